@@ -1,0 +1,160 @@
+//! What a client asks of the engine, and what comes back.
+
+use duet_types::{Class, FinishReason, TokenId, Tokens};
+use std::time::Duration;
+
+/// How the next token is chosen. The default is greedy with nothing penalised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SamplingParams {
+    /// 0 is greedy.
+    pub temperature: f32,
+    /// Keep the k likeliest; 0 keeps all.
+    pub top_k: u32,
+    /// Keep the smallest set of this probability; 1 keeps all.
+    pub top_p: f32,
+    /// Drop tokens less likely than this share of the likeliest; 0 drops none.
+    pub min_p: f32,
+    /// Divide positive (multiply negative) logits of seen tokens by this; 1 is off. As in llama.cpp and CTRL.
+    pub repetition_penalty: f32,
+    /// Subtract from the logits of tokens that were generated; OpenAI's.
+    pub presence_penalty: f32,
+    /// Subtract once per occurrence among the generated tokens; OpenAI's.
+    pub frequency_penalty: f32,
+    /// Added to these tokens' logits, -100 to 100.
+    pub logit_bias: Vec<(TokenId, f32)>,
+    /// Same seed, same text. Absent: chosen at random by the engine.
+    pub seed: Option<u64>,
+}
+
+/// When to stop.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct StopConditions {
+    /// At most this many generated tokens; absent: to the end of the context.
+    pub max_tokens: Option<Tokens>,
+    /// Texts that end the answer and are not part of it.
+    pub stop: Vec<String>,
+    /// Go on past the model's end-of-turn tokens.
+    pub ignore_eos: bool,
+}
+
+/// One generation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GenerateRequest {
+    /// The prompt, special tokens included.
+    pub prompt: Vec<TokenId>,
+    /// How to choose tokens.
+    pub sampling: SamplingParams,
+    /// When to stop.
+    pub stop: StopConditions,
+    /// Who waits for it.
+    pub class: Class,
+    /// How many alternatives to report with each token; absent: no log probabilities.
+    pub logprobs: Option<u8>,
+}
+
+/// What a generation yields, in order: any number of `Token`s, then exactly one `Finished` or `Failed`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GenerationEvent {
+    /// One token was generated. `text` never ends within a character and never holds a part of a stop string;
+    /// it may be empty while bytes are held back.
+    Token {
+        /// The token.
+        token: TokenId,
+        /// Text that became certain with it.
+        text: String,
+        /// Present if asked for.
+        logprobs: Option<TokenLogprobs>,
+    },
+    /// The end. `text` is what had been held back and is certain now.
+    Finished {
+        /// The last text, often empty.
+        text: String,
+        /// Why it ended.
+        reason: FinishReason,
+        /// What it took.
+        usage: Usage,
+    },
+    /// The engine could not go on.
+    Failed(EngineError),
+}
+
+/// Log probabilities of one step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenLogprobs {
+    /// Of the chosen token.
+    pub chosen: f32,
+    /// The likeliest tokens, best first.
+    pub top: Vec<(TokenId, f32)>,
+}
+
+/// What a generation took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Prompt tokens.
+    pub prompt: Tokens,
+    /// Of these, read from a flow's KV instead of computed.
+    pub cached: Tokens,
+    /// Generated tokens (an end-of-turn token counts).
+    pub generated: Tokens,
+    /// From submission to the first token.
+    pub time_to_first_token: Duration,
+    /// From submission to the end.
+    pub total: Duration,
+}
+
+/// Why a request was refused or ended early.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum EngineError {
+    /// Nothing to continue.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// Prompt longer than the context.
+    #[error("the prompt of {prompt} tokens does not fit the context of {context}")]
+    PromptTooLong {
+        /// Its length.
+        prompt: Tokens,
+        /// The limit.
+        context: Tokens,
+    },
+    /// A parameter out of range.
+    #[error("{name} must be {expected}, got {value}")]
+    Parameter {
+        /// The OpenAI name of the parameter.
+        name: &'static str,
+        /// The allowed range, in words.
+        expected: &'static str,
+        /// What came.
+        value: String,
+    },
+    /// Too many requests wait.
+    #[error("{queued} requests are waiting; try again later")]
+    Busy {
+        /// How many.
+        queued: usize,
+    },
+    /// KV memory ran out.
+    #[error("out of KV cache memory: {0}")]
+    OutOfMemory(String),
+    /// The engine is stopping.
+    #[error("the engine is shutting down")]
+    ShuttingDown,
+    /// A bug: a kernel panicked. The engine goes on with other requests.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl Default for SamplingParams {
+    fn default() -> Self {
+        Self {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: Vec::new(),
+            seed: None,
+        }
+    }
+}

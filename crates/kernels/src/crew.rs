@@ -1,0 +1,172 @@
+//! Crews: the threads that run one kernel together.
+//!
+//! A kernel is written once, as a function of a [`Worker`]: every member of the crew calls it with the same
+//! arguments and does the share that its rank names; [`Worker::sync`] separates steps that read what others wrote.
+//! Invariant: what a kernel computes never depends on the crew's size, only who computes it does.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Threads that can run one function together.
+pub trait Crew {
+    /// How many workers take part, at least one.
+    fn size(&self) -> usize;
+
+    /// Calls `work` once on every worker, the calling thread being rank 0, and returns when all have returned.
+    fn run(&self, work: &(dyn Fn(Worker<'_>) + Sync));
+}
+
+/// The calling thread alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Solo;
+
+impl Crew for Solo {
+    fn size(&self) -> usize {
+        1
+    }
+
+    fn run(&self, work: &(dyn Fn(Worker<'_>) + Sync)) {
+        work(Worker::new(0, 1, &SpinBarrier::new(1)));
+    }
+}
+
+/// A crew of scoped threads started for each call: correct everywhere, for tests and tools. Engines use pinned lanes.
+#[derive(Clone, Copy, Debug)]
+pub struct Scoped {
+    /// How many threads take part.
+    pub threads: usize,
+}
+
+impl Crew for Scoped {
+    fn size(&self) -> usize {
+        self.threads.max(1)
+    }
+
+    fn run(&self, work: &(dyn Fn(Worker<'_>) + Sync)) {
+        let size = self.size();
+        let barrier = SpinBarrier::new(size);
+        std::thread::scope(|scope| {
+            for rank in 1..size {
+                let barrier = &barrier;
+                scope.spawn(move || work(Worker::new(rank, size, barrier)));
+            }
+            work(Worker::new(0, size, &barrier));
+        });
+    }
+}
+
+/// One member of a crew during one call.
+#[derive(Clone, Copy, Debug)]
+pub struct Worker<'a> {
+    rank: usize,
+    size: usize,
+    barrier: &'a SpinBarrier,
+}
+
+impl<'a> Worker<'a> {
+    /// Member `rank` of `size` that meets the others at `barrier`.
+    ///
+    /// # Panics
+    /// If `rank` is not below `size`, or the barrier is for another number of threads.
+    #[must_use]
+    pub fn new(rank: usize, size: usize, barrier: &'a SpinBarrier) -> Self {
+        assert!(rank < size);
+        assert!(barrier.size == size);
+        Self { rank, size, barrier }
+    }
+
+    /// This member's number, from 0.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many members the crew has.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Waits until every member has come here; what they wrote before is then visible to all.
+    pub fn sync(&self) {
+        self.barrier.wait();
+    }
+
+    /// This member's contiguous share of `items` things; the shares of all members cover them once.
+    #[must_use]
+    pub fn share(&self, items: usize) -> Range<usize> {
+        items * self.rank / self.size..items * (self.rank + 1) / self.size
+    }
+}
+
+/// A barrier that spins briefly and then yields: kernels' steps are microseconds apart.
+#[derive(Debug)]
+pub struct SpinBarrier {
+    size: usize,
+    arrived: AtomicUsize,
+    generation: AtomicUsize,
+}
+
+impl SpinBarrier {
+    /// A barrier for `size` threads.
+    #[must_use]
+    pub const fn new(size: usize) -> Self {
+        Self { size, arrived: AtomicUsize::new(0), generation: AtomicUsize::new(0) }
+    }
+
+    /// Returns once `size` threads have called it; may then be used again.
+    pub fn wait(&self) {
+        if self.size == 1 {
+            return;
+        }
+        let generation = self.generation.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.size {
+            self.arrived.store(0, Ordering::Relaxed);
+            self.generation.fetch_add(1, Ordering::Release);
+            return;
+        }
+        let mut spins = 0_u32;
+        while self.generation.load(Ordering::Acquire) == generation {
+            spins += 1;
+            if spins < SPINS_BEFORE_YIELD {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// About 20 µs: longer than any balanced step, shorter than a scheduling quantum when a partner lost its core.
+const SPINS_BEFORE_YIELD: u32 = 2_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn shares_cover_everything_once() {
+        for size in 1..6 {
+            let barrier = SpinBarrier::new(size);
+            for items in [0, 1, 2, 5, 17, 100] {
+                let covered: Vec<usize> =
+                    (0..size).flat_map(|rank| Worker::new(rank, size, &barrier).share(items)).collect();
+                assert_eq!(covered, (0..items).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn sync_separates_steps() {
+        let sum = AtomicU64::new(0);
+        Scoped { threads: 3 }.run(&|worker| {
+            for round in 1..=200 {
+                sum.fetch_add(1, Ordering::Relaxed);
+                worker.sync();
+                assert_eq!(sum.load(Ordering::Relaxed), 3 * round);
+                worker.sync();
+            }
+        });
+    }
+}

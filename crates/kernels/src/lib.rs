@@ -1,0 +1,3 @@
+//! CPU kernels: packed integer matrix products, attention, norms, rope, top-k.
+
+pub mod crew;

@@ -1,0 +1,10 @@
+//! Models: GGUF files, tokenizers, chat templates, architectures, the paged KV cache and the forward pass.
+
+pub mod forward;
+pub mod gguf;
+pub mod kv;
+mod load;
+pub mod template;
+pub mod tokenizer;
+
+pub use load::{LoadError, LoadOptions, LoadProgress, Model, ModelConfig};

@@ -1,0 +1,12 @@
+//! Ids and units that every duet crate shares, and nothing else.
+//!
+//! A number that crosses a crate border is one of these types, never a bare integer. Only the arithmetic that
+//! means something exists: `Instant - Instant = Nanos`, `Tokens + Tokens = Tokens`.
+
+mod ids;
+mod units;
+mod work;
+
+pub use ids::{FlowId, KernelId, LaneId, RequestId, TokenId};
+pub use units::{Bytes, Instant, Nanos, Tokens};
+pub use work::{Class, FinishReason, Stage};

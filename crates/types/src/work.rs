@@ -1,0 +1,33 @@
+//! What kind of work a request is, where it stands, and how it ended.
+
+/// Who waits for a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A person waits for it.
+    #[default]
+    Reactive,
+    /// An agent works in the background.
+    Proactive,
+}
+
+/// What a kernel does for its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Reads the prompt into the KV cache.
+    Prefill,
+    /// Produces the next token.
+    Decode,
+    /// Checks a draft of several tokens in one pass.
+    Verify,
+}
+
+/// Why a generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FinishReason {
+    /// The model ended its turn, or a stop string appeared.
+    Stop,
+    /// The token limit or the context was reached.
+    Length,
+    /// The client went away or asked for it.
+    Cancelled,
+}
