@@ -1,1 +1,35 @@
-fn main() {}
+//! `duet`: an on-device LLM engine for personal agents.
+//!
+//! stdout holds what was asked for and nothing else; everything a person is told goes to stderr. The exit status is 0,
+//! 2 if what was given is wrong, 1 if running failed (see [`failure`]).
+
+mod chat;
+mod cli;
+mod commands;
+mod failure;
+mod inspect;
+mod logging;
+mod models;
+mod progress;
+mod prompt;
+mod session;
+mod speed;
+
+use clap::Parser;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    failure::explain_panics();
+    let cli = cli::Cli::parse();
+    let work = || -> anyhow::Result<()> {
+        logging::start(cli.verbose)?;
+        commands::dispatch(&cli.command)
+    };
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => failure::report(&error),
+        // The hook has said what happened.
+        Err(_) => ExitCode::FAILURE,
+    }
+}

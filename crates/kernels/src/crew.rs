@@ -5,6 +5,7 @@
 //! Invariant: what a kernel computes never depends on the crew's size, only who computes it does.
 
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Threads that can run one function together.
@@ -45,12 +46,15 @@ impl Crew for Scoped {
     fn run(&self, work: &(dyn Fn(Worker<'_>) + Sync)) {
         let size = self.size();
         let barrier = SpinBarrier::new(size);
+        let share = |rank| {
+            let _poison = PoisonOnPanic(&barrier);
+            work(Worker::new(rank, size, &barrier));
+        };
         std::thread::scope(|scope| {
             for rank in 1..size {
-                let barrier = &barrier;
-                scope.spawn(move || work(Worker::new(rank, size, barrier)));
+                scope.spawn(move || share(rank));
             }
-            work(Worker::new(0, size, &barrier));
+            share(0);
         });
     }
 }
@@ -99,6 +103,17 @@ impl<'a> Worker<'a> {
     }
 }
 
+/// Releases the other workers when this one panics.
+struct PoisonOnPanic<'a>(&'a SpinBarrier);
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison();
+        }
+    }
+}
+
 /// A barrier that spins briefly and then yields: kernels' steps are microseconds apart.
 #[derive(Debug)]
 pub struct SpinBarrier {
@@ -114,12 +129,24 @@ impl SpinBarrier {
         Self { size, arrived: AtomicUsize::new(0), generation: AtomicUsize::new(0) }
     }
 
+    /// Makes every [`Self::wait`], under way or to come, unwind: one of the threads panicked and will not arrive.
+    pub fn poison(&self) {
+        // A bit of the word that waiters watch anyway, so that poisoning costs the fast path nothing.
+        self.generation.fetch_or(POISONED, Ordering::Release);
+    }
+
     /// Returns once `size` threads have called it; may then be used again.
+    ///
+    /// # Panics
+    /// If the barrier is poisoned; silently, since the thread that poisoned it has told why.
     pub fn wait(&self) {
         if self.size == 1 {
             return;
         }
         let generation = self.generation.load(Ordering::Acquire);
+        if generation & POISONED != 0 {
+            resume_unwind(Box::new(OTHER_PANICKED));
+        }
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.size {
             self.arrived.store(0, Ordering::Relaxed);
             self.generation.fetch_add(1, Ordering::Release);
@@ -134,8 +161,14 @@ impl SpinBarrier {
                 std::thread::yield_now();
             }
         }
+        if self.generation.load(Ordering::Acquire) & POISONED != 0 {
+            resume_unwind(Box::new(OTHER_PANICKED));
+        }
     }
 }
+
+const POISONED: usize = 1 << (usize::BITS - 1);
+const OTHER_PANICKED: &str = "another worker of the crew panicked";
 
 /// About 20 µs: longer than any balanced step, shorter than a scheduling quantum when a partner lost its core.
 const SPINS_BEFORE_YIELD: u32 = 2_000;
@@ -155,6 +188,24 @@ mod tests {
                 assert_eq!(covered, (0..items).collect::<Vec<_>>());
             }
         }
+    }
+
+    #[test]
+    fn a_panic_releases_those_who_wait_for_the_panicked() {
+        let left = AtomicU64::new(0);
+        let call = std::panic::catch_unwind(|| {
+            Scoped { threads: 3 }.run(&|worker| {
+                worker.sync();
+                if worker.rank() == 1 {
+                    panic!("rank 1 fails");
+                }
+                left.fetch_add(1, Ordering::Relaxed);
+                worker.sync();
+                left.fetch_add(100, Ordering::Relaxed);
+            });
+        });
+        assert!(call.is_err());
+        assert_eq!(left.into_inner(), 2);
     }
 
     #[test]

@@ -1,24 +1,19 @@
 //! The paged KV cache: who owns pages, and when they come back.
 //!
-//! A page holds the keys and values of [`PAGE_TOKENS`] consecutive positions of one sequence, all layers. Every page
-//! in use belongs to one table, or is shared read-only by several (a common prefix); it returns to its pool when the
-//! last table drops it. `used + free <= capacity` always holds. (Agent.xpu §4.1)
+//! A page holds the keys and values of [`PAGE_TOKENS`] consecutive positions of one sequence, all layers. Every page in
+//! use belongs to one table, or is shared read-only by several (a common prefix); it returns to its pool when the last
+//! table drops it. `used <= capacity` always holds. Positions `0..len` of a table are written; a pass writes only to
+//! pages that its table owns alone. (Agent.xpu §4.1)
 
+use duet_kernels::attention::{KvLayout, PAGE, PageMemory};
 use duet_types::{Bytes, Tokens};
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use duet_kernels::attention::KvFormat;
 
 /// Positions in one page. Attention splits contexts at multiples of this.
-pub const PAGE_TOKENS: usize = 64;
-
-/// How keys and values are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KvFormat {
-    /// Half precision.
-    #[default]
-    F16,
-    /// Eight bits with one scale per position and head.
-    Int8,
-}
+pub const PAGE_TOKENS: usize = PAGE;
 
 /// Why a table could not grow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,61 +30,135 @@ pub enum KvError {
     },
 }
 
-/// The memory that pages come from. Clones share it.
-#[derive(Clone, Debug)]
+/// The memory that pages come from. Clones share it. Memory is taken from the system when a page is first used, and
+/// then kept.
+#[derive(Clone)]
 pub struct KvPool {
-    inner: Arc<()>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    layout: KvLayout,
+    capacity: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    used: usize,
+    spare: Vec<PageMemory>,
+}
+
+impl Inner {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        // Nothing in here can panic halfway, so a poisoned lock still guards a whole state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for KvPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KvPool({} of {} pages free)", self.free_pages(), self.capacity_pages())
+    }
 }
 
 impl KvPool {
+    /// A pool of at most `capacity` pages.
+    #[must_use]
+    pub fn new(layout: KvLayout, capacity: usize) -> Self {
+        Self { inner: Arc::new(Inner { layout, capacity, state: Mutex::default() }) }
+    }
+
     /// Pages that may still be taken.
     #[must_use]
     pub fn free_pages(&self) -> usize {
-        todo!()
+        self.inner.capacity - self.inner.state().used
     }
 
     /// Pages that may be in use at once.
     #[must_use]
     pub fn capacity_pages(&self) -> usize {
-        todo!()
+        self.inner.capacity
     }
 
     /// Bytes of one page.
     #[must_use]
     pub fn page_bytes(&self) -> Bytes {
-        todo!()
+        Bytes(self.inner.layout.page_bytes() as u64)
+    }
+
+    /// The shape of pages.
+    #[must_use]
+    pub fn layout(&self) -> &KvLayout {
+        &self.inner.layout
     }
 
     /// An empty table.
     #[must_use]
     pub fn table(&self) -> KvTable {
-        todo!()
+        KvTable { pool: self.clone(), pages: Vec::new(), len: 0 }
+    }
+
+    fn take(&self, count: usize) -> Result<Vec<Arc<Page>>, KvError> {
+        let mut state = self.inner.state();
+        let free = self.inner.capacity - state.used;
+        if count > free {
+            return Err(KvError::Full { wanted: count, free, capacity: self.inner.capacity });
+        }
+        state.used += count;
+        let keep = state.spare.len().saturating_sub(count);
+        let mut memory = state.spare.split_off(keep);
+        drop(state);
+        memory.resize_with(count, || PageMemory::new(self.inner.layout));
+        Ok(memory.into_iter().map(|memory| Arc::new(Page { memory: Some(memory), pool: self.clone() })).collect())
+    }
+}
+
+/// A page in use; its memory goes back to the pool with the last reference.
+struct Page {
+    /// Absent only while dropping.
+    memory: Option<PageMemory>,
+    pool: KvPool,
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let mut state = self.pool.inner.state();
+        state.used -= 1;
+        state.spare.extend(self.memory.take());
     }
 }
 
 /// The keys and values of one sequence: positions `0..len`.
-#[derive(Debug)]
 pub struct KvTable {
     pool: KvPool,
+    pages: Vec<Arc<Page>>,
+    len: usize,
+}
+
+impl fmt::Debug for KvTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KvTable({} positions on {} pages)", self.len, self.pages.len())
+    }
 }
 
 impl KvTable {
     /// Positions held.
     #[must_use]
     pub fn len(&self) -> Tokens {
-        todo!()
+        Tokens(self.len as u32)
     }
 
     /// Whether it holds no position.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == Tokens::ZERO
+        self.len == 0
     }
 
     /// Pages referenced (shared ones included).
     #[must_use]
     pub fn pages(&self) -> usize {
-        todo!()
+        self.pages.len()
     }
 
     /// Makes room for `extra` more positions that only this table can write; copies a shared last page if need be.
@@ -97,14 +166,26 @@ impl KvTable {
     /// # Errors
     /// [`KvError::Full`]; the table is then unchanged.
     pub fn reserve(&mut self, extra: Tokens) -> Result<(), KvError> {
-        let _ = extra;
-        todo!()
+        if extra == Tokens::ZERO {
+            return Ok(());
+        }
+        let first = self.len / PAGE;
+        let last = (self.len + extra.as_usize()).div_ceil(PAGE);
+        let shared = (first..self.pages.len()).filter(|&page| Arc::strong_count(&self.pages[page]) > 1);
+        let shared: Vec<usize> = shared.collect();
+        let missing = last.saturating_sub(self.pages.len());
+        let mut fresh = self.pool.take(shared.len() + missing)?;
+        self.pages.extend(fresh.drain(shared.len()..));
+        for (page, copy) in shared.into_iter().zip(fresh) {
+            self.pages[page] = copy_page(&self.pages[page], copy);
+        }
+        Ok(())
     }
 
     /// Forgets positions from `len` on and returns their pages.
     pub fn truncate(&mut self, len: Tokens) {
-        let _ = len;
-        todo!()
+        self.len = self.len.min(len.as_usize());
+        self.pages.truncate(self.len.div_ceil(PAGE));
     }
 
     /// A second table that shares this one's first `prefix` positions read-only; copies at most one page.
@@ -112,7 +193,112 @@ impl KvTable {
     /// # Errors
     /// [`KvError::Full`] if the last, partial page cannot be copied.
     pub fn fork(&self, prefix: Tokens) -> Result<Self, KvError> {
-        let _ = prefix;
-        todo!()
+        let len = self.len.min(prefix.as_usize());
+        let mut pages: Vec<Arc<Page>> = self.pages[..len.div_ceil(PAGE)].to_vec();
+        if !len.is_multiple_of(PAGE)
+            && let Some(last) = pages.last_mut()
+        {
+            let mut copy = self.pool.take(1)?;
+            if let Some(copy) = copy.pop() {
+                *last = copy_page(last, copy);
+            }
+        }
+        Ok(Self { pool: self.pool.clone(), pages, len })
+    }
+
+    /// All pages, to read.
+    pub(crate) fn memory(&self) -> impl Iterator<Item = &PageMemory> {
+        self.pages.iter().filter_map(|page| page.memory.as_ref())
+    }
+
+    /// The position of the first writable slot's page, and the pages from there on, all owned by this table alone
+    /// (after [`Self::reserve`]).
+    pub(crate) fn tail(&mut self) -> (usize, Vec<&mut PageMemory>) {
+        let first = self.len / PAGE;
+        let pages = self.pages[first..].iter_mut();
+        (first * PAGE, pages.filter_map(|page| Arc::get_mut(page)?.memory.as_mut()).collect())
+    }
+
+    /// `rows` more positions are written.
+    pub(crate) fn grow(&mut self, rows: usize) {
+        self.len += rows;
+        debug_assert!(self.len <= self.pages.len() * PAGE);
+    }
+}
+
+/// `copy` with the contents of `page`.
+fn copy_page(page: &Page, mut copy: Arc<Page>) -> Arc<Page> {
+    if let (Some(from), Some(to)) = (&page.memory, Arc::get_mut(&mut copy).and_then(|page| page.memory.as_mut())) {
+        to.bytes_mut().copy_from_slice(from.bytes());
+    }
+    copy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pool(capacity: usize) -> KvPool {
+        KvPool::new(KvLayout { layers: 1, kv_heads: 1, head_dim: 16, format: KvFormat::F16 }, capacity)
+    }
+
+    fn grown(table: &mut KvTable, by: usize) -> Result<(), KvError> {
+        table.reserve(Tokens(by as u32))?;
+        table.grow(by);
+        Ok(())
+    }
+
+    #[test]
+    fn pages_come_back_with_the_last_table() {
+        let pool = pool(4);
+        let mut first = pool.table();
+        grown(&mut first, 100).unwrap();
+        assert_eq!(pool.free_pages(), 2);
+        let second = first.fork(Tokens(100)).unwrap();
+        assert_eq!(pool.free_pages(), 1, "the partial page was copied, the full one shared");
+        drop(first);
+        assert_eq!(pool.free_pages(), 2);
+        drop(second);
+        assert_eq!(pool.free_pages(), 4);
+    }
+
+    #[test]
+    fn a_full_pool_refuses_and_changes_nothing() {
+        let pool = pool(2);
+        let mut table = pool.table();
+        grown(&mut table, 64).unwrap();
+        let error = table.reserve(Tokens(65)).unwrap_err();
+        assert_eq!(error, KvError::Full { wanted: 2, free: 1, capacity: 2 });
+        assert_eq!((table.len(), table.pages(), pool.free_pages()), (Tokens(64), 1, 1));
+    }
+
+    proptest! {
+        /// Whatever tables do, pages are conserved and what a table may write is its own.
+        #[test]
+        fn pages_are_conserved(steps in proptest::collection::vec((0_u8..4, 0_usize..4, 0_u32..200), 1..60)) {
+            let pool = pool(12);
+            let mut tables: Vec<KvTable> = (0..4).map(|_| pool.table()).collect();
+            for (what, which, tokens) in steps {
+                match what {
+                    0 => { let _ = grown(&mut tables[which], tokens as usize); }
+                    1 => tables[which].truncate(Tokens(tokens)),
+                    2 => if let Ok(fork) = tables[which].fork(Tokens(tokens)) { tables[(which + 1) % 4] = fork; },
+                    _ => tables[which] = pool.table(),
+                }
+                let mut distinct: Vec<_> =
+                    tables.iter().flat_map(|table| table.pages.iter().map(Arc::as_ptr)).collect();
+                distinct.sort_unstable();
+                distinct.dedup();
+                prop_assert_eq!(distinct.len() + pool.free_pages(), pool.capacity_pages());
+                for table in &mut tables {
+                    if table.reserve(Tokens(1)).is_ok() {
+                        let (first, pages) = table.tail();
+                        prop_assert!(first + pages.len() * PAGE > table.len().as_usize());
+                        table.truncate(table.len());
+                    }
+                }
+            }
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! Models: GGUF files, tokenizers, chat templates, architectures, the paged KV cache and the forward pass.
 
+pub mod arch;
 pub mod forward;
 pub mod gguf;
 pub mod kv;
 mod load;
 pub mod template;
 pub mod tokenizer;
+mod weights;
 
 pub use load::{LoadError, LoadOptions, LoadProgress, Model, ModelConfig};

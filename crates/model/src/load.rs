@@ -1,7 +1,15 @@
 //! From a GGUF file to a model that can run.
 
+use crate::arch::{Blueprint, blueprint};
+use crate::gguf::{GgufError, GgufFile};
+use crate::template::{ChatTemplate, TemplateError};
+use crate::tokenizer::{Tokenizer, TokenizerError};
+use crate::weights::{LayerWeights, Packer, Weights};
+use duet_kernels::isa::Isa;
 use duet_types::{Bytes, Tokens};
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a model is, read from its file.
 #[derive(Clone, Debug)]
@@ -19,13 +27,24 @@ pub struct ModelConfig {
 }
 
 /// How to load.
-#[derive(Clone, Debug, Default)]
-pub struct LoadOptions {}
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Threads that pack weights.
+    pub threads: usize,
+    /// The instruction set that kernels use.
+    pub isa: Isa,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self { threads: std::thread::available_parallelism().map_or(1, usize::from), isa: Isa::best() }
+    }
+}
 
 /// How far a load has come.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadProgress {
-    /// Bytes of weights packed.
+    /// Bytes of the file packed.
     pub done: Bytes,
     /// Bytes to pack in all.
     pub total: Bytes,
@@ -33,11 +52,77 @@ pub struct LoadProgress {
 
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
-pub enum LoadError {}
+pub enum LoadError {
+    /// Not a readable GGUF file.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// An architecture that duet does not run.
+    #[error("`general.architecture` is `{name}`, which duet cannot run; it runs {supported}")]
+    Architecture {
+        /// As in the file.
+        name: String,
+        /// What can be run.
+        supported: String,
+    },
+    /// A setting that makes no sense or is not supported.
+    #[error("`{key}`: {problem}")]
+    Setting {
+        /// The metadata key.
+        key: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A tensor that should be there.
+    #[error("tensor `{name}` is missing")]
+    MissingTensor {
+        /// Its name.
+        name: String,
+    },
+    /// A tensor of another shape than the settings say.
+    #[error("tensor `{tensor}` has shape {found:?} where {expected:?} is expected")]
+    Shape {
+        /// Its name.
+        tensor: String,
+        /// As the settings say.
+        expected: Vec<usize>,
+        /// As in the file.
+        found: Vec<u64>,
+    },
+    /// A tensor with values that cannot be computed with.
+    #[error("tensor `{tensor}`: {problem}")]
+    Values {
+        /// Its name.
+        tensor: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The tokenizer could not be built.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The vocabulary and the embeddings differ.
+    #[error("the tokenizer has {tokens} tokens, but there are only {embeddings} embeddings")]
+    Vocabulary {
+        /// Tokens of the tokenizer.
+        tokens: usize,
+        /// Rows of the embeddings.
+        embeddings: usize,
+    },
+    /// The chat template could not be compiled.
+    #[error("chat template: {0}")]
+    Template(#[from] TemplateError),
+}
 
 /// A model in memory: packed weights, tokenizer, chat template. Immutable and shared by all threads.
 #[derive(Debug)]
-pub struct Model {}
+pub struct Model {
+    config: ModelConfig,
+    blueprint: Blueprint,
+    file: GgufFile,
+    weights: Weights,
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+    isa: Isa,
+}
 
 impl Model {
     /// Reads and packs `path`.
@@ -45,20 +130,133 @@ impl Model {
     /// # Errors
     /// [`LoadError`] names the field, tensor or file at fault.
     pub fn load(path: &Path, options: &LoadOptions, progress: &mut dyn FnMut(LoadProgress)) -> Result<Self, LoadError> {
-        let _ = (path, options, progress);
-        todo!()
+        let file = GgufFile::open(path)?;
+        let blueprint = blueprint(&file)?;
+        let metadata = file.metadata();
+        let stem = path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned());
+        let config = ModelConfig {
+            architecture: metadata.str("general.architecture")?.to_owned(),
+            name: metadata.opt_str("general.name")?.filter(|name| !name.is_empty()).map_or(stem, str::to_owned),
+            context: Tokens(blueprint.context as u32),
+            vocabulary: blueprint.vocabulary,
+            layers: blueprint.layers.len(),
+        };
+        let tokenizer = Tokenizer::from_metadata(metadata)?;
+        if tokenizer.vocabulary() > blueprint.vocabulary {
+            let (tokens, embeddings) = (tokenizer.vocabulary(), blueprint.vocabulary);
+            return Err(LoadError::Vocabulary { tokens, embeddings });
+        }
+        let template = template(&file, &tokenizer)?;
+        let weights = pack(Packer { file: &file, blueprint: &blueprint }, options.threads, progress)?;
+        Ok(Self { config, blueprint, weights, tokenizer, template, isa: options.isa, file })
     }
 
     /// What the model is.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
-        todo!()
+        &self.config
     }
 
-    /// Bytes of packed weights.
+    /// All that the forward pass knows of it.
+    #[must_use]
+    pub fn blueprint(&self) -> &Blueprint {
+        &self.blueprint
+    }
+
+    /// Its tokenizer.
+    #[must_use]
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Its chat template; ChatML where the file has none.
+    #[must_use]
+    pub fn template(&self) -> &ChatTemplate {
+        &self.template
+    }
+
+    /// The instruction set its kernels use.
+    #[must_use]
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// Bytes of packed weights: what a decode step reads.
     #[must_use]
     pub fn weight_bytes(&self) -> Bytes {
-        todo!()
+        let layers: usize = self.weights.layers.iter().map(LayerWeights::bytes).sum();
+        Bytes((layers + self.weights.head.bytes()) as u64)
     }
-    // Later: pub fn tokenizer(&self) -> &Tokenizer; pub fn template(&self) -> Option<&ChatTemplate>
+
+    /// Multiply-accumulates of the layers' matrix products for one row (the head is not among them).
+    #[must_use]
+    pub fn linear_macs(&self) -> u64 {
+        let matrices = self.weights.layers.iter().flat_map(|l| [&l.qkv, &l.output, &l.gate_up, &l.down]);
+        matrices.map(|matrix| matrix.macs() as u64).sum()
+    }
+
+    pub(crate) fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
+    pub(crate) fn file(&self) -> &GgufFile {
+        &self.file
+    }
+}
+
+fn template(file: &GgufFile, tokenizer: &Tokenizer) -> Result<ChatTemplate, LoadError> {
+    let text = |token| Option::and_then(token, |token| tokenizer.text_of_special(token)).unwrap_or("");
+    match file.metadata().opt_str("tokenizer.chat_template")? {
+        Some(source) => Ok(ChatTemplate::new(source, text(tokenizer.bos()), text(tokenizer.eos()))?),
+        None => Ok(ChatTemplate::chatml()),
+    }
+}
+
+/// Packs all layers, several at a time, and the head; reports progress from the calling thread.
+fn pack(packer: Packer<'_>, threads: usize, progress: &mut dyn FnMut(LoadProgress)) -> Result<Weights, LoadError> {
+    let layers = packer.blueprint.layers.len();
+    let total: usize = packer.file.tensors().iter().map(|tensor| tensor.bytes()).sum();
+    let total = Bytes(total as u64);
+    let next = AtomicUsize::new(0);
+    let packed: Mutex<Vec<Option<LayerWeights>>> = Mutex::new((0..layers).map(|_| None).collect());
+    let failure: Mutex<Option<LoadError>> = Mutex::new(None);
+    let work = |report: &mut dyn FnMut(usize)| {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= layers {
+                return;
+            }
+            report(index);
+            match packer.layer(index) {
+                Ok(layer) => {
+                    packer.forget_layer(index);
+                    lock(&packed)[index] = Some(layer);
+                }
+                Err(error) => {
+                    next.store(layers, Ordering::Relaxed);
+                    lock(&failure).get_or_insert(error);
+                }
+            }
+        }
+    };
+    let head = std::thread::scope(|scope| {
+        for _ in 1..threads.max(1) {
+            scope.spawn(|| work(&mut |_| {}));
+        }
+        let head = packer.head();
+        work(&mut |index| {
+            progress(LoadProgress { done: Bytes(total.0 * (index as u64 + 1) / (layers as u64 + 1)), total });
+        });
+        head
+    })?;
+    if let Some(error) = lock(&failure).take() {
+        return Err(error);
+    }
+    progress(LoadProgress { done: total, total });
+    let layers: Vec<LayerWeights> = std::mem::take(&mut *lock(&packed)).into_iter().flatten().collect();
+    Ok(Weights { layers, final_norm: packer.vector("output_norm.weight", packer.blueprint.hidden)?, head })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

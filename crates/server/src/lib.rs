@@ -1,1 +1,39 @@
-//! placeholder
+//! The OpenAI-compatible HTTP server.
+//!
+//! **Invariant:** a field of a request is honoured, refused with its name, or listed in the response header
+//! `x-duet-ignored-fields`; none is dropped silently.
+//! **Invariant:** a generation is owned by the response it feeds. When the client goes away the response is dropped,
+//! and with it the work; nothing else holds it.
+//! **Invariant:** only this crate knows JSON and HTTP status codes, and it knows nothing of models, devices or threads:
+//! all of that is behind [`Backend`].
+//!
+//! Defaults are OpenAI's, since that is what clients are written for: `temperature` 1, `top_p` 1, and in
+//! `/v1/completions` `max_tokens` 16. Text parts of one message are joined by a newline, as vLLM and llama.cpp do.
+//!
+//! One request: `routes` reads the bounded body (`body`), takes it apart field by field (`fields`, `messages`,
+//! `options`), submits it (`running`) and answers whole or streamed (`reply`) in the shape of its route (`chat`,
+//! `completions`).
+
+mod backend;
+mod body;
+mod chat;
+mod completions;
+mod config;
+mod engine_backend;
+mod error;
+mod fields;
+mod guard;
+mod ids;
+mod logprobs;
+mod messages;
+mod models;
+mod options;
+mod reply;
+mod running;
+mod serve;
+
+pub use backend::{Backend, EventFuture, Events, PromptError};
+pub use config::ServerConfig;
+pub use engine_backend::EngineBackend;
+pub use messages::{ChatMessage, Role};
+pub use serve::serve;

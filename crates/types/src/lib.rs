@@ -4,9 +4,11 @@
 //! means something exists: `Instant - Instant = Nanos`, `Tokens + Tokens = Tokens`.
 
 mod ids;
+mod lane_set;
 mod units;
 mod work;
 
 pub use ids::{FlowId, KernelId, LaneId, RequestId, TokenId};
+pub use lane_set::LaneSet;
 pub use units::{Bytes, Instant, Nanos, Tokens};
 pub use work::{Class, FinishReason, Stage};

@@ -1,1 +1,210 @@
-//! To be written.
+//! Tokenizers: text to token ids and back, from what a GGUF file says and nothing else.
+//!
+//! **Invariants.** Any text has an encoding: building a tokenizer may fail, using one may not.
+//! Encoding is exact: the ids are those of llama.cpp, which the golden tests check, because another split of the same
+//! text is another input to the model. It is linear, up to a logarithm, on every input.
+//! [`SpecialTokens::AsText`] never yields a control token, so text from outside cannot speak as the template does.
+//!
+//! There is no normalisation here and no clean-up of spaces after decoding: decoding returns what the model said.
+
+mod alphabet;
+mod byte_pairs;
+mod category;
+mod chain;
+mod detokenizer;
+mod error;
+mod pretokenizer;
+mod roles;
+mod sentence_piece;
+mod spec;
+mod special;
+mod vocabulary;
+mod words;
+
+use duet_types::TokenId;
+
+pub use detokenizer::Detokenizer;
+pub use error::TokenizerError;
+pub use spec::{TokenType, TokenizerKind, TokenizerSpec};
+
+use crate::gguf::Metadata;
+use byte_pairs::BytePairs;
+use sentence_piece::{Position, SentencePiece};
+use special::{Piece, SpecialMatcher};
+use vocabulary::Vocabulary;
+
+/// What to do with the text of special tokens inside a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpecialTokens {
+    /// They are the tokens. For text that a template made.
+    Parse,
+    /// They are text like any other. For text from outside. User-defined tokens are still matched.
+    AsText,
+}
+
+/// A vocabulary and its algorithm, ready to use.
+#[derive(Debug)]
+pub struct Tokenizer {
+    vocabulary: Vocabulary,
+    special: SpecialMatcher,
+    model: Model,
+    bos: Option<TokenId>,
+    eos: Option<TokenId>,
+    add_bos: bool,
+    add_eos: bool,
+    /// In ascending order.
+    ends: Vec<TokenId>,
+}
+
+#[derive(Debug)]
+enum Model {
+    BytePairs(BytePairs),
+    SentencePiece(SentencePiece),
+}
+
+impl Tokenizer {
+    /// Builds a tokenizer. Takes tens of milliseconds for a vocabulary of 50 000 tokens.
+    pub fn new(spec: TokenizerSpec) -> Result<Self, TokenizerError> {
+        let tokens = spec.tokens.len();
+        let named = [("bos", spec.bos), ("eos", spec.eos), ("eot", spec.eot), ("eom", spec.eom)];
+        for (name, token) in named.into_iter().chain([("unknown", spec.unknown)]) {
+            if let Some(TokenId(id)) = token.filter(|token| token.0 as usize >= tokens) {
+                return Err(TokenizerError::SpecialOutOfRange { name, id, tokens });
+            }
+        }
+        let (types, ends) = roles::assign(&spec);
+        let mut vocabulary = Vocabulary::new(&spec, types)?;
+        let special = SpecialMatcher::new(&spec, &vocabulary)?;
+        let model = match spec.kind {
+            TokenizerKind::BytePairs => Model::BytePairs(BytePairs::new(&spec, &mut vocabulary)?),
+            TokenizerKind::SentencePiece => Model::SentencePiece(SentencePiece::new(&spec, &vocabulary)?),
+        };
+        Ok(Self {
+            vocabulary,
+            special,
+            model,
+            bos: spec.bos,
+            eos: spec.eos,
+            add_bos: spec.add_bos,
+            add_eos: spec.add_eos,
+            ends,
+        })
+    }
+
+    /// Builds the tokenizer that a model file describes.
+    pub fn from_metadata(metadata: &Metadata) -> Result<Self, TokenizerError> {
+        Self::new(TokenizerSpec::from_metadata(metadata)?)
+    }
+
+    /// The tokens of `text`. Adds no `bos` and no `eos`.
+    #[must_use]
+    pub fn encode(&self, text: &str, special: SpecialTokens) -> Vec<TokenId> {
+        let mut tokens = Vec::new();
+        let mut position = Position::WordBegins;
+        for piece in self.special.pieces(text, special) {
+            match piece {
+                Piece::Special(token) => {
+                    tokens.push(token);
+                    position = Position::WordBegins;
+                }
+                Piece::Text(text) => {
+                    match &self.model {
+                        Model::BytePairs(model) => model.encode(&self.vocabulary, text, &mut tokens),
+                        Model::SentencePiece(model) => {
+                            model.encode(&self.vocabulary, text, position, &mut tokens);
+                        }
+                    }
+                    position = Position::Continues;
+                }
+            }
+        }
+        tokens
+    }
+
+    /// The tokens of a whole prompt: with `bos` before and `eos` after it where the model wants them and the text
+    /// does not have them already.
+    #[must_use]
+    pub fn encode_prompt(&self, text: &str, special: SpecialTokens) -> Vec<TokenId> {
+        let mut tokens = self.encode(text, special);
+        if let Some(bos) = self.bos.filter(|_| self.add_bos)
+            && tokens.first() != Some(&bos)
+        {
+            tokens.insert(0, bos);
+        }
+        if let Some(eos) = self.eos.filter(|_| self.add_eos)
+            && tokens.last() != Some(&eos)
+        {
+            tokens.push(eos);
+        }
+        tokens
+    }
+
+    /// The bytes that a token says. Not always text: a character may be spread over several tokens.
+    /// Empty for control, unknown and unused tokens (see [`Self::text_of_special`]) and for ids that do not exist.
+    #[must_use]
+    pub fn bytes(&self, token: TokenId) -> &[u8] {
+        match self.vocabulary.token_type(token) {
+            Some(TokenType::Normal | TokenType::UserDefined | TokenType::Byte) => self.vocabulary.bytes(token.0),
+            _ => &[],
+        }
+    }
+
+    /// The text of a control or unknown token, which [`Self::bytes`] keeps silent about.
+    #[must_use]
+    pub fn text_of_special(&self, token: TokenId) -> Option<&str> {
+        match self.vocabulary.token_type(token)? {
+            TokenType::Control | TokenType::Unknown => std::str::from_utf8(self.vocabulary.bytes(token.0)).ok(),
+            _ => None,
+        }
+    }
+
+    /// How many tokens there are.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary.len()
+    }
+
+    /// The token that begins a text.
+    #[must_use]
+    pub fn bos(&self) -> Option<TokenId> {
+        self.bos
+    }
+
+    /// The token that ends a text.
+    #[must_use]
+    pub fn eos(&self) -> Option<TokenId> {
+        self.eos
+    }
+
+    /// Whether the model has said all it will say: the end of a text, of a turn or of a message, or a well-known
+    /// token that means so.
+    #[must_use]
+    pub fn is_end_of_generation(&self, token: TokenId) -> bool {
+        self.ends.binary_search(&token).is_ok()
+    }
+
+    /// The text of `tokens`, without special tokens. The space that encoding put before the text is taken away again.
+    /// Bytes that are no text become U+FFFD.
+    #[must_use]
+    pub fn decode(&self, tokens: &[TokenId]) -> String {
+        let mut detokenizer = self.detokenizer();
+        let mut text = String::new();
+        for &token in tokens {
+            detokenizer.push_bytes(self.bytes(token), &mut text);
+        }
+        text.push_str(&detokenizer.finish());
+        if let Model::SentencePiece(model) = &self.model
+            && model.adds_space_prefix()
+            && text.starts_with(' ')
+        {
+            text.remove(0);
+        }
+        text
+    }
+
+    /// A detokeniser for one stream of tokens. It takes no leading space away: a stream continues a text.
+    #[must_use]
+    pub fn detokenizer(&self) -> Detokenizer {
+        Detokenizer::default()
+    }
+}

@@ -1,0 +1,423 @@
+//! `duet bench throughput`: how fast a model runs on this machine, and how near to what the machine can do.
+
+use crate::probe::{Ceiling, Ceilings, peak_rss_bytes};
+use crate::samples::median;
+use duet_device::{Accelerator, Cpu, CpuConfig, Pinning};
+use duet_kernels::crew::Crew;
+use duet_model::forward::{Activations, Node, Pass, PassRefused, Segment};
+use duet_model::kv::{KvFormat, KvPool, KvTable};
+use duet_model::{LoadError, LoadOptions, Model};
+use duet_types::{TokenId, Tokens};
+use serde::Serialize;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Prompt tokens of the prefill measurement.
+    pub prompt: usize,
+    /// Tokens generated in each decode measurement.
+    pub generate: usize,
+    /// Sequences decoded together.
+    pub batches: Vec<usize>,
+    /// Threads.
+    pub threads: usize,
+    /// Samples of each figure.
+    pub samples: usize,
+    /// Contexts beyond [`DECODE_CONTEXT`] to decode at, with each KV format.
+    pub long_contexts: Vec<usize>,
+}
+
+/// Rows of a prefill pass.
+const CHUNK: usize = 256;
+
+/// Context at which decode and pass costs are measured.
+pub const DECODE_CONTEXT: usize = 128;
+
+/// Rows of the passes whose cost is compared.
+const PASS_ROWS: [usize; 6] = [1, 2, 4, 8, 16, 32];
+
+/// What was measured: medians over `n` samples.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The model's name.
+    pub model: String,
+    /// The instruction set of the kernels.
+    pub isa: String,
+    /// As set.
+    pub threads: usize,
+    /// As set.
+    pub prompt: usize,
+    /// As set.
+    #[serde(rename = "gen")]
+    pub generate: usize,
+    /// Samples of each figure.
+    pub n: usize,
+    /// What the machine can do.
+    pub ceilings: Ceilings,
+    /// From opening the file to a model that can run.
+    pub load_s: f64,
+    /// Most memory in use, up to the end of a prefill and a decode with each batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_rss_bytes: Option<u64>,
+    /// Packed weights.
+    pub weight_bytes: u64,
+    /// KV of the largest measurement that `peak_rss_bytes` covers.
+    pub kv_bytes: u64,
+    /// Prompt tokens a second.
+    pub prefill_tok_s: f64,
+    /// 10⁹ multiply-accumulates a second within QKV and feed-forward nodes, norms and rope included in their time.
+    pub prefill_linear_gmacs: f64,
+    /// That over the integer ceiling probed beside each sample.
+    pub prefill_linear_share: f64,
+    /// Share of prefill time spent in attention nodes.
+    pub prefill_attention_share: f64,
+    /// By batch, at a context of [`DECODE_CONTEXT`].
+    pub decode: Vec<Decode>,
+    /// By context and KV format.
+    pub decode_long: Vec<DecodeLong>,
+    /// By rows of one sequence, head included, at a context of [`DECODE_CONTEXT`].
+    pub pass_cost: Vec<PassCost>,
+}
+
+/// Decode speed of a batch.
+#[derive(Clone, Debug, Serialize)]
+pub struct Decode {
+    /// Sequences.
+    pub batch: usize,
+    /// Tokens of all sequences together a second.
+    pub tok_s: f64,
+    /// Weights and KV read, 10⁹ bytes a second.
+    pub read_gbs: f64,
+    /// That over the read ceiling probed beside each sample.
+    pub read_share: f64,
+}
+
+/// Decode speed of one sequence at a long context.
+#[derive(Clone, Debug, Serialize)]
+pub struct DecodeLong {
+    /// Context.
+    pub context: usize,
+    /// `f16` or `int8`.
+    pub kv: &'static str,
+    /// Tokens a second.
+    pub tok_s: f64,
+    /// As in [`Decode`].
+    pub read_gbs: f64,
+    /// As in [`Decode`].
+    pub read_share: f64,
+}
+
+/// The cost of a pass.
+#[derive(Clone, Debug, Serialize)]
+pub struct PassCost {
+    /// Rows of one sequence.
+    pub rows: usize,
+    /// Milliseconds.
+    pub ms: f64,
+    /// Over that of one row.
+    pub ratio: f64,
+}
+
+/// Why nothing could be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum ThroughputError {
+    /// The model could not be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Settings beyond the model's context.
+    #[error("{tokens} tokens exceed the model's context of {context}")]
+    Context {
+        /// What the settings need.
+        tokens: usize,
+        /// The model's.
+        context: usize,
+    },
+    /// Threads could not be started, or a lane stopped.
+    #[error("cannot run on this machine's cores: {0}")]
+    Lanes(String),
+    /// A pass was refused.
+    #[error("a pass was refused: {0}")]
+    Pass(String),
+}
+
+/// Measures `path`; `progress` gets a line for each phase.
+///
+/// # Errors
+/// [`ThroughputError`] names what is wrong.
+pub fn run(path: &Path, settings: &Settings, progress: fn(&str)) -> Result<Report, ThroughputError> {
+    progress("loading");
+    let start = Instant::now();
+    let model = Model::load(path, &LoadOptions::default(), &mut |_| {})?;
+    let load = start.elapsed();
+    let longest = settings.long_contexts.iter().copied().max().unwrap_or(0).max(DECODE_CONTEXT);
+    let tokens = settings.prompt.max(longest + settings.generate.max(PASS_ROWS[PASS_ROWS.len() - 1]));
+    let context = model.config().context.as_usize();
+    if tokens > context {
+        return Err(ThroughputError::Context { tokens, context });
+    }
+    let lanes = CpuConfig { lanes: vec![settings.threads.max(1)], pinning: Pinning::Pinned };
+    let cpu = Cpu::start(&lanes).map_err(|error| ThroughputError::Lanes(error.to_string()))?;
+    let (send, receive) = mpsc::channel();
+    let lanes = cpu.lanes();
+    let all = lanes.descriptor().lanes;
+    let settings = settings.clone();
+    let job = Box::new(move |crew: &dyn Crew| {
+        let report = Bench { model: &model, crew, settings: &settings, progress }.report(load);
+        // The receiver waits for this; if it is gone, nobody wants the report.
+        let _ = send.send(report);
+    });
+    lanes.launch(all, job).map_err(|error| ThroughputError::Lanes(error.to_string()))?;
+    receive.recv().map_err(|_| ThroughputError::Lanes("a kernel panicked".to_owned()))?
+}
+
+struct Bench<'a> {
+    model: &'a Model,
+    crew: &'a dyn Crew,
+    settings: &'a Settings,
+    progress: fn(&str),
+}
+
+/// A prefill's times.
+struct Prefill {
+    total: Duration,
+    linear: Duration,
+    attention: Duration,
+}
+
+impl Bench<'_> {
+    fn report(&self, load: Duration) -> Result<Report, ThroughputError> {
+        let (model, settings) = (self.model, self.settings);
+        let samples = settings.samples.max(1);
+        let mut ceiling = Ceiling::new(model.isa(), self.crew);
+        (self.progress)("warming up");
+        let kv_bytes = self.warm_up()?;
+        let peak_rss_bytes = peak_rss_bytes();
+
+        (self.progress)("prefill");
+        let (mut rates, mut linear, mut shares, mut attention) = (vec![], vec![], vec![], vec![]);
+        for _ in 0..samples {
+            let before = ceiling.int8();
+            let prefill = self.prefill(settings.prompt)?;
+            let peak = (before + ceiling.int8()) / 2.0;
+            let macs = model.linear_macs() as f64 * settings.prompt as f64 / prefill.linear.as_secs_f64();
+            rates.push(settings.prompt as f64 / prefill.total.as_secs_f64());
+            linear.push(macs / 1e9);
+            shares.push(macs / peak);
+            attention.push(prefill.attention.as_secs_f64() / prefill.total.as_secs_f64());
+        }
+
+        (self.progress)("decode");
+        let decode: Result<Vec<Decode>, _> =
+            settings.batches.iter().map(|&batch| self.decode(batch, samples, &mut ceiling)).collect();
+        let mut decode_long = Vec::new();
+        for &context in &settings.long_contexts {
+            for (format, kv) in [(KvFormat::F16, "f16"), (KvFormat::Int8, "int8")] {
+                let speed = self.decode_at(context, format, 1, samples, &mut ceiling)?;
+                let Decode { tok_s, read_gbs, read_share, .. } = speed;
+                decode_long.push(DecodeLong { context, kv, tok_s, read_gbs, read_share });
+            }
+        }
+        (self.progress)("pass cost");
+        let pass_cost = self.pass_costs(samples)?;
+        let middle = |values| median(values).unwrap_or(0.0);
+        Ok(Report {
+            model: model.config().name.clone(),
+            isa: model.isa().to_string(),
+            threads: settings.threads,
+            prompt: settings.prompt,
+            generate: settings.generate,
+            n: samples,
+            ceilings: ceiling.ceilings(),
+            load_s: load.as_secs_f64(),
+            peak_rss_bytes,
+            weight_bytes: model.weight_bytes().0,
+            kv_bytes,
+            prefill_tok_s: middle(rates),
+            prefill_linear_gmacs: middle(linear),
+            prefill_linear_share: middle(shares),
+            prefill_attention_share: middle(attention),
+            decode: decode?,
+            decode_long,
+            pass_cost,
+        })
+    }
+
+    /// One prefill and one decode step of each batch. Returns the KV bytes of the largest.
+    fn warm_up(&self) -> Result<u64, ThroughputError> {
+        self.prefill(self.settings.prompt)?;
+        let page = |pool: &KvPool| (pool.capacity_pages() - pool.free_pages()) as u64 * pool.page_bytes().0;
+        let mut most = 0;
+        for &batch in &self.settings.batches {
+            let pool = self.pool(KvFormat::F16, batch * (DECODE_CONTEXT + self.settings.generate + 64));
+            let mut tables = self.contexts(&pool, DECODE_CONTEXT, batch)?;
+            self.steps(&mut tables, 1)?;
+            most = most.max(page(&pool));
+        }
+        Ok(most)
+    }
+
+    fn pool(&self, format: KvFormat, tokens: usize) -> KvPool {
+        // Each table may waste most of a page.
+        self.model.kv_pool(format, Tokens((tokens + 64 * 64) as u32))
+    }
+
+    fn prefill(&self, prompt: usize) -> Result<Prefill, ThroughputError> {
+        let pool = self.pool(KvFormat::F16, prompt);
+        let mut activations = Activations::new(self.model, CHUNK.min(prompt));
+        let mut kv = pool.table();
+        let tokens = self.text(prompt, 0);
+        let mut times = Prefill { total: Duration::ZERO, linear: Duration::ZERO, attention: Duration::ZERO };
+        let start = Instant::now();
+        for chunk in tokens.chunks(CHUNK) {
+            let mut pass = self.pass(activations, vec![Segment { kv, tokens: chunk.to_vec() }])?;
+            for node in self.model.nodes() {
+                let start = Instant::now();
+                self.model.run_node(&mut pass, node, 0..chunk.len(), self.crew);
+                match node {
+                    Node::Embed => {}
+                    Node::Attention { .. } => times.attention += start.elapsed(),
+                    Node::Qkv { .. } | Node::Ffn { .. } => times.linear += start.elapsed(),
+                }
+            }
+            if chunk.as_ptr_range().end == tokens.as_ptr_range().end {
+                self.model.logits(&mut pass, &[chunk.len() - 1], &mut Vec::new(), self.crew);
+            }
+            let (buffers, tables) = pass.finish();
+            activations = buffers;
+            kv = only(tables)?;
+        }
+        times.total = start.elapsed();
+        Ok(times)
+    }
+
+    fn decode(&self, batch: usize, samples: usize, ceiling: &mut Ceiling<'_>) -> Result<Decode, ThroughputError> {
+        self.decode_at(DECODE_CONTEXT, KvFormat::F16, batch, samples, ceiling)
+    }
+
+    fn decode_at(
+        &self,
+        context: usize,
+        format: KvFormat,
+        batch: usize,
+        samples: usize,
+        ceiling: &mut Ceiling<'_>,
+    ) -> Result<Decode, ThroughputError> {
+        let steps = self.settings.generate.max(1);
+        let pool = self.pool(format, batch * (context + steps + 64));
+        let mut tables = self.contexts(&pool, context, batch)?;
+        let kv_token = pool.page_bytes().0 as f64 / 64.0;
+        let (mut rates, mut reads, mut shares) = (vec![], vec![], vec![]);
+        for _ in 0..samples {
+            let before = ceiling.read();
+            let took = self.steps(&mut tables, steps)?.as_secs_f64();
+            let peak = (before + ceiling.read()) / 2.0;
+            let kv = (context as f64 + steps as f64 / 2.0) * batch as f64 * kv_token;
+            let read = (self.model.weight_bytes().0 as f64 + kv) * steps as f64 / took;
+            rates.push((batch * steps) as f64 / took);
+            reads.push(read / 1e9);
+            shares.push(read / peak);
+            for table in &mut tables {
+                table.truncate(Tokens(context as u32));
+            }
+        }
+        let middle = |values| median(values).unwrap_or(0.0);
+        Ok(Decode { batch, tok_s: middle(rates), read_gbs: middle(reads), read_share: middle(shares) })
+    }
+
+    /// `steps` greedy steps of all sequences together.
+    fn steps(&self, tables: &mut Vec<KvTable>, steps: usize) -> Result<Duration, ThroughputError> {
+        let batch = tables.len();
+        let rows: Vec<usize> = (0..batch).collect();
+        let mut activations = Activations::new(self.model, batch);
+        let mut tokens = self.text(batch, 7);
+        let mut logits = Vec::new();
+        let start = Instant::now();
+        for _ in 0..steps {
+            let segments = tables.drain(..).zip(&tokens).map(|(kv, &token)| Segment { kv, tokens: vec![token] });
+            let mut pass = self.pass(activations, segments.collect())?;
+            self.model.run_span(&mut pass, 0..self.model.node_count(), self.crew);
+            self.model.logits(&mut pass, &rows, &mut logits, self.crew);
+            let rows = logits.chunks_exact(self.model.config().vocabulary);
+            tokens = rows.map(|row| TokenId(argmax(row))).collect();
+            (activations, *tables) = pass.finish();
+        }
+        Ok(start.elapsed())
+    }
+
+    fn pass_costs(&self, samples: usize) -> Result<Vec<PassCost>, ThroughputError> {
+        /// Passes of each size in a sample: enough to time, few enough that the machine's speed holds.
+        const REPEAT: usize = 8;
+        let pool = self.pool(KvFormat::F16, DECODE_CONTEXT + 64);
+        let mut tables = self.contexts(&pool, DECODE_CONTEXT, 1)?;
+        let mut times = vec![Vec::new(); PASS_ROWS.len()];
+        let mut activations = Activations::new(self.model, PASS_ROWS[PASS_ROWS.len() - 1]);
+        let mut logits = Vec::new();
+        for _ in 0..samples {
+            for (times, rows) in times.iter_mut().zip(PASS_ROWS) {
+                let tokens = self.text(rows, 3);
+                let chosen: Vec<usize> = (0..rows).collect();
+                let start = Instant::now();
+                for _ in 0..REPEAT {
+                    let segments = tables.drain(..).map(|kv| Segment { kv, tokens: tokens.clone() });
+                    let mut pass = self.pass(activations, segments.collect())?;
+                    self.model.run_span(&mut pass, 0..self.model.node_count(), self.crew);
+                    self.model.logits(&mut pass, &chosen, &mut logits, self.crew);
+                    (activations, tables) = pass.abandon();
+                }
+                times.push(start.elapsed().as_secs_f64() * 1e3 / REPEAT as f64);
+            }
+        }
+        let one = median(times[0].clone()).unwrap_or(0.0);
+        let costs = times.into_iter().zip(PASS_ROWS).map(|(times, rows)| {
+            let ms = median(times).unwrap_or(0.0);
+            PassCost { rows, ms, ratio: ms / one }
+        });
+        Ok(costs.collect())
+    }
+
+    /// `count` sequences of `context` tokens.
+    fn contexts(&self, pool: &KvPool, context: usize, count: usize) -> Result<Vec<KvTable>, ThroughputError> {
+        let mut activations = Activations::new(self.model, CHUNK);
+        let mut all = Vec::with_capacity(count);
+        for index in 0..count {
+            let mut kv = pool.table();
+            for chunk in self.text(context, index).chunks(CHUNK) {
+                let mut pass = self.pass(activations, vec![Segment { kv, tokens: chunk.to_vec() }])?;
+                self.model.run_span(&mut pass, 0..self.model.node_count(), self.crew);
+                let (buffers, tables) = pass.finish();
+                activations = buffers;
+                kv = only(tables)?;
+            }
+            all.push(kv);
+        }
+        Ok(all)
+    }
+
+    fn pass(&self, activations: Activations, segments: Vec<Segment>) -> Result<Pass, ThroughputError> {
+        Pass::new(self.model, activations, segments)
+            .map_err(|refused: Box<PassRefused>| ThroughputError::Pass(refused.error.to_string()))
+    }
+
+    /// Tokens that stand for text: spread over the vocabulary, the same in every run.
+    fn text(&self, count: usize, seed: usize) -> Vec<TokenId> {
+        let vocabulary = self.model.config().vocabulary;
+        (0..count).map(|i| TokenId(((i * 7919 + seed * 104_729 + 1000) % vocabulary) as u32)).collect()
+    }
+}
+
+fn only(mut tables: Vec<KvTable>) -> Result<KvTable, ThroughputError> {
+    tables.pop().ok_or_else(|| ThroughputError::Pass("no table came back".to_owned()))
+}
+
+fn argmax(logits: &[f32]) -> u32 {
+    let mut best = (0, f32::NEG_INFINITY);
+    for (token, &logit) in logits.iter().enumerate() {
+        if logit > best.1 {
+            best = (token, logit);
+        }
+    }
+    best.0 as u32
+}

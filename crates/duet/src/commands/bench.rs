@@ -1,0 +1,78 @@
+//! `duet bench`: measurements, as a table for people or one JSON object a line.
+
+use crate::cli::{BenchArgs, BenchCommand, ThroughputArgs};
+use crate::failure::print;
+use crate::models;
+use duet_bench::throughput::{self, Report, Settings};
+use duet_types::Bytes;
+
+pub(super) fn bench(arguments: &BenchArgs) -> anyhow::Result<()> {
+    match &arguments.command {
+        BenchCommand::Throughput(arguments) => measure_throughput(arguments),
+    }
+}
+
+fn measure_throughput(arguments: &ThroughputArgs) -> anyhow::Result<()> {
+    let settings = Settings {
+        prompt: arguments.prompt,
+        generate: arguments.generate,
+        batches: arguments.batch.clone(),
+        threads: arguments.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+        samples: arguments.samples,
+        long_contexts: arguments.long.clone(),
+    };
+    let path = models::locate(&arguments.model)?;
+    let report = throughput::run(&path, &settings, |phase| eprintln!("bench: {phase}"))?;
+    if arguments.json {
+        return print(&(serde_json::to_string(&report)? + "\n"));
+    }
+    print(&page(&report))
+}
+
+fn page(report: &Report) -> String {
+    let mut page = format!(
+        "{} on {} threads ({}), medians of {}\n\
+         ceilings  {:.0} GMAC/s int8, {:.1} GB/s read\n\
+         load      {:.2} s\n\
+         memory    {} packed, {} KV{}\n\
+         prefill   {:.0} tok/s at {} tokens; linear layers {:.0} GMAC/s, {:.0} % of the ceiling; attention {:.0} % of the time\n",
+        report.model,
+        report.threads,
+        report.isa,
+        report.n,
+        report.ceilings.int8_gmacs,
+        report.ceilings.read_gbs,
+        report.load_s,
+        Bytes(report.weight_bytes),
+        Bytes(report.kv_bytes),
+        report.peak_rss_bytes.map(|bytes| format!(", {} at most in use", Bytes(bytes))).unwrap_or_default(),
+        report.prefill_tok_s,
+        report.prompt,
+        report.prefill_linear_gmacs,
+        report.prefill_linear_share * 100.0,
+        report.prefill_attention_share * 100.0,
+    );
+    for decode in &report.decode {
+        page += &format!(
+            "decode    {:.1} tok/s at batch {}; {:.1} GB/s, {:.0} % of the ceiling\n",
+            decode.tok_s,
+            decode.batch,
+            decode.read_gbs,
+            decode.read_share * 100.0
+        );
+    }
+    for decode in &report.decode_long {
+        page += &format!(
+            "decode    {:.1} tok/s at a context of {} ({} KV); {:.1} GB/s, {:.0} % of the ceiling\n",
+            decode.tok_s,
+            decode.context,
+            decode.kv,
+            decode.read_gbs,
+            decode.read_share * 100.0
+        );
+    }
+    for cost in &report.pass_cost {
+        page += &format!("pass      {:>2} rows {:.2} ms, {:.2} of one row\n", cost.rows, cost.ms, cost.ratio);
+    }
+    page
+}

@@ -1,0 +1,22 @@
+//! One file per command. A new one is a variant of [`Command`], a module here and a line in [`dispatch`].
+
+mod bench;
+mod chat;
+mod inspect;
+mod pull;
+mod run;
+mod serve;
+
+use crate::cli::Command;
+
+/// Does what was asked.
+pub(crate) fn dispatch(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::Pull(arguments) => pull::pull(arguments),
+        Command::Run(arguments) => run::run(arguments),
+        Command::Chat(arguments) => chat::chat(arguments),
+        Command::Serve(arguments) => serve::serve(arguments),
+        Command::Inspect(arguments) => inspect::inspect(arguments),
+        Command::Bench(arguments) => bench::bench(arguments),
+    }
+}

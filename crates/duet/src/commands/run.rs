@@ -1,0 +1,78 @@
+//! `duet run`: one prompt, one answer. stdout holds the answer and nothing else.
+
+use crate::cli::RunArgs;
+use crate::failure::{BadInput, print};
+use crate::models;
+use crate::prompt::{self, Message};
+use crate::session;
+use crate::speed;
+use duet_engine::{GenerateRequest, GenerationEvent};
+use duet_model::Model;
+use duet_types::{Class, TokenId};
+use std::io::Read;
+
+pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
+    // A lone model is a forgotten prompt; answering its name would hide that, after a download perhaps.
+    if arguments.model == models::DEFAULT && models::is_model_name(&arguments.prompt) {
+        let model = &arguments.prompt;
+        return Err(BadInput(format!("no PROMPT given for the model `{model}`; use: duet run {model} PROMPT")).into());
+    }
+    let text = match arguments.prompt.as_str() {
+        "-" => stdin_text()?,
+        prompt => prompt.to_owned(),
+    };
+    let engine = session::start(&arguments.model, &arguments.engine)?;
+    let mut generation = engine.submit(GenerateRequest {
+        prompt: encode(engine.model(), text, arguments)?,
+        sampling: arguments.sampling.params(TEMPERATURE_DEFAULT),
+        stop: arguments.sampling.stop(),
+        class: Class::Reactive,
+        logprobs: None,
+    })?;
+    let mut newline = false;
+    while let Some(event) = generation.next_blocking() {
+        match event {
+            GenerationEvent::Token { text, .. } => {
+                newline = if text.is_empty() { newline } else { text.ends_with('\n') };
+                print(&text)?;
+            }
+            GenerationEvent::Finished { text, usage, .. } => {
+                newline = if text.is_empty() { newline } else { text.ends_with('\n') };
+                print(&text)?;
+                if !newline {
+                    print("\n")?;
+                }
+                tracing::info!("{}", speed::line(&usage));
+                return Ok(());
+            }
+            GenerationEvent::Failed(error) => return Err(error.into()),
+        }
+    }
+    anyhow::bail!("the engine stopped before the answer was complete")
+}
+
+/// Repeatable unless asked otherwise: the answer may feed a script.
+const TEMPERATURE_DEFAULT: f32 = 0.0;
+
+fn encode(model: &Model, text: String, arguments: &RunArgs) -> anyhow::Result<Vec<TokenId>> {
+    if arguments.raw {
+        return Ok(prompt::encode_text(model, &text));
+    }
+    let system = arguments.system.clone().map(Message::system);
+    let messages: Vec<_> = system.into_iter().chain([Message::user(text)]).collect();
+    prompt::encode_chat(model, &messages)
+}
+
+fn stdin_text() -> anyhow::Result<String> {
+    let mut text = String::new();
+    std::io::stdin().lock().read_to_string(&mut text).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidData => BadInput("PROMPT from stdin is not UTF-8 text".into()).into(),
+        _ => anyhow::Error::new(error).context("cannot read PROMPT from stdin"),
+    })?;
+    // The newline that ends a line of a shell is not part of what was asked.
+    let text = text.trim_end_matches(['\n', '\r']).to_owned();
+    if text.is_empty() {
+        return Err(BadInput("PROMPT from stdin is empty".into()).into());
+    }
+    Ok(text)
+}

@@ -1,0 +1,92 @@
+//! How the program fails: one line on stderr and an exit status.
+//!
+//! Status 2 says that what was given is wrong (an argument, a file, a prompt that does not fit), 1 that running
+//! failed. A reader of stdout that went away is no failure.
+
+use duet_engine::EngineError;
+use duet_model::LoadError;
+use duet_model::gguf::GgufError;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use crate::models::FetchError;
+
+/// What was given is wrong; the message names the flag, file or field and says what to do.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct BadInput(pub(crate) String);
+
+/// Nobody reads stdout any more.
+#[derive(Debug, thiserror::Error)]
+#[error("stdout was closed")]
+pub(crate) struct StdoutClosed;
+
+/// Writes to stdout at once. A closed pipe becomes [`StdoutClosed`].
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(StdoutClosed.into()),
+        Err(error) => Err(anyhow::Error::new(error).context("cannot write to stdout")),
+    }
+}
+
+/// Tells the person what went wrong and the parent process how.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    if error.is::<StdoutClosed>() {
+        return ExitCode::SUCCESS;
+    }
+    tell(error);
+    ExitCode::from(status(error))
+}
+
+/// One line on stderr: what went wrong and, where that is not obvious, what to do.
+pub(crate) fn tell(error: &anyhow::Error) {
+    let advice = match error.downcast_ref::<EngineError>() {
+        Some(EngineError::PromptTooLong { .. }) => "; shorten it, or raise --ctx as far as the model goes",
+        Some(EngineError::OutOfMemory(_)) => "; lower --ctx or use --kv int8",
+        _ => "",
+    };
+    // stderr may be closed too; then there is nobody left to tell.
+    let _ = writeln!(io::stderr(), "error: {error:#}{advice}");
+}
+
+/// Replaces the backtrace of a bug by one line. The engine catches panics of its own threads and goes on, so the hook
+/// only speaks; `main` decides the exit status.
+pub(crate) fn explain_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let message = panic.payload_as_str().unwrap_or("unknown cause");
+        let place = panic.location().map(|place| format!(" ({place})")).unwrap_or_default();
+        let _ =
+            writeln!(io::stderr(), "error: internal error: {message}{place}; this is a bug in duet, please report it");
+    }));
+}
+
+fn status(error: &anyhow::Error) -> u8 {
+    let bad_input = error.chain().any(|cause| {
+        cause.is::<BadInput>()
+            || cause.is::<LoadError>()
+            || cause.is::<GgufError>()
+            || cause.downcast_ref::<FetchError>().is_some_and(FetchError::is_bad_input)
+            || matches!(
+                cause.downcast_ref::<EngineError>(),
+                Some(EngineError::EmptyPrompt | EngineError::PromptTooLong { .. } | EngineError::Parameter { .. })
+            )
+    });
+    if bad_input { 2 } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn what_was_given_wrong_is_2_and_what_failed_is_1() {
+        let wrong = Err::<(), _>(BadInput("x".into())).context("while reading").unwrap_err();
+        assert_eq!(status(&wrong), 2);
+        assert_eq!(status(&EngineError::EmptyPrompt.into()), 2);
+        assert_eq!(status(&EngineError::ShuttingDown.into()), 1);
+        assert_eq!(status(&anyhow::anyhow!("disk full")), 1);
+    }
+}

@@ -1,0 +1,225 @@
+//! What a model file says about itself, and what running it needs. Reads the header only.
+
+use anyhow::Context;
+use duet_model::gguf::{self, GgufFile, GroupForm, Metadata, TensorInfo, TensorType};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// A model file's contents. Absent fields are absent in the file.
+#[derive(Debug, Serialize)]
+pub(crate) struct Overview {
+    /// The file.
+    pub(crate) path: PathBuf,
+    /// Its size.
+    pub(crate) file_bytes: u64,
+    /// Version of the layout.
+    pub(crate) gguf_version: u32,
+    /// What its makers call it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    /// Which forward pass it needs.
+    pub(crate) architecture: String,
+    /// Elements of all tensors.
+    pub(crate) parameters: u64,
+    /// The numbers that describe the architecture.
+    #[serde(flatten)]
+    pub(crate) shape: Shape,
+    /// How text becomes tokens.
+    pub(crate) tokenizer: TokenizerOverview,
+    /// Whether the file says how conversations look.
+    pub(crate) chat_template: bool,
+    /// Tensors by type, most bytes first.
+    pub(crate) types: Vec<TypeOverview>,
+    /// What running it takes.
+    pub(crate) memory: Memory,
+    /// Every tensor, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tensors: Option<Vec<TensorOverview>>,
+}
+
+/// The numbers of an architecture, called as in the GGUF keys.
+#[derive(Debug, Serialize)]
+pub(crate) struct Shape {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) context: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) layers: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) heads: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kv_heads: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key_length: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value_length: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) embedding: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ffn: Option<u64>,
+}
+
+/// A tokenizer, as the file names it.
+#[derive(Debug, Serialize)]
+pub(crate) struct TokenizerOverview {
+    /// `gpt2` (byte pairs), `llama` (SentencePiece) or another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kind: Option<String>,
+    /// How text is split first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pre: Option<String>,
+    /// How many tokens there are.
+    pub(crate) tokens: usize,
+}
+
+/// The tensors of one type.
+#[derive(Debug, Serialize)]
+pub(crate) struct TypeOverview {
+    /// ggml's name of the type.
+    #[serde(rename = "type")]
+    pub(crate) kind: &'static str,
+    /// How many.
+    pub(crate) tensors: usize,
+    /// Their elements.
+    pub(crate) elements: u64,
+    /// Their bytes in the file.
+    pub(crate) bytes: u64,
+}
+
+/// What running the model takes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Memory {
+    /// Weights as the kernels read them: an estimate from the tensors' types.
+    pub(crate) packed_weights_bytes: u64,
+    /// Keys and values of [`KV_TOKENS`] tokens in half precision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kv_f16_bytes_per_1024_tokens: Option<u64>,
+    /// The same in eight bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kv_int8_bytes_per_1024_tokens: Option<u64>,
+}
+
+/// One tensor.
+#[derive(Debug, Serialize)]
+pub(crate) struct TensorOverview {
+    /// Its name.
+    pub(crate) name: String,
+    /// ggml's name of its type.
+    #[serde(rename = "type")]
+    pub(crate) kind: &'static str,
+    /// Elements along each dimension, the contiguous one first.
+    pub(crate) shape: Vec<u64>,
+    /// Its bytes in the file.
+    pub(crate) bytes: u64,
+}
+
+/// The unit of KV memory.
+pub(crate) const KV_TOKENS: u64 = 1024;
+
+impl Overview {
+    /// Reads the header of the file at `path`.
+    pub(crate) fn read(path: &Path, list_tensors: bool) -> anyhow::Result<Self> {
+        let file = GgufFile::open(path)?;
+        let file_bytes = path.metadata().with_context(|| path.display().to_string())?.len();
+        let metadata = file.metadata();
+        let architecture = metadata.str("general.architecture")?.to_owned();
+        let shape = Shape::read(metadata, &architecture);
+        let summary = gguf::summary(&file);
+        let kv = |value_bytes, scale_bytes| shape.kv_bytes(value_bytes, scale_bytes);
+        Ok(Self {
+            path: path.to_owned(),
+            file_bytes,
+            gguf_version: file.version(),
+            name: text(metadata, "general.name"),
+            parameters: summary.elements,
+            tokenizer: TokenizerOverview {
+                kind: text(metadata, "tokenizer.ggml.model"),
+                pre: text(metadata, "tokenizer.ggml.pre"),
+                tokens: metadata.opt_strings("tokenizer.ggml.tokens").ok().flatten().map_or(0, <[_]>::len),
+            },
+            chat_template: text(metadata, "tokenizer.chat_template").is_some(),
+            types: summary
+                .kinds
+                .iter()
+                .map(|kind| TypeOverview {
+                    kind: kind.kind.name(),
+                    tensors: kind.tensors,
+                    elements: kind.elements,
+                    bytes: kind.bytes.0,
+                })
+                .collect(),
+            memory: Memory {
+                packed_weights_bytes: file.tensors().iter().map(packed_bytes).sum(),
+                kv_f16_bytes_per_1024_tokens: kv(2, 0),
+                kv_int8_bytes_per_1024_tokens: kv(1, INT8_SCALE_BYTES),
+            },
+            tensors: list_tensors.then(|| file.tensors().iter().map(TensorOverview::from).collect()),
+            architecture,
+            shape,
+        })
+    }
+}
+
+impl Shape {
+    /// Reads what is there; a missing number is no reason not to show the rest.
+    fn read(metadata: &Metadata, architecture: &str) -> Self {
+        let number = |name: &str| {
+            let key = format!("{architecture}.{name}");
+            let one = metadata.opt_u32(&key).ok().flatten();
+            // Some architectures have one number per layer; the largest bounds them all.
+            let most = || metadata.opt_u32s(&key).ok().flatten().and_then(|numbers| numbers.iter().max().copied());
+            one.or_else(most).map(u64::from)
+        };
+        let (embedding, heads) = (number("embedding_length"), number("attention.head_count"));
+        let head_length = embedding.zip(heads).and_then(|(embedding, heads)| embedding.checked_div(heads));
+        Self {
+            context: number("context_length"),
+            layers: number("block_count"),
+            heads,
+            kv_heads: number("attention.head_count_kv").or(heads),
+            key_length: number("attention.key_length").or(head_length),
+            value_length: number("attention.value_length").or(head_length),
+            embedding,
+            ffn: number("feed_forward_length"),
+        }
+    }
+
+    /// Keys and values of [`KV_TOKENS`] tokens, each with a scale per head.
+    fn kv_bytes(&self, value_bytes: u64, scale_bytes: u64) -> Option<u64> {
+        let values = self.key_length?.checked_add(self.value_length?)?.checked_mul(value_bytes)?;
+        let per_head = values.checked_add(2 * scale_bytes)?;
+        self.layers?.checked_mul(self.kv_heads?)?.checked_mul(per_head)?.checked_mul(KV_TOKENS)
+    }
+}
+
+impl From<&TensorInfo> for TensorOverview {
+    fn from(tensor: &TensorInfo) -> Self {
+        Self {
+            name: tensor.name.clone(),
+            kind: tensor.kind.name(),
+            shape: tensor.shape.clone(),
+            bytes: tensor.bytes() as u64,
+        }
+    }
+}
+
+/// Single precision, as the eight-bit KV format stores it.
+const INT8_SCALE_BYTES: u64 = 4;
+
+/// Matrices are packed in groups of 32 quants with a half-precision scale, and a minimum where the type has one;
+/// types that the kernels have no form for become eight bits. Vectors are kept in single precision.
+fn packed_bytes(tensor: &TensorInfo) -> u64 {
+    let elements = tensor.elements() as u64;
+    if tensor.shape.len() == 1 {
+        return elements * 4;
+    }
+    let per_group = match (tensor.kind, tensor.kind.group_form()) {
+        (TensorType::F32 | TensorType::F16 | TensorType::BF16, _) | (_, None) => 32 + 2,
+        (_, Some(GroupForm::Nibble { zero })) => 16 + 2 + if zero.is_some() { 0 } else { 2 },
+        (_, Some(GroupForm::Byte { zero })) => 32 + 2 + if zero.is_some() { 0 } else { 2 },
+    };
+    elements.div_ceil(32) * per_group
+}
+
+fn text(metadata: &Metadata, key: &str) -> Option<String> {
+    metadata.opt_str(key).ok().flatten().map(Into::into)
+}

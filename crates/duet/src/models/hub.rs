@@ -1,0 +1,233 @@
+//! Downloads from a Hugging Face hub, over HTTPS.
+//!
+//! The hub is asked for the file's size and SHA-256 first; the transfer resumes where an earlier one stopped and is
+//! verified against that sum (and against the pinned one, if there is one) before the file is used. `HF_ENDPOINT`
+//! names another hub, `HF_TOKEN` says who asks.
+
+use super::cache::SlotLock;
+use super::fetch::FetchError;
+use super::partial::{BUFFER_BYTES, Partial};
+use super::source::{HubFile, base_name};
+use crate::progress::Progress;
+use duet_types::Bytes;
+use std::env;
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Duration;
+use ureq::config::RedirectAuthHeaders;
+use ureq::http::{HeaderMap, Response, header};
+use ureq::{Agent, Body};
+
+/// A hub and how to talk to it.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    endpoint: String,
+    token: Option<String>,
+    agent: Agent,
+    pause: Duration,
+}
+
+/// What the hub says about a file.
+#[derive(Debug, PartialEq, Eq)]
+struct Metadata {
+    size: u64,
+    sha256: String,
+}
+
+impl Hub {
+    /// The hub that the environment names.
+    pub(crate) fn from_env() -> Self {
+        let set = |name| env::var(name).ok().filter(|value: &String| !value.trim().is_empty());
+        Self::new(set("HF_ENDPOINT").as_deref().unwrap_or(ENDPOINT_DEFAULT), set("HF_TOKEN"))
+    }
+
+    fn new(endpoint: &str, token: Option<String>) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_resolve(Some(CONNECT_TIMEOUT))
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_per_read(Some(READ_TIMEOUT))
+            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+            .user_agent(concat!("duet/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Self {
+            endpoint: endpoint.trim().trim_end_matches('/').to_owned(),
+            token: token.map(|token| token.trim().to_owned()),
+            agent: config.into(),
+            pause: RETRY_PAUSE,
+        }
+    }
+
+    /// Downloads `file` into the locked slot.
+    pub(crate) fn fetch(
+        &self,
+        file: &HubFile,
+        pinned: Option<&str>,
+        slot: &SlotLock<'_>,
+    ) -> Result<PathBuf, FetchError> {
+        let path = format!("/{}/{}/resolve/{}/{}", file.owner, file.repo, file.revision, file.file);
+        let metadata = self.metadata(&path)?;
+        if let Some(pinned) = pinned.filter(|pinned| **pinned != metadata.sha256) {
+            return Err(FetchError::Checksum { expected: pinned.to_owned(), actual: metadata.sha256 });
+        }
+        let mut partial = Partial::resume(&slot.target(base_name(&file.file)), &metadata.sha256)?;
+        let progress = Progress::bytes("downloading", base_name(&file.file), Bytes(metadata.size));
+        self.transfer(&path, metadata.size, &mut partial, &progress)?;
+        let path = partial.commit(Some(&metadata.sha256))?;
+        progress.finish("downloaded");
+        Ok(path)
+    }
+
+    /// Asks for size and sum. The hub gives them beside a redirect to its storage, which therefore is not followed;
+    /// a redirect within the hub (a renamed repository) is.
+    fn metadata(&self, path: &str) -> Result<Metadata, FetchError> {
+        let mut path = path.to_owned();
+        for _ in 0..RENAMES_MAX {
+            let url = format!("{}{path}", self.endpoint);
+            let request = self.agent.head(&url).config().max_redirects(0).build();
+            let response = self.authorized(request).call().map_err(|error| self.unreachable(&error))?;
+            let headers = response.headers();
+            let status = response.status();
+            let location = header_text(headers, "location");
+            match location.filter(|location| location.starts_with('/') && headers.get(LINKED_ETAG).is_none()) {
+                Some(location) if status.is_redirection() => path = location.to_owned(),
+                _ if status.is_success() || status.is_redirection() => {
+                    return Metadata::read(headers).ok_or(FetchError::NoChecksum);
+                }
+                _ => return Err(status_error(status.as_u16())),
+            }
+        }
+        Err(FetchError::Status { status: 310 })
+    }
+
+    /// Fills `partial` up to `size` bytes. A broken transfer is resumed; it is given up after several tries in a row
+    /// that brought nothing.
+    fn transfer(&self, path: &str, size: u64, partial: &mut Partial, progress: &Progress) -> Result<(), FetchError> {
+        let mut longest = partial.len();
+        let mut fruitless = 0;
+        while partial.len() < size {
+            let reason = match self.request_rest(path, partial)? {
+                Ok(mut response) => copy_body(&mut response, size, partial, progress)?,
+                Err(reason) => reason,
+            };
+            if partial.len() >= size {
+                break;
+            }
+            fruitless = if partial.len() > longest { 0 } else { fruitless + 1 };
+            longest = longest.max(partial.len());
+            if fruitless == FRUITLESS_MAX {
+                return Err(FetchError::Interrupted { have: partial.len(), want: size, reason });
+            }
+            tracing::info!(have = partial.len(), want = size, reason, "transfer broke off, resuming");
+            std::thread::sleep(self.pause * fruitless);
+        }
+        if partial.len() > size {
+            partial.restart()?;
+            return Err(FetchError::TooLong { want: size });
+        }
+        Ok(())
+    }
+
+    /// Asks for what is missing. The inner error is one that trying again may cure.
+    fn request_rest(&self, path: &str, partial: &mut Partial) -> Result<Result<Response<Body>, String>, FetchError> {
+        let have = partial.len();
+        let mut request = self.authorized(self.agent.get(format!("{}{path}", self.endpoint)));
+        if have > 0 {
+            request = request.header(header::RANGE, format!("bytes={have}-"));
+        }
+        let response = match request.call() {
+            Ok(response) => response,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        match response.status().as_u16() {
+            206 if range_start(response.headers()) == Some(have) => {}
+            // A server without ranges starts over, and so do we.
+            200 => partial.restart()?,
+            206 | 416 => {
+                partial.restart()?;
+                return Ok(Err("the server could not resume".into()));
+            }
+            status @ (429 | 500..) => return Ok(Err(format!("HTTP {status}"))),
+            status => return Err(status_error(status)),
+        }
+        Ok(Ok(response))
+    }
+
+    fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.token {
+            Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {token}")),
+            None => request,
+        }
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> FetchError {
+        FetchError::Unreachable { host: self.endpoint.clone(), reason: error.to_string() }
+    }
+}
+
+impl Metadata {
+    /// Large files carry the sum in `X-Linked-Etag`; a mirror that serves them itself, in `ETag`.
+    fn read(headers: &HeaderMap) -> Option<Self> {
+        let sum = |name| {
+            let tag = header_text(headers, name)?.trim_start_matches("W/").trim_matches('"').to_ascii_lowercase();
+            (tag.len() == 64 && tag.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(tag)
+        };
+        let size = |name| header_text(headers, name)?.parse().ok();
+        match sum(LINKED_ETAG) {
+            Some(sha256) => Some(Self { size: size("x-linked-size").or_else(|| size("content-length"))?, sha256 }),
+            None => Some(Self { sha256: sum("etag")?, size: size("content-length")? }),
+        }
+    }
+}
+
+const ENDPOINT_DEFAULT: &str = "https://huggingface.co";
+const LINKED_ETAG: &str = "x-linked-etag";
+/// A machine without a route to the hub should learn so at once and try the next source.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longer than a slow storage host thinks, short enough that a dead line is noticed while the person still watches.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+const FRUITLESS_MAX: u32 = 3;
+const RENAMES_MAX: usize = 5;
+
+/// Appends the body until it ends or breaks; returns why it did. Stops once there is more than `size`.
+fn copy_body(
+    response: &mut Response<Body>,
+    size: u64,
+    partial: &mut Partial,
+    progress: &Progress,
+) -> Result<String, FetchError> {
+    let mut reader = response.body_mut().as_reader();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    while partial.len() <= size {
+        match reader.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => partial.append(&buffer[..count])?,
+            Err(error) => return Ok(error.to_string()),
+        }
+        progress.set(Bytes(partial.len()));
+    }
+    Ok("the server closed the connection".into())
+}
+
+fn status_error(status: u16) -> FetchError {
+    match status {
+        404 => FetchError::NotFound,
+        401 | 403 => FetchError::Refused { status },
+        status => FetchError::Status { status },
+    }
+}
+
+/// The first byte of `Content-Range: bytes FIRST-LAST/SIZE`.
+fn range_start(headers: &HeaderMap) -> Option<u64> {
+    let range = header_text(headers, "content-range")?.trim().strip_prefix("bytes")?;
+    range.trim_start().split('-').next()?.parse().ok()
+}
+
+fn header_text<'headers>(headers: &'headers HeaderMap, name: &str) -> Option<&'headers str> {
+    headers.get(name)?.to_str().ok()
+}
+
+#[cfg(test)]
+#[path = "hub_tests.rs"]
+mod tests;

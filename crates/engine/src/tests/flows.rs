@@ -1,0 +1,63 @@
+//! The KV of ended requests: reused by the turns that follow, given up when pages are wanted.
+
+use super::*;
+use duet_model::kv::PAGE_TOKENS;
+
+#[test]
+fn a_second_turn_computes_only_what_is_new() {
+    let bench = Bench::new(FakeModel::new(1000, 100));
+    let mut prompt = letters("abcdefghijklmnopqrstuvwxyz").repeat(4);
+    let first = bench.answer(hashed(&prompt, 10));
+    assert_eq!(first.usage().cached, Tokens(0));
+    prompt.extend(&first.tokens);
+    prompt.extend(letters("andthen"));
+    let rows = bench.rows();
+    let second = bench.answer(hashed(&prompt, 10));
+    // The last token of an answer is not in the KV when it ends.
+    assert_eq!(second.usage().cached, Tokens(104 + 9));
+    // The token that was not, the seven new ones, and nine rows of decode.
+    assert_eq!(bench.rows() - rows, 8 + 9);
+    assert_eq!(bench.stats().flows_kept, 1);
+
+    let fresh = Bench::new(FakeModel::new(1000, 100)).answer(hashed(&prompt, 10));
+    assert_eq!(second.tokens, fresh.tokens);
+}
+
+#[test]
+fn common_instructions_are_computed_once_and_branches_do_not_mix() {
+    let bench = Bench::new(FakeModel::new(1000, 100));
+    let prompt = |end: &str| [letters("youareahelpfulagent"), letters(end)].concat();
+    let alone = |end: &str| Bench::new(FakeModel::new(1000, 100)).answer(hashed(&prompt(end), 8)).tokens;
+    assert_eq!(bench.answer(hashed(&prompt("hello"), 8)).tokens, alone("hello"));
+    let other = bench.answer(hashed(&prompt("summarise"), 8));
+    assert_eq!(other.usage().cached, Tokens(19));
+    assert_eq!(other.tokens, alone("summarise"));
+    // The first branch is still there, whole.
+    let again = bench.answer(hashed(&prompt("hello"), 8));
+    assert_eq!(again.usage().cached, Tokens(23));
+    assert_eq!(again.tokens, alone("hello"));
+}
+
+#[test]
+fn kept_tables_make_room_for_new_requests() {
+    let context = 3 * PAGE_TOKENS as u32;
+    let bench = Bench::new(FakeModel::new(context, 4));
+    for first in 0..10 {
+        let mut prompt = letters("abcdefghijklmnopqrstuvwxyz").repeat(5);
+        prompt.rotate_left(first);
+        let answer = bench.answer(hashed(&prompt, 20));
+        assert_eq!(answer.tokens.len(), 20);
+        assert!(bench.stats().kv_pages_used <= 4);
+    }
+    assert_eq!(bench.stats().flows_kept, 1);
+}
+
+#[test]
+fn without_pages_a_request_fails_and_the_engine_goes_on() {
+    let bench = Bench::new(FakeModel::new(1000, 1));
+    let answer = bench.answer(hashed(&letters("abcdefghijkl").repeat(5), 20));
+    assert_eq!(answer.tokens.len(), 5);
+    assert!(matches!(answer.error(), EngineError::OutOfMemory(_)), "{answer:?}");
+    assert_eq!(bench.stats().kv_pages_used, 0);
+    assert_eq!(bench.answer(hashed(&letters("abc"), 20)).tokens.len(), 20);
+}

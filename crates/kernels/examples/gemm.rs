@@ -1,0 +1,68 @@
+//! Speed of the matrix products beside the machine's ceilings: `cargo run --release -p duet-kernels --example gemm`.
+
+use duet_kernels::crew::{Crew, Scoped, Solo, Worker};
+use duet_kernels::isa::Isa;
+use duet_kernels::matmul::{Store, matmul};
+use duet_kernels::memory::{Aligned, Shared};
+use duet_kernels::packed::{Form, PackedMatrix, WeightGroup};
+use duet_kernels::probe::{ReadProbe, int8_macs_per_second};
+use duet_kernels::quantize::QuantizedRows;
+use std::time::Instant;
+
+fn main() {
+    let isa = Isa::best();
+    println!("{isa}");
+    let probe = ReadProbe::new(256 << 20);
+    for crew in [&Solo as &dyn Crew, &Scoped { threads: 2 }] {
+        for _ in 0..3 {
+            println!(
+                "{} threads: {:.0} GMAC/s, {:.1} GB/s",
+                crew.size(),
+                int8_macs_per_second(isa, crew) / 1e9,
+                probe.bytes_per_second(isa, crew) / 1e9
+            );
+        }
+    }
+    for form in [Form::Byte, Form::NibbleMin] {
+        for (n, k) in [(960, 576), (576, 576), (3072, 576), (576, 1536)] {
+            let weights: Vec<PackedMatrix> = (0..8)
+                .map(|_| {
+                    PackedMatrix::new(n, k, form, |o, i| WeightGroup {
+                        scale: 0.1,
+                        min: 0.1,
+                        quants: [((o + i) % 16) as u8; 32],
+                    })
+                    .expect("scales in range")
+                })
+                .collect();
+            for rows in [1, 2, 4, 6, 8, 16, 32, 256] {
+                let mut quantized = QuantizedRows::new(rows, k);
+                let mut out = Aligned::<f32>::zeroed(rows * n);
+                let values: Vec<f32> = (0..k).map(|i| (i as f32).sin()).collect();
+                let shared = quantized.share(k);
+                for row in 0..rows {
+                    // SAFETY: one thread.
+                    unsafe { shared.set_row(isa, row, &values) };
+                }
+                let epilogue = Store { out: Shared::new(&mut out), first_row: 0, stride: n };
+                let mut best: Vec<(f64, f64)> = Vec::new();
+                for _ in 0..9 {
+                    let repeat = (2_000_000_000 / (n * k * rows.max(16)) / weights.len()).max(1);
+                    let peak = int8_macs_per_second(isa, &Solo);
+                    let start = Instant::now();
+                    for _ in 0..repeat {
+                        for weights in &weights {
+                            Solo.run(&|worker: Worker<'_>| matmul(isa, weights, &shared, rows, &epilogue, &worker));
+                        }
+                    }
+                    let seconds = start.elapsed().as_secs_f64() / (repeat * weights.len()) as f64;
+                    let rate = (n * k * rows) as f64 / seconds;
+                    best.push((rate / 1e9, rate / peak));
+                }
+                best.sort_by(|a, b| a.1.total_cmp(&b.1));
+                let (rate, share) = best[best.len() / 2];
+                println!("{form:?} {n}x{k} rows {rows}: {rate:.0} GMAC/s, {:.2} of the peak", share);
+            }
+        }
+    }
+}

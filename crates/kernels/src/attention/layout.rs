@@ -1,0 +1,245 @@
+//! Where keys and values lie in a page, and how a row is written there.
+//!
+//! A page holds [`PAGE`] positions of one sequence for all layers and key heads. Keys are stored across: for each 16
+//! positions and each dimension, the 16 positions' values side by side, so that scores of 16 positions come from one
+//! register. Values are stored along: a position's dimensions side by side.
+
+use crate::isa::Isa;
+use crate::memory::{Aligned, Shared};
+use crate::simd::{Kernel, LANES, Simd};
+use half::f16;
+
+/// Positions in a page.
+pub const PAGE: usize = 64;
+
+/// How keys and values are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KvFormat {
+    /// Half precision.
+    #[default]
+    F16,
+    /// Eight bits, one scale for each position and head.
+    Int8,
+}
+
+/// The shape of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvLayout {
+    /// Layers.
+    pub layers: usize,
+    /// Key heads.
+    pub kv_heads: usize,
+    /// Dimensions of a head, a multiple of 16.
+    pub head_dim: usize,
+    /// How numbers are stored.
+    pub format: KvFormat,
+}
+
+impl KvLayout {
+    /// Bytes of the keys (or the values) of one layer and head in a page.
+    fn side(&self) -> usize {
+        match self.format {
+            KvFormat::F16 => PAGE * self.head_dim * 2,
+            KvFormat::Int8 => PAGE * self.head_dim + PAGE * size_of::<f32>(),
+        }
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.layers * self.kv_heads * 2 * self.side()
+    }
+
+    /// Where the keys of a layer and head begin in a page; their values follow.
+    pub(crate) fn keys(&self, layer: usize, kv_head: usize) -> usize {
+        (layer * self.kv_heads + kv_head) * 2 * self.side()
+    }
+
+    /// Where the values of a layer and head begin in a page.
+    pub(crate) fn values(&self, layer: usize, kv_head: usize) -> usize {
+        self.keys(layer, kv_head) + self.side()
+    }
+
+    /// Where the scales lie behind the quants of one side (eight bits only).
+    pub(crate) fn scales(&self) -> usize {
+        PAGE * self.head_dim
+    }
+
+    /// Copies position `from` of `source` to position `to` of `target`, all layers and heads.
+    ///
+    /// # Panics
+    /// If a position is beyond the page or a page is smaller than [`Self::page_bytes`].
+    pub fn copy_position(&self, source: &[u8], from: usize, target: &mut [u8], to: usize) {
+        assert!(from < PAGE && to < PAGE);
+        let (side, width) = (self.side(), self.value_bytes());
+        for start in (0..self.page_bytes()).step_by(side) {
+            let is_keys = (start / side).is_multiple_of(2);
+            for dimension in 0..self.head_dim {
+                let (a, b) = if is_keys {
+                    (self.key_at(from, dimension), self.key_at(to, dimension))
+                } else {
+                    ((from * self.head_dim + dimension) * width, (to * self.head_dim + dimension) * width)
+                };
+                target[start + b..start + b + width].copy_from_slice(&source[start + a..start + a + width]);
+            }
+            if self.format == KvFormat::Int8 {
+                let (a, b) = (start + self.scales() + from * 4, start + self.scales() + to * 4);
+                target[b..b + 4].copy_from_slice(&source[a..a + 4]);
+            }
+        }
+    }
+
+    fn value_bytes(&self) -> usize {
+        match self.format {
+            KvFormat::F16 => 2,
+            KvFormat::Int8 => 1,
+        }
+    }
+
+    fn key_at(&self, position: usize, dimension: usize) -> usize {
+        ((position / LANES * self.head_dim + dimension) * LANES + position % LANES) * self.value_bytes()
+    }
+}
+
+/// One page.
+#[derive(Debug)]
+pub struct PageMemory {
+    layout: KvLayout,
+    bytes: Aligned<u8>,
+}
+
+impl PageMemory {
+    /// A page of zeros.
+    #[must_use]
+    pub fn new(layout: KvLayout) -> Self {
+        Self { layout, bytes: Aligned::zeroed(layout.page_bytes()) }
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub fn layout(&self) -> &KvLayout {
+        &self.layout
+    }
+
+    /// Its bytes, as they are spilled to disk and read back.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Its bytes, to restore or to move positions.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// For a crew that writes different positions of it.
+    pub(crate) fn writer(&mut self) -> PageWriter<'_> {
+        PageWriter { layout: self.layout, memory: Shared::new(&mut self.bytes) }
+    }
+}
+
+/// A page in the hands of a crew, each member writing positions and heads of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageWriter<'a> {
+    layout: KvLayout,
+    memory: Shared<'a, u8>,
+}
+
+impl PageWriter<'_> {
+    /// Writes the key and the value of position `slot`, for one layer and head.
+    ///
+    /// Values beyond what the format holds are stored as its largest: a page never holds an infinity or NaN, which the
+    /// zero weight of a masked position would not silence.
+    ///
+    /// # Safety
+    /// Nobody else touches this position of this layer and head meanwhile.
+    pub(crate) unsafe fn write(&self, isa: Isa, at: Slot, key: &[f32], value: &[f32]) {
+        let layout = &self.layout;
+        assert!(at.position < PAGE && at.layer < layout.layers && at.kv_head < layout.kv_heads);
+        assert!(key.len() == layout.head_dim && value.len() == layout.head_dim);
+        assert!(layout.head_dim <= super::HEAD_DIM_MAX && layout.head_dim.is_multiple_of(LANES));
+        isa.run(WriteRow { layout, page: self.memory.as_mut_ptr(), at, key, value });
+    }
+}
+
+/// A place in a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) position: usize,
+    pub(crate) layer: usize,
+    pub(crate) kv_head: usize,
+}
+
+struct WriteRow<'a> {
+    layout: &'a KvLayout,
+    page: *mut u8,
+    at: Slot,
+    key: &'a [f32],
+    value: &'a [f32],
+}
+
+impl Kernel for WriteRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let (layout, dim) = (self.layout, self.layout.head_dim);
+        let mut halves = [0_u16; super::HEAD_DIM_MAX];
+        let mut bytes = [0_i8; super::HEAD_DIM_MAX];
+        // SAFETY: all offsets lie within the page by the layout; the position is this worker's (`PageWriter::write`).
+        unsafe {
+            let keys = self.page.add(layout.keys(self.at.layer, self.at.kv_head));
+            let values = self.page.add(layout.values(self.at.layer, self.at.kv_head));
+            match layout.format {
+                KvFormat::F16 => {
+                    to_halves(s, self.key, halves.as_mut_ptr());
+                    for (d, bits) in halves[..dim].iter().enumerate() {
+                        keys.add(layout.key_at(self.at.position, d)).cast::<u16>().write(*bits);
+                    }
+                    to_halves(s, self.value, values.cast::<u16>().add(self.at.position * dim));
+                }
+                KvFormat::Int8 => {
+                    let scale = to_bytes(s, self.key, bytes.as_mut_ptr());
+                    for (d, byte) in bytes[..dim].iter().enumerate() {
+                        keys.add(layout.key_at(self.at.position, d)).cast::<i8>().write(*byte);
+                    }
+                    keys.add(layout.scales()).cast::<f32>().add(self.at.position).write(scale);
+                    let scale = to_bytes(s, self.value, values.cast::<i8>().add(self.at.position * dim));
+                    values.add(layout.scales()).cast::<f32>().add(self.at.position).write(scale);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn to_halves<S: Simd>(s: S, from: &[f32], to: *mut u16) {
+    let largest = s.splat(f16::MAX.to_f32());
+    let smallest = s.splat(f16::MIN.to_f32());
+    for d in (0..from.len()).step_by(LANES) {
+        // SAFETY: `from` and `to` hold a multiple of 16 values (a head).
+        unsafe { s.store_f16(to.add(d), s.min(s.max(s.load(from.as_ptr().add(d)), smallest), largest)) };
+    }
+}
+
+/// Returns the scale.
+#[inline(always)]
+unsafe fn to_bytes<S: Simd>(s: S, from: &[f32], to: *mut i8) -> f32 {
+    let bound = s.splat(f32::MAX / 2.0);
+    let mut largest = s.splat(0.0);
+    for d in (0..from.len()).step_by(LANES) {
+        // SAFETY: `from` holds a multiple of 16 values.
+        largest = s.max(s.min(s.abs(unsafe { s.load(from.as_ptr().add(d)) }), bound), largest);
+    }
+    let scale = s.max_lane(largest) / 127.0;
+    let inverse = s.splat(if scale > 0.0 { 1.0 / scale } else { 0.0 });
+    let limit = s.splat(127.0);
+    for d in (0..from.len()).step_by(LANES) {
+        // SAFETY: as above.
+        unsafe {
+            let scaled = s.round(s.mul(s.load(from.as_ptr().add(d)), inverse));
+            s.store_i8(to.add(d), s.max(s.min(scaled, limit), s.splat(-127.0)));
+        }
+    }
+    scale
+}

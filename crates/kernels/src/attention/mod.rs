@@ -1,0 +1,222 @@
+//! Attention of some rows of a sequence over its paged keys and values.
+//!
+//! For each row and head: softmax(q · k / √d) · v over the row's visible positions. The context is cut, by absolute
+//! position, into pages of [`PAGE`] and spans of [`SPAN_PAGES`] pages; within a span softmax runs online page by page,
+//! and the spans' partial results are merged in order. **Invariant:** this order is the same whether one worker walks all
+//! spans or several share them, and masked positions change nothing to the bit, so a row's result depends neither on
+//! the crew nor on the other rows of its tile.
+
+mod layout;
+mod partial;
+mod tile;
+
+pub use layout::{KvFormat, KvLayout, PAGE, PageMemory};
+pub use partial::SPAN_PAGES;
+
+pub(crate) use layout::{PageWriter, Slot};
+pub(crate) use partial::Partials;
+
+use crate::isa::Isa;
+use crate::memory::Shared;
+use crate::simd::{Kernel, Simd};
+use partial::{merge_spans, spans_of};
+use std::ops::Range;
+use tile::{ROWS, TileWork};
+
+/// Widest head.
+pub const HEAD_DIM_MAX: usize = 256;
+
+/// What the rows of one sequence attend to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context<'a> {
+    /// How pages are laid out.
+    pub(crate) layout: &'a KvLayout,
+    /// Which layer.
+    pub(crate) layer: usize,
+    /// The sequence's pages, in order.
+    pub(crate) pages: &'a [&'a PageMemory],
+    /// Only this many positions up to and including its own are visible to a row; `None`: all.
+    pub(crate) window: Option<usize>,
+    /// Scores are multiplied with this.
+    pub(crate) scale: f32,
+}
+
+/// Rows of one sequence that follow each other: row `i` is position `start + i` and sees all up to itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queries<'a> {
+    /// Rows of queries, all heads side by side; results are written to the same places of `out`.
+    pub(crate) values: Shared<'a, f32>,
+    /// Results.
+    pub(crate) out: Shared<'a, f32>,
+    /// From one row to the next in `values`.
+    pub(crate) stride: usize,
+    /// From one row to the next in `out`.
+    pub(crate) out_stride: usize,
+    /// The first row in both.
+    pub(crate) first_row: usize,
+    /// How many rows.
+    pub(crate) rows: usize,
+    /// Position of the first row.
+    pub(crate) start: usize,
+    /// Query heads.
+    pub(crate) heads: usize,
+}
+
+impl Queries<'_> {
+    /// Query heads that share a key head.
+    fn group(&self, layout: &KvLayout) -> usize {
+        self.heads / layout.kv_heads
+    }
+
+    /// Tiles of (row, head of the group) pairs for each key head.
+    pub(crate) fn tiles(&self, layout: &KvLayout) -> usize {
+        (self.rows * self.group(layout)).div_ceil(ROWS)
+    }
+
+    /// Spans that the last row sees.
+    pub(crate) fn spans(&self) -> usize {
+        spans_of(self.start + self.rows)
+    }
+}
+
+/// Attends with tile `tile` of key head `kv_head`, over all spans, and writes the results.
+///
+/// # Safety
+/// No other worker touches these rows and heads of the results meanwhile; queries and pages are not written.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(crate) unsafe fn attend(isa: Isa, context: &Context<'_>, queries: &Queries<'_>, kv_head: usize, tile: usize) {
+    check(context, queries);
+    isa.run(Attend { context, queries, kv_head, tile, spans: 0..queries.spans(), partials: None });
+}
+
+/// Attends with a tile over one span only; the result goes to `partials`, to be merged by [`merge`].
+///
+/// # Safety
+/// As [`attend`], for the partials of this tile and span.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(crate) unsafe fn attend_span(
+    isa: Isa,
+    context: &Context<'_>,
+    queries: &Queries<'_>,
+    kv_head: usize,
+    tile: usize,
+    span: usize,
+    partials: &Partials<'_>,
+) {
+    check(context, queries);
+    isa.run(Attend { context, queries, kv_head, tile, spans: span..span + 1, partials: Some(partials) });
+}
+
+/// Merges the partial results of a tile's spans, in order, and writes the results.
+///
+/// # Safety
+/// As [`attend`]; every span of this tile has been attended to.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(crate) unsafe fn merge(
+    isa: Isa,
+    context: &Context<'_>,
+    queries: &Queries<'_>,
+    kv_head: usize,
+    tile: usize,
+    partials: &Partials<'_>,
+) {
+    check(context, queries);
+    isa.run(Merge { context, queries, kv_head, tile, partials });
+}
+
+fn check(context: &Context<'_>, queries: &Queries<'_>) {
+    let layout = context.layout;
+    assert!(layout.head_dim <= HEAD_DIM_MAX && layout.head_dim.is_multiple_of(16));
+    assert!(queries.heads.is_multiple_of(layout.kv_heads));
+    assert!(context.layer < layout.layers);
+    assert!(context.pages.iter().all(|page| page.layout() == layout));
+    assert!((queries.start + queries.rows).div_ceil(PAGE) <= context.pages.len());
+    let last = queries.first_row + queries.rows;
+    assert!(last * queries.stride <= queries.values.len() && queries.heads * layout.head_dim <= queries.stride);
+    assert!(last * queries.out_stride <= queries.out.len() && queries.heads * layout.head_dim <= queries.out_stride);
+}
+
+struct Attend<'a> {
+    context: &'a Context<'a>,
+    queries: &'a Queries<'a>,
+    kv_head: usize,
+    tile: usize,
+    spans: Range<usize>,
+    partials: Option<&'a Partials<'a>>,
+}
+
+impl Kernel for Attend<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let entries = self.queries.rows * self.queries.group(self.context.layout);
+        let first = self.tile * ROWS;
+        macro_rules! rows {
+            ($rows:literal) => {
+                // SAFETY: the shapes were checked; the rest is the promise of `attend` and `attend_span`.
+                unsafe { self.run_rows::<S, $rows>(s, first) }
+            };
+        }
+        match entries.saturating_sub(first).min(ROWS) {
+            0 => {}
+            1 => rows!(1),
+            2 | 3 => rows!(3),
+            4 => rows!(4),
+            _ => rows!(6),
+        }
+    }
+}
+
+impl Attend<'_> {
+    #[inline(always)]
+    unsafe fn run_rows<S: Simd, const R: usize>(&self, s: S, first: usize) {
+        let mut work = TileWork::<R>::new(self.context, self.queries, self.kv_head, first);
+        // SAFETY: the caller's.
+        unsafe {
+            work.load_queries(s);
+            for span in self.spans.clone() {
+                work.attend_span(s, span);
+                match self.partials {
+                    Some(partials) => work.store_partial(partials, self.tile, span),
+                    None => work.merge_span(s, span),
+                }
+            }
+            if self.partials.is_none() {
+                work.write_results(s);
+            }
+        }
+    }
+}
+
+struct Merge<'a> {
+    context: &'a Context<'a>,
+    queries: &'a Queries<'a>,
+    kv_head: usize,
+    tile: usize,
+    partials: &'a Partials<'a>,
+}
+
+impl Kernel for Merge<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let entries = self.queries.rows * self.queries.group(self.context.layout);
+        let first = self.tile * ROWS;
+        for entry in first..(first + ROWS).min(entries) {
+            let mut work = TileWork::<1>::new(self.context, self.queries, self.kv_head, entry);
+            // SAFETY: the caller's promise.
+            unsafe {
+                merge_spans(s, &mut work, self.partials, self.tile, entry - first);
+                work.write_results(s);
+            }
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! The inner loops of attention: a tile of up to six (row, head) pairs that share a key head.
+
+use super::layout::{KvFormat, PAGE};
+use super::partial::{Partials, SPAN_PAGES};
+use super::{Context, HEAD_DIM_MAX, Queries};
+use crate::simd::{LANES, Simd, exp};
+
+/// Pairs in a tile: with four registers of scores (or outputs) each they fill the 32 AVX-512 registers.
+pub(crate) const ROWS: usize = 6;
+
+/// Registers of scores in a page.
+const VECTORS: usize = PAGE / LANES;
+
+/// Below every score, yet finite: `exp(MASKED - LOWEST)` is zero and `exp(LOWEST - LOWEST)` one.
+const LOWEST: f32 = -1e30;
+const MASKED: f32 = f32::NEG_INFINITY;
+
+/// A running softmax: the largest score, the sum of weights, the weighted values.
+pub(crate) struct Softmax {
+    pub(crate) largest: f32,
+    pub(crate) total: f32,
+    pub(crate) values: [f32; HEAD_DIM_MAX],
+}
+
+impl Softmax {
+    const EMPTY: Self = Self { largest: LOWEST, total: 0.0, values: [0.0; HEAD_DIM_MAX] };
+}
+
+/// One (row, head) pair.
+#[derive(Clone, Copy)]
+struct Entry {
+    row: usize,
+    head: usize,
+    /// Visible positions.
+    from: usize,
+    to: usize,
+}
+
+/// Numbers of one side of a page. (Not closures: those would not inherit the target features.)
+trait Source: Copy {
+    /// Sixteen of them, from index `at` on.
+    ///
+    /// # Safety
+    /// They lie within the page.
+    unsafe fn load<S: Simd>(self, s: S, at: usize) -> S::F;
+}
+
+#[derive(Clone, Copy)]
+struct Halves(*const u16);
+
+#[derive(Clone, Copy)]
+struct Bytes(*const i8);
+
+impl Source for Halves {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(self, s: S, at: usize) -> S::F {
+        // SAFETY: the caller's.
+        unsafe { s.load_f16(self.0.add(at)) }
+    }
+}
+
+impl Source for Bytes {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(self, s: S, at: usize) -> S::F {
+        // SAFETY: the caller's.
+        unsafe { s.load_i8(self.0.add(at)) }
+    }
+}
+
+/// The state of a tile.
+pub(crate) struct TileWork<'a, const R: usize> {
+    context: &'a Context<'a>,
+    queries: &'a Queries<'a>,
+    kv_head: usize,
+    entries: [Entry; R],
+    /// Scaled queries, `[dimension][pair]`.
+    query: [[f32; R]; HEAD_DIM_MAX],
+    /// Of the span under way.
+    span: [Softmax; R],
+    /// Of all spans merged so far.
+    merged: [Softmax; R],
+}
+
+impl<'a, const R: usize> TileWork<'a, R> {
+    /// Pairs `first..first + R` of a key head. Where there are fewer, the last one stands in for the rest (code exists
+    /// for some `R` only), and computes the same again.
+    pub(crate) fn new(context: &'a Context<'a>, queries: &'a Queries<'a>, kv_head: usize, first: usize) -> Self {
+        let group = queries.group(context.layout);
+        let last = queries.rows * group - 1;
+        let entries = std::array::from_fn(|i| {
+            let pair = (first + i).min(last);
+            let (row, head) = (pair / group, pair % group);
+            let to = queries.start + row + 1;
+            let from = context.window.map_or(0, |window| to.saturating_sub(window));
+            Entry { row: queries.first_row + row, head: kv_head * group + head, from, to }
+        });
+        Self {
+            context,
+            queries,
+            kv_head,
+            entries,
+            query: [[0.0; R]; HEAD_DIM_MAX],
+            span: [Softmax::EMPTY; R],
+            merged: [Softmax::EMPTY; R],
+        }
+    }
+
+    /// # Safety
+    /// The queries are not written meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn load_queries<S: Simd>(&mut self, _s: S) {
+        let dim = self.context.layout.head_dim;
+        for (i, entry) in self.entries.iter().enumerate() {
+            let start = entry.row * self.queries.stride + entry.head * dim;
+            // SAFETY: the caller's.
+            let query = unsafe { self.queries.values.part(start..start + dim) };
+            for (d, q) in query.iter().enumerate() {
+                self.query[d][i] = q * self.context.scale;
+            }
+        }
+    }
+
+    /// Runs the softmax of `span` from the beginning.
+    ///
+    /// # Safety
+    /// The pages are as the layout says and are not written meanwhile at visible positions.
+    #[inline(always)]
+    pub(crate) unsafe fn attend_span<S: Simd>(&mut self, s: S, span: usize) {
+        for softmax in &mut self.span {
+            softmax.largest = LOWEST;
+            softmax.total = 0.0;
+            softmax.values[..self.context.layout.head_dim].fill(0.0);
+        }
+        let from = self.entries.iter().map(|entry| entry.from).min().unwrap_or(0);
+        let to = self.entries.iter().map(|entry| entry.to).max().unwrap_or(0);
+        let pages = (span * SPAN_PAGES).max(from / PAGE)..((span + 1) * SPAN_PAGES).min(to.div_ceil(PAGE));
+        for page in pages {
+            // SAFETY: the caller's; `page` is below the number of pages, which `check` compared.
+            unsafe { self.attend_page(s, page) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn attend_page<S: Simd>(&mut self, s: S, page: usize) {
+        let layout = self.context.layout;
+        let memory = self.context.pages[page].bytes().as_ptr();
+        let mut weights = [[0.0_f32; PAGE]; R];
+        // SAFETY: the caller's.
+        unsafe {
+            let keys = memory.add(layout.keys(self.context.layer, self.kv_head));
+            let values = memory.add(layout.values(self.context.layer, self.kv_head));
+            let scores = match layout.format {
+                KvFormat::F16 => self.scores(s, Halves(keys.cast())),
+                KvFormat::Int8 => {
+                    let mut scores = self.scores(s, Bytes(keys.cast()));
+                    let scales = keys.add(layout.scales()).cast::<f32>();
+                    for row in &mut scores {
+                        for (v, score) in row.iter_mut().enumerate() {
+                            *score = s.mul(*score, s.load(scales.add(v * LANES)));
+                        }
+                    }
+                    scores
+                }
+            };
+            self.soften(s, page, scores, &mut weights);
+            match layout.format {
+                KvFormat::F16 => self.weigh(s, &weights, Halves(values.cast())),
+                KvFormat::Int8 => {
+                    let scales = values.add(layout.scales()).cast::<f32>();
+                    for row in &mut weights {
+                        for v in 0..VECTORS {
+                            let at = row.as_mut_ptr().add(v * LANES);
+                            s.store(at, s.mul(s.load(at), s.load(scales.add(v * LANES))));
+                        }
+                    }
+                    self.weigh(s, &weights, Bytes(values.cast()));
+                }
+            }
+        }
+    }
+
+    /// Products of the queries with the page's keys.
+    #[inline(always)]
+    unsafe fn scores<S: Simd>(&self, s: S, keys_at: impl Source) -> [[S::F; VECTORS]; R] {
+        let dim = self.context.layout.head_dim;
+        let mut scores = [[s.splat(0.0); VECTORS]; R];
+        for d in 0..dim {
+            let mut keys = [s.splat(0.0); VECTORS];
+            for (v, key) in keys.iter_mut().enumerate() {
+                // SAFETY: within the keys of the page.
+                *key = unsafe { keys_at.load(s, (v * dim + d) * LANES) };
+            }
+            for (row, q) in scores.iter_mut().zip(self.query[d]) {
+                let q = s.splat(q);
+                for (score, key) in row.iter_mut().zip(keys) {
+                    *score = s.fma(q, key, *score);
+                }
+            }
+        }
+        scores
+    }
+
+    /// Masks the scores, updates the largest and the totals, and leaves the weights of the page.
+    #[inline(always)]
+    unsafe fn soften<S: Simd>(
+        &mut self,
+        s: S,
+        page: usize,
+        mut scores: [[S::F; VECTORS]; R],
+        weights: &mut [[f32; PAGE]; R],
+    ) {
+        const INDEX: [f32; PAGE] = {
+            let mut index = [0.0; PAGE];
+            let mut i = 0;
+            while i < PAGE {
+                index[i] = i as f32;
+                i += 1;
+            }
+            index
+        };
+        let first = page * PAGE;
+        for r in 0..R {
+            let entry = self.entries[r];
+            if entry.to < first + PAGE || entry.from > first {
+                let to = s.splat(entry.to.saturating_sub(first).min(PAGE) as f32);
+                let from = s.splat(entry.from.saturating_sub(first).min(PAGE) as f32);
+                for (v, score) in scores[r].iter_mut().enumerate() {
+                    // SAFETY: `INDEX` holds `PAGE` floats.
+                    let index = unsafe { s.load(INDEX.as_ptr().add(v * LANES)) };
+                    *score = s.select_lt(index, to, *score, s.splat(MASKED));
+                    *score = s.select_lt(index, from, s.splat(MASKED), *score);
+                }
+            }
+            let softmax = &mut self.span[r];
+            let mut highest = scores[r][0];
+            for score in &scores[r][1..] {
+                highest = s.max(highest, *score);
+            }
+            let largest = softmax.largest.max(s.max_lane(highest));
+            let mut total = s.splat(0.0);
+            for (v, score) in scores[r].iter().enumerate() {
+                let weight = exp(s, s.sub(*score, s.splat(largest)));
+                total = s.add(total, weight);
+                // SAFETY: a row of weights holds `PAGE` floats.
+                unsafe { s.store(weights[r].as_mut_ptr().add(v * LANES), weight) };
+            }
+            let keep = scalar_exp(s, softmax.largest - largest);
+            softmax.total = softmax.total.mul_add(keep, s.sum(total));
+            if keep != 1.0 {
+                scale_values(s, &mut softmax.values, self.context.layout.head_dim, keep);
+            }
+            softmax.largest = largest;
+        }
+    }
+
+    /// Adds the page's values, weighted.
+    #[inline(always)]
+    unsafe fn weigh<S: Simd>(&mut self, s: S, weights: &[[f32; PAGE]; R], values: impl Source) {
+        let dim = self.context.layout.head_dim;
+        let mut d = 0;
+        // SAFETY: `d` stays below the head's dimensions, a multiple of 16.
+        unsafe {
+            while d + 4 * LANES <= dim {
+                self.weigh_vectors::<S, 4>(s, weights, d, values);
+                d += 4 * LANES;
+            }
+            while d < dim {
+                self.weigh_vectors::<S, 1>(s, weights, d, values);
+                d += LANES;
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn weigh_vectors<S: Simd, const V: usize>(
+        &mut self,
+        s: S,
+        weights: &[[f32; PAGE]; R],
+        d: usize,
+        values_at: impl Source,
+    ) {
+        let dim = self.context.layout.head_dim;
+        let mut sums = [[s.splat(0.0); V]; R];
+        for (row, softmax) in sums.iter_mut().zip(&self.span) {
+            for (v, sum) in row.iter_mut().enumerate() {
+                // SAFETY: the caller's bound on `d`.
+                *sum = unsafe { s.load(softmax.values.as_ptr().add(d + v * LANES)) };
+            }
+        }
+        for position in 0..PAGE {
+            let mut values = [s.splat(0.0); V];
+            for (v, value) in values.iter_mut().enumerate() {
+                // SAFETY: within the values of the page.
+                *value = unsafe { values_at.load(s, position * dim + d + v * LANES) };
+            }
+            for (row, weights) in sums.iter_mut().zip(weights) {
+                let weight = s.splat(weights[position]);
+                for (sum, value) in row.iter_mut().zip(values) {
+                    *sum = s.fma(weight, value, *sum);
+                }
+            }
+        }
+        for (row, softmax) in sums.iter().zip(&mut self.span) {
+            for (v, sum) in row.iter().enumerate() {
+                // SAFETY: as above.
+                unsafe { s.store(softmax.values.as_mut_ptr().add(d + v * LANES), *sum) };
+            }
+        }
+    }
+
+    /// Merges the span under way into the result. A span that a pair does not see changes nothing for it.
+    #[inline(always)]
+    pub(crate) fn merge_span<S: Simd>(&mut self, s: S, span: usize) {
+        for r in 0..R {
+            if self.sees(r, span) {
+                let part = &self.span[r];
+                merge_softmax(s, &mut self.merged[r], part, self.context.layout.head_dim);
+            }
+        }
+    }
+
+    /// Whether pair `r` sees a position of `span`.
+    pub(crate) fn sees(&self, r: usize, span: usize) -> bool {
+        let (first, last) = (span * SPAN_PAGES * PAGE, (span + 1) * SPAN_PAGES * PAGE);
+        self.entries[r].to > first && self.entries[r].from < last
+    }
+
+    /// Stores the span under way as partial results.
+    ///
+    /// # Safety
+    /// No other worker touches these partials meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn store_partial(&self, partials: &Partials<'_>, tile: usize, span: usize) {
+        let dim = self.context.layout.head_dim;
+        for (r, softmax) in self.span.iter().enumerate() {
+            // SAFETY: the caller's.
+            let slot = unsafe { partials.slot_mut(self.kv_head, tile, span, r) };
+            slot[0] = softmax.largest;
+            slot[1] = softmax.total;
+            slot[2..2 + dim].copy_from_slice(&softmax.values[..dim]);
+        }
+    }
+
+    /// Spans that any pair of the tile can see, and the head it belongs to.
+    pub(crate) fn place(&self) -> (std::ops::Range<usize>, usize, usize) {
+        (0..self.queries.spans(), self.kv_head, self.context.layout.head_dim)
+    }
+
+    /// Where merged results go.
+    pub(crate) fn merged_mut(&mut self, r: usize) -> &mut Softmax {
+        &mut self.merged[r]
+    }
+
+    /// Writes the merged results out.
+    ///
+    /// # Safety
+    /// No other worker touches these rows and heads of the results meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn write_results<S: Simd>(&self, s: S) {
+        let dim = self.context.layout.head_dim;
+        for (entry, softmax) in self.entries.iter().zip(&self.merged) {
+            let start = entry.row * self.queries.out_stride + entry.head * dim;
+            let inverse = s.splat(1.0 / softmax.total);
+            // SAFETY: the caller's; a head has a multiple of 16 dimensions.
+            unsafe {
+                let out = self.queries.out.part_mut(start..start + dim).as_mut_ptr();
+                for d in (0..dim).step_by(LANES) {
+                    s.store(out.add(d), s.mul(s.load(softmax.values.as_ptr().add(d)), inverse));
+                }
+            }
+        }
+    }
+}
+
+/// `into` after `part`, as if their scores had come one after the other.
+#[inline(always)]
+pub(crate) fn merge_softmax<S: Simd>(s: S, into: &mut Softmax, part: &Softmax, dim: usize) {
+    let largest = into.largest.max(part.largest);
+    let (keep, take) = (scalar_exp(s, into.largest - largest), scalar_exp(s, part.largest - largest));
+    into.total = into.total.mul_add(keep, part.total * take);
+    into.largest = largest;
+    let (keep, take) = (s.splat(keep), s.splat(take));
+    for d in (0..dim).step_by(LANES) {
+        // SAFETY: both hold `HEAD_DIM_MAX` floats, and `dim` is a multiple of 16 not above it.
+        unsafe {
+            let to = into.values.as_mut_ptr().add(d);
+            s.store(to, s.fma(s.load(to), keep, s.mul(s.load(part.values.as_ptr().add(d)), take)));
+        }
+    }
+}
+
+#[inline(always)]
+fn scale_values<S: Simd>(s: S, values: &mut [f32; HEAD_DIM_MAX], dim: usize, by: f32) {
+    let by = s.splat(by);
+    for d in (0..dim).step_by(LANES) {
+        // SAFETY: as in `merge_softmax`.
+        unsafe { s.store(values.as_mut_ptr().add(d), s.mul(s.load(values.as_ptr().add(d)), by)) };
+    }
+}
+
+#[inline(always)]
+fn scalar_exp<S: Simd>(s: S, x: f32) -> f32 {
+    s.max_lane(exp(s, s.splat(x)))
+}

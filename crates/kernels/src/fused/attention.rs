@@ -1,0 +1,156 @@
+//! Attention of the rows of one sequence. Sequence-wise.
+
+use super::Buffers;
+use crate::attention::{Context, KvLayout, PageMemory, Partials, Queries, attend, attend_span, merge};
+use crate::crew::{Crew, Worker};
+use crate::isa::Isa;
+
+/// What a layer's attention is like.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionShape {
+    /// Query heads.
+    pub heads: usize,
+    /// Scores are multiplied with this.
+    pub scale: f32,
+    /// Positions visible to a row, itself included; `None`: all.
+    pub window: Option<usize>,
+}
+
+/// Rows of one sequence.
+#[derive(Debug)]
+pub struct SequenceRows<'a> {
+    /// All pages of the sequence up to the last row's position.
+    pub pages: Vec<&'a PageMemory>,
+    /// The first row in the buffers.
+    pub first_row: usize,
+    /// How many rows.
+    pub rows: usize,
+    /// Position of the first row; the others follow.
+    pub start: usize,
+}
+
+/// Runs the kernel.
+///
+/// # Panics
+/// If a shape does not fit.
+pub fn attention(
+    isa: Isa,
+    crew: &dyn Crew,
+    shape: &AttentionShape,
+    buffers: &mut Buffers,
+    layout: &KvLayout,
+    layer: usize,
+    sequences: &[SequenceRows<'_>],
+) {
+    let hidden = buffers.shape().hidden;
+    let workers = crew.size();
+    let floats = {
+        let (shared, _, _) = buffers.share(hidden, 0);
+        let needs = sequences.iter().map(|sequence| {
+            let queries = queries(&shared, shape, sequence);
+            if splits_spans(&queries, layout, workers) { Partials::floats(&queries, layout) } else { 0 }
+        });
+        needs.sum()
+    };
+    let (shared, _, memory) = buffers.share(hidden, floats);
+    let mut offset = 0;
+    let calls: Vec<Call<'_>> = sequences
+        .iter()
+        .map(|sequence| {
+            let queries = queries(&shared, shape, sequence);
+            let context = Context { layout, layer, pages: &sequence.pages, window: shape.window, scale: shape.scale };
+            let partials = splits_spans(&queries, layout, workers).then(|| {
+                let floats = Partials::floats(&queries, layout);
+                offset += floats;
+                Partials::new(memory.narrow(offset - floats..offset), &queries, layout)
+            });
+            Call { isa, context, queries, partials }
+        })
+        .collect();
+    crew.run(&|worker| {
+        let mut turn = 0;
+        for call in &calls {
+            call.attend(&worker, &mut turn);
+        }
+        if floats > 0 {
+            worker.sync();
+            for call in &calls {
+                call.merge(&worker, &mut turn);
+            }
+        }
+    });
+}
+
+/// Few tiles over a long context: then workers share the spans of a tile.
+fn splits_spans(queries: &Queries<'_>, layout: &KvLayout, workers: usize) -> bool {
+    workers > 1 && queries.spans() > 1 && queries.tiles(layout) * layout.kv_heads < 4 * workers
+}
+
+fn queries<'a>(
+    shared: &super::buffers::SharedBuffers<'a>,
+    shape: &AttentionShape,
+    sequence: &SequenceRows<'_>,
+) -> Queries<'a> {
+    Queries {
+        values: shared.qkv.values,
+        out: shared.attended.values,
+        stride: shared.qkv.stride,
+        out_stride: shared.attended.stride,
+        first_row: sequence.first_row,
+        rows: sequence.rows,
+        start: sequence.start,
+        heads: shape.heads,
+    }
+}
+
+struct Call<'a> {
+    isa: Isa,
+    context: Context<'a>,
+    queries: Queries<'a>,
+    partials: Option<Partials<'a>>,
+}
+
+impl Call<'_> {
+    /// Items are dealt out one by one: later tiles see more, so contiguous shares would be uneven.
+    fn attend(&self, worker: &Worker<'_>, turn: &mut usize) {
+        let heads = self.context.layout.kv_heads;
+        for tile in 0..self.queries.tiles(self.context.layout) {
+            for kv_head in 0..heads {
+                match &self.partials {
+                    // SAFETY: each item is one worker's; the queries and pages are read only.
+                    None if is_mine(worker, turn) => unsafe {
+                        attend(self.isa, &self.context, &self.queries, kv_head, tile);
+                    },
+                    None => {}
+                    Some(partials) => {
+                        for span in 0..self.queries.spans() {
+                            if is_mine(worker, turn) {
+                                // SAFETY: as above.
+                                unsafe {
+                                    attend_span(self.isa, &self.context, &self.queries, kv_head, tile, span, partials);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn merge(&self, worker: &Worker<'_>, turn: &mut usize) {
+        let Some(partials) = &self.partials else { return };
+        for tile in 0..self.queries.tiles(self.context.layout) {
+            for kv_head in 0..self.context.layout.kv_heads {
+                if is_mine(worker, turn) {
+                    // SAFETY: each item is one worker's; the partials were completed before the sync.
+                    unsafe { merge(self.isa, &self.context, &self.queries, kv_head, tile, partials) };
+                }
+            }
+        }
+    }
+}
+
+fn is_mine(worker: &Worker<'_>, turn: &mut usize) -> bool {
+    *turn += 1;
+    *turn % worker.size() == worker.rank()
+}

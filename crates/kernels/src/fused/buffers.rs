@@ -1,0 +1,154 @@
+//! The activations of a pass: one layer's, reused through the layers.
+
+use super::Matrix;
+use crate::memory::{Aligned, Shared};
+use crate::packed::PANEL;
+use crate::quantize::{QuantizedRows, SharedRows};
+
+/// Widths that a model's layers need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferShape {
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Query, key and value heads side by side.
+    pub qkv: usize,
+    /// All query heads side by side.
+    pub queries: usize,
+    /// Width of the feed-forward block.
+    pub ffn: usize,
+    /// Floats of cosines (as many of sines) for each row.
+    pub angles: usize,
+}
+
+/// The activations of up to [`Self::rows`] rows. (Agent.xpu §4.1: one recurrent single-layer buffer.)
+#[derive(Debug)]
+pub struct Buffers {
+    shape: BufferShape,
+    rows: usize,
+    residual: Aligned<f32>,
+    normed: Aligned<f32>,
+    qkv: Aligned<f32>,
+    attended: Aligned<f32>,
+    gated: Aligned<f32>,
+    quantized: QuantizedRows,
+    cosines: Aligned<f32>,
+    sines: Aligned<f32>,
+    partials: Vec<f32>,
+}
+
+/// [`Buffers`] in the hands of a crew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SharedBuffers<'a> {
+    pub(super) residual: Matrix<'a>,
+    pub(super) normed: Matrix<'a>,
+    pub(super) qkv: Matrix<'a>,
+    pub(super) attended: Matrix<'a>,
+    pub(super) gated: Matrix<'a>,
+    pub(super) cosines: Matrix<'a>,
+    pub(super) sines: Matrix<'a>,
+}
+
+impl Buffers {
+    /// Zeroed buffers.
+    #[must_use]
+    pub fn new(shape: BufferShape, rows: usize) -> Self {
+        let widest = shape.hidden.max(shape.queries).max(shape.ffn);
+        let floats = |columns| Aligned::zeroed(rows * stride(columns));
+        Self {
+            shape,
+            rows,
+            residual: floats(shape.hidden),
+            normed: floats(shape.hidden),
+            qkv: floats(shape.qkv),
+            attended: floats(shape.queries),
+            gated: floats(shape.ffn),
+            quantized: QuantizedRows::new(rows, widest),
+            cosines: floats(shape.angles),
+            sines: floats(shape.angles),
+            partials: Vec::new(),
+        }
+    }
+
+    /// Rows there is room for.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The widths.
+    #[must_use]
+    pub fn shape(&self) -> &BufferShape {
+        &self.shape
+    }
+
+    /// Bytes held.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let floats = [&self.residual, &self.normed, &self.qkv, &self.attended, &self.gated, &self.cosines, &self.sines];
+        floats.iter().map(|buffer| buffer.bytes()).sum::<usize>()
+            + self.quantized.bytes()
+            + self.partials.capacity() * 4
+    }
+
+    /// Row `row` of the residual stream.
+    #[must_use]
+    pub fn residual(&self, row: usize) -> &[f32] {
+        &self.residual[row * stride(self.shape.hidden)..][..self.shape.hidden]
+    }
+
+    /// Row `row` of the residual stream, to set it.
+    pub fn residual_mut(&mut self, row: usize) -> &mut [f32] {
+        &mut self.residual[row * stride(self.shape.hidden)..][..self.shape.hidden]
+    }
+
+    /// Row `row` of what attention found, all heads side by side.
+    #[must_use]
+    pub fn attended(&self, row: usize) -> &[f32] {
+        &self.attended[row * stride(self.shape.queries)..][..self.shape.queries]
+    }
+
+    /// The cosines and sines that rope turns row `row` by.
+    pub fn angles_mut(&mut self, row: usize) -> (&mut [f32], &mut [f32]) {
+        let start = row * stride(self.shape.angles);
+        (&mut self.cosines[start..][..self.shape.angles], &mut self.sines[start..][..self.shape.angles])
+    }
+
+    /// Shares everything with a crew; quantised rows are `columns` wide, and there are `partials` floats for partial
+    /// results.
+    pub(super) fn share(
+        &mut self,
+        columns: usize,
+        partials: usize,
+    ) -> (SharedBuffers<'_>, SharedRows<'_>, Shared<'_, f32>) {
+        if self.partials.len() < partials {
+            self.partials.resize(partials, 0.0);
+        }
+        let shape = self.shape;
+        let shared = SharedBuffers {
+            residual: matrix(&mut self.residual, shape.hidden),
+            normed: matrix(&mut self.normed, shape.hidden),
+            qkv: matrix(&mut self.qkv, shape.qkv),
+            attended: matrix(&mut self.attended, shape.queries),
+            gated: matrix(&mut self.gated, shape.ffn),
+            cosines: matrix(&mut self.cosines, shape.angles),
+            sines: matrix(&mut self.sines, shape.angles),
+        };
+        (shared, self.quantized.share(columns), Shared::new(&mut self.partials))
+    }
+
+    /// Shares the quantised rows at two widths, for kernels that quantise twice.
+    pub(super) fn share_widths(&mut self, widths: [usize; 3]) -> (SharedBuffers<'_>, [SharedRows<'_>; 3]) {
+        let (shared, rows, _) = self.share(widths[0], 0);
+        let rows = widths.map(|columns| rows.with_columns(columns));
+        (shared, rows)
+    }
+}
+
+/// Rows begin at cache lines and hold whole panels.
+pub(super) fn stride(columns: usize) -> usize {
+    columns.next_multiple_of(PANEL)
+}
+
+fn matrix(buffer: &mut Aligned<f32>, columns: usize) -> Matrix<'_> {
+    Matrix { values: Shared::new(buffer), stride: stride(columns), columns }
+}

@@ -1,0 +1,46 @@
+//! The head: final norm and logits, for chosen rows only.
+
+use super::{Buffers, Matrix, Norm, norm_row};
+use crate::crew::Crew;
+use crate::isa::Isa;
+use crate::matmul::{Store, matmul};
+use crate::memory::Shared;
+use crate::packed::PackedMatrix;
+
+/// The weights of the head.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadWeights<'a> {
+    /// Before the projection.
+    pub norm: Norm<'a>,
+    /// From the residual stream to the vocabulary.
+    pub matrix: &'a PackedMatrix,
+}
+
+/// Logits of the chosen rows: `out[i × stride ..]` is row `rows[i]`, `stride` being the vocabulary in whole panels.
+///
+/// # Panics
+/// If a row does not exist.
+pub fn head(
+    isa: Isa,
+    crew: &dyn Crew,
+    weights: &HeadWeights<'_>,
+    buffers: &mut Buffers,
+    rows: &[usize],
+    out: &mut Vec<f32>,
+) {
+    assert!(rows.len() <= buffers.rows() && rows.iter().all(|&row| row < buffers.rows()));
+    let hidden = buffers.shape().hidden;
+    let stride = super::buffers::stride(weights.matrix.outputs());
+    out.resize(rows.len() * stride, 0.0);
+    let logits = Matrix { values: Shared::new(out), stride, columns: weights.matrix.outputs() };
+    let (shared, quantized, _) = buffers.share(hidden, 0);
+    crew.run(&|worker| {
+        for index in worker.share(rows.len()) {
+            // SAFETY: the row is this worker's share.
+            unsafe { norm_row(isa, weights.norm, &shared.residual, rows[index], &shared.normed, &quantized, index) };
+        }
+        worker.sync();
+        let store = Store { out: logits.values, first_row: 0, stride: logits.stride };
+        matmul(isa, weights.matrix, &quantized, rows.len(), &store, &worker);
+    });
+}

@@ -1,0 +1,162 @@
+//! QKV: norm, projection, bias, head norms, rope, and keys and values into the cache. Token-wise.
+
+use super::buffers::SharedBuffers;
+use super::{Buffers, Norm, norm_row};
+use crate::attention::{PAGE, PageMemory, PageWriter, Slot};
+use crate::crew::{Crew, Worker};
+use crate::isa::Isa;
+use crate::matmul::{Store, matmul};
+use crate::packed::PackedMatrix;
+use crate::quantize::SharedRows;
+use crate::rows::{add, rms_norm_in_place, rope};
+use std::ops::Range;
+
+/// The weights of a layer's QKV kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct QkvWeights<'a> {
+    /// Before the projection.
+    pub norm: Norm<'a>,
+    /// Query heads, key heads, value heads, one below the other. Heads are laid out for rope on halves.
+    pub matrix: &'a PackedMatrix,
+    /// Added to the projection.
+    pub bias: Option<&'a [f32]>,
+    /// Applied to each query head before rope.
+    pub query_norm: Option<Norm<'a>>,
+    /// Applied to each key head before rope.
+    pub key_norm: Option<Norm<'a>>,
+    /// Query heads.
+    pub heads: usize,
+    /// Which of a row's angles this layer turns by: a range within [`super::BufferShape::angles`].
+    pub angles: (usize, usize),
+}
+
+/// The pages of one sequence that some rows are written to.
+#[derive(Debug)]
+pub struct KvTail<'a> {
+    /// Position of the first page's first slot.
+    pub first: usize,
+    /// The pages, in order.
+    pub pages: Vec<&'a mut PageMemory>,
+}
+
+/// Where each row's key and value go.
+#[derive(Clone, Copy, Debug)]
+pub struct KvDestination {
+    /// Which tail.
+    pub tail: usize,
+    /// Which position of its sequence.
+    pub position: usize,
+}
+
+/// Runs the kernel on `rows` of the buffers; `destinations` has one entry for each of them.
+///
+/// # Panics
+/// If a shape does not fit, a destination does not exist, or two rows have the same destination.
+#[expect(clippy::too_many_arguments, reason = "what a kernel reads and writes, each once")]
+pub fn qkv(
+    isa: Isa,
+    crew: &dyn Crew,
+    weights: &QkvWeights<'_>,
+    buffers: &mut Buffers,
+    rows: Range<usize>,
+    layer: usize,
+    tails: &mut [KvTail<'_>],
+    destinations: &[KvDestination],
+) {
+    assert!(rows.end <= buffers.rows() && destinations.len() == rows.len());
+    let mut seen: Vec<(usize, usize)> = destinations.iter().map(|to| (to.tail, to.position)).collect();
+    seen.sort_unstable();
+    assert!(seen.windows(2).all(|pair| pair[0] != pair[1]), "two rows at one position");
+    let hidden = buffers.shape().hidden;
+    let tails: Vec<(usize, Vec<PageWriter<'_>>)> =
+        tails.iter_mut().map(|tail| (tail.first, tail.pages.iter_mut().map(|page| page.writer()).collect())).collect();
+    let (shared, quantized, _) = buffers.share(hidden, 0);
+    let call = Call { isa, weights, shared, quantized, rows, layer, tails: &tails, destinations };
+    crew.run(&|worker| call.run(&worker));
+}
+
+struct Call<'a> {
+    isa: Isa,
+    weights: &'a QkvWeights<'a>,
+    shared: SharedBuffers<'a>,
+    quantized: SharedRows<'a>,
+    rows: Range<usize>,
+    layer: usize,
+    tails: &'a [(usize, Vec<PageWriter<'a>>)],
+    destinations: &'a [KvDestination],
+}
+
+impl Call<'_> {
+    fn run(&self, worker: &Worker<'_>) {
+        let Self { isa, weights, shared, .. } = self;
+        for row in worker.share(self.rows.len()) {
+            let from = self.rows.start + row;
+            // SAFETY: the row is this worker's share.
+            unsafe { norm_row(*isa, weights.norm, &shared.residual, from, &shared.normed, &self.quantized, row) };
+        }
+        worker.sync();
+        let out = Store { out: shared.qkv.values, first_row: self.rows.start, stride: shared.qkv.stride };
+        matmul(*isa, weights.matrix, &self.quantized, self.rows.len(), &out, worker);
+        worker.sync();
+        let layout_heads = self.kv_heads();
+        for item in (worker.rank()..self.rows.len() * layout_heads).step_by(worker.size()) {
+            self.finish_head(item / layout_heads, item % layout_heads);
+        }
+    }
+
+    fn head_dim(&self) -> usize {
+        self.shared.attended.columns / self.weights.heads
+    }
+
+    fn kv_heads(&self) -> usize {
+        (self.shared.qkv.columns / self.head_dim() - self.weights.heads) / 2
+    }
+
+    /// The query heads that share key head `kv_head`, their key and their value, of one row.
+    fn finish_head(&self, row: usize, kv_head: usize) {
+        let (dim, heads, kv_heads) = (self.head_dim(), self.weights.heads, self.kv_heads());
+        let group = heads / kv_heads;
+        for head in kv_head * group..(kv_head + 1) * group {
+            self.finish_part(row, head, self.weights.query_norm);
+        }
+        let key = self.finish_part(row, heads + kv_head, self.weights.key_norm);
+        let value = self.part(row, heads + kv_heads + kv_head);
+        if let Some(bias) = self.weights.bias {
+            add(self.isa, value, &bias[(heads + kv_heads + kv_head) * dim..][..dim]);
+        }
+        let to = self.destinations[row];
+        let (first, pages) = &self.tails[to.tail];
+        let offset = to.position - first;
+        let at = Slot { position: offset % PAGE, layer: self.layer, kv_head };
+        // SAFETY: rows have different destinations (checked in `qkv`), and (row, head) is this worker's item.
+        unsafe { pages[offset / PAGE].write(self.isa, at, key, value) };
+    }
+
+    /// Bias, norm and rope of one query or key head.
+    fn finish_part(&self, row: usize, head: usize, norm: Option<Norm<'_>>) -> &mut [f32] {
+        let dim = self.head_dim();
+        let part = self.part(row, head);
+        if let Some(bias) = self.weights.bias {
+            add(self.isa, part, &bias[head * dim..][..dim]);
+        }
+        if let Some(norm) = norm {
+            rms_norm_in_place(self.isa, part, norm.weight, norm.epsilon);
+        }
+        let (from, to) = self.weights.angles;
+        let angles = self.shared.cosines.row(self.rows.start + row);
+        let angles = angles.start + from..angles.start + to;
+        // SAFETY: nobody writes angles during a kernel.
+        let (cosines, sines) =
+            unsafe { (self.shared.cosines.values.part(angles.clone()), self.shared.sines.values.part(angles)) };
+        rope(self.isa, &mut part[..2 * cosines.len()], cosines, sines);
+        part
+    }
+
+    #[expect(clippy::mut_from_ref, reason = "a part of shared memory that is this worker's")]
+    fn part(&self, row: usize, head: usize) -> &mut [f32] {
+        let dim = self.head_dim();
+        let start = (self.rows.start + row) * self.shared.qkv.stride + head * dim;
+        // SAFETY: only called for heads of this worker's item, one after the other.
+        unsafe { self.shared.qkv.values.part_mut(start..start + dim) }
+    }
+}

@@ -1,0 +1,102 @@
+//! The inner loop: a few rows times a few panels, all sums in registers.
+
+use super::Sums;
+use crate::packed::{Panel, UNIT};
+use crate::quantize::{GROUP, TILE, Tile};
+use crate::simd::{LANES, Simd};
+
+/// How the bytes of a panel become operands of the integer products.
+pub trait Weights {
+    /// Registers that hold a group.
+    const REGISTERS: usize;
+    /// Four-input steps in a register.
+    const STEPS: usize;
+    /// The zero point is `8 << ZERO_SHIFT`; `None` where groups have a minimum instead.
+    const ZERO_SHIFT: Option<u32>;
+    /// The steps held in one register; with one step a register, both are the same.
+    fn steps<S: Simd>(s: S, register: S::B) -> (S::B, S::B);
+}
+
+macro_rules! weights {
+    ($name:ident, $registers:expr, $steps:literal, $zero:expr, |$s:ident, $register:ident| $split:expr) => {
+        pub(super) struct $name;
+        impl Weights for $name {
+            const REGISTERS: usize = $registers;
+            const STEPS: usize = $steps;
+            const ZERO_SHIFT: Option<u32> = $zero;
+            #[inline(always)]
+            fn steps<S: Simd>($s: S, $register: S::B) -> (S::B, S::B) {
+                $split
+            }
+        }
+    };
+}
+weights!(Byte, GROUP / 4, 1, Some(4), |_s, register| (register, register));
+weights!(ByteMin, GROUP / 4, 1, None, |_s, register| (register, register));
+weights!(Nibble, GROUP / 8, 2, Some(0), |s, register| s.nibbles(register));
+weights!(NibbleMin, GROUP / 8, 2, None, |s, register| s.nibbles(register));
+
+/// `R` rows of a tile times `P` panels, in the weights' own unit.
+///
+/// # Safety
+/// The tile and the panels are valid for `groups` groups, and the panels have minima where `W` needs them.
+#[inline(always)]
+pub(crate) unsafe fn compute<S: Simd, W: Weights, const R: usize, const P: usize>(
+    s: S,
+    panels: &[Panel; P],
+    tile: Tile,
+    groups: usize,
+    out: &mut Sums<P>,
+) {
+    let mut sums = [[s.splat(0.0); P]; R];
+    for group in 0..groups {
+        let rows = group * TILE;
+        // SAFETY: all offsets lie within group `group < groups`, see the layouts in `packed` and `quantize`.
+        unsafe {
+            let mut dots = [[s.splat_i(0); P]; R];
+            if let Some(shift) = W::ZERO_SHIFT {
+                for (row, dots) in dots.iter_mut().enumerate() {
+                    *dots = [s.splat_i(*tile.offsets.add(rows + row) << shift); P];
+                }
+            }
+            let first = tile.quants.add(rows * GROUP);
+            for register in 0..W::REGISTERS {
+                let at = (group * W::REGISTERS + register) * 64;
+                let mut operands = [None; P];
+                for (operand, panel) in operands.iter_mut().zip(panels) {
+                    *operand = Some(W::steps(s, s.load_bytes(panel.quants.add(at))));
+                }
+                for half in 0..W::STEPS {
+                    let step = register + half * W::REGISTERS;
+                    for (row, dots) in dots.iter_mut().enumerate() {
+                        let activations = s.activations(first.add((step * TILE + row) * 4));
+                        for (dot, operand) in dots.iter_mut().zip(operands) {
+                            if let Some((low, high)) = operand {
+                                *dot = s.dot(*dot, if half == 0 { low } else { high }, activations);
+                            }
+                        }
+                    }
+                }
+            }
+            for (p, panel) in panels.iter().enumerate() {
+                let scale = s.load_f16(panel.scales.add(group * LANES));
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let scaled = s.mul(s.to_float(dots[row][p]), scale);
+                    sums[p] = s.fma(scaled, s.splat(*tile.scales.add(rows + row)), sums[p]);
+                }
+                if W::ZERO_SHIFT.is_none() {
+                    let min = s.load_f16(panel.mins.add(group * LANES));
+                    for (row, sums) in sums.iter_mut().enumerate() {
+                        sums[p] = s.fma(min, s.splat(*tile.sums.add(rows + row)), sums[p]);
+                    }
+                }
+            }
+        }
+    }
+    for (sums, out) in sums.iter().zip(out) {
+        for (sum, out) in sums.iter().zip(out) {
+            // SAFETY: a panel's results are 16 floats.
+            unsafe { s.store(out.as_mut_ptr(), s.mul(*sum, s.splat(UNIT))) };
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The machine's ceilings, measured: integer multiply-accumulates and bytes read per second.
+//!
+//! Clouds change a core's speed within seconds, so probes are short and meant to be taken beside every sample.
+
+use crate::crew::{Crew, Worker};
+use crate::isa::Isa;
+use crate::memory::Aligned;
+use crate::simd::{Kernel, LANES, Simd};
+use std::time::Instant;
+
+/// Integer multiply-accumulates per second of the whole crew, by the instruction the products use, from registers.
+#[must_use]
+pub fn int8_macs_per_second(isa: Isa, crew: &dyn Crew) -> f64 {
+    const ROUNDS: usize = 20_000;
+    let start = Instant::now();
+    crew.run(&|_: Worker<'_>| {
+        std::hint::black_box(isa.run(DotPeak { rounds: ROUNDS }));
+    });
+    (crew.size() * ROUNDS * CHAINS * LANES * 4) as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Enough independent sums to hide the latency of any machine's dot product.
+const CHAINS: usize = 12;
+
+struct DotPeak {
+    rounds: usize,
+}
+
+impl Kernel for DotPeak {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> f32 {
+        let bytes = [3_u8; 64];
+        let quants = [5_i8; 4];
+        // SAFETY: the arrays are as long as the loads.
+        let (weights, activations) = unsafe { (s.load_bytes(bytes.as_ptr()), s.activations(quants.as_ptr())) };
+        let mut sums = [s.splat_i(0); CHAINS];
+        for _ in 0..self.rounds {
+            for sum in &mut sums {
+                *sum = s.dot(*sum, weights, activations);
+            }
+        }
+        let mut total = 0.0;
+        for sum in sums {
+            total += s.sum(s.to_float(sum));
+        }
+        total
+    }
+}
+
+/// Bytes per second that the whole crew reads from memory (a buffer far larger than any cache).
+#[derive(Debug)]
+pub struct ReadProbe {
+    buffer: Aligned<u8>,
+}
+
+impl ReadProbe {
+    /// A probe over `bytes` of memory.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        let mut buffer = Aligned::zeroed(bytes);
+        buffer.fill(1);
+        Self { buffer }
+    }
+
+    /// Reads the buffer once.
+    #[must_use]
+    pub fn bytes_per_second(&self, isa: Isa, crew: &dyn Crew) -> f64 {
+        let start = Instant::now();
+        crew.run(&|worker: Worker<'_>| {
+            let lines = worker.share(self.buffer.len() / 64);
+            std::hint::black_box(isa.run(ReadAll { bytes: &self.buffer[lines.start * 64..lines.end * 64] }));
+        });
+        self.buffer.len() as f64 / start.elapsed().as_secs_f64()
+    }
+}
+
+struct ReadAll<'a> {
+    bytes: &'a [u8],
+}
+
+impl Kernel for ReadAll<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> f32 {
+        const STREAMS: usize = 8;
+        let one = [1_i8; 4];
+        // SAFETY: four bytes.
+        let one = unsafe { s.activations(one.as_ptr()) };
+        let mut sums = [s.splat_i(0); STREAMS];
+        for chunk in self.bytes.chunks_exact(64 * STREAMS) {
+            for (i, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: the chunk holds `STREAMS` times 64 bytes.
+                *sum = s.dot(*sum, unsafe { s.load_bytes(chunk.as_ptr().add(64 * i)) }, one);
+            }
+        }
+        let mut total = 0.0;
+        for sum in sums {
+            total += s.sum(s.to_float(sum));
+        }
+        total
+    }
+}

@@ -1,0 +1,247 @@
+//! Activations as signed bytes, laid out for the matrix products.
+//!
+//! Each row is cut into groups of [`GROUP`] values; a group has one scale, `max |x| / 127`. Rows lie in tiles of
+//! [`TILE`], so that a product reads one stream: for every four columns the four bytes of each row of the tile.
+//! A row's bytes and scales depend on that row alone.
+
+use crate::crew::Worker;
+use crate::isa::Isa;
+use crate::memory::{Aligned, Shared};
+use crate::simd::{Kernel, LANES, Simd};
+use std::ops::Range;
+
+/// Values that share a scale, in activations and in weights: the block of the file formats.
+pub const GROUP: usize = 32;
+
+/// Rows that a matrix product takes together: 6 rows × 2 panels fill the 32 AVX-512 registers.
+pub const TILE: usize = 6;
+
+/// Quantised rows.
+#[derive(Debug)]
+pub struct QuantizedRows {
+    rows: usize,
+    columns: usize,
+    quants: Aligned<i8>,
+    /// Per tile and group: the scale of each row.
+    scales: Aligned<f32>,
+    /// Per tile and group: scale × sum of quants of each row, for weights with a minimum.
+    sums: Aligned<f32>,
+    /// Per tile and group: -8 × sum of quants of each row, for weights with a zero point.
+    offsets: Aligned<i32>,
+}
+
+impl QuantizedRows {
+    /// Room for `rows` rows of `columns` values (rounded up to whole groups, the rest being zero).
+    #[must_use]
+    pub fn new(rows: usize, columns: usize) -> Self {
+        let tiles = rows.div_ceil(TILE);
+        let groups = columns.div_ceil(GROUP);
+        let per_group = tiles * groups * TILE;
+        Self {
+            rows,
+            columns,
+            quants: Aligned::zeroed(per_group * GROUP),
+            scales: Aligned::zeroed(per_group),
+            sums: Aligned::zeroed(per_group),
+            offsets: Aligned::zeroed(per_group),
+        }
+    }
+
+    /// Rows it has room for.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes held.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.quants.bytes() + self.scales.bytes() + self.sums.bytes() + self.offsets.bytes()
+    }
+
+    /// The same rows for a crew to fill and read, with rows `columns` wide (at most what [`Self::new`] was given).
+    ///
+    /// # Panics
+    /// If `columns` is wider than the buffer.
+    #[must_use]
+    pub fn share(&mut self, columns: usize) -> SharedRows<'_> {
+        assert!(columns <= self.columns);
+        SharedRows {
+            rows: self.rows,
+            groups: columns.div_ceil(GROUP),
+            quants: Shared::new(&mut self.quants),
+            scales: Shared::new(&mut self.scales),
+            sums: Shared::new(&mut self.sums),
+            offsets: Shared::new(&mut self.offsets),
+        }
+    }
+}
+
+/// [`QuantizedRows`] in the hands of a crew.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedRows<'a> {
+    rows: usize,
+    groups: usize,
+    quants: Shared<'a, i8>,
+    scales: Shared<'a, f32>,
+    sums: Shared<'a, f32>,
+    offsets: Shared<'a, i32>,
+}
+
+/// One tile of quantised rows, as a product reads it.
+#[derive(Clone, Copy, Debug)]
+pub struct Tile {
+    /// `[group][4-column step][row of the tile][4]`.
+    pub(crate) quants: *const i8,
+    /// `[group][row of the tile]`.
+    pub(crate) scales: *const f32,
+    /// As `scales`.
+    pub(crate) sums: *const f32,
+    /// As `scales`.
+    pub(crate) offsets: *const i32,
+}
+
+impl Tile {
+    /// The tile as seen from its row `row` on.
+    ///
+    /// The pointers then lie `row` places further, so that row 0 of the view is that row.
+    #[inline(always)]
+    pub(crate) fn from_row(self, row: usize) -> Self {
+        debug_assert!(row < TILE);
+        Self {
+            quants: self.quants.wrapping_add(row * 4),
+            scales: self.scales.wrapping_add(row),
+            sums: self.sums.wrapping_add(row),
+            offsets: self.offsets.wrapping_add(row),
+        }
+    }
+}
+
+impl<'a> SharedRows<'a> {
+    /// The same memory for rows of another width (not at the same time: a sync lies between the uses).
+    pub(crate) fn with_columns(self, columns: usize) -> SharedRows<'a> {
+        let groups = columns.div_ceil(GROUP);
+        assert!(self.rows.div_ceil(TILE) * groups * TILE <= self.scales.len());
+        SharedRows { groups, ..self }
+    }
+}
+
+impl SharedRows<'_> {
+    /// Groups in a row.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.groups
+    }
+
+    /// Rows there is room for.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Tile `index`. The pointers are valid for `groups` groups.
+    pub(crate) fn tile(&self, index: usize) -> Tile {
+        let first = index * self.groups * TILE;
+        let range = first..first + self.groups * TILE;
+        // SAFETY: products read tiles after the step that quantised them (a sync in between).
+        unsafe {
+            Tile {
+                quants: self.quants.part(range.start * GROUP..range.end * GROUP).as_ptr(),
+                scales: self.scales.part(range.clone()).as_ptr(),
+                sums: self.sums.part(range.clone()).as_ptr(),
+                offsets: self.offsets.part(range).as_ptr(),
+            }
+        }
+    }
+
+    /// Quantises `values` as row `row`. Values beyond the last whole group count as followed by zeros.
+    ///
+    /// # Safety
+    /// No other worker touches this row between the surrounding syncs.
+    ///
+    /// # Panics
+    /// If the row or the number of values does not fit.
+    pub unsafe fn set_row(&self, isa: Isa, row: usize, values: &[f32]) {
+        assert!(row < self.rows && values.len().div_ceil(GROUP) == self.groups);
+        isa.run(SetGroups { rows: self, row, first: 0, values });
+    }
+
+    /// Quantises rows `0..source.rows` of `source` on all workers, each taking its share of (row, group)s.
+    ///
+    /// # Safety
+    /// No one else touches these rows between the surrounding syncs.
+    pub unsafe fn set_rows(&self, isa: Isa, source: Rows<'_>, worker: &Worker<'_>) {
+        let spans = source.columns.div_ceil(GROUP).div_ceil(SPAN);
+        for item in worker.share(source.rows.len() * spans) {
+            let (row, span) = (item / spans, item % spans);
+            let from = span * SPAN * GROUP;
+            let to = (from + SPAN * GROUP).min(source.columns);
+            let start = (source.rows.start + row) * source.stride;
+            // SAFETY: nobody writes the source between the surrounding syncs.
+            let values = unsafe { source.values.part(start + from..start + to) };
+            isa.run(SetGroups { rows: self, row, first: span * SPAN, values });
+        }
+    }
+}
+
+/// Groups that one worker takes at a time.
+const SPAN: usize = 16;
+
+/// Some rows of a matrix of floats that a crew shares.
+#[derive(Clone, Debug)]
+pub struct Rows<'a> {
+    /// The matrix.
+    pub values: Shared<'a, f32>,
+    /// From one row to the next.
+    pub stride: usize,
+    /// Values in a row.
+    pub columns: usize,
+    /// Which rows.
+    pub rows: Range<usize>,
+}
+
+struct SetGroups<'a> {
+    rows: &'a SharedRows<'a>,
+    row: usize,
+    first: usize,
+    values: &'a [f32],
+}
+
+impl Kernel for SetGroups<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let (tile, lane) = (self.row / TILE, self.row % TILE);
+        for (index, chunk) in self.values.chunks(GROUP).enumerate() {
+            let mut padded = [0.0; GROUP];
+            let values = if chunk.len() == GROUP {
+                chunk.as_ptr()
+            } else {
+                padded[..chunk.len()].copy_from_slice(chunk);
+                padded.as_ptr()
+            };
+            let at = (tile * self.rows.groups + self.first + index) * TILE + lane;
+            let mut quants = [0_i8; GROUP];
+            // SAFETY: `values` holds 32 floats and `quants` 32 bytes; the parts belong to this row, which is this
+            // worker's by the promise of the callers.
+            unsafe {
+                let (low, high) = (s.load(values), s.load(values.add(LANES)));
+                let largest = s.max_lane(s.max(s.abs(low), s.abs(high)));
+                let scale = largest / 127.0;
+                let inverse = s.splat(if largest > 0.0 { 127.0 / largest } else { 0.0 });
+                s.store_i8(quants.as_mut_ptr(), s.round(s.mul(low, inverse)));
+                s.store_i8(quants.as_mut_ptr().add(LANES), s.round(s.mul(high, inverse)));
+                let sum: i32 = quants.iter().map(|&q| i32::from(q)).sum();
+                self.rows.scales.part_mut(at..at + 1)[0] = scale;
+                self.rows.sums.part_mut(at..at + 1)[0] = scale * sum as f32;
+                self.rows.offsets.part_mut(at..at + 1)[0] = -8 * sum;
+                let group = (at - lane) * GROUP;
+                for (step, four) in quants.chunks_exact(4).enumerate() {
+                    let to = group + (step * TILE + lane) * 4;
+                    self.rows.quants.part_mut(to..to + 4).copy_from_slice(four);
+                }
+            }
+        }
+    }
+}

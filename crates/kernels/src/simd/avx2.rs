@@ -1,0 +1,242 @@
+//! AVX2 with FMA and F16C: two registers a vector; the integer products by `vpdpbusd` where AVX-VNNI is there, else by
+//! exact 16-bit products.
+//!
+//! SAFETY of every block here: these types only exist inside [`crate::isa`]'s entries for them, which are reached after
+//! the features were detected; pointers are the callers' promise (see [`Simd`]).
+
+use super::Simd;
+use crate::matmul::{Sums, Weights, compute};
+use crate::packed::Panel;
+use crate::quantize::Tile;
+use std::arch::x86_64::*;
+
+/// AVX2, FMA and F16C.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx2;
+
+/// The same with AVX-VNNI.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx2Vnni;
+
+/// The expression for each of the two registers. Not a closure: those would not inherit the target features.
+macro_rules! both {
+    (|$i:ident| $value:expr) => {
+        [
+            {
+                let $i = 0_usize;
+                $value
+            },
+            {
+                let $i = 1_usize;
+                $value
+            },
+        ]
+    };
+}
+
+macro_rules! avx2 {
+    ($name:ident, $features:literal, $activation:ty, $activations:item, $dot:item) => {
+        #[expect(clippy::undocumented_unsafe_blocks, reason = "one reason for all: the module's documentation")]
+        impl Simd for $name {
+            type F = [__m256; 2];
+            type I = [__m256i; 2];
+            type B = [__m256i; 2];
+            type A = $activation;
+
+            #[inline(always)]
+            fn splat(self, value: f32) -> Self::F {
+                unsafe { [_mm256_set1_ps(value); 2] }
+            }
+            #[inline(always)]
+            unsafe fn load(self, from: *const f32) -> Self::F {
+                unsafe { both!(|i| _mm256_loadu_ps(from.add(8 * i))) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, to: *mut f32, value: Self::F) {
+                unsafe {
+                    _mm256_storeu_ps(to, value[0]);
+                    _mm256_storeu_ps(to.add(8), value[1]);
+                }
+            }
+            #[inline(always)]
+            unsafe fn load_f16(self, from: *const u16) -> Self::F {
+                unsafe { both!(|i| _mm256_cvtph_ps(_mm_loadu_si128(from.add(8 * i).cast()))) }
+            }
+            #[inline(always)]
+            unsafe fn store_f16(self, to: *mut u16, value: Self::F) {
+                unsafe {
+                    for (i, half) in value.into_iter().enumerate() {
+                        let bits = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(half);
+                        _mm_storeu_si128(to.add(8 * i).cast(), bits);
+                    }
+                }
+            }
+            #[inline(always)]
+            unsafe fn load_i8(self, from: *const i8) -> Self::F {
+                unsafe {
+                    both!(|i| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.add(8 * i).cast()))))
+                }
+            }
+            #[inline(always)]
+            fn add(self, a: Self::F, b: Self::F) -> Self::F {
+                unsafe { both!(|i| _mm256_add_ps(a[i], b[i])) }
+            }
+            #[inline(always)]
+            fn sub(self, a: Self::F, b: Self::F) -> Self::F {
+                unsafe { both!(|i| _mm256_sub_ps(a[i], b[i])) }
+            }
+            #[inline(always)]
+            fn mul(self, a: Self::F, b: Self::F) -> Self::F {
+                unsafe { both!(|i| _mm256_mul_ps(a[i], b[i])) }
+            }
+            #[inline(always)]
+            fn div(self, a: Self::F, b: Self::F) -> Self::F {
+                unsafe { both!(|i| _mm256_div_ps(a[i], b[i])) }
+            }
+            #[inline(always)]
+            fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+                unsafe { both!(|i| _mm256_fmadd_ps(a[i], b[i], c[i])) }
+            }
+            #[inline(always)]
+            fn max(self, a: Self::F, b: Self::F) -> Self::F {
+                unsafe { both!(|i| _mm256_max_ps(a[i], b[i])) }
+            }
+            #[inline(always)]
+            fn min(self, a: Self::F, b: Self::F) -> Self::F {
+                unsafe { both!(|i| _mm256_min_ps(a[i], b[i])) }
+            }
+            #[inline(always)]
+            fn abs(self, a: Self::F) -> Self::F {
+                unsafe { both!(|i| _mm256_andnot_ps(_mm256_set1_ps(-0.0), a[i])) }
+            }
+            #[inline(always)]
+            fn round(self, a: Self::F) -> Self::F {
+                unsafe {
+                    both!(|i| _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a[i]))
+                }
+            }
+            #[inline(always)]
+            fn pow2(self, a: Self::F) -> Self::F {
+                unsafe {
+                    both!(|i| {
+                        let n = _mm256_add_epi32(_mm256_cvtps_epi32(a[i]), _mm256_set1_epi32(127));
+                        _mm256_castsi256_ps(_mm256_slli_epi32::<23>(n))
+                    })
+                }
+            }
+            #[inline(always)]
+            fn select_lt(self, a: Self::F, b: Self::F, yes: Self::F, no: Self::F) -> Self::F {
+                unsafe {
+                    both!(|i| _mm256_blendv_ps(no[i], yes[i], _mm256_cmp_ps::<_CMP_LT_OQ>(a[i], b[i])))
+                }
+            }
+            #[inline(always)]
+            fn sum(self, a: Self::F) -> f32 {
+                unsafe {
+                    let eight = _mm256_add_ps(a[0], a[1]);
+                    let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+                    let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+                    _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+                }
+            }
+            #[inline(always)]
+            fn max_lane(self, a: Self::F) -> f32 {
+                unsafe {
+                    let eight = _mm256_max_ps(a[0], a[1]);
+                    let four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+                    let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+                    _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)))
+                }
+            }
+
+            #[inline(always)]
+            fn splat_i(self, value: i32) -> Self::I {
+                unsafe { [_mm256_set1_epi32(value); 2] }
+            }
+            #[inline(always)]
+            fn to_float(self, a: Self::I) -> Self::F {
+                unsafe { both!(|i| _mm256_cvtepi32_ps(a[i])) }
+            }
+            #[inline(always)]
+            unsafe fn store_i8(self, to: *mut i8, value: Self::F) {
+                unsafe {
+                    for (i, half) in value.into_iter().enumerate() {
+                        let wide = _mm256_cvtps_epi32(half);
+                        let low = _mm256_castsi256_si128(wide);
+                        let words = _mm_packs_epi32(low, _mm256_extracti128_si256::<1>(wide));
+                        _mm_storel_epi64(to.add(8 * i).cast(), _mm_packs_epi16(words, words));
+                    }
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn load_bytes(self, from: *const u8) -> Self::B {
+                unsafe { both!(|i| _mm256_loadu_si256(from.add(32 * i).cast())) }
+            }
+            #[inline(always)]
+            fn nibbles(self, bytes: Self::B) -> (Self::B, Self::B) {
+                unsafe {
+                    let mask = _mm256_set1_epi8(15);
+                    (
+                        both!(|i| _mm256_and_si256(bytes[i], mask)),
+                        both!(|i| _mm256_and_si256(_mm256_srli_epi16::<4>(bytes[i]), mask)),
+                    )
+                }
+            }
+            #[inline(always)]
+            $activations
+            #[inline(always)]
+            $dot
+            #[target_feature(enable = $features)]
+            unsafe fn tile<W: Weights, const R: usize, const P: usize>(
+                self,
+                panels: &[Panel; P],
+                tile: Tile,
+                groups: usize,
+                out: &mut Sums<P>,
+            ) {
+                unsafe { compute::<Self, W, R, P>(self, panels, tile, groups, out) }
+            }
+            #[inline(always)]
+            fn prefetch(self, from: *const u8) {
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+            }
+        }
+    };
+}
+
+// Without VNNI the even and the odd activations are kept apart, widened to 16 bits: `vpmaddwd` of them with the even
+// and odd bytes of the weights is exact, where `vpmaddubsw` would saturate.
+avx2!(
+    Avx2,
+    "avx2,fma,f16c",
+    [__m256i; 2],
+    unsafe fn activations(self, from: *const i8) -> [__m256i; 2] {
+        unsafe {
+            let all = _mm256_set1_epi32(from.cast::<i32>().read_unaligned());
+            [_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(all)), _mm256_srai_epi16::<8>(all)]
+        }
+    },
+    fn dot(self, sum: Self::I, weights: Self::B, activations: [__m256i; 2]) -> Self::I {
+        unsafe {
+            both!(|i| {
+                let even = _mm256_and_si256(weights[i], _mm256_set1_epi16(255));
+                let odd = _mm256_srli_epi16::<8>(weights[i]);
+                let products = _mm256_madd_epi16(even, activations[0]);
+                _mm256_add_epi32(sum[i], _mm256_add_epi32(products, _mm256_madd_epi16(odd, activations[1])))
+            })
+        }
+    }
+);
+
+avx2!(
+    Avx2Vnni,
+    "avx2,fma,f16c,avxvnni",
+    __m256i,
+    unsafe fn activations(self, from: *const i8) -> __m256i {
+        unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
+    },
+    fn dot(self, sum: Self::I, weights: Self::B, activations: __m256i) -> Self::I {
+        unsafe { both!(|i| _mm256_dpbusd_avx_epi32(sum[i], weights[i], activations)) }
+    }
+);

@@ -1,0 +1,152 @@
+//! One vector vocabulary, several instruction sets.
+//!
+//! Kernels are written once over [`Simd`], whose vectors always hold sixteen 32-bit lanes (or 64 bytes), however wide
+//! the machine's registers are. Every operation is defined to the bit (fused multiply-add, round to nearest even,
+//! fixed reduction trees), so a kernel gives the same bytes on every instruction set.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+pub(crate) mod portable;
+
+use crate::matmul::{Sums, Weights};
+use crate::packed::Panel;
+use crate::quantize::Tile;
+
+/// Lanes of a vector.
+pub const LANES: usize = 16;
+
+/// Vector operations of one instruction set.
+///
+/// # Safety
+/// Pointers must be valid for the 16 lanes (64 bytes) that an operation reads or writes; no alignment is needed.
+/// Values of this type only exist where the instruction set was detected.
+pub trait Simd: Copy {
+    /// Sixteen `f32`.
+    type F: Copy;
+    /// Sixteen `i32`.
+    type I: Copy;
+    /// Sixty-four bytes.
+    type B: Copy;
+    /// A row's four activations, ready for [`Self::dot`].
+    type A: Copy;
+
+    /// All lanes `value`.
+    fn splat(self, value: f32) -> Self::F;
+    /// Sixteen floats.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn load(self, from: *const f32) -> Self::F;
+    /// Stores sixteen floats.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn store(self, to: *mut f32, value: Self::F);
+    /// Sixteen half-precision floats, widened.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn load_f16(self, from: *const u16) -> Self::F;
+    /// Stores sixteen floats rounded to half precision.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn store_f16(self, to: *mut u16, value: Self::F);
+    /// Sixteen signed bytes, widened.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn load_i8(self, from: *const i8) -> Self::F;
+    /// `a + b`.
+    fn add(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a - b`.
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b`.
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a / b`.
+    fn div(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b + c`, rounded once.
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// The larger of each lane; `b` where either is not a number.
+    fn max(self, a: Self::F, b: Self::F) -> Self::F;
+    /// The smaller of each lane; `b` where either is not a number.
+    fn min(self, a: Self::F, b: Self::F) -> Self::F;
+    /// Magnitudes.
+    fn abs(self, a: Self::F) -> Self::F;
+    /// To the nearest integer, ties to even.
+    fn round(self, a: Self::F) -> Self::F;
+    /// Two to the power of integral lanes between -126 and 127.
+    fn pow2(self, a: Self::F) -> Self::F;
+    /// `yes` in the lanes where `a < b`, else `no`.
+    fn select_lt(self, a: Self::F, b: Self::F, yes: Self::F, no: Self::F) -> Self::F;
+    /// The sum of all lanes: lane `i` with lane `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
+    fn sum(self, a: Self::F) -> f32;
+    /// The largest lane.
+    fn max_lane(self, a: Self::F) -> f32;
+
+    /// All lanes `value`.
+    fn splat_i(self, value: i32) -> Self::I;
+    /// To `f32`.
+    fn to_float(self, a: Self::I) -> Self::F;
+    /// Integral lanes within `i8`, as sixteen bytes.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn store_i8(self, to: *mut i8, value: Self::F);
+
+    /// Sixty-four bytes.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn load_bytes(self, from: *const u8) -> Self::B;
+    /// The low and the high nibble of every byte.
+    fn nibbles(self, bytes: Self::B) -> (Self::B, Self::B);
+    /// Four consecutive signed activations of one row.
+    ///
+    /// # Safety
+    /// Valid for four bytes.
+    unsafe fn activations(self, from: *const i8) -> Self::A;
+    /// Adds to lane `i` the products of unsigned bytes `4i..4i+4` with the row's four activations. Exact.
+    fn dot(self, sum: Self::I, weights: Self::B, activations: Self::A) -> Self::I;
+
+    /// A tile of a matrix product, compiled once for each kind of weights, number of rows `R` and of panels `P`.
+    ///
+    /// # Safety
+    /// The machine has this instruction set; the rest as for [`crate::matmul`]'s inner loop.
+    unsafe fn tile<W: Weights, const R: usize, const P: usize>(
+        self,
+        panels: &[Panel; P],
+        tile: Tile,
+        groups: usize,
+        out: &mut Sums<P>,
+    );
+
+    /// A hint that the 64 bytes at `from` will be read soon. Any address is allowed.
+    fn prefetch(self, from: *const u8);
+}
+
+/// A computation written over [`Simd`]; run it with [`crate::isa::Isa::run`].
+pub trait Kernel {
+    /// What it returns.
+    type Output;
+    /// The computation. Implementations must be `#[inline(always)]`.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// `e` to the power of each lane, to about 2 units in the last place; 0 below -87.3, and for minus infinity.
+#[inline(always)]
+pub(crate) fn exp<S: Simd>(s: S, x: S::F) -> S::F {
+    const LOWEST: f32 = -87.3;
+    let clamped = s.min(s.max(x, s.splat(LOWEST)), s.splat(88.0));
+    let n = s.round(s.mul(clamped, s.splat(std::f32::consts::LOG2_E)));
+    let r = s.fma(n, s.splat(-0.693_359_4), clamped);
+    let r = s.fma(n, s.splat(2.121_944_4e-4), r);
+    let mut p = s.splat(1.987_569_2e-4);
+    for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
+        p = s.fma(p, r, s.splat(c));
+    }
+    let p = s.fma(s.mul(r, r), p, s.add(r, s.splat(1.0)));
+    s.select_lt(x, s.splat(LOWEST), s.splat(0.0), s.mul(p, s.pow2(n)))
+}

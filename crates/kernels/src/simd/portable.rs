@@ -1,0 +1,145 @@
+//! Plain Rust: correct everywhere, the reference that every other instruction set must equal to the bit.
+
+use super::{LANES, Simd};
+use crate::matmul::{Sums, Weights, compute};
+use crate::packed::Panel;
+use crate::quantize::Tile;
+use half::f16;
+use std::array::from_fn;
+
+/// No special instructions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Portable;
+
+#[expect(clippy::undocumented_unsafe_blocks, reason = "pointers are the callers' promise, see `Simd`")]
+impl Simd for Portable {
+    type F = [f32; LANES];
+    type I = [i32; LANES];
+    type B = [u8; 4 * LANES];
+    type A = [i8; 4];
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> Self::F {
+        [value; LANES]
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> Self::F {
+        unsafe { from.cast::<Self::F>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, value: Self::F) {
+        unsafe { to.cast::<Self::F>().write_unaligned(value) }
+    }
+    #[inline(always)]
+    unsafe fn load_f16(self, from: *const u16) -> Self::F {
+        let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
+        bits.map(|bits| f16::from_bits(bits).to_f32())
+    }
+    #[inline(always)]
+    unsafe fn store_f16(self, to: *mut u16, value: Self::F) {
+        let bits = value.map(|value| f16::from_f32(value).to_bits());
+        unsafe { to.cast::<[u16; LANES]>().write_unaligned(bits) }
+    }
+    #[inline(always)]
+    unsafe fn load_i8(self, from: *const i8) -> Self::F {
+        unsafe { from.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from)
+    }
+    #[inline(always)]
+    fn add(self, a: Self::F, b: Self::F) -> Self::F {
+        from_fn(|i| a[i] + b[i])
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F {
+        from_fn(|i| a[i] - b[i])
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F {
+        from_fn(|i| a[i] * b[i])
+    }
+    #[inline(always)]
+    fn div(self, a: Self::F, b: Self::F) -> Self::F {
+        from_fn(|i| a[i] / b[i])
+    }
+    #[inline(always)]
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+        from_fn(|i| a[i].mul_add(b[i], c[i]))
+    }
+    #[inline(always)]
+    fn max(self, a: Self::F, b: Self::F) -> Self::F {
+        from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    fn min(self, a: Self::F, b: Self::F) -> Self::F {
+        from_fn(|i| if a[i] < b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    fn abs(self, a: Self::F) -> Self::F {
+        a.map(f32::abs)
+    }
+    #[inline(always)]
+    fn round(self, a: Self::F) -> Self::F {
+        a.map(f32::round_ties_even)
+    }
+    #[inline(always)]
+    fn pow2(self, a: Self::F) -> Self::F {
+        a.map(|n| f32::from_bits(((n as i32).wrapping_add(127) as u32) << 23))
+    }
+    #[inline(always)]
+    fn select_lt(self, a: Self::F, b: Self::F, yes: Self::F, no: Self::F) -> Self::F {
+        from_fn(|i| if a[i] < b[i] { yes[i] } else { no[i] })
+    }
+    #[inline(always)]
+    fn sum(self, a: Self::F) -> f32 {
+        let eight: [f32; 8] = from_fn(|i| a[i] + a[i + 8]);
+        let four: [f32; 4] = from_fn(|i| eight[i] + eight[i + 4]);
+        (four[0] + four[2]) + (four[1] + four[3])
+    }
+    #[inline(always)]
+    fn max_lane(self, a: Self::F) -> f32 {
+        a.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+
+    #[inline(always)]
+    fn splat_i(self, value: i32) -> Self::I {
+        [value; LANES]
+    }
+    #[inline(always)]
+    fn to_float(self, a: Self::I) -> Self::F {
+        a.map(|value| value as f32)
+    }
+    #[inline(always)]
+    unsafe fn store_i8(self, to: *mut i8, value: Self::F) {
+        unsafe { to.cast::<[i8; LANES]>().write_unaligned(value.map(|value| value.round_ties_even() as i8)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(self, from: *const u8) -> Self::B {
+        unsafe { from.cast::<Self::B>().read_unaligned() }
+    }
+    #[inline(always)]
+    fn nibbles(self, bytes: Self::B) -> (Self::B, Self::B) {
+        (bytes.map(|byte| byte & 15), bytes.map(|byte| byte >> 4))
+    }
+    #[inline(always)]
+    unsafe fn activations(self, from: *const i8) -> [i8; 4] {
+        unsafe { from.cast::<[i8; 4]>().read_unaligned() }
+    }
+    #[inline(always)]
+    fn dot(self, sum: Self::I, weights: Self::B, activations: [i8; 4]) -> Self::I {
+        from_fn(|lane| {
+            let products = (0..4).map(|i| i32::from(weights[4 * lane + i]) * i32::from(activations[i]));
+            sum[lane] + products.sum::<i32>()
+        })
+    }
+    unsafe fn tile<W: Weights, const R: usize, const P: usize>(
+        self,
+        panels: &[Panel; P],
+        tile: Tile,
+        groups: usize,
+        out: &mut Sums<P>,
+    ) {
+        unsafe { compute::<Self, W, R, P>(self, panels, tile, groups, out) }
+    }
+    #[inline(always)]
+    fn prefetch(self, _from: *const u8) {}
+}

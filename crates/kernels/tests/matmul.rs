@@ -1,0 +1,146 @@
+//! The matrix products: against a plain computation, to the bit across instruction sets, rows, panels and crews.
+
+use duet_kernels::crew::{Crew, Scoped, Solo};
+use duet_kernels::isa::Isa;
+use duet_kernels::matmul::{Gated, Gating, Store, matmul};
+use duet_kernels::memory::Shared;
+use duet_kernels::packed::{Form, PANEL, PackedMatrix, WeightGroup};
+use duet_kernels::quantize::{GROUP, QuantizedRows};
+use proptest::prelude::*;
+
+const FORMS: [Form; 4] = [Form::Byte, Form::ByteMin, Form::Nibble, Form::NibbleMin];
+
+/// A repeatable stream of numbers.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as u32
+    }
+
+    fn float(&mut self) -> f32 {
+        self.next() as f32 / (1_u64 << 30) as f32 - 1.0
+    }
+}
+
+fn matrix(numbers: &mut Numbers, outputs: usize, inputs: usize, form: Form) -> PackedMatrix {
+    let limit = if form.is_nibble() { 16 } else { 256 };
+    PackedMatrix::new(outputs, inputs, form, |_, _| WeightGroup {
+        scale: numbers.float() * 0.01,
+        min: numbers.float() * 0.1,
+        // 0 stands for -128, which the packers never produce and the kernels need not tell from -127.
+        quants: std::array::from_fn(|_| (numbers.next() % limit).max(u32::from(form == Form::Byte)) as u8),
+    })
+    .expect("scales in range")
+}
+
+fn rows(numbers: &mut Numbers, rows: usize, columns: usize) -> Vec<Vec<f32>> {
+    (0..rows).map(|_| (0..columns).map(|_| numbers.float() * 3.0).collect()).collect()
+}
+
+fn product(isa: Isa, crew: &dyn Crew, weights: &PackedMatrix, rows: &[Vec<f32>]) -> Vec<Vec<f32>> {
+    let mut quantized = QuantizedRows::new(rows.len(), weights.inputs());
+    let shared = quantized.share(weights.inputs());
+    for (index, row) in rows.iter().enumerate() {
+        // SAFETY: one thread.
+        unsafe { shared.set_row(isa, index, row) };
+    }
+    let stride = weights.panels() * PANEL;
+    let mut out = vec![f32::NAN; rows.len() * stride];
+    let store = Store { out: Shared::new(&mut out), first_row: 0, stride };
+    crew.run(&|worker| matmul(isa, weights, &shared, rows.len(), &store, &worker));
+    out.chunks(stride).map(|row| row[..weights.outputs()].to_vec()).collect()
+}
+
+/// The definition, in doubles: activations rounded to 127ths of their group's largest, weights as packed.
+fn plain(weights: &PackedMatrix, row: &[f32]) -> Vec<f64> {
+    let rounded: Vec<f64> = row
+        .chunks(GROUP)
+        .flat_map(|group| {
+            let largest = group.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
+            let scale = f64::from(largest) / 127.0;
+            group.iter().map(move |x| (f64::from(x * (127.0 / largest))).round_ties_even() * scale)
+        })
+        .collect();
+    (0..weights.outputs())
+        .map(|output| rounded.iter().enumerate().map(|(i, x)| x * f64::from(weights.weight(output, i))).sum())
+        .collect()
+}
+
+#[test]
+fn products_are_as_defined() {
+    let mut numbers = Numbers(7);
+    for form in FORMS {
+        let weights = matrix(&mut numbers, 70, 96, form);
+        let rows = rows(&mut numbers, 7, 96);
+        for (row, result) in rows.iter().zip(product(Isa::best(), &Solo, &weights, &rows)) {
+            for (expected, result) in plain(&weights, row).into_iter().zip(result) {
+                assert!((expected - f64::from(result)).abs() < 1e-4 * expected.abs().max(1.0), "{form:?}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Every instruction set, number of rows and crew gives the bytes of the portable path, row by row.
+    #[test]
+    fn a_row_is_the_same_in_any_company(
+        seed in any::<u64>(),
+        outputs in 1_usize..140,
+        groups in 1_usize..6,
+        short in 0_usize..GROUP,
+        count in 1_usize..20,
+        form in prop::sample::select(FORMS.to_vec()),
+    ) {
+        let mut numbers = Numbers(seed);
+        let inputs = groups * GROUP - short.min(groups * GROUP - 1);
+        let weights = matrix(&mut numbers, outputs, inputs, form);
+        let rows = rows(&mut numbers, count, inputs);
+        let alone: Vec<Vec<f32>> =
+            rows.iter().flat_map(|row| product(Isa::Portable, &Solo, &weights, std::slice::from_ref(row))).collect();
+        for isa in Isa::available() {
+            prop_assert_eq!(&product(isa, &Solo, &weights, &rows), &alone, "{}", isa);
+        }
+        prop_assert_eq!(&product(Isa::best(), &Scoped { threads: 3 }, &weights, &rows), &alone);
+    }
+}
+
+#[test]
+fn gates_are_applied_to_their_values() {
+    let mut numbers = Numbers(11);
+    let weights = matrix(&mut numbers, 4 * PANEL, 64, Form::Byte);
+    let rows = rows(&mut numbers, 5, 64);
+    let plain = product(Isa::best(), &Solo, &weights, &rows);
+    for (gating, exact) in [
+        (Gating::Silu, (|x: f64| x / (1.0 + (-x).exp())) as fn(f64) -> f64),
+        (Gating::GeluTanh, |x| {
+            0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())
+        }),
+    ] {
+        let mut results: Vec<Vec<f32>> = Vec::new();
+        for isa in Isa::available() {
+            let mut quantized = QuantizedRows::new(rows.len(), 64);
+            let shared = quantized.share(64);
+            for (index, row) in rows.iter().enumerate() {
+                // SAFETY: one thread.
+                unsafe { shared.set_row(isa, index, row) };
+            }
+            let mut out = vec![0.0; rows.len() * 2 * PANEL];
+            let store = Store { out: Shared::new(&mut out), first_row: 0, stride: 2 * PANEL };
+            Solo.run(&|worker| matmul(isa, &weights, &shared, rows.len(), &Gated { out: store, gating }, &worker));
+            results.push(out);
+        }
+        for (row, products) in plain.iter().enumerate() {
+            for column in 0..2 * PANEL {
+                let at = column / PANEL * 2 * PANEL + column % PANEL;
+                let expected = exact(f64::from(products[at])) * f64::from(products[at + PANEL]);
+                let result = f64::from(results[0][row * 2 * PANEL + column]);
+                assert!((expected - result).abs() < 1e-5 * expected.abs().max(1.0), "{gating:?} {expected} {result}");
+            }
+        }
+        assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "{gating:?}: instruction sets differ");
+    }
+}

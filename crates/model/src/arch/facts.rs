@@ -1,0 +1,169 @@
+//! What all architectures' metadata have in common.
+
+use super::{Blueprint, LayerPlan, Rope, RopePairs};
+use crate::gguf::{GgufFile, Metadata};
+use crate::load::LoadError;
+use duet_kernels::attention::HEAD_DIM_MAX;
+use duet_kernels::matmul::Gating;
+
+/// The common settings of a file, checked.
+pub(crate) struct Facts<'a> {
+    file: &'a GgufFile,
+    prefix: &'static str,
+    blueprint: Blueprint,
+}
+
+impl<'a> Facts<'a> {
+    /// Reads and checks them.
+    pub(crate) fn read(file: &'a GgufFile, prefix: &'static str) -> Result<Self, LoadError> {
+        let metadata = file.metadata();
+        let key = |name: &str| format!("{prefix}.{name}");
+        let number = |name: &str| positive(metadata, &key(name));
+        let hidden = number("embedding_length")?;
+        let layers = number("block_count")?;
+        let heads = number("attention.head_count")?;
+        let kv_heads = optional(metadata, &key("attention.head_count_kv"))?.unwrap_or(heads);
+        let head_dim = optional(metadata, &key("attention.key_length"))?.unwrap_or(hidden / heads);
+        let value_dim = optional(metadata, &key("attention.value_length"))?.unwrap_or(head_dim);
+        let epsilon = metadata.f32(&key("attention.layer_norm_rms_epsilon"))?;
+        let embeddings = file.tensor("token_embd.weight").ok_or_else(|| missing("token_embd.weight"))?;
+        let vocabulary = embeddings.info.rows();
+        let facts = Self {
+            file,
+            prefix,
+            blueprint: Blueprint {
+                context: number("context_length")?,
+                vocabulary,
+                hidden,
+                ffn: number("feed_forward_length")?,
+                heads,
+                kv_heads,
+                head_dim,
+                epsilon,
+                embedding_scale: 1.0,
+                attention_scale: 1.0 / (head_dim as f32).sqrt(),
+                gating: Gating::Silu,
+                rope_pairs: RopePairs::Halves,
+                ropes: Vec::new(),
+                layers: vec![LayerPlan { window: None, rope: 0 }; layers],
+                extras: &[],
+            },
+        };
+        let refuse = |name: &str, problem: String| Err(LoadError::Setting { key: key(name), problem });
+        if layers > LAYERS_MAX {
+            return refuse("block_count", format!("{layers} layers, more than {LAYERS_MAX}"));
+        }
+        if !heads.is_multiple_of(kv_heads) {
+            return refuse("attention.head_count", format!("{heads} heads do not divide by {kv_heads} key heads"));
+        }
+        if head_dim > HEAD_DIM_MAX || !head_dim.is_multiple_of(16) || value_dim != head_dim {
+            let problem =
+                format!("heads of {head_dim} (values {value_dim}); supported: equal multiples of 16 to {HEAD_DIM_MAX}");
+            return refuse("attention.key_length", problem);
+        }
+        if !(epsilon.is_finite() && epsilon >= 0.0) {
+            return refuse("attention.layer_norm_rms_epsilon", format!("{epsilon}"));
+        }
+        Ok(facts)
+    }
+
+    /// A blueprint as most architectures have it, with rope from the file's settings.
+    pub(crate) fn common(&self, rope_pairs: RopePairs) -> Result<Blueprint, LoadError> {
+        let theta = self.opt_f32("rope.freq_base")?.unwrap_or(10_000.0);
+        let rope = self.rope(theta, self.linear_scale()?, self.rope_factors()?)?;
+        Ok(Blueprint { rope_pairs, ropes: vec![rope], ..self.blueprint.clone() })
+    }
+
+    /// An optional setting `{architecture}.{name}`.
+    pub(crate) fn opt_f32(&self, name: &str) -> Result<Option<f32>, LoadError> {
+        Ok(self.file.metadata().opt_f32(&self.key(name))?)
+    }
+
+    /// An optional setting `{architecture}.{name}` above zero.
+    pub(crate) fn opt_number(&self, name: &str) -> Result<Option<usize>, LoadError> {
+        optional(self.file.metadata(), &self.key(name))
+    }
+
+    /// How much positions are stretched: 1 where no scaling is set.
+    pub(crate) fn linear_scale(&self) -> Result<f32, LoadError> {
+        let kind = self.file.metadata().opt_str(&self.key("rope.scaling.type"))?;
+        match kind {
+            None | Some("none") => Ok(self.opt_f32("rope.scale_linear")?.unwrap_or(1.0)),
+            Some("linear") => Ok(self.opt_f32("rope.scaling.factor")?.unwrap_or(1.0)),
+            Some(other) => Err(LoadError::Setting {
+                key: self.key("rope.scaling.type"),
+                problem: format!("rope scaling `{other}` is not supported (linear and llama3 are)"),
+            }),
+        }
+    }
+
+    /// Rope over a whole head.
+    pub(crate) fn rope(&self, theta: f32, scale: f32, factors: Option<Vec<f32>>) -> Result<Rope, LoadError> {
+        let head_dim = self.blueprint.head_dim;
+        let dims = self.opt_number("rope.dimension_count")?.unwrap_or(head_dim);
+        if dims != head_dim {
+            let problem = format!("rope over {dims} of {head_dim} dimensions is not supported");
+            return Err(LoadError::Setting { key: self.key("rope.dimension_count"), problem });
+        }
+        if !(theta.is_finite() && theta > 0.0 && scale.is_finite() && scale > 0.0) {
+            let problem = format!("base {theta}, factor {scale}");
+            return Err(LoadError::Setting { key: self.key("rope.freq_base"), problem });
+        }
+        let frequency = |pair: usize| {
+            let plain = f64::from(theta).powf(-2.0 * pair as f64 / dims as f64) / f64::from(scale);
+            let factor = factors.as_ref().map_or(1.0, |factors| f64::from(factors[pair]));
+            (plain / factor) as f32
+        };
+        Ok(Rope { frequencies: (0..dims / 2).map(frequency).collect() })
+    }
+
+    /// The factors by which Llama 3 slows its low frequencies: a tensor in the file.
+    fn rope_factors(&self) -> Result<Option<Vec<f32>>, LoadError> {
+        const NAME: &str = "rope_freqs.weight";
+        let Some(tensor) = self.file.tensor(NAME) else { return Ok(None) };
+        let pairs = self.blueprint.head_dim / 2;
+        if tensor.info.rows() != 1 || tensor.info.row_len() != pairs {
+            return Err(LoadError::Shape {
+                tensor: NAME.to_owned(),
+                expected: vec![pairs],
+                found: tensor.info.shape.clone(),
+            });
+        }
+        let mut factors = vec![0.0; pairs];
+        tensor.dequantize_row(0, &mut factors);
+        if factors.iter().all(|factor| factor.is_finite() && *factor > 0.0) {
+            Ok(Some(factors))
+        } else {
+            Err(LoadError::Values { tensor: NAME.to_owned(), problem: "factors must be above zero".to_owned() })
+        }
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.prefix)
+    }
+}
+
+/// More than any published model, few enough that per-layer tables stay small.
+const LAYERS_MAX: usize = 1024;
+
+fn missing(tensor: &str) -> LoadError {
+    LoadError::MissingTensor { name: tensor.to_owned() }
+}
+
+fn positive(metadata: &Metadata, key: &str) -> Result<usize, LoadError> {
+    above_zero(key, metadata.u32(key)?)
+}
+
+fn optional(metadata: &Metadata, key: &str) -> Result<Option<usize>, LoadError> {
+    metadata.opt_u32(key)?.map(|value| above_zero(key, value)).transpose()
+}
+
+/// Bounded so that products of two settings cannot overflow.
+fn above_zero(key: &str, value: u32) -> Result<usize, LoadError> {
+    const SETTING_MAX: u32 = 1 << 24;
+    if (1..=SETTING_MAX).contains(&value) {
+        Ok(value as usize)
+    } else {
+        Err(LoadError::Setting { key: key.to_owned(), problem: format!("{value} is not within 1..={SETTING_MAX}") })
+    }
+}

@@ -1,0 +1,44 @@
+//! Architectures: what a model file's metadata means.
+//!
+//! An architecture is one file with one function from [`Facts`] (what all have in common) to a [`Blueprint`] (all that
+//! the forward pass knows). The forward pass has no architecture in it; it follows the blueprint.
+
+mod blueprint;
+mod facts;
+mod gemma3;
+mod llama;
+mod qwen2;
+mod qwen3;
+
+pub use blueprint::{Blueprint, Extra, LayerPlan, Rope, RopePairs};
+pub(crate) use facts::Facts;
+
+use crate::gguf::GgufFile;
+use crate::load::LoadError;
+
+/// An architecture that duet can run.
+pub(crate) struct Architecture {
+    /// GGUF `general.architecture`.
+    pub(crate) name: &'static str,
+    /// Reads the blueprint.
+    pub(crate) blueprint: fn(&Facts<'_>) -> Result<Blueprint, LoadError>,
+}
+
+/// All of them. Adding one is a file and a line here.
+pub(crate) const ARCHITECTURES: &[Architecture] = &[
+    Architecture { name: "llama", blueprint: llama::blueprint },
+    Architecture { name: "qwen2", blueprint: qwen2::blueprint },
+    Architecture { name: "qwen3", blueprint: qwen3::blueprint },
+    Architecture { name: "gemma3", blueprint: gemma3::blueprint },
+];
+
+/// The blueprint of a file's model.
+pub(crate) fn blueprint(file: &GgufFile) -> Result<Blueprint, LoadError> {
+    let name = file.metadata().str("general.architecture")?;
+    let architecture = ARCHITECTURES.iter().find(|architecture| architecture.name == name);
+    let architecture = architecture.ok_or_else(|| LoadError::Architecture {
+        name: name.to_owned(),
+        supported: ARCHITECTURES.iter().map(|architecture| architecture.name).collect::<Vec<_>>().join(", "),
+    })?;
+    (architecture.blueprint)(&Facts::read(file, architecture.name)?)
+}

@@ -1,0 +1,261 @@
+//! The nodes of the graph, each a fused kernel on some rows. (Agent.xpu §4.2)
+
+use super::Pass;
+use crate::load::Model;
+use crate::weights::LayerWeights;
+use duet_kernels::crew::Crew;
+use duet_kernels::fused::{
+    AttentionShape, Feed, FfnWeights, HeadWeights, KvDestination, KvTail, Norm, QkvWeights, SequenceRows, attention,
+    feed_forward, head, qkv,
+};
+use duet_types::TokenId;
+use std::ops::Range;
+
+/// One node of the heterogeneous execution graph: what can be run alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Node {
+    /// Token embeddings into the residual stream.
+    Embed,
+    /// Norm, QKV projection, rope, and the keys and values written to the cache. Token-wise.
+    Qkv {
+        /// From 0.
+        layer: usize,
+    },
+    /// Attention over each row's own context. Sequence-wise.
+    Attention {
+        /// From 0.
+        layer: usize,
+    },
+    /// Output projection, norm and feed-forward, added to the residual stream. Token-wise.
+    Ffn {
+        /// From 0.
+        layer: usize,
+    },
+}
+
+impl Model {
+    /// Nodes of a pass.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        1 + 3 * self.config().layers
+    }
+
+    /// Node `index` of a pass.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    #[must_use]
+    pub fn node(&self, index: usize) -> Node {
+        assert!(index < self.node_count());
+        match index.checked_sub(1) {
+            None => Node::Embed,
+            Some(after) => {
+                let layer = after / 3;
+                [Node::Qkv { layer }, Node::Attention { layer }, Node::Ffn { layer }][after % 3]
+            }
+        }
+    }
+
+    /// All nodes of a pass, in order.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<Node> {
+        (0..self.node_count()).map(|index| self.node(index)).collect()
+    }
+
+    /// Runs a span of nodes (indices into [`Self::nodes`]) on all rows.
+    ///
+    /// # Panics
+    /// If there are no such nodes.
+    pub fn run_span(&self, pass: &mut Pass, nodes: Range<usize>, crew: &dyn Crew) {
+        let rows = pass.rows();
+        for index in nodes {
+            self.run_node(pass, self.node(index), 0..rows, crew);
+        }
+    }
+
+    /// Runs one node on `rows` of the pass. The nodes of a row are run in order; attention of a row needs the QKV node
+    /// of all rows of its sequence before it.
+    ///
+    /// # Panics
+    /// If the rows or the layer do not exist.
+    pub fn run_node(&self, pass: &mut Pass, node: Node, rows: Range<usize>, crew: &dyn Crew) {
+        assert!(rows.end <= pass.rows());
+        match node {
+            Node::Embed => self.embed(pass, rows),
+            Node::Qkv { layer } => self.qkv(pass, layer, rows, crew),
+            Node::Attention { layer } => self.attention(pass, layer, rows, crew),
+            Node::Ffn { layer } => {
+                let weights = self.ffn_weights(layer);
+                feed_forward(self.isa(), crew, &weights, &mut pass.activations.buffers, rows);
+            }
+        }
+    }
+
+    /// Logits of the chosen rows (indices into the pass), after all nodes: `out[i * vocabulary..]` is row `rows[i]`.
+    ///
+    /// # Panics
+    /// If a row does not exist.
+    pub fn logits(&self, pass: &mut Pass, rows: &[usize], out: &mut Vec<f32>, crew: &dyn Crew) {
+        let weights = self.weights();
+        let head_weights = HeadWeights { norm: self.norm(&weights.final_norm), matrix: &weights.head };
+        head(self.isa(), crew, &head_weights, &mut pass.activations.buffers, rows, out);
+        let vocabulary = self.config().vocabulary;
+        let stride = out.len() / rows.len().max(1);
+        for row in 1..rows.len() {
+            out.copy_within(row * stride..row * stride + vocabulary, row * vocabulary);
+        }
+        out.truncate(rows.len() * vocabulary);
+    }
+
+    /// The `k` largest logits of each chosen row, largest first; ties go to the smaller token.
+    ///
+    /// # Panics
+    /// If a row does not exist.
+    #[must_use]
+    pub fn top_k(&self, pass: &mut Pass, rows: &[usize], k: usize, crew: &dyn Crew) -> Vec<Vec<(TokenId, f32)>> {
+        let mut logits = Vec::new();
+        let mut tops = Vec::with_capacity(rows.len());
+        for rows in rows.chunks(TOP_K_ROWS) {
+            self.logits(pass, rows, &mut logits, crew);
+            tops.extend(logits.chunks_exact(self.config().vocabulary).map(|row| largest(row, k)));
+        }
+        tops
+    }
+
+    fn embed(&self, pass: &mut Pass, rows: Range<usize>) {
+        let blueprint = self.blueprint();
+        let Some(embeddings) = self.file().tensor("token_embd.weight") else { return };
+        let mut row = 0;
+        for segment in &pass.segments {
+            let start = segment.kv.len().as_usize();
+            for (index, token) in segment.tokens.iter().enumerate() {
+                if rows.contains(&row) {
+                    let buffers = &mut pass.activations.buffers;
+                    let residual = buffers.residual_mut(row);
+                    embeddings.dequantize_row(token.0 as usize, residual);
+                    residual.iter_mut().for_each(|x| *x *= blueprint.embedding_scale);
+                    let (cosines, sines) = buffers.angles_mut(row);
+                    let frequencies = blueprint.ropes.iter().flat_map(|rope| &rope.frequencies);
+                    for ((cos, sin), frequency) in cosines.iter_mut().zip(sines).zip(frequencies) {
+                        let (s, c) = ((start + index) as f64 * f64::from(*frequency)).sin_cos();
+                        (*cos, *sin) = (c as f32, s as f32);
+                    }
+                }
+                row += 1;
+            }
+        }
+    }
+
+    fn qkv(&self, pass: &mut Pass, layer: usize, rows: Range<usize>, crew: &dyn Crew) {
+        let mut destinations = Vec::with_capacity(rows.len());
+        let mut row = 0;
+        for (tail, segment) in pass.segments.iter().enumerate() {
+            let start = segment.kv.len().as_usize();
+            for index in 0..segment.tokens.len() {
+                if rows.contains(&row) {
+                    destinations.push(KvDestination { tail, position: start + index });
+                }
+                row += 1;
+            }
+        }
+        let tails = pass.segments.iter_mut().map(|segment| {
+            let (first, pages) = segment.kv.tail();
+            KvTail { first, pages }
+        });
+        let mut tails: Vec<KvTail<'_>> = tails.collect();
+        let weights = self.qkv_weights(layer);
+        let buffers = &mut pass.activations.buffers;
+        qkv(self.isa(), crew, &weights, buffers, rows, layer, &mut tails, &destinations);
+    }
+
+    fn attention(&self, pass: &mut Pass, layer: usize, rows: Range<usize>, crew: &dyn Crew) {
+        let blueprint = self.blueprint();
+        let mut first = 0;
+        let mut sequences = Vec::with_capacity(pass.segments.len());
+        for segment in &pass.segments {
+            let all = first..first + segment.tokens.len();
+            first = all.end;
+            let (from, to) = (rows.start.max(all.start), rows.end.min(all.end));
+            if from < to {
+                sequences.push(SequenceRows {
+                    pages: segment.kv.memory().collect(),
+                    first_row: from,
+                    rows: to - from,
+                    start: segment.kv.len().as_usize() + from - all.start,
+                });
+            }
+        }
+        let Some(page) = sequences.iter().find_map(|sequence| sequence.pages.first()) else { return };
+        let layout = *page.layout();
+        let shape = AttentionShape {
+            heads: blueprint.heads,
+            scale: blueprint.attention_scale,
+            window: blueprint.layers[layer].window,
+        };
+        attention(self.isa(), crew, &shape, &mut pass.activations.buffers, &layout, layer, &sequences);
+    }
+
+    fn qkv_weights(&self, layer: usize) -> QkvWeights<'_> {
+        let blueprint = self.blueprint();
+        let weights = self.layer(layer);
+        let lengths = |ropes: Range<usize>| blueprint.ropes[ropes].iter().map(|r| r.frequencies.len()).sum::<usize>();
+        let rope = blueprint.layers[layer].rope;
+        QkvWeights {
+            norm: self.norm(&weights.attention_norm),
+            matrix: &weights.qkv,
+            bias: weights.qkv_bias.as_deref(),
+            query_norm: weights.query_norm.as_deref().map(|weight| self.norm(weight)),
+            key_norm: weights.key_norm.as_deref().map(|weight| self.norm(weight)),
+            heads: blueprint.heads,
+            angles: (lengths(0..rope), lengths(0..rope + 1)),
+        }
+    }
+
+    fn ffn_weights(&self, layer: usize) -> FfnWeights<'_> {
+        let weights = self.layer(layer);
+        FfnWeights {
+            output: &weights.output,
+            output_norm: weights.output_norm.as_deref().map(|weight| self.norm(weight)),
+            norm: self.norm(&weights.ffn_norm),
+            feed: Feed { gate_up: &weights.gate_up, down: &weights.down, gating: self.blueprint().gating },
+            feed_norm: weights.feed_norm.as_deref().map(|weight| self.norm(weight)),
+        }
+    }
+
+    fn layer(&self, layer: usize) -> &LayerWeights {
+        &self.weights().layers[layer]
+    }
+
+    fn norm<'a>(&self, weight: &'a [f32]) -> Norm<'a> {
+        Norm { weight, epsilon: self.blueprint().epsilon }
+    }
+}
+
+/// Rows whose whole logits are in memory at once while their largest are picked: 32 × 262k floats are 32 MiB.
+const TOP_K_ROWS: usize = 32;
+
+fn largest(logits: &[f32], k: usize) -> Vec<(TokenId, f32)> {
+    let mut top: Vec<(TokenId, f32)> = Vec::with_capacity(k + 1);
+    for (token, &logit) in logits.iter().enumerate() {
+        if top.len() == k && top.last().is_none_or(|last| logit <= last.1) {
+            continue;
+        }
+        let at = top.partition_point(|better| better.1 >= logit);
+        top.insert(at, (TokenId(token as u32), logit));
+        top.truncate(k);
+    }
+    top
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_come_first_and_ties_go_to_the_smaller_token() {
+        let top = largest(&[1.0, 3.0, 3.0, -1.0, 2.0], 3);
+        assert_eq!(top, [(TokenId(1), 3.0), (TokenId(2), 3.0), (TokenId(4), 2.0)]);
+        assert_eq!(largest(&[1.0, 2.0], 0), []);
+        assert_eq!(largest(&[1.0], 4).len(), 1);
+    }
+}

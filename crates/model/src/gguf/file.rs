@@ -1,0 +1,173 @@
+//! A GGUF file in memory: mapped, checked once, then handed out in borrowed pieces.
+//!
+//! After construction: names are unique, and every tensor lies within the file, aligned, apart from all others.
+
+use super::{GgufError, Metadata, Tensor, TensorInfo, parse};
+use memmap2::Mmap;
+use std::{fmt, fs::File, path::Path};
+
+/// A model file. Its tensors' bytes stay where they are; the operating system reads them when they are touched.
+///
+/// The file must not be changed or cut short while this exists: weights would change under the model's feet, and
+/// touching a part that is gone ends the process (`SIGBUS`). Replacing it by renaming another over it is safe.
+pub struct GgufFile {
+    bytes: Storage,
+    version: u32,
+    metadata: Metadata,
+    tensors: Vec<TensorInfo>,
+    /// Indices of `tensors` in the order of their names.
+    sorted: Vec<usize>,
+    /// Where the tensors' bytes start in the file.
+    data_start: usize,
+}
+
+enum Storage {
+    Mapped(Mmap),
+    Owned(Vec<u8>),
+}
+
+impl GgufFile {
+    /// Maps and checks a file. Reads the header only: milliseconds, whatever the size of the weights.
+    ///
+    /// # Errors
+    /// [`GgufError::File`] with the path and what is wrong.
+    pub fn open(path: &Path) -> Result<Self, GgufError> {
+        map(path)
+            .and_then(|map| Self::new(Storage::Mapped(map)))
+            .map_err(|problem| GgufError::File { path: path.into(), problem: Box::new(problem) })
+    }
+
+    /// Checks a file that is already in memory.
+    ///
+    /// # Errors
+    /// [`GgufError`] says what is wrong.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, GgufError> {
+        Self::new(Storage::Owned(bytes))
+    }
+
+    fn new(bytes: Storage) -> Result<Self, GgufError> {
+        let file = bytes.as_slice();
+        let parse::Header { version, metadata, tensors, alignment, len } = parse::header(file)?;
+        // Cannot overflow: a slice is at most `isize::MAX` long.
+        let data_start = len.next_multiple_of(alignment as usize);
+        for tensor in &tensors {
+            check_place(tensor, data_start, alignment, file.len())?;
+        }
+        check_apart(&tensors)?;
+        let sorted = sorted_by_name(&tensors)?;
+        Ok(Self { bytes, version, metadata, tensors, sorted, data_start })
+    }
+
+    /// The key-value part.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// All tensors' descriptions in the order of the file.
+    #[must_use]
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    /// The tensor of this name. O(log tensors).
+    #[must_use]
+    pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
+        let place = self.sorted.binary_search_by_key(&name, |&index| self.tensors[index].name.as_str()).ok()?;
+        let info = &self.tensors[self.sorted[place]];
+        // Within the file since construction.
+        let start = self.data_start + info.offset() as usize;
+        Some(Tensor::new(info, &self.bytes.as_slice()[start..][..info.bytes()]))
+    }
+
+    /// Lets the operating system take back the memory behind a tensor's bytes. Always safe, may do nothing: the bytes
+    /// are read from the file again when they are next touched.
+    pub fn forget(&self, tensor: &TensorInfo) {
+        #[cfg(unix)]
+        if let Storage::Mapped(map) = &self.bytes {
+            let start = self.data_start + tensor.offset() as usize;
+            // SAFETY: the map is a private, read-only map of a file: dropped pages come back with the same bytes.
+            // The range is within the map, as all tensors are. A refusal only keeps the memory in use.
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, tensor.bytes()) };
+        }
+        #[cfg(not(unix))]
+        let _ = tensor;
+    }
+
+    /// The version of the file's layout: 2 or 3.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+}
+
+impl fmt::Debug for GgufFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GgufFile")
+            .field("version", &self.version)
+            .field("bytes", &self.bytes.as_slice().len())
+            .field("metadata", &self.metadata.iter().len())
+            .field("tensors", &self.tensors.len())
+            .finish()
+    }
+}
+
+impl Storage {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+fn map(path: &Path) -> Result<Mmap, GgufError> {
+    let failed = |action| move |error| GgufError::Io { action, error };
+    // Asked before opening: opening a pipe would wait for its other end.
+    if !path.metadata().map_err(failed("open the file"))?.is_file() {
+        return Err(GgufError::NotRegularFile);
+    }
+    let file = File::open(path).map_err(failed("open the file"))?;
+    // SAFETY: the map is read-only, and the documentation of `GgufFile` asks that nobody change the file meanwhile: that
+    // is the one condition, and no program can enforce it. Should it be broken, all bounds still come from the length
+    // of the map, which does not change, and weights are plain numbers for which every bit pattern is valid.
+    unsafe { Mmap::map(&file) }.map_err(failed("map the file"))
+}
+
+/// A tensor must start on the alignment and end within the file.
+fn check_place(tensor: &TensorInfo, data_start: usize, alignment: u32, file_len: usize) -> Result<(), GgufError> {
+    if !tensor.offset().is_multiple_of(alignment.into()) {
+        return Err(GgufError::Misaligned { tensor: tensor.name.clone(), offset: tensor.offset(), alignment });
+    }
+    let start = (data_start as u64).saturating_add(tensor.offset());
+    let available = (file_len as u64).saturating_sub(start);
+    if tensor.bytes() as u64 > available {
+        return Err(GgufError::Truncated {
+            field: format!("tensor `{}`", tensor.name),
+            offset: start,
+            needed: tensor.bytes() as u64,
+            available,
+        });
+    }
+    Ok(())
+}
+
+/// No writer lets tensors share bytes; a hostile file could make a loader unpack the same bytes a thousand times.
+/// So the tensors' sizes add up to no more than the file's.
+fn check_apart(tensors: &[TensorInfo]) -> Result<(), GgufError> {
+    let mut by_place: Vec<&TensorInfo> = tensors.iter().collect();
+    by_place.sort_by_key(|tensor| tensor.offset());
+    match by_place.windows(2).find(|pair| pair[0].offset() + pair[0].bytes() as u64 > pair[1].offset()) {
+        Some(pair) => Err(GgufError::Overlap { first: pair[0].name.clone(), second: pair[1].name.clone() }),
+        None => Ok(()),
+    }
+}
+
+fn sorted_by_name(tensors: &[TensorInfo]) -> Result<Vec<usize>, GgufError> {
+    let mut sorted: Vec<usize> = (0..tensors.len()).collect();
+    sorted.sort_unstable_by_key(|&index| tensors[index].name.as_str());
+    match sorted.windows(2).find(|pair| tensors[pair[0]].name == tensors[pair[1]].name) {
+        Some(pair) => Err(GgufError::DuplicateTensor(tensors[pair[0]].name.clone())),
+        None => Ok(sorted),
+    }
+}

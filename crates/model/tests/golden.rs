@@ -1,0 +1,91 @@
+//! Logits of every architecture against Hugging Face `transformers` in single precision, on tiny random models
+//! (`scripts/golden/tiny_models.py` made the files).
+//!
+//! duet computes with eight-bit weights and activations, so logits agree within their noise: about one per cent of
+//! the logits' spread. A wrong convention (rope pairs, windows, biases, norms) moves them by tens of per cent.
+
+use duet_kernels::crew::Scoped;
+use duet_model::forward::{Activations, Pass, Segment};
+use duet_model::kv::KvFormat;
+use duet_model::{LoadOptions, Model};
+use duet_types::{TokenId, Tokens};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+#[derive(Deserialize)]
+struct Golden {
+    tokens: Vec<u32>,
+    argmax: Vec<usize>,
+    rows: Vec<usize>,
+    logits: Vec<Vec<f32>>,
+}
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+/// Root mean square of the difference over that of the reference, and the share of rows with the same argmax.
+fn compare(name: &str, format: KvFormat) -> (f64, f64) {
+    let golden: Golden =
+        serde_json::from_slice(&std::fs::read(fixture(&format!("golden_{name}.json"))).unwrap()).unwrap();
+    let path = fixture(&format!("golden_{name}.gguf"));
+    let model = Model::load(&path, &LoadOptions::default(), &mut |_| {}).unwrap();
+    let crew = Scoped { threads: 2 };
+    let kv = model.kv_pool(format, Tokens(256)).table();
+    let tokens = golden.tokens.iter().map(|&token| TokenId(token)).collect();
+    let mut pass = Pass::new(&model, Activations::new(&model, 128), vec![Segment { kv, tokens }]).unwrap();
+    model.run_span(&mut pass, 0..model.node_count(), &crew);
+    let all: Vec<usize> = (0..golden.tokens.len()).collect();
+    let mut logits = Vec::new();
+    model.logits(&mut pass, &all, &mut logits, &crew);
+    let rows: Vec<&[f32]> = logits.chunks_exact(model.config().vocabulary).collect();
+    let (mut error, mut total) = (0.0, 0.0);
+    for (&row, expected) in golden.rows.iter().zip(&golden.logits) {
+        for (a, b) in rows[row].iter().zip(expected) {
+            error += f64::from(a - b).powi(2);
+            total += f64::from(*b).powi(2);
+        }
+    }
+    let best = |row: &[f32]| (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
+    let same = rows.iter().zip(&golden.argmax).filter(|(row, expected)| best(row) == **expected).count();
+    ((error / total).sqrt(), same as f64 / rows.len() as f64)
+}
+
+fn check(name: &str) {
+    for (format, tolerance) in [(KvFormat::F16, 0.06), (KvFormat::Int8, 0.07)] {
+        let (error, agree) = compare(name, format);
+        eprintln!("{name} {format:?}: relative error {error:.4}, argmax agrees on {agree:.2}");
+        assert!(error < tolerance, "{name} {format:?}: relative error {error}");
+        assert!(agree > 0.9, "{name} {format:?}: argmax agrees on {agree}");
+    }
+}
+
+#[test]
+fn llama() {
+    check("llama");
+}
+
+#[test]
+fn llama_with_linear_rope_scaling() {
+    check("llama_rope_linear");
+}
+
+#[test]
+fn llama_with_llama3_rope_scaling() {
+    check("llama_rope_llama3");
+}
+
+#[test]
+fn qwen2() {
+    check("qwen2");
+}
+
+#[test]
+fn qwen3() {
+    check("qwen3");
+}
+
+#[test]
+fn gemma3() {
+    check("gemma3");
+}

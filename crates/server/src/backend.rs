@@ -1,0 +1,61 @@
+//! What the server needs of an engine. The real one is [`EngineBackend`](crate::EngineBackend); tests bring a fake.
+
+use crate::messages::ChatMessage;
+use duet_engine::{EngineError, GenerateRequest, Generation, GenerationEvent};
+use duet_types::TokenId;
+use std::future::Future;
+use std::pin::Pin;
+
+/// A loaded model that can be asked to generate.
+pub trait Backend: Send + Sync + 'static {
+    /// The model's name, as clients see it.
+    fn model_name(&self) -> &str;
+
+    /// How many token ids exist; all smaller ids are valid.
+    fn vocabulary(&self) -> usize;
+
+    /// The prompt that asks the model for the next turn of a conversation. May take milliseconds per 100 kB.
+    ///
+    /// # Errors
+    /// [`PromptError`] if the model's chat template refuses the messages.
+    fn encode_chat(&self, messages: &[ChatMessage]) -> Result<Vec<TokenId>, PromptError>;
+
+    /// The prompt that asks the model to go on with `text`. May take milliseconds per 100 kB.
+    fn encode_text(&self, text: &str) -> Vec<TokenId>;
+
+    /// The bytes a token adds to an answer; they need not be whole characters. None for special tokens and for ids
+    /// outside the vocabulary.
+    fn token_bytes(&self, token: TokenId) -> &[u8];
+
+    /// What to call a token that stands for no text, such as the end of a turn: `<|im_end|>`.
+    fn special_name(&self, token: TokenId) -> Option<&str>;
+
+    /// Checks and queues a request. Dropping what it returns cancels the work.
+    ///
+    /// # Errors
+    /// [`EngineError`], before any work is done.
+    fn submit(&self, request: GenerateRequest) -> Result<Box<dyn Events>, EngineError>;
+}
+
+/// A generation under way, as the server sees it.
+pub trait Events: Send {
+    /// The next event; `None` after the last.
+    fn next(&mut self) -> EventFuture<'_>;
+}
+
+/// The wait for the next event.
+pub type EventFuture<'a> = Pin<Box<dyn Future<Output = Option<GenerationEvent>> + Send + 'a>>;
+
+/// Why messages could not become a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PromptError {
+    /// The template refused the messages or failed; the text is its own.
+    #[error("the messages do not fit the model's chat template: {0}")]
+    Template(String),
+}
+
+impl Events for Generation {
+    fn next(&mut self) -> EventFuture<'_> {
+        Box::pin(Generation::next(self))
+    }
+}

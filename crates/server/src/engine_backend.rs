@@ -1,0 +1,70 @@
+//! The real [`Backend`]: a running engine and its model.
+
+use crate::backend::{Backend, Events, PromptError};
+use crate::messages::ChatMessage;
+use duet_engine::{Engine, EngineError, GenerateRequest};
+use duet_model::template::{self, Turn};
+use duet_model::tokenizer::SpecialTokens;
+use duet_types::TokenId;
+use serde_json::Value;
+
+/// Serves what an engine runs.
+#[derive(Clone, Debug)]
+pub struct EngineBackend {
+    engine: Engine,
+}
+
+impl EngineBackend {
+    /// Keeps `engine` running for as long as it lives.
+    #[must_use]
+    pub fn new(engine: Engine) -> Self {
+        Self { engine }
+    }
+}
+
+impl Backend for EngineBackend {
+    fn model_name(&self) -> &str {
+        &self.engine.model().config().name
+    }
+
+    fn vocabulary(&self) -> usize {
+        self.engine.model().tokenizer().vocabulary()
+    }
+
+    fn encode_chat(&self, messages: &[ChatMessage]) -> Result<Vec<TokenId>, PromptError> {
+        let model = self.engine.model();
+        let messages: Vec<_> = messages.iter().map(for_template).collect();
+        let text = model
+            .template()
+            .render(&messages, None, Turn::Generate)
+            .map_err(|error| PromptError::Template(error.to_string()))?;
+        Ok(model.tokenizer().encode_prompt(&text, SpecialTokens::Parse))
+    }
+
+    /// Special tokens in the text count: whoever writes raw prompts means them.
+    fn encode_text(&self, text: &str) -> Vec<TokenId> {
+        self.engine.model().tokenizer().encode_prompt(text, SpecialTokens::Parse)
+    }
+
+    fn token_bytes(&self, token: TokenId) -> &[u8] {
+        self.engine.model().tokenizer().bytes(token)
+    }
+
+    fn special_name(&self, token: TokenId) -> Option<&str> {
+        self.engine.model().tokenizer().text_of_special(token)
+    }
+
+    fn submit(&self, request: GenerateRequest) -> Result<Box<dyn Events>, EngineError> {
+        Ok(Box::new(self.engine.submit(request)?))
+    }
+}
+
+fn for_template(message: &ChatMessage) -> template::ChatMessage {
+    template::ChatMessage {
+        role: message.role.name().to_owned(),
+        content: message.content.clone(),
+        tool_calls: message.tool_calls.clone(),
+        tool_call_id: message.tool_call_id.clone().map(Value::String),
+        name: message.name.clone().map(Value::String),
+    }
+}

@@ -1,0 +1,123 @@
+//! Everything that can be answered instead of a generation, and OpenAI's shape for it.
+
+use crate::backend::PromptError;
+use axum::Json;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use duet_engine::EngineError;
+use serde_json::{Value, json};
+
+/// Why a request was not answered with a generation. The text is for the client's developer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    #[error("the body is not valid JSON: {0}")]
+    MalformedJson(#[from] serde_json::Error),
+    #[error("the body must be a JSON object, not {got}")]
+    NotAnObject { got: &'static str },
+    #[error("the body could not be read to its end")]
+    BodyBroken,
+    #[error("the body is larger than {limit} bytes")]
+    BodyTooLarge { limit: usize },
+    #[error("'{param}' is required")]
+    Missing { param: String },
+    #[error("'{param}' must be {expected}, not {got}")]
+    WrongType { param: String, expected: &'static str, got: &'static str },
+    #[error("'{param}' must be {expected}, got {got}")]
+    OutOfRange { param: String, expected: String, got: String },
+    #[error("'{param}' is not supported: {why}")]
+    Unsupported { param: String, why: &'static str },
+    #[error("'{param}' contradicts '{with}'")]
+    Contradiction { param: &'static str, with: &'static str },
+    #[error("'{param}' has no meaning without '{needs}'")]
+    Needs { param: &'static str, needs: &'static str },
+    #[error(transparent)]
+    Prompt(PromptError),
+    #[error("the model '{model}' is not loaded; this server serves '{loaded}'")]
+    ModelNotFound { model: String, loaded: String },
+    #[error("there is nothing at {method} {path}")]
+    NoRoute { method: Method, path: String },
+    #[error("{path} does not take {method}")]
+    MethodNotAllowed { method: Method, path: String },
+    #[error("this server answers local clients only, not '{name}'")]
+    NotLocal { name: String },
+    #[error("{error}")]
+    Engine { error: EngineError, prompt: &'static str },
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    #[error("internal error: {0}")]
+    Internal(&'static str),
+}
+
+impl ApiError {
+    /// OpenAI's error object: the whole body of a refused request, and the last event of a stream that failed.
+    pub(crate) fn body(&self) -> Value {
+        let (status, code) = self.class();
+        let kind = match status {
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            status if status.is_server_error() => "server_error",
+            _ => "invalid_request_error",
+        };
+        json!({"error": {"message": self.to_string(), "type": kind, "param": self.param(), "code": code}})
+    }
+
+    fn class(&self) -> (StatusCode, Option<&'static str>) {
+        match self {
+            Self::MalformedJson(_) | Self::NotAnObject { .. } | Self::BodyBroken => (StatusCode::BAD_REQUEST, None),
+            Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, Some("request_too_large")),
+            Self::Missing { .. } => (StatusCode::BAD_REQUEST, Some("missing_required_parameter")),
+            Self::WrongType { .. } => (StatusCode::BAD_REQUEST, Some("invalid_type")),
+            Self::OutOfRange { .. } | Self::Contradiction { .. } | Self::Needs { .. } | Self::Prompt(_) => {
+                (StatusCode::BAD_REQUEST, Some("invalid_value"))
+            }
+            Self::Unsupported { .. } => (StatusCode::BAD_REQUEST, Some("unsupported_parameter")),
+            Self::ModelNotFound { .. } => (StatusCode::NOT_FOUND, Some("model_not_found")),
+            Self::NoRoute { .. } => (StatusCode::NOT_FOUND, Some("unknown_url")),
+            Self::MethodNotAllowed { .. } => (StatusCode::METHOD_NOT_ALLOWED, Some("method_not_allowed")),
+            Self::NotLocal { .. } => (StatusCode::FORBIDDEN, Some("not_local")),
+            Self::Engine { error, .. } => match error {
+                EngineError::EmptyPrompt | EngineError::Parameter { .. } => {
+                    (StatusCode::BAD_REQUEST, Some("invalid_value"))
+                }
+                EngineError::PromptTooLong { .. } => (StatusCode::BAD_REQUEST, Some("context_length_exceeded")),
+                EngineError::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded")),
+                EngineError::OutOfMemory(_) => (StatusCode::SERVICE_UNAVAILABLE, Some("out_of_memory")),
+                EngineError::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, Some("shutting_down")),
+                EngineError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, None),
+            },
+            Self::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, Some("shutting_down")),
+            Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, None),
+        }
+    }
+
+    fn param(&self) -> Option<&str> {
+        match self {
+            Self::Missing { param }
+            | Self::WrongType { param, .. }
+            | Self::OutOfRange { param, .. }
+            | Self::Unsupported { param, .. } => Some(param),
+            Self::Contradiction { param, .. } | Self::Needs { param, .. } => Some(param),
+            Self::Prompt(_) => Some("messages"),
+            Self::ModelNotFound { .. } => Some("model"),
+            Self::Engine { error: EngineError::Parameter { name, .. }, .. } => Some(name),
+            Self::Engine { error: EngineError::EmptyPrompt | EngineError::PromptTooLong { .. }, prompt } => {
+                Some(prompt)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (status, _) = self.class();
+        let mut response = (status, Json(self.body())).into_response();
+        if let Self::Engine { error: EngineError::Busy { .. } | EngineError::OutOfMemory(_), .. } = self {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+        }
+        response
+    }
+}
+
+/// Asks a refused client to wait this long. A slot frees with every finished generation, usually within seconds;
+/// a longer wait would leave the machine idle, a shorter one would have clients poll.
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");

@@ -1,0 +1,130 @@
+//! A JSON object taken apart field by field.
+//!
+//! Each getter removes its field, so what is left at the end is what nobody knows. `null` is the same as absent, as
+//! with OpenAI. Errors carry the field's path: `messages[2].content`.
+
+use crate::error::ApiError;
+use serde_json::{Map, Value};
+use std::ops::RangeInclusive;
+
+#[derive(Debug)]
+pub(crate) struct Fields {
+    path: String,
+    map: Map<String, Value>,
+}
+
+impl Fields {
+    /// The body of a request.
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, ApiError> {
+        match serde_json::from_slice(body)? {
+            Value::Object(map) => Ok(Self { path: String::new(), map }),
+            other => Err(ApiError::NotAnObject { got: type_name(&other) }),
+        }
+    }
+
+    /// An object within the body; `path` is where it stands.
+    pub(crate) fn nested(path: String, value: Value) -> Result<Self, ApiError> {
+        match value {
+            Value::Object(map) => Ok(Self { path: path + ".", map }),
+            other => Err(ApiError::WrongType { param: path, expected: "an object", got: type_name(&other) }),
+        }
+    }
+
+    /// The full path of one of its fields.
+    pub(crate) fn path_of(&self, name: &str) -> String {
+        format!("{}{name}", self.path)
+    }
+
+    /// The field, whatever it is.
+    pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
+        self.map.remove(name).filter(|value| !value.is_null())
+    }
+
+    pub(crate) fn boolean(&mut self, name: &str) -> Result<Option<bool>, ApiError> {
+        self.take(name)
+            .map(|value| value.as_bool().ok_or_else(|| self.wrong_type(name, "a boolean", &value)))
+            .transpose()
+    }
+
+    pub(crate) fn string(&mut self, name: &str) -> Result<Option<String>, ApiError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(self.wrong_type(name, "a string", &other)),
+        }
+    }
+
+    /// A number within `range`.
+    pub(crate) fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Result<Option<f32>, ApiError> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let number = value.as_f64().ok_or_else(|| self.wrong_type(name, "a number", &value))?;
+        if !range.contains(&number) {
+            let expected = format!("from {} to {}", range.start(), range.end());
+            return Err(self.out_of_range(name, expected, &value));
+        }
+        Ok(Some(number as f32))
+    }
+
+    /// An integer within `range`.
+    pub(crate) fn integer(&mut self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>, ApiError> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let number = match value.as_i64() {
+            Some(number) => number,
+            // Above `i64` is above every range here but that of seeds, which wrap.
+            None if value.is_u64() => i64::MAX,
+            None => return Err(self.wrong_type(name, "an integer", &value)),
+        };
+        if !range.contains(&number) {
+            let expected = match *range.end() {
+                i64::MAX => format!("at least {}", range.start()),
+                end => format!("from {} to {end}", range.start()),
+            };
+            return Err(self.out_of_range(name, expected, &value));
+        }
+        Ok(Some(number))
+    }
+
+    /// The field was `expected`, but something else came.
+    pub(crate) fn wrong_type(&self, name: &str, expected: &'static str, got: &Value) -> ApiError {
+        ApiError::WrongType { param: self.path_of(name), expected, got: type_name(got) }
+    }
+
+    /// The field has the right type and a value that is not allowed.
+    pub(crate) fn out_of_range(&self, name: &str, expected: impl Into<String>, got: &Value) -> ApiError {
+        ApiError::OutOfRange { param: self.path_of(name), expected: expected.into(), got: brief(got) }
+    }
+
+    /// The paths of the fields that nobody took, `null`s left out.
+    pub(crate) fn rest(self) -> impl Iterator<Item = String> {
+        let path = self.path;
+        self.map.into_iter().filter(|(_, value)| !value.is_null()).map(move |(name, _)| format!("{path}{name}"))
+    }
+}
+
+/// A JSON type in words.
+pub(crate) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(number) if number.is_f64() => "a fractional number",
+        Value::Number(_) => "an integer",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// A value short enough to be quoted in a message.
+pub(crate) fn brief(value: &Value) -> String {
+    match value {
+        Value::Array(items) => format!("an array of {}", items.len()),
+        Value::Object(map) => format!("an object of {} fields", map.len()),
+        Value::String(text) if text.chars().count() > QUOTE_CHARS_MAX => {
+            format!("\"{}…\"", text.chars().take(QUOTE_CHARS_MAX).collect::<String>())
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Longer strings are cut in messages: a client may have sent megabytes.
+const QUOTE_CHARS_MAX: usize = 64;

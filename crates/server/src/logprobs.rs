@@ -1,0 +1,125 @@
+//! Log probabilities in OpenAI's two shapes.
+
+use crate::backend::Backend;
+use duet_engine::TokenLogprobs;
+use duet_types::TokenId;
+use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
+
+/// A generated token and how likely it was.
+#[derive(Clone, Debug)]
+pub(crate) struct ScoredToken {
+    pub(crate) token: TokenId,
+    pub(crate) logprobs: TokenLogprobs,
+}
+
+/// Tokens on their way to the client. Each goes with the text that it begins in, however the engine held that back.
+///
+/// A token that begins where the answer ends is no part of it: the end of the turn, a stop string. It stays here.
+#[derive(Debug, Default)]
+pub(crate) struct Scores {
+    waiting: VecDeque<ScoredToken>,
+    text_bytes: usize,
+    token_bytes: usize,
+}
+
+impl Scores {
+    pub(crate) fn push(&mut self, token: ScoredToken) {
+        self.waiting.push_back(token);
+    }
+
+    /// The tokens that go with this text, which goes on where the last one ended.
+    pub(crate) fn take_for(&mut self, backend: &dyn Backend, text: &str) -> Vec<ScoredToken> {
+        self.text_bytes += text.len();
+        let mut tokens = Vec::new();
+        while self.token_bytes < self.text_bytes {
+            let Some(token) = self.waiting.pop_front() else { break };
+            self.token_bytes += backend.token_bytes(token.token).len();
+            tokens.push(token);
+        }
+        tokens
+    }
+
+    /// All that wait, for an answer that was cut off and not ended.
+    pub(crate) fn take_rest(&mut self) -> Vec<ScoredToken> {
+        self.waiting.drain(..).collect()
+    }
+}
+
+/// `logprobs` of a chat choice.
+pub(crate) fn chat(backend: &dyn Backend, tokens: &[ScoredToken]) -> Value {
+    let entry = |token: TokenId, logprob: f32| {
+        let bytes = backend.token_bytes(token);
+        json!({"token": token_text(backend, token), "logprob": finite(logprob), "bytes": bytes})
+    };
+    let content = tokens.iter().map(|scored| {
+        let mut chosen = entry(scored.token, scored.logprobs.chosen);
+        let top = scored.logprobs.top.iter().map(|&(token, logprob)| entry(token, logprob));
+        chosen["top_logprobs"] = top.collect();
+        chosen
+    });
+    json!({"content": content.collect::<Value>(), "refusal": null})
+}
+
+/// `logprobs` of a completion choice. `offset` is where the first token begins in the text, in characters; it is moved
+/// past the last.
+pub(crate) fn completion(backend: &dyn Backend, tokens: &[ScoredToken], offset: &mut usize) -> Value {
+    let (mut texts, mut logprobs) = (Vec::new(), Vec::new());
+    let (mut tops, mut offsets) = (Vec::new(), Vec::new());
+    for scored in tokens {
+        let top = scored.logprobs.top.iter();
+        let top = top.map(|&(token, logprob)| (token_text(backend, token), finite(logprob).into()));
+        texts.push(token_text(backend, scored.token));
+        logprobs.push(finite(scored.logprobs.chosen));
+        tops.push(top.collect::<Map<String, Value>>());
+        offsets.push(*offset);
+        *offset += characters_begun(backend.token_bytes(scored.token));
+    }
+    json!({"tokens": texts, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": offsets})
+}
+
+fn token_text(backend: &dyn Backend, token: TokenId) -> String {
+    backend.special_name(token).map_or_else(|| bytes_text(backend.token_bytes(token)), str::to_owned)
+}
+
+/// Bytes that are no whole characters are written as OpenAI does: `bytes:\xe2\x82`.
+fn bytes_text(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.iter().fold("bytes:".to_owned(), |text, byte| text + &format!("\\x{byte:02x}")),
+    }
+}
+
+/// A character split over tokens counts where it begins.
+fn characters_begun(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| (**byte & 0xc0) != 0x80).count()
+}
+
+/// JSON has no infinity; OpenAI writes -9999 for "impossible".
+fn finite(logprob: f32) -> f32 {
+    if logprob.is_finite() { logprob } else { -9999.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_within_a_character_are_shown_as_bytes() {
+        assert_eq!(bytes_text("né".as_bytes()), "né");
+        assert_eq!(bytes_text(&[0xe2, 0x82]), r"bytes:\xe2\x82");
+    }
+
+    #[test]
+    fn a_split_character_is_counted_once() {
+        let euro = "€".as_bytes();
+        assert_eq!(characters_begun(&euro[..2]) + characters_begun(&euro[2..]), 1);
+        assert_eq!(characters_begun("né".as_bytes()), 2);
+    }
+
+    #[test]
+    fn impossible_tokens_stay_valid_json() {
+        assert_eq!(finite(f32::NEG_INFINITY), -9999.0);
+        assert_eq!(finite(-0.5), -0.5);
+    }
+}

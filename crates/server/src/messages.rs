@@ -1,0 +1,139 @@
+//! The messages of a conversation, as OpenAI writes them.
+
+use crate::error::ApiError;
+use crate::fields::{Fields, type_name};
+use serde_json::Value;
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatMessage {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said; text parts are joined by newlines. Empty where an assistant only calls tools.
+    pub content: String,
+    /// The calls an assistant made, as the client sent them: an array.
+    pub tool_calls: Option<Value>,
+    /// The call that a tool's message answers.
+    pub tool_call_id: Option<String>,
+    /// The name of the speaker or the tool; many templates have no place for it.
+    pub name: Option<String>,
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The rules of the conversation. OpenAI's newer name `developer` is read as this.
+    System,
+    /// The person or agent that asks.
+    User,
+    /// The model.
+    Assistant,
+    /// The result of a call.
+    Tool,
+}
+
+impl Role {
+    /// The name that chat templates use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// Takes `messages`. Paths of fields without effect are appended to `ignored`.
+pub(crate) fn take(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Vec<ChatMessage>, ApiError> {
+    let messages = match fields.take("messages") {
+        None => return Err(ApiError::Missing { param: "messages".to_owned() }),
+        Some(Value::Array(messages)) => messages,
+        Some(other) => return Err(fields.wrong_type("messages", "an array", &other)),
+    };
+    if messages.is_empty() {
+        return Err(fields.out_of_range("messages", "at least one message", &Value::Array(messages)));
+    }
+    let read = |(index, message)| message_from(format!("messages[{index}]"), message, ignored);
+    messages.into_iter().enumerate().map(read).collect()
+}
+
+fn message_from(path: String, message: Value, ignored: &mut Vec<String>) -> Result<ChatMessage, ApiError> {
+    let mut fields = Fields::nested(path, message)?;
+    let role = role_from(&mut fields)?;
+    let content = fields.take("content");
+    let tool_calls = match (role, fields.take("tool_calls")) {
+        (_, None) => None,
+        (Role::Assistant, Some(calls @ Value::Array(_))) => Some(calls),
+        (Role::Assistant, Some(other)) => return Err(fields.wrong_type("tool_calls", "an array", &other)),
+        (_, Some(_)) => {
+            let why = "only an assistant's message calls tools";
+            return Err(ApiError::Unsupported { param: fields.path_of("tool_calls"), why });
+        }
+    };
+    for (name, why) in [("function_call", "use tool_calls"), ("audio", "this server takes text only")] {
+        if fields.take(name).is_some() {
+            return Err(ApiError::Unsupported { param: fields.path_of(name), why });
+        }
+    }
+    let content = match content {
+        Some(content) => text_from(&fields, content, ignored)?,
+        None if tool_calls.is_some() => String::new(),
+        None => return Err(ApiError::Missing { param: fields.path_of("content") }),
+    };
+    let tool_call_id = if role == Role::Tool { fields.string("tool_call_id")? } else { None };
+    let name = fields.string("name")?;
+    ignored.extend(fields.rest());
+    Ok(ChatMessage { role, content, tool_calls, tool_call_id, name })
+}
+
+fn role_from(fields: &mut Fields) -> Result<Role, ApiError> {
+    let Some(role) = fields.string("role")? else {
+        return Err(ApiError::Missing { param: fields.path_of("role") });
+    };
+    match role.as_str() {
+        "system" | "developer" => Ok(Role::System),
+        "user" => Ok(Role::User),
+        "assistant" => Ok(Role::Assistant),
+        "tool" => Ok(Role::Tool),
+        _ => {
+            let expected = "one of system, developer, user, assistant, tool";
+            Err(fields.out_of_range("role", expected, &Value::String(role)))
+        }
+    }
+}
+
+/// Content is a text or a list of parts, of which only texts are understood.
+fn text_from(message: &Fields, content: Value, ignored: &mut Vec<String>) -> Result<String, ApiError> {
+    let parts = match content {
+        Value::String(text) => return Ok(text),
+        Value::Array(parts) => parts,
+        other => return Err(message.wrong_type("content", "a string or an array of parts", &other)),
+    };
+    let mut texts = Vec::with_capacity(parts.len());
+    for (index, part) in parts.into_iter().enumerate() {
+        let mut part = Fields::nested(message.path_of(&format!("content[{index}]")), part)?;
+        let kind = part.take("type").ok_or_else(|| ApiError::Missing { param: part.path_of("type") })?;
+        match kind {
+            Value::String(kind) if kind == "text" => {
+                let text = part.string("text")?;
+                texts.push(text.ok_or_else(|| ApiError::Missing { param: part.path_of("text") })?);
+                ignored.extend(part.rest());
+            }
+            Value::String(kind) if UNSUPPORTED_PARTS.contains(&kind.as_str()) => {
+                let why = "this model reads text only";
+                return Err(ApiError::Unsupported { param: part.path_of(&kind), why });
+            }
+            kind @ Value::String(_) => return Err(part.out_of_range("type", "text", &kind)),
+            other => {
+                let (param, got) = (part.path_of("type"), type_name(&other));
+                return Err(ApiError::WrongType { param, expected: "a string", got });
+            }
+        }
+    }
+    Ok(texts.join("\n"))
+}
+
+/// Parts that OpenAI knows and a text model cannot read.
+const UNSUPPORTED_PARTS: [&str; 4] = ["image_url", "input_audio", "file", "refusal"];

@@ -1,0 +1,29 @@
+//! `GET /health` and `GET /v1/models`.
+
+use crate::error::ApiError;
+use crate::serve::App;
+use axum::Json;
+use axum::extract::{Path, State};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The process is up and its model is loaded: the server does not listen before.
+pub(crate) async fn health() -> Json<Value> {
+    Json(json!({"status": "ok"}))
+}
+
+/// The loaded model, under its own name and its aliases.
+pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<Value> {
+    let names = std::iter::once(app.backend.model_name()).chain(app.config.aliases.iter().map(String::as_str));
+    Json(json!({"object": "list", "data": names.map(|name| model(&app, name)).collect::<Value>()}))
+}
+
+/// One model by any name that requests may use.
+pub(crate) async fn get(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
+    app.check_model(Some(&name))?;
+    Ok(Json(model(&app, &name)))
+}
+
+fn model(app: &App, id: &str) -> Value {
+    json!({"id": id, "object": "model", "created": app.started, "owned_by": "duet"})
+}

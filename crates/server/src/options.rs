@@ -1,0 +1,212 @@
+//! The parameters that chat and completion requests share.
+
+use crate::error::ApiError;
+use crate::fields::Fields;
+use duet_engine::{SamplingParams, StopConditions};
+use duet_types::{Class, TokenId, Tokens};
+use serde_json::Value;
+
+/// How to generate and how to answer.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) model: Option<String>,
+    pub(crate) sampling: SamplingParams,
+    pub(crate) stop: StopConditions,
+    pub(crate) class: Class,
+    /// What the response says of the tier; absent if the request said nothing.
+    pub(crate) service_tier: Option<&'static str>,
+    pub(crate) delivery: Delivery,
+}
+
+/// How the answer is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    Whole,
+    Streamed { usage: bool },
+}
+
+impl Options {
+    /// Takes all shared parameters. Paths of fields without effect are appended to `ignored`.
+    pub(crate) fn take(fields: &mut Fields, vocabulary: usize, ignored: &mut Vec<String>) -> Result<Self, ApiError> {
+        refuse_unsupported(fields)?;
+        let (class, service_tier) = class(fields)?;
+        let options = Self {
+            model: fields.string("model")?,
+            sampling: sampling(fields, vocabulary)?,
+            stop: stop_conditions(fields)?,
+            class,
+            service_tier,
+            delivery: delivery(fields, ignored)?,
+        };
+        Ok(options)
+    }
+}
+
+fn sampling(fields: &mut Fields, vocabulary: usize) -> Result<SamplingParams, ApiError> {
+    let repetition = fields.number("repetition_penalty", PENALTY_FACTOR_MIN..=PENALTY_FACTOR_MAX)?;
+    let repeat = fields.number("repeat_penalty", PENALTY_FACTOR_MIN..=PENALTY_FACTOR_MAX)?;
+    let repetition = one_of(("repetition_penalty", repetition), ("repeat_penalty", repeat))?;
+    // -1 is vLLM's way to keep all, 0 llama.cpp's and ours.
+    let top_k = fields.integer("top_k", -1..=i64::from(u32::MAX))?.unwrap_or(0);
+    Ok(SamplingParams {
+        temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(1.0),
+        top_k: u32::try_from(top_k).unwrap_or(0),
+        top_p: fields.number("top_p", 0.0..=1.0)?.unwrap_or(1.0),
+        min_p: fields.number("min_p", 0.0..=1.0)?.unwrap_or(0.0),
+        repetition_penalty: repetition.unwrap_or(1.0),
+        presence_penalty: fields.number("presence_penalty", -2.0..=2.0)?.unwrap_or(0.0),
+        frequency_penalty: fields.number("frequency_penalty", -2.0..=2.0)?.unwrap_or(0.0),
+        logit_bias: logit_bias(fields, vocabulary)?,
+        seed: seed(fields)?,
+    })
+}
+
+/// Any 64-bit integer; a negative one is as good a seed as another.
+fn seed(fields: &mut Fields) -> Result<Option<u64>, ApiError> {
+    let Some(value) = fields.take("seed") else { return Ok(None) };
+    let seed = value.as_u64().or_else(|| value.as_i64().map(i64::cast_unsigned));
+    seed.map(Some).ok_or_else(|| fields.wrong_type("seed", "a 64-bit integer", &value))
+}
+
+fn logit_bias(fields: &mut Fields, vocabulary: usize) -> Result<Vec<(TokenId, f32)>, ApiError> {
+    let Some(value) = fields.take("logit_bias") else { return Ok(Vec::new()) };
+    let Value::Object(map) = value else {
+        return Err(fields.wrong_type("logit_bias", "a map from token ids to numbers", &value));
+    };
+    let mut biases = Vec::with_capacity(map.len());
+    for (name, bias) in map {
+        let token = name.parse().ok().filter(|token| usize::try_from(*token).is_ok_and(|token| token < vocabulary));
+        let Some(token) = token else {
+            let expected = format!("keyed by token ids below {vocabulary}");
+            return Err(fields.out_of_range("logit_bias", expected, &Value::String(name)));
+        };
+        let path = format!("logit_bias[{token}]");
+        match bias.as_f64() {
+            Some(number) if (-100.0..=100.0).contains(&number) => biases.push((TokenId(token), number as f32)),
+            Some(_) => return Err(fields.out_of_range(&path, "from -100 to 100", &bias)),
+            None => return Err(fields.wrong_type(&path, "a number", &bias)),
+        }
+    }
+    Ok(biases)
+}
+
+fn stop_conditions(fields: &mut Fields) -> Result<StopConditions, ApiError> {
+    let tokens = fields.integer("max_tokens", 1..=i64::MAX)?;
+    let completion_tokens = fields.integer("max_completion_tokens", 1..=i64::MAX)?;
+    let max_tokens = one_of(("max_tokens", tokens), ("max_completion_tokens", completion_tokens))?;
+    Ok(StopConditions {
+        max_tokens: max_tokens.map(|tokens| Tokens(u32::try_from(tokens).unwrap_or(u32::MAX))),
+        stop: stop_strings(fields)?,
+        ignore_eos: fields.boolean("ignore_eos")?.unwrap_or(false),
+    })
+}
+
+fn stop_strings(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
+    const EXPECTED: &str = "a string or an array of strings";
+    let values = match fields.take("stop") {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(values)) => values,
+        Some(value) => vec![value],
+    };
+    if values.len() > STOP_STRINGS_MAX {
+        let expected = format!("at most {STOP_STRINGS_MAX} strings");
+        return Err(fields.out_of_range("stop", expected, &Value::Array(values)));
+    }
+    let text = |value: Value| match value {
+        Value::String(text) if text.is_empty() => Err(fields.out_of_range("stop", "not empty", &Value::String(text))),
+        Value::String(text) => Ok(text),
+        other => Err(fields.wrong_type("stop", EXPECTED, &other)),
+    };
+    values.into_iter().map(text).collect()
+}
+
+/// `flex` and `background` say that nobody waits.
+fn class(fields: &mut Fields) -> Result<(Class, Option<&'static str>), ApiError> {
+    let tier = match fields.string("service_tier")? {
+        None => None,
+        Some(tier) => Some(match tier.as_str() {
+            "auto" | "default" => "default",
+            "flex" => "flex",
+            "priority" => "priority",
+            _ => {
+                let expected = "one of auto, default, flex, priority";
+                return Err(fields.out_of_range("service_tier", expected, &Value::String(tier)));
+            }
+        }),
+    };
+    let background = fields.boolean("background")?.unwrap_or(false);
+    match (tier, background) {
+        (Some("priority"), true) => Err(ApiError::Contradiction { param: "background", with: "service_tier" }),
+        (Some("flex"), _) | (_, true) => Ok((Class::Proactive, tier)),
+        _ => Ok((Class::Reactive, tier)),
+    }
+}
+
+fn delivery(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Delivery, ApiError> {
+    let stream = fields.boolean("stream")?.unwrap_or(false);
+    let Some(options) = fields.take("stream_options") else {
+        return Ok(if stream { Delivery::Streamed { usage: false } } else { Delivery::Whole });
+    };
+    if !stream {
+        return Err(ApiError::Needs { param: "stream_options", needs: "stream" });
+    }
+    let mut options = Fields::nested(fields.path_of("stream_options"), options)?;
+    let usage = options.boolean("include_usage")?.unwrap_or(false);
+    ignored.extend(options.rest());
+    Ok(Delivery::Streamed { usage })
+}
+
+/// Fields that would change the answer and that this server cannot honour. Harmless values of them pass.
+fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
+    for name in ["n", "best_of"] {
+        if fields.integer(name, 1..=i64::MAX)?.is_some_and(|count| count != 1) {
+            return Err(unsupported(name, "one answer a request; send several requests for more"));
+        }
+    }
+    if fields.boolean("store")?.unwrap_or(false) {
+        return Err(unsupported("store", "this server keeps no responses"));
+    }
+    for (name, why) in UNSUPPORTED {
+        if fields.take(name).is_some() {
+            return Err(unsupported(name, why));
+        }
+    }
+    Ok(())
+}
+
+/// One of two names for the same thing.
+fn one_of<T: PartialEq>(a: (&'static str, Option<T>), b: (&'static str, Option<T>)) -> Result<Option<T>, ApiError> {
+    match (a.1, b.1) {
+        (Some(first), Some(second)) if first != second => Err(ApiError::Contradiction { param: b.0, with: a.0 }),
+        (first, second) => Ok(first.or(second)),
+    }
+}
+
+pub(crate) fn unsupported(param: &str, why: &'static str) -> ApiError {
+    ApiError::Unsupported { param: param.to_owned(), why }
+}
+
+/// Of OpenAI, llama.cpp and vLLM: each would constrain or replace the output, so an answer without it would be wrong.
+const UNSUPPORTED: [(&str, &str); 14] = [
+    ("functions", "function calling is not implemented"),
+    ("function_call", "function calling is not implemented"),
+    ("audio", "this server answers with text only"),
+    ("prediction", "predicted outputs are not implemented"),
+    ("web_search_options", "this server does not search the web"),
+    ("grammar", "constrained output is not implemented"),
+    ("json_schema", "constrained output is not implemented"),
+    ("guided_json", "constrained output is not implemented"),
+    ("guided_regex", "constrained output is not implemented"),
+    ("guided_choice", "constrained output is not implemented"),
+    ("guided_grammar", "constrained output is not implemented"),
+    ("structured_outputs", "constrained output is not implemented"),
+    ("prompt_logprobs", "log probabilities of the prompt are not implemented"),
+    ("min_tokens", "a minimum length is not implemented"),
+];
+
+/// Every stop string is searched for at every token, so their number is bounded; OpenAI allows 4.
+const STOP_STRINGS_MAX: usize = 16;
+/// Zero would divide by zero.
+const PENALTY_FACTOR_MIN: f64 = 0.01;
+/// Far beyond use: 1.3 already distorts.
+const PENALTY_FACTOR_MAX: f64 = 10.0;

@@ -1,0 +1,143 @@
+//! The server's life: routes, what handlers share, and how it ends.
+//!
+//! Shutdown: at the signal no more connections are accepted and new requests on open ones are answered 503; generations
+//! under way have [`ServerConfig::shutdown_grace`] to finish, then they fail with `shutting_down`.
+
+use crate::backend::Backend;
+use crate::config::ServerConfig;
+use crate::error::ApiError;
+use crate::ids::{Ids, unix_seconds};
+use crate::{chat, completions, guard, models};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{Method, Uri};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use std::future::{Future, IntoFuture};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tracing::Instrument;
+
+/// Serves until `shutdown` completes and the work under way has ended.
+///
+/// # Errors
+/// If the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    backend: Arc<dyn Backend>,
+    config: ServerConfig,
+    shutdown: impl Future<Output = ()> + Send,
+) -> io::Result<()> {
+    let grace = config.shutdown_grace;
+    let phase = watch::Sender::new(Phase::Serving);
+    let app = Arc::new(App { backend, config, ids: Ids::default(), started: unix_seconds(), phase: phase.clone() });
+
+    // A token is a small packet, and it must not wait for the client to acknowledge the one before.
+    let listener = listener.tap_io(|connection| {
+        if let Err(error) = connection.set_nodelay(true) {
+            tracing::debug!(%error, "no TCP_NODELAY");
+        }
+    });
+    let mut draining = phase.subscribe();
+    let drained = async move {
+        // The sender lives as long as the server; should it be gone, there is nothing to wait for either.
+        let _ = draining.wait_for(|phase| *phase != Phase::Serving).await;
+    };
+    let serving = axum::serve(listener, router(app)).with_graceful_shutdown(drained).into_future();
+    let ending = async {
+        shutdown.await;
+        tracing::info!("shutting down");
+        phase.send_replace(Phase::Draining);
+        tokio::time::sleep(grace).await;
+        phase.send_replace(Phase::Stopped);
+        tokio::time::sleep(FAREWELL_TIME_MAX).await;
+    };
+    tokio::select! {
+        served = serving => served,
+        () = ending => Ok(()),
+    }
+}
+
+/// What handlers share.
+pub(crate) struct App {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) config: ServerConfig,
+    pub(crate) ids: Ids,
+    /// When the model became available.
+    pub(crate) started: u64,
+    pub(crate) phase: watch::Sender<Phase>,
+}
+
+/// Where the server stands in its life; it only goes forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Serving,
+    /// Finishes what it has and takes nothing new.
+    Draining,
+    /// Ends what is left.
+    Stopped,
+}
+
+impl App {
+    /// Whether a request for this model is for the loaded one.
+    pub(crate) fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
+        let loaded = self.backend.model_name();
+        match model {
+            None | Some("default") => Ok(()),
+            Some(model) if model == loaded || self.config.aliases.iter().any(|alias| alias == model) => Ok(()),
+            Some(model) => Err(ApiError::ModelNotFound { model: model.to_owned(), loaded: loaded.to_owned() }),
+        }
+    }
+}
+
+fn router(app: Arc<App>) -> Router {
+    let loopback_only = app.config.loopback_only;
+    let routes = Router::new()
+        .route("/health", get(models::health))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*name}", get(models::get))
+        .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/completions", post(completions::create))
+        .fallback(no_route)
+        .method_not_allowed_fallback(method_not_allowed)
+        // `body` bounds bodies, with an answer that clients get to see.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(app);
+    let routes = if loopback_only { routes.layer(from_fn(guard::local_only)) } else { routes };
+    routes.layer(from_fn(log))
+}
+
+async fn no_route(method: Method, uri: Uri) -> ApiError {
+    ApiError::NoRoute { method, path: uri.path().to_owned() }
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
+    ApiError::MethodNotAllowed { method, path: uri.path().to_owned() }
+}
+
+/// Middleware: a span around each request. What was generated is logged by `running`, within the same span.
+async fn log(request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let span = tracing::info_span!("request", method = %request.method(), path = request.uri().path());
+    async {
+        let response = next.run(request).await;
+        let head_ms = started.elapsed().as_secs_f64() * 1e3;
+        let status = response.status();
+        if status.is_client_error() || status.is_server_error() {
+            tracing::info!(status = status.as_u16(), head_ms, "refused");
+        } else {
+            tracing::debug!(status = status.as_u16(), head_ms, "answered");
+        }
+        response
+    }
+    .instrument(span)
+    .await
+}
+
+/// How long the last error events may take to reach their clients after the grace.
+const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);

@@ -1,0 +1,197 @@
+//! A small real engine: bytes and a few words for tokens, a hash for a model.
+//!
+//! It keeps what is awkward about the real one: it runs apart from the server, refuses before any work and fails in the
+//! middle of it, holds text back that may become a stop string, and stops when its generation is dropped.
+
+use duet_engine::{EngineError, GenerateRequest, GenerationEvent, TokenLogprobs, Usage};
+use duet_server::{Backend, ChatMessage, EventFuture, Events, PromptError};
+use duet_types::{FinishReason, TokenId, Tokens};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+pub(crate) struct Fake {
+    pub(crate) context: Tokens,
+    pub(crate) fault: Fault,
+    /// If present, every token takes a permit, which the test gives.
+    pub(crate) gate: Option<Arc<Semaphore>>,
+    /// What was submitted.
+    pub(crate) requests: Mutex<Vec<GenerateRequest>>,
+    /// How many generations were dropped before their end.
+    pub(crate) cancelled: watch::Sender<usize>,
+}
+
+pub(crate) enum Fault {
+    None,
+    /// Every submission is refused.
+    Refuse(EngineError),
+    /// Fails after so many tokens.
+    Fail(usize, EngineError),
+    /// Ends without an end after so many tokens.
+    Vanish(usize),
+    /// Panics on submission.
+    Panic,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        let (requests, cancelled) = (Mutex::default(), watch::Sender::new(0));
+        Self { context: Tokens(4096), fault: Fault::None, gate: None, requests, cancelled }
+    }
+}
+
+impl Backend for Fake {
+    fn model_name(&self) -> &str {
+        "vendor/fake"
+    }
+
+    fn vocabulary(&self) -> usize {
+        VOCABULARY.len()
+    }
+
+    fn encode_chat(&self, messages: &[ChatMessage]) -> Result<Vec<TokenId>, PromptError> {
+        if messages.iter().any(|message| message.content == "refuse me") {
+            return Err(PromptError::Template("as you wish".to_owned()));
+        }
+        let render = |message: &ChatMessage| format!("<{}>{}", message.role.name(), message.content);
+        Ok(self.encode_text(&messages.iter().map(render).collect::<String>()))
+    }
+
+    fn encode_text(&self, text: &str) -> Vec<TokenId> {
+        text.bytes().map(|byte| TokenId(u32::from(byte))).collect()
+    }
+
+    fn token_bytes(&self, token: TokenId) -> &[u8] {
+        VOCABULARY.get(token.0 as usize).map_or(&[], Vec::as_slice)
+    }
+
+    fn special_name(&self, token: TokenId) -> Option<&str> {
+        (token == END_OF_TURN).then_some("<end>")
+    }
+
+    fn submit(&self, request: GenerateRequest) -> Result<Box<dyn Events>, EngineError> {
+        match &self.fault {
+            Fault::Refuse(error) => return Err(error.clone()),
+            Fault::Panic => panic!("injected"),
+            _ => {}
+        }
+        let prompt = Tokens(request.prompt.len() as u32);
+        if prompt == Tokens::ZERO {
+            return Err(EngineError::EmptyPrompt);
+        }
+        if prompt > self.context {
+            return Err(EngineError::PromptTooLong { prompt, context: self.context });
+        }
+        let mut events = self.events(&request, self.context - prompt);
+        match &self.fault {
+            Fault::Fail(after, error) => {
+                events.truncate(*after);
+                events.push(GenerationEvent::Failed(error.clone()));
+            }
+            Fault::Vanish(after) => events.truncate(*after),
+            _ => {}
+        }
+        self.requests.lock().expect("no test panicked").push(request);
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let gate = self.gate.clone();
+        tokio::spawn(async move {
+            for event in events {
+                if let (Some(gate), GenerationEvent::Token { .. }) = (&gate, &event) {
+                    gate.acquire().await.expect("tests do not close the gate").forget();
+                }
+                if sender.send(event).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Box::new(FakeEvents { receiver, ended: false, cancelled: self.cancelled.clone() }))
+    }
+}
+
+impl Fake {
+    /// All that will come of a request. A pure function of it, seedless sampling included.
+    fn events(&self, request: &GenerateRequest, room: Tokens) -> Vec<GenerationEvent> {
+        let limit = request.stop.max_tokens.unwrap_or(Tokens(u32::MAX)).min(room).as_usize();
+        let mut events = Vec::new();
+        let (mut text, mut sent) = (String::new(), 0);
+        let mut reason = FinishReason::Length;
+        for position in 0..limit {
+            let ends_turn = position == LENGTH && !request.stop.ignore_eos;
+            let token = if ends_turn { END_OF_TURN } else { choose(request, position, 0) };
+            text += std::str::from_utf8(self.token_bytes(token)).expect("words are text");
+            let stop = request.stop.stop.iter().filter_map(|stop| text.find(stop.as_str())).min();
+            if let Some(stop) = stop {
+                text.truncate(stop);
+                reason = FinishReason::Stop;
+            }
+            let held = request.stop.stop.iter().map(String::len).max().unwrap_or(0);
+            let safe =
+                if stop.is_some() { text.len() } else { text.floor_char_boundary(text.len().saturating_sub(held)) };
+            let safe = safe.max(sent);
+            let logprobs = request.logprobs.map(|alternatives| TokenLogprobs {
+                chosen: -0.5,
+                top: (0..alternatives).map(|rank| (choose(request, position, rank), -0.5 - f32::from(rank))).collect(),
+            });
+            events.push(GenerationEvent::Token { token, text: text[sent..safe].to_owned(), logprobs });
+            sent = safe;
+            if ends_turn {
+                reason = FinishReason::Stop;
+            }
+            if reason == FinishReason::Stop {
+                break;
+            }
+        }
+        let usage = Usage {
+            prompt: Tokens(request.prompt.len() as u32),
+            cached: Tokens(3),
+            generated: Tokens(events.len() as u32),
+            time_to_first_token: Duration::from_millis(1),
+            total: Duration::from_millis(2),
+        };
+        events.push(GenerationEvent::Finished { text: text[sent..].to_owned(), reason, usage });
+        events
+    }
+}
+
+/// The token at a position; `rank` 0 is the chosen one.
+fn choose(request: &GenerateRequest, position: usize, rank: u8) -> TokenId {
+    let mut hasher = DefaultHasher::new();
+    let seed = if request.sampling.temperature == 0.0 { None } else { request.sampling.seed };
+    (seed, &request.prompt, position).hash(&mut hasher);
+    let word = (hasher.finish() + u64::from(rank)) % WORDS.len() as u64;
+    TokenId(256 + word as u32)
+}
+
+struct FakeEvents {
+    receiver: mpsc::UnboundedReceiver<GenerationEvent>,
+    ended: bool,
+    cancelled: watch::Sender<usize>,
+}
+
+impl Events for FakeEvents {
+    fn next(&mut self) -> EventFuture<'_> {
+        Box::pin(async {
+            let event = self.receiver.recv().await;
+            self.ended = !matches!(event, Some(GenerationEvent::Token { .. }));
+            event
+        })
+    }
+}
+
+impl Drop for FakeEvents {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.cancelled.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+/// Tokens until the model ends its turn, which takes one token more.
+pub(crate) const LENGTH: usize = 20;
+const WORDS: [&str; 8] = [" north", " south", " east", " west", " naïve", " €", " up", " down"];
+/// A token without text.
+const END_OF_TURN: TokenId = TokenId(256 + WORDS.len() as u32);
+static VOCABULARY: std::sync::LazyLock<Vec<Vec<u8>>> = std::sync::LazyLock::new(|| {
+    (0..=255).map(|byte| vec![byte]).chain(WORDS.iter().map(|word| word.as_bytes().to_vec())).chain([vec![]]).collect()
+});

@@ -1,0 +1,54 @@
+//! A server bound to loopback is for local programs and local pages only.
+
+use crate::Server;
+use crate::fake::Fake;
+use crate::http::{Connection, Response};
+use duet_server::ServerConfig;
+
+async fn get(server: &Server, headers: &[(&str, &str)]) -> Response {
+    Connection::send(server.address, "GET /v1/models", headers, None).await.response().await
+}
+
+async fn local() -> Server {
+    Server::with(Fake::default(), ServerConfig { loopback_only: true, ..ServerConfig::default() }).await
+}
+
+#[tokio::test]
+async fn a_rebound_name_is_refused() {
+    let server = local().await;
+    for host in ["localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080"] {
+        assert_eq!(get(&server, &[("host", host)]).await.status, 200, "{host}");
+    }
+    let response = get(&server, &[("host", "evil.example:8080")]).await;
+    assert_eq!(response.status, 403);
+    assert_eq!(response.json()["error"]["code"], "not_local");
+    assert_eq!(get(&Server::start().await, &[("host", "evil.example")]).await.status, 200, "not on loopback only");
+}
+
+#[tokio::test]
+async fn foreign_pages_are_refused_and_local_ones_may_read() {
+    let server = local().await;
+    for origin in ["https://evil.example", "null", "http://localhost.evil.example"] {
+        let response = get(&server, &[("origin", origin)]).await;
+        assert_eq!(response.status, 403, "{origin}");
+        assert_eq!(response.header("access-control-allow-origin"), None);
+    }
+    let response = get(&server, &[("origin", "http://localhost:3000")]).await;
+    assert_eq!(response.status, 200);
+    assert_eq!(response.header("access-control-allow-origin"), Some("http://localhost:3000"));
+}
+
+#[tokio::test]
+async fn a_browser_may_ask_before_it_sends() {
+    let server = local().await;
+    let headers = [
+        ("origin", "http://127.0.0.1:3000"),
+        ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "authorization,content-type"),
+    ];
+    let response = Connection::send(server.address, "OPTIONS /v1/chat/completions", &headers, None);
+    let response = response.await.response().await;
+    assert_eq!(response.status, 204);
+    assert_eq!(response.header("access-control-allow-origin"), Some("http://127.0.0.1:3000"));
+    assert_eq!(response.header("access-control-allow-headers"), Some("authorization,content-type"));
+}

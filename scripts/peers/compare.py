@@ -1,0 +1,335 @@
+#!/usr/bin/env python3
+"""The same figures from duet, llama.cpp and OpenVINO GenAI, taken side by side.
+
+    compare.py --llama-bin DIR --model-q8 FILE [--model-q4 FILE] [--duet BINARY]
+               [--openvino PYTHON] [--rounds 3]
+
+A machine's speed drifts by more than the differences worth knowing, so nothing is compared across
+runs: each round measures every peer on one figure before it goes to the next, every other round in
+reverse order, and a ratio is taken within its round. Medians over rounds are printed.
+
+The machine must be idle. llama.cpp's threads spin at barriers, so beside any other load its figures
+fall to a small part of the true ones, and ratios to it would flatter. Before every measurement the
+script waits for the machine to fall idle and gives up if it does not; `--busy` measures anyway and
+says so in every line of output.
+
+Figures, tokens per second:
+  prefill    a prompt of 512 tokens, one sequence, to its first token
+  decode B   64 tokens for each of B sequences that have 128 tokens of context
+
+How each peer measures them:
+  duet       `duet bench throughput`, with `--prompt 512` for prefill and `--prompt 128` for decode
+  llama.cpp  prefill and decode 1: `llama-bench` (`-p 512`; `-n 64 -d 128`);
+             decode of more: `llama-batched-bench`
+  openvino   LLMPipeline on token ids, random ones so that no prefix is cached: time to the first
+             token, and after it. Its process stays alive, idle, between figures.
+             It converts the GGUF file itself; a file it cannot convert is skipped.
+
+The table goes to stderr; stdout gets one JSON line per model and peer, then one per model of ratios.
+Needs the standard library only.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+PREFILL = 512
+CONTEXT = 128
+GENERATED = 64
+BUSY_MAX = 0.10
+IDLE_TRIES = 30
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--duet", help="the duet binary")
+    parser.add_argument("--llama-bin", help="folder of llama-bench and llama-batched-bench")
+    parser.add_argument("--openvino", metavar="PYTHON", help="a Python that has openvino-genai")
+    parser.add_argument("--model-q8", help="GGUF file, Q8_0")
+    parser.add_argument("--model-q4", help="GGUF file, 4 bits")
+    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--threads", type=positive, default=2)
+    parser.add_argument("--batch", type=batches, default=[1, 4, 16])
+    parser.add_argument("--busy", action="store_true", help="measure on a busy machine (for trials)")
+    arguments = parser.parse_args()
+    models = {name: path for name, path in (("q8", arguments.model_q8), ("q4", arguments.model_q4))
+              if path}
+    if not models:
+        parser.error("give --model-q8, --model-q4 or both")
+    if not (arguments.duet or arguments.llama_bin or arguments.openvino):
+        parser.error("give at least one of --duet, --llama-bin, --openvino")
+
+    for name, path in models.items():
+        peers = start(arguments, path)
+        try:
+            rounds = measure(peers, arguments)
+        except PeerError as error:
+            sys.exit(str(error))
+        finally:
+            for peer in peers:
+                peer.close()
+        report(name, path, rounds, arguments)
+
+
+def start(arguments, model):
+    peers = []
+    if arguments.duet:
+        peers.append(Duet(arguments.duet, model, arguments.threads))
+    if arguments.llama_bin:
+        peers.append(LlamaCpp(arguments.llama_bin, model, arguments.threads))
+    if arguments.openvino:
+        try:
+            peers.append(OpenVino(arguments.openvino, model, arguments.threads))
+        except PeerError as error:
+            print(f"openvino skipped for {model}: {error}", file=sys.stderr)
+    return peers
+
+
+def measure(peers, arguments):
+    """For each round: peer name -> figure -> tokens per second."""
+    rounds = []
+    for number in range(arguments.rounds):
+        figures = {peer.name: {} for peer in peers}
+        order = peers if number % 2 == 0 else peers[::-1]
+        for step in ("prefill", "decode"):
+            for peer in order:
+                if not arguments.busy:
+                    wait_for_idle()
+                if step == "prefill":
+                    figures[peer.name]["prefill"] = peer.prefill()
+                else:
+                    for batch, speed in peer.decode(arguments.batch).items():
+                        figures[peer.name][f"decode {batch}"] = speed
+                print(f"round {number + 1}/{arguments.rounds} {step} {peer.name}", file=sys.stderr)
+        rounds.append(figures)
+    return rounds
+
+
+def wait_for_idle():
+    for _ in range(IDLE_TRIES):
+        busy = busy_share()
+        if busy <= BUSY_MAX:
+            return
+    sys.exit(f"other work takes {busy:.0%} of the machine (at most {BUSY_MAX:.0%} is allowed): "
+             "stop it, or give --busy and do not use the figures")
+
+
+def busy_share():
+    """Share of all cores' time that went to anything over one second."""
+    def read():
+        with open("/proc/stat") as file:
+            times = [int(part) for part in file.readline().split()[1:9]]
+        return sum(times), times[3] + times[4]
+
+    total, idle = read()
+    time.sleep(1)
+    total_after, idle_after = read()
+    return 1 - (idle_after - idle) / max(1, total_after - total)
+
+
+def report(name, model, rounds, arguments):
+    note = {"busy_machine": True} if arguments.busy else {}
+    columns = ["prefill"] + [f"decode {batch}" for batch in arguments.batch]
+    peers = list(rounds[0])
+    lines = [(peer, {c: [r[peer][c] for r in rounds] for c in columns}) for peer in peers]
+    ours = peers[0]
+    ratios = {peer: {c: [r[ours][c] / r[peer][c] for r in rounds] for c in columns}
+              for peer in peers[1:]}
+
+    print(f"\n{name} ({os.path.basename(model)}), tokens per second, "
+          f"median of {len(rounds)} (least-most)"
+          f"{', BUSY MACHINE: not for use' if arguments.busy else ''}", file=sys.stderr)
+    print(f"{'':22}" + "".join(f"{c:>24}" for c in columns), file=sys.stderr)
+    for peer, figures in lines:
+        print(f"{peer:22}" + "".join(f"{summary(figures[c], 1):>24}" for c in columns),
+              file=sys.stderr)
+    for peer, figures in ratios.items():
+        print(f"{ours + ' / ' + peer:22}" + "".join(f"{summary(figures[c], 2):>24}" for c in columns),
+              file=sys.stderr)
+
+    for peer, figures in lines:
+        print(json.dumps({"model": name, "peer": peer, "n": len(rounds),
+                          "threads": arguments.threads, **note, "tok_s": spread(figures)}))
+    if ratios:
+        print(json.dumps({"model": name, "ratio_of": ours, "n": len(rounds), **note,
+                          "to": {peer: spread(figures) for peer, figures in ratios.items()}}),
+              flush=True)
+
+
+def summary(values, digits):
+    return (f"{statistics.median(values):.{digits}f} "
+            f"({min(values):.{digits}f}-{max(values):.{digits}f})")
+
+
+def spread(figures):
+    return {column: {"median": round(statistics.median(values), 3),
+                     "min": round(min(values), 3), "max": round(max(values), 3)}
+            for column, values in figures.items()}
+
+
+class PeerError(Exception):
+    """A peer could not be started or did not print what it should."""
+
+
+class Duet:
+    name = "duet"
+
+    def __init__(self, binary, model, threads):
+        self.binary, self.model, self.threads = binary, model, threads
+
+    def prefill(self):
+        return self._bench(PREFILL, 1, [1], "prefill_tok_s")
+
+    def decode(self, batch):
+        decode = self._bench(CONTEXT, GENERATED, batch, "decode")
+        speeds = {entry["batch"]: entry["tok_s"] for entry in decode}
+        return {size: speeds[size] for size in batch}
+
+    def _bench(self, prompt, generated, batch, key):
+        line = last_json(run([
+            self.binary, "bench", "throughput", self.model, "--prompt", str(prompt),
+            "--gen", str(generated), "--batch", ",".join(map(str, batch)),
+            "--threads", str(self.threads), "--json"]))
+        if key not in line:
+            raise PeerError(f"duet printed no {key}: it printed {sorted(line)}")
+        return line[key]
+
+    def close(self):
+        pass
+
+
+class LlamaCpp:
+    name = "llama.cpp"
+
+    def __init__(self, folder, model, threads):
+        self.folder, self.model, self.threads = folder, model, threads
+
+    def prefill(self):
+        return self._bench("-p", PREFILL, "-n", 0)
+
+    def decode(self, batch):
+        speeds = {}
+        if 1 in batch:
+            speeds[1] = self._bench("-p", 0, "-n", GENERATED, "-d", CONTEXT)
+        several = [size for size in batch if size != 1]
+        if several:
+            context = max(several) * (CONTEXT + GENERATED)
+            text = self._run("llama-batched-bench", "-c", context, "-b", 2048, "-ub", 512,
+                             "-npp", CONTEXT, "-ntg", GENERATED,
+                             "-npl", ",".join(map(str, several)), "--output-format", "jsonl")
+            for line in text.splitlines():
+                if line.startswith("{"):
+                    row = json.loads(line)
+                    speeds[row["pl"]] = row["speed_tg"]
+        return {size: speeds[size] for size in batch}
+
+    def _bench(self, *arguments):
+        # One repetition a round, after llama-bench's own warm-up.
+        text = self._run("llama-bench", *arguments, "-r", 1, "-o", "json")
+        (row,) = json.loads(text[text.index("["):])
+        return row["avg_ts"]
+
+    def _run(self, program, *arguments):
+        return run([os.path.join(self.folder, program), "-m", self.model, "-t", str(self.threads),
+                    *map(str, arguments)], {"LD_LIBRARY_PATH": self.folder})
+
+    def close(self):
+        pass
+
+
+class OpenVino:
+    name = "openvino"
+
+    def __init__(self, python, model, threads):
+        self.process = subprocess.Popen(
+            [python, "-c", OPENVINO_WORKER, os.path.abspath(model), str(threads)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        ready = self.process.stdout.readline()
+        if ready.strip() != "ready":
+            _, errors = self.process.communicate()
+            raise PeerError((errors.strip().splitlines() or ["it ended without a word"])[-1])
+        # Warm-up: the first run of a shape compiles and allocates.
+        self._generate(1, PREFILL, 1)
+        self._generate(1, CONTEXT, 8)
+
+    def prefill(self):
+        first, _ = self._generate(1, PREFILL, 1)
+        return PREFILL / first
+
+    def decode(self, batch):
+        speeds = {}
+        for size in batch:
+            first, total = self._generate(size, CONTEXT, GENERATED + 1)
+            speeds[size] = size * GENERATED / (total - first)
+        return speeds
+
+    def _generate(self, batch, prompt, new):
+        """Seconds to the first token and in total."""
+        self.process.stdin.write(f"{batch} {prompt} {new}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise PeerError("OpenVINO's process ended: " + self.process.stderr.read()[-500:])
+        return json.loads(line)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+
+
+# One line in, `batch prompt new`; one line out, [seconds to first token, seconds in total].
+OPENVINO_WORKER = """
+import json, sys, time
+import numpy as np
+import openvino as ov
+import openvino_genai as genai
+pipeline = genai.LLMPipeline(sys.argv[1], "CPU", INFERENCE_NUM_THREADS=int(sys.argv[2]))
+random_ids = np.random.default_rng(0)
+print("ready", flush=True)
+for line in sys.stdin:
+    batch, prompt, new = map(int, line.split())
+    ids = random_ids.integers(100, 10000, (batch, prompt)).astype(np.int64)
+    tokens = genai.TokenizedInputs(ov.Tensor(ids), ov.Tensor(np.ones_like(ids)))
+    config = genai.GenerationConfig()
+    config.max_new_tokens, config.ignore_eos, config.do_sample = new, True, False
+    start = time.perf_counter()
+    result = pipeline.generate(tokens, config)
+    total = time.perf_counter() - start
+    assert all(len(row) == new for row in result.tokens), "fewer tokens than asked for"
+    print(json.dumps([result.perf_metrics.get_ttft().mean / 1e3, total]), flush=True)
+"""
+
+
+def run(command, environment=None):
+    result = subprocess.run(command, env={**os.environ, **(environment or {})},
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(command)}\nended with {result.returncode}: {result.stderr[-800:]}")
+    return result.stdout
+
+
+def last_json(text):
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    if not lines:
+        raise PeerError(f"no JSON line in: {text[-300:]!r}")
+    return json.loads(lines[-1])
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def batches(text):
+    return [positive(part) for part in text.split(",")]
+
+
+if __name__ == "__main__":
+    main()
