@@ -161,22 +161,26 @@ impl Chat {
         self.runtime.block_on(answer::stream(generation, interrupt, print))
     }
 
-    /// The conversation as tokens, its oldest turns forgotten until there is room for an answer.
+    /// The conversation as tokens, its oldest turns forgotten until there is room for an answer. Nothing is forgotten
+    /// for a question that does not fit even alone.
     fn fitting_prompt(&mut self) -> anyhow::Result<Vec<TokenId>> {
         let context = self.engine.context().as_usize();
         let wanted = self.stop.max_tokens.map_or(ANSWER_ROOM, |max| max.as_usize().min(ANSWER_ROOM));
         let room = context.saturating_sub(wanted.min(context / 4));
+        let mut shorter = self.conversation.clone();
         let mut forgotten = 0;
         loop {
-            let tokens = prompt::encode_chat(self.engine.model(), &self.conversation.messages())?;
-            // If the question alone is too long, the engine says so better than we could.
-            if tokens.len() <= room || !self.conversation.forget_oldest() {
-                if forgotten > 0 {
-                    self.remark(&format!("The context is full; the oldest {forgotten} turns are forgotten."));
-                }
-                return Ok(tokens);
+            let tokens = prompt::encode_chat(self.engine.model(), &shorter.messages())?;
+            if tokens.len() > room && shorter.forget_oldest() {
+                forgotten += 1;
+                continue;
             }
-            forgotten += 1;
+            // A prompt that is too long is for the engine to refuse: it knows the exact limit.
+            if forgotten > 0 && tokens.len() <= context {
+                self.conversation = shorter;
+                self.remark(&format!("The context is full; the oldest {forgotten} turns are forgotten."));
+            }
+            return Ok(tokens);
         }
     }
 

@@ -31,8 +31,7 @@ pub(crate) enum SlashError {
 }
 
 /// What `/help` shows.
-pub(crate) const HELP: &str = "\
-  /reset        begin a new conversation
+pub(crate) const HELP: &str = "  /reset        begin a new conversation
   /system TEXT  set the instructions and begin a new conversation; without TEXT, show them
   /retry        have the last message answered again
   /save FILE    write the conversation to FILE (.json, or else Markdown)

@@ -85,7 +85,7 @@ fn exp_not_positive(x: f32) -> f32 {
     let fraction = scaled - (rounded - ROUND);
     // Taylor's series of 2^f: powers of ln 2 over factorials.
     let mut power = 1.540_353_e-4_f32;
-    for coefficient in [1.333_355_8e-3, 9.618_129e-3, 5.550_411e-2, 2.402_265_1e-1, 6.931_472e-1, 1.0] {
+    for coefficient in [1.333_355_8e-3, 9.618_129e-3, 5.550_411e-2, 2.402_265e-1, 6.931_472e-1, 1.0] {
         power = power * fraction + coefficient;
     }
     let result = f32::from_bits(power.to_bits().wrapping_add(rounded.to_bits() << 23));

@@ -13,9 +13,9 @@ use super::python;
 /// Where `strftime_now` takes its time from.
 pub(super) type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
-/// Steps that a rendering may take. A conversation takes some hundred per message, so this is some ten thousand
-/// messages; more would let a template in a loop hold a thread for longer than a tenth of a second.
-const FUEL: u64 = 2_000_000;
+/// Steps that a rendering may take. A conversation takes some hundred per message, so this is some three thousand
+/// messages; a template in a loop holds its thread for a fraction of a second. It also bounds how deep values nest.
+pub(super) const FUEL: u64 = 300_000;
 
 /// Nesting of macros and blocks, in minijinja's measure. Its own default; more would not fit the stack of a thread.
 const RECURSION: usize = 500;
@@ -34,6 +34,9 @@ pub(super) fn environment(clock: Clock) -> Result<Environment<'static>, Error> {
         out.write_str(&text).map_err(Error::from)
     });
     environment.add_filter("tojson", python::tojson);
+    // For debugging templates, and able to print anything at any depth.
+    environment.remove_filter("pprint");
+    environment.remove_global("debug");
     environment.add_function("raise_exception", |words: String| -> Result<String, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(Raised(words)))
     });

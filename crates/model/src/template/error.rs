@@ -17,6 +17,9 @@ pub enum TemplateError {
     /// The template took more steps, nested deeper or wrote more than any conversation needs.
     #[error("the chat template was stopped: {0}")]
     Limit(&'static str),
+    /// The system would not give a thread to render on.
+    #[error("no thread for the chat template: {0}")]
+    Thread(#[from] std::io::Error),
 }
 
 /// Carries the words of `raise_exception` through the engine's own errors.

@@ -146,7 +146,10 @@ fn check_depth(value: &Value, left: usize) -> Result<(), Error> {
     };
     let is_map = value.kind() == ValueKind::Map;
     for item in value.try_iter()? {
-        check_depth(&if is_map { value.get_item(&item)? } else { item }, left)?;
+        check_depth(&item, left)?;
+        if is_map {
+            check_depth(&value.get_item(&item)?, left)?;
+        }
     }
     Ok(())
 }
