@@ -2,7 +2,7 @@
 
 use duet_kernels::crew::{Crew, Scoped, Solo, Worker};
 use duet_kernels::isa::Isa;
-use duet_kernels::matmul::{Store, matmul};
+use duet_kernels::matmul::{Epilogue, Target, matmul};
 use duet_kernels::memory::{Aligned, Shared};
 use duet_kernels::packed::{Form, PackedMatrix, WeightGroup};
 use duet_kernels::probe::{ReadProbe, int8_macs_per_second};
@@ -44,7 +44,7 @@ fn main() {
                     // SAFETY: one thread.
                     unsafe { shared.set_row(isa, row, &values) };
                 }
-                let epilogue = Store { out: Shared::new(&mut out), first_row: 0, stride: n };
+                let epilogue = Epilogue::Store(Target { out: Shared::new(&mut out), first_row: 0, stride: n });
                 let mut best: Vec<(f64, f64)> = Vec::new();
                 for _ in 0..9 {
                     let repeat = (2_000_000_000 / (n * k * rows.max(16)) / weights.len()).max(1);

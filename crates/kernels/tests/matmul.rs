@@ -2,7 +2,7 @@
 
 use duet_kernels::crew::{Crew, Scoped, Solo};
 use duet_kernels::isa::Isa;
-use duet_kernels::matmul::{Gated, Gating, Store, matmul};
+use duet_kernels::matmul::{Epilogue, Gating, Target, matmul};
 use duet_kernels::memory::Shared;
 use duet_kernels::packed::{Form, PANEL, PackedMatrix, WeightGroup};
 use duet_kernels::quantize::{GROUP, QuantizedRows};
@@ -48,8 +48,8 @@ fn product(isa: Isa, crew: &dyn Crew, weights: &PackedMatrix, rows: &[Vec<f32>])
     }
     let stride = weights.panels() * PANEL;
     let mut out = vec![f32::NAN; rows.len() * stride];
-    let store = Store { out: Shared::new(&mut out), first_row: 0, stride };
-    crew.run(&|worker| matmul(isa, weights, &shared, rows.len(), &store, &worker));
+    let target = Target { out: Shared::new(&mut out), first_row: 0, stride };
+    crew.run(&|worker| matmul(isa, weights, &shared, rows.len(), &Epilogue::Store(target), &worker));
     out.chunks(stride).map(|row| row[..weights.outputs()].to_vec()).collect()
 }
 
@@ -129,8 +129,8 @@ fn gates_are_applied_to_their_values() {
                 unsafe { shared.set_row(isa, index, row) };
             }
             let mut out = vec![0.0; rows.len() * 2 * PANEL];
-            let store = Store { out: Shared::new(&mut out), first_row: 0, stride: 2 * PANEL };
-            Solo.run(&|worker| matmul(isa, &weights, &shared, rows.len(), &Gated { out: store, gating }, &worker));
+            let target = Target { out: Shared::new(&mut out), first_row: 0, stride: 2 * PANEL };
+            Solo.run(&|worker| matmul(isa, &weights, &shared, rows.len(), &Epilogue::Gated(target, gating), &worker));
             results.push(out);
         }
         for (row, products) in plain.iter().enumerate() {

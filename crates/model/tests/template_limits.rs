@@ -49,7 +49,8 @@ fn template_in_a_loop_is_stopped() {
 fn template_that_nests_values_is_stopped() {
     let forty = format!("{}ns.x{}", "[".repeat(40), "]".repeat(40));
     let refused = ["{{ ns.x }}", "{{ {ns.x: 1} }}", "{{ ns.x | tojson }}", "{{ ns.x | pprint }}", "{{ debug() }}"];
-    let allowed = ["", "{{ ns.x | string }}", "{{ ns.x ~ 1 }}", "{{ ns.x == [ns.x] }}", "{{ [ns.x, [ns.x]] | sort | length }}"];
+    let allowed =
+        ["", "{{ ns.x | string }}", "{{ ns.x ~ 1 }}", "{{ ns.x == [ns.x] }}", "{{ [ns.x, [ns.x]] | sort | length }}"];
     for tail in refused.into_iter().chain(allowed) {
         let source = format!(
             "{{% set ns = namespace(x=[]) %}}{{% for a in range(6000) %}}{{% set ns.x = {forty} %}}{{% endfor %}}{tail}"

@@ -4,7 +4,7 @@ use super::buffers::SharedBuffers;
 use super::{Buffers, Matrix, Norm, norm_row};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
-use crate::matmul::{Add, Gated, Gating, Store, matmul};
+use crate::matmul::{Epilogue, Gating, Target, matmul};
 use crate::packed::PackedMatrix;
 use crate::quantize::{Rows, SharedRows};
 use crate::rows::{add, rms_norm_in_place};
@@ -70,8 +70,8 @@ impl Call<'_> {
             unsafe { norm_row(*isa, weights.norm, &shared.residual, from, &shared.normed, hidden, row) };
         }
         worker.sync();
-        let out = Store { out: shared.gated.values, first_row: 0, stride: shared.gated.stride };
-        let gated = Gated { out, gating: weights.feed.gating };
+        let out = Target { out: shared.gated.values, first_row: 0, stride: shared.gated.stride };
+        let gated = Epilogue::Gated(out, weights.feed.gating);
         matmul(*isa, weights.feed.gate_up, hidden, self.rows.len(), &gated, worker);
         worker.sync();
         self.quantize(&shared.gated, inner, 0..self.rows.len(), worker);
@@ -89,12 +89,12 @@ impl Call<'_> {
     fn project(&self, matrix: &PackedMatrix, rows: &SharedRows<'_>, norm: Option<Norm<'_>>, worker: &Worker<'_>) {
         let Self { isa, shared, .. } = self;
         let residual =
-            Store { out: shared.residual.values, first_row: self.rows.start, stride: shared.residual.stride };
+            Target { out: shared.residual.values, first_row: self.rows.start, stride: shared.residual.stride };
         let Some(norm) = norm else {
-            return matmul(*isa, matrix, rows, self.rows.len(), &Add(residual), worker);
+            return matmul(*isa, matrix, rows, self.rows.len(), &Epilogue::Add(residual), worker);
         };
-        let scratch = Store { out: shared.normed.values, first_row: 0, stride: shared.normed.stride };
-        matmul(*isa, matrix, rows, self.rows.len(), &scratch, worker);
+        let scratch = Target { out: shared.normed.values, first_row: 0, stride: shared.normed.stride };
+        matmul(*isa, matrix, rows, self.rows.len(), &Epilogue::Store(scratch), worker);
         worker.sync();
         for row in worker.share(self.rows.len()) {
             // SAFETY: the row is this worker's share.

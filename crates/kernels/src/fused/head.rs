@@ -3,7 +3,7 @@
 use super::{Buffers, Matrix, Norm, norm_row};
 use crate::crew::Crew;
 use crate::isa::Isa;
-use crate::matmul::{Store, matmul};
+use crate::matmul::{Epilogue, Target, matmul};
 use crate::memory::Shared;
 use crate::packed::PackedMatrix;
 
@@ -40,7 +40,7 @@ pub fn head(
             unsafe { norm_row(isa, weights.norm, &shared.residual, rows[index], &shared.normed, &quantized, index) };
         }
         worker.sync();
-        let store = Store { out: logits.values, first_row: 0, stride: logits.stride };
-        matmul(isa, weights.matrix, &quantized, rows.len(), &store, &worker);
+        let out = Target { out: logits.values, first_row: 0, stride: logits.stride };
+        matmul(isa, weights.matrix, &quantized, rows.len(), &Epilogue::Store(out), &worker);
     });
 }

@@ -5,7 +5,7 @@ use super::{Buffers, Norm, norm_row};
 use crate::attention::{PAGE, PageMemory, PageWriter, Slot};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
-use crate::matmul::{Store, matmul};
+use crate::matmul::{Epilogue, Target, matmul};
 use crate::packed::PackedMatrix;
 use crate::quantize::SharedRows;
 use crate::rows::{add, rms_norm_in_place, rope};
@@ -95,7 +95,8 @@ impl Call<'_> {
             unsafe { norm_row(*isa, weights.norm, &shared.residual, from, &shared.normed, &self.quantized, row) };
         }
         worker.sync();
-        let out = Store { out: shared.qkv.values, first_row: self.rows.start, stride: shared.qkv.stride };
+        let out = Target { out: shared.qkv.values, first_row: self.rows.start, stride: shared.qkv.stride };
+        let out = Epilogue::Store(out);
         matmul(*isa, weights.matrix, &self.quantized, self.rows.len(), &out, worker);
         worker.sync();
         let layout_heads = self.kv_heads();

@@ -13,65 +13,51 @@
 mod epilogue;
 mod tile;
 
-pub use epilogue::{Add, Epilogue, Gated, Gating, Store};
+pub use epilogue::{Epilogue, Gating, Target};
+pub use tile::{RowTiles, Weights};
+
+pub(crate) use tile::rows_by_panels;
 
 use crate::crew::Worker;
 use crate::isa::Isa;
-use crate::packed::{Form, PANEL, PackedMatrix, Panel};
-use crate::quantize::{SharedRows, TILE, Tile};
+use crate::packed::{Form, PackedMatrix, Panel};
+use crate::quantize::{SharedRows, TILE};
 use crate::simd::{Kernel, Simd};
 use std::ops::Range;
-pub use tile::Weights;
-pub(crate) use tile::compute;
 
 /// This worker's share of the product of `weights` with rows `0..rows` of `activations`; `epilogue` takes the results.
 ///
 /// # Panics
-/// If the widths differ, or there are fewer rows than asked for.
-pub fn matmul<E: Epilogue>(
+/// If the widths differ, there are fewer rows than asked for, or gates have no values.
+pub fn matmul(
     isa: Isa,
     weights: &PackedMatrix,
     activations: &SharedRows<'_>,
     rows: usize,
-    epilogue: &E,
+    epilogue: &Epilogue<'_>,
     worker: &Worker<'_>,
 ) {
     let units = weights.panels().div_ceil(SHARE_PANELS);
     let share = worker.share(units);
     let panels = share.start * SHARE_PANELS..(share.end * SHARE_PANELS).min(weights.panels());
-    matmul_panels(isa, weights, activations, rows, panels, epilogue);
-}
-
-/// The product for some panels only, on the calling thread.
-///
-/// # Panics
-/// As [`matmul`], or if the panels do not exist.
-pub fn matmul_panels<E: Epilogue>(
-    isa: Isa,
-    weights: &PackedMatrix,
-    activations: &SharedRows<'_>,
-    rows: usize,
-    panels: Range<usize>,
-    epilogue: &E,
-) {
     assert!(weights.groups() == activations.groups());
     assert!(rows <= activations.rows());
-    assert!(panels.end <= weights.panels());
+    assert!(!epilogue.takes_pairs() || weights.panels().is_multiple_of(2));
     isa.run(Product { weights, activations, rows, panels, epilogue });
 }
 
 /// Panels are shared out in fours: the widest tile.
 const SHARE_PANELS: usize = 4;
 
-struct Product<'a, E> {
+struct Product<'a> {
     weights: &'a PackedMatrix,
     activations: &'a SharedRows<'a>,
     rows: usize,
     panels: Range<usize>,
-    epilogue: &'a E,
+    epilogue: &'a Epilogue<'a>,
 }
 
-impl<E: Epilogue> Kernel for Product<'_, E> {
+impl Kernel for Product<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -84,7 +70,7 @@ impl<E: Epilogue> Kernel for Product<'_, E> {
         };
         let mut panel = self.panels.start;
         // Few rows: four panels at a time, since each row's chain of sums is then the bottleneck. Else two.
-        if self.rows <= 2 {
+        if self.rows <= compute.four.len() {
             while panel + 4 <= self.panels.end {
                 self.run_panels::<S, 4>(s, panel, &compute.four);
                 panel += 4;
@@ -100,63 +86,56 @@ impl<E: Epilogue> Kernel for Product<'_, E> {
     }
 }
 
-impl<E: Epilogue> Product<'_, E> {
+impl Product<'_> {
     /// All rows for panels `panel..panel + P`, as many rows at a time as there is code for.
     #[inline(always)]
-    fn run_panels<S: Simd, const P: usize>(&self, s: S, panel: usize, compute: &[TileFn<S, P>]) {
-        let panels = std::array::from_fn(|p| self.weights.panel(panel + p));
-        let groups = self.weights.groups();
-        let mut sums = [[[0.0; PANEL]; P]; TILE];
+    fn run_panels<S: Simd, const P: usize>(&self, s: S, panel: usize, compute: &[PanelFn<S, P>]) {
+        let panels: [Panel; P] = std::array::from_fn(|p| self.weights.panel(panel + p));
+        let (activations, epilogue) = (self.activations, self.epilogue);
         let mut row = 0;
         while row < self.rows {
+            // Whole tiles go in one call; a partial one, or code for fewer rows, in several.
+            let left = self.rows - row;
             let within = row % TILE;
-            let rows = (self.rows - row).min(TILE - within).min(compute.len());
-            let tile = self.activations.tile(row / TILE).from_row(within);
-            // SAFETY: the tile and the panels are valid for `groups` groups (`PackedMatrix::panel`, `SharedRows::tile`,
-            // equal by the assertion in `matmul_panels`), and `rows` rows of the tile are left; the instruction set is
-            // the one this runs on; the epilogue's own promise covers its writes.
-            unsafe {
-                compute[rows - 1](s, &panels, tile, groups, &mut sums);
-                for (index, sums) in sums[..rows].iter().enumerate() {
-                    let mut scaled = [s.splat(0.0); P];
-                    for (scaled, sum) in scaled.iter_mut().zip(sums) {
-                        *scaled = s.load(sum.as_ptr());
-                    }
-                    self.epilogue.take(s, row + index, panel, scaled);
-                }
-            }
-            row += rows;
+            let (height, count) = if within == 0 && left >= TILE && compute.len() >= TILE {
+                (TILE, left / TILE)
+            } else {
+                (left.min(TILE - within).min(compute.len()), 1)
+            };
+            let tiles = RowTiles { activations, row, count, panel, epilogue };
+            // SAFETY: the panels are valid for the activations' groups (`PackedMatrix::panel`; the widths were compared
+            // in `matmul`), the rows exist, the instruction set is the one this runs on, and each row and panel is
+            // computed once.
+            unsafe { compute[height - 1](s, &panels, &tiles) };
+            row += height * count;
         }
     }
 }
 
-/// Results of a tile, by row and panel.
-pub type Sums<const P: usize> = [[[f32; PANEL]; P]; TILE];
+/// Computes tiles of `n` rows: entry `n - 1` of a table.
+type PanelFn<S, const P: usize> = unsafe fn(S, &[Panel; P], &RowTiles<'_>);
 
-/// Computes a tile: entry `n - 1` of a table takes `n` rows.
-type TileFn<S, const P: usize> = unsafe fn(S, &[Panel; P], Tile, usize, &mut Sums<P>);
-
-/// The inner loops of one form, apart from what is done with their results: each is compiled once.
+/// The inner loops of one form.
 struct Compute<S: Simd> {
-    four: [TileFn<S, 4>; 2],
-    two: [TileFn<S, 2>; TILE],
-    one: [TileFn<S, 1>; 1],
+    four: [PanelFn<S, 4>; 2],
+    two: [PanelFn<S, 2>; TILE],
+    one: [PanelFn<S, 1>; 1],
 }
 
 impl<S: Simd> Compute<S> {
     #[inline(always)]
     fn of<W: Weights>() -> Self {
         Self {
-            four: [S::tile::<W, 1, 4>, S::tile::<W, 2, 4>],
+            four: [S::rows_by_panels::<W, 1, 4>, S::rows_by_panels::<W, 2, 4>],
             two: [
-                S::tile::<W, 1, 2>,
-                S::tile::<W, 2, 2>,
-                S::tile::<W, 3, 2>,
-                S::tile::<W, 4, 2>,
-                S::tile::<W, 5, 2>,
-                S::tile::<W, 6, 2>,
+                S::rows_by_panels::<W, 1, 2>,
+                S::rows_by_panels::<W, 2, 2>,
+                S::rows_by_panels::<W, 3, 2>,
+                S::rows_by_panels::<W, 4, 2>,
+                S::rows_by_panels::<W, 5, 2>,
+                S::rows_by_panels::<W, 6, 2>,
             ],
-            one: [S::tile::<W, 1, 1>],
+            one: [S::rows_by_panels::<W, 1, 1>],
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The inner loop: a few rows times a few panels, all sums in registers.
 
-use super::Sums;
+use super::Epilogue;
 use crate::packed::{Panel, UNIT};
-use crate::quantize::{GROUP, TILE, Tile};
+use crate::quantize::{GROUP, SharedRows, TILE, Tile};
 use crate::simd::{LANES, Simd};
 
 /// How the bytes of a panel become operands of the integer products.
@@ -36,18 +36,55 @@ weights!(ByteMin, GROUP / 4, 1, None, |_s, register| (register, register));
 weights!(Nibble, GROUP / 8, 2, Some(0), |s, register| s.nibbles(register));
 weights!(NibbleMin, GROUP / 8, 2, None, |s, register| s.nibbles(register));
 
+/// Rows of a product that one call computes for some panels: `count` tiles from row `row` on.
+#[derive(Clone, Copy, Debug)]
+pub struct RowTiles<'a> {
+    pub(super) activations: &'a SharedRows<'a>,
+    pub(super) row: usize,
+    pub(super) count: usize,
+    pub(super) panel: usize,
+    pub(super) epilogue: &'a Epilogue<'a>,
+}
+
+/// `R` rows of each tile times `P` panels.
+///
+/// # Safety
+/// The rows exist, the panels are valid for the rows' groups, they have minima where `W` needs them, and no other call
+/// of the product computes the same rows and panels.
+#[inline(always)]
+pub(crate) unsafe fn rows_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
+    s: S,
+    panels: &[Panel; P],
+    tiles: &RowTiles<'_>,
+) {
+    let unit = s.splat(UNIT);
+    for index in 0..tiles.count {
+        let row = tiles.row + index * TILE;
+        let tile = tiles.activations.tile(row / TILE).from_row(row % TILE);
+        // SAFETY: the caller's.
+        unsafe {
+            let mut sums = tile_by_panels::<S, W, R, P>(s, panels, tile, tiles.activations.groups());
+            for sums in &mut sums {
+                for sum in sums {
+                    *sum = s.mul(*sum, unit);
+                }
+            }
+            tiles.epilogue.take(s, row, tiles.panel, &sums);
+        }
+    }
+}
+
 /// `R` rows of a tile times `P` panels, in the weights' own unit.
 ///
 /// # Safety
 /// The tile and the panels are valid for `groups` groups, and the panels have minima where `W` needs them.
 #[inline(always)]
-pub(crate) unsafe fn compute<S: Simd, W: Weights, const R: usize, const P: usize>(
+unsafe fn tile_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
     s: S,
     panels: &[Panel; P],
     tile: Tile,
     groups: usize,
-    out: &mut Sums<P>,
-) {
+) -> [[S::F; P]; R] {
     let mut sums = [[s.splat(0.0); P]; R];
     for group in 0..groups {
         let rows = group * TILE;
@@ -93,10 +130,5 @@ pub(crate) unsafe fn compute<S: Simd, W: Weights, const R: usize, const P: usize
             }
         }
     }
-    for (sums, out) in sums.iter().zip(out) {
-        for (sum, out) in sums.iter().zip(out) {
-            // SAFETY: a panel's results are 16 floats.
-            unsafe { s.store(out.as_mut_ptr(), s.mul(*sum, s.splat(UNIT))) };
-        }
-    }
+    sums
 }

@@ -5,9 +5,8 @@
 //! the features were detected; pointers are the callers' promise (see [`Simd`]).
 
 use super::Simd;
-use crate::matmul::{Sums, Weights, compute};
+use crate::matmul::{RowTiles, Weights, rows_by_panels};
 use crate::packed::Panel;
-use crate::quantize::Tile;
 use std::arch::x86_64::*;
 
 /// AVX2, FMA and F16C.
@@ -188,14 +187,8 @@ macro_rules! avx2 {
             #[inline(always)]
             $dot
             #[target_feature(enable = $features)]
-            unsafe fn tile<W: Weights, const R: usize, const P: usize>(
-                self,
-                panels: &[Panel; P],
-                tile: Tile,
-                groups: usize,
-                out: &mut Sums<P>,
-            ) {
-                unsafe { compute::<Self, W, R, P>(self, panels, tile, groups, out) }
+            unsafe fn rows_by_panels<W: Weights, const R: usize, const P: usize>(self, panels: &[Panel; P], tiles: &RowTiles<'_>) {
+                unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
             }
             #[inline(always)]
             fn prefetch(self, from: *const u8) {

@@ -4,9 +4,8 @@
 //! the features were detected; pointers are the callers' promise (see [`Simd`]).
 
 use super::Simd;
-use crate::matmul::{Sums, Weights, compute};
+use crate::matmul::{RowTiles, Weights, rows_by_panels};
 use crate::packed::Panel;
-use crate::quantize::Tile;
 use std::arch::x86_64::*;
 
 /// The instruction set.
@@ -138,14 +137,12 @@ impl Simd for Avx512 {
         unsafe { _mm512_dpbusd_epi32(sum, weights, activations) }
     }
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn tile<W: Weights, const R: usize, const P: usize>(
+    unsafe fn rows_by_panels<W: Weights, const R: usize, const P: usize>(
         self,
         panels: &[Panel; P],
-        tile: Tile,
-        groups: usize,
-        out: &mut Sums<P>,
+        tiles: &RowTiles<'_>,
     ) {
-        unsafe { compute::<Self, W, R, P>(self, panels, tile, groups, out) }
+        unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
     }
     #[inline(always)]
     fn prefetch(self, from: *const u8) {

@@ -10,9 +10,8 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 pub(crate) mod portable;
 
-use crate::matmul::{Sums, Weights};
+use crate::matmul::{RowTiles, Weights};
 use crate::packed::Panel;
-use crate::quantize::Tile;
 
 /// Lanes of a vector.
 pub const LANES: usize = 16;
@@ -111,16 +110,14 @@ pub trait Simd: Copy {
     /// Adds to lane `i` the products of unsigned bytes `4i..4i+4` with the row's four activations. Exact.
     fn dot(self, sum: Self::I, weights: Self::B, activations: Self::A) -> Self::I;
 
-    /// A tile of a matrix product, compiled once for each kind of weights, number of rows `R` and of panels `P`.
+    /// Rows of a matrix product for some panels, compiled once for each kind of weights, number of rows `R` and of panels `P`.
     ///
     /// # Safety
     /// The machine has this instruction set; the rest as for [`crate::matmul`]'s inner loop.
-    unsafe fn tile<W: Weights, const R: usize, const P: usize>(
+    unsafe fn rows_by_panels<W: Weights, const R: usize, const P: usize>(
         self,
         panels: &[Panel; P],
-        tile: Tile,
-        groups: usize,
-        out: &mut Sums<P>,
+        tiles: &RowTiles<'_>,
     );
 
     /// A hint that the 64 bytes at `from` will be read soon. Any address is allowed.

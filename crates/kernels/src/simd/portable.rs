@@ -1,9 +1,8 @@
 //! Plain Rust: correct everywhere, the reference that every other instruction set must equal to the bit.
 
 use super::{LANES, Simd};
-use crate::matmul::{Sums, Weights, compute};
+use crate::matmul::{RowTiles, Weights, rows_by_panels};
 use crate::packed::Panel;
-use crate::quantize::Tile;
 use half::f16;
 use std::array::from_fn;
 
@@ -131,14 +130,12 @@ impl Simd for Portable {
             sum[lane] + products.sum::<i32>()
         })
     }
-    unsafe fn tile<W: Weights, const R: usize, const P: usize>(
+    unsafe fn rows_by_panels<W: Weights, const R: usize, const P: usize>(
         self,
         panels: &[Panel; P],
-        tile: Tile,
-        groups: usize,
-        out: &mut Sums<P>,
+        tiles: &RowTiles<'_>,
     ) {
-        unsafe { compute::<Self, W, R, P>(self, panels, tile, groups, out) }
+        unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
     }
     #[inline(always)]
     fn prefetch(self, _from: *const u8) {}

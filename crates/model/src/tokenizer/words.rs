@@ -101,7 +101,7 @@ impl Words {
         }
         let end = at.skip(begin, |c| c == Category::Whitespace);
         if end == begin {
-            // Marks that stand where this pattern has no word for them are words by themselves.
+            // No character is left without a word above; should one be, it is a word, so that scanning always goes on.
             return begin + first.len_utf8();
         }
         match text[begin..end].rfind(['\r', '\n']) {

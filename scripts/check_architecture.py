@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Checks that ARCHITECTURE.md tells the dependencies that the workspace has: no more, no fewer.
+
+The block of lines `crate → crates` lists the arrows between crates; a table has one row for each dependency from
+outside, `| name | crates | why |`. Tests' dependencies are in the same table. Reads what `cargo metadata` says.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CORE = ("types", "scheduler")
+
+
+def main():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    told_arrows = {match[1]: set(match[2].split()) for match in re.finditer(r"^(\w+) +→(.*)$", text, re.MULTILINE)}
+    rows = re.finditer(r"^\| `([\w-]+)` \| ([\w, ]+) \|", text, re.MULTILINE)
+    told_outside = {match[1]: set(match[2].split(", ")) for match in rows}
+
+    arrows, outside = {}, {}
+    for package in metadata()["packages"]:
+        crate = short(package["name"])
+        arrows[crate] = set()
+        for dependency in package["dependencies"]:
+            name = dependency["name"]
+            if dependency.get("path"):
+                arrows[crate].add(short(name))
+            else:
+                outside.setdefault(name, set()).add(crate)
+
+    problems = differences("arrows of", told_arrows, arrows) + differences("crates that use", told_outside, outside)
+    # What the core cannot reach, it cannot come to depend on.
+    for crate in CORE:
+        if beyond := {name for name, users in outside.items() if crate in users} | (arrows[crate] - set(CORE)):
+            problems.append(f"{crate} depends on {', '.join(sorted(beyond))}: it is to know nothing of the world")
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if problems:
+        sys.exit("see ARCHITECTURE.md, `Arrows` and `Dependencies`")
+    print(f"{len(arrows)} crates and {len(outside)} dependencies are as ARCHITECTURE.md says")
+
+
+def metadata():
+    command = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--locked"]
+    return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def short(name):
+    return name.removeprefix("duet-")
+
+
+def differences(what, told, found):
+    def shown(names):
+        return "not listed" if names is None else ", ".join(sorted(names)) or "none"
+
+    return [
+        f"{what} {name}: ARCHITECTURE.md says {shown(told.get(name))}, the workspace says {shown(found.get(name))}"
+        for name in sorted(told.keys() | found.keys())
+        if told.get(name) != found.get(name)
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Runs every test, with a real model: scripts/test.sh [OPTION of the test runner ...]
+#
+# The model is DUET_TEST_MODEL or else the default model, which is downloaded once. Tests on long texts also want
+# DUET_WORKLOADS, a folder with more workloads; one next to the checkout is found by itself, and without any these tests
+# say SKIPPED. Without a network, `cargo test --workspace` runs all tests that need no model.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Everything at once: building the program alone would choose other features and compile its dependencies twice.
+cargo build --workspace --all-targets
+if [ -z "${DUET_TEST_MODEL:-}" ]; then
+    target=$(cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+    DUET_TEST_MODEL=$("$target/debug/duet" pull)
+    export DUET_TEST_MODEL
+fi
+if [ -z "${DUET_WORKLOADS:-}" ] && [ -e ../shared/workloads/corpus.txt ]; then
+    DUET_WORKLOADS=$(cd ../shared/workloads && pwd)
+    export DUET_WORKLOADS
+fi
+echo "model: $DUET_TEST_MODEL"
+echo "workloads: ${DUET_WORKLOADS:-none; the tests on long texts are SKIPPED}"
+
+if cargo nextest --version >/dev/null 2>&1; then
+    cargo nextest run --workspace --no-fail-fast "$@"
+else
+    cargo test --workspace --no-fail-fast --all-targets "$@"
+fi
