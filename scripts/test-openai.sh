@@ -20,7 +20,7 @@ fi
 log=$(mktemp)
 "$duet" serve ${2:+"$2"} --port 0 2>"$log" &
 server=$!
-trap 'kill -KILL "$server" 2>/dev/null || true; rm -f "$log"' EXIT
+trap '[ -z "$server" ] || kill -KILL "$server"; rm -f "$log"' EXIT
 
 # It tells its address once it listens and the model is loaded.
 for _ in $(seq 600); do
@@ -48,6 +48,7 @@ NO_PROXY=127.0.0.1 no_proxy=127.0.0.1 PYTHONPATH=$packages python3 tests/clients
 kill -TERM "$server"
 status=0
 wait "$server" || status=$?
+server=
 if [ "$failed" -ne 0 ] || [ "$status" -ne 0 ]; then
     cat "$log" >&2
     echo "clients failed: $failed; the server ended with status $status" >&2

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs every test, with a real model: scripts/test.sh [OPTION of the test runner ...]
 #
-# The model is DUET_TEST_MODEL or else the default model, which is downloaded once. Tests on long texts also want
-# DUET_WORKLOADS, a folder with more workloads; one next to the checkout is found by itself, and without any these tests
-# say SKIPPED. Without a network, `cargo test --workspace` runs all tests that need no model.
+# The runner is cargo-nextest if it is there, else cargo test. The model is DUET_TEST_MODEL, or else the default model,
+# which is downloaded once. Tests on long texts also want DUET_WORKLOADS, a folder of more workloads; one next to the
+# checkout is found by itself, and without any these tests say SKIPPED. Without a network, `cargo test --workspace` runs
+# all tests that need no model.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,7 +23,7 @@ echo "model: $DUET_TEST_MODEL"
 echo "workloads: ${DUET_WORKLOADS:-none; the tests on long texts are SKIPPED}"
 
 if cargo nextest --version >/dev/null 2>&1; then
-    cargo nextest run --workspace --no-fail-fast "$@"
+    cargo nextest run --no-fail-fast "$@"
 else
-    cargo test --workspace --no-fail-fast --all-targets "$@"
+    cargo test --no-fail-fast "$@"
 fi

@@ -224,22 +224,25 @@ impl Kernel for SetGroups<'_> {
             let at = (tile * self.rows.groups + self.first + index) * TILE + lane;
             let mut quants = [0_i8; GROUP];
             // SAFETY: `values` holds 32 floats and `quants` 32 bytes; the parts belong to this row, which is this
-            // worker's by the promise of the callers.
+            // worker's by the promise of the callers. The last of the strided writes ends within the group's bytes.
             unsafe {
                 let (low, high) = (s.load(values), s.load(values.add(LANES)));
                 let largest = s.max_lane(s.max(s.abs(low), s.abs(high)));
                 let scale = largest / 127.0;
                 let inverse = s.splat(if largest > 0.0 { 127.0 / largest } else { 0.0 });
-                s.store_i8(quants.as_mut_ptr(), s.round(s.mul(low, inverse)));
-                s.store_i8(quants.as_mut_ptr().add(LANES), s.round(s.mul(high, inverse)));
-                let sum: i32 = quants.iter().map(|&q| i32::from(q)).sum();
+                let (low, high) = (s.round(s.mul(low, inverse)), s.round(s.mul(high, inverse)));
+                s.store_i8(quants.as_mut_ptr(), low);
+                s.store_i8(quants.as_mut_ptr().add(LANES), high);
+                // Small integers: exact in any order.
+                let sum = s.sum(s.add(low, high));
                 self.rows.scales.part_mut(at..at + 1)[0] = scale;
-                self.rows.sums.part_mut(at..at + 1)[0] = scale * sum as f32;
-                self.rows.offsets.part_mut(at..at + 1)[0] = -8 * sum;
+                self.rows.sums.part_mut(at..at + 1)[0] = scale * sum;
+                self.rows.offsets.part_mut(at..at + 1)[0] = -8 * sum as i32;
                 let group = (at - lane) * GROUP;
-                for (step, four) in quants.chunks_exact(4).enumerate() {
-                    let to = group + (step * TILE + lane) * 4;
-                    self.rows.quants.part_mut(to..to + 4).copy_from_slice(four);
+                let to = self.rows.quants.narrow(group..group + TILE * GROUP).as_mut_ptr().add(lane * 4);
+                for step in 0..GROUP / 4 {
+                    let four = quants.as_ptr().add(step * 4).cast::<u32>().read_unaligned();
+                    to.add(step * TILE * 4).cast::<u32>().write_unaligned(four);
                 }
             }
         }

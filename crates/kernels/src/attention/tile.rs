@@ -67,6 +67,35 @@ impl Source for Bytes {
     }
 }
 
+/// Memory that is needed next, fetched bit by bit while computing: the values during the keys, the next page's keys
+/// during the values. Blocks of a layer and head are too short for the processor's own prefetching to get going.
+#[derive(Clone, Copy)]
+struct Fetch {
+    from: *const u8,
+    /// Bytes for each step.
+    stride: usize,
+}
+
+/// More rows than this compute longer than the memory takes.
+const FETCH_ROWS: usize = 4;
+
+impl Fetch {
+    /// `bytes` from `from` on, in `steps` steps.
+    #[inline(always)]
+    fn new(from: *const u8, bytes: usize, steps: usize) -> Self {
+        Self { from, stride: bytes.div_ceil(steps) }
+    }
+
+    #[inline(always)]
+    fn step<S: Simd>(self, s: S, step: usize) {
+        let from = self.from.wrapping_add(step * self.stride);
+        s.prefetch(from);
+        if self.stride > 64 {
+            s.prefetch(from.wrapping_add(64));
+        }
+    }
+}
+
 /// The state of a tile.
 pub(crate) struct TileWork<'a, const R: usize> {
     context: &'a Context<'a>,
@@ -149,10 +178,16 @@ impl<'a, const R: usize> TileWork<'a, R> {
         unsafe {
             let keys = memory.add(layout.keys(self.context.layer, self.kv_head));
             let values = memory.add(layout.values(self.context.layer, self.kv_head));
+            let next = self
+                .context
+                .pages
+                .get(page + 1)
+                .map_or(values, |next| next.bytes().as_ptr().add(layout.keys(self.context.layer, self.kv_head)));
+            let side = values.offset_from_unsigned(keys);
             let scores = match layout.format {
-                KvFormat::F16 => self.scores(s, Halves(keys.cast())),
+                KvFormat::F16 => self.scores(s, Halves(keys.cast()), Fetch::new(values, side, layout.head_dim)),
                 KvFormat::Int8 => {
-                    let mut scores = self.scores(s, Bytes(keys.cast()));
+                    let mut scores = self.scores(s, Bytes(keys.cast()), Fetch::new(values, side, layout.head_dim));
                     let scales = keys.add(layout.scales()).cast::<f32>();
                     for row in &mut scores {
                         for (v, score) in row.iter_mut().enumerate() {
@@ -164,7 +199,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
             };
             self.soften(s, page, scores, &mut weights);
             match layout.format {
-                KvFormat::F16 => self.weigh(s, &weights, Halves(values.cast())),
+                KvFormat::F16 => self.weigh(s, &weights, Halves(values.cast()), Fetch::new(next, side, PAGE)),
                 KvFormat::Int8 => {
                     let scales = values.add(layout.scales()).cast::<f32>();
                     for row in &mut weights {
@@ -173,7 +208,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
                             s.store(at, s.mul(s.load(at), s.load(scales.add(v * LANES))));
                         }
                     }
-                    self.weigh(s, &weights, Bytes(values.cast()));
+                    self.weigh(s, &weights, Bytes(values.cast()), Fetch::new(next, side, PAGE));
                 }
             }
         }
@@ -181,10 +216,13 @@ impl<'a, const R: usize> TileWork<'a, R> {
 
     /// Products of the queries with the page's keys.
     #[inline(always)]
-    unsafe fn scores<S: Simd>(&self, s: S, keys_at: impl Source) -> [[S::F; VECTORS]; R] {
+    unsafe fn scores<S: Simd>(&self, s: S, keys_at: impl Source, fetch: Fetch) -> [[S::F; VECTORS]; R] {
         let dim = self.context.layout.head_dim;
         let mut scores = [[s.splat(0.0); VECTORS]; R];
         for d in 0..dim {
+            if R <= FETCH_ROWS {
+                fetch.step(s, d);
+            }
             let mut keys = [s.splat(0.0); VECTORS];
             for (v, key) in keys.iter_mut().enumerate() {
                 // SAFETY: within the keys of the page.
@@ -244,28 +282,29 @@ impl<'a, const R: usize> TileWork<'a, R> {
                 // SAFETY: a row of weights holds `PAGE` floats.
                 unsafe { s.store(weights[r].as_mut_ptr().add(v * LANES), weight) };
             }
-            let keep = scalar_exp(s, softmax.largest - largest);
-            softmax.total = softmax.total.mul_add(keep, s.sum(total));
-            if keep != 1.0 {
+            if largest > softmax.largest {
+                let keep = scalar_exp(s, softmax.largest - largest);
+                softmax.total *= keep;
                 scale_values(s, &mut softmax.values, self.context.layout.head_dim, keep);
+                softmax.largest = largest;
             }
-            softmax.largest = largest;
+            softmax.total += s.sum(total);
         }
     }
 
     /// Adds the page's values, weighted.
     #[inline(always)]
-    unsafe fn weigh<S: Simd>(&mut self, s: S, weights: &[[f32; PAGE]; R], values: impl Source) {
+    unsafe fn weigh<S: Simd>(&mut self, s: S, weights: &[[f32; PAGE]; R], values: impl Source, fetch: Fetch) {
         let dim = self.context.layout.head_dim;
         let mut d = 0;
         // SAFETY: `d` stays below the head's dimensions, a multiple of 16.
         unsafe {
             while d + 4 * LANES <= dim {
-                self.weigh_vectors::<S, 4>(s, weights, d, values);
+                self.weigh_vectors::<S, 4>(s, weights, d, values, fetch);
                 d += 4 * LANES;
             }
             while d < dim {
-                self.weigh_vectors::<S, 1>(s, weights, d, values);
+                self.weigh_vectors::<S, 1>(s, weights, d, values, fetch);
                 d += LANES;
             }
         }
@@ -278,6 +317,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
         weights: &[[f32; PAGE]; R],
         d: usize,
         values_at: impl Source,
+        fetch: Fetch,
     ) {
         let dim = self.context.layout.head_dim;
         let mut sums = [[s.splat(0.0); V]; R];
@@ -288,6 +328,9 @@ impl<'a, const R: usize> TileWork<'a, R> {
             }
         }
         for position in 0..PAGE {
+            if R <= FETCH_ROWS && d == 0 {
+                fetch.step(s, position);
+            }
             let mut values = [s.splat(0.0); V];
             for (v, value) in values.iter_mut().enumerate() {
                 // SAFETY: within the values of the page.

@@ -46,8 +46,8 @@ pub fn matmul(
     isa.run(Product { weights, activations, rows, panels, epilogue });
 }
 
-/// Panels are shared out in fours: the widest tile.
-const SHARE_PANELS: usize = 4;
+/// Panels are shared out in pairs: gates stay with their values, and shares differ by a pair at most.
+const SHARE_PANELS: usize = 2;
 
 struct Product<'a> {
     weights: &'a PackedMatrix,

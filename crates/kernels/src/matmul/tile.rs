@@ -63,7 +63,8 @@ pub(crate) unsafe fn rows_by_panels<S: Simd, W: Weights, const R: usize, const P
         let tile = tiles.activations.tile(row / TILE).from_row(row % TILE);
         // SAFETY: the caller's.
         unsafe {
-            let mut sums = tile_by_panels::<S, W, R, P>(s, panels, tile, tiles.activations.groups());
+            let ahead = Ahead { index, count: tiles.count };
+            let mut sums = tile_by_panels::<S, W, R, P>(s, panels, tile, tiles.activations.groups(), ahead);
             for sums in &mut sums {
                 for sum in sums {
                     *sum = s.mul(*sum, unit);
@@ -73,6 +74,17 @@ pub(crate) unsafe fn rows_by_panels<S: Simd, W: Weights, const R: usize, const P
         }
     }
 }
+
+/// Which of the tiles that read the same panels this is: together they fetch the next panels from memory while they
+/// compute, each a share of the groups. (One row alone is faster left to the processor's own prefetching.)
+#[derive(Clone, Copy)]
+struct Ahead {
+    index: usize,
+    count: usize,
+}
+
+/// More tiles than this compute longer than the next panels need to arrive.
+const AHEAD_TILES: usize = 8;
 
 /// `R` rows of a tile times `P` panels, in the weights' own unit.
 ///
@@ -84,10 +96,20 @@ unsafe fn tile_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
     panels: &[Panel; P],
     tile: Tile,
     groups: usize,
+    ahead: Ahead,
 ) -> [[S::F; P]; R] {
+    let sharers = ahead.count.min(AHEAD_TILES);
+    let mut turn = if ahead.index < sharers { ahead.index } else { usize::MAX };
     let mut sums = [[s.splat(0.0); P]; R];
     for group in 0..groups {
         let rows = group * TILE;
+        if R > 1 {
+            if turn == 0 {
+                fetch_group::<S, W, P>(s, panels, group, groups);
+                turn = sharers;
+            }
+            turn -= 1;
+        }
         // SAFETY: all offsets lie within group `group < groups`, see the layouts in `packed` and `quantize`.
         unsafe {
             let mut dots = [[s.splat_i(0); P]; R];
@@ -131,4 +153,17 @@ unsafe fn tile_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
         }
     }
     sums
+}
+
+/// Starts fetching a group of the `P` panels that follow `panels`.
+#[inline(always)]
+fn fetch_group<S: Simd, W: Weights, const P: usize>(s: S, panels: &[Panel; P], group: usize, groups: usize) {
+    let bytes = groups * W::REGISTERS * 64;
+    for panel in panels {
+        let next = panel.quants.wrapping_add(P * bytes + group * W::REGISTERS * 64);
+        for register in 0..W::REGISTERS {
+            s.prefetch(next.wrapping_add(register * 64));
+        }
+        s.prefetch(panel.scales.wrapping_add((P * groups + group) * LANES).cast());
+    }
 }
