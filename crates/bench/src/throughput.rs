@@ -272,7 +272,7 @@ impl Bench<'_> {
         let mut times = Prefill { total: Duration::ZERO, linear: Duration::ZERO, attention: Duration::ZERO };
         let start = Instant::now();
         for chunk in tokens.chunks(CHUNK) {
-            let mut pass = self.pass(activations, vec![Segment { kv, tokens: chunk.to_vec() }])?;
+            let mut pass = self.pass(activations, vec![Segment::new(kv, chunk.to_vec())])?;
             for node in self.model.nodes() {
                 let start = Instant::now();
                 self.model.run_node(&mut pass, node, 0..chunk.len(), self.crew);
@@ -336,7 +336,7 @@ impl Bench<'_> {
         let mut logits = Vec::new();
         let start = Instant::now();
         for _ in 0..steps {
-            let segments = tables.drain(..).zip(&tokens).map(|(kv, &token)| Segment { kv, tokens: vec![token] });
+            let segments = tables.drain(..).zip(&tokens).map(|(kv, &token)| Segment::new(kv, vec![token]));
             let mut pass = self.pass(activations, segments.collect())?;
             self.model.run_span(&mut pass, 0..self.model.node_count(), self.crew);
             self.model.logits(&mut pass, &rows, &mut logits, self.crew);
@@ -361,7 +361,7 @@ impl Bench<'_> {
                 let chosen: Vec<usize> = (0..rows).collect();
                 let start = Instant::now();
                 for _ in 0..REPEAT {
-                    let segments = tables.drain(..).map(|kv| Segment { kv, tokens: tokens.clone() });
+                    let segments = tables.drain(..).map(|kv| Segment::new(kv, tokens.clone()));
                     let mut pass = self.pass(activations, segments.collect())?;
                     self.model.run_span(&mut pass, 0..self.model.node_count(), self.crew);
                     self.model.logits(&mut pass, &chosen, &mut logits, self.crew);
@@ -385,7 +385,7 @@ impl Bench<'_> {
         for index in 0..count {
             let mut kv = pool.table();
             for chunk in self.text(context, index).chunks(CHUNK) {
-                let mut pass = self.pass(activations, vec![Segment { kv, tokens: chunk.to_vec() }])?;
+                let mut pass = self.pass(activations, vec![Segment::new(kv, chunk.to_vec())])?;
                 self.model.run_span(&mut pass, 0..self.model.node_count(), self.crew);
                 let (buffers, tables) = pass.finish();
                 activations = buffers;

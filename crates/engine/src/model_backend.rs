@@ -67,7 +67,7 @@ impl Backend for ModelBackend {
     }
 
     fn begin(&self, table: KvTable, tokens: &[TokenId]) -> Result<Pass, EngineError> {
-        let segment = Segment { kv: table, tokens: tokens.to_vec() };
+        let segment = Segment::new(table, tokens.to_vec());
         Pass::new(&self.model, self.take_activations(), vec![segment]).map_err(|refused| {
             let PassRefused { error, activations, segments: _ } = *refused;
             self.give_back(activations);

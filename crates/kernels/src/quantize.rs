@@ -106,7 +106,7 @@ impl Tile {
     ///
     /// The pointers then lie `row` places further, so that row 0 of the view is that row.
     #[inline(always)]
-    pub(crate) fn from_row(self, row: usize) -> Self {
+    pub(crate) fn row_view(self, row: usize) -> Self {
         debug_assert!(row < TILE);
         Self {
             quants: self.quants.wrapping_add(row * 4),

@@ -81,7 +81,8 @@ impl Sequence {
         let mut tails = [KvTail { first: 0, pages: self.pages.iter_mut().collect() }];
         qkv(isa, crew, &weights, &mut buffers, 0..rows, 1, &mut tails, &destinations);
         let shape = AttentionShape { heads: self.heads, scale: 0.3, window: self.window };
-        let sequence = SequenceRows { pages: self.pages.iter().collect(), first_row: 0, rows, start: self.len };
+        let sequence =
+            SequenceRows { pages: self.pages.iter().collect(), first_row: 0, rows, start: self.len, tree: None };
         attention(isa, crew, &shape, &mut buffers, &self.layout, 1, &[sequence]);
         self.len += rows;
         (0..rows).map(|row| buffers.attended(row).to_vec()).collect()

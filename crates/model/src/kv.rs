@@ -219,6 +219,22 @@ impl KvTable {
         (first * PAGE, pages.filter_map(|page| Arc::get_mut(page)?.memory.as_mut()).collect())
     }
 
+    /// The shape of its pages.
+    pub(crate) fn layout(&self) -> &KvLayout {
+        self.pool.layout()
+    }
+
+    /// Writes the next positions from slots of another page (after [`Self::reserve`]).
+    pub(crate) fn write_positions(&mut self, from: &PageMemory, slots: &[usize]) {
+        let layout = *self.layout();
+        let len = self.len;
+        let (first, mut pages) = self.tail();
+        for (index, &slot) in slots.iter().enumerate() {
+            let at = len + index - first;
+            layout.copy_position(from.bytes(), slot, pages[at / PAGE].bytes_mut(), at % PAGE);
+        }
+    }
+
     /// `rows` more positions are written.
     pub(crate) fn grow(&mut self, rows: usize) {
         self.len += rows;

@@ -51,7 +51,7 @@ impl<'a> Run<'a> {
     fn feed(&mut self, tokens: &[TokenId], rows: impl Fn(usize) -> bool) {
         let crew = Scoped { threads: 2 };
         for chunk in tokens.chunks(ROWS) {
-            let segment = Segment { kv: self.kv.take().unwrap(), tokens: chunk.to_vec() };
+            let segment = Segment::new(self.kv.take().unwrap(), chunk.to_vec());
             let mut pass = Pass::new(self.model, self.activations.take().unwrap(), vec![segment]).unwrap();
             self.model.run_span(&mut pass, 0..self.model.node_count(), &crew);
             let chosen: Vec<usize> = (0..chunk.len()).filter(|&row| rows(row)).collect();
@@ -122,7 +122,11 @@ fn greedy_continuations_part_only_at_ties() {
         let (best, second, second_logit) = expected.top[same];
         let margin = best - second_logit;
         let chose = run.best();
-        eprintln!("{}: parts at step {same}, margin {margin:.3}, {}", prompt.id, if chose.0 == second { "second" } else { "other" });
+        eprintln!(
+            "{}: parts at step {same}, margin {margin:.3}, {}",
+            prompt.id,
+            if chose.0 == second { "second" } else { "other" }
+        );
         if margin > TIE {
             failures.push(prompt.id.clone());
         }

@@ -41,7 +41,21 @@ pub(crate) struct Context<'a> {
     pub(crate) scale: f32,
 }
 
-/// Rows of one sequence that follow each other: row `i` is position `start + i` and sees all up to itself.
+/// The rows of a draft tree. Row `i`'s key and value lie in slot `i` of a page of their own, and it sees, after the
+/// context, only the rows on its path from the root.
+///
+/// **Invariant:** its result is, to the bit, that of the same path fed one row after the other: scores are put where the
+/// path's positions would be, and a path's rows have ascending slots, so values are added in the same order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Branch<'a> {
+    /// The rows' keys and values.
+    pub(crate) page: &'a PageMemory,
+    /// Each row's path, itself last; ascending.
+    pub(crate) paths: &'a [Vec<usize>],
+}
+
+/// Rows of one sequence that follow each other: row `i` is position `start + i` and sees all up to itself. In a tree,
+/// `start` is the end of the context, and a row's position is given by its path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queries<'a> {
     /// Rows of queries, all heads side by side; results are written to the same places of `out`.
@@ -60,9 +74,24 @@ pub(crate) struct Queries<'a> {
     pub(crate) start: usize,
     /// Query heads.
     pub(crate) heads: usize,
+    /// Present if the rows are a tree.
+    pub(crate) branch: Option<Branch<'a>>,
 }
 
 impl Queries<'_> {
+    /// Positions that row `row` sees, counted from 0 and ending with its own.
+    fn visible(&self, row: usize) -> usize {
+        self.start + self.branch.map_or(row + 1, |branch| branch.paths[row].len())
+    }
+
+    /// Positions that any row sees.
+    fn longest(&self) -> usize {
+        match self.branch {
+            None => self.start + self.rows,
+            Some(_) => (0..self.rows).map(|row| self.visible(row)).max().unwrap_or(0),
+        }
+    }
+
     /// Query heads that share a key head.
     fn group(&self, layout: &KvLayout) -> usize {
         self.heads / layout.kv_heads
@@ -75,7 +104,7 @@ impl Queries<'_> {
 
     /// Spans that the last row sees.
     pub(crate) fn spans(&self) -> usize {
-        spans_of(self.start + self.rows)
+        spans_of(self.longest())
     }
 }
 
@@ -136,7 +165,12 @@ fn check(context: &Context<'_>, queries: &Queries<'_>) {
     assert!(queries.heads.is_multiple_of(layout.kv_heads));
     assert!(context.layer < layout.layers);
     assert!(context.pages.iter().all(|page| page.layout() == layout));
-    assert!((queries.start + queries.rows).div_ceil(PAGE) <= context.pages.len());
+    let written = queries.start + if queries.branch.is_some() { 0 } else { queries.rows };
+    assert!(written.div_ceil(PAGE) <= context.pages.len());
+    if let Some(branch) = &queries.branch {
+        assert!(branch.page.layout() == layout && branch.paths.len() == queries.rows && queries.rows <= PAGE);
+        assert!(branch.paths.iter().all(|path| path.is_sorted() && path.last().is_some_and(|&slot| slot < PAGE)));
+    }
     let last = queries.first_row + queries.rows;
     assert!(last * queries.stride <= queries.values.len() && queries.heads * layout.head_dim <= queries.stride);
     assert!(last * queries.out_stride <= queries.out.len() && queries.heads * layout.head_dim <= queries.out_stride);

@@ -1,8 +1,8 @@
 //! The inner loops of attention: a tile of up to six (row, head) pairs that share a key head.
 
-use super::layout::{KvFormat, PAGE};
+use super::layout::{KvFormat, PAGE, PageMemory};
 use super::partial::{Partials, SPAN_PAGES};
-use super::{Context, HEAD_DIM_MAX, Queries};
+use super::{Branch, Context, HEAD_DIM_MAX, Queries};
 use crate::simd::{LANES, Simd, exp};
 
 /// Pairs in a tile: with four registers of scores (or outputs) each they fill the 32 AVX-512 registers.
@@ -29,7 +29,10 @@ impl Softmax {
 /// One (row, head) pair.
 #[derive(Clone, Copy)]
 struct Entry {
+    /// In the buffers.
     row: usize,
+    /// Among the rows of the call.
+    within: usize,
     head: usize,
     /// Visible positions.
     from: usize,
@@ -119,9 +122,9 @@ impl<'a, const R: usize> TileWork<'a, R> {
         let entries = std::array::from_fn(|i| {
             let pair = (first + i).min(last);
             let (row, head) = (pair / group, pair % group);
-            let to = queries.start + row + 1;
+            let to = queries.visible(row);
             let from = context.window.map_or(0, |window| to.saturating_sub(window));
-            Entry { row: queries.first_row + row, head: kv_head * group + head, from, to }
+            Entry { row: queries.first_row + row, within: row, head: kv_head * group + head, from, to }
         });
         Self {
             context,
@@ -164,30 +167,50 @@ impl<'a, const R: usize> TileWork<'a, R> {
         let to = self.entries.iter().map(|entry| entry.to).max().unwrap_or(0);
         let pages = (span * SPAN_PAGES).max(from / PAGE)..((span + 1) * SPAN_PAGES).min(to.div_ceil(PAGE));
         for page in pages {
-            // SAFETY: the caller's; `page` is below the number of pages, which `check` compared.
+            // SAFETY: the caller's; `check` compared the pages with the positions.
             unsafe { self.attend_page(s, page) };
         }
     }
 
     #[inline(always)]
     unsafe fn attend_page<S: Simd>(&mut self, s: S, page: usize) {
-        let layout = self.context.layout;
-        let memory = self.context.pages[page].bytes().as_ptr();
         let mut weights = [[0.0_f32; PAGE]; R];
-        // SAFETY: the caller's.
+        // SAFETY: the caller's. A page that only a branch reaches is not there; it is masked as a whole before the
+        // branch's scores are put in, so any page serves in its place.
+        unsafe {
+            let branch = self.queries.branch.filter(|_| (page + 1) * PAGE > self.queries.start);
+            let context = self.context.pages.get(page).copied().or(branch.map(|branch| branch.page));
+            let Some(context) = context else { return };
+            let next = self.context.pages.get(page + 1).copied().unwrap_or(context);
+            let mut scores = self.page_scores(s, context);
+            if let Some(branch) = branch {
+                self.graft_scores(s, page, &branch, &mut scores);
+            }
+            self.soften(s, page, scores, &mut weights);
+            if let Some(branch) = branch {
+                let mut grafted = self.take_weights(page, &branch, &mut weights);
+                self.weigh_page(s, context, next, &mut weights);
+                self.weigh_page(s, branch.page, next, &mut grafted);
+            } else {
+                self.weigh_page(s, context, next, &mut weights);
+            }
+        }
+    }
+
+    /// Scores of a page's 64 slots.
+    #[inline(always)]
+    unsafe fn page_scores<S: Simd>(&self, s: S, page: &PageMemory) -> [[S::F; VECTORS]; R] {
+        let layout = self.context.layout;
+        let memory = page.bytes().as_ptr();
+        // SAFETY: the caller's; offsets are the layout's.
         unsafe {
             let keys = memory.add(layout.keys(self.context.layer, self.kv_head));
             let values = memory.add(layout.values(self.context.layer, self.kv_head));
-            let next = self
-                .context
-                .pages
-                .get(page + 1)
-                .map_or(values, |next| next.bytes().as_ptr().add(layout.keys(self.context.layer, self.kv_head)));
-            let side = values.offset_from_unsigned(keys);
-            let scores = match layout.format {
-                KvFormat::F16 => self.scores(s, Halves(keys.cast()), Fetch::new(values, side, layout.head_dim)),
+            let fetch = Fetch::new(values, values.offset_from_unsigned(keys), layout.head_dim);
+            match layout.format {
+                KvFormat::F16 => self.scores(s, Halves(keys.cast()), fetch),
                 KvFormat::Int8 => {
-                    let mut scores = self.scores(s, Bytes(keys.cast()), Fetch::new(values, side, layout.head_dim));
+                    let mut scores = self.scores(s, Bytes(keys.cast()), fetch);
                     let scales = keys.add(layout.scales()).cast::<f32>();
                     for row in &mut scores {
                         for (v, score) in row.iter_mut().enumerate() {
@@ -196,22 +219,88 @@ impl<'a, const R: usize> TileWork<'a, R> {
                     }
                     scores
                 }
-            };
-            self.soften(s, page, scores, &mut weights);
+            }
+        }
+    }
+
+    /// Adds a page's values, weighted; `next` is the page that comes after it.
+    #[inline(always)]
+    unsafe fn weigh_page<S: Simd>(
+        &mut self,
+        s: S,
+        page: &PageMemory,
+        next: &PageMemory,
+        weights: &mut [[f32; PAGE]; R],
+    ) {
+        let layout = self.context.layout;
+        let keys = layout.keys(self.context.layer, self.kv_head);
+        let values = layout.values(self.context.layer, self.kv_head);
+        let fetch = Fetch::new(next.bytes().as_ptr().wrapping_add(keys), values - keys, PAGE);
+        // SAFETY: the caller's; offsets are the layout's.
+        unsafe {
+            let values = page.bytes().as_ptr().add(values);
             match layout.format {
-                KvFormat::F16 => self.weigh(s, &weights, Halves(values.cast()), Fetch::new(next, side, PAGE)),
+                KvFormat::F16 => self.weigh(s, weights, Halves(values.cast()), fetch),
                 KvFormat::Int8 => {
                     let scales = values.add(layout.scales()).cast::<f32>();
-                    for row in &mut weights {
+                    for row in weights.iter_mut() {
                         for v in 0..VECTORS {
                             let at = row.as_mut_ptr().add(v * LANES);
                             s.store(at, s.mul(s.load(at), s.load(scales.add(v * LANES))));
                         }
                     }
-                    self.weigh(s, &weights, Bytes(values.cast()), Fetch::new(next, side, PAGE));
+                    self.weigh(s, weights, Bytes(values.cast()), fetch);
                 }
             }
         }
+    }
+
+    /// Puts the scores of each pair's path where its positions would be.
+    #[inline(always)]
+    unsafe fn graft_scores<S: Simd>(&self, s: S, page: usize, branch: &Branch<'_>, scores: &mut [[S::F; VECTORS]; R]) {
+        // SAFETY: the caller's; rows of 64 floats are four registers.
+        unsafe {
+            let slots = self.page_scores(s, branch.page);
+            for (r, (scores, slots)) in scores.iter_mut().zip(slots).enumerate() {
+                let (mut from, mut to) = ([0.0_f32; PAGE], [0.0_f32; PAGE]);
+                for (v, (score, slot)) in scores.iter().zip(slots).enumerate() {
+                    s.store(from.as_mut_ptr().add(v * LANES), slot);
+                    s.store(to.as_mut_ptr().add(v * LANES), *score);
+                }
+                for (slot, at) in self.grafts(r, page, branch) {
+                    to[at] = from[slot];
+                }
+                for (v, score) in scores.iter_mut().enumerate() {
+                    *score = s.load(to.as_ptr().add(v * LANES));
+                }
+            }
+        }
+    }
+
+    /// Moves the weights of each pair's path from its positions to its slots.
+    fn take_weights(&self, page: usize, branch: &Branch<'_>, weights: &mut [[f32; PAGE]; R]) -> [[f32; PAGE]; R] {
+        let mut grafted = [[0.0; PAGE]; R];
+        for r in 0..R {
+            for (slot, at) in self.grafts(r, page, branch) {
+                grafted[r][slot] = std::mem::take(&mut weights[r][at]);
+            }
+        }
+        grafted
+    }
+
+    /// The slots of pair `r`'s path and their places in `page`.
+    fn grafts<'b>(
+        &self,
+        r: usize,
+        page: usize,
+        branch: &Branch<'b>,
+    ) -> impl Iterator<Item = (usize, usize)> + use<'b, R> {
+        let (start, first) = (self.queries.start, page * PAGE);
+        let path = branch.paths[self.entries[r].within].iter();
+        path.enumerate()
+            .map(move |(depth, &slot)| (slot, start + depth))
+            .filter(move |&(_, position)| (first..first + PAGE).contains(&position))
+            .map(move |(slot, position)| (slot, position - first))
     }
 
     /// Products of the queries with the page's keys.

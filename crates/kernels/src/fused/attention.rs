@@ -1,7 +1,7 @@
 //! Attention of the rows of one sequence. Sequence-wise.
 
 use super::Buffers;
-use crate::attention::{Context, KvLayout, PageMemory, Partials, Queries, attend, attend_span, merge};
+use crate::attention::{Branch, Context, KvLayout, PageMemory, Partials, Queries, attend, attend_span, merge};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
 
@@ -25,8 +25,19 @@ pub struct SequenceRows<'a> {
     pub first_row: usize,
     /// How many rows.
     pub rows: usize,
-    /// Position of the first row; the others follow.
+    /// Position of the first row; the others follow. For a tree: the end of the context.
     pub start: usize,
+    /// Present if the rows are a draft tree.
+    pub tree: Option<TreeRows<'a>>,
+}
+
+/// A draft tree: row `i`'s key and value lie in slot `i` of a page of their own.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeRows<'a> {
+    /// The rows' keys and values.
+    pub page: &'a PageMemory,
+    /// For each row the rows on its path from the root, itself last.
+    pub paths: &'a [Vec<usize>],
 }
 
 /// Runs the kernel.
@@ -89,7 +100,7 @@ fn splits_spans(queries: &Queries<'_>, layout: &KvLayout, workers: usize) -> boo
 fn queries<'a>(
     shared: &super::buffers::SharedBuffers<'a>,
     shape: &AttentionShape,
-    sequence: &SequenceRows<'_>,
+    sequence: &SequenceRows<'a>,
 ) -> Queries<'a> {
     Queries {
         values: shared.qkv.values,
@@ -100,6 +111,7 @@ fn queries<'a>(
         rows: sequence.rows,
         start: sequence.start,
         heads: shape.heads,
+        branch: sequence.tree.map(|tree| Branch { page: tree.page, paths: tree.paths }),
     }
 }
 

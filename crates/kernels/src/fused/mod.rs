@@ -10,7 +10,7 @@ mod ffn;
 mod head;
 mod qkv;
 
-pub use attention::{AttentionShape, SequenceRows, attention};
+pub use attention::{AttentionShape, SequenceRows, TreeRows, attention};
 pub use buffers::{BufferShape, Buffers};
 pub use ffn::{Feed, FfnWeights, feed_forward};
 pub use head::{HeadWeights, head};

@@ -134,6 +134,7 @@ impl Call<'_> {
     }
 
     /// Bias, norm and rope of one query or key head.
+    #[expect(clippy::mut_from_ref, reason = "a part of shared memory that is this worker's")]
     fn finish_part(&self, row: usize, head: usize, norm: Option<Norm<'_>>) -> &mut [f32] {
         let dim = self.head_dim();
         let part = self.part(row, head);

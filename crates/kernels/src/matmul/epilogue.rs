@@ -103,7 +103,7 @@ impl Gating {
     #[inline(always)]
     fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
         /// `-2 √(2/π)`.
-        const MINUS_TWO_ROOT: f32 = -1.595_769_1;
+        const MINUS_TWO_ROOT: f32 = -1.595_769;
         let exponent = match self {
             Self::Silu => s.sub(s.splat(0.0), x),
             // `x (1 + tanh u) / 2 = x / (1 + e^-2u)` with `u = √(2/π) (x + 0.044715 x³)`.

@@ -60,7 +60,7 @@ pub(crate) unsafe fn rows_by_panels<S: Simd, W: Weights, const R: usize, const P
     let unit = s.splat(UNIT);
     for index in 0..tiles.count {
         let row = tiles.row + index * TILE;
-        let tile = tiles.activations.tile(row / TILE).from_row(row % TILE);
+        let tile = tiles.activations.tile(row / TILE).row_view(row % TILE);
         // SAFETY: the caller's.
         unsafe {
             let ahead = Ahead { index, count: tiles.count };

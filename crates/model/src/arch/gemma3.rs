@@ -23,7 +23,7 @@ pub(super) fn blueprint(facts: &Facts<'_>) -> Result<Blueprint, LoadError> {
     let window = facts.opt_number("attention.sliding_window")?;
     let pattern = facts.opt_number("attention.sliding_window_pattern")?.unwrap_or(PATTERN);
     let layer = |index: usize| match window {
-        Some(window) if (index + 1) % pattern != 0 => LayerPlan { window: Some(window), rope: 1 },
+        Some(window) if !(index + 1).is_multiple_of(pattern) => LayerPlan { window: Some(window), rope: 1 },
         _ => LayerPlan { window: None, rope: 0 },
     };
     let layers = common.layers.len();

@@ -5,8 +5,8 @@ use crate::load::Model;
 use crate::weights::LayerWeights;
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{
-    AttentionShape, Feed, FfnWeights, HeadWeights, KvDestination, KvTail, Norm, QkvWeights, SequenceRows, attention,
-    feed_forward, head, qkv,
+    AttentionShape, Feed, FfnWeights, HeadWeights, KvDestination, KvTail, Norm, QkvWeights, SequenceRows, TreeRows,
+    attention, feed_forward, head, qkv,
 };
 use duet_types::TokenId;
 use std::ops::Range;
@@ -126,10 +126,11 @@ impl Model {
         let blueprint = self.blueprint();
         let Some(embeddings) = self.file().tensor("token_embd.weight") else { return };
         let mut row = 0;
-        for segment in &pass.segments {
+        for (segment, tree) in pass.segments.iter().zip(&pass.trees) {
             let start = segment.kv.len().as_usize();
             for (index, token) in segment.tokens.iter().enumerate() {
                 if rows.contains(&row) {
+                    let position = start + tree.as_ref().map_or(index, |tree| tree.paths[index].len() - 1);
                     let buffers = &mut pass.activations.buffers;
                     let residual = buffers.residual_mut(row);
                     embeddings.dequantize_row(token.0 as usize, residual);
@@ -137,7 +138,7 @@ impl Model {
                     let (cosines, sines) = buffers.angles_mut(row);
                     let frequencies = blueprint.ropes.iter().flat_map(|rope| &rope.frequencies);
                     for ((cos, sin), frequency) in cosines.iter_mut().zip(sines).zip(frequencies) {
-                        let (s, c) = ((start + index) as f64 * f64::from(*frequency)).sin_cos();
+                        let (s, c) = (position as f64 * f64::from(*frequency)).sin_cos();
                         (*cos, *sin) = (c as f32, s as f32);
                     }
                 }
@@ -148,21 +149,19 @@ impl Model {
 
     fn qkv(&self, pass: &mut Pass, layer: usize, rows: Range<usize>, crew: &dyn Crew) {
         let mut destinations = Vec::with_capacity(rows.len());
+        let mut tails = Vec::with_capacity(pass.segments.len());
         let mut row = 0;
-        for (tail, segment) in pass.segments.iter().enumerate() {
-            let start = segment.kv.len().as_usize();
-            for index in 0..segment.tokens.len() {
-                if rows.contains(&row) {
-                    destinations.push(KvDestination { tail, position: start + index });
-                }
-                row += 1;
-            }
+        for (segment, tree) in pass.segments.iter_mut().zip(&mut pass.trees) {
+            let count = segment.tokens.len();
+            let (start, (first, pages)) = match tree {
+                None => (segment.kv.len().as_usize(), segment.kv.tail()),
+                Some(tree) => (0, (0, vec![&mut tree.page])),
+            };
+            let chosen = (row..row + count).filter(|row| rows.contains(row));
+            destinations.extend(chosen.map(|at| KvDestination { tail: tails.len(), position: start + at - row }));
+            tails.push(KvTail { first, pages });
+            row += count;
         }
-        let tails = pass.segments.iter_mut().map(|segment| {
-            let (first, pages) = segment.kv.tail();
-            KvTail { first, pages }
-        });
-        let mut tails: Vec<KvTail<'_>> = tails.collect();
         let weights = self.qkv_weights(layer);
         let buffers = &mut pass.activations.buffers;
         qkv(self.isa(), crew, &weights, buffers, rows, layer, &mut tails, &destinations);
@@ -172,21 +171,24 @@ impl Model {
         let blueprint = self.blueprint();
         let mut first = 0;
         let mut sequences = Vec::with_capacity(pass.segments.len());
-        for segment in &pass.segments {
+        for (segment, tree) in pass.segments.iter().zip(&pass.trees) {
             let all = first..first + segment.tokens.len();
             first = all.end;
             let (from, to) = (rows.start.max(all.start), rows.end.min(all.end));
             if from < to {
+                let within = from - all.start..to - all.start;
+                let start = segment.kv.len().as_usize();
                 sequences.push(SequenceRows {
                     pages: segment.kv.memory().collect(),
                     first_row: from,
-                    rows: to - from,
-                    start: segment.kv.len().as_usize() + from - all.start,
+                    rows: within.len(),
+                    start: if tree.is_some() { start } else { start + within.start },
+                    tree: tree.as_ref().map(|tree| TreeRows { page: &tree.page, paths: &tree.paths[within] }),
                 });
             }
         }
-        let Some(page) = sequences.iter().find_map(|sequence| sequence.pages.first()) else { return };
-        let layout = *page.layout();
+        let Some(segment) = pass.segments.first() else { return };
+        let layout = *segment.kv.layout();
         let shape = AttentionShape {
             heads: blueprint.heads,
             scale: blueprint.attention_scale,

@@ -1,7 +1,8 @@
 //! What is on its way through the layers.
 
-use crate::kv::{KvError, KvTable};
+use crate::kv::{KvError, KvTable, PAGE_TOKENS};
 use crate::load::Model;
+use duet_kernels::attention::PageMemory;
 use duet_kernels::fused::{BufferShape, Buffers};
 use duet_types::{Bytes, TokenId, Tokens};
 
@@ -12,12 +13,34 @@ pub struct Segment {
     pub kv: KvTable,
     /// The rows' tokens.
     pub tokens: Vec<TokenId>,
+    /// For a draft tree, each row's parent among the rows, which must come before it; `None` is the context's end.
+    /// Absent: each row follows the one before.
+    pub parents: Option<Vec<Option<usize>>>,
+}
+
+impl Segment {
+    /// Rows that follow each other.
+    #[must_use]
+    pub fn new(kv: KvTable, tokens: Vec<TokenId>) -> Self {
+        Self { kv, tokens, parents: None }
+    }
+}
+
+/// A segment that is a tree, while a pass is under way.
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// The rows' keys and values: slot `i` is row `i`'s.
+    pub(super) page: PageMemory,
+    /// For each row the rows on its path, itself last.
+    pub(super) paths: Vec<Vec<usize>>,
 }
 
 /// The buffers of a pass; reused from pass to pass.
 #[derive(Debug)]
 pub struct Activations {
     pub(super) buffers: Buffers,
+    /// Pages that trees of earlier passes used.
+    spare: Vec<PageMemory>,
 }
 
 /// Why a pass could not start.
@@ -42,6 +65,18 @@ pub enum PassError {
     /// A token outside the vocabulary.
     #[error("token {0} is not in the vocabulary")]
     Token(TokenId),
+    /// A parent that is not an earlier row, or not one parent for each row.
+    #[error("row {row} of a draft tree names no earlier row as its parent")]
+    Parent {
+        /// The row.
+        row: usize,
+    },
+    /// A tree with more rows than a page holds.
+    #[error("a draft tree of {rows} rows exceeds {PAGE_TOKENS}")]
+    Tree {
+        /// Its rows.
+        rows: usize,
+    },
     /// No pages left.
     #[error(transparent)]
     Kv(#[from] KvError),
@@ -63,6 +98,8 @@ pub struct PassRefused {
 pub struct Pass {
     pub(super) activations: Activations,
     pub(super) segments: Vec<Segment>,
+    /// One entry for each segment.
+    pub(super) trees: Vec<Option<Tree>>,
 }
 
 impl Activations {
@@ -77,7 +114,7 @@ impl Activations {
             ffn: b.ffn,
             angles: b.ropes.iter().map(|rope| rope.frequencies.len()).sum(),
         };
-        Self { buffers: Buffers::new(shape, rows) }
+        Self { buffers: Buffers::new(shape, rows), spare: Vec::new() }
     }
 
     /// Rows there is room for.
@@ -98,9 +135,16 @@ impl Pass {
     ///
     /// # Errors
     /// [`PassRefused`]; nothing is lost.
-    pub fn new(model: &Model, activations: Activations, mut segments: Vec<Segment>) -> Result<Self, Box<PassRefused>> {
+    pub fn new(
+        model: &Model,
+        mut activations: Activations,
+        mut segments: Vec<Segment>,
+    ) -> Result<Self, Box<PassRefused>> {
         match check(model, &activations, &segments).and_then(|()| reserve(&mut segments)) {
-            Ok(()) => Ok(Self { activations, segments }),
+            Ok(()) => {
+                let trees = segments.iter().map(|segment| plant(segment, &mut activations.spare)).collect();
+                Ok(Self { activations, segments, trees })
+            }
             Err(error) => Err(Box::new(PassRefused { error, activations, segments })),
         }
     }
@@ -111,24 +155,53 @@ impl Pass {
         self.segments.iter().map(|segment| segment.tokens.len()).sum()
     }
 
-    /// Ends the pass after the last node: each table has grown by its rows.
+    /// Ends the pass after the last node: each table has grown by its rows, but for trees, of which nothing is kept.
     #[must_use]
     pub fn finish(self) -> (Activations, Vec<KvTable>) {
-        self.end(|segment| segment.kv.grow(segment.tokens.len()))
+        self.end(|_, segment, tree| {
+            if tree.is_none() {
+                segment.kv.grow(segment.tokens.len());
+            }
+        })
+    }
+
+    /// Ends the pass after the last node, keeping only some rows of each segment: the first `accepted[i].len()` rows of
+    /// a segment without tree, or the rows of the path `accepted[i]` of a tree, which are moved to their positions.
+    ///
+    /// # Panics
+    /// If there is not one list for each segment, or a list is no path from the context's end.
+    #[must_use]
+    pub fn finish_accepting(self, accepted: &[Vec<usize>]) -> (Activations, Vec<KvTable>) {
+        assert!(accepted.len() == self.segments.len());
+        self.end(|index, segment, tree| {
+            let rows = &accepted[index];
+            match tree {
+                None => assert!(rows.iter().copied().eq(0..rows.len()) && rows.len() <= segment.tokens.len()),
+                Some(tree) => {
+                    assert!(rows.last().is_none_or(|&last| tree.paths.get(last).is_some_and(|path| path == rows)));
+                    segment.kv.write_positions(&tree.page, rows);
+                }
+            }
+            segment.kv.grow(rows.len());
+            segment.kv.truncate(segment.kv.len());
+        })
     }
 
     /// Gives the pass up at any point: the tables are as they were before it.
     #[must_use]
     pub fn abandon(self) -> (Activations, Vec<KvTable>) {
-        self.end(|segment| segment.kv.truncate(segment.kv.len()))
+        self.end(|_, segment, _| segment.kv.truncate(segment.kv.len()))
     }
 
-    fn end(self, mut each: impl FnMut(&mut Segment)) -> (Activations, Vec<KvTable>) {
-        let tables = self.segments.into_iter().map(|mut segment| {
-            each(&mut segment);
-            segment.kv
-        });
-        (self.activations, tables.collect())
+    fn end(self, mut each: impl FnMut(usize, &mut Segment, Option<&Tree>)) -> (Activations, Vec<KvTable>) {
+        let Self { mut activations, segments, trees } = self;
+        let mut tables = Vec::with_capacity(segments.len());
+        for (index, (mut segment, tree)) in segments.into_iter().zip(trees).enumerate() {
+            each(index, &mut segment, tree.as_ref());
+            activations.spare.extend(tree.map(|tree| tree.page));
+            tables.push(segment.kv);
+        }
+        (activations, tables)
     }
 }
 
@@ -144,11 +217,41 @@ fn check(model: &Model, activations: &Activations, segments: &[Segment]) -> Resu
         if position > context {
             return Err(PassError::Context { position, context });
         }
+        if let Some(parents) = &segment.parents {
+            check_tree(parents, segment.tokens.len())?;
+        }
         if let Some(token) = segment.tokens.iter().find(|token| token.0 as usize >= model.config().vocabulary) {
             return Err(PassError::Token(*token));
         }
     }
     Ok(())
+}
+
+/// The tree of a checked segment, if it is one.
+fn plant(segment: &Segment, spare: &mut Vec<PageMemory>) -> Option<Tree> {
+    let parents = segment.parents.as_ref()?;
+    let mut paths: Vec<Vec<usize>> = Vec::with_capacity(parents.len());
+    for (row, parent) in parents.iter().enumerate() {
+        let mut path = parent.map_or_else(Vec::new, |parent| paths[parent].clone());
+        path.push(row);
+        paths.push(path);
+    }
+    let layout = *segment.kv.layout();
+    let fits = spare.iter().position(|page| *page.layout() == layout);
+    let page = fits.map_or_else(|| PageMemory::new(layout), |at| spare.swap_remove(at));
+    Some(Tree { page, paths })
+}
+
+fn check_tree(parents: &[Option<usize>], rows: usize) -> Result<(), PassError> {
+    if rows > PAGE_TOKENS {
+        return Err(PassError::Tree { rows });
+    }
+    let wrong = parents.iter().enumerate().find(|(row, parent)| parent.is_some_and(|parent| parent >= *row));
+    match wrong {
+        Some((row, _)) => Err(PassError::Parent { row }),
+        None if parents.len() != rows => Err(PassError::Parent { row: parents.len().min(rows) }),
+        None => Ok(()),
+    }
 }
 
 fn reserve(segments: &mut [Segment]) -> Result<(), PassError> {
