@@ -213,6 +213,14 @@ impl Kernel for SetGroups<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let (tile, lane) = (self.row / TILE, self.row % TILE);
+        let groups = self.values.len().div_ceil(GROUP);
+        let start = (tile * self.rows.groups + self.first) * TILE;
+        let all = start..start + groups * TILE;
+        // Checked once for all groups; the loop is too short to check each.
+        let scales = self.rows.scales.narrow(all.clone()).as_mut_ptr().wrapping_add(lane);
+        let sums = self.rows.sums.narrow(all.clone()).as_mut_ptr().wrapping_add(lane);
+        let offsets = self.rows.offsets.narrow(all.clone()).as_mut_ptr().wrapping_add(lane);
+        let bytes = self.rows.quants.narrow(all.start * GROUP..all.end * GROUP).as_mut_ptr().wrapping_add(lane * 4);
         for (index, chunk) in self.values.chunks(GROUP).enumerate() {
             let mut padded = [0.0; GROUP];
             let values = if chunk.len() == GROUP {
@@ -221,10 +229,9 @@ impl Kernel for SetGroups<'_> {
                 padded[..chunk.len()].copy_from_slice(chunk);
                 padded.as_ptr()
             };
-            let at = (tile * self.rows.groups + self.first + index) * TILE + lane;
             let mut quants = [0_i8; GROUP];
-            // SAFETY: `values` holds 32 floats and `quants` 32 bytes; the parts belong to this row, which is this
-            // worker's by the promise of the callers. The last of the strided writes ends within the group's bytes.
+            // SAFETY: `values` holds 32 floats and `quants` 32 bytes. Each write goes to this row's place in group
+            // `index` of the ranges narrowed above; this row is this worker's by the promise of the callers.
             unsafe {
                 let (low, high) = (s.load(values), s.load(values.add(LANES)));
                 let largest = s.max_lane(s.max(s.abs(low), s.abs(high)));
@@ -235,11 +242,10 @@ impl Kernel for SetGroups<'_> {
                 s.store_i8(quants.as_mut_ptr().add(LANES), high);
                 // Small integers: exact in any order.
                 let sum = s.sum(s.add(low, high));
-                self.rows.scales.part_mut(at..at + 1)[0] = scale;
-                self.rows.sums.part_mut(at..at + 1)[0] = scale * sum;
-                self.rows.offsets.part_mut(at..at + 1)[0] = -8 * sum as i32;
-                let group = (at - lane) * GROUP;
-                let to = self.rows.quants.narrow(group..group + TILE * GROUP).as_mut_ptr().add(lane * 4);
+                scales.add(index * TILE).write(scale);
+                sums.add(index * TILE).write(scale * sum);
+                offsets.add(index * TILE).write(-8 * sum as i32);
+                let to = bytes.add(index * TILE * GROUP);
                 for step in 0..GROUP / 4 {
                     let four = quants.as_ptr().add(step * 4).cast::<u32>().read_unaligned();
                     to.add(step * TILE * 4).cast::<u32>().write_unaligned(four);
