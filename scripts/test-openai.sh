@@ -13,7 +13,9 @@ duet=${1:-$target/debug/duet}
 packages=$target/python/$openai
 if [ ! -d "$packages" ]; then
     rm -rf "$packages.part"
-    python3 -m pip install --quiet --disable-pip-version-check --target "$packages.part" "$openai"
+    # A folder of its own: whatever else is installed is neither used nor changed.
+    python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --root-user-action ignore \
+        --target "$packages.part" "$openai"
     mv "$packages.part" "$packages"
 fi
 
