@@ -8,6 +8,8 @@
 
 mod layout;
 mod partial;
+mod softmax;
+mod source;
 mod tile;
 
 pub use layout::{KvFormat, KvLayout, PAGE, PageMemory};

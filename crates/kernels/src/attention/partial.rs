@@ -1,6 +1,7 @@
 //! Partial results of attention, so that several workers can share one row's long context.
 
-use super::tile::{ROWS, Softmax, TileWork, merge_softmax};
+use super::softmax::{Softmax, merge_softmax};
+use super::tile::{ROWS, TileWork};
 use super::{HEAD_DIM_MAX, PAGE, Queries};
 use crate::memory::Shared;
 use crate::simd::Simd;

@@ -2,6 +2,8 @@
 
 use super::layout::{KvFormat, PAGE, PageMemory};
 use super::partial::{Partials, SPAN_PAGES};
+use super::softmax::{LOWEST, MASKED, Softmax, merge_softmax, scalar_exp, scale_values};
+use super::source::{Bytes, FETCH_ROWS, Fetch, Halves, Source};
 use super::{Branch, Context, HEAD_DIM_MAX, Queries};
 use crate::simd::{LANES, Simd, exp};
 
@@ -10,21 +12,6 @@ pub(crate) const ROWS: usize = 6;
 
 /// Registers of scores in a page.
 const VECTORS: usize = PAGE / LANES;
-
-/// Below every score, yet finite: `exp(MASKED - LOWEST)` is zero and `exp(LOWEST - LOWEST)` one.
-const LOWEST: f32 = -1e30;
-const MASKED: f32 = f32::NEG_INFINITY;
-
-/// A running softmax: the largest score, the sum of weights, the weighted values.
-pub(crate) struct Softmax {
-    pub(crate) largest: f32,
-    pub(crate) total: f32,
-    pub(crate) values: [f32; HEAD_DIM_MAX],
-}
-
-impl Softmax {
-    const EMPTY: Self = Self { largest: LOWEST, total: 0.0, values: [0.0; HEAD_DIM_MAX] };
-}
 
 /// One (row, head) pair.
 #[derive(Clone, Copy)]
@@ -37,66 +24,6 @@ struct Entry {
     /// Visible positions.
     from: usize,
     to: usize,
-}
-
-/// Numbers of one side of a page. (Not closures: those would not inherit the target features.)
-trait Source: Copy {
-    /// Sixteen of them, from index `at` on.
-    ///
-    /// # Safety
-    /// They lie within the page.
-    unsafe fn load<S: Simd>(self, s: S, at: usize) -> S::F;
-}
-
-#[derive(Clone, Copy)]
-struct Halves(*const u16);
-
-#[derive(Clone, Copy)]
-struct Bytes(*const i8);
-
-impl Source for Halves {
-    #[inline(always)]
-    unsafe fn load<S: Simd>(self, s: S, at: usize) -> S::F {
-        // SAFETY: the caller's.
-        unsafe { s.load_f16(self.0.add(at)) }
-    }
-}
-
-impl Source for Bytes {
-    #[inline(always)]
-    unsafe fn load<S: Simd>(self, s: S, at: usize) -> S::F {
-        // SAFETY: the caller's.
-        unsafe { s.load_i8(self.0.add(at)) }
-    }
-}
-
-/// Memory that is needed next, fetched bit by bit while computing: the values during the keys, the next page's keys
-/// during the values. Blocks of a layer and head are too short for the processor's own prefetching to get going.
-#[derive(Clone, Copy)]
-struct Fetch {
-    from: *const u8,
-    /// Bytes for each step.
-    stride: usize,
-}
-
-/// More rows than this compute longer than the memory takes.
-const FETCH_ROWS: usize = 4;
-
-impl Fetch {
-    /// `bytes` from `from` on, in `steps` steps.
-    #[inline(always)]
-    fn new(from: *const u8, bytes: usize, steps: usize) -> Self {
-        Self { from, stride: bytes.div_ceil(steps) }
-    }
-
-    #[inline(always)]
-    fn step<S: Simd>(self, s: S, step: usize) {
-        let from = self.from.wrapping_add(step * self.stride);
-        s.prefetch(from);
-        if self.stride > 64 {
-            s.prefetch(from.wrapping_add(64));
-        }
-    }
 }
 
 /// The state of a tile.
@@ -502,35 +429,4 @@ impl<'a, const R: usize> TileWork<'a, R> {
             }
         }
     }
-}
-
-/// `into` after `part`, as if their scores had come one after the other.
-#[inline(always)]
-pub(crate) fn merge_softmax<S: Simd>(s: S, into: &mut Softmax, part: &Softmax, dim: usize) {
-    let largest = into.largest.max(part.largest);
-    let (keep, take) = (scalar_exp(s, into.largest - largest), scalar_exp(s, part.largest - largest));
-    into.total = into.total.mul_add(keep, part.total * take);
-    into.largest = largest;
-    let (keep, take) = (s.splat(keep), s.splat(take));
-    for d in (0..dim).step_by(LANES) {
-        // SAFETY: both hold `HEAD_DIM_MAX` floats, and `dim` is a multiple of 16 not above it.
-        unsafe {
-            let to = into.values.as_mut_ptr().add(d);
-            s.store(to, s.fma(s.load(to), keep, s.mul(s.load(part.values.as_ptr().add(d)), take)));
-        }
-    }
-}
-
-#[inline(always)]
-fn scale_values<S: Simd>(s: S, values: &mut [f32; HEAD_DIM_MAX], dim: usize, by: f32) {
-    let by = s.splat(by);
-    for d in (0..dim).step_by(LANES) {
-        // SAFETY: as in `merge_softmax`.
-        unsafe { s.store(values.as_mut_ptr().add(d), s.mul(s.load(values.as_ptr().add(d)), by)) };
-    }
-}
-
-#[inline(always)]
-fn scalar_exp<S: Simd>(s: S, x: f32) -> f32 {
-    s.max_lane(exp(s, s.splat(x)))
 }
