@@ -53,7 +53,7 @@ struct Inner {
 
 impl CpuConfig {
     /// `threads` cores in two lanes, so that prefill and decode can run side by side and also join in one team; one
-    /// lane where there is only one thread. The odd core goes to the first lane. (DESIGN §7)
+    /// lane where there is only one thread. The odd core goes to the first lane.
     #[must_use]
     pub fn prefill_and_decode(threads: usize) -> Self {
         let threads = threads.max(1);

@@ -2,7 +2,7 @@
 //!
 //! A [`World`] is all that the scheduler is not: a clock, lanes, memory, clients. The engine's world has real ones;
 //! another may have them in virtual time. The loop takes the world's next event, hands it to the scheduler, and drains
-//! the scheduler's commands into the world; there is no second one. (DESIGN §1)
+//! the scheduler's commands into the world; there is no second one.
 
 mod event_log;
 

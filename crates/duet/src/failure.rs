@@ -3,6 +3,7 @@
 //! Status 2 says that what was given is wrong (an argument, a file, a prompt that does not fit), 1 that running
 //! failed. A reader of stdout that went away is no failure.
 
+use duet_bench::throughput::ThroughputError;
 use duet_engine::EngineError;
 use duet_model::LoadError;
 use duet_model::gguf::GgufError;
@@ -69,6 +70,10 @@ fn status(error: &anyhow::Error) -> u8 {
             || cause.is::<GgufError>()
             || cause.downcast_ref::<FetchError>().is_some_and(FetchError::is_bad_input)
             || matches!(
+                cause.downcast_ref::<ThroughputError>(),
+                Some(ThroughputError::Load(_) | ThroughputError::Context { .. })
+            )
+            || matches!(
                 cause.downcast_ref::<EngineError>(),
                 Some(EngineError::EmptyPrompt | EngineError::PromptTooLong { .. } | EngineError::Parameter { .. })
             )
@@ -86,7 +91,9 @@ mod tests {
         let wrong = Err::<(), _>(BadInput("x".into())).context("while reading").unwrap_err();
         assert_eq!(status(&wrong), 2);
         assert_eq!(status(&EngineError::EmptyPrompt.into()), 2);
+        assert_eq!(status(&ThroughputError::Context { tokens: 2, context: 1 }.into()), 2);
         assert_eq!(status(&EngineError::ShuttingDown.into()), 1);
+        assert_eq!(status(&ThroughputError::Lanes("x".into()).into()), 1);
         assert_eq!(status(&anyhow::anyhow!("disk full")), 1);
     }
 }

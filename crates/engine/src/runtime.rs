@@ -2,7 +2,7 @@
 //!
 //! There is no thread of its own. Whoever brings an event (a client that submits or cancels, a lane whose kernel
 //! ended) takes the lock, runs the driver's loop until nothing more is known to happen, and leaves. The lock is held for
-//! microseconds: kernels, sampling and text are done outside. (DESIGN §7: completions run the scheduler inline)
+//! microseconds: kernels, sampling and text are done outside. Completions run the scheduler inline.
 
 use crate::backend::Backend;
 use crate::clock::Clock;

@@ -1,4 +1,4 @@
-//! CPU kernels: packed integer matrix products, attention, norms, rope, top-k.
+//! CPU kernels: packed integer matrix products, attention, norms, rope.
 //!
 //! Every kernel is written once over [`simd::Simd`] and runs on the instruction set that [`isa::Isa`] found. What a
 //! kernel computes for a row depends on that row alone: not on the other rows of the call, the crew, or the machine.
