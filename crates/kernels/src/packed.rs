@@ -6,7 +6,8 @@
 //! in units of a power of two.
 //!
 //! `w = scale × (q - zero)` or `w = scale × q + min`: for the file formats with groups of 32 (Q4_0, Q4_1, Q5_0, Q5_1,
-//! Q8_0) these are exactly the file's values. Other formats are requantised to eight bits per group of 32.
+//! Q8_0) these are exactly the file's values. Q4_K and Q5_K keep their quants and round
+//! their scales to half precision; other formats are requantised to eight bits per group of 32.
 
 use crate::memory::Aligned;
 use crate::quantize::GROUP;

@@ -49,7 +49,10 @@ fn product(isa: Isa, crew: &dyn Crew, weights: &PackedMatrix, rows: &[Vec<f32>])
     let stride = weights.panels() * PANEL;
     let mut out = vec![f32::NAN; rows.len() * stride];
     let target = Target { out: Shared::new(&mut out), first_row: 0, stride };
-    crew.run(&|worker| matmul(isa, weights, &shared, rows.len(), &Epilogue::Store(target), &worker));
+    crew.run(&|worker| {
+        // SAFETY: the rows are quantised, and this crew alone has the target.
+        unsafe { matmul(isa, weights, &shared, rows.len(), &Epilogue::Store(target), &worker) }
+    });
     out.chunks(stride).map(|row| row[..weights.outputs()].to_vec()).collect()
 }
 
@@ -130,7 +133,10 @@ fn gates_are_applied_to_their_values() {
             }
             let mut out = vec![0.0; rows.len() * 2 * PANEL];
             let target = Target { out: Shared::new(&mut out), first_row: 0, stride: 2 * PANEL };
-            Solo.run(&|worker| matmul(isa, &weights, &shared, rows.len(), &Epilogue::Gated(target, gating), &worker));
+            Solo.run(&|worker| {
+                // SAFETY: the rows are quantised, and this crew alone has the target.
+                unsafe { matmul(isa, &weights, &shared, rows.len(), &Epilogue::Gated(target, gating), &worker) }
+            });
             results.push(out);
         }
         for (row, products) in plain.iter().enumerate() {

@@ -72,7 +72,8 @@ impl Call<'_> {
         worker.sync();
         let out = Target { out: shared.gated.values, first_row: 0, stride: shared.gated.stride };
         let gated = Epilogue::Gated(out, weights.feed.gating);
-        matmul(*isa, weights.feed.gate_up, hidden, self.rows.len(), &gated, worker);
+        // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
+        unsafe { matmul(*isa, weights.feed.gate_up, hidden, self.rows.len(), &gated, worker) };
         worker.sync();
         self.quantize(&shared.gated, inner, 0..self.rows.len(), worker);
         worker.sync();
@@ -91,10 +92,12 @@ impl Call<'_> {
         let residual =
             Target { out: shared.residual.values, first_row: self.rows.start, stride: shared.residual.stride };
         let Some(norm) = norm else {
-            return matmul(*isa, matrix, rows, self.rows.len(), &Epilogue::Add(residual), worker);
+            // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
+            return unsafe { matmul(*isa, matrix, rows, self.rows.len(), &Epilogue::Add(residual), worker) };
         };
         let scratch = Target { out: shared.normed.values, first_row: 0, stride: shared.normed.stride };
-        matmul(*isa, matrix, rows, self.rows.len(), &Epilogue::Store(scratch), worker);
+        // SAFETY: as above.
+        unsafe { matmul(*isa, matrix, rows, self.rows.len(), &Epilogue::Store(scratch), worker) };
         worker.sync();
         for row in worker.share(self.rows.len()) {
             // SAFETY: the row is this worker's share.

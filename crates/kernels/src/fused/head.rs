@@ -41,6 +41,7 @@ pub fn head(
         }
         worker.sync();
         let out = Target { out: logits.values, first_row: 0, stride: logits.stride };
-        matmul(isa, weights.matrix, &quantized, rows.len(), &Epilogue::Store(out), &worker);
+        // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
+        unsafe { matmul(isa, weights.matrix, &quantized, rows.len(), &Epilogue::Store(out), &worker) };
     });
 }

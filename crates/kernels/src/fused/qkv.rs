@@ -97,7 +97,8 @@ impl Call<'_> {
         worker.sync();
         let out = Target { out: shared.qkv.values, first_row: self.rows.start, stride: shared.qkv.stride };
         let out = Epilogue::Store(out);
-        matmul(*isa, weights.matrix, &self.quantized, self.rows.len(), &out, worker);
+        // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
+        unsafe { matmul(*isa, weights.matrix, &self.quantized, self.rows.len(), &out, worker) };
         worker.sync();
         let layout_heads = self.kv_heads();
         for item in (worker.rank()..self.rows.len() * layout_heads).step_by(worker.size()) {

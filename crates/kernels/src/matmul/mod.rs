@@ -27,9 +27,13 @@ use std::ops::Range;
 
 /// This worker's share of the product of `weights` with rows `0..rows` of `activations`; `epilogue` takes the results.
 ///
+/// # Safety
+/// The rows were quantised before the last sync and are not written meanwhile. No one but this crew touches the
+/// epilogue's target meanwhile, and each rank of the crew makes this call once.
+///
 /// # Panics
 /// If the widths differ, there are fewer rows than asked for, or gates have no values.
-pub fn matmul(
+pub unsafe fn matmul(
     isa: Isa,
     weights: &PackedMatrix,
     activations: &SharedRows<'_>,
