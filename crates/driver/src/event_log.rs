@@ -1,70 +1,162 @@
-//! The event log: what happened, in the order in which the scheduler saw it.
+//! The event log: what happened, and what the scheduler made of it, one JSON object a line.
 //!
-//! The scheduler is a function of its events, so a log of them is enough to repeat every decision of a run, without
-//! the lanes, the model or the time it took.
+//! The scheduler is a function of its configuration and its events, so a log of them is enough to repeat every decision
+//! of a run, without the lanes, the model or the time it took. The first line is the configuration and the policy; an
+//! event's line is followed by one line for each command that it led to, so that a replay can be compared with them.
 
-use crate::World;
-use duet_scheduler::{Command, Event};
+use crate::observer::Observer;
+use duet_scheduler::policy::PolicyName;
+use duet_scheduler::{Command, Event, Scheduler, SchedulerConfig};
 use duet_types::Instant;
-use std::collections::VecDeque;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, Write};
 
-/// Events and when they happened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EventLog {
-    /// In the order in which they were handed over.
-    pub entries: Vec<(Instant, Event)>,
+/// The first line of a log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// The policy.
+    pub policy: PolicyName,
+    /// What the scheduler was told.
+    pub config: SchedulerConfig,
 }
 
-/// A world whose events are logged. It grows by one entry per event: for tests and diagnosis, not for a server's life.
+/// Writes a log while it happens. A write error ends the log, never the run.
 #[derive(Debug)]
-pub struct Recorded<W> {
-    /// The world.
-    pub world: W,
-    /// What happened in it.
-    pub log: EventLog,
+pub struct EventLog<W> {
+    out: Option<W>,
+    line: String,
 }
 
-impl<W> Recorded<W> {
-    /// Logs what happens in `world` from now on.
-    pub fn new(world: W) -> Self {
-        Self { world, log: EventLog::default() }
+/// Any other line.
+#[derive(Debug, Deserialize)]
+enum Line {
+    Event(u64, Event),
+    /// As text: a command is compared, never carried out.
+    Command(serde_json::Value),
+}
+
+/// A line that is written.
+#[derive(Debug, Serialize)]
+enum Entry<'a> {
+    Event(u64, &'a Event),
+    Command(&'a Command),
+}
+
+/// What a replay found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Events handed over.
+    pub events: usize,
+    /// Commands that were the same.
+    pub commands: usize,
+}
+
+/// Why a log could not be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// It could not be read.
+    #[error("line {line}: {error}")]
+    Read {
+        /// From 1.
+        line: usize,
+        /// Why.
+        error: String,
+    },
+    /// The scheduler decided otherwise.
+    #[error("line {line}: the log has {logged}, but the scheduler {decided}")]
+    Differs {
+        /// From 1.
+        line: usize,
+        /// The command in the log.
+        logged: String,
+        /// What was decided.
+        decided: String,
+    },
+}
+
+impl<W: Write> EventLog<W> {
+    /// Begins a log.
+    ///
+    /// # Errors
+    /// If its first line cannot be written.
+    pub fn begin(mut out: W, header: &Header) -> std::io::Result<Self> {
+        let line = serde_json::to_string(header).map_err(std::io::Error::other)?;
+        writeln!(out, "{line}")?;
+        Ok(Self { out: Some(out), line: String::new() })
+    }
+
+    fn write(&mut self, entry: &Entry<'_>) {
+        let Some(out) = &mut self.out else { return };
+        self.line.clear();
+        let Ok(text) = serde_json::to_string(entry) else { return };
+        self.line.push_str(&text);
+        self.line.push('\n');
+        if out.write_all(self.line.as_bytes()).is_err() {
+            self.out = None;
+        }
+    }
+
+    /// Whether everything so far was written.
+    pub fn is_whole(&self) -> bool {
+        self.out.is_some()
     }
 }
 
-impl<W: World> World for Recorded<W> {
-    fn next(&mut self) -> Option<(Instant, Event)> {
-        let entry = self.world.next()?;
-        self.log.entries.push(entry.clone());
-        Some(entry)
+impl<W: Write> Observer for EventLog<W> {
+    fn event(&mut self, now: Instant, event: &Event) {
+        self.write(&Entry::Event(now.0, event));
     }
 
-    fn apply(&mut self, now: Instant, command: Command) {
-        self.world.apply(now, command);
+    fn command(&mut self, _: Instant, command: &Command) {
+        self.write(&Entry::Command(command));
     }
 }
 
-/// A world in which a log happens again. It carries out nothing, and takes note of what it was asked.
-#[derive(Clone, Debug, Default)]
-pub struct Replay {
-    rest: VecDeque<(Instant, Event)>,
-    /// What the scheduler asked for, and when.
-    pub commands: Vec<(Instant, Command)>,
+/// Hands the events of a log to a new scheduler and compares its commands with those of the log. A log that ends in the
+/// middle is replayed as far as it goes.
+///
+/// # Errors
+/// [`ReplayError`] with the line.
+pub fn replay(mut log: impl BufRead) -> Result<Replayed, ReplayError> {
+    let mut replayed = Replayed::default();
+    let mut scheduler: Option<Scheduler> = None;
+    for line in 1.. {
+        let read_error = |error: String| ReplayError::Read { line, error };
+        let mut text = String::new();
+        log.read_line(&mut text).map_err(|error| read_error(error.to_string()))?;
+        if !text.ends_with('\n') {
+            // The end, or a line that was cut when the program was killed.
+            break;
+        }
+        let Some(scheduler) = &mut scheduler else {
+            let header: Header = serde_json::from_str(&text).map_err(|error| read_error(error.to_string()))?;
+            scheduler = Some(Scheduler::new(header.config, header.policy.policy()));
+            continue;
+        };
+        match serde_json::from_str(&text) {
+            Ok(Line::Event(now, event)) => {
+                if let Some(command) = scheduler.poll() {
+                    let (logged, decided) = ("nothing more".to_owned(), format!("asks for {command:?}"));
+                    return Err(ReplayError::Differs { line, logged, decided });
+                }
+                scheduler.handle(Instant(now), event);
+                replayed.events += 1;
+            }
+            Ok(Line::Command(logged)) => {
+                compare(scheduler.poll().as_ref(), &logged, line)?;
+                replayed.commands += 1;
+            }
+            Err(error) => return Err(read_error(error.to_string())),
+        }
+    }
+    Ok(replayed)
 }
 
-impl Replay {
-    /// Repeats `log`.
-    #[must_use]
-    pub fn new(log: EventLog) -> Self {
-        Self { rest: log.entries.into(), commands: Vec::new() }
+fn compare(decided: Option<&Command>, logged: &serde_json::Value, line: usize) -> Result<(), ReplayError> {
+    let value = decided.map(|command| serde_json::to_value(command).unwrap_or_default());
+    if value.as_ref() == Some(logged) {
+        return Ok(());
     }
-}
-
-impl World for Replay {
-    fn next(&mut self) -> Option<(Instant, Event)> {
-        self.rest.pop_front()
-    }
-
-    fn apply(&mut self, now: Instant, command: Command) {
-        self.commands.push((now, command));
-    }
+    let decided = value.map_or_else(|| "asks for nothing more".to_owned(), |value| format!("asks for {value}"));
+    Err(ReplayError::Differs { line, logged: logged.to_string(), decided })
 }

@@ -4,9 +4,18 @@
 //! another may have them in virtual time. The loop takes the world's next event, hands it to the scheduler, and drains
 //! the scheduler's commands into the world; there is no second one.
 
+mod digest;
 mod event_log;
+mod fact;
+mod observer;
+mod trace;
+mod trace_event;
 
-pub use event_log::{EventLog, Recorded, Replay};
+pub use digest::Digest;
+pub use event_log::{EventLog, Header, ReplayError, Replayed, replay};
+pub use fact::{Fact, Found, KernelEnd, Launched, Origin, Subject};
+pub use observer::{Observed, Observer};
+pub use trace::Trace;
 
 use duet_scheduler::{Command, Event, Scheduler};
 use duet_types::Instant;

@@ -1,10 +1,14 @@
 //! The command line: every command, flag and range. Nothing is done here.
 
+use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use duet_engine::{EngineConfig, SamplingParams, StopConditions};
+use duet_bench::load::{Part, Rates};
+use duet_engine::{EngineConfig, Mechanism, Mechanisms, PolicyName, SamplingParams, StopConditions};
 use duet_model::kv::KvFormat;
-use duet_types::Tokens;
+use duet_types::{Bytes, Class, Tokens};
 use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// On-device LLM engine for personal agents: chat stays instant while agents work.
 #[derive(Debug, Parser)]
@@ -31,6 +35,10 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Show what is in a model file and what it needs
     Inspect(InspectArgs),
+    /// Measure this machine's lanes for a model; the scheduler predicts with that
+    Profile(ProfileArgs),
+    /// Decide everything in an event log again, and compare
+    Replay(ReplayArgs),
     /// Measure
     Bench(BenchArgs),
 }
@@ -48,6 +56,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// Speed of prefill and decode, beside the machine's ceilings
     Throughput(ThroughputArgs),
+    /// Latency of mixed load: requests that a person waits for beside requests that nobody waits for
+    Load(Box<LoadArgs>),
 }
 
 /// `duet bench throughput`
@@ -79,10 +89,228 @@ pub(crate) struct ThroughputArgs {
     pub(crate) json: bool,
 }
 
+/// `duet bench load`
+#[derive(Debug, Args)]
+pub(crate) struct LoadArgs {
+    /// Which model; not needed with --url
+    #[arg(default_value = crate::models::DEFAULT)]
+    pub(crate) model: String,
+    /// JSONL files of prompts [default: samples that come with duet]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) workload: Vec<PathBuf>,
+    /// Reactive requests a minute
+    #[arg(long, value_name = "RATE", default_value_t = 12.0, value_parser = rate)]
+    pub(crate) reactive: f64,
+    /// Proactive requests a minute [default: 16 in flight]
+    #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with = "in_flight")]
+    pub(crate) proactive: Option<f64>,
+    /// Proactive requests that are always under way
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub(crate) in_flight: Option<u16>,
+    /// Time of each setting
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// How often the settings take turns [default: a turn takes half a minute]
+    #[arg(long, value_name = "N", value_parser = count())]
+    pub(crate) rounds: Option<usize>,
+    /// Same seed, same arrivals and prompts
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    pub(crate) seed: u64,
+    /// What decides; with --curve several
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "duet", value_parser = policy)]
+    pub(crate) policy: Vec<PolicyName>,
+    /// Draft tokens ahead; this build cannot
+    #[arg(long, value_name = "off", default_value = "off")]
+    pub(crate) speculate: Speculate,
+    /// Measure this OpenAI-compatible server instead of an engine in this process
+    #[arg(long, value_name = "URL", value_parser = url, conflicts_with_all = ["curve", "report"])]
+    pub(crate) url: Option<String>,
+    /// Tell the server who waits, by `service_tier`
+    #[arg(long)]
+    pub(crate) tier: bool,
+    /// Latency over load, for every policy and peer
+    #[arg(long, conflicts_with_all = ["report", "reactive", "proactive", "in_flight"])]
+    pub(crate) curve: bool,
+    /// The curve's loads: reactive + proactive requests a minute
+    #[arg(long, value_name = "R+P,..", value_delimiter = ',', requires = "curve", value_parser = point)]
+    pub(crate) points: Vec<Rates>,
+    /// Another server in the curve; may be given several times
+    #[arg(long, value_name = "NAME=URL", value_parser = peer)]
+    pub(crate) peer: Vec<Peer>,
+    /// Run all measurements and write report.json and index.html into this directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["reactive", "proactive", "in_flight", "seconds", "rounds"])]
+    pub(crate) report: Option<PathBuf>,
+    /// Take up to 90 minutes for the report instead of 15
+    #[arg(long, requires = "report")]
+    pub(crate) full: bool,
+    /// Only these sections of the report: interference, curve, conservation, preemption, starvation, cases, scheduler
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', requires = "report", value_parser = part)]
+    pub(crate) section: Vec<Part>,
+    /// Only see that the report can be made; its figures mean nothing
+    #[arg(long, requires = "report", conflicts_with = "full", hide = true)]
+    pub(crate) smoke: bool,
+    /// Print JSON objects, one a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Who goes first.
+    #[command(flatten)]
+    pub(crate) scheduling: SchedulingArgs,
+    /// How to run.
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// Whether to draft, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Speculate {
+    Off,
+}
+
+/// A server beside duet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) name: String,
+    pub(crate) url: String,
+}
+
+fn policy(text: &str) -> Result<PolicyName, String> {
+    text.parse::<PolicyName>().map_err(|error| error.to_string())
+}
+
+fn part(text: &str) -> Result<Part, String> {
+    text.parse()
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    number(text, 0.0..=1e5, "requests a minute, from 0 to 100000")
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    number(text, 0.1..=86_400.0, "seconds, from 0.1 to 86400")
+}
+
+fn number(text: &str, range: std::ops::RangeInclusive<f64>, expected: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|value| range.contains(value)).ok_or_else(|| format!("expected {expected}"))
+}
+
+fn point(text: &str) -> Result<Rates, String> {
+    let (reactive, proactive) = text.split_once('+').ok_or("expected two rates, such as 12+60")?;
+    Ok(Rates { reactive: rate(reactive.trim())?, proactive: rate(proactive.trim())? })
+}
+
+fn url(text: &str) -> Result<String, String> {
+    let known = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let host = known.filter(|rest| !rest.is_empty()).ok_or("expected http://HOST:PORT")?;
+    // Servers name their API's root, and the paths here begin there.
+    let host = host.trim_end_matches('/').trim_end_matches("/v1");
+    Ok(text[..text.len() - known.map_or(0, str::len)].to_owned() + host)
+}
+
+fn peer(text: &str) -> Result<Peer, String> {
+    let (name, address) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected NAME=URL")?;
+    Ok(Peer { name: name.to_owned(), url: url(address)? })
+}
+
 /// A number that settings can hold: at least 1, and small enough that no product of two overflows.
 fn count() -> impl clap::builder::TypedValueParser<Value = usize> {
     use clap::builder::TypedValueParser;
     clap::value_parser!(u32).range(1..=1 << 20).map(|count| count as usize)
+}
+
+/// Who goes first, and what is remembered.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SchedulingArgs {
+    /// Longest that background work under way may keep a person waiting
+    #[arg(long, value_name = "MS", default_value = "10", value_parser = milliseconds)]
+    pub(crate) preempt_ms: Duration,
+    /// Longest gap between two tokens of an answer that other prompts of its class may cause
+    #[arg(long, value_name = "MS", default_value = "200", value_parser = milliseconds)]
+    pub(crate) decode_stall_ms: Duration,
+    /// Background requests that are older get a share of the machine, whatever else is asked of it
+    #[arg(long, value_name = "S", default_value = "30", value_parser = age)]
+    pub(crate) proactive_age: Duration,
+    /// Prompt tokens that are read in one pass
+    #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) chunk: u32,
+    /// Requests that decode together at most
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub(crate) batch: u16,
+    /// Switch mechanisms of the policy off, to see what they are worth
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = mechanism, hide = true)]
+    pub(crate) without: Vec<Mechanism>,
+    /// Write a timeline of every kernel, for https://ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Write what happened and what was decided, for `duet replay`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) event_log: Option<PathBuf>,
+}
+
+impl SchedulingArgs {
+    /// As the engine wants it.
+    pub(crate) fn apply(&self, config: EngineConfig) -> EngineConfig {
+        EngineConfig {
+            chunk: Tokens(self.chunk),
+            batch: self.batch.into(),
+            preempt: self.preempt_ms,
+            decode_stall: self.decode_stall_ms,
+            proactive_age: self.proactive_age,
+            mechanisms: self.without.iter().fold(Mechanisms::ALL, |all, &mechanism| all.without(mechanism)),
+            trace: self.trace.clone(),
+            event_log: self.event_log.clone(),
+            ..config
+        }
+    }
+}
+
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    number(text, 0.1..=60_000.0, "milliseconds, from 0.1 to 60000").map(|ms| Duration::from_secs_f64(ms / 1e3))
+}
+
+fn age(text: &str) -> Result<Duration, String> {
+    number(text, 0.0..=86_400.0, "seconds, from 0 to 86400").map(Duration::from_secs_f64)
+}
+
+fn mechanism(text: &str) -> Result<Mechanism, String> {
+    text.parse()
+}
+
+fn bytes(text: &str) -> Result<Bytes, String> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let shift = match unit.to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        _ => return Err("expected bytes, such as 512M or 4G".to_owned()),
+    };
+    let number: Option<u64> = digits.parse().ok();
+    let bytes = number.and_then(|number| number.checked_mul(1 << shift)).filter(|&bytes| bytes <= 1 << 50);
+    bytes.map(Bytes).ok_or_else(|| "expected bytes, such as 512M or 4G".to_owned())
+}
+
+/// `duet profile`
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    /// Which model
+    #[arg(default_value = crate::models::DEFAULT)]
+    pub(crate) model: String,
+    /// Measure many kernels and say how far the profile's predictions are off
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How to run.
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// `duet replay`
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// What `duet serve --event-log` wrote
+    pub(crate) log: PathBuf,
 }
 
 /// `duet pull`
@@ -95,14 +323,12 @@ pub(crate) struct PullArgs {
 
 /// `duet run`
 #[derive(Debug, Args)]
-#[command(allow_missing_positional = true)]
+#[command(override_usage = "duet run [OPTIONS] [MODEL] <PROMPT>")]
 pub(crate) struct RunArgs {
-    /// Which model
-    #[arg(default_value = crate::models::DEFAULT)]
-    pub(crate) model: String,
-    /// What to answer; `-` reads it from stdin
-    #[arg(required = true)]
-    pub(crate) prompt: String,
+    /// Which model, and what to answer; `-` reads it from stdin
+    // One positional of one or two values: two would have to stand side by side.
+    #[arg(value_names = ["MODEL", "PROMPT"], num_args = 1, required = true)]
+    words: Vec<String>,
     /// Instructions for the whole conversation
     #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
     pub(crate) system: Option<String>,
@@ -115,6 +341,24 @@ pub(crate) struct RunArgs {
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+}
+
+impl RunArgs {
+    /// Which model.
+    pub(crate) fn model(&self) -> &str {
+        if self.words.len() > 1 { &self.words[0] } else { crate::models::DEFAULT }
+    }
+
+    /// What to answer.
+    ///
+    /// # Errors
+    /// If there are more words than a model and a prompt.
+    pub(crate) fn prompt(&self) -> Result<&str, BadInput> {
+        match &*self.words {
+            [prompt] | [_, prompt] => Ok(prompt),
+            _ => Err(BadInput(format!("a PROMPT of several words needs quotes: {}", self.words.join(" ")))),
+        }
+    }
 }
 
 /// `duet chat`
@@ -146,6 +390,19 @@ pub(crate) struct ServeArgs {
     /// Port to listen on; 0 takes a free one
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
+    /// Let in holders of these API keys only: `name:key` on each line, `admin name:key` for one that sees all flows;
+    /// DUET_API_KEY may hold one more
+    #[arg(long, value_name = "FILE")]
+    pub(crate) api_key_file: Option<PathBuf>,
+    /// Whether a person waits for requests that do not say so
+    #[arg(long, value_name = "CLASS", default_value = "reactive")]
+    pub(crate) default_class: ClassName,
+    /// What decides; `duet` is the best, the others are for comparison
+    #[arg(long, value_name = "NAME", default_value = "duet", value_parser = policy)]
+    pub(crate) policy: PolicyName,
+    /// Who goes first.
+    #[command(flatten)]
+    pub(crate) scheduling: SchedulingArgs,
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
@@ -196,6 +453,33 @@ pub(crate) struct EngineArgs {
     /// How keys and values are stored; int8 takes half the memory
     #[arg(long, value_name = "FORMAT", default_value = "f16")]
     pub(crate) kv: Kv,
+    /// Memory for keys and values [default: a quarter of what is available]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) kv_memory: Option<Bytes>,
+    /// Disk for keys and values that memory has no room for; 0 for none [default: twice the memory]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) spill: Option<Bytes>,
+}
+
+/// A class as it is written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ClassName {
+    Reactive,
+    Proactive,
+}
+
+impl From<ClassName> for Class {
+    fn from(name: ClassName) -> Self {
+        match name {
+            ClassName::Reactive => Self::Reactive,
+            ClassName::Proactive => Self::Proactive,
+        }
+    }
+}
+
+/// A folder of the cache; absent if this machine has no place for one.
+fn folder(name: &str) -> Option<PathBuf> {
+    crate::models::cache_folder(name).ok()
 }
 
 /// A KV cache format as it is written. Variants without help of their own keep the help page short.
@@ -233,6 +517,10 @@ impl EngineArgs {
                 Kv::Int8 => KvFormat::Int8,
             },
             context: self.ctx.map(Tokens),
+            kv_bytes: self.kv_memory,
+            spill_bytes: self.spill,
+            spill_folder: folder("spill"),
+            profile_folder: folder("profiles"),
             ..EngineConfig::default()
         }
     }
@@ -276,10 +564,13 @@ mod tests {
     #[test]
     fn one_positional_is_the_prompt_and_two_are_model_and_prompt() {
         let one = run(&["why?"]).unwrap();
-        assert_eq!((one.model.as_str(), one.prompt.as_str()), (crate::models::DEFAULT, "why?"));
-        let two = run(&["m.gguf", "-"]).unwrap();
-        assert_eq!((two.model.as_str(), two.prompt.as_str()), ("m.gguf", "-"));
+        assert_eq!((one.model(), one.prompt().unwrap()), (crate::models::DEFAULT, "why?"));
+        for words in [["m.gguf", "--raw", "-"], ["--raw", "m.gguf", "-"], ["m.gguf", "-", "--raw"]] {
+            let two = run(&words).unwrap();
+            assert_eq!((two.model(), two.prompt().unwrap(), two.raw), ("m.gguf", "-", true));
+        }
         assert!(run(&[]).is_err());
+        assert!(run(&["m.gguf", "why", "not"]).unwrap().prompt().is_err());
     }
 
     #[test]
@@ -298,6 +589,35 @@ mod tests {
             assert!(error.to_string().contains(flag), "{error}");
             assert_eq!(error.exit_code(), 2);
         }
+    }
+
+    #[test]
+    fn a_load_is_one_setting_a_curve_or_a_report() {
+        let load = |arguments: &[&str]| Cli::try_parse_from(["duet", "bench", "load"].iter().chain(arguments));
+        for fine in [
+            &["--reactive", "3", "--proactive", "6", "--json"][..],
+            &["m.gguf", "--in-flight", "16", "--policy", "agent-xpu", "--workload", "a.jsonl", "b.jsonl"],
+            &["--url", "http://127.0.0.1:8080/v1/", "--tier"],
+            &["--curve", "--points", "3+6,12+60", "--policy", "duet,cpu-batching", "--peer", "llama=http://h:1"],
+            &["--report", "out", "--full"],
+        ] {
+            load(fine).unwrap();
+        }
+        for (wrong, named) in [
+            (&["--policy", "fifo"][..], "--policy"),
+            (&["--points", "3-6", "--curve"], "--points"),
+            (&["--peer", "http://h:1"], "--peer"),
+            (&["--url", "h:1"], "--url"),
+            (&["--seconds", "0"], "--seconds"),
+            (&["--reactive", "-1"], "-1"),
+            (&["--proactive", "6", "--in-flight", "3"], "--in-flight"),
+            (&["--speculate", "on"], "--speculate"),
+            (&["--full"], "--report"),
+        ] {
+            let error = load(wrong).unwrap_err();
+            assert!(error.to_string().contains(named) && error.exit_code() == 2, "{error}");
+        }
+        assert_eq!(url("http://127.0.0.1:80/v1/"), Ok("http://127.0.0.1:80".to_owned()));
     }
 
     #[test]

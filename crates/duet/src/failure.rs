@@ -3,6 +3,7 @@
 //! Status 2 says that what was given is wrong (an argument, a file, a prompt that does not fit), 1 that running
 //! failed. A reader of stdout that went away is no failure.
 
+use duet_bench::load::LoadError as BenchLoadError;
 use duet_bench::throughput::ThroughputError;
 use duet_engine::EngineError;
 use duet_model::LoadError;
@@ -69,6 +70,7 @@ fn status(error: &anyhow::Error) -> u8 {
             || cause.is::<LoadError>()
             || cause.is::<GgufError>()
             || cause.downcast_ref::<FetchError>().is_some_and(FetchError::is_bad_input)
+            || cause.downcast_ref::<BenchLoadError>().is_some_and(BenchLoadError::is_bad_input)
             || matches!(
                 cause.downcast_ref::<ThroughputError>(),
                 Some(ThroughputError::Load(_) | ThroughputError::Context { .. })
@@ -92,6 +94,7 @@ mod tests {
         assert_eq!(status(&wrong), 2);
         assert_eq!(status(&EngineError::EmptyPrompt.into()), 2);
         assert_eq!(status(&ThroughputError::Context { tokens: 2, context: 1 }.into()), 2);
+        assert_eq!(status(&BenchLoadError::NoPrompts { kind: "reactive" }.into()), 2);
         assert_eq!(status(&EngineError::ShuttingDown.into()), 1);
         assert_eq!(status(&ThroughputError::Lanes("x".into()).into()), 1);
         assert_eq!(status(&anyhow::anyhow!("disk full")), 1);

@@ -3,6 +3,7 @@
 //! stdout holds what was asked for and nothing else; everything a person is told goes to stderr. The exit status is 0,
 //! 2 if what was given is wrong, 1 if running failed (see [`failure`]).
 
+mod api_keys;
 mod chat;
 mod cli;
 mod commands;

@@ -3,17 +3,27 @@
 use crate::cli::EngineArgs;
 use crate::models;
 use crate::progress::Progress;
-use duet_engine::Engine;
+use duet_engine::{Engine, EngineConfig};
 use duet_model::{LoadOptions, Model};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Finds (downloads if need be), loads and starts the model called `name`.
 pub(crate) fn start(name: &str, arguments: &EngineArgs) -> anyhow::Result<Engine> {
-    let path = models::locate(name)?;
-    let model = load(&path, arguments.threads)?;
-    let engine = Engine::start(Arc::new(model), arguments.config())?;
+    start_with(name, arguments, arguments.config())
+}
+
+/// As [`start`], with a configuration that says more than `arguments`.
+pub(crate) fn start_with(name: &str, arguments: &EngineArgs, config: EngineConfig) -> anyhow::Result<Engine> {
+    let model = open(name, arguments)?;
+    let engine = Engine::start(model, config)?;
     Ok(engine)
+}
+
+/// Finds (downloads if need be) and loads the model called `name`.
+pub(crate) fn open(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
+    let path = models::locate(name)?;
+    Ok(Arc::new(load(&path, arguments.threads)?))
 }
 
 fn load(path: &Path, threads: Option<u16>) -> anyhow::Result<Model> {

@@ -27,9 +27,13 @@ fn model() -> Option<String> {
     path
 }
 
-/// Runs with a cache that must stay unused.
+/// A cache that holds no model: only the profile of this machine, so that it is measured once.
+fn cache() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
 fn duet_run(arguments: &[&str]) -> Run {
-    run(&mut duet(Path::new("/nonexistent"), arguments))
+    run(&mut duet(cache(), arguments))
 }
 
 #[test]
@@ -48,7 +52,7 @@ fn run_prints_the_answer_and_nothing_else() {
 fn stdin_is_a_prompt() {
     let Some(model) = model() else { return };
     let arguments = ["run", &model, "-", "--max-tokens", "8"];
-    let piped = run_with_input(&mut duet(Path::new("/nonexistent"), &arguments), "Say hello.\n");
+    let piped = run_with_input(&mut duet(cache(), &arguments), "Say hello.\n");
     assert_eq!(piped.status, 0, "{piped:#?}");
     assert_eq!(piped.stdout, duet_run(&["run", &model, "Say hello.", "--max-tokens", "8"]).stdout);
 }
@@ -85,7 +89,7 @@ fn a_chat_over_a_pipe_remembers_what_was_said() {
         after.display()
     );
     let arguments = ["chat", &model, "--system", "Be brief.", "--max-tokens", "40", "--temperature", "0"];
-    let chatted = run_with_input(&mut duet(Path::new("/nonexistent"), &arguments), &input);
+    let chatted = run_with_input(&mut duet(cache(), &arguments), &input);
     assert_eq!(chatted.status, 0, "{chatted:#?}");
     assert!(chatted.stdout.contains("Ada"), "{chatted:#?}");
     assert!(!chatted.stdout.contains(">>>"), "a pipe sees no prompts: {chatted:#?}");
@@ -117,6 +121,36 @@ fn inspect_tells_what_the_model_is() {
     let types = json["types"].as_array().unwrap();
     let elements: u64 = types.iter().map(|kind| kind["elements"].as_u64().unwrap()).sum();
     assert_eq!(json["parameters"], elements);
+}
+
+#[test]
+fn a_mixed_load_prints_one_json_object_of_what_it_measured() {
+    let Some(model) = model() else { return };
+    let arguments = ["bench", "load", &model, "--reactive", "60", "--in-flight", "2", "--seconds", "3", "--json"];
+    let loaded = duet_run(&arguments);
+    assert_eq!((loaded.status, loaded.stdout.lines().count()), (0, 1), "{loaded:#?}");
+    let json: serde_json::Value = serde_json::from_str(&loaded.stdout).unwrap();
+    assert_eq!(json["policy"], "duet");
+    assert_eq!(json["identical_outputs"], true, "a background changes no answer: {json}");
+    for figure in ["/reactive/mean_s", "/reactive/norm_ms", "/alone/reactive_mean_s", "/interference/mean_ratio"] {
+        assert!(
+            json.pointer(figure).and_then(serde_json::Value::as_f64).is_some_and(|it| it > 0.0),
+            "{figure}: {json}"
+        );
+    }
+    assert!(json.pointer("/reactive/p99_s").is_none(), "so few requests have no 99th percentile: {json}");
+}
+
+#[test]
+fn a_workload_that_cannot_be_read_is_refused_by_line_and_field() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("w.jsonl");
+    fs::write(&path, "{\"kind\":\"reactive\",\"messages\":[{\"role\":\"user\",\"content\":7}]}\n").unwrap();
+    let path = path.to_str().unwrap();
+    let refused = duet_run(&["bench", "load", "missing.gguf", "--workload", path]);
+    refused.assert_refused(&["w.jsonl", "line 1", "messages[0].content"]);
+    let refused = duet_run(&["bench", "load", "missing.gguf", "--workload", "none.jsonl"]);
+    refused.assert_refused(&["none.jsonl", "--workload"]);
 }
 
 #[test]
@@ -173,6 +207,54 @@ fn serve_answers_and_ends_cleanly_at_sigterm() {
     assert_eq!(server.terminate(), Some(0));
 }
 
+/// What was decided while people and agents used the server is decided again from the log of it, to the last command;
+/// and the timeline of it is JSON.
+#[test]
+fn a_served_load_is_decided_again_from_its_log() {
+    let Some(model) = model() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let [log, trace] = ["events.log", "trace.json"].map(|name| directory.path().join(name));
+    let files = [log.to_str().unwrap(), trace.to_str().unwrap()];
+    // Little memory, so that KV goes to disk and comes back.
+    let arguments =
+        ["--event-log", files[0], "--trace", files[1], "--ctx", "1024", "--kv-memory", "48M", "--proactive-age", "1"];
+    let mut server = Server::start_with(&model, &arguments);
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let server = &server;
+            scope.spawn(move || {
+                let text = format!("{client}. ") + &"Tell me of the sea and of ships. ".repeat(20 + 9 * client);
+                let tier = if client % 2 == 0 { "priority" } else { "flex" };
+                let messages = serde_json::json!([{"role": "user", "content": text}]);
+                let body = serde_json::json!({"messages": messages, "max_tokens": 24, "service_tier": tier});
+                let answer = server.post("/v1/chat/completions", &body.to_string());
+                assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            });
+        }
+    });
+    let metrics = server.get("/metrics");
+    assert!(metrics.contains("duet_"), "{metrics}");
+    assert_eq!(server.terminate(), Some(0));
+    let replayed = duet_run(&["replay", files[0]]);
+    assert_eq!(replayed.status, 0, "{replayed:#?}");
+    assert!(replayed.stdout.contains("led to the same"), "{replayed:#?}");
+    let text = fs::read_to_string(&trace).unwrap();
+    let closed = if text.trim_end().ends_with(']') {
+        text.clone()
+    } else {
+        format!("{}]", text.trim_end().trim_end_matches(','))
+    };
+    let events: serde_json::Value = serde_json::from_str(&closed).unwrap();
+    let has_reason = |event: &serde_json::Value| event.pointer("/args/reason").is_some();
+    assert!(events.as_array().unwrap().iter().any(has_reason), "{text}");
+
+    // A log in which something else was decided is found out.
+    let log_text = fs::read_to_string(&log).unwrap();
+    fs::write(&log, log_text.replacen("ReactiveFirst", "Background", 1)).unwrap();
+    duet_run(&["replay", files[0]]).assert_failed(&["line ", "but the scheduler"]);
+    duet_run(&["replay", "missing.log"]).assert_refused(&["missing.log"]);
+}
+
 /// `duet serve` on a free port; killed if the test fails.
 struct Server {
     child: Child,
@@ -183,7 +265,11 @@ struct Server {
 
 impl Server {
     fn start(model: &str) -> Self {
-        let mut command = duet(Path::new("/nonexistent"), &["serve", model, "--port", "0"]);
+        Self::start_with(model, &[])
+    }
+
+    fn start_with(model: &str, arguments: &[&str]) -> Self {
+        let mut command = duet(cache(), &[&["serve", model, "--port", "0"], arguments].concat());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();

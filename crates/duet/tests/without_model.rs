@@ -18,9 +18,45 @@ fn bad_arguments_are_refused_with_the_flag_named() {
     refused(&["run"], "<PROMPT>");
     refused(&["serve", "--port", "99999"], "--port");
     refused(&["serve", "--host", "nowhere"], "--host");
+    refused(&["serve", "--default-class", "lazy"], "--default-class");
     refused(&["inspect"], "<MODEL>");
     refused(&["dance"], "dance");
     run(duet(cache.path(), &["pull"]).env("DUET_LOG", "a=b=c")).assert_refused(&["DUET_LOG"]);
+}
+
+#[test]
+fn a_bad_api_key_is_refused_with_its_place() {
+    let cache = tempfile::tempdir().unwrap();
+    let path = cache.path().join("keys");
+    let path = path.to_str().unwrap();
+    let serve = || duet(cache.path(), &["serve", "no-such-model", "--port", "0", "--api-key-file", path]);
+    run(&mut serve()).assert_refused(&["--api-key-file", path, "No such file"]);
+    fs::write(path, "# keys\nann:sk-1\nben sk-2\n").unwrap();
+    run(&mut serve()).assert_refused(&["--api-key-file", path, "line 3", "`name:key`"]);
+    fs::write(path, "# none\n").unwrap();
+    run(&mut serve()).assert_refused(&["--api-key-file", path, "no key"]);
+    fs::write(path, b"\xff\n").unwrap();
+    run(&mut serve()).assert_refused(&["--api-key-file", path, "UTF-8"]);
+    fs::write(path, "ann:sk-1\n").unwrap();
+    run(serve().env("DUET_API_KEY", "")).assert_refused(&["DUET_API_KEY", "1 to 1024 bytes"]);
+    run(serve().env("DUET_API_KEY", "sk-1")).assert_refused(&["DUET_API_KEY", "same as that of 'ann'"]);
+    // A good list comes to the model.
+    run(&mut serve()).assert_refused(&["`no-such-model`"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn keys_that_all_can_read_are_warned_about() {
+    use std::os::unix::fs::PermissionsExt;
+    let cache = tempfile::tempdir().unwrap();
+    let path = cache.path().join("keys");
+    fs::write(&path, "sk-1\n").unwrap();
+    for (mode, warned) in [(0o644, true), (0o640, false), (0o600, false)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let arguments = ["serve", "no-such-model", "--port", "0", "--api-key-file", path.to_str().unwrap()];
+        let finished = run(&mut duet(cache.path(), &arguments));
+        assert_eq!(finished.stderr.contains("chmod 600"), warned, "{mode:o}: {}", finished.stderr);
+    }
 }
 
 #[test]

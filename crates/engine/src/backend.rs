@@ -7,6 +7,7 @@ use crate::request::EngineError;
 use duet_kernels::crew::Crew;
 use duet_model::kv::KvError;
 use duet_types::{TokenId, Tokens};
+use std::io::{self, Read, Write};
 use std::ops::Range;
 
 /// A model that can be run in passes.
@@ -27,20 +28,29 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// An empty table.
     fn table(&self) -> Self::Table;
 
-    /// Starts a pass over `tokens`, which follow what `table` holds. The table is dropped if that fails.
-    fn begin(&self, table: Self::Table, tokens: &[TokenId]) -> Result<Self::Pass, EngineError>;
+    /// Starts a pass of some rows of each sequence. On failure the tables come back as they were.
+    fn begin(&self, rows: Vec<Rows<Self::Table>>) -> Result<Self::Pass, Refused<Self::Table>>;
 
-    /// Runs a span of nodes; spans of a pass come in order.
-    fn run(&self, pass: &mut Self::Pass, nodes: Range<usize>, crew: &dyn Crew);
+    /// Runs a span of nodes on some rows of the pass; spans of a row come in order.
+    fn run(&self, pass: &mut Self::Pass, nodes: Range<usize>, rows: Range<usize>, crew: &dyn Crew);
 
-    /// The logits of the last row, after all nodes.
-    fn logits(&self, pass: &mut Self::Pass, logits: &mut Vec<f32>, crew: &dyn Crew);
+    /// The logits of some rows, one after the other, after all nodes.
+    fn logits(&self, pass: &mut Self::Pass, rows: &[usize], logits: &mut Vec<f32>, crew: &dyn Crew);
 
-    /// Ends a pass after its last node: the table has grown by its rows.
-    fn finish(&self, pass: Self::Pass) -> Self::Table;
+    /// Ends a pass after its last node: each table has grown by its rows.
+    fn finish(&self, pass: Self::Pass) -> Vec<Self::Table>;
 
-    /// Gives a pass up: the table is as it was before.
-    fn abandon(&self, pass: Self::Pass) -> Self::Table;
+    /// Gives a pass up: each table is as it was before.
+    fn abandon(&self, pass: Self::Pass) -> Vec<Self::Table>;
+
+    /// Writes what a table holds.
+    fn save(&self, table: &Self::Table, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Reads the first `prefix` positions of what [`Self::save`] wrote.
+    fn load(&self, prefix: Tokens, from: &mut dyn Read) -> io::Result<Self::Table>;
+
+    /// Prepares some KV memory for the passes that follow. Takes a millisecond at most.
+    fn warm_memory(&self);
 
     /// The beginning of a text.
     fn text(&self) -> Self::Text;
@@ -55,13 +65,26 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn ends_turn(&self, token: TokenId) -> bool;
 }
 
+/// The next rows of one sequence.
+#[derive(Debug)]
+pub(crate) struct Rows<T> {
+    /// What it has computed.
+    pub(crate) table: T,
+    /// The tokens of the rows, which follow.
+    pub(crate) tokens: Vec<TokenId>,
+}
+
+/// A pass that could not start.
+#[derive(Debug)]
+pub(crate) struct Refused<T> {
+    pub(crate) error: EngineError,
+    pub(crate) tables: Vec<T>,
+}
+
 /// Keys and values of one sequence.
 pub(crate) trait Table: Sized + Send + 'static {
     /// Positions held.
     fn len(&self) -> Tokens;
-
-    /// Pages referenced.
-    fn pages(&self) -> usize;
 
     /// Forgets positions from `len` on.
     fn truncate(&mut self, len: Tokens);
@@ -73,8 +96,6 @@ pub(crate) trait Table: Sized + Send + 'static {
 /// Sizes of a model as the engine runs it.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
-    /// HEG nodes of a pass.
-    pub(crate) nodes: usize,
     /// Longest sequence.
     pub(crate) context: Tokens,
     /// Tokens it knows.

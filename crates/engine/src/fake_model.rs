@@ -2,14 +2,16 @@
 //! on every token in its KV, pages are counted and run out, nodes must come in order and on the whole crew, and tokens
 //! of its vocabulary make kernels wait or panic.
 
-use crate::backend::{Backend, KvPages, Shape, Table};
+use crate::backend::{Backend, KvPages, Refused, Rows, Shape, Table};
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
 use duet_model::kv::{KvError, PAGE_TOKENS};
 use duet_types::{TokenId, Tokens};
+use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 pub(crate) const VOCABULARY: usize = 40;
 /// After this token of a prompt the model spells the script, then ends its turn.
@@ -20,7 +22,11 @@ pub(crate) const PANIC: TokenId = TokenId(37);
 pub(crate) const HOLD: TokenId = TokenId(38);
 /// The end of a turn.
 pub(crate) const END: TokenId = TokenId(39);
-pub(crate) const NODES: usize = 5;
+/// Embeddings and two layers.
+pub(crate) const NODES: usize = 7;
+
+/// A test that fails while it holds a kernel ends nevertheless.
+const HOLD_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct FakeModel {
@@ -60,10 +66,16 @@ pub(crate) struct FakeTable {
 
 #[derive(Debug)]
 pub(crate) struct FakePass {
+    segments: Vec<FakeSegment>,
+    /// The next node of each row.
+    nodes: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct FakeSegment {
     table: FakeTable,
     /// Length before the pass.
     before: usize,
-    node: usize,
 }
 
 impl FakeModel {
@@ -75,6 +87,20 @@ impl FakeModel {
             rows: AtomicUsize::new(0),
             hold: Arc::default(),
         }
+    }
+
+    fn logits_after(&self, tokens: &[TokenId], logits: &mut Vec<f32>) {
+        if let Some(start) = tokens.iter().rposition(|&token| token == SPELL) {
+            let next = self.script.get(tokens.len() - 1 - start).copied().unwrap_or(END);
+            logits.extend((0..VOCABULARY).map(|token| if token == next.0 as usize { 50.0 } else { 0.0 }));
+            return;
+        }
+        // A hash of the whole context for every letter; other tokens are out of the question.
+        let context = tokens.iter().fold(7_u64, |hash, token| mix(hash ^ u64::from(token.0)));
+        logits.extend((0..VOCABULARY as u64).map(|token| match token {
+            0..26 => (mix(context ^ token << 32) % 1000) as f32 / 250.0,
+            _ => f32::NEG_INFINITY,
+        }));
     }
 }
 
@@ -95,7 +121,8 @@ impl Hold {
         let mut state = self.state.lock().unwrap();
         state.reached += 1;
         self.changed.notify_all();
-        let mut state = self.changed.wait_while(state, |state| state.let_go == 0).unwrap();
+        let (mut state, waited) = self.changed.wait_timeout_while(state, HOLD_MAX, |state| state.let_go == 0).unwrap();
+        assert!(!waited.timed_out(), "a test held a kernel and never let it go");
         state.let_go -= 1;
     }
 }
@@ -147,10 +174,6 @@ impl Table for FakeTable {
         Tokens(self.tokens.len() as u32)
     }
 
-    fn pages(&self) -> usize {
-        self.pages
-    }
-
     fn truncate(&mut self, len: Tokens) {
         self.tokens.truncate(len.as_usize());
         let pages = self.tokens.len().div_ceil(PAGE_TOKENS);
@@ -172,7 +195,7 @@ impl Backend for FakeModel {
     type Text = ();
 
     fn shape(&self) -> Shape {
-        Shape { nodes: NODES, context: self.context, vocabulary: VOCABULARY }
+        Shape { context: self.context, vocabulary: VOCABULARY }
     }
 
     fn kv_pages(&self) -> KvPages {
@@ -183,21 +206,34 @@ impl Backend for FakeModel {
         self.pool.table_of(&[])
     }
 
-    fn begin(&self, mut table: FakeTable, tokens: &[TokenId]) -> Result<FakePass, EngineError> {
-        let before = table.tokens.len();
-        assert!(before + tokens.len() <= self.context.as_usize(), "beyond the context");
-        table.extend(tokens).map_err(|error| EngineError::OutOfMemory(error.to_string()))?;
-        Ok(FakePass { table, before, node: 0 })
+    fn begin(&self, rows: Vec<Rows<FakeTable>>) -> Result<FakePass, Refused<FakeTable>> {
+        let mut segments = Vec::new();
+        let mut error = None;
+        for Rows { mut table, tokens } in rows {
+            let before = table.tokens.len();
+            assert!(before + tokens.len() <= self.context.as_usize(), "beyond the context");
+            if let Err(full) = table.extend(&tokens) {
+                error.get_or_insert(EngineError::OutOfMemory(full.to_string()));
+            }
+            segments.push(FakeSegment { table, before });
+        }
+        let rows = segments.iter().map(|segment| segment.table.tokens.len() - segment.before).sum();
+        let pass = FakePass { segments, nodes: vec![0; rows] };
+        match error {
+            None => Ok(pass),
+            Some(error) => Err(Refused { error, tables: self.abandon(pass) }),
+        }
     }
 
-    fn run(&self, pass: &mut FakePass, nodes: Range<usize>, crew: &dyn Crew) {
-        assert_eq!(pass.node, nodes.start, "nodes come in order");
+    fn run(&self, pass: &mut FakePass, nodes: Range<usize>, rows: Range<usize>, crew: &dyn Crew) {
+        assert!(pass.nodes[rows.clone()].iter().all(|&node| node == nodes.start), "nodes come in order");
+        let tokens: Vec<TokenId> = pass.segments.iter().flat_map(|s| &s.table.tokens[s.before..]).copied().collect();
         let members = AtomicUsize::new(0);
         crew.run(&|worker| {
             members.fetch_add(1, Ordering::Relaxed);
             worker.sync();
             assert_eq!(members.load(Ordering::Relaxed), worker.size());
-            let rows = &pass.table.tokens[pass.before..];
+            let rows = &tokens[rows.clone()];
             if nodes.contains(&1) && rows.contains(&PANIC) && worker.rank() + 1 == worker.size() {
                 panic!("a fake kernel met a {PANIC}");
             }
@@ -206,38 +242,51 @@ impl Backend for FakeModel {
             }
             worker.sync();
         });
-        pass.node = nodes.end;
+        pass.nodes[rows].fill(nodes.end);
     }
 
-    fn logits(&self, pass: &mut FakePass, logits: &mut Vec<f32>, crew: &dyn Crew) {
-        assert_eq!(pass.node, NODES, "logits come after the last node");
+    fn logits(&self, pass: &mut FakePass, rows: &[usize], logits: &mut Vec<f32>, crew: &dyn Crew) {
+        assert!(pass.nodes.iter().all(|&node| node == NODES), "logits come after the last node");
         crew.run(&|worker| worker.sync());
-        let tokens = &pass.table.tokens;
         logits.clear();
-        if let Some(start) = tokens.iter().rposition(|&token| token == SPELL) {
-            let next = self.script.get(tokens.len() - 1 - start).copied().unwrap_or(END);
-            logits.extend((0..VOCABULARY).map(|token| if token == next.0 as usize { 50.0 } else { 0.0 }));
-            return;
+        let mut end = 0;
+        for FakeSegment { table, before } in &pass.segments {
+            end += table.tokens.len() - before;
+            if rows.contains(&(end - 1)) {
+                self.logits_after(&table.tokens, logits);
+            }
         }
-        // A hash of the whole context for every letter; other tokens are out of the question.
-        let context = tokens.iter().fold(7_u64, |hash, token| mix(hash ^ u64::from(token.0)));
-        logits.extend((0..VOCABULARY as u64).map(|token| match token {
-            0..26 => (mix(context ^ token << 32) % 1000) as f32 / 250.0,
-            _ => f32::NEG_INFINITY,
-        }));
     }
 
-    fn finish(&self, pass: FakePass) -> FakeTable {
-        assert_eq!(pass.node, NODES, "a pass ends after the last node");
-        self.rows.fetch_add(pass.table.tokens.len() - pass.before, Ordering::Relaxed);
-        pass.table
+    fn finish(&self, pass: FakePass) -> Vec<FakeTable> {
+        assert!(pass.nodes.iter().all(|&node| node == NODES), "a pass ends after the last node");
+        self.rows.fetch_add(pass.nodes.len(), Ordering::Relaxed);
+        pass.segments.into_iter().map(|segment| segment.table).collect()
     }
 
-    fn abandon(&self, pass: FakePass) -> FakeTable {
-        let FakePass { mut table, before, node: _ } = pass;
-        table.truncate(Tokens(before as u32));
-        table
+    fn abandon(&self, pass: FakePass) -> Vec<FakeTable> {
+        let tables = pass.segments.into_iter().map(|FakeSegment { mut table, before }| {
+            table.truncate(Tokens(before as u32));
+            table
+        });
+        tables.collect()
     }
+
+    fn save(&self, table: &FakeTable, out: &mut dyn Write) -> io::Result<()> {
+        table.tokens.iter().try_for_each(|token| out.write_all(&token.0.to_le_bytes()))
+    }
+
+    fn load(&self, prefix: Tokens, from: &mut dyn Read) -> io::Result<FakeTable> {
+        let mut table = self.table();
+        for _ in 0..prefix.0 {
+            let mut bytes = [0; 4];
+            from.read_exact(&mut bytes)?;
+            table.extend(&[TokenId(u32::from_le_bytes(bytes))]).map_err(io::Error::other)?;
+        }
+        Ok(table)
+    }
+
+    fn warm_memory(&self) {}
 
     fn text(&self) {}
 

@@ -1,37 +1,16 @@
 //! The engine as its users hold it: submit, receive, cancel.
 
-use crate::memory::{available, budget};
+use crate::config::EngineConfig;
 use crate::model_backend::ModelBackend;
+use crate::observe::EngineSamples;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent};
-use crate::runtime::{Cancel, Runtime, RuntimeConfig};
-use duet_device::{CpuConfig, available_cores};
+use crate::runtime::{Cancel, Runtime};
+use crate::start::start;
+use crate::stats::{EngineStats, FlowView};
 use duet_model::Model;
-use duet_model::kv::{KvFormat, PAGE_TOKENS};
-use duet_scheduler::SchedulerConfig;
-use duet_types::{Bytes, RequestId, Tokens};
+use duet_types::{RequestId, Tokens};
 use std::fmt;
 use std::sync::{Arc, Weak};
-
-/// How to run.
-#[derive(Clone, Debug)]
-pub struct EngineConfig {
-    /// Threads; absent: one per available core.
-    pub threads: Option<usize>,
-    /// How keys and values are stored.
-    pub kv_format: KvFormat,
-    /// Memory for KV pages; absent: chosen from the model and the machine.
-    pub kv_bytes: Option<Bytes>,
-    /// Longest context; absent: the model's, or what KV memory holds if that is less.
-    pub context: Option<Tokens>,
-    /// Requests that may wait; one more is refused as busy.
-    pub queue_max: usize,
-}
-
-impl Default for EngineConfig {
-    fn default() -> Self {
-        Self { threads: None, kv_format: KvFormat::F16, kv_bytes: None, context: None, queue_max: 1024 }
-    }
-}
 
 /// A running engine. Clones share it; when the last clone is dropped it stops: generations that are open fail with
 /// `ShuttingDown`, and the drop returns when the kernel under way has ended.
@@ -40,43 +19,13 @@ pub struct Engine {
     runtime: Arc<Runtime<ModelBackend>>,
 }
 
-/// What an engine has to do, and with what memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EngineStats {
-    /// Requests that wait for their first kernel.
-    pub queued: usize,
-    /// Requests that have begun.
-    pub running: usize,
-    /// Ended requests whose KV is kept for the turns that follow.
-    pub flows_kept: usize,
-    /// KV pages in use, kept ones included.
-    pub kv_pages_used: usize,
-    /// KV pages there are.
-    pub kv_pages: usize,
-}
-
 impl Engine {
-    /// Starts the lanes.
+    /// Starts the lanes. The first start of a model on a machine takes a second or two more, to measure it.
     ///
     /// # Errors
-    /// If threads cannot be started or the KV memory is too small for one context.
+    /// If threads cannot be started, a file cannot be written, or the KV memory is too small for one context.
     pub fn start(model: Arc<Model>, config: EngineConfig) -> Result<Self, EngineError> {
-        let chunk = SchedulerConfig::CHUNK_DEFAULT;
-        let page_bytes = model.kv_pool(config.kv_format, Tokens(PAGE_TOKENS as u32)).page_bytes();
-        let budget = budget(&config, model.config().context, PAGE_TOKENS, page_bytes, available())?;
-        tracing::info!(context = budget.context.0, kv_tokens = budget.pool.0, "KV memory");
-        let pool = model.kv_pool(config.kv_format, budget.pool);
-        let threads = config.threads.unwrap_or_else(|| available_cores().len());
-        let runtime_config = RuntimeConfig {
-            cpu: CpuConfig::prefill_and_decode(threads),
-            chunk,
-            span_nodes: None,
-            queue_max: config.queue_max,
-        };
-        let backend = ModelBackend::new(model, pool, budget.context, chunk);
-        let runtime = Runtime::start(backend, &runtime_config)
-            .map_err(|error| EngineError::Internal(format!("a lane could not be started: {error}")))?;
-        Ok(Self { runtime: Arc::new(runtime) })
+        Ok(Self { runtime: Arc::new(start(model, config)?) })
     }
 
     /// The model it runs.
@@ -105,6 +54,24 @@ impl Engine {
     #[must_use]
     pub fn stats(&self) -> EngineStats {
         self.runtime.stats()
+    }
+
+    /// The flows that have requests or kept KV, by their numbers.
+    #[must_use]
+    pub fn flows(&self) -> Vec<FlowView> {
+        self.runtime.flows()
+    }
+
+    /// Its figures in Prometheus' text format.
+    #[must_use]
+    pub fn metrics_text(&self) -> String {
+        self.runtime.metrics_text()
+    }
+
+    /// What was sampled since the last call, for benchmarks.
+    #[must_use]
+    pub fn take_samples(&self) -> EngineSamples {
+        self.runtime.take_samples()
     }
 }
 

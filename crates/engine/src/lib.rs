@@ -10,24 +10,39 @@
 
 mod backend;
 mod clock;
+mod config;
 #[cfg(test)]
 mod fake_model;
-mod flow;
 mod handle;
+mod kept;
 mod memory;
 mod model_backend;
+mod observe;
 mod outbox;
 mod parameters;
+mod pass;
+pub mod profile;
 mod request;
 mod runtime;
 mod sampling;
 mod sequence;
+mod spill;
+mod start;
+mod stats;
 mod stop;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod world;
 
-pub use handle::{Engine, EngineConfig, EngineStats, Generation};
+pub use config::EngineConfig;
+pub use duet_driver::{ReplayError, Replayed, replay};
+pub use duet_scheduler::policy::{PolicyName, UnknownPolicy};
+pub use duet_scheduler::{Mechanism, Mechanisms};
+pub use handle::{Engine, Generation};
+pub use kept::KvPlace;
+pub use observe::EngineSamples;
 pub use request::{
-    EngineError, GenerateRequest, GenerationEvent, SamplingParams, StopConditions, TokenLogprobs, Usage,
+    EngineError, FlowKey, GenerateRequest, GenerationEvent, SamplingParams, StopConditions, TokenLogprobs, Usage,
 };
+pub use stats::{EngineStats, FlowView, KeptView, RequestView};

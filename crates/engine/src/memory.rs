@@ -1,6 +1,6 @@
 //! How much memory keys and values get, and how long a sequence that allows.
 
-use crate::handle::EngineConfig;
+use crate::config::EngineConfig;
 use crate::request::EngineError;
 use duet_types::{Bytes, Tokens};
 

@@ -1,6 +1,6 @@
 //! The real model behind the engine's seam.
 
-use crate::backend::{Backend, KvPages, Shape, Table};
+use crate::backend::{Backend, KvPages, Refused, Rows, Shape, Table};
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
 use duet_model::Model;
@@ -8,6 +8,7 @@ use duet_model::forward::{Activations, Pass, PassError, PassRefused, Segment};
 use duet_model::kv::{KvError, KvPool, KvTable};
 use duet_model::tokenizer::Detokenizer;
 use duet_types::{TokenId, Tokens};
+use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +18,7 @@ pub(crate) struct ModelBackend {
     model: Arc<Model>,
     pool: KvPool,
     shape: Shape,
-    /// Rows that activation buffers hold: a prefill chunk.
+    /// Rows that activation buffers hold: a prefill chunk and a decode batch.
     rows: usize,
     /// Buffers that no pass uses. At most one for each pass that was ever under way at once.
     spare: Mutex<Vec<Activations>>,
@@ -26,7 +27,7 @@ pub(crate) struct ModelBackend {
 impl ModelBackend {
     /// `context` is at most the model's; a pass has at most `rows` rows.
     pub(crate) fn new(model: Arc<Model>, pool: KvPool, context: Tokens, rows: Tokens) -> Self {
-        let shape = Shape { nodes: model.node_count(), context, vocabulary: model.config().vocabulary };
+        let shape = Shape { context, vocabulary: model.config().vocabulary };
         Self { model, pool, shape, rows: rows.as_usize(), spare: Mutex::default() }
     }
 
@@ -43,9 +44,9 @@ impl ModelBackend {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(activations);
     }
 
-    fn only_table(&self, (activations, tables): (Activations, Vec<KvTable>)) -> KvTable {
+    fn take_back(&self, (activations, tables): (Activations, Vec<KvTable>)) -> Vec<KvTable> {
         self.give_back(activations);
-        tables.into_iter().next().expect("a pass returns the tables it was given")
+        tables
     }
 }
 
@@ -66,33 +67,47 @@ impl Backend for ModelBackend {
         self.pool.table()
     }
 
-    fn begin(&self, table: KvTable, tokens: &[TokenId]) -> Result<Pass, EngineError> {
-        let segment = Segment::new(table, tokens.to_vec());
-        Pass::new(&self.model, self.take_activations(), vec![segment]).map_err(|refused| {
-            let PassRefused { error, activations, segments: _ } = *refused;
+    fn begin(&self, rows: Vec<Rows<KvTable>>) -> Result<Pass, Refused<KvTable>> {
+        let segments = rows.into_iter().map(|Rows { table, tokens }| Segment::new(table, tokens)).collect();
+        Pass::new(&self.model, self.take_activations(), segments).map_err(|refused| {
+            let PassRefused { error, activations, segments } = *refused;
             self.give_back(activations);
-            match error {
+            let error = match error {
                 PassError::Kv(error) => EngineError::OutOfMemory(error.to_string()),
                 error => EngineError::Internal(error.to_string()),
-            }
+            };
+            Refused { error, tables: segments.into_iter().map(|segment| segment.kv).collect() }
         })
     }
 
-    fn run(&self, pass: &mut Pass, nodes: Range<usize>, crew: &dyn Crew) {
-        self.model.run_span(pass, nodes, crew);
+    fn run(&self, pass: &mut Pass, nodes: Range<usize>, rows: Range<usize>, crew: &dyn Crew) {
+        for index in nodes {
+            self.model.run_node(pass, self.model.node(index), rows.clone(), crew);
+        }
     }
 
-    fn logits(&self, pass: &mut Pass, logits: &mut Vec<f32>, crew: &dyn Crew) {
-        let last = pass.rows() - 1;
-        self.model.logits(pass, &[last], logits, crew);
+    fn logits(&self, pass: &mut Pass, rows: &[usize], logits: &mut Vec<f32>, crew: &dyn Crew) {
+        self.model.logits(pass, rows, logits, crew);
     }
 
-    fn finish(&self, pass: Pass) -> KvTable {
-        self.only_table(pass.finish())
+    fn finish(&self, pass: Pass) -> Vec<KvTable> {
+        self.take_back(pass.finish())
     }
 
-    fn abandon(&self, pass: Pass) -> KvTable {
-        self.only_table(pass.abandon())
+    fn abandon(&self, pass: Pass) -> Vec<KvTable> {
+        self.take_back(pass.abandon())
+    }
+
+    fn save(&self, table: &KvTable, out: &mut dyn Write) -> io::Result<()> {
+        table.write_to(out)
+    }
+
+    fn load(&self, prefix: Tokens, from: &mut dyn Read) -> io::Result<KvTable> {
+        self.pool.read_table(prefix, from)
+    }
+
+    fn warm_memory(&self) {
+        self.pool.warm();
     }
 
     fn text(&self) -> Detokenizer {
@@ -115,10 +130,6 @@ impl Backend for ModelBackend {
 impl Table for KvTable {
     fn len(&self) -> Tokens {
         KvTable::len(self)
-    }
-
-    fn pages(&self) -> usize {
-        KvTable::pages(self)
     }
 
     fn truncate(&mut self, len: Tokens) {

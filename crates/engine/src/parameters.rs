@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 /// Refuses a request that cannot be served.
 pub(crate) fn validate(request: &GenerateRequest, shape: &Shape) -> Result<(), EngineError> {
-    let GenerateRequest { prompt, sampling, stop, class: _, logprobs } = request;
+    let GenerateRequest { prompt, sampling, stop, logprobs, class: _, flow: _, tenant: _ } = request;
     let known = |token: &TokenId| (token.0 as usize) < shape.vocabulary;
     if prompt.is_empty() {
         return Err(EngineError::EmptyPrompt);
@@ -78,9 +78,11 @@ mod tests {
             stop: StopConditions::default(),
             class: Class::Reactive,
             logprobs: None,
+            flow: None,
+            tenant: duet_types::TenantId::default(),
         };
         change(&mut request);
-        let shape = Shape { nodes: 1, context: Tokens(8), vocabulary: 10 };
+        let shape = Shape { context: Tokens(8), vocabulary: 10 };
         let result = validate(&request, &shape).map_or_else(|error| error.to_string(), |()| "ok".to_owned());
         assert_eq!(result, expected);
     }

@@ -1,6 +1,8 @@
 //! What a client asks of the engine, and what comes back.
 
-use duet_types::{Class, FinishReason, TokenId, Tokens};
+use duet_types::{Class, FinishReason, TenantId, TokenId, Tokens};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How the next token is chosen. The default is greedy with nothing penalised.
@@ -50,7 +52,15 @@ pub struct GenerateRequest {
     pub class: Class,
     /// How many alternatives to report with each token; absent: no log probabilities.
     pub logprobs: Option<u8>,
+    /// The flow it is of; absent: the one whose kept KV its prompt continues, or a new one.
+    pub flow: Option<FlowKey>,
+    /// Whose it is. Nothing that is cached for one tenant is used for another.
+    pub tenant: TenantId,
 }
+
+/// What a client calls a flow.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowKey(pub Arc<str>);
 
 /// What a generation yields, in order: any number of `Token`s, then exactly one `Finished` or `Failed`.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,6 +145,14 @@ pub enum EngineError {
     /// KV memory ran out.
     #[error("out of KV cache memory: {0}")]
     OutOfMemory(String),
+    /// A file that the engine was to write.
+    #[error("cannot write {}: {error}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: String,
+    },
     /// The engine is stopping.
     #[error("the engine is shutting down")]
     ShuttingDown,

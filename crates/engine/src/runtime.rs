@@ -1,40 +1,52 @@
 //! The runtime: the scheduler and its world behind one lock, and the threads that come to it.
 //!
-//! There is no thread of its own. Whoever brings an event (a client that submits or cancels, a lane whose kernel
-//! ended) takes the lock, runs the driver's loop until nothing more is known to happen, and leaves. The lock is held for
-//! microseconds: kernels, sampling and text are done outside. Completions run the scheduler inline.
+//! No thread of its own schedules. Whoever brings an event (a client that submits or cancels, a lane whose kernel ended,
+//! the alarm clock, a table that arrived on disk) takes the lock, runs the driver's loop until nothing more is known to
+//! happen, and leaves. The lock is held for microseconds: kernels, sampling, text and files are done outside.
+//! Completions run the scheduler inline.
 
 use crate::backend::Backend;
 use crate::clock::Clock;
-use crate::handle::EngineStats;
+use crate::observe::{EngineSamples, Metrics, Observers, Samples};
 use crate::outbox::Outbox;
 use crate::parameters::validate;
-use crate::request::{EngineError, GenerateRequest, GenerationEvent};
+use crate::pass::PassUnderWay;
+use crate::request::{EngineError, FlowKey, GenerateRequest, GenerationEvent};
 use crate::sequence::{Sequence, Workspace};
-use crate::world::EngineWorld;
-use duet_device::{Accelerator, Cpu, CpuConfig};
+use crate::spill::Mover;
+use crate::stats::{EngineStats, FlowView, KeptView, RequestView};
+use crate::timer::Timer;
+use crate::world::{EngineWorld, Helpers, QueueLimit};
+use duet_device::Cpu;
+use duet_driver::{Observed, Observer};
 use duet_kernels::crew::Crew;
-use duet_scheduler::policy::Fcfs;
-use duet_scheduler::{Event, Kernel, Scheduler, SchedulerConfig};
-use duet_types::{RequestId, Tokens};
-use std::any::Any;
+use duet_scheduler::policy::PolicyName;
+use duet_scheduler::{Event, Kernel, Line, Phase, Scheduler, SchedulerConfig};
+use duet_types::{Class, Instant, Nanos, RequestId};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// How a runtime cuts and queues work.
-#[derive(Clone, Debug)]
+/// How a runtime schedules and queues.
 pub(crate) struct RuntimeConfig {
-    pub(crate) cpu: CpuConfig,
-    pub(crate) chunk: Tokens,
-    pub(crate) span_nodes: Option<usize>,
+    pub(crate) scheduler: SchedulerConfig,
+    pub(crate) policy: PolicyName,
+    /// Requests of a class that may wait.
     pub(crate) queue_max: usize,
+    /// Where KV is spilled.
+    pub(crate) spill_folder: PathBuf,
+    /// What else observes it.
+    pub(crate) observers: Vec<Box<dyn Observer + Send>>,
 }
 
-/// A running engine over some backend. Dropping it fails what is open and joins the lanes.
+/// A running engine over some backend. Dropping it fails what is open and joins the threads.
 pub(crate) struct Runtime<B: Backend> {
     shared: Arc<Shared<B>>,
+    helpers: Vec<JoinHandle<()>>,
     /// Dropped after the stop, and by nobody else: its threads must not join themselves.
     _cpu: Cpu,
 }
@@ -51,7 +63,7 @@ pub(crate) struct Shared<B: Backend> {
 
 struct State<B: Backend> {
     scheduler: Scheduler,
-    world: EngineWorld<B>,
+    world: Observed<EngineWorld<B>, Observers>,
 }
 
 /// Lets a client cancel without knowing the backend.
@@ -61,28 +73,41 @@ pub(crate) trait Cancel: Send + Sync {
 }
 
 impl<B: Backend> Runtime<B> {
-    pub(crate) fn start(backend: B, config: &RuntimeConfig) -> std::io::Result<Self> {
-        let cpu = Cpu::start(&config.cpu)?;
-        let lanes = cpu.lanes();
+    /// Starts over lanes that run already; they must be those of the configuration's machine.
+    pub(crate) fn start(backend: B, cpu: Cpu, config: RuntimeConfig) -> std::io::Result<Self> {
         let backend = Arc::new(backend);
-        let scheduler_config = SchedulerConfig {
-            lanes: lanes.descriptor().lanes,
-            nodes: backend.shape().nodes,
-            chunk: config.chunk,
-            span_nodes: config.span_nodes,
+        let clock = Clock::start();
+        // The helpers find what they report to when it is there.
+        let cell: Arc<Mutex<Weak<Shared<B>>>> = Arc::default();
+        let reach = |cell: &Arc<Mutex<Weak<Shared<B>>>>| {
+            let cell = Arc::clone(cell);
+            move || cell.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
         };
-        let scheduler = Scheduler::new(scheduler_config, Box::new(Fcfs));
+        let ring = reach(&cell);
+        let (timer, timer_thread) = Timer::start(clock, move || {
+            ring().map(|shared| shared.enter(|world, now| world.happened(now, Event::Timer)));
+        })?;
+        let done = reach(&cell);
+        let (mover, mover_thread) = Mover::start(Arc::clone(&backend), config.spill_folder, move |moved| {
+            done().map(|shared| shared.enter(|world, now| world.moved(now, moved)));
+        })?;
+        let lanes = config.scheduler.machine.lanes.len();
+        let metrics = Metrics::new(&config.scheduler);
+        let scheduler = Scheduler::new(config.scheduler, config.policy.policy());
+        let observer = Observers { samples: Samples::new(lanes), metrics, others: config.observers };
         let shared = Arc::new_cyclic(|shared| {
-            let world = EngineWorld::new(Arc::clone(&backend), lanes, shared.clone());
+            let helpers = Helpers { timer, mover };
+            let world = EngineWorld::new(Arc::clone(&backend), cpu.lanes(), shared.clone(), helpers);
             Shared {
                 backend,
-                clock: Clock::start(),
+                clock,
                 queue_max: config.queue_max,
                 seeds: RandomState::new(),
-                state: Mutex::new(State { scheduler, world }),
+                state: Mutex::new(State { scheduler, world: Observed { world, observer } }),
             }
         });
-        Ok(Self { shared, _cpu: cpu })
+        *cell.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&shared);
+        Ok(Self { shared, helpers: vec![timer_thread, mover_thread], _cpu: cpu })
     }
 
     pub(crate) fn backend(&self) -> &Arc<B> {
@@ -98,38 +123,120 @@ impl<B: Backend> Runtime<B> {
         validate(&request, &shared.backend.shape())?;
         let (sender, receiver) = unbounded_channel();
         let class = request.class;
+        let owner = (request.tenant, request.flow.clone());
         let seed = shared.seeds.hash_one(shared.clock.now());
         let sequence = Sequence::new(&*shared.backend, request, seed, Outbox::new(sender), shared.clock);
-        let id = shared.enter(|world, now| world.submit(now, class, sequence, shared.queue_max))??;
+        let max = shared.queue_max;
+        let id = shared.drive(|scheduler, world, now| {
+            // Each class has its own queue: background work never fills the one that people wait in.
+            let waiting = [Line::Queued, Line::Prefill].map(|line| scheduler.queue_len(line, class)).iter().sum();
+            let limit = QueueLimit { waiting, max };
+            world.submit(now, class, owner, sequence, limit)
+        })??;
         Ok((id, receiver))
     }
 
     /// For clients that may outlive the runtime.
-    pub(crate) fn canceller(&self) -> std::sync::Weak<dyn Cancel> {
-        let shared: std::sync::Weak<Shared<B>> = Arc::downgrade(&self.shared);
+    pub(crate) fn canceller(&self) -> Weak<dyn Cancel> {
+        let shared: Weak<Shared<B>> = Arc::downgrade(&self.shared);
         shared
     }
 
     pub(crate) fn stats(&self) -> EngineStats {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).world.stats()
+        let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let queued = [Class::Reactive, Class::Proactive].map(|class| state.scheduler.queue_len(Line::Queued, class));
+        let queued: usize = queued.iter().sum();
+        let pages = self.shared.backend.kv_pages();
+        EngineStats {
+            queued,
+            running: state.world.world.open() - queued,
+            flows_kept: state.world.world.kept().len(),
+            kv_pages_used: pages.capacity - pages.free,
+            kv_pages: pages.capacity,
+            kv_pages_spilled: state.scheduler.pages().on_disk,
+        }
+    }
+
+    /// What was sampled since the last call.
+    pub(crate) fn take_samples(&self) -> EngineSamples {
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.world.observer.samples.take(self.shared.clock.now())
+    }
+
+    /// The figures as Prometheus reads them.
+    pub(crate) fn metrics_text(&self) -> String {
+        let exposition = {
+            let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.world.observer.metrics.expose(&state.scheduler.pages())
+        };
+        exposition.text()
+    }
+
+    /// All flows that have requests or kept KV.
+    pub(crate) fn flows(&self) -> Vec<FlowView> {
+        let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.shared.clock.now();
+        let mut flows: BTreeMap<_, FlowView> = BTreeMap::new();
+        let mut of = |owner: &crate::kept::Owner, change: &mut dyn FnMut(&mut FlowView)| {
+            let key: Option<FlowKey> = owner.key.clone();
+            let (flow, tenant) = (owner.flow, owner.tenant);
+            let new = || FlowView { flow, key, tenant, requests: Vec::new(), kept: Vec::new() };
+            change(flows.entry(flow).or_insert_with(new));
+        };
+        for (request, phase, progress, arrived) in state.scheduler.requests() {
+            let Some(owner) = state.world.world.owner(request.id) else { continue };
+            let view = RequestView {
+                request: request.id,
+                class: request.class,
+                stage: progress.stage,
+                is_waiting: !matches!(phase, Phase::InPass(_)),
+                prompt: request.prompt,
+                computed: progress.computed,
+                generated: progress.generated,
+                node: match phase {
+                    Phase::InPass(pass) => state.scheduler.pass(pass).map_or(0, |pass| pass.node),
+                    _ => 0,
+                },
+                age: now - arrived.min(now),
+            };
+            of(owner, &mut |flow| flow.requests.push(view));
+        }
+        let page = state.scheduler.config().memory;
+        for (owner, tokens, place) in state.world.world.kept().iter() {
+            let pages = page.pages_of(tokens);
+            of(owner, &mut |flow| flow.kept.push(KeptView { tokens, pages, place }));
+        }
+        flows.into_values().collect()
     }
 }
 
 impl<B: Backend> Drop for Runtime<B> {
     fn drop(&mut self) {
-        // If the scheduler has failed, everything is already abandoned.
-        let _ = self.shared.enter(EngineWorld::stop);
+        if self.shared.enter(EngineWorld::stop).is_err() {
+            // The scheduler has failed; its helpers end all the same.
+            self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).world.world.abandon();
+        }
+        for helper in self.helpers.drain(..) {
+            // They catch nothing and report nothing.
+            let _ = helper.join();
+        }
     }
 }
 
 impl<B: Backend> Shared<B> {
     /// Lets something happen in the world, and drives the scheduler until nothing more does.
-    fn enter<R>(&self, happen: impl FnOnce(&mut EngineWorld<B>, duet_types::Instant) -> R) -> Result<R, EngineError> {
+    fn enter<R>(&self, happen: impl FnOnce(&mut EngineWorld<B>, Instant) -> R) -> Result<R, EngineError> {
+        self.drive(|_, world, now| happen(world, now))
+    }
+
+    fn drive<R>(&self, happen: impl FnOnce(&Scheduler, &mut EngineWorld<B>, Instant) -> R) -> Result<R, EngineError> {
         let mut state = self.state.lock().map_err(|_| scheduler_failed())?;
         let State { scheduler, world } = &mut *state;
         // Read under the lock, so that time never goes backwards.
-        let result = happen(world, self.clock.now());
+        let now = self.clock.now();
+        let result = happen(scheduler, &mut world.world, now);
         duet_driver::run(scheduler, world);
+        world.observer.samples.decided(Nanos((self.clock.now() - now).0));
         Ok(result)
     }
 
@@ -137,27 +244,23 @@ impl<B: Backend> Shared<B> {
     pub(crate) fn run_kernel(
         &self,
         kernel: &Kernel,
-        mut sequence: Box<Sequence<B>>,
+        mut pass: Box<PassUnderWay<B>>,
         mut workspace: Workspace,
         crew: &dyn Crew,
     ) {
-        let run = AssertUnwindSafe(|| sequence.execute(kernel, &*self.backend, crew, &mut workspace));
-        let result = catch_unwind(run).unwrap_or_else(|panic| Err(EngineError::Internal(message(&*panic))));
-        let event = match result {
+        let event = match pass.execute(kernel, &*self.backend, crew, &mut workspace) {
             Ok(outcome) => Event::KernelDone { kernel: kernel.id, outcome },
             Err(error) => {
-                tracing::error!(request = kernel.request.0, "a kernel failed: {error}");
-                sequence.fail(error);
+                tracing::error!(kernel = kernel.id.0, members = kernel.members.len(), "a kernel failed: {error}");
                 Event::KernelFailed { kernel: kernel.id }
             }
         };
-        let report = AssertUnwindSafe(|| {
-            self.enter(|world, now| world.kernel_ended(now, kernel.request, sequence, workspace, event))
-        });
+        let report =
+            AssertUnwindSafe(|| self.enter(|world, now| world.kernel_ended(now, kernel.pass, pass, workspace, event)));
         if catch_unwind(report).is_err() {
             // A broken invariant of the scheduler or the world. The lock is poisoned, so nothing more can be asked of
             // them; let nobody wait for an answer.
-            self.state.lock().unwrap_or_else(PoisonError::into_inner).world.abandon();
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).world.world.abandon();
         }
     }
 }
@@ -171,10 +274,4 @@ impl<B: Backend> Cancel for Shared<B> {
 
 fn scheduler_failed() -> EngineError {
     EngineError::Internal("the scheduler failed".to_owned())
-}
-
-/// What a panic said.
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("a kernel panicked: {}", text.unwrap_or("no message"))
 }

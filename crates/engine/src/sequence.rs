@@ -1,18 +1,17 @@
 //! One generation on its way: its tokens, its KV, its way to choose and to end.
 //!
-//! A sequence is in one place at a time: with the world, or with the kernel that computes for it. It is the lane's own
-//! while the kernel runs, so tokens are chosen, turned into text and sent without a lock.
+//! A sequence is in one place at a time: with the world, or in the pass that computes for it. It is the lane's own while
+//! a kernel runs, so tokens are chosen, turned into text and sent without a lock.
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Rows, Table as _};
 use crate::clock::Clock;
 use crate::outbox::Outbox;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent, Usage};
 use crate::sampling::{Sampler, Scratch, logprobs};
 use crate::stop::{Matched, StopMatcher};
-use duet_kernels::crew::Crew;
-use duet_scheduler::{Completes, Kernel, Outcome};
 use duet_types::{FinishReason, Instant, TokenId, Tokens};
 use std::ops::Range;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// One generation.
@@ -23,7 +22,8 @@ pub(crate) struct Sequence<B: Backend> {
     cached: Tokens,
     /// Length at which it must end.
     len_max: usize,
-    compute: Compute<B>,
+    /// Its keys and values. Absent before it begins, in a pass, on disk, and when they were lost.
+    table: Option<B::Table>,
     sampler: Sampler,
     logprobs: Option<u8>,
     ending: Ending,
@@ -37,19 +37,13 @@ pub(crate) struct Sequence<B: Backend> {
     failure: Option<EngineError>,
 }
 
-/// Buffers of a kernel's last step, reused by the next kernel.
+/// Buffers of a pass's last step, reused by the next pass.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
-    logits: Vec<f32>,
-    scratch: Scratch,
-}
-
-/// Where its keys and values are.
-enum Compute<B: Backend> {
-    /// Nowhere: it has not begun, or a kernel lost them.
-    Nothing,
-    Between(B::Table),
-    UnderWay(B::Pass),
+    /// Of all rows that yield a token.
+    pub(crate) logits: Vec<f32>,
+    /// One for each member of the crew.
+    pub(crate) scratches: Vec<Mutex<Scratch>>,
 }
 
 /// What the model's end-of-turn tokens do.
@@ -68,14 +62,14 @@ struct Times {
 impl<B: Backend> Sequence<B> {
     /// A sequence with nothing computed. The request must be valid. `seed` is used if it has none.
     pub(crate) fn new(backend: &B, request: GenerateRequest, seed: u64, outbox: Outbox, clock: Clock) -> Self {
-        let GenerateRequest { prompt, sampling, stop, class: _, logprobs } = request;
+        let GenerateRequest { prompt, sampling, stop, logprobs, class: _, flow: _, tenant: _ } = request;
         let context = backend.shape().context.as_usize();
         let len_max = stop.max_tokens.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
         Self {
             prompt_len: prompt.len(),
             cached: Tokens::ZERO,
             len_max,
-            compute: Compute::Nothing,
+            table: None,
             sampler: Sampler::new(&sampling, &prompt, seed),
             logprobs,
             ending: if stop.ignore_eos { Ending::IgnoresEndOfTurn } else { Ending::AtEndOfTurn },
@@ -94,54 +88,38 @@ impl<B: Backend> Sequence<B> {
         &self.tokens[..self.prompt_len]
     }
 
-    /// Gives it the table to go on with, which holds the prompt's beginning. Returns how much that is.
-    pub(crate) fn restore(&mut self, table: B::Table) -> Tokens {
-        use crate::backend::Table as _;
+    /// Its tokens: the prompt, and what was generated.
+    pub(crate) fn tokens(&self) -> &[TokenId] {
+        &self.tokens
+    }
+
+    /// Gives it the table to go on with, which holds the prompt's beginning and was somebody else's.
+    pub(crate) fn attach(&mut self, table: B::Table) -> Tokens {
         self.cached = table.len();
-        self.compute = Compute::Between(table);
-        self.cached
+        self.put_back(table)
     }
 
-    /// The table, if it has one and no pass is under way.
-    pub(crate) fn table(&self) -> Option<&B::Table> {
-        match &self.compute {
-            Compute::Between(table) => Some(table),
-            Compute::Nothing | Compute::UnderWay(_) => None,
-        }
+    /// Gives its own table back to it.
+    pub(crate) fn put_back(&mut self, table: B::Table) -> Tokens {
+        let len = table.len();
+        self.table = Some(table);
+        len
     }
 
-    /// Runs `kernel`, to the token if it completes one.
-    pub(crate) fn execute(
-        &mut self,
-        kernel: &Kernel,
-        backend: &B,
-        crew: &dyn Crew,
-        workspace: &mut Workspace,
-    ) -> Result<Outcome, EngineError> {
-        // It is taken out while it is changed: a panic or an error loses it, and it must not be used again.
-        let mut pass = match std::mem::replace(&mut self.compute, Compute::Nothing) {
-            Compute::Between(table) => backend.begin(table, self.rows(&kernel.rows))?,
-            Compute::UnderWay(pass) => pass,
-            Compute::Nothing => return Err(EngineError::Internal("its keys and values are lost".to_owned())),
-        };
-        backend.run(&mut pass, kernel.nodes.clone(), crew);
-        if kernel.completes == Completes::Span {
-            self.compute = Compute::UnderWay(pass);
-            return Ok(Outcome::Progressed);
-        }
-        if kernel.completes == Completes::Token {
-            backend.logits(&mut pass, &mut workspace.logits, crew);
-        }
-        self.compute = Compute::Between(backend.finish(pass));
-        match kernel.completes {
-            Completes::Span | Completes::Chunk => Ok(Outcome::Progressed),
-            Completes::Token => Ok(Outcome::Token { finished: self.choose(backend, workspace) }),
-        }
+    /// Takes its table away.
+    pub(crate) fn take_table(&mut self) -> Option<B::Table> {
+        self.table.take()
     }
 
-    /// Remembers why its kernel failed, for the client.
+    /// Its next rows, for a pass. Nothing if its keys and values were lost.
+    pub(crate) fn take_rows(&mut self, rows: &Range<Tokens>) -> Option<Rows<B::Table>> {
+        let table = self.table.take()?;
+        let tokens = self.tokens[rows.start.as_usize()..rows.end.as_usize()].to_vec();
+        Some(Rows { table, tokens })
+    }
+
+    /// Remembers why its pass failed, for the client.
     pub(crate) fn fail(&mut self, error: EngineError) {
-        self.compute = Compute::Nothing;
         self.failure = Some(error);
     }
 
@@ -163,26 +141,16 @@ impl<B: Backend> Sequence<B> {
     }
 
     /// Its keys and values and the tokens they are of, if there are any to keep.
-    pub(crate) fn into_kept(mut self, backend: &B) -> Option<(Vec<TokenId>, B::Table)> {
-        use crate::backend::Table as _;
-        let table = match std::mem::replace(&mut self.compute, Compute::Nothing) {
-            Compute::Nothing => return None,
-            Compute::Between(table) => table,
-            Compute::UnderWay(pass) => backend.abandon(pass),
-        };
+    pub(crate) fn into_kept(mut self) -> Option<(Vec<TokenId>, B::Table)> {
+        let table = self.table.take()?;
         self.tokens.truncate(table.len().as_usize());
         Some((std::mem::take(&mut self.tokens), table))
     }
 
-    fn rows(&self, rows: &Range<Tokens>) -> &[TokenId] {
-        &self.tokens[rows.start.as_usize()..rows.end.as_usize()]
-    }
-
     /// Chooses the next token and sends it. Returns why it is the last, if it is.
-    fn choose(&mut self, backend: &B, workspace: &mut Workspace) -> Option<FinishReason> {
-        let Workspace { logits, scratch } = workspace;
+    pub(crate) fn choose(&mut self, backend: &B, logits: &mut [f32], scratch: &mut Scratch) -> Option<FinishReason> {
         // The sampler changes the logits, but the model's own are reported.
-        let reported = self.logprobs.map(|alternatives| (logits.clone(), alternatives));
+        let reported = self.logprobs.map(|alternatives| (logits.to_vec(), alternatives));
         let token = self.sampler.choose(logits, scratch);
         let logprobs = reported.map(|(logits, alternatives)| logprobs(&logits, token, alternatives, scratch));
         self.tokens.push(token);

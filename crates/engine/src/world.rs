@@ -1,20 +1,21 @@
-//! The engine's world: real lanes, real memory, real clients.
+//! The world with real lanes: carries out the scheduler's commands and remembers what happened for it.
 //!
-//! It carries out the scheduler's commands. All of it is behind the runtime's one lock, together with the scheduler;
-//! nothing in here computes. Invariant: each open request's sequence is here, or with the one kernel that runs for it.
+//! It belongs to whoever holds the engine's lock. Nothing in here computes, waits or allocates KV memory at length:
+//! kernels run on lanes, and KV is moved to and from disk by a thread of its own.
 
-use crate::backend::{Backend, Table as _};
-use crate::flow::Flows;
-use crate::handle::EngineStats;
-use crate::request::EngineError;
+use crate::backend::Backend;
+use crate::kept::{Found, KeptStore, Owner};
+use crate::pass::PassUnderWay;
+use crate::request::{EngineError, FlowKey};
 use crate::runtime::Shared;
 use crate::sequence::{Sequence, Workspace};
+use crate::spill::{Job, Moved, Mover, SpillFile};
+use crate::timer::Timer;
 use duet_device::{Accelerator, CpuLanes};
 use duet_driver::World;
-use duet_model::kv::PAGE_TOKENS;
-use duet_scheduler::{Command, End, Event, Kernel, Reason, Request};
-use duet_types::{Class, FinishReason, Instant, LaneSet, RequestId, Tokens};
-use std::collections::{HashMap, VecDeque};
+use duet_scheduler::{Command, End, Event, Kernel, PassId, Request, Source};
+use duet_types::{Class, FinishReason, FlowId, Instant, LaneSet, RequestId, TenantId, Tokens};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 /// What the scheduler of an engine runs in.
@@ -23,19 +24,41 @@ pub(crate) struct EngineWorld<B: Backend> {
     lanes: CpuLanes,
     /// For the kernels, which report to it.
     shared: Weak<Shared<B>>,
-    open: HashMap<RequestId, Place<B>>,
-    flows: Flows<B::Table>,
+    open: HashMap<RequestId, Open<B>>,
+    passes: BTreeMap<PassId, Box<PassUnderWay<B>>>,
+    kept: KeptStore<B::Table>,
+    /// Flows that clients named.
+    named: HashMap<(TenantId, FlowKey), FlowId>,
     events: VecDeque<(Instant, Event)>,
     spare: Vec<Workspace>,
+    /// Absent once the engine stops.
+    helpers: Option<Helpers<B>>,
     next_request: u64,
+    next_flow: u64,
     life: Life,
+}
+
+/// The threads that sleep.
+pub(crate) struct Helpers<B: Backend> {
+    pub(crate) timer: Timer,
+    pub(crate) mover: Mover<B::Table>,
+}
+
+/// A request that was submitted and is not released.
+struct Open<B: Backend> {
+    owner: Owner,
+    place: Place<B>,
 }
 
 /// Where a sequence is.
 enum Place<B: Backend> {
-    Waiting(Box<Sequence<B>>),
     Here(Box<Sequence<B>>),
-    OnLane,
+    /// Its table is on the way to disk or to memory.
+    Moving(Box<Sequence<B>>, Option<Source>),
+    /// It waits for kept KV that is on its way to disk.
+    Awaiting(Box<Sequence<B>>),
+    OnDisk(Box<Sequence<B>>, Arc<SpillFile>),
+    InPass(PassId),
 }
 
 /// Whether the engine goes on.
@@ -45,17 +68,28 @@ enum Life {
     Stopping,
 }
 
+/// How many requests of a class may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueLimit {
+    pub(crate) waiting: usize,
+    pub(crate) max: usize,
+}
+
 impl<B: Backend> EngineWorld<B> {
-    pub(crate) fn new(backend: Arc<B>, lanes: CpuLanes, shared: Weak<Shared<B>>) -> Self {
+    pub(crate) fn new(backend: Arc<B>, lanes: CpuLanes, shared: Weak<Shared<B>>, helpers: Helpers<B>) -> Self {
         Self {
             backend,
             lanes,
             shared,
             open: HashMap::new(),
-            flows: Flows::new(),
+            passes: BTreeMap::new(),
+            kept: KeptStore::new(),
+            named: HashMap::new(),
             events: VecDeque::new(),
             spare: Vec::new(),
+            helpers: Some(helpers),
             next_request: 0,
+            next_flow: 0,
             life: Life::Running,
         }
     }
@@ -65,37 +99,144 @@ impl<B: Backend> EngineWorld<B> {
         &mut self,
         now: Instant,
         class: Class,
+        owner: (TenantId, Option<FlowKey>),
         sequence: Sequence<B>,
-        queue_max: usize,
+        limit: QueueLimit,
     ) -> Result<RequestId, EngineError> {
         if self.life == Life::Stopping {
             return Err(EngineError::ShuttingDown);
         }
-        let queued = self.waiting();
         // What comes to an idle engine does not wait.
-        if !self.open.is_empty() && queued >= queue_max {
-            return Err(EngineError::Busy { queued });
+        if !self.open.is_empty() && limit.waiting >= limit.max {
+            return Err(EngineError::Busy { queued: limit.waiting });
         }
         let id = RequestId(self.next_request);
         self.next_request += 1;
+        let (tenant, key) = owner;
+        let found = self.kept.prefix(tenant, sequence.prompt());
+        let prefix = found.map(|(prefix, _)| prefix);
+        let continued = found.and_then(|(_, owner)| owner.map(|owner| owner.flow));
+        let flow = self.flow(tenant, key.as_ref(), continued);
         let prompt = Tokens(sequence.prompt().len() as u32);
-        self.open.insert(id, Place::Waiting(Box::new(sequence)));
-        self.happened(now, Event::Submitted(Request { id, class, prompt }));
+        let owner = Owner { tenant, flow, key };
+        self.open.insert(id, Open { owner, place: Place::Here(Box::new(sequence)) });
+        self.happened(now, Event::Submitted(Request { id, flow, class, prompt, prefix }));
         Ok(id)
+    }
+
+    /// A flow is known by the key that its client gave it, or else by the kept KV that a request continues.
+    fn flow(&mut self, tenant: TenantId, key: Option<&FlowKey>, continued: Option<FlowId>) -> FlowId {
+        let mut new = || {
+            self.next_flow += 1;
+            FlowId(self.next_flow - 1)
+        };
+        let Some(key) = key else { return continued.unwrap_or_else(new) };
+        if let Some(flow) = self.named.get(&(tenant, key.clone())) {
+            return *flow;
+        }
+        let flow = new();
+        if self.named.len() >= NAMED_FLOWS_MAX {
+            // Only their numbers are lost: a name that comes again gets a new one.
+            self.named.clear();
+        }
+        self.named.insert((tenant, key.clone()), flow);
+        flow
     }
 
     /// Takes back what a kernel had, and notes how it ended.
     pub(crate) fn kernel_ended(
         &mut self,
         now: Instant,
-        request: RequestId,
-        sequence: Box<Sequence<B>>,
+        pass: PassId,
+        under_way: Box<PassUnderWay<B>>,
         workspace: Workspace,
         event: Event,
     ) {
         self.spare.push(workspace);
-        self.open.insert(request, Place::Here(sequence));
+        match &event {
+            Event::KernelDone { outcome: duet_scheduler::Outcome::Progressed, .. } => {
+                self.passes.insert(pass, under_way);
+            }
+            _ => self.scatter(*under_way),
+        }
         self.happened(now, event);
+    }
+
+    fn scatter(&mut self, pass: PassUnderWay<B>) {
+        for (request, sequence) in pass.into_members() {
+            if let Some(open) = self.open.get_mut(&request) {
+                open.place = Place::Here(sequence);
+            }
+        }
+    }
+
+    /// A table has arrived, on disk or in memory.
+    pub(crate) fn moved(&mut self, now: Instant, moved: Moved<B::Table>) {
+        match moved {
+            Moved::Saved { request, result } => self.saved(now, request, result),
+            Moved::Loaded { request, result } => self.loaded(now, request, result),
+        }
+    }
+
+    fn saved(&mut self, now: Instant, request: RequestId, result: Result<SpillFile, (B::Table, std::io::Error)>) {
+        if let Err((_, error)) = &result {
+            tracing::warn!("KV could not be written to disk: {error}");
+        }
+        let event = match result {
+            Ok(_) => Event::Spilled { request },
+            Err(_) => Event::SpillFailed { request },
+        };
+        match self.open.remove(&request) {
+            Some(Open { owner, place: Place::Moving(mut sequence, _) }) => {
+                let place = match result {
+                    Ok(file) => Place::OnDisk(sequence, Arc::new(file)),
+                    Err((table, _)) => {
+                        sequence.put_back(table);
+                        Place::Here(sequence)
+                    }
+                };
+                self.open.insert(request, Open { owner, place });
+            }
+            other => {
+                if let Some(other) = other {
+                    self.open.insert(request, other);
+                }
+                self.kept.moved(request, result.map_err(|(table, _)| table));
+            }
+        }
+        self.happened(now, event);
+        // Somebody may have waited for exactly this.
+        let awaiting = self.open.iter().filter(|(_, open)| matches!(open.place, Place::Awaiting(_)));
+        let mut awaiting: Vec<RequestId> = awaiting.map(|(&request, _)| request).collect();
+        awaiting.sort_unstable();
+        awaiting.into_iter().for_each(|request| self.restore(now, request));
+    }
+
+    fn loaded(&mut self, now: Instant, request: RequestId, result: std::io::Result<B::Table>) {
+        let Some(open) = self.open.get_mut(&request) else { return };
+        let place = std::mem::replace(&mut open.place, Place::InPass(PassId(u64::MAX)));
+        let Place::Moving(mut sequence, source) = place else { panic!("{request} was not being read") };
+        let taken = match source {
+            Some(Source::TakenOver(of)) => Some(of),
+            _ => None,
+        };
+        let (cached, source) = match result {
+            Ok(table) if source.is_none() => (sequence.put_back(table), None),
+            Ok(table) => (sequence.attach(table), source),
+            Err(error) => {
+                // Nothing is lost but time: what was computed is computed again.
+                tracing::warn!("KV could not be read from disk, it is computed again: {error}");
+                (sequence.put_back(self.backend.table()), None)
+            }
+        };
+        open.place = Place::Here(sequence);
+        if let Some(of) = taken {
+            self.kept.forget(of);
+            if source.is_none() {
+                self.happened(now, Event::Dropped { request: of });
+            }
+        }
+        self.happened(now, Event::Restored { request, cached, source });
     }
 
     /// Notes an event for [`World::next`].
@@ -106,6 +247,8 @@ impl<B: Backend> EngineWorld<B> {
     /// Cancels everything; clients are told that the engine stops.
     pub(crate) fn stop(&mut self, now: Instant) {
         self.life = Life::Stopping;
+        // The mover finishes what it was given, and the timer rings no more.
+        self.helpers = None;
         let mut open: Vec<RequestId> = self.open.keys().copied().collect();
         open.sort_unstable();
         for request in open {
@@ -116,71 +259,155 @@ impl<B: Backend> EngineWorld<B> {
     /// Drops everything, after a broken invariant: nothing can be relied on. Clients are told by their outboxes.
     pub(crate) fn abandon(&mut self) {
         self.life = Life::Stopping;
+        self.helpers = None;
         self.open.clear();
+        self.passes.clear();
+        self.kept.clear();
         self.events.clear();
     }
 
-    pub(crate) fn stats(&self) -> EngineStats {
-        let pages = self.backend.kv_pages();
-        let queued = self.waiting();
-        EngineStats {
-            queued,
-            running: self.open.len() - queued,
-            flows_kept: self.flows.len(),
-            kv_pages_used: pages.capacity - pages.free,
-            kv_pages: pages.capacity,
+    /// How many requests are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whose a request is.
+    pub(crate) fn owner(&self, request: RequestId) -> Option<&Owner> {
+        self.open.get(&request).map(|open| &open.owner)
+    }
+
+    /// What ended requests left.
+    pub(crate) fn kept(&self) -> &KeptStore<B::Table> {
+        &self.kept
+    }
+
+    fn take(&mut self, request: RequestId) -> Place<B> {
+        let open = self.open.get_mut(&request).unwrap_or_else(|| panic!("{request} is not open"));
+        std::mem::replace(&mut open.place, Place::InPass(PassId(u64::MAX)))
+    }
+
+    fn put(&mut self, request: RequestId, place: Place<B>) {
+        if let Some(open) = self.open.get_mut(&request) {
+            open.place = place;
         }
     }
 
-    fn waiting(&self) -> usize {
-        self.open.values().filter(|place| matches!(place, Place::Waiting(_))).count()
-    }
-
     fn restore(&mut self, now: Instant, request: RequestId) {
-        let Some(Place::Waiting(mut sequence)) = self.open.remove(&request) else {
-            panic!("{request} is restored once, before its first kernel");
-        };
-        let table = self.flows.attach(sequence.prompt()).unwrap_or_else(|| self.backend.table());
-        let cached = sequence.restore(table);
-        self.open.insert(request, Place::Here(sequence));
-        self.happened(now, Event::Restored { request, cached });
+        match self.take(request) {
+            Place::OnDisk(sequence, file) => {
+                let prefix = file.len();
+                self.put(request, Place::Moving(sequence, None));
+                self.move_table(now, Job::Load { request, file, prefix });
+            }
+            Place::Here(sequence) | Place::Awaiting(sequence) => self.restore_from_kept(now, request, sequence),
+            _ => panic!("{request} has its KV"),
+        }
     }
 
-    fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: Kernel, reason: Reason) {
-        tracing::trace!(kernel = kernel.id.0, request = kernel.request.0, ?kernel.rows, ?kernel.nodes, %lanes, %reason);
-        let place = self.open.insert(kernel.request, Place::OnLane);
-        let Some(Place::Here(sequence)) = place else { panic!("{} has a kernel already", kernel.request) };
-        self.make_room(&sequence, &kernel);
+    fn restore_from_kept(&mut self, now: Instant, request: RequestId, mut sequence: Box<Sequence<B>>) {
+        let tenant = self.open[&request].owner.tenant;
+        let (table, source) = match self.kept.find(tenant, sequence.tokens()) {
+            Found::Here(table, source) => (table, Some(source)),
+            Found::Nothing => (self.backend.table(), None),
+            Found::OnDisk { file, prefix, source } => {
+                self.put(request, Place::Moving(sequence, Some(source)));
+                return self.move_table(now, Job::Load { request, file, prefix });
+            }
+            Found::Moving => return self.put(request, Place::Awaiting(sequence)),
+        };
+        let cached = sequence.attach(table);
+        self.put(request, Place::Here(sequence));
+        self.happened(now, Event::Restored { request, cached, source });
+    }
+
+    fn move_table(&mut self, now: Instant, job: Job<B::Table>) {
+        if let Some(helpers) = &self.helpers {
+            return helpers.mover.queue(job);
+        }
+        // The engine stops: everything is cancelled, and nobody will want the KV.
+        let stopped = || std::io::Error::other("the engine stops");
+        self.moved(
+            now,
+            match job {
+                Job::Save { request, table } => Moved::Saved { request, result: Err((table, stopped())) },
+                Job::Load { request, .. } => Moved::Loaded { request, result: Err(stopped()) },
+            },
+        );
+    }
+
+    fn spill(&mut self, now: Instant, request: RequestId) {
+        if !self.open.contains_key(&request) {
+            match self.kept.start_moving(request) {
+                Some(table) => self.move_table(now, Job::Save { request, table }),
+                // It was taken over just now; the scheduler will hear of it.
+                None => self.happened(now, Event::SpillFailed { request }),
+            }
+            return;
+        }
+        self.undo_pass_of(request);
+        let Place::Here(mut sequence) = self.take(request) else { panic!("{request} is not idle") };
+        let table = sequence.take_table().unwrap_or_else(|| self.backend.table());
+        self.put(request, Place::Moving(sequence, None));
+        self.move_table(now, Job::Save { request, table });
+    }
+
+    fn discard(&mut self, request: RequestId) {
+        self.undo_pass_of(request);
+        let mut place = self.take(request);
+        if let Place::Here(sequence) = &mut place {
+            sequence.take_table();
+        }
+        self.put(request, place);
+    }
+
+    /// A pass between kernels that the scheduler has given up is undone when the first of its members is dealt with.
+    fn undo_pass_of(&mut self, request: RequestId) {
+        let Some(Open { place: Place::InPass(pass), .. }) = self.open.get(&request) else { return };
+        if let Some(mut pass) = self.passes.remove(pass) {
+            pass.undo(&self.backend);
+            self.scatter(*pass);
+        }
+    }
+
+    fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: Kernel) {
+        let under_way = match self.passes.remove(&kernel.pass) {
+            Some(under_way) => under_way,
+            None => Box::new(self.gather(&kernel)),
+        };
         let workspace = self.spare.pop().unwrap_or_default();
         let shared = self.shared.upgrade().expect("the world is part of what is shared");
-        let (id, request) = (kernel.id, kernel.request);
+        let (id, members) = (kernel.id, kernel.members.clone());
         let job = Box::new(move |crew: &dyn duet_kernels::crew::Crew| {
-            shared.run_kernel(&kernel, sequence, workspace, crew);
+            shared.run_kernel(&kernel, under_way, workspace, crew);
         });
         if let Err(stopped) = self.lanes.launch(lanes, job) {
-            // The job took the sequence along, and its outbox has told the client.
-            tracing::warn!("{stopped}: request {request} is lost");
-            self.open.remove(&request);
+            // The job took the sequences along, and their outboxes have told the clients.
+            tracing::warn!("{stopped}: {} requests are lost", members.len());
+            for member in members {
+                self.open.remove(&member.request);
+            }
             self.happened(now, Event::KernelFailed { kernel: id });
         }
     }
 
-    /// Gives up kept tables until the pages of the coming pass are free.
-    fn make_room(&mut self, sequence: &Sequence<B>, kernel: &Kernel) {
-        let Some(table) = sequence.table() else { return };
-        let pages = kernel.rows.end.as_usize().div_ceil(PAGE_TOKENS);
-        // One more for a last page that is shared and must be copied before it is written.
-        let wanted = pages.saturating_sub(table.pages()) + 1;
-        // A table that shares all its pages frees none; then the next one goes too.
-        while self.backend.kv_pages().free < wanted && self.flows.give_up_oldest() {}
+    fn gather(&mut self, kernel: &Kernel) -> PassUnderWay<B> {
+        let members = kernel.members.iter().map(|member| {
+            let open = self.open.get_mut(&member.request).unwrap_or_else(|| panic!("{} is not open", member.request));
+            match std::mem::replace(&mut open.place, Place::InPass(kernel.pass)) {
+                Place::Here(sequence) => (member.request, sequence),
+                _ => panic!("{} is not idle", member.request),
+            }
+        });
+        PassUnderWay::new(members.collect())
     }
 
-    fn release(&mut self, request: RequestId, end: End) {
-        let mut sequence = match self.open.remove(&request) {
-            Some(Place::Waiting(sequence) | Place::Here(sequence)) => sequence,
-            // Its job was dropped by a device that stopped.
-            None => return,
-            Some(Place::OnLane) => panic!("{request} is released while a kernel of it runs"),
+    fn release(&mut self, now: Instant, request: RequestId, end: End) {
+        self.undo_pass_of(request);
+        // Its job was dropped by a device that stopped.
+        let Some(open) = self.open.remove(&request) else { return };
+        let mut sequence = match open.place {
+            Place::Here(sequence) | Place::OnDisk(sequence, _) => sequence,
+            Place::Moving(..) | Place::Awaiting(_) | Place::InPass(_) => panic!("{request} is released while it moves"),
         };
         match end {
             End::Failed => sequence.finish_failed(EngineError::Internal("a kernel failed".to_owned())),
@@ -189,8 +416,15 @@ impl<B: Backend> EngineWorld<B> {
             }
             End::Finished(reason) => sequence.finish(&self.backend, reason),
         }
-        if let Some((tokens, table)) = sequence.into_kept(&self.backend) {
-            self.flows.keep(tokens, table);
+        match (end, sequence.into_kept()) {
+            (End::Finished(_), Some((tokens, table))) if !tokens.is_empty() => {
+                for replaced in self.kept.keep(request, open.owner, tokens, table) {
+                    self.happened(now, Event::Dropped { request: replaced });
+                }
+            }
+            // The scheduler counts on what it computed.
+            (End::Finished(_), _) => self.happened(now, Event::Dropped { request }),
+            (End::Failed, _) => {}
         }
     }
 }
@@ -203,8 +437,22 @@ impl<B: Backend> World for EngineWorld<B> {
     fn apply(&mut self, now: Instant, command: Command) {
         match command {
             Command::Restore(request) => self.restore(now, request),
-            Command::Launch { lanes, kernel, reason } => self.launch(now, lanes, kernel, reason),
-            Command::Release { request, end } => self.release(request, end),
+            Command::Launch { lanes, kernel, reason: _ } => self.launch(now, lanes, kernel),
+            // The lanes of a CPU take any shape.
+            Command::Prepare(graph) => self.happened(now, Event::GraphFailed { graph: graph.id }),
+            Command::Reclaim(_) => {}
+            Command::Spill(request) => self.spill(now, request),
+            Command::Forget(request) => self.kept.forget(request),
+            Command::Discard(request) => self.discard(request),
+            Command::SetTimer { at, reason: _ } => {
+                if let Some(helpers) = &self.helpers {
+                    helpers.timer.set(at);
+                }
+            }
+            Command::Release { request, end } => self.release(now, request, end),
         }
     }
 }
+
+/// Names of flows that are remembered; far more than agents on one machine have.
+const NAMED_FLOWS_MAX: usize = 10_000;

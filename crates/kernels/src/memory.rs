@@ -2,6 +2,8 @@
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// One cache line, and one AVX-512 register.
 #[derive(Clone, Copy)]
@@ -16,27 +18,74 @@ impl Plain for u16 {}
 impl Plain for i32 {}
 impl Plain for f32 {}
 
-/// A zeroed buffer that begins at a cache line and ends at one.
+/// A zeroed buffer that begins at a cache line and ends at one, and that nobody else refers to.
+///
+/// Large ones take memory from the system when they are first written, a huge page at a time: weights are read once a
+/// token, end to end, and small pages would spend a tenth of that time on page walks; and where a hypervisor hands out
+/// memory, a fault costs as much as writing the page.
 pub struct Aligned<T> {
-    lines: Vec<Line>,
+    start: NonNull<T>,
     len: usize,
-    kind: PhantomData<T>,
+    lines: usize,
+    /// Keeps the memory.
+    _owner: Arc<Mapping>,
 }
+
+/// Memory that one or several buffers lie in.
+struct Mapping {
+    /// Zeros that the allocator leaves untouched if it can. Only the buffers refer to what is in it.
+    memory: Vec<u8>,
+}
+
+// SAFETY: a buffer is the only one that refers to its part of the mapping, so it may go where a `Vec<T>` may.
+unsafe impl<T: Plain> Send for Aligned<T> {}
+// SAFETY: as above; a shared buffer can only be read.
+unsafe impl<T: Plain> Sync for Aligned<T> {}
 
 impl<T: Plain> Aligned<T> {
     /// `len` zeros.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
+        let mut parts = Self::slab(1, len);
+        parts.pop().unwrap_or_else(|| unreachable!("a slab of one part has one"))
+    }
+
+    /// Several buffers of `len` zeros that share huge pages.
+    #[must_use]
+    pub fn slab(count: usize, len: usize) -> Vec<Self> {
         let lines = (len * size_of::<T>()).div_ceil(size_of::<Line>());
-        let lines = vec![Line([0; 64]); lines];
-        advise_huge_pages(lines.as_ptr().cast(), lines.len() * size_of::<Line>());
-        Self { lines, len, kind: PhantomData }
+        let stride = lines * size_of::<Line>();
+        let (mapping, start) = Mapping::zeroed(count * stride);
+        let owner = Arc::new(mapping);
+        let parts = (0..count).map(|part| {
+            // SAFETY: `start` has `count * stride` bytes behind it, and `part < count`. The parts do not overlap.
+            let start = unsafe { start.add(part * stride) }.cast();
+            Self { start, len, lines, _owner: Arc::clone(&owner) }
+        });
+        parts.collect()
     }
 
     /// Bytes held.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.lines.len() * size_of::<Line>()
+        self.lines * size_of::<Line>()
+    }
+}
+
+impl Mapping {
+    /// `bytes` zeros, and where they begin: at a huge page if they fill one, at a cache line otherwise.
+    fn zeroed(bytes: usize) -> (Self, NonNull<u8>) {
+        let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { size_of::<Line>() };
+        // Zeroed memory of this alignment would be written now; without an alignment the system's own zeros serve.
+        let mut memory = vec![0_u8; bytes + align];
+        let start = memory.as_mut_ptr();
+        let offset = start.align_offset(align).min(align);
+        // SAFETY: `offset <= align`, so that `bytes` bytes are left behind it.
+        let start = unsafe { start.add(offset) };
+        advise_huge_pages(start, bytes);
+        // A vector's pointer is never null, and neither is one into its memory.
+        let start = NonNull::new(start).unwrap_or(NonNull::dangling());
+        (Self { memory }, start)
     }
 }
 
@@ -44,15 +93,16 @@ impl<T: Plain> Deref for Aligned<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: the lines hold at least `len` values of `T`, aligned to 64 bytes; any bytes are a `T` (`Plain`).
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+        // SAFETY: there are at least `len` values of `T` at `start`, aligned to 64 bytes; any bytes are a `T` (`Plain`).
+        // They live as long as the owner does, and nobody else refers to them.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl<T: Plain> DerefMut for Aligned<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`, and the borrow is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
@@ -62,22 +112,25 @@ impl<T> std::fmt::Debug for Aligned<T> {
     }
 }
 
-/// Weights are read once a token, end to end: small pages would spend a tenth of that time on page walks.
+impl std::fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mapping[{}]", self.memory.len())
+    }
+}
+
 fn advise_huge_pages(start: *const u8, len: usize) {
     #[cfg(target_os = "linux")]
-    {
-        const HUGE: usize = 2 << 20;
-        let first = (start as usize).next_multiple_of(4096);
-        let last = (start as usize + len) / 4096 * 4096;
-        if len >= HUGE && last > first {
-            // SAFETY: the range lies within our own live allocation, and the advice does not change its contents.
-            // Where it is refused, small pages serve.
-            unsafe { libc::madvise(first as *mut libc::c_void, last - first, libc::MADV_HUGEPAGE) };
-        }
+    if len >= HUGE_PAGE {
+        // SAFETY: the range begins at a page and lies within our own live allocation, and the advice does not change its
+        // contents. Where it is refused, small pages serve.
+        unsafe { libc::madvise(start as *mut libc::c_void, len / HUGE_PAGE * HUGE_PAGE, libc::MADV_HUGEPAGE) };
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (start, len);
 }
+
+/// What the system calls a huge page on every machine that duet knows.
+const HUGE_PAGE: usize = 2 << 20;
 
 /// A slice whose parts the members of a crew read and write at the same time.
 ///

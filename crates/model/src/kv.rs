@@ -7,8 +7,8 @@
 
 use duet_kernels::attention::{KvLayout, PAGE, PageMemory};
 use duet_types::{Bytes, Tokens};
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, io};
 
 pub use duet_kernels::attention::KvFormat;
 
@@ -46,7 +46,12 @@ struct Inner {
 #[derive(Default)]
 struct State {
     used: usize,
-    spare: Vec<PageMemory>,
+    /// Pages whose memory is there: they were used before, or warmed.
+    warm: Vec<PageMemory>,
+    /// Pages that were never written: the system gives them memory when they are.
+    cold: Vec<PageMemory>,
+    /// A page on its way from cold to warm, and how much of it is.
+    warming: Option<(PageMemory, usize)>,
 }
 
 impl Inner {
@@ -99,6 +104,58 @@ impl KvPool {
         KvTable { pool: self.clone(), pages: Vec::new(), len: 0 }
     }
 
+    /// Reads the first `prefix` positions of what [`KvTable::write_to`] wrote.
+    ///
+    /// # Errors
+    /// If the pool is full or there is less to read than that.
+    pub fn read_table(&self, prefix: Tokens, from: &mut (impl io::Read + ?Sized)) -> io::Result<KvTable> {
+        let mut table = self.table();
+        table.reserve(prefix).map_err(io::Error::other)?;
+        for page in &mut table.pages {
+            if let Some(memory) = Arc::get_mut(page).and_then(|page| page.memory.as_mut()) {
+                from.read_exact(memory.bytes_mut())?;
+            }
+        }
+        table.len = prefix.as_usize();
+        Ok(table)
+    }
+
+    /// Prepares a little memory for pages that will be taken soon: at most a megabyte a call, until a few pages are warm.
+    /// The first write to fresh memory can take as long as computing with it, and so does not fall on whoever takes
+    /// several pages at once.
+    pub fn warm(&self) {
+        let (mut page, done) = {
+            let mut state = self.inner.state();
+            let fresh = self.inner.capacity.saturating_sub(state.used + state.warm.len());
+            match state.warming.take() {
+                Some(warming) => warming,
+                None if state.warm.len() >= WARM_PAGES || fresh == 0 => return,
+                None => (self.cold_page(&mut state), 0),
+            }
+        };
+        let bytes = page.bytes_mut();
+        let end = bytes.len().min(done + WARM_BYTES);
+        // One write in each of the system's small pages makes it give memory.
+        bytes[done..end].iter_mut().step_by(4096).for_each(|byte| *byte = 0);
+        let is_warm = end == bytes.len();
+        let mut state = self.inner.state();
+        if is_warm {
+            state.warm.push(page);
+        } else {
+            state.warming = Some((page, end));
+        }
+    }
+
+    fn cold_page(&self, state: &mut State) -> PageMemory {
+        if let Some(page) = state.cold.pop() {
+            return page;
+        }
+        let pages = (SLAB_BYTES / self.inner.layout.page_bytes()).clamp(1, self.inner.capacity.max(1));
+        state.cold = PageMemory::slab(self.inner.layout, pages);
+        state.cold.reverse();
+        state.cold.pop().unwrap_or_else(|| PageMemory::new(self.inner.layout))
+    }
+
     fn take(&self, count: usize) -> Result<Vec<Arc<Page>>, KvError> {
         let mut state = self.inner.state();
         let free = self.inner.capacity - state.used;
@@ -106,13 +163,24 @@ impl KvPool {
             return Err(KvError::Full { wanted: count, free, capacity: self.inner.capacity });
         }
         state.used += count;
-        let keep = state.spare.len().saturating_sub(count);
-        let mut memory = state.spare.split_off(keep);
+        let warm = state.warm.len() - count.min(state.warm.len());
+        let mut memory = state.warm.split_off(warm);
+        while memory.len() < count {
+            memory.push(self.cold_page(&mut state));
+        }
         drop(state);
-        memory.resize_with(count, || PageMemory::new(self.inner.layout));
         Ok(memory.into_iter().map(|memory| Arc::new(Page { memory: Some(memory), pool: self.clone() })).collect())
     }
 }
+
+/// Pages come from the system in pieces of this size, so that they lie in huge pages. Untouched ones cost nothing.
+const SLAB_BYTES: usize = 64 << 20;
+
+/// Pages kept warm: what a prefill chunk takes at once, and some more.
+const WARM_PAGES: usize = 8;
+
+/// Memory that one call of [`KvPool::warm`] prepares.
+const WARM_BYTES: usize = 1 << 20;
 
 /// A page in use; its memory goes back to the pool with the last reference.
 struct Page {
@@ -125,7 +193,7 @@ impl Drop for Page {
     fn drop(&mut self) {
         let mut state = self.pool.inner.state();
         state.used -= 1;
-        state.spare.extend(self.memory.take());
+        state.warm.extend(self.memory.take());
     }
 }
 
@@ -206,6 +274,14 @@ impl KvTable {
         Ok(Self { pool: self.pool.clone(), pages, len })
     }
 
+    /// Writes its pages, whole, one after the other. They mean something to a pool of the same layout only.
+    ///
+    /// # Errors
+    /// As `out` does.
+    pub fn write_to(&self, out: &mut (impl io::Write + ?Sized)) -> io::Result<()> {
+        self.memory().try_for_each(|page| out.write_all(page.bytes()))
+    }
+
     /// All pages, to read.
     pub(crate) fn memory(&self) -> impl Iterator<Item = &PageMemory> {
         self.pages.iter().filter_map(|page| page.memory.as_ref())
@@ -277,6 +353,26 @@ mod tests {
         assert_eq!(pool.free_pages(), 2);
         drop(second);
         assert_eq!(pool.free_pages(), 4);
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let pool = pool(8);
+        let mut table = pool.table();
+        grown(&mut table, 100).unwrap();
+        for page in table.tail().1 {
+            page.bytes_mut().fill(7);
+        }
+        let mut file = Vec::new();
+        table.write_to(&mut file).unwrap();
+        let whole = pool.read_table(Tokens(100), &mut file.as_slice()).unwrap();
+        let bytes = |table: &KvTable| table.memory().map(|page| page.bytes().to_vec()).collect::<Vec<_>>();
+        assert_eq!((bytes(&whole), whole.len()), (bytes(&table), Tokens(100)));
+        let prefix = pool.read_table(Tokens(64), &mut file.as_slice()).unwrap();
+        assert_eq!((prefix.pages(), prefix.len()), (1, Tokens(64)));
+        assert!(pool.read_table(Tokens(200), &mut file.as_slice()).is_err(), "the file is too short");
+        drop((whole, prefix, table));
+        assert_eq!(pool.free_pages(), 8);
     }
 
     #[test]

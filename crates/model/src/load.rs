@@ -6,6 +6,7 @@ use crate::template::{ChatTemplate, TemplateError};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::weights::{LayerWeights, Packer, Weights};
 use duet_kernels::isa::Isa;
+use duet_kernels::packed::PackedMatrix;
 use duet_types::{Bytes, Tokens};
 use std::path::Path;
 use std::sync::Mutex;
@@ -195,6 +196,23 @@ impl Model {
         matrices.map(|matrix| matrix.macs() as u64).sum()
     }
 
+    /// What the nodes of a layer, and the head, compute and read. Layers are alike; the first one speaks for them.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        let linear = |matrices: &[&PackedMatrix]| Linear {
+            macs: matrices.iter().map(|matrix| matrix.macs() as u64).sum(),
+            bytes: Bytes(matrices.iter().map(|matrix| matrix.bytes() as u64).sum()),
+        };
+        let layers = &self.weights.layers;
+        let first = layers.first();
+        Work {
+            layers: layers.len(),
+            qkv: linear(&first.map_or_else(Vec::new, |layer| vec![&layer.qkv])),
+            ffn: linear(&first.map_or_else(Vec::new, |layer| vec![&layer.output, &layer.gate_up, &layer.down])),
+            head: linear(&[&self.weights.head]),
+        }
+    }
+
     pub(crate) fn weights(&self) -> &Weights {
         &self.weights
     }
@@ -210,6 +228,28 @@ fn template(file: &GgufFile, tokenizer: &Tokenizer) -> Result<ChatTemplate, Load
         Some(source) => Ok(ChatTemplate::new(source, text(tokenizer.bos()), text(tokenizer.eos()))?),
         None => Ok(ChatTemplate::chatml()),
     }
+}
+
+/// What the token-wise nodes of a model compute and read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Layers.
+    pub layers: usize,
+    /// The QKV node of a layer.
+    pub qkv: Linear,
+    /// The feed-forward node of a layer, output projection included.
+    pub ffn: Linear,
+    /// The head.
+    pub head: Linear,
+}
+
+/// Some matrix products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linear {
+    /// Multiply-accumulates of a row.
+    pub macs: u64,
+    /// Packed weights.
+    pub bytes: Bytes,
 }
 
 /// Packs all layers, several at a time, and the head; reports progress from the calling thread.

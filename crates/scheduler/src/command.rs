@@ -1,13 +1,14 @@
 //! What may be asked of the world.
 
 use crate::kernel::Kernel;
-use duet_types::{FinishReason, LaneSet, RequestId};
-use std::fmt;
+use crate::reason::Reason;
+use duet_types::{FinishReason, Instant, LaneSet, RequestId, Tokens};
 
 /// Everything the scheduler can ask of the world.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum Command {
-    /// Put in place what KV is kept of the request's prefix, and answer `Event::Restored`.
+    /// Put in place what KV there is of the request's tokens, kept, spilled or none, and answer `Event::Restored`.
     Restore(RequestId),
     /// Run `kernel` on the team of `lanes` and answer `KernelDone` or `KernelFailed`.
     Launch {
@@ -16,6 +17,25 @@ pub enum Command {
         /// The work.
         kernel: Kernel,
         /// Why this, now.
+        reason: Reason,
+    },
+    /// Compile and load a graph, and answer `GraphReady` or `GraphFailed`.
+    Prepare(Graph),
+    /// Free a graph that was prepared, or stop preparing it.
+    Reclaim(GraphId),
+    /// Write KV to disk and free its pages, and answer `Spilled` or `SpillFailed`. The request is idle, or has ended; if a
+    /// restoration under way has taken over what it left, the answer is `SpillFailed`.
+    Spill(RequestId),
+    /// Give up the KV that an ended request left, in memory or on disk, if a restoration has not taken it over.
+    Forget(RequestId),
+    /// Forget what was computed for an idle request; it begins again. The baseline `restart` asks for this, and others
+    /// when its pages are wanted and the disk is full.
+    Discard(RequestId),
+    /// Answer `Timer` at this time. A later one does not cancel an earlier one.
+    SetTimer {
+        /// When.
+        at: Instant,
+        /// What for.
         reason: Reason,
     },
     /// The request is over: nothing will be launched for it, its buffers may go, its KV may be kept for its flow.
@@ -27,29 +47,29 @@ pub enum Command {
     },
 }
 
+/// A graph, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct GraphId(pub u64);
+
+/// A static-shape graph for the whole prefill of one request, attention included. (Agent.xpu §4.3 ⑤)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Graph {
+    /// Its number.
+    pub id: GraphId,
+    /// The request it is for.
+    pub request: RequestId,
+    /// The rows it takes.
+    pub rows: Tokens,
+}
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum End {
     /// With an answer, whole or cut short.
     Finished(FinishReason),
-    /// A kernel of it failed.
+    /// A kernel of it failed, or its prompt needs more memory than there is. Nothing of its KV is kept.
     Failed,
-}
-
-/// Why a kernel was launched. Timelines show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// It is the oldest request, and its turn has come.
-    FirstCome,
-    /// Its request has begun, and runs to completion.
-    RunsToCompletion,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::FirstCome => "first come",
-            Self::RunsToCompletion => "runs to completion",
-        })
-    }
 }

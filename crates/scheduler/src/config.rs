@@ -1,28 +1,94 @@
-//! What the scheduler is told of the machine and the model.
+//! What the scheduler is told of the machine, the model and its limits.
 
-use duet_types::{LaneSet, Tokens};
+use crate::heg::Heg;
+use crate::machine::Machine;
+use crate::mechanism::Mechanisms;
+use duet_types::{Nanos, Tokens};
 
-/// The shape of the machine and of a pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Everything that does not change while the scheduler runs.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SchedulerConfig {
-    /// The lanes there are.
-    pub lanes: LaneSet,
-    /// HEG nodes that a pass goes through.
-    pub nodes: usize,
-    /// Most prompt tokens in one prefill pass (`S_chk`).
-    pub chunk: Tokens,
-    /// Most HEG nodes in one kernel; absent: a pass is one kernel.
-    pub span_nodes: Option<usize>,
+    /// The lanes.
+    pub machine: Machine,
+    /// The model.
+    pub heg: Heg,
+    /// Bounds on what is cut and batched.
+    pub limits: Limits,
+    /// KV memory.
+    pub memory: MemoryLimits,
+    /// What is switched on.
+    pub mechanisms: Mechanisms,
 }
 
-impl SchedulerConfig {
-    /// Tokens in a chunk: enough rows to reach the machine's peak arithmetic, few enough that a cancelled prompt stops
-    /// and activations stay in cache.
-    pub const CHUNK_DEFAULT: Tokens = Tokens(256);
+/// Bounds on what is cut and batched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Limits {
+    /// Rows of a chunk kernel (`S_chk`).
+    pub chunk: Tokens,
+    /// Rows that a prefill activation buffer holds.
+    pub prefill_rows: Tokens,
+    /// Members of a decode batch at most.
+    pub batch: usize,
+    /// Members of a decode batch with a reactive request at most, unless they are all reactive (`B_cap`).
+    pub batch_cap: usize,
+    /// Longest that a reactive request may have to wait for background work under way.
+    pub preempt: Nanos,
+    /// Longest gap between two tokens of a stream that work of its own class or a lower one may cause.
+    pub decode_stall: Nanos,
+    /// A proactive request that is older is overdue.
+    pub age: Nanos,
+    /// Share of machine time that overdue work gets at least.
+    pub overdue_share: f64,
+    /// How much longer background riders may make a reactive pass, as a share of it.
+    pub stretch: f64,
+    /// A graph that was not used for this long is reclaimed.
+    pub graph_expiry: Nanos,
+    /// Graphs that may be prepared or ready at once.
+    pub graphs: usize,
+    /// Share of the dynamic lane that may be used at most, in slices of `preempt`; the rest is the display's.
+    pub occupancy: f64,
+}
 
-    /// Whole passes of default chunks.
+/// KV memory, in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct MemoryLimits {
+    /// Positions in a page.
+    pub page: Tokens,
+    /// Pages there are.
+    pub pages: usize,
+    /// Pages that may be on disk; 0 if nothing can be spilled.
+    pub disk_pages: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            chunk: Tokens(256),
+            prefill_rows: Tokens(256),
+            batch: 32,
+            batch_cap: 3,
+            preempt: Nanos(10_000_000),
+            decode_stall: Nanos(200_000_000),
+            age: Nanos(30_000_000_000),
+            overdue_share: 0.05,
+            stretch: 0.05,
+            graph_expiry: Nanos(2_000_000_000),
+            graphs: 4,
+            occupancy: 1.0,
+        }
+    }
+}
+
+impl MemoryLimits {
+    /// Memory that never runs out.
+    pub const UNBOUNDED: Self = Self { page: Tokens(64), pages: usize::MAX / 4, disk_pages: 0 };
+
+    /// Pages that so many positions take.
     #[must_use]
-    pub fn new(lanes: LaneSet, nodes: usize) -> Self {
-        Self { lanes, nodes, chunk: Self::CHUNK_DEFAULT, span_nodes: None }
+    pub fn pages_of(&self, positions: Tokens) -> usize {
+        positions.as_usize().div_ceil(self.page.as_usize())
     }
 }

@@ -1,29 +1,48 @@
 //! What can happen: everything that can make the scheduler act.
 
-use duet_types::{Class, FinishReason, KernelId, RequestId, Tokens};
+use crate::command::GraphId;
+use duet_types::{Class, FinishReason, FlowId, KernelId, LaneId, RequestId, Tokens};
 
-/// One generation as the scheduler sees it: sizes, no contents.
+/// One generation as the scheduler sees it: sizes, no contents. How long its answer will be is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Request {
     /// Its id, new to the scheduler.
     pub id: RequestId,
+    /// The agent's sequence of requests that it belongs to.
+    pub flow: FlowId,
     /// Who waits for it.
     pub class: Class,
     /// Length of its prompt, at least one.
     pub prompt: Tokens,
+    /// Kept KV that its prompt begins with, as far as is known when it arrives.
+    pub prefix: Option<Prefix>,
+}
+
+/// Kept KV that a prompt begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Prefix {
+    /// The ended request that left it.
+    pub of: RequestId,
+    /// Leading tokens that are the same.
+    pub tokens: Tokens,
 }
 
 /// Everything that can make the scheduler act. A new cause of work is a new variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Event {
     /// A request arrived.
     Submitted(Request),
-    /// The KV that was kept for a request's prefix is in place, in answer to `Command::Restore`.
+    /// The KV that there was for a request is in place, in answer to `Command::Restore`.
     Restored {
         /// Whose.
         request: RequestId,
-        /// Leading prompt tokens that need not be computed; less than the prompt, since the last row's result is needed.
+        /// Leading tokens that need not be computed; less than it knows, since the last row's result is needed.
         cached: Tokens,
+        /// Where they came from; absent for its own, spilled KV, and where there was nothing.
+        source: Option<Source>,
     },
     /// A launched kernel came to its end.
     KernelDone {
@@ -32,23 +51,73 @@ pub enum Event {
         /// What came of it.
         outcome: Outcome,
     },
-    /// A launched kernel could not be run to its end. Its request fails; its lanes are free.
+    /// A launched kernel could not be run to its end. Its pass is undone: its requests are where they were before it.
     KernelFailed {
         /// Which.
         kernel: KernelId,
     },
+    /// A graph is compiled and loaded, in answer to `Command::Prepare`.
+    GraphReady {
+        /// Which.
+        graph: GraphId,
+    },
+    /// A graph could not be compiled.
+    GraphFailed {
+        /// Which.
+        graph: GraphId,
+    },
+    /// A lane is gone, and the kernel that it ran with it. There is always another one left.
+    LaneLost {
+        /// Which.
+        lane: LaneId,
+    },
+    /// KV is on disk and its pages are free, in answer to `Command::Spill`.
+    Spilled {
+        /// Whose.
+        request: RequestId,
+    },
+    /// KV could not be written, and is where it was.
+    SpillFailed {
+        /// Whose.
+        request: RequestId,
+    },
+    /// The world gave up kept KV by itself: other KV holds the same tokens, or its file is gone.
+    Dropped {
+        /// The ended request that had left it.
+        request: RequestId,
+    },
     /// Nobody wants the request any more. Allowed at any time, also after its end.
     Cancelled(RequestId),
+    /// The time of a `Command::SetTimer` has come.
+    Timer,
+}
+
+/// Where KV that was put in place came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Source {
+    /// All that this ended request had left: it is the new request's now.
+    TakenOver(RequestId),
+    /// The beginning of what this ended request had left; it is still kept.
+    Forked(RequestId),
 }
 
 /// What came of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Outcome {
     /// The rows went as far as the kernel was to bring them.
     Progressed,
-    /// The pass ended in a new token of the request: the answer to `Completes::Token`.
-    Token {
-        /// Why it was the last one, if it was.
-        finished: Option<FinishReason>,
-    },
+    /// The pass is complete: what came of each member that was to yield a token, in the order of the members.
+    Tokens(Vec<Generated>),
+}
+
+/// A new token of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Generated {
+    /// Whose.
+    pub request: RequestId,
+    /// Why it was the last one, if it was.
+    pub finished: Option<FinishReason>,
 }

@@ -1,105 +1,117 @@
-//! Kernels: how a request's work is cut.
+//! Passes and kernels: how work is cut.
 //!
-//! A prompt is cut in chunks of at most `chunk` tokens, a decode step is one row; each is one pass through the nodes
-//! of the HEG. A pass is cut in spans of at most `span_nodes` nodes, and a span is a kernel: the unit that is
-//! launched, and the longest that anything else has to wait. Cutting loses nothing, since a pass holds its own state
-//! between nodes. (Agent.xpu §4.2: chunked kernels; §4.4: preemption at their boundaries)
+//! A *pass* takes some rows of one or several requests through all nodes of the HEG, once. A *kernel* is a span of its
+//! nodes, or one node on a part of its rows: the unit that is launched, and the longest that anything else has to wait.
+//! Cutting loses nothing, since a pass holds its own state between nodes. (Agent.xpu §4.2: chunked kernels; §4.4:
+//! preemption at their boundaries)
 
-use crate::config::SchedulerConfig;
-use crate::request_table::{Lifecycle, PassUnderWay};
-use duet_types::{KernelId, RequestId, Stage, Tokens};
+use duet_types::{Class, KernelId, Nanos, RequestId, Stage, Tokens};
+use std::fmt;
 use std::ops::Range;
 
-/// A piece of one request's work.
+/// A pass, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct PassId(pub u64);
+
+/// The rows of one request in a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Member {
+    /// Whose.
+    pub request: RequestId,
+    /// Who waits for it.
+    pub class: Class,
+    /// What the rows are to it.
+    pub stage: Stage,
+    /// Positions of the sequence: a chunk of the prompt, or the last token's one row.
+    pub rows: Range<Tokens>,
+    /// What it has at the end of the pass.
+    pub yields: Yields,
+}
+
+/// What a member has at the end of its pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub enum Yields {
+    /// Keys and values.
+    Context,
+    /// Keys and values, and the next token from its last row.
+    Token,
+}
+
+/// A piece of a pass.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Kernel {
     /// Its id.
     pub id: KernelId,
-    /// Whose work it is.
-    pub request: RequestId,
-    /// What it does.
-    pub stage: Stage,
-    /// Positions of the sequence that the pass computes: a chunk of the prompt, or the last token's one row.
-    pub rows: Range<Tokens>,
-    /// The span of HEG nodes. It begins a pass if it starts at 0, and goes on with one otherwise.
+    /// The pass it is a piece of. Its first kernel begins it.
+    pub pass: PassId,
+    /// Whose rows are in the pass, in the order of the rows.
+    pub members: Vec<Member>,
+    /// The span of HEG nodes.
     pub nodes: Range<usize>,
+    /// Which rows of the pass, counted over all members. All of them, unless the span is one node.
+    pub rows: Range<u32>,
     /// What is complete at its end.
     pub completes: Completes,
+    /// How long it should take.
+    pub predicted: Nanos,
 }
 
 /// What is complete when a kernel is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum Completes {
-    /// A span of nodes: the pass goes on.
+    /// Some nodes, or some rows of a node: the pass goes on.
     Span,
-    /// A pass whose rows leave part of the prompt to be computed.
-    Chunk,
-    /// A pass whose last row yields the next token.
-    Token,
+    /// The pass, when the kernels of it that run beside this one have ended too.
+    Pass,
 }
 
-/// The next kernel of a request that has begun; `None` for one that has not.
-pub(crate) fn next_kernel(
-    config: &SchedulerConfig,
-    id: KernelId,
-    request: RequestId,
-    prompt: Tokens,
-    lifecycle: &Lifecycle,
-) -> Option<Kernel> {
-    let (stage, first_row, rows_left, pass) = match lifecycle {
-        Lifecycle::Queued | Lifecycle::Restoring => return None,
-        Lifecycle::Prefilling { computed, pass, .. } => (Stage::Prefill, *computed, prompt - *computed, pass),
-        // The last generated token is the one whose keys and values are not computed yet.
-        Lifecycle::Decoding { generated, pass } => (Stage::Decode, prompt + *generated - Tokens(1), Tokens(1), pass),
-    };
-    let PassUnderWay { rows, node } = pass
-        .clone()
-        .unwrap_or_else(|| PassUnderWay { rows: first_row..first_row + rows_left.min(config.chunk), node: 0 });
-    let end = config.span_nodes.map_or(config.nodes, |span| config.nodes.min(node + span));
-    let completes = match stage {
-        _ if end < config.nodes => Completes::Span,
-        Stage::Prefill if rows.end < prompt => Completes::Chunk,
-        Stage::Prefill | Stage::Decode | Stage::Verify => Completes::Token,
-    };
-    Some(Kernel { id, request, stage, rows, nodes: node..end, completes })
+impl Member {
+    /// How many rows.
+    #[must_use]
+    pub fn len(&self) -> Tokens {
+        self.rows.end - self.rows.start
+    }
+
+    /// Whether it has no row; a pass has no such member.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use duet_types::LaneSet;
-
-    fn kernel(config: &SchedulerConfig, lifecycle: &Lifecycle) -> Kernel {
-        next_kernel(config, KernelId(0), RequestId(0), Tokens(600), lifecycle).unwrap()
+impl Kernel {
+    /// The class it is launched for: a person waits if one waits for any member.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        class_of(&self.members)
     }
 
-    fn prefilling(computed: Tokens, pass: Option<PassUnderWay>) -> Lifecycle {
-        Lifecycle::Prefilling { cached: Tokens(0), computed, pass }
+    /// Prefill if any member reads its prompt.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        stage_of(&self.members)
     }
+}
 
-    #[test]
-    fn a_prompt_is_cut_in_chunks_and_a_remainder() {
-        let config = SchedulerConfig::new(LaneSet::first(1), 10);
-        let chunk = kernel(&config, &prefilling(Tokens(100), None));
-        assert_eq!((chunk.rows, chunk.completes), (Tokens(100)..Tokens(356), Completes::Chunk));
-        let remainder = kernel(&config, &prefilling(Tokens(356), None));
-        assert_eq!((remainder.rows, remainder.completes), (Tokens(356)..Tokens(600), Completes::Token));
-    }
+/// The class of a pass.
+pub(crate) fn class_of(members: &[Member]) -> Class {
+    let waits = members.iter().any(|member| member.class == Class::Reactive);
+    if waits { Class::Reactive } else { Class::Proactive }
+}
 
-    #[test]
-    fn a_pass_is_cut_in_spans() {
-        let config = SchedulerConfig { span_nodes: Some(4), ..SchedulerConfig::new(LaneSet::first(1), 10) };
-        let pass = |node| Some(PassUnderWay { rows: Tokens(0)..Tokens(256), node });
-        let first = kernel(&config, &prefilling(Tokens(0), None));
-        assert_eq!((first.nodes, first.completes), (0..4, Completes::Span));
-        let last = kernel(&config, &prefilling(Tokens(0), pass(8)));
-        assert_eq!((last.nodes, last.completes), (8..10, Completes::Chunk));
-    }
+/// The stage of a pass.
+pub(crate) fn stage_of(members: &[Member]) -> Stage {
+    let reads = members.iter().any(|member| member.stage == Stage::Prefill);
+    if reads { Stage::Prefill } else { Stage::Decode }
+}
 
-    #[test]
-    fn the_first_decode_row_is_the_first_generated_token() {
-        let config = SchedulerConfig::new(LaneSet::first(1), 10);
-        let row = kernel(&config, &Lifecycle::Decoding { generated: Tokens(1), pass: None });
-        assert_eq!((row.stage, row.rows, row.completes), (Stage::Decode, Tokens(600)..Tokens(601), Completes::Token));
+impl fmt::Display for PassId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }

@@ -2,26 +2,78 @@
 //!
 //! It is sans-IO: [`Event`]s come in with the time they happened, [`Command`]s go out. There is no clock, thread,
 //! lock, tensor or token in here, and no random choice: the same events give the same commands. The engine drives it
-//! with real lanes; anything else that implements the driver's `World` may drive the same object.
+//! with real lanes, the simulator with virtual ones; both through the driver's one loop.
+//!
+//! Where the mechanisms of Agent.xpu are (§ of the paper):
+//!
+//! | mechanism | file |
+//! | --- | --- |
+//! | request table (§4.1) | `request_table.rs` |
+//! | dual queues (§4.1) | `queues.rs` |
+//! | heterogeneous execution graph (§4.2) | `heg.rs`, cut in kernels by `kernel.rs` and `span.rs` |
+//! | annotations, two-anchor roofline (§4.2, appendix A) | `annotation.rs`, `machine.rs`, corrected by `drift.rs` |
+//! | decoupled pipelines (§4.3 ①②) | `policy/agent_xpu.rs` |
+//! | arbitration, prefill first (§4.3 ③) | `arbitration.rs` |
+//! | elastic tensor parallelism (§4.3 ④, Algorithm 1) | `elastic.rs`, launched by `split.rs` |
+//! | graph warm-up and reclaim (§4.3 ⑤) | `warm_up.rs`, `graphs.rs` |
+//! | contention deferral (§4.3 ⑤) | `contention.rs` |
+//! | preemption, double activation buffer (§4.4) | `preemption.rs`, `pass.rs` |
+//! | adaptive decode batching (§4.5 ②, Algorithm 2) | `batching.rs` |
+//! | slack-aware piggybacking (§4.5 ①) | `piggyback.rs` |
+//! | starvation prevention (§4.5 ③) | `ageing.rs` |
+//! | memory manager (§4.1) | `memory.rs`, `room.rs`, `reuse.rs` |
+//! | the policies, ours and the baselines | `policy/` |
 //!
 //! Invariants:
-//! - a lane runs at most one kernel at a time, and a request has at most one kernel under way;
+//! - a lane runs at most one kernel at a time; rows of a pass are on at most one lane; nodes come in order;
+//! - a request is in at most one pass, and there is one pass for each class and stage (two activation buffers each);
 //! - a request that was submitted is released exactly once, and nothing is launched for it afterwards;
 //! - the scheduler counts tokens but never sees one, and no view of it knows how long an answer will be.
-//!
-//! (Agent.xpu §4.1: request manager and online scheduler)
 
+mod ageing;
+pub mod annotation;
+mod arbitration;
+mod batching;
 mod command;
 mod config;
+mod contention;
+mod drift;
+pub mod elastic;
 mod event;
+mod graphs;
+pub mod heg;
 mod kernel;
+pub mod machine;
+mod mechanism;
+mod memory;
+mod pass;
+mod piggyback;
 pub mod policy;
+mod preemption;
+mod queues;
+mod reason;
 mod request_table;
+mod reuse;
+mod room;
 mod scheduler;
+mod span;
+mod split;
+mod view;
+mod warm_up;
 
-pub use command::{Command, End, Reason};
-pub use config::SchedulerConfig;
-pub use event::{Event, Outcome, Request};
-pub use kernel::{Completes, Kernel};
-pub use request_table::{Lifecycle, PassUnderWay, Progress};
+pub use command::{Command, End, Graph, GraphId};
+pub use config::{Limits, MemoryLimits, SchedulerConfig};
+pub use event::{Event, Generated, Outcome, Prefix, Request, Source};
+pub use graphs::GraphState;
+pub use heg::Heg;
+pub use kernel::{Completes, Kernel, Member, PassId, Yields};
+pub use machine::Machine;
+pub use mechanism::{Mechanism, Mechanisms};
+pub use memory::Pages;
+pub use pass::Pass;
+pub use queues::Line;
+pub use reason::Reason;
+pub use request_table::{Phase, Progress};
 pub use scheduler::Scheduler;
+pub use span::{Cut, Span};
+pub use view::{RequestView, RunningView, View};

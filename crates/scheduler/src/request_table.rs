@@ -1,48 +1,31 @@
 //! The request table: one row per request that was submitted and is not released.
 //!
-//! A row says where its request stands (stage, node, tokens), so that it can stop after any kernel and go on later
-//! with nothing computed twice. Rows are in the order of arrival. Invariants: a row is idle, or waits for exactly one
-//! answer (a restore or a kernel); `cached <= computed < prompt` while prefilling; at least one token is generated once decoding.
-//! (Agent.xpu §4.1)
+//! A row says where its request stands (stage, tokens, pass), so that it can stop after any kernel and go on later with
+//! nothing computed twice. A request *knows* its prompt and what it generated; what is known and not computed is its
+//! work. Invariants: `computed < known`; a row is in at most one pass; its place in every queue is its
+//! arrival's, whatever happens to it. (Agent.xpu §4.1: request manager)
 
-use crate::event::{Outcome, Request};
-use crate::kernel::{Completes, Kernel};
-use duet_types::{FinishReason, Instant, RequestId, Stage, Tokens};
+use crate::event::Request;
+use crate::kernel::{Member, PassId, Yields};
+use crate::queues::{Line, Queues};
+use duet_types::{Class, Instant, RequestId, Stage, Tokens};
 use std::collections::BTreeMap;
-use std::ops::Range;
 
-/// The life of a request. Each stage holds only what exists then.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lifecycle {
-    /// Nothing was done for it.
+/// What a request is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing is in memory for it.
     Queued,
-    /// The world looks for KV of its prefix.
+    /// The world puts its KV in place.
     Restoring,
-    /// Its prompt is read.
-    Prefilling {
-        /// Leading prompt tokens whose keys and values were in the cache when it began.
-        cached: Tokens,
-        /// Leading prompt tokens whose keys and values are in the cache now.
-        computed: Tokens,
-        /// The pass that has begun and not ended.
-        pass: Option<PassUnderWay>,
-    },
-    /// It generates.
-    Decoding {
-        /// Tokens generated; the last one is not in the cache yet.
-        generated: Tokens,
-        /// The pass that has begun and not ended.
-        pass: Option<PassUnderWay>,
-    },
-}
-
-/// A pass between two kernels.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PassUnderWay {
-    /// Positions it computes.
-    pub rows: Range<Tokens>,
-    /// The next HEG node.
-    pub node: usize,
+    /// It has KV and waits for a pass.
+    Ready,
+    /// Its rows are in a pass.
+    InPass(PassId),
+    /// Its KV goes to disk.
+    Spilling,
+    /// Its KV is on disk.
+    Spilled,
 }
 
 /// How far a request has come.
@@ -54,16 +37,6 @@ pub struct Progress {
     pub computed: Tokens,
     /// Tokens generated.
     pub generated: Tokens,
-    /// The next HEG node of its pass; 0 between passes.
-    pub node: usize,
-}
-
-/// What a row waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Activity {
-    Idle,
-    Restoring,
-    Running(Kernel),
 }
 
 /// Whether a row goes on when its answer comes.
@@ -73,14 +46,28 @@ pub(crate) enum Fate {
     Cancelled,
 }
 
+/// With whom it may share a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Company {
+    Any,
+    /// A pass with it failed: it is run alone, so that if it was the cause it harms nobody else.
+    Alone,
+}
+
 /// One request.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) request: Request,
     pub(crate) arrived: Instant,
-    pub(crate) lifecycle: Lifecycle,
-    pub(crate) activity: Activity,
+    /// Its place among all that arrived.
+    pub(crate) arrival: u64,
+    pub(crate) phase: Phase,
+    /// When it had its last token, or its KV.
+    pub(crate) since: Instant,
+    pub(crate) computed: Tokens,
+    pub(crate) generated: Tokens,
     pub(crate) fate: Fate,
+    pub(crate) company: Company,
 }
 
 /// All requests, in order of arrival.
@@ -88,6 +75,7 @@ pub(crate) struct Row {
 pub(crate) struct RequestTable {
     rows: BTreeMap<u64, Row>,
     arrivals: BTreeMap<RequestId, u64>,
+    queues: Queues,
     next_arrival: u64,
 }
 
@@ -95,83 +83,116 @@ impl RequestTable {
     /// Adds a queued row.
     pub(crate) fn insert(&mut self, now: Instant, request: Request) {
         assert!(request.prompt > Tokens::ZERO, "{} has no prompt", request.id);
-        let known = self.arrivals.insert(request.id, self.next_arrival);
-        assert!(known.is_none(), "{} was submitted twice", request.id);
-        let row =
-            Row { request, arrived: now, lifecycle: Lifecycle::Queued, activity: Activity::Idle, fate: Fate::GoesOn };
-        self.rows.insert(self.next_arrival, row);
+        let arrival = self.next_arrival;
         self.next_arrival += 1;
+        let known = self.arrivals.insert(request.id, arrival);
+        assert!(known.is_none(), "{} was submitted twice", request.id);
+        let row = Row {
+            request,
+            arrived: now,
+            arrival,
+            phase: Phase::Queued,
+            since: now,
+            computed: Tokens::ZERO,
+            generated: Tokens::ZERO,
+            fate: Fate::GoesOn,
+            company: Company::Any,
+        };
+        self.queues.enter(row.line(), row.request.class, arrival);
+        self.rows.insert(arrival, row);
     }
 
-    pub(crate) fn get_mut(&mut self, request: RequestId) -> Option<&mut Row> {
-        self.rows.get_mut(self.arrivals.get(&request)?)
+    pub(crate) fn get(&self, request: RequestId) -> Option<&Row> {
+        self.rows.get(self.arrivals.get(&request)?)
+    }
+
+    /// Changes a row; its queue follows.
+    pub(crate) fn update<R>(&mut self, request: RequestId, change: impl FnOnce(&mut Row) -> R) -> R {
+        let arrival = self.arrivals.get(&request).unwrap_or_else(|| panic!("{request} is not in the table"));
+        let row = self.rows.get_mut(arrival).expect("every arrival has a row");
+        let before = row.line();
+        let result = change(row);
+        let after = row.line();
+        if before != after {
+            self.queues.leave(before, row.request.class, *arrival);
+            self.queues.enter(after, row.request.class, *arrival);
+        }
+        result
     }
 
     /// Removes a row that waits for nothing.
-    pub(crate) fn remove(&mut self, request: RequestId) {
+    pub(crate) fn remove(&mut self, request: RequestId) -> Row {
         let arrival = self.arrivals.remove(&request).expect("only a request in the table is released");
         let row = self.rows.remove(&arrival).expect("every arrival has a row");
-        assert_eq!(row.activity, Activity::Idle, "{request} is released while work for it is under way");
+        let waits = matches!(row.phase, Phase::InPass(_) | Phase::Restoring | Phase::Spilling);
+        assert!(!waits, "{request} is released while {:?}", row.phase);
+        self.queues.leave(row.line(), row.request.class, arrival);
+        row
+    }
+
+    /// How many rows.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
     }
 
     /// The rows, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Row> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Row> {
         self.rows.values()
+    }
+
+    /// The rows of one queue, oldest first.
+    pub(crate) fn queue(&self, line: Line, class: Class) -> impl DoubleEndedIterator<Item = &Row> {
+        self.queues.get(line, class).iter().map(|arrival| &self.rows[arrival])
+    }
+
+    /// How long a queue is.
+    pub(crate) fn queue_len(&self, line: Line, class: Class) -> usize {
+        self.queues.get(line, class).len()
+    }
+
+    /// The oldest row of a class, whatever it does.
+    pub(crate) fn oldest(&self, class: Class) -> Option<&Row> {
+        Line::ALL
+            .iter()
+            .filter_map(|&line| self.queues.get(line, class).first())
+            .min()
+            .map(|arrival| &self.rows[arrival])
     }
 }
 
 impl Row {
+    /// Its tokens: the prompt, and what was generated.
+    pub(crate) fn known(&self) -> Tokens {
+        self.request.prompt + self.generated
+    }
+
+    /// What its next rows are to it: more than the last token's one row is reading, even of its own words.
+    pub(crate) fn stage(&self) -> Stage {
+        let reads = self.generated == Tokens::ZERO || self.known() - self.computed > Tokens(1);
+        if reads { Stage::Prefill } else { Stage::Decode }
+    }
+
+    /// Where it waits.
+    pub(crate) fn line(&self) -> Line {
+        match (self.phase, self.stage()) {
+            (Phase::Queued | Phase::Spilled, _) => Line::Queued,
+            (Phase::Ready, Stage::Prefill) => Line::Prefill,
+            (Phase::Ready, Stage::Decode | Stage::Verify) => Line::Decode,
+            (Phase::Restoring | Phase::InPass(_) | Phase::Spilling, _) => Line::Away,
+        }
+    }
+
+    /// Its next rows, `rows_max` at most.
+    pub(crate) fn member(&self, rows_max: Tokens) -> Member {
+        let (start, known) = (self.computed, self.known());
+        let end = known.min(start + rows_max);
+        let yields = if end == known { Yields::Token } else { Yields::Context };
+        Member { request: self.request.id, class: self.request.class, stage: self.stage(), rows: start..end, yields }
+    }
+
     /// How far it has come.
     pub(crate) fn progress(&self) -> Progress {
-        let (stage, computed, generated, pass) = match &self.lifecycle {
-            Lifecycle::Queued | Lifecycle::Restoring => (None, Tokens::ZERO, Tokens::ZERO, &None),
-            Lifecycle::Prefilling { computed, pass, .. } => (Some(Stage::Prefill), *computed, Tokens::ZERO, pass),
-            Lifecycle::Decoding { generated, pass } => {
-                (Some(Stage::Decode), self.request.prompt + *generated - Tokens(1), *generated, pass)
-            }
-        };
-        Progress { stage, computed, generated, node: pass.as_ref().map_or(0, |pass| pass.node) }
-    }
-
-    /// Takes note that `cached` prompt tokens need no computing.
-    pub(crate) fn restored(&mut self, cached: Tokens) {
-        assert_eq!(self.activity, Activity::Restoring, "{} was not being restored", self.request.id);
-        assert!(cached < self.request.prompt, "the last prompt token is always computed");
-        self.activity = Activity::Idle;
-        self.lifecycle = Lifecycle::Prefilling { cached, computed: cached, pass: None };
-    }
-
-    /// Takes note of what its kernel did. Returns why the request is finished, if it is.
-    pub(crate) fn completed(&mut self, outcome: Outcome) -> Option<FinishReason> {
-        let Activity::Running(kernel) = std::mem::replace(&mut self.activity, Activity::Idle) else {
-            panic!("{} ran no kernel", self.request.id);
-        };
-        match (kernel.completes, outcome) {
-            (Completes::Span, Outcome::Progressed) => {
-                *self.pass_mut() = Some(PassUnderWay { rows: kernel.rows, node: kernel.nodes.end });
-                None
-            }
-            (Completes::Chunk, Outcome::Progressed) => {
-                let Lifecycle::Prefilling { computed, pass, .. } = &mut self.lifecycle else {
-                    panic!("{} computes no prompt", self.request.id);
-                };
-                *computed = kernel.rows.end;
-                *pass = None;
-                None
-            }
-            (Completes::Token, Outcome::Token { finished }) => {
-                let generated = self.progress().generated + Tokens(1);
-                self.lifecycle = Lifecycle::Decoding { generated, pass: None };
-                finished
-            }
-            (completes, outcome) => panic!("{} completes {completes:?} but brought {outcome:?}", kernel.id),
-        }
-    }
-
-    fn pass_mut(&mut self) -> &mut Option<PassUnderWay> {
-        match &mut self.lifecycle {
-            Lifecycle::Prefilling { pass, .. } | Lifecycle::Decoding { pass, .. } => pass,
-            Lifecycle::Queued | Lifecycle::Restoring => panic!("{} has not begun", self.request.id),
-        }
+        let has_begun = !matches!(self.phase, Phase::Queued | Phase::Restoring) || self.generated > Tokens::ZERO;
+        Progress { stage: has_begun.then(|| self.stage()), computed: self.computed, generated: self.generated }
     }
 }

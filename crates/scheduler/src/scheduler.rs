@@ -1,52 +1,107 @@
 //! The state machine: events in, the policy's decisions checked and carried out, commands out.
 
-use crate::command::{Command, End};
-use crate::config::SchedulerConfig;
-use crate::event::{Event, Outcome};
-use crate::kernel::next_kernel;
-use crate::policy::{Decision, Policy, View};
-use crate::request_table::{Activity, Fate, Lifecycle, RequestTable};
-use duet_types::{FinishReason, Instant, KernelId, LaneSet, RequestId};
-use std::collections::{BTreeMap, VecDeque};
+mod endings;
+mod launching;
+
+use endings::has_dynamic_lane;
+
+use crate::ageing::{Ageing, Overdue};
+use crate::annotation::Bound;
+use crate::command::Command;
+use crate::config::{MemoryLimits, SchedulerConfig};
+use crate::drift::Drift;
+use crate::event::{Event, Request};
+use crate::graphs::Graphs;
+use crate::kernel::PassId;
+use crate::mechanism::Mechanism;
+use crate::memory::{Memory, Pages};
+use crate::pass::{Broken, Pass};
+use crate::policy::{ActivationBuffers, Admission, Policy};
+use crate::queues::Line;
+use crate::reason::Reason;
+use crate::request_table::{Phase, Progress, RequestTable};
+use crate::span::Span;
+use crate::view::View;
+use duet_types::{Class, Instant, KernelId, LaneSet, Nanos, RequestId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Decides what runs. See the crate's documentation for its invariants.
 #[derive(Debug)]
 pub struct Scheduler {
-    config: SchedulerConfig,
+    pub(crate) config: SchedulerConfig,
     policy: Box<dyn Policy>,
-    table: RequestTable,
+    buffers: ActivationBuffers,
+    pub(crate) admission: Admission,
+    pub(crate) table: RequestTable,
+    pub(crate) passes: BTreeMap<PassId, Pass>,
     running: BTreeMap<KernelId, Running>,
-    commands: VecDeque<Command>,
+    graphs: Graphs,
+    pub(crate) memory: Memory,
+    ageing: Ageing,
+    drift: Drift,
+    /// Requests for which memory is being made free, or for which there is none at present.
+    pub(crate) short: BTreeSet<RequestId>,
+    /// Live requests that wait for a page: before them nobody of their class is admitted.
+    pub(crate) hungry: BTreeSet<RequestId>,
+    lost: LaneSet,
+    /// Until when the dynamic lane must rest, if its occupancy is capped.
+    rests_until: Instant,
+    pub(crate) commands: VecDeque<Command>,
+    timers: BTreeSet<Instant>,
     next_kernel: u64,
-    now: Instant,
+    next_pass: u64,
+    pub(crate) now: Instant,
 }
 
 /// A kernel under way.
-#[derive(Clone, Copy, Debug)]
-struct Running {
-    request: RequestId,
-    lanes: LaneSet,
+#[derive(Clone, Debug)]
+pub(crate) struct Running {
+    pub(crate) pass: PassId,
+    pub(crate) lanes: LaneSet,
+    pub(crate) bound: Bound,
+    span: Span,
+    launched: Instant,
+    predicted: Nanos,
+    /// Whether nothing else ran beside it.
+    undisturbed: bool,
 }
 
 impl Scheduler {
     /// A scheduler with no requests.
     ///
     /// # Panics
-    /// If there is no lane, no node, or a chunk or span of nothing.
+    /// If there is no dynamic lane, no layer, no memory, or a bound of nothing.
     #[must_use]
     pub fn new(config: SchedulerConfig, policy: Box<dyn Policy>) -> Self {
-        assert!(!config.lanes.is_empty(), "there must be a lane");
-        assert!(config.nodes > 0, "a pass must have a node");
-        assert!(config.chunk.0 > 0, "a chunk must hold a token");
-        assert!(config.span_nodes != Some(0), "a span must hold a node");
+        assert!(has_dynamic_lane(&config, LaneSet::EMPTY), "there must be a lane that takes any shape");
+        assert!(config.heg.layers > 0, "there must be a layer");
+        assert!(config.limits.chunk.0 > 0 && config.limits.prefill_rows.0 > 0, "a chunk must hold a token");
+        assert!(config.limits.batch > 0, "a batch must hold a request");
+        let spills = config.mechanisms.has(Mechanism::Spill);
+        let disk_pages = if spills { config.memory.disk_pages } else { 0 };
+        let memory = Memory::new(MemoryLimits { disk_pages, ..config.memory });
+        let ageing = Ageing::new(config.limits.overdue_share, config.limits.age);
         Self {
-            config,
+            buffers: policy.activation_buffers(),
+            admission: policy.admission(),
             policy,
             table: RequestTable::default(),
+            passes: BTreeMap::new(),
             running: BTreeMap::new(),
+            graphs: Graphs::default(),
+            memory,
+            ageing,
+            drift: Drift::NONE,
+            short: BTreeSet::new(),
+            hungry: BTreeSet::new(),
+            lost: LaneSet::EMPTY,
+            rests_until: Instant::default(),
             commands: VecDeque::new(),
+            timers: BTreeSet::new(),
             next_kernel: 0,
+            next_pass: 0,
             now: Instant::default(),
+            config,
         }
     }
 
@@ -60,23 +115,23 @@ impl Scheduler {
         assert!(now >= self.now, "time went backwards, from {:?} to {now:?}", self.now);
         assert!(self.commands.is_empty(), "commands were not drained");
         self.now = now;
+        self.ageing.advance(now, self.overdue());
         match event {
-            Event::Submitted(request) => self.table.insert(now, request),
-            Event::Restored { request, cached } => {
-                let row = self.table.get_mut(request).expect("a request is in the table while it is restored");
-                row.restored(cached);
-                if row.fate == Fate::Cancelled {
-                    self.release(request, End::Finished(FinishReason::Cancelled));
-                }
-            }
+            Event::Submitted(request) => self.submitted(request),
+            Event::Restored { request, cached, source } => self.restored(request, cached, source),
             Event::KernelDone { kernel, outcome } => self.kernel_done(kernel, outcome),
-            Event::KernelFailed { kernel } => {
-                let Running { request, .. } = self.take_running(kernel);
-                let row = self.table.get_mut(request).expect("a request is in the table while it runs");
-                row.activity = Activity::Idle;
-                self.release(request, End::Failed);
+            Event::KernelFailed { kernel } => self.kernel_failed(kernel, Broken::KernelFailed),
+            Event::GraphReady { graph } => self.graphs.ready(now, graph),
+            Event::GraphFailed { graph } => self.graphs.failed(graph),
+            Event::LaneLost { lane } => self.lane_lost(lane),
+            Event::Spilled { request } => self.spilled(request),
+            Event::SpillFailed { request } => self.spill_failed(request),
+            Event::Dropped { request } => {
+                self.memory.drop_kept(request);
+                self.memory_changed_hands();
             }
             Event::Cancelled(request) => self.cancel(request),
+            Event::Timer => self.timers = self.timers.split_off(&Instant(now.0 + 1)),
         }
         self.decide();
     }
@@ -86,67 +141,94 @@ impl Scheduler {
         self.commands.pop_front()
     }
 
-    fn kernel_done(&mut self, kernel: KernelId, outcome: Outcome) {
-        let Running { request, .. } = self.take_running(kernel);
-        let row = self.table.get_mut(request).expect("a request is in the table while it runs");
-        let finished = row.completed(outcome);
-        // An answer that came to its end before the cancellation did is a whole answer.
-        let end = match (finished, row.fate) {
-            (Some(reason), _) => reason,
-            (None, Fate::Cancelled) => FinishReason::Cancelled,
-            (None, Fate::GoesOn) => return,
-        };
-        self.release(request, End::Finished(end));
+    /// The requests in the table, oldest first, and how far each has come.
+    pub fn requests(&self) -> impl Iterator<Item = (&Request, Phase, Progress, Instant)> {
+        self.table.iter().map(|row| (&row.request, row.phase, row.progress(), row.arrived))
     }
 
-    fn cancel(&mut self, request: RequestId) {
-        // The client may give up just as the request ends: that is no error.
-        let Some(row) = self.table.get_mut(request) else { return };
-        match row.activity {
-            Activity::Idle => self.release(request, End::Finished(FinishReason::Cancelled)),
-            // What was asked of the world cannot be taken back; the request goes when the answer comes.
-            Activity::Restoring | Activity::Running(_) => row.fate = Fate::Cancelled,
+    /// A pass under way.
+    #[must_use]
+    pub fn pass(&self, pass: PassId) -> Option<&Pass> {
+        self.passes.get(&pass)
+    }
+
+    /// How many requests stand in a queue.
+    #[must_use]
+    pub fn queue_len(&self, line: Line, class: Class) -> usize {
+        self.table.queue_len(line, class)
+    }
+
+    /// How KV memory is used.
+    #[must_use]
+    pub fn pages(&self) -> Pages {
+        self.memory.pages()
+    }
+
+    /// What it was told.
+    #[must_use]
+    pub fn config(&self) -> &SchedulerConfig {
+        &self.config
+    }
+
+    fn submitted(&mut self, request: Request) {
+        let (id, class, prefix) = (request.id, request.class, request.prefix);
+        self.table.insert(self.now, request);
+        self.memory.awaits(id, prefix);
+        if class == Class::Proactive && self.config.mechanisms.has(Mechanism::Ageing) {
+            self.set_timer(self.ageing.due(self.now), Reason::Ageing);
         }
     }
 
-    fn release(&mut self, request: RequestId, end: End) {
-        self.table.remove(request);
-        self.commands.push_back(Command::Release { request, end });
+    fn overdue(&self) -> Overdue {
+        let oldest = self.table.oldest(Class::Proactive);
+        match oldest.is_some_and(|row| self.ageing.is_overdue(self.now, row.arrived)) {
+            true => Overdue::Something,
+            false => Overdue::Nothing,
+        }
     }
 
-    fn take_running(&mut self, kernel: KernelId) -> Running {
-        self.running.remove(&kernel).unwrap_or_else(|| panic!("kernel {kernel} is not under way"))
+    fn set_timer(&mut self, at: Instant, reason: Reason) {
+        if at > self.now && self.timers.insert(at) {
+            self.commands.push_back(Command::SetTimer { at, reason });
+        }
     }
 
+    fn view(&self) -> View<'_> {
+        let busy = self.running.values().fold(self.lost, |busy, running| busy.union(running.lanes));
+        let mut idle = self.config.machine.all().without(busy);
+        if self.now < self.rests_until {
+            idle = idle.without(LaneSet::from_iter([self.config.machine.decode_lane()]));
+        }
+        View {
+            now: self.now,
+            config: &self.config,
+            idle,
+            lost: self.lost,
+            table: &self.table,
+            passes: &self.passes,
+            running: &self.running,
+            graphs: &self.graphs,
+            ageing: &self.ageing,
+            drift: &self.drift,
+            timers: &self.timers,
+            short: &self.short,
+            next_pass: PassId(self.next_pass),
+        }
+    }
+
+    /// Asks the policy until it wants nothing more.
     fn decide(&mut self) {
-        let busy = self.running.values().fold(LaneSet::EMPTY, |busy, running| busy.union(running.lanes));
-        let lanes = self.config.lanes;
-        let view = View { now: self.now, lanes, idle: lanes.without(busy), table: &self.table };
-        let mut idle = view.idle;
-        for decision in self.policy.decide(&view) {
-            match decision {
-                Decision::Begin(request) => {
-                    let row = self.table.get_mut(request).expect("a policy chooses from the table");
-                    assert_eq!(row.lifecycle, Lifecycle::Queued, "{request} has begun");
-                    row.lifecycle = Lifecycle::Restoring;
-                    row.activity = Activity::Restoring;
-                    self.commands.push_back(Command::Restore(request));
-                }
-                Decision::Launch { request, lanes, reason } => {
-                    assert!(!lanes.is_empty(), "a kernel needs a lane");
-                    assert!(idle.contains_all(lanes), "lanes {lanes} are not all idle");
-                    idle = idle.without(lanes);
-                    let row = self.table.get_mut(request).expect("a policy chooses from the table");
-                    assert_eq!(row.activity, Activity::Idle, "{request} is busy");
-                    let id = KernelId(self.next_kernel);
-                    self.next_kernel += 1;
-                    let kernel = next_kernel(&self.config, id, request, row.request.prompt, &row.lifecycle)
-                        .expect("only a request that has begun is launched");
-                    row.activity = Activity::Running(kernel.clone());
-                    self.running.insert(id, Running { request, lanes });
-                    self.commands.push_back(Command::Launch { lanes, kernel, reason });
-                }
-            }
+        // Taken out while it looks at the rest.
+        let mut policy = std::mem::replace(&mut self.policy, Box::new(crate::policy::Idle));
+        let mut left = DECISIONS_MAX + 4 * self.table.len();
+        while let Some(decision) = policy.decide(&self.view()) {
+            assert!(left > 0, "{policy:?} comes to no end: {decision:?}");
+            left -= 1;
+            self.carry_out(decision);
         }
+        self.policy = policy;
     }
 }
+
+/// Decisions after one event, beside some for each request: more are a policy that goes round in circles.
+const DECISIONS_MAX: usize = 1000;

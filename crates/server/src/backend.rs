@@ -1,7 +1,7 @@
 //! What the server needs of an engine. The real one is [`EngineBackend`](crate::EngineBackend); tests bring a fake.
 
 use crate::messages::ChatMessage;
-use duet_engine::{EngineError, GenerateRequest, Generation, GenerationEvent};
+use duet_engine::{EngineError, FlowView, GenerateRequest, Generation, GenerationEvent};
 use duet_types::TokenId;
 use std::future::Future;
 use std::pin::Pin;
@@ -35,6 +35,12 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`EngineError`], before any work is done.
     fn submit(&self, request: GenerateRequest) -> Result<Box<dyn Events>, EngineError>;
+
+    /// The flows of all tenants, with their open requests and what is kept of them.
+    fn flows(&self) -> Vec<FlowView>;
+
+    /// Metrics in OpenMetrics' text format.
+    fn metrics(&self) -> String;
 }
 
 /// A generation under way, as the server sees it.

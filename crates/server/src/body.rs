@@ -18,10 +18,7 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Resul
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     let mut data = body.into_data_stream();
     if declared.is_some_and(|declared| declared > limit as u64) {
-        // A client that waits for `100 Continue` sends nothing after a refusal; reading would invite it to.
-        if !headers.contains_key(header::EXPECT) {
-            tokio::spawn(discard(data));
-        }
+        discard_rest(headers, data);
         return Err(ApiError::BodyTooLarge { limit });
     }
     let mut bytes = Vec::with_capacity(declared.unwrap_or(0) as usize);
@@ -34,6 +31,18 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Resul
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)
+}
+
+/// Lets a refused client finish sending, so that it gets to see why.
+pub(crate) fn discard_unread(headers: &HeaderMap, body: Body) {
+    discard_rest(headers, body.into_data_stream());
+}
+
+fn discard_rest(headers: &HeaderMap, data: BodyDataStream) {
+    // A client that waits for `100 Continue` sends nothing after a refusal; reading would invite it to.
+    if !headers.contains_key(header::EXPECT) {
+        tokio::spawn(discard(data));
+    }
 }
 
 /// Reads on, keeping nothing, within bounds.

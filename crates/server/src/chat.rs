@@ -1,5 +1,6 @@
 //! `POST /v1/chat/completions`.
 
+use crate::auth::Caller;
 use crate::backend::Backend;
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -8,24 +9,29 @@ use crate::options::{Options, unsupported};
 use crate::reply::{Job, Shape, reply};
 use crate::serve::App;
 use crate::{body, messages};
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-pub(crate) async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     let body = body::read(&head.headers, body, app.config.body_bytes_max).await?;
     let mut fields = Fields::parse(&body)?;
     drop(body);
     let mut ignored = Vec::new();
     refuse_unsupported(&mut fields, &mut ignored)?;
-    let options = Options::take(&mut fields, app.backend.vocabulary(), &mut ignored)?;
+    let options = Options::take(&mut fields, &head.headers, &app, &mut ignored)?;
     let logprobs = logprobs_wanted(&mut fields)?;
     let messages = messages::take(&mut fields, &mut ignored)?;
     ignored.extend(fields.rest());
     let encode = move |backend: &dyn Backend| backend.encode_chat(&messages).map_err(ApiError::Prompt);
-    reply(app, Job { options, logprobs, shape: Chat, ignored }, encode).await
+    reply(app, Job { options, tenant: caller.tenant, logprobs, shape: Chat, ignored }, encode).await
 }
 
 /// How many alternatives to report, if log probabilities are wanted at all.

@@ -1,5 +1,6 @@
 //! `POST /v1/completions`.
 
+use crate::auth::Caller;
 use crate::backend::Backend;
 use crate::body;
 use crate::error::ApiError;
@@ -8,13 +9,18 @@ use crate::logprobs::{self, ScoredToken};
 use crate::options::{Options, unsupported};
 use crate::reply::{Job, Shape, reply};
 use crate::serve::App;
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use duet_types::{TokenId, Tokens};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-pub(crate) async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     let body = body::read(&head.headers, body, app.config.body_bytes_max).await?;
     let mut fields = Fields::parse(&body)?;
@@ -26,7 +32,7 @@ pub(crate) async fn create(State(app): State<Arc<App>>, request: Request) -> Res
     if fields.take("response_format").is_some() {
         return Err(unsupported("response_format", "constrained output is not implemented"));
     }
-    let mut options = Options::take(&mut fields, app.backend.vocabulary(), &mut ignored)?;
+    let mut options = Options::take(&mut fields, &head.headers, &app, &mut ignored)?;
     options.stop.max_tokens.get_or_insert(MAX_TOKENS_DEFAULT);
     let logprobs = fields.integer("logprobs", 0..=LOGPROBS_MAX)?.map(|top| u8::try_from(top).unwrap_or(u8::MAX));
     let prompt = Prompt::take(&mut fields, app.backend.vocabulary())?;
@@ -39,7 +45,8 @@ pub(crate) async fn create(State(app): State<Arc<App>>, request: Request) -> Res
     };
     ignored.extend(fields.rest());
     let shape = Completion { echo, text_offset: 0 };
-    reply(app, Job { options, logprobs, shape, ignored }, move |backend| Ok(prompt.encode(backend))).await
+    let job = Job { options, tenant: caller.tenant, logprobs, shape, ignored };
+    reply(app, job, move |backend| Ok(prompt.encode(backend))).await
 }
 
 /// What to go on from.

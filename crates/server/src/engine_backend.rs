@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, Events, PromptError};
 use crate::messages::ChatMessage;
-use duet_engine::{Engine, EngineError, GenerateRequest};
+use duet_engine::{Engine, EngineError, FlowView, GenerateRequest};
 use duet_model::template::{self, Turn};
 use duet_model::tokenizer::SpecialTokens;
 use duet_types::TokenId;
@@ -56,6 +56,14 @@ impl Backend for EngineBackend {
 
     fn submit(&self, request: GenerateRequest) -> Result<Box<dyn Events>, EngineError> {
         Ok(Box::new(self.engine.submit(request)?))
+    }
+
+    fn flows(&self) -> Vec<FlowView> {
+        self.engine.flows()
+    }
+
+    fn metrics(&self) -> String {
+        self.engine.metrics_text()
     }
 }
 

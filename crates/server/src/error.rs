@@ -40,6 +40,12 @@ pub(crate) enum ApiError {
     MethodNotAllowed { method: Method, path: String },
     #[error("this server answers local clients only, not '{name}'")]
     NotLocal { name: String },
+    #[error("an API key is needed: send it as `Authorization: Bearer KEY`")]
+    KeyMissing,
+    #[error("the API key is none of this server's")]
+    KeyUnknown,
+    #[error("flows are shown to holders of API keys; this server has no keys, and others than this machine may ask")]
+    FlowsHidden,
     #[error("{error}")]
     Engine { error: EngineError, prompt: &'static str },
     #[error("the server is shutting down")]
@@ -74,6 +80,8 @@ impl ApiError {
             Self::NoRoute { .. } => (StatusCode::NOT_FOUND, Some("unknown_url")),
             Self::MethodNotAllowed { .. } => (StatusCode::METHOD_NOT_ALLOWED, Some("method_not_allowed")),
             Self::NotLocal { .. } => (StatusCode::FORBIDDEN, Some("not_local")),
+            Self::KeyMissing | Self::KeyUnknown => (StatusCode::UNAUTHORIZED, Some("invalid_api_key")),
+            Self::FlowsHidden => (StatusCode::FORBIDDEN, Some("keys_needed")),
             Self::Engine { error, .. } => match error {
                 EngineError::EmptyPrompt | EngineError::Parameter { .. } => {
                     (StatusCode::BAD_REQUEST, Some("invalid_value"))
@@ -82,7 +90,7 @@ impl ApiError {
                 EngineError::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded")),
                 EngineError::OutOfMemory(_) => (StatusCode::SERVICE_UNAVAILABLE, Some("out_of_memory")),
                 EngineError::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, Some("shutting_down")),
-                EngineError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, None),
+                EngineError::File { .. } | EngineError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, None),
             },
             Self::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, Some("shutting_down")),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, None),
@@ -111,8 +119,15 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, _) = self.class();
         let mut response = (status, Json(self.body())).into_response();
-        if let Self::Engine { error: EngineError::Busy { .. } | EngineError::OutOfMemory(_), .. } = self {
-            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+        let headers = response.headers_mut();
+        match self {
+            Self::Engine { error: EngineError::Busy { .. } | EngineError::OutOfMemory(_), .. } => {
+                headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+            }
+            Self::KeyMissing | Self::KeyUnknown => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            _ => {}
         }
         response
     }

@@ -1,9 +1,12 @@
 //! The parameters that chat and completion requests share.
 
+use crate::class::Service;
 use crate::error::ApiError;
 use crate::fields::Fields;
-use duet_engine::{SamplingParams, StopConditions};
-use duet_types::{Class, TokenId, Tokens};
+use crate::serve::App;
+use axum::http::HeaderMap;
+use duet_engine::{FlowKey, SamplingParams, StopConditions};
+use duet_types::{TokenId, Tokens};
 use serde_json::Value;
 
 /// How to generate and how to answer.
@@ -12,9 +15,8 @@ pub(crate) struct Options {
     pub(crate) model: Option<String>,
     pub(crate) sampling: SamplingParams,
     pub(crate) stop: StopConditions,
-    pub(crate) class: Class,
-    /// What the response says of the tier; absent if the request said nothing.
-    pub(crate) service_tier: Option<&'static str>,
+    pub(crate) service: Service,
+    pub(crate) flow: Option<FlowKey>,
     pub(crate) delivery: Delivery,
 }
 
@@ -27,15 +29,19 @@ pub(crate) enum Delivery {
 
 impl Options {
     /// Takes all shared parameters. Paths of fields without effect are appended to `ignored`.
-    pub(crate) fn take(fields: &mut Fields, vocabulary: usize, ignored: &mut Vec<String>) -> Result<Self, ApiError> {
+    pub(crate) fn take(
+        fields: &mut Fields,
+        headers: &HeaderMap,
+        app: &App,
+        ignored: &mut Vec<String>,
+    ) -> Result<Self, ApiError> {
         refuse_unsupported(fields)?;
-        let (class, service_tier) = class(fields)?;
         let options = Self {
             model: fields.string("model")?,
-            sampling: sampling(fields, vocabulary)?,
+            sampling: sampling(fields, app.backend.vocabulary())?,
             stop: stop_conditions(fields)?,
-            class,
-            service_tier,
+            service: Service::take(fields, headers, app.config.class_default)?,
+            flow: flow_key(fields)?,
             delivery: delivery(fields, ignored)?,
         };
         Ok(options)
@@ -120,26 +126,14 @@ fn stop_strings(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
     values.into_iter().map(text).collect()
 }
 
-/// `flex` and `background` say that nobody waits.
-fn class(fields: &mut Fields) -> Result<(Class, Option<&'static str>), ApiError> {
-    let tier = match fields.string("service_tier")? {
-        None => None,
-        Some(tier) => Some(match tier.as_str() {
-            "auto" | "default" => "default",
-            "flex" => "flex",
-            "priority" => "priority",
-            _ => {
-                let expected = "one of auto, default, flex, priority";
-                return Err(fields.out_of_range("service_tier", expected, &Value::String(tier)));
-            }
-        }),
-    };
-    let background = fields.boolean("background")?.unwrap_or(false);
-    match (tier, background) {
-        (Some("priority"), true) => Err(ApiError::Contradiction { param: "background", with: "service_tier" }),
-        (Some("flex"), _) | (_, true) => Ok((Class::Proactive, tier)),
-        _ => Ok((Class::Reactive, tier)),
+/// The client's name for the flow, OpenAI's `prompt_cache_key`.
+fn flow_key(fields: &mut Fields) -> Result<Option<FlowKey>, ApiError> {
+    let Some(key) = fields.string("prompt_cache_key")? else { return Ok(None) };
+    if key.is_empty() || key.len() > FLOW_KEY_BYTES_MAX {
+        let expected = format!("of 1 to {FLOW_KEY_BYTES_MAX} bytes");
+        return Err(fields.out_of_range("prompt_cache_key", expected, &Value::String(key)));
     }
+    Ok(Some(FlowKey(key.into())))
 }
 
 fn delivery(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Delivery, ApiError> {
@@ -206,6 +200,8 @@ const UNSUPPORTED: [(&str, &str); 14] = [
 
 /// Every stop string is searched for at every token, so their number is bounded; OpenAI allows 4.
 const STOP_STRINGS_MAX: usize = 16;
+/// A flow's name is kept with its cache. OpenAI's are up to 64 characters.
+const FLOW_KEY_BYTES_MAX: usize = 256;
 /// Zero would divide by zero.
 const PENALTY_FACTOR_MIN: f64 = 0.01;
 /// Far beyond use: 1.3 already distorts.

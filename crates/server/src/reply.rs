@@ -12,7 +12,7 @@ use axum::http::HeaderValue;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use duet_engine::{GenerateRequest, Usage};
-use duet_types::{FinishReason, TokenId, Tokens};
+use duet_types::{FinishReason, TenantId, TokenId, Tokens};
 use futures_util::stream::{Stream, unfold};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -43,6 +43,8 @@ pub(crate) trait Shape: Send + 'static {
 /// A request, read and checked.
 pub(crate) struct Job<S> {
     pub(crate) options: Options,
+    /// Whose it is.
+    pub(crate) tenant: TenantId,
     /// How many alternatives to report with each token; absent: no log probabilities.
     pub(crate) logprobs: Option<u8>,
     pub(crate) shape: S,
@@ -60,13 +62,13 @@ where
     if *app.phase.borrow() != Phase::Serving {
         return Err(ApiError::ShuttingDown);
     }
-    let Job { options, logprobs, shape, ignored } = job;
-    let Options { sampling, stop, class, service_tier, delivery, .. } = options;
+    let Job { options, tenant, logprobs, shape, ignored } = job;
+    let Options { sampling, stop, service, flow, delivery, .. } = options;
     let backend = Arc::clone(&app.backend);
     let submit = move || {
         let prompt = encode(&*backend)?;
         let prompt_tokens = Tokens(u32::try_from(prompt.len()).unwrap_or(u32::MAX));
-        let request = GenerateRequest { prompt, sampling, stop, class, logprobs };
+        let request = GenerateRequest { prompt, sampling, stop, class: service.class, flow, tenant, logprobs };
         let submitted = backend.submit(request).map_err(|error| ApiError::Engine { error, prompt: S::PROMPT })?;
         Ok::<_, ApiError>((submitted, prompt_tokens))
     };
@@ -77,7 +79,7 @@ where
         running: Some(Running::new(events, app.phase.subscribe(), S::PROMPT, id.clone(), prompt_tokens)),
         id,
         created: unix_seconds(),
-        service_tier,
+        service_tier: service.tier,
         shape,
         scores: logprobs.map(|_| Scores::default()),
         app,
@@ -99,7 +101,7 @@ struct Answer<S> {
     running: Option<Running>,
     id: String,
     created: u64,
-    service_tier: Option<&'static str>,
+    service_tier: &'static str,
     shape: S,
     /// Absent if no log probabilities were asked for.
     scores: Option<Scores>,
@@ -200,18 +202,15 @@ impl<S: Shape> Answer<S> {
     }
 
     fn envelope(&self, object: &str, choices: Value) -> Value {
-        let mut envelope = json!({
+        json!({
             "id": self.id,
             "object": object,
             "created": self.created,
             "model": self.app.backend.model_name(),
             "system_fingerprint": FINGERPRINT,
+            "service_tier": self.service_tier,
             "choices": choices,
-        });
-        if let Some(tier) = self.service_tier {
-            envelope["service_tier"] = tier.into();
-        }
-        envelope
+        })
     }
 }
 

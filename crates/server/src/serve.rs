@@ -7,11 +7,11 @@ use crate::backend::Backend;
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::ids::{Ids, unix_seconds};
-use crate::{chat, completions, guard, models};
+use crate::{auth, chat, completions, flows, guard, models};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{Method, Uri};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
@@ -98,11 +98,15 @@ impl App {
 fn router(app: Arc<App>) -> Router {
     let loopback_only = app.config.loopback_only;
     let routes = Router::new()
-        .route("/health", get(models::health))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*name}", get(models::get))
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
+        .route("/v1/flows", get(flows::list))
+        .route("/metrics", get(flows::metrics))
+        .route_layer(from_fn_with_state(Arc::clone(&app), auth::identify))
+        // Says only that the server lives; whoever watches over it needs no key.
+        .route("/health", get(models::health))
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         // `body` bounds bodies, with an answer that clients get to see.

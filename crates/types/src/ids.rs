@@ -6,6 +6,7 @@ macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct $name(pub $inner);
 
         impl fmt::Display for $name {
@@ -35,4 +36,9 @@ id! {
 id! {
     /// An index into a model's vocabulary.
     TokenId(u32)
+}
+id! {
+    /// Whose data it is: nothing that is cached for one tenant is ever seen by another.
+    #[derive(Default)]
+    TenantId(u32)
 }

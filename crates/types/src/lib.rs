@@ -8,7 +8,7 @@ mod lane_set;
 mod units;
 mod work;
 
-pub use ids::{FlowId, KernelId, LaneId, RequestId, TokenId};
+pub use ids::{FlowId, KernelId, LaneId, RequestId, TenantId, TokenId};
 pub use lane_set::LaneSet;
 pub use units::{Bytes, Instant, Nanos, Tokens};
 pub use work::{Class, FinishReason, Stage};

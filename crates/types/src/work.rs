@@ -2,6 +2,7 @@
 
 /// Who waits for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Class {
     /// A person waits for it.
     #[default]
@@ -12,6 +13,7 @@ pub enum Class {
 
 /// What a kernel does for its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Stage {
     /// Reads the prompt into the KV cache.
     Prefill,
@@ -23,6 +25,7 @@ pub enum Stage {
 
 /// Why a generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum FinishReason {
     /// The model ended its turn, or a stop string appeared.
     Stop,

@@ -17,7 +17,7 @@ use answer::{Answer, Interrupt};
 use composer::{Composed, Composer};
 use conversation::Conversation;
 use duet_engine::{Engine, GenerateRequest, SamplingParams, StopConditions};
-use duet_types::{Class, FinishReason, TokenId};
+use duet_types::{Class, FinishReason, TenantId, TokenId};
 use input::{Input, Line};
 use slash::Slash;
 use tokio::runtime::Runtime;
@@ -155,6 +155,8 @@ impl Chat {
             stop: self.stop.clone(),
             class: Class::Reactive,
             logprobs: None,
+            flow: None,
+            tenant: TenantId::default(),
         };
         let interrupt = if self.input.is_terminal() { Interrupt::Answer } else { Interrupt::Program };
         let generation = self.engine.submit(request)?;

@@ -1,5 +1,6 @@
 //! `duet bench`: measurements, as a table for people or one JSON object a line.
 
+use super::bench_load;
 use crate::cli::{BenchArgs, BenchCommand, ThroughputArgs};
 use crate::failure::print;
 use crate::models;
@@ -9,6 +10,7 @@ use duet_types::Bytes;
 pub(super) fn bench(arguments: &BenchArgs) -> anyhow::Result<()> {
     match &arguments.command {
         BenchCommand::Throughput(arguments) => measure_throughput(arguments),
+        BenchCommand::Load(arguments) => bench_load::load(arguments),
     }
 }
 

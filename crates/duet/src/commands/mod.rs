@@ -1,9 +1,12 @@
 //! One file per command. A new one is a variant of [`Command`], a module here and a line in [`dispatch`].
 
 mod bench;
+mod bench_load;
 mod chat;
 mod inspect;
+mod profile;
 mod pull;
+mod replay;
 mod run;
 mod serve;
 
@@ -17,6 +20,8 @@ pub(crate) fn dispatch(command: &Command) -> anyhow::Result<()> {
         Command::Chat(arguments) => chat::chat(arguments),
         Command::Serve(arguments) => serve::serve(arguments),
         Command::Inspect(arguments) => inspect::inspect(arguments),
+        Command::Profile(arguments) => profile::profile(arguments),
+        Command::Replay(arguments) => replay::replay(arguments),
         Command::Bench(arguments) => bench::bench(arguments),
     }
 }

@@ -8,26 +8,29 @@ use crate::session;
 use crate::speed;
 use duet_engine::{GenerateRequest, GenerationEvent};
 use duet_model::Model;
-use duet_types::{Class, TokenId};
+use duet_types::{Class, TenantId, TokenId};
 use std::io::Read;
 
 pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
     // A lone model is a forgotten prompt; answering its name would hide that, after a download perhaps.
-    if arguments.model == models::DEFAULT && models::is_model_name(&arguments.prompt) {
-        let model = &arguments.prompt;
+    let (model, prompt) = (arguments.model(), arguments.prompt()?);
+    if model == models::DEFAULT && models::is_model_name(prompt) {
+        let model = prompt;
         return Err(BadInput(format!("no PROMPT given for the model `{model}`; use: duet run {model} PROMPT")).into());
     }
-    let text = match arguments.prompt.as_str() {
+    let text = match prompt {
         "-" => stdin_text()?,
         prompt => prompt.to_owned(),
     };
-    let engine = session::start(&arguments.model, &arguments.engine)?;
+    let engine = session::start(model, &arguments.engine)?;
     let mut generation = engine.submit(GenerateRequest {
         prompt: encode(engine.model(), text, arguments)?,
         sampling: arguments.sampling.params(TEMPERATURE_DEFAULT),
         stop: arguments.sampling.stop(),
         class: Class::Reactive,
         logprobs: None,
+        flow: None,
+        tenant: TenantId::default(),
     })?;
     let mut newline = false;
     while let Some(event) = generation.next_blocking() {

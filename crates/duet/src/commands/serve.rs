@@ -3,8 +3,9 @@
 use crate::cli::ServeArgs;
 use crate::failure::BadInput;
 use crate::progress::eprintln_quiet;
-use crate::{models, session};
+use crate::{api_keys, models, session};
 use anyhow::Context;
+use duet_engine::EngineConfig;
 use duet_server::{EngineBackend, ServerConfig, serve as serve_http};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 
 pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
+    let keys = api_keys::read(arguments.api_key_file.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // The cores belong to the engine; HTTP needs little.
         .worker_threads(HTTP_THREADS)
@@ -23,10 +25,14 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
         let listener = bind(arguments.host, arguments.port).await?;
         let address = listener.local_addr().context("cannot read the address that is listened on")?;
         let (model, engine_arguments) = (arguments.model.clone(), arguments.engine.clone());
-        let starting = tokio::task::spawn_blocking(move || session::start(&model, &engine_arguments));
+        let config = arguments.scheduling.apply(engine_arguments.config());
+        let config = EngineConfig { policy: arguments.policy, ..config };
+        let starting = tokio::task::spawn_blocking(move || session::start_with(&model, &engine_arguments, config));
         let engine = starting.await.context("loading the model failed")??;
         let config = ServerConfig {
             aliases: alias_of(&arguments.model),
+            keys,
+            class_default: arguments.default_class.into(),
             loopback_only: address.ip().is_loopback(),
             ..ServerConfig::default()
         };

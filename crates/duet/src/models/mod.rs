@@ -29,6 +29,11 @@ pub(crate) fn locate(name: &str) -> anyhow::Result<PathBuf> {
     }
 }
 
+/// A folder of the cache for something that is not a model. It need not exist.
+pub(crate) fn cache_folder(name: &str) -> anyhow::Result<PathBuf> {
+    Ok(cache::root()?.join(name))
+}
+
 /// Whether `text` can only be meant as a model, not as a prompt.
 pub(crate) fn is_model_name(text: &str) -> bool {
     let one_word = !text.contains(char::is_whitespace);

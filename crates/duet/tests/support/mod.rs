@@ -21,7 +21,7 @@ pub(crate) struct Run {
 pub(crate) fn duet(cache: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_duet"));
     command.args(arguments).env("DUET_CACHE", cache).stdin(Stdio::null());
-    for name in ["HF_ENDPOINT", "HF_TOKEN", "DUET_LOG", "RUST_BACKTRACE"] {
+    for name in ["HF_ENDPOINT", "HF_TOKEN", "DUET_API_KEY", "DUET_LOG", "RUST_BACKTRACE"] {
         command.env_remove(name);
     }
     for name in ["http_proxy", "https_proxy", "all_proxy"] {

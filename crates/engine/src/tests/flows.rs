@@ -52,12 +52,26 @@ fn kept_tables_make_room_for_new_requests() {
     assert_eq!(bench.stats().flows_kept, 1);
 }
 
+/// Two requests that do not fit together: one of them waits for the other's pages, and both have their answers.
 #[test]
-fn without_pages_a_request_fails_and_the_engine_goes_on() {
-    let bench = Bench::new(FakeModel::new(1000, 1));
-    let answer = bench.answer(hashed(&letters("abcdefghijkl").repeat(5), 20));
-    assert_eq!(answer.tokens.len(), 5);
-    assert!(matches!(answer.error(), EngineError::OutOfMemory(_)), "{answer:?}");
-    assert_eq!(bench.stats().kv_pages_used, 0);
-    assert_eq!(bench.answer(hashed(&letters("abc"), 20)).tokens.len(), 20);
+fn memory_for_one_serves_two() {
+    let prompt = |rotation: usize| {
+        let mut prompt = letters("abcdefghijklmnopqrstuvwxyz").repeat(4);
+        prompt.rotate_left(rotation);
+        prompt
+    };
+    let alone = |rotation| Bench::new(FakeModel::new(192, 100)).answer(hashed(&prompt(rotation), 40)).tokens;
+    for policy in PolicyName::ALL {
+        for spill_pages in [0, 100] {
+            let setup = Setup { policy, spill_pages, ..setup() };
+            let bench = Bench::with(FakeModel::new(192, 3), &setup);
+            let requests = [0, 1, 2].map(|rotation| hashed(&prompt(rotation), 40));
+            let [a, b, c] = requests;
+            let open = [bench.start(background(a)), bench.start(b), bench.start(background(c))];
+            for (rotation, generation) in open.into_iter().enumerate() {
+                assert_eq!(answer(generation).tokens, alone(rotation), "{policy}, {spill_pages} pages on disk");
+            }
+            assert!(bench.stats().kv_pages_used <= 3);
+        }
+    }
 }

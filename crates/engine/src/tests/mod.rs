@@ -2,17 +2,26 @@
 
 mod cancelling;
 mod ending;
+mod exactness;
 mod failing;
 mod flows;
 mod queueing;
 mod streaming;
 
+use crate::backend::Backend as _;
 use crate::fake_model::{FakeModel, Hold, SPELL};
-use crate::handle::{EngineStats, Generation};
+use crate::handle::Generation;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent, SamplingParams, StopConditions, Usage};
 use crate::runtime::{Runtime, RuntimeConfig};
-use duet_device::{CpuConfig, Pinning};
-use duet_types::{Class, FinishReason, TokenId, Tokens};
+use crate::stats::EngineStats;
+use duet_device::{Cpu, CpuConfig, Pinning};
+use duet_driver::Observer;
+use duet_model::kv::PAGE_TOKENS;
+use duet_scheduler::heg::{SequenceWise, TokenWise};
+use duet_scheduler::machine::{Anchors, Contention, Lane, Shapes};
+use duet_scheduler::policy::PolicyName;
+use duet_scheduler::{Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig};
+use duet_types::{Class, FinishReason, Nanos, TenantId, TokenId, Tokens};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -31,19 +40,62 @@ struct Answer {
     end: Result<(FinishReason, Usage), EngineError>,
 }
 
-/// Two lanes of one thread, chunks of 8 tokens, spans of 2 of the model's 5 nodes: everything is cut.
-fn config() -> RuntimeConfig {
-    RuntimeConfig {
-        cpu: CpuConfig { lanes: vec![1, 1], pinning: Pinning::Floating },
-        chunk: Tokens(8),
-        span_nodes: Some(2),
+/// How a runtime under test runs.
+#[derive(Clone, Debug)]
+struct Setup {
+    lanes: Vec<usize>,
+    chunk: u32,
+    policy: PolicyName,
+    /// As long as so many nodes are predicted to take; every node takes a millisecond.
+    preempt_nodes: u64,
+    queue_max: usize,
+    spill_pages: usize,
+    age: Nanos,
+}
+
+/// Two lanes of one thread, chunks of 8 tokens, spans of 2 of the model's 7 nodes: everything is cut.
+fn setup() -> Setup {
+    Setup {
+        lanes: vec![1, 1],
+        chunk: 8,
+        policy: PolicyName::Duet,
+        preempt_nodes: 2,
         queue_max: 1000,
+        spill_pages: 0,
+        age: Nanos(1_000_000_000),
+    }
+}
+
+impl Setup {
+    fn scheduler(&self, pages: usize) -> SchedulerConfig {
+        let anchors =
+            Anchors { macs_per_s: 1e9, attention_macs_per_s: 1e9, bytes_per_s: 1e9, launch: Nanos::ZERO, exposed: 0.0 };
+        let lane = Lane { name: "cpu".to_owned(), shapes: Shapes::Dynamic, anchors };
+        let team = (self.lanes.len() > 1).then_some(anchors);
+        let machine = Machine { lanes: vec![lane; self.lanes.len()], team, contention: Contention::NONE };
+        // A megabyte of weights a node is a millisecond, however many rows there are.
+        let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1e6, row_bytes: 0.0 };
+        let attention = SequenceWise { macs_per_pair: 0.0, bytes_per_position: 0.0, row_bytes: 0.0 };
+        let limits = Limits {
+            chunk: Tokens(self.chunk),
+            prefill_rows: Tokens(self.chunk + 4),
+            preempt: Nanos(2 * self.preempt_nodes * 1_000_000),
+            age: self.age,
+            ..Limits::default()
+        };
+        SchedulerConfig {
+            machine,
+            heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear },
+            limits,
+            memory: MemoryLimits { page: Tokens(PAGE_TOKENS as u32), pages, disk_pages: self.spill_pages },
+            mechanisms: Mechanisms::ALL,
+        }
     }
 }
 
 impl Bench {
     fn new(model: FakeModel) -> Self {
-        Self::with(model, &config())
+        Self::with(model, &setup())
     }
 
     /// A model that spells `script` after every `SPELL`.
@@ -51,9 +103,22 @@ impl Bench {
         Self::new(FakeModel { script: script.to_vec(), ..FakeModel::new(1000, 100) })
     }
 
-    fn with(model: FakeModel, config: &RuntimeConfig) -> Self {
+    fn with(model: FakeModel, setup: &Setup) -> Self {
+        Self::observed(model, setup, Vec::new())
+    }
+
+    fn observed(model: FakeModel, setup: &Setup, observers: Vec<Box<dyn Observer + Send>>) -> Self {
         let hold = Arc::clone(&model.hold);
-        Self { runtime: Runtime::start(model, config).unwrap(), hold }
+        let scheduler = setup.scheduler(model.kv_pages().capacity);
+        let cpu = Cpu::start(&CpuConfig { lanes: setup.lanes.clone(), pinning: Pinning::Floating }).unwrap();
+        let config = RuntimeConfig {
+            scheduler,
+            policy: setup.policy,
+            queue_max: setup.queue_max,
+            spill_folder: std::env::temp_dir(),
+            observers,
+        };
+        Self { runtime: Runtime::start(model, cpu, config).unwrap(), hold }
     }
 
     fn submit(&self, request: GenerateRequest) -> Result<Generation, EngineError> {
@@ -128,7 +193,14 @@ fn request(prompt: &[TokenId]) -> GenerateRequest {
         stop: StopConditions::default(),
         class: Class::Reactive,
         logprobs: None,
+        flow: None,
+        tenant: TenantId::default(),
     }
+}
+
+/// Background work, whose kernels are cut.
+fn background(request: GenerateRequest) -> GenerateRequest {
+    GenerateRequest { class: Class::Proactive, ..request }
 }
 
 /// Asks for the script.

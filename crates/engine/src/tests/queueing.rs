@@ -6,7 +6,7 @@ use crate::fake_model::HOLD;
 #[test]
 fn one_more_than_may_wait_is_refused() {
     let model = FakeModel { script: letters("ab"), ..FakeModel::new(1000, 100) };
-    let bench = Bench::with(model, &RuntimeConfig { queue_max: 1, ..config() });
+    let bench = Bench::with(model, &Setup { queue_max: 1, ..setup() });
     let running = bench.start(request(&[HOLD, SPELL]));
     let queued = bench.start(spell());
     assert_eq!(bench.submit(spell()).unwrap_err(), EngineError::Busy { queued: 1 });
@@ -17,8 +17,9 @@ fn one_more_than_may_wait_is_refused() {
 }
 
 #[test]
-fn requests_end_in_the_order_in_which_they_came() {
-    let bench = Bench::spelling(&letters("ab"));
+fn serial_requests_end_in_the_order_in_which_they_came() {
+    let model = FakeModel { script: letters("ab"), ..FakeModel::new(1000, 100) };
+    let bench = Bench::with(model, &Setup { policy: PolicyName::Serial, ..setup() });
     let running = bench.start(request(&[HOLD, SPELL]));
     let mut queued: Vec<Generation> = (0..3).map(|_| bench.start(spell())).collect();
     bench.hold.let_go();

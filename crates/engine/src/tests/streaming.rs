@@ -17,16 +17,16 @@ fn tokens_come_in_order_and_then_the_end() {
 #[test]
 fn an_answer_does_not_depend_on_how_the_work_is_cut_and_by_whom_it_is_done() {
     let prompt = letters("thequickbrownfoxjumpsoverthelazydog");
-    let answer =
-        |config: &RuntimeConfig| Bench::with(FakeModel::new(1000, 100), config).answer(hashed(&prompt, 30)).text();
-    let expected = answer(&config());
+    let answer = |setup: &Setup| Bench::with(FakeModel::new(1000, 100), setup).answer(hashed(&prompt, 30)).text();
+    let expected = answer(&setup());
     assert_eq!(expected.len(), 30);
     for lanes in [vec![1], vec![2, 1]] {
         for chunk in [1, 7, 256] {
-            for span_nodes in [None, Some(1), Some(3)] {
-                let cpu = CpuConfig { lanes: lanes.clone(), pinning: Pinning::Floating };
-                let config = RuntimeConfig { cpu, chunk: Tokens(chunk), span_nodes, queue_max: 1 };
-                assert_eq!(answer(&config), expected, "{config:?}");
+            for preempt_nodes in [1, 3, 100] {
+                for policy in PolicyName::ALL {
+                    let setup = Setup { lanes: lanes.clone(), chunk, preempt_nodes, policy, ..setup() };
+                    assert_eq!(answer(&setup), expected, "{setup:?}");
+                }
             }
         }
     }

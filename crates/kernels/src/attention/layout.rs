@@ -115,6 +115,13 @@ impl PageMemory {
         Self { layout, bytes: Aligned::zeroed(layout.page_bytes()) }
     }
 
+    /// Several pages of zeros that take memory from the system together.
+    #[must_use]
+    pub fn slab(layout: KvLayout, count: usize) -> Vec<Self> {
+        let pages = Aligned::slab(count, layout.page_bytes());
+        pages.into_iter().map(|bytes| Self { layout, bytes }).collect()
+    }
+
     /// Its shape.
     #[must_use]
     pub fn layout(&self) -> &KvLayout {

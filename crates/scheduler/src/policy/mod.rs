@@ -1,119 +1,183 @@
 //! Policies: what to do next, given what there is.
 //!
-//! A policy sees a [`View`], a snapshot that it cannot change, and returns [`Decision`]s; the scheduler checks them
-//! and carries them out. The view knows nothing that a real machine would not know: no answer's length, no future
-//! arrival. One file per policy.
+//! A policy sees a [`View`], a snapshot that it cannot change, and returns [`Decision`]s one at a time; the scheduler
+//! checks each and carries it out before it asks again. `duet` and `agent-xpu` are put together from the mechanisms in
+//! the files beside this folder; the others are the paper's baselines.
 
-mod fcfs;
+mod agent_xpu;
+mod continuous_batching;
+mod duet;
+mod name;
+mod restart;
+mod serial;
+mod timeshare;
 
-pub use fcfs::Fcfs;
+pub use agent_xpu::AgentXpu;
+pub use continuous_batching::ContinuousBatching;
+pub use duet::Duet;
+pub use name::{PolicyName, UnknownPolicy};
+pub use restart::Restart;
+pub use serial::Serial;
+pub use timeshare::Timeshare;
 
-use crate::command::Reason;
-use crate::request_table::{Activity, Lifecycle, Progress, RequestTable, Row};
-use duet_types::{Class, Instant, LaneSet, RequestId, Tokens};
+use crate::kernel::{Member, PassId};
+use crate::pass::Pass;
+use crate::queues::Line;
+use crate::reason::Reason;
+use crate::span::{Cut, Span, next_span};
+use crate::view::View;
+use duet_types::{Class, Instant, LaneSet, RequestId};
 
 /// Chooses what runs next.
 pub trait Policy: std::fmt::Debug + Send {
-    /// What to do now; nothing if the view needs nothing. Decisions of one call must not contend for a lane.
-    fn decide(&self, view: &View<'_>) -> Vec<Decision>;
+    /// The next thing to do now; nothing if the view needs nothing.
+    fn decide(&mut self, view: &View<'_>) -> Option<Decision>;
+
+    /// How many passes it may have under way.
+    fn activation_buffers(&self) -> ActivationBuffers {
+        ActivationBuffers::Double
+    }
+
+    /// How a queued request comes by memory.
+    fn admission(&self) -> Admission {
+        Admission::Waits
+    }
+}
+
+/// How a queued request comes by memory that live requests hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It waits until they end.
+    Waits,
+    /// A reactive one pushes proactive ones out, which begin after it.
+    ByClass,
+}
+
+/// How many passes may be under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActivationBuffers {
+    /// One for each class and stage. (Agent.xpu §4.1)
+    Double,
+    /// One for each request: what time-sharing costs. (Fig. 6 b)
+    OnePerRequest,
 }
 
 /// One thing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// Begin a queued request: look for KV of its prefix.
+    /// Begin a queued request, or bring back one from disk.
     Begin(RequestId),
-    /// Launch the next kernel of an idle request that has begun.
-    Launch {
-        /// Whose.
-        request: RequestId,
+    /// Begin a pass and launch its first kernel.
+    Start {
+        /// Next rows of requests that are ready.
+        members: Vec<Member>,
+        /// Its first kernel.
+        span: Span,
         /// On which idle lanes.
         lanes: LaneSet,
         /// Why.
         reason: Reason,
     },
+    /// Launch the next kernel of a pass under way.
+    Launch {
+        /// Which.
+        pass: PassId,
+        /// The kernel.
+        span: Span,
+        /// On which idle lanes.
+        lanes: LaneSet,
+        /// Why.
+        reason: Reason,
+    },
+    /// Prepare a graph for a request's prefill.
+    Prepare(RequestId),
+    /// Reclaim a request's graph.
+    Reclaim(RequestId),
+    /// Ask again later.
+    Wait {
+        /// When.
+        until: Instant,
+        /// What for.
+        reason: Reason,
+    },
+    /// Throw away what was computed for a request.
+    Restart(RequestId),
 }
 
-/// A snapshot of the scheduler.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    pub(crate) now: Instant,
-    pub(crate) lanes: LaneSet,
-    pub(crate) idle: LaneSet,
-    pub(crate) table: &'a RequestTable,
-}
+/// Does nothing. It stands in while a policy is asked.
+#[derive(Debug)]
+pub(crate) struct Idle;
 
-/// One request of a [`View`].
-#[derive(Clone, Copy, Debug)]
-pub struct RequestView<'a> {
-    row: &'a Row,
-}
-
-impl<'a> View<'a> {
-    /// The time.
-    #[must_use]
-    pub fn now(&self) -> Instant {
-        self.now
-    }
-
-    /// All lanes.
-    #[must_use]
-    pub fn lanes(&self) -> LaneSet {
-        self.lanes
-    }
-
-    /// Lanes that run nothing.
-    #[must_use]
-    pub fn idle(&self) -> LaneSet {
-        self.idle
-    }
-
-    /// The requests, oldest first. Nothing is copied.
-    pub fn requests(&self) -> impl Iterator<Item = RequestView<'a>> + use<'a> {
-        self.table.iter().map(|row| RequestView { row })
+impl Policy for Idle {
+    fn decide(&mut self, _: &View<'_>) -> Option<Decision> {
+        None
     }
 }
 
-impl<'a> RequestView<'a> {
-    /// Its id.
-    #[must_use]
-    pub fn id(&self) -> RequestId {
-        self.row.request.id
+/// Begins requests: every reactive one at once; a proactive one when nobody is between its queue and its first decode,
+/// since prefill takes one request at a time, and while a decode batch has a place for it.
+fn begin(view: &View<'_>) -> Option<Decision> {
+    let reactive = view.head(Line::Queued, Class::Reactive);
+    // While a reactive one waits for memory, no proactive one takes it.
+    let next = reactive.or_else(|| {
+        let free = view.live(Class::Proactive) < view.config().limits.batch;
+        let reading = view.queue_len(Line::Prefill, Class::Proactive) > 0 || is_reading(view);
+        view.head(Line::Queued, Class::Proactive).filter(|_| free && !reading)
+    });
+    next.filter(|request| view.has_memory(request.id())).map(|request| Decision::Begin(request.id()))
+}
+
+/// Whether a proactive request is restored, or in a prefill pass that does not complete its prompt.
+fn is_reading(view: &View<'_>) -> bool {
+    use crate::kernel::Yields;
+    use duet_types::Stage;
+    let reads = |member: &Member| {
+        member.class == Class::Proactive && member.stage == Stage::Prefill && member.yields == Yields::Context
+    };
+    view.is_restoring(Class::Proactive) || view.passes().any(|pass| pass.members.iter().any(reads))
+}
+
+/// A pass that could be launched: one under way, or one that would begin.
+#[derive(Debug)]
+enum Candidate<'a> {
+    UnderWay(&'a Pass),
+    Drafted(Pass),
+}
+
+impl<'a> Candidate<'a> {
+    /// A pass of these members; nothing if there are none.
+    fn drafted(view: &View<'a>, members: Vec<Member>) -> Option<Self> {
+        (!members.is_empty()).then(|| Self::Drafted(view.draft(members)))
     }
 
-    /// Who waits for it.
-    #[must_use]
-    pub fn class(&self) -> Class {
-        self.row.request.class
+    fn pass(&self) -> &Pass {
+        match self {
+            Self::UnderWay(pass) => pass,
+            Self::Drafted(pass) => pass,
+        }
     }
 
-    /// Length of its prompt.
-    #[must_use]
-    pub fn prompt(&self) -> Tokens {
-        self.row.request.prompt
+    fn launch(self, span: Span, lanes: LaneSet, reason: Reason) -> Decision {
+        match self {
+            Self::UnderWay(pass) => Decision::Launch { pass: pass.id, span, lanes, reason },
+            Self::Drafted(pass) => Decision::Start { members: pass.members, span, lanes, reason },
+        }
     }
 
-    /// When it arrived.
-    #[must_use]
-    pub fn arrived(&self) -> Instant {
-        self.row.arrived
+    /// Its next kernel on `lanes`.
+    fn launch_cut(self, view: &View<'_>, cut: Cut, lanes: LaneSet, reason: Reason) -> Decision {
+        let config = view.config();
+        let span = next_span(&config.heg, config.machine.anchors(lanes), self.pass(), cut);
+        self.launch(span, lanes, reason)
     }
+}
 
-    /// Where it stands.
-    #[must_use]
-    pub fn lifecycle(&self) -> &'a Lifecycle {
-        &self.row.lifecycle
-    }
+/// The lanes of a policy for one device: the team, or the dynamic lane where lanes form none.
+fn single_device(view: &View<'_>) -> LaneSet {
+    view.team().unwrap_or_else(|| LaneSet::from_iter([view.decode_lane()]))
+}
 
-    /// How far it has come.
-    #[must_use]
-    pub fn progress(&self) -> Progress {
-        self.row.progress()
-    }
-
-    /// Whether it waits for no kernel and no restore.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.row.activity == Activity::Idle
-    }
+/// These lanes, if they are idle.
+fn if_idle(view: &View<'_>, lanes: LaneSet) -> Option<LaneSet> {
+    view.idle().contains_all(lanes).then_some(lanes)
 }

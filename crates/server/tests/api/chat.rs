@@ -29,7 +29,7 @@ async fn a_whole_answer_has_openais_shape() {
     assert_eq!(answer["object"], "chat.completion");
     assert_eq!(answer["model"], "vendor/fake");
     assert!(answer["system_fingerprint"].as_str().expect("a fingerprint").starts_with("duet-"));
-    assert_eq!(answer["service_tier"], Value::Null);
+    assert_eq!(answer["service_tier"], "default");
     let choice = &answer["choices"][0];
     assert_eq!(answer["choices"].as_array().map(Vec::len), Some(1));
     assert_eq!(choice["index"], 0);
@@ -180,21 +180,6 @@ async fn parameters_reach_the_engine() {
 }
 
 #[tokio::test]
-async fn the_service_tier_chooses_the_class_and_is_echoed() {
-    let server = Server::start().await;
-    for (tier, echoed, class) in [
-        ("auto", "default", Class::Reactive),
-        ("default", "default", Class::Reactive),
-        ("priority", "priority", Class::Reactive),
-        ("flex", "flex", Class::Proactive),
-    ] {
-        let answer = server.post(CHAT, &hello(json!({"service_tier": tier}))).await.json();
-        assert_eq!(answer["service_tier"], echoed);
-        assert_eq!(server.last_request().class, class);
-    }
-}
-
-#[tokio::test]
 async fn messages_become_the_prompt() {
     let server = Server::start().await;
     let messages = json!([
@@ -215,7 +200,7 @@ async fn fields_without_effect_are_listed() {
     let server = Server::start().await;
     let body = json!({
         "messages": [{"role": "user", "content": "hello", "name": "ann", "mood": "good"}],
-        "user": "u", "metadata": {}, "prompt_cache_key": "k", "reasoning_effort": "low", "wild": 1, "gone": null,
+        "user": "u", "metadata": {}, "reasoning_effort": "low", "wild": 1, "gone": null,
         "store": false, "n": 1, "tools": [{"type": "function"}], "tool_choice": "none",
         "response_format": {"type": "text"}, "modalities": ["text"], "service_tier": null,
         "stream": true, "stream_options": {"include_obfuscation": false},
@@ -227,7 +212,6 @@ async fn fields_without_effect_are_listed() {
     let expected = [
         "messages[0].mood",
         "metadata",
-        "prompt_cache_key",
         "reasoning_effort",
         "stream_options.include_obfuscation",
         "tools",

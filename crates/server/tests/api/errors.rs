@@ -119,6 +119,11 @@ async fn parameters_out_of_range_are_named() {
         ("ignore_eos", json!(1), "a boolean"),
         ("service_tier", json!("platinum"), "one of auto, default, flex, priority"),
         ("background", json!("yes"), "a boolean"),
+        ("priority", json!("high"), "an integer, not a string"),
+        ("priority", json!(0.5), "an integer, not a fractional number"),
+        ("prompt_cache_key", json!(7), "a string, not an integer"),
+        ("prompt_cache_key", json!(""), "of 1 to 256 bytes"),
+        ("prompt_cache_key", json!("k".repeat(257)), "of 1 to 256 bytes"),
         ("model", json!(5), "a string"),
     ] {
         check(&server, CHAT, &chat_with(param, value), Refusal(400, Some(param), message)).await;
@@ -171,8 +176,16 @@ async fn contradictions_are_refused() {
     check(&server, CHAT, &body, Refusal(400, Some("max_completion_tokens"), "'max_tokens'")).await;
     let body = json!({"messages": user, "repetition_penalty": 1.1, "repeat_penalty": 1.2}).to_string();
     check(&server, CHAT, &body, Refusal(400, Some("repeat_penalty"), "'repetition_penalty'")).await;
-    let body = json!({"messages": user, "service_tier": "priority", "background": true}).to_string();
-    check(&server, CHAT, &body, Refusal(400, Some("background"), "'service_tier'")).await;
+    for (fields, param, with) in [
+        (json!({"service_tier": "priority", "background": true}), "background", "'service_tier'"),
+        (json!({"service_tier": "priority", "priority": 1}), "priority", "'service_tier'"),
+        (json!({"service_tier": "flex", "priority": 0}), "priority", "'service_tier'"),
+        (json!({"service_tier": "auto", "background": true, "priority": -1}), "priority", "'background'"),
+    ] {
+        let mut body = json!({"messages": user});
+        body.as_object_mut().expect("an object").extend(fields.as_object().expect("fields").clone());
+        check(&server, CHAT, &body.to_string(), Refusal(400, Some(param), with)).await;
+    }
 }
 
 #[tokio::test]
@@ -241,6 +254,10 @@ async fn errors_of_the_engine() {
             let retried = matches!(error, EngineError::Busy { .. } | EngineError::OutOfMemory(_));
             assert_eq!(response.header("retry-after").is_some(), retried);
         }
+        // A stream has not begun when the engine refuses: the status can still say so.
+        let fault = Fault::Refuse(error);
+        let server = Server::with(Fake { fault, ..Fake::default() }, ServerConfig::default()).await;
+        assert_eq!(server.post(COMPLETIONS, &json!({"prompt": "hi", "stream": true})).await.status, status);
     }
 }
 

@@ -3,11 +3,13 @@
 //! It keeps what is awkward about the real one: it runs apart from the server, refuses before any work and fails in the
 //! middle of it, holds text back that may become a stop string, and stops when its generation is dropped.
 
-use duet_engine::{EngineError, GenerateRequest, GenerationEvent, TokenLogprobs, Usage};
+use duet_engine::{
+    EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, RequestView, TokenLogprobs, Usage,
+};
 use duet_server::{Backend, ChatMessage, EventFuture, Events, PromptError};
-use duet_types::{FinishReason, TokenId, Tokens};
+use duet_types::{FinishReason, FlowId, Nanos, RequestId, Stage, TokenId, Tokens};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -18,6 +20,8 @@ pub(crate) struct Fake {
     pub(crate) gate: Option<Arc<Semaphore>>,
     /// What was submitted.
     pub(crate) requests: Mutex<Vec<GenerateRequest>>,
+    /// What is open and what is kept, by tenant and key.
+    pub(crate) flows: Arc<Mutex<Vec<FlowView>>>,
     /// How many generations were dropped before their end.
     pub(crate) cancelled: watch::Sender<usize>,
 }
@@ -36,8 +40,14 @@ pub(crate) enum Fault {
 
 impl Default for Fake {
     fn default() -> Self {
-        let (requests, cancelled) = (Mutex::default(), watch::Sender::new(0));
-        Self { context: Tokens(4096), fault: Fault::None, gate: None, requests, cancelled }
+        Self {
+            context: Tokens(4096),
+            fault: Fault::None,
+            gate: None,
+            requests: Mutex::default(),
+            flows: Arc::default(),
+            cancelled: watch::Sender::new(0),
+        }
     }
 }
 
@@ -92,6 +102,7 @@ impl Backend for Fake {
             Fault::Vanish(after) => events.truncate(*after),
             _ => {}
         }
+        let open = Open { flows: Arc::clone(&self.flows), request: self.enter(&request) };
         self.requests.lock().expect("no test panicked").push(request);
         let (sender, receiver) = mpsc::unbounded_channel();
         let gate = self.gate.clone();
@@ -105,11 +116,46 @@ impl Backend for Fake {
                 }
             }
         });
-        Ok(Box::new(FakeEvents { receiver, ended: false, cancelled: self.cancelled.clone() }))
+        Ok(Box::new(FakeEvents { receiver, ended: false, cancelled: self.cancelled.clone(), _open: open }))
+    }
+
+    fn flows(&self) -> Vec<FlowView> {
+        lock(&self.flows).clone()
+    }
+
+    fn metrics(&self) -> String {
+        let requests = self.requests.lock().expect("no test panicked").len();
+        format!("# TYPE fake_requests counter\nfake_requests_total {requests}\n# EOF\n")
     }
 }
 
 impl Fake {
+    /// Enters a request in its flow: the one of its tenant with its key, or a new one.
+    fn enter(&self, request: &GenerateRequest) -> RequestId {
+        let id = RequestId(self.requests.lock().expect("no test panicked").len() as u64);
+        let mut flows = lock(&self.flows);
+        let same = |flow: &FlowView| flow.key.is_some() && (flow.tenant, &flow.key) == (request.tenant, &request.flow);
+        let index = flows.iter().position(same).unwrap_or_else(|| {
+            let (flow, key, tenant) = (FlowId(flows.len() as u64), request.flow.clone(), request.tenant);
+            flows.push(FlowView { flow, key, tenant, requests: Vec::new(), kept: Vec::new() });
+            flows.len() - 1
+        });
+        let prompt = Tokens(request.prompt.len() as u32);
+        flows[index].requests.push(RequestView {
+            request: id,
+            class: request.class,
+            // What is gated has yet to begin.
+            stage: self.gate.is_none().then_some(Stage::Decode),
+            prompt,
+            computed: if self.gate.is_none() { prompt } else { Tokens::ZERO },
+            generated: Tokens::ZERO,
+            is_waiting: self.gate.is_some(),
+            node: 0,
+            age: Nanos(1_500_000),
+        });
+        id
+    }
+
     /// All that will come of a request. A pure function of it, seedless sampling included.
     fn events(&self, request: &GenerateRequest, room: Tokens) -> Vec<GenerationEvent> {
         let limit = request.stop.max_tokens.unwrap_or(Tokens(u32::MAX)).min(room).as_usize();
@@ -163,10 +209,31 @@ fn choose(request: &GenerateRequest, position: usize, rank: u8) -> TokenId {
     TokenId(256 + word as u32)
 }
 
+/// A request that stands in its flow until this is dropped; then its prompt is kept.
+struct Open {
+    flows: Arc<Mutex<Vec<FlowView>>>,
+    request: RequestId,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        for flow in lock(&self.flows).iter_mut() {
+            let ended = flow.requests.extract_if(.., |request| request.request == self.request);
+            let kept = |request: RequestView| KeptView { tokens: request.prompt, pages: 1, place: KvPlace::Memory };
+            flow.kept.extend(ended.map(kept));
+        }
+    }
+}
+
+fn lock(flows: &Mutex<Vec<FlowView>>) -> MutexGuard<'_, Vec<FlowView>> {
+    flows.lock().expect("no test panicked")
+}
+
 struct FakeEvents {
     receiver: mpsc::UnboundedReceiver<GenerationEvent>,
     ended: bool,
     cancelled: watch::Sender<usize>,
+    _open: Open,
 }
 
 impl Events for FakeEvents {

@@ -1,10 +1,13 @@
 //! The API over real TCP, against a fake engine.
 
 mod chat;
+mod classes;
 mod completions;
 mod errors;
 mod fake;
+mod flows;
 mod http;
+mod keys;
 mod lifecycle;
 mod limits;
 mod local;
@@ -47,6 +50,12 @@ impl Server {
 
     async fn get(&self, path: &str) -> Response {
         Connection::send(self.address, &format!("GET {path}"), &[], None).await.response().await
+    }
+
+    /// Sends a request with these headers, and with a body if there is one.
+    async fn ask(&self, head: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Response {
+        let body = body.map(Value::to_string);
+        Connection::send(self.address, head, headers, body.as_ref().map(String::as_bytes)).await.response().await
     }
 
     async fn post(&self, path: &str, body: &Value) -> Response {

@@ -1,0 +1,126 @@
+//! `duet profile`: measures this machine's lanes with a model's own kernels, and keeps what the scheduler predicts with.
+
+use crate::cli::ProfileArgs;
+use crate::failure::print;
+use crate::progress::eprintln_quiet;
+use crate::session;
+use anyhow::Context;
+use duet_engine::profile::{Effort, PredictionError, Profile, Profiler, Sweep};
+use serde::Serialize;
+
+/// What is printed with `--json`.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    lanes: Vec<LaneReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prediction_error: Option<PredictionError>,
+    contention: ContentionReport,
+    sweep: &'a Sweep,
+}
+
+#[derive(Debug, Serialize)]
+struct LaneReport {
+    name: String,
+    kind: &'static str,
+    int8_gmacs: f64,
+    attention_gmacs: f64,
+    read_gbs: f64,
+    launch_us: f64,
+    exposed: f64,
+}
+
+/// Factors on the time of a kernel while another one runs on the other lane.
+#[derive(Debug, Serialize)]
+struct ContentionReport {
+    memory_beside_memory: f64,
+    memory_beside_compute: f64,
+    compute_beside_memory: f64,
+    compute_beside_compute: f64,
+}
+
+pub(super) fn profile(arguments: &ProfileArgs) -> anyhow::Result<()> {
+    let model = session::open(&arguments.model, &arguments.engine)?;
+    let config = arguments.engine.config();
+    let profiler = Profiler::start(model, config.kv_format, config.threads)?;
+    eprintln_quiet("profile: measuring lanes");
+    let profile = profiler.measure(Effort::Thorough)?;
+    if let Some(folder) = &config.profile_folder {
+        let path = profile.save(folder).with_context(|| format!("cannot write to {}", folder.display()))?;
+        eprintln_quiet(&format!("profile: written to {}", path.display()));
+    }
+    eprintln_quiet("profile: measuring batches and contexts");
+    let sweep = profiler.sweep()?;
+    let error = arguments.check.then(|| {
+        eprintln_quiet("profile: comparing predictions with measurements");
+        profiler.check(&profile)
+    });
+    let error = error.transpose()?;
+    if arguments.json {
+        return print(&(serde_json::to_string(&report(&profile, error, &sweep))? + "\n"));
+    }
+    print(&page(&report(&profile, error, &sweep)))
+}
+
+fn report<'a>(profile: &Profile, prediction_error: Option<PredictionError>, sweep: &'a Sweep) -> Report<'a> {
+    let machine = &profile.machine;
+    let lanes = machine.lanes.iter().map(|lane| (lane.name.clone(), "lane", lane.anchors));
+    let team = machine.team.iter().map(|anchors| ("team".to_owned(), "team", *anchors));
+    let lanes = lanes.chain(team).map(|(name, kind, anchors)| LaneReport {
+        name,
+        kind,
+        int8_gmacs: anchors.macs_per_s / 1e9,
+        attention_gmacs: anchors.attention_macs_per_s / 1e9,
+        read_gbs: anchors.bytes_per_s / 1e9,
+        launch_us: anchors.launch.as_millis_f64() * 1e3,
+        exposed: anchors.exposed,
+    });
+    let contention = machine.contention;
+    Report {
+        lanes: lanes.collect(),
+        prediction_error,
+        contention: ContentionReport {
+            memory_beside_memory: contention.memory_beside_memory,
+            memory_beside_compute: contention.memory_beside_compute,
+            compute_beside_memory: contention.compute_beside_memory,
+            compute_beside_compute: contention.compute_beside_compute,
+        },
+        sweep,
+    }
+}
+
+fn page(report: &Report<'_>) -> String {
+    let mut page = String::new();
+    for lane in &report.lanes {
+        page += &format!(
+            "{:<8} {:>6.0} GMAC/s in products, {:.0} in attention; {:.1} GB/s; launch {:.1} us; {:.0} % exposed\n",
+            lane.name,
+            lane.int8_gmacs,
+            lane.attention_gmacs,
+            lane.read_gbs,
+            lane.launch_us,
+            lane.exposed * 100.0
+        );
+    }
+    let contention = &report.contention;
+    page += &format!(
+        "side by side: memory-bound x{:.2} beside memory-bound, x{:.2} beside compute-bound; \
+         compute-bound x{:.2} beside memory-bound, x{:.2} beside compute-bound\n",
+        contention.memory_beside_memory,
+        contention.memory_beside_compute,
+        contention.compute_beside_memory,
+        contention.compute_beside_compute
+    );
+    for prefill in &report.sweep.prefill {
+        page += &format!("prefill   {:>2} prompts of {}: {:.1} ms\n", prefill.batch, prefill.prompt, prefill.ms);
+    }
+    for decode in &report.sweep.decode {
+        page += &format!("decode    {:>2} at a context of {}: {:.2} ms\n", decode.batch, decode.context, decode.ms);
+    }
+    if let Some(error) = &report.prediction_error {
+        page += &format!(
+            "predicted against measured, {} kernels: off by {:.1} % on average, {:.1} % at the ninetieth percentile\n",
+            error.n, error.mean_abs_pct, error.p90_abs_pct
+        );
+    }
+    page
+}

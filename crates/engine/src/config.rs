@@ -1,0 +1,71 @@
+//! How an engine runs.
+
+use duet_model::kv::KvFormat;
+use duet_scheduler::Mechanisms;
+use duet_scheduler::policy::PolicyName;
+use duet_types::{Bytes, Tokens};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Threads; absent: one per available core.
+    pub threads: Option<usize>,
+    /// How keys and values are stored.
+    pub kv_format: KvFormat,
+    /// Memory for KV pages; absent: chosen from the model and the machine.
+    pub kv_bytes: Option<Bytes>,
+    /// Disk for KV pages under memory pressure; absent: twice the memory; zero: none.
+    pub spill_bytes: Option<Bytes>,
+    /// Where that is; absent: the system's folder for temporary files.
+    pub spill_folder: Option<PathBuf>,
+    /// Longest context; absent: the model's, or what KV memory holds if that is less.
+    pub context: Option<Tokens>,
+    /// Requests of each class that may wait; one more is refused as busy.
+    pub queue_max: usize,
+    /// Who goes first.
+    pub policy: PolicyName,
+    /// What the policy may do.
+    pub mechanisms: Mechanisms,
+    /// Prompt tokens in a pass.
+    pub chunk: Tokens,
+    /// Requests that decode together at most.
+    pub batch: usize,
+    /// Longest that background work may keep a reactive request waiting.
+    pub preempt: Duration,
+    /// Longest gap between two tokens of a stream that work of its own class may cause.
+    pub decode_stall: Duration,
+    /// A proactive request that is older is overdue.
+    pub proactive_age: Duration,
+    /// Where profiles of the machine are kept; absent: it is measured at every start.
+    pub profile_folder: Option<PathBuf>,
+    /// A timeline of kernels is written here, for Perfetto.
+    pub trace: Option<PathBuf>,
+    /// Events and commands of the scheduler are written here, for `duet replay`.
+    pub event_log: Option<PathBuf>,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            threads: None,
+            kv_format: KvFormat::F16,
+            kv_bytes: None,
+            spill_bytes: None,
+            spill_folder: None,
+            context: None,
+            queue_max: 1024,
+            policy: PolicyName::default(),
+            mechanisms: Mechanisms::ALL,
+            chunk: Tokens(256),
+            batch: 32,
+            preempt: Duration::from_millis(10),
+            decode_stall: Duration::from_millis(200),
+            proactive_age: Duration::from_secs(30),
+            profile_folder: None,
+            trace: None,
+            event_log: None,
+        }
+    }
+}

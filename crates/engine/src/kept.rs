@@ -1,0 +1,281 @@
+//! Kept KV: what ended requests left, for the turns that follow.
+//!
+//! An entry holds exactly the keys and values of the tokens recorded with it, in memory or on disk, and goes by the
+//! request that left it. A new request takes over the entry that it continues, or forks one that begins like it; so a
+//! second chat turn computes only what is new, and an agent's common instructions are computed once. Entries are found by
+//! their tokens, within one tenant: a client need not name them, one whose history was edited gets exactly the part that
+//! still holds, and nobody learns from response times what another tenant asked. Which entries stay is the scheduler's
+//! to decide (its memory manager); here is only where they are.
+
+use crate::backend::Table;
+use crate::request::FlowKey;
+use crate::spill::SpillFile;
+use duet_scheduler::{Prefix, Source};
+use duet_types::{FlowId, RequestId, TenantId, TokenId, Tokens};
+use std::sync::Arc;
+
+/// All entries, oldest first.
+#[derive(Debug)]
+pub(crate) struct KeptStore<T> {
+    entries: Vec<Entry<T>>,
+}
+
+/// Whose an entry is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) tenant: TenantId,
+    pub(crate) flow: FlowId,
+    pub(crate) key: Option<FlowKey>,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    request: RequestId,
+    owner: Owner,
+    tokens: Vec<TokenId>,
+    place: Place<T>,
+}
+
+#[derive(Debug)]
+enum Place<T> {
+    Memory(T),
+    /// On its way to disk.
+    Moving,
+    Disk(Arc<SpillFile>),
+}
+
+/// Where an entry is, for those who look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KvPlace {
+    /// In memory, or on its way to disk.
+    Memory,
+    /// On disk.
+    Disk,
+}
+
+/// What there is of a prompt.
+#[derive(Debug)]
+pub(crate) enum Found<T> {
+    Nothing,
+    Here(T, Source),
+    /// To be read from disk; the entry stays until the reading is over.
+    OnDisk {
+        file: Arc<SpillFile>,
+        prefix: Tokens,
+        source: Source,
+    },
+    /// On its way to disk, where it can be read from then on.
+    Moving,
+}
+
+impl<T: Table> KeptStore<T> {
+    pub(crate) fn new() -> Self {
+        Self { entries: Vec::new() }
+    }
+
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// All entries: whose, how many tokens, where.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Owner, Tokens, KvPlace)> {
+        self.entries.iter().map(|entry| {
+            let place = if matches!(entry.place, Place::Disk(_)) { KvPlace::Disk } else { KvPlace::Memory };
+            (&entry.owner, Tokens(entry.tokens.len() as u32), place)
+        })
+    }
+
+    /// The entry with the longest common beginning with `prompt`, never its last token, whose result is wanted; and
+    /// the flow that it is of, if the prompt continues it. O(entries × prompt) token comparisons.
+    pub(crate) fn prefix(&self, tenant: TenantId, prompt: &[TokenId]) -> Option<(Prefix, Option<&Owner>)> {
+        let (index, tokens) = self.longest(tenant, prompt)?;
+        let entry = &self.entries[index];
+        let continues = tokens.as_usize() == entry.tokens.len();
+        Some((Prefix { of: entry.request, tokens }, continues.then_some(&entry.owner)))
+    }
+
+    /// What there is for `prompt`. Copies at most one page.
+    pub(crate) fn find(&mut self, tenant: TenantId, prompt: &[TokenId]) -> Found<T> {
+        let Some((index, prefix)) = self.longest(tenant, prompt) else { return Found::Nothing };
+        let entry = &mut self.entries[index];
+        let (request, whole) = (entry.request, prefix.as_usize() == entry.tokens.len());
+        match &entry.place {
+            Place::Moving => Found::Moving,
+            Place::Disk(file) => {
+                let source = if whole { Source::TakenOver(request) } else { Source::Forked(request) };
+                Found::OnDisk { file: Arc::clone(file), prefix, source }
+            }
+            // The flow goes on, and nobody else can want what it had.
+            Place::Memory(_) if whole => self.take(index, prefix),
+            Place::Memory(table) => match table.fork(prefix) {
+                Ok(table) => Found::Here(table, Source::Forked(request)),
+                // No page is left for the copy: then the new branch replaces the old one.
+                Err(_) => self.take(index, prefix),
+            },
+        }
+    }
+
+    fn take(&mut self, index: usize, prefix: Tokens) -> Found<T> {
+        let entry = self.entries.remove(index);
+        match entry.place {
+            Place::Memory(mut table) => {
+                table.truncate(prefix);
+                Found::Here(table, Source::TakenOver(entry.request))
+            }
+            Place::Moving | Place::Disk(_) => Found::Nothing,
+        }
+    }
+
+    fn longest(&self, tenant: TenantId, prompt: &[TokenId]) -> Option<(usize, Tokens)> {
+        let wanted = &prompt[..prompt.len() - 1];
+        let common =
+            |entry: &Entry<T>| entry.tokens.iter().zip(wanted).take_while(|(kept, wanted)| kept == wanted).count();
+        let own = self.entries.iter().enumerate().filter(|(_, entry)| entry.owner.tenant == tenant);
+        let (index, prefix) =
+            own.map(|(index, entry)| (index, common(entry))).max_by_key(|&(i, prefix)| (prefix, i))?;
+        (prefix > 0).then_some((index, Tokens(prefix as u32)))
+    }
+
+    /// Keeps a table that holds exactly `tokens`. Returns the entries that it replaces: those whose tokens it begins
+    /// with.
+    pub(crate) fn keep(&mut self, request: RequestId, owner: Owner, tokens: Vec<TokenId>, table: T) -> Vec<RequestId> {
+        assert_eq!(tokens.len(), table.len().as_usize(), "an entry records what its table holds");
+        let replaced = self.entries.iter().filter(|entry| {
+            entry.owner.tenant == owner.tenant
+                && !matches!(entry.place, Place::Moving)
+                && tokens.starts_with(&entry.tokens)
+        });
+        let replaced: Vec<RequestId> = replaced.map(|entry| entry.request).collect();
+        self.entries.retain(|entry| !replaced.contains(&entry.request));
+        self.entries.push(Entry { request, owner, tokens, place: Place::Memory(table) });
+        replaced
+    }
+
+    /// Gives an entry up. It may be gone already.
+    pub(crate) fn forget(&mut self, request: RequestId) {
+        self.entries.retain(|entry| entry.request != request);
+    }
+
+    /// Takes an entry's table away, to bring it to disk.
+    pub(crate) fn start_moving(&mut self, request: RequestId) -> Option<T> {
+        let entry = self.entries.iter_mut().find(|entry| entry.request == request)?;
+        match std::mem::replace(&mut entry.place, Place::Moving) {
+            Place::Memory(table) => Some(table),
+            other => {
+                entry.place = other;
+                None
+            }
+        }
+    }
+
+    /// An entry is on disk now, or still in memory. It may have been given up meanwhile.
+    pub(crate) fn moved(&mut self, request: RequestId, place: Result<SpillFile, T>) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.request == request) {
+            entry.place = match place {
+                Ok(file) => Place::Disk(Arc::new(file)),
+                Err(table) => Place::Memory(table),
+            };
+        }
+    }
+
+    /// Gives up everything.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake_model::{FakePool, FakeTable};
+
+    const TENANT: TenantId = TenantId(0);
+
+    fn tokens(text: &str) -> Vec<TokenId> {
+        text.bytes().map(|byte| TokenId(u32::from(byte - b'a'))).collect()
+    }
+
+    fn owner(tenant: TenantId) -> Owner {
+        Owner { tenant, flow: FlowId(0), key: None }
+    }
+
+    /// Entry `i` is left by request `i`.
+    fn kept(pool: &FakePool, texts: &[&str]) -> KeptStore<FakeTable> {
+        let mut kept = KeptStore::new();
+        for (index, text) in texts.iter().enumerate() {
+            kept.keep(RequestId(index as u64), owner(TENANT), tokens(text), pool.table_of(&tokens(text)));
+        }
+        kept
+    }
+
+    fn find(kept: &mut KeptStore<FakeTable>, prompt: &str) -> Option<(Vec<TokenId>, Source)> {
+        match kept.find(TENANT, &tokens(prompt)) {
+            Found::Here(table, source) => Some((table.contents(), source)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_flow_that_goes_on_is_taken_over() {
+        let pool = FakePool::new(100);
+        let mut kept = kept(&pool, &["abc", "xyz"]);
+        assert_eq!(find(&mut kept, "abcd"), Some((tokens("abc"), Source::TakenOver(RequestId(0)))));
+        assert_eq!(kept.len(), 1);
+    }
+
+    #[test]
+    fn a_flow_that_branches_is_forked_at_the_longest_common_beginning() {
+        let pool = FakePool::new(100);
+        let mut kept = kept(&pool, &["abcde", "abxyz"]);
+        assert_eq!(find(&mut kept, "abcxx"), Some((tokens("abc"), Source::Forked(RequestId(0)))));
+        assert_eq!(find(&mut kept, "q"), None);
+        assert_eq!(kept.len(), 2);
+    }
+
+    #[test]
+    fn the_last_prompt_token_is_always_computed() {
+        let pool = FakePool::new(100);
+        let mut kept = kept(&pool, &["abc"]);
+        assert_eq!(find(&mut kept, "abc").unwrap().0, tokens("ab"));
+        assert_eq!(find(&mut kept, "a"), None);
+    }
+
+    #[test]
+    fn without_a_page_for_the_copy_the_new_branch_replaces_the_old() {
+        let pool = FakePool::new(1);
+        let mut kept = kept(&pool, &["abcde"]);
+        assert_eq!(find(&mut kept, "abx"), Some((tokens("ab"), Source::TakenOver(RequestId(0)))));
+        assert_eq!(kept.len(), 0);
+    }
+
+    #[test]
+    fn what_another_entry_begins_with_is_replaced() {
+        let pool = FakePool::new(100);
+        let mut kept = kept(&pool, &["abc", "ax"]);
+        let longer = tokens("abcde");
+        let replaced = kept.keep(RequestId(9), owner(TENANT), longer.clone(), pool.table_of(&longer));
+        assert_eq!((replaced, kept.len()), (vec![RequestId(0)], 2));
+    }
+
+    #[test]
+    fn tenants_never_see_each_other() {
+        let pool = FakePool::new(100);
+        let mut kept = kept(&pool, &["abc"]);
+        assert!(kept.prefix(TenantId(1), &tokens("abcd")).is_none());
+        assert!(matches!(kept.find(TenantId(1), &tokens("abcd")), Found::Nothing));
+        let longer = tokens("abcde");
+        let replaced = kept.keep(RequestId(9), owner(TenantId(1)), longer.clone(), pool.table_of(&longer));
+        assert!(replaced.is_empty());
+    }
+
+    #[test]
+    fn a_prefix_names_the_flow_only_if_it_goes_on() {
+        let pool = FakePool::new(100);
+        let kept = kept(&pool, &["abc"]);
+        let prompt = tokens("abcd");
+        let (prefix, flow) = kept.prefix(TENANT, &prompt).unwrap();
+        assert_eq!((prefix, flow), (Prefix { of: RequestId(0), tokens: Tokens(3) }, Some(&owner(TENANT))));
+        assert_eq!(kept.prefix(TENANT, &tokens("abx")).unwrap().1, None);
+    }
+}

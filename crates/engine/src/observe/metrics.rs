@@ -1,0 +1,149 @@
+//! Metrics: an observer that counts what happens, and its figures as text.
+//!
+//! Counting happens under the engine's lock and takes some atomic additions; writing the text does not need the lock.
+
+use super::families::Families;
+use super::labels::{OfClass, OfLane, OfSpill, OfStage};
+use duet_driver::{Digest, Fact, Found, KernelEnd, Launched, Observer, Origin};
+use duet_scheduler::{Command, Event, Line, Pages, SchedulerConfig};
+use duet_types::{Class, Instant, Nanos};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use std::sync::Arc;
+
+/// Counts what happens.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    digest: Digest,
+    families: Families,
+    registry: Arc<Registry>,
+    lanes: Vec<OfLane>,
+}
+
+/// All figures, to be written when the lock is free again.
+#[derive(Clone, Debug)]
+pub(crate) struct Exposition(Arc<Registry>);
+
+impl Metrics {
+    /// Nothing has happened yet on the lanes of `config`.
+    pub(crate) fn new(config: &SchedulerConfig) -> Self {
+        let families = Families::new();
+        let names = config.machine.lanes.iter().map(|lane| lane.name.clone());
+        let registry = Arc::new(families.register(names.clone()));
+        let lanes = names.map(|lane| OfLane { lane }).collect();
+        Self { digest: Digest::default(), families, registry, lanes }
+    }
+
+    /// The figures as they are now, with those of KV memory, which nothing that is observed tells.
+    pub(crate) fn expose(&self, pages: &Pages) -> Exposition {
+        for class in OfClass::ALL {
+            for line in [Line::Queued, Line::Prefill, Line::Decode] {
+                let Some(labels) = OfStage::of_line(class, line) else { continue };
+                self.families.queue_depth.get_or_create(&labels).set(self.digest.waiting(line, class) as i64);
+            }
+        }
+        self.families.kv_pages_capacity.set(pages.capacity as i64);
+        self.families.kv_pages_used.set(pages.used as i64);
+        self.families.kv_pages_kept.set(pages.kept as i64);
+        self.families.kv_pages_spilled.set(pages.on_disk as i64);
+        Exposition(Arc::clone(&self.registry))
+    }
+
+    fn count(&self, fact: &Fact) {
+        let families = &self.families;
+        match *fact {
+            Fact::Arrived { subject, .. } => {
+                families.submitted.get_or_create(&subject.class.into()).inc();
+            }
+            Fact::Restored { subject, cached, from } => {
+                families.kv_restores.get_or_create(&from.into()).inc();
+                if from != Origin::Own {
+                    families.prompt_tokens_cached.get_or_create(&subject.class.into()).inc_by(cached.0.into());
+                }
+            }
+            Fact::Began { subject, waited, found } => {
+                families.waiting.get_or_create(&subject.class.into()).observe(waited.as_secs_f64());
+                if subject.class == Class::Reactive && found == Found::Background {
+                    families.preemption_latency.observe(waited.as_secs_f64());
+                }
+            }
+            Fact::PassBegan { class, stage, rows, members, riders } => {
+                families.pass_rows.get_or_create(&(class, stage).into()).observe(rows.0.into());
+                families.pass_members.get_or_create(&(class, stage).into()).observe(members as f64);
+                if class == Class::Reactive {
+                    families.pass_riders.observe(riders as f64);
+                }
+            }
+            Fact::Preempted { .. } => {
+                families.preemptions.inc();
+            }
+            Fact::KernelEnded { ref launched, took, end } => self.count_kernel(launched, took, end),
+            Fact::Read { subject, rows } => {
+                families.prompt_tokens_computed.get_or_create(&subject.class.into()).inc_by(rows.0.into());
+            }
+            Fact::Token { subject, gap } => {
+                families.tokens_generated.get_or_create(&subject.class.into()).inc();
+                if let Some(gap) = gap {
+                    families.token_gap.get_or_create(&subject.class.into()).observe(gap.as_secs_f64());
+                }
+            }
+            Fact::SpillBegan { .. } => {}
+            Fact::Spilled { .. } => {
+                families.kv_spills.get_or_create(&OfSpill::DONE).inc();
+            }
+            Fact::SpillFailed { .. } => {
+                families.kv_spills.get_or_create(&OfSpill::FAILED).inc();
+            }
+            Fact::Ended { subject, end, .. } => {
+                families.ended.get_or_create(&(subject.class, end).into()).inc();
+            }
+        }
+    }
+
+    fn count_kernel(&self, launched: &Launched, took: Nanos, end: KernelEnd) {
+        let families = &self.families;
+        for lane in launched.lanes.iter().filter_map(|lane| self.lanes.get(usize::from(lane.0))) {
+            families.lane_busy.get_or_create(lane).inc_by(took.as_secs_f64());
+        }
+        match end {
+            // What was predicted to take no time has no ratio.
+            KernelEnd::Done if launched.kernel.predicted == Nanos::ZERO => {}
+            KernelEnd::Done => {
+                let ratio = took.as_secs_f64() / launched.kernel.predicted.as_secs_f64();
+                families.kernel_time_ratio.get_or_create(&launched.kernel.stage().into()).observe(ratio);
+            }
+            KernelEnd::Failed => {
+                families.kernels_failed.inc();
+            }
+        }
+    }
+}
+
+impl Observer for Metrics {
+    fn event(&mut self, now: Instant, event: &Event) {
+        for fact in self.digest.event(now, event) {
+            self.count(&fact);
+        }
+    }
+
+    fn command(&mut self, now: Instant, command: &Command) {
+        for fact in self.digest.command(now, command) {
+            self.count(&fact);
+        }
+    }
+}
+
+impl Exposition {
+    /// In OpenMetrics' text format.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to memory fails only if a metric cannot be written at all, and the tests write every one.
+        if let Err(error) = encode(&mut text, &self.0) {
+            tracing::error!("the metrics could not be written: {error}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests;

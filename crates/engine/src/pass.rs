@@ -1,0 +1,190 @@
+//! A pass under way: the sequences whose rows it carries, and what the model holds of them between nodes.
+//!
+//! It is in one place at a time: with the world between kernels, with the lane during one. Whatever happens in a kernel,
+//! each sequence gets its table back: after the last node with its new rows, and after an error or a panic as it was
+//! before the pass, so that it can be run again.
+
+use crate::backend::{Backend, Refused};
+use crate::request::EngineError;
+use crate::sampling::Scratch;
+use crate::sequence::{Sequence, Workspace};
+use duet_kernels::crew::Crew;
+use duet_scheduler::{Completes, Generated, Kernel, Outcome, Yields};
+use duet_types::{Class, FinishReason, RequestId, Stage};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+/// Some rows on their way through the nodes.
+pub(crate) struct PassUnderWay<B: Backend> {
+    /// In the order of their rows.
+    members: Vec<(RequestId, Box<Sequence<B>>)>,
+    /// Absent before the first kernel.
+    pass: Option<B::Pass>,
+}
+
+/// A member whose next token is to be chosen.
+struct Choice<'a, B: Backend> {
+    request: RequestId,
+    sequence: &'a mut Sequence<B>,
+    logits: &'a mut [f32],
+    finished: Option<FinishReason>,
+}
+
+impl<B: Backend> PassUnderWay<B> {
+    pub(crate) fn new(members: Vec<(RequestId, Box<Sequence<B>>)>) -> Self {
+        Self { members, pass: None }
+    }
+
+    /// The sequences, after the pass ended or was undone.
+    pub(crate) fn into_members(self) -> Vec<(RequestId, Box<Sequence<B>>)> {
+        self.members
+    }
+
+    /// Runs a kernel; the one that completes the pass ends it. After an error the pass is undone.
+    pub(crate) fn execute(
+        &mut self,
+        kernel: &Kernel,
+        backend: &B,
+        crew: &dyn Crew,
+        workspace: &mut Workspace,
+    ) -> Result<Outcome, EngineError> {
+        let run = AssertUnwindSafe(|| self.run(kernel, backend, crew, workspace));
+        let result = catch_unwind(run).unwrap_or_else(|panic| Err(EngineError::Internal(message(&*panic))));
+        if let Err(error) = &result {
+            for (_, sequence) in &mut self.members {
+                sequence.fail(error.clone());
+            }
+            self.undo(backend);
+        }
+        result
+    }
+
+    /// Gives every sequence its table back, as it was before the pass.
+    pub(crate) fn undo(&mut self, backend: &B) {
+        let Some(pass) = self.pass.take() else { return };
+        // If the model cannot even give it up, the tables are lost, and their sequences will fail when they are run.
+        if let Ok(tables) = catch_unwind(AssertUnwindSafe(|| backend.abandon(pass))) {
+            self.put_back(tables);
+        }
+    }
+
+    fn run(
+        &mut self,
+        kernel: &Kernel,
+        backend: &B,
+        crew: &dyn Crew,
+        workspace: &mut Workspace,
+    ) -> Result<Outcome, EngineError> {
+        if self.pass.is_none() {
+            self.begin(kernel, backend)?;
+        }
+        let pass = self.pass.as_mut().ok_or_else(lost)?;
+        backend.run(pass, kernel.nodes.clone(), kernel.rows.start as usize..kernel.rows.end as usize, crew);
+        if kernel.class() == Class::Proactive && kernel.stage() == Stage::Prefill {
+            // Nobody waits, and the next chunk, perhaps a person's, finds its memory prepared.
+            backend.warm_memory();
+        }
+        if kernel.completes == Completes::Span {
+            return Ok(Outcome::Progressed);
+        }
+        let yielding = yielding_rows(kernel);
+        if !yielding.is_empty() {
+            backend.logits(pass, &yielding, &mut workspace.logits, crew);
+        }
+        let pass = self.pass.take().ok_or_else(lost)?;
+        self.put_back(backend.finish(pass));
+        Ok(Outcome::Tokens(self.choose(kernel, backend, crew, workspace)))
+    }
+
+    fn begin(&mut self, kernel: &Kernel, backend: &B) -> Result<(), EngineError> {
+        let members = self.members.iter_mut().zip(&kernel.members);
+        let rows: Vec<_> = members.map(|((_, sequence), member)| sequence.take_rows(&member.rows)).collect();
+        if rows.iter().any(Option::is_none) {
+            // Somebody's keys and values are lost. The others' are not: each is run alone after this.
+            for ((_, sequence), rows) in self.members.iter_mut().zip(rows) {
+                rows.map(|rows| sequence.put_back(rows.table));
+            }
+            return Err(lost());
+        }
+        let rows = rows.into_iter().flatten().collect();
+        match backend.begin(rows) {
+            Ok(pass) => self.pass = Some(pass),
+            Err(Refused { error, tables }) => {
+                self.put_back(tables);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn put_back(&mut self, tables: Vec<B::Table>) {
+        for ((_, sequence), table) in self.members.iter_mut().zip(tables) {
+            sequence.put_back(table);
+        }
+    }
+
+    /// Chooses the next token of every member that yields one. The crew shares the members: a vocabulary is long.
+    fn choose(&mut self, kernel: &Kernel, backend: &B, crew: &dyn Crew, workspace: &mut Workspace) -> Vec<Generated> {
+        let vocabulary = backend.shape().vocabulary;
+        let yields = self.members.iter_mut().zip(&kernel.members).filter(|(_, member)| member.yields == Yields::Token);
+        let choices: Vec<Mutex<Choice<'_, B>>> = yields
+            .zip(workspace.logits.chunks_exact_mut(vocabulary))
+            .map(|(((request, sequence), _), logits)| {
+                Mutex::new(Choice { request: *request, sequence, logits, finished: None })
+            })
+            .collect();
+        let scratches = &mut workspace.scratches;
+        scratches.resize_with(scratches.len().max(crew.size()), Mutex::default);
+        let scratches = &*scratches;
+        if choices.len() == 1 {
+            choices.iter().for_each(|choice| choose_one(choice, backend, &scratches[0]));
+        } else {
+            crew.run(&|worker| {
+                for choice in choices.iter().skip(worker.rank()).step_by(worker.size()) {
+                    choose_one(choice, backend, &scratches[worker.rank()]);
+                }
+            });
+        }
+        let generated = choices.into_iter().map(|choice| {
+            let Choice { request, finished, .. } = choice.into_inner().unwrap_or_else(PoisonError::into_inner);
+            Generated { request, finished }
+        });
+        generated.collect()
+    }
+}
+
+/// A panic here is the sequence's own, and ends it: its token may be out, so it must not be run again.
+fn choose_one<B: Backend>(choice: &Mutex<Choice<'_, B>>, backend: &B, scratch: &Mutex<Scratch>) {
+    let mut choice = choice.lock().unwrap_or_else(PoisonError::into_inner);
+    let Choice { sequence, logits, finished, .. } = &mut *choice;
+    let mut scratch = scratch.lock().unwrap_or_else(PoisonError::into_inner);
+    let chosen = catch_unwind(AssertUnwindSafe(|| sequence.choose(backend, logits, &mut scratch)));
+    *finished = chosen.unwrap_or_else(|panic| {
+        sequence.fail(EngineError::Internal(message(&*panic)));
+        Some(FinishReason::Stop)
+    });
+}
+
+/// The last row of each member that yields a token.
+fn yielding_rows(kernel: &Kernel) -> Vec<usize> {
+    let mut end = 0;
+    let mut rows = Vec::new();
+    for member in &kernel.members {
+        end += member.len().as_usize();
+        if member.yields == Yields::Token {
+            rows.push(end - 1);
+        }
+    }
+    rows
+}
+
+fn lost() -> EngineError {
+    EngineError::Internal("its keys and values are lost".to_owned())
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("a kernel panicked: {}", text.unwrap_or("no message"))
+}

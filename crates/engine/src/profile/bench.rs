@@ -1,0 +1,119 @@
+//! Timing the model's own kernels on a team: what every part of a profile is made of.
+
+use super::ProfileError;
+use duet_device::{Accelerator, CpuLanes};
+use duet_kernels::crew::Crew;
+use duet_model::Model;
+use duet_model::forward::{Activations, Node, Pass, PassRefused, Segment};
+use duet_model::kv::{KvFormat, KvPool, KvTable};
+use duet_types::{LaneSet, TokenId, Tokens};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Times passes of one model.
+#[derive(Clone)]
+pub(super) struct Bench {
+    pub(super) model: Arc<Model>,
+    pool: KvPool,
+}
+
+/// One sequence of a timed pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Positions that are in the cache.
+    pub(super) context: usize,
+    /// Rows.
+    pub(super) rows: usize,
+}
+
+impl Bench {
+    /// With KV memory for `positions`.
+    pub(super) fn new(model: Arc<Model>, kv: KvFormat, positions: usize) -> Self {
+        let pool = model.kv_pool(kv, Tokens(u32::try_from(positions).unwrap_or(u32::MAX)));
+        Self { model, pool }
+    }
+
+    /// A pass that has not begun. What is in its context does not matter to time, so it is zeros.
+    pub(super) fn pass(&self, shapes: &[Shape]) -> Result<Pass, ProfileError> {
+        let rows: usize = shapes.iter().map(|shape| shape.rows).sum();
+        let segments: Result<Vec<Segment>, ProfileError> =
+            shapes.iter().map(|shape| Ok(Segment::new(self.context(shape.context)?, self.text(shape.rows)))).collect();
+        let activations = Activations::new(&self.model, rows);
+        Pass::new(&self.model, activations, segments?)
+            .map_err(|refused: Box<PassRefused>| ProfileError::Pass(refused.error.to_string()))
+    }
+
+    fn context(&self, positions: usize) -> Result<KvTable, ProfileError> {
+        let table = self.pool.read_table(Tokens(positions as u32), &mut io::repeat(0));
+        table.map_err(|error| ProfileError::Pass(error.to_string()))
+    }
+
+    /// Tokens that stand for text: spread over the vocabulary.
+    fn text(&self, count: usize) -> Vec<TokenId> {
+        let vocabulary = self.model.config().vocabulary;
+        (0..count).map(|i| TokenId(((i * 7919 + 1000) % vocabulary) as u32)).collect()
+    }
+
+    /// How long some nodes take, all rows.
+    pub(super) fn time(&self, pass: &mut Pass, nodes: impl Iterator<Item = Node>, crew: &dyn Crew) -> Duration {
+        let rows = pass.rows();
+        let start = Instant::now();
+        for node in nodes {
+            self.model.run_node(pass, node, 0..rows, crew);
+        }
+        start.elapsed()
+    }
+
+    /// As many of the first layers as hold more weights than any cache, or all of them.
+    pub(super) fn layers(&self) -> Range<usize> {
+        let work = self.model.work();
+        let layer = (work.qkv.bytes.0 + work.ffn.bytes.0).max(1);
+        0..work.layers.min((BEYOND_CACHES / layer) as usize + 1)
+    }
+
+    /// The token-wise nodes of these layers.
+    pub(super) fn token_wise(layers: Range<usize>) -> impl Iterator<Item = Node> {
+        layers.flat_map(|layer| [Node::Qkv { layer }, Node::Ffn { layer }])
+    }
+}
+
+/// Runs `work` on a team and returns what it returns.
+pub(super) fn on<R: Send + 'static>(
+    lanes: &CpuLanes,
+    team: LaneSet,
+    work: impl FnOnce(&dyn Crew) -> R + Send + 'static,
+) -> Result<R, ProfileError> {
+    start(lanes, team, work)?.recv().map_err(|_| ProfileError::Lanes("a kernel panicked".to_owned()))
+}
+
+/// Starts `work` on a team.
+pub(super) fn start<R: Send + 'static>(
+    lanes: &CpuLanes,
+    team: LaneSet,
+    work: impl FnOnce(&dyn Crew) -> R + Send + 'static,
+) -> Result<Receiver<R>, ProfileError> {
+    let (send, receive) = channel();
+    let job = Box::new(move |crew: &dyn Crew| {
+        // If the receiver is gone, nobody wants to know.
+        let _ = send.send(work(crew));
+    });
+    lanes.launch(team, job).map_err(|error| ProfileError::Lanes(error.to_string()))?;
+    Ok(receive)
+}
+
+/// The middle of some times; zero of none.
+pub(super) fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The least of some times: nothing else on the machine made it longer. Zero of none.
+pub(super) fn fastest(times: Vec<f64>) -> f64 {
+    times.into_iter().min_by(f64::total_cmp).unwrap_or(0.0)
+}
+
+/// Weights that no cache holds.
+const BEYOND_CACHES: u64 = 256 << 20;

@@ -1,0 +1,118 @@
+//! Predicted against measured: how good the annotations of a profile are.
+
+use super::bench::{Bench, Shape, median, on};
+use super::{Profile, ProfileError, heg};
+use duet_device::{Accelerator, CpuLanes};
+use duet_kernels::crew::Crew;
+use duet_model::Model;
+use duet_model::kv::KvFormat;
+use duet_scheduler::heg::Load;
+use duet_scheduler::{Yields, annotation};
+use duet_types::{LaneSet, Tokens};
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How far predictions are off, over kernels of many shapes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PredictionError {
+    /// Kernels measured.
+    pub n: usize,
+    /// Mean of |predicted / measured - 1|, per cent.
+    pub mean_abs_pct: f64,
+    /// The ninetieth percentile of it.
+    pub p90_abs_pct: f64,
+    /// Median of predicted / measured: above 1, the machine is faster than when it was profiled.
+    pub median_ratio: f64,
+}
+
+/// Measures kernels of decode batches and prefill chunks over several contexts, on every lane and the team, and compares
+/// them with what the profile predicts.
+///
+/// # Errors
+/// [`ProfileError`].
+pub(super) fn check(
+    model: &Arc<Model>,
+    kv: KvFormat,
+    lanes: &CpuLanes,
+    profile: &Profile,
+) -> Result<PredictionError, ProfileError> {
+    let context = model.config().context.as_usize();
+    let shapes: Vec<Vec<Shape>> = SHAPES
+        .iter()
+        .filter(|(_, shape)| shape.context + shape.rows <= context)
+        .map(|&(batch, shape)| vec![shape; batch])
+        .collect();
+    let largest = shapes.iter().map(|batch| batch.iter().map(|shape| shape.context + shape.rows + 64).sum::<usize>());
+    let bench = Bench::new(Arc::clone(model), kv, largest.max().unwrap_or(0));
+    let heg = heg(model, kv);
+    let all = lanes.descriptor().lanes;
+    let mut teams: Vec<LaneSet> = all.iter().map(|lane| LaneSet::from_iter([lane])).collect();
+    if profile.machine.team.is_some() {
+        teams.push(all);
+    }
+    let mut ratios = Vec::new();
+    for team in teams {
+        for batch in &shapes {
+            let (timed, shapes) = (bench.clone(), batch.clone());
+            let measured = on(lanes, team, move |crew| time_pass(&timed, crew, &shapes))??;
+            let load = batch.iter().fold(Load::default(), |load, shape| {
+                let (start, end) = (shape.context as u32, (shape.context + shape.rows) as u32);
+                load.with_rows(Tokens(start)..Tokens(end), Yields::Token)
+            });
+            let anchors = profile.machine.anchors(team);
+            let predicted = annotation::span_time(&heg, anchors, &load, &(0..heg.nodes()));
+            ratios.push(predicted.as_secs_f64() / measured);
+        }
+    }
+    let mut errors: Vec<f64> = ratios.iter().map(|ratio| (ratio - 1.0).abs() * 100.0).collect();
+    errors.sort_by(f64::total_cmp);
+    let n = errors.len();
+    Ok(PredictionError {
+        n,
+        mean_abs_pct: errors.iter().sum::<f64>() / n.max(1) as f64,
+        p90_abs_pct: errors.get((n * 9 / 10).min(n.saturating_sub(1))).copied().unwrap_or(0.0),
+        median_ratio: median(ratios),
+    })
+}
+
+/// Sequences, and the rows of each. None of them is one that the profile was fitted to.
+const SHAPES: [(usize, Shape); 14] = [
+    (1, Shape { context: 100, rows: 1 }),
+    (1, Shape { context: 700, rows: 1 }),
+    (1, Shape { context: 3000, rows: 1 }),
+    (2, Shape { context: 500, rows: 1 }),
+    (3, Shape { context: 300, rows: 1 }),
+    (6, Shape { context: 400, rows: 1 }),
+    (8, Shape { context: 1500, rows: 1 }),
+    (12, Shape { context: 200, rows: 1 }),
+    (24, Shape { context: 600, rows: 1 }),
+    (1, Shape { context: 0, rows: 32 }),
+    (1, Shape { context: 0, rows: 100 }),
+    (1, Shape { context: 500, rows: 200 }),
+    (1, Shape { context: 0, rows: 256 }),
+    (1, Shape { context: 3000, rows: 256 }),
+];
+
+/// Seconds of a whole pass, head included: the median of several.
+fn time_pass(bench: &Bench, crew: &dyn Crew, shapes: &[Shape]) -> Result<f64, ProfileError> {
+    let mut pass = bench.pass(shapes)?;
+    let mut last = 0;
+    let rows: Vec<usize> = shapes
+        .iter()
+        .map(|shape| {
+            last += shape.rows;
+            last - 1
+        })
+        .collect();
+    let mut logits = Vec::new();
+    let times = (0..SAMPLES).map(|_| {
+        let start = Instant::now();
+        bench.time(&mut pass, bench.model.nodes().into_iter(), crew);
+        bench.model.logits(&mut pass, &rows, &mut logits, crew);
+        start.elapsed().as_secs_f64()
+    });
+    Ok(median(times.collect()))
+}
+
+const SAMPLES: usize = 5;

@@ -1,0 +1,32 @@
+//! The heterogeneous execution graph of a loaded model.
+
+use duet_model::kv::{KvFormat, PAGE_TOKENS};
+use duet_model::{Linear, Model};
+use duet_scheduler::Heg;
+use duet_scheduler::heg::{SequenceWise, TokenWise};
+
+/// What the nodes of `model` compute and read.
+pub(crate) fn heg(model: &Model, kv: KvFormat) -> Heg {
+    let (work, blueprint) = (model.work(), model.blueprint());
+    let width = |values: usize| (values * size_of::<f32>()) as f64;
+    let token_wise = |linear: Linear, row_bytes: f64| TokenWise {
+        macs_per_row: linear.macs as f64,
+        weight_bytes: linear.bytes.0 as f64,
+        row_bytes,
+    };
+    let queries = blueprint.heads * blueprint.head_dim;
+    let keys = blueprint.kv_heads * blueprint.head_dim;
+    let page = model.kv_layout(kv).page_bytes() as f64;
+    Heg {
+        layers: work.layers,
+        qkv: token_wise(work.qkv, width(blueprint.hidden + queries + 2 * keys)),
+        ffn: token_wise(work.ffn, width(2 * blueprint.hidden + blueprint.ffn)),
+        attention: SequenceWise {
+            // A score and its share of the result, for every dimension of every head.
+            macs_per_pair: 2.0 * queries as f64,
+            bytes_per_position: page / PAGE_TOKENS as f64 / work.layers.max(1) as f64,
+            row_bytes: width(2 * queries),
+        },
+        head: token_wise(work.head, width(blueprint.hidden + blueprint.vocabulary)),
+    }
+}

@@ -1,0 +1,250 @@
+//! Measuring a profile: anchors of each lane and the team, launches, contention.
+//!
+//! The roofline's parameters come from passes of the model itself: one row (memory-bound), a chunk (compute-bound), and
+//! sizes in between, which say how much of the shorter time stays exposed. With `q = Q / B_eff` and `w = W / P_eff` of a
+//! row, `T(n) = max(n·w, q) + exposed · min(n·w, q)`: for each value of `exposed`, two sizes give `q` and `w`, and the
+//! value is taken that predicts the others best. The fastest of several samples counts: what else runs on the machine
+//! can only make a sample slower, and the scheduler corrects for a slower machine by itself.
+
+use super::bench::{Bench, Shape, fastest, on, start};
+use super::{Profile, ProfileError, Subject};
+use duet_device::{Accelerator, CpuConfig, CpuLanes};
+use duet_kernels::crew::Crew;
+use duet_model::Model;
+use duet_model::forward::Node;
+use duet_model::kv::KvFormat;
+use duet_scheduler::Machine;
+use duet_scheduler::machine::{Anchors, Contention, Lane, Shapes};
+use duet_types::{LaneId, LaneSet, Nanos};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// How much time to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// A second or two, at the first start.
+    Quick,
+    /// Some tens of seconds.
+    Thorough,
+}
+
+/// Measures the lanes with this model's kernels.
+///
+/// # Errors
+/// [`ProfileError`].
+pub(crate) fn measure(
+    model: &Arc<Model>,
+    kv: KvFormat,
+    config: &CpuConfig,
+    lanes: &CpuLanes,
+    effort: Effort,
+) -> Result<Profile, ProfileError> {
+    let bench = Bench::new(Arc::clone(model), kv, ROWS.len() * (CONTEXT + ROWS_MAX + 64));
+    let launch = launch_cost(lanes)?;
+    let all = lanes.descriptor().lanes;
+    let mut profiled = Vec::new();
+    for (lane, threads) in all.iter().zip(&config.lanes) {
+        let anchors = anchors(&bench, lanes, LaneSet::from_iter([lane]), launch, effort)?;
+        let name = if *threads == 1 { format!("cpu{lane}") } else { format!("cpu{lane}x{threads}") };
+        profiled.push(Lane { name, shapes: Shapes::Dynamic, anchors });
+    }
+    let team = if profiled.len() > 1 { Some(anchors(&bench, lanes, all, launch, effort)?) } else { None };
+    let contention = if profiled.len() > 1 { contention(&bench, lanes, effort)? } else { Contention::NONE };
+    let machine = Machine { lanes: profiled, team, contention };
+    Ok(Profile { of: Subject::new(model, kv, config), machine })
+}
+
+/// Sizes of passes that are timed; the first is memory-bound and the last compute-bound.
+const ROWS: [usize; 5] = [1, 4, 16, 48, ROWS_MAX];
+const ROWS_MAX: usize = 256;
+/// Where attention is timed.
+const CONTEXT: usize = 1024;
+
+fn anchors(
+    bench: &Bench,
+    lanes: &CpuLanes,
+    team: LaneSet,
+    launch: Nanos,
+    effort: Effort,
+) -> Result<Anchors, ProfileError> {
+    let timed = bench.clone();
+    let samples = if effort == Effort::Quick { 6 } else { 30 };
+    let (linear, attention) = on(lanes, team, move |crew| time_all(&timed, crew, samples))??;
+    let work = bench.model.work();
+    let layers = bench.layers().len() as f64;
+    let macs = (work.qkv.macs + work.ffn.macs) as f64 * layers;
+    let bytes = (work.qkv.bytes.0 + work.ffn.bytes.0) as f64 * layers;
+    let fit = fit(&linear);
+    let heg = super::heg(&bench.model, KvFormat::F16);
+    let pairs = ROWS_MAX as f64 * (2.0 * CONTEXT as f64 + ROWS_MAX as f64 + 1.0) / 2.0;
+    Ok(Anchors {
+        macs_per_s: macs / fit.row,
+        attention_macs_per_s: pairs * heg.attention.macs_per_pair * layers / attention,
+        bytes_per_s: bytes / fit.weights,
+        launch,
+        exposed: fit.exposed,
+    })
+}
+
+/// Seconds of the token-wise nodes for each of [`ROWS`], and of attention for a chunk.
+fn time_all(bench: &Bench, crew: &dyn Crew, samples: usize) -> Result<(Vec<f64>, f64), ProfileError> {
+    let layers = bench.layers();
+    let mut passes = Vec::new();
+    for rows in ROWS {
+        passes.push(bench.pass(&[Shape { context: CONTEXT, rows }])?);
+    }
+    let mut times = vec![Vec::new(); ROWS.len()];
+    let mut attention = Vec::new();
+    // Sizes take turns, so that the machine's drift meets all of them alike. The first turn warms up.
+    for sample in 0..=samples {
+        for (index, pass) in passes.iter_mut().enumerate() {
+            // Small passes are short, and noise is not.
+            let repeats = if ROWS[index] < 48 { 3 } else { 1 };
+            for _ in 0..repeats {
+                let time = bench.time(pass, Bench::token_wise(layers.clone()), crew).as_secs_f64();
+                if sample > 0 {
+                    times[index].push(time);
+                }
+            }
+        }
+        let pass = passes.last_mut().expect("there are sizes");
+        let nodes = layers.clone().map(|layer| Node::Attention { layer });
+        let time = bench.time(pass, nodes, crew).as_secs_f64();
+        if sample > 0 {
+            attention.push(time);
+        }
+    }
+    Ok((times.into_iter().map(fastest).collect(), fastest(attention)))
+}
+
+/// What the times of a roofline's sizes say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Fit {
+    /// Seconds to read the weights.
+    weights: f64,
+    /// Seconds to compute a row.
+    row: f64,
+    exposed: f64,
+}
+
+fn fit(times: &[f64]) -> Fit {
+    let (first, last) = (times[0], times[times.len() - 1]);
+    let largest = ROWS_MAX as f64;
+    let candidates = (0..=50).map(|step| {
+        let exposed = f64::from(step) / 50.0;
+        // T(1) = q + e·w and T(n) = n·w + e·q, one memory-bound and the other compute-bound.
+        let row = ((last - exposed * first) / (largest - exposed * exposed)).max(1e-9);
+        let weights = (first - exposed * row).max(1e-9);
+        Fit { weights, row, exposed }
+    });
+    let error = |fit: &Fit| {
+        let relative = ROWS.iter().zip(times).map(|(&rows, time)| (fit.time(rows as f64) / time - 1.0).powi(2));
+        relative.sum::<f64>()
+    };
+    candidates.min_by(|a, b| error(a).total_cmp(&error(b))).expect("there are candidates")
+}
+
+impl Fit {
+    fn time(&self, rows: f64) -> f64 {
+        let compute = rows * self.row;
+        compute.max(self.weights) + self.exposed * compute.min(self.weights)
+    }
+}
+
+/// From the end of a kernel to the beginning of the next one on the same lanes, as the engine launches them: from the
+/// lane's own thread.
+fn launch_cost(lanes: &CpuLanes) -> Result<Nanos, ProfileError> {
+    const LAUNCHES: u32 = 100;
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        let (send, receive) = channel();
+        let start = Instant::now();
+        chain(lanes.clone(), LAUNCHES, send)?;
+        receive.recv().map_err(|_| ProfileError::Lanes("a lane stopped".to_owned()))?;
+        times.push(start.elapsed().as_secs_f64() / f64::from(LAUNCHES));
+    }
+    Ok(Nanos::from(Duration::from_secs_f64(fastest(times))))
+}
+
+fn chain(lanes: CpuLanes, left: u32, done: std::sync::mpsc::Sender<()>) -> Result<(), ProfileError> {
+    let team = lanes.descriptor().lanes;
+    let next = lanes.clone();
+    let job = Box::new(move |crew: &dyn Crew| {
+        // The other members come for every kernel.
+        crew.run(&|worker| worker.sync());
+        if left == 0 {
+            let _ = done.send(());
+        } else {
+            // A lane that stops breaks the chain, and the sender goes with it.
+            let _ = chain(next, left - 1, done);
+        }
+    });
+    lanes.launch(team, job).map_err(|error| ProfileError::Lanes(error.to_string()))
+}
+
+/// Runs kernels on the first and the last lane, alone and side by side, and compares how many come to their end.
+fn contention(bench: &Bench, lanes: &CpuLanes, effort: Effort) -> Result<Contention, ProfileError> {
+    let window = Duration::from_millis(if effort == Effort::Quick { 60 } else { 500 });
+    let all: Vec<LaneId> = lanes.descriptor().lanes.iter().collect();
+    let (first, last) = (LaneSet::from_iter([all[0]]), LaneSet::from_iter([all[all.len() - 1]]));
+    let run = |team: LaneSet, rows: usize| {
+        let bench = bench.clone();
+        start(lanes, team, move |crew| repeat(&bench, crew, rows, window))
+    };
+    let alone = |team, rows| -> Result<f64, ProfileError> { run(team, rows)?.recv().map_err(|_| stopped())? };
+    let together = |a, b| -> Result<(f64, f64), ProfileError> {
+        let (one, other) = (run(first, a)?, run(last, b)?);
+        Ok((one.recv().map_err(|_| stopped())??, other.recv().map_err(|_| stopped())??))
+    };
+    let (memory, compute) = (ROWS[0], CONTENDING_ROWS);
+    let (memory_first, compute_first) = (alone(first, memory)?, alone(first, compute)?);
+    let memory_last = alone(last, memory)?;
+    let (m1, m2) = together(memory, memory)?;
+    let (c, m) = together(compute, memory)?;
+    let (c1, _) = together(compute, compute)?;
+    let slowdown = |alone: f64, beside: f64| (alone / beside.max(1e-9)).max(1.0);
+    Ok(Contention {
+        memory_beside_memory: slowdown(memory_first + memory_last, m1 + m2),
+        memory_beside_compute: slowdown(memory_last, m),
+        compute_beside_memory: slowdown(compute_first, c),
+        compute_beside_compute: slowdown(compute_first, c1),
+    })
+}
+
+/// Rows of a compute-bound kernel that is over soon.
+const CONTENDING_ROWS: usize = 64;
+
+/// Layers a second, over and over for a while.
+fn repeat(bench: &Bench, crew: &dyn Crew, rows: usize, window: Duration) -> Result<f64, ProfileError> {
+    let mut pass = bench.pass(&[Shape { context: 0, rows }])?;
+    let layers = bench.layers();
+    let (start, mut count) = (Instant::now(), 0_u32);
+    while start.elapsed() < window {
+        let layer = count as usize % layers.len();
+        bench.time(&mut pass, Bench::token_wise(layer..layer + 1), crew);
+        count += 1;
+    }
+    Ok(f64::from(count) / start.elapsed().as_secs_f64())
+}
+
+fn stopped() -> ProfileError {
+    ProfileError::Lanes("a kernel panicked".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_roofline_is_found_again() {
+        for exposed in [0.0, 0.3, 1.0] {
+            let truth = Fit { weights: 3e-3, row: 2e-4, exposed };
+            let times: Vec<f64> = ROWS.iter().map(|&rows| truth.time(rows as f64)).collect();
+            let found = fit(&times);
+            assert!((found.weights / truth.weights - 1.0).abs() < 0.02, "{found:?}");
+            assert!((found.row / truth.row - 1.0).abs() < 0.02, "{found:?}");
+            assert!((found.exposed - truth.exposed).abs() < 0.03, "{found:?}");
+        }
+    }
+}

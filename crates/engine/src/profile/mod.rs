@@ -1,0 +1,228 @@
+//! The profile of a machine for one model: what the scheduler's annotations are made of.
+//!
+//! It holds the two anchors of every lane and of their team, what a launch costs, and what kernels that run side by side
+//! do to each other, all measured with the model's own kernels on the engine's own lanes. It is measured once, in
+//! seconds, when a model first runs on a machine, and kept in a file. (Agent.xpu §3.1, §4.2, appendix A)
+
+mod bench;
+mod check;
+mod heg;
+mod measure;
+mod sweep;
+
+pub use check::PredictionError;
+pub use measure::Effort;
+pub use sweep::{DecodeLatency, PrefillLatency, Sweep};
+
+use check::check;
+use sweep::sweep;
+
+pub(crate) use heg::heg;
+pub(crate) use measure::measure;
+
+use duet_device::{Cpu, CpuConfig, available_cores};
+use duet_model::Model;
+use duet_model::kv::KvFormat;
+use duet_scheduler::Machine;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A machine as one model sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// What it was measured with: a profile of anything else says nothing.
+    pub of: Subject,
+    /// The lanes.
+    pub machine: Machine,
+}
+
+/// What a profile was measured with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// The model's name.
+    pub model: String,
+    /// Its packed weights in bytes: files of one name differ in their types.
+    pub weight_bytes: u64,
+    /// How keys and values are stored.
+    pub kv: String,
+    /// Threads of each lane.
+    pub lanes: Vec<usize>,
+    /// The instruction set.
+    pub isa: String,
+    /// The version of the program: kernels change.
+    pub version: String,
+}
+
+/// Why there is no profile.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// Threads could not be started, or a lane stopped.
+    #[error("cannot run on this machine's cores: {0}")]
+    Lanes(String),
+    /// A pass was refused.
+    #[error("a pass was refused: {0}")]
+    Pass(String),
+}
+
+/// Lanes to measure: those that an engine of this configuration would have.
+#[derive(Debug)]
+pub struct Profiler {
+    model: Arc<Model>,
+    kv: KvFormat,
+    config: CpuConfig,
+    cpu: Cpu,
+}
+
+impl Profiler {
+    /// Starts the lanes; absent `threads`, one for each available core.
+    ///
+    /// # Errors
+    /// If threads cannot be started.
+    pub fn start(model: Arc<Model>, kv: KvFormat, threads: Option<usize>) -> Result<Self, ProfileError> {
+        let threads = threads.unwrap_or_else(|| available_cores().len());
+        let config = CpuConfig::prefill_and_decode(threads);
+        let cpu = Cpu::start(&config).map_err(|error| ProfileError::Lanes(error.to_string()))?;
+        Ok(Self { model, kv, config, cpu })
+    }
+
+    /// Measures the profile.
+    ///
+    /// # Errors
+    /// [`ProfileError`].
+    pub fn measure(&self, effort: Effort) -> Result<Profile, ProfileError> {
+        measure(&self.model, self.kv, &self.config, &self.cpu.lanes(), effort)
+    }
+
+    /// Compares what `profile` predicts with what is measured now.
+    ///
+    /// # Errors
+    /// [`ProfileError`].
+    pub fn check(&self, profile: &Profile) -> Result<PredictionError, ProfileError> {
+        check(&self.model, self.kv, &self.cpu.lanes(), profile)
+    }
+
+    /// Measures batches and contexts.
+    ///
+    /// # Errors
+    /// [`ProfileError`].
+    pub fn sweep(&self) -> Result<Sweep, ProfileError> {
+        sweep(&self.model, self.kv, &self.cpu.lanes())
+    }
+}
+
+impl Subject {
+    pub(crate) fn new(model: &Model, kv: KvFormat, cpu: &CpuConfig) -> Self {
+        Self {
+            model: model.config().name.clone(),
+            weight_bytes: model.weight_bytes().0,
+            kv: format!("{kv:?}").to_lowercase(),
+            lanes: cpu.lanes.clone(),
+            isa: model.isa().to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    /// The name of its file: readable, and different for every subject.
+    fn file_name(&self) -> String {
+        let plain =
+            |text: &str| text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect::<String>();
+        let lanes: Vec<String> = self.lanes.iter().map(usize::to_string).collect();
+        let (model, lanes) = (plain(&self.model), lanes.join("-"));
+        format!("{model}.{}.{}.{lanes}.{}.{}.json", self.weight_bytes, self.kv, plain(&self.isa), plain(&self.version))
+    }
+}
+
+impl Profile {
+    /// The profile of `subject` in `folder`, if there is one that can be read.
+    #[must_use]
+    pub fn load(folder: &Path, subject: &Subject) -> Option<Self> {
+        let text = std::fs::read_to_string(folder.join(subject.file_name())).ok()?;
+        let profile: Self = serde_json::from_str(&text).ok()?;
+        let fits = profile.of == *subject && profile.machine.lanes.len() == subject.lanes.len();
+        (fits && profile.is_sane()).then_some(profile)
+    }
+
+    /// Writes it to `folder`, whole or not at all. Returns where.
+    ///
+    /// # Errors
+    /// As the file system says.
+    pub fn save(&self, folder: &Path) -> io::Result<PathBuf> {
+        std::fs::create_dir_all(folder)?;
+        let path = folder.join(self.of.file_name());
+        let text = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
+        let file = tempfile::NamedTempFile::new_in(folder)?;
+        std::fs::write(file.path(), text)?;
+        file.persist(&path).map_err(|error| error.error)?;
+        Ok(path)
+    }
+
+    /// Whether the machine was busy with something else: a team is then slower than its best lane, since its members wait
+    /// for each other. Such a profile is used, for want of a better one, but not kept.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        let Some(team) = &self.machine.team else { return false };
+        let lanes = self.machine.lanes.iter().map(|lane| lane.anchors.macs_per_s);
+        team.macs_per_s < lanes.fold(0.0, f64::max)
+    }
+
+    /// A file may hold anything; predictions divide by these.
+    fn is_sane(&self) -> bool {
+        let lanes = self.machine.lanes.iter().map(|lane| &lane.anchors);
+        let mut all = lanes.chain(self.machine.team.as_ref());
+        all.all(|anchors| {
+            let rates = [anchors.macs_per_s, anchors.attention_macs_per_s, anchors.bytes_per_s];
+            rates.iter().all(|rate| rate.is_finite() && *rate > 0.0) && (0.0..=1.0).contains(&anchors.exposed)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use duet_scheduler::machine::{Anchors, Contention, Lane, Shapes};
+    use duet_types::Nanos;
+
+    fn profile(bytes_per_s: f64) -> Profile {
+        let of = Subject {
+            model: "A model/with slashes".to_owned(),
+            weight_bytes: 7,
+            kv: "f16".to_owned(),
+            lanes: vec![1],
+            isa: "portable".to_owned(),
+            version: "1.2.3".to_owned(),
+        };
+        let anchors =
+            Anchors { macs_per_s: 1e11, attention_macs_per_s: 2e10, bytes_per_s, launch: Nanos(300), exposed: 0.1 };
+        let lane = Lane { name: "cpu0".to_owned(), shapes: Shapes::Dynamic, anchors };
+        Profile { of, machine: Machine { lanes: vec![lane], team: None, contention: Contention::NONE } }
+    }
+
+    #[test]
+    fn a_profile_is_found_again_for_its_own_subject_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let profile = profile(1.25e10);
+        profile.save(&folder.path().join("not/yet/there")).unwrap();
+        profile.save(folder.path()).unwrap();
+        assert_eq!(Profile::load(folder.path(), &profile.of), Some(profile.clone()));
+        let other = Subject { lanes: vec![2], ..profile.of };
+        assert_eq!(Profile::load(folder.path(), &other), None);
+    }
+
+    #[test]
+    fn a_file_that_makes_no_sense_is_measured_again() {
+        let folder = tempfile::tempdir().unwrap();
+        for wrong in [0.0, -1.0] {
+            let profile = profile(wrong);
+            profile.save(folder.path()).unwrap();
+            assert_eq!(Profile::load(folder.path(), &profile.of), None);
+        }
+        let profile = profile(1.0);
+        let path = profile.save(folder.path()).unwrap();
+        for wrong in ["", "{", "{\"of\": 1}", "null"] {
+            std::fs::write(&path, wrong).unwrap();
+            assert_eq!(Profile::load(folder.path(), &profile.of), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Starting an engine: memory, lanes, profile, scheduler.
+
+use crate::config::EngineConfig;
+use crate::memory::{Budget, available, budget};
+use crate::model_backend::ModelBackend;
+use crate::profile::{Effort, Profile, Subject, heg, measure};
+use crate::request::EngineError;
+use crate::runtime::{Runtime, RuntimeConfig};
+use duet_device::{Cpu, CpuConfig, available_cores};
+use duet_driver::{EventLog, Header, Observer, Trace};
+use duet_model::Model;
+use duet_model::kv::PAGE_TOKENS;
+use duet_scheduler::policy::PolicyName;
+use duet_scheduler::{Limits, Machine, MemoryLimits, SchedulerConfig};
+use duet_types::{Bytes, Nanos, Tokens};
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<ModelBackend>, EngineError> {
+    let page_bytes = model.kv_pool(config.kv_format, Tokens(PAGE_TOKENS as u32)).page_bytes();
+    let budget = budget(&config, model.config().context, PAGE_TOKENS, page_bytes, available())?;
+    tracing::info!(context = budget.context.0, kv_tokens = budget.pool.0, "KV memory");
+    let threads = config.threads.unwrap_or_else(|| available_cores().len());
+    let cpu_config = CpuConfig::prefill_and_decode(threads);
+    let cpu = Cpu::start(&cpu_config)
+        .map_err(|error| EngineError::Internal(format!("a lane could not be started: {error}")))?;
+    let machine = machine(&model, &config, &cpu_config, &cpu)?;
+    let scheduler = SchedulerConfig {
+        machine,
+        heg: heg(&model, config.kv_format),
+        limits: limits(&config, budget.context),
+        memory: memory(&config, &budget, page_bytes),
+        mechanisms: config.mechanisms,
+    };
+    let pool = model.kv_pool(config.kv_format, budget.pool);
+    let rows = scheduler.limits.prefill_rows.max(Tokens(scheduler.limits.batch as u32));
+    let backend = ModelBackend::new(model, pool, budget.context, rows);
+    let runtime = RuntimeConfig {
+        observers: observers(&config, &scheduler)?,
+        scheduler,
+        policy: config.policy,
+        queue_max: config.queue_max,
+        spill_folder: config.spill_folder.unwrap_or_else(std::env::temp_dir),
+    };
+    Runtime::start(backend, cpu, runtime)
+        .map_err(|error| EngineError::Internal(format!("a thread could not be started: {error}")))
+}
+
+/// The machine's profile, from its file or measured now.
+fn machine(model: &Arc<Model>, config: &EngineConfig, cpu: &CpuConfig, lanes: &Cpu) -> Result<Machine, EngineError> {
+    let subject = Subject::new(model, config.kv_format, cpu);
+    let folder = config.profile_folder.as_deref();
+    if let Some(profile) = folder.and_then(|folder| Profile::load(folder, &subject)) {
+        return Ok(profile.machine);
+    }
+    tracing::info!("measuring this machine with {}", subject.model);
+    let profile = measure(model, config.kv_format, cpu, &lanes.lanes(), Effort::Quick)
+        .map_err(|error| EngineError::Internal(format!("the machine could not be measured: {error}")))?;
+    if profile.is_disturbed() {
+        tracing::warn!("the machine is busy; it will be measured again at the next start");
+    } else if let Some(Err(error)) = folder.map(|folder| profile.save(folder)) {
+        // Only the next start is slower.
+        tracing::warn!("the profile of this machine could not be saved: {error}");
+    }
+    Ok(profile.machine)
+}
+
+fn limits(config: &EngineConfig, context: Tokens) -> Limits {
+    let batch = config.batch.max(1);
+    let limits = Limits { chunk: config.chunk.max(Tokens(1)), batch, ..Limits::default() };
+    Limits {
+        // The paper reads whole prompts layer by layer; duet and the baselines read chunks through all layers, with the
+        // decode rows that ride along.
+        prefill_rows: match config.policy {
+            PolicyName::AgentXpu => PREFILL_BUFFER.min(context).max(limits.chunk),
+            _ => limits.chunk + Tokens(limits.batch as u32),
+        },
+        preempt: Nanos::from(config.preempt),
+        decode_stall: Nanos::from(config.decode_stall),
+        age: Nanos::from(config.proactive_age),
+        ..limits
+    }
+}
+
+/// The paper's prefill buffer. (Agent.xpu §4.1)
+const PREFILL_BUFFER: Tokens = Tokens(4096);
+
+fn memory(config: &EngineConfig, budget: &Budget, page_bytes: Bytes) -> MemoryLimits {
+    let pages = budget.pool.as_usize() / PAGE_TOKENS;
+    let disk_pages = config.spill_bytes.map_or(2 * pages, |bytes| (bytes.0 / page_bytes.0.max(1)) as usize);
+    MemoryLimits { page: Tokens(PAGE_TOKENS as u32), pages, disk_pages }
+}
+
+fn observers(config: &EngineConfig, scheduler: &SchedulerConfig) -> Result<Vec<Box<dyn Observer + Send>>, EngineError> {
+    let mut observers: Vec<Box<dyn Observer + Send>> = Vec::new();
+    if let Some(path) = &config.event_log {
+        let header = Header { policy: config.policy, config: scheduler.clone() };
+        let log = create(path).and_then(|file| EventLog::begin(file, &header));
+        observers.push(Box::new(log.map_err(|error| cannot_write(path, &error))?));
+    }
+    if let Some(path) = &config.trace {
+        let file = create(path).map_err(|error| cannot_write(path, &error))?;
+        observers.push(Box::new(Trace::begin(file, scheduler)));
+    }
+    Ok(observers)
+}
+
+fn create(path: &Path) -> std::io::Result<BufWriter<File>> {
+    Ok(BufWriter::new(File::create(path)?))
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> EngineError {
+    EngineError::File { path: path.to_owned(), error: error.to_string() }
+}

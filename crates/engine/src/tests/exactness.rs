@@ -1,0 +1,87 @@
+//! Under load, whatever happens to a request, its answer is the one that it has alone: preempted, batched, spilled to
+//! disk and back, run again beside a failure, under every policy.
+
+use super::*;
+use crate::fake_model::PANIC;
+use proptest::prelude::*;
+
+/// A client: how many letters, where its alphabet begins, how long an answer, who waits, when it comes, whether it goes.
+#[derive(Clone, Debug)]
+struct Client {
+    prompt: usize,
+    rotation: usize,
+    output: u32,
+    class: Class,
+    after: u64,
+    leaves: bool,
+}
+
+fn client() -> impl Strategy<Value = Client> {
+    (1..150_usize, 0..26_usize, 1..40_u32, any::<bool>(), 0..3_u64, prop::bool::weighted(0.15)).prop_map(
+        |(prompt, rotation, output, reactive, after, leaves)| Client {
+            prompt,
+            rotation,
+            output,
+            class: if reactive { Class::Reactive } else { Class::Proactive },
+            after,
+            leaves,
+        },
+    )
+}
+
+impl Client {
+    fn request(&self) -> GenerateRequest {
+        let mut prompt = letters("abcdefghijklmnopqrstuvwxyz").repeat(6);
+        prompt.rotate_left(self.rotation);
+        prompt.truncate(self.prompt);
+        GenerateRequest { class: self.class, ..hashed(&prompt, self.output) }
+    }
+}
+
+fn alone(request: GenerateRequest) -> Vec<TokenId> {
+    Bench::new(FakeModel::new(192, 100)).answer(request).tokens
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn an_answer_under_load_is_the_one_alone(
+        clients in prop::collection::vec(client(), 1..12),
+        policy in 0..8_usize,
+        pages in 3..12_usize,
+        spill_pages in prop::sample::select(vec![0_usize, 4, 100]),
+        age in prop::sample::select(vec![0_u64, 2_000_000, 1_000_000_000]),
+        fails in any::<bool>(),
+    ) {
+        let policy = PolicyName::ALL[policy];
+        let setup = Setup { policy, spill_pages, age: Nanos(age), ..setup() };
+        let bench = Bench::with(FakeModel::new(192, pages), &setup);
+        let failing = fails.then(|| bench.start(background(request(&[TokenId(3), PANIC]))));
+        let mut open = Vec::new();
+        for client in &clients {
+            std::thread::sleep(std::time::Duration::from_millis(client.after));
+            let generation = bench.start(client.request());
+            if client.leaves {
+                generation.cancel();
+            }
+            open.push(generation);
+        }
+        for (client, generation) in clients.iter().zip(open) {
+            let answer = answer(generation);
+            let expected = alone(client.request());
+            if answer.reason() == FinishReason::Cancelled {
+                prop_assert!(client.leaves && expected.starts_with(&answer.tokens));
+            } else {
+                prop_assert_eq!(answer.tokens, expected, "{} {:?}", policy, client);
+            }
+        }
+        if let Some(failing) = failing {
+            prop_assert!(answer(failing).end.is_err(), "what fails alone fails");
+        }
+        // Everything that is still in memory is kept KV.
+        let stats = bench.stats();
+        prop_assert_eq!((stats.queued, stats.running), (0, 0));
+        prop_assert!(stats.kv_pages_used <= pages);
+    }
+}

@@ -1,0 +1,155 @@
+//! Annotations: how long a kernel will take, and whether memory or arithmetic decides it.
+//!
+//! The paper's roofline through two anchors: `T = max(W / P_eff, Q / B_eff)`, with `P_eff` measured in the most
+//! compute-bound case and `B_eff` in the most memory-bound one. Between them a real machine hides only a part of the
+//! shorter time behind the longer: the measured share `exposed` of it is added, `T = max + exposed × min`. With
+//! `exposed = 0` it is the paper's formula to the letter. (Agent.xpu appendix A)
+//!
+//! Rows of a batch whose contexts differ cost what their sums cost: predictions take a [`Load`] and are O(1).
+
+use crate::heg::{Heg, Load, Node};
+use crate::machine::Anchors;
+use duet_types::Nanos;
+use std::ops::Range;
+
+/// What decides how long a kernel takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Reading and writing.
+    Memory,
+    /// Arithmetic.
+    Compute,
+}
+
+/// Work and traffic of a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cost {
+    /// Seconds of arithmetic (`W / P_eff`).
+    compute: f64,
+    /// Seconds of traffic (`Q / B_eff`).
+    memory: f64,
+}
+
+/// How long a kernel over `nodes` takes for `load`; the last node brings the head along.
+#[must_use]
+pub fn predict(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -> Nanos {
+    anchors.launch + span_time(heg, anchors, load, nodes)
+}
+
+/// [`predict`] without the launch.
+#[must_use]
+pub fn span_time(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -> Nanos {
+    let mut seconds = 0.0;
+    for kind in [Node::Embed, Node::Qkv, Node::Attention, Node::Ffn] {
+        let count = heg.count(nodes, kind);
+        if count > 0 {
+            seconds += count as f64 * time(anchors, cost(heg, anchors, load, kind));
+        }
+    }
+    if nodes.end == heg.nodes() && load.tokens > 0.0 {
+        seconds += time(anchors, head_cost(heg, anchors, load));
+    }
+    Nanos((seconds * 1e9) as u64)
+}
+
+/// How long one node takes for `load`, without a launch.
+#[must_use]
+pub fn node_time(heg: &Heg, anchors: &Anchors, load: &Load, kind: Node) -> Nanos {
+    Nanos((time(anchors, cost(heg, anchors, load, kind)) * 1e9) as u64)
+}
+
+/// What decides the time of a node.
+#[must_use]
+pub fn bound(heg: &Heg, anchors: &Anchors, load: &Load, kind: Node) -> Bound {
+    bound_of(cost(heg, anchors, load, kind))
+}
+
+/// What decides the time of a whole pass.
+#[must_use]
+pub fn pass_bound(heg: &Heg, anchors: &Anchors, load: &Load) -> Bound {
+    let layer = [Node::Qkv, Node::Attention, Node::Ffn].map(|kind| cost(heg, anchors, load, kind));
+    bound_of(layer.into_iter().fold(Cost { compute: 0.0, memory: 0.0 }, |sum, cost| Cost {
+        compute: sum.compute + cost.compute,
+        memory: sum.memory + cost.memory,
+    }))
+}
+
+fn bound_of(cost: Cost) -> Bound {
+    if cost.memory > cost.compute { Bound::Memory } else { Bound::Compute }
+}
+
+fn time(anchors: &Anchors, Cost { compute, memory }: Cost) -> f64 {
+    compute.max(memory) + anchors.exposed * compute.min(memory)
+}
+
+fn cost(heg: &Heg, anchors: &Anchors, load: &Load, kind: Node) -> Cost {
+    match kind {
+        // A copy of one row of the embeddings for each row.
+        Node::Embed => Cost { compute: 0.0, memory: load.rows * heg.qkv.row_bytes / anchors.bytes_per_s },
+        Node::Qkv => token_wise(anchors, &heg.qkv, load.rows),
+        Node::Ffn => token_wise(anchors, &heg.ffn, load.rows),
+        Node::Attention => Cost {
+            compute: load.pairs * heg.attention.macs_per_pair / anchors.attention_macs_per_s,
+            memory: (load.positions * heg.attention.bytes_per_position + load.rows * heg.attention.row_bytes)
+                / anchors.bytes_per_s,
+        },
+    }
+}
+
+fn head_cost(heg: &Heg, anchors: &Anchors, load: &Load) -> Cost {
+    token_wise(anchors, &heg.head, load.tokens)
+}
+
+fn token_wise(anchors: &Anchors, node: &crate::heg::TokenWise, rows: f64) -> Cost {
+    Cost {
+        compute: rows * node.macs_per_row / anchors.macs_per_s,
+        memory: (node.weight_bytes + rows * node.row_bytes) / anchors.bytes_per_s,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heg::{SequenceWise, TokenWise};
+
+    fn heg() -> Heg {
+        let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 1e6, row_bytes: 0.0 };
+        let attention = SequenceWise { macs_per_pair: 1e3, bytes_per_position: 1e3, row_bytes: 0.0 };
+        Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear }
+    }
+
+    fn anchors(exposed: f64) -> Anchors {
+        let (macs_per_s, bytes_per_s) = (1e12, 1e10);
+        Anchors { macs_per_s, attention_macs_per_s: 1e12, bytes_per_s, launch: Nanos(500), exposed }
+    }
+
+    /// The knee is at `P_eff / B_eff` = 100 multiply-accumulates a byte: at 100 rows here.
+    #[test]
+    fn few_rows_are_memory_bound_and_many_compute_bound() {
+        let load = |rows| Load { rows, pairs: 0.0, positions: 0.0, tokens: 0.0 };
+        for (rows, expected, nanos) in
+            [(1.0, Bound::Memory, 100_000), (99.0, Bound::Memory, 100_000), (200.0, Bound::Compute, 200_000)]
+        {
+            assert_eq!(bound(&heg(), &anchors(0.0), &load(rows), Node::Qkv), expected);
+            assert_eq!(node_time(&heg(), &anchors(0.0), &load(rows), Node::Qkv), Nanos(nanos));
+        }
+    }
+
+    #[test]
+    fn what_is_not_hidden_is_added() {
+        let load = Load { rows: 50.0, pairs: 0.0, positions: 0.0, tokens: 0.0 };
+        assert_eq!(node_time(&heg(), &anchors(1.0), &load, Node::Ffn), Nanos(150_000));
+        assert_eq!(node_time(&heg(), &anchors(0.5), &load, Node::Ffn), Nanos(125_000));
+    }
+
+    #[test]
+    fn spans_add_up_and_the_head_comes_with_the_last_node() {
+        let load = Load { rows: 1.0, pairs: 10.0, positions: 10.0, tokens: 1.0 };
+        let whole = span_time(&heg(), &anchors(0.0), &load, &(0..7));
+        let parts: Nanos = (0..7).map(|node| span_time(&heg(), &anchors(0.0), &load, &(node..node + 1))).sum();
+        assert_eq!(whole, parts);
+        // Two layers of 100 + 1 + 100 µs, and the head.
+        assert_eq!(whole, Nanos(2 * 201_000 + 100_000));
+        assert_eq!(predict(&heg(), &anchors(0.0), &load, &(0..7)), Nanos(500) + whole);
+    }
+}

@@ -1,0 +1,149 @@
+//! Passes under way: how far each has come, and which of its rows are on a lane.
+//!
+//! A pass holds one activation buffer from its first kernel to its last. There are two of each stage, one for reactive
+//! and one for proactive work, so that a reactive pass can go between two kernels of a proactive one and nothing is
+//! copied. (Agent.xpu §4.1: recurrent activation double buffer; §4.4 ①)
+
+use crate::heg::Load;
+use crate::kernel::{Completes, Member, PassId, class_of, stage_of};
+use crate::span::Span;
+use duet_types::{Class, LaneSet, Stage};
+use std::ops::Range;
+
+/// Some rows on their way through the nodes.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    /// Its number.
+    pub id: PassId,
+    /// Whose rows.
+    pub members: Vec<Member>,
+    /// Reactive if any member is.
+    pub class: Class,
+    /// Prefill if any member reads its prompt.
+    pub stage: Stage,
+    /// What it costs.
+    pub load: Load,
+    /// All rows.
+    pub rows: u32,
+    /// The next node that is not complete.
+    pub node: usize,
+    /// Rows of `node` that were given to a lane, in the order in which they were.
+    pub(crate) assigned: Vec<Range<u32>>,
+    /// The node that the kernels on its parts go to.
+    pub(crate) assigned_to: usize,
+    /// Rows of `node` that are done.
+    pub(crate) done: u32,
+    /// Where its last kernel ran, or runs.
+    pub(crate) lanes: LaneSet,
+    /// Kernels of it on lanes.
+    pub(crate) running: usize,
+    /// Whether another pass had its lane since its last kernel.
+    pub(crate) interrupted: bool,
+    /// Why it cannot go on: then it is undone when its kernels have ended.
+    pub(crate) broken: Option<Broken>,
+}
+
+/// Why a pass cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// A lane was lost: nobody is to blame.
+    LaneLost,
+    /// A kernel of it failed.
+    KernelFailed,
+    /// All of its members were cancelled.
+    Unwanted,
+}
+
+impl Pass {
+    pub(crate) fn new(id: PassId, members: Vec<Member>) -> Self {
+        let load = Load::of(&members);
+        let rows = members.iter().map(|member| member.len().0).sum();
+        let (class, stage) = (class_of(&members), stage_of(&members));
+        Self {
+            id,
+            members,
+            class,
+            stage,
+            load,
+            rows,
+            node: 0,
+            assigned: Vec::new(),
+            assigned_to: 0,
+            done: 0,
+            lanes: LaneSet::EMPTY,
+            running: 0,
+            interrupted: false,
+            broken: None,
+        }
+    }
+
+    /// Whether no kernel of it is on a lane.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.running == 0
+    }
+
+    /// Whether another pass went between its kernels.
+    #[must_use]
+    pub fn was_interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// Whether no row of the next node was given to a lane.
+    #[must_use]
+    pub fn is_between_nodes(&self) -> bool {
+        self.assigned.is_empty()
+    }
+
+    /// The first rows of the next node that no lane was given.
+    #[must_use]
+    pub fn unassigned(&self) -> Range<u32> {
+        self.gaps().into_iter().next().unwrap_or(self.rows..self.rows)
+    }
+
+    /// All rows of the next node that no lane was given.
+    pub(crate) fn gaps(&self) -> Vec<Range<u32>> {
+        let mut assigned = self.assigned.clone();
+        assigned.sort_by_key(|rows| rows.start);
+        let starts = std::iter::once(0).chain(assigned.iter().map(|rows| rows.end));
+        let ends = assigned.iter().map(|rows| rows.start).chain([self.rows]);
+        starts.zip(ends).map(|(start, end)| start..end).filter(|gap| !gap.is_empty()).collect()
+    }
+
+    /// Whether rows of the next node were given to a lane.
+    #[must_use]
+    pub fn is_assigned(&self, rows: &Range<u32>) -> bool {
+        self.assigned.iter().any(|given| given.start < rows.end && rows.start < given.end)
+    }
+
+    /// Notes a launch.
+    pub(crate) fn launch(&mut self, lanes: LaneSet, span: &Span, all_nodes: usize) -> Completes {
+        let Span { nodes, rows } = span;
+        assert!(self.broken.is_none(), "pass {} is broken", self.id);
+        assert_eq!(nodes.start, self.node, "the nodes of pass {} come in order", self.id);
+        assert!(rows.start < rows.end && rows.end <= self.rows, "pass {} has no rows {rows:?}", self.id);
+        assert!(!self.is_assigned(rows), "rows {rows:?} of pass {} are on a lane already", self.id);
+        let whole = *rows == (0..self.rows);
+        assert!(whole || nodes.end <= nodes.start.max(1) + 1, "a part of the rows goes node by node");
+        assert!(self.is_between_nodes() || nodes.end == self.assigned_to, "the parts of a node go equally far");
+        self.assigned.push(rows.clone());
+        self.assigned_to = nodes.end;
+        self.lanes = lanes;
+        self.running += 1;
+        self.interrupted = false;
+        let last = nodes.end == all_nodes && self.unassigned().is_empty();
+        if last { Completes::Pass } else { Completes::Span }
+    }
+
+    /// Notes the end of a kernel. Returns whether the pass is complete.
+    pub(crate) fn kernel_done(&mut self, nodes: &Range<usize>, rows: &Range<u32>, all_nodes: usize) -> bool {
+        self.running -= 1;
+        self.done += rows.end - rows.start;
+        if self.done == self.rows {
+            self.node = nodes.end;
+            self.done = 0;
+            self.assigned.clear();
+        }
+        self.node == all_nodes
+    }
+}

@@ -1,0 +1,51 @@
+//! Slack-aware piggybacking: background rows that ride in a reactive pass because they are nearly free.
+//!
+//! A pass that waits for memory has arithmetic to spare, and a prefill chunk has weights in hand that a decode row could
+//! use: then proactive decode rows ride along. The paper bounds them by a count (`B_cap`); here predicted time does: they
+//! may make the pass longer by no more than a share of it (`stretch`). The shortest contexts come first, since they cost
+//! least. So on a machine where another row is dear nobody rides, and where it is free many do. (Agent.xpu §4.5 ①)
+
+use crate::heg::Load;
+use crate::kernel::Member;
+use crate::mechanism::Mechanism;
+use crate::queues::Line;
+use crate::view::{RequestView, View};
+use duet_types::{Class, LaneSet, Nanos, Stage, Tokens};
+
+/// Adds proactive decode rows to a reactive pass on `lanes`. Returns how many.
+pub(crate) fn board(view: &View<'_>, members: &mut Vec<Member>, stage: Stage, lanes: LaneSet) -> u32 {
+    if !view.has(Mechanism::Piggyback) || members.is_empty() {
+        return 0;
+    }
+    let limits = &view.config().limits;
+    let mut load = Load::of(&*members);
+    let alone = view.predict_pass(&load, stage, lanes);
+    let bearable = Nanos((alone.0 as f64 * (1.0 + limits.stretch)) as u64);
+    let mut waiting: Vec<_> =
+        view.queue(Line::Decode, Class::Proactive).filter(|request| !request.is_alone()).collect();
+    // Overdue ones have the privilege to join, the oldest first; among the rest the shortest are the cheapest.
+    waiting.sort_by_key(|request| if view.is_overdue(request) { (0, Tokens::ZERO) } else { (1, request.known()) });
+    let rows_max = match stage {
+        Stage::Prefill => f64::from(limits.prefill_rows.0),
+        Stage::Decode | Stage::Verify => limits.batch as f64,
+    };
+    let mut riders = 0;
+    for request in waiting {
+        let member = request.member(Tokens(1));
+        let more = load.with(&member);
+        let has_place = members.len() < limits.batch && more.rows <= rows_max;
+        let is_cheap = view.predict_pass(&more, stage, lanes) <= bearable;
+        if !has_place || (!is_cheap && !privileged(view, &request, riders)) {
+            break;
+        }
+        load = more;
+        members.push(member);
+        riders += 1;
+    }
+    riders
+}
+
+/// One overdue request joins whatever it costs: the second privilege of ageing.
+fn privileged(view: &View<'_>, request: &RequestView<'_>, riders: u32) -> bool {
+    riders == 0 && view.is_overdue(request)
+}

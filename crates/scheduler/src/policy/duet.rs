@@ -1,0 +1,217 @@
+//! duet's own policy: the paper's aims, with predicted cost in the place of fixed roles.
+//!
+//! On lanes that share their cores' memory and caches, a lane set apart for decode is idle whenever nobody decodes, and
+//! a reactive request on half of the machine takes twice as long. So a reactive request has the whole team, and
+//! background work all that is left:
+//!
+//! 1. A reactive pass goes before everything. Its prefill chunk takes the decode rows of the other reactive requests
+//!    along, so that nobody's stream stops for somebody's prompt, and background rows that are
+//!    [nearly free](crate::piggyback).
+//! 2. Background passes join a prefill chunk and all decode rows, if that is predicted to be cheaper than one after the
+//!    other, in kernels short enough to be [preempted](crate::preemption) at once.
+//! 3. If the decode lane alone is predicted to decode for a reactive request nearly as fast as the team, the stages run
+//!    side by side, as in the paper.
+//! 4. [Overdue](crate::ageing) work gets its share between reactive passes.
+//!
+//! On lanes that form no team (an NPU and an iGPU) it is the paper's policy, with riders by predicted cost.
+
+use super::agent_xpu::AgentXpu;
+use super::{Admission, Candidate, Decision, Policy, begin, if_idle};
+use crate::arbitration;
+use crate::batching::only_company;
+use crate::heg::Load;
+use crate::kernel::Member;
+use crate::mechanism::Mechanism;
+use crate::piggyback;
+use crate::preemption;
+use crate::queues::Line;
+use crate::reason::Reason;
+use crate::span::{Cut, next_span};
+use crate::view::{RequestView, View};
+use duet_types::{Class, LaneSet, Stage, Tokens};
+
+/// Our best.
+#[derive(Debug)]
+pub struct Duet {
+    apart: AgentXpu,
+}
+
+impl Default for Duet {
+    fn default() -> Self {
+        Self { apart: AgentXpu::for_duet() }
+    }
+}
+
+impl Policy for Duet {
+    fn decide(&mut self, view: &View<'_>) -> Option<Decision> {
+        let team = view.team().filter(|_| view.has(Mechanism::Teams));
+        let Some(all) = team.or(view.only_lane()) else { return self.apart.decide(view) };
+        begin(view).or_else(|| side_by_side(view)).or_else(|| {
+            let lanes = if_idle(view, all)?;
+            owed(view, lanes).or_else(|| reactive(view, lanes)).or_else(|| background(view, lanes))
+        })
+    }
+
+    fn admission(&self) -> Admission {
+        Admission::ByClass
+    }
+}
+
+/// The reactive pass under way, or the next one.
+fn reactive(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
+    if let Some(pass) = view.passes().find(|pass| pass.class == Class::Reactive) {
+        return Some(Candidate::UnderWay(pass).launch_cut(view, Cut::Whole, lanes, Reason::GoesOn));
+    }
+    let (mut members, stage) = compose(view, Class::Reactive, lanes, |_| true);
+    let riders = piggyback::board(view, &mut members, stage, lanes);
+    let reason = if riders > 0 { Reason::Piggyback { riders } } else { Reason::ReactiveFirst };
+    Some(Candidate::drafted(view, members)?.launch_cut(view, Cut::Whole, lanes, reason))
+}
+
+/// The background pass under way, or the next one.
+fn background(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
+    let (candidate, reason) = next_background(view, lanes)?;
+    let cut = preemption::cut(view, candidate.pass());
+    Some(candidate.launch_cut(view, cut, lanes, reason))
+}
+
+fn next_background<'a>(view: &View<'a>, lanes: LaneSet) -> Option<(Candidate<'a>, Reason)> {
+    if let Some(pass) = view.passes().find(|pass| pass.class == Class::Proactive) {
+        let reason = if pass.interrupted { Reason::Resumes } else { Reason::GoesOn };
+        return pass.is_idle().then_some((Candidate::UnderWay(pass), reason));
+    }
+    let (members, stage) = compose(view, Class::Proactive, lanes, |_| true);
+    let decodes = members.iter().filter(|member| member.stage == Stage::Decode).count() as u32;
+    let reason = match stage {
+        Stage::Prefill if decodes > 0 => Reason::SharesWeights { riders: decodes },
+        _ => Reason::Background,
+    };
+    Some((Candidate::drafted(view, members)?, reason))
+}
+
+/// The next rows of a class: a chunk of the oldest prompt and the decode rows, together if that is cheaper.
+fn compose(
+    view: &View<'_>,
+    class: Class,
+    lanes: LaneSet,
+    wanted: impl Fn(&RequestView<'_>) -> bool,
+) -> (Vec<Member>, Stage) {
+    let limits = &view.config().limits;
+    let decode = only_company(view.queue(Line::Decode, class).filter(&wanted).take(limits.batch).collect());
+    let is_late = decode.iter().any(|request| arbitration::is_late(view, request));
+    let decode: Vec<Member> = decode.iter().map(|request| request.member(Tokens(1))).collect();
+    let Some(reading) = view.queue(Line::Prefill, class).find(|request| wanted(request)) else {
+        return (decode, Stage::Decode);
+    };
+    let chunk = reading.member(chunk_rows(view, &reading, &decode, lanes));
+    let alone = reading.is_alone() || decode.first().is_some_and(|first| must_be_alone(view, first));
+    if alone || decode.is_empty() || !is_cheaper_together(view, &chunk, &decode, lanes) {
+        return if is_late { (decode, Stage::Decode) } else { (vec![chunk], Stage::Prefill) };
+    }
+    (std::iter::once(chunk).chain(decode).collect(), Stage::Prefill)
+}
+
+fn must_be_alone(view: &View<'_>, member: &Member) -> bool {
+    view.request(member.request).is_some_and(|request| request.is_alone())
+}
+
+/// Rows of the next chunk: as many as a buffer holds, and fewer if streams would stop for too long.
+fn chunk_rows(view: &View<'_>, reading: &RequestView<'_>, decode: &[Member], lanes: LaneSet) -> Tokens {
+    let limits = &view.config().limits;
+    // The riders' rows are in the same buffer.
+    let buffer = limits.prefill_rows.saturating_sub(Tokens(decode.len() as u32)).max(Tokens(1));
+    let most = limits.chunk.min(buffer).min(reading.rows_left());
+    if decode.is_empty() {
+        return most;
+    }
+    let time = |rows: Tokens| {
+        let load = decode.iter().fold(Load::of([&reading.member(rows)]), |load, member| load.with(member));
+        view.predict_pass(&load, Stage::Prefill, lanes)
+    };
+    let mut rows = most;
+    while time(rows) > limits.decode_stall && rows > CHUNK_MIN {
+        rows = Tokens(rows.0 / 2).max(CHUNK_MIN);
+    }
+    rows
+}
+
+/// Below this a chunk reads the weights for little work.
+const CHUNK_MIN: Tokens = Tokens(16);
+
+fn is_cheaper_together(view: &View<'_>, chunk: &Member, decode: &[Member], lanes: LaneSet) -> bool {
+    let (prefill, tokens) = (Load::of([chunk]), Load::of(decode));
+    let together = decode.iter().fold(prefill, |load, member| load.with(member));
+    let apart = view.predict_pass(&prefill, Stage::Prefill, lanes) + view.predict_pass(&tokens, Stage::Decode, lanes);
+    view.predict_pass(&together, Stage::Prefill, lanes) <= apart
+}
+
+/// A kernel of overdue work, if it is owed one and reactive work would go before it. The oldest overdue request decides
+/// what runs: work of younger ones that is not overdue is not paid for.
+fn owed(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
+    let oldest = view.oldest_overdue()?;
+    if !reactive_waits(view) {
+        return None;
+    }
+    let candidate = match view.passes().find(|pass| pass.class == Class::Proactive) {
+        Some(pass) => Candidate::UnderWay(pass),
+        None => {
+            let decodes = oldest.stage() == Stage::Decode;
+            let (members, _) = compose(view, Class::Proactive, lanes, |request| {
+                view.is_overdue(request) && !(decodes && request.stage() == Stage::Prefill)
+            });
+            Candidate::drafted(view, members)?
+        }
+    };
+    let pass = candidate.pass();
+    let cut = preemption::within_bound(view, pass.stage);
+    let span = next_span(&view.config().heg, view.config().machine.anchors(lanes), pass, cut);
+    let time = view.predict(&pass.load, pass.stage, &span.nodes, lanes);
+    view.owes(time).then(|| candidate.launch(span, lanes, Reason::Owed))
+}
+
+fn reactive_waits(view: &View<'_>) -> bool {
+    let ready =
+        [Line::Prefill, Line::Decode].into_iter().any(|line| view.queue(line, Class::Reactive).next().is_some());
+    ready || view.passes().any(|pass| pass.class == Class::Reactive)
+}
+
+/// Reactive decode on its lane and background prefill on the other, while that is predicted to cost the reactive side
+/// next to nothing.
+fn side_by_side(view: &View<'_>) -> Option<Decision> {
+    let team = view.team()?;
+    if view.queue(Line::Prefill, Class::Reactive).next().is_some() {
+        return None;
+    }
+    let [prefill_lane, decode_lane] = [view.prefill_lane(), view.decode_lane()].map(|lane| LaneSet::from_iter([lane]));
+    if view.passes().any(|pass| pass.class == Class::Reactive && pass.stage == Stage::Prefill) {
+        return None;
+    }
+    let under_way = view.pass(Class::Reactive, Stage::Decode);
+    let members: Vec<Member> = match under_way {
+        Some(pass) => pass.members.clone(),
+        None => compose(view, Class::Reactive, team, |_| true).0,
+    };
+    if members.is_empty() || !is_bearable(view, &Load::of(&members), decode_lane, team) {
+        return None;
+    }
+    let decode = match under_way {
+        Some(pass) if pass.is_idle() => Some(Candidate::UnderWay(pass)),
+        Some(_) => None,
+        None => Candidate::drafted(view, members),
+    };
+    if let (Some(decode), Some(lanes)) = (decode, if_idle(view, decode_lane)) {
+        return Some(decode.launch_cut(view, Cut::Whole, lanes, Reason::SideBySide));
+    }
+    let lanes = if_idle(view, prefill_lane)?;
+    let (candidate, _) = next_background(view, lanes)?;
+    let cut = preemption::cut(view, candidate.pass());
+    Some(candidate.launch_cut(view, cut, lanes, Reason::SideBySide))
+}
+
+fn is_bearable(view: &View<'_>, load: &Load, decode_lane: LaneSet, team: LaneSet) -> bool {
+    let machine = &view.config().machine;
+    let together = view.predict_pass(load, Stage::Decode, team);
+    let apart = view.predict_pass(load, Stage::Decode, decode_lane);
+    let beside = apart.0 as f64 * machine.contention.memory_beside_compute;
+    beside <= together.0 as f64 * (1.0 + view.config().limits.stretch)
+}

@@ -1,0 +1,214 @@
+//! Endings: of kernels, passes and requests, well or not.
+//!
+//! A kernel that failed breaks its pass: the pass is undone when none of its kernels is on a lane any more, its members
+//! are where they were before it, and each is run again alone. What one of them has done wrong harms nobody else.
+
+use super::Scheduler;
+use crate::command::{Command, End, GraphId};
+use crate::config::SchedulerConfig;
+use crate::event::{Generated, Outcome};
+use crate::kernel::{Member, PassId, Yields};
+use crate::mechanism::Mechanism;
+use crate::pass::Broken;
+use crate::reason::Reason;
+use crate::request_table::{Company, Fate, Phase};
+use duet_types::{Class, FinishReason, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
+
+impl Scheduler {
+    pub(super) fn kernel_done(&mut self, kernel: KernelId, outcome: Outcome) {
+        self.learn(kernel);
+        let (pass, complete) = self.end_kernel(kernel);
+        // A pass that nobody wants any more may still have come to its end.
+        if self.passes[&pass].broken.is_some_and(|why| !(complete && why == Broken::Unwanted)) {
+            self.end_broken(pass);
+            return;
+        }
+        match (complete, outcome) {
+            (false, Outcome::Progressed) => self.drop_unwanted(pass),
+            (true, Outcome::Tokens(tokens)) => self.pass_done(pass, &tokens),
+            (complete, outcome) => panic!("kernel {kernel} brought {outcome:?}, and its pass ended: {complete}"),
+        }
+    }
+
+    pub(super) fn kernel_failed(&mut self, kernel: KernelId, why: Broken) {
+        let (pass, _) = self.end_kernel(kernel);
+        self.passes.get_mut(&pass).expect("a kernel is of a pass").broken.get_or_insert(why);
+        self.end_broken(pass);
+    }
+
+    pub(super) fn lane_lost(&mut self, lane: LaneId) {
+        self.lost = self.lost.union(LaneSet::from_iter([lane]));
+        assert!(has_dynamic_lane(&self.config, self.lost), "the last lane that takes any shape is lost");
+        let victims: Vec<KernelId> =
+            self.running.iter().filter(|(_, running)| running.lanes.contains(lane)).map(|(&id, _)| id).collect();
+        for kernel in victims {
+            self.kernel_failed(kernel, Broken::LaneLost);
+        }
+    }
+
+    /// A broken pass is undone when none of its kernels is on a lane any more. If a kernel failed, its members are run
+    /// alone: one that fails alone has failed.
+    fn end_broken(&mut self, pass: PassId) {
+        let row = &self.passes[&pass];
+        if !row.is_idle() {
+            return;
+        }
+        let failed = row.broken == Some(Broken::KernelFailed);
+        let members = self.undo(pass);
+        if !failed {
+            return;
+        }
+        let alone = members.len() == 1;
+        for member in members {
+            if self.table.get(member.request).is_none() {
+                continue;
+            }
+            if alone {
+                self.release(member.request, End::Failed);
+            } else {
+                self.table.update(member.request, |row| row.company = Company::Alone);
+            }
+        }
+    }
+
+    /// Gives up a pass between kernels if nobody wants any of its members.
+    fn drop_unwanted(&mut self, pass: PassId) {
+        let wanted = |member: &Member| self.table.get(member.request).is_some_and(|row| row.fate == Fate::GoesOn);
+        if !self.passes[&pass].members.iter().any(wanted) {
+            self.passes.get_mut(&pass).expect("the pass is under way").broken.get_or_insert(Broken::Unwanted);
+            self.end_broken(pass);
+        }
+    }
+
+    /// The members of a complete pass go on, or end.
+    fn pass_done(&mut self, pass: PassId, tokens: &[Generated]) {
+        let pass = self.passes.remove(&pass).expect("the pass is under way");
+        let (now, mut tokens) = (self.now, tokens.iter());
+        // Its members may make room for others now.
+        self.memory_changed_hands();
+        for member in &pass.members {
+            let generated = match member.yields {
+                Yields::Context => None,
+                Yields::Token => Some(tokens.next().expect("every member that yields has a token")),
+            };
+            assert!(generated.is_none_or(|generated| generated.request == member.request), "tokens come in order");
+            let fate = self.table.update(member.request, |row| {
+                row.phase = Phase::Ready;
+                row.computed = member.rows.end;
+                row.generated += Tokens(u32::from(generated.is_some()));
+                row.since = if generated.is_some() { now } else { row.since };
+                row.company = Company::Any;
+                row.fate
+            });
+            let finished = generated.and_then(|generated| generated.finished);
+            // An answer that came to its end before the cancellation did is a whole answer.
+            let end = match (finished, fate) {
+                (Some(reason), _) => Some(reason),
+                (None, Fate::Cancelled) => Some(FinishReason::Cancelled),
+                (None, Fate::GoesOn) => None,
+            };
+            if let Some(graph) = self.prefill_done(member) {
+                self.commands.push_back(Command::Reclaim(graph));
+            }
+            if let Some(end) = end {
+                self.release(member.request, End::Finished(end));
+            }
+        }
+    }
+
+    /// The graph that a member does not need any more.
+    fn prefill_done(&mut self, member: &Member) -> Option<GraphId> {
+        let done = member.stage == Stage::Prefill && member.yields == Yields::Token;
+        if done && self.config.mechanisms.has(Mechanism::GraphReclaim) {
+            self.graphs.give_up(member.request)
+        } else {
+            None
+        }
+    }
+
+    /// Takes a pass back: its members are where they were before it, and those that nobody wants end.
+    pub(crate) fn undo(&mut self, pass: PassId) -> Vec<Member> {
+        self.memory_changed_hands();
+        let pass = self.passes.remove(&pass).expect("the pass is under way");
+        for member in &pass.members {
+            let fate = self.table.update(member.request, |row| {
+                row.phase = Phase::Ready;
+                row.fate
+            });
+            if fate == Fate::Cancelled {
+                self.release(member.request, End::Finished(FinishReason::Cancelled));
+            }
+        }
+        pass.members
+    }
+
+    pub(super) fn cancel(&mut self, request: RequestId) {
+        // The client may give up just as the request ends: that is no error.
+        let Some(row) = self.table.get(request) else { return };
+        match row.phase {
+            Phase::Queued | Phase::Ready | Phase::Spilled => {
+                self.release(request, End::Finished(FinishReason::Cancelled));
+            }
+            // What was asked of the world cannot be taken back; the request goes when the answer comes.
+            Phase::Restoring | Phase::Spilling => self.table.update(request, |row| row.fate = Fate::Cancelled),
+            Phase::InPass(pass) => {
+                self.table.update(request, |row| row.fate = Fate::Cancelled);
+                self.drop_unwanted(pass);
+            }
+        }
+    }
+
+    pub(crate) fn release(&mut self, request: RequestId, end: End) {
+        let row = self.table.remove(request);
+        self.hungry.remove(&request);
+        self.memory.no_longer_awaits(request, row.request.prefix);
+        let left = match end {
+            End::Finished(_) => Some(row.computed),
+            End::Failed => None,
+        };
+        self.memory.ended(self.now, request, row.request.class, left);
+        self.memory_changed_hands();
+        if let Some(graph) = self.graphs.remove(request) {
+            self.commands.push_back(Command::Reclaim(graph));
+        }
+        self.commands.push_back(Command::Release { request, end });
+    }
+
+    /// Takes the time of a kernel that ended well, and that nothing disturbed, into account.
+    pub(super) fn learn(&mut self, kernel: KernelId) {
+        if let Some(running) = self.running.get(&kernel).filter(|running| running.undisturbed) {
+            let stage = self.passes[&running.pass].stage;
+            self.drift.learn(stage, running.predicted, self.now - running.launched);
+        }
+    }
+
+    /// Notes the end of a kernel, however it ended. Returns its pass, and whether that is complete.
+    pub(super) fn end_kernel(&mut self, kernel: KernelId) -> (PassId, bool) {
+        let running = self.running.remove(&kernel).unwrap_or_else(|| panic!("kernel {kernel} is not under way"));
+        let pass = self.passes.get_mut(&running.pass).expect("a kernel is of a pass");
+        let complete = pass.kernel_done(&running.span.nodes, &running.span.rows, self.config.heg.nodes());
+        let time = self.now - running.launched;
+        if pass.class == Class::Proactive {
+            let part = running.lanes.len() as f64 / self.config.machine.lanes.len() as f64;
+            self.ageing.pay(time, part);
+        }
+        self.rest(running.lanes, time);
+        (running.pass, complete)
+    }
+
+    /// Lets the dynamic lane rest after a kernel, if its occupancy is capped.
+    pub(super) fn rest(&mut self, lanes: LaneSet, time: Nanos) {
+        let occupancy = self.config.limits.occupancy;
+        if occupancy < 1.0 && lanes.contains(self.view().decode_lane()) {
+            let pause = Nanos((time.0 as f64 * (1.0 - occupancy) / occupancy) as u64);
+            self.rests_until = self.now + pause;
+            self.set_timer(self.rests_until, Reason::Occupancy);
+        }
+    }
+}
+
+/// Whether a lane is left that takes any shape.
+pub(super) fn has_dynamic_lane(config: &SchedulerConfig, lost: LaneSet) -> bool {
+    let left = config.machine.all().without(lost);
+    left.iter().any(|lane| !config.machine.is_static(lane))
+}

@@ -1,0 +1,85 @@
+//! Spans: how long a kernel may be.
+//!
+//! A kernel is the longest that anything else has to wait, and a launch is not free, so a span is as many nodes as fit
+//! the bound, at least one; where one node alone takes longer (attention over a long context), its rows are cut
+//! instead. Times come from the annotations, so the bound holds on any model and machine that was measured, and half of
+//! it is left for what annotations do not know. (Agent.xpu §4.2: kernels; §4.4: bounded preemption)
+
+use crate::annotation::{node_time, span_time};
+use crate::heg::Heg;
+use crate::machine::Anchors;
+use crate::pass::Pass;
+use duet_types::Nanos;
+use std::ops::Range;
+
+/// A piece of a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The nodes.
+    pub nodes: Range<usize>,
+    /// The rows; all of them, unless it is one node.
+    pub rows: Range<u32>,
+}
+
+/// How a pass may be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Not at all: the next kernel is the rest of the pass.
+    Whole,
+    /// In kernels of at most this long, as predicted.
+    Within(Nanos),
+    /// The same, but never within a node: a graph takes all rows.
+    BetweenNodes(Nanos),
+}
+
+/// The next span of an idle pass.
+#[must_use]
+pub(crate) fn next_span(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> Span {
+    let (nodes, all) = (pass.node..heg.nodes(), 0..pass.rows);
+    if !pass.is_between_nodes() {
+        // Some rows of the node went before; the rest of them follow.
+        return Span { nodes: pass.node..pass.assigned_to, rows: part_of_node(heg, anchors, pass, cut) };
+    }
+    let bound = match cut {
+        Cut::Whole => return Span { nodes, rows: all },
+        Cut::Within(bound) if node_time(heg, anchors, &pass.load, heg.node(pass.node)) > bound => {
+            return Span { nodes: pass.node..pass.node + 1, rows: part_of_node(heg, anchors, pass, cut) };
+        }
+        Cut::Within(bound) | Cut::BetweenNodes(bound) => bound,
+    };
+    let fits = |end: usize| span_time(heg, anchors, &pass.load, &(pass.node..end)) <= bound;
+    let end = largest(pass.node + 1, nodes.end, fits);
+    Span { nodes: pass.node..end, rows: all }
+}
+
+/// The next rows of one node. They are no fewer than read the weights for little work: where memory decides, half of the
+/// rows take as long as all of them.
+fn part_of_node(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> Range<u32> {
+    let open = pass.unassigned();
+    let Cut::Within(bound) = cut else { return open };
+    let rows = |parts: usize| (parts as u32 * PART_ROWS).min(open.end - open.start);
+    let time = |parts: usize| {
+        let load = pass.load.part(f64::from(rows(parts)) / f64::from(pass.rows));
+        node_time(heg, anchors, &load, heg.node(pass.node))
+    };
+    let bound = bound.max(time(1));
+    let parts = largest(1, (open.end - open.start).div_ceil(PART_ROWS) as usize, |parts| time(parts) <= bound);
+    open.start..open.start + rows(parts)
+}
+
+/// The largest number up to `most` that fits, by bisection; `least` where none does. What is larger fits less.
+fn largest(least: usize, most: usize, fits: impl Fn(usize) -> bool) -> usize {
+    let (mut fitting, mut exceeding) = (least, most + 1);
+    while exceeding - fitting > 1 {
+        let middle = usize::midpoint(fitting, exceeding);
+        if fits(middle) {
+            fitting = middle;
+        } else {
+            exceeding = middle;
+        }
+    }
+    fitting
+}
+
+/// Rows of a part are a multiple of this: a tile of a matrix product.
+const PART_ROWS: u32 = 16;

@@ -1,0 +1,326 @@
+//! What a policy sees: a snapshot that it cannot change.
+//!
+//! It knows nothing that a real machine would not know: no answer's length, no future arrival.
+
+use crate::ageing::Ageing;
+use crate::annotation::{self, Bound};
+use crate::config::SchedulerConfig;
+use crate::drift::Drift;
+use crate::graphs::{GraphState, Graphs};
+use crate::heg::Load;
+use crate::kernel::{Member, PassId};
+use crate::mechanism::Mechanism;
+use crate::pass::Pass;
+use crate::queues::Line;
+use crate::request_table::{Company, Phase, Progress, RequestTable, Row};
+use crate::scheduler::Running;
+use duet_types::{Class, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// A snapshot of the scheduler.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    pub(crate) now: Instant,
+    pub(crate) config: &'a SchedulerConfig,
+    pub(crate) idle: LaneSet,
+    pub(crate) lost: LaneSet,
+    pub(crate) table: &'a RequestTable,
+    pub(crate) passes: &'a BTreeMap<PassId, Pass>,
+    pub(crate) running: &'a BTreeMap<KernelId, Running>,
+    pub(crate) graphs: &'a Graphs,
+    pub(crate) ageing: &'a Ageing,
+    pub(crate) drift: &'a Drift,
+    pub(crate) timers: &'a BTreeSet<Instant>,
+    pub(crate) next_pass: PassId,
+    /// Requests for which memory is being made free, or for which there is none.
+    pub(crate) short: &'a BTreeSet<RequestId>,
+}
+
+/// One request of a [`View`].
+#[derive(Clone, Copy, Debug)]
+pub struct RequestView<'a> {
+    row: &'a Row,
+}
+
+/// One kernel on a lane.
+#[derive(Clone, Copy, Debug)]
+pub struct RunningView {
+    /// Its lanes.
+    pub lanes: LaneSet,
+    /// The class of its pass.
+    pub class: Class,
+    /// The stage of its pass.
+    pub stage: Stage,
+    /// What decides its time.
+    pub bound: Bound,
+}
+
+impl<'a> View<'a> {
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The machine, the model and the limits.
+    #[must_use]
+    pub fn config(&self) -> &'a SchedulerConfig {
+        self.config
+    }
+
+    /// Whether a mechanism is on.
+    #[must_use]
+    pub fn has(&self, mechanism: Mechanism) -> bool {
+        self.config.mechanisms.has(mechanism)
+    }
+
+    /// Lanes that run nothing and may be used now.
+    #[must_use]
+    pub fn idle(&self) -> LaneSet {
+        self.idle
+    }
+
+    /// The lane of the NPU role; the only one that is left has both.
+    #[must_use]
+    pub fn prefill_lane(&self) -> LaneId {
+        let lane = self.config.machine.prefill_lane();
+        if self.lost.contains(lane) { self.left().leader().unwrap_or(lane) } else { lane }
+    }
+
+    /// The lane of the iGPU role.
+    #[must_use]
+    pub fn decode_lane(&self) -> LaneId {
+        let lane = self.config.machine.decode_lane();
+        if !self.lost.contains(lane) {
+            return lane;
+        }
+        self.left().iter().filter(|&lane| !self.config.machine.is_static(lane)).last().unwrap_or(lane)
+    }
+
+    /// All lanes as one team, if they form one and none is lost.
+    #[must_use]
+    pub fn team(&self) -> Option<LaneSet> {
+        (self.config.machine.team.is_some() && self.lost.is_empty()).then(|| self.config.machine.all())
+    }
+
+    /// The only lane that there is.
+    #[must_use]
+    pub fn only_lane(&self) -> Option<LaneSet> {
+        Some(self.left()).filter(|left| left.len() == 1)
+    }
+
+    fn left(&self) -> LaneSet {
+        self.config.machine.all().without(self.lost)
+    }
+
+    /// The kernels on lanes.
+    pub fn running(&self) -> impl Iterator<Item = RunningView> {
+        self.running.values().map(|running| {
+            let pass = &self.passes[&running.pass];
+            RunningView { lanes: running.lanes, class: pass.class, stage: pass.stage, bound: running.bound }
+        })
+    }
+
+    /// All requests, oldest first.
+    pub fn requests(&self) -> impl DoubleEndedIterator<Item = RequestView<'a>> + use<'a> {
+        self.table.iter().map(|row| RequestView { row })
+    }
+
+    /// One request.
+    #[must_use]
+    pub fn request(&self, request: RequestId) -> Option<RequestView<'a>> {
+        self.table.get(request).map(|row| RequestView { row })
+    }
+
+    /// The requests of a queue for which there is memory, oldest first.
+    pub fn queue(&self, line: Line, class: Class) -> impl DoubleEndedIterator<Item = RequestView<'a>> + use<'a> {
+        let short = self.short;
+        let queue = self.table.queue(line, class).map(|row| RequestView { row });
+        queue.filter(move |request| !short.contains(&request.id()))
+    }
+
+    /// The oldest request of a queue, with memory or without: nobody overtakes it.
+    #[must_use]
+    pub fn head(&self, line: Line, class: Class) -> Option<RequestView<'a>> {
+        self.table.queue(line, class).next().map(|row| RequestView { row })
+    }
+
+    /// The oldest request of a class, whatever it does.
+    #[must_use]
+    pub fn oldest(&self, class: Class) -> Option<RequestView<'a>> {
+        self.table.oldest(class).map(|row| RequestView { row })
+    }
+
+    /// Whether a request does not wait for memory.
+    #[must_use]
+    pub fn has_memory(&self, request: RequestId) -> bool {
+        !self.short.contains(&request)
+    }
+
+    /// Whether the KV of a request of this class is being put in place.
+    #[must_use]
+    pub fn is_restoring(&self, class: Class) -> bool {
+        self.table.queue(Line::Away, class).any(|row| row.phase == Phase::Restoring)
+    }
+
+    /// Whether no timer is set for exactly then.
+    #[must_use]
+    pub fn timer_missing(&self, at: Instant) -> bool {
+        !self.timers.contains(&at)
+    }
+
+    /// A pass of these members as it would begin if it were the next one.
+    #[must_use]
+    pub fn draft(&self, members: Vec<Member>) -> Pass {
+        Pass::new(self.next_pass, members)
+    }
+
+    /// How many requests stand in a queue, with memory or without.
+    #[must_use]
+    pub fn queue_len(&self, line: Line, class: Class) -> usize {
+        self.table.queue_len(line, class)
+    }
+
+    /// Requests of a class that have begun.
+    #[must_use]
+    pub fn live(&self, class: Class) -> usize {
+        [Line::Prefill, Line::Decode, Line::Away].iter().map(|&line| self.table.queue_len(line, class)).sum()
+    }
+
+    /// The passes under way, oldest first.
+    pub fn passes(&self) -> impl Iterator<Item = &'a Pass> + use<'a> {
+        self.passes.values()
+    }
+
+    /// The pass under way of this class and stage: there is at most one, since there is one buffer for it.
+    #[must_use]
+    pub fn pass(&self, class: Class, stage: Stage) -> Option<&'a Pass> {
+        self.passes.values().find(|pass| pass.class == class && pass.stage == stage)
+    }
+
+    /// The state of a request's graph, if one was ever asked for.
+    #[must_use]
+    pub fn graph(&self, request: RequestId) -> Option<GraphState> {
+        self.graphs.state(request)
+    }
+
+    /// Whether a graph for so many rows of a request is ready.
+    #[must_use]
+    pub fn is_warm(&self, request: RequestId, rows: Tokens) -> bool {
+        self.graphs.is_ready_for(request, rows)
+    }
+
+    /// The graphs that are prepared or being prepared.
+    pub fn graphs(&self) -> impl Iterator<Item = (RequestId, GraphState)> + use<'a> {
+        self.graphs.resident()
+    }
+
+    /// The oldest overdue request, if ageing is on.
+    #[must_use]
+    pub fn oldest_overdue(&self) -> Option<RequestView<'a>> {
+        let oldest = self.table.oldest(Class::Proactive).filter(|_| self.has(Mechanism::Ageing))?;
+        self.ageing.is_overdue(self.now, oldest.arrived).then_some(RequestView { row: oldest })
+    }
+
+    /// Whether a request is overdue.
+    #[must_use]
+    pub fn is_overdue(&self, request: &RequestView<'_>) -> bool {
+        self.has(Mechanism::Ageing)
+            && request.class() == Class::Proactive
+            && self.ageing.is_overdue(self.now, request.arrived())
+    }
+
+    /// Whether overdue work is owed a kernel of this length.
+    #[must_use]
+    pub fn owes(&self, time: Nanos) -> bool {
+        self.ageing.owes(time)
+    }
+
+    /// How long a kernel will take on these lanes, as the machine is lately.
+    #[must_use]
+    pub fn predict(&self, load: &Load, stage: Stage, nodes: &Range<usize>, lanes: LaneSet) -> Nanos {
+        let anchors = self.config.machine.anchors(lanes);
+        self.drift.correct(stage, annotation::predict(&self.config.heg, anchors, load, nodes))
+    }
+
+    /// How long a whole pass will take on these lanes.
+    #[must_use]
+    pub fn predict_pass(&self, load: &Load, stage: Stage, lanes: LaneSet) -> Nanos {
+        self.predict(load, stage, &(0..self.config.heg.nodes()), lanes)
+    }
+
+    /// The measured time over the predicted one, lately: bounds are divided by it.
+    #[must_use]
+    pub fn drift(&self, stage: Stage) -> f64 {
+        self.drift.ratio(stage)
+    }
+}
+
+impl RequestView<'_> {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> RequestId {
+        self.row.request.id
+    }
+
+    /// Who waits for it.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        self.row.request.class
+    }
+
+    /// Its tokens: the prompt, and what was generated.
+    #[must_use]
+    pub fn known(&self) -> Tokens {
+        self.row.known()
+    }
+
+    /// Rows to be computed until its next token.
+    #[must_use]
+    pub fn rows_left(&self) -> Tokens {
+        self.row.known() - self.row.computed
+    }
+
+    /// When it had its last token, or its KV.
+    #[must_use]
+    pub fn since(&self) -> Instant {
+        self.row.since
+    }
+
+    /// When it arrived.
+    #[must_use]
+    pub fn arrived(&self) -> Instant {
+        self.row.arrived
+    }
+
+    /// What it is doing.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.row.phase
+    }
+
+    /// What its next rows are to it.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        self.row.stage()
+    }
+
+    /// How far it has come.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.row.progress()
+    }
+
+    /// Whether it must be run in a pass of its own.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.row.company == Company::Alone
+    }
+
+    /// Its next rows, at most so many.
+    #[must_use]
+    pub fn member(&self, rows_max: Tokens) -> Member {
+        self.row.member(rows_max)
+    }
+}

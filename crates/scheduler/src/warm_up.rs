@@ -1,0 +1,65 @@
+//! On-the-fly warm-up of static graphs. (Agent.xpu §4.3 ⑤)
+//!
+//! The length of a prompt is known when it is queued, so a static graph for exactly this prompt, attention included,
+//! can be compiled while the request waits, or while it is preempted. If it is ready before its prefill starts (or goes
+//! on), the prefill runs wholly on the static lane and leaves the dynamic one to decode. Reactive requests come first.
+//! A graph is reclaimed when its prefill is done, and when it was not used for too long.
+
+use crate::graphs::GraphState;
+use crate::machine::Shapes;
+use crate::mechanism::Mechanism;
+use crate::policy::Decision;
+use crate::queues::Line;
+use crate::reason::Reason;
+use crate::view::View;
+use duet_types::{Class, Stage};
+
+/// What is to be prepared or reclaimed now.
+pub(crate) fn next(view: &View<'_>) -> Option<Decision> {
+    if view.config().machine.lane(view.prefill_lane()).shapes == Shapes::Dynamic {
+        // A dynamic lane is always warm.
+        return None;
+    }
+    expire(view).or_else(|| prepare(view))
+}
+
+fn prepare(view: &View<'_>) -> Option<Decision> {
+    if !view.has(Mechanism::WarmUp) || view.graphs().count() >= view.config().limits.graphs {
+        return None;
+    }
+    let waiting = [Class::Reactive, Class::Proactive].into_iter().flat_map(|class| {
+        let queues = [Line::Prefill, Line::Queued].into_iter().flat_map(move |line| view.queue(line, class));
+        // One whose pass was interrupted is preempted: its graph can take over at the next layer.
+        let interrupted = view.pass(class, Stage::Prefill).filter(|pass| pass.was_interrupted());
+        let preempted = interrupted.into_iter().flat_map(|pass| &pass.members).filter_map(|m| view.request(m.request));
+        preempted.chain(queues).filter(|request| request.stage() == Stage::Prefill)
+    });
+    let mut waiting = waiting.take(view.config().limits.graphs);
+    waiting.find(|request| view.graph(request.id()).is_none()).map(|request| Decision::Prepare(request.id()))
+}
+
+fn expire(view: &View<'_>) -> Option<Decision> {
+    if !view.has(Mechanism::GraphReclaim) {
+        return None;
+    }
+    let expiry = view.config().limits.graph_expiry;
+    let mut soonest = None;
+    for (request, state) in view.graphs() {
+        let GraphState::Ready { since } = state else { continue };
+        // One that is used now is looked at again when its pass ends.
+        if is_in_pass(view, request) {
+            continue;
+        }
+        if view.now() - since >= expiry {
+            return Some(Decision::Reclaim(request));
+        }
+        soonest = soonest.into_iter().chain([since + expiry]).min();
+    }
+    let until = soonest?;
+    view.timer_missing(until).then_some(Decision::Wait { until, reason: Reason::Expiry })
+}
+
+fn is_in_pass(view: &View<'_>, request: duet_types::RequestId) -> bool {
+    let request = view.request(request);
+    request.is_some_and(|request| matches!(request.phase(), crate::request_table::Phase::InPass(_)))
+}

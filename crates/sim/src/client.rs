@@ -1,0 +1,85 @@
+//! Clients: what is true of a request and hidden from the scheduler.
+
+use duet_types::{Class, Instant, Tokens};
+
+/// One request as its client knows it. Its id is its place in the list of clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// What timelines call it.
+    pub name: String,
+    /// When it is submitted.
+    pub arrives: Instant,
+    /// Who waits for it.
+    pub class: Class,
+    /// Length of its prompt.
+    pub prompt: Tokens,
+    /// Length of its answer.
+    pub output: Tokens,
+    /// The request whose tokens its prompt begins with.
+    pub continues: Option<Continues>,
+    /// When its client gives it up; also before it arrives, or after its end.
+    pub cancelled: Option<Instant>,
+    /// What goes wrong with its kernels.
+    pub failing: Failing,
+    /// Whether its graphs can be compiled.
+    pub graph: Graphs,
+}
+
+/// The request whose tokens a prompt begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Continues {
+    /// Which client.
+    pub client: usize,
+    /// How many tokens are the same at most; the rest differs.
+    pub shared: Tokens,
+}
+
+/// Which of a request's kernels fail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Failing {
+    /// None.
+    #[default]
+    Never,
+    /// Only this one, counted from 0.
+    Once(u32),
+    /// All from this one on.
+    From(u32),
+}
+
+/// Whether graphs for a request can be compiled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Graphs {
+    /// They can.
+    #[default]
+    Compile,
+    /// The compiler gives up on them.
+    Fail,
+}
+
+impl Client {
+    /// A client who arrives at the beginning and wants nothing special.
+    #[must_use]
+    pub fn new(class: Class, prompt: u32, output: u32) -> Self {
+        Self {
+            name: String::new(),
+            arrives: Instant(0),
+            class,
+            prompt: Tokens(prompt),
+            output: Tokens(output),
+            continues: None,
+            cancelled: None,
+            failing: Failing::Never,
+            graph: Graphs::Compile,
+        }
+    }
+}
+
+impl Failing {
+    pub(crate) fn fails(self, ordinal: u32) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Once(which) => ordinal == which,
+            Self::From(first) => ordinal >= first,
+        }
+    }
+}

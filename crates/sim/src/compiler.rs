@@ -1,0 +1,64 @@
+//! The graph compiler: one graph after another, each for as long as its lane says.
+
+use duet_scheduler::{Graph, GraphId};
+use duet_types::{Instant, Nanos, RequestId, Tokens};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Graphs, and those that are being compiled.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Compiler {
+    queue: VecDeque<Graph>,
+    compiling: Option<(Graph, Instant)>,
+    ready: BTreeMap<GraphId, Graph>,
+}
+
+impl Compiler {
+    pub(crate) fn prepare(&mut self, now: Instant, graph: Graph, time: Nanos) {
+        self.queue.push_back(graph);
+        self.start_next(now, time);
+    }
+
+    /// When the graph under way will be compiled.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        self.compiling.map(|(_, at)| at)
+    }
+
+    /// The graph under way is compiled.
+    pub(crate) fn compiled(&mut self, now: Instant, time: Nanos) -> Graph {
+        let (graph, at) = self.compiling.take().expect("a graph is being compiled");
+        assert_eq!(at, now, "graphs are ready when their time has come");
+        self.start_next(now, time);
+        graph
+    }
+
+    /// A compiled graph is loaded.
+    pub(crate) fn load(&mut self, graph: Graph) {
+        self.ready.insert(graph.id, graph);
+    }
+
+    pub(crate) fn reclaim(&mut self, now: Instant, id: GraphId, time: Nanos) {
+        self.ready.remove(&id);
+        self.queue.retain(|graph| graph.id != id);
+        if self.compiling.is_some_and(|(graph, _)| graph.id == id) {
+            self.compiling = None;
+            self.start_next(now, time);
+        }
+    }
+
+    /// Whether there is a graph for so many rows of a request.
+    pub(crate) fn is_ready(&self, request: RequestId, rows: Tokens) -> bool {
+        self.ready.values().any(|graph| graph.request == request && graph.rows == rows)
+    }
+
+    /// Whether a graph of the request is still there.
+    pub(crate) fn has_any(&self, request: RequestId) -> bool {
+        let all = self.queue.iter().chain(self.ready.values()).chain(self.compiling.as_ref().map(|(graph, _)| graph));
+        all.into_iter().any(|graph| graph.request == request)
+    }
+
+    fn start_next(&mut self, now: Instant, time: Nanos) {
+        if self.compiling.is_none() {
+            self.compiling = self.queue.pop_front().map(|graph| (graph, now + time));
+        }
+    }
+}

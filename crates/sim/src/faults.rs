@@ -1,0 +1,12 @@
+//! Faults of the machine. Those of a request are with its [client](crate::Client).
+
+use duet_types::{Instant, LaneId};
+
+/// What goes wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Lanes that are lost.
+    pub lost: Vec<(Instant, LaneId)>,
+    /// Spills that fail, counted from 0.
+    pub spills: Vec<u32>,
+}

@@ -1,0 +1,170 @@
+//! KV memory as it is in truth: which request's tokens are where, and how many pages that takes.
+//!
+//! Checked: pages in use never exceed those that there are, on disk neither; only what is there is spilled, forgotten or
+//! discarded; KV of a live request is given up by `Discard` alone.
+
+use duet_scheduler::{MemoryLimits, Source};
+use duet_types::{RequestId, Tokens};
+use std::collections::BTreeMap;
+
+/// All KV.
+#[derive(Clone, Debug)]
+pub(crate) struct KvMemory {
+    limits: MemoryLimits,
+    held: BTreeMap<RequestId, Kv>,
+}
+
+/// The KV of one request, live or ended.
+#[derive(Clone, Copy, Debug)]
+struct Kv {
+    /// Positions in the cache.
+    tokens: Tokens,
+    /// Positions that pages are taken for: those that a pass under way will write, too.
+    reserved: Tokens,
+    place: Place,
+    owner: Owner,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Memory,
+    Spilling,
+    Disk,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Live,
+    Ended,
+}
+
+/// What was put in place for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) cached: Tokens,
+    pub(crate) source: Option<Source>,
+    /// Pages read from disk.
+    pub(crate) read: usize,
+}
+
+impl KvMemory {
+    pub(crate) fn new(limits: MemoryLimits) -> Self {
+        Self { limits, held: BTreeMap::new() }
+    }
+
+    /// What an ended request left, if anything.
+    pub(crate) fn kept(&self, request: RequestId) -> Option<Tokens> {
+        self.held.get(&request).filter(|kv| kv.owner == Owner::Ended).map(|kv| kv.tokens)
+    }
+
+    /// Positions of a live request that are in memory.
+    pub(crate) fn computed(&self, request: RequestId) -> Tokens {
+        self.held.get(&request).filter(|kv| kv.place != Place::Disk).map_or(Tokens::ZERO, |kv| kv.tokens)
+    }
+
+    /// Puts in place what there is: its own KV, or `shared` tokens of an ended request's.
+    pub(crate) fn restore(&mut self, request: RequestId, shared: Option<(RequestId, Tokens)>) -> Found {
+        if let Some(own) = self.held.get_mut(&request) {
+            assert_eq!(own.place, Place::Disk, "{request} is restored, but its KV is not on disk");
+            (own.place, own.reserved) = (Place::Memory, own.tokens);
+            let found = Found { cached: own.tokens, source: None, read: self.limits.pages_of(own.tokens) };
+            self.check();
+            return found;
+        }
+        let kept = shared.and_then(|(of, tokens)| Some((of, tokens.min(self.kept(of)?), self.held[&of])));
+        let (cached, source, read) = match kept {
+            Some((_, Tokens::ZERO, _)) | None => (Tokens::ZERO, None, 0),
+            Some((of, tokens, kv)) => {
+                let read = if kv.place == Place::Disk { self.limits.pages_of(tokens) } else { 0 };
+                if tokens == kv.tokens {
+                    self.held.remove(&of);
+                    (tokens, Some(Source::TakenOver(of)), read)
+                } else {
+                    (tokens, Some(Source::Forked(of)), read)
+                }
+            }
+        };
+        self.held.insert(request, Kv { tokens: cached, reserved: cached, place: Place::Memory, owner: Owner::Live });
+        self.check();
+        Found { cached, source, read }
+    }
+
+    /// A pass will write positions up to `end`.
+    pub(crate) fn reserve(&mut self, request: RequestId, end: Tokens) {
+        let kv = self.held.get_mut(&request).expect("a request that runs was restored");
+        assert_eq!(kv.place, Place::Memory, "the KV of {request} is not in memory, but it runs");
+        kv.reserved = kv.reserved.max(end);
+        self.check();
+    }
+
+    /// Positions up to `end` are computed.
+    pub(crate) fn computed_to(&mut self, request: RequestId, end: Tokens) {
+        self.held.get_mut(&request).expect("a request that runs was restored").tokens = end;
+    }
+
+    /// A request ended; `keeps` says whether its KV may be of use.
+    pub(crate) fn ended(&mut self, request: RequestId, keeps: Keeps) {
+        let Some(kv) = self.held.get_mut(&request) else { return };
+        assert_ne!(kv.place, Place::Spilling, "{request} is released while it is spilled");
+        if keeps == Keeps::Nothing || kv.tokens == Tokens::ZERO {
+            self.held.remove(&request);
+        } else {
+            (kv.owner, kv.reserved) = (Owner::Ended, kv.tokens);
+        }
+    }
+
+    pub(crate) fn forget(&mut self, request: RequestId) {
+        // A restoration under way may have taken it over.
+        let Some(kv) = self.held.remove(&request) else { return };
+        assert_eq!(kv.owner, Owner::Ended, "the KV of {request}, which has not ended, is forgotten");
+    }
+
+    pub(crate) fn discard(&mut self, request: RequestId) {
+        let kv = self.held.remove(&request).unwrap_or_else(|| panic!("{request} has nothing to discard"));
+        assert_eq!(kv.owner, Owner::Live, "{request} has ended and is discarded");
+        assert_eq!(kv.place, Place::Memory, "what is discarded is in memory");
+    }
+
+    /// Begins to write KV to disk. Returns its pages; nothing if a restoration under way has taken it over.
+    pub(crate) fn spill(&mut self, request: RequestId) -> Option<usize> {
+        let kv = self.held.get_mut(&request)?;
+        assert_eq!(kv.place, Place::Memory, "{request} is spilled twice");
+        kv.place = Place::Spilling;
+        let pages = self.limits.pages_of(kv.tokens);
+        self.check();
+        Some(pages)
+    }
+
+    /// A spill ended. It may have been taken over or forgotten meanwhile.
+    pub(crate) fn spilled(&mut self, request: RequestId, result: SpillResult) {
+        if let Some(kv) = self.held.get_mut(&request).filter(|kv| kv.place == Place::Spilling) {
+            kv.place = match result {
+                SpillResult::Written => Place::Disk,
+                SpillResult::Failed => Place::Memory,
+            };
+        }
+    }
+
+    fn check(&self) {
+        let pages = |place: fn(Place) -> bool| -> usize {
+            self.held.values().filter(|kv| place(kv.place)).map(|kv| self.limits.pages_of(kv.reserved)).sum()
+        };
+        let (used, disk) = (pages(|place| place != Place::Disk), pages(|place| place != Place::Memory));
+        assert!(used <= self.limits.pages, "{used} pages are in use, and there are {}", self.limits.pages);
+        assert!(disk <= self.limits.disk_pages, "{disk} pages are on disk, which takes {}", self.limits.disk_pages);
+    }
+}
+
+/// Whether an ended request's KV may be of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    All,
+    Nothing,
+}
+
+/// How a spill went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpillResult {
+    Written,
+    Failed,
+}

@@ -1,0 +1,73 @@
+//! Machines for scenarios, with figures that make times round. None is a real one.
+//!
+//! The model has two layers: seven nodes. Reading the weights of a node takes the NPU 1 ms, the iGPU and a team of two
+//! CPU lanes 0.5 ms, and one CPU lane 1 ms. A row of a node takes the NPU and the team 10 µs, the iGPU and one CPU lane
+//! 20 µs. So a chunk of 100 rows is 1 ms a node on the NPU and 2 ms on the iGPU. Attention reads 1 µs a position
+//! where weights take 0.5 ms, and 2 µs where they take 1 ms. Launching, embeddings and the head take no time.
+
+use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
+use duet_scheduler::machine::{Anchors, Contention, Lane, Machine, Shapes};
+use duet_scheduler::{Limits, Mechanisms, MemoryLimits, SchedulerConfig};
+use duet_types::{Nanos, Tokens};
+
+/// An NPU and an iGPU. Compiling a graph takes 5 ms.
+#[must_use]
+pub fn npu_igpu() -> SchedulerConfig {
+    let compile = Nanos(5_000_000);
+    let lanes = vec![lane("npu", Shapes::Static { compile }, FAST, SLOW), lane("igpu", Shapes::Dynamic, SLOW, FAST)];
+    config(Machine { lanes, team: None, contention: Contention::NONE }, 1000)
+}
+
+/// Two sets of cores, which can join.
+#[must_use]
+pub fn cpu() -> SchedulerConfig {
+    let lanes = vec![lane("cpu0", Shapes::Dynamic, SLOW, SLOW), lane("cpu1", Shapes::Dynamic, SLOW, SLOW)];
+    config(Machine { lanes, team: Some(anchors(FAST, FAST)), contention: Contention::NONE }, 132)
+}
+
+/// One lane that takes everything.
+#[must_use]
+pub fn single() -> SchedulerConfig {
+    let lanes = vec![lane("cpu", Shapes::Dynamic, FAST, FAST)];
+    config(Machine { lanes, team: None, contention: Contention::NONE }, 132)
+}
+
+/// How fast, of two speeds.
+const FAST: f64 = 2.0;
+const SLOW: f64 = 1.0;
+
+fn anchors(arithmetic: f64, memory: f64) -> Anchors {
+    Anchors {
+        macs_per_s: arithmetic * 0.5e11,
+        attention_macs_per_s: 1e15,
+        bytes_per_s: memory * 4e9,
+        launch: Nanos::ZERO,
+        exposed: 0.0,
+    }
+}
+
+fn lane(name: &str, shapes: Shapes, arithmetic: f64, memory: f64) -> Lane {
+    Lane { name: name.to_owned(), shapes, anchors: anchors(arithmetic, memory) }
+}
+
+fn config(machine: Machine, prefill_rows: u32) -> SchedulerConfig {
+    let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 4e6, row_bytes: 0.0 };
+    let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 8e3, row_bytes: 0.0 };
+    let head = TokenWise { macs_per_row: 0.0, weight_bytes: 0.0, row_bytes: 0.0 };
+    SchedulerConfig {
+        machine,
+        heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head },
+        limits: Limits {
+            chunk: Tokens(100),
+            prefill_rows: Tokens(prefill_rows),
+            batch: 8,
+            preempt: Nanos(4_000_000),
+            decode_stall: Nanos(50_000_000),
+            age: Nanos(1_000_000_000),
+            graph_expiry: Nanos(50_000_000),
+            ..Limits::default()
+        },
+        memory: MemoryLimits { page: Tokens(10), ..MemoryLimits::UNBOUNDED },
+        mechanisms: Mechanisms::ALL,
+    }
+}

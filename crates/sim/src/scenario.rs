@@ -1,0 +1,282 @@
+//! Scenarios as text: a machine line, then one line for each client or fault.
+//!
+//! ```text
+//! cpu  policy duet  without preemption,teams  chunk 100  pages 40  disk 10
+//! at 0ms  A  proactive  prompt 600  output 2
+//! at 3ms  B  reactive   prompt 64   output 3  cancelled 9ms
+//! at 9ms  C  reactive   prompt 99   output 1  continues B
+//! at 4ms  lane 0 is lost
+//! ```
+
+use crate::client::{Client, Continues, Failing, Graphs};
+use crate::machines;
+use crate::world::{Truth, VirtualWorld};
+use duet_driver::{Observed, Observer, run};
+use duet_scheduler::machine::Shapes;
+use duet_scheduler::policy::PolicyName;
+use duet_scheduler::{Mechanism, Scheduler, SchedulerConfig};
+use duet_types::{Class, Instant, LaneId, Nanos, Tokens};
+use std::fmt;
+use std::str::FromStr;
+
+/// Everything that a simulation begins with.
+#[derive(Clone)]
+pub struct Scenario {
+    /// Who decides.
+    pub policy: PolicyName,
+    /// What it is told.
+    pub config: SchedulerConfig,
+    /// How it truly is.
+    pub truth: Truth,
+    /// Who comes.
+    pub clients: Vec<Client>,
+}
+
+/// Why a text is not a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioError(String);
+
+impl Scenario {
+    /// A scenario without clients on a machine that is as the scheduler thinks.
+    #[must_use]
+    pub fn new(policy: PolicyName, config: SchedulerConfig) -> Self {
+        let truth = Truth::of(&config);
+        Self { policy, config, truth, clients: Vec::new() }
+    }
+
+    /// Runs it to its end.
+    pub fn run<O: Observer>(&self, observer: O) -> Observed<VirtualWorld, O> {
+        let world = VirtualWorld::new(self.clients.clone(), &self.config, &self.truth);
+        let mut observed = Observed { world, observer };
+        run(&mut Scheduler::new(self.config.clone(), self.policy.policy()), &mut observed);
+        observed
+    }
+}
+
+impl FromStr for Scenario {
+    type Err = ScenarioError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut lines = text.lines().map(Words::of).filter(|words| !words.rest.is_empty());
+        let mut scenario = machine(lines.next().ok_or(ScenarioError("there is no machine line".to_owned()))?)?;
+        for mut words in lines {
+            words.expect("at")?;
+            let at = words.time()?;
+            match words.word()? {
+                "lane" => {
+                    let lane = LaneId(words.number()? as u8);
+                    words.expect("is")?;
+                    words.expect("lost")?;
+                    scenario.truth.faults.lost.push((Instant(at.0), lane));
+                }
+                name => {
+                    let client = client(name, Instant(at.0), words, &scenario.clients)?;
+                    scenario.clients.push(client);
+                }
+            }
+        }
+        Ok(scenario)
+    }
+}
+
+fn machine(mut words: Words<'_>) -> Result<Scenario, ScenarioError> {
+    let config = match words.word()? {
+        "npu-igpu" => machines::npu_igpu(),
+        "cpu" => machines::cpu(),
+        "single" => machines::single(),
+        other => return Err(ScenarioError(format!("no machine is called `{other}`"))),
+    };
+    let mut scenario = Scenario::new(PolicyName::Duet, config);
+    while let Some(word) = words.next() {
+        option(&mut scenario, word, &mut words)?;
+    }
+    scenario.truth.machine = scenario.config.machine.clone();
+    Ok(scenario)
+}
+
+/// One option of the machine line.
+fn option(scenario: &mut Scenario, word: &str, words: &mut Words<'_>) -> Result<(), ScenarioError> {
+    let Scenario { policy, config, truth, .. } = scenario;
+    match word {
+        "policy" => *policy = words.parsed()?,
+        "without" => {
+            for name in words.word()?.split(',') {
+                let mechanism: Mechanism = name.parse().map_err(ScenarioError)?;
+                config.mechanisms = config.mechanisms.without(mechanism);
+            }
+        }
+        "chunk" => config.limits.chunk = Tokens(words.number()?),
+        "prefill-rows" => config.limits.prefill_rows = Tokens(words.number()?),
+        "batch" => config.limits.batch = words.number()? as usize,
+        "cap" => config.limits.batch_cap = words.number()? as usize,
+        "preempt" => config.limits.preempt = words.time()?,
+        "stall" => config.limits.decode_stall = words.time()?,
+        "age" => config.limits.age = words.time()?,
+        "share" => config.limits.overdue_share = words.parsed()?,
+        "stretch" => config.limits.stretch = words.parsed()?,
+        "occupancy" => config.limits.occupancy = words.parsed()?,
+        "expiry" => config.limits.graph_expiry = words.time()?,
+        "graphs" => config.limits.graphs = words.number()? as usize,
+        "page" => config.memory.page = Tokens(words.number()?),
+        "pages" => config.memory.pages = words.parsed()?,
+        "disk" => config.memory.disk_pages = words.parsed()?,
+        "page-io" => truth.page_io = words.time()?,
+        "spill-fails" => truth.faults.spills.push(words.number()?),
+        "jitter" => truth.jitter = words.parsed()?,
+        "seed" => truth.seed = words.parsed()?,
+        "compile" => {
+            let compile = words.time()?;
+            config.machine.lanes.iter_mut().filter(|lane| lane.shapes != Shapes::Dynamic).for_each(|lane| {
+                lane.shapes = Shapes::Static { compile };
+            });
+        }
+        "contention" => config.machine.contention.memory_beside_memory = words.parsed()?,
+        "beside-compute" => config.machine.contention.memory_beside_compute = words.parsed()?,
+        other => return Err(ScenarioError(format!("no machine has `{other}`"))),
+    }
+    Ok(())
+}
+
+fn client(name: &str, arrives: Instant, mut words: Words<'_>, others: &[Client]) -> Result<Client, ScenarioError> {
+    let class = match words.word()? {
+        "reactive" => Class::Reactive,
+        "proactive" => Class::Proactive,
+        other => return Err(ScenarioError(format!("`{other}` is no class"))),
+    };
+    let mut client = Client { name: name.to_owned(), arrives, ..Client::new(class, 1, 1) };
+    while let Some(word) = words.next() {
+        match word {
+            "prompt" => client.prompt = Tokens(words.number()?),
+            "output" => client.output = Tokens(words.number()?),
+            "cancelled" => client.cancelled = Some(Instant(words.time()?.0)),
+            "fails-once" => client.failing = Failing::Once(words.number()?),
+            "fails-from" => client.failing = Failing::From(words.number()?),
+            "graph-fails" => client.graph = Graphs::Fail,
+            "continues" => client.continues = Some(continues(&mut words, others, Tokens(u32::MAX))?),
+            "shares" => {
+                let shared = Tokens(words.number()?);
+                words.expect("of")?;
+                client.continues = Some(continues(&mut words, others, shared)?);
+            }
+            other => return Err(ScenarioError(format!("no client has `{other}`"))),
+        }
+    }
+    Ok(client)
+}
+
+fn continues(words: &mut Words<'_>, others: &[Client], shared: Tokens) -> Result<Continues, ScenarioError> {
+    let name = words.word()?;
+    let client = others.iter().position(|other| other.name == name);
+    let client = client.ok_or_else(|| ScenarioError(format!("`{name}` is not above")))?;
+    Ok(Continues { client, shared })
+}
+
+/// The words of a line.
+struct Words<'a> {
+    rest: std::collections::VecDeque<&'a str>,
+}
+
+impl<'a> Words<'a> {
+    fn of(line: &'a str) -> Self {
+        Self { rest: line.split_whitespace().collect() }
+    }
+
+    fn next(&mut self) -> Option<&'a str> {
+        self.rest.pop_front()
+    }
+
+    fn word(&mut self) -> Result<&'a str, ScenarioError> {
+        self.next().ok_or_else(|| ScenarioError("a line ends too early".to_owned()))
+    }
+
+    fn expect(&mut self, word: &str) -> Result<(), ScenarioError> {
+        let found = self.word()?;
+        if found == word { Ok(()) } else { Err(ScenarioError(format!("`{found}` stands where `{word}` should"))) }
+    }
+
+    fn parsed<T: FromStr>(&mut self) -> Result<T, ScenarioError> {
+        let word = self.word()?;
+        word.parse().map_err(|_| ScenarioError(format!("`{word}` is not understood")))
+    }
+
+    fn number(&mut self) -> Result<u32, ScenarioError> {
+        self.parsed()
+    }
+
+    /// Milliseconds: `3ms`, `0.5ms`.
+    fn time(&mut self) -> Result<Nanos, ScenarioError> {
+        let word = self.word()?;
+        let millis: Option<f64> = word.strip_suffix("ms").and_then(|millis| millis.parse().ok());
+        let millis = millis.ok_or_else(|| ScenarioError(format!("`{word}` is no time in ms")))?;
+        Ok(Nanos((millis * 1e6) as u64))
+    }
+}
+
+/// As text that is read back as the same scenario, as far as the text can say.
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (config, truth) = (&self.config, &self.truth);
+        let (limits, memory) = (&config.limits, &config.memory);
+        let machine = match config.machine.lanes[0].name.as_str() {
+            "npu" => "npu-igpu",
+            "cpu0" => "cpu",
+            _ => "single",
+        };
+        write!(f, "{machine} policy {}", self.policy)?;
+        for mechanism in Mechanism::ALL.into_iter().filter(|&mechanism| !config.mechanisms.has(mechanism)) {
+            write!(f, " without {mechanism}")?;
+        }
+        write!(f, " chunk {} prefill-rows {} batch {}", limits.chunk, limits.prefill_rows, limits.batch)?;
+        write!(f, " cap {} preempt {}", limits.batch_cap, Millis(limits.preempt.0))?;
+        write!(f, " stall {} age {}", Millis(limits.decode_stall.0), Millis(limits.age.0))?;
+        write!(f, " pages {} disk {} page-io {}", memory.pages, memory.disk_pages, Millis(truth.page_io.0))?;
+        write!(f, " jitter {} seed {}", truth.jitter, truth.seed)?;
+        truth.faults.spills.iter().try_for_each(|spill| write!(f, " spill-fails {spill}"))?;
+        for client in &self.clients {
+            write_client(f, client, &self.clients)?;
+        }
+        truth.faults.lost.iter().try_for_each(|(at, lane)| write!(f, "\nat {} lane {lane} is lost", Millis(at.0)))
+    }
+}
+
+fn write_client(f: &mut fmt::Formatter<'_>, client: &Client, others: &[Client]) -> fmt::Result {
+    let class = if client.class == Class::Reactive { "reactive" } else { "proactive" };
+    write!(f, "\nat {} {} {class} prompt {}", Millis(client.arrives.0), client.name, client.prompt)?;
+    write!(f, " output {}", client.output)?;
+    if let Some(Continues { client, shared }) = client.continues {
+        write!(f, " shares {shared} of {}", others[client].name)?;
+    }
+    if let Some(at) = client.cancelled {
+        write!(f, " cancelled {}", Millis(at.0))?;
+    }
+    match client.failing {
+        Failing::Never => {}
+        Failing::Once(which) => write!(f, " fails-once {which}")?,
+        Failing::From(first) => write!(f, " fails-from {first}")?,
+    }
+    if client.graph == Graphs::Fail { write!(f, " graph-fails") } else { Ok(()) }
+}
+
+/// A time as scenarios have it.
+struct Millis(u64);
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ms", self.0 as f64 / 1e6)
+    }
+}
+
+/// The text: it is what a random test that failed shows, and the example `timeline` takes it.
+impl fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ScenarioError {}

@@ -1,0 +1,64 @@
+//! Every mechanism is worth something: switched off, it changes a row of a table.
+
+use duet_scheduler::Mechanism;
+use duet_sim::ablation;
+use expect_test::expect;
+
+#[test]
+fn every_mechanism_changes_a_row() {
+    let tables = ablation::standard();
+    for mechanism in Mechanism::ALL {
+        assert!(tables.iter().any(|table| table.changes(mechanism)), "without {mechanism} nothing is different");
+    }
+    let text: Vec<String> = tables.iter().map(ToString::to_string).collect();
+    expect![[r#"
+        agent-xpu on an NPU and an iGPU
+        without               reactive     p90    ttft proactive   tok/s preempt   stall spills again
+        -                        49.28   88.83    7.95      81.1   317.1    8.16   16.35      0     0
+        preemption               50.48   89.74    9.08      80.3   317.1   17.09   11.50      0     0
+        elastic                  49.28   88.83    7.92      81.0   317.1    8.16   16.35      0     0
+        remainder-deferral       49.07   87.76    7.61      81.1   317.1    7.44   11.42      0     0
+        prefill-first            69.78  139.04   34.49     216.7   316.9  189.02    8.04      0     0
+        warm-up                  51.49   94.81    8.02      84.0   317.1    9.89   15.79      0     0
+        graph-reclaim            49.43   89.02    7.98      81.2   317.1    9.82   16.35      0     0
+        contention-deferral      49.36   88.91    8.04      80.6   317.1    8.16   16.35      0     0
+        piggyback                45.69   82.44    7.94     108.3   317.1    9.87   14.45      0     0
+        batch-cap                50.13   89.74    7.94      78.3   317.1    8.28   17.69      0     0
+        ageing                   49.28   88.83    7.95      81.1   317.1    8.16   16.35      0     0
+        teams                    49.28   88.83    7.95      81.1   317.1    8.16   16.35      0     0
+        spill                    49.28   88.83    7.95      81.1   317.1    8.16   16.35      0     0
+
+        duet on two sets of cores
+        without               reactive     p90    ttft proactive   tok/s preempt   stall spills again
+        -                        44.55   80.21    8.78     129.3   317.1   15.27    6.51      0     0
+        preemption               45.13   80.73    9.29     126.7   317.1   15.27    5.76      0     0
+        elastic                  44.55   80.21    8.78     129.3   317.1   15.27    6.51      0     0
+        remainder-deferral       44.55   80.21    8.78     129.3   317.1   15.27    6.51      0     0
+        prefill-first            44.55   80.21    8.78     129.3   317.1   15.27    6.51      0     0
+        warm-up                  44.55   80.21    8.78     129.3   317.1   15.27    6.51      0     0
+        graph-reclaim            44.55   80.21    8.78     129.3   317.1   15.27    6.51      0     0
+        contention-deferral      44.55   80.21    8.78     129.3   317.1   15.27    6.51      0     0
+        piggyback                44.51   80.21    8.78     129.9   317.1   15.27    6.51      0     0
+        batch-cap                44.55   80.21    8.78     129.3   317.1   15.27    6.51      0     0
+        ageing                   44.45   80.06    8.76     130.1   317.1   15.27    5.76      0     0
+        teams                    99.18  176.33   18.15     352.8   316.0   27.73   20.17      0     0
+        spill                    44.55   80.21    8.78     129.3   317.1   15.27    6.51      0     0
+
+        duet on two sets of cores, memory for 1 200 positions
+        without               reactive     p90    ttft proactive   tok/s preempt   stall spills again
+        -                        46.04   81.47    9.92     131.1   317.1   16.42    9.70    306     0
+        preemption               46.30   81.47   10.24     128.5   317.1   17.97    7.46    301     0
+        elastic                  46.04   81.47    9.92     131.1   317.1   16.42    9.70    306     0
+        remainder-deferral       46.04   81.47    9.92     131.1   317.1   16.42    9.70    306     0
+        prefill-first            46.04   81.47    9.92     131.1   317.1   16.42    9.70    306     0
+        warm-up                  46.04   81.47    9.92     131.1   317.1   16.42    9.70    306     0
+        graph-reclaim            46.04   81.47    9.92     131.1   317.1   16.42    9.70    306     0
+        contention-deferral      46.04   81.47    9.92     131.1   317.1   16.42    9.70    306     0
+        piggyback                45.80   81.43    9.83     132.1   317.1   16.42    9.70    306     0
+        batch-cap                46.04   81.47    9.92     131.1   317.1   16.42    9.70    306     0
+        ageing                   45.80   81.47    9.83     132.0   317.1   16.42    9.70    306     0
+        teams                   102.58  180.04   20.18     407.3   315.9   29.30   37.63    344     0
+        spill                    44.71   79.95    8.82     132.9   317.1   14.96    5.91      0    15
+    "#]]
+    .assert_eq(&text.join("\n"));
+}

@@ -1,0 +1,258 @@
+//! What holds in every scenario, on every machine, under every policy and fault. The world itself checks every command
+//! (lanes, shapes, rows, nodes, pages, releases); a violation is its panic.
+
+use duet_driver::{EventLog, Header, Observer, replay};
+use duet_scheduler::policy::PolicyName;
+use duet_scheduler::{Command, End, Event, Mechanism, SchedulerConfig};
+use duet_sim::{Client, Continues, Failing, Graphs, Metrics, Scenario, machines};
+use duet_types::{Class, FinishReason, Instant, LaneId, Nanos, RequestId, Tokens};
+use proptest::prelude::*;
+
+fn client() -> impl Strategy<Value = Client> {
+    let times = (0..60_000_000_u64, prop::option::weighted(0.25, 0..90_000_000_u64));
+    let failing = prop_oneof![
+        8 => Just(Failing::Never),
+        1 => (0..12_u32).prop_map(Failing::Once),
+        1 => (0..12_u32).prop_map(Failing::From),
+    ];
+    let graph = prop_oneof![4 => Just(Graphs::Compile), 1 => Just(Graphs::Fail)];
+    let continues = prop::option::weighted(0.4, (0..8_usize, prop_oneof![Just(u32::MAX), 1..200_u32]));
+    let sizes = (1..420_u32, 1..12_u32);
+    (times, sizes, any::<bool>(), failing, graph, continues).prop_map(
+        |((arrives, cancelled), (prompt, output), reactive, failing, graph, continues)| Client {
+            arrives: Instant(arrives),
+            continues: continues.map(|(client, shared)| Continues { client, shared: Tokens(shared) }),
+            // Also before it arrives, and after it ended.
+            cancelled: cancelled.map(Instant),
+            failing,
+            graph,
+            ..Client::new(if reactive { Class::Reactive } else { Class::Proactive }, prompt, output)
+        },
+    )
+}
+
+fn policy() -> impl Strategy<Value = PolicyName> {
+    prop::sample::select(PolicyName::ALL.to_vec())
+}
+
+fn machine() -> impl Strategy<Value = SchedulerConfig> {
+    let machine = prop_oneof![Just(machines::npu_igpu()), Just(machines::cpu()), Just(machines::single())];
+    let limits = (20..130_u32, 1..9_usize, 1..4_usize, 0..200_u64, 0..80_u64);
+    // Some memory is scarce, but enough for the longest request alone; pages are of ten positions.
+    let memory = (prop::option::of(45..120_usize), prop_oneof![Just(0), 0..200_usize]);
+    let without = prop::option::of(prop::sample::select(Mechanism::ALL.to_vec()));
+    (machine, limits, memory, without).prop_map(
+        |(mut config, (chunk, batch, cap, age, stall), (pages, disk), without)| {
+            let limits = &mut config.limits;
+            (limits.chunk, limits.batch, limits.batch_cap) = (Tokens(chunk), batch, cap);
+            limits.prefill_rows = limits.prefill_rows.max(Tokens(chunk + batch as u32));
+            (limits.age, limits.decode_stall) = (Nanos(age * 1_000_000), Nanos(stall * 1_000_000));
+            if let Some(pages) = pages {
+                (config.memory.pages, config.memory.disk_pages) = (pages, disk);
+            }
+            if let Some(mechanism) = without {
+                config.mechanisms = config.mechanisms.without(mechanism);
+            }
+            config
+        },
+    )
+}
+
+fn scenario() -> impl Strategy<Value = Scenario> {
+    let clients = prop::collection::vec(client(), 0..14);
+    let lost = prop::option::weighted(0.1, 0..80_000_000_u64);
+    let spills = prop::collection::vec(0..4_u32, 0..2);
+    let jitter = prop_oneof![Just(0.0), 0.0..0.5];
+    (policy(), machine(), clients, (lost, spills, jitter, any::<u64>())).prop_map(
+        |(policy, config, mut clients, (lost, spills, jitter, seed))| {
+            // A prompt continues an earlier one.
+            for (index, client) in clients.iter_mut().enumerate() {
+                client.name = index.to_string();
+                client.continues = client.continues.filter(|continues| continues.client < index);
+            }
+            let mut scenario = Scenario { clients, ..Scenario::new(policy, config) };
+            if scenario.config.machine.lanes.len() > 1 {
+                scenario.truth.faults.lost = lost.map(|at| (Instant(at), LaneId(0))).into_iter().collect();
+            }
+            (scenario.truth.faults.spills, scenario.truth.jitter, scenario.truth.seed) = (spills, jitter, seed);
+            scenario
+        },
+    )
+}
+
+/// Nothing to see.
+struct Blind;
+
+impl Observer for Blind {
+    fn event(&mut self, _: Instant, _: &Event) {}
+    fn command(&mut self, _: Instant, _: &Command) {}
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_request_ends_exactly_once_and_as_it_should(scenario in scenario()) {
+        let world = scenario.run(Blind).world;
+        // That none ends twice is asserted by the world.
+        prop_assert_eq!(world.ends().len(), scenario.clients.len());
+        prop_assert_eq!(world.idle().len() + scenario.truth.faults.lost.len(), scenario.config.machine.lanes.len());
+        for (request, end) in world.ends() {
+            let client = &scenario.clients[request.0 as usize];
+            match end {
+                End::Finished(FinishReason::Stop) => {
+                    prop_assert!(!matches!(client.failing, Failing::From(0)), "{} cannot have run", request);
+                }
+                End::Finished(FinishReason::Cancelled) => prop_assert!(client.cancelled.is_some()),
+                End::Finished(FinishReason::Length) => prop_assert!(false, "{} fits into memory", request),
+                End::Failed => prop_assert!(client.failing != Failing::Never, "{} never failed", request),
+            }
+        }
+    }
+
+    #[test]
+    fn a_replayed_log_gives_the_same_commands(scenario in scenario()) {
+        let log = |scenario: &Scenario| {
+            let mut log = Vec::new();
+            let header = Header { policy: scenario.policy, config: scenario.config.clone() };
+            scenario.run(EventLog::begin(&mut log, &header).unwrap());
+            log
+        };
+        let first = log(&scenario);
+        prop_assert!(first == log(&scenario), "the same scenario went two ways");
+        let replayed = replay(&first[..]).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert!(replayed.events >= scenario.clients.len());
+    }
+}
+
+/// Scenarios without faults and with memory for all, for bounds on time.
+fn undisturbed(policy: PolicyName) -> impl Strategy<Value = Scenario> {
+    let sizes = (any::<bool>(), 1..400_u32, 1..12_u32, 0..60_000_000_u64);
+    let clients = prop::collection::vec(sizes, 1..14);
+    let machine = prop_oneof![Just(machines::npu_igpu()), Just(machines::cpu()), Just(machines::single())];
+    (clients, machine, 4..12_u64).prop_map(move |(clients, mut config, preempt)| {
+        config.limits.preempt = Nanos(preempt * 1_000_000);
+        let clients = clients.into_iter().enumerate().map(|(index, (reactive, prompt, output, at))| {
+            let class = if reactive { Class::Reactive } else { Class::Proactive };
+            Client { name: index.to_string(), arrives: Instant(at), ..Client::new(class, prompt, output) }
+        });
+        Scenario { clients: clients.collect(), ..Scenario::new(policy, config) }
+    })
+}
+
+/// Asks after every event whether a lane is idle although there is work.
+struct Conserving {
+    scenario: Scenario,
+    submitted: i64,
+    idle_since: Option<Instant>,
+    running: i64,
+    idle: Nanos,
+}
+
+impl Observer for Conserving {
+    fn event(&mut self, now: Instant, event: &Event) {
+        if let Some(since) = self.idle_since.take() {
+            self.idle = Nanos(self.idle.0 + (now - since).0);
+        }
+        match event {
+            Event::Submitted(_) => self.submitted += 1,
+            Event::KernelDone { .. } => self.running -= 1,
+            _ => {}
+        }
+        // Until a kernel is launched; commands of the same time end it at no cost.
+        if self.submitted > 0 && self.running == 0 {
+            self.idle_since = Some(now);
+        }
+    }
+
+    fn command(&mut self, _: Instant, command: &Command) {
+        match command {
+            Command::Launch { .. } => {
+                self.running += 1;
+                self.idle_since = None;
+            }
+            Command::Release { .. } => {
+                self.submitted -= 1;
+                if self.submitted == 0 {
+                    self.idle_since = None;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// From the submission of a reactive request to its first kernel, when no other one is there: at most the bound.
+    #[test]
+    fn preemption_is_bounded(scenario in undisturbed(PolicyName::Duet)) {
+        let metrics = scenario.run(Metrics::default()).observer;
+        for (index, client) in scenario.clients.iter().enumerate() {
+            let id = RequestId(index as u64);
+            let others = scenario.clients.iter().enumerate().filter(|(other, client)| {
+                *other != index && client.class == Class::Reactive
+            });
+            let ahead = others.map(|(other, client)| (client.arrives, metrics.latency(RequestId(other as u64)).unwrap()));
+            let ahead = ahead.filter(|(at, latency)| *at <= client.arrives && *at + *latency >= client.arrives).count();
+            if client.class == Class::Reactive && ahead == 0 {
+                let wait = metrics.wait(id).unwrap();
+                prop_assert!(wait <= scenario.config.limits.preempt, "{} waited {:?}", index, wait);
+            }
+        }
+    }
+
+    /// No moment passes in which a request is there and nothing runs.
+    #[test]
+    fn work_is_conserved(
+        scenario in prop_oneof![
+            undisturbed(PolicyName::Duet), undisturbed(PolicyName::CpuBatching), undisturbed(PolicyName::PriorityOnly)
+        ],
+    ) {
+        let observer = Conserving { scenario, submitted: 0, idle_since: None, running: 0, idle: Nanos::ZERO };
+        let observer = observer.scenario.clone().run(observer).observer;
+        prop_assert_eq!(observer.idle, Nanos::ZERO);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 12, ..ProptestConfig::default() })]
+
+    /// With reactive load above capacity every proactive request ends within `age + work / share`. Work is lane time: what
+    /// all the proactive requests take one after another (under `serial`), twice, since a kernel on one of two lanes does
+    /// half as much; and the kernels that have to be owed in full before they run, or that are under way.
+    #[test]
+    fn nobody_starves(
+        background in prop::collection::vec((1..200_u32, 1..6_u32, 0..10_000_000_u64), 1..5),
+        config in prop_oneof![Just(machines::npu_igpu()), Just(machines::cpu()), Just(machines::single())],
+        prompt in 20..300_u32,
+    ) {
+        let mut config = config;
+        config.limits.age = Nanos(20_000_000);
+        let mut clients: Vec<Client> = background
+            .iter()
+            .map(|&(prompt, output, at)| Client { arrives: Instant(at), ..Client::new(Class::Proactive, prompt, output) })
+            .collect();
+        let count = clients.len();
+        // One every millisecond, each of which takes several.
+        clients.extend((0..600).map(|at| Client {
+            arrives: Instant(at * 1_000_000),
+            ..Client::new(Class::Reactive, prompt, 2)
+        }));
+        let alone = Scenario {
+            clients: clients[..count].to_vec(),
+            ..Scenario::new(PolicyName::Serial, machines::npu_igpu())
+        };
+        let alone_ends = alone.run(Metrics::default()).observer;
+        let work: u64 = (0..count).map(|index| alone_ends.latency(RequestId(index as u64)).unwrap().0).max().unwrap();
+        let scenario = Scenario { clients, ..Scenario::new(PolicyName::Duet, config.clone()) };
+        let metrics = scenario.run(Metrics::default()).observer;
+        let kernels = 2 * config.limits.preempt.0 + 20_000_000;
+        let bound = config.limits.age.0 + ((2 * work + kernels) as f64 / config.limits.overdue_share) as u64;
+        for index in 0..count {
+            let latency = metrics.latency(RequestId(index as u64)).unwrap();
+            prop_assert!(latency.0 <= bound, "{} took {:?}, and the bound is {}", index, latency, bound);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Bugs that other schedulers shipped, and that this one is not to have. Where it is known for certain who had one, the
+//! test says so.
+
+use duet_driver::Observer;
+use duet_scheduler::policy::PolicyName;
+use duet_scheduler::{Command, End, Event, Kernel};
+use duet_sim::{Metrics, Scenario};
+use duet_types::{Class, FinishReason, Instant, Nanos, RequestId, Tokens};
+
+/// All launches, spills and ends, in order.
+#[derive(Default)]
+struct Record {
+    metrics: Metrics,
+    kernels: Vec<(Instant, Kernel)>,
+    /// Of live requests.
+    spills: Vec<RequestId>,
+    discards: Vec<RequestId>,
+    ends: Vec<(Instant, RequestId, End)>,
+    cached: Vec<(RequestId, Tokens)>,
+}
+
+impl Observer for Record {
+    fn event(&mut self, now: Instant, event: &Event) {
+        self.metrics.event(now, event);
+        if let Event::Restored { request, cached, .. } = event {
+            self.cached.push((*request, *cached));
+        }
+    }
+
+    fn command(&mut self, now: Instant, command: &Command) {
+        self.metrics.command(now, command);
+        match command {
+            Command::Launch { kernel, .. } => self.kernels.push((now, kernel.clone())),
+            Command::Spill(request) if !self.ends.iter().any(|(_, ended, _)| ended == request) => {
+                self.spills.push(*request);
+            }
+            Command::Discard(request) => self.discards.push(*request),
+            Command::Release { request, end } => self.ends.push((now, *request, *end)),
+            _ => {}
+        }
+    }
+}
+
+fn run(scenario: &str) -> Record {
+    let scenario: Scenario = scenario.parse().unwrap_or_else(|error| panic!("{error}"));
+    scenario.run(Record::default()).observer
+}
+
+impl Record {
+    /// Kernels that a request has rows in.
+    fn kernels_of(&self, request: u64) -> impl Iterator<Item = &(Instant, Kernel)> {
+        let of = move |kernel: &Kernel| kernel.members.iter().any(|member| member.request == RequestId(request));
+        self.kernels.iter().filter(move |(_, kernel)| of(kernel))
+    }
+
+    fn end_of(&self, request: u64) -> (Instant, End) {
+        let end = self.ends.iter().find(|(_, ended, _)| *ended == RequestId(request)).expect("it ended");
+        (end.0, end.2)
+    }
+
+    /// Longest gap between two kernels of a request.
+    fn gap_max(&self, request: u64) -> Nanos {
+        let times: Vec<Instant> = self.kernels_of(request).map(|(now, _)| *now).collect();
+        times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+    }
+}
+
+/// Two requests of a class that do not fit together push each other out in turns, and neither comes to its end.
+#[test]
+fn equal_priority_ping_pong() {
+    let record = run("single policy duet pages 26 disk 100
+         at 0ms  A  proactive  prompt 120  output 20
+         at 0ms  B  proactive  prompt 110  output 20");
+    assert!(record.spills.len() <= 1, "{:?} were spilled", record.spills);
+    // The older one never is.
+    assert!(!record.spills.contains(&RequestId(0)));
+    // Reactive requests do not preempt each other: the first one's chunks come one after another.
+    let record = run("cpu
+         at 0ms  A  reactive  prompt 500  output 1
+         at 1ms  B  reactive  prompt 500  output 1");
+    let order: Vec<u64> = record.kernels.iter().map(|(_, kernel)| kernel.members[0].request.0).collect();
+    assert!(order.is_sorted(), "{order:?}");
+}
+
+/// All background requests are pushed out though one would have been enough.
+#[test]
+fn preempting_more_than_needed() {
+    let record = run("single  pages 40  disk 100
+         at 0ms   A  proactive  prompt 100  output 20
+         at 0ms   B  proactive  prompt 100  output 20
+         at 0ms   C  proactive  prompt 100  output 20
+         at 20ms  D  reactive   prompt 120  output 2");
+    // One of them has enough pages, and it is the youngest.
+    assert_eq!(record.spills, [RequestId(2)]);
+}
+
+/// What was preempted goes to the end of the queue.
+#[test]
+fn a_preempted_request_loses_its_place() {
+    for policy in [PolicyName::Duet, PolicyName::AgentXpu, PolicyName::Restart, PolicyName::PriorityOnly] {
+        let record = run(&format!(
+            "cpu  policy {policy}
+             at 0ms  A  proactive  prompt 300  output 1
+             at 1ms  B  proactive  prompt 300  output 1
+             at 2ms  C  reactive   prompt 100  output 1"
+        ));
+        assert!(record.end_of(0).0 < record.end_of(1).0, "{policy}: B overtook A");
+    }
+}
+
+/// All places are taken by background requests, and a person waits for one to end.
+#[test]
+fn priority_inversion_when_slots_are_full() {
+    for policy in [PolicyName::Duet, PolicyName::AgentXpu] {
+        let record = run(&format!(
+            "cpu  policy {policy}  batch 2  pages 40  disk 100
+             at 0ms   A  proactive  prompt 150  output 40
+             at 0ms   B  proactive  prompt 150  output 40
+             at 30ms  C  reactive   prompt 200  output 2"
+        ));
+        assert!(record.end_of(2).0 < record.end_of(0).0, "{policy}: A ended first");
+        // Pages are written while it waits; it does not wait for an answer to end.
+        assert!(record.metrics.wait(RequestId(2)).unwrap() < Nanos(10_000_000), "{policy}");
+    }
+}
+
+/// Prompts keep coming, and an answer under way stops for as long as they do.
+#[test]
+fn prefill_starves_decode() {
+    for machine in ["cpu", "npu-igpu  without warm-up"] {
+        let prompts: String = (1..40).map(|at| format!("\nat {at}ms  p{at}  reactive  prompt 60  output 1")).collect();
+        let record = run(&format!("{machine}  stall 20ms\nat 0ms  A  reactive  prompt 20  output 10{prompts}"));
+        assert!(record.gap_max(0) <= Nanos(20_000_000), "{machine}: {:?}", record.gap_max(0));
+    }
+}
+
+/// Answers under way keep the machine busy, and a prompt waits for one to end.
+#[test]
+fn decode_starves_prefill() {
+    for machine in ["cpu", "npu-igpu  without warm-up"] {
+        let record = run(&format!(
+            "{machine}
+             at 0ms   A  reactive  prompt 20  output 200
+             at 0ms   B  reactive  prompt 20  output 200
+             at 20ms  C  reactive  prompt 60  output 1"
+        ));
+        assert!(record.metrics.latency(RequestId(2)).unwrap() < Nanos(20_000_000), "{machine}");
+    }
+}
+
+/// Cancels the first request at a time, alone and beside others, under every policy: nothing of it begins afterwards.
+fn cancelled(at: &str) {
+    for policy in PolicyName::ALL {
+        for machine in ["cpu", "npu-igpu", "single"] {
+            let record = run(&format!(
+                "{machine}  policy {policy}  pages 60
+                 at 0ms  B  proactive  prompt 10   output 1
+                 at 1ms  A  reactive   prompt 300  output 50  cancelled {at}
+                 at 2ms  C  reactive   prompt 500  output 2"
+            ));
+            let (ended, end) = record.end_of(1);
+            assert_eq!(end, End::Finished(FinishReason::Cancelled), "{machine} {policy}");
+            let millis: f64 = at.trim_end_matches("ms").parse().unwrap();
+            let cancelled = Instant((millis * 1e6) as u64);
+            let mut after = record.kernels_of(1).filter(|(now, _)| *now > cancelled);
+            // The rest of a pass with others goes on for their sake.
+            let alone = after.find(|(_, kernel)| kernel.members.len() == 1);
+            assert!(alone.is_none(), "{machine} {policy}: {alone:?}");
+            // The longest kernel here is a prompt of 300 rows in one piece on the iGPU.
+            assert!(ended - cancelled <= Nanos(25_000_000), "{machine} {policy}: {:?}", ended - cancelled);
+            // Its pages came back: C needs nearly all.
+            assert_eq!(record.end_of(2).1, End::Finished(FinishReason::Stop), "{machine} {policy}");
+        }
+    }
+}
+
+/// It stands in the queue for ever, or is run when its turn comes.
+#[test]
+fn cancelling_while_queued() {
+    cancelled("1.01ms");
+}
+
+/// Its prompt is read to its end before anybody looks.
+#[test]
+fn cancelling_while_prefilling() {
+    cancelled("7ms");
+}
+
+/// Its answer is written to its end. (Whether it is streamed is the server's: here it is the same.)
+#[test]
+fn cancelling_while_decoding() {
+    let scenario = "single  pages 60
+         at 0ms  A  reactive  prompt 20  output 500  cancelled 30ms";
+    let record = run(scenario);
+    let (ended, end) = record.end_of(0);
+    assert_eq!(end, End::Finished(FinishReason::Cancelled));
+    assert!(ended - Instant(30_000_000) < Nanos(3_000_000), "one kernel is about 2 ms");
+    cancelled("40ms");
+}
+
+/// Nobody waits for it any more, and it takes the machine from those who do.
+#[test]
+fn a_dead_clients_queued_request_still_runs() {
+    for policy in PolicyName::ALL {
+        let record = run(&format!(
+            "cpu  policy {policy}
+             at 0ms  A  proactive  prompt 400  output 9
+             at 1ms  B  proactive  prompt 300  output 9  cancelled 1.5ms
+             at 1ms  C  proactive  prompt 50   output 1"
+        ));
+        let after = record.kernels_of(1).filter(|(now, _)| *now > Instant(1_500_000));
+        assert_eq!(after.filter(|(_, kernel)| kernel.members.len() == 1).count(), 0, "{policy}");
+        assert_eq!(record.end_of(1).1, End::Finished(FinishReason::Cancelled), "{policy}");
+    }
+}
+
+/// Two flows come back from disk, and one has the other's KV. The world hands out what a request's own tokens begin with
+/// and checks where its rows begin; here each has exactly what its flow left.
+#[test]
+fn resuming_into_the_wrong_conversations_cache() {
+    let record = run("single  pages 30  disk 100
+         at 0ms    A  reactive  prompt 100  output 2
+         at 20ms   B  reactive  prompt 150  output 2
+         at 40ms   X  reactive  prompt 280  output 1
+         at 100ms  C  reactive  prompt 190  output 1  continues B
+         at 150ms  D  reactive  prompt 140  output 1  continues A");
+    let cached =
+        |request: u64| record.cached.iter().find(|(id, _)| *id == RequestId(request)).map(|(_, cached)| cached.0);
+    assert_eq!((cached(3), cached(4)), (Some(151), Some(101)));
+    assert!(record.kernels.iter().all(|(_, kernel)| kernel.class() == Class::Reactive));
+}
