@@ -327,7 +327,7 @@ pub(crate) struct PullArgs {
 pub(crate) struct RunArgs {
     /// Which model, and what to answer; `-` reads it from stdin
     // One positional of one or two values: two would have to stand side by side.
-    #[arg(value_names = ["MODEL", "PROMPT"], num_args = 1, required = true)]
+    #[arg(value_name = "PROMPT", required = true)]
     words: Vec<String>,
     /// Instructions for the whole conversation
     #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
