@@ -1,14 +1,18 @@
 //! The command line: every command, flag and range. Nothing is done here.
 
+mod load;
+mod scheduling;
+
+pub(crate) use load::{LoadArgs, Peer};
+pub(crate) use scheduling::SchedulingArgs;
+
 use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use duet_bench::load::{Part, Rates};
-use duet_engine::{EngineConfig, Mechanism, Mechanisms, PolicyName, SamplingParams, StopConditions};
+use duet_engine::{EngineConfig, PolicyName, SamplingParams, StopConditions};
 use duet_model::kv::KvFormat;
 use duet_types::{Bytes, Class, Tokens};
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// On-device LLM engine for personal agents: chat stays instant while agents work.
 #[derive(Debug, Parser)]
@@ -89,190 +93,18 @@ pub(crate) struct ThroughputArgs {
     pub(crate) json: bool,
 }
 
-/// `duet bench load`
-#[derive(Debug, Args)]
-pub(crate) struct LoadArgs {
-    /// Which model; not needed with --url
-    #[arg(default_value = crate::models::DEFAULT)]
-    pub(crate) model: String,
-    /// JSONL files of prompts [default: samples that come with duet]
-    #[arg(long, value_name = "FILE", num_args = 1..)]
-    pub(crate) workload: Vec<PathBuf>,
-    /// Reactive requests a minute
-    #[arg(long, value_name = "RATE", default_value_t = 12.0, value_parser = rate)]
-    pub(crate) reactive: f64,
-    /// Proactive requests a minute [default: 16 in flight]
-    #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with = "in_flight")]
-    pub(crate) proactive: Option<f64>,
-    /// Proactive requests that are always under way
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
-    pub(crate) in_flight: Option<u16>,
-    /// Time of each setting
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
-    pub(crate) seconds: f64,
-    /// How often the settings take turns [default: a turn takes half a minute]
-    #[arg(long, value_name = "N", value_parser = count())]
-    pub(crate) rounds: Option<usize>,
-    /// Same seed, same arrivals and prompts
-    #[arg(long, value_name = "N", default_value_t = 7)]
-    pub(crate) seed: u64,
-    /// What decides; with --curve several
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "duet", value_parser = policy)]
-    pub(crate) policy: Vec<PolicyName>,
-    /// Draft tokens ahead; this build cannot
-    #[arg(long, value_name = "off", default_value = "off")]
-    pub(crate) speculate: Speculate,
-    /// Measure this OpenAI-compatible server instead of an engine in this process
-    #[arg(long, value_name = "URL", value_parser = url, conflicts_with_all = ["curve", "report"])]
-    pub(crate) url: Option<String>,
-    /// Tell the server who waits, by `service_tier`
-    #[arg(long)]
-    pub(crate) tier: bool,
-    /// Latency over load, for every policy and peer
-    #[arg(long, conflicts_with_all = ["report", "reactive", "proactive", "in_flight"])]
-    pub(crate) curve: bool,
-    /// The curve's loads: reactive + proactive requests a minute
-    #[arg(long, value_name = "R+P,..", value_delimiter = ',', requires = "curve", value_parser = point)]
-    pub(crate) points: Vec<Rates>,
-    /// Another server in the curve; may be given several times
-    #[arg(long, value_name = "NAME=URL", value_parser = peer)]
-    pub(crate) peer: Vec<Peer>,
-    /// Run all measurements and write report.json and index.html into this directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["reactive", "proactive", "in_flight", "seconds", "rounds"])]
-    pub(crate) report: Option<PathBuf>,
-    /// Take up to 90 minutes for the report instead of 15
-    #[arg(long, requires = "report")]
-    pub(crate) full: bool,
-    /// Only these sections of the report: interference, curve, conservation, preemption, starvation, cases, scheduler
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', requires = "report", value_parser = part)]
-    pub(crate) section: Vec<Part>,
-    /// Only see that the report can be made; its figures mean nothing
-    #[arg(long, requires = "report", conflicts_with = "full", hide = true)]
-    pub(crate) smoke: bool,
-    /// Print JSON objects, one a line
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Who goes first.
-    #[command(flatten)]
-    pub(crate) scheduling: SchedulingArgs,
-    /// How to run.
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-}
-
-/// Whether to draft, as it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Speculate {
-    Off,
-}
-
-/// A server beside duet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    pub(crate) name: String,
-    pub(crate) url: String,
-}
-
 fn policy(text: &str) -> Result<PolicyName, String> {
     text.parse::<PolicyName>().map_err(|error| error.to_string())
-}
-
-fn part(text: &str) -> Result<Part, String> {
-    text.parse()
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    number(text, 0.0..=1e5, "requests a minute, from 0 to 100000")
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    number(text, 0.1..=86_400.0, "seconds, from 0.1 to 86400")
 }
 
 fn number(text: &str, range: std::ops::RangeInclusive<f64>, expected: &str) -> Result<f64, String> {
     text.parse().ok().filter(|value| range.contains(value)).ok_or_else(|| format!("expected {expected}"))
 }
 
-fn point(text: &str) -> Result<Rates, String> {
-    let (reactive, proactive) = text.split_once('+').ok_or("expected two rates, such as 12+60")?;
-    Ok(Rates { reactive: rate(reactive.trim())?, proactive: rate(proactive.trim())? })
-}
-
-fn url(text: &str) -> Result<String, String> {
-    let known = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    let host = known.filter(|rest| !rest.is_empty()).ok_or("expected http://HOST:PORT")?;
-    // Servers name their API's root, and the paths here begin there.
-    let host = host.trim_end_matches('/').trim_end_matches("/v1");
-    Ok(text[..text.len() - known.map_or(0, str::len)].to_owned() + host)
-}
-
-fn peer(text: &str) -> Result<Peer, String> {
-    let (name, address) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected NAME=URL")?;
-    Ok(Peer { name: name.to_owned(), url: url(address)? })
-}
-
 /// A number that settings can hold: at least 1, and small enough that no product of two overflows.
 fn count() -> impl clap::builder::TypedValueParser<Value = usize> {
     use clap::builder::TypedValueParser;
     clap::value_parser!(u32).range(1..=1 << 20).map(|count| count as usize)
-}
-
-/// Who goes first, and what is remembered.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct SchedulingArgs {
-    /// Longest that background work under way may keep a person waiting
-    #[arg(long, value_name = "MS", default_value = "10", value_parser = milliseconds)]
-    pub(crate) preempt_ms: Duration,
-    /// Longest gap between two tokens of an answer that other prompts of its class may cause
-    #[arg(long, value_name = "MS", default_value = "200", value_parser = milliseconds)]
-    pub(crate) decode_stall_ms: Duration,
-    /// Background requests that are older get a share of the machine, whatever else is asked of it
-    #[arg(long, value_name = "S", default_value = "30", value_parser = age)]
-    pub(crate) proactive_age: Duration,
-    /// Prompt tokens that are read in one pass
-    #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) chunk: u32,
-    /// Requests that decode together at most
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
-    pub(crate) batch: u16,
-    /// Switch mechanisms of the policy off, to see what they are worth
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = mechanism, hide = true)]
-    pub(crate) without: Vec<Mechanism>,
-    /// Write a timeline of every kernel, for Perfetto (ui.perfetto.dev)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Write what happened and what was decided, for `duet replay`
-    #[arg(long, value_name = "FILE")]
-    pub(crate) event_log: Option<PathBuf>,
-}
-
-impl SchedulingArgs {
-    /// As the engine wants it.
-    pub(crate) fn apply(&self, config: EngineConfig) -> EngineConfig {
-        EngineConfig {
-            chunk: Tokens(self.chunk),
-            batch: self.batch.into(),
-            preempt: self.preempt_ms,
-            decode_stall: self.decode_stall_ms,
-            proactive_age: self.proactive_age,
-            mechanisms: self.without.iter().fold(Mechanisms::ALL, |all, &mechanism| all.without(mechanism)),
-            trace: self.trace.clone(),
-            event_log: self.event_log.clone(),
-            ..config
-        }
-    }
-}
-
-fn milliseconds(text: &str) -> Result<Duration, String> {
-    number(text, 0.1..=60_000.0, "milliseconds, from 0.1 to 60000").map(|ms| Duration::from_secs_f64(ms / 1e3))
-}
-
-fn age(text: &str) -> Result<Duration, String> {
-    number(text, 0.0..=86_400.0, "seconds, from 0 to 86400").map(Duration::from_secs_f64)
-}
-
-fn mechanism(text: &str) -> Result<Mechanism, String> {
-    text.parse()
 }
 
 fn bytes(text: &str) -> Result<Bytes, String> {
@@ -617,7 +449,7 @@ mod tests {
             let error = load(wrong).unwrap_err();
             assert!(error.to_string().contains(named) && error.exit_code() == 2, "{error}");
         }
-        assert_eq!(url("http://127.0.0.1:80/v1/"), Ok("http://127.0.0.1:80".to_owned()));
+        assert_eq!(super::load::url("http://127.0.0.1:80/v1/"), Ok("http://127.0.0.1:80".to_owned()));
     }
 
     #[test]

@@ -62,6 +62,13 @@ impl Engine {
         self.runtime.flows()
     }
 
+    /// Whether it takes requests. It does until it is dropped, unless an invariant of its scheduler was broken: then all
+    /// requests fail, and only a new engine helps.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.runtime.is_running()
+    }
+
     /// Its figures in Prometheus' text format.
     #[must_use]
     pub fn metrics_text(&self) -> String {

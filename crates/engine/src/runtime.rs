@@ -94,7 +94,7 @@ impl<B: Backend> Runtime<B> {
         let lanes = config.scheduler.machine.lanes.len();
         let metrics = Metrics::new(&config.scheduler);
         let scheduler = Scheduler::new(config.scheduler, config.policy.policy());
-        let observer = Observers { samples: Samples::new(lanes), metrics, others: config.observers };
+        let observer = Observers::new(Samples::new(lanes), metrics, config.observers);
         let shared = Arc::new_cyclic(|shared| {
             let helpers = Helpers { timer, mover };
             let world = EngineWorld::new(Arc::clone(&backend), cpu.lanes(), shared.clone(), helpers);
@@ -163,11 +163,17 @@ impl<B: Backend> Runtime<B> {
         state.world.observer.samples.take(self.shared.clock.now())
     }
 
+    /// Whether it still schedules: a broken invariant ends that for good.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.shared.state.is_poisoned()
+    }
+
     /// The figures as Prometheus reads them.
     pub(crate) fn metrics_text(&self) -> String {
         let exposition = {
             let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.world.observer.metrics.expose(&state.scheduler.pages())
+            let waiting = |line, class| state.scheduler.queue_len(line, class);
+            state.world.observer.metrics.expose(waiting, &state.scheduler.pages())
         };
         exposition.text()
     }

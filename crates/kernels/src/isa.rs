@@ -99,17 +99,20 @@ impl fmt::Display for Isa {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run(Avx2)
+    // SAFETY: our caller has detected the features, and this function enables them.
+    kernel.run(unsafe { Avx2::new() })
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
 unsafe fn run_avx2_vnni<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run(Avx2Vnni)
+    // SAFETY: our caller has detected the features, and this function enables them.
+    kernel.run(unsafe { Avx2Vnni::new() })
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 unsafe fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run(Avx512)
+    // SAFETY: our caller has detected the features, and this function enables them.
+    kernel.run(unsafe { Avx512::new() })
 }

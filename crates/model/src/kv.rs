@@ -139,10 +139,11 @@ impl KvPool {
         bytes[done..end].iter_mut().step_by(4096).for_each(|byte| *byte = 0);
         let is_warm = end == bytes.len();
         let mut state = self.inner.state();
-        if is_warm {
-            state.warm.push(page);
-        } else {
-            state.warming = Some((page, end));
+        match &state.warming {
+            _ if is_warm => state.warm.push(page),
+            None => state.warming = Some((page, end)),
+            // Somebody else began one meanwhile.
+            Some(_) => state.cold.push(page),
         }
     }
 
@@ -353,6 +354,23 @@ mod tests {
         assert_eq!(pool.free_pages(), 2);
         drop(second);
         assert_eq!(pool.free_pages(), 4);
+    }
+
+    #[test]
+    fn warm_pages_are_taken_first_and_are_never_more_than_there_are() {
+        let pool = pool(3);
+        for _ in 0..100 {
+            pool.warm();
+        }
+        let warm = || pool.inner.state().warm.len();
+        assert_eq!(warm(), 3);
+        let mut table = pool.table();
+        grown(&mut table, 65).unwrap();
+        assert_eq!((warm(), pool.free_pages()), (1, 1));
+        pool.warm();
+        assert_eq!(warm(), 1);
+        drop(table);
+        assert_eq!((warm(), pool.free_pages()), (3, 3), "what was used is warm");
     }
 
     #[test]

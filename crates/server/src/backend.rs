@@ -41,6 +41,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Metrics in OpenMetrics' text format.
     fn metrics(&self) -> String;
+
+    /// Whether it can still answer requests.
+    fn is_running(&self) -> bool;
 }
 
 /// A generation under way, as the server sees it.

@@ -62,6 +62,10 @@ impl Backend for EngineBackend {
         self.engine.flows()
     }
 
+    fn is_running(&self) -> bool {
+        self.engine.is_running()
+    }
+
     fn metrics(&self) -> String {
         self.engine.metrics_text()
     }

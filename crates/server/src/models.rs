@@ -4,12 +4,18 @@ use crate::error::ApiError;
 use crate::serve::App;
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The process is up and its model is loaded: the server does not listen before.
-pub(crate) async fn health() -> Json<Value> {
-    Json(json!({"status": "ok"}))
+/// The process is up and its model is loaded: the server does not listen before. Whoever watches it may restart one that
+/// has failed.
+pub(crate) async fn health(State(app): State<Arc<App>>) -> (StatusCode, Json<Value>) {
+    if app.backend.is_running() {
+        (StatusCode::OK, Json(json!({"status": "ok"})))
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "failed"})))
+    }
 }
 
 /// The loaded model, under its own name and its aliases.

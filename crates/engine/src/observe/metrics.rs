@@ -1,12 +1,12 @@
-//! Metrics: an observer that counts what happens, and its figures as text.
+//! Metrics: counts what happens, and writes its figures as text.
 //!
 //! Counting happens under the engine's lock and takes some atomic additions; writing the text does not need the lock.
 
 use super::families::Families;
 use super::labels::{OfClass, OfLane, OfSpill, OfStage};
-use duet_driver::{Digest, Fact, Found, KernelEnd, Launched, Observer, Origin};
-use duet_scheduler::{Command, Event, Line, Pages, SchedulerConfig};
-use duet_types::{Class, Instant, Nanos};
+use duet_driver::{Fact, Found, KernelEnd, Launched, Origin};
+use duet_scheduler::{Line, Pages, SchedulerConfig};
+use duet_types::{Class, Nanos};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use std::sync::Arc;
 /// Counts what happens.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    digest: Digest,
     families: Families,
     registry: Arc<Registry>,
     lanes: Vec<OfLane>,
@@ -31,15 +30,15 @@ impl Metrics {
         let names = config.machine.lanes.iter().map(|lane| lane.name.clone());
         let registry = Arc::new(families.register(names.clone()));
         let lanes = names.map(|lane| OfLane { lane }).collect();
-        Self { digest: Digest::default(), families, registry, lanes }
+        Self { families, registry, lanes }
     }
 
-    /// The figures as they are now, with those of KV memory, which nothing that is observed tells.
-    pub(crate) fn expose(&self, pages: &Pages) -> Exposition {
+    /// The figures as they are now, with the queues and KV memory, which are what they are and not counted.
+    pub(crate) fn expose(&self, waiting: impl Fn(Line, Class) -> usize, pages: &Pages) -> Exposition {
         for class in OfClass::ALL {
             for line in [Line::Queued, Line::Prefill, Line::Decode] {
                 let Some(labels) = OfStage::of_line(class, line) else { continue };
-                self.families.queue_depth.get_or_create(&labels).set(self.digest.waiting(line, class) as i64);
+                self.families.queue_depth.get_or_create(&labels).set(waiting(line, class) as i64);
             }
         }
         self.families.kv_pages_capacity.set(pages.capacity as i64);
@@ -49,7 +48,8 @@ impl Metrics {
         Exposition(Arc::clone(&self.registry))
     }
 
-    fn count(&self, fact: &Fact) {
+    /// Counts what has happened.
+    pub(crate) fn count(&self, fact: &Fact) {
         let families = &self.families;
         match *fact {
             Fact::Arrived { subject, .. } => {
@@ -115,20 +115,6 @@ impl Metrics {
             KernelEnd::Failed => {
                 families.kernels_failed.inc();
             }
-        }
-    }
-}
-
-impl Observer for Metrics {
-    fn event(&mut self, now: Instant, event: &Event) {
-        for fact in self.digest.event(now, event) {
-            self.count(&fact);
-        }
-    }
-
-    fn command(&mut self, now: Instant, command: &Command) {
-        for fact in self.digest.command(now, command) {
-            self.count(&fact);
         }
     }
 }

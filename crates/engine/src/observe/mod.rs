@@ -10,27 +10,41 @@ pub(crate) use metrics::Metrics;
 pub use samples::EngineSamples;
 pub(crate) use samples::Samples;
 
-use duet_driver::Observer;
+use duet_driver::{Digest, Fact, Observer};
 use duet_scheduler::{Command, Event};
 use duet_types::Instant;
 
-/// Everything that sees events and commands.
+/// Everything that sees events and commands. Metrics and samples are of the same facts.
 pub(crate) struct Observers {
+    digest: Digest,
     pub(crate) samples: Samples,
     pub(crate) metrics: Metrics,
-    pub(crate) others: Vec<Box<dyn Observer + Send>>,
+    others: Vec<Box<dyn Observer + Send>>,
+}
+
+impl Observers {
+    pub(crate) fn new(samples: Samples, metrics: Metrics, others: Vec<Box<dyn Observer + Send>>) -> Self {
+        Self { digest: Digest::default(), samples, metrics, others }
+    }
+
+    fn take(&mut self, now: Instant, facts: Vec<Fact>) {
+        for fact in &facts {
+            self.samples.take_in(now, fact);
+            self.metrics.count(fact);
+        }
+    }
 }
 
 impl Observer for Observers {
     fn event(&mut self, now: Instant, event: &Event) {
-        self.samples.event(now, event);
-        self.metrics.event(now, event);
+        let facts = self.digest.event(now, event);
+        self.take(now, facts);
         self.others.iter_mut().for_each(|other| other.event(now, event));
     }
 
     fn command(&mut self, now: Instant, command: &Command) {
-        self.samples.command(now, command);
-        self.metrics.command(now, command);
+        let facts = self.digest.command(now, command);
+        self.take(now, facts);
         self.others.iter_mut().for_each(|other| other.command(now, command));
     }
 }

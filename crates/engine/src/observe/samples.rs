@@ -2,10 +2,9 @@
 //!
 //! They are drained by whoever wants them, and bounded for those who do not.
 
-use duet_driver::Observer;
-use duet_scheduler::{Command, Event};
-use duet_types::{Class, Instant, KernelId, LaneSet, Nanos, RequestId};
-use std::collections::{HashMap, VecDeque};
+use duet_driver::Fact;
+use duet_types::{Class, Instant, Nanos};
+use std::collections::VecDeque;
 
 /// What was sampled since the last time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,8 +25,6 @@ pub struct EngineSamples {
 #[derive(Debug)]
 pub(crate) struct Samples {
     since: Instant,
-    submitted: HashMap<RequestId, Instant>,
-    running: HashMap<KernelId, (Instant, LaneSet)>,
     reactive_start: VecDeque<Nanos>,
     decisions: VecDeque<Nanos>,
     lanes_busy: Vec<Nanos>,
@@ -38,8 +35,6 @@ impl Samples {
     pub(crate) fn new(lanes: usize) -> Self {
         Self {
             since: Instant::default(),
-            submitted: HashMap::new(),
-            running: HashMap::new(),
             reactive_start: VecDeque::new(),
             decisions: VecDeque::new(),
             lanes_busy: vec![Nanos::ZERO; lanes],
@@ -50,6 +45,26 @@ impl Samples {
     /// The time of one event.
     pub(crate) fn decided(&mut self, time: Nanos) {
         push(&mut self.decisions, time);
+    }
+
+    /// Takes note of what a sample is of.
+    pub(crate) fn take_in(&mut self, now: Instant, fact: &Fact) {
+        match fact {
+            Fact::Began { subject, waited, .. } if subject.class == Class::Reactive => {
+                push(&mut self.reactive_start, *waited);
+            }
+            Fact::KernelEnded { launched, .. } => {
+                self.kernels += 1;
+                // What began before the last drain counts from then on.
+                let took = now - launched.at.max(self.since).min(now);
+                for lane in launched.lanes.iter() {
+                    if let Some(busy) = self.lanes_busy.get_mut(usize::from(lane.0)) {
+                        *busy += took;
+                    }
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Everything since the last call.
@@ -77,41 +92,19 @@ fn push(samples: &mut VecDeque<Nanos>, sample: Nanos) {
 /// The latest of each kind that are kept for somebody who asks.
 const SAMPLES_MAX: usize = 200_000;
 
-impl Observer for Samples {
-    fn event(&mut self, now: Instant, event: &Event) {
-        match event {
-            Event::Submitted(request) if request.class == Class::Reactive => {
-                self.submitted.insert(request.id, now);
-            }
-            Event::KernelDone { kernel, .. } | Event::KernelFailed { kernel } => {
-                self.kernels += 1;
-                if let Some((launched, lanes)) = self.running.remove(kernel) {
-                    for lane in lanes.iter() {
-                        if let Some(busy) = self.lanes_busy.get_mut(usize::from(lane.0)) {
-                            // What began before the last drain counts from then on.
-                            *busy += now - launched.max(self.since);
-                        }
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn command(&mut self, now: Instant, command: &Command) {
-        match command {
-            Command::Launch { lanes, kernel, .. } => {
-                self.running.insert(kernel.id, (now, *lanes));
-                for member in &kernel.members {
-                    if let Some(submitted) = self.submitted.remove(&member.request) {
-                        push(&mut self.reactive_start, now - submitted);
-                    }
-                }
-            }
-            Command::Release { request, .. } => {
-                self.submitted.remove(request);
-            }
-            _ => {}
+    #[test]
+    fn samples_are_drained_and_the_oldest_give_way() {
+        let mut samples = Samples::new(1);
+        for time in 0..SAMPLES_MAX as u64 + 5 {
+            samples.decided(Nanos(time));
         }
+        let taken = samples.take(Instant(7));
+        assert_eq!((taken.decisions.len(), taken.decisions[0], taken.wall), (SAMPLES_MAX, Nanos(5), Nanos(7)));
+        let next = samples.take(Instant(9));
+        assert_eq!((next.decisions.len(), next.wall, next.lanes_busy), (0, Nanos(2), vec![Nanos::ZERO]));
     }
 }

@@ -1,8 +1,8 @@
 //! AVX2 with FMA and F16C: two registers a vector; the integer products by `vpdpbusd` where AVX-VNNI is there, else by
 //! exact 16-bit products.
 //!
-//! SAFETY of every block here: these types only exist inside [`crate::isa`]'s entries for them, which are reached after
-//! the features were detected; pointers are the callers' promise (see [`Simd`]).
+//! A value of the set's type can only be made by [`crate::isa`]'s entry for it, which is reached after the features were
+//! detected: who has one may use the instructions.
 
 use super::Simd;
 use crate::matmul::{RowTiles, Weights, rows_by_panels};
@@ -11,11 +11,31 @@ use std::arch::x86_64::*;
 
 /// AVX2, FMA and F16C.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx2;
+pub(crate) struct Avx2(());
+
+impl Avx2 {
+    /// The right to use the set.
+    ///
+    /// # Safety
+    /// The machine has it, and the caller was compiled for it.
+    pub(crate) unsafe fn new() -> Self {
+        Self(())
+    }
+}
 
 /// The same with AVX-VNNI.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx2Vnni;
+pub(crate) struct Avx2Vnni(());
+
+impl Avx2Vnni {
+    /// The right to use the set.
+    ///
+    /// # Safety
+    /// The machine has it, and the caller was compiled for it.
+    pub(crate) unsafe fn new() -> Self {
+        Self(())
+    }
+}
 
 /// The expression for each of the two registers. Not a closure: those would not inherit the target features.
 macro_rules! both {
@@ -35,7 +55,6 @@ macro_rules! both {
 
 macro_rules! avx2 {
     ($name:ident, $features:literal, $activation:ty, $activations:item, $dot:item) => {
-        #[expect(clippy::undocumented_unsafe_blocks, reason = "one reason for all: the module's documentation")]
         impl Simd for $name {
             type F = [__m256; 2];
             type I = [__m256i; 2];
@@ -44,14 +63,17 @@ macro_rules! avx2 {
 
             #[inline(always)]
             fn splat(self, value: f32) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { [_mm256_set1_ps(value); 2] }
             }
             #[inline(always)]
             unsafe fn load(self, from: *const f32) -> Self::F {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
                 unsafe { both!(|i| _mm256_loadu_ps(from.add(8 * i))) }
             }
             #[inline(always)]
             unsafe fn store(self, to: *mut f32, value: Self::F) {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
                 unsafe {
                     _mm256_storeu_ps(to, value[0]);
                     _mm256_storeu_ps(to.add(8), value[1]);
@@ -59,10 +81,12 @@ macro_rules! avx2 {
             }
             #[inline(always)]
             unsafe fn load_f16(self, from: *const u16) -> Self::F {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
                 unsafe { both!(|i| _mm256_cvtph_ps(_mm_loadu_si128(from.add(8 * i).cast()))) }
             }
             #[inline(always)]
             unsafe fn store_f16(self, to: *mut u16, value: Self::F) {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
                 unsafe {
                     for (i, half) in value.into_iter().enumerate() {
                         let bits = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(half);
@@ -72,50 +96,61 @@ macro_rules! avx2 {
             }
             #[inline(always)]
             unsafe fn load_i8(self, from: *const i8) -> Self::F {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
                 unsafe {
                     both!(|i| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.add(8 * i).cast()))))
                 }
             }
             #[inline(always)]
             fn add(self, a: Self::F, b: Self::F) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { both!(|i| _mm256_add_ps(a[i], b[i])) }
             }
             #[inline(always)]
             fn sub(self, a: Self::F, b: Self::F) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { both!(|i| _mm256_sub_ps(a[i], b[i])) }
             }
             #[inline(always)]
             fn mul(self, a: Self::F, b: Self::F) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { both!(|i| _mm256_mul_ps(a[i], b[i])) }
             }
             #[inline(always)]
             fn div(self, a: Self::F, b: Self::F) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { both!(|i| _mm256_div_ps(a[i], b[i])) }
             }
             #[inline(always)]
             fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { both!(|i| _mm256_fmadd_ps(a[i], b[i], c[i])) }
             }
             #[inline(always)]
             fn max(self, a: Self::F, b: Self::F) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { both!(|i| _mm256_max_ps(a[i], b[i])) }
             }
             #[inline(always)]
             fn min(self, a: Self::F, b: Self::F) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { both!(|i| _mm256_min_ps(a[i], b[i])) }
             }
             #[inline(always)]
             fn abs(self, a: Self::F) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { both!(|i| _mm256_andnot_ps(_mm256_set1_ps(-0.0), a[i])) }
             }
             #[inline(always)]
             fn round(self, a: Self::F) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe {
                     both!(|i| _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a[i]))
                 }
             }
             #[inline(always)]
             fn pow2(self, a: Self::F) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe {
                     both!(|i| {
                         let n = _mm256_add_epi32(_mm256_cvtps_epi32(a[i]), _mm256_set1_epi32(127));
@@ -125,12 +160,14 @@ macro_rules! avx2 {
             }
             #[inline(always)]
             fn select_lt(self, a: Self::F, b: Self::F, yes: Self::F, no: Self::F) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe {
                     both!(|i| _mm256_blendv_ps(no[i], yes[i], _mm256_cmp_ps::<_CMP_LT_OQ>(a[i], b[i])))
                 }
             }
             #[inline(always)]
             fn sum(self, a: Self::F) -> f32 {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe {
                     let eight = _mm256_add_ps(a[0], a[1]);
                     let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
@@ -140,6 +177,7 @@ macro_rules! avx2 {
             }
             #[inline(always)]
             fn max_lane(self, a: Self::F) -> f32 {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe {
                     let eight = _mm256_max_ps(a[0], a[1]);
                     let four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
@@ -150,14 +188,17 @@ macro_rules! avx2 {
 
             #[inline(always)]
             fn splat_i(self, value: i32) -> Self::I {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { [_mm256_set1_epi32(value); 2] }
             }
             #[inline(always)]
             fn to_float(self, a: Self::I) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { both!(|i| _mm256_cvtepi32_ps(a[i])) }
             }
             #[inline(always)]
             unsafe fn store_i8(self, to: *mut i8, value: Self::F) {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
                 unsafe {
                     for (i, half) in value.into_iter().enumerate() {
                         let wide = _mm256_cvtps_epi32(half);
@@ -170,10 +211,12 @@ macro_rules! avx2 {
 
             #[inline(always)]
             unsafe fn load_bytes(self, from: *const u8) -> Self::B {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
                 unsafe { both!(|i| _mm256_loadu_si256(from.add(32 * i).cast())) }
             }
             #[inline(always)]
             fn nibbles(self, bytes: Self::B) -> (Self::B, Self::B) {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe {
                     let mask = _mm256_set1_epi8(15);
                     (
@@ -188,10 +231,12 @@ macro_rules! avx2 {
             $dot
             #[target_feature(enable = $features)]
             unsafe fn rows_by_panels<W: Weights, const R: usize, const P: usize>(self, panels: &[Panel; P], tiles: &RowTiles<'_>) {
+                // SAFETY: what is asked of our caller is what is asked here.
                 unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
             }
             #[inline(always)]
             fn prefetch(self, from: *const u8) {
+                // SAFETY: a prefetch may name any address, and `self` shows that the instruction set is there.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
             }
         }
@@ -205,12 +250,14 @@ avx2!(
     "avx2,fma,f16c",
     [__m256i; 2],
     unsafe fn activations(self, from: *const i8) -> [__m256i; 2] {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
         unsafe {
             let all = _mm256_set1_epi32(from.cast::<i32>().read_unaligned());
             [_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(all)), _mm256_srai_epi16::<8>(all)]
         }
     },
     fn dot(self, sum: Self::I, weights: Self::B, activations: [__m256i; 2]) -> Self::I {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe {
             both!(|i| {
                 let even = _mm256_and_si256(weights[i], _mm256_set1_epi16(255));
@@ -227,9 +274,11 @@ avx2!(
     "avx2,fma,f16c,avxvnni",
     __m256i,
     unsafe fn activations(self, from: *const i8) -> __m256i {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
         unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
     },
     fn dot(self, sum: Self::I, weights: Self::B, activations: __m256i) -> Self::I {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { both!(|i| _mm256_dpbusd_avx_epi32(sum[i], weights[i], activations)) }
     }
 );

@@ -1,7 +1,7 @@
 //! AVX-512 with VNNI: one register a vector, `vpdpbusd` for the integer products.
 //!
-//! SAFETY of every block here: an [`Avx512`] only exists inside [`crate::isa`]'s entry for it, which is reached after
-//! the features were detected; pointers are the callers' promise (see [`Simd`]).
+//! A value of the set's type can only be made by [`crate::isa`]'s entry for it, which is reached after the features were
+//! detected: who has one may use the instructions.
 
 use super::Simd;
 use crate::matmul::{RowTiles, Weights, rows_by_panels};
@@ -10,9 +10,18 @@ use std::arch::x86_64::*;
 
 /// The instruction set.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx512;
+pub(crate) struct Avx512(());
 
-#[expect(clippy::undocumented_unsafe_blocks, reason = "one reason for all: the module's documentation")]
+impl Avx512 {
+    /// The right to use the set.
+    ///
+    /// # Safety
+    /// The machine has it, and the caller was compiled for it.
+    pub(crate) unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
 impl Simd for Avx512 {
     type F = __m512;
     type I = __m512i;
@@ -21,66 +30,82 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_set1_ps(value) }
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m512 {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
         unsafe { _mm512_loadu_ps(from) }
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, value: __m512) {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
         unsafe { _mm512_storeu_ps(to, value) }
     }
     #[inline(always)]
     unsafe fn load_f16(self, from: *const u16) -> __m512 {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
     }
     #[inline(always)]
     unsafe fn store_f16(self, to: *mut u16, value: __m512) {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
         unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(value)) }
     }
     #[inline(always)]
     unsafe fn load_i8(self, from: *const i8) -> __m512 {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
     }
     #[inline(always)]
     fn add(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_add_ps(a, b) }
     }
     #[inline(always)]
     fn sub(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_sub_ps(a, b) }
     }
     #[inline(always)]
     fn mul(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_mul_ps(a, b) }
     }
     #[inline(always)]
     fn div(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_div_ps(a, b) }
     }
     #[inline(always)]
     fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_fmadd_ps(a, b, c) }
     }
     #[inline(always)]
     fn max(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_max_ps(a, b) }
     }
     #[inline(always)]
     fn min(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_min_ps(a, b) }
     }
     #[inline(always)]
     fn abs(self, a: __m512) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_abs_ps(a) }
     }
     #[inline(always)]
     fn round(self, a: __m512) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a) }
     }
     #[inline(always)]
     fn pow2(self, a: __m512) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe {
             let n = _mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(127));
             _mm512_castsi512_ps(_mm512_slli_epi32::<23>(n))
@@ -88,10 +113,12 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn select_lt(self, a: __m512, b: __m512, yes: __m512, no: __m512) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), no, yes) }
     }
     #[inline(always)]
     fn sum(self, a: __m512) -> f32 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe {
             let eight = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
             let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
@@ -101,28 +128,34 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn max_lane(self, a: __m512) -> f32 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_reduce_max_ps(a) }
     }
 
     #[inline(always)]
     fn splat_i(self, value: i32) -> __m512i {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_set1_epi32(value) }
     }
     #[inline(always)]
     fn to_float(self, a: __m512i) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_cvtepi32_ps(a) }
     }
     #[inline(always)]
     unsafe fn store_i8(self, to: *mut i8, value: __m512) {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
         unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(value))) }
     }
 
     #[inline(always)]
     unsafe fn load_bytes(self, from: *const u8) -> __m512i {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
         unsafe { _mm512_loadu_si512(from.cast()) }
     }
     #[inline(always)]
     fn nibbles(self, bytes: __m512i) -> (__m512i, __m512i) {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe {
             let mask = _mm512_set1_epi8(15);
             (_mm512_and_si512(bytes, mask), _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), mask))
@@ -130,10 +163,12 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     unsafe fn activations(self, from: *const i8) -> __m512i {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
         unsafe { _mm512_set1_epi32(from.cast::<i32>().read_unaligned()) }
     }
     #[inline(always)]
     fn dot(self, sum: __m512i, weights: __m512i, activations: __m512i) -> __m512i {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_dpbusd_epi32(sum, weights, activations) }
     }
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
@@ -142,10 +177,12 @@ impl Simd for Avx512 {
         panels: &[Panel; P],
         tiles: &RowTiles<'_>,
     ) {
+        // SAFETY: what is asked of our caller is what is asked here.
         unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
     }
     #[inline(always)]
     fn prefetch(self, from: *const u8) {
+        // SAFETY: a prefetch may name any address, and `self` shows that the instruction set is there.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
 }

@@ -10,7 +10,6 @@ use std::array::from_fn;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portable;
 
-#[expect(clippy::undocumented_unsafe_blocks, reason = "pointers are the callers' promise, see `Simd`")]
 impl Simd for Portable {
     type F = [f32; LANES];
     type I = [i32; LANES];
@@ -23,24 +22,29 @@ impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> Self::F {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
         unsafe { from.cast::<Self::F>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, value: Self::F) {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
         unsafe { to.cast::<Self::F>().write_unaligned(value) }
     }
     #[inline(always)]
     unsafe fn load_f16(self, from: *const u16) -> Self::F {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
         let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
         bits.map(|bits| f16::from_bits(bits).to_f32())
     }
     #[inline(always)]
     unsafe fn store_f16(self, to: *mut u16, value: Self::F) {
         let bits = value.map(|value| f16::from_f32(value).to_bits());
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
         unsafe { to.cast::<[u16; LANES]>().write_unaligned(bits) }
     }
     #[inline(always)]
     unsafe fn load_i8(self, from: *const i8) -> Self::F {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
         unsafe { from.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from)
     }
     #[inline(always)]
@@ -108,11 +112,13 @@ impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn store_i8(self, to: *mut i8, value: Self::F) {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
         unsafe { to.cast::<[i8; LANES]>().write_unaligned(value.map(|value| value.round_ties_even() as i8)) }
     }
 
     #[inline(always)]
     unsafe fn load_bytes(self, from: *const u8) -> Self::B {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
         unsafe { from.cast::<Self::B>().read_unaligned() }
     }
     #[inline(always)]
@@ -121,6 +127,7 @@ impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn activations(self, from: *const i8) -> [i8; 4] {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
         unsafe { from.cast::<[i8; 4]>().read_unaligned() }
     }
     #[inline(always)]
@@ -135,6 +142,7 @@ impl Simd for Portable {
         panels: &[Panel; P],
         tiles: &RowTiles<'_>,
     ) {
+        // SAFETY: what is asked of our caller is what is asked here.
         unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
     }
     #[inline(always)]

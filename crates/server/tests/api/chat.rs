@@ -238,3 +238,10 @@ async fn the_loaded_model_has_several_names() {
     assert_eq!(server.get("/v1/models/vendor%2Ffake").await.json()["id"], "vendor/fake");
     assert_eq!(server.get("/health").await.json(), json!({"status": "ok"}));
 }
+
+#[tokio::test]
+async fn a_server_whose_engine_has_failed_says_so() {
+    let server = Server::with(Fake { fault: Fault::Stopped, ..Fake::default() }, ServerConfig::default()).await;
+    let health = server.get("/health").await;
+    assert_eq!((health.status, health.json()), (503, json!({"status": "failed"})));
+}

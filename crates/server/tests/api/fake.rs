@@ -36,6 +36,8 @@ pub(crate) enum Fault {
     Vanish(usize),
     /// Panics on submission.
     Panic,
+    /// Has stopped for good.
+    Stopped,
 }
 
 impl Default for Fake {
@@ -121,6 +123,10 @@ impl Backend for Fake {
 
     fn flows(&self) -> Vec<FlowView> {
         lock(&self.flows).clone()
+    }
+
+    fn is_running(&self) -> bool {
+        !matches!(self.fault, Fault::Stopped)
     }
 
     fn metrics(&self) -> String {

@@ -1,15 +1,16 @@
 //! A short run by hand, and every figure that it comes to.
 
 use super::*;
+use duet_driver::Digest;
 use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Contention, Lane, Machine, Shapes};
 use duet_scheduler::{
-    Completes, End, Generated, Kernel, Limits, Mechanisms, Member, MemoryLimits, Outcome, PassId, Reason, Request,
-    Source, Yields,
+    Command, Completes, End, Event, Generated, Kernel, Limits, Mechanisms, Member, MemoryLimits, Outcome, PassId,
+    Reason, Request, Source, Yields,
 };
 use duet_types::Class::{Proactive, Reactive};
 use duet_types::Stage::{Decode, Prefill};
-use duet_types::{FinishReason, FlowId, KernelId, LaneId, LaneSet, RequestId, Stage, Tokens};
+use duet_types::{FinishReason, FlowId, Instant, KernelId, LaneId, LaneSet, RequestId, Stage, Tokens};
 
 /// Two lanes; what they can do does not matter here.
 fn config() -> SchedulerConfig {
@@ -28,21 +29,22 @@ fn config() -> SchedulerConfig {
 }
 
 struct Run {
+    digest: Digest,
     metrics: Metrics,
     kernels: u64,
 }
 
 impl Run {
     fn new() -> Self {
-        Self { metrics: Metrics::new(&config()), kernels: 0 }
+        Self { digest: Digest::default(), metrics: Metrics::new(&config()), kernels: 0 }
     }
 
     fn event(&mut self, at_ms: u64, event: Event) {
-        self.metrics.event(Instant(at_ms * 1_000_000), &event);
+        self.digest.event(Instant(at_ms * 1_000_000), &event).iter().for_each(|fact| self.metrics.count(fact));
     }
 
     fn command(&mut self, at_ms: u64, command: Command) {
-        self.metrics.command(Instant(at_ms * 1_000_000), &command);
+        self.digest.command(Instant(at_ms * 1_000_000), &command).iter().for_each(|fact| self.metrics.count(fact));
     }
 
     fn arrive(&mut self, at_ms: u64, request: u64, class: Class, prompt: u32) {
@@ -96,7 +98,8 @@ impl Run {
     }
 
     fn text(&self) -> String {
-        self.metrics.expose(&Pages { capacity: 100, used: 40, kept: 30, on_disk: 7 }).text()
+        let waiting = |line, class| self.digest.waiting(line, class);
+        self.metrics.expose(waiting, &Pages { capacity: 100, used: 40, kept: 30, on_disk: 7 }).text()
     }
 }
 
