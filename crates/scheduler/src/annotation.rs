@@ -30,6 +30,15 @@ struct Cost {
     memory: f64,
 }
 
+/// What a kernel asks of its lanes and of the memory that they share.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Demand {
+    /// How long it takes when nothing disturbs it, in seconds, with its launch.
+    pub seconds: f64,
+    /// Bytes that it reads and writes.
+    pub bytes: f64,
+}
+
 /// How long a kernel over `nodes` takes for `load`; the last node brings the head along.
 #[must_use]
 pub fn predict(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -> Nanos {
@@ -39,17 +48,32 @@ pub fn predict(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) 
 /// [`predict`] without the launch.
 #[must_use]
 pub fn span_time(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -> Nanos {
-    let mut seconds = 0.0;
+    Nanos((span_demand(heg, anchors, load, nodes).seconds * 1e9) as u64)
+}
+
+/// What [`predict`] says, with the traffic.
+#[must_use]
+pub fn demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -> Demand {
+    let span = span_demand(heg, anchors, load, nodes);
+    Demand { seconds: span.seconds + anchors.launch.as_secs_f64(), ..span }
+}
+
+fn span_demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -> Demand {
+    let mut sum = Demand::default();
+    let mut add = |count: usize, cost: Cost| {
+        sum.seconds += count as f64 * time(anchors, cost);
+        sum.bytes += count as f64 * cost.memory * anchors.bytes_per_s;
+    };
     for kind in [Node::Embed, Node::Qkv, Node::Attention, Node::Ffn] {
         let count = heg.count(nodes, kind);
         if count > 0 {
-            seconds += count as f64 * time(anchors, cost(heg, anchors, load, kind));
+            add(count, cost(heg, anchors, load, kind));
         }
     }
     if nodes.end == heg.nodes() && load.tokens > 0.0 {
-        seconds += time(anchors, head_cost(heg, anchors, load));
+        add(1, head_cost(heg, anchors, load));
     }
-    Nanos((seconds * 1e9) as u64)
+    sum
 }
 
 /// How long one node takes for `load`, without a launch.

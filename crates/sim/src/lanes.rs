@@ -1,10 +1,15 @@
 //! Lanes in virtual time: a kernel takes what its annotation says on the machine as it truly is, longer while another
 //! one disturbs it, and a little more or less if there is jitter.
 //!
+//! How kernels disturb each other is [shared memory](crate::dram) where the machine's bandwidth is known, and the measured
+//! factors of its contention where it is not.
+//!
 //! Checked: a lane runs one kernel, and none after it was lost; lanes that run one kernel together can; a static lane
 //! runs chunks of token-wise nodes, or a request's graph.
 
+use crate::dram;
 use crate::random::Random;
+use crate::world::Truth;
 use duet_scheduler::annotation::{self, Bound};
 use duet_scheduler::heg::{Load, Node};
 use duet_scheduler::{Heg, Kernel, Machine};
@@ -17,6 +22,8 @@ pub(crate) struct Lanes {
     machine: Machine,
     heg: Heg,
     chunk: Tokens,
+    /// Bytes a second that all lanes get together.
+    shared_bytes_per_s: Option<f64>,
     /// Largest relative deviation from the annotation, and where it comes from.
     jitter: f64,
     random: Random,
@@ -29,6 +36,8 @@ struct Running {
     kernel: Kernel,
     lanes: LaneSet,
     bound: Bound,
+    /// Bytes a second that it moves when nothing disturbs it.
+    bytes_per_s: f64,
     /// Time that it still takes when nothing disturbs it, as of `since`.
     left: f64,
     since: Instant,
@@ -44,9 +53,17 @@ pub(crate) enum Warmth {
 }
 
 impl Lanes {
-    pub(crate) fn new(machine: Machine, heg: Heg, chunk: Tokens, jitter: f64, seed: u64) -> Self {
-        let running = BTreeMap::new();
-        Self { machine, heg, chunk, jitter, random: Random::new(seed), running, lost: LaneSet::EMPTY }
+    pub(crate) fn new(truth: &Truth, heg: Heg, chunk: Tokens) -> Self {
+        Self {
+            machine: truth.machine.clone(),
+            heg,
+            chunk,
+            shared_bytes_per_s: truth.shared_bytes_per_s,
+            jitter: truth.jitter,
+            random: Random::new(truth.seed),
+            running: BTreeMap::new(),
+            lost: LaneSet::EMPTY,
+        }
     }
 
     pub(crate) fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: Kernel, warmth: Warmth) {
@@ -54,14 +71,17 @@ impl Lanes {
         let anchors = self.machine.anchors(lanes);
         let load = Load::of(&kernel.members);
         let part = load.part(f64::from(kernel.rows.end - kernel.rows.start) / load.rows);
-        let time = annotation::predict(&self.heg, anchors, &part, &kernel.nodes);
+        let demand = annotation::demand(&self.heg, anchors, &part, &kernel.nodes);
+        let time = (demand.seconds * 1e9).floor();
         let deviation = 1.0 + self.jitter * (2.0 * self.random.share() - 1.0);
         let bound = match kernel.nodes.len() {
             1 => annotation::bound(&self.heg, anchors, &part, self.heg.node(kernel.nodes.start)),
             _ => annotation::pass_bound(&self.heg, anchors, &part),
         };
-        let left = if self.jitter > 0.0 { time.0 as f64 * deviation } else { time.0 as f64 };
-        self.running.insert(kernel.id, Running { kernel, lanes, bound, left, since: now, factor: 1.0 });
+        let left = if self.jitter > 0.0 { time * deviation } else { time };
+        let bytes_per_s = if left > 0.0 { demand.bytes / left * 1e9 } else { 0.0 };
+        let running = Running { lanes, bound, bytes_per_s, left, since: now, factor: 1.0, kernel };
+        self.running.insert(running.kernel.id, running);
         self.disturb(now);
     }
 
@@ -109,23 +129,35 @@ impl Lanes {
 
     /// Every kernel is as fast from now on as the others let it be.
     fn disturb(&mut self, now: Instant) {
-        let bounds: Vec<_> = self.running.iter().map(|(&id, running)| (id, running.bound)).collect();
-        for (&id, running) in &mut self.running {
-            let others = bounds.iter().filter(|(other, _)| *other != id);
-            let contention = &self.machine.contention;
-            let factor = others.fold(1.0_f64, |factor, (_, beside)| {
-                factor.max(match (running.bound, beside) {
-                    (Bound::Memory, Bound::Memory) => contention.memory_beside_memory,
-                    (Bound::Memory, Bound::Compute) => contention.memory_beside_compute,
-                    (Bound::Compute, Bound::Memory) => contention.compute_beside_memory,
-                    (Bound::Compute, Bound::Compute) => contention.compute_beside_compute,
-                })
-            });
+        let factors = match self.shared_bytes_per_s {
+            Some(shared) => {
+                let demands: Vec<f64> = self.running.values().map(|running| running.bytes_per_s).collect();
+                dram::speeds(shared, &demands).into_iter().map(|speed| 1.0 / speed).collect()
+            }
+            None => self.measured_factors(),
+        };
+        for (running, factor) in self.running.values_mut().zip(factors) {
             if factor.to_bits() != running.factor.to_bits() {
                 running.left -= (now - running.since).0 as f64 / running.factor;
                 (running.since, running.factor) = (now, factor);
             }
         }
+    }
+
+    /// How much slower each kernel is beside the others, by what decides their times.
+    fn measured_factors(&self) -> Vec<f64> {
+        let contention = &self.machine.contention;
+        let beside = |one: Bound, other: Bound| match (one, other) {
+            (Bound::Memory, Bound::Memory) => contention.memory_beside_memory,
+            (Bound::Memory, Bound::Compute) => contention.memory_beside_compute,
+            (Bound::Compute, Bound::Memory) => contention.compute_beside_memory,
+            (Bound::Compute, Bound::Compute) => contention.compute_beside_compute,
+        };
+        let factor = |(&id, running): (&KernelId, &Running)| {
+            let others = self.running.iter().filter(|(other, _)| **other != id);
+            others.fold(1.0_f64, |factor, (_, other)| factor.max(beside(running.bound, other.bound)))
+        };
+        self.running.iter().map(factor).collect()
     }
 }
 

@@ -10,6 +10,7 @@
 pub mod ablation;
 mod client;
 mod compiler;
+mod dram;
 mod faults;
 mod kv;
 mod lanes;

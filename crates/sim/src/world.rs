@@ -19,6 +19,9 @@ use std::collections::BTreeMap;
 pub struct Truth {
     /// The machine.
     pub machine: Machine,
+    /// Bytes a second that all lanes get together from the memory that they share; if it is not known, kernels disturb
+    /// each other by the machine's contention.
+    pub shared_bytes_per_s: Option<f64>,
     /// Largest relative deviation of a kernel's time from its annotation.
     pub jitter: f64,
     /// Seed of the jitter.
@@ -65,7 +68,7 @@ impl Truth {
     #[must_use]
     pub fn of(config: &SchedulerConfig) -> Self {
         let (machine, faults) = (config.machine.clone(), Faults::default());
-        Self { machine, jitter: 0.0, seed: 0, page_io: Nanos(100_000), faults }
+        Self { machine, shared_bytes_per_s: None, jitter: 0.0, seed: 0, page_io: Nanos(100_000), faults }
     }
 }
 
@@ -77,13 +80,12 @@ impl VirtualWorld {
             Shapes::Static { compile } => Some(compile),
             Shapes::Dynamic => None,
         });
-        let (machine, heg) = (truth.machine.clone(), config.heg.clone());
         let mut world = Self {
             nodes: config.heg.nodes(),
             compile: compile.unwrap_or_default(),
             page_io: truth.page_io,
             failing_spills: truth.faults.spills.clone(),
-            lanes: Lanes::new(machine, heg, config.limits.chunk, truth.jitter, truth.seed),
+            lanes: Lanes::new(truth, config.heg.clone(), config.limits.chunk),
             passes: Passes::default(),
             kv: KvMemory::new(config.memory),
             compiler: Compiler::default(),
