@@ -14,6 +14,7 @@ mod dram;
 mod faults;
 mod kv;
 mod lanes;
+pub mod lengths;
 pub mod machines;
 mod metrics;
 mod passes;
