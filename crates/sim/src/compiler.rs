@@ -10,6 +10,8 @@ pub(crate) struct Compiler {
     queue: VecDeque<Graph>,
     compiling: Option<(Graph, Instant)>,
     ready: BTreeMap<GraphId, Graph>,
+    /// For how long it has worked on graphs that it has done with.
+    worked: Nanos,
 }
 
 impl Compiler {
@@ -27,6 +29,7 @@ impl Compiler {
     pub(crate) fn compiled(&mut self, now: Instant, time: Nanos) -> Graph {
         let (graph, at) = self.compiling.take().expect("a graph is being compiled");
         assert_eq!(at, now, "graphs are ready when their time has come");
+        self.worked += time;
         self.start_next(now, time);
         graph
     }
@@ -39,10 +42,16 @@ impl Compiler {
     pub(crate) fn reclaim(&mut self, now: Instant, id: GraphId, time: Nanos) {
         self.ready.remove(&id);
         self.queue.retain(|graph| graph.id != id);
-        if self.compiling.is_some_and(|(graph, _)| graph.id == id) {
+        if let Some((_, at)) = self.compiling.filter(|(graph, _)| graph.id == id) {
+            self.worked += time.saturating_sub(at - now);
             self.compiling = None;
             self.start_next(now, time);
         }
+    }
+
+    /// For how long it has worked.
+    pub(crate) fn worked(&self) -> Nanos {
+        self.worked
     }
 
     /// Whether there is a graph for so many rows of a request.

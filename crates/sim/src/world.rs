@@ -137,6 +137,12 @@ impl VirtualWorld {
         self.kernels
     }
 
+    /// For how long the graph compiler worked.
+    #[must_use]
+    pub fn compiled(&self) -> Nanos {
+        self.compiler.worked()
+    }
+
     fn client(&self, request: RequestId) -> &Client {
         &self.clients[request.0 as usize]
     }

@@ -1,0 +1,68 @@
+//! One simulation: a machine, a model by its shape, a policy and its traffic.
+
+use crate::client::Client;
+use crate::figures::Figures;
+use crate::latencies::Latencies;
+use crate::meter::Meter;
+use crate::shape::ModelShape;
+use crate::soc::{Power, SocProfile};
+use crate::world::{Truth, VirtualWorld};
+use duet_driver::{Observed, run};
+use duet_scheduler::policy::PolicyName;
+use duet_scheduler::{Limits, Mechanisms, MemoryLimits, Scheduler, SchedulerConfig};
+use duet_types::{Nanos, Tokens};
+
+/// All that a run depends on: the same simulation has the same figures, to the bit.
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    /// Who decides.
+    pub policy: PolicyName,
+    /// What it is told.
+    pub config: SchedulerConfig,
+    /// How the machine truly is.
+    pub truth: Truth,
+    /// Power of the lanes, if it is known.
+    pub power: Option<Power>,
+}
+
+impl Simulation {
+    /// A model on a SoC. `cpu-batching` has the CPU, the others the NPU and the iGPU, of which policies for one device use
+    /// the iGPU.
+    #[must_use]
+    pub fn on_soc(soc: &SocProfile, model: &ModelShape, policy: PolicyName) -> Self {
+        let heg = model.heg();
+        let machine = match policy {
+            PolicyName::CpuBatching => soc.cpu_only(),
+            _ => soc.accelerators(&heg),
+        };
+        let limits = Limits {
+            chunk: Tokens(soc.chunk.rows.value as u32),
+            prefill_rows: Tokens(soc.chunk.context.value as u32),
+            preempt: PREEMPT,
+            decode_stall: DECODE_STALL,
+            graphs: soc.graphs.resident.value as usize,
+            ..Limits::default()
+        };
+        let power = Some(soc.power(&machine));
+        let memory = MemoryLimits::UNBOUNDED;
+        let config = SchedulerConfig { machine, heg, limits, memory, mechanisms: Mechanisms::ALL };
+        let truth = Truth { shared_bytes_per_s: Some(soc.shared_bytes_per_s()), ..Truth::of(&config) };
+        Self { policy, config, truth, power }
+    }
+
+    /// Serves some clients, who come for `window`.
+    #[must_use]
+    pub fn run(&self, clients: Vec<Client>, window: Nanos) -> Figures {
+        let world = VirtualWorld::new(clients, &self.config, &self.truth);
+        let mut observed = Observed { world, observer: (Latencies::default(), Meter::default()) };
+        run(&mut Scheduler::new(self.config.clone(), self.policy.policy()), &mut observed);
+        let (latencies, meter) = &observed.observer;
+        let compiled = observed.world.compiled();
+        Figures::new(latencies, meter, &self.config.machine, self.power.as_ref(), window, compiled)
+    }
+}
+
+/// The paper's bound on preemption. (Agent.xpu §4.4 ②)
+const PREEMPT: Nanos = Nanos(100_000_000);
+/// On these machines a token of an 8B model alone takes 120 ms.
+const DECODE_STALL: Nanos = Nanos(1_000_000_000);
