@@ -23,21 +23,14 @@ pub(crate) fn order(view: &View<'_>) -> [Claim; 2] {
     if view.has(Mechanism::PrefillFirst) { [Claim::Prefill, Claim::Decode] } else { [Claim::Decode, Claim::Prefill] }
 }
 
-/// Whether a stream has stopped for so long that decode goes before prefill. A proactive stream goes before proactive
-/// prefill only.
-pub(crate) fn decode_is_late(view: &View<'_>) -> bool {
-    let lowest = if reads(view, Class::Reactive) { Class::Reactive } else { Class::Proactive };
-    let waiting = [Class::Reactive, Class::Proactive].into_iter().flat_map(|class| view.queue(Line::Decode, class));
-    let decoding = view.passes().filter(|pass| pass.stage == Stage::Decode).flat_map(|pass| &pass.members);
-    let decoding = decoding.filter_map(|member| view.request(member.request));
-    waiting.chain(decoding).any(|request| request.class() <= lowest && is_late(view, &request))
+/// Whether a stream of this class has stopped for so long that its decode goes before prefill.
+pub(crate) fn decode_is_late(view: &View<'_>, class: Class) -> bool {
+    let decoding = view.passes().filter(|pass| pass.buffer == Stage::Decode).flat_map(|pass| &pass.members);
+    let decoding = decoding.filter(|member| member.class == class).filter_map(|member| view.request(member.request));
+    view.queue(Line::Decode, class).chain(decoding).any(|request| is_late(view, &request))
 }
 
 /// Half of the budget has passed since its last token; the other half is for what it has to wait for now.
 pub(crate) fn is_late(view: &View<'_>, request: &RequestView<'_>) -> bool {
     (view.now() - request.since()).0 >= view.config().limits.decode_stall.0 / 2
-}
-
-fn reads(view: &View<'_>, class: Class) -> bool {
-    view.queue(Line::Prefill, class).next().is_some() || view.pass(class, Stage::Prefill).is_some()
 }

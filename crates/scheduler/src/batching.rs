@@ -23,10 +23,12 @@ pub(crate) fn next_batch<'a>(view: &View<'a>) -> Vec<RequestView<'a>> {
     fill(view, members, room)
 }
 
-/// The reactive requests that decode; without any, as many proactive ones as a batch holds.
-pub(crate) fn unmixed_batch<'a>(view: &View<'a>) -> Vec<RequestView<'a>> {
-    let members = reactive(view);
-    if members.is_empty() { fill(view, members, view.config().limits.batch) } else { only_company(members) }
+/// As many requests of one class as a batch holds.
+pub(crate) fn of_class<'a>(view: &View<'a>, class: Class) -> Vec<RequestView<'a>> {
+    match class {
+        Class::Reactive => only_company(reactive(view)),
+        Class::Proactive => fill(view, Vec::new(), view.config().limits.batch),
+    }
 }
 
 /// The first of some requests, if it must be alone; else all that need not be. The others wait until they are the first.

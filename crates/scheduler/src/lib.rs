@@ -12,7 +12,7 @@
 //! | dual queues (§4.1) | `queues.rs` |
 //! | heterogeneous execution graph (§4.2) | `heg.rs`, cut in kernels by `kernel.rs` and `span.rs` |
 //! | annotations, two-anchor roofline (§4.2, appendix A) | `annotation.rs`, `machine.rs`, corrected by `drift.rs` |
-//! | decoupled pipelines (§4.3 ①②) | `policy/agent_xpu.rs` |
+//! | decoupled pipelines (§4.3 ①②) | `policy/agent_xpu.rs`, `policy/pipeline.rs` |
 //! | arbitration, prefill first (§4.3 ③) | `arbitration.rs` |
 //! | elastic tensor parallelism (§4.3 ④, Algorithm 1) | `elastic.rs`, launched by `split.rs` |
 //! | graph warm-up and reclaim (§4.3 ⑤) | `warm_up.rs`, `graphs.rs` |
@@ -21,6 +21,7 @@
 //! | adaptive decode batching (§4.5 ②, Algorithm 2) | `batching.rs` |
 //! | slack-aware piggybacking (§4.5 ①) | `piggyback.rs` |
 //! | starvation prevention (§4.5 ③) | `ageing.rs` |
+//! | order among equals (ours) | `order.rs` |
 //! | memory manager (§4.1) | `memory.rs`, `room.rs`, `reuse.rs` |
 //! | the policies, ours and the baselines | `policy/` |
 //!
@@ -46,6 +47,7 @@ mod kernel;
 pub mod machine;
 mod mechanism;
 mod memory;
+mod order;
 mod pass;
 mod piggyback;
 pub mod policy;

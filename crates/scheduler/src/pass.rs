@@ -21,6 +21,9 @@ pub struct Pass {
     pub class: Class,
     /// Prefill if any member reads its prompt.
     pub stage: Stage,
+    /// Whose activation buffer it holds: that of its first member's stage. Rows of a prompt that ride in a decode pass are
+    /// in the decode buffer.
+    pub buffer: Stage,
     /// What it costs.
     pub load: Load,
     /// All rows.
@@ -59,11 +62,13 @@ impl Pass {
         let load = Load::of(&members);
         let rows = members.iter().map(|member| member.len().0).sum();
         let (class, stage) = (class_of(&members), stage_of(&members));
+        let buffer = members.first().map_or(stage, |member| member.stage);
         Self {
             id,
             members,
             class,
             stage,
+            buffer,
             load,
             rows,
             node: 0,

@@ -4,9 +4,12 @@
 //! use: then proactive decode rows ride along. The paper bounds them by a count (`B_cap`); here predicted time does: they
 //! may make the pass longer by no more than a share of it (`stretch`). The shortest contexts come first, since they cost
 //! least. So on a machine where another row is dear nobody rides, and where it is free many do. (Agent.xpu §4.5 ①)
+//!
+//! A decode pass has more to spare than other decode rows use: it reads all weights for a few of them. Rows of a
+//! background prompt ride there too, in the decode buffer, within the same bound: prefill for the price of nothing.
 
 use crate::heg::Load;
-use crate::kernel::Member;
+use crate::kernel::{Member, class_of};
 use crate::mechanism::Mechanism;
 use crate::queues::Line;
 use crate::view::{RequestView, View};
@@ -19,8 +22,7 @@ pub(crate) fn board(view: &View<'_>, members: &mut Vec<Member>, stage: Stage, la
     }
     let limits = &view.config().limits;
     let mut load = Load::of(&*members);
-    let alone = view.predict_pass(&load, stage, lanes);
-    let bearable = Nanos((alone.0 as f64 * (1.0 + limits.stretch)) as u64);
+    let bearable = bearable(view, &load, stage, lanes);
     let mut waiting: Vec<_> =
         view.queue(Line::Decode, Class::Proactive).filter(|request| !request.is_alone()).collect();
     // Overdue ones have the privilege to join, the oldest first; among the rest the shortest are the cheapest.
@@ -43,6 +45,32 @@ pub(crate) fn board(view: &View<'_>, members: &mut Vec<Member>, stage: Stage, la
         riders += 1;
     }
     riders
+}
+
+/// Adds rows of a prompt to a decode pass: as many as the decode buffer holds and as are bearable for those for whose
+/// sake it runs, the members of its class.
+pub(crate) fn read_along(view: &View<'_>, members: &mut Vec<Member>, reader: &RequestView<'_>, lanes: LaneSet) {
+    if !view.has(Mechanism::Piggyback) {
+        return;
+    }
+    let (load, class) = (Load::of(&*members), class_of(members));
+    let bearable = bearable(view, &Load::of(members.iter().filter(|m| m.class == class)), Stage::Decode, lanes);
+    let fits = |rows: u32| {
+        let more = load.with(&reader.member(Tokens(rows)));
+        view.predict_pass(&more, Stage::Decode, lanes) <= bearable
+    };
+    let room = view.config().limits.batch.saturating_sub(members.len()) as u32;
+    let rows =
+        (0..=room.min(reader.rows_left().0)).collect::<Vec<_>>().partition_point(|&rows| rows == 0 || fits(rows));
+    if rows > 1 {
+        members.push(reader.member(Tokens(rows as u32 - 1)));
+    }
+}
+
+/// How long a pass may take with riders.
+fn bearable(view: &View<'_>, load: &Load, stage: Stage, lanes: LaneSet) -> Nanos {
+    let alone = view.predict_pass(load, stage, lanes);
+    Nanos((alone.0 as f64 * (1.0 + view.config().limits.stretch)) as u64)
 }
 
 /// One overdue request joins whatever it costs: the second privilege of ageing.

@@ -6,10 +6,10 @@
 //! it is left for what annotations do not know. (Agent.xpu §4.2: kernels; §4.4: bounded preemption)
 
 use crate::annotation::{node_time, span_time};
-use crate::heg::Heg;
+use crate::heg::{Heg, Node};
 use crate::machine::Anchors;
 use crate::pass::Pass;
-use duet_types::Nanos;
+use duet_types::{Nanos, Tokens};
 use std::ops::Range;
 
 /// A piece of a pass.
@@ -28,8 +28,8 @@ pub enum Cut {
     Whole,
     /// In kernels of at most this long, as predicted.
     Within(Nanos),
-    /// The same, but never within a node: a graph takes all rows.
-    BetweenNodes(Nanos),
+    /// The same where a graph runs: attention takes all rows at once, token-wise nodes may be cut in its chunks.
+    Chunks(Nanos, Tokens),
 }
 
 /// The next span of an idle pass.
@@ -45,7 +45,12 @@ pub(crate) fn next_span(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> 
         Cut::Within(bound) if node_time(heg, anchors, &pass.load, heg.node(pass.node)) > bound => {
             return Span { nodes: pass.node..pass.node + 1, rows: part_of_node(heg, anchors, pass, cut) };
         }
-        Cut::Within(bound) | Cut::BetweenNodes(bound) => bound,
+        Cut::Chunks(bound, _) if node_time(heg, anchors, &pass.load, heg.node(pass.node)) > bound => {
+            let attention = heg.node(pass.node) == Node::Attention;
+            let rows = if attention { all } else { part_of_node(heg, anchors, pass, cut) };
+            return Span { nodes: pass.node..pass.node + 1, rows };
+        }
+        Cut::Within(bound) | Cut::Chunks(bound, _) => bound,
     };
     let fits = |end: usize| span_time(heg, anchors, &pass.load, &(pass.node..end)) <= bound;
     let end = largest(pass.node + 1, nodes.end, fits);
@@ -56,7 +61,11 @@ pub(crate) fn next_span(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> 
 /// rows take as long as all of them.
 fn part_of_node(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> Range<u32> {
     let open = pass.unassigned();
-    let Cut::Within(bound) = cut else { return open };
+    let bound = match cut {
+        Cut::Whole => return open,
+        Cut::Chunks(_, chunk) => return open.start..open.end.min(open.start + chunk.0),
+        Cut::Within(bound) => bound,
+    };
     let rows = |parts: usize| (parts as u32 * PART_ROWS).min(open.end - open.start);
     let time = |parts: usize| {
         let load = pass.load.part(f64::from(rows(parts)) / f64::from(pass.rows));

@@ -193,10 +193,10 @@ impl<'a> View<'a> {
         self.passes.values()
     }
 
-    /// The pass under way of this class and stage: there is at most one, since there is one buffer for it.
+    /// The pass under way of this class that holds the buffer of this stage: there is at most one.
     #[must_use]
-    pub fn pass(&self, class: Class, stage: Stage) -> Option<&'a Pass> {
-        self.passes.values().find(|pass| pass.class == class && pass.stage == stage)
+    pub fn pass(&self, class: Class, buffer: Stage) -> Option<&'a Pass> {
+        self.passes.values().find(|pass| pass.class == class && pass.buffer == buffer)
     }
 
     /// The state of a request's graph, if one was ever asked for.

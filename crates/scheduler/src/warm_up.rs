@@ -5,37 +5,58 @@
 //! on), the prefill runs wholly on the static lane and leaves the dynamic one to decode. Reactive requests come first.
 //! A graph is reclaimed when its prefill is done, and when it was not used for too long.
 
+use crate::annotation::node_time;
 use crate::graphs::GraphState;
+use crate::heg::{Load, Node};
 use crate::machine::Shapes;
 use crate::mechanism::Mechanism;
+use crate::order::{self, Order};
 use crate::policy::Decision;
 use crate::queues::Line;
 use crate::reason::Reason;
-use crate::view::View;
-use duet_types::{Class, Stage};
+use crate::request_table::Phase;
+use crate::view::{RequestView, View};
+use duet_types::{Class, RequestId, Stage};
 
 /// What is to be prepared or reclaimed now.
-pub(crate) fn next(view: &View<'_>) -> Option<Decision> {
+///
+/// The requests that will be read next come first, in the policy's order.
+pub(crate) fn next(view: &View<'_>, order: Order) -> Option<Decision> {
     if view.config().machine.lane(view.prefill_lane()).shapes == Shapes::Dynamic {
         // A dynamic lane is always warm.
         return None;
     }
-    expire(view).or_else(|| prepare(view))
+    expire(view).or_else(|| prepare(view, order))
 }
 
-fn prepare(view: &View<'_>) -> Option<Decision> {
+fn prepare(view: &View<'_>, order: Order) -> Option<Decision> {
     if !view.has(Mechanism::WarmUp) || view.graphs().count() >= view.config().limits.graphs {
         return None;
     }
     let waiting = [Class::Reactive, Class::Proactive].into_iter().flat_map(|class| {
-        let queues = [Line::Prefill, Line::Queued].into_iter().flat_map(move |line| view.queue(line, class));
         // One whose pass was interrupted is preempted: its graph can take over at the next layer.
         let interrupted = view.pass(class, Stage::Prefill).filter(|pass| pass.was_interrupted());
         let preempted = interrupted.into_iter().flat_map(|pass| &pass.members).filter_map(|m| view.request(m.request));
+        let queues = [Line::Prefill, Line::Queued]
+            .into_iter()
+            .flat_map(move |line| order::firsts(view, line, class, order, view.config().limits.graphs));
         preempted.chain(queues).filter(|request| request.stage() == Stage::Prefill)
     });
     let mut waiting = waiting.take(view.config().limits.graphs);
-    waiting.find(|request| view.graph(request.id()).is_none()).map(|request| Decision::Prepare(request.id()))
+    let next = waiting.find(|request| view.graph(request.id()).is_none() && may_be_static(view, request))?;
+    Some(Decision::Prepare(next.id()))
+}
+
+/// Whether its longest kernel as a graph keeps the bound on preemption: a graph takes all rows of a node, so attention
+/// over a long prompt cannot be cut. Nothing preempts a reactive one.
+fn may_be_static(view: &View<'_>, request: &RequestView<'_>) -> bool {
+    if request.class() == Class::Reactive {
+        return true;
+    }
+    let config = view.config();
+    let load = Load::of([&request.member(config.limits.prefill_rows)]);
+    let anchors = &config.machine.lane(view.prefill_lane()).anchors;
+    node_time(&config.heg, anchors, &load, Node::Attention) <= config.limits.preempt
 }
 
 fn expire(view: &View<'_>) -> Option<Decision> {
@@ -50,7 +71,7 @@ fn expire(view: &View<'_>) -> Option<Decision> {
         if is_in_pass(view, request) {
             continue;
         }
-        if view.now() - since >= expiry {
+        if view.now() - since >= expiry || is_stale(view, request) {
             return Some(Decision::Reclaim(request));
         }
         soonest = soonest.into_iter().chain([since + expiry]).min();
@@ -59,7 +80,13 @@ fn expire(view: &View<'_>) -> Option<Decision> {
     view.timer_missing(until).then_some(Decision::Wait { until, reason: Reason::Expiry })
 }
 
-fn is_in_pass(view: &View<'_>, request: duet_types::RequestId) -> bool {
+/// Whether some of its prompt was read without the graph, which takes all of it.
+fn is_stale(view: &View<'_>, request: RequestId) -> bool {
+    let request = view.request(request).filter(|request| request.phase() == Phase::Ready);
+    request.is_some_and(|request| !view.is_warm(request.id(), request.rows_left()))
+}
+
+fn is_in_pass(view: &View<'_>, request: RequestId) -> bool {
     let request = view.request(request);
-    request.is_some_and(|request| matches!(request.phase(), crate::request_table::Phase::InPass(_)))
+    request.is_some_and(|request| matches!(request.phase(), Phase::InPass(_)))
 }

@@ -40,7 +40,7 @@ impl Ablation {
     }
 }
 
-/// The three tables: both kinds of machines, and one where memory is scarce.
+/// The tables: both kinds of machines, and one where memory is scarce.
 #[must_use]
 pub fn standard() -> Vec<Ablation> {
     let mut npu = machines::npu_igpu();
@@ -49,7 +49,8 @@ pub fn standard() -> Vec<Ablation> {
     let tight = SchedulerConfig { memory: scarce, ..machines::cpu() };
     let table = |title, policy, config| Ablation::of(title, &scenario(policy, config));
     vec![
-        table("agent-xpu on an NPU and an iGPU", PolicyName::AgentXpu, npu),
+        table("agent-xpu on an NPU and an iGPU", PolicyName::AgentXpu, npu.clone()),
+        table("duet on an NPU and an iGPU", PolicyName::Duet, npu),
         table("duet on two sets of cores", PolicyName::Duet, machines::cpu()),
         table("duet on two sets of cores, memory for 1 200 positions", PolicyName::Duet, tight),
     ]

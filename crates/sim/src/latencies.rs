@@ -17,6 +17,8 @@ pub struct Latencies {
     background: BTreeSet<KernelId>,
     /// Reactive requests without a first token.
     reading: usize,
+    /// The one that preempts, and waits for its first kernel.
+    preempting: Option<RequestId>,
 }
 
 /// What is known of a request.
@@ -38,8 +40,8 @@ pub struct Times {
     pub ended: Option<(Instant, End)>,
     /// While a kernel with its rows was on a lane, before and after the first token.
     pub active: [Nanos; 2],
-    /// Whether it came while background work ran and no other reactive prompt was to be read: what it waits for its first
-    /// kernel is preemption.
+    /// Whether it came while background work ran, and no other reactive prompt was to be read until its first kernel: what
+    /// it waits for that is preemption.
     pub preempts: bool,
     kernels: usize,
     active_since: Instant,
@@ -108,6 +110,13 @@ impl Latencies {
             active_since: now,
         };
         self.reading += usize::from(reactive);
+        if reactive {
+            // Two that wait are served in the policy's order.
+            let before = self.preempting.replace(request.id).and_then(|id| self.requests.get_mut(&id));
+            if let Some(before) = before.filter(|times| times.began.is_none()) {
+                before.preempts = false;
+            }
+        }
         self.requests.insert(request.id, times);
     }
 

@@ -40,6 +40,8 @@ impl Simulation {
             prefill_rows: Tokens(soc.chunk.context.value as u32),
             preempt: PREEMPT,
             decode_stall: DECODE_STALL,
+            graph_expiry: GRAPH_EXPIRY,
+            stretch: STRETCH,
             graphs: soc.graphs.resident.value as usize,
             ..Limits::default()
         };
@@ -66,3 +68,8 @@ impl Simulation {
 const PREEMPT: Nanos = Nanos(100_000_000);
 /// On these machines a token of an 8B model alone takes 120 ms.
 const DECODE_STALL: Nanos = Nanos(1_000_000_000);
+/// Longer than most prompts wait: a graph that expires before its prompt is read was compiled for nothing.
+const GRAPH_EXPIRY: Nanos = Nanos(60_000_000_000);
+/// Background work may make a token this much later: half as much is gained in latency by `duet`'s other means, and the
+/// iGPU has the arithmetic to spare.
+const STRETCH: f64 = 0.2;

@@ -37,6 +37,7 @@ pub struct Truth {
 pub struct VirtualWorld {
     clients: Vec<Client>,
     nodes: usize,
+    chunk: Tokens,
     compile: Nanos,
     page_io: Nanos,
     failing_spills: Vec<u32>,
@@ -82,6 +83,7 @@ impl VirtualWorld {
         });
         let mut world = Self {
             nodes: config.heg.nodes(),
+            chunk: config.limits.chunk,
             compile: compile.unwrap_or_default(),
             page_io: truth.page_io,
             failing_spills: truth.faults.spills.clone(),
@@ -184,8 +186,11 @@ impl VirtualWorld {
         let wanted = kernel.members.iter().any(|member| !self.requests[&member.request].cancelled);
         assert!(wanted, "kernel {} is for requests that were all cancelled", kernel.id);
         let rows: Tokens = kernel.members.iter().map(Member::len).sum();
+        // A graph takes all rows of its prompt, or, chunks having gone before, those that remain.
         let whole = kernel.rows == (0..rows.0);
-        let warm = whole && kernel.members.iter().all(|member| self.compiler.is_ready(member.request, rows));
+        let remainder = kernel.rows.end == rows.0 && kernel.rows.start == rows.0 - rows.0 % self.chunk.0;
+        let warm =
+            (whole || remainder) && kernel.members.iter().all(|member| self.compiler.is_ready(member.request, rows));
         self.kernels += 1;
         self.lanes.launch(self.now, lanes, kernel, if warm { Warmth::Warm } else { Warmth::Cold });
     }

@@ -8,6 +8,7 @@ mod agent_xpu;
 mod continuous_batching;
 mod duet;
 mod name;
+mod pipeline;
 mod restart;
 mod serial;
 mod timeshare;
@@ -20,13 +21,14 @@ pub use restart::Restart;
 pub use serial::Serial;
 pub use timeshare::Timeshare;
 
-use crate::kernel::{Member, PassId};
+use crate::kernel::{Member, PassId, Yields};
+use crate::order::{self, Order};
 use crate::pass::Pass;
 use crate::queues::Line;
 use crate::reason::Reason;
 use crate::span::{Cut, Span, next_span};
 use crate::view::View;
-use duet_types::{Class, Instant, LaneSet, RequestId};
+use duet_types::{Class, Instant, LaneSet, RequestId, Stage};
 
 /// Chooses what runs next.
 pub trait Policy: std::fmt::Debug + Send {
@@ -114,27 +116,27 @@ impl Policy for Idle {
     }
 }
 
-/// Begins requests: every reactive one at once; a proactive one when nobody is between its queue and its first decode,
-/// since prefill takes one request at a time, and while a decode batch has a place for it.
-fn begin(view: &View<'_>) -> Option<Decision> {
+/// Begins requests: every reactive one at once; a proactive one when fewer than `readers` are between their queue and
+/// their first decode, and while a decode batch has a place for it. Prefill takes one request at a time, so the paper's
+/// `readers` is one.
+fn begin(view: &View<'_>, order: Order, readers: usize) -> Option<Decision> {
     let reactive = view.head(Line::Queued, Class::Reactive);
     // While a reactive one waits for memory, no proactive one takes it.
     let next = reactive.or_else(|| {
         let free = view.live(Class::Proactive) < view.config().limits.batch;
-        let reading = view.queue_len(Line::Prefill, Class::Proactive) > 0 || is_reading(view);
-        view.head(Line::Queued, Class::Proactive).filter(|_| free && !reading)
+        let more = free && view.queue_len(Line::Prefill, Class::Proactive) + reading(view) < readers;
+        order::head(view, Line::Queued, Class::Proactive, order).filter(|_| more)
     });
     next.filter(|request| view.has_memory(request.id())).map(|request| Decision::Begin(request.id()))
 }
 
-/// Whether a proactive request is restored, or in a prefill pass that does not complete its prompt.
-fn is_reading(view: &View<'_>) -> bool {
-    use crate::kernel::Yields;
-    use duet_types::Stage;
-    let reads = |member: &Member| {
+/// Proactive requests that are restored, or in a pass that does not complete their prompt.
+fn reading(view: &View<'_>) -> usize {
+    let reads = |member: &&Member| {
         member.class == Class::Proactive && member.stage == Stage::Prefill && member.yields == Yields::Context
     };
-    view.is_restoring(Class::Proactive) || view.passes().any(|pass| pass.members.iter().any(reads))
+    let in_passes = view.passes().flat_map(|pass| &pass.members).filter(reads).count();
+    in_passes + usize::from(view.is_restoring(Class::Proactive))
 }
 
 /// A pass that could be launched: one under way, or one that would begin.

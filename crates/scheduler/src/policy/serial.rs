@@ -4,7 +4,7 @@
 //! static lane and the dynamic one so that both end together, always in the same way, and the rest runs on the dynamic
 //! lane. It ignores class: a short question waits for a long summary. (Agent.xpu §6.1: serial NPU-iGPU inference)
 
-use super::agent_xpu::{Pipeline, Sharing};
+use super::pipeline::{Pipeline, Sharing};
 use super::{Candidate, Decision, Policy, if_idle, single_device};
 use crate::reason::Reason;
 use crate::request_table::Phase;

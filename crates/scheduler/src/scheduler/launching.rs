@@ -61,7 +61,7 @@ impl Scheduler {
         let draft = Pass::new(id, drafted.clone());
         let members = self.with_pages(drafted);
         let pass = Pass::new(id, members.clone());
-        if members.is_empty() || (pass.class, pass.stage) != (draft.class, draft.stage) {
+        if members.is_empty() || (pass.class, pass.stage, pass.buffer) != (draft.class, draft.stage, draft.buffer) {
             // Those for whose sake it was composed are left out: the policy thinks again.
             return;
         }
@@ -82,9 +82,9 @@ impl Scheduler {
     }
 
     fn check_buffers(&self, pass: &Pass) {
-        let taken = self.passes.values().any(|other| (other.class, other.stage) == (pass.class, pass.stage));
+        let taken = self.passes.values().any(|other| (other.class, other.buffer) == (pass.class, pass.buffer));
         let many = self.buffers == ActivationBuffers::OnePerRequest;
-        assert!(many || !taken, "the activation buffer for {:?} {:?} is taken", pass.class, pass.stage);
+        assert!(many || !taken, "the activation buffer for {:?} {:?} is taken", pass.class, pass.buffer);
     }
 
     fn launch(&mut self, pass: PassId, span: Span, lanes: LaneSet, reason: Reason) {

@@ -4,6 +4,7 @@
 
 mod ageing;
 mod annotation;
+mod apart;
 mod arbitration;
 mod batching;
 mod contention;

@@ -1,4 +1,4 @@
-//! duet's own policy: the paper's aims, with predicted cost in the place of fixed roles.
+//! duet on lanes that form a team: predicted cost in the place of fixed roles.
 //!
 //! On lanes that share their cores' memory and caches, a lane set apart for decode is idle whenever nobody decodes, and
 //! a reactive request on half of the machine takes twice as long. So a reactive request has the whole team, and
@@ -12,16 +12,13 @@
 //! 3. If the decode lane alone is predicted to decode for a reactive request nearly as fast as the team, the stages run
 //!    side by side, as in the paper.
 //! 4. [Overdue](crate::ageing) work gets its share between reactive passes.
-//!
-//! On lanes that form no team (an NPU and an iGPU) it is the paper's policy, with riders by predicted cost.
 
-use super::agent_xpu::AgentXpu;
-use super::{Admission, Candidate, Decision, Policy, begin, if_idle};
+use super::super::{Candidate, Decision, begin, if_idle};
 use crate::arbitration;
 use crate::batching::only_company;
 use crate::heg::Load;
 use crate::kernel::Member;
-use crate::mechanism::Mechanism;
+use crate::order::Order;
 use crate::piggyback;
 use crate::preemption;
 use crate::queues::Line;
@@ -30,31 +27,12 @@ use crate::span::{Cut, next_span};
 use crate::view::{RequestView, View};
 use duet_types::{Class, LaneSet, Stage, Tokens};
 
-/// Our best.
-#[derive(Debug)]
-pub struct Duet {
-    apart: AgentXpu,
-}
-
-impl Default for Duet {
-    fn default() -> Self {
-        Self { apart: AgentXpu::for_duet() }
-    }
-}
-
-impl Policy for Duet {
-    fn decide(&mut self, view: &View<'_>) -> Option<Decision> {
-        let team = view.team().filter(|_| view.has(Mechanism::Teams));
-        let Some(all) = team.or(view.only_lane()) else { return self.apart.decide(view) };
-        begin(view).or_else(|| side_by_side(view)).or_else(|| {
-            let lanes = if_idle(view, all)?;
-            owed(view, lanes).or_else(|| reactive(view, lanes)).or_else(|| background(view, lanes))
-        })
-    }
-
-    fn admission(&self) -> Admission {
-        Admission::ByClass
-    }
+/// The next thing to do on `all` lanes as one.
+pub(super) fn decide(view: &View<'_>, all: LaneSet) -> Option<Decision> {
+    begin(view, Order::Arrival, 1).or_else(|| side_by_side(view)).or_else(|| {
+        let lanes = if_idle(view, all)?;
+        owed(view, lanes).or_else(|| reactive(view, lanes)).or_else(|| background(view, lanes))
+    })
 }
 
 /// The reactive pass under way, or the next one.

@@ -1,0 +1,192 @@
+//! duet on an NPU and an iGPU: the paper's pipelines, with the dynamic lane kept for whoever a person waits for.
+//!
+//! The paper's roles stay: prefill mainly on the static lane, decode on the dynamic one, chunks, remainders and graphs
+//! ([`Pipeline`]). What differs, because a person's stream is what the dynamic lane is wanted for most:
+//!
+//! 1. A reactive prefill has both lanes unless a *reactive* stream decodes: background decode gives way to it. The paper
+//!    keeps off any decode.
+//! 2. Background prefill stays off the dynamic lane while a reactive stream decodes: it waits there for its graph, which
+//!    is compiled meanwhile, and then runs wholly on the static lane. The paper puts prefill of any class first. If no
+//!    graph will come in time, it has its turn as in the paper.
+//! 3. Background decode rides in a reactive batch while that is [nearly free](crate::piggyback) by prediction, however
+//!    many that is; the paper counts to `B_cap`.
+//! 4. The shortest prompt of a class is read [first](crate::order).
+//! 5. A reactive stream that has waited for half of its stall budget goes before reactive prefill, and
+//!    [overdue](crate::ageing) work has its share of the dynamic lane.
+
+use super::super::pipeline::{Pipeline, Sharing, is_warm, whole_kernel};
+use super::super::{Candidate, Decision, begin, if_idle};
+use crate::arbitration;
+use crate::batching;
+use crate::graphs::GraphState;
+use crate::kernel::Member;
+use crate::machine::Shapes;
+use crate::mechanism::Mechanism;
+use crate::order::{self, Order};
+use crate::pass::Pass;
+use crate::piggyback;
+use crate::preemption;
+use crate::queues::Line;
+use crate::reason::Reason;
+use crate::view::{RequestView, View};
+use crate::warm_up;
+use duet_types::{Class, LaneSet, Nanos, Stage, Tokens};
+
+/// The policy on lanes that form no team.
+#[derive(Debug, Default)]
+pub(super) struct Apart {
+    prefill: Pipeline,
+}
+
+impl Apart {
+    /// The next thing to do.
+    pub(super) fn decide(&mut self, view: &View<'_>) -> Option<Decision> {
+        self.prefill.forget_ended(view);
+        let late = arbitration::decode_is_late(view, Class::Reactive);
+        begin(view, ORDER, READERS)
+            .or_else(|| warm_up::next(view, ORDER))
+            .or_else(|| self.owed(view))
+            .or_else(|| if late { decode(view, Class::Reactive) } else { None })
+            .or_else(|| self.reactive_prefill(view))
+            .or_else(|| self.background_prefill(view))
+            .or_else(|| decode(view, Class::Reactive))
+            .or_else(|| if wants_dynamic_lane(view) { None } else { decode(view, Class::Proactive) })
+    }
+
+    fn reactive_prefill(&mut self, view: &View<'_>) -> Option<Decision> {
+        let candidate = prefill(view, Class::Reactive)?;
+        self.prefill.next(view, candidate, reactive_sharing(view))
+    }
+
+    /// The next kernel of a background prefill, when no reactive one is there.
+    fn background_prefill(&mut self, view: &View<'_>) -> Option<Decision> {
+        if view.has(Mechanism::Preemption) && prefill(view, Class::Reactive).is_some() {
+            return None;
+        }
+        let candidate = background(view)?;
+        let next = self.prefill.next(view, candidate, Sharing::Affinity)?;
+        let dynamic = LaneSet::from_iter([view.decode_lane()]);
+        let (Decision::Launch { lanes, .. } | Decision::Start { lanes, .. }) = &next else { return Some(next) };
+        let keeps_off = *lanes == dynamic && decodes(view, Class::Reactive) && graph_is_coming(view);
+        (!keeps_off).then_some(next)
+    }
+
+    /// The share of overdue work, where reactive work would have the dynamic lane all the time.
+    fn owed(&mut self, view: &View<'_>) -> Option<Decision> {
+        let oldest = view.oldest_overdue()?;
+        let lane = LaneSet::from_iter([view.decode_lane()]);
+        if !view.owes(Nanos(view.config().limits.preempt.0 / 2)) || !view.idle().contains_all(lane) {
+            return None;
+        }
+        match oldest.stage() {
+            Stage::Prefill => whole_kernel(view, prefill(view, Class::Proactive)?, lane, Reason::Owed),
+            Stage::Decode | Stage::Verify => decode(view, Class::Proactive),
+        }
+    }
+}
+
+const ORDER: Order = Order::ShortestFirst;
+/// Background prompts that are read at once: one on the static lane, and one that rides.
+const READERS: usize = 2;
+
+/// The prefill of a class that is under way, or that is next.
+fn prefill<'a>(view: &View<'a>, class: Class) -> Option<Candidate<'a>> {
+    if let Some(pass) = view.pass(class, Stage::Prefill) {
+        return Some(Candidate::UnderWay(pass));
+    }
+    let next = order::firsts(view, Line::Prefill, class, ORDER, 1).into_iter().next()?;
+    Candidate::drafted(view, vec![next.member(view.config().limits.prefill_rows)])
+}
+
+/// The background prefill that is under way, or that is next: while a reactive stream decodes, one whose graph is ready.
+fn background<'a>(view: &View<'a>) -> Option<Candidate<'a>> {
+    if let Some(pass) = view.pass(Class::Proactive, Stage::Prefill) {
+        return Some(Candidate::UnderWay(pass));
+    }
+    let ready = order::firsts(view, Line::Prefill, Class::Proactive, ORDER, READERS);
+    let rows_max = view.config().limits.prefill_rows;
+    let is_warm = |request: &&RequestView<'_>| view.is_warm(request.id(), request.member(rows_max).len());
+    let next = match decodes(view, Class::Reactive) && view.has(Mechanism::Piggyback) {
+        true => ready.iter().find(is_warm),
+        false => ready.first(),
+    };
+    Candidate::drafted(view, vec![next?.member(rows_max)])
+}
+
+/// The background prompt that rides in decode passes: one that has begun to, or else the longest of those that wait for
+/// the static lane. The only one waits.
+fn rider<'a>(view: &View<'a>) -> Option<RequestView<'a>> {
+    let ready = order::firsts(view, Line::Prefill, Class::Proactive, ORDER, READERS);
+    let cannot_be_static = |request: &&RequestView<'_>| {
+        !matches!(view.graph(request.id()), Some(GraphState::Preparing | GraphState::Ready { .. }))
+    };
+    let riding = ready.iter().find(cannot_be_static);
+    riding.or(ready.last().filter(|_| ready.len() == READERS)).filter(|request| !request.is_alone()).copied()
+}
+
+/// Both lanes, unless a reactive stream needs the dynamic one.
+fn reactive_sharing(view: &View<'_>) -> Sharing {
+    match (decodes(view, Class::Reactive), view.has(Mechanism::Elastic)) {
+        (false, true) => Sharing::Balanced,
+        (true, _) if view.has(Mechanism::RemainderDeferral) => Sharing::KeepOffDecode,
+        _ => Sharing::Affinity,
+    }
+}
+
+/// Whether a request of this class decodes, or is about to.
+fn decodes(view: &View<'_>, class: Class) -> bool {
+    view.queue_len(Line::Decode, class) > 0 || view.pass(class, Stage::Decode).is_some()
+}
+
+/// Whether a reactive prefill will want the dynamic lane for its next node: background decode that began now would make
+/// it wait.
+fn wants_dynamic_lane(view: &View<'_>) -> bool {
+    prefill(view, Class::Reactive).is_some_and(|candidate| !is_warm(view, candidate.pass()))
+}
+
+/// Whether a graph for the background prefill is being compiled, and will be there soon.
+fn graph_is_coming(view: &View<'_>) -> bool {
+    let Shapes::Static { compile } = view.config().machine.lane(view.prefill_lane()).shapes else { return false };
+    let preparing = |pass: &Pass| {
+        let graph = pass.members.first().and_then(|member| view.graph(member.request));
+        graph == Some(GraphState::Preparing)
+    };
+    compile <= view.config().limits.graph_expiry
+        && prefill(view, Class::Proactive).is_some_and(|candidate| preparing(candidate.pass()))
+}
+
+/// The next decode kernel, if a request of this class decodes: of the iteration under way, whoever it is for, or of a new
+/// batch. One that stopped in the middle would hold its members, who could not ride in the next one.
+fn decode(view: &View<'_>, class: Class) -> Option<Decision> {
+    let lane = if_idle(view, LaneSet::from_iter([view.decode_lane()])).filter(|_| decodes(view, class))?;
+    let (candidate, reason) = match view.passes().find(|pass| pass.buffer == Stage::Decode) {
+        Some(pass) if pass.is_idle() => {
+            (Candidate::UnderWay(pass), if pass.interrupted { Reason::Resumes } else { Reason::GoesOn })
+        }
+        Some(_) => return None,
+        None => batch(view, class, lane)?,
+    };
+    Some(candidate.launch_cut(view, preemption::within_bound(view, Stage::Decode), lane, reason))
+}
+
+fn batch<'a>(view: &View<'a>, class: Class, lane: LaneSet) -> Option<(Candidate<'a>, Reason)> {
+    let batch = batching::of_class(view, class);
+    let mut members: Vec<Member> = batch.iter().map(|request| request.member(Tokens(1))).collect();
+    if batch.first()?.is_alone() {
+        return Some((Candidate::drafted(view, members)?, Reason::ReactiveFirst));
+    }
+    let decoding = members.len();
+    if class == Class::Reactive {
+        piggyback::board(view, &mut members, Stage::Decode, lane);
+    }
+    if let Some(reader) = rider(view) {
+        piggyback::read_along(view, &mut members, &reader, lane);
+    }
+    let reason = match (class, (members.len() - decoding) as u32) {
+        (Class::Proactive, 0) => Reason::FillsGap,
+        (Class::Proactive, riders) => Reason::SharesWeights { riders },
+        (Class::Reactive, 0) => Reason::ReactiveFirst,
+        (Class::Reactive, riders) => Reason::Piggyback { riders },
+    };
+    Some((Candidate::drafted(view, members)?, reason))
+}

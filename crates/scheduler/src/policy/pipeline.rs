@@ -1,0 +1,232 @@
+//! The prefill pipeline: a pass node by node, its token-wise nodes shared by the lanes, its attention on the dynamic one,
+//! or all of it on the static lane once a graph for it is ready. (Agent.xpu §4.3 ①④⑤)
+//!
+//! How a node is shared is decided when it begins and kept until it ends; who may go on, and who goes first, is the
+//! policy's to say.
+//!
+//! On a machine whose lanes are all dynamic (two sets of cores) there are no chunks and no remainders, a graph is never
+//! missing, and a kernel that both lanes share is one kernel of their team: the same pipeline, with less to decide.
+
+use super::{Candidate, Decision, if_idle};
+use crate::annotation;
+use crate::contention;
+use crate::elastic::{DecodeStatus, Partition, Times, chunks, partition};
+use crate::heg::Node;
+use crate::kernel::PassId;
+use crate::machine::Shapes;
+use crate::mechanism::Mechanism;
+use crate::pass::Pass;
+use crate::preemption;
+use crate::queues::Line;
+use crate::reason::Reason;
+use crate::span::{Cut, Span, next_span};
+use crate::split::{Share, Split};
+use crate::view::View;
+use duet_types::{Class, LaneSet, Nanos, Stage, Tokens};
+use std::collections::BTreeMap;
+
+/// The prefill pipeline: which rows of the current node go to which lane.
+#[derive(Debug, Default)]
+pub(super) struct Pipeline {
+    splits: BTreeMap<PassId, Split>,
+}
+
+/// How a token-wise node is shared between the lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// Both lanes end together. (Algorithm 1, scenario 1)
+    Balanced,
+    /// Chunks on the static lane, the remainder put off. (Algorithm 1, scenario 2)
+    KeepOffDecode,
+    /// Chunks on the static lane, the remainder on the dynamic one at once.
+    Affinity,
+    /// Everything on the dynamic lane.
+    DynamicOnly,
+}
+
+impl Pipeline {
+    /// The next kernel of a prefill pass, if a lane is idle for it.
+    pub(super) fn next(&mut self, view: &View<'_>, candidate: Candidate<'_>, sharing: Sharing) -> Option<Decision> {
+        if candidate.pass().broken.is_some() {
+            // It will be undone when the rest of it has ended.
+            return None;
+        }
+        let machine = &view.config().machine;
+        let (fixed, dynamic) = (view.prefill_lane(), view.decode_lane());
+        if machine.lane(fixed).shapes == Shapes::Dynamic {
+            return dynamic_prefill(view, candidate, sharing);
+        }
+        let pass = candidate.pass();
+        let (fixed, dynamic) = (LaneSet::from_iter([fixed]), LaneSet::from_iter([dynamic]));
+        if sharing == Sharing::DynamicOnly {
+            return whole_kernel(view, candidate, dynamic, Reason::OverduePrefill);
+        }
+        let attends = view.config().heg.node(pass.node) == Node::Attention;
+        let goes_on_warm = pass.lanes == fixed && !attends && !self.is_split(pass);
+        if is_warm(view, pass) && (pass.is_between_nodes() || goes_on_warm) {
+            return whole_kernel(view, candidate, fixed, Reason::Warm);
+        }
+        if attends {
+            return sequence_wise(view, candidate, dynamic);
+        }
+        let split = self.split(view, pass, sharing);
+        let static_share = split.for_static_lane(pass);
+        let dynamic_share = split.for_dynamic_lane(view.now(), pass);
+        if let (Some(span), Some(lanes)) = (static_share, if_idle(view, fixed)) {
+            let reason = match sharing {
+                Sharing::Balanced => Reason::Balanced { chunks: split.partition.static_chunks },
+                Sharing::KeepOffDecode => Reason::KeepsOffDecode,
+                Sharing::Affinity | Sharing::DynamicOnly => Reason::Chunk,
+            };
+            return self.remember(split, candidate.launch(span, lanes, reason));
+        }
+        match dynamic_share {
+            Share::Now(span) => {
+                let lanes = if_idle(view, dynamic)?;
+                let reason = match (sharing, split.partition.defer > Nanos::ZERO) {
+                    (Sharing::KeepOffDecode, true) => Reason::DeferredRemainder,
+                    (Sharing::Balanced, _) => Reason::Balanced { chunks: split.partition.static_chunks },
+                    _ => Reason::Dynamic,
+                };
+                self.remember(split, candidate.launch(span, lanes, reason))
+            }
+            Share::Later(until) if view.timer_missing(until) => {
+                Some(Decision::Wait { until, reason: Reason::DeferredRemainder })
+            }
+            Share::Later(_) | Share::Nothing => None,
+        }
+    }
+
+    /// Whether the lanes share the current node: then they do until it ends, also if a graph is ready meanwhile.
+    fn is_split(&self, pass: &Pass) -> bool {
+        !pass.is_between_nodes() && self.splits.get(&pass.id).is_some_and(|split| split.node == pass.node.max(1))
+    }
+
+    /// How the current node is shared: decided when it begins, and kept until it ends.
+    fn split(&self, view: &View<'_>, pass: &Pass, sharing: Sharing) -> Split {
+        // The embeddings go with the first projection.
+        let node = pass.node.max(1);
+        if let Some(split) = self.splits.get(&pass.id).filter(|split| split.node == node && !pass.is_between_nodes()) {
+            return *split;
+        }
+        let chunk = view.config().limits.chunk;
+        let (count, remainder) = chunks(Tokens(pass.rows), chunk);
+        let times = times(view, pass, chunk, remainder);
+        let partition = match sharing {
+            Sharing::Balanced => partition(count, &times, DecodeStatus::Idle),
+            Sharing::KeepOffDecode => partition(count, &times, DecodeStatus::Busy),
+            Sharing::Affinity => Partition { static_chunks: count, defer: Nanos::ZERO },
+            Sharing::DynamicOnly => Partition { static_chunks: 0, defer: Nanos::ZERO },
+        };
+        Split { pass: pass.id, node, partition, begun: view.now(), chunk }
+    }
+
+    fn remember(&mut self, split: Split, decision: Decision) -> Option<Decision> {
+        self.splits.insert(split.pass, split);
+        Some(decision)
+    }
+
+    /// Passes that have ended need no split.
+    pub(super) fn forget_ended(&mut self, view: &View<'_>) {
+        self.splits.retain(|pass, _| view.passes().any(|under_way| under_way.id == *pass));
+    }
+}
+
+fn times(view: &View<'_>, pass: &Pass, chunk: Tokens, remainder: Tokens) -> Times {
+    let config = view.config();
+    let kind = config.heg.node(pass.node.max(1));
+    let time = |rows: Tokens, lane| {
+        let load = pass.load.part(f64::from(rows.0) / f64::from(pass.rows));
+        annotation::node_time(&config.heg, &config.machine.lane(lane).anchors, &load, kind)
+    };
+    let dynamic = view.decode_lane();
+    Times {
+        chunk_static: time(chunk, view.prefill_lane()),
+        chunk_dynamic: time(chunk, dynamic),
+        remainder: if remainder == Tokens::ZERO { Nanos::ZERO } else { time(remainder, dynamic) },
+    }
+}
+
+/// Attention of a prefill, on the dynamic lane.
+fn sequence_wise(view: &View<'_>, candidate: Candidate<'_>, dynamic: LaneSet) -> Option<Decision> {
+    let (pass, config) = (candidate.pass(), view.config());
+    let lanes = if_idle(view, dynamic).filter(|_| pass.is_idle())?;
+    let bound = annotation::bound(&config.heg, config.machine.anchors(lanes), &pass.load, Node::Attention);
+    if contention::must_wait(view, pass.class, bound) {
+        return None;
+    }
+    let cut = preemption::cut(view, pass);
+    let rows = next_span(&config.heg, config.machine.anchors(lanes), pass, cut).rows;
+    let nodes = pass.node..pass.node + 1;
+    Some(candidate.launch(Span { nodes, rows }, lanes, Reason::Dynamic))
+}
+
+/// A prefill whose graph is ready.
+pub(super) fn is_warm(view: &View<'_>, pass: &Pass) -> bool {
+    matches!(&pass.members[..], [member] if view.is_warm(member.request, Tokens(pass.rows)))
+}
+
+/// All rows on one lane.
+pub(super) fn whole_kernel(
+    view: &View<'_>,
+    candidate: Candidate<'_>,
+    lanes: LaneSet,
+    reason: Reason,
+) -> Option<Decision> {
+    let pass = candidate.pass();
+    let lanes = if_idle(view, lanes).filter(|_| pass.is_idle())?;
+    let config = view.config();
+    let cut = match (preemption::within_bound(view, Stage::Prefill), reason) {
+        (Cut::Within(bound), Reason::Warm) => Cut::Chunks(bound, config.limits.chunk),
+        (cut, _) => cut,
+    };
+    let span = next_span(&config.heg, config.machine.anchors(lanes), pass, cut);
+    let kind = config.heg.node(span.nodes.start);
+    let bound = match span.nodes.len() {
+        1 => annotation::bound(&config.heg, config.machine.anchors(lanes), &pass.load, kind),
+        _ => annotation::pass_bound(&config.heg, config.machine.anchors(lanes), &pass.load),
+    };
+    if contention::must_wait(view, pass.class, bound) {
+        return None;
+    }
+    Some(candidate.launch(span, lanes, reason))
+}
+
+/// Prefill on lanes that take any shape: the prefill lane, or the team while decode is idle.
+fn dynamic_prefill(view: &View<'_>, candidate: Candidate<'_>, sharing: Sharing) -> Option<Decision> {
+    let pass = candidate.pass();
+    if !pass.is_idle() {
+        return None;
+    }
+    if sharing == Sharing::DynamicOnly {
+        let lane = LaneSet::from_iter([view.decode_lane()]);
+        return whole_kernel(view, candidate, lane, Reason::OverduePrefill);
+    }
+    let alone = decode_status(view) == DecodeStatus::Idle;
+    let joins = match pass.class {
+        Class::Reactive => sharing == Sharing::Balanced,
+        Class::Proactive => alone,
+    };
+    if joins && let Some(team) = joined(view) {
+        let cut = preemption::cut(view, pass);
+        return Some(candidate.launch_cut(view, cut, team, Reason::Joined));
+    }
+    let reason = match (pass.class, pass.interrupted) {
+        (Class::Reactive, _) => Reason::KeepsOffDecode,
+        (Class::Proactive, true) => Reason::Resumes,
+        (Class::Proactive, false) => Reason::Background,
+    };
+    whole_kernel(view, candidate, LaneSet::from_iter([view.prefill_lane()]), reason)
+}
+
+/// Whether anything decodes, or is about to.
+pub(super) fn decode_status(view: &View<'_>) -> DecodeStatus {
+    let waits = [Class::Reactive, Class::Proactive].into_iter().any(|class| view.queue_len(Line::Decode, class) > 0);
+    let runs = view.passes().any(|pass| pass.stage == Stage::Decode);
+    if waits || runs { DecodeStatus::Busy } else { DecodeStatus::Idle }
+}
+
+/// The team, if its lanes may join now.
+pub(super) fn joined(view: &View<'_>) -> Option<LaneSet> {
+    view.team().filter(|_| view.has(Mechanism::Teams)).and_then(|team| if_idle(view, team))
+}
