@@ -6,6 +6,7 @@
 
 use duet_bench::functional::{self, Answer, FunctionalError, RealModel};
 use duet_driver::Observer;
+use duet_engine::profile::heg;
 use duet_engine::{Engine, EngineConfig, GenerateRequest, GenerationEvent, SamplingParams, StopConditions};
 use duet_kernels::crew::Solo;
 use duet_model::forward::{Activations, Pass, Segment};
@@ -313,6 +314,7 @@ fn a_real_model_answers_as_the_engine_does() {
     let real = RealModel { model: &model, kv_format: KvFormat::F16, threads: 2 };
     for (policy, which) in [(PolicyName::AgentXpu, 0), (PolicyName::Duet, 1), (PolicyName::Restart, 1)] {
         let mut config = machine(which, model.config().layers, None);
+        config.heg = heg(&model, KvFormat::F16);
         config.limits.preempt = Nanos(10_000_000);
         let scenario = scenario(policy, config, &asks, &mut Random::new(5));
         let prompts = asks.iter().map(|ask| ask.prompt.clone()).collect();
