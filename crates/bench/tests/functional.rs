@@ -5,6 +5,7 @@
 //! be worth little if nothing happened to them, so it is counted what did.
 
 use duet_bench::functional::{self, Answer, FunctionalError, RealModel};
+use duet_bench::load::Plan;
 use duet_driver::Observer;
 use duet_engine::profile::heg;
 use duet_engine::{Engine, EngineConfig, GenerateRequest, GenerationEvent, SamplingParams, StopConditions};
@@ -16,7 +17,7 @@ use duet_model::tokenizer::SpecialTokens;
 use duet_model::{LoadOptions, Model};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Command, End, Event, SchedulerConfig, Source};
-use duet_sim::{Client, Failing, Metrics, Random, Scenario, machines};
+use duet_sim::{Client, Failing, Metrics, Random, Scenario, Simulation, Truth, machines};
 use duet_types::{Class, FinishReason, Instant, Nanos, RequestId, TenantId, TokenId, Tokens};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -205,7 +206,7 @@ fn check(name: &str, policies: &[PolicyName]) -> Seen {
                 let config = machine(which, model.config().layers, memory);
                 let scenario = scenario(policy, config, &asks, &mut random);
                 let run = functional::run(real, prompts.clone(), &scenario, Seen::default()).unwrap();
-                seen.add(&run.observer);
+                seen.add(&run.seen);
                 for (index, (answer, expected)) in run.answers.iter().zip(&expected).enumerate() {
                     let of = format!("{policy} on machine {which} with {memory:?}: request {index}");
                     if answer.end == End::Failed {
@@ -255,7 +256,7 @@ fn a_client_that_leaves_has_the_beginning_of_its_answer() {
         functional::run(real, prompts.clone(), scenario, Metrics::default()).unwrap()
     };
     let whole = run(&scenario);
-    let half = whole.observer.latency(RequestId(2)).unwrap().0 / 2;
+    let half = whole.seen.latency(RequestId(2)).unwrap().0 / 2;
     scenario.clients[2].cancelled = Some(Instant(half));
     let Answer { tokens, end, .. } = &run(&scenario).answers[2];
     assert_eq!(*end, End::Finished(FinishReason::Cancelled));
@@ -299,6 +300,25 @@ fn an_answer_ends_with_the_context() {
 }
 
 #[test]
+fn a_simulation_has_figures_of_real_answers() {
+    let model = tiny("llama");
+    let (asks, expected) = asks(&model, &mut Random::new(2));
+    let config = machine(0, model.config().layers, None);
+    let clients = scenario(PolicyName::AgentXpu, config.clone(), &asks, &mut Random::new(3)).clients;
+    let clients = clients.into_iter().map(|client| Client { failing: Failing::Never, ..client }).collect();
+    let plan = Plan { clients, prompts: asks.iter().map(|ask| ask.prompt.clone()).collect() };
+    let truth = Truth::of(&config);
+    let simulation = Simulation { policy: PolicyName::AgentXpu, config, truth, power: None };
+    let real = RealModel { model: &model, kv_format: KvFormat::F16, threads: 1 };
+    let run = functional::simulate(real, plan, &simulation, Nanos(150_000_000)).unwrap();
+    let answers: Vec<Expected> = run.answers.into_iter().map(|answer| (answer.tokens, answer.end)).collect();
+    assert_eq!(answers, expected);
+    let length = |(ask, answer): (&Ask, &Expected)| ask.prompt.len() + answer.0.len();
+    assert_eq!(run.seen.tokens, asks.iter().zip(&expected).map(length).sum::<usize>() as u64);
+    assert_eq!(run.seen.reactive.n + run.seen.proactive.n, asks.len());
+}
+
+#[test]
 fn a_real_model_answers_as_the_engine_does() {
     let Some(path) = std::env::var_os("DUET_TEST_MODEL").filter(|path| !path.is_empty()).map(PathBuf::from) else {
         // Past the test harness, which would hide it.
@@ -323,7 +343,7 @@ fn a_real_model_answers_as_the_engine_does() {
             assert_eq!((&answer.tokens, answer.end), (tokens, *end), "{policy}: {}", answer.text);
         }
         assert!(run.answers[0].text.contains("Paris"), "{}", run.answers[0].text);
-        assert!(run.observer.summary().tokens_per_s > 0.0);
+        assert!(run.seen.summary().tokens_per_s > 0.0);
     }
 }
 

@@ -17,12 +17,13 @@ mod sequence;
 
 pub use error::FunctionalError;
 
-use duet_driver::Observer;
+use crate::load::Plan;
+use duet_driver::{Observed, Observer};
 use duet_model::Model;
 use duet_model::kv::KvFormat;
-use duet_scheduler::End;
-use duet_sim::{Client, Scenario};
-use duet_types::{RequestId, TokenId, Tokens};
+use duet_scheduler::{End, SchedulerConfig};
+use duet_sim::{Client, Figures, Scenario, Simulation, VirtualWorld};
+use duet_types::{Nanos, TokenId, Tokens};
 use real_answers::RealAnswers;
 
 /// What makes the tokens.
@@ -36,13 +37,13 @@ pub struct RealModel<'a> {
     pub threads: usize,
 }
 
-/// What came of a scenario.
+/// What came of a run.
 #[derive(Clone, Debug)]
-pub struct Functional<O> {
+pub struct Functional<T> {
     /// One for each client.
     pub answers: Vec<Answer>,
-    /// What saw it happen, in virtual time.
-    pub observer: O,
+    /// What was seen of it in virtual time.
+    pub seen: T,
 }
 
 /// What a client got.
@@ -68,38 +69,57 @@ pub fn run<O: Observer>(
     scenario: &Scenario,
     observer: O,
 ) -> Result<Functional<O>, FunctionalError> {
-    let scenario = fitted(real.model, &prompts, scenario)?;
-    let outputs = scenario.clients.iter().map(|client| client.output);
-    let answers = RealAnswers::new(real, prompts.into_iter().zip(outputs));
-    let observed = scenario.run_with(answers, observer);
-    let world = observed.world;
-    let answer = |index: usize| {
-        let tokens = world.answers().generated(index).to_vec();
-        let text = real.model.tokenizer().decode(&tokens);
-        // A world runs until every client has its end.
-        Answer { tokens, text, end: world.ends()[&RequestId(index as u64)] }
-    };
-    Ok(Functional { answers: (0..world.clients().len()).map(answer).collect(), observer: observed.observer })
+    let clients = fitted(real.model, &scenario.config, &scenario.clients, &prompts)?;
+    let answers = RealAnswers::new(real, &clients, prompts);
+    let Observed { world, observer } = Scenario { clients, ..scenario.clone() }.run_with(answers, observer);
+    Ok(Functional { answers: answered(real.model, &world), seen: observer })
 }
 
-/// The scenario with the prompts' lengths, and answers that the context has room for.
-fn fitted(model: &Model, prompts: &[Vec<TokenId>], scenario: &Scenario) -> Result<Scenario, FunctionalError> {
-    let (machine, layers) = (scenario.config.heg.layers, model.config().layers);
+/// Runs a simulation with real tokens, for requests that come for `window`, as [`run`] does.
+///
+/// # Errors
+/// As [`run`]'s.
+pub fn simulate(
+    real: RealModel<'_>,
+    plan: Plan,
+    simulation: &Simulation,
+    window: Nanos,
+) -> Result<Functional<Figures>, FunctionalError> {
+    let clients = fitted(real.model, &simulation.config, &plan.clients, &plan.prompts)?;
+    let answers = RealAnswers::new(real, &clients, plan.prompts);
+    let (figures, world) = simulation.run_with(clients, window, answers);
+    Ok(Functional { answers: answered(real.model, &world), seen: figures })
+}
+
+fn answered(model: &Model, world: &VirtualWorld<RealAnswers<'_>>) -> Vec<Answer> {
+    let answer = |(index, end): (usize, &End)| {
+        let tokens = world.answers().generated(index).to_vec();
+        Answer { text: model.tokenizer().decode(&tokens), tokens, end: *end }
+    };
+    // A world runs until every client has its end, and they are in the order of the clients.
+    world.ends().values().enumerate().map(answer).collect()
+}
+
+/// The clients with the lengths of their prompts, and answers that the context has room for.
+fn fitted(
+    model: &Model,
+    config: &SchedulerConfig,
+    clients: &[Client],
+    prompts: &[Vec<TokenId>],
+) -> Result<Vec<Client>, FunctionalError> {
+    let (machine, layers) = (config.heg.layers, model.config().layers);
     if machine != layers {
         return Err(FunctionalError::Layers { machine, model: layers });
     }
-    if prompts.len() != scenario.clients.len() {
-        return Err(FunctionalError::Prompts { prompts: prompts.len(), clients: scenario.clients.len() });
+    if prompts.len() != clients.len() {
+        return Err(FunctionalError::Prompts { prompts: prompts.len(), clients: clients.len() });
     }
-    let clients = scenario.clients.iter().zip(prompts).enumerate();
-    let clients: Result<Vec<Client>, _> = clients
-        .map(|(index, (client, prompt))| {
-            let prompt = check(model, index, prompt)?;
-            let room = model.config().context - prompt;
-            Ok(Client { prompt, output: client.output.clamp(Tokens(1), room), ..client.clone() })
-        })
-        .collect();
-    Ok(Scenario { clients: clients?, ..scenario.clone() })
+    let fitted = clients.iter().zip(prompts).enumerate().map(|(index, (client, prompt))| {
+        let prompt = check(model, index, prompt)?;
+        let room = model.config().context - prompt;
+        Ok(Client { prompt, output: client.output.clamp(Tokens(1), room), ..client.clone() })
+    });
+    fitted.collect()
 }
 
 /// The length of a prompt that the model can read.

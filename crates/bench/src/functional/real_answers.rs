@@ -34,9 +34,10 @@ struct UnderWay {
 }
 
 impl<'a> RealAnswers<'a> {
-    /// Prompts that the model can read, each with the longest answer that its context has room for.
-    pub(super) fn new(real: RealModel<'a>, requests: impl Iterator<Item = (Vec<TokenId>, Tokens)>) -> Self {
-        let sequences: Vec<_> = requests.map(|(prompt, output)| Sequence::new(prompt, output)).collect();
+    /// One prompt for each client, which the model can read, and answers that its context has room for.
+    pub(super) fn new(real: RealModel<'a>, clients: &[Client], prompts: Vec<Vec<TokenId>>) -> Self {
+        let requests = prompts.into_iter().zip(clients);
+        let sequences: Vec<_> = requests.map(|(prompt, client)| Sequence::new(prompt, client.output)).collect();
         // As if nothing was ever shared or forgotten: how much memory there is, is the scheduler's to mind. Pages that
         // are not written take none.
         let pages = sequences.iter().map(|sequence| sequence.len_max().div_ceil(PAGE_TOKENS) + 1).sum();
