@@ -8,6 +8,7 @@
 //! Everything is deterministic: integer time, ties in the order in which they were scheduled, seeded jitter.
 
 pub mod ablation;
+mod answers;
 mod client;
 mod compiler;
 mod dram;
@@ -32,6 +33,7 @@ mod workload;
 mod world;
 
 pub use ablation::Ablation;
+pub use answers::{Answers, KnownLengths};
 pub use client::{Client, Continues, Failing, Graphs};
 pub use faults::Faults;
 pub use figures::{ClassFigures, Figures, LaneFigures, percentile};

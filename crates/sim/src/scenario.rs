@@ -8,6 +8,7 @@
 //! at 4ms  lane 0 is lost
 //! ```
 
+use crate::answers::{Answers, KnownLengths};
 use crate::client::{Client, Continues, Failing, Graphs};
 use crate::machines;
 use crate::world::{Truth, VirtualWorld};
@@ -46,7 +47,12 @@ impl Scenario {
 
     /// Runs it to its end.
     pub fn run<O: Observer>(&self, observer: O) -> Observed<VirtualWorld, O> {
-        let world = VirtualWorld::new(self.clients.clone(), &self.config, &self.truth);
+        self.run_with(KnownLengths::of(&self.clients), observer)
+    }
+
+    /// Runs it to its end with answers of which more than their length is known.
+    pub fn run_with<A: Answers, O: Observer>(&self, answers: A, observer: O) -> Observed<VirtualWorld<A>, O> {
+        let world = VirtualWorld::with_answers(self.clients.clone(), &self.config, &self.truth, answers);
         let mut observed = Observed { world, observer };
         run(&mut Scheduler::new(self.config.clone(), self.policy.policy()), &mut observed);
         observed

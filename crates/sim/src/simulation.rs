@@ -1,5 +1,6 @@
 //! One simulation: a machine, a model by its shape, a policy and its traffic.
 
+use crate::answers::{Answers, KnownLengths};
 use crate::client::Client;
 use crate::figures::Figures;
 use crate::latencies::Latencies;
@@ -55,12 +56,20 @@ impl Simulation {
     /// Serves some clients, who come for `window`.
     #[must_use]
     pub fn run(&self, clients: Vec<Client>, window: Nanos) -> Figures {
-        let world = VirtualWorld::new(clients, &self.config, &self.truth);
+        let answers = KnownLengths::of(&clients);
+        self.run_with(clients, window, answers).0
+    }
+
+    /// Serves some clients, with answers of which more than their length is known.
+    #[must_use]
+    pub fn run_with<A: Answers>(&self, clients: Vec<Client>, window: Nanos, answers: A) -> (Figures, VirtualWorld<A>) {
+        let world = VirtualWorld::with_answers(clients, &self.config, &self.truth, answers);
         let mut observed = Observed { world, observer: (Latencies::default(), Meter::default()) };
         run(&mut Scheduler::new(self.config.clone(), self.policy.policy()), &mut observed);
         let (latencies, meter) = &observed.observer;
         let compiled = observed.world.compiled();
-        Figures::new(latencies, meter, &self.config.machine, self.power.as_ref(), window, compiled)
+        let figures = Figures::new(latencies, meter, &self.config.machine, self.power.as_ref(), window, compiled);
+        (figures, observed.world)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The virtual world: takes the scheduler's commands, answers in virtual time, and checks what it is asked.
 
+use crate::answers::{Answers, KnownLengths};
 use crate::client::{Client, Graphs};
 use crate::compiler::Compiler;
 use crate::faults::Faults;
@@ -9,9 +10,9 @@ use crate::passes::{Ended, Passes};
 use duet_driver::World;
 use duet_scheduler::machine::Shapes;
 use duet_scheduler::{
-    Command, End, Event, Generated, Kernel, Machine, Member, Outcome, PassId, Prefix, Request, SchedulerConfig, Yields,
+    Command, End, Event, Kernel, Machine, Member, Outcome, PassId, Prefix, Request, SchedulerConfig, Yields,
 };
-use duet_types::{FinishReason, FlowId, Instant, KernelId, LaneSet, Nanos, RequestId, Tokens};
+use duet_types::{FlowId, Instant, KernelId, LaneSet, Nanos, RequestId, Tokens};
 use std::collections::BTreeMap;
 
 /// How the world truly is; the scheduler knows its configuration only.
@@ -34,8 +35,9 @@ pub struct Truth {
 
 /// A world in virtual time.
 #[derive(Clone, Debug)]
-pub struct VirtualWorld {
+pub struct VirtualWorld<A = KnownLengths> {
     clients: Vec<Client>,
+    answers: A,
     nodes: usize,
     chunk: Tokens,
     compile: Nanos,
@@ -74,9 +76,18 @@ impl Truth {
 }
 
 impl VirtualWorld {
-    /// A world in which these clients will come.
+    /// A world in which these clients will come, and get answers as long as they expect.
     #[must_use]
     pub fn new(clients: Vec<Client>, config: &SchedulerConfig, truth: &Truth) -> Self {
+        let answers = KnownLengths::of(&clients);
+        Self::with_answers(clients, config, truth, answers)
+    }
+}
+
+impl<A: Answers> VirtualWorld<A> {
+    /// A world in which these clients will come, and get these answers.
+    #[must_use]
+    pub fn with_answers(clients: Vec<Client>, config: &SchedulerConfig, truth: &Truth, answers: A) -> Self {
         let compile = truth.machine.lanes.iter().find_map(|lane| match lane.shapes {
             Shapes::Static { compile } => Some(compile),
             Shapes::Dynamic => None,
@@ -100,6 +111,7 @@ impl VirtualWorld {
             kernels: 0,
             now: Instant::default(),
             clients: Vec::new(),
+            answers,
         };
         for (index, client) in clients.iter().enumerate() {
             let id = RequestId(index as u64);
@@ -119,6 +131,12 @@ impl VirtualWorld {
     #[must_use]
     pub fn clients(&self) -> &[Client] {
         &self.clients
+    }
+
+    /// What was computed.
+    #[must_use]
+    pub fn answers(&self) -> &A {
+        &self.answers
     }
 
     /// How every request ended.
@@ -158,9 +176,8 @@ impl VirtualWorld {
     /// Tokens that a client's prompt shares with an ended request's: less than the prompt, whose last row is needed.
     fn shared(&self, request: RequestId) -> Option<(RequestId, Tokens)> {
         let client = self.client(request);
-        let continues = client.continues?;
-        let shared = continues.shared.min(client.prompt - Tokens(1));
-        Some((RequestId(continues.client as u64), shared))
+        let (of, tokens) = self.answers.shared(request, client)?;
+        Some((of, tokens.min(client.prompt - Tokens(1))))
     }
 
     fn submitted(&mut self, request: &mut Request) {
@@ -210,6 +227,13 @@ impl VirtualWorld {
             }
             self.kv.reserve(request, member.rows.end);
         }
+        self.answers.begins(kernel.pass, &kernel.members);
+    }
+
+    /// Gives a pass up.
+    fn undo(&mut self, pass: PassId) {
+        self.passes.undo(pass);
+        self.answers.undone(pass);
     }
 
     /// A pass is given up between its kernels, and no member was spilled or discarded: allowed if nobody wants it.
@@ -218,7 +242,7 @@ impl VirtualWorld {
         let wanted = |member: &Member| self.requests.get(&member.request).is_some_and(|state| !state.cancelled);
         assert!(!runs, "pass {pass} is given up while a kernel of it is on a lane");
         assert!(!members.iter().any(wanted), "pass {pass} is given up, and nothing failed");
-        self.passes.undo(pass);
+        self.undo(pass);
     }
 
     fn kernel_ended(&mut self, id: KernelId) -> Event {
@@ -228,25 +252,22 @@ impl VirtualWorld {
             self.client(member.request).failing.fails(ordinal)
         });
         if fails {
-            self.passes.undo(kernel.pass);
+            self.undo(kernel.pass);
             return Event::KernelFailed { kernel: id };
         }
+        self.answers.ran(&kernel);
         let outcome = match self.passes.done(&kernel, self.nodes) {
             Ended::GoesOn => Outcome::Progressed,
             Ended::Complete(members) => {
                 members.iter().for_each(|member| self.kv.computed_to(member.request, member.rows.end));
-                let yielding = members.iter().filter(|member| member.yields == Yields::Token);
-                Outcome::Tokens(yielding.map(|member| self.generate(member.request)).collect())
+                let generated = self.answers.complete(kernel.pass, &members);
+                for token in &generated {
+                    self.requests.get_mut(&token.request).expect("it runs").generated += Tokens(1);
+                }
+                Outcome::Tokens(generated)
             }
         };
         Event::KernelDone { kernel: id, outcome }
-    }
-
-    fn generate(&mut self, request: RequestId) -> Generated {
-        let output = self.client(request).output;
-        let state = self.requests.get_mut(&request).expect("it runs");
-        state.generated += Tokens(1);
-        Generated { request, finished: (state.generated >= output).then_some(FinishReason::Stop) }
     }
 
     fn graph_compiled(&mut self) -> Event {
@@ -264,6 +285,7 @@ impl VirtualWorld {
         assert!(self.requests.contains_key(&request), "{request} is restored, and is not there");
         let shared = self.shared(request);
         let found = self.kv.restore(request, shared);
+        self.answers.placed(request, found.cached, found.source);
         let at = self.now + Nanos(self.page_io.0 * found.read as u64);
         self.schedule(at, Event::Restored { request, cached: found.cached, source: found.source });
     }
@@ -272,7 +294,7 @@ impl VirtualWorld {
         assert!(!self.runs(request), "{request} is spilled while it runs");
         // A pass that is given up for the pages of its members.
         if let Some(pass) = self.passes.pass_of(request) {
-            self.passes.undo(pass);
+            self.undo(pass);
         }
         let pages = self.kv.spill(request);
         let at = self.now + Nanos(self.page_io.0 * pages.unwrap_or(0) as u64);
@@ -287,10 +309,15 @@ impl VirtualWorld {
         let state = state.unwrap_or_else(|| panic!("{request} is released, and is not there"));
         if let Some(pass) = self.passes.pass_of(request) {
             assert!(state.cancelled, "{request} is released in the middle of pass {pass}");
-            self.passes.undo(pass);
+            self.undo(pass);
         }
         assert!(!self.compiler.has_any(request), "{request} is released, but not its graph");
-        self.kv.ended(request, if end == End::Failed { Keeps::Nothing } else { Keeps::All });
+        let keeps = if end == End::Failed { Keeps::Nothing } else { Keeps::All };
+        self.kv.ended(request, keeps);
+        match keeps {
+            Keeps::All => self.answers.kept(request),
+            Keeps::Nothing => self.answers.dropped(request),
+        }
         let before = self.ended.insert(request, end);
         assert!(before.is_none(), "{request} was released twice");
     }
@@ -299,9 +326,10 @@ impl VirtualWorld {
         assert!(!self.runs(request), "{request} is discarded while it runs");
         assert!(self.requests.contains_key(&request), "{request} is discarded, and is not there");
         if let Some(pass) = self.passes.pass_of(request) {
-            self.passes.undo(pass);
+            self.undo(pass);
         }
         self.kv.discard(request);
+        self.answers.discarded(request);
     }
 
     fn runs(&self, request: RequestId) -> bool {
@@ -319,7 +347,7 @@ impl VirtualWorld {
             }
             Event::LaneLost { lane } => {
                 if let Some(kernel) = self.lanes.lose(self.now, *lane) {
-                    self.passes.undo(kernel.pass);
+                    self.undo(kernel.pass);
                 }
             }
             Event::Spilled { request } => self.kv.spilled(*request, SpillResult::Written),
@@ -342,7 +370,7 @@ enum Next {
     Graph,
 }
 
-impl World for VirtualWorld {
+impl<A: Answers> World for VirtualWorld<A> {
     fn next(&mut self) -> Option<(Instant, Event)> {
         let agenda = self.agenda.first_key_value().map(|(&(at, order), _)| (at, Next::Agenda(order)));
         let kernel = self.lanes.next().map(|(at, kernel)| (at, Next::Kernel(kernel)));
@@ -368,7 +396,10 @@ impl World for VirtualWorld {
             Command::Prepare(graph) => self.compiler.prepare(now, graph, self.compile),
             Command::Reclaim(graph) => self.compiler.reclaim(now, graph, self.compile),
             Command::Spill(request) => self.spill(request),
-            Command::Forget(request) => self.kv.forget(request),
+            Command::Forget(request) => {
+                self.kv.forget(request);
+                self.answers.dropped(request);
+            }
             Command::Discard(request) => self.discard(request),
             Command::SetTimer { at, .. } => {
                 assert!(at > now, "a timer is set for the past");

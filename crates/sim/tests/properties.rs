@@ -3,10 +3,11 @@
 
 use duet_driver::{EventLog, Header, Observer, replay};
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Command, End, Event, Mechanism, SchedulerConfig};
-use duet_sim::{Client, Continues, Failing, Graphs, Metrics, Scenario, machines};
+use duet_scheduler::{Command, End, Event, Generated, Mechanism, Member, PassId, SchedulerConfig, Source, Yields};
+use duet_sim::{Answers, Client, Continues, Failing, Graphs, Metrics, Scenario, machines};
 use duet_types::{Class, FinishReason, Instant, LaneId, Nanos, RequestId, Tokens};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 fn client() -> impl Strategy<Value = Client> {
     let times = (0..60_000_000_u64, prop::option::weighted(0.25, 0..90_000_000_u64));
@@ -254,5 +255,146 @@ proptest! {
             let latency = metrics.latency(RequestId(index as u64)).unwrap();
             prop_assert!(latency.0 <= bound, "{} took {:?}, and the bound is {}", index, latency, bound);
         }
+    }
+}
+
+/// Answers that depend on everything that KV holds: a token is a digest of all positions before it. What a request has
+/// is moved, copied and cut as the world says, and nothing else is known of it.
+struct Contents {
+    sequences: Vec<Sequence>,
+    /// What the members had before the pass, in their order.
+    passes: BTreeMap<PassId, Vec<(RequestId, Vec<u64>)>>,
+}
+
+struct Sequence {
+    tokens: Vec<u64>,
+    len_max: usize,
+    kv: Option<Vec<u64>>,
+    kept: bool,
+}
+
+impl Contents {
+    /// Prompts that begin as the clients say, with the answers of those that they continue.
+    fn of(clients: &[Client]) -> Self {
+        let mut whole: Vec<Vec<u64>> = Vec::new();
+        let mut sequences = Vec::new();
+        for (index, client) in clients.iter().enumerate() {
+            let prompt = client.prompt.as_usize();
+            let shared = client.continues.map_or(&[][..], |Continues { client, shared }| {
+                let other = &whole[client];
+                &other[..other.len().min(shared.as_usize())]
+            });
+            let own = (0..prompt as u64).map(|position| digest([index as u64, position]));
+            let tokens: Vec<u64> = shared.iter().copied().chain(own).take(prompt).collect();
+            let len_max = prompt + client.output.as_usize();
+            whole.push(alone(tokens.clone(), len_max));
+            sequences.push(Sequence { tokens, len_max, kv: None, kept: false });
+        }
+        Self { sequences, passes: BTreeMap::new() }
+    }
+
+    fn sequence(&mut self, request: RequestId) -> &mut Sequence {
+        &mut self.sequences[request.0 as usize]
+    }
+}
+
+/// A prompt and its answer.
+fn alone(mut tokens: Vec<u64>, len_max: usize) -> Vec<u64> {
+    while tokens.len() < len_max {
+        tokens.push(digest(tokens.iter().copied()));
+    }
+    tokens
+}
+
+/// FNV, of words.
+fn digest(words: impl IntoIterator<Item = u64>) -> u64 {
+    words.into_iter().fold(0xcbf2_9ce4_8422_2325, |digest: u64, word| (digest ^ word).wrapping_mul(0x0100_0000_01b3))
+}
+
+impl Answers for Contents {
+    fn shared(&self, request: RequestId, _: &Client) -> Option<(RequestId, Tokens)> {
+        let prompt = &self.sequences[request.0 as usize].tokens;
+        let kept = self.sequences.iter().enumerate().filter(|(_, sequence)| sequence.kept);
+        let common = kept.map(|(index, sequence)| {
+            let kv = sequence.kv.iter().flatten();
+            (kv.zip(prompt).take_while(|(kept, wanted)| kept == wanted).count(), index)
+        });
+        common.max().map(|(tokens, of)| (RequestId(of as u64), Tokens(tokens as u32)))
+    }
+
+    fn placed(&mut self, request: RequestId, cached: Tokens, source: Option<Source>) {
+        let kv = match source {
+            None => self.sequence(request).kv.take().unwrap_or_default(),
+            Some(Source::Forked(of)) => self.sequence(of).kv.clone().unwrap()[..cached.as_usize()].to_vec(),
+            Some(Source::TakenOver(of)) => {
+                self.sequence(of).kept = false;
+                self.sequence(of).kv.take().unwrap()
+            }
+        };
+        assert_eq!(kv.len(), cached.as_usize(), "what is in place for {request}");
+        self.sequence(request).kv = Some(kv);
+    }
+
+    fn begins(&mut self, pass: PassId, members: &[Member]) {
+        let take = |member: &Member| {
+            let kv = self.sequence(member.request).kv.take().unwrap();
+            assert_eq!(kv.len(), member.rows.start.as_usize(), "the rows of {} follow what it has", member.request);
+            (member.request, kv)
+        };
+        let taken = members.iter().map(take).collect();
+        assert!(self.passes.insert(pass, taken).is_none(), "pass {pass} begins once");
+    }
+
+    fn complete(&mut self, pass: PassId, members: &[Member]) -> Vec<Generated> {
+        let taken = self.passes.remove(&pass).unwrap();
+        let mut generated = Vec::new();
+        for (member, (request, mut kv)) in members.iter().zip(taken) {
+            let sequence = self.sequence(request);
+            kv.extend(&sequence.tokens[member.rows.start.as_usize()..member.rows.end.as_usize()]);
+            if member.yields == Yields::Token {
+                sequence.tokens.push(digest(kv.iter().copied()));
+                let last = sequence.tokens.len() >= sequence.len_max;
+                generated.push(Generated { request, finished: last.then_some(FinishReason::Stop) });
+            }
+            sequence.kv = Some(kv);
+        }
+        generated
+    }
+
+    fn undone(&mut self, pass: PassId) {
+        for (request, kv) in self.passes.remove(&pass).into_iter().flatten() {
+            self.sequence(request).kv = Some(kv);
+        }
+    }
+
+    fn discarded(&mut self, request: RequestId) {
+        self.sequence(request).kv = None;
+    }
+
+    fn kept(&mut self, request: RequestId) {
+        self.sequence(request).kept = true;
+    }
+
+    fn dropped(&mut self, request: RequestId) {
+        let sequence = self.sequence(request);
+        (sequence.kv, sequence.kept) = (None, false);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Preempted, batched, cut, spilled, taken over, forked, discarded, undone: an answer is the one alone.
+    #[test]
+    fn answers_are_those_alone(scenario in scenario()) {
+        let world = scenario.run_with(Contents::of(&scenario.clients), Blind).world;
+        let alone_all = Contents::of(&scenario.clients).sequences.into_iter().map(|s| alone(s.tokens, s.len_max));
+        for (index, (alone, sequence)) in alone_all.zip(&world.answers().sequences).enumerate() {
+            prop_assert!(alone.starts_with(&sequence.tokens), "the answer of {} is another one", index);
+            if world.ends()[&RequestId(index as u64)] == End::Finished(FinishReason::Stop) {
+                prop_assert_eq!(sequence.tokens.len(), alone.len(), "the answer of {} is cut short", index);
+            }
+        }
+        prop_assert!(world.answers().passes.is_empty(), "every pass is completed or undone");
     }
 }

@@ -14,6 +14,7 @@ mod interference;
 mod job;
 mod mixed;
 mod page;
+mod plan;
 mod plot;
 mod preemption;
 mod prose;
@@ -35,6 +36,7 @@ pub use decision::{DecisionCost, decision_cost};
 pub use http::{Classes, Server};
 pub use interference::Interference;
 pub use mixed::{Background, MixedSettings};
+pub use plan::{Plan, plan};
 pub use report::{Extent, Part, ReportSettings, report};
 pub use run::{Alone, LoadReport, run};
 pub use sampled::{Decisions, PreemptMs};
@@ -44,6 +46,7 @@ pub use target::Subject;
 pub use workload::Workload;
 
 use duet_engine::EngineError;
+use duet_model::template::TemplateError;
 use std::path::PathBuf;
 
 /// Told what is being measured now.
@@ -78,6 +81,9 @@ pub enum LoadError {
         /// The class.
         kind: &'static str,
     },
+    /// The model cannot be asked so.
+    #[error("the model's chat template refused the messages: {0}")]
+    Template(#[from] TemplateError),
     /// The engine could not be started.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -103,6 +109,6 @@ impl LoadError {
     /// Whether what was given is wrong, rather than that running failed.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, Self::WorkloadFile { .. } | Self::Workload { .. } | Self::NoPrompts { .. })
+        matches!(self, Self::WorkloadFile { .. } | Self::Workload { .. } | Self::NoPrompts { .. } | Self::Template(_))
     }
 }

@@ -6,12 +6,12 @@
 
 use super::LoadError;
 use super::http::{HttpTarget, Server};
-use super::job::{Answer, Counts, Ending, Job, Tier};
+use super::job::{Answer, Counts, Ending, Job, Message, Tier};
 use duet_engine::{
     Engine, EngineConfig, EngineError, EngineSamples, GenerateRequest, GenerationEvent, SamplingParams, StopConditions,
 };
 use duet_model::Model;
-use duet_model::template::{ChatMessage, Turn};
+use duet_model::template::{ChatMessage, TemplateError, Turn};
 use duet_model::tokenizer::SpecialTokens;
 use duet_types::{Class, TenantId, TokenId, Tokens};
 use std::fmt;
@@ -116,7 +116,8 @@ impl EngineTarget {
 impl Target for EngineTarget {
     fn send(&self, job: &Job, _deadline: Instant, answer: &mut Answer) -> Result<(), SendError> {
         let engine = self.engine().ok_or(SendError::Closed)?;
-        let prompt = encode(&self.model, job)?;
+        let prompt = encode(&self.model, &job.messages)
+            .map_err(|error| SendError::Failed(LoadError::from(error).to_string()))?;
         let mut generation = engine.submit(request(prompt, job))?;
         // Only the generation is waited for: it does not keep the engine from stopping.
         drop(engine);
@@ -155,13 +156,11 @@ impl From<EngineError> for SendError {
     }
 }
 
-fn encode(model: &Model, job: &Job) -> Result<Vec<TokenId>, SendError> {
+/// The tokens that ask for the next turn of a conversation.
+pub(crate) fn encode(model: &Model, messages: &[Message]) -> Result<Vec<TokenId>, TemplateError> {
     let messages: Vec<_> =
-        job.messages.iter().map(|message| ChatMessage::new(message.role.name(), message.content.as_str())).collect();
-    let text = model
-        .template()
-        .render(&messages, None, Turn::Generate)
-        .map_err(|error| SendError::Failed(format!("the model's chat template refused the messages: {error}")))?;
+        messages.iter().map(|message| ChatMessage::new(message.role.name(), message.content.as_str())).collect();
+    let text = model.template().render(&messages, None, Turn::Generate)?;
     Ok(model.tokenizer().encode_prompt(&text, SpecialTokens::Parse))
 }
 

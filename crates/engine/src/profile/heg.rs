@@ -6,7 +6,8 @@ use duet_scheduler::Heg;
 use duet_scheduler::heg::{SequenceWise, TokenWise};
 
 /// What the nodes of `model` compute and read.
-pub(crate) fn heg(model: &Model, kv: KvFormat) -> Heg {
+#[must_use]
+pub fn heg(model: &Model, kv: KvFormat) -> Heg {
     let (work, blueprint) = (model.work(), model.blueprint());
     let width = |values: usize| (values * size_of::<f32>()) as f64;
     let token_wise = |linear: Linear, row_bytes: f64| TokenWise {

@@ -11,13 +11,13 @@ mod measure;
 mod sweep;
 
 pub use check::PredictionError;
+pub use heg::heg;
 pub use measure::Effort;
 pub use sweep::{DecodeLatency, PrefillLatency, Sweep};
 
 use check::check;
 use sweep::sweep;
 
-pub(crate) use heg::heg;
 pub(crate) use measure::measure;
 
 use duet_device::{Cpu, CpuConfig, available_cores};
