@@ -183,6 +183,14 @@ impl Mix {
         &self.data_sets
     }
 
+    /// Only the data sets of these names, if there are any.
+    #[must_use]
+    pub fn only(&self, names: &[String]) -> Option<Self> {
+        let data_sets = self.data_sets.iter().filter(|data_set| names.iter().any(|name| name == data_set.name()));
+        let data_sets: Vec<_> = data_sets.cloned().collect();
+        (!data_sets.is_empty()).then_some(Self { class: self.class, data_sets })
+    }
+
     /// A sample: first a data set, then one of its samples, each as likely as the others.
     pub fn draw(&self, random: &mut Random) -> Sample {
         let data_set = &self.data_sets[place(random, self.data_sets.len())];

@@ -5,12 +5,11 @@ use crate::client::Client;
 use crate::figures::Figures;
 use crate::latencies::Latencies;
 use crate::meter::Meter;
-use crate::shape::ModelShape;
 use crate::soc::{Power, SocProfile};
 use crate::world::{Truth, VirtualWorld};
 use duet_driver::{Observed, run};
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Limits, Mechanisms, MemoryLimits, Scheduler, SchedulerConfig};
+use duet_scheduler::{Heg, Limits, Machine, Mechanisms, MemoryLimits, Scheduler, SchedulerConfig};
 use duet_types::{Nanos, Tokens};
 
 /// All that a run depends on: the same simulation has the same figures, to the bit.
@@ -30,11 +29,10 @@ impl Simulation {
     /// A model on a SoC. `cpu-batching` has the CPU, the others the NPU and the iGPU, of which policies for one device use
     /// the iGPU.
     #[must_use]
-    pub fn on_soc(soc: &SocProfile, model: &ModelShape, policy: PolicyName) -> Self {
-        let heg = model.heg();
+    pub fn on_soc(soc: &SocProfile, heg: &Heg, policy: PolicyName) -> Self {
         let machine = match policy {
             PolicyName::CpuBatching => soc.cpu_only(),
-            _ => soc.accelerators(&heg),
+            _ => soc.accelerators(heg),
         };
         let limits = Limits {
             chunk: Tokens(soc.chunk.rows.value as u32),
@@ -47,10 +45,16 @@ impl Simulation {
             ..Limits::default()
         };
         let power = Some(soc.power(&machine));
-        let memory = MemoryLimits::UNBOUNDED;
-        let config = SchedulerConfig { machine, heg, limits, memory, mechanisms: Mechanisms::ALL };
+        let config = config(machine, heg, limits);
         let truth = Truth { shared_bytes_per_s: Some(soc.shared_bytes_per_s()), ..Truth::of(&config) };
         Self { policy, config, truth, power }
+    }
+
+    /// A model on a machine that was measured, with the engine's own settings.
+    #[must_use]
+    pub fn on_machine(machine: Machine, heg: &Heg, policy: PolicyName) -> Self {
+        let config = config(machine, heg, Limits::default());
+        Self { policy, truth: Truth::of(&config), config, power: None }
     }
 
     /// Serves some clients, who come for `window`.
@@ -71,6 +75,12 @@ impl Simulation {
         let figures = Figures::new(latencies, meter, &self.config.machine, self.power.as_ref(), window, compiled);
         (figures, observed.world)
     }
+}
+
+/// With memory for everything, and every mechanism.
+fn config(machine: Machine, heg: &Heg, limits: Limits) -> SchedulerConfig {
+    let memory = MemoryLimits::UNBOUNDED;
+    SchedulerConfig { machine, heg: heg.clone(), limits, memory, mechanisms: Mechanisms::ALL }
 }
 
 /// The paper's bound on preemption. (Agent.xpu §4.4 ②)

@@ -61,6 +61,6 @@ fn age(text: &str) -> Result<Duration, String> {
     number(text, 0.0..=86_400.0, "seconds, from 0 to 86400").map(Duration::from_secs_f64)
 }
 
-fn mechanism(text: &str) -> Result<Mechanism, String> {
+pub(super) fn mechanism(text: &str) -> Result<Mechanism, String> {
     text.parse()
 }

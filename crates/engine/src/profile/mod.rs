@@ -144,6 +144,18 @@ impl Profile {
         (fits && profile.is_sane()).then_some(profile)
     }
 
+    /// A profile as it was written to a file.
+    ///
+    /// # Errors
+    /// If the text is none, or it describes no machine.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let profile: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if profile.machine.lanes.is_empty() || !profile.is_sane() {
+            return Err("a lane's rates must be greater than zero, and `exposed` within 0 and 1".to_owned());
+        }
+        Ok(profile)
+    }
+
     /// Writes it to `folder`, whole or not at all. Returns where.
     ///
     /// # Errors

@@ -310,59 +310,59 @@ fn the_shortest_prompt_is_read_first() {
             0.00                 arrive   A proactive
             0.00      npu        prefill  A[0..300] n0..2 r0..100        1.00  chunk
             1.00                 arrive   B proactive
-            1.00      npu        prefill  A[0..300] n0..2 r100..200      1.00  chunk
+            1.00      npu        prefill  A[0..300] n0..2 r100..200      1.00  balanced, 3 chunks on the static lane
             2.00                 arrive   C proactive
-            2.00      npu        prefill  A[0..300] n0..2 r200..300      1.00  chunk
+            2.00      npu        prefill  A[0..300] n0..2 r200..300      1.00  balanced, 3 chunks on the static lane
             3.00                 arrive   D proactive
             3.00      igpu       prefill  A[0..300] n2..3                0.30  dynamic shape
-            3.30      npu        prefill  A[0..300] n3..4 r0..100        1.00  chunk
-            4.30      npu        prefill  A[0..300] n3..4 r100..200      1.00  chunk
-            5.30      npu        prefill  A[0..300] n3..4 r200..300      1.00  chunk
-            6.30      npu        prefill  A[0..300] n4..5 r0..100        1.00  chunk
-            7.30      npu        prefill  A[0..300] n4..5 r100..200      1.00  chunk
-            8.30      npu        prefill  A[0..300] n4..5 r200..300      1.00  chunk
-            9.30      igpu       prefill  A[0..300] n5..6                0.30  dynamic shape
-            9.60      npu        prefill  A[0..300] n6..7 r0..100        1.00  chunk
-            10.60     npu        prefill  A[0..300] n6..7 r100..200      1.00  chunk
-            11.60     npu        prefill  A[0..300] n6..7 r200..300      1.00  chunk
-            12.60                end      A stop
-            12.60     npu        prefill  C[0..100] n0..2                1.00  chunk
-            13.60     igpu       prefill  C[0..100] n2..3                0.10  dynamic shape
-            13.70     npu        prefill  C[0..100] n3..4                1.00  chunk
-            14.70     npu        prefill  C[0..100] n4..5                1.00  chunk
-            15.70     igpu       prefill  C[0..100] n5..6                0.10  dynamic shape
-            15.80     npu        prefill  C[0..100] n6..7                1.00  chunk
-            16.80                end      C stop
-            16.80     npu        prefill  D[0..200] n0..2 r0..100        1.00  chunk
-            17.80     npu        prefill  D[0..200] n0..2 r100..200      1.00  chunk
-            18.80     igpu       prefill  D[0..200] n2..3                0.20  dynamic shape
-            19.00     npu        prefill  D[0..200] n3..4 r0..100        1.00  chunk
-            20.00     npu        prefill  D[0..200] n3..4 r100..200      1.00  chunk
-            21.00     npu        prefill  D[0..200] n4..5 r0..100        1.00  chunk
-            22.00     npu        prefill  D[0..200] n4..5 r100..200      1.00  chunk
-            23.00     igpu       prefill  D[0..200] n5..6                0.20  dynamic shape
-            23.20     npu        prefill  D[0..200] n6..7 r0..100        1.00  chunk
-            24.20     npu        prefill  D[0..200] n6..7 r100..200      1.00  chunk
-            25.20                end      D stop
-            25.20     npu        prefill  B[0..400] n0..2 r0..100        1.00  chunk
-            26.20     npu        prefill  B[0..400] n0..2 r100..200      1.00  chunk
-            27.20     npu        prefill  B[0..400] n0..2 r200..300      1.00  chunk
-            28.20     npu        prefill  B[0..400] n0..2 r300..400      1.00  chunk
-            29.20     igpu       prefill  B[0..400] n2..3                0.40  dynamic shape
-            29.60     npu        prefill  B[0..400] n3..4 r0..100        1.00  chunk
-            30.60     npu        prefill  B[0..400] n3..4 r100..200      1.00  chunk
-            31.60     npu        prefill  B[0..400] n3..4 r200..300      1.00  chunk
-            32.60     npu        prefill  B[0..400] n3..4 r300..400      1.00  chunk
-            33.60     npu        prefill  B[0..400] n4..5 r0..100        1.00  chunk
-            34.60     npu        prefill  B[0..400] n4..5 r100..200      1.00  chunk
-            35.60     npu        prefill  B[0..400] n4..5 r200..300      1.00  chunk
-            36.60     npu        prefill  B[0..400] n4..5 r300..400      1.00  chunk
-            37.60     igpu       prefill  B[0..400] n5..6                0.40  dynamic shape
-            38.00     npu        prefill  B[0..400] n6..7 r0..100        1.00  chunk
-            39.00     npu        prefill  B[0..400] n6..7 r100..200      1.00  chunk
-            40.00     npu        prefill  B[0..400] n6..7 r200..300      1.00  chunk
-            41.00     npu        prefill  B[0..400] n6..7 r300..400      1.00  chunk
-            42.00                end      B stop
+            3.30      npu        prefill  A[0..300] n3..4 r0..100        1.00  balanced, 2 chunks on the static lane
+            3.30      igpu       prefill  A[0..300] n3..4 r200..300      2.00  balanced, 2 chunks on the static lane
+            4.30      npu        prefill  A[0..300] n3..4 r100..200      1.00  balanced, 2 chunks on the static lane
+            5.30      npu        prefill  A[0..300] n4..5 r0..100        1.00  balanced, 2 chunks on the static lane
+            5.30      igpu       prefill  A[0..300] n4..5 r200..300      2.00  balanced, 2 chunks on the static lane
+            6.30      npu        prefill  A[0..300] n4..5 r100..200      1.00  balanced, 2 chunks on the static lane
+            7.30      igpu       prefill  A[0..300] n5..6                0.30  dynamic shape
+            7.60      npu        prefill  A[0..300] n6..7 r0..100        1.00  balanced, 2 chunks on the static lane
+            7.60      igpu       prefill  A[0..300] n6..7 r200..300      2.00  balanced, 2 chunks on the static lane
+            8.60      npu        prefill  A[0..300] n6..7 r100..200      1.00  balanced, 2 chunks on the static lane
+            9.60                 end      A stop
+            9.60      npu        prefill  C[0..100] n0..2                1.00  balanced, 1 chunks on the static lane
+            10.60     igpu       prefill  C[0..100] n2..3                0.10  dynamic shape
+            10.70     npu        prefill  C[0..100] n3..4                1.00  balanced, 1 chunks on the static lane
+            11.70     npu        prefill  C[0..100] n4..5                1.00  balanced, 1 chunks on the static lane
+            12.70     igpu       prefill  C[0..100] n5..6                0.10  dynamic shape
+            12.80     npu        prefill  C[0..100] n6..7                1.00  balanced, 1 chunks on the static lane
+            13.80                end      C stop
+            13.80     npu        prefill  D[0..200] n0..2 r0..100        1.00  balanced, 1 chunks on the static lane
+            13.80     igpu       prefill  D[0..200] n0..2 r100..200      2.00  balanced, 1 chunks on the static lane
+            15.80     igpu       prefill  D[0..200] n2..3                0.20  dynamic shape
+            16.00     npu        prefill  D[0..200] n3..4 r0..100        1.00  balanced, 1 chunks on the static lane
+            16.00     igpu       prefill  D[0..200] n3..4 r100..200      2.00  balanced, 1 chunks on the static lane
+            18.00     npu        prefill  D[0..200] n4..5 r0..100        1.00  balanced, 1 chunks on the static lane
+            18.00     igpu       prefill  D[0..200] n4..5 r100..200      2.00  balanced, 1 chunks on the static lane
+            20.00     igpu       prefill  D[0..200] n5..6                0.20  dynamic shape
+            20.20     npu        prefill  D[0..200] n6..7 r0..100        1.00  balanced, 1 chunks on the static lane
+            20.20     igpu       prefill  D[0..200] n6..7 r100..200      2.00  balanced, 1 chunks on the static lane
+            22.20                end      D stop
+            22.20     npu        prefill  B[0..400] n0..2 r0..100        1.00  chunk
+            23.20     npu        prefill  B[0..400] n0..2 r100..200      1.00  chunk
+            24.20     npu        prefill  B[0..400] n0..2 r200..300      1.00  chunk
+            25.20     npu        prefill  B[0..400] n0..2 r300..400      1.00  chunk
+            26.20     igpu       prefill  B[0..400] n2..3                0.40  dynamic shape
+            26.60     npu        prefill  B[0..400] n3..4 r0..100        1.00  chunk
+            27.60     npu        prefill  B[0..400] n3..4 r100..200      1.00  chunk
+            28.60     npu        prefill  B[0..400] n3..4 r200..300      1.00  chunk
+            29.60     npu        prefill  B[0..400] n3..4 r300..400      1.00  chunk
+            30.60     npu        prefill  B[0..400] n4..5 r0..100        1.00  chunk
+            31.60     npu        prefill  B[0..400] n4..5 r100..200      1.00  chunk
+            32.60     npu        prefill  B[0..400] n4..5 r200..300      1.00  chunk
+            33.60     npu        prefill  B[0..400] n4..5 r300..400      1.00  chunk
+            34.60     igpu       prefill  B[0..400] n5..6                0.40  dynamic shape
+            35.00     npu        prefill  B[0..400] n6..7 r0..100        1.00  chunk
+            36.00     npu        prefill  B[0..400] n6..7 r100..200      1.00  chunk
+            37.00     npu        prefill  B[0..400] n6..7 r200..300      1.00  chunk
+            38.00     npu        prefill  B[0..400] n6..7 r300..400      1.00  chunk
+            39.00                end      B stop
         "#]],
     );
 }

@@ -19,11 +19,11 @@ use super::super::{Candidate, Decision, begin, if_idle};
 use crate::arbitration;
 use crate::batching;
 use crate::graphs::GraphState;
+use crate::heg::Load;
 use crate::kernel::Member;
 use crate::machine::Shapes;
 use crate::mechanism::Mechanism;
 use crate::order::{self, Order};
-use crate::pass::Pass;
 use crate::piggyback;
 use crate::preemption;
 use crate::queues::Line;
@@ -64,10 +64,12 @@ impl Apart {
             return None;
         }
         let candidate = background(view)?;
-        let next = self.prefill.next(view, candidate, Sharing::Affinity)?;
+        let reader = candidate.pass().members.first().and_then(|member| view.request(member.request));
+        let waits = reader.is_some_and(|request| graph_is_coming(view, &request));
+        let next = self.prefill.next(view, candidate, background_sharing(view))?;
         let dynamic = LaneSet::from_iter([view.decode_lane()]);
         let (Decision::Launch { lanes, .. } | Decision::Start { lanes, .. }) = &next else { return Some(next) };
-        let keeps_off = *lanes == dynamic && decodes(view, Class::Reactive) && graph_is_coming(view);
+        let keeps_off = *lanes == dynamic && decodes(view, Class::Reactive) && waits;
         (!keeps_off).then_some(next)
     }
 
@@ -98,19 +100,29 @@ fn prefill<'a>(view: &View<'a>, class: Class) -> Option<Candidate<'a>> {
     Candidate::drafted(view, vec![next.member(view.config().limits.prefill_rows)])
 }
 
-/// The background prefill that is under way, or that is next: while a reactive stream decodes, one whose graph is ready.
+/// The background prefill that is under way, or that is next: while a reactive stream decodes, only one whose graph is
+/// ready; the others ride meanwhile, until they are overdue.
 fn background<'a>(view: &View<'a>) -> Option<Candidate<'a>> {
     if let Some(pass) = view.pass(Class::Proactive, Stage::Prefill) {
         return Some(Candidate::UnderWay(pass));
     }
     let ready = order::firsts(view, Line::Prefill, Class::Proactive, ORDER, READERS);
     let rows_max = view.config().limits.prefill_rows;
-    let is_warm = |request: &&RequestView<'_>| view.is_warm(request.id(), request.member(rows_max).len());
-    let next = match decodes(view, Class::Reactive) && view.has(Mechanism::Piggyback) {
-        true => ready.iter().find(is_warm),
-        false => ready.first(),
+    let may_begin = |request: &&RequestView<'_>| {
+        let is_warm = view.is_warm(request.id(), request.member(rows_max).len());
+        let must = view.is_overdue(request) && !graph_is_coming(view, request);
+        is_warm || must || !view.has(Mechanism::Piggyback) || !decodes(view, Class::Reactive)
     };
-    Candidate::drafted(view, vec![next?.member(rows_max)])
+    Candidate::drafted(view, vec![ready.iter().find(may_begin)?.member(rows_max)])
+}
+
+/// On the static lane, which needs less energy; on both, if others wait behind it and nothing decodes.
+fn background_sharing(view: &View<'_>) -> Sharing {
+    let waiting = view.queue_len(Line::Queued, Class::Proactive) + view.queue_len(Line::Prefill, Class::Proactive);
+    // The one that would begin stands in the queue itself.
+    let others = waiting > usize::from(view.pass(Class::Proactive, Stage::Prefill).is_none());
+    let decodes = [Class::Reactive, Class::Proactive].into_iter().any(|class| decodes(view, class));
+    if others && !decodes && view.has(Mechanism::Elastic) { Sharing::Balanced } else { Sharing::Affinity }
 }
 
 /// The background prompt that rides in decode passes: one that has begun to, or else the longest of those that wait for
@@ -144,15 +156,14 @@ fn wants_dynamic_lane(view: &View<'_>) -> bool {
     prefill(view, Class::Reactive).is_some_and(|candidate| !is_warm(view, candidate.pass()))
 }
 
-/// Whether a graph for the background prefill is being compiled, and will be there soon.
-fn graph_is_coming(view: &View<'_>) -> bool {
-    let Shapes::Static { compile } = view.config().machine.lane(view.prefill_lane()).shapes else { return false };
-    let preparing = |pass: &Pass| {
-        let graph = pass.members.first().and_then(|member| view.graph(member.request));
-        graph == Some(GraphState::Preparing)
-    };
-    compile <= view.config().limits.graph_expiry
-        && prefill(view, Class::Proactive).is_some_and(|candidate| preparing(candidate.pass()))
+/// Whether a graph for a prompt is being compiled, and is worth waiting for: it takes less time than the prompt does, or
+/// than a stream may stop.
+fn graph_is_coming(view: &View<'_>, request: &RequestView<'_>) -> bool {
+    let fixed = view.prefill_lane();
+    let Shapes::Static { compile } = view.config().machine.lane(fixed).shapes else { return false };
+    let load = Load::of([&request.member(view.config().limits.prefill_rows)]);
+    let reading = view.predict_pass(&load, Stage::Prefill, LaneSet::from_iter([fixed]));
+    view.graph(request.id()) == Some(GraphState::Preparing) && compile <= reading.max(view.config().limits.decode_stall)
 }
 
 /// The next decode kernel, if a request of this class decodes: of the iteration under way, whoever it is for, or of a new
