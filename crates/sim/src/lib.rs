@@ -19,6 +19,7 @@ mod passes;
 mod random;
 mod scenario;
 mod timeline;
+mod watchdog;
 mod workload;
 mod world;
 

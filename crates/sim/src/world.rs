@@ -6,6 +6,7 @@ use crate::faults::Faults;
 use crate::kv::{Keeps, KvMemory, SpillResult};
 use crate::lanes::{Lanes, Warmth};
 use crate::passes::{Ended, Passes};
+use crate::watchdog::Watchdog;
 use duet_driver::World;
 use duet_scheduler::machine::Shapes;
 use duet_scheduler::{
@@ -25,6 +26,8 @@ pub struct Truth {
     pub seed: u64,
     /// Writing a page to disk, or reading it.
     pub page_io: Nanos,
+    /// A kernel that takes so many times its prediction is given up.
+    pub hang_timeout: f64,
     /// What goes wrong.
     pub faults: Faults,
 }
@@ -37,6 +40,8 @@ pub struct VirtualWorld {
     compile: Nanos,
     page_io: Nanos,
     failing_spills: Vec<u32>,
+    hang_timeout: f64,
+    watchdog: Watchdog,
     lanes: Lanes,
     passes: Passes,
     kv: KvMemory,
@@ -49,6 +54,7 @@ pub struct VirtualWorld {
     /// Commands that may still come: more are a scheduler that goes round in circles.
     patience: u64,
     kernels: u64,
+    hangs: u64,
     now: Instant,
 }
 
@@ -65,7 +71,7 @@ impl Truth {
     #[must_use]
     pub fn of(config: &SchedulerConfig) -> Self {
         let (machine, faults) = (config.machine.clone(), Faults::default());
-        Self { machine, jitter: 0.0, seed: 0, page_io: Nanos(100_000), faults }
+        Self { machine, jitter: 0.0, seed: 0, page_io: Nanos(100_000), hang_timeout: HANG_TIMEOUT, faults }
     }
 }
 
@@ -83,6 +89,8 @@ impl VirtualWorld {
             compile: compile.unwrap_or_default(),
             page_io: truth.page_io,
             failing_spills: truth.faults.spills.clone(),
+            hang_timeout: truth.hang_timeout,
+            watchdog: Watchdog::default(),
             lanes: Lanes::new(machine, heg, config.limits.chunk, truth.jitter, truth.seed),
             passes: Passes::default(),
             kv: KvMemory::new(config.memory),
@@ -94,6 +102,7 @@ impl VirtualWorld {
             spills: 0,
             patience: 10_000 + clients.iter().map(|client| patience(client, config.heg.nodes())).sum::<u64>(),
             kernels: 0,
+            hangs: 0,
             now: Instant::default(),
             clients: Vec::new(),
         };
@@ -133,6 +142,12 @@ impl VirtualWorld {
     #[must_use]
     pub fn kernels(&self) -> u64 {
         self.kernels
+    }
+
+    /// Of these, kernels that hung.
+    #[must_use]
+    pub fn hangs(&self) -> u64 {
+        self.hangs
     }
 
     fn client(&self, request: RequestId) -> &Client {
@@ -179,7 +194,23 @@ impl VirtualWorld {
         let whole = kernel.rows == (0..rows.0);
         let warm = whole && kernel.members.iter().all(|member| self.compiler.is_ready(member.request, rows));
         self.kernels += 1;
+        self.watch(&kernel);
         self.lanes.launch(self.now, lanes, kernel, if warm { Warmth::Warm } else { Warmth::Cold });
+    }
+
+    /// Lets the watchdog wait for a kernel that will never end.
+    fn watch(&mut self, kernel: &Kernel) {
+        if kernel.members.iter().any(|member| self.client(member.request).hanging.affects(self.ordinal(member.request)))
+        {
+            let patience = Nanos((kernel.predicted.0 as f64 * self.hang_timeout) as u64);
+            self.watchdog.watch(kernel.id, self.now + patience);
+            self.hangs += 1;
+        }
+    }
+
+    /// The number of a request's kernel that was launched last, counted from 0.
+    fn ordinal(&self, request: RequestId) -> u32 {
+        self.requests.get(&request).map_or(0, |state| state.kernels - 1)
     }
 
     fn begin_pass(&mut self, kernel: &Kernel) {
@@ -210,11 +241,8 @@ impl VirtualWorld {
 
     fn kernel_ended(&mut self, id: KernelId) -> Event {
         let kernel = self.lanes.end(self.now, id);
-        let fails = kernel.members.iter().any(|member| {
-            let ordinal = self.requests.get(&member.request).map_or(0, |state| state.kernels - 1);
-            self.client(member.request).failing.fails(ordinal)
-        });
-        if fails {
+        let fails = |member: &Member| self.client(member.request).failing.affects(self.ordinal(member.request));
+        if kernel.members.iter().any(fails) {
             self.passes.undo(kernel.pass);
             return Event::KernelFailed { kernel: id };
         }
@@ -229,6 +257,18 @@ impl VirtualWorld {
         Event::KernelDone { kernel: id, outcome }
     }
 
+    /// A kernel hangs: its lane is given up if there is another one, and itself if there is not.
+    fn hung(&mut self, id: KernelId) -> Event {
+        let lane = self.lanes.leader(id);
+        if self.lanes.can_lose(lane) {
+            return Event::LaneLost { lane };
+        }
+        self.watchdog.forget(id);
+        let kernel = self.lanes.end(self.now, id);
+        self.passes.undo(kernel.pass);
+        Event::KernelFailed { kernel: id }
+    }
+
     fn generate(&mut self, request: RequestId) -> Generated {
         let output = self.client(request).output;
         let state = self.requests.get_mut(&request).expect("it runs");
@@ -237,9 +277,9 @@ impl VirtualWorld {
     }
 
     fn graph_compiled(&mut self) -> Event {
-        let graph = self.compiler.compiled(self.now, self.compile);
+        let graph = self.compiler.compiled(self.now);
         match self.client(graph.request).graph {
-            Graphs::Compile => {
+            Graphs::Compile | Graphs::Slow(_) => {
                 self.compiler.load(graph);
                 Event::GraphReady { graph: graph.id }
             }
@@ -306,6 +346,7 @@ impl VirtualWorld {
             }
             Event::LaneLost { lane } => {
                 if let Some(kernel) = self.lanes.lose(self.now, *lane) {
+                    self.watchdog.forget(kernel.id);
                     self.passes.undo(kernel.pass);
                 }
             }
@@ -315,6 +356,9 @@ impl VirtualWorld {
         }
     }
 }
+
+/// Far more than jitter, contention and a machine that slowed down make of a prediction.
+const HANG_TIMEOUT: f64 = 20.0;
 
 /// Commands that a client is worth.
 fn patience(client: &Client, nodes: usize) -> u64 {
@@ -327,19 +371,25 @@ enum Next {
     Agenda(u64),
     Kernel(KernelId),
     Graph,
+    Hang(KernelId),
 }
 
 impl World for VirtualWorld {
     fn next(&mut self) -> Option<(Instant, Event)> {
         let agenda = self.agenda.first_key_value().map(|(&(at, order), _)| (at, Next::Agenda(order)));
-        let kernel = self.lanes.next().map(|(at, kernel)| (at, Next::Kernel(kernel)));
+        let kernel = self.lanes.next(&self.watchdog).map(|(at, kernel)| (at, Next::Kernel(kernel)));
         let graph = self.compiler.next_at().map(|at| (at, Next::Graph));
-        let (at, next) = [agenda, kernel, graph].into_iter().flatten().min()?;
+        let hang = self.watchdog.next().map(|(at, kernel)| (at, Next::Hang(kernel)));
+        let (at, next) = [agenda, kernel, graph, hang].into_iter().flatten().min()?;
         self.now = at;
         let mut event = match next {
-            Next::Agenda(order) => self.agenda.remove(&(at, order)).expect("it is the first"),
+            Next::Agenda(order) => match self.agenda.remove(&(at, order)).expect("it is the first") {
+                Event::LaneLost { lane } if !self.lanes.can_lose(lane) => return self.next(),
+                event => event,
+            },
             Next::Kernel(kernel) => self.kernel_ended(kernel),
             Next::Graph => self.graph_compiled(),
+            Next::Hang(kernel) => self.hung(kernel),
         };
         self.note(&mut event);
         Some((at, event))
@@ -352,8 +402,11 @@ impl World for VirtualWorld {
         match command {
             Command::Restore(request) => self.restore(request),
             Command::Launch { lanes, kernel, .. } => self.launch(lanes, kernel),
-            Command::Prepare(graph) => self.compiler.prepare(now, graph, self.compile),
-            Command::Reclaim(graph) => self.compiler.reclaim(now, graph, self.compile),
+            Command::Prepare(graph) => {
+                let time = self.client(graph.request).graph.compile_time(self.compile);
+                self.compiler.prepare(now, graph, time);
+            }
+            Command::Reclaim(graph) => self.compiler.reclaim(now, graph),
             Command::Spill(request) => self.spill(request),
             Command::Forget(request) => self.kv.forget(request),
             Command::Discard(request) => self.discard(request),
