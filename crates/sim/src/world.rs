@@ -1,5 +1,6 @@
 //! The virtual world: takes the scheduler's commands, answers in virtual time, and checks what it is asked.
 
+use crate::checkers::Books;
 use crate::client::{Client, Graphs};
 use crate::compiler::Compiler;
 use crate::faults::Faults;
@@ -10,7 +11,8 @@ use crate::watchdog::Watchdog;
 use duet_driver::World;
 use duet_scheduler::machine::Shapes;
 use duet_scheduler::{
-    Command, End, Event, Generated, Kernel, Machine, Member, Outcome, PassId, Prefix, Request, SchedulerConfig, Yields,
+    Command, End, Event, Generated, Kernel, Machine, Member, Outcome, Pages, PassId, Prefix, Request, SchedulerConfig,
+    Yields,
 };
 use duet_types::{FinishReason, FlowId, Instant, KernelId, LaneSet, Nanos, RequestId, Tokens};
 use std::collections::BTreeMap;
@@ -142,6 +144,13 @@ impl VirtualWorld {
     #[must_use]
     pub fn kernels(&self) -> u64 {
         self.kernels
+    }
+
+    /// How memory stands beside what the scheduler thinks.
+    #[must_use]
+    pub fn books(&self, ledger: Pages) -> Books {
+        let (used, on_disk) = self.kv.pages();
+        Books { used, on_disk, live: self.kv.live(), ledger }
     }
 
     /// Of these, kernels that hung.
