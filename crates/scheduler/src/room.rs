@@ -134,12 +134,12 @@ impl Scheduler {
     }
 
     fn relieve(&mut self, relief: Relief) {
-        if let Relief::SpillLive(request) | Relief::Discard(request) = relief
-            && let Some(Phase::InPass(pass)) = self.table.get(request).map(|row| row.phase)
-        {
-            self.undo(pass);
+        if let Relief::SpillLive(request) | Relief::Discard(request) = relief {
+            if let Some(Phase::InPass(pass)) = self.table.get(request).map(|row| row.phase) {
+                self.undo(pass);
+            }
             if self.table.get(request).is_none() {
-                // It was cancelled, and is released now.
+                // It was cancelled, and was released with its pass: with this relief, or with that of another member.
                 return;
             }
         }

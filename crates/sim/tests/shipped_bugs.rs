@@ -4,7 +4,7 @@
 use duet_driver::Observer;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Command, End, Event, Kernel};
-use duet_sim::{Metrics, Scenario};
+use duet_sim::{Metrics, Scenario, fuzz};
 use duet_types::{Class, FinishReason, Instant, Nanos, RequestId, Tokens};
 
 /// All launches, spills and ends, in order.
@@ -228,4 +228,35 @@ fn resuming_into_the_wrong_conversations_cache() {
         |request: u64| record.cached.iter().find(|(id, _)| *id == RequestId(request)).map(|(_, cached)| cached.0);
     assert_eq!((cached(3), cached(4)), (Some(151), Some(101)));
     assert!(record.kernels.iter().all(|(_, kernel)| kernel.class() == Class::Reactive));
+}
+
+/// What random faults found in this scheduler: no rule is broken any more.
+fn breaks_no_rule(scenario: &str) {
+    let scenario: Scenario = scenario.parse().unwrap_or_else(|error| panic!("{error}"));
+    if let Err(broken) = fuzz::check(&scenario, scenario.policy.policy()) {
+        panic!("{broken}");
+    }
+}
+
+/// Two members of a suspended pass made room for a reactive request; one was cancelled and went with the pass, and was
+/// looked for again.
+#[test]
+fn making_room_twice_with_a_pass_whose_member_was_cancelled() {
+    breaks_no_rule(
+        "cpu  chunk 79  age 115ms  pages 58
+         at 2.268ms   C  proactive  prompt 126  output 12
+         at 21.513ms  G  reactive   prompt 203  output 9
+         at 7.068ms   K  proactive  prompt 197  output 11  cancelled 23.562ms
+         at 45.663ms  O  reactive   prompt 378  output 4",
+    );
+}
+
+/// Nobody wanted a pass any more, then one of its two lanes was lost, and the other's end was taken for the pass's.
+#[test]
+fn losing_a_lane_of_a_pass_that_was_given_up() {
+    breaks_no_rule(
+        "npu-igpu  policy agent-xpu  chunk 60
+         at 0.839ms  B  reactive  prompt 114  output 10  cancelled 4.575ms
+         at 5.148ms  lane 0 is lost",
+    );
 }

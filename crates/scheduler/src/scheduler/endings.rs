@@ -32,7 +32,11 @@ impl Scheduler {
 
     pub(super) fn kernel_failed(&mut self, kernel: KernelId, why: Broken) {
         let (pass, _) = self.end_kernel(kernel);
-        self.passes.get_mut(&pass).expect("a kernel is of a pass").broken.get_or_insert(why);
+        let broken = &mut self.passes.get_mut(&pass).expect("a kernel is of a pass").broken;
+        // A pass that nobody wants could still have been completed; now it cannot.
+        if matches!(broken, None | Some(Broken::Unwanted)) {
+            *broken = Some(why);
+        }
         self.end_broken(pass);
     }
 
