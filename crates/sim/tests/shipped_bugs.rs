@@ -260,3 +260,15 @@ fn losing_a_lane_of_a_pass_that_was_given_up() {
          at 5.148ms  lane 0 is lost",
     );
 }
+
+/// A background iteration was put off for a reactive prefill's sake, and the reactive request that was to join the next
+/// iteration waited for both.
+#[test]
+fn a_deferred_iteration_keeps_a_reactive_request_waiting() {
+    breaks_no_rule(
+        "npu-igpu  policy agent-xpu  chunk 124  batch 4  cap 1  stall 41ms  contention 2.2
+         at 25.317ms  A  proactive  prompt 98   output 11
+         at 34.465ms  B  reactive   prompt 127  output 4
+         at 41.239ms  E  reactive   prompt 302  output 2",
+    );
+}
