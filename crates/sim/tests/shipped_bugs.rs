@@ -272,3 +272,40 @@ fn a_deferred_iteration_keeps_a_reactive_request_waiting() {
          at 41.239ms  E  reactive   prompt 302  output 2",
     );
 }
+
+/// Overdue decode had its share as a rider only, and found no place in a full batch, for as long as reactive streams came.
+#[test]
+fn overdue_decode_starves_beside_a_full_batch() {
+    breaks_no_rule(
+        "cpu  without teams  chunk 101  batch 1  preempt 6ms  age 63ms  share 0.2
+         at 2.401ms   L  proactive  prompt 56   output 12
+         at 17.689ms  A  reactive   prompt 33   output 11
+         at 25.823ms  I  reactive   prompt 215  output 8
+         at 38.842ms  F  reactive   prompt 352  output 13",
+    );
+}
+
+/// Overdue work that waited for memory was owed all that time, and had it at once, before a person's request.
+#[test]
+fn a_debt_to_work_without_memory_is_paid_at_once() {
+    breaks_no_rule(
+        "single  share 0.2  age 20ms  pages 45  disk 100
+         at 0ms    A  proactive  prompt 300  output 20
+         at 1ms    B  reactive   prompt 400  output 30
+         at 112ms  C  reactive   prompt 50   output 2",
+    );
+}
+
+/// A background kernel that hung was charged in full, and other overdue work paid for it for a long time.
+#[test]
+fn overdue_work_pays_for_a_kernel_that_hung() {
+    breaks_no_rule(
+        "cpu  chunk 31  batch 6  stall 35ms  age 38ms  share 0.2  pages 86  disk 157  preempt 10ms  hang-timeout 26
+         at 112.809ms  L  proactive  prompt 23   output 10  hangs-once 7
+         at 138.641ms  M  reactive   prompt 143  output 7
+         at 154.543ms  I  proactive  prompt 65   output 11
+         at 188.817ms  C  reactive   prompt 382  output 8
+         at 271.533ms  K  reactive   prompt 250  output 9
+         at 325.144ms  A  reactive   prompt 292  output 5",
+    );
+}

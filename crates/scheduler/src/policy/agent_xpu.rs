@@ -24,7 +24,7 @@ use crate::queues::Line;
 use crate::reason::Reason;
 use crate::span::{Cut, Span, next_span};
 use crate::split::{Share, Split};
-use crate::view::View;
+use crate::view::{RequestView, View};
 use crate::warm_up;
 use duet_types::{Class, LaneSet, Nanos, Stage, Tokens};
 use std::collections::BTreeMap;
@@ -104,8 +104,24 @@ impl AgentXpu {
         }
         match oldest.stage() {
             Stage::Prefill => whole_kernel(view, candidate(view, Class::Proactive)?, lane, Reason::Owed),
-            Stage::Decode | Stage::Verify => self.decode(view),
+            Stage::Decode | Stage::Verify => self.owed_decode(view, oldest),
         }
+    }
+
+    /// The iteration under way, or the next one if it takes the oldest overdue request along; else one of overdue
+    /// requests, since it would not if the batch is full, or if it must be alone.
+    fn owed_decode(&self, view: &View<'_>, oldest: RequestView<'_>) -> Option<Decision> {
+        let under_way = view.passes().any(|pass| pass.stage == Stage::Decode);
+        let rides = |candidate: &Candidate<'_>| candidate.pass().members.iter().any(|m| m.request == oldest.id());
+        if under_way || self.new_batch(view).is_some_and(|(candidate, _)| rides(&candidate)) {
+            return self.decode(view);
+        }
+        let overdue = view.queue(Line::Decode, Class::Proactive).filter(|request| view.is_overdue(request));
+        let batch = batching::only_company(overdue.take(view.config().limits.batch).collect());
+        let members = batch.iter().map(|request| request.member(Tokens(1))).collect();
+        let lane = LaneSet::from_iter([view.decode_lane()]);
+        let cut = preemption::within_bound(view, Stage::Decode);
+        Some(Candidate::drafted(view, members)?.launch_cut(view, cut, lane, Reason::Owed))
     }
 
     /// The next prefill kernel: of the reactive request, or of the proactive one if there is none; and of an overdue one
@@ -129,7 +145,7 @@ impl AgentXpu {
     }
 
     /// The next decode kernel: of the iteration under way, or of a new batch. (§4.3 ②, §4.4 ③, §4.5 ②)
-    fn decode(&mut self, view: &View<'_>) -> Option<Decision> {
+    fn decode(&self, view: &View<'_>) -> Option<Decision> {
         let under_way = view.passes().find(|pass| pass.stage == Stage::Decode);
         let (candidate, reason) = match under_way {
             Some(pass) if pass.is_idle() => {

@@ -194,7 +194,7 @@ impl Scheduler {
         let time = self.now - running.launched;
         if pass.class == Class::Proactive {
             let part = running.lanes.len() as f64 / self.config.machine.lanes.len() as f64;
-            self.ageing.pay(time, part);
+            self.ageing.pay(time, part, running.predicted);
         }
         self.rest(running.lanes, time);
         (running.pass, complete)
