@@ -6,7 +6,8 @@
 //!
 //! Where lanes are not enough for that (all of them may be a reactive request's team), overdue work is *owed* a share of
 //! machine time, 5 % by default: it accrues with the clock while anything is overdue and is paid in kernels between
-//! reactive ones. So a request ends at the latest `age + work / share` after its arrival, where its work is its own time
+//! reactive ones. Nothing accrues while the oldest overdue request has no memory: it could not use its share, and paid at
+//! once when it has, that would keep a person waiting. So a request that has memory ends at the latest `age + work / share` after its arrival, where its work is its own time
 //! alone on the machine and that of those overdue before it.
 
 use duet_types::{Instant, Nanos};
@@ -41,14 +42,15 @@ impl Ageing {
         self.since = now;
         self.owed = match overdue {
             Overdue::Nothing => 0.0,
+            Overdue::WithoutMemory => self.owed,
             Overdue::Something => self.owed + self.share * passed.0 as f64,
         };
     }
 
-    /// Overdue work ran for so long on this part of the machine.
-    pub(crate) fn pay(&mut self, time: Nanos, part: f64) {
-        // What it got beyond its due is not held against it for longer than one kernel.
-        self.owed = (self.owed - time.0 as f64 * part).max(-(time.0 as f64));
+    /// Overdue work ran for so long on this part of the machine, in a kernel that should have taken `predicted`.
+    pub(crate) fn pay(&mut self, time: Nanos, part: f64, predicted: Nanos) {
+        // What it got beyond its due is not held against it for longer than one kernel, and one that hung was of no use.
+        self.owed = (self.owed - time.0 as f64 * part).max(-(predicted.0 as f64));
     }
 
     /// Whether a kernel of this length is owed.
@@ -61,6 +63,9 @@ impl Ageing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overdue {
     Nothing,
+    /// It is, and waits for memory.
+    WithoutMemory,
+    /// It is, and can run.
     Something,
 }
 
@@ -77,12 +82,14 @@ mod tests {
             now = now + Nanos(10_000);
             ageing.advance(now, Overdue::Something);
             if ageing.owes(kernel) {
-                ageing.pay(kernel, 1.0);
+                ageing.pay(kernel, 1.0, kernel);
                 paid += kernel.0;
             }
         }
         assert!((paid as f64 / 10_000_000.0 - 0.05).abs() < 0.001, "{paid}");
-        ageing.advance(now + Nanos(1_000_000), Overdue::Nothing);
+        ageing.advance(now + Nanos(1_000_000_000), Overdue::WithoutMemory);
+        assert!(!ageing.owes(kernel), "what cannot run is owed nothing more");
+        ageing.advance(now + Nanos(1_000_000_000), Overdue::Nothing);
         assert!(!ageing.owes(Nanos(1)), "nothing is owed to nobody");
     }
 }

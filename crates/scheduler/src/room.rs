@@ -11,7 +11,7 @@ use crate::kernel::Member;
 use crate::memory::{Relief, Room};
 use crate::policy::Admission;
 use crate::queues::Line;
-use crate::request_table::{Fate, Phase};
+use crate::request_table::{Fate, Phase, Row};
 use crate::scheduler::Scheduler;
 use duet_types::{Class, FinishReason, RequestId, Tokens};
 
@@ -19,6 +19,11 @@ impl Scheduler {
     /// Whoever waits for memory may ask again.
     pub(crate) fn memory_changed_hands(&mut self) {
         self.short.clear();
+    }
+
+    /// Whether a request has its KV in memory, and does not wait for more.
+    pub(crate) fn has_memory(&self, row: &Row) -> bool {
+        matches!(row.phase, Phase::Ready | Phase::InPass(_)) && !self.short.contains(&row.request.id)
     }
 
     /// Begins a queued request, or brings one back from disk, if there is room.
@@ -134,12 +139,12 @@ impl Scheduler {
     }
 
     fn relieve(&mut self, relief: Relief) {
-        if let Relief::SpillLive(request) | Relief::Discard(request) = relief
-            && let Some(Phase::InPass(pass)) = self.table.get(request).map(|row| row.phase)
-        {
-            self.undo(pass);
+        if let Relief::SpillLive(request) | Relief::Discard(request) = relief {
+            if let Some(Phase::InPass(pass)) = self.table.get(request).map(|row| row.phase) {
+                self.undo(pass);
+            }
             if self.table.get(request).is_none() {
-                // It was cancelled, and is released now.
+                // It was cancelled, and was released with its pass: with this relief, or with that of another member.
                 return;
             }
         }

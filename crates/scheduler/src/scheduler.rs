@@ -181,9 +181,10 @@ impl Scheduler {
 
     fn overdue(&self) -> Overdue {
         let oldest = self.table.oldest(Class::Proactive);
-        match oldest.is_some_and(|row| self.ageing.is_overdue(self.now, row.arrived)) {
-            true => Overdue::Something,
-            false => Overdue::Nothing,
+        match oldest.filter(|row| self.ageing.is_overdue(self.now, row.arrived)) {
+            Some(row) if self.has_memory(row) => Overdue::Something,
+            Some(_) => Overdue::WithoutMemory,
+            None => Overdue::Nothing,
         }
     }
 

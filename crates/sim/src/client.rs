@@ -1,6 +1,6 @@
 //! Clients: what is true of a request and hidden from the scheduler.
 
-use duet_types::{Class, Instant, Tokens};
+use duet_types::{Class, Instant, Nanos, Tokens};
 
 /// One request as its client knows it. Its id is its place in the list of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +19,10 @@ pub struct Client {
     pub continues: Option<Continues>,
     /// When its client gives it up; also before it arrives, or after its end.
     pub cancelled: Option<Instant>,
-    /// What goes wrong with its kernels.
+    /// Which of its kernels fail.
     pub failing: Failing,
+    /// Which of its kernels never end.
+    pub hanging: Failing,
     /// Whether its graphs can be compiled.
     pub graph: Graphs,
 }
@@ -34,7 +36,7 @@ pub struct Continues {
     pub shared: Tokens,
 }
 
-/// Which of a request's kernels fail.
+/// Which of a request's kernels go wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Failing {
     /// None.
@@ -52,6 +54,8 @@ pub enum Graphs {
     /// They can.
     #[default]
     Compile,
+    /// It takes so many times as long as it should.
+    Slow(u32),
     /// The compiler gives up on them.
     Fail,
 }
@@ -69,13 +73,25 @@ impl Client {
             continues: None,
             cancelled: None,
             failing: Failing::Never,
+            hanging: Failing::Never,
             graph: Graphs::Compile,
         }
     }
 }
 
+impl Graphs {
+    /// How long a graph is compiled that should take `time`.
+    pub(crate) fn compile_time(self, time: Nanos) -> Nanos {
+        match self {
+            Self::Compile | Self::Fail => time,
+            Self::Slow(factor) => Nanos(time.0.saturating_mul(u64::from(factor))),
+        }
+    }
+}
+
 impl Failing {
-    pub(crate) fn fails(self, ordinal: u32) -> bool {
+    /// Whether the kernel of this number does, counted from 0.
+    pub(crate) fn affects(self, ordinal: u32) -> bool {
         match self {
             Self::Never => false,
             Self::Once(which) => ordinal == which,

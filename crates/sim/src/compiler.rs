@@ -1,4 +1,4 @@
-//! The graph compiler: one graph after another, each for as long as its lane says.
+//! The graph compiler: one graph after another, each for as long as its lane says, or longer.
 
 use duet_scheduler::{Graph, GraphId};
 use duet_types::{Instant, Nanos, RequestId, Tokens};
@@ -7,17 +7,20 @@ use std::collections::{BTreeMap, VecDeque};
 /// Graphs, and those that are being compiled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Compiler {
-    queue: VecDeque<Graph>,
+    /// Graphs to come, and how long each takes.
+    queue: VecDeque<(Graph, Nanos)>,
     compiling: Option<(Graph, Instant)>,
     ready: BTreeMap<GraphId, Graph>,
     /// For how long it has worked on graphs that it has done with.
     worked: Nanos,
+    /// When the graph under way was begun.
+    since: Instant,
 }
 
 impl Compiler {
     pub(crate) fn prepare(&mut self, now: Instant, graph: Graph, time: Nanos) {
-        self.queue.push_back(graph);
-        self.start_next(now, time);
+        self.queue.push_back((graph, time));
+        self.start_next(now);
     }
 
     /// When the graph under way will be compiled.
@@ -26,11 +29,11 @@ impl Compiler {
     }
 
     /// The graph under way is compiled.
-    pub(crate) fn compiled(&mut self, now: Instant, time: Nanos) -> Graph {
+    pub(crate) fn compiled(&mut self, now: Instant) -> Graph {
         let (graph, at) = self.compiling.take().expect("a graph is being compiled");
         assert_eq!(at, now, "graphs are ready when their time has come");
-        self.worked += time;
-        self.start_next(now, time);
+        self.worked += now - self.since;
+        self.start_next(now);
         graph
     }
 
@@ -39,13 +42,13 @@ impl Compiler {
         self.ready.insert(graph.id, graph);
     }
 
-    pub(crate) fn reclaim(&mut self, now: Instant, id: GraphId, time: Nanos) {
+    pub(crate) fn reclaim(&mut self, now: Instant, id: GraphId) {
         self.ready.remove(&id);
-        self.queue.retain(|graph| graph.id != id);
-        if let Some((_, at)) = self.compiling.filter(|(graph, _)| graph.id == id) {
-            self.worked += time.saturating_sub(at - now);
+        self.queue.retain(|(graph, _)| graph.id != id);
+        if self.compiling.is_some_and(|(graph, _)| graph.id == id) {
+            self.worked += now - self.since;
             self.compiling = None;
-            self.start_next(now, time);
+            self.start_next(now);
         }
     }
 
@@ -61,13 +64,15 @@ impl Compiler {
 
     /// Whether a graph of the request is still there.
     pub(crate) fn has_any(&self, request: RequestId) -> bool {
-        let all = self.queue.iter().chain(self.ready.values()).chain(self.compiling.as_ref().map(|(graph, _)| graph));
-        all.into_iter().any(|graph| graph.request == request)
+        let waiting = self.queue.iter().map(|(graph, _)| graph);
+        let mut all = waiting.chain(self.ready.values()).chain(self.compiling.as_ref().map(|(graph, _)| graph));
+        all.any(|graph| graph.request == request)
     }
 
-    fn start_next(&mut self, now: Instant, time: Nanos) {
+    fn start_next(&mut self, now: Instant) {
         if self.compiling.is_none() {
-            self.compiling = self.queue.pop_front().map(|graph| (graph, now + time));
+            self.since = now;
+            self.compiling = self.queue.pop_front().map(|(graph, time)| (graph, now + time));
         }
     }
 }

@@ -5,7 +5,7 @@ use duet_types::{Instant, LaneId};
 /// What goes wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Lanes that are lost.
+    /// Lanes that are lost, but for the last one that takes any shape: without it there is no machine.
     pub lost: Vec<(Instant, LaneId)>,
     /// Spills that fail, counted from 0.
     pub spills: Vec<u32>,

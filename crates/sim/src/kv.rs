@@ -145,11 +145,21 @@ impl KvMemory {
         }
     }
 
-    fn check(&self) {
+    /// Pages in memory, and on disk or on the way there.
+    pub(crate) fn pages(&self) -> (usize, usize) {
         let pages = |place: fn(Place) -> bool| -> usize {
             self.held.values().filter(|kv| place(kv.place)).map(|kv| self.limits.pages_of(kv.reserved)).sum()
         };
-        let (used, disk) = (pages(|place| place != Place::Disk), pages(|place| place != Place::Memory));
+        (pages(|place| place != Place::Disk), pages(|place| place != Place::Memory))
+    }
+
+    /// Live requests that hold KV.
+    pub(crate) fn live(&self) -> usize {
+        self.held.values().filter(|kv| kv.owner == Owner::Live).count()
+    }
+
+    fn check(&self) {
+        let (used, disk) = self.pages();
         assert!(used <= self.limits.pages, "{used} pages are in use, and there are {}", self.limits.pages);
         assert!(disk <= self.limits.disk_pages, "{disk} pages are on disk, which takes {}", self.limits.disk_pages);
     }

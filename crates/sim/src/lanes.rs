@@ -9,6 +9,7 @@
 
 use crate::dram;
 use crate::random::Random;
+use crate::watchdog::Watchdog;
 use crate::world::Truth;
 use duet_scheduler::annotation::{self, Bound};
 use duet_scheduler::heg::{Load, Node};
@@ -86,8 +87,9 @@ impl Lanes {
     }
 
     /// The kernel that ends first, and when. Ties go to the one that was launched first.
-    pub(crate) fn next(&self) -> Option<(Instant, KernelId)> {
-        self.running.iter().map(|(&id, running)| (running.ends(), id)).min()
+    pub(crate) fn next(&self, watchdog: &Watchdog) -> Option<(Instant, KernelId)> {
+        let ending = self.running.iter().filter(|(id, _)| !watchdog.watches(**id));
+        ending.map(|(&id, running)| (running.ends(), id)).min()
     }
 
     /// Takes a kernel off its lanes.
@@ -102,6 +104,17 @@ impl Lanes {
         self.lost = self.lost.union(LaneSet::from_iter([lane]));
         let kernel = self.running.values().find(|running| running.lanes.contains(lane))?.kernel.id;
         Some(self.end(now, kernel))
+    }
+
+    /// Whether a lane is there, and another one that takes any shape.
+    pub(crate) fn can_lose(&self, lane: LaneId) -> bool {
+        let left = self.machine.all().without(self.lost);
+        left.contains(lane) && left.iter().any(|other| other != lane && !self.machine.is_static(other))
+    }
+
+    /// The lane that leads the team of a kernel under way.
+    pub(crate) fn leader(&self, kernel: KernelId) -> LaneId {
+        self.running[&kernel].lanes.leader().expect("a kernel has a lane")
     }
 
     /// Lanes that run nothing.

@@ -5,15 +5,20 @@
 //! nothing: every command is checked against what the world knows, and a broken rule is a panic that names it. What is
 //! checked is listed where it is: lanes and shapes in `lanes.rs`, rows and nodes in `passes.rs`, KV in `kv.rs`.
 //!
+//! Rules that are about more than one command (bounds, order, idle lanes) are held by the [`checkers`], over any scenario
+//! and over those that [`fuzz`] makes of seeds.
+//!
 //! Everything is deterministic: integer time, ties in the order in which they were scheduled, seeded jitter.
 
 pub mod ablation;
 mod answers;
+pub mod checkers;
 mod client;
 mod compiler;
 mod dram;
 mod faults;
 mod figures;
+pub mod fuzz;
 mod kv;
 mod lanes;
 mod latencies;
@@ -29,6 +34,7 @@ mod simulation;
 pub mod soc;
 mod timeline;
 pub mod traffic;
+mod watchdog;
 mod workload;
 mod world;
 

@@ -5,8 +5,11 @@
 //! at 0ms  A  proactive  prompt 600  output 2
 //! at 3ms  B  reactive   prompt 64   output 3  cancelled 9ms
 //! at 9ms  C  reactive   prompt 99   output 1  continues B
+//! at 9ms  D  proactive  prompt 99   output 9  fails-once 3  hangs-from 5  graph-slow 10
 //! at 4ms  lane 0 is lost
 //! ```
+
+mod written;
 
 use crate::answers::{Answers, KnownLengths};
 use crate::client::{Client, Continues, Failing, Graphs};
@@ -94,14 +97,14 @@ fn machine(mut words: Words<'_>) -> Result<Scenario, ScenarioError> {
     };
     let mut scenario = Scenario::new(PolicyName::Duet, config);
     while let Some(word) = words.next() {
-        option(&mut scenario, word, &mut words)?;
+        read_option(&mut scenario, word, &mut words)?;
     }
     scenario.truth.machine = scenario.config.machine.clone();
     Ok(scenario)
 }
 
 /// One option of the machine line.
-fn option(scenario: &mut Scenario, word: &str, words: &mut Words<'_>) -> Result<(), ScenarioError> {
+fn read_option(scenario: &mut Scenario, word: &str, words: &mut Words<'_>) -> Result<(), ScenarioError> {
     let Scenario { policy, config, truth, .. } = scenario;
     match word {
         "policy" => *policy = words.parsed()?,
@@ -128,6 +131,7 @@ fn option(scenario: &mut Scenario, word: &str, words: &mut Words<'_>) -> Result<
         "disk" => config.memory.disk_pages = words.parsed()?,
         "page-io" => truth.page_io = words.time()?,
         "spill-fails" => truth.faults.spills.push(words.number()?),
+        "hang-timeout" => truth.hang_timeout = words.parsed()?,
         "jitter" => truth.jitter = words.parsed()?,
         "seed" => truth.seed = words.parsed()?,
         "compile" => {
@@ -157,7 +161,10 @@ fn client(name: &str, arrives: Instant, mut words: Words<'_>, others: &[Client])
             "cancelled" => client.cancelled = Some(Instant(words.time()?.0)),
             "fails-once" => client.failing = Failing::Once(words.number()?),
             "fails-from" => client.failing = Failing::From(words.number()?),
+            "hangs-once" => client.hanging = Failing::Once(words.number()?),
+            "hangs-from" => client.hanging = Failing::From(words.number()?),
             "graph-fails" => client.graph = Graphs::Fail,
+            "graph-slow" => client.graph = Graphs::Slow(words.number()?),
             "continues" => client.continues = Some(continues(&mut words, others, Tokens(u32::MAX))?),
             "shares" => {
                 let shared = Tokens(words.number()?);
@@ -214,68 +221,8 @@ impl<'a> Words<'a> {
         let word = self.word()?;
         let millis: Option<f64> = word.strip_suffix("ms").and_then(|millis| millis.parse().ok());
         let millis = millis.ok_or_else(|| ScenarioError(format!("`{word}` is no time in ms")))?;
-        Ok(Nanos((millis * 1e6) as u64))
-    }
-}
-
-/// As text that is read back as the same scenario, as far as the text can say.
-impl fmt::Display for Scenario {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (config, truth) = (&self.config, &self.truth);
-        let (limits, memory) = (&config.limits, &config.memory);
-        let machine = match config.machine.lanes[0].name.as_str() {
-            "npu" => "npu-igpu",
-            "cpu0" => "cpu",
-            _ => "single",
-        };
-        write!(f, "{machine} policy {}", self.policy)?;
-        for mechanism in Mechanism::ALL.into_iter().filter(|&mechanism| !config.mechanisms.has(mechanism)) {
-            write!(f, " without {mechanism}")?;
-        }
-        write!(f, " chunk {} prefill-rows {} batch {}", limits.chunk, limits.prefill_rows, limits.batch)?;
-        write!(f, " cap {} preempt {}", limits.batch_cap, Millis(limits.preempt.0))?;
-        write!(f, " stall {} age {}", Millis(limits.decode_stall.0), Millis(limits.age.0))?;
-        write!(f, " pages {} disk {} page-io {}", memory.pages, memory.disk_pages, Millis(truth.page_io.0))?;
-        write!(f, " jitter {} seed {}", truth.jitter, truth.seed)?;
-        truth.faults.spills.iter().try_for_each(|spill| write!(f, " spill-fails {spill}"))?;
-        for client in &self.clients {
-            write_client(f, client, &self.clients)?;
-        }
-        truth.faults.lost.iter().try_for_each(|(at, lane)| write!(f, "\nat {} lane {lane} is lost", Millis(at.0)))
-    }
-}
-
-fn write_client(f: &mut fmt::Formatter<'_>, client: &Client, others: &[Client]) -> fmt::Result {
-    let class = if client.class == Class::Reactive { "reactive" } else { "proactive" };
-    write!(f, "\nat {} {} {class} prompt {}", Millis(client.arrives.0), client.name, client.prompt)?;
-    write!(f, " output {}", client.output)?;
-    if let Some(Continues { client, shared }) = client.continues {
-        write!(f, " shares {shared} of {}", others[client].name)?;
-    }
-    if let Some(at) = client.cancelled {
-        write!(f, " cancelled {}", Millis(at.0))?;
-    }
-    match client.failing {
-        Failing::Never => {}
-        Failing::Once(which) => write!(f, " fails-once {which}")?,
-        Failing::From(first) => write!(f, " fails-from {first}")?,
-    }
-    if client.graph == Graphs::Fail { write!(f, " graph-fails") } else { Ok(()) }
-}
-
-/// A time as scenarios have it.
-struct Millis(u64);
-
-impl fmt::Display for Millis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}ms", self.0 as f64 / 1e6)
-    }
-}
-
-/// The text: it is what a random test that failed shows, and the example `timeline` takes it.
-impl fmt::Debug for Scenario {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        // To the nearest nanosecond: a time that was written is read back as the same.
+        Ok(Nanos((millis * 1e6).round() as u64))
     }
 }
 

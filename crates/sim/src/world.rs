@@ -1,16 +1,18 @@
 //! The virtual world: takes the scheduler's commands, answers in virtual time, and checks what it is asked.
 
 use crate::answers::{Answers, KnownLengths};
+use crate::checkers::Books;
 use crate::client::{Client, Graphs};
 use crate::compiler::Compiler;
 use crate::faults::Faults;
 use crate::kv::{Keeps, KvMemory, SpillResult};
 use crate::lanes::{Lanes, Warmth};
 use crate::passes::{Ended, Passes};
+use crate::watchdog::Watchdog;
 use duet_driver::World;
 use duet_scheduler::machine::Shapes;
 use duet_scheduler::{
-    Command, End, Event, Kernel, Machine, Member, Outcome, PassId, Prefix, Request, SchedulerConfig, Yields,
+    Command, End, Event, Kernel, Machine, Member, Outcome, Pages, PassId, Prefix, Request, SchedulerConfig, Yields,
 };
 use duet_types::{FlowId, Instant, KernelId, LaneSet, Nanos, RequestId, Tokens};
 use std::collections::BTreeMap;
@@ -29,6 +31,8 @@ pub struct Truth {
     pub seed: u64,
     /// Writing a page to disk, or reading it.
     pub page_io: Nanos,
+    /// A kernel that takes so many times its prediction is given up.
+    pub hang_timeout: f64,
     /// What goes wrong.
     pub faults: Faults,
 }
@@ -43,6 +47,8 @@ pub struct VirtualWorld<A = KnownLengths> {
     compile: Nanos,
     page_io: Nanos,
     failing_spills: Vec<u32>,
+    hang_timeout: f64,
+    watchdog: Watchdog,
     lanes: Lanes,
     passes: Passes,
     kv: KvMemory,
@@ -55,6 +61,7 @@ pub struct VirtualWorld<A = KnownLengths> {
     /// Commands that may still come: more are a scheduler that goes round in circles.
     patience: u64,
     kernels: u64,
+    hangs: u64,
     now: Instant,
 }
 
@@ -71,7 +78,8 @@ impl Truth {
     #[must_use]
     pub fn of(config: &SchedulerConfig) -> Self {
         let (machine, faults) = (config.machine.clone(), Faults::default());
-        Self { machine, shared_bytes_per_s: None, jitter: 0.0, seed: 0, page_io: Nanos(100_000), faults }
+        let (seed, page_io) = (0, Nanos(100_000));
+        Self { machine, shared_bytes_per_s: None, jitter: 0.0, seed, page_io, hang_timeout: HANG_TIMEOUT, faults }
     }
 }
 
@@ -98,6 +106,8 @@ impl<A: Answers> VirtualWorld<A> {
             compile: compile.unwrap_or_default(),
             page_io: truth.page_io,
             failing_spills: truth.faults.spills.clone(),
+            hang_timeout: truth.hang_timeout,
+            watchdog: Watchdog::default(),
             lanes: Lanes::new(truth, config.heg.clone(), config.limits.chunk),
             passes: Passes::default(),
             kv: KvMemory::new(config.memory),
@@ -109,6 +119,7 @@ impl<A: Answers> VirtualWorld<A> {
             spills: 0,
             patience: 10_000 + clients.iter().map(|client| patience(client, config.heg.nodes())).sum::<u64>(),
             kernels: 0,
+            hangs: 0,
             now: Instant::default(),
             clients: Vec::new(),
             answers,
@@ -155,6 +166,19 @@ impl<A: Answers> VirtualWorld<A> {
     #[must_use]
     pub fn kernels(&self) -> u64 {
         self.kernels
+    }
+
+    /// How memory stands beside what the scheduler thinks.
+    #[must_use]
+    pub fn books(&self, ledger: Pages) -> Books {
+        let (used, on_disk) = self.kv.pages();
+        Books { used, on_disk, live: self.kv.live(), ledger }
+    }
+
+    /// Of these, kernels that hung.
+    #[must_use]
+    pub fn hangs(&self) -> u64 {
+        self.hangs
     }
 
     /// For how long the graph compiler worked.
@@ -209,7 +233,23 @@ impl<A: Answers> VirtualWorld<A> {
         let warm =
             (whole || remainder) && kernel.members.iter().all(|member| self.compiler.is_ready(member.request, rows));
         self.kernels += 1;
+        self.watch(&kernel);
         self.lanes.launch(self.now, lanes, kernel, if warm { Warmth::Warm } else { Warmth::Cold });
+    }
+
+    /// Lets the watchdog wait for a kernel that will never end.
+    fn watch(&mut self, kernel: &Kernel) {
+        if kernel.members.iter().any(|member| self.client(member.request).hanging.affects(self.ordinal(member.request)))
+        {
+            let patience = Nanos((kernel.predicted.0 as f64 * self.hang_timeout) as u64);
+            self.watchdog.watch(kernel.id, self.now + patience);
+            self.hangs += 1;
+        }
+    }
+
+    /// The number of a request's kernel that was launched last, counted from 0.
+    fn ordinal(&self, request: RequestId) -> u32 {
+        self.requests.get(&request).map_or(0, |state| state.kernels - 1)
     }
 
     fn begin_pass(&mut self, kernel: &Kernel) {
@@ -247,11 +287,8 @@ impl<A: Answers> VirtualWorld<A> {
 
     fn kernel_ended(&mut self, id: KernelId) -> Event {
         let kernel = self.lanes.end(self.now, id);
-        let fails = kernel.members.iter().any(|member| {
-            let ordinal = self.requests.get(&member.request).map_or(0, |state| state.kernels - 1);
-            self.client(member.request).failing.fails(ordinal)
-        });
-        if fails {
+        let fails = |member: &Member| self.client(member.request).failing.affects(self.ordinal(member.request));
+        if kernel.members.iter().any(fails) {
             self.undo(kernel.pass);
             return Event::KernelFailed { kernel: id };
         }
@@ -270,10 +307,22 @@ impl<A: Answers> VirtualWorld<A> {
         Event::KernelDone { kernel: id, outcome }
     }
 
+    /// A kernel hangs: its lane is given up if there is another one, and itself if there is not.
+    fn hung(&mut self, id: KernelId) -> Event {
+        let lane = self.lanes.leader(id);
+        if self.lanes.can_lose(lane) {
+            return Event::LaneLost { lane };
+        }
+        self.watchdog.forget(id);
+        let kernel = self.lanes.end(self.now, id);
+        self.undo(kernel.pass);
+        Event::KernelFailed { kernel: id }
+    }
+
     fn graph_compiled(&mut self) -> Event {
-        let graph = self.compiler.compiled(self.now, self.compile);
+        let graph = self.compiler.compiled(self.now);
         match self.client(graph.request).graph {
-            Graphs::Compile => {
+            Graphs::Compile | Graphs::Slow(_) => {
                 self.compiler.load(graph);
                 Event::GraphReady { graph: graph.id }
             }
@@ -347,6 +396,7 @@ impl<A: Answers> VirtualWorld<A> {
             }
             Event::LaneLost { lane } => {
                 if let Some(kernel) = self.lanes.lose(self.now, *lane) {
+                    self.watchdog.forget(kernel.id);
                     self.undo(kernel.pass);
                 }
             }
@@ -356,6 +406,9 @@ impl<A: Answers> VirtualWorld<A> {
         }
     }
 }
+
+/// Far more than jitter, contention and a machine that slowed down make of a prediction.
+const HANG_TIMEOUT: f64 = 20.0;
 
 /// Commands that a client is worth.
 fn patience(client: &Client, nodes: usize) -> u64 {
@@ -368,19 +421,25 @@ enum Next {
     Agenda(u64),
     Kernel(KernelId),
     Graph,
+    Hang(KernelId),
 }
 
 impl<A: Answers> World for VirtualWorld<A> {
     fn next(&mut self) -> Option<(Instant, Event)> {
         let agenda = self.agenda.first_key_value().map(|(&(at, order), _)| (at, Next::Agenda(order)));
-        let kernel = self.lanes.next().map(|(at, kernel)| (at, Next::Kernel(kernel)));
+        let kernel = self.lanes.next(&self.watchdog).map(|(at, kernel)| (at, Next::Kernel(kernel)));
         let graph = self.compiler.next_at().map(|at| (at, Next::Graph));
-        let (at, next) = [agenda, kernel, graph].into_iter().flatten().min()?;
+        let hang = self.watchdog.next().map(|(at, kernel)| (at, Next::Hang(kernel)));
+        let (at, next) = [agenda, kernel, graph, hang].into_iter().flatten().min()?;
         self.now = at;
         let mut event = match next {
-            Next::Agenda(order) => self.agenda.remove(&(at, order)).expect("it is the first"),
+            Next::Agenda(order) => match self.agenda.remove(&(at, order)).expect("it is the first") {
+                Event::LaneLost { lane } if !self.lanes.can_lose(lane) => return self.next(),
+                event => event,
+            },
             Next::Kernel(kernel) => self.kernel_ended(kernel),
             Next::Graph => self.graph_compiled(),
+            Next::Hang(kernel) => self.hung(kernel),
         };
         self.note(&mut event);
         Some((at, event))
@@ -393,8 +452,11 @@ impl<A: Answers> World for VirtualWorld<A> {
         match command {
             Command::Restore(request) => self.restore(request),
             Command::Launch { lanes, kernel, .. } => self.launch(lanes, kernel),
-            Command::Prepare(graph) => self.compiler.prepare(now, graph, self.compile),
-            Command::Reclaim(graph) => self.compiler.reclaim(now, graph, self.compile),
+            Command::Prepare(graph) => {
+                let time = self.client(graph.request).graph.compile_time(self.compile);
+                self.compiler.prepare(now, graph, time);
+            }
+            Command::Reclaim(graph) => self.compiler.reclaim(now, graph),
             Command::Spill(request) => self.spill(request),
             Command::Forget(request) => {
                 self.kv.forget(request);

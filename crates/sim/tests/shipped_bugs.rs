@@ -4,7 +4,7 @@
 use duet_driver::Observer;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Command, End, Event, Kernel};
-use duet_sim::{Metrics, Scenario};
+use duet_sim::{Metrics, Scenario, fuzz};
 use duet_types::{Class, FinishReason, Instant, Nanos, RequestId, Tokens};
 
 /// All launches, spills and ends, in order.
@@ -228,4 +228,84 @@ fn resuming_into_the_wrong_conversations_cache() {
         |request: u64| record.cached.iter().find(|(id, _)| *id == RequestId(request)).map(|(_, cached)| cached.0);
     assert_eq!((cached(3), cached(4)), (Some(151), Some(101)));
     assert!(record.kernels.iter().all(|(_, kernel)| kernel.class() == Class::Reactive));
+}
+
+/// What random faults found in this scheduler: no rule is broken any more.
+fn breaks_no_rule(scenario: &str) {
+    let scenario: Scenario = scenario.parse().unwrap_or_else(|error| panic!("{error}"));
+    if let Err(broken) = fuzz::check(&scenario, scenario.policy.policy()) {
+        panic!("{broken}");
+    }
+}
+
+/// Two members of a suspended pass made room for a reactive request; one was cancelled and went with the pass, and was
+/// looked for again.
+#[test]
+fn making_room_twice_with_a_pass_whose_member_was_cancelled() {
+    breaks_no_rule(
+        "cpu  chunk 79  age 115ms  pages 58
+         at 2.268ms   C  proactive  prompt 126  output 12
+         at 21.513ms  G  reactive   prompt 203  output 9
+         at 7.068ms   K  proactive  prompt 197  output 11  cancelled 23.562ms
+         at 45.663ms  O  reactive   prompt 378  output 4",
+    );
+}
+
+/// Nobody wanted a pass any more, then one of its two lanes was lost, and the other's end was taken for the pass's.
+#[test]
+fn losing_a_lane_of_a_pass_that_was_given_up() {
+    breaks_no_rule(
+        "npu-igpu  policy agent-xpu  chunk 60
+         at 0.839ms  B  reactive  prompt 114  output 10  cancelled 4.575ms
+         at 5.148ms  lane 0 is lost",
+    );
+}
+
+/// A background iteration was put off for a reactive prefill's sake, and the reactive request that was to join the next
+/// iteration waited for both.
+#[test]
+fn a_deferred_iteration_keeps_a_reactive_request_waiting() {
+    breaks_no_rule(
+        "npu-igpu  policy agent-xpu  chunk 124  batch 4  cap 1  stall 41ms  contention 2.2
+         at 25.317ms  A  proactive  prompt 98   output 11
+         at 34.465ms  B  reactive   prompt 127  output 4
+         at 41.239ms  E  reactive   prompt 302  output 2",
+    );
+}
+
+/// Overdue decode had its share as a rider only, and found no place in a full batch, for as long as reactive streams came.
+#[test]
+fn overdue_decode_starves_beside_a_full_batch() {
+    breaks_no_rule(
+        "cpu  without teams  chunk 101  batch 1  preempt 6ms  age 63ms  share 0.2
+         at 2.401ms   L  proactive  prompt 56   output 12
+         at 17.689ms  A  reactive   prompt 33   output 11
+         at 25.823ms  I  reactive   prompt 215  output 8
+         at 38.842ms  F  reactive   prompt 352  output 13",
+    );
+}
+
+/// Overdue work that waited for memory was owed all that time, and had it at once, before a person's request.
+#[test]
+fn a_debt_to_work_without_memory_is_paid_at_once() {
+    breaks_no_rule(
+        "single  share 0.2  age 20ms  pages 45  disk 100
+         at 0ms    A  proactive  prompt 300  output 20
+         at 1ms    B  reactive   prompt 400  output 30
+         at 112ms  C  reactive   prompt 50   output 2",
+    );
+}
+
+/// A background kernel that hung was charged in full, and other overdue work paid for it for a long time.
+#[test]
+fn overdue_work_pays_for_a_kernel_that_hung() {
+    breaks_no_rule(
+        "cpu  chunk 31  batch 6  stall 35ms  age 38ms  share 0.2  pages 86  disk 157  preempt 10ms  hang-timeout 26
+         at 112.809ms  L  proactive  prompt 23   output 10  hangs-once 7
+         at 138.641ms  M  reactive   prompt 143  output 7
+         at 154.543ms  I  proactive  prompt 65   output 11
+         at 188.817ms  C  reactive   prompt 382  output 8
+         at 271.533ms  K  reactive   prompt 250  output 9
+         at 325.144ms  A  reactive   prompt 292  output 5",
+    );
 }

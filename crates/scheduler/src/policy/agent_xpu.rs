@@ -84,7 +84,10 @@ fn decode(view: &View<'_>) -> Option<Decision> {
     let pass = candidate.pass();
     let lanes = decode_lanes(view)?;
     let bound = annotation::pass_bound(&view.config().heg, view.config().machine.anchors(lanes), &pass.load);
-    if contention::must_wait(view, pass.class, bound) {
+    // An iteration that a reactive request waits to join goes on as if it were its own.
+    let joins = view.queue(Line::Decode, Class::Reactive).next().is_some();
+    let class = if joins { Class::Reactive } else { pass.class };
+    if contention::must_wait(view, class, bound) {
         return None;
     }
     // Short enough that a prefill kernel, of whatever class, gets the lane soon.

@@ -32,7 +32,11 @@ impl Scheduler {
 
     pub(super) fn kernel_failed(&mut self, kernel: KernelId, why: Broken) {
         let (pass, _) = self.end_kernel(kernel);
-        self.passes.get_mut(&pass).expect("a kernel is of a pass").broken.get_or_insert(why);
+        let broken = &mut self.passes.get_mut(&pass).expect("a kernel is of a pass").broken;
+        // A pass that nobody wants could still have been completed; now it cannot.
+        if matches!(broken, None | Some(Broken::Unwanted)) {
+            *broken = Some(why);
+        }
         self.end_broken(pass);
     }
 
@@ -190,7 +194,7 @@ impl Scheduler {
         let time = self.now - running.launched;
         if pass.class == Class::Proactive {
             let part = running.lanes.len() as f64 / self.config.machine.lanes.len() as f64;
-            self.ageing.pay(time, part);
+            self.ageing.pay(time, part, running.predicted);
         }
         self.rest(running.lanes, time);
         (running.pass, complete)

@@ -9,6 +9,7 @@ mod arbitration;
 mod batching;
 mod contention;
 mod elastic;
+mod faults;
 mod memory;
 mod piggyback;
 mod pipelines;

@@ -82,7 +82,7 @@ impl Apart {
         }
         match oldest.stage() {
             Stage::Prefill => whole_kernel(view, prefill(view, Class::Proactive)?, lane, Reason::Owed),
-            Stage::Decode | Stage::Verify => decode(view, Class::Proactive),
+            Stage::Decode | Stage::Verify => owed_decode(view, &oldest, lane),
         }
     }
 }
@@ -178,6 +178,22 @@ fn decode(view: &View<'_>, class: Class) -> Option<Decision> {
         None => batch(view, class, lane)?,
     };
     Some(candidate.launch_cut(view, preemption::within_bound(view, Stage::Decode), lane, reason))
+}
+
+/// The iteration under way, or the next one if it takes the oldest overdue request along; else one of overdue requests.
+fn owed_decode(view: &View<'_>, oldest: &RequestView<'_>, lane: LaneSet) -> Option<Decision> {
+    let under_way = view.passes().any(|pass| pass.buffer == Stage::Decode);
+    let class = if decodes(view, Class::Reactive) { Class::Reactive } else { Class::Proactive };
+    let rides = |candidate: &Candidate<'_>| candidate.pass().members.iter().any(|m| m.request == oldest.id());
+    if under_way || batch(view, class, lane).is_some_and(|(candidate, _)| rides(&candidate)) {
+        return decode(view, class);
+    }
+    // It would not ride if the batch is full, or if it must be alone.
+    let overdue = view.queue(Line::Decode, Class::Proactive).filter(|request| view.is_overdue(request));
+    let batch = batching::only_company(overdue.take(view.config().limits.batch).collect());
+    let members = batch.iter().map(|request| request.member(Tokens(1))).collect();
+    let cut = preemption::within_bound(view, Stage::Decode);
+    Some(Candidate::drafted(view, members)?.launch_cut(view, cut, lane, Reason::Owed))
 }
 
 fn batch<'a>(view: &View<'a>, class: Class, lane: LaneSet) -> Option<(Candidate<'a>, Reason)> {

@@ -1,0 +1,118 @@
+//! No lane is idle while work that it may run waits.
+//!
+//! Asserted when an event has settled, unless something was put off on purpose (a remainder or a contender, which have a
+//! timer) or the occupancy of the dynamic lane is capped:
+//! 1. Under every policy: if nothing runs, no pass is under way, nobody of those whom the policy may run (under `serial`
+//!    the oldest request, under `restart` the oldest of the highest class, else everybody) is ready and has memory, and
+//!    if a request is there at all, KV is on its way to memory or disk: something will happen.
+//! 2. Under `duet` and `agent-xpu`, where lanes are apart (they form no team, or may not): the decode lane runs something
+//!    if no decode kernel is on any lane and a request that decodes is ready and has memory, or a decode pass is under
+//!    way.
+//! 3. The same of the prefill lane and prefill, if that lane takes any shape. (A static one may have to wait for a part
+//!    of the node that only the other one can run.)
+//!
+//! 2 and 3 are asserted with preemption: without it a reactive request waits for the background pass under way, whatever
+//! that waits for. In both background work may wait for reactive work on the other lane, if contention deferral is on. One-device
+//! policies run on one team only, so for them 1 says all.
+
+use super::picture::{Picture, Seen, Standing};
+use super::{Books, Checker, Rule};
+use crate::scenario::Scenario;
+use duet_scheduler::policy::PolicyName;
+use duet_scheduler::{Mechanism, SchedulerConfig};
+use duet_types::{Class, Instant, LaneId, RequestId, Stage};
+
+#[derive(Debug)]
+pub(super) struct Idleness {
+    policy: PolicyName,
+    config: SchedulerConfig,
+}
+
+impl Idleness {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        Self { policy: scenario.policy, config: scenario.config.clone() }
+    }
+
+    fn nothing_runs(&self, picture: &Picture) -> Result<(), String> {
+        if !picture.kernels.is_empty() {
+            return Ok(());
+        }
+        if let Some((pass, under_way)) = picture.passes.first_key_value() {
+            return Err(format!("nothing runs, and pass {pass} is under way: {under_way:?}"));
+        }
+        if let Some((request, _)) = self.may_run(picture).into_iter().find(|(_, seen)| picture.can_run(seen)) {
+            return Err(format!("nothing runs, and {request} is ready and has memory"));
+        }
+        let moves = |(_, seen): (RequestId, &Seen)| matches!(seen.standing, Standing::Restoring | Standing::Spilling);
+        match picture.live().next() {
+            Some((request, seen)) if picture.writing.is_empty() && !picture.live().any(moves) => {
+                Err(format!("nothing happens, and {request} is there: {seen:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whom the policy may run.
+    fn may_run<'a>(&self, picture: &'a Picture) -> Vec<(RequestId, &'a Seen)> {
+        match self.policy {
+            PolicyName::Serial => picture.live().min_by_key(|(_, seen)| seen.arrival).into_iter().collect(),
+            PolicyName::Restart => {
+                picture.live().min_by_key(|(_, seen)| (seen.class, seen.arrival)).into_iter().collect()
+            }
+            _ => picture.live().collect(),
+        }
+    }
+
+    /// Whether each stage has a lane of its own.
+    fn are_lanes_apart(&self, picture: &Picture) -> bool {
+        let machine = &self.config.machine;
+        let joins = machine.team.is_some() && self.config.mechanisms.has(Mechanism::Teams);
+        let both = machine.lanes.len() == 2 && picture.lost.is_empty();
+        let preempts = self.config.mechanisms.has(Mechanism::Preemption);
+        match self.policy {
+            PolicyName::AgentXpu => both && preempts,
+            PolicyName::Duet => both && preempts && !joins,
+            _ => false,
+        }
+    }
+
+    /// A lane that is idle although its stage waits.
+    fn lane(&self, picture: &Picture, lane: LaneId, stage: Stage) -> Result<(), String> {
+        let runs = picture.passes.values().any(|pass| pass.stage == stage && pass.running > 0);
+        if runs || !picture.idle(self.config.machine.all()).contains(lane) {
+            return Ok(());
+        }
+        let reactive_runs = picture.passes.values().any(|pass| pass.class == Class::Reactive && pass.running > 0);
+        let defers = reactive_runs && self.config.mechanisms.has(Mechanism::ContentionDeferral);
+        let may = |class| class == Class::Reactive || !defers;
+        let under_way = picture.passes.iter().find(|(_, pass)| pass.stage == stage && may(pass.class));
+        if let Some((pass, _)) = under_way {
+            return Err(format!("lane {lane} is idle, and pass {pass} is under way"));
+        }
+        let waits = |seen: &Seen| seen.stage() == stage && may(seen.class) && picture.can_run(seen);
+        match picture.live().find(|(_, seen)| waits(seen)) {
+            Some((request, _)) => Err(format!("lane {lane} is idle, and {request} is ready and has memory")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Checker for Idleness {
+    fn rule(&self) -> Rule {
+        Rule::Idleness
+    }
+
+    fn settled(&mut self, picture: &Picture, now: Instant, _: &Books) -> Result<(), String> {
+        if picture.rests(now) || self.config.limits.occupancy < 1.0 {
+            return Ok(());
+        }
+        self.nothing_runs(picture)?;
+        if !self.are_lanes_apart(picture) {
+            return Ok(());
+        }
+        let machine = &self.config.machine;
+        self.lane(picture, machine.decode_lane(), Stage::Decode)?;
+        let prefill = machine.prefill_lane();
+        if machine.is_static(prefill) { Ok(()) } else { self.lane(picture, prefill, Stage::Prefill) }
+    }
+}

@@ -1,0 +1,57 @@
+//! The rules by name.
+
+use duet_types::Instant;
+use std::fmt;
+
+/// What must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// KV pages are conserved.
+    Conservation,
+    /// Nothing is emitted for a request that ended or was cancelled.
+    Silence,
+    /// Every request ends, once, and as it should.
+    Endings,
+    /// A reactive request's wait for its first kernel is bounded.
+    ReactiveWait,
+    /// The progress of overdue proactive requests is bounded from below.
+    ProactiveProgress,
+    /// No lane is idle while work that it may run waits.
+    Idleness,
+    /// Among equals the order of arrival is kept.
+    Order,
+    /// Neither the scheduler nor the world panics.
+    Soundness,
+}
+
+/// A rule that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Which.
+    pub rule: Rule,
+    /// When.
+    pub at: Instant,
+    /// How.
+    pub how: String,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Conservation => "KV pages are conserved",
+            Self::Silence => "nothing is emitted for a request that ended or was cancelled",
+            Self::Endings => "every request ends once, and as it should",
+            Self::ReactiveWait => "a reactive request waits no longer than its bound",
+            Self::ProactiveProgress => "overdue proactive work has its share",
+            Self::Idleness => "no lane is idle while work that it may run waits",
+            Self::Order => "equals go in the order of arrival",
+            Self::Soundness => "neither scheduler nor world panics",
+        })
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "broken at {:.3} ms: {}\n  {}", self.at.0 as f64 / 1e6, self.rule, self.how)
+    }
+}

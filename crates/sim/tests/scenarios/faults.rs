@@ -1,0 +1,116 @@
+//! Faults of the machine, and what becomes of the requests that they touch.
+
+use crate::check;
+use expect_test::expect;
+
+/// A kernel hangs. Its lane is given up after twenty times its prediction, and the other lane reads the prompt.
+#[test]
+fn a_lane_that_hangs_is_lost_and_its_work_is_not() {
+    check(
+        "cpu
+         at 0ms  A  proactive  prompt 64  output 2  hangs-once 1",
+        expect![[r#"
+            0.00                 arrive   A proactive
+            0.00      cpu0+cpu1  prefill  A[0..64] n0..3                 0.70  background
+            0.70      cpu0+cpu1  prefill  A[0..64] n3..7                 1.98  goes on
+            40.38                lost     cpu0
+            40.38     cpu1       prefill  A[0..64] n0..1                 0.00  background
+            40.38     cpu1       prefill  A[0..64] n1..3                 1.41  goes on
+            41.79     cpu1       prefill  A[0..64] n3..4                 1.28  goes on
+            43.07     cpu1       prefill  A[0..64] n4..6                 1.41  goes on
+            44.48     cpu1       prefill  A[0..64] n6..7                 1.28  goes on
+            45.76     cpu1       decode   A[64] n0..3                    1.13  background
+            46.89     cpu1       decode   A[64] n3..5                    2.00  goes on
+            48.89     cpu1       decode   A[64] n5..7                    1.13  goes on
+            50.02                end      A stop
+        "#]],
+    );
+}
+
+/// Without another lane the kernel fails: who is alone in it has failed, and who comes later is served.
+#[test]
+fn the_last_lane_is_kept_and_its_kernel_fails() {
+    check(
+        "single  hang-timeout 3
+         at 0ms  A  reactive  prompt 64  output 2  hangs-from 0
+         at 1ms  B  reactive  prompt 64  output 1",
+        expect![[r#"
+            0.00                 arrive   A reactive
+            0.00      cpu        prefill  A[0..64]                       2.69  reactive first
+            1.00                 arrive   B reactive
+            8.06                 failed   kernel 0
+            8.06                 end      A failed
+            8.06      cpu        prefill  B[0..64]                       2.69  reactive first
+            10.75                end      B stop
+        "#]],
+    );
+}
+
+/// The last lane that takes any shape cannot be lost: the NPU alone could run nothing else.
+#[test]
+fn a_static_lane_cannot_be_the_last_one() {
+    check(
+        "npu-igpu
+         at 0ms  A  reactive  prompt 20  output 2
+         at 1ms  lane 1 is lost",
+        expect![[r#"
+            0.00                 arrive   A reactive
+            0.00                 compile  graph for A[20 rows]
+            0.00      igpu       prefill  A[0..20] n0..2                 0.50  balanced, 0 chunks on the static lane
+            0.50      igpu       prefill  A[0..20] n2..3                 0.02  dynamic shape
+            0.52      igpu       prefill  A[0..20] n3..4                 0.50  balanced, 0 chunks on the static lane
+            1.02      igpu       prefill  A[0..20] n4..5                 0.50  balanced, 0 chunks on the static lane
+            1.52      igpu       prefill  A[0..20] n5..6                 0.02  dynamic shape
+            1.54      igpu       prefill  A[0..20] n6..7                 0.50  balanced, 0 chunks on the static lane
+            2.04                 reclaim  graph for A
+            2.04      igpu       decode   A[20] n0..6                    1.54  reactive first
+            3.58      igpu       decode   A[20] n6..7                    0.50  goes on
+            4.08                 end      A stop
+        "#]],
+    );
+}
+
+/// A graph that is compiled nine times as slowly as it should be is not waited for; when it is there it is used.
+#[test]
+fn a_graph_that_comes_late_is_not_waited_for() {
+    check(
+        "npu-igpu  compile 2ms  without elastic
+         at 0ms  A  reactive  prompt 400  output 1
+         at 0ms  B  reactive  prompt 40   output 1  graph-slow 9",
+        expect![[r#"
+            0.00                 arrive   A reactive
+            0.00                 arrive   B reactive
+            0.00                 compile  graph for A[400 rows]
+            0.00      npu        prefill  A[0..400] n0..2 r0..100        1.00  chunk
+            0.00                 compile  graph for B[40 rows]
+            1.00      npu        prefill  A[0..400] n0..2 r100..200      1.00  chunk
+            2.00      npu        prefill  A[0..400] n0..2 r200..300      1.00  chunk
+            2.00                 ready    graph for A
+            3.00      npu        prefill  A[0..400] n0..2 r300..400      1.00  chunk
+            4.00      npu        prefill  A[0..400] n2..3                0.80  graph ready
+            4.80      npu        prefill  A[0..400] n3..4 r0..100        1.00  graph ready
+            5.80      npu        prefill  A[0..400] n3..4 r100..200      1.00  graph ready
+            6.80      npu        prefill  A[0..400] n3..4 r200..300      1.00  graph ready
+            7.80      npu        prefill  A[0..400] n3..4 r300..400      1.00  graph ready
+            8.80      npu        prefill  A[0..400] n4..5 r0..100        1.00  graph ready
+            9.80      npu        prefill  A[0..400] n4..5 r100..200      1.00  graph ready
+            10.80     npu        prefill  A[0..400] n4..5 r200..300      1.00  graph ready
+            11.80     npu        prefill  A[0..400] n4..5 r300..400      1.00  graph ready
+            12.80     npu        prefill  A[0..400] n5..6                0.80  graph ready
+            13.60     npu        prefill  A[0..400] n6..7 r0..100        1.00  graph ready
+            14.60     npu        prefill  A[0..400] n6..7 r100..200      1.00  graph ready
+            15.60     npu        prefill  A[0..400] n6..7 r200..300      1.00  graph ready
+            16.60     npu        prefill  A[0..400] n6..7 r300..400      1.00  graph ready
+            17.60                reclaim  graph for A
+            17.60                end      A stop
+            17.60     igpu       prefill  B[0..40] n0..2                 0.80  dynamic shape
+            18.40     igpu       prefill  B[0..40] n2..3                 0.04  dynamic shape
+            18.44     igpu       prefill  B[0..40] n3..4                 0.80  dynamic shape
+            19.24     igpu       prefill  B[0..40] n4..5                 0.80  dynamic shape
+            20.00                ready    graph for B
+            20.04     npu        prefill  B[0..40] n5..7                 1.08  graph ready
+            21.12                reclaim  graph for B
+            21.12                end      B stop
+        "#]],
+    );
+}
