@@ -309,3 +309,14 @@ fn overdue_work_pays_for_a_kernel_that_hung() {
          at 325.144ms  A  reactive   prompt 292  output 5",
     );
 }
+
+/// A reactive request that came while a background kernel ran, and had no memory, was put aside and never asked again
+/// when the background pass stood between two kernels: it waited for the whole pass.
+#[test]
+fn a_person_without_memory_waits_for_a_whole_background_pass() {
+    breaks_no_rule(
+        "npu-igpu  policy agent-xpu  chunk 65  batch 2  stall 5ms  age 123ms  share 0.2  graphs 3  pages 48  disk 129
+         at 0.209ms  M  proactive  prompt 334  output 4
+         at 1.123ms  K  reactive   prompt 153  output 4",
+    );
+}

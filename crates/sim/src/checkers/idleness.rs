@@ -12,8 +12,8 @@
 //!    of the node that only the other one can run.)
 //!
 //! 2 and 3 are asserted with preemption: without it a reactive request waits for the background pass under way, whatever
-//! that waits for. In both background work may wait for reactive work on the other lane, if contention deferral is on. One-device
-//! policies run on one team only, so for them 1 says all.
+//! that waits for. In both background work may wait for reactive work on the other lane, if contention deferral is on, and under
+//! `duet` background decode for a reactive prefill, which will want its lane. One-device policies run on one team only, so for them 1 says all.
 
 use super::picture::{Picture, Seen, Standing};
 use super::{Books, Checker, Rule};
@@ -84,7 +84,8 @@ impl Idleness {
         }
         let reactive_runs = picture.passes.values().any(|pass| pass.class == Class::Reactive && pass.running > 0);
         let defers = reactive_runs && self.config.mechanisms.has(Mechanism::ContentionDeferral);
-        let may = |class| class == Class::Reactive || !defers;
+        let gives_way = self.policy == PolicyName::Duet && reads(picture);
+        let may = |class| class == Class::Reactive || !(defers || gives_way);
         let under_way = picture.passes.iter().find(|(_, pass)| pass.stage == stage && may(pass.class));
         if let Some((pass, _)) = under_way {
             return Err(format!("lane {lane} is idle, and pass {pass} is under way"));
@@ -95,6 +96,12 @@ impl Idleness {
             None => Ok(()),
         }
     }
+}
+
+/// Whether a reactive prompt is to be read.
+fn reads(picture: &Picture) -> bool {
+    let reads = |seen: &Seen| seen.class == Class::Reactive && seen.stage() == Stage::Prefill;
+    picture.live().any(|(_, seen)| reads(seen))
 }
 
 impl Checker for Idleness {

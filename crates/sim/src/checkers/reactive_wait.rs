@@ -9,7 +9,8 @@
 //!                 + share (longest kernel of anybody) (lanes)
 //! ```
 //!
-//! Where nothing was under way the first term is that moment. Overdue work counts because it is owed a kernel even now
+//! Where the shortest prompt goes first (`duet` on lanes apart) the first kernel may be of another reactive request. Where
+//! nothing was under way the first term is that moment. Overdue work counts because it is owed a kernel even now
 //! (only kernels whose reason says so are counted), and what became due while a kernel ran that cannot be interrupted,
 //! which a kernel on one of several lanes pays for in part. A request is not judged if a fault touches it: when a kernel
 //! fails or hangs, a lane is lost, or it is itself cancelled or discarded while it waits; nor if the dynamic lane's
@@ -26,6 +27,7 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(super) struct ReactiveWait {
     promised: Promise,
+    next: Next,
     preempt: Nanos,
     /// Of overdue work, in time of one lane.
     share: f64,
@@ -40,6 +42,13 @@ pub(super) struct ReactiveWait {
 enum Promise {
     Bounded,
     Nothing,
+}
+
+/// Which reactive request is served next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Oldest,
+    Shortest,
 }
 
 /// A reactive request that has had no kernel.
@@ -59,8 +68,11 @@ impl ReactiveWait {
         let mechanisms = has(Mechanism::Preemption) && has(Mechanism::PrefillFirst);
         let promised =
             if policy && mechanisms && config.limits.occupancy >= 1.0 { Promise::Bounded } else { Promise::Nothing };
+        let joins = config.machine.team.is_some() && has(Mechanism::Teams);
+        let apart = scenario.policy == PolicyName::Duet && config.machine.lanes.len() > 1 && !joins;
         Self {
             promised,
+            next: if apart { Next::Shortest } else { Next::Oldest },
             preempt: config.limits.preempt,
             share: config.limits.overdue_share * config.machine.lanes.len() as f64,
             longest: Nanos::ZERO,
@@ -154,15 +166,22 @@ impl Checker for ReactiveWait {
         self.is_late(now).map_or(Ok(()), Err)
     }
 
-    fn command(&mut self, _: &Picture, now: Instant, command: &Command) -> Result<(), String> {
+    fn command(&mut self, picture: &Picture, now: Instant, command: &Command) -> Result<(), String> {
         match command {
             Command::Launch { kernel, reason, .. } => {
-                self.waiting.retain(|request, _| kernel.members.iter().all(|member| member.request != *request));
+                // While its KV is read, another one goes first.
+                let is_ready = |request| picture.requests.get(request).is_some_and(|s| s.standing == Standing::Ready);
+                let serves = |request: &RequestId| match self.next {
+                    Next::Oldest if kernel.class() == Class::Reactive && !is_ready(request) => true,
+                    Next::Oldest => kernel.members.iter().any(|member| member.request == *request),
+                    Next::Shortest => kernel.class() == Class::Reactive,
+                };
+                self.waiting.retain(|request, _| !serves(request));
                 if matches!(reason, Reason::Owed | Reason::OverduePrefill) {
                     self.owed.insert(kernel.id, now);
                 }
             }
-            Command::Discard(request) => {
+            Command::Discard(request) | Command::Release { request, .. } => {
                 self.waiting.remove(request);
             }
             _ => {}
