@@ -114,7 +114,7 @@ proptest! {
     fn a_replayed_log_gives_the_same_commands(scenario in scenario()) {
         let log = |scenario: &Scenario| {
             let mut log = Vec::new();
-            let header = Header { policy: scenario.policy, config: scenario.config.clone() };
+            let header = Header { policy: scenario.policy, config: scenario.config.clone(), profiled: None };
             scenario.run(EventLog::begin(&mut log, &header).unwrap());
             log
         };
