@@ -2,9 +2,11 @@
 
 mod load;
 mod scheduling;
+mod simulate;
 
 pub(crate) use load::{LoadArgs, Peer};
 pub(crate) use scheduling::SchedulingArgs;
+pub(crate) use simulate::SimulateArgs;
 
 use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     Profile(ProfileArgs),
     /// Decide everything in an event log again, and compare
     Replay(ReplayArgs),
+    /// Run a recorded load again in the simulator, and say how near it comes
+    Simulate(SimulateArgs),
     /// Measure
     Bench(BenchArgs),
 }

@@ -1,12 +1,15 @@
-//! Lanes in virtual time: a kernel takes what its annotation says on the machine as it truly is, longer while another
-//! one disturbs it, and a little more or less if there is jitter.
+//! Lanes in virtual time: a kernel takes what its annotation says on the machine as it truly is and as fast as it is at
+//! that time, longer while another one disturbs it, and a little more or less if there is jitter.
 //!
 //! Checked: a lane runs one kernel, and none after it was lost; lanes that run one kernel together can; a static lane
 //! runs chunks of token-wise nodes, or a request's graph.
 
+use crate::kernel_log::load;
 use crate::random::Random;
+use crate::speed::SpeedTimeline;
+use crate::world::Truth;
 use duet_scheduler::annotation::{self, Bound};
-use duet_scheduler::heg::{Load, Node};
+use duet_scheduler::heg::Node;
 use duet_scheduler::{Heg, Kernel, Machine};
 use duet_types::{Instant, KernelId, LaneId, LaneSet, Nanos, Tokens};
 use std::collections::BTreeMap;
@@ -20,6 +23,7 @@ pub(crate) struct Lanes {
     /// Largest relative deviation from the annotation, and where it comes from.
     jitter: f64,
     random: Random,
+    speed: SpeedTimeline,
     running: BTreeMap<KernelId, Running>,
     lost: LaneSet,
 }
@@ -44,16 +48,23 @@ pub(crate) enum Warmth {
 }
 
 impl Lanes {
-    pub(crate) fn new(machine: Machine, heg: Heg, chunk: Tokens, jitter: f64, seed: u64) -> Self {
-        let running = BTreeMap::new();
-        Self { machine, heg, chunk, jitter, random: Random::new(seed), running, lost: LaneSet::EMPTY }
+    pub(crate) fn new(heg: Heg, chunk: Tokens, truth: &Truth) -> Self {
+        Self {
+            machine: truth.machine.clone(),
+            heg,
+            chunk,
+            jitter: truth.jitter,
+            random: Random::new(truth.seed),
+            speed: truth.speed.clone(),
+            running: BTreeMap::new(),
+            lost: LaneSet::EMPTY,
+        }
     }
 
     pub(crate) fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: Kernel, warmth: Warmth) {
         self.check(lanes, &kernel, warmth);
-        let anchors = self.machine.anchors(lanes);
-        let load = Load::of(&kernel.members);
-        let part = load.part(f64::from(kernel.rows.end - kernel.rows.start) / load.rows);
+        let anchors = &self.speed.at(now).of(lanes, self.machine.anchors(lanes));
+        let part = load(&kernel);
         let time = annotation::predict(&self.heg, anchors, &part, &kernel.nodes);
         let deviation = 1.0 + self.jitter * (2.0 * self.random.share() - 1.0);
         let bound = match kernel.nodes.len() {

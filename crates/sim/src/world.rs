@@ -6,6 +6,7 @@ use crate::faults::Faults;
 use crate::kv::{Keeps, KvMemory, SpillResult};
 use crate::lanes::{Lanes, Warmth};
 use crate::passes::{Ended, Passes};
+use crate::speed::SpeedTimeline;
 use duet_driver::World;
 use duet_scheduler::machine::Shapes;
 use duet_scheduler::{
@@ -19,6 +20,8 @@ use std::collections::BTreeMap;
 pub struct Truth {
     /// The machine.
     pub machine: Machine,
+    /// How fast it is, against its anchors.
+    pub speed: SpeedTimeline,
     /// Largest relative deviation of a kernel's time from its annotation.
     pub jitter: f64,
     /// Seed of the jitter.
@@ -65,7 +68,7 @@ impl Truth {
     #[must_use]
     pub fn of(config: &SchedulerConfig) -> Self {
         let (machine, faults) = (config.machine.clone(), Faults::default());
-        Self { machine, jitter: 0.0, seed: 0, page_io: Nanos(100_000), faults }
+        Self { machine, speed: SpeedTimeline::default(), jitter: 0.0, seed: 0, page_io: Nanos(100_000), faults }
     }
 }
 
@@ -77,13 +80,12 @@ impl VirtualWorld {
             Shapes::Static { compile } => Some(compile),
             Shapes::Dynamic => None,
         });
-        let (machine, heg) = (truth.machine.clone(), config.heg.clone());
         let mut world = Self {
             nodes: config.heg.nodes(),
             compile: compile.unwrap_or_default(),
             page_io: truth.page_io,
             failing_spills: truth.faults.spills.clone(),
-            lanes: Lanes::new(machine, heg, config.limits.chunk, truth.jitter, truth.seed),
+            lanes: Lanes::new(config.heg.clone(), config.limits.chunk, truth),
             passes: Passes::default(),
             kv: KvMemory::new(config.memory),
             compiler: Compiler::default(),

@@ -9,6 +9,7 @@ mod pull;
 mod replay;
 mod run;
 mod serve;
+mod simulate;
 
 use crate::cli::Command;
 
@@ -22,6 +23,7 @@ pub(crate) fn dispatch(command: &Command) -> anyhow::Result<()> {
         Command::Inspect(arguments) => inspect::inspect(arguments),
         Command::Profile(arguments) => profile::profile(arguments),
         Command::Replay(arguments) => replay::replay(arguments),
+        Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Bench(arguments) => bench::bench(arguments),
     }
 }
