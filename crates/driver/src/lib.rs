@@ -18,7 +18,7 @@ pub use event_log::{EventLog, Header, ReplayError, Replayed, replay};
 pub use fact::{Fact, Found, KernelEnd, Launched, Origin, Subject};
 pub use log_reader::{Line, LogError, LogReader};
 pub use observer::{Observed, Observer};
-pub use probe::{Probe, Rates};
+pub use probe::{LaneTime, Probe, Rates};
 pub use trace::Trace;
 
 use duet_scheduler::{Command, Event, Scheduler};

@@ -87,7 +87,9 @@ impl<R: BufRead> LogReader<R> {
             Written::Event(at, event) => Ok(Some(Line::Event(self.at(at)?, event))),
             Written::Command(command) => Ok(Some(Line::Command(command))),
             Written::Probe(at, probe) if probe.is_sane() => Ok(Some(Line::Probe(self.at(at)?, probe))),
-            Written::Probe(..) => Err(self.error("a probe has rates that are not above 0, or shares above 1")),
+            Written::Probe(..) => {
+                Err(self.error("a probe has rates that are not above 0, or lanes that waited longer than they wanted"))
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! What the machine gives at some moment: the ceilings of one core, and how much of their cores the lanes were given.
 
+use duet_types::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// What one core does a second, as a short probe finds it.
@@ -16,10 +17,18 @@ pub struct Rates {
 pub struct Probe {
     /// How fast a core is.
     pub rates: Rates,
-    /// Since the last probe, the share that each lane was given of the time in which it wanted its cores: below 1, other
-    /// threads had them. Absent for lanes that hardly wanted them, and where the operating system does not say.
+    /// Since the last probe, by lane; empty where the operating system does not say.
     #[serde(default)]
-    pub given: Vec<Option<f64>>,
+    pub lanes: Vec<LaneTime>,
+}
+
+/// How much a lane wanted its cores, and was kept waiting for them by other threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneTime {
+    /// It ran, or could have run.
+    pub wanted: Nanos,
+    /// One of its threads could have run, and did not; no longer than it wanted.
+    pub waited: Nanos,
 }
 
 impl Rates {
@@ -34,6 +43,9 @@ impl Probe {
     /// Whether it may be used as it is.
     #[must_use]
     pub fn is_sane(&self) -> bool {
-        self.rates.are_sane() && self.given.iter().flatten().all(|share| (0.0..=1.0).contains(share))
+        self.rates.are_sane() && self.lanes.iter().all(|lane| lane.waited <= lane.wanted && lane.wanted <= WANTED_MAX)
     }
 }
+
+/// No two probes are further apart: a month. Sums of these do not overflow.
+const WANTED_MAX: Nanos = Nanos(30 * 24 * 3_600_000_000_000);

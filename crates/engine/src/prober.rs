@@ -25,7 +25,7 @@ impl Prober {
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new().name("duet-probe".to_owned()).spawn(move || {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                report(Probe { rates: speed.take(), given: lanes.look() });
+                report(Probe { rates: speed.take(), lanes: lanes.look() });
             }
         })?;
         Ok((Self { _stop: stop }, thread))

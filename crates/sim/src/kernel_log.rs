@@ -48,10 +48,12 @@ impl KernelLog {
         self.running.contains_key(&kernel)
     }
 
-    /// Whether any kernel is on its lanes.
+    /// What is on the lanes: prefill if any kernel is.
     #[must_use]
-    pub fn are_any_running(&self) -> bool {
-        !self.running.is_empty()
+    pub fn running_stage(&self) -> Option<Stage> {
+        let mut stages = self.running.values().map(|run| run.stage);
+        let first = stages.next()?;
+        Some(if stages.any(|stage| stage == Stage::Prefill) { Stage::Prefill } else { first })
     }
 
     /// How long lanes were busy, all lanes together.

@@ -107,6 +107,13 @@ impl Metrics {
         Some(times.ended?.0 - times.arrived)
     }
 
+    /// From the submission of a request to its first token.
+    #[must_use]
+    pub fn ttft(&self, request: RequestId) -> Option<Nanos> {
+        let times = self.requests.get(&request)?;
+        Some(*times.tokens.first()? - times.arrived)
+    }
+
     /// From the submission of a request to its first kernel.
     #[must_use]
     pub fn wait(&self, request: RequestId) -> Option<Nanos> {

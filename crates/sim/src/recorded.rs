@@ -16,7 +16,7 @@ use crate::scenario::Scenario;
 use check::{check_config, check_kernel};
 use duet_driver::{Header, Line, LogError, LogReader, Observer, Probe};
 use duet_scheduler::{Command, End, Event, Outcome, Source};
-use duet_types::{Instant, RequestId, Tokens};
+use duet_types::{Instant, RequestId, Stage, Tokens};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 
@@ -51,8 +51,10 @@ pub struct Probed {
 pub enum Beside {
     /// Nothing: the weights may have left the caches, and cores may sleep.
     Nothing,
-    /// They ran a kernel.
-    Kernels,
+    /// A prompt was read.
+    Prefill,
+    /// Tokens were generated, which reads the weights again and again.
+    Decode,
 }
 
 /// A log that is being read.
@@ -126,7 +128,8 @@ impl Reading {
                     }
                 }
             }
-            Event::Cancelled(request) => {
+            // Servers also give up what has ended: that must not cut short a simulation that takes longer.
+            Event::Cancelled(request) if !self.released.contains_key(request) => {
                 self.cancelled.entry(*request).or_insert(now);
             }
             _ => {}
@@ -149,8 +152,11 @@ impl Reading {
     }
 
     fn probe(&mut self, at: Instant, probe: Probe) {
-        let runs = self.recorded.counters.kernels.are_any_running();
-        let beside = if runs { Beside::Kernels } else { Beside::Nothing };
+        let beside = match self.recorded.counters.kernels.running_stage() {
+            None => Beside::Nothing,
+            Some(Stage::Prefill) => Beside::Prefill,
+            Some(Stage::Decode | Stage::Verify) => Beside::Decode,
+        };
         self.recorded.probes.push(Probed { at, probe, beside });
     }
 

@@ -8,9 +8,9 @@
 //! appendix A: the anchors move)
 
 use crate::recorded::{Beside, Probed};
-use duet_driver::Rates;
+use duet_driver::{LaneTime, Rates};
 use duet_scheduler::machine::Anchors;
-use duet_types::{Instant, LaneSet};
+use duet_types::{Instant, LaneSet, Nanos};
 
 /// Speed against the profile: 1 is as profiled, 0.5 half as fast.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,24 +63,24 @@ impl SpeedTimeline {
 
     /// What probes say, against the `profiled` rates.
     ///
-    /// Rates are those of a moment beside kernels (beside nothing, caches have gone cold and cores asleep): at each such
-    /// probe the median of those around it counts, since a single one may have met noise, until the next one. What lanes
-    /// were given is told for the time since the probe before, and counts from there on; where a lane wanted nothing,
-    /// what it was given last.
+    /// A probe alone is noise, so at each one those around it count. Of the rates it is the median, of arithmetic beside
+    /// any kernel, and of reading beside decode: beside nothing, and while a long prompt is read, weights have had time
+    /// to leave the caches that decode finds them in. Of what the lanes were given it is the sum, from the probe before
+    /// on, since that is told for the time between probes.
     #[must_use]
     pub fn of_probes(probes: &[Probed], profiled: Rates) -> Self {
-        let beside: Vec<&Probed> = probes.iter().filter(|probed| probed.beside == Beside::Kernels).collect();
-        let mut given: Vec<f64> = Vec::new();
+        let arithmetic = Running::new(probes, |probed| probed.beside != Beside::Nothing, |rates| rates.macs_per_s);
+        let memory = Running::new(probes, |probed| probed.beside == Beside::Decode, |rates| rates.bytes_per_s);
         let mut steps = Vec::new();
-        let (mut since, mut next) = (Instant::default(), 0);
-        for probed in probes {
-            given.resize(given.len().max(probed.probe.given.len()), 1.0);
-            for (last, share) in given.iter_mut().zip(&probed.probe.given) {
-                *last = share.map_or(*last, bounded);
-            }
-            next += usize::from(probed.beside == Beside::Kernels);
-            let (arithmetic, memory) = around(&beside, next.saturating_sub(1), profiled);
-            steps.push((since, Speed { arithmetic, memory, given: given.clone() }));
+        let mut since = Instant::default();
+        for (index, probed) in probes.iter().enumerate() {
+            let against = |now: Option<f64>, then: f64| now.map_or(1.0, |now| bounded(now / then));
+            let speed = Speed {
+                arithmetic: against(arithmetic.at(probed.at), profiled.macs_per_s),
+                memory: against(memory.at(probed.at), profiled.bytes_per_s),
+                given: given(&probes[around(index, probes.len())]),
+            };
+            steps.push((since, speed));
             since = probed.at;
         }
         Self::new(steps)
@@ -101,16 +101,45 @@ impl SpeedTimeline {
     }
 }
 
-/// Medians of arithmetic and reading around a probe, against the `profiled` rates.
-fn around(probes: &[&Probed], index: usize, profiled: Rates) -> (f64, f64) {
-    let near = &probes[index.saturating_sub(AROUND)..(index + AROUND + 1).min(probes.len())];
-    let median = |rate: fn(&Rates) -> f64| {
-        let mut rates: Vec<f64> = near.iter().map(|probed| rate(&probed.probe.rates)).collect();
-        rates.sort_by(f64::total_cmp);
-        rates.get(rates.len() / 2).copied()
+/// The running median of some probes' rates.
+struct Running(Vec<(Instant, f64)>);
+
+impl Running {
+    fn new(probes: &[Probed], counts: fn(&Probed) -> bool, rate: fn(&Rates) -> f64) -> Self {
+        let counted = probes.iter().filter(|probed| counts(probed));
+        let rates: Vec<(Instant, f64)> = counted.map(|probed| (probed.at, rate(&probed.probe.rates))).collect();
+        let median = |index| {
+            let mut near: Vec<f64> = rates[around(index, rates.len())].iter().map(|(_, rate)| *rate).collect();
+            near.sort_by(f64::total_cmp);
+            near[near.len() / 2]
+        };
+        Self(rates.iter().enumerate().map(|(index, (at, _))| (*at, median(index))).collect())
+    }
+
+    /// The last one at a time, or else the first.
+    fn at(&self, now: Instant) -> Option<f64> {
+        let after = self.0.partition_point(|(at, _)| *at <= now);
+        self.0.get(after.saturating_sub(1)).map(|(_, rate)| *rate)
+    }
+}
+
+/// What each lane was given of the time in which it wanted its cores; all of it, if it wanted none.
+fn given(probes: &[Probed]) -> Vec<f64> {
+    let lanes = probes.iter().map(|probed| probed.probe.lanes.len()).max().unwrap_or(0);
+    let sum = |lane: usize, time: fn(&LaneTime) -> Nanos| {
+        let times = probes.iter().filter_map(|probed| probed.probe.lanes.get(lane));
+        times.map(time).sum::<Nanos>().as_secs_f64()
     };
-    let against = |rate: fn(&Rates) -> f64| median(rate).map_or(1.0, |now| bounded(now / rate(&profiled)));
-    (against(|rates| rates.macs_per_s), against(|rates| rates.bytes_per_s))
+    let share = |lane| match sum(lane, |time| time.wanted) {
+        0.0 => 1.0,
+        wanted => bounded(1.0 - sum(lane, |time| time.waited) / wanted),
+    };
+    (0..lanes).map(share).collect()
+}
+
+/// The probes around one of `count`.
+fn around(index: usize, count: usize) -> std::ops::Range<usize> {
+    index.saturating_sub(AROUND)..(index + AROUND + 1).min(count)
 }
 
 /// Times stay finite, whatever a file says.
@@ -118,7 +147,7 @@ fn bounded(speed: f64) -> f64 {
     speed.clamp(1.0 / SPEED_MAX, SPEED_MAX)
 }
 
-/// Probes on either side that a rate is the median of: half a second, shorter than the drift of machines.
+/// Probes on either side that count: half a second, shorter than the drift of machines.
 const AROUND: usize = 2;
 /// A machine that is further off its profile is another machine.
 const SPEED_MAX: f64 = 64.0;
@@ -133,10 +162,11 @@ mod tests {
         Speed { arithmetic: both, memory: both, given: Vec::new() }
     }
 
-    /// A probe of a machine that was profiled with 100 and 10, a second after the last one.
-    fn probe(at: u64, share: f64, given: Option<f64>) -> Probed {
-        let rates = Rates { macs_per_s: 100.0 * share, bytes_per_s: 10.0 };
-        Probed { at: Instant(at), probe: Probe { rates, given: vec![given] }, beside: Beside::Kernels }
+    /// A probe beside decode, of a machine that was profiled with 100 and 10. Its lane waited for some of 100 ns.
+    fn probe(at: u64, share: f64, waited: u64) -> Probed {
+        let rates = Rates { macs_per_s: 100.0 * share, bytes_per_s: 10.0 * share };
+        let lanes = vec![LaneTime { wanted: Nanos(100), waited: Nanos(waited) }];
+        Probed { at: Instant(at), probe: Probe { rates, lanes }, beside: Beside::Decode }
     }
 
     const PROFILED: Rates = Rates { macs_per_s: 100.0, bytes_per_s: 10.0 };
@@ -153,27 +183,36 @@ mod tests {
     #[test]
     fn a_single_odd_probe_changes_nothing_and_a_lasting_change_does() {
         let shares = [1.0, 1.0, 0.1, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5];
-        let probes: Vec<_> = shares.iter().zip(1..).map(|(share, at)| probe(at, *share, None)).collect();
+        let probes: Vec<_> = shares.iter().zip(1..).map(|(share, at)| probe(at, *share, 0)).collect();
         let timeline = SpeedTimeline::of_probes(&probes, PROFILED);
         assert_eq!(timeline.at(Instant(2)).arithmetic, 1.0);
         assert_eq!(timeline.at(Instant(9)).arithmetic, 0.5);
-        assert_eq!(timeline.at(Instant(9)).memory, 1.0);
+        assert_eq!(timeline.at(Instant(9)).memory, 0.5);
     }
 
     #[test]
-    fn what_is_probed_beside_nothing_does_not_count() {
-        let idle = |at| Probed { beside: Beside::Nothing, ..probe(at, 0.1, None) };
-        let probes = [idle(1), probe(2, 0.8, None), idle(3), idle(4), idle(5)];
+    fn reading_is_probed_beside_decode_and_arithmetic_beside_any_kernel() {
+        let beside = |at, share, beside| Probed { beside, ..probe(at, share, 0) };
+        let idle = |at| beside(at, 0.1, Beside::Nothing);
+        let probes = [idle(1), probe(2, 0.75, 0), idle(3), idle(4), idle(5)];
         let timeline = SpeedTimeline::of_probes(&probes, PROFILED);
-        assert!(timeline.steps().iter().all(|(_, speed)| speed.arithmetic == 0.8), "{timeline:?}");
+        assert!(timeline.steps().iter().all(|(_, speed)| speed.arithmetic == 0.75), "{timeline:?}");
+        let probes = [beside(1, 0.5, Beside::Prefill), beside(2, 0.5, Beside::Prefill), probe(3, 0.75, 0)];
+        let speed = SpeedTimeline::of_probes(&probes, PROFILED);
+        assert_eq!((speed.at(Instant(1)).arithmetic, speed.at(Instant(1)).memory), (0.5, 0.75));
         assert_eq!(SpeedTimeline::of_probes(&[idle(1)], PROFILED).at(Instant(3)).arithmetic, 1.0);
     }
 
     #[test]
-    fn what_a_lane_was_given_counts_for_the_time_before_the_probe() {
-        let probes = [probe(10, 1.0, Some(1.0)), probe(20, 1.0, Some(0.5)), probe(30, 1.0, None)];
+    fn what_a_lane_was_given_is_summed_over_some_probes() {
+        let idle = |at| Probed {
+            probe: Probe { lanes: vec![LaneTime::default()], ..probe(at, 1.0, 0).probe },
+            ..probe(at, 1.0, 0)
+        };
+        let probes = [probe(10, 1.0, 0), probe(20, 1.0, 60), idle(30), idle(40), idle(50), idle(60)];
         let timeline = SpeedTimeline::of_probes(&probes, PROFILED);
-        for (at, expected) in [(5, 1.0), (10, 0.5), (19, 0.5), (25, 0.5)] {
+        // The last step has only idle probes around it: nobody waits.
+        for (at, expected) in [(5, 0.7), (10, 0.7), (25, 0.7), (35, 0.4), (55, 1.0)] {
             assert_eq!(timeline.at(Instant(at)).given, [expected], "at {at}");
         }
     }

@@ -76,6 +76,19 @@ fn clients_are_what_the_log_says_of_them() {
     assert!(!recorded.counters.kernels.done().is_empty());
 }
 
+/// Servers give up what has ended; a replay that takes longer is not to be cut short by that.
+#[test]
+fn what_is_given_up_after_its_end_is_not_cancelled() {
+    let mut scenario: Scenario = "cpu policy duet
+         at 0ms 0 reactive prompt 60 output 3 cancelled 900ms"
+        .parse()
+        .unwrap();
+    scenario.clients[0].name = "0".to_owned();
+    let (timeline, log) = run(&scenario);
+    assert!(timeline.contains("cancel"), "{timeline}");
+    assert_eq!(Recorded::read(&log[..]).unwrap().clients[0].cancelled, None);
+}
+
 #[test]
 fn a_log_that_was_cut_is_read_as_far_as_it_goes() {
     let log = log();
@@ -115,8 +128,8 @@ fn a_machine_at_half_its_speed_is_simulated_as_slow_as_its_probes_say() {
     let (slow, log) = run(&scenario);
     let mut recorded = Recorded::read(&log[..]).unwrap();
     recorded.header.profiled = Some(Rates { macs_per_s: 2e9, bytes_per_s: 4e9 });
-    let probe = Probe { rates: Rates { macs_per_s: 1e9, bytes_per_s: 2e9 }, given: vec![Some(1.0)] };
-    recorded.probes = vec![Probed { at: Instant(0), probe, beside: Beside::Kernels }];
+    let probe = Probe { rates: Rates { macs_per_s: 1e9, bytes_per_s: 2e9 }, lanes: Vec::new() };
+    recorded.probes = vec![Probed { at: Instant(0), probe, beside: Beside::Decode }];
     let fidelity = crate::fidelity::judge(&recorded);
     for (figure, compared) in &fidelity.classes[0].figures {
         assert!(compared.corrected_pct().unwrap().abs() < 1e-6, "{figure:?} {compared:?}");
