@@ -75,3 +75,14 @@ const SLICE: Duration = Duration::from_micros(20);
 const ROUNDS_MAX: usize = 1 << 20;
 /// What a slice reads: about as long, at tens of gigabytes a second.
 const SLICE_BYTES: usize = 512 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_that_was_interrupted_and_the_first_one_do_not_count() {
+        assert_eq!(median_after_first(vec![1.0, 9.0, 8.0, 0.1]), 8.0);
+        assert_eq!(median_after_first(vec![1.0, 7.0]), 7.0);
+    }
+}

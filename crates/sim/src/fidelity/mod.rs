@@ -33,14 +33,14 @@ pub struct Fidelity {
     pub stalled_s: Compared,
     /// Prompt tokens that were not computed, since kept KV held them.
     pub reused: Compared,
-    /// What the probes found against the profile: medians.
+    /// What the probes found against the profile.
     pub speed: Option<SpeedSummary>,
 }
 
-/// What the probes of a run found, against the profile.
+/// What the probes of a run found, against the profile, at the times when kernels were launched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpeedSummary {
-    /// How many.
+    /// How many probes.
     pub n: usize,
     /// Arithmetic: tenth, fiftieth and ninetieth percentile.
     pub arithmetic: [f64; 3],
@@ -136,8 +136,9 @@ fn covered(mut spans: Vec<(Instant, Instant)>) -> Nanos {
 
 fn summary(recorded: &Recorded, timeline: &SpeedTimeline, reference: Reference) -> SpeedSummary {
     let all = recorded.header.config.machine.all();
+    let kernels = recorded.counters.kernels.done();
     let of = |value: &dyn Fn(&Speed) -> f64| {
-        let mut values: Vec<f64> = timeline.steps().iter().map(|(_, speed)| value(speed)).collect();
+        let mut values: Vec<f64> = kernels.iter().map(|run| value(timeline.at(run.at))).collect();
         values.sort_by(f64::total_cmp);
         [0.1, 0.5, 0.9].map(|share| figures::percentile_of(&values, share))
     };

@@ -140,7 +140,7 @@ fn speed(page: &mut String, speed: Option<&SpeedSummary>) {
     line(
         page,
         format_args!(
-            "\nthe machine against {}, median (tenth to ninetieth percentile) of {} probes:\n\
+            "\nthe machine against {} when kernels were launched, median (tenth to ninetieth percentile), by {} probes:\n\
              arithmetic {}, reading {}, lanes had all of their cores {} of the time",
             reference_name(speed.reference),
             speed.n,
