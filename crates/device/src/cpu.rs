@@ -2,6 +2,7 @@
 
 use crate::accelerator::{Accelerator, Descriptor, DeviceStopped, Job, Kind, Shapes};
 use crate::affinity::available_cores;
+use crate::core_time::CoreTime;
 use crate::gate::Gate;
 use crate::lane_thread::{Mailbox, Posted, lane_main};
 use crate::team::Team;
@@ -110,6 +111,17 @@ impl Cpu {
     #[must_use]
     pub fn threads(&self) -> usize {
         self.threads.len()
+    }
+}
+
+impl CpuLanes {
+    /// What the threads of each lane got of their cores; absent where the operating system does not say. Takes some
+    /// microseconds a thread.
+    #[must_use]
+    pub fn core_times(&self) -> Vec<Vec<Option<CoreTime>>> {
+        let of =
+            |threads: &Range<usize>| self.inner.mailboxes[threads.clone()].iter().map(Mailbox::core_time).collect();
+        self.inner.lanes.iter().map(of).collect()
     }
 }
 

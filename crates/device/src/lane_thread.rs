@@ -5,11 +5,13 @@
 
 use crate::accelerator::Job;
 use crate::affinity::{CoreId, pin_to};
+use crate::core_time::{CoreTime, told_in};
 use crate::gate::Gate;
 use crate::round::Slot;
 use crate::team::Team;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
@@ -24,6 +26,8 @@ pub(crate) struct Mailbox {
     /// Length of `jobs`, so that a spinning thread takes no lock.
     jobs_posted: AtomicUsize,
     thread: OnceLock<Thread>,
+    /// Where the thread's time is told.
+    time: OnceLock<PathBuf>,
 }
 
 /// A job and the team that runs it.
@@ -52,6 +56,11 @@ impl Mailbox {
         }
     }
 
+    /// What the thread got of its core; nothing before it began, and where nobody tells.
+    pub(crate) fn core_time(&self) -> Option<CoreTime> {
+        self.time.get().and_then(CoreTime::read)
+    }
+
     fn take_job(&self) -> Option<Posted> {
         if self.jobs_posted.load(Ordering::Acquire) == 0 {
             return None;
@@ -68,6 +77,10 @@ pub(crate) fn lane_main(own: usize, core: Option<CoreId>, mailboxes: &Arc<[Mailb
         pin_to(core);
     }
     let mailbox = &mailboxes[own];
+    if let Some(path) = told_in() {
+        // A mailbox has one thread, which begins once.
+        let _ = mailbox.time.set(path);
+    }
     let mut idle_since = Instant::now();
     while !gate.is_closed() {
         if mailbox.slot.serve() {

@@ -6,6 +6,7 @@
 
 mod accelerator;
 mod affinity;
+mod core_time;
 mod cpu;
 mod gate;
 mod lane_thread;
@@ -14,5 +15,6 @@ mod team;
 
 pub use accelerator::{Accelerator, Descriptor, DeviceStopped, Job, Kind, Shapes};
 pub use affinity::{CoreId, available_cores};
+pub use core_time::CoreTime;
 pub use cpu::{Cpu, CpuConfig, CpuLanes, Pinning};
 pub use team::Team;

@@ -3,8 +3,11 @@
 //! The scheduler is a function of its configuration and its events, so a log of them is enough to repeat every decision
 //! of a run, without the lanes, the model or the time it took. The first line is the configuration and the policy; an
 //! event's line is followed by one line for each command that it led to, so that a replay can be compared with them.
+//! Between them lie probes of the machine's speed, which decide nothing and tell a simulator how fast the lanes were.
 
+use crate::log_reader::{Line, LogError, LogReader};
 use crate::observer::Observer;
+use crate::probe::{Probe, Rates};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Command, Event, Scheduler, SchedulerConfig};
 use duet_types::Instant;
@@ -18,6 +21,9 @@ pub struct Header {
     pub policy: PolicyName,
     /// What the scheduler was told.
     pub config: SchedulerConfig,
+    /// What a probe found when the machine was profiled; absent in logs of worlds that have no profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profiled: Option<Rates>,
 }
 
 /// Writes a log while it happens. A write error ends the log, never the run.
@@ -27,19 +33,12 @@ pub struct EventLog<W> {
     line: String,
 }
 
-/// Any other line.
-#[derive(Debug, Deserialize)]
-enum Line {
-    Event(u64, Event),
-    /// As text: a command is compared, never carried out.
-    Command(serde_json::Value),
-}
-
 /// A line that is written.
 #[derive(Debug, Serialize)]
 enum Entry<'a> {
     Event(u64, &'a Event),
     Command(&'a Command),
+    Probe(u64, &'a Probe),
 }
 
 /// What a replay found.
@@ -55,13 +54,8 @@ pub struct Replayed {
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// It could not be read.
-    #[error("line {line}: {error}")]
-    Read {
-        /// From 1.
-        line: usize,
-        /// Why.
-        error: String,
-    },
+    #[error(transparent)]
+    Read(#[from] LogError),
     /// The scheduler decided otherwise.
     #[error("line {line}: the log has {logged}, but the scheduler {decided}")]
     Differs {
@@ -110,6 +104,10 @@ impl<W: Write> Observer for EventLog<W> {
     fn command(&mut self, _: Instant, command: &Command) {
         self.write(&Entry::Command(command));
     }
+
+    fn probe(&mut self, now: Instant, probe: &Probe) {
+        self.write(&Entry::Probe(now.0, probe));
+    }
 }
 
 /// Hands the events of a log to a new scheduler and compares its commands with those of the log. A log that ends in the
@@ -117,36 +115,27 @@ impl<W: Write> Observer for EventLog<W> {
 ///
 /// # Errors
 /// [`ReplayError`] with the line.
-pub fn replay(mut log: impl BufRead) -> Result<Replayed, ReplayError> {
+pub fn replay(log: impl BufRead) -> Result<Replayed, ReplayError> {
     let mut replayed = Replayed::default();
-    let mut scheduler: Option<Scheduler> = None;
-    for line in 1.. {
-        let read_error = |error: String| ReplayError::Read { line, error };
-        let mut text = String::new();
-        log.read_line(&mut text).map_err(|error| read_error(error.to_string()))?;
-        if !text.ends_with('\n') {
-            // The end, or a line that was cut when the program was killed.
-            break;
-        }
-        let Some(scheduler) = &mut scheduler else {
-            let header: Header = serde_json::from_str(&text).map_err(|error| read_error(error.to_string()))?;
-            scheduler = Some(Scheduler::new(header.config, header.policy.policy()));
-            continue;
-        };
-        match serde_json::from_str(&text) {
-            Ok(Line::Event(now, event)) => {
+    let (header, mut reader) = LogReader::open(log)?;
+    let mut scheduler = Scheduler::new(header.config, header.policy.policy());
+    // As text: a command is compared, never carried out.
+    while let Some(entry) = reader.next::<serde_json::Value>()? {
+        let line = reader.line();
+        match entry {
+            Line::Event(now, event) => {
                 if let Some(command) = scheduler.poll() {
                     let (logged, decided) = ("nothing more".to_owned(), format!("asks for {command:?}"));
                     return Err(ReplayError::Differs { line, logged, decided });
                 }
-                scheduler.handle(Instant(now), event);
+                scheduler.handle(now, event);
                 replayed.events += 1;
             }
-            Ok(Line::Command(logged)) => {
+            Line::Command(logged) => {
                 compare(scheduler.poll().as_ref(), &logged, line)?;
                 replayed.commands += 1;
             }
-            Err(error) => return Err(read_error(error.to_string())),
+            Line::Probe(..) => {}
         }
     }
     Ok(replayed)

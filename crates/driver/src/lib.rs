@@ -7,14 +7,18 @@
 mod digest;
 mod event_log;
 mod fact;
+mod log_reader;
 mod observer;
+mod probe;
 mod trace;
 mod trace_event;
 
 pub use digest::Digest;
 pub use event_log::{EventLog, Header, ReplayError, Replayed, replay};
 pub use fact::{Fact, Found, KernelEnd, Launched, Origin, Subject};
+pub use log_reader::{Line, LogError, LogReader};
 pub use observer::{Observed, Observer};
+pub use probe::{LaneTime, Probe, Rates};
 pub use trace::Trace;
 
 use duet_scheduler::{Command, Event, Scheduler};

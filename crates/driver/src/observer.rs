@@ -3,6 +3,7 @@
 //! Timelines, metrics and event logs are observers: they work alike for every world, real or virtual.
 
 use crate::World;
+use crate::probe::Probe;
 use duet_scheduler::{Command, Event};
 use duet_types::Instant;
 
@@ -13,6 +14,9 @@ pub trait Observer {
 
     /// This is about to be carried out by the world.
     fn command(&mut self, now: Instant, command: &Command);
+
+    /// The machine was probed. Most observers have no use for it.
+    fn probe(&mut self, _: Instant, _: &Probe) {}
 }
 
 /// A world that is observed.
@@ -47,6 +51,11 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.0.command(now, command);
         self.1.command(now, command);
     }
+
+    fn probe(&mut self, now: Instant, probe: &Probe) {
+        self.0.probe(now, probe);
+        self.1.probe(now, probe);
+    }
 }
 
 /// An observer that may be absent.
@@ -60,6 +69,12 @@ impl<O: Observer> Observer for Option<O> {
     fn command(&mut self, now: Instant, command: &Command) {
         if let Some(observer) = self {
             observer.command(now, command);
+        }
+    }
+
+    fn probe(&mut self, now: Instant, probe: &Probe) {
+        if let Some(observer) = self {
+            observer.probe(now, probe);
         }
     }
 }

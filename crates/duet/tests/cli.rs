@@ -238,6 +238,19 @@ fn a_served_load_is_decided_again_from_its_log() {
     let replayed = duet_run(&["replay", files[0]]);
     assert_eq!(replayed.status, 0, "{replayed:#?}");
     assert!(replayed.stdout.contains("led to the same"), "{replayed:#?}");
+
+    // The same load in the simulator, beside what was measured; how near it comes is not for a busy machine to say.
+    let judged = duet_run(&["simulate", "--replay", files[0]]);
+    assert_eq!(judged.status, 0, "{judged:#?}");
+    for expected in ["reactive mean TTFT", "proactive P90 latency", "drift-corrected", "where it is wrong"] {
+        assert!(judged.stdout.contains(expected), "no `{expected}` in {judged:#?}");
+    }
+    let judged = duet_run(&["simulate", "--replay", files[0], "--json"]);
+    let judged: serde_json::Value = serde_json::from_str(&judged.stdout).unwrap();
+    assert_eq!((judged["reactive"]["n"].as_u64(), judged["proactive"]["n"].as_u64()), (Some(4), Some(4)), "{judged}");
+    assert!(judged["reactive"]["mean_s"]["measured"].as_f64() > Some(0.0), "{judged}");
+    assert!(judged["speed"]["n"].as_u64() > Some(0), "{judged}");
+
     let text = fs::read_to_string(&trace).unwrap();
     let closed = if text.trim_end().ends_with(']') {
         text.clone()

@@ -25,6 +25,20 @@ fn bad_arguments_are_refused_with_the_flag_named() {
 }
 
 #[test]
+fn a_record_that_cannot_be_simulated_is_refused_with_its_line() {
+    let cache = tempfile::tempdir().unwrap();
+    let path = cache.path().join("events.log");
+    let path = path.to_str().unwrap();
+    let simulate = || run(&mut duet(cache.path(), &["simulate", "--replay", path]));
+    simulate().assert_refused(&["--replay", path, "No such file"]);
+    fs::write(path, "").unwrap();
+    simulate().assert_refused(&["--replay", path, "line 1", "no event log"]);
+    fs::write(path, "{\"policy\": 7}\n").unwrap();
+    simulate().assert_refused(&["--replay", path, "line 1", "policy"]);
+    run(&mut duet(cache.path(), &["simulate"])).assert_refused(&["--replay"]);
+}
+
+#[test]
 fn a_bad_api_key_is_refused_with_its_place() {
     let cache = tempfile::tempdir().unwrap();
     let path = cache.path().join("keys");

@@ -7,18 +7,21 @@
 
 use crate::backend::Backend;
 use crate::clock::Clock;
+use crate::lane_watch::LaneWatch;
 use crate::observe::{EngineSamples, Metrics, Observers, Samples};
 use crate::outbox::Outbox;
 use crate::parameters::validate;
 use crate::pass::PassUnderWay;
+use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey, GenerateRequest, GenerationEvent};
 use crate::sequence::{Sequence, Workspace};
+use crate::speed_probe::SpeedProbe;
 use crate::spill::Mover;
 use crate::stats::{EngineStats, FlowView, KeptView, RequestView};
 use crate::timer::Timer;
 use crate::world::{EngineWorld, Helpers, QueueLimit};
 use duet_device::Cpu;
-use duet_driver::{Observed, Observer};
+use duet_driver::{Observed, Observer, Probe};
 use duet_kernels::crew::Crew;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Event, Kernel, Line, Phase, Scheduler, SchedulerConfig};
@@ -41,6 +44,8 @@ pub(crate) struct RuntimeConfig {
     pub(crate) spill_folder: PathBuf,
     /// What else observes it.
     pub(crate) observers: Vec<Box<dyn Observer + Send>>,
+    /// Tells the observers how fast the machine is.
+    pub(crate) probe: Option<SpeedProbe>,
 }
 
 /// A running engine over some backend. Dropping it fails what is open and joins the threads.
@@ -91,12 +96,25 @@ impl<B: Backend> Runtime<B> {
         let (mover, mover_thread) = Mover::start(Arc::clone(&backend), config.spill_folder, move |moved| {
             done().map(|shared| shared.enter(|world, now| world.moved(now, moved)));
         })?;
+        let mut helpers = vec![timer_thread, mover_thread];
+        let mut prober = None;
+        if let Some(probe) = config.probe {
+            let tell = reach(&cell);
+            let report = move |probe| {
+                if let Some(shared) = tell() {
+                    shared.probed(&probe);
+                }
+            };
+            let (started, thread) = Prober::start(probe, LaneWatch::new(cpu.lanes()), report)?;
+            prober = Some(started);
+            helpers.push(thread);
+        }
         let lanes = config.scheduler.machine.lanes.len();
         let metrics = Metrics::new(&config.scheduler);
         let scheduler = Scheduler::new(config.scheduler, config.policy.policy());
         let observer = Observers::new(Samples::new(lanes), metrics, config.observers);
         let shared = Arc::new_cyclic(|shared| {
-            let helpers = Helpers { timer, mover };
+            let helpers = Helpers { timer, mover, _prober: prober };
             let world = EngineWorld::new(Arc::clone(&backend), cpu.lanes(), shared.clone(), helpers);
             Shared {
                 backend,
@@ -107,7 +125,7 @@ impl<B: Backend> Runtime<B> {
             }
         });
         *cell.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&shared);
-        Ok(Self { shared, helpers: vec![timer_thread, mover_thread], _cpu: cpu })
+        Ok(Self { shared, helpers, _cpu: cpu })
     }
 
     pub(crate) fn backend(&self) -> &Arc<B> {
@@ -244,6 +262,15 @@ impl<B: Backend> Shared<B> {
         duet_driver::run(scheduler, world);
         world.observer.samples.decided(Nanos((self.clock.now() - now).0));
         Ok(result)
+    }
+
+    /// The machine was probed. Nobody decides by it.
+    fn probed(&self, probe: &Probe) {
+        // If the scheduler has failed, the record ends there.
+        if let Ok(mut state) = self.state.lock() {
+            let now = self.clock.now();
+            state.world.observer.probe(now, probe);
+        }
     }
 
     /// Runs a kernel and reports it, on the leading lane of its team.

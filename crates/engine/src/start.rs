@@ -6,12 +6,13 @@ use crate::model_backend::ModelBackend;
 use crate::profile::{Effort, Profile, Subject, heg, measure};
 use crate::request::EngineError;
 use crate::runtime::{Runtime, RuntimeConfig};
+use crate::speed_probe::SpeedProbe;
 use duet_device::{Cpu, CpuConfig, available_cores};
-use duet_driver::{EventLog, Header, Observer, Trace};
+use duet_driver::{EventLog, Header, Observer, Rates, Trace};
 use duet_model::Model;
 use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Limits, Machine, MemoryLimits, SchedulerConfig};
+use duet_scheduler::{Limits, MemoryLimits, SchedulerConfig};
 use duet_types::{Bytes, Nanos, Tokens};
 use std::fs::File;
 use std::io::BufWriter;
@@ -26,9 +27,9 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let cpu_config = CpuConfig::prefill_and_decode(threads);
     let cpu = Cpu::start(&cpu_config)
         .map_err(|error| EngineError::Internal(format!("a lane could not be started: {error}")))?;
-    let machine = machine(&model, &config, &cpu_config, &cpu)?;
+    let profile = profile(&model, &config, &cpu_config, &cpu)?;
     let scheduler = SchedulerConfig {
-        machine,
+        machine: profile.machine,
         heg: heg(&model, config.kv_format),
         limits: limits(&config, budget.context),
         memory: memory(&config, &budget, page_bytes),
@@ -36,10 +37,12 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     };
     let pool = model.kv_pool(config.kv_format, budget.pool);
     let rows = scheduler.limits.prefill_rows.max(Tokens(scheduler.limits.batch as u32));
+    let probe = config.event_log.is_some().then(|| SpeedProbe::new(Arc::clone(&model)));
     let backend = ModelBackend::new(model, pool, budget.context, rows);
     let runtime = RuntimeConfig {
-        observers: observers(&config, &scheduler)?,
+        observers: observers(&config, &scheduler, profile.probe)?,
         scheduler,
+        probe,
         policy: config.policy,
         queue_max: config.queue_max,
         spill_folder: config.spill_folder.unwrap_or_else(std::env::temp_dir),
@@ -49,11 +52,11 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
 }
 
 /// The machine's profile, from its file or measured now.
-fn machine(model: &Arc<Model>, config: &EngineConfig, cpu: &CpuConfig, lanes: &Cpu) -> Result<Machine, EngineError> {
+fn profile(model: &Arc<Model>, config: &EngineConfig, cpu: &CpuConfig, lanes: &Cpu) -> Result<Profile, EngineError> {
     let subject = Subject::new(model, config.kv_format, cpu);
     let folder = config.profile_folder.as_deref();
     if let Some(profile) = folder.and_then(|folder| Profile::load(folder, &subject)) {
-        return Ok(profile.machine);
+        return Ok(profile);
     }
     tracing::info!("measuring this machine with {}", subject.model);
     let profile = measure(model, config.kv_format, cpu, &lanes.lanes(), Effort::Quick)
@@ -64,7 +67,7 @@ fn machine(model: &Arc<Model>, config: &EngineConfig, cpu: &CpuConfig, lanes: &C
         // Only the next start is slower.
         tracing::warn!("the profile of this machine could not be saved: {error}");
     }
-    Ok(profile.machine)
+    Ok(profile)
 }
 
 fn limits(config: &EngineConfig, context: Tokens) -> Limits {
@@ -93,10 +96,14 @@ fn memory(config: &EngineConfig, budget: &Budget, page_bytes: Bytes) -> MemoryLi
     MemoryLimits { page: Tokens(PAGE_TOKENS as u32), pages, disk_pages }
 }
 
-fn observers(config: &EngineConfig, scheduler: &SchedulerConfig) -> Result<Vec<Box<dyn Observer + Send>>, EngineError> {
+fn observers(
+    config: &EngineConfig,
+    scheduler: &SchedulerConfig,
+    profiled: Rates,
+) -> Result<Vec<Box<dyn Observer + Send>>, EngineError> {
     let mut observers: Vec<Box<dyn Observer + Send>> = Vec::new();
     if let Some(path) = &config.event_log {
-        let header = Header { policy: config.policy, config: scheduler.clone() };
+        let header = Header { policy: config.policy, config: scheduler.clone(), profiled: Some(profiled) };
         let log = create(path).and_then(|file| EventLog::begin(file, &header));
         observers.push(Box::new(log.map_err(|error| cannot_write(path, &error))?));
     }

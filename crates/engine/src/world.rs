@@ -6,6 +6,7 @@
 use crate::backend::Backend;
 use crate::kept::{Found, KeptStore, Owner};
 use crate::pass::PassUnderWay;
+use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey};
 use crate::runtime::Shared;
 use crate::sequence::{Sequence, Workspace};
@@ -42,6 +43,8 @@ pub(crate) struct EngineWorld<B: Backend> {
 pub(crate) struct Helpers<B: Backend> {
     pub(crate) timer: Timer,
     pub(crate) mover: Mover<B::Table>,
+    /// Present while the run is recorded.
+    pub(crate) _prober: Option<Prober>,
 }
 
 /// A request that was submitted and is not released.

@@ -117,6 +117,12 @@ impl PackedMatrix {
         Ok(packed)
     }
 
+    /// The quants as they lie in memory, for probes.
+    #[must_use]
+    pub fn quants(&self) -> &[u8] {
+        &self.quants
+    }
+
     fn set(&mut self, output: usize, index: usize, group: &WeightGroup) -> Result<(), OutOfRange> {
         let half = |value: f32| {
             let bits = f16::from_f32(value / UNIT);

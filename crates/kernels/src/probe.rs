@@ -27,6 +27,18 @@ pub fn int8_macs_per_second(isa: Isa, crew: &dyn Crew) -> f64 {
     (crew.size() * ROUNDS * CHAINS * LANES * 4) as f64 / nanos.into_inner().max(1) as f64 * 1e9
 }
 
+/// Runs `rounds` of that instruction on the calling thread and returns how many multiply-accumulates that were. The
+/// caller times it.
+pub fn multiply(isa: Isa, rounds: usize) -> u64 {
+    std::hint::black_box(isa.run(DotPeak { rounds }));
+    (rounds * CHAINS * LANES * 4) as u64
+}
+
+/// Reads `bytes` once on the calling thread, in blocks of 512 (what is left over is not read). The caller times it.
+pub fn read(isa: Isa, bytes: &[u8]) {
+    std::hint::black_box(isa.run(ReadAll { bytes }));
+}
+
 /// Enough independent sums to hide the latency of any machine's dot product.
 const CHAINS: usize = 12;
 

@@ -213,6 +213,14 @@ impl Model {
         }
     }
 
+    /// The largest matrix of layer `index`, counted around, as it lies in memory: what a probe reads to learn how fast
+    /// weights are read. Empty if there are no layers.
+    #[must_use]
+    pub fn layer_bytes(&self, index: usize) -> &[u8] {
+        let layers = &self.weights.layers;
+        layers.get(index % layers.len().max(1)).map_or(&[], |layer| layer.gate_up.quants())
+    }
+
     pub(crate) fn weights(&self) -> &Weights {
         &self.weights
     }

@@ -6,7 +6,7 @@ use duet_types::{FinishReason, Instant, LaneSet, RequestId, Tokens};
 
 /// Everything the scheduler can ask of the world.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Command {
     /// Put in place what KV there is of the request's tokens, kept, spilled or none, and answer `Event::Restored`.
     Restore(RequestId),

@@ -16,7 +16,7 @@ pub struct PassId(pub u64);
 
 /// The rows of one request in a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Member {
     /// Whose.
     pub request: RequestId,
@@ -32,7 +32,7 @@ pub struct Member {
 
 /// What a member has at the end of its pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Yields {
     /// Keys and values.
     Context,
@@ -42,7 +42,7 @@ pub enum Yields {
 
 /// A piece of a pass.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Kernel {
     /// Its id.
     pub id: KernelId,
@@ -62,7 +62,7 @@ pub struct Kernel {
 
 /// What is complete when a kernel is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Completes {
     /// Some nodes, or some rows of a node: the pass goes on.
     Span,

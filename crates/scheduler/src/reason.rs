@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why a kernel was launched, or a timer set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Reason {
     /// It is the oldest, and its turn has come.
     FirstCome,

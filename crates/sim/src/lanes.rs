@@ -1,5 +1,5 @@
-//! Lanes in virtual time: a kernel takes what its annotation says on the machine as it truly is, longer while another
-//! one disturbs it, and a little more or less if there is jitter.
+//! Lanes in virtual time: a kernel takes what its annotation says on the machine as it truly is and as fast as it is at
+//! that time, longer while another one disturbs it, and a little more or less if there is jitter.
 //!
 //! How kernels disturb each other is [shared memory](crate::dram) where the machine's bandwidth is known, and the measured
 //! factors of its contention where it is not.
@@ -8,11 +8,13 @@
 //! runs chunks of token-wise nodes, or a request's graph.
 
 use crate::dram;
+use crate::kernel_log::load;
 use crate::random::Random;
+use crate::speed::SpeedTimeline;
 use crate::watchdog::Watchdog;
 use crate::world::Truth;
 use duet_scheduler::annotation::{self, Bound};
-use duet_scheduler::heg::{Load, Node};
+use duet_scheduler::heg::Node;
 use duet_scheduler::{Heg, Kernel, Machine};
 use duet_types::{Instant, KernelId, LaneId, LaneSet, Nanos, Tokens};
 use std::collections::BTreeMap;
@@ -28,6 +30,7 @@ pub(crate) struct Lanes {
     /// Largest relative deviation from the annotation, and where it comes from.
     jitter: f64,
     random: Random,
+    speed: SpeedTimeline,
     running: BTreeMap<KernelId, Running>,
     lost: LaneSet,
 }
@@ -62,6 +65,7 @@ impl Lanes {
             shared_bytes_per_s: truth.shared_bytes_per_s,
             jitter: truth.jitter,
             random: Random::new(truth.seed),
+            speed: truth.speed.clone(),
             running: BTreeMap::new(),
             lost: LaneSet::EMPTY,
         }
@@ -69,9 +73,8 @@ impl Lanes {
 
     pub(crate) fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: Kernel, warmth: Warmth) {
         self.check(lanes, &kernel, warmth);
-        let anchors = self.machine.anchors(lanes);
-        let load = Load::of(&kernel.members);
-        let part = load.part(f64::from(kernel.rows.end - kernel.rows.start) / load.rows);
+        let anchors = &self.speed.at(now).of(lanes, self.machine.anchors(lanes));
+        let part = load(&kernel);
         let demand = annotation::demand(&self.heg, anchors, &part, &kernel.nodes);
         let time = (demand.seconds * 1e9).floor();
         let deviation = 1.0 + self.jitter * (2.0 * self.random.share() - 1.0);

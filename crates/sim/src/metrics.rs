@@ -85,6 +85,21 @@ impl Metrics {
         latencies
     }
 
+    /// From submission to the first token of every request that was answered, in order.
+    #[must_use]
+    pub fn first_tokens(&self, class: Class) -> Vec<Nanos> {
+        let answered = self.requests.values().filter(|times| times.class == class && times.is_answered());
+        let mut first: Vec<Nanos> = answered.filter_map(|times| Some(*times.tokens.first()? - times.arrived)).collect();
+        first.sort();
+        first
+    }
+
+    /// When each request came and when it was over, or the last token of all if it was not.
+    pub(crate) fn open(&self) -> Vec<(Instant, Instant)> {
+        let end = |times: &Times| times.ended.map_or(self.last, |(at, _)| at);
+        self.requests.values().map(|times| (times.arrived, end(times))).collect()
+    }
+
     /// From the submission of a request to its end, however it ended.
     #[must_use]
     pub fn latency(&self, request: RequestId) -> Option<Nanos> {
@@ -92,11 +107,24 @@ impl Metrics {
         Some(times.ended?.0 - times.arrived)
     }
 
+    /// From the submission of a request to its first token.
+    #[must_use]
+    pub fn ttft(&self, request: RequestId) -> Option<Nanos> {
+        let times = self.requests.get(&request)?;
+        Some(*times.tokens.first()? - times.arrived)
+    }
+
     /// From the submission of a request to its first kernel.
     #[must_use]
     pub fn wait(&self, request: RequestId) -> Option<Nanos> {
         let times = self.requests.get(&request)?;
         Some(times.launched? - times.arrived)
+    }
+}
+
+impl Times {
+    fn is_answered(&self) -> bool {
+        matches!(self.ended, Some((_, End::Finished(FinishReason::Stop | FinishReason::Length))))
     }
 }
 
@@ -137,11 +165,11 @@ impl Observer for Metrics {
     }
 }
 
-fn mean(all: &[Nanos]) -> Nanos {
+pub(crate) fn mean(all: &[Nanos]) -> Nanos {
     Nanos(all.iter().map(|nanos| nanos.0).sum::<u64>() / all.len().max(1) as u64)
 }
 
-fn percentile(sorted: &[Nanos], share: f64) -> Nanos {
+pub(crate) fn percentile(sorted: &[Nanos], share: f64) -> Nanos {
     let index = (sorted.len() as f64 * share) as usize;
     sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
 }

@@ -8,6 +8,7 @@ use crate::faults::Faults;
 use crate::kv::{Keeps, KvMemory, SpillResult};
 use crate::lanes::{Lanes, Warmth};
 use crate::passes::{Ended, Passes};
+use crate::speed::SpeedTimeline;
 use crate::watchdog::Watchdog;
 use duet_driver::World;
 use duet_scheduler::machine::Shapes;
@@ -25,6 +26,8 @@ pub struct Truth {
     /// Bytes a second that all lanes get together from the memory that they share; if it is not known, kernels disturb
     /// each other by the machine's contention.
     pub shared_bytes_per_s: Option<f64>,
+    /// How fast it is, against its anchors.
+    pub speed: SpeedTimeline,
     /// Largest relative deviation of a kernel's time from its annotation.
     pub jitter: f64,
     /// Seed of the jitter.
@@ -78,8 +81,16 @@ impl Truth {
     #[must_use]
     pub fn of(config: &SchedulerConfig) -> Self {
         let (machine, faults) = (config.machine.clone(), Faults::default());
-        let (seed, page_io) = (0, Nanos(100_000));
-        Self { machine, shared_bytes_per_s: None, jitter: 0.0, seed, page_io, hang_timeout: HANG_TIMEOUT, faults }
+        Self {
+            machine,
+            shared_bytes_per_s: None,
+            speed: SpeedTimeline::default(),
+            jitter: 0.0,
+            seed: 0,
+            page_io: Nanos(100_000),
+            hang_timeout: HANG_TIMEOUT,
+            faults,
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use duet_driver::{EventLog, Header, Observer, replay};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Command, End, Event, Generated, Mechanism, Member, PassId, SchedulerConfig, Source, Yields};
-use duet_sim::{Answers, Client, Continues, Failing, Graphs, Metrics, Scenario, machines};
+use duet_sim::{Answers, Client, Continues, Failing, Graphs, Metrics, Recorded, Scenario, machines};
 use duet_types::{Class, FinishReason, Instant, LaneId, Nanos, RequestId, Tokens};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -113,17 +113,30 @@ proptest! {
 
     #[test]
     fn a_replayed_log_gives_the_same_commands(scenario in scenario()) {
-        let log = |scenario: &Scenario| {
-            let mut log = Vec::new();
-            let header = Header { policy: scenario.policy, config: scenario.config.clone() };
-            scenario.run(EventLog::begin(&mut log, &header).unwrap());
-            log
-        };
         let first = log(&scenario);
         prop_assert!(first == log(&scenario), "the same scenario went two ways");
         let replayed = replay(&first[..]).map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert!(replayed.events >= scenario.clients.len());
     }
+
+    /// What a log says of its clients is enough to have the same run again, to the byte.
+    #[test]
+    fn a_recorded_run_is_simulated_again_as_it_was(scenario in policy().prop_flat_map(undisturbed)) {
+        let mut scenario = scenario;
+        // An engine numbers its requests as they come.
+        scenario.clients.sort_by_key(|client| client.arrives);
+        let first = log(&scenario);
+        let recorded = Recorded::read(&first[..]).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert!(log(&recorded.scenario()) == first, "{scenario:?}");
+    }
+}
+
+/// The event log of a scenario.
+fn log(scenario: &Scenario) -> Vec<u8> {
+    let mut log = Vec::new();
+    let header = Header { policy: scenario.policy, config: scenario.config.clone(), profiled: None };
+    scenario.run(EventLog::begin(&mut log, &header).unwrap());
+    log
 }
 
 /// Scenarios without faults and with memory for all, for bounds on time.

@@ -42,6 +42,9 @@ pub(crate) struct SimulateArgs {
     /// Run this model for real in virtual time: its tokens, its ends of answers
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["model", "lengths", "data_set"])]
     pub(crate) functional: Option<String>,
+    /// Run what `duet serve --event-log` wrote again, on the machine of its profile, and say how near it comes
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["profile", "model", "lengths", "data_set", "functional"])]
+    pub(crate) replay: Option<PathBuf>,
     /// JSONL files of prompts for --functional [default: samples that come with duet]
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "functional")]
     pub(crate) workload: Vec<PathBuf>,

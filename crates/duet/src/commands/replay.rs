@@ -11,7 +11,7 @@ pub(super) fn replay(arguments: &ReplayArgs) -> anyhow::Result<()> {
     let file = File::open(&arguments.log).map_err(|error| BadInput(format!("{shown}: {error}")))?;
     match replay_log(BufReader::new(file)) {
         Ok(replayed) => print(&format!("{} events led to the same {} commands\n", replayed.events, replayed.commands)),
-        Err(error @ ReplayError::Read { .. }) => Err(BadInput(format!("{shown}: {error}")).into()),
+        Err(error @ ReplayError::Read(_)) => Err(BadInput(format!("{shown}: {error}")).into()),
         Err(error) => anyhow::bail!("{shown}: {error}"),
     }
 }

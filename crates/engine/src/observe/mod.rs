@@ -10,7 +10,7 @@ pub(crate) use metrics::Metrics;
 pub use samples::EngineSamples;
 pub(crate) use samples::Samples;
 
-use duet_driver::{Digest, Fact, Observer};
+use duet_driver::{Digest, Fact, Observer, Probe};
 use duet_scheduler::{Command, Event};
 use duet_types::Instant;
 
@@ -46,5 +46,9 @@ impl Observer for Observers {
         let facts = self.digest.command(now, command);
         self.take(now, facts);
         self.others.iter_mut().for_each(|other| other.command(now, command));
+    }
+
+    fn probe(&mut self, now: Instant, probe: &Probe) {
+        self.others.iter_mut().for_each(|other| other.probe(now, probe));
     }
 }

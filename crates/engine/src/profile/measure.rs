@@ -6,9 +6,11 @@
 //! value is taken that predicts the others best. The fastest of several samples counts: what else runs on the machine
 //! can only make a sample slower, and the scheduler corrects for a slower machine by itself.
 
-use super::bench::{Bench, Shape, fastest, on, start};
+use super::bench::{Bench, Shape, fastest, median, on, start};
 use super::{Profile, ProfileError, Subject};
+use crate::speed_probe::SpeedProbe;
 use duet_device::{Accelerator, CpuConfig, CpuLanes};
+use duet_driver::Rates;
 use duet_kernels::crew::Crew;
 use duet_model::Model;
 use duet_model::forward::Node;
@@ -43,17 +45,46 @@ pub(crate) fn measure(
     let bench = Bench::new(Arc::clone(model), kv, ROWS.len() * (CONTEXT + ROWS_MAX + 64));
     let launch = launch_cost(lanes)?;
     let all = lanes.descriptor().lanes;
+    let mut probe = Probes::new(model);
     let mut profiled = Vec::new();
     for (lane, threads) in all.iter().zip(&config.lanes) {
         let anchors = anchors(&bench, lanes, LaneSet::from_iter([lane]), launch, effort)?;
+        probe.take();
         let name = if *threads == 1 { format!("cpu{lane}") } else { format!("cpu{lane}x{threads}") };
         profiled.push(Lane { name, shapes: Shapes::Dynamic, anchors });
     }
     let team = if profiled.len() > 1 { Some(anchors(&bench, lanes, all, launch, effort)?) } else { None };
+    probe.take();
     let contention = if profiled.len() > 1 { contention(&bench, lanes, effort)? } else { Contention::NONE };
     let machine = Machine { lanes: profiled, team, contention };
-    Ok(Profile { of: Subject::new(model, kv, config), machine })
+    Ok(Profile { of: Subject::new(model, kv, config), machine, probe: probe.fastest })
 }
+
+/// Probes between the measurements: of each turn the median, of the turns the fastest. A sample of the anchors takes as
+/// long as a turn, and the fastest of them counts too.
+struct Probes {
+    probe: SpeedProbe,
+    fastest: Rates,
+}
+
+impl Probes {
+    fn new(model: &Arc<Model>) -> Self {
+        let fastest = Rates { macs_per_s: 0.0, bytes_per_s: 0.0 };
+        let mut probes = Self { probe: SpeedProbe::new(Arc::clone(model)), fastest };
+        probes.take();
+        probes
+    }
+
+    fn take(&mut self) {
+        let turn: Vec<Rates> = (0..PROBES).map(|_| self.probe.take()).collect();
+        let of = |rate: fn(&Rates) -> f64| median(turn.iter().map(rate).collect());
+        self.fastest.macs_per_s = self.fastest.macs_per_s.max(of(|rates| rates.macs_per_s));
+        self.fastest.bytes_per_s = self.fastest.bytes_per_s.max(of(|rates| rates.bytes_per_s));
+    }
+}
+
+/// In a turn: some tens of milliseconds.
+const PROBES: usize = 48;
 
 /// Sizes of passes that are timed; the first is memory-bound and the last compute-bound.
 const ROWS: [usize; 5] = [1, 4, 16, 48, ROWS_MAX];

@@ -21,6 +21,7 @@ use sweep::sweep;
 pub(crate) use measure::measure;
 
 use duet_device::{Cpu, CpuConfig, available_cores};
+use duet_driver::Rates;
 use duet_model::Model;
 use duet_model::kv::KvFormat;
 use duet_scheduler::Machine;
@@ -36,6 +37,9 @@ pub struct Profile {
     pub of: Subject,
     /// The lanes.
     pub machine: Machine,
+    /// What a short probe of one core found meanwhile: later probes say how much faster or slower the machine is than
+    /// this profile. (The fastest, as with the anchors.)
+    pub probe: Rates,
 }
 
 /// What a profile was measured with.
@@ -186,7 +190,7 @@ impl Profile {
         all.all(|anchors| {
             let rates = [anchors.macs_per_s, anchors.attention_macs_per_s, anchors.bytes_per_s];
             rates.iter().all(|rate| rate.is_finite() && *rate > 0.0) && (0.0..=1.0).contains(&anchors.exposed)
-        })
+        }) && self.probe.are_sane()
     }
 }
 
@@ -208,7 +212,8 @@ mod tests {
         let anchors =
             Anchors { macs_per_s: 1e11, attention_macs_per_s: 2e10, bytes_per_s, launch: Nanos(300), exposed: 0.1 };
         let lane = Lane { name: "cpu0".to_owned(), shapes: Shapes::Dynamic, anchors };
-        Profile { of, machine: Machine { lanes: vec![lane], team: None, contention: Contention::NONE } }
+        let probe = Rates { macs_per_s: 2e11, bytes_per_s: 2e10 };
+        Profile { of, machine: Machine { lanes: vec![lane], team: None, contention: Contention::NONE }, probe }
     }
 
     #[test]

@@ -117,6 +117,7 @@ impl Bench {
             queue_max: setup.queue_max,
             spill_folder: std::env::temp_dir(),
             observers,
+            probe: None,
         };
         Self { runtime: Runtime::start(model, cpu, config).unwrap(), hold }
     }

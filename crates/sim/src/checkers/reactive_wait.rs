@@ -170,7 +170,8 @@ impl Checker for ReactiveWait {
         match command {
             Command::Launch { kernel, reason, .. } => {
                 // While its KV is read, another one goes first.
-                let is_ready = |request| picture.requests.get(request).is_some_and(|s| s.standing == Standing::Ready);
+                let is_ready =
+                    |request: &RequestId| picture.requests.get(request).is_some_and(|s| s.standing == Standing::Ready);
                 let serves = |request: &RequestId| match self.next {
                     Next::Oldest if kernel.class() == Class::Reactive && !is_ready(request) => true,
                     Next::Oldest => kernel.members.iter().any(|member| member.request == *request),

@@ -2,14 +2,17 @@
 
 mod figures;
 mod functional;
+mod judgement;
 mod machine;
+mod replay;
 mod traffic;
 
 use crate::cli::SimulateArgs;
 
 pub(super) fn simulate(arguments: &SimulateArgs) -> anyhow::Result<()> {
-    match &arguments.functional {
-        Some(model) => functional::simulate(arguments, model),
-        None => traffic::simulate(arguments),
+    match (&arguments.replay, &arguments.functional) {
+        (Some(log), _) => replay::replay(log, arguments.json),
+        (None, Some(model)) => functional::simulate(arguments, model),
+        (None, None) => traffic::simulate(arguments),
     }
 }

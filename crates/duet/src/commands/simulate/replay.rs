@@ -1,0 +1,23 @@
+//! `duet simulate --replay`: a recorded run again, and how near the simulator comes to it.
+
+use super::judgement::{page, report};
+use crate::failure::{BadInput, print};
+use duet_sim::Recorded;
+use duet_sim::fidelity::judge;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+pub(super) fn replay(log: &Path, json: bool) -> anyhow::Result<()> {
+    let refused = |error: &dyn std::fmt::Display| BadInput(format!("--replay {}: {error}", log.display()));
+    let file = File::open(log).map_err(|error| refused(&error))?;
+    let recorded = Recorded::read(BufReader::new(file)).map_err(|error| refused(&error))?;
+    if recorded.clients.is_empty() {
+        return Err(refused(&"no request is in it; record while requests are served").into());
+    }
+    let fidelity = judge(&recorded);
+    if json {
+        return print(&(serde_json::to_string(&report(&recorded, &fidelity))? + "\n"));
+    }
+    print(&page(&recorded, &fidelity))
+}

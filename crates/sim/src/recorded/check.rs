@@ -1,0 +1,70 @@
+//! What a log must be for its run to be simulated. A file may hold anything.
+
+use duet_scheduler::machine::Anchors;
+use duet_scheduler::{Heg, Kernel, SchedulerConfig};
+use duet_types::LaneSet;
+
+/// Whether a scheduler and a virtual world can be made of this.
+pub(super) fn check_config(config: &SchedulerConfig) -> Result<(), String> {
+    let (machine, limits) = (&config.machine, &config.limits);
+    let lanes = machine.lanes.len();
+    if lanes == 0 || lanes > usize::from(LaneSet::LANES_MAX) {
+        return Err(format!("config.machine has {lanes} lanes"));
+    }
+    let all = machine.lanes.iter().map(|lane| &lane.anchors).chain(&machine.team);
+    if !all.into_iter().all(are_sane) {
+        return Err("config.machine has anchors that are no rates".to_owned());
+    }
+    if !is_sane(&config.heg) {
+        return Err("config.heg is no graph: layers and work must be above zero and finite".to_owned());
+    }
+    let contention = &machine.contention;
+    let factors = [
+        contention.memory_beside_memory,
+        contention.memory_beside_compute,
+        contention.compute_beside_memory,
+        contention.compute_beside_compute,
+    ];
+    if !factors.iter().all(|factor| (1.0..=1e3).contains(factor)) {
+        return Err("config.machine.contention has factors outside 1 to 1000".to_owned());
+    }
+    if limits.chunk.0 == 0 || limits.prefill_rows < limits.chunk || limits.batch == 0 {
+        return Err("config.limits has no room for a chunk or a batch".to_owned());
+    }
+    if config.memory.page.0 == 0 {
+        return Err("config.memory.page is 0".to_owned());
+    }
+    Ok(())
+}
+
+/// Whether a kernel is one of this machine and this model.
+pub(super) fn check_kernel(config: &SchedulerConfig, lanes: LaneSet, kernel: &Kernel) -> Result<(), String> {
+    let machine = &config.machine;
+    let forms_team = lanes.len() == 1 || (machine.team.is_some() && lanes == machine.all());
+    if lanes.is_empty() || !machine.all().contains_all(lanes) || !forms_team {
+        return Err(format!("kernel {} runs on lanes {lanes}, which form no team", kernel.id));
+    }
+    if kernel.members.is_empty() || kernel.members.iter().any(|member| member.is_empty()) {
+        return Err(format!("kernel {} has a member without rows", kernel.id));
+    }
+    let rows: u64 = kernel.members.iter().map(|member| u64::from(member.len().0)).sum();
+    if kernel.rows.is_empty() || u64::from(kernel.rows.end) > rows {
+        return Err(format!("kernel {} has no rows {:?}", kernel.id, kernel.rows));
+    }
+    if kernel.nodes.is_empty() || kernel.nodes.end > config.heg.nodes() {
+        return Err(format!("kernel {} has no nodes {:?}", kernel.id, kernel.nodes));
+    }
+    Ok(())
+}
+
+fn are_sane(anchors: &Anchors) -> bool {
+    let rates = [anchors.macs_per_s, anchors.attention_macs_per_s, anchors.bytes_per_s];
+    rates.iter().all(|rate| (1e6..=1e18).contains(rate)) && (0.0..=1.0).contains(&anchors.exposed)
+}
+
+fn is_sane(heg: &Heg) -> bool {
+    let linear = [&heg.qkv, &heg.ffn, &heg.head];
+    let work = linear.iter().flat_map(|node| [node.macs_per_row, node.weight_bytes, node.row_bytes]);
+    let attention = [heg.attention.macs_per_pair, heg.attention.bytes_per_position, heg.attention.row_bytes];
+    (1..=10_000).contains(&heg.layers) && work.chain(attention).all(|amount| (0.0..=1e12).contains(&amount))
+}
