@@ -4,7 +4,9 @@
 //! ceilings are probed beside every sample, and shares of a ceiling are shares of the probe next to the sample.
 
 pub mod functional;
+mod html;
 pub mod load;
+mod plot;
 mod probe;
 mod samples;
 pub mod throughput;
