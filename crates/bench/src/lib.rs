@@ -8,5 +8,6 @@ mod html;
 pub mod load;
 mod plot;
 mod probe;
+pub mod report;
 mod samples;
 pub mod throughput;

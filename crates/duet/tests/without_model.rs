@@ -21,7 +21,20 @@ fn bad_arguments_are_refused_with_the_flag_named() {
     refused(&["serve", "--default-class", "lazy"], "--default-class");
     refused(&["inspect"], "<MODEL>");
     refused(&["dance"], "dance");
+    refused(&["report"], "<NAME>");
+    refused(&["report", "agent-xpu"], "--out");
+    refused(&["report", "novel", "--out", "x"], "no report is called `novel`; there is agent-xpu");
+    refused(&["report", "agent-xpu", "--out", "x", "--seeds", "0"], "--seeds");
     run(duet(cache.path(), &["pull"]).env("DUET_LOG", "a=b=c")).assert_refused(&["DUET_LOG"]);
+}
+
+#[test]
+fn a_report_is_not_begun_where_it_cannot_be_written() {
+    let cache = tempfile::tempdir().unwrap();
+    let file = cache.path().join("file");
+    fs::write(&file, "").unwrap();
+    let file = file.to_str().unwrap();
+    run(&mut duet(cache.path(), &["report", "agent-xpu", "--out", file])).assert_refused(&["--out", file]);
 }
 
 #[test]
