@@ -11,10 +11,7 @@ use duet_scheduler::Mechanism;
 use duet_scheduler::policy::PolicyName;
 
 /// Loads at which mechanisms have something to do: the paper's, and one at which background work always waits.
-const LOADS: [(Size, Load); 2] = [
-    (Size::Small, Load { reactive: 3.0, proactive: 6.0, of: super::setting::ProactiveOf::Mix }),
-    (Size::Large, Load { reactive: 5.0, proactive: 10.0, of: super::setting::ProactiveOf::Mix }),
-];
+const LOADS: [(Size, Load); 2] = [(Size::Small, Load::mixed(3.0, 6.0)), (Size::Large, Load::mixed(5.0, 10.0))];
 
 /// What is missing, if anything.
 type Variant = (Size, PolicyName, Option<Mechanism>);

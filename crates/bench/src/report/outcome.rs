@@ -67,6 +67,11 @@ impl Estimate {
         Self { value, low: value, high: value }
     }
 
+    /// The same, of the highest seed instead of the mean: for what must never be passed.
+    pub(crate) fn of_highest(self) -> Self {
+        Self { value: self.high, ..self }
+    }
+
     fn spread(values: &[f64]) -> Self {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -106,6 +111,7 @@ mod tests {
         assert_eq!(ours.read(read), Some(Estimate { value: 2.0, low: 1.0, high: 3.0 }));
         assert_eq!(ours.beside(&theirs, read, ratio), Some(Estimate { value: 0.5, low: 0.25, high: 0.75 }));
         assert_eq!(ours.beside(&theirs, read, change), Some(Estimate { value: -50.0, low: -75.0, high: -25.0 }));
+        assert_eq!(ours.read(read).map(Estimate::of_highest), Some(Estimate { value: 3.0, low: 1.0, high: 3.0 }));
         assert_eq!((ours.n(), ours.seed_count()), (6, 3));
     }
 

@@ -1,7 +1,7 @@
 //! What it costs: the iGPU's time, energy, and how soon background work gives way. (Agent.xpu §6.4, Fig. 13; §4.4)
 
 use super::lab::{Lab, Results};
-use super::outcome::{Read, change, ratio};
+use super::outcome::{Estimate, Read, change, ratio};
 use super::policies::{BASELINE, COMPARED, OURS};
 use super::readings::{igpu_seconds, joules};
 use super::row::{Paper, Row, Unit};
@@ -46,8 +46,10 @@ const PROSE: [&str; 4] = [
     "A pass of the iGPU baseline that reads a chunk and decodes beside it counts whole, as it keeps the unit at its products. \
      The paper leaves out what batching computes twice; nothing is computed twice here.",
     "Energy is each unit's power at what it does, over all tokens of prompts and answers; the package's other parts, the \
-     memory's among them, are in no figure of the paper and in none here. The saving is bounded by what moves to the NPU: \
-     prefill is the smaller part of the iGPU's time when most time goes into decode, whose power is the same under both.",
+     memory's among them, are in no figure of the paper and in none here. The saving is bounded by what moves to the NPU, and \
+     decode, which most of the time goes into, takes the same power under both. What moves is also worth less than it seems: \
+     in the baseline, decode rides in the passes that read prompts, nearly for nothing, and it cannot where prompts are read \
+     elsewhere.",
     "Preemption is the time from a reactive request's arrival, while background work runs and no other reactive prompt waits, \
      to its first kernel. The bound of 100 ms is the policy's own; where it is passed, a single kernel was longer: a kernel is \
      the least that can be waited for, and attention over a long prompt is one.",
@@ -86,10 +88,12 @@ fn preemption(results: &Results<Cell>, size: Size, policy: PolicyName) -> [Row; 
     let cell = cell(size, policy);
     let outcome = results.get(&cell);
     let found: usize = outcome.seeds().map(|figures| figures.preempt.len()).sum();
-    let quantities: [(&str, Read); 3] = [("median", median), ("99th percentile", last_hundredth), ("longest", longest)];
-    quantities.map(|(name, read)| {
+    let longest = outcome.read(longest).map(Estimate::of_highest);
+    let quantities =
+        [("median", outcome.read(median)), ("99th percentile", outcome.read(last_hundredth)), ("longest", longest)];
+    quantities.map(|(name, estimate)| {
         let row = Row::new("§4.4", cell.to_string(), format!("preemption, {name}"), Unit::Milliseconds)
-            .predicted(outcome.read(read), outcome)
+            .predicted(estimate, outcome)
             .note(format!("{found} times"));
         if policy == PolicyName::AgentXpu { row.paper(Paper::AtMost(PREEMPT_MS)) } else { row }
     })

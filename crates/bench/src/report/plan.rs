@@ -60,11 +60,11 @@ impl Plan {
         }
     }
 
-    /// As little as can be, on traces of a minute.
+    /// As little as can be, on traces of half a minute.
     #[cfg(test)]
     pub(crate) fn smoke() -> Self {
         Self {
-            window: Nanos(60_000_000_000),
+            window: Nanos(30_000_000_000),
             rates: vec![2.0, 10.0],
             overload: 20.0,
             curve: vec![2.0, 6.0],

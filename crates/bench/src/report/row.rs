@@ -185,7 +185,9 @@ impl Row {
         put("unit", Some(json!(self.unit.name())));
         put("paper", self.paper.map(Paper::json));
         put("paper_is", self.paper.map(|paper| json!(paper.kind())));
-        put("aim_at_most", self.aim.map(|aim| json!(aim.limit())));
+        if let Some(aim) = self.aim {
+            put(aim.name(), Some(json!(aim.limit())));
+        }
         put("predicted", self.predicted.map(|estimate| rounded(estimate.value)));
         put("low", self.predicted.map(|estimate| rounded(estimate.low)));
         put("high", self.predicted.map(|estimate| rounded(estimate.high)));
@@ -252,6 +254,13 @@ impl Paper {
 }
 
 impl Aim {
+    fn name(self) -> &'static str {
+        match self {
+            Self::AtMost(_) => "aim_at_most",
+            Self::Below(_) => "aim_below",
+        }
+    }
+
     /// The limit.
     pub(crate) fn limit(self) -> f64 {
         match self {

@@ -88,7 +88,7 @@ impl fmt::Display for Size {
 
 impl Load {
     /// Of the mixes of both classes.
-    pub(crate) fn mixed(reactive: f64, proactive: f64) -> Self {
+    pub(crate) const fn mixed(reactive: f64, proactive: f64) -> Self {
         Self { reactive, proactive, of: ProactiveOf::Mix }
     }
 

@@ -1,4 +1,4 @@
-//! The report as a whole, on traces of a minute: what it holds, not what it predicts.
+//! The report as a whole, on traces of half a minute: what it holds, not what it predicts.
 
 use super::*;
 use crate::html::assert_well_formed;
