@@ -4,7 +4,10 @@
 //! ceilings are probed beside every sample, and shares of a ceiling are shares of the probe next to the sample.
 
 pub mod functional;
+mod html;
 pub mod load;
+mod plot;
 mod probe;
+pub mod report;
 mod samples;
 pub mod throughput;

@@ -1,10 +1,12 @@
 //! The command line: every command, flag and range. Nothing is done here.
 
 mod load;
+mod report;
 mod scheduling;
 mod simulate;
 
 pub(crate) use load::{LoadArgs, Peer};
+pub(crate) use report::ReportArgs;
 pub(crate) use scheduling::SchedulingArgs;
 pub(crate) use simulate::{SimulateArgs, TuningArgs};
 
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     Simulate(Box<SimulateArgs>),
     /// Measure
     Bench(BenchArgs),
+    /// Predict a paper's results on its own machine, in simulation, beside what the paper says
+    Report(ReportArgs),
 }
 
 /// `duet bench`

@@ -4,6 +4,7 @@
 //! failed. A reader of stdout that went away is no failure.
 
 use duet_bench::load::LoadError as BenchLoadError;
+use duet_bench::report::ReportError;
 use duet_bench::throughput::ThroughputError;
 use duet_engine::EngineError;
 use duet_model::LoadError;
@@ -71,6 +72,7 @@ fn status(error: &anyhow::Error) -> u8 {
             || cause.is::<GgufError>()
             || cause.downcast_ref::<FetchError>().is_some_and(FetchError::is_bad_input)
             || cause.downcast_ref::<BenchLoadError>().is_some_and(BenchLoadError::is_bad_input)
+            || cause.downcast_ref::<ReportError>().is_some_and(ReportError::is_bad_input)
             || matches!(
                 cause.downcast_ref::<ThroughputError>(),
                 Some(ThroughputError::Load(_) | ThroughputError::Context { .. })

@@ -21,6 +21,10 @@ fn bad_arguments_are_refused_with_the_flag_named() {
     refused(&["serve", "--default-class", "lazy"], "--default-class");
     refused(&["inspect"], "<MODEL>");
     refused(&["dance"], "dance");
+    refused(&["report"], "<NAME>");
+    refused(&["report", "agent-xpu"], "--out");
+    refused(&["report", "novel", "--out", "x"], "no report is called `novel`; there is agent-xpu");
+    refused(&["report", "agent-xpu", "--out", "x", "--seeds", "0"], "--seeds");
     run(duet(cache.path(), &["pull"]).env("DUET_LOG", "a=b=c")).assert_refused(&["DUET_LOG"]);
 }
 
@@ -35,7 +39,54 @@ fn a_record_that_cannot_be_simulated_is_refused_with_its_line() {
     simulate().assert_refused(&["--replay", path, "line 1", "no event log"]);
     fs::write(path, "{\"policy\": 7}\n").unwrap();
     simulate().assert_refused(&["--replay", path, "line 1", "policy"]);
-    run(&mut duet(cache.path(), &["simulate"])).assert_refused(&["--replay"]);
+}
+
+#[test]
+fn a_machine_that_cannot_be_is_refused_by_name() {
+    let cache = tempfile::tempdir().unwrap();
+    let simulate = |arguments: &[&str]| run(&mut duet(cache.path(), &[&["simulate"], arguments].concat()));
+    simulate(&["--profile", "i9"]).assert_refused(&["--profile", "`i9`", "intel-core-ultra-5-125h", "apple-m2-max"]);
+    simulate(&["--model", "gpt"]).assert_refused(&["--model", "`gpt`", "llama-3.1-8b"]);
+    simulate(&["--policy", "best"]).assert_refused(&["--policy", "best", "agent-xpu"]);
+    simulate(&["--data-set", "mine"]).assert_refused(&["--data-set", "`mine`", "samsum"]);
+    simulate(&["--data-set", "samsum"]).assert_refused(&["--reactive"]);
+    let soc = cache.path().join("soc.toml");
+    let path = soc.to_str().unwrap();
+    simulate(&["--profile", path]).assert_refused(&["--profile", path, "No such file"]);
+    fs::write(&soc, "name = \"x\"\n").unwrap();
+    simulate(&["--profile", path]).assert_refused(&["--profile", path, "missing field"]);
+    let built_in = include_str!("../../sim/profiles/intel-core-ultra-5-125h.toml");
+    fs::write(&soc, built_in.replacen("value = 57.0, low = 49.0", "value = 0.0, low = 0.0", 1)).unwrap();
+    simulate(&["--profile", path]).assert_refused(&["memory.shared_gb_s", "greater than zero"]);
+}
+
+/// Same seed, same figures: all but the time that the simulation took.
+#[test]
+fn a_simulation_repeats_to_the_byte() {
+    let cache = tempfile::tempdir().unwrap();
+    let once = || {
+        let ended = run(&mut duet(cache.path(), &["simulate", "--minutes", "2", "--policy", "all", "--json"]));
+        let objects = ended.stdout.lines().map(|line| {
+            let mut object: serde_json::Value = serde_json::from_str(line).unwrap();
+            let wall = object.as_object_mut().unwrap().remove("wall_s").unwrap();
+            assert!(wall.as_f64().unwrap() > 0.0);
+            object
+        });
+        objects.collect::<Vec<_>>()
+    };
+    let first = once();
+    assert_eq!(first.len(), 8);
+    assert!(first[0]["reactive"]["mean_s"].as_f64().unwrap() > 0.0);
+    assert_eq!(first, once());
+}
+
+#[test]
+fn a_report_is_not_begun_where_it_cannot_be_written() {
+    let cache = tempfile::tempdir().unwrap();
+    let file = cache.path().join("file");
+    fs::write(&file, "").unwrap();
+    let file = file.to_str().unwrap();
+    run(&mut duet(cache.path(), &["report", "agent-xpu", "--out", file])).assert_refused(&["--out", file]);
 }
 
 #[test]

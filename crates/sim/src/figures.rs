@@ -60,6 +60,8 @@ pub struct LaneFigures {
     /// Share of the time in which it ran anything.
     pub busy: f64,
     /// The same for the time in which requests came.
+    pub busy_in_window: f64,
+    /// Time in which it ran anything, in seconds.
     pub busy_s: f64,
     /// Busy time as the system's monitor shows it, decode counting less, in seconds.
     pub monitored_s: f64,
@@ -85,7 +87,7 @@ impl Figures {
         preempt.sort_unstable();
         let [reactive, proactive] = [Class::Reactive, Class::Proactive].map(|class| ClassFigures::of(latencies, class));
         Self {
-            lanes: lanes(meter, machine, power, lasted),
+            lanes: lanes(meter, machine, power, lasted, window),
             joules: power.map(|power| meter.lanes_joules(power) + power.compile * compiled.as_secs_f64()),
             tokens: reactive.tokens + proactive.tokens,
             reactive,
@@ -109,13 +111,15 @@ impl Figures {
     }
 }
 
-fn lanes(meter: &Meter, machine: &Machine, power: Option<&Power>, lasted: Nanos) -> Vec<LaneFigures> {
+fn lanes(meter: &Meter, machine: &Machine, power: Option<&Power>, lasted: Nanos, window: Nanos) -> Vec<LaneFigures> {
     let figures = machine.lanes.iter().enumerate().map(|(index, lane)| {
-        let busy = meter.lane(LaneId(index as u8));
+        let lane_id = LaneId(index as u8);
+        let busy = meter.lane(lane_id);
         let decode_busy = power.map_or(1.0, |power| power.lanes[index].decode_busy);
         LaneFigures {
             name: lane.name.clone(),
             busy: busy.all().as_secs_f64() / lasted.as_secs_f64().max(1e-9),
+            busy_in_window: meter.within(lane_id).as_secs_f64() / window.as_secs_f64().max(1e-9),
             busy_s: busy.all().as_secs_f64(),
             monitored_s: busy.prefill.as_secs_f64() + decode_busy * busy.decode.as_secs_f64(),
         }

@@ -367,6 +367,14 @@ mod tests {
     }
 
     #[test]
+    fn a_data_set_of_a_mix_is_a_mix() {
+        let samsum = proactive_mix().only(&["samsum".to_owned()]).unwrap();
+        assert_eq!(samsum.data_sets().iter().map(DataSet::name).collect::<Vec<_>>(), ["samsum"]);
+        assert_eq!(samsum.class(), Class::Proactive);
+        assert_eq!(proactive_mix().only(&["mtrag".to_owned()]), None);
+    }
+
+    #[test]
     fn a_small_data_set_is_drawn_as_often_as_a_large_one() {
         let large: String = (0..99).map(|_| "large reactive 1 1\n").collect();
         let mix = format!("{large}small reactive 2 2").parse::<Lengths>().unwrap().mix(Class::Reactive).unwrap();

@@ -16,6 +16,9 @@ pub struct Meter {
     running: BTreeMap<KernelId, (LaneSet, Stage, Instant)>,
     lanes: BTreeMap<LaneId, Busy>,
     last: Instant,
+    /// For how long requests come.
+    window: Nanos,
+    within: BTreeMap<LaneId, Nanos>,
 }
 
 /// For how long a lane worked.
@@ -36,6 +39,18 @@ impl Busy {
 }
 
 impl Meter {
+    /// One that also tells apart what is done while requests come, which is for `window`.
+    #[must_use]
+    pub fn of(window: Nanos) -> Self {
+        Self { window, ..Self::default() }
+    }
+
+    /// For how long a lane worked while requests came.
+    #[must_use]
+    pub fn within(&self, lane: LaneId) -> Nanos {
+        self.within.get(&lane).copied().unwrap_or_default()
+    }
+
     /// What a lane did.
     #[must_use]
     pub fn lane(&self, lane: LaneId) -> Busy {
@@ -63,7 +78,10 @@ impl Meter {
     fn end(&mut self, now: Instant, kernel: KernelId) {
         let Some((lanes, stage, since)) = self.running.remove(&kernel) else { return };
         self.last = now;
+        let cut = |at: Instant| Nanos(at.0.min(self.window.0));
+        let within = cut(now).saturating_sub(cut(since));
         for lane in lanes.iter() {
+            *self.within.entry(lane).or_default() += within;
             let busy = self.lanes.entry(lane).or_default();
             match stage {
                 Stage::Prefill => busy.prefill += now - since,

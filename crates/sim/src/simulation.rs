@@ -68,7 +68,7 @@ impl Simulation {
     #[must_use]
     pub fn run_with<A: Answers>(&self, clients: Vec<Client>, window: Nanos, answers: A) -> (Figures, VirtualWorld<A>) {
         let world = VirtualWorld::with_answers(clients, &self.config, &self.truth, answers);
-        let mut observed = Observed { world, observer: (Latencies::default(), Meter::default()) };
+        let mut observed = Observed { world, observer: (Latencies::default(), Meter::of(window)) };
         run(&mut Scheduler::new(self.config.clone(), self.policy.policy()), &mut observed);
         let (latencies, meter) = &observed.observer;
         let compiled = observed.world.compiled();

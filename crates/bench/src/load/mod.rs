@@ -15,7 +15,6 @@ mod job;
 mod mixed;
 mod page;
 mod plan;
-mod plot;
 mod preemption;
 mod prose;
 mod record;

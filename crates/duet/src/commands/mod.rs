@@ -7,6 +7,7 @@ mod inspect;
 mod profile;
 mod pull;
 mod replay;
+mod report;
 mod run;
 mod serve;
 mod simulate;
@@ -25,5 +26,6 @@ pub(crate) fn dispatch(command: &Command) -> anyhow::Result<()> {
         Command::Replay(arguments) => replay::replay(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Bench(arguments) => bench::bench(arguments),
+        Command::Report(arguments) => report::report(arguments),
     }
 }

@@ -3,6 +3,7 @@
 //! One frame with two axes, and in it lines, steps or bars. Colours are told apart by those who cannot tell red from
 //! green; text takes the page's colour.
 
+use crate::html::escape;
 use std::fmt::Write;
 
 /// A curve and its name.
@@ -74,16 +75,46 @@ pub(crate) fn lines(x: &Axis, y: &Axis, series: &[Series]) -> Option<String> {
                 r#"<circle cx="{x:.1}" cy="{y:.1}" r="4.5" fill="{fill}" stroke="{colour}" stroke-width="2"/>"#
             );
         }
-        let top = TOP + 16.0 * index as f64 + 4.0;
-        let _ = writeln!(
-            svg,
-            r#"<rect x="{:.1}" y="{:.1}" width="12" height="4" fill="{colour}"/><text x="{:.1}" y="{:.1}">{}</text>"#,
-            WIDTH - RIGHT + 12.0,
-            top,
-            WIDTH - RIGHT + 30.0,
-            top + 7.0,
-            escape(&series.name)
-        );
+        svg += &legend(index, colour, &series.name);
+    }
+    Some(svg + "</svg>\n")
+}
+
+/// A bar of parts that add up.
+#[derive(Clone, Debug)]
+pub(crate) struct Bar {
+    pub(crate) name: String,
+    /// One for each part that the drawing names.
+    pub(crate) parts: Vec<f64>,
+}
+
+/// Bars that stand side by side, each a stack of the same parts. `None` if all of them are empty.
+pub(crate) fn bars(label: &'static str, parts: &[&str], bars: &[Bar]) -> Option<String> {
+    let tallest = bars.iter().map(|bar| bar.parts.iter().sum()).fold(0.0, f64::max);
+    if tallest <= 0.0 {
+        return None;
+    }
+    let x = Axis::Names { label: "", names: bars.iter().map(|bar| bar.name.clone()).collect() };
+    let y = Axis::Linear { label };
+    let x = x.scale([0.0].into_iter(), LEFT, WIDTH - RIGHT)?;
+    let y = y.scale([tallest].into_iter(), HEIGHT - BOTTOM, TOP)?;
+    let mut svg = frame(&x, &y);
+    for (index, bar) in bars.iter().enumerate() {
+        let (left, right) = (x.at(index as f64 - 0.25), x.at(index as f64 + 0.25));
+        let mut below = 0.0;
+        for (part, colour) in bar.parts.iter().zip(COLOURS) {
+            let (bottom, top) = (y.at(below), y.at(below + part));
+            below += part;
+            let _ = writeln!(
+                svg,
+                r#"<rect x="{left:.1}" y="{top:.1}" width="{:.1}" height="{:.1}" fill="{colour}"/>"#,
+                right - left,
+                bottom - top
+            );
+        }
+    }
+    for (index, (name, colour)) in parts.iter().zip(COLOURS).enumerate() {
+        svg += &legend(index, colour, name);
     }
     Some(svg + "</svg>\n")
 }
@@ -132,11 +163,6 @@ pub(crate) fn histogram(label: &'static str, values: &[f64], limit: f64) -> Opti
         COLOURS[1]
     );
     Some(svg + "</svg>\n")
-}
-
-/// Text as XML holds it.
-pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 const WIDTH: f64 = 760.0;
@@ -227,6 +253,18 @@ fn shown(value: f64) -> String {
     ((value * 1e6).round() / 1e6).to_string()
 }
 
+/// A line of the legend.
+fn legend(index: usize, colour: &str, name: &str) -> String {
+    let top = TOP + 16.0 * index as f64 + 4.0;
+    format!(
+        "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"12\" height=\"4\" fill=\"{colour}\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>\n",
+        WIDTH - RIGHT + 12.0,
+        WIDTH - RIGHT + 30.0,
+        top + 7.0,
+        escape(name)
+    )
+}
+
 fn frame(x: &Scale<'_>, y: &Scale<'_>) -> String {
     let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\">\n");
     let (left, right, top, bottom) = (LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM);
@@ -285,6 +323,21 @@ mod tests {
         let log = Axis::Log { label: "s" };
         let zero = Series { name: "x".into(), points: vec![Point { x: 1.0, y: 0.0, mark: Mark::Dot }] };
         assert!(lines(&axis, &log, &[zero]).is_none());
+    }
+
+    #[test]
+    fn a_bar_is_as_high_as_its_parts_together() {
+        let bar = |parts: &[f64]| Bar { name: "a & b".into(), parts: parts.into() };
+        let svg = bars("s", &["one", "two"], &[bar(&[1.0, 3.0]), bar(&[2.0, 0.0])]).unwrap();
+        let heights: Vec<f64> = svg
+            .lines()
+            .filter(|line| line.starts_with("<rect") && !line.contains("<text"))
+            .map(|line| line.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+            .collect();
+        let [one, three, two, none] = heights[..] else { panic!("four parts: {svg}") };
+        assert!((three / one - 3.0).abs() < 0.01 && (two / one - 2.0).abs() < 0.01 && none == 0.0, "{heights:?}");
+        assert!(svg.contains("a &amp; b") && svg.contains(">two<"));
+        assert!(bars("s", &["one"], &[bar(&[0.0])]).is_none());
     }
 
     #[test]

@@ -1,0 +1,166 @@
+//! `duet report agent-xpu`: the paper's results as the simulator predicts them, beside the paper's own.
+//!
+//! The scheduler that serves is run on virtual lanes, which take as long as a profile of the paper's machine says
+//! (`duet-sim`). **Rule:** no constant of the profile is chosen from a result that is compared here, every deviation is
+//! told, and a reduction is told with the load that it was found at. Each section is a file: it says what it runs, and
+//! makes rows, tables and plots of what came out. (Agent.xpu §6)
+//!
+//! **Invariant:** the same plan gives the same bytes, whatever the number of threads.
+
+mod ablation;
+mod baselines;
+mod beyond;
+mod breakdown;
+mod constants;
+mod crossing;
+mod jobs;
+mod lab;
+mod load_curve;
+mod mixed;
+mod occupancy;
+mod outcome;
+mod overhead;
+mod page;
+mod plan;
+mod policies;
+mod primary;
+mod proactive_only;
+mod readings;
+mod row;
+mod section;
+mod sensitivity;
+mod setting;
+mod shown;
+#[cfg(test)]
+mod tests;
+mod tuning;
+
+pub use lab::Progress;
+pub use plan::Plan;
+pub use row::Row;
+
+use lab::Lab;
+use section::Section;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A report by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportName {
+    /// The results of Agent.xpu.
+    AgentXpu,
+}
+
+/// Why a report could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The directory cannot be made, or files in it cannot be.
+    #[error("--out {}: {problem}; name a directory that can be written", path.display())]
+    Out {
+        /// What cannot be made.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}: {problem}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
+}
+
+impl ReportError {
+    /// Whether what was given is wrong, rather than that running failed.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, Self::Out { .. })
+    }
+}
+
+/// Runs the report and writes `index.html` and `report.json` into `directory`, which is made if need be. Both files are
+/// opened before anything is run.
+///
+/// # Errors
+/// If the directory or the files cannot be made or written.
+pub fn report(
+    ReportName::AgentXpu: ReportName,
+    plan: Plan,
+    directory: &Path,
+    progress: Progress<'_>,
+) -> Result<Vec<Row>, ReportError> {
+    let out = |path: &Path, error: std::io::Error| ReportError::Out { path: path.into(), problem: error.to_string() };
+    std::fs::create_dir_all(directory).map_err(|error| out(directory, error))?;
+    let open = |name: &str| {
+        let path = directory.join(name);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        file.map_err(|error| out(&path, error)).map(|file| (path, file))
+    };
+    let (page_file, rows_file) = (open("index.html")?, open("report.json")?);
+    let sections = agent_xpu(plan, progress);
+    let rows: Vec<Row> = sections.iter().flat_map(|section| section.rows.clone()).collect();
+    write(page_file, &page::page(TITLE, &LEAD.map(str::to_owned), &sections))?;
+    write(rows_file, &lines(&rows))?;
+    Ok(rows)
+}
+
+const TITLE: &str = "Agent.xpu, predicted";
+const LEAD: [&str; 4] = [
+    "What the scheduler that serves with duet does on the machine of the Agent.xpu paper, as far as that is known: an Intel \
+     Core Ultra 5 125H with Llama-3.2-3B and Llama-3.1-8B in W8A16. Nothing of this ran on an NPU. Kernels take as long as \
+     the constants at the end of this page say, and the units share the memory's bandwidth. Everything is a prediction.",
+    "agent-xpu is the paper's policy to the letter, duet the best policy that was found, igpu-batching stands for OpenVINO's \
+     serving on the iGPU, cpu-batching for llama.cpp's server, serial for the static partition of one request at a time.",
+    "Traffic is the paper's: requests of each class arrive at random and independently, with lengths from its data sets (or \
+     what stands for those that are not public), for 15 minutes, and all are served to their end. Policies get the same \
+     traces. A load of 3 + 6 is three reactive and six proactive requests a minute. A figure is that of the mean over seeds, \
+     with the lowest and the highest seed beside it; a deviation is the distance from what the paper says, 0 within a range.",
+    "No constant was chosen for the results that are compared here.",
+];
+
+fn agent_xpu(plan: Plan, progress: Progress<'_>) -> Vec<Section> {
+    let soc = duet_sim::soc::built_in().next().expect("profiles come with the simulator");
+    let mut lab = Lab::new(soc, plan, progress);
+    // First, since everything else is run with what it finds; on the page it comes later.
+    let baselines = baselines::section(&mut lab);
+    vec![
+        primary::section(&mut lab),
+        load_curve::section(&mut lab),
+        mixed::section(&mut lab),
+        proactive_only::section(&mut lab),
+        breakdown::section(&mut lab),
+        overhead::section(&mut lab),
+        beyond::section(&mut lab),
+        ablation::section(&mut lab),
+        occupancy::section(&mut lab),
+        sensitivity::section(&mut lab),
+        baselines,
+        constants::section(&lab.soc),
+    ]
+}
+
+/// The rows as an array, one a line.
+fn lines(rows: &[Row]) -> String {
+    let lines: Vec<String> = rows.iter().map(|row| row.json().to_string()).collect();
+    format!("[\n{}\n]\n", lines.join(",\n"))
+}
+
+fn write((path, mut file): (PathBuf, File), text: &str) -> Result<(), ReportError> {
+    let written = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
+    written.map_err(|error| ReportError::Write { path, problem: error.to_string() })
+}
+
+impl FromStr for ReportName {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "agent-xpu" => Ok(Self::AgentXpu),
+            _ => Err(format!("no report is called `{name}`; there is agent-xpu")),
+        }
+    }
+}

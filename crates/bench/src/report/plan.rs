@@ -1,0 +1,78 @@
+//! How much is simulated.
+
+use duet_types::Nanos;
+
+/// The grids of a report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Traces of each setting.
+    pub(crate) seeds: u64,
+    /// Traces of each setting of a sweep, of which only the best or a sign is told.
+    pub(crate) sweep_seeds: u64,
+    /// For how long requests come.
+    pub(crate) window: Nanos,
+    /// Proactive requests a minute, where there are no others.
+    pub(crate) rates: Vec<f64>,
+    /// Of them, more than any policy can serve.
+    pub(crate) overload: f64,
+    /// Proactive requests a minute beside three reactive ones.
+    pub(crate) curve: Vec<f64>,
+    /// Rows of a chunk, of baselines.
+    pub(crate) chunks: Vec<u32>,
+    /// Members of a batch, of baselines.
+    pub(crate) batches: Vec<usize>,
+    /// Shares of the iGPU.
+    pub(crate) occupancies: Vec<f64>,
+    /// One of so many uncertain constants is varied.
+    pub(crate) constant_of: usize,
+}
+
+impl Plan {
+    /// As the paper has it: traces of 15 minutes. (Agent.xpu §6.1)
+    #[must_use]
+    pub fn whole(seeds: u64) -> Self {
+        Self {
+            seeds,
+            sweep_seeds: seeds.min(2),
+            window: Nanos(900_000_000_000),
+            rates: vec![1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 30.0],
+            overload: 120.0,
+            curve: vec![2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0],
+            chunks: vec![64, 128, 256, 512, 1024, 2048],
+            batches: vec![4, 8, 16, 32],
+            occupancies: vec![1.0, 0.9, 0.8, 0.7, 0.6, 0.5],
+            constant_of: 1,
+        }
+    }
+
+    /// The same of fewer points, for a first look.
+    #[must_use]
+    pub fn quick(seeds: u64) -> Self {
+        Self {
+            sweep_seeds: 1,
+            rates: vec![2.0, 6.0, 12.0, 30.0],
+            curve: vec![2.0, 6.0, 10.0, 16.0],
+            chunks: vec![128, 512, 2048],
+            batches: vec![8, 32],
+            occupancies: vec![1.0, 0.7],
+            constant_of: 4,
+            ..Self::whole(seeds)
+        }
+    }
+
+    /// As little as can be, on traces of half a minute.
+    #[cfg(test)]
+    pub(crate) fn smoke() -> Self {
+        Self {
+            window: Nanos(30_000_000_000),
+            rates: vec![2.0, 10.0],
+            overload: 20.0,
+            curve: vec![2.0, 6.0],
+            chunks: vec![256, 512],
+            batches: vec![8],
+            occupancies: vec![1.0, 0.7],
+            constant_of: 12,
+            ..Self::quick(1)
+        }
+    }
+}
