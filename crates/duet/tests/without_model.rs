@@ -37,8 +37,8 @@ fn a_record_that_cannot_be_simulated_is_refused_with_its_line() {
     simulate().assert_refused(&["--replay", path, "No such file"]);
     fs::write(path, "").unwrap();
     simulate().assert_refused(&["--replay", path, "line 1", "no event log"]);
-    fs::write(path, "{\"policy\": 7}\n").unwrap();
-    simulate().assert_refused(&["--replay", path, "line 1", "policy"]);
+    fs::write(path, "{\"policy\": \"duet\"}\n").unwrap();
+    simulate().assert_refused(&["--replay", path, "line 1", "`config`"]);
 }
 
 #[test]

@@ -182,8 +182,9 @@ impl Reading {
             return Ok(());
         }
         let Some(Source::TakenOver(of) | Source::Forked(of)) = source else { return Ok(()) };
-        if of.0 >= request.0 {
-            return Err(format!("request {request} continues request {of}, which came later"));
+        // It may have come later, while this one waited, but it has ended.
+        if !self.released.contains_key(&of) {
+            return Err(format!("request {request} continues request {of}, which has not ended"));
         }
         let continues = Continues { client: of.0 as usize, shared: cached };
         self.recorded.clients[request.0 as usize].continues = Some(continues);

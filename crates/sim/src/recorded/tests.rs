@@ -109,6 +109,7 @@ fn what_is_wrong_is_named_by_its_line() {
     refused(&log.replacen("\"prompt\":60", "\"prompt\":0", 1), "a prompt of 0 tokens");
     refused(&log.replacen("\"KernelDone\":{\"kernel\":0", "\"KernelDone\":{\"kernel\":99", 1), "kernel 99 ends");
     refused(&log.replacen("\"nodes\":{\"start\":0,", "\"nodes\":{\"start\":900,", 1), "has no nodes");
+    refused(&log.replacen("\"Forked\":0", "\"Forked\":2", 1), "request 2, which has not ended");
     refused(&format!("{log}{{\"Event\":[0,\"Timer\"]}}\n"), "time goes backwards");
     let probe =
         |macs: &str| format!("{{\"Probe\":[99000000000,{{\"rates\":{{\"macs_per_s\":{macs},\"bytes_per_s\":1}}}}]}}\n");
