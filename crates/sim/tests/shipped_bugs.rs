@@ -309,3 +309,14 @@ fn overdue_work_pays_for_a_kernel_that_hung() {
          at 325.144ms  A  reactive   prompt 292  output 5",
     );
 }
+
+/// A reactive request whose pages a background prefill held could push it out at the end of the pass only, not at that of
+/// its kernel.
+#[test]
+fn background_prefill_keeps_its_pages_to_the_end_of_its_pass() {
+    breaks_no_rule(
+        "npu-igpu  policy agent-xpu  chunk 27  batch 4  preempt 5ms  pages 73  disk 123
+         at 10.349ms  B  proactive  prompt 363  output 1  graph-fails
+         at 30.5ms    H  reactive   prompt 368  output 12",
+    );
+}

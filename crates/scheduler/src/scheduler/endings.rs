@@ -24,7 +24,10 @@ impl Scheduler {
             return;
         }
         match (complete, outcome) {
-            (false, Outcome::Progressed) => self.drop_unwanted(pass),
+            (false, Outcome::Progressed) => {
+                self.drop_unwanted(pass);
+                self.stopped(pass);
+            }
             (true, Outcome::Tokens(tokens)) => self.pass_done(pass, &tokens),
             (complete, outcome) => panic!("kernel {kernel} brought {outcome:?}, and its pass ended: {complete}"),
         }
