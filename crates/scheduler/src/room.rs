@@ -7,18 +7,32 @@
 
 use crate::command::{Command, End};
 use crate::event::{Prefix, Source};
-use crate::kernel::Member;
+use crate::kernel::{Member, PassId};
 use crate::memory::{Relief, Room};
 use crate::policy::Admission;
 use crate::queues::Line;
 use crate::request_table::{Fate, Phase, Row};
 use crate::scheduler::Scheduler;
-use duet_types::{Class, FinishReason, RequestId, Tokens};
+use duet_types::{Class, FinishReason, RequestId, Stage, Tokens};
 
 impl Scheduler {
     /// Whoever waits for memory may ask again.
     pub(crate) fn memory_changed_hands(&mut self) {
         self.short.clear();
+    }
+
+    /// A pass has stopped between two kernels: if it is background prefill, a reactive request that waits for memory may
+    /// push it out now. At its end it would have waited for as long as a prompt is read; an iteration of decode is short,
+    /// and what makes room after it is chosen with care.
+    pub(crate) fn stopped(&mut self, pass: PassId) {
+        let stopped = self
+            .passes
+            .get(&pass)
+            .is_some_and(|pass| (pass.class, pass.buffer) == (Class::Proactive, Stage::Prefill) && pass.is_idle());
+        let is_reactive = |id: &RequestId| self.table.get(*id).is_some_and(|row| row.request.class == Class::Reactive);
+        if stopped && self.admission == Admission::ByClass && self.short.iter().any(is_reactive) {
+            self.memory_changed_hands();
+        }
     }
 
     /// Whether a request has its KV in memory, and does not wait for more.

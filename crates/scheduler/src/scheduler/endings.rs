@@ -26,29 +26,11 @@ impl Scheduler {
         match (complete, outcome) {
             (false, Outcome::Progressed) => {
                 self.drop_unwanted(pass);
-                self.between_kernels(pass);
+                self.stopped(pass);
             }
             (true, Outcome::Tokens(tokens)) => self.pass_done(pass, &tokens),
             (complete, outcome) => panic!("kernel {kernel} brought {outcome:?}, and its pass ended: {complete}"),
         }
-    }
-
-    /// A background pass that stops between two kernels can be pushed out of memory. Reactive requests that wait for some
-    /// ask again, unless it will soon be complete: what it has computed would be lost.
-    fn between_kernels(&mut self, pass: PassId) {
-        let Some(pass) = self.passes.get(&pass) else { return };
-        if self.short.is_empty() || pass.class == Class::Reactive || !pass.is_idle() {
-            return;
-        }
-        let rest = pass.node..self.config.heg.nodes();
-        if self.view().predict(&pass.load, pass.stage, &rest, pass.lanes) <= self.config.limits.preempt {
-            return;
-        }
-        let is_reactive = |id: &RequestId| self.table.get(*id).is_some_and(|r| r.request.class == Class::Reactive);
-        let reactive: Vec<RequestId> = self.short.iter().copied().filter(is_reactive).collect();
-        reactive.iter().for_each(|request| {
-            self.short.remove(request);
-        });
     }
 
     pub(super) fn kernel_failed(&mut self, kernel: KernelId, why: Broken) {

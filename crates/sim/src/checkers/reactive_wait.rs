@@ -16,12 +16,12 @@
 //! fails or hangs, a lane is lost, or it is itself cancelled or discarded while it waits; nor if the dynamic lane's
 //! occupancy is capped. (Agent.xpu §4.4)
 
-use super::picture::{OnLanes, Picture, Standing};
-use super::{Checker, Rule};
+use super::picture::{OnLanes, Picture, Seen, Standing};
+use super::{Books, Checker, Rule};
 use crate::scenario::Scenario;
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Command, Event, Mechanism, Reason, Request};
-use duet_types::{Class, Instant, KernelId, Nanos, RequestId};
+use duet_scheduler::{Command, Event, Mechanism, MemoryLimits, Reason, Request};
+use duet_types::{Class, Instant, KernelId, Nanos, RequestId, Stage, Tokens};
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
@@ -32,6 +32,9 @@ pub(super) struct ReactiveWait {
     /// Of overdue work, in time of one lane.
     share: f64,
     longest: Nanos,
+    limits: MemoryLimits,
+    /// Pages that the scheduler has to give, as far as it knows.
+    free: usize,
     waiting: BTreeMap<RequestId, Waiting>,
     /// Kernels of overdue work on lanes.
     owed: BTreeMap<KernelId, Instant>,
@@ -76,6 +79,8 @@ impl ReactiveWait {
             preempt: config.limits.preempt,
             share: config.limits.overdue_share * config.machine.lanes.len() as f64,
             longest: Nanos::ZERO,
+            limits: config.memory,
+            free: config.memory.pages,
             waiting: BTreeMap::new(),
             owed: BTreeMap::new(),
         }
@@ -96,18 +101,26 @@ impl ReactiveWait {
         let Some(seen) = picture.requests.get(&request) else { return };
         let mut reactive = picture.live().filter(|(_, other)| other.class == Class::Reactive);
         let is_first = reactive.all(|(_, other)| other.arrival >= seen.arrival && !other.begun);
+        // Another one may have begun while its KV was read.
+        self.waiting.remove(&request);
         if seen.class == Class::Reactive && !seen.cancelled && is_first {
             self.waiting.insert(request, Waiting::since(picture, now));
         }
     }
 
-    /// While memory is made for a request, or its KV is read, it waits for that.
+    /// While room is made for a request in memory (KV is written, read for another one, or in an iteration of decode, which
+    /// comes to its end before its members are pushed out), or its own KV is read, it waits for that.
     fn restart(&mut self, picture: &Picture, now: Instant) {
+        let reads = picture.live().any(|(_, seen)| seen.standing == Standing::Restoring);
+        let decodes = picture.passes.values().any(|pass| pass.stage == Stage::Decode);
+        let makes_room = reads || decodes || !picture.writing.is_empty();
         for (request, waiting) in &mut self.waiting {
-            let makes_room = !picture.writing.is_empty();
-            match picture.requests.get(request).map(|seen| seen.standing) {
-                Some(Standing::Restoring) => *waiting = Waiting::since(picture, now),
-                Some(Standing::Queued) if makes_room => *waiting = Waiting::since(picture, now),
+            let pages = |seen: &Seen| self.limits.pages_of(seen.known + Tokens(1));
+            match picture.requests.get(request).map(|seen| (seen.standing, pages(seen))) {
+                Some((Standing::Restoring, _)) => *waiting = Waiting::since(picture, now),
+                Some((Standing::Queued, wanted)) if makes_room && wanted > self.free => {
+                    *waiting = Waiting::since(picture, now)
+                }
                 _ => {}
             }
         }
@@ -166,14 +179,15 @@ impl Checker for ReactiveWait {
         self.is_late(now).map_or(Ok(()), Err)
     }
 
-    fn command(&mut self, picture: &Picture, now: Instant, command: &Command) -> Result<(), String> {
+    fn settled(&mut self, _: &Picture, _: Instant, books: &Books) -> Result<(), String> {
+        self.free = books.ledger.capacity.saturating_sub(books.ledger.used);
+        Ok(())
+    }
+
+    fn command(&mut self, _: &Picture, now: Instant, command: &Command) -> Result<(), String> {
         match command {
             Command::Launch { kernel, reason, .. } => {
-                // While its KV is read, another one goes first.
-                let is_ready =
-                    |request: &RequestId| picture.requests.get(request).is_some_and(|s| s.standing == Standing::Ready);
                 let serves = |request: &RequestId| match self.next {
-                    Next::Oldest if kernel.class() == Class::Reactive && !is_ready(request) => true,
                     Next::Oldest => kernel.members.iter().any(|member| member.request == *request),
                     Next::Shortest => kernel.class() == Class::Reactive,
                 };
