@@ -51,9 +51,9 @@ const PROSE: [&str; 2] = [
      baseline's saturation the reduction is what priority and the second unit are worth. Beyond, the baseline's queue grows \
      for as long as requests come, and the reduction comes near 100 % under any policy that does not queue reactive \
      requests behind it. Rings mark loads at which the baseline's iGPU is busy for 95 % of the time or more.",
-    "The paper's reductions of 92 to 97 % are found here only beyond that point. To have them at its own 6 proactive \
-     requests a minute its baseline must have been busier than its kernels' published times make it with these prompts; \
-     see the mixed workloads below.",
+    "Reductions of 92 to 97 %, as the paper has them, are approached here only far beyond that point. To have them at its own 6 \
+     proactive requests a minute its baseline must have been busier than its kernels' published times make it with these \
+     prompts; see the mixed workloads below.",
 ];
 
 struct Curve {
