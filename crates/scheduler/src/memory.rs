@@ -166,6 +166,10 @@ impl Memory {
 
     /// Whether more was given than there is: what a request was to take over was not there any more.
     pub(crate) fn is_overdrawn(&self) -> bool {
+        if self.used <= self.limits.pages {
+            // The usual case, and nobody has to look at all that is kept.
+            return false;
+        }
         let credited =
             self.kept.values().filter(|kept| kept.restoring.values().any(|&payment| payment == Payment::Credit));
         self.used > self.limits.pages + credited.map(|kept| kept.pages).sum::<usize>()

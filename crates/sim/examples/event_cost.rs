@@ -1,4 +1,4 @@
-//! What an event costs, however many requests there are: `cargo run --release -p duet-sim --example event_cost`.
+//! What an event costs, however many requests there are: `cargo run --release -p duet-sim --example event_cost [POLICY]`.
 //!
 //! Two kinds of many: requests that come one after another for a long time, and requests that all wait at once. The time
 //! is that of the whole simulation, world and observers included, over the events that it took.
@@ -16,7 +16,10 @@ fn main() {
     let soc = soc::built_in().next().expect("there is one");
     let heg = ModelShape::named("llama-3.2-3b").expect("there is one").heg();
     println!("{:10} {:14} {:>9} {:>11} {:>9}", "requests", "policy", "number", "events", "ns/event");
-    for policy in [PolicyName::Duet, PolicyName::AgentXpu, PolicyName::IgpuBatching] {
+    let only = std::env::args().nth(1).map(|name| name.parse().unwrap_or_else(|error| panic!("{error}")));
+    let policies =
+        only.map_or(vec![PolicyName::Duet, PolicyName::AgentXpu, PolicyName::IgpuBatching], |name| vec![name]);
+    for policy in policies {
         let simulation = Simulation::on_soc(&soc, &heg, policy);
         for number in [100, 1_000, 10_000, 100_000] {
             report("in turn", &simulation, in_turn(number), u64::MAX);

@@ -12,6 +12,18 @@ use std::collections::BTreeMap;
 pub(crate) struct KvMemory {
     limits: MemoryLimits,
     held: BTreeMap<RequestId, Kv>,
+    /// What `held` comes to, so that nobody has to count.
+    total: Total,
+}
+
+/// Sums over all KV.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    /// Pages in memory, those on the way to disk among them.
+    used: usize,
+    /// Pages on disk, or on the way there.
+    disk: usize,
+    live: usize,
 }
 
 /// The KV of one request, live or ended.
@@ -49,7 +61,33 @@ pub(crate) struct Found {
 
 impl KvMemory {
     pub(crate) fn new(limits: MemoryLimits) -> Self {
-        Self { limits, held: BTreeMap::new() }
+        Self { limits, held: BTreeMap::new(), total: Total::default() }
+    }
+
+    /// Changes what is held for a request, if anything is.
+    fn update<R>(&mut self, request: RequestId, change: impl FnOnce(&mut Kv) -> R) -> Option<R> {
+        let mut kv = self.remove(request)?;
+        let result = change(&mut kv);
+        self.insert(request, kv);
+        Some(result)
+    }
+
+    fn insert(&mut self, request: RequestId, kv: Kv) {
+        let before = self.held.insert(request, kv);
+        assert!(before.is_none(), "{request} holds KV twice");
+        let pages = self.limits.pages_of(kv.reserved);
+        self.total.used += if kv.place == Place::Disk { 0 } else { pages };
+        self.total.disk += if kv.place == Place::Memory { 0 } else { pages };
+        self.total.live += usize::from(kv.owner == Owner::Live);
+    }
+
+    fn remove(&mut self, request: RequestId) -> Option<Kv> {
+        let kv = self.held.remove(&request)?;
+        let pages = self.limits.pages_of(kv.reserved);
+        self.total.used -= if kv.place == Place::Disk { 0 } else { pages };
+        self.total.disk -= if kv.place == Place::Memory { 0 } else { pages };
+        self.total.live -= usize::from(kv.owner == Owner::Live);
+        Some(kv)
     }
 
     /// What an ended request left, if anything.
@@ -64,12 +102,14 @@ impl KvMemory {
 
     /// Puts in place what there is: its own KV, or `shared` tokens of an ended request's.
     pub(crate) fn restore(&mut self, request: RequestId, shared: Option<(RequestId, Tokens)>) -> Found {
-        if let Some(own) = self.held.get_mut(&request) {
+        let own = self.update(request, |own| {
             assert_eq!(own.place, Place::Disk, "{request} is restored, but its KV is not on disk");
             (own.place, own.reserved) = (Place::Memory, own.tokens);
-            let found = Found { cached: own.tokens, source: None, read: self.limits.pages_of(own.tokens) };
+            own.tokens
+        });
+        if let Some(cached) = own {
             self.check();
-            return found;
+            return Found { cached, source: None, read: self.limits.pages_of(cached) };
         }
         let kept = shared.and_then(|(of, tokens)| Some((of, tokens.min(self.kept(of)?), self.held[&of])));
         let (cached, source, read) = match kept {
@@ -77,23 +117,25 @@ impl KvMemory {
             Some((of, tokens, kv)) => {
                 let read = if kv.place == Place::Disk { self.limits.pages_of(tokens) } else { 0 };
                 if tokens == kv.tokens {
-                    self.held.remove(&of);
+                    self.remove(of);
                     (tokens, Some(Source::TakenOver(of)), read)
                 } else {
                     (tokens, Some(Source::Forked(of)), read)
                 }
             }
         };
-        self.held.insert(request, Kv { tokens: cached, reserved: cached, place: Place::Memory, owner: Owner::Live });
+        self.insert(request, Kv { tokens: cached, reserved: cached, place: Place::Memory, owner: Owner::Live });
         self.check();
         Found { cached, source, read }
     }
 
     /// A pass will write positions up to `end`.
     pub(crate) fn reserve(&mut self, request: RequestId, end: Tokens) {
-        let kv = self.held.get_mut(&request).expect("a request that runs was restored");
-        assert_eq!(kv.place, Place::Memory, "the KV of {request} is not in memory, but it runs");
-        kv.reserved = kv.reserved.max(end);
+        let reserved = self.update(request, |kv| {
+            assert_eq!(kv.place, Place::Memory, "the KV of {request} is not in memory, but it runs");
+            kv.reserved = kv.reserved.max(end);
+        });
+        reserved.expect("a request that runs was restored");
         self.check();
     }
 
@@ -104,58 +146,56 @@ impl KvMemory {
 
     /// A request ended; `keeps` says whether its KV may be of use.
     pub(crate) fn ended(&mut self, request: RequestId, keeps: Keeps) {
-        let Some(kv) = self.held.get_mut(&request) else { return };
+        let Some(kv) = self.remove(request) else { return };
         assert_ne!(kv.place, Place::Spilling, "{request} is released while it is spilled");
-        if keeps == Keeps::Nothing || kv.tokens == Tokens::ZERO {
-            self.held.remove(&request);
-        } else {
-            (kv.owner, kv.reserved) = (Owner::Ended, kv.tokens);
+        if keeps == Keeps::All && kv.tokens > Tokens::ZERO {
+            self.insert(request, Kv { owner: Owner::Ended, reserved: kv.tokens, ..kv });
         }
     }
 
     pub(crate) fn forget(&mut self, request: RequestId) {
         // A restoration under way may have taken it over.
-        let Some(kv) = self.held.remove(&request) else { return };
+        let Some(kv) = self.remove(request) else { return };
         assert_eq!(kv.owner, Owner::Ended, "the KV of {request}, which has not ended, is forgotten");
     }
 
     pub(crate) fn discard(&mut self, request: RequestId) {
-        let kv = self.held.remove(&request).unwrap_or_else(|| panic!("{request} has nothing to discard"));
+        let kv = self.remove(request).unwrap_or_else(|| panic!("{request} has nothing to discard"));
         assert_eq!(kv.owner, Owner::Live, "{request} has ended and is discarded");
         assert_eq!(kv.place, Place::Memory, "what is discarded is in memory");
     }
 
     /// Begins to write KV to disk. Returns its pages; nothing if a restoration under way has taken it over.
     pub(crate) fn spill(&mut self, request: RequestId) -> Option<usize> {
-        let kv = self.held.get_mut(&request)?;
-        assert_eq!(kv.place, Place::Memory, "{request} is spilled twice");
-        kv.place = Place::Spilling;
-        let pages = self.limits.pages_of(kv.tokens);
+        let tokens = self.update(request, |kv| {
+            assert_eq!(kv.place, Place::Memory, "{request} is spilled twice");
+            kv.place = Place::Spilling;
+            kv.tokens
+        })?;
         self.check();
-        Some(pages)
+        Some(self.limits.pages_of(tokens))
     }
 
     /// A spill ended. It may have been taken over or forgotten meanwhile.
     pub(crate) fn spilled(&mut self, request: RequestId, result: SpillResult) {
-        if let Some(kv) = self.held.get_mut(&request).filter(|kv| kv.place == Place::Spilling) {
-            kv.place = match result {
-                SpillResult::Written => Place::Disk,
-                SpillResult::Failed => Place::Memory,
-            };
-        }
+        self.update(request, |kv| {
+            if kv.place == Place::Spilling {
+                kv.place = match result {
+                    SpillResult::Written => Place::Disk,
+                    SpillResult::Failed => Place::Memory,
+                };
+            }
+        });
     }
 
     /// Pages in memory, and on disk or on the way there.
     pub(crate) fn pages(&self) -> (usize, usize) {
-        let pages = |place: fn(Place) -> bool| -> usize {
-            self.held.values().filter(|kv| place(kv.place)).map(|kv| self.limits.pages_of(kv.reserved)).sum()
-        };
-        (pages(|place| place != Place::Disk), pages(|place| place != Place::Memory))
+        (self.total.used, self.total.disk)
     }
 
     /// Live requests that hold KV.
     pub(crate) fn live(&self) -> usize {
-        self.held.values().filter(|kv| kv.owner == Owner::Live).count()
+        self.total.live
     }
 
     fn check(&self) {

@@ -102,7 +102,9 @@ impl Passes {
     /// Ends a pass.
     pub(crate) fn undo(&mut self, pass: PassId) -> Vec<Member> {
         let members = self.under_way.remove(&pass).map(|pass| pass.members).unwrap_or_default();
-        self.of.retain(|_, of| *of != pass);
+        for member in &members {
+            self.of.remove(&member.request);
+        }
         members
     }
 
