@@ -106,6 +106,17 @@ pub enum Decision {
     Restart(RequestId),
 }
 
+impl Decision {
+    /// The same, because it is owed.
+    fn as_owed(self) -> Self {
+        match self {
+            Self::Start { members, span, lanes, .. } => Self::Start { members, span, lanes, reason: Reason::Owed },
+            Self::Launch { pass, span, lanes, .. } => Self::Launch { pass, span, lanes, reason: Reason::Owed },
+            other => other,
+        }
+    }
+}
+
 /// Does nothing. It stands in while a policy is asked.
 #[derive(Debug)]
 pub(crate) struct Idle;

@@ -195,7 +195,12 @@ impl Scheduler {
         let pass = self.passes.get_mut(&running.pass).expect("a kernel is of a pass");
         let complete = pass.kernel_done(&running.span.nodes, &running.span.rows, self.config.heg.nodes());
         let time = self.now - running.launched;
-        if pass.class == Class::Proactive {
+        // An overdue rider of a reactive pass gets on as well as in a pass of its own.
+        let overdue = |member: &Member| {
+            let row = self.table.get(member.request).filter(|_| member.class == Class::Proactive);
+            row.is_some_and(|row| self.ageing.is_overdue(self.now, row.arrived))
+        };
+        if pass.class == Class::Proactive || pass.members.iter().any(overdue) {
             let part = running.lanes.len() as f64 / self.config.machine.lanes.len() as f64;
             self.ageing.pay(time, part, running.predicted);
         }

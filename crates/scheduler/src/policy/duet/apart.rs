@@ -14,7 +14,7 @@
 //! 5. A reactive stream that has waited for half of its stall budget goes before reactive prefill, and
 //!    [overdue](crate::ageing) work has its share of the dynamic lane.
 
-use super::super::pipeline::{Pipeline, Sharing, is_warm, whole_kernel};
+use super::super::pipeline::{Pipeline, Sharing, is_warm};
 use super::super::{Candidate, Decision, begin, if_idle};
 use crate::arbitration;
 use crate::batching;
@@ -73,16 +73,22 @@ impl Apart {
         (!keeps_off).then_some(next)
     }
 
-    /// The share of overdue work, where reactive work would have the dynamic lane all the time.
+    /// The share of overdue work, where reactive work would have the lanes all the time: a kernel of its prefill on
+    /// whatever lane that goes to, or of its decode.
     fn owed(&mut self, view: &View<'_>) -> Option<Decision> {
         let oldest = view.oldest_overdue()?;
-        let lane = LaneSet::from_iter([view.decode_lane()]);
-        if !view.owes(Nanos(view.config().limits.preempt.0 / 2)) || !view.idle().contains_all(lane) {
+        if !view.owes(Nanos(view.config().limits.preempt.0 / 2)) {
             return None;
         }
         match oldest.stage() {
-            Stage::Prefill => whole_kernel(view, prefill(view, Class::Proactive)?, lane, Reason::Owed),
-            Stage::Decode | Stage::Verify => owed_decode(view, &oldest, lane),
+            Stage::Prefill => {
+                let candidate = prefill(view, Class::Proactive)?;
+                self.prefill.next(view, candidate, Sharing::Affinity).map(Decision::as_owed)
+            }
+            Stage::Decode | Stage::Verify => {
+                let lane = if_idle(view, LaneSet::from_iter([view.decode_lane()]))?;
+                owed_decode(view, &oldest, lane)
+            }
         }
     }
 }
