@@ -42,7 +42,7 @@ pub(crate) fn measure(
     lanes: &CpuLanes,
     effort: Effort,
 ) -> Result<Profile, ProfileError> {
-    let bench = Bench::new(Arc::clone(model), kv, ROWS.len() * (CONTEXT + ROWS_MAX + 64));
+    let bench = Bench::new(Arc::clone(model), kv, ROWS.len() * (CONTEXT + ROWS[ROWS.len() - 1] + 64));
     let launch = launch_cost(lanes)?;
     let all = lanes.descriptor().lanes;
     let mut probe = Probes::new(model);
@@ -87,10 +87,17 @@ impl Probes {
 const PROBES: usize = 48;
 
 /// Sizes of passes that are timed; the first is memory-bound and the last compute-bound.
-const ROWS: [usize; 5] = [1, 4, 16, 48, ROWS_MAX];
-const ROWS_MAX: usize = 256;
+const ROWS: [usize; 5] = [1, 4, 16, 48, 256];
 /// Where attention is timed.
 const CONTEXT: usize = 1024;
+
+/// The sizes, and where attention is timed, as far as the model goes: half of a short context is for rows.
+fn sizes(model: &Model) -> (&'static [usize], usize) {
+    let context = model.config().context.as_usize();
+    let count = ROWS.iter().filter(|&&rows| rows <= context / 2).count().clamp(2, ROWS.len());
+    let rows = &ROWS[..count];
+    (rows, CONTEXT.min(context.saturating_sub(rows[count - 1])))
+}
 
 fn anchors(
     bench: &Bench,
@@ -101,14 +108,16 @@ fn anchors(
 ) -> Result<Anchors, ProfileError> {
     let timed = bench.clone();
     let samples = if effort == Effort::Quick { 6 } else { 30 };
+    let (rows, context) = sizes(&bench.model);
     let (linear, attention) = on(lanes, team, move |crew| time_all(&timed, crew, samples))??;
     let work = bench.model.work();
     let layers = bench.layers().len() as f64;
     let macs = (work.qkv.macs + work.ffn.macs) as f64 * layers;
     let bytes = (work.qkv.bytes.0 + work.ffn.bytes.0) as f64 * layers;
-    let fit = fit(&linear);
+    let fit = fit(rows, &linear);
     let heg = super::heg(&bench.model, KvFormat::F16);
-    let pairs = ROWS_MAX as f64 * (2.0 * CONTEXT as f64 + ROWS_MAX as f64 + 1.0) / 2.0;
+    let largest = rows[rows.len() - 1] as f64;
+    let pairs = largest * (2.0 * context as f64 + largest + 1.0) / 2.0;
     Ok(Anchors {
         macs_per_s: macs / fit.row,
         attention_macs_per_s: pairs * heg.attention.macs_per_pair * layers / attention,
@@ -118,20 +127,21 @@ fn anchors(
     })
 }
 
-/// Seconds of the token-wise nodes for each of [`ROWS`], and of attention for a chunk.
+/// Seconds of the token-wise nodes for each size, and of attention for the largest.
 fn time_all(bench: &Bench, crew: &dyn Crew, samples: usize) -> Result<(Vec<f64>, f64), ProfileError> {
     let layers = bench.layers();
+    let (sizes, context) = sizes(&bench.model);
     let mut passes = Vec::new();
-    for rows in ROWS {
-        passes.push(bench.pass(&[Shape { context: CONTEXT, rows }])?);
+    for &rows in sizes {
+        passes.push(bench.pass(&[Shape { context, rows }])?);
     }
-    let mut times = vec![Vec::new(); ROWS.len()];
+    let mut times = vec![Vec::new(); sizes.len()];
     let mut attention = Vec::new();
     // Sizes take turns, so that the machine's drift meets all of them alike. The first turn warms up.
     for sample in 0..=samples {
         for (index, pass) in passes.iter_mut().enumerate() {
             // Small passes are short, and noise is not.
-            let repeats = if ROWS[index] < 48 { 3 } else { 1 };
+            let repeats = if sizes[index] < 48 { 3 } else { 1 };
             for _ in 0..repeats {
                 let time = bench.time(pass, Bench::token_wise(layers.clone()), crew).as_secs_f64();
                 if sample > 0 {
@@ -159,9 +169,9 @@ struct Fit {
     exposed: f64,
 }
 
-fn fit(times: &[f64]) -> Fit {
+fn fit(sizes: &[usize], times: &[f64]) -> Fit {
     let (first, last) = (times[0], times[times.len() - 1]);
-    let largest = ROWS_MAX as f64;
+    let largest = sizes[sizes.len() - 1] as f64;
     let candidates = (0..=50).map(|step| {
         let exposed = f64::from(step) / 50.0;
         // T(1) = q + e·w and T(n) = n·w + e·q, one memory-bound and the other compute-bound.
@@ -170,7 +180,7 @@ fn fit(times: &[f64]) -> Fit {
         Fit { weights, row, exposed }
     });
     let error = |fit: &Fit| {
-        let relative = ROWS.iter().zip(times).map(|(&rows, time)| (fit.time(rows as f64) / time - 1.0).powi(2));
+        let relative = sizes.iter().zip(times).map(|(&rows, time)| (fit.time(rows as f64) / time - 1.0).powi(2));
         relative.sum::<f64>()
     };
     candidates.min_by(|a, b| error(a).total_cmp(&error(b))).expect("there are candidates")
@@ -228,7 +238,8 @@ fn contention(bench: &Bench, lanes: &CpuLanes, effort: Effort) -> Result<Content
         let (one, other) = (run(first, a)?, run(last, b)?);
         Ok((one.recv().map_err(|_| stopped())??, other.recv().map_err(|_| stopped())??))
     };
-    let (memory, compute) = (ROWS[0], CONTENDING_ROWS);
+    let half = bench.model.config().context.as_usize() / 2;
+    let (memory, compute) = (ROWS[0], CONTENDING_ROWS.min(half).max(1));
     let (memory_first, compute_first) = (alone(first, memory)?, alone(first, compute)?);
     let memory_last = alone(last, memory)?;
     let (m1, m2) = together(memory, memory)?;
@@ -272,7 +283,7 @@ mod tests {
         for exposed in [0.0, 0.3, 1.0] {
             let truth = Fit { weights: 3e-3, row: 2e-4, exposed };
             let times: Vec<f64> = ROWS.iter().map(|&rows| truth.time(rows as f64)).collect();
-            let found = fit(&times);
+            let found = fit(&ROWS, &times);
             assert!((found.weights / truth.weights - 1.0).abs() < 0.02, "{found:?}");
             assert!((found.row / truth.row - 1.0).abs() < 0.02, "{found:?}");
             assert!((found.exposed - truth.exposed).abs() < 0.03, "{found:?}");

@@ -60,9 +60,10 @@ pub(super) fn sweep(model: &Arc<Model>, kv: KvFormat, lanes: &CpuLanes) -> Resul
         on(lanes, all, move |crew| time_passes(&bench, crew, &vec![shape; batch]))?
     };
     let mut sweep = Sweep { prefill: Vec::new(), decode: Vec::new() };
+    let prompt = PROMPT.min(model.config().context.as_usize());
     for batch in PREFILL_BATCHES {
-        let ms = time(batch, Shape { context: 0, rows: PROMPT })?;
-        sweep.prefill.push(PrefillLatency { batch, prompt: PROMPT, ms });
+        let ms = time(batch, Shape { context: 0, rows: prompt })?;
+        sweep.prefill.push(PrefillLatency { batch, prompt, ms });
     }
     for context in CONTEXTS.into_iter().filter(|context| *context < model.config().context.as_usize()) {
         for batch in DECODE_BATCHES {
