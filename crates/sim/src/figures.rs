@@ -25,6 +25,8 @@ pub struct Figures {
     pub lasted: Nanos,
     /// From the end of the arrivals to the last kernel's end.
     pub drain: Nanos,
+    /// For how long the graph compiler worked: one thread of the CPU.
+    pub compiled: Nanos,
 }
 
 /// Requests of one class that were answered.
@@ -95,6 +97,7 @@ impl Figures {
             preempt,
             lasted,
             drain: lasted.saturating_sub(window),
+            compiled,
         }
     }
 

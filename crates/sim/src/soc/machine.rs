@@ -90,8 +90,7 @@ fn lane(name: &str, shapes: Shapes, unit: &UnitProfile) -> Lane {
         attention_macs_per_s: macs(unit.attention_tflops.value),
         bytes_per_s: unit.read_gb_s.value * 1e9,
         launch: Nanos((unit.launch_ms.value * 1e6) as u64),
-        // The paper's roofline to the letter.
-        exposed: 0.0,
+        exposed: unit.exposed.value,
     };
     Lane { name: name.to_owned(), shapes, anchors }
 }

@@ -45,6 +45,8 @@ pub struct UnitProfile {
     pub read_gb_s: Constant,
     /// From a launch to the first instruction, and from the last one to the completion.
     pub launch_ms: Constant,
+    /// How much of the shorter of computing and reading is not hidden by the longer: 0 is the paper's roofline.
+    pub exposed: Constant,
     /// Power while it reads prompts.
     pub prefill_w: Constant,
     /// Power while it decodes.
@@ -151,6 +153,7 @@ impl UnitProfile {
             ("attention_tflops", &self.attention_tflops),
             ("read_gb_s", &self.read_gb_s),
             ("launch_ms", &self.launch_ms),
+            ("exposed", &self.exposed),
             ("prefill_w", &self.prefill_w),
             ("decode_w", &self.decode_w),
             ("idle_w", &self.idle_w),
@@ -165,6 +168,7 @@ impl UnitProfile {
             "attention_tflops" => Some(&mut self.attention_tflops),
             "read_gb_s" => Some(&mut self.read_gb_s),
             "launch_ms" => Some(&mut self.launch_ms),
+            "exposed" => Some(&mut self.exposed),
             "prefill_w" => Some(&mut self.prefill_w),
             "decode_w" => Some(&mut self.decode_w),
             "idle_w" => Some(&mut self.idle_w),

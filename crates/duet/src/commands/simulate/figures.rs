@@ -15,7 +15,8 @@ pub(super) struct Line<'a> {
     model: &'a str,
     reactive: ClassLine,
     proactive: ClassLine,
-    /// Share of the time, from the first arrivals to the last end, in which a lane ran anything.
+    /// Share of the time, from the first arrivals to the last end, in which a unit ran anything. The CPU compiles graphs,
+    /// unless it is what serves.
     utilisation: BTreeMap<String, f64>,
     /// Busy seconds as a system's monitor shows them: decode counts less than prefill.
     monitored_s: BTreeMap<String, f64>,
@@ -89,7 +90,7 @@ impl<'a> Line<'a> {
             model,
             reactive: ClassLine::new(&figures.reactive),
             proactive: ClassLine::new(&figures.proactive),
-            utilisation: lanes(|lane| lane.busy),
+            utilisation: utilisation(figures),
             monitored_s: lanes(|lane| lane.monitored_s),
             j_per_token: figures.joules_per_token(),
             preempt_ms: preempt(&figures.preempt),
@@ -122,6 +123,18 @@ impl ClassLine {
             }),
         }
     }
+}
+
+fn utilisation(figures: &Figures) -> BTreeMap<String, f64> {
+    let mut units: BTreeMap<String, f64> = figures.lanes.iter().map(|lane| (lane.name.clone(), lane.busy)).collect();
+    // A SoC has all three, whichever a policy uses; a measured machine has its lanes.
+    if figures.joules.is_some() {
+        let compiling = figures.compiled.as_secs_f64() / figures.lasted.as_secs_f64().max(1e-9);
+        for (unit, idle) in [("npu", 0.0), ("igpu", 0.0), ("cpu", compiling)] {
+            units.entry(unit.to_owned()).or_insert(idle);
+        }
+    }
+    units
 }
 
 fn preempt(sorted: &[Nanos]) -> Option<PreemptLine> {
