@@ -5,6 +5,9 @@
 //! shorter time behind the longer: the measured share `exposed` of it is added, `T = max + exposed × min`. With
 //! `exposed = 0` it is the paper's formula to the letter. (Agent.xpu appendix A)
 //!
+//! Norms, rope, the cache and the masked parts of attention's tiles are no products of weights: what a row takes for them
+//! is measured, and added to the arithmetic (`per_row`; zero in the paper's formula).
+//!
 //! Rows of a batch whose contexts differ cost what their sums cost: predictions take a [`Load`] and are O(1).
 
 use crate::heg::{Heg, Load, Node};
@@ -110,14 +113,20 @@ fn cost(heg: &Heg, anchors: &Anchors, load: &Load, kind: Node) -> Cost {
     match kind {
         // A copy of one row of the embeddings for each row.
         Node::Embed => Cost { compute: 0.0, memory: load.rows * heg.qkv.row_bytes / anchors.bytes_per_s },
-        Node::Qkv => token_wise(anchors, &heg.qkv, load.rows),
+        Node::Qkv => with_rows(token_wise(anchors, &heg.qkv, load.rows), load.rows * anchors.per_row.qkv),
         Node::Ffn => token_wise(anchors, &heg.ffn, load.rows),
         Node::Attention => Cost {
-            compute: load.pairs * heg.attention.macs_per_pair / anchors.attention_macs_per_s,
+            compute: load.pairs * heg.attention.macs_per_pair / anchors.attention_macs_per_s
+                + load.rows * anchors.per_row.attention,
             memory: (load.positions * heg.attention.bytes_per_position + load.rows * heg.attention.row_bytes)
                 / anchors.bytes_per_s,
         },
     }
+}
+
+/// What rows take beside products is arithmetic.
+fn with_rows(cost: Cost, seconds: f64) -> Cost {
+    Cost { compute: cost.compute + seconds, ..cost }
 }
 
 fn head_cost(heg: &Heg, anchors: &Anchors, load: &Load) -> Cost {
@@ -135,6 +144,7 @@ fn token_wise(anchors: &Anchors, node: &crate::heg::TokenWise, rows: f64) -> Cos
 mod tests {
     use super::*;
     use crate::heg::{SequenceWise, TokenWise};
+    use crate::machine::PerRow;
 
     fn heg() -> Heg {
         let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 1e6, row_bytes: 0.0 };
@@ -144,7 +154,14 @@ mod tests {
 
     fn anchors(exposed: f64) -> Anchors {
         let (macs_per_s, bytes_per_s) = (1e12, 1e10);
-        Anchors { macs_per_s, attention_macs_per_s: 1e12, bytes_per_s, launch: Nanos(500), exposed }
+        Anchors {
+            macs_per_s,
+            attention_macs_per_s: 1e12,
+            bytes_per_s,
+            launch: Nanos(500),
+            exposed,
+            per_row: PerRow::NONE,
+        }
     }
 
     /// The knee is at `P_eff / B_eff` = 100 multiply-accumulates a byte: at 100 rows here.

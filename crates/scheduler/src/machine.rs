@@ -56,6 +56,20 @@ pub struct Anchors {
     /// How much of the shorter of computing and reading is not hidden by the longer: 0 is the paper's roofline, 1 a
     /// machine that does one after the other. Measured between the anchors.
     pub exposed: f64,
+    /// What rows take beside products.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub per_row: PerRow,
+}
+
+/// Seconds that one row takes in a node beside the products that the roofline knows: norms, rope and the cache in the
+/// first, the masked parts of tiles in attention.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct PerRow {
+    /// In the projection to queries, keys and values.
+    pub qkv: f64,
+    /// In attention.
+    pub attention: f64,
 }
 
 /// What kernels that run side by side do to each other: factors on their time, at least 1. (Agent.xpu Fig. 4)
@@ -122,6 +136,11 @@ impl Machine {
             }
         }
     }
+}
+
+impl PerRow {
+    /// The paper's roofline, which knows of nothing else.
+    pub const NONE: Self = Self { qkv: 0.0, attention: 0.0 };
 }
 
 impl Contention {

@@ -6,7 +6,7 @@
 //! where weights take 0.5 ms, and 2 µs where they take 1 ms. Launching, embeddings and the head take no time.
 
 use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Contention, Lane, Machine, Shapes};
+use duet_scheduler::machine::{Anchors, Contention, Lane, Machine, PerRow, Shapes};
 use duet_scheduler::{Limits, Mechanisms, MemoryLimits, SchedulerConfig};
 use duet_types::{Nanos, Tokens};
 
@@ -43,6 +43,7 @@ fn anchors(arithmetic: f64, memory: f64) -> Anchors {
         bytes_per_s: memory * 4e9,
         launch: Nanos::ZERO,
         exposed: 0.0,
+        per_row: PerRow::NONE,
     }
 }
 

@@ -9,7 +9,7 @@
 
 use crate::recorded::{Beside, Probed};
 use duet_driver::{LaneTime, Rates};
-use duet_scheduler::machine::Anchors;
+use duet_scheduler::machine::{Anchors, PerRow};
 use duet_types::{Instant, LaneSet, Nanos};
 
 /// Speed against the profile: 1 is as profiled, 0.5 half as fast.
@@ -42,6 +42,10 @@ impl Speed {
             macs_per_s: anchors.macs_per_s * self.arithmetic * given,
             attention_macs_per_s: anchors.attention_macs_per_s * self.arithmetic * given,
             bytes_per_s: anchors.bytes_per_s * self.memory * given,
+            per_row: PerRow {
+                qkv: anchors.per_row.qkv / (self.arithmetic * given),
+                attention: anchors.per_row.attention / (self.arithmetic * given),
+            },
             ..*anchors
         }
     }
@@ -220,7 +224,14 @@ mod tests {
     #[test]
     fn a_slower_machine_has_lower_anchors_and_the_same_launch() {
         let launch = Nanos(7);
-        let anchors = Anchors { macs_per_s: 8.0, attention_macs_per_s: 4.0, bytes_per_s: 2.0, launch, exposed: 0.25 };
+        let anchors = Anchors {
+            macs_per_s: 8.0,
+            attention_macs_per_s: 4.0,
+            bytes_per_s: 2.0,
+            launch,
+            exposed: 0.25,
+            per_row: PerRow { qkv: 1.0, attention: 2.0 },
+        };
         let slower = Speed { arithmetic: 0.5, memory: 0.25, given: vec![1.0, 0.5] };
         let expected = Anchors { macs_per_s: 4.0, attention_macs_per_s: 2.0, bytes_per_s: 0.5, ..anchors };
         assert_eq!(slower.of(LaneSet::from_iter([LaneId(0)]), &anchors), expected);

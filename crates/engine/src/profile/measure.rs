@@ -3,8 +3,10 @@
 //! The roofline's parameters come from passes of the model itself: one row (memory-bound), a chunk (compute-bound), and
 //! sizes in between, which say how much of the shorter time stays exposed. With `q = Q / B_eff` and `w = W / P_eff` of a
 //! row, `T(n) = max(n·w, q) + exposed · min(n·w, q)`: for each value of `exposed`, two sizes give `q` and `w`, and the
-//! value is taken that predicts the others best. The fastest of several samples counts: what else runs on the machine
-//! can only make a sample slower, and the scheduler corrects for a slower machine by itself.
+//! value is taken that predicts the others best. Feed-forward says that; the projection to queries, keys and values has norms,
+//! rope and the cache beside its products, and attention its masked parts: what a row takes for these is what is left.
+//! The fastest of several samples counts: what else runs on the machine can only make a sample slower, and the scheduler
+//! corrects for a slower machine by itself.
 
 use super::bench::{Bench, Shape, fastest, median, on, start};
 use super::{Profile, ProfileError, Subject};
@@ -16,7 +18,7 @@ use duet_model::Model;
 use duet_model::forward::Node;
 use duet_model::kv::KvFormat;
 use duet_scheduler::Machine;
-use duet_scheduler::machine::{Anchors, Contention, Lane, Shapes};
+use duet_scheduler::machine::{Anchors, Contention, Lane, PerRow, Shapes};
 use duet_types::{LaneId, LaneSet, Nanos};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -42,7 +44,7 @@ pub(crate) fn measure(
     lanes: &CpuLanes,
     effort: Effort,
 ) -> Result<Profile, ProfileError> {
-    let bench = Bench::new(Arc::clone(model), kv, ROWS.len() * (CONTEXT + ROWS[ROWS.len() - 1] + 64));
+    let bench = Bench::new(Arc::clone(model), kv, (ROWS.len() + 1) * (CONTEXT + ROWS[ROWS.len() - 1] + 64));
     let launch = launch_cost(lanes)?;
     let all = lanes.descriptor().lanes;
     let mut probe = Probes::new(model);
@@ -109,54 +111,92 @@ fn anchors(
     let timed = bench.clone();
     let samples = if effort == Effort::Quick { 6 } else { 30 };
     let (rows, context) = sizes(&bench.model);
-    let (linear, attention) = on(lanes, team, move |crew| time_all(&timed, crew, samples))??;
+    let times = on(lanes, team, move |crew| time_all(&timed, crew, samples))??;
     let work = bench.model.work();
     let layers = bench.layers().len() as f64;
-    let macs = (work.qkv.macs + work.ffn.macs) as f64 * layers;
-    let bytes = (work.qkv.bytes.0 + work.ffn.bytes.0) as f64 * layers;
-    let fit = fit(rows, &linear);
-    let heg = super::heg(&bench.model, KvFormat::F16);
+    let fit = fit(rows, &times.ffn);
     let largest = rows[rows.len() - 1] as f64;
-    let pairs = largest * (2.0 * context as f64 + largest + 1.0) / 2.0;
-    Ok(Anchors {
-        macs_per_s: macs / fit.row,
-        attention_macs_per_s: pairs * heg.attention.macs_per_pair * layers / attention,
-        bytes_per_s: bytes / fit.weights,
+    let macs = super::heg(&bench.model, KvFormat::F16).attention.macs_per_pair * layers;
+    let (attention_macs_per_s, attention_row) = attention(largest, context as f64, macs, &times);
+    let mut anchors = Anchors {
+        macs_per_s: work.ffn.macs as f64 * layers / fit.row,
+        attention_macs_per_s,
+        bytes_per_s: work.ffn.bytes.0 as f64 * layers / fit.weights,
         launch,
         exposed: fit.exposed,
-    })
+        per_row: PerRow { qkv: 0.0, attention: attention_row / layers },
+    };
+    let products = Fit {
+        weights: work.qkv.bytes.0 as f64 / anchors.bytes_per_s,
+        row: work.qkv.macs as f64 / anchors.macs_per_s,
+        exposed: fit.exposed,
+    };
+    anchors.per_row.qkv = (times.qkv / layers - products.time(largest)).max(0.0) / largest;
+    Ok(anchors)
 }
 
-/// Seconds of the token-wise nodes for each size, and of attention for the largest.
-fn time_all(bench: &Bench, crew: &dyn Crew, samples: usize) -> Result<(Vec<f64>, f64), ProfileError> {
+/// Multiply-accumulates a second of attention, and the seconds that a row takes beside them: `rows` of them take the
+/// same of the latter at no context and at a long one. `macs` are those of a row and a position.
+fn attention(rows: f64, context: f64, macs: f64, times: &Times) -> (f64, f64) {
+    let pairs = |context: f64| rows * (2.0 * context + rows + 1.0) / 2.0;
+    let (near, far) = (pairs(0.0) * macs, pairs(context) * macs);
+    let rate = (far - near) / (times.attention_far - times.attention_near);
+    if rate.is_finite() && rate > 0.0 && near / rate < times.attention_near {
+        (rate, (times.attention_near - near / rate) / rows)
+    } else {
+        // No context worth the name, or noise: all of it is products.
+        (far / times.attention_far, 0.0)
+    }
+}
+
+/// Seconds of nodes of all timed layers.
+#[derive(Clone, Debug)]
+struct Times {
+    /// Output projection and feed-forward, for each size.
+    ffn: Vec<f64>,
+    /// Projection to queries, keys and values, for the largest size.
+    qkv: f64,
+    /// Attention of the largest size, with nothing in the cache.
+    attention_near: f64,
+    /// The same at a long context.
+    attention_far: f64,
+}
+
+fn time_all(bench: &Bench, crew: &dyn Crew, samples: usize) -> Result<Times, ProfileError> {
     let layers = bench.layers();
     let (sizes, context) = sizes(&bench.model);
     let mut passes = Vec::new();
     for &rows in sizes {
         passes.push(bench.pass(&[Shape { context, rows }])?);
     }
+    let mut near = bench.pass(&[Shape { context: 0, rows: sizes[sizes.len() - 1] }])?;
     let mut times = vec![Vec::new(); sizes.len()];
-    let mut attention = Vec::new();
+    let mut others = [Vec::new(), Vec::new(), Vec::new()];
     // Sizes take turns, so that the machine's drift meets all of them alike. The first turn warms up.
     for sample in 0..=samples {
         for (index, pass) in passes.iter_mut().enumerate() {
             // Small passes are short, and noise is not.
             let repeats = if sizes[index] < 48 { 3 } else { 1 };
             for _ in 0..repeats {
-                let time = bench.time(pass, Bench::token_wise(layers.clone()), crew).as_secs_f64();
+                let time = bench.time(pass, layers.clone().map(|layer| Node::Ffn { layer }), crew).as_secs_f64();
                 if sample > 0 {
                     times[index].push(time);
                 }
             }
         }
-        let pass = passes.last_mut().expect("there are sizes");
-        let nodes = layers.clone().map(|layer| Node::Attention { layer });
-        let time = bench.time(pass, nodes, crew).as_secs_f64();
+        let far = passes.last_mut().expect("there are sizes");
+        let attention = || layers.clone().map(|layer| Node::Attention { layer });
+        let timed = [
+            bench.time(far, layers.clone().map(|layer| Node::Qkv { layer }), crew),
+            bench.time(&mut near, attention(), crew),
+            bench.time(far, attention(), crew),
+        ];
         if sample > 0 {
-            attention.push(time);
+            others.iter_mut().zip(timed).for_each(|(times, time)| times.push(time.as_secs_f64()));
         }
     }
-    Ok((times.into_iter().map(fastest).collect(), fastest(attention)))
+    let [qkv, attention_near, attention_far] = others.map(fastest);
+    Ok(Times { ffn: times.into_iter().map(fastest).collect(), qkv, attention_near, attention_far })
 }
 
 /// What the times of a roofline's sizes say.

@@ -189,7 +189,10 @@ impl Profile {
         let mut all = lanes.chain(self.machine.team.as_ref());
         all.all(|anchors| {
             let rates = [anchors.macs_per_s, anchors.attention_macs_per_s, anchors.bytes_per_s];
-            rates.iter().all(|rate| rate.is_finite() && *rate > 0.0) && (0.0..=1.0).contains(&anchors.exposed)
+            let rows = [anchors.per_row.qkv, anchors.per_row.attention];
+            rates.iter().all(|rate| rate.is_finite() && *rate > 0.0)
+                && rows.iter().all(|seconds| (0.0..1.0).contains(seconds))
+                && (0.0..=1.0).contains(&anchors.exposed)
         }) && self.probe.are_sane()
     }
 }
@@ -197,7 +200,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use duet_scheduler::machine::{Anchors, Contention, Lane, Shapes};
+    use duet_scheduler::machine::{Anchors, Contention, Lane, PerRow, Shapes};
     use duet_types::Nanos;
 
     fn profile(bytes_per_s: f64) -> Profile {
@@ -209,8 +212,14 @@ mod tests {
             isa: "portable".to_owned(),
             version: "1.2.3".to_owned(),
         };
-        let anchors =
-            Anchors { macs_per_s: 1e11, attention_macs_per_s: 2e10, bytes_per_s, launch: Nanos(300), exposed: 0.1 };
+        let anchors = Anchors {
+            macs_per_s: 1e11,
+            attention_macs_per_s: 2e10,
+            bytes_per_s,
+            launch: Nanos(300),
+            exposed: 0.1,
+            per_row: PerRow::NONE,
+        };
         let lane = Lane { name: "cpu0".to_owned(), shapes: Shapes::Dynamic, anchors };
         let probe = Rates { macs_per_s: 2e11, bytes_per_s: 2e10 };
         Profile { of, machine: Machine { lanes: vec![lane], team: None, contention: Contention::NONE }, probe }

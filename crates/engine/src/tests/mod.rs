@@ -18,7 +18,7 @@ use duet_device::{Cpu, CpuConfig, Pinning};
 use duet_driver::Observer;
 use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::heg::{SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Contention, Lane, Shapes};
+use duet_scheduler::machine::{Anchors, Contention, Lane, PerRow, Shapes};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig};
 use duet_types::{Class, FinishReason, Nanos, TenantId, TokenId, Tokens};
@@ -68,8 +68,14 @@ fn setup() -> Setup {
 
 impl Setup {
     fn scheduler(&self, pages: usize) -> SchedulerConfig {
-        let anchors =
-            Anchors { macs_per_s: 1e9, attention_macs_per_s: 1e9, bytes_per_s: 1e9, launch: Nanos::ZERO, exposed: 0.0 };
+        let anchors = Anchors {
+            macs_per_s: 1e9,
+            attention_macs_per_s: 1e9,
+            bytes_per_s: 1e9,
+            launch: Nanos::ZERO,
+            exposed: 0.0,
+            per_row: PerRow::NONE,
+        };
         let lane = Lane { name: "cpu".to_owned(), shapes: Shapes::Dynamic, anchors };
         let team = (self.lanes.len() > 1).then_some(anchors);
         let machine = Machine { lanes: vec![lane; self.lanes.len()], team, contention: Contention::NONE };

@@ -58,8 +58,11 @@ pub(super) fn check_kernel(config: &SchedulerConfig, lanes: LaneSet, kernel: &Ke
 }
 
 fn are_sane(anchors: &Anchors) -> bool {
+    let rows = [anchors.per_row.qkv, anchors.per_row.attention];
     let rates = [anchors.macs_per_s, anchors.attention_macs_per_s, anchors.bytes_per_s];
-    rates.iter().all(|rate| (1e6..=1e18).contains(rate)) && (0.0..=1.0).contains(&anchors.exposed)
+    rates.iter().all(|rate| (1e6..=1e18).contains(rate))
+        && (0.0..=1.0).contains(&anchors.exposed)
+        && rows.iter().all(|seconds| (0.0..1.0).contains(seconds))
 }
 
 fn is_sane(heg: &Heg) -> bool {

@@ -3,7 +3,7 @@
 use super::*;
 use duet_driver::Digest;
 use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Contention, Lane, Machine, Shapes};
+use duet_scheduler::machine::{Anchors, Contention, Lane, Machine, PerRow, Shapes};
 use duet_scheduler::{
     Command, Completes, End, Event, Generated, Kernel, Limits, Mechanisms, Member, MemoryLimits, Outcome, PassId,
     Reason, Request, Source, Yields,
@@ -14,8 +14,14 @@ use duet_types::{FinishReason, FlowId, Instant, KernelId, LaneId, LaneSet, Reque
 
 /// Two lanes; what they can do does not matter here.
 fn config() -> SchedulerConfig {
-    let anchors =
-        Anchors { macs_per_s: 1.0, attention_macs_per_s: 1.0, bytes_per_s: 1.0, launch: Nanos::ZERO, exposed: 0.0 };
+    let anchors = Anchors {
+        macs_per_s: 1.0,
+        attention_macs_per_s: 1.0,
+        bytes_per_s: 1.0,
+        launch: Nanos::ZERO,
+        exposed: 0.0,
+        per_row: PerRow::NONE,
+    };
     let lane = |name: &str| Lane { name: name.to_owned(), shapes: Shapes::Dynamic, anchors };
     let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 1.0 };
     let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 1.0 };
