@@ -108,7 +108,7 @@ pub enum Decision {
 
 impl Decision {
     /// The same, because it is owed.
-    fn as_owed(self) -> Self {
+    fn into_owed(self) -> Self {
         match self {
             Self::Start { members, span, lanes, .. } => Self::Start { members, span, lanes, reason: Reason::Owed },
             Self::Launch { pass, span, lanes, .. } => Self::Launch { pass, span, lanes, reason: Reason::Owed },

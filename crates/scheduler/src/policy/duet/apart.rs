@@ -83,7 +83,7 @@ impl Apart {
         match oldest.stage() {
             Stage::Prefill => {
                 let candidate = prefill(view, Class::Proactive)?;
-                self.prefill.next(view, candidate, Sharing::Affinity).map(Decision::as_owed)
+                self.prefill.next(view, candidate, Sharing::Affinity).map(Decision::into_owed)
             }
             Stage::Decode | Stage::Verify => {
                 let lane = if_idle(view, LaneSet::from_iter([view.decode_lane()]))?;
