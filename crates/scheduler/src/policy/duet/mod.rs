@@ -1,6 +1,6 @@
 //! duet's own policy: the paper's aims, with predicted cost in the place of fixed roles.
 //!
-//! Lanes that form a team (sets of cores) serve [together](together); an NPU and an iGPU stay [apart](apart).
+//! Lanes that form a team (sets of cores) serve [together]; an NPU and an iGPU stay [apart].
 
 mod apart;
 mod together;
