@@ -233,9 +233,11 @@ mod tests {
             per_row: PerRow { qkv: 1.0, attention: 2.0 },
         };
         let slower = Speed { arithmetic: 0.5, memory: 0.25, given: vec![1.0, 0.5] };
-        let expected = Anchors { macs_per_s: 4.0, attention_macs_per_s: 2.0, bytes_per_s: 0.5, ..anchors };
+        let per_row = PerRow { qkv: 2.0, attention: 4.0 };
+        let expected = Anchors { macs_per_s: 4.0, attention_macs_per_s: 2.0, bytes_per_s: 0.5, per_row, ..anchors };
         assert_eq!(slower.of(LaneSet::from_iter([LaneId(0)]), &anchors), expected);
-        let expected = Anchors { macs_per_s: 2.0, attention_macs_per_s: 1.0, bytes_per_s: 0.25, ..anchors };
+        let per_row = PerRow { qkv: 4.0, attention: 8.0 };
+        let expected = Anchors { macs_per_s: 2.0, attention_macs_per_s: 1.0, bytes_per_s: 0.25, per_row, ..anchors };
         assert_eq!(slower.of(LaneSet::first(2), &anchors), expected);
     }
 }
