@@ -69,10 +69,10 @@ impl Slot {
             return false;
         }
         let rank = self.rank.load(Ordering::Relaxed);
-        // SAFETY: a non-null pointer was stored by `fill`, which `run_together` alone calls, with a round on its own
-        // stack; `AllReturned` keeps that frame alive, even while it unwinds, until this slot is null again. The
-        // acquiring load above makes the round's contents visible here. Only this thread makes the slot null, and only
-        // after the call, so the reference does not outlive the round.
+        // A non-null pointer was stored by `fill`, which `run_together` alone calls, with a round on its own stack;
+        // `AllReturned` keeps that frame alive, even while it unwinds, until this slot is null again.
+        // SAFETY: so the round is alive until this thread, which alone does so, makes the slot null after the call; the
+        // acquiring load above makes its contents visible here.
         unsafe { &*round }.take_part(rank);
         self.round.store(ptr::null_mut(), Ordering::Release);
         true

@@ -12,6 +12,7 @@ use crate::heg::Load;
 use crate::kernel::{Member, class_of};
 use crate::mechanism::Mechanism;
 use crate::queues::Line;
+use crate::span::largest;
 use crate::view::{RequestView, View};
 use duet_types::{Class, LaneSet, Nanos, Stage, Tokens};
 
@@ -59,11 +60,10 @@ pub(crate) fn read_along(view: &View<'_>, members: &mut Vec<Member>, reader: &Re
         let more = load.with(&reader.member(Tokens(rows)));
         view.predict_pass(&more, Stage::Decode, lanes) <= bearable
     };
-    let room = view.config().limits.batch.saturating_sub(members.len()) as u32;
-    let rows =
-        (0..=room.min(reader.rows_left().0)).collect::<Vec<_>>().partition_point(|&rows| rows == 0 || fits(rows));
-    if rows > 1 {
-        members.push(reader.member(Tokens(rows as u32 - 1)));
+    let room = view.config().limits.batch.saturating_sub(members.len());
+    let rows = largest(0, room.min(reader.rows_left().as_usize()), |rows| fits(rows as u32));
+    if rows > 0 {
+        members.push(reader.member(Tokens(rows as u32)));
     }
 }
 

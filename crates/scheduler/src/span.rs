@@ -77,7 +77,7 @@ fn part_of_node(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> Range<u3
 }
 
 /// The largest number up to `most` that fits, by bisection; `least` where none does. What is larger fits less.
-fn largest(least: usize, most: usize, fits: impl Fn(usize) -> bool) -> usize {
+pub(crate) fn largest(least: usize, most: usize, fits: impl Fn(usize) -> bool) -> usize {
     let (mut fitting, mut exceeding) = (least, most + 1);
     while exceeding - fitting > 1 {
         let middle = usize::midpoint(fitting, exceeding);

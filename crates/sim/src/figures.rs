@@ -81,11 +81,8 @@ impl Figures {
         compiled: Nanos,
     ) -> Self {
         let lasted = Nanos(meter.last().0);
-        let mut preempt: Vec<Nanos> = latencies
-            .requests()
-            .filter(|times| times.preempts)
-            .filter_map(|times| Some(times.began? - times.arrived))
-            .collect();
+        let mut preempt: Vec<Nanos> =
+            latencies.requests().filter(|times| times.preempts).filter_map(Times::wait).collect();
         preempt.sort_unstable();
         let [reactive, proactive] = [Class::Reactive, Class::Proactive].map(|class| ClassFigures::of(latencies, class));
         Self {
@@ -147,7 +144,7 @@ impl ClassFigures {
             p99_s: percentile(&sorted, 0.99),
             norm_ms: of(&|(times, latency)| Some(latency.as_millis_f64() / tokens(times))),
             ttft_mean_s: of(&|(times, _)| Some(times.ttft()?.as_secs_f64())),
-            began_mean_s: of(&|(times, _)| Some((times.began? - times.arrived).as_secs_f64())),
+            began_mean_s: of(&|(times, _)| Some(times.wait()?.as_secs_f64())),
             breakdown_s: part(0)
                 .map(|first| [first, part(1).unwrap_or(0.0), part(2).unwrap_or(0.0), part(3).unwrap_or(0.0)]),
             tokens: all().map(|times| u64::from((times.prompt + times.generated).0)).sum(),
@@ -162,7 +159,7 @@ pub(crate) fn mean(figures: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// The smallest of some sorted figures that so large a share of them does not exceed (nearest rank).
-pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
+pub fn percentile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied()
 }

@@ -36,6 +36,10 @@ pub struct Times {
     pub began: Option<Instant>,
     /// When its first token came.
     pub first_token: Option<Instant>,
+    /// When its last token came.
+    pub last_token: Option<Instant>,
+    /// Longest gap between two tokens.
+    pub stall: Nanos,
     /// When and how it ended.
     pub ended: Option<(Instant, End)>,
     /// While a kernel with its rows was on a lane, before and after the first token.
@@ -61,6 +65,12 @@ impl Times {
     #[must_use]
     pub fn ttft(&self) -> Option<Nanos> {
         Some(self.first_token? - self.arrived)
+    }
+
+    /// From submission to the first kernel.
+    #[must_use]
+    pub fn wait(&self) -> Option<Nanos> {
+        Some(self.began? - self.arrived)
     }
 
     /// Active before the first token, the rest of that time, active after it, and the rest of that.
@@ -94,6 +104,12 @@ impl Latencies {
         self.requests.values()
     }
 
+    /// One request.
+    #[must_use]
+    pub fn get(&self, request: RequestId) -> Option<&Times> {
+        self.requests.get(&request)
+    }
+
     fn submitted(&mut self, now: Instant, request: &duet_scheduler::Request) {
         let reactive = request.class == Class::Reactive;
         let times = Times {
@@ -103,6 +119,8 @@ impl Latencies {
             generated: Tokens::ZERO,
             began: None,
             first_token: None,
+            last_token: None,
+            stall: Nanos::ZERO,
             ended: None,
             active: [Nanos::ZERO; 2],
             preempts: reactive && self.reading == 0 && !self.background.is_empty(),
@@ -132,6 +150,9 @@ impl Latencies {
     fn token(&mut self, now: Instant, request: RequestId) {
         let Some(times) = self.requests.get_mut(&request) else { return };
         times.generated += Tokens(1);
+        if let Some(before) = times.last_token.replace(now) {
+            times.stall = times.stall.max(now - before);
+        }
         if times.first_token.is_none() {
             times.first_token = Some(now);
             self.reading -= usize::from(times.class == Class::Reactive);

@@ -1,27 +1,19 @@
 //! What requests had to wait for, counted from events and commands alone.
 
+use crate::figures::percentile;
+use crate::latencies::{Latencies, Times};
 use duet_driver::Observer;
-use duet_scheduler::{Command, End, Event, Outcome};
-use duet_types::{Class, FinishReason, Instant, Nanos, RequestId};
-use std::collections::BTreeMap;
+use duet_scheduler::{Command, Event};
+use duet_types::{Class, Instant, Nanos, RequestId};
 
 /// Counts while it happens.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
-    requests: BTreeMap<RequestId, Times>,
+    requests: Latencies,
     spills: usize,
     discards: usize,
+    /// When the last token of all came.
     last: Instant,
-}
-
-/// When what happened to a request.
-#[derive(Clone, Debug)]
-struct Times {
-    class: Class,
-    arrived: Instant,
-    launched: Option<Instant>,
-    tokens: Vec<Instant>,
-    ended: Option<(Instant, End)>,
 }
 
 /// What is told of a run.
@@ -52,20 +44,17 @@ impl Metrics {
     #[must_use]
     pub fn summary(&self) -> Summary {
         let reactive = self.latencies(Class::Reactive);
-        let tokens: usize = self.requests.values().map(|times| times.tokens.len()).sum();
-        let of_class = |class| self.requests.values().filter(move |times| times.class == class);
-        let first_tokens: Vec<Nanos> =
-            of_class(Class::Reactive).filter_map(|times| Some(*times.tokens.first()? - times.arrived)).collect();
-        let launches = of_class(Class::Reactive).filter_map(|times| Some(times.launched? - times.arrived));
-        let gaps = of_class(Class::Reactive).flat_map(|times| times.tokens.windows(2).map(|pair| pair[1] - pair[0]));
+        let tokens: u64 = self.requests.requests().map(|times| u64::from(times.generated.0)).sum();
+        let of_reactive = || self.of(Class::Reactive);
+        let first_tokens: Vec<Nanos> = of_reactive().filter_map(Times::ttft).collect();
         Summary {
             reactive_mean: mean(&reactive),
-            reactive_p90: percentile(&reactive, 0.9),
+            reactive_p90: percentile(&reactive, 0.9).unwrap_or_default(),
             ttft_mean: mean(&first_tokens),
             proactive_mean: mean(&self.latencies(Class::Proactive)),
             tokens_per_s: tokens as f64 / (self.last.0.max(1) as f64 / 1e9),
-            preemption_max: launches.max().unwrap_or_default(),
-            stall_max: gaps.max().unwrap_or_default(),
+            preemption_max: of_reactive().filter_map(Times::wait).max().unwrap_or_default(),
+            stall_max: of_reactive().map(|times| times.stall).max().unwrap_or_default(),
             spills: self.spills,
             discards: self.discards,
         }
@@ -74,90 +63,56 @@ impl Metrics {
     /// From submission to the end of every request that was answered, in order.
     #[must_use]
     pub fn latencies(&self, class: Class) -> Vec<Nanos> {
-        let all = self.requests.values().filter(|times| times.class == class);
-        let mut latencies: Vec<Nanos> = all
-            .filter_map(|times| match times.ended {
-                Some((at, End::Finished(FinishReason::Stop | FinishReason::Length))) => Some(at - times.arrived),
-                _ => None,
-            })
-            .collect();
-        latencies.sort();
-        latencies
+        sorted(self.of(class).filter_map(Times::latency))
     }
 
     /// From submission to the first token of every request that was answered, in order.
     #[must_use]
     pub fn first_tokens(&self, class: Class) -> Vec<Nanos> {
-        let answered = self.requests.values().filter(|times| times.class == class && times.is_answered());
-        let mut first: Vec<Nanos> = answered.filter_map(|times| Some(*times.tokens.first()? - times.arrived)).collect();
-        first.sort();
-        first
+        sorted(self.of(class).filter(|times| times.latency().is_some()).filter_map(Times::ttft))
     }
 
     /// When each request came and when it was over, or the last token of all if it was not.
     pub(crate) fn open(&self) -> Vec<(Instant, Instant)> {
         let end = |times: &Times| times.ended.map_or(self.last, |(at, _)| at);
-        self.requests.values().map(|times| (times.arrived, end(times))).collect()
+        self.requests.requests().map(|times| (times.arrived, end(times))).collect()
     }
 
     /// From the submission of a request to its end, however it ended.
     #[must_use]
     pub fn latency(&self, request: RequestId) -> Option<Nanos> {
-        let times = self.requests.get(&request)?;
+        let times = self.requests.get(request)?;
         Some(times.ended?.0 - times.arrived)
     }
 
     /// From the submission of a request to its first token.
     #[must_use]
     pub fn ttft(&self, request: RequestId) -> Option<Nanos> {
-        let times = self.requests.get(&request)?;
-        Some(*times.tokens.first()? - times.arrived)
+        self.requests.get(request)?.ttft()
     }
 
     /// From the submission of a request to its first kernel.
     #[must_use]
     pub fn wait(&self, request: RequestId) -> Option<Nanos> {
-        let times = self.requests.get(&request)?;
-        Some(times.launched? - times.arrived)
+        self.requests.get(request)?.wait()
     }
-}
 
-impl Times {
-    fn is_answered(&self) -> bool {
-        matches!(self.ended, Some((_, End::Finished(FinishReason::Stop | FinishReason::Length))))
+    fn of(&self, class: Class) -> impl Iterator<Item = &Times> {
+        self.requests.requests().filter(move |times| times.class == class)
     }
 }
 
 impl Observer for Metrics {
     fn event(&mut self, now: Instant, event: &Event) {
-        match event {
-            Event::Submitted(request) => {
-                let times =
-                    Times { class: request.class, arrived: now, launched: None, tokens: Vec::new(), ended: None };
-                self.requests.insert(request.id, times);
-            }
-            Event::KernelDone { outcome: Outcome::Tokens(tokens), .. } => {
-                self.last = now;
-                for token in tokens {
-                    self.requests.entry(token.request).and_modify(|times| times.tokens.push(now));
-                }
-            }
-            _ => {}
+        self.requests.event(now, event);
+        if let Event::KernelDone { outcome: duet_scheduler::Outcome::Tokens(_), .. } = event {
+            self.last = now;
         }
     }
 
     fn command(&mut self, now: Instant, command: &Command) {
+        self.requests.command(now, command);
         match command {
-            Command::Launch { kernel, .. } => {
-                for member in &kernel.members {
-                    self.requests
-                        .entry(member.request)
-                        .and_modify(|times| times.launched = times.launched.or(Some(now)));
-                }
-            }
-            Command::Release { request, end } => {
-                self.requests.entry(*request).and_modify(|times| times.ended = Some((now, *end)));
-            }
             Command::Spill(_) => self.spills += 1,
             Command::Discard(_) => self.discards += 1,
             _ => {}
@@ -165,11 +120,12 @@ impl Observer for Metrics {
     }
 }
 
-pub(crate) fn mean(all: &[Nanos]) -> Nanos {
-    Nanos(all.iter().map(|nanos| nanos.0).sum::<u64>() / all.len().max(1) as u64)
+fn sorted(times: impl Iterator<Item = Nanos>) -> Vec<Nanos> {
+    let mut sorted: Vec<Nanos> = times.collect();
+    sorted.sort_unstable();
+    sorted
 }
 
-pub(crate) fn percentile(sorted: &[Nanos], share: f64) -> Nanos {
-    let index = (sorted.len() as f64 * share) as usize;
-    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+pub(crate) fn mean(all: &[Nanos]) -> Nanos {
+    Nanos(all.iter().map(|nanos| nanos.0).sum::<u64>() / all.len().max(1) as u64)
 }

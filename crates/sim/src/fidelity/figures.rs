@@ -1,7 +1,8 @@
 //! Latencies of a class: measured, simulated on the machine as profiled, and as fast as it was.
 
 use crate::counters::Counters;
-use crate::metrics::{Metrics, mean, percentile};
+use crate::figures::percentile;
+use crate::metrics::{Metrics, mean};
 use duet_types::{Class, Nanos};
 
 /// A figure of the recorded run and of its two simulations.
@@ -79,7 +80,7 @@ impl Figure {
         let time = match self {
             Self::TtftMean => mean(&metrics.first_tokens(class)),
             Self::LatencyMean => mean(&metrics.latencies(class)),
-            Self::LatencyP90 => percentile(&metrics.latencies(class), 0.9),
+            Self::LatencyP90 => percentile(&metrics.latencies(class), 0.9).unwrap_or_default(),
         };
         Nanos::as_secs_f64(time)
     }
@@ -95,12 +96,6 @@ impl ClassFidelity {
         });
         (n > 0).then(|| Self { class, n, figures: figures.to_vec() })
     }
-}
-
-/// A percentile of sorted values; zero of none.
-pub(super) fn percentile_of(sorted: &[f64], share: f64) -> f64 {
-    let index = (sorted.len() as f64 * share) as usize;
-    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub use figures::{ClassFidelity, Compared, Figure, TOLERANCE_PCT};
 pub use prediction::{Ends, PredictionError, Shape, StageError};
 
 use crate::counters::Counters;
+use crate::figures::percentile;
 use crate::recorded::Recorded;
 use crate::scenario::Scenario;
 use crate::speed::{Speed, SpeedTimeline};
@@ -140,7 +141,7 @@ fn summary(recorded: &Recorded, timeline: &SpeedTimeline, reference: Reference) 
     let of = |value: &dyn Fn(&Speed) -> f64| {
         let mut values: Vec<f64> = kernels.iter().map(|run| value(timeline.at(run.at))).collect();
         values.sort_by(f64::total_cmp);
-        [0.1, 0.5, 0.9].map(|share| figures::percentile_of(&values, share))
+        [0.1, 0.5, 0.9].map(|share| percentile(&values, share).unwrap_or(0.0))
     };
     SpeedSummary {
         n: recorded.probes.len(),

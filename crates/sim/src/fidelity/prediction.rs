@@ -4,7 +4,7 @@
 //! probes found (what the corrected simulation charges, but for what kernels side by side do to each other), and the
 //! scheduler's own, which has learned from the kernels before. (Agent.xpu appendix A)
 
-use super::figures::percentile_of;
+use crate::figures::percentile;
 use crate::kernel_log::KernelRun;
 use crate::speed::{Speed, SpeedTimeline};
 use duet_scheduler::{SchedulerConfig, annotation};
@@ -125,7 +125,7 @@ fn error(runs: &[&KernelRun], predicted: impl Fn(&KernelRun) -> f64) -> Predicti
     errors.sort_by(f64::total_cmp);
     PredictionError {
         mean_abs_pct: errors.iter().sum::<f64>() / errors.len().max(1) as f64,
-        p90_abs_pct: percentile_of(&errors, 0.9),
+        p90_abs_pct: percentile(&errors, 0.9).unwrap_or(0.0),
         time_ratio: sum_measured / f64::max(sum_predicted, 1e-9),
     }
 }

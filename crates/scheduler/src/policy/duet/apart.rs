@@ -5,14 +5,16 @@
 //!
 //! 1. A reactive prefill has both lanes unless a *reactive* stream decodes: background decode gives way to it. The paper
 //!    keeps off any decode.
-//! 2. Background prefill stays off the dynamic lane while a reactive stream decodes: it waits there for its graph, which
-//!    is compiled meanwhile, and then runs wholly on the static lane. The paper puts prefill of any class first. If no
-//!    graph will come in time, it has its turn as in the paper.
+//! 2. Background prefill stays off the dynamic lane while a reactive stream decodes: it begins when its graph is ready,
+//!    which is compiled meanwhile, and then runs wholly on the static lane. The paper puts prefill of any class first.
 //! 3. Background decode rides in a reactive batch while that is [nearly free](crate::piggyback) by prediction, however
-//!    many that is; the paper counts to `B_cap`.
+//!    many that is; the paper counts to `B_cap`. Rows of a background prompt ride in decode passes by the same rule: a
+//!    prompt for which no graph will come in time, or a second one while the static lane is taken. Until it is overdue, it
+//!    is read in no other way while a reactive stream decodes.
 //! 4. The shortest prompt of a class is read [first](crate::order).
-//! 5. A reactive stream that has waited for half of its stall budget goes before reactive prefill, and
-//!    [overdue](crate::ageing) work has its share of the dynamic lane.
+//! 5. Background prefill has both lanes, too, if others wait behind it and nothing decodes.
+//! 6. A reactive stream that has waited for half of its stall budget goes before reactive prefill, and
+//!    [overdue](crate::ageing) work has its share, on whatever lane its next kernel goes to.
 
 use super::super::pipeline::{Pipeline, Sharing, is_warm};
 use super::super::{Candidate, Decision, begin, if_idle};
