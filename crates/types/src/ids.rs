@@ -35,6 +35,7 @@ id! {
 }
 id! {
     /// An index into a model's vocabulary.
+    #[derive(Default)]
     TokenId(u32)
 }
 id! {

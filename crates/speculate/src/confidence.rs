@@ -1,0 +1,56 @@
+//! How far to trust the drafters: they compete, and what is learned is which evidence comes true. (Ours)
+//!
+//! A candidate's chance is a logistic mix of what each drafter says of it, silence included. Every token of the answer is
+//! a trial of all candidates that there were, whether they were drafted or not, so nothing has to be drafted to be
+//! learned about. A request begins with what earlier ones taught, and its own trials weigh more.
+
+use crate::drafter::{EVIDENCE, Evidence, Kind};
+
+/// What each drafter said of a candidate; silence is `Evidence(0)`.
+pub type Opinions = [Evidence; Kind::ALL.len()];
+
+/// Learned weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Confidence {
+    bias: f32,
+    weights: [[Weight; EVIDENCE]; Kind::ALL.len()],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Weight {
+    value: f32,
+    trials: f32,
+}
+
+impl Default for Confidence {
+    fn default() -> Self {
+        Self { bias: BIAS, weights: [[Weight::default(); EVIDENCE]; Kind::ALL.len()] }
+    }
+}
+
+impl Confidence {
+    /// The chance that a candidate is right.
+    #[must_use]
+    pub fn chance(&self, opinions: &Opinions) -> f32 {
+        let sum = opinions
+            .iter()
+            .zip(&self.weights)
+            .fold(self.bias, |sum, (evidence, weights)| sum + weights[usize::from(evidence.0)].value);
+        1.0 / (1.0 + (-sum).exp())
+    }
+
+    /// A candidate was tried.
+    pub fn learn(&mut self, opinions: &Opinions, came_true: bool) {
+        let error = f32::from(u8::from(came_true)) - self.chance(opinions);
+        for (evidence, weights) in opinions.iter().zip(&mut self.weights) {
+            let weight = &mut weights[usize::from(evidence.0)];
+            weight.trials += 1.0;
+            weight.value += error * (RATE_FIRST / weight.trials.sqrt()).max(RATE_LAST);
+        }
+    }
+}
+
+/// Before anything is known a candidate's chance is a third.
+const BIAS: f32 = -0.7;
+const RATE_FIRST: f32 = 1.0;
+const RATE_LAST: f32 = 0.03;

@@ -1,0 +1,36 @@
+//! Drafting: which tokens may come next, so that one pass verifies several of them.
+//!
+//! It is sans-IO: tokens come in, drafts go out. There is no clock, thread, file, tensor or random choice in here, and
+//! whether a draft is right is decided elsewhere, by the model: nothing in this crate can change an answer.
+//!
+//! Where the mechanisms of CoordGen (sd.npu) are:
+//!
+//! | mechanism | file |
+//! | --- | --- |
+//! | prompt lookup, the simplest baseline (PLD) | `prompt_lookup.rs` |
+//! | suffix automaton, online (SAM) | `sam.rs`, over `suffix_automaton.rs` |
+//! | the task-relevant database (§3.1), predicted outputs | `history.rs` |
+//! | in-context distribution calibration (§3.3) | `calibration.rs`, of `successors.rs` |
+//! | draft extension, or reuse (§3.4, eq. 3) | `extension.rs` |
+//! | tree drafts from several sources (§3.3-3.4) | `speculator.rs`, `draft.rs` |
+//! | competition of the sources (ours) | `confidence.rs` |
+//!
+//! Invariants:
+//! - a step costs the same at any length of the sequence, and memory is bounded for each token;
+//! - the first rows of a draft, however many, are a tree, and no row is worth less than one after it.
+
+pub mod calibration;
+pub mod confidence;
+pub mod draft;
+pub mod drafter;
+pub mod extension;
+pub mod history;
+pub mod prompt_lookup;
+pub mod sam;
+pub mod speculator;
+pub mod successors;
+pub mod suffix_automaton;
+
+pub use draft::{Draft, DraftRow};
+pub use drafter::Drafter;
+pub use speculator::Speculator;

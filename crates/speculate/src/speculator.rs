@@ -1,0 +1,164 @@
+//! One request's drafting: the drafters' candidates, merged into one tree, the likeliest path first.
+//!
+//! The tree grows best-first: of all tokens that could be added, the one whose path is likeliest is next. So candidates
+//! of several drafters merge where they agree, a sure path becomes long and an unsure one broad, and the rows come out in
+//! the order of their worth. How many are verified is not decided here: that depends on what rows cost, which the
+//! scheduler knows. (CoordGen §3.3-3.4: tree drafts from several sources)
+
+use crate::confidence::{Confidence, Opinions};
+use crate::draft::{Draft, DraftRow};
+use crate::drafter::{Candidate, Drafter, Place, Rejected};
+use crate::successors::Successors;
+use duet_types::TokenId;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// Drafts for one request.
+#[derive(Debug)]
+pub struct Speculator {
+    drafters: Vec<Box<dyn Drafter>>,
+    confidence: Confidence,
+    scratch: Scratch,
+}
+
+#[derive(Debug, Default)]
+struct Scratch {
+    candidates: Vec<Candidate>,
+    merged: Vec<(TokenId, Opinions)>,
+    /// Of each row of the draft, and first of its root, where each drafter is.
+    places: Vec<Place>,
+    open: BinaryHeap<Open>,
+}
+
+/// A token that could be added to the tree.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    worth: f32,
+    /// Earlier ones first among equals.
+    order: u32,
+    token: TokenId,
+    parent: Option<usize>,
+}
+
+impl Speculator {
+    /// With these drafters, and what is known of how far to trust them.
+    #[must_use]
+    pub fn new(drafters: Vec<Box<dyn Drafter>>, confidence: Confidence) -> Self {
+        Self { drafters, confidence, scratch: Scratch::default() }
+    }
+
+    /// Reads the prompt.
+    pub fn read(&mut self, prompt: &[TokenId]) {
+        for &token in prompt {
+            self.drafters.iter_mut().for_each(|drafter| drafter.observe(token));
+        }
+    }
+
+    /// The answer has one token more: a trial of all that could have been drafted in its place.
+    pub fn accept(&mut self, token: TokenId) {
+        self.scratch.places.clear();
+        self.scratch.places.extend(self.drafters.iter().map(|drafter| drafter.end()));
+        self.merge(0);
+        for (candidate, opinions) in &self.scratch.merged {
+            self.confidence.learn(opinions, *candidate == token);
+        }
+        self.drafters.iter_mut().for_each(|drafter| drafter.observe(token));
+    }
+
+    /// The model would say one of `successors` after a text that ends with `context`.
+    pub fn calibrate(&mut self, context: [TokenId; 2], successors: &Successors) {
+        self.drafters.iter_mut().for_each(|drafter| drafter.calibrate(context, successors));
+    }
+
+    /// A part of a draft was rejected.
+    pub fn rejected(&mut self, rejected: &Rejected<'_>) {
+        self.drafters.iter_mut().for_each(|drafter| drafter.rejected(rejected));
+    }
+
+    /// What may come next: at most `rows` rows, each worth at least `floor`.
+    pub fn draft(&mut self, rows: usize, floor: f32) -> Draft {
+        let mut draft = Draft::default();
+        self.scratch.open.clear();
+        self.scratch.places.clear();
+        self.scratch.places.extend(self.drafters.iter().map(|drafter| drafter.end()));
+        if rows > 0 {
+            self.expand(None, 1.0, floor);
+        }
+        while let Some(Open { worth, token, parent, .. }) = self.scratch.open.pop() {
+            draft.push(DraftRow { token, parent, worth });
+            if draft.len() == rows {
+                break;
+            }
+            let from = parent.map_or(0, |parent| parent + 1) * self.drafters.len();
+            for (index, drafter) in self.drafters.iter().enumerate() {
+                let place = drafter.step(self.scratch.places[from + index], token);
+                self.scratch.places.push(place);
+            }
+            self.expand(Some(draft.len() - 1), worth, floor);
+        }
+        draft
+    }
+
+    /// What was learned of the drafters.
+    #[must_use]
+    pub fn confidence(&self) -> &Confidence {
+        &self.confidence
+    }
+
+    /// Bytes held.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.drafters.iter().map(|drafter| drafter.bytes()).sum()
+    }
+
+    /// Opens the candidates that follow a row.
+    fn expand(&mut self, row: Option<usize>, worth: f32, floor: f32) {
+        self.merge(row.map_or(0, |row| row + 1));
+        for (token, opinions) in &self.scratch.merged {
+            let worth = worth * self.confidence.chance(opinions);
+            if worth >= floor {
+                let order = u32::MAX - self.scratch.open.len() as u32;
+                self.scratch.open.push(Open { worth, order, token: *token, parent: row });
+            }
+        }
+    }
+
+    /// The candidates of all drafters at their places number `at`, each with all opinions on it.
+    fn merge(&mut self, at: usize) {
+        let Scratch { candidates, merged, places, .. } = &mut self.scratch;
+        merged.clear();
+        let places = &places[at * self.drafters.len()..][..self.drafters.len()];
+        for (drafter, &place) in self.drafters.iter().zip(places) {
+            candidates.clear();
+            drafter.propose(place, candidates);
+            for candidate in &*candidates {
+                let known = merged.iter().position(|(token, _)| *token == candidate.token);
+                let known = known.unwrap_or_else(|| {
+                    merged.push((candidate.token, Opinions::default()));
+                    merged.len() - 1
+                });
+                merged[known].1[drafter.kind() as usize] = candidate.evidence;
+            }
+        }
+    }
+}
+
+impl Ord for Open {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.worth.total_cmp(&other.worth).then(self.order.cmp(&other.order))
+    }
+}
+
+impl PartialOrd for Open {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Open {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Open {}
