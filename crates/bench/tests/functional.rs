@@ -78,6 +78,7 @@ fn served(engine: &Engine, ask: &Ask) -> Expected {
         logprobs: None,
         flow: None,
         tenant: TenantId::default(),
+        predicted: Vec::new(),
     };
     let mut generation = engine.submit(request).unwrap();
     let mut tokens = Vec::new();

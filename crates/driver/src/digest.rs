@@ -203,20 +203,21 @@ impl Digest {
 
     fn pass_done(&mut self, now: Instant, members: &[Member], tokens: &[Generated], facts: &mut Vec<Fact>) {
         for member in members {
-            let new = tokens.iter().any(|generated| generated.request == member.request);
+            let generated = tokens.iter().find(|generated| generated.request == member.request);
+            let new = generated.map_or(Tokens::ZERO, |generated| generated.tokens);
             self.update(member.request, |entry| {
                 entry.phase = Phase::Ready;
-                entry.computed = member.rows.end;
-                entry.generated += Tokens(u32::from(new));
+                entry.computed = member.computed(new);
+                entry.generated += new;
             });
             let Some(entry) = self.requests.get_mut(&member.request) else { continue };
             let subject = entry.subject;
             if member.stage == Stage::Prefill {
                 facts.push(Fact::Read { subject, rows: member.len() });
             }
-            if new {
+            if new > Tokens::ZERO {
                 let gap = entry.last_token.replace(now).map(|last| now - last);
-                facts.push(Fact::Token { subject, gap });
+                facts.push(Fact::Tokens { subject, tokens: new, rows: member.head_rows(), gap });
             }
         }
     }

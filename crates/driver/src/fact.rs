@@ -67,10 +67,14 @@ pub enum Fact {
         /// How many.
         rows: Tokens,
     },
-    /// A request has a new token.
-    Token {
+    /// A request has new tokens.
+    Tokens {
         /// Which request.
         subject: Subject,
+        /// How many: all but one were drafted.
+        tokens: Tokens,
+        /// Rows that could have yielded one: one more than were drafted.
+        rows: Tokens,
         /// Since the token before.
         gap: Option<Nanos>,
     },

@@ -124,7 +124,7 @@ impl<W: Write> Trace<W> {
             | Fact::Began { .. }
             | Fact::PassBegan { .. }
             | Fact::Read { .. }
-            | Fact::Token { .. } => {}
+            | Fact::Tokens { .. } => {}
         }
     }
 

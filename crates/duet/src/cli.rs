@@ -12,7 +12,7 @@ pub(crate) use simulate::{SimulateArgs, TuningArgs};
 
 use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use duet_engine::{EngineConfig, PolicyName, SamplingParams, StopConditions};
+use duet_engine::{EngineConfig, Method, PolicyName, SamplingParams, StopConditions};
 use duet_model::kv::KvFormat;
 use duet_types::{Bytes, Class, Tokens};
 use std::net::IpAddr;
@@ -299,6 +299,17 @@ pub(crate) struct EngineArgs {
     /// Disk for keys and values that memory has no room for; 0 for none [default: twice the memory]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) spill: Option<Bytes>,
+    /// Draft answers and verify several tokens at once, which changes no token: on, off, or a method of `bench speculate`
+    #[arg(long, value_name = "METHOD", default_value = "on", value_parser = speculate)]
+    pub(crate) speculate: Method,
+}
+
+fn speculate(text: &str) -> Result<Method, String> {
+    match text {
+        "on" => Ok(Method::default()),
+        "off" => Ok(Method::None),
+        method => method.parse().map_err(|error| format!("{error}, on and off")),
+    }
 }
 
 /// A class as it is written.
@@ -359,6 +370,7 @@ impl EngineArgs {
             context: self.ctx.map(Tokens),
             kv_bytes: self.kv_memory,
             spill_bytes: self.spill,
+            speculate: self.speculate,
             spill_folder: folder("spill"),
             profile_folder: folder("profiles"),
             ..EngineConfig::default()

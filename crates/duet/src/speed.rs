@@ -16,12 +16,17 @@ pub(crate) fn line(usage: &Usage) -> String {
     if usage.cached.0 > 0 {
         line += &format!(", {} cached", usage.cached);
     }
-    line + ")"
+    line += ")";
+    if usage.drafts.accepted.0 > 0 {
+        line += &format!(", {} drafted tokens were right, {} not", usage.drafts.accepted, usage.drafts.rejected);
+    }
+    line
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use duet_engine::DraftCounts;
     use duet_types::Tokens;
     use std::time::Duration;
 
@@ -31,10 +36,13 @@ mod tests {
             prompt: Tokens(120),
             cached: Tokens(64),
             generated: Tokens(31),
+            drafts: DraftCounts { accepted: Tokens(20), rejected: Tokens(7) },
             time_to_first_token: Duration::from_millis(250),
             total: Duration::from_millis(750),
         };
-        assert_eq!(line(&usage), "31 tokens, 60.0 tok/s, first after 0.25 s (120 prompt tokens, 64 cached)");
+        let expected = "31 tokens, 60.0 tok/s, first after 0.25 s (120 prompt tokens, 64 cached), \
+                        20 drafted tokens were right, 7 not";
+        assert_eq!(line(&usage), expected);
     }
 
     #[test]

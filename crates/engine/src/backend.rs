@@ -37,8 +37,8 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// The logits of some rows, one after the other, after all nodes.
     fn logits(&self, pass: &mut Self::Pass, rows: &[usize], logits: &mut Vec<f32>, crew: &dyn Crew);
 
-    /// Ends a pass after its last node: each table has grown by its rows.
-    fn finish(&self, pass: Self::Pass) -> Vec<Self::Table>;
+    /// Ends a pass after its last node: each table has grown by those of its rows that are accepted.
+    fn finish(&self, pass: Self::Pass, accepted: &[Accepted]) -> Vec<Self::Table>;
 
     /// Gives a pass up: each table is as it was before.
     fn abandon(&self, pass: Self::Pass) -> Vec<Self::Table>;
@@ -72,6 +72,16 @@ pub(crate) struct Rows<T> {
     pub(crate) table: T,
     /// The tokens of the rows, which follow.
     pub(crate) tokens: Vec<TokenId>,
+    /// For a draft that branches, the row that each row follows; `None` is what was computed before.
+    pub(crate) parents: Option<Vec<Option<usize>>>,
+}
+
+/// Which of its rows a sequence keeps at the end of a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Accepted {
+    All,
+    /// Those of one path.
+    Path(Vec<usize>),
 }
 
 /// A pass that could not start.

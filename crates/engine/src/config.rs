@@ -3,6 +3,7 @@
 use duet_model::kv::KvFormat;
 use duet_scheduler::Mechanisms;
 use duet_scheduler::policy::PolicyName;
+use duet_speculate::Method;
 use duet_types::{Bytes, Tokens};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub struct EngineConfig {
     pub decode_stall: Duration,
     /// A proactive request that is older is overdue.
     pub proactive_age: Duration,
+    /// How answers are drafted.
+    pub speculate: Method,
     /// Where profiles of the machine are kept; absent: it is measured at every start.
     pub profile_folder: Option<PathBuf>,
     /// A timeline of kernels is written here, for Perfetto.
@@ -63,6 +66,7 @@ impl Default for EngineConfig {
             preempt: Duration::from_millis(10),
             decode_stall: Duration::from_millis(200),
             proactive_age: Duration::from_secs(30),
+            speculate: Method::default(),
             profile_folder: None,
             trace: None,
             event_log: None,

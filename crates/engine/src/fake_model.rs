@@ -2,7 +2,7 @@
 //! on every token in its KV, pages are counted and run out, nodes must come in order and on the whole crew, and tokens
 //! of its vocabulary make kernels wait or panic.
 
-use crate::backend::{Backend, KvPages, Refused, Rows, Shape, Table};
+use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
 use duet_model::kv::{KvError, PAGE_TOKENS};
@@ -76,6 +76,38 @@ struct FakeSegment {
     table: FakeTable,
     /// Length before the pass.
     before: usize,
+    /// As [`Rows`] has them.
+    parents: Option<Vec<Option<usize>>>,
+}
+
+impl FakeSegment {
+    /// The rows on the path of a row, itself last.
+    fn path(&self, row: usize) -> Vec<usize> {
+        let Some(parents) = &self.parents else { return (0..=row).collect() };
+        let mut path: Vec<usize> = std::iter::successors(Some(row), |&row| parents[row]).collect();
+        path.reverse();
+        path
+    }
+
+    /// What a row sees, itself included.
+    fn text_to(&self, row: usize) -> Vec<TokenId> {
+        let rows = &self.table.tokens[self.before..];
+        let path = self.path(row).into_iter().map(|row| rows[row]);
+        self.table.tokens[..self.before].iter().copied().chain(path).collect()
+    }
+
+    fn accept(self, accepted: &Accepted) -> FakeTable {
+        let Accepted::Path(rows) = accepted else {
+            assert!(self.parents.is_none(), "of a draft that branches not all rows can be kept");
+            return self.table;
+        };
+        assert_eq!(self.path(*rows.last().unwrap()), *rows, "what is accepted is a path");
+        let text = self.text_to(*rows.last().unwrap());
+        let mut table = self.table;
+        table.truncate(Tokens(text.len() as u32));
+        table.tokens = text;
+        table
+    }
 }
 
 impl FakeModel {
@@ -209,13 +241,13 @@ impl Backend for FakeModel {
     fn begin(&self, rows: Vec<Rows<FakeTable>>) -> Result<FakePass, Refused<FakeTable>> {
         let mut segments = Vec::new();
         let mut error = None;
-        for Rows { mut table, tokens } in rows {
+        for Rows { mut table, tokens, parents } in rows {
             let before = table.tokens.len();
             assert!(before + tokens.len() <= self.context.as_usize(), "beyond the context");
             if let Err(full) = table.extend(&tokens) {
                 error.get_or_insert(EngineError::OutOfMemory(full.to_string()));
             }
-            segments.push(FakeSegment { table, before });
+            segments.push(FakeSegment { table, before, parents });
         }
         let rows = segments.iter().map(|segment| segment.table.tokens.len() - segment.before).sum();
         let pass = FakePass { segments, nodes: vec![0; rows] };
@@ -249,23 +281,25 @@ impl Backend for FakeModel {
         assert!(pass.nodes.iter().all(|&node| node == NODES), "logits come after the last node");
         crew.run(&|worker| worker.sync());
         logits.clear();
-        let mut end = 0;
-        for FakeSegment { table, before } in &pass.segments {
-            end += table.tokens.len() - before;
-            if rows.contains(&(end - 1)) {
-                self.logits_after(&table.tokens, logits);
+        let mut start = 0;
+        for segment in &pass.segments {
+            let count = segment.table.tokens.len() - segment.before;
+            for row in (0..count).filter(|row| rows.contains(&(start + row))) {
+                self.logits_after(&segment.text_to(row), logits);
             }
+            start += count;
         }
     }
 
-    fn finish(&self, pass: FakePass) -> Vec<FakeTable> {
+    fn finish(&self, pass: FakePass, accepted: &[Accepted]) -> Vec<FakeTable> {
         assert!(pass.nodes.iter().all(|&node| node == NODES), "a pass ends after the last node");
+        assert_eq!(pass.segments.len(), accepted.len());
         self.rows.fetch_add(pass.nodes.len(), Ordering::Relaxed);
-        pass.segments.into_iter().map(|segment| segment.table).collect()
+        pass.segments.into_iter().zip(accepted).map(|(segment, accepted)| segment.accept(accepted)).collect()
     }
 
     fn abandon(&self, pass: FakePass) -> Vec<FakeTable> {
-        let tables = pass.segments.into_iter().map(|FakeSegment { mut table, before }| {
+        let tables = pass.segments.into_iter().map(|FakeSegment { mut table, before, .. }| {
             table.truncate(Tokens(before as u32));
             table
         });

@@ -11,6 +11,7 @@
 mod backend;
 mod clock;
 mod config;
+mod drafting;
 #[cfg(test)]
 mod fake_model;
 mod handle;
@@ -28,6 +29,7 @@ mod request;
 mod runtime;
 mod sampling;
 mod sequence;
+mod speculation;
 mod speed_probe;
 mod spill;
 mod start;
@@ -42,10 +44,12 @@ pub use config::EngineConfig;
 pub use duet_driver::{ReplayError, Replayed, replay};
 pub use duet_scheduler::policy::{PolicyName, UnknownPolicy};
 pub use duet_scheduler::{Mechanism, Mechanisms};
+pub use duet_speculate::{Method, UnknownMethod};
 pub use handle::{Engine, Generation};
 pub use kept::KvPlace;
 pub use observe::EngineSamples;
 pub use request::{
     EngineError, FlowKey, GenerateRequest, GenerationEvent, SamplingParams, StopConditions, TokenLogprobs, Usage,
 };
+pub use speculation::DraftCounts;
 pub use stats::{EngineStats, FlowView, KeptView, RequestView};

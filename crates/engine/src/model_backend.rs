@@ -1,6 +1,6 @@
 //! The real model behind the engine's seam.
 
-use crate::backend::{Backend, KvPages, Refused, Rows, Shape, Table};
+use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
 use duet_model::Model;
@@ -68,7 +68,8 @@ impl Backend for ModelBackend {
     }
 
     fn begin(&self, rows: Vec<Rows<KvTable>>) -> Result<Pass, Refused<KvTable>> {
-        let segments = rows.into_iter().map(|Rows { table, tokens }| Segment::new(table, tokens)).collect();
+        let segment = |Rows { table: kv, tokens, parents }| Segment { kv, tokens, parents };
+        let segments = rows.into_iter().map(segment).collect();
         Pass::new(&self.model, self.take_activations(), segments).map_err(|refused| {
             let PassRefused { error, activations, segments } = *refused;
             self.give_back(activations);
@@ -90,8 +91,18 @@ impl Backend for ModelBackend {
         self.model.logits(pass, rows, logits, crew);
     }
 
-    fn finish(&self, pass: Pass) -> Vec<KvTable> {
-        self.take_back(pass.finish())
+    fn finish(&self, pass: Pass, accepted: &[Accepted]) -> Vec<KvTable> {
+        if accepted.iter().all(|accepted| *accepted == Accepted::All) {
+            return self.take_back(pass.finish());
+        }
+        let rows = accepted.iter().zip(pass.segment_rows());
+        let paths: Vec<Vec<usize>> = rows
+            .map(|(accepted, rows)| match accepted {
+                Accepted::All => (0..rows).collect(),
+                Accepted::Path(path) => path.clone(),
+            })
+            .collect();
+        self.take_back(pass.finish_accepting(&paths))
     }
 
     fn abandon(&self, pass: Pass) -> Vec<KvTable> {

@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 /// Refuses a request that cannot be served.
 pub(crate) fn validate(request: &GenerateRequest, shape: &Shape) -> Result<(), EngineError> {
-    let GenerateRequest { prompt, sampling, stop, logprobs, class: _, flow: _, tenant: _ } = request;
+    let GenerateRequest { prompt, sampling, stop, logprobs, .. } = request;
     let known = |token: &TokenId| (token.0 as usize) < shape.vocabulary;
     if prompt.is_empty() {
         return Err(EngineError::EmptyPrompt);
@@ -80,6 +80,7 @@ mod tests {
             logprobs: None,
             flow: None,
             tenant: duet_types::TenantId::default(),
+            predicted: Vec::new(),
         };
         change(&mut request);
         let shape = Shape { context: Tokens(8), vocabulary: 10 };

@@ -4,7 +4,7 @@
 //! each sequence gets its table back: after the last node with its new rows, and after an error or a panic as it was
 //! before the pass, so that it can be run again.
 
-use crate::backend::{Backend, Refused};
+use crate::backend::{Accepted, Backend, Refused};
 use crate::request::EngineError;
 use crate::sampling::Scratch;
 use crate::sequence::{Sequence, Workspace};
@@ -28,7 +28,7 @@ struct Choice<'a, B: Backend> {
     request: RequestId,
     sequence: &'a mut Sequence<B>,
     logits: &'a mut [f32],
-    finished: Option<FinishReason>,
+    outcome: Option<(Generated, Accepted)>,
 }
 
 impl<B: Backend> PassUnderWay<B> {
@@ -92,14 +92,15 @@ impl<B: Backend> PassUnderWay<B> {
         if !yielding.is_empty() {
             backend.logits(pass, &yielding, &mut workspace.logits, crew);
         }
+        let (generated, accepted) = self.choose(kernel, backend, crew, workspace);
         let pass = self.pass.take().ok_or_else(lost)?;
-        self.put_back(backend.finish(pass));
-        Ok(Outcome::Tokens(self.choose(kernel, backend, crew, workspace)))
+        self.put_back(backend.finish(pass, &accepted));
+        Ok(Outcome::Tokens(generated))
     }
 
     fn begin(&mut self, kernel: &Kernel, backend: &B) -> Result<(), EngineError> {
         let members = self.members.iter_mut().zip(&kernel.members);
-        let rows: Vec<_> = members.map(|((_, sequence), member)| sequence.take_rows(&member.rows)).collect();
+        let rows: Vec<_> = members.map(|((_, sequence), member)| sequence.take_rows(member)).collect();
         if rows.iter().any(Option::is_none) {
             // Somebody's keys and values are lost. The others' are not: each is run alone after this.
             for ((_, sequence), rows) in self.members.iter_mut().zip(rows) {
@@ -124,16 +125,16 @@ impl<B: Backend> PassUnderWay<B> {
         }
     }
 
-    /// Chooses the next token of every member that yields one. The crew shares the members: a vocabulary is long.
-    fn choose(&mut self, kernel: &Kernel, backend: &B, crew: &dyn Crew, workspace: &mut Workspace) -> Vec<Generated> {
-        let vocabulary = backend.shape().vocabulary;
-        let yields = self.members.iter_mut().zip(&kernel.members).filter(|(_, member)| member.yields == Yields::Token);
-        let choices: Vec<Mutex<Choice<'_, B>>> = yields
-            .zip(workspace.logits.chunks_exact_mut(vocabulary))
-            .map(|(((request, sequence), _), logits)| {
-                Mutex::new(Choice { request: *request, sequence, logits, finished: None })
-            })
-            .collect();
+    /// Chooses the next tokens of every member that yields some, and says which rows of each member stay. The crew shares
+    /// the members: a vocabulary is long.
+    fn choose(
+        &mut self,
+        kernel: &Kernel,
+        backend: &B,
+        crew: &dyn Crew,
+        workspace: &mut Workspace,
+    ) -> (Vec<Generated>, Vec<Accepted>) {
+        let choices = self.choices(kernel, backend.shape().vocabulary, &mut workspace.logits);
         let scratches = &mut workspace.scratches;
         scratches.resize_with(scratches.len().max(crew.size()), Mutex::default);
         let scratches = &*scratches;
@@ -146,35 +147,61 @@ impl<B: Backend> PassUnderWay<B> {
                 }
             });
         }
-        let generated = choices.into_iter().map(|choice| {
-            let Choice { request, finished, .. } = choice.into_inner().unwrap_or_else(PoisonError::into_inner);
-            Generated { request, finished }
+        let mut outcomes = choices.into_iter().filter_map(|choice| {
+            let Choice { outcome, .. } = choice.into_inner().unwrap_or_else(PoisonError::into_inner);
+            outcome
         });
-        generated.collect()
+        let (mut generated, mut accepted) = (Vec::new(), Vec::new());
+        for member in &kernel.members {
+            let outcome = if member.yields == Yields::Token { outcomes.next() } else { None };
+            let (new, rows) = outcome.map_or((None, Accepted::All), |(new, rows)| (Some(new), rows));
+            generated.extend(new);
+            accepted.push(rows);
+        }
+        (generated, accepted)
+    }
+
+    /// The members that yield tokens, each with the logits of its rows.
+    fn choices<'a>(
+        &'a mut self,
+        kernel: &Kernel,
+        vocabulary: usize,
+        mut logits: &'a mut [f32],
+    ) -> Vec<Mutex<Choice<'a, B>>> {
+        let mut choices = Vec::new();
+        for ((request, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
+            if member.yields == Yields::Token {
+                let (own, rest) = logits.split_at_mut(member.head_rows().as_usize() * vocabulary);
+                logits = rest;
+                choices.push(Mutex::new(Choice { request: *request, sequence, logits: own, outcome: None }));
+            }
+        }
+        choices
     }
 }
 
 /// A panic here is the sequence's own, and ends it: its token may be out, so it must not be run again.
 fn choose_one<B: Backend>(choice: &Mutex<Choice<'_, B>>, backend: &B, scratch: &Mutex<Scratch>) {
     let mut choice = choice.lock().unwrap_or_else(PoisonError::into_inner);
-    let Choice { sequence, logits, finished, .. } = &mut *choice;
+    let Choice { request, sequence, logits, outcome } = &mut *choice;
     let mut scratch = scratch.lock().unwrap_or_else(PoisonError::into_inner);
-    let chosen = catch_unwind(AssertUnwindSafe(|| sequence.choose(backend, logits, &mut scratch)));
-    *finished = chosen.unwrap_or_else(|panic| {
+    let chosen = catch_unwind(AssertUnwindSafe(|| sequence.yields(backend, *request, logits, &mut scratch)));
+    *outcome = Some(chosen.unwrap_or_else(|panic| {
         sequence.fail(EngineError::Internal(message(&*panic)));
-        Some(FinishReason::Stop)
-    });
+        // Whatever it was about to say, no row but the first is certain.
+        let rows = logits.len() / backend.shape().vocabulary;
+        let accepted = if rows == 1 { Accepted::All } else { Accepted::Path(vec![0]) };
+        (Generated::one(*request, Some(FinishReason::Stop)), accepted)
+    }));
 }
 
-/// The last row of each member that yields a token.
+/// The rows whose logits are wanted: the last row of each member that yields a token, and all rows of a draft.
 fn yielding_rows(kernel: &Kernel) -> Vec<usize> {
     let mut end = 0;
     let mut rows = Vec::new();
     for member in &kernel.members {
         end += member.len().as_usize();
-        if member.yields == Yields::Token {
-            rows.push(end - 1);
-        }
+        rows.extend(end - member.head_rows().as_usize()..end);
     }
     rows
 }

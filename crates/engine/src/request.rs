@@ -1,5 +1,6 @@
 //! What a client asks of the engine, and what comes back.
 
+use crate::speculation::DraftCounts;
 use duet_types::{Class, FinishReason, TenantId, TokenId, Tokens};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub struct GenerateRequest {
     pub flow: Option<FlowKey>,
     /// Whose it is. Nothing that is cached for one tenant is used for another.
     pub tenant: TenantId,
+    /// What the client expects as an answer, to be drafted; it changes no token. (OpenAI: predicted outputs)
+    pub predicted: Vec<TokenId>,
 }
 
 /// What a client calls a flow.
@@ -106,6 +109,8 @@ pub struct Usage {
     pub cached: Tokens,
     /// Generated tokens (an end-of-turn token counts).
     pub generated: Tokens,
+    /// What came of drafts of them.
+    pub drafts: DraftCounts,
     /// From submission to the first token.
     pub time_to_first_token: Duration,
     /// From submission to the end.

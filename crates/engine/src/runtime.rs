@@ -7,6 +7,7 @@
 
 use crate::backend::Backend;
 use crate::clock::Clock;
+use crate::drafting::Drafting;
 use crate::lane_watch::LaneWatch;
 use crate::observe::{EngineSamples, Metrics, Observers, Samples};
 use crate::outbox::Outbox;
@@ -25,6 +26,7 @@ use duet_driver::{Observed, Observer, Probe};
 use duet_kernels::crew::Crew;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Event, Kernel, Line, Phase, Scheduler, SchedulerConfig};
+use duet_speculate::Method;
 use duet_types::{Class, Instant, Nanos, RequestId};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -46,6 +48,8 @@ pub(crate) struct RuntimeConfig {
     pub(crate) observers: Vec<Box<dyn Observer + Send>>,
     /// Tells the observers how fast the machine is.
     pub(crate) probe: Option<SpeedProbe>,
+    /// How answers are drafted.
+    pub(crate) speculate: Method,
 }
 
 /// A running engine over some backend. Dropping it fails what is open and joins the threads.
@@ -60,6 +64,7 @@ pub(crate) struct Runtime<B: Backend> {
 pub(crate) struct Shared<B: Backend> {
     backend: Arc<B>,
     clock: Clock,
+    drafting: Arc<Drafting>,
     queue_max: usize,
     /// Makes seeds for requests that have none.
     seeds: RandomState,
@@ -119,6 +124,7 @@ impl<B: Backend> Runtime<B> {
             Shared {
                 backend,
                 clock,
+                drafting: Drafting::new(config.speculate),
                 queue_max: config.queue_max,
                 seeds: RandomState::new(),
                 state: Mutex::new(State { scheduler, world: Observed { world, observer } }),
@@ -143,7 +149,8 @@ impl<B: Backend> Runtime<B> {
         let class = request.class;
         let owner = (request.tenant, request.flow.clone());
         let seed = shared.seeds.hash_one(shared.clock.now());
-        let sequence = Sequence::new(&*shared.backend, request, seed, Outbox::new(sender), shared.clock);
+        let speculation = shared.drafting.begin(&request.prompt, &request.predicted, &[]);
+        let sequence = Sequence::new(&*shared.backend, request, speculation, seed, Outbox::new(sender), shared.clock);
         let max = shared.queue_max;
         let id = shared.drive(|scheduler, world, now| {
             // Each class has its own queue: background work never fills the one that people wait in.
@@ -191,7 +198,7 @@ impl<B: Backend> Runtime<B> {
         let exposition = {
             let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
             let waiting = |line, class| state.scheduler.queue_len(line, class);
-            state.world.observer.metrics.expose(waiting, &state.scheduler.pages())
+            state.world.observer.metrics.expose(waiting, &state.scheduler.pages(), self.shared.drafting.cost())
         };
         exposition.text()
     }

@@ -3,14 +3,15 @@
 //! A sequence is in one place at a time: with the world, or in the pass that computes for it. It is the lane's own while
 //! a kernel runs, so tokens are chosen, turned into text and sent without a lock.
 
-use crate::backend::{Backend, Rows, Table as _};
+use crate::backend::{Accepted, Backend, Rows, Table as _};
 use crate::clock::Clock;
 use crate::outbox::Outbox;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent, Usage};
-use crate::sampling::{Sampler, Scratch, logprobs};
+use crate::sampling::{Sampler, Scratch, likeliest, logprobs};
+use crate::speculation::{KEPT, Speculation, VerifyRows};
 use crate::stop::{Matched, StopMatcher};
-use duet_types::{FinishReason, Instant, TokenId, Tokens};
-use std::ops::Range;
+use duet_scheduler::{Generated, Member, Offer};
+use duet_types::{FinishReason, Instant, RequestId, Stage, TokenId, Tokens};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub(crate) struct Sequence<B: Backend> {
     /// Its keys and values. Absent before it begins, in a pass, on disk, and when they were lost.
     table: Option<B::Table>,
     sampler: Sampler,
+    /// Absent if nothing is drafted.
+    speculation: Option<Box<Speculation>>,
     logprobs: Option<u8>,
     ending: Ending,
     text: B::Text,
@@ -61,8 +64,15 @@ struct Times {
 
 impl<B: Backend> Sequence<B> {
     /// A sequence with nothing computed. The request must be valid. `seed` is used if it has none.
-    pub(crate) fn new(backend: &B, request: GenerateRequest, seed: u64, outbox: Outbox, clock: Clock) -> Self {
-        let GenerateRequest { prompt, sampling, stop, logprobs, class: _, flow: _, tenant: _ } = request;
+    pub(crate) fn new(
+        backend: &B,
+        request: GenerateRequest,
+        speculation: Option<Box<Speculation>>,
+        seed: u64,
+        outbox: Outbox,
+        clock: Clock,
+    ) -> Self {
+        let GenerateRequest { prompt, sampling, stop, logprobs, .. } = request;
         let context = backend.shape().context.as_usize();
         let len_max = stop.max_tokens.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
         Self {
@@ -71,6 +81,7 @@ impl<B: Backend> Sequence<B> {
             len_max,
             table: None,
             sampler: Sampler::new(&sampling, &prompt, seed),
+            speculation,
             logprobs,
             ending: if stop.ignore_eos { Ending::IgnoresEndOfTurn } else { Ending::AtEndOfTurn },
             text: backend.text(),
@@ -112,10 +123,14 @@ impl<B: Backend> Sequence<B> {
     }
 
     /// Its next rows, for a pass. Nothing if its keys and values were lost.
-    pub(crate) fn take_rows(&mut self, rows: &Range<Tokens>) -> Option<Rows<B::Table>> {
+    pub(crate) fn take_rows(&mut self, member: &Member) -> Option<Rows<B::Table>> {
         let table = self.table.take()?;
-        let tokens = self.tokens[rows.start.as_usize()..rows.end.as_usize()].to_vec();
-        Some(Rows { table, tokens })
+        let (start, end) = (member.rows.start.as_usize(), member.rows.end.as_usize());
+        let VerifyRows { tokens, parents } = match (member.stage, &self.speculation) {
+            (Stage::Verify, Some(speculation)) => speculation.rows(self.tokens[start], end - start - 1),
+            _ => VerifyRows { tokens: self.tokens[start..end].to_vec(), parents: None },
+        };
+        Some(Rows { table, tokens, parents })
     }
 
     /// Remembers why its pass failed, for the client.
@@ -147,8 +162,69 @@ impl<B: Backend> Sequence<B> {
         Some((std::mem::take(&mut self.tokens), table))
     }
 
+    /// Chooses the next tokens from the logits of its rows, one after the other, for as long as they were drafted; sends
+    /// them, and drafts what may follow. Returns what came of it, and which rows stay.
+    pub(crate) fn yields(
+        &mut self,
+        backend: &B,
+        request: RequestId,
+        logits: &mut [f32],
+        scratch: &mut Scratch,
+    ) -> (Generated, Accepted) {
+        let vocabulary = backend.shape().vocabulary;
+        let drafted = logits.len() / vocabulary - 1;
+        let before = self.tokens.len();
+        let mut path = vec![0];
+        let finished = loop {
+            let row = path[path.len() - 1];
+            let finished = self.choose(backend, &mut logits[row * vocabulary..][..vocabulary], scratch);
+            let token = self.tokens[self.tokens.len() - 1];
+            let Some(speculation) = self.speculation.as_mut().filter(|_| finished.is_none()) else { break finished };
+            speculation.accept(token);
+            match speculation.follows(row, token, drafted) {
+                Some(next) => path.push(next),
+                None => break None,
+            }
+        };
+        let tokens = Tokens((self.tokens.len() - before) as u32);
+        self.learn(before, &path, logits, vocabulary, scratch);
+        let offer = if finished.is_none() { self.draft() } else { Offer::NONE };
+        let accepted = if drafted == 0 { Accepted::All } else { Accepted::Path(path) };
+        (Generated { request, tokens, finished, offer }, accepted)
+    }
+
+    /// What may follow, as far as there is room for it.
+    fn draft(&mut self) -> Offer {
+        // The last token that may come needs no row.
+        let room = (self.len_max - self.tokens.len()).saturating_sub(1);
+        self.speculation.as_mut().map_or(Offer::NONE, |speculation| speculation.draft(Tokens(room as u32)))
+    }
+
+    /// Learns from the rows of a pass: `before` tokens were known before it, and the rows of `path` were right.
+    fn learn(&mut self, before: usize, path: &[usize], logits: &[f32], vocabulary: usize, scratch: &mut Scratch) {
+        let Some(speculation) = &mut self.speculation else { return };
+        let drafted = logits.len() / vocabulary - 1;
+        speculation.verified(path, drafted);
+        let row = |row: usize| &logits[row * vocabulary..][..vocabulary];
+        let [earlier, last] = [before.saturating_sub(2), before - 1].map(|at| self.tokens[at]);
+        if speculation.learns().answer {
+            for &at in path {
+                let context = speculation.context(at, last, earlier);
+                speculation.calibrate(context, &likeliest(row(at), KEPT, scratch));
+            }
+        }
+        if speculation.learns().rejected && path.len() <= drafted {
+            let rejected = speculation.rejected_rows(path, drafted);
+            let mut predicted = vec![self.tokens[self.tokens.len() - 1]];
+            let model =
+                rejected.iter().map(|&at| likeliest(row(at), 1, scratch).first().map_or(last, |&(token, _)| token));
+            predicted.extend(model);
+            speculation.rejected(&rejected, &predicted);
+        }
+    }
+
     /// Chooses the next token and sends it. Returns why it is the last, if it is.
-    pub(crate) fn choose(&mut self, backend: &B, logits: &mut [f32], scratch: &mut Scratch) -> Option<FinishReason> {
+    fn choose(&mut self, backend: &B, logits: &mut [f32], scratch: &mut Scratch) -> Option<FinishReason> {
         // The sampler changes the logits, but the model's own are reported.
         let reported = self.logprobs.map(|alternatives| (logits.to_vec(), alternatives));
         let token = self.sampler.choose(logits, scratch);
@@ -196,6 +272,7 @@ impl<B: Backend> Sequence<B> {
             prompt: Tokens(self.prompt_len as u32),
             cached: self.cached,
             generated: Tokens((self.tokens.len() - self.prompt_len) as u32),
+            drafts: self.speculation.as_ref().map(|speculation| speculation.counts()).unwrap_or_default(),
             // Without a token there was no first one; the whole time was waiting.
             time_to_first_token: self.times.first_token.map_or(total, since),
             total,

@@ -45,6 +45,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
         probe,
         policy: config.policy,
         queue_max: config.queue_max,
+        speculate: config.speculate,
         spill_folder: config.spill_folder.unwrap_or_else(std::env::temp_dir),
     };
     Runtime::start(backend, cpu, runtime)

@@ -20,6 +20,7 @@ fn a_model_with_a_short_context_is_profiled_and_served() {
         logprobs: None,
         flow: None,
         tenant: TenantId::default(),
+        predicted: Vec::new(),
     };
     let mut generation = engine.submit(request).unwrap();
     let mut tokens = 0;

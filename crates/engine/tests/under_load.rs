@@ -34,6 +34,7 @@ fn request(model: &Model, seed: u64) -> GenerateRequest {
         logprobs: None,
         flow: None,
         tenant: TenantId::default(),
+        predicted: Vec::new(),
     }
 }
 

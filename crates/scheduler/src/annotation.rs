@@ -79,6 +79,16 @@ fn span_demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) 
     sum
 }
 
+/// Rows from which on the matrix products of a pass take longer than reading their weights: where the device saturates.
+#[must_use]
+pub fn saturating_rows(heg: &Heg, anchors: &Anchors) -> u32 {
+    let [macs, bytes] = [&heg.qkv, &heg.ffn]
+        .into_iter()
+        .fold([0.0, 0.0], |[macs, bytes], node| [macs + node.macs_per_row, bytes + node.weight_bytes]);
+    let rows = (bytes / anchors.bytes_per_s) / (macs / anchors.macs_per_s).max(f64::MIN_POSITIVE);
+    rows.round().clamp(1.0, f64::from(u32::MAX)) as u32
+}
+
 /// How long one node takes for `load`, without a launch.
 #[must_use]
 pub fn node_time(heg: &Heg, anchors: &Anchors, load: &Load, kind: Node) -> Nanos {
@@ -174,6 +184,11 @@ mod tests {
             assert_eq!(bound(&heg(), &anchors(0.0), &load(rows), Node::Qkv), expected);
             assert_eq!(node_time(&heg(), &anchors(0.0), &load(rows), Node::Qkv), Nanos(nanos));
         }
+    }
+
+    #[test]
+    fn a_device_saturates_where_its_bounds_meet() {
+        assert_eq!(saturating_rows(&heg(), &anchors(0.0)), 100);
     }
 
     #[test]

@@ -47,8 +47,19 @@ pub struct Limits {
     pub graph_expiry: Nanos,
     /// Graphs that may be prepared or ready at once.
     pub graphs: usize,
+    /// Rows of a draft that a request of a class may have in a pass at most, reactive and proactive.
+    #[cfg_attr(feature = "serde", serde(default = "draft_default"))]
+    pub draft: [Tokens; 2],
     /// Share of the dynamic lane that may be used at most, in slices of `preempt`; the rest is the display's.
     pub occupancy: f64,
+}
+
+/// The length that saturates the papers' NPU (sd.npu §5.1); the annotations allow as much only where a pass is flat.
+const DRAFT: [Tokens; 2] = [Tokens(32); 2];
+
+#[cfg(feature = "serde")]
+fn draft_default() -> [Tokens; 2] {
+    DRAFT
 }
 
 /// KV memory, in pages.
@@ -77,6 +88,7 @@ impl Default for Limits {
             stretch: 0.05,
             graph_expiry: Nanos(2_000_000_000),
             graphs: 4,
+            draft: DRAFT,
             occupancy: 1.0,
         }
     }

@@ -1,6 +1,7 @@
 //! What can happen: everything that can make the scheduler act.
 
 use crate::command::GraphId;
+use crate::speculation::Offer;
 use duet_types::{Class, FinishReason, FlowId, KernelId, LaneId, RequestId, Tokens};
 
 /// One generation as the scheduler sees it: sizes, no contents. How long its answer will be is not known.
@@ -112,12 +113,31 @@ pub enum Outcome {
     Tokens(Vec<Generated>),
 }
 
-/// A new token of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// New tokens of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Generated {
     /// Whose.
     pub request: RequestId,
-    /// Why it was the last one, if it was.
+    /// How many: one, and one for each row of its draft that was accepted.
+    #[cfg_attr(feature = "serde", serde(default = "one_token"))]
+    pub tokens: Tokens,
+    /// Why there will be no more, if there will not.
     pub finished: Option<FinishReason>,
+    /// What may come next.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub offer: Offer,
+}
+
+impl Generated {
+    /// One token, and nothing drafted.
+    #[must_use]
+    pub fn one(request: RequestId, finished: Option<FinishReason>) -> Self {
+        Self { request, tokens: Tokens(1), finished, offer: Offer::NONE }
+    }
+}
+
+#[cfg(feature = "serde")]
+fn one_token() -> Tokens {
+    Tokens(1)
 }

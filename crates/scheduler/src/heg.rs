@@ -114,7 +114,16 @@ impl Load {
     /// This load and one member more.
     #[must_use]
     pub fn with(self, member: &Member) -> Self {
-        self.with_rows(member.rows.clone(), member.yields)
+        let head_rows = f64::from(member.head_rows().0);
+        Self { tokens: self.tokens + head_rows, ..self.with_rows(member.rows.clone(), Yields::Context) }
+    }
+
+    /// This load and one row of a draft more, at the position `at` of a sequence that is in it.
+    #[must_use]
+    pub fn with_draft_row(self, at: Tokens) -> Self {
+        let seen = f64::from(at.0) + 1.0;
+        let (rows, pairs, tokens) = (self.rows + 1.0, self.pairs + seen, self.tokens + 1.0);
+        Self { rows, pairs, positions: self.positions + 1.0, tokens }
     }
 
     /// This load and some positions of one request more.

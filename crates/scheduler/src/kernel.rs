@@ -24,7 +24,8 @@ pub struct Member {
     pub class: Class,
     /// What the rows are to it.
     pub stage: Stage,
-    /// Positions of the sequence: a chunk of the prompt, or the last token's one row.
+    /// Positions of the sequence: a chunk of the prompt, or the last token's one row. Verified, the rows of a draft follow
+    /// it, as if they were positions.
     pub rows: Range<Tokens>,
     /// What it has at the end of the pass.
     pub yields: Yields,
@@ -36,7 +37,7 @@ pub struct Member {
 pub enum Yields {
     /// Keys and values.
     Context,
-    /// Keys and values, and the next token from its last row.
+    /// Keys and values, and the next token from its last row; from a draft, one from each row that is accepted.
     Token,
 }
 
@@ -77,6 +78,26 @@ impl Member {
         self.rows.end - self.rows.start
     }
 
+    /// Positions that are computed for its request when the pass is over and brought so many tokens: all of its rows, but
+    /// of a draft those that were accepted.
+    #[must_use]
+    pub fn computed(&self, tokens: Tokens) -> Tokens {
+        match self.stage {
+            Stage::Verify => self.rows.start + tokens,
+            Stage::Prefill | Stage::Decode => self.rows.end,
+        }
+    }
+
+    /// How many of its rows go through the head.
+    #[must_use]
+    pub fn head_rows(&self) -> Tokens {
+        match (self.yields, self.stage) {
+            (Yields::Context, _) => Tokens::ZERO,
+            (Yields::Token, Stage::Verify) => self.len(),
+            (Yields::Token, Stage::Prefill | Stage::Decode) => Tokens(1),
+        }
+    }
+
     /// Whether it has no row; a pass has no such member.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -91,7 +112,7 @@ impl Kernel {
         class_of(&self.members)
     }
 
-    /// Prefill if any member reads its prompt.
+    /// Prefill if any member reads its prompt, else verify if any has a draft.
     #[must_use]
     pub fn stage(&self) -> Stage {
         stage_of(&self.members)
@@ -106,8 +127,8 @@ pub(crate) fn class_of(members: &[Member]) -> Class {
 
 /// The stage of a pass.
 pub(crate) fn stage_of(members: &[Member]) -> Stage {
-    let reads = members.iter().any(|member| member.stage == Stage::Prefill);
-    if reads { Stage::Prefill } else { Stage::Decode }
+    let any = |stage| members.iter().any(|member| member.stage == stage);
+    [Stage::Prefill, Stage::Verify].into_iter().find(|&stage| any(stage)).unwrap_or(Stage::Decode)
 }
 
 impl fmt::Display for PassId {

@@ -21,6 +21,7 @@
 //! | adaptive decode batching (§4.5 ②, Algorithm 2) | `batching.rs` |
 //! | slack-aware piggybacking (§4.5 ①) | `piggyback.rs` |
 //! | starvation prevention (§4.5 ③) | `ageing.rs` |
+//! | rows of drafts, by what they cost and are worth (CoordGen §3.4, and ours) | `speculation.rs` |
 //! | order among equals (ours) | `order.rs` |
 //! | memory manager (§4.1) | `memory.rs`, `room.rs`, `reuse.rs` |
 //! | the policies, ours and the baselines | `policy/` |
@@ -59,6 +60,7 @@ mod reuse;
 mod room;
 mod scheduler;
 mod span;
+mod speculation;
 mod split;
 mod view;
 mod warm_up;
@@ -78,4 +80,5 @@ pub use reason::Reason;
 pub use request_table::{Phase, Progress};
 pub use scheduler::Scheduler;
 pub use span::{Cut, Span};
+pub use speculation::{Chance, Offer};
 pub use view::{RequestView, RunningView, View};

@@ -31,6 +31,8 @@ pub enum Mechanism {
     Teams,
     /// Cold KV goes to disk under memory pressure. Off: it is given up. (§4.1)
     Spill,
+    /// Drafts are verified, as many rows as pay. (CoordGen §3.4)
+    Speculation,
 }
 
 /// Which mechanisms are on.
@@ -40,7 +42,7 @@ pub struct Mechanisms(u32);
 
 impl Mechanism {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Preemption,
         Self::Elastic,
         Self::RemainderDeferral,
@@ -53,6 +55,7 @@ impl Mechanism {
         Self::Ageing,
         Self::Teams,
         Self::Spill,
+        Self::Speculation,
     ];
 
     fn name(self) -> &'static str {
@@ -69,6 +72,7 @@ impl Mechanism {
             Self::Ageing => "ageing",
             Self::Teams => "teams",
             Self::Spill => "spill",
+            Self::Speculation => "speculation",
         }
     }
 }

@@ -127,6 +127,22 @@ impl Memory {
         holding.is_some_and(|holding| self.limits.pages_of(positions) <= holding.pages)
     }
 
+    /// Positions for which `request` has pages.
+    pub(crate) fn held(&self, request: RequestId) -> Tokens {
+        let holding = self.live.get(&request).filter(|holding| holding.place == Place::Memory);
+        Tokens(holding.map_or(0, |holding| holding.pages as u32).saturating_mul(self.limits.page.0))
+    }
+
+    /// A draft was verified: pages beyond `positions` are free again.
+    pub(crate) fn keeps(&mut self, request: RequestId, positions: Tokens) {
+        let Some(holding) = self.live.get_mut(&request).filter(|holding| holding.place == Place::Memory) else {
+            return;
+        };
+        let pages = holding.pages.min(self.limits.pages_of(positions));
+        self.used -= holding.pages - pages;
+        holding.pages = pages;
+    }
+
     /// Wants pages for `positions` of `request` in all, beside what it holds. `credit` is kept KV that it will take over.
     pub(crate) fn want(&mut self, request: RequestId, positions: Tokens, credit: Option<Prefix>) -> Room {
         let wanted = self.limits.pages_of(positions);

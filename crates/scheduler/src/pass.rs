@@ -19,9 +19,9 @@ pub struct Pass {
     pub members: Vec<Member>,
     /// Reactive if any member is.
     pub class: Class,
-    /// Prefill if any member reads its prompt.
+    /// Prefill if any member reads its prompt, else verify if any has a draft.
     pub stage: Stage,
-    /// Whose activation buffer it holds: that of its first member's stage. Rows of a prompt that ride in a decode pass are
+    /// Whose activation buffer it holds: prefill's or decode's, as its first member is. Rows of a prompt that ride in a decode pass are
     /// in the decode buffer.
     pub buffer: Stage,
     /// What it costs.
@@ -62,7 +62,10 @@ impl Pass {
         let load = Load::of(&members);
         let rows = members.iter().map(|member| member.len().0).sum();
         let (class, stage) = (class_of(&members), stage_of(&members));
-        let buffer = members.first().map_or(stage, |member| member.stage);
+        let buffer = match members.first().map_or(stage, |member| member.stage) {
+            Stage::Verify => Stage::Decode,
+            buffer => buffer,
+        };
         Self {
             id,
             members,

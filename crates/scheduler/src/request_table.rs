@@ -8,6 +8,7 @@
 use crate::event::Request;
 use crate::kernel::{Member, PassId, Yields};
 use crate::queues::{Line, Queues};
+use crate::speculation::Offer;
 use duet_types::{Class, Instant, RequestId, Stage, Tokens};
 use std::collections::BTreeMap;
 
@@ -68,6 +69,8 @@ pub(crate) struct Row {
     pub(crate) generated: Tokens,
     pub(crate) fate: Fate,
     pub(crate) company: Company,
+    /// What may follow its last token.
+    pub(crate) offer: Offer,
 }
 
 /// All requests, in order of arrival.
@@ -97,6 +100,7 @@ impl RequestTable {
             generated: Tokens::ZERO,
             fate: Fate::GoesOn,
             company: Company::Any,
+            offer: Offer::NONE,
         };
         self.queues.enter(row.line(), row.request.class, arrival);
         self.rows.insert(arrival, row);

@@ -78,6 +78,7 @@ impl Scheduler {
     /// The members of a drafted pass whose next pages are there. The others wait; their pass goes on without them.
     pub(crate) fn with_pages(&mut self, mut members: Vec<Member>) -> Vec<Member> {
         let full = End::Finished(FinishReason::Length);
+        members.iter_mut().for_each(|member| self.cut_draft(member));
         members.retain(|member| {
             // Making room for one may have sent another one away.
             let is_ready = self.table.get(member.request).is_some_and(|row| row.phase == Phase::Ready);
@@ -86,6 +87,20 @@ impl Scheduler {
         });
         members.retain(|member| self.table.get(member.request).is_some_and(|row| row.phase == Phase::Ready));
         members
+    }
+
+    /// A draft has what pages are free; without them it goes no further than the pages that its request holds.
+    fn cut_draft(&mut self, member: &mut Member) {
+        if member.stage != Stage::Verify || self.memory.holds(member.request, member.rows.end) {
+            return;
+        }
+        let free = self.short.is_empty() && self.hungry.is_empty();
+        if !free || self.memory.want(member.request, member.rows.end, None) != Room::Given {
+            member.rows.end = self.memory.held(member.request).clamp(member.rows.start + Tokens(1), member.rows.end);
+        }
+        if member.len() == Tokens(1) {
+            member.stage = Stage::Decode;
+        }
     }
 
     /// Whether `request` has memory for so many positions. If not, it is put aside; one that can never have it ends.

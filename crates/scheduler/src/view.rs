@@ -14,6 +14,7 @@ use crate::pass::Pass;
 use crate::queues::Line;
 use crate::request_table::{Company, Phase, Progress, RequestTable, Row};
 use crate::scheduler::Running;
+use crate::speculation::Offer;
 use duet_types::{Class, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -316,6 +317,12 @@ impl RequestView<'_> {
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.row.company == Company::Alone
+    }
+
+    /// What may follow its last token.
+    #[must_use]
+    pub fn offer(&self) -> &Offer {
+        &self.row.offer
     }
 
     /// Its next rows, at most so many.

@@ -23,6 +23,9 @@ pub trait Backend: Send + Sync + 'static {
     /// The prompt that asks the model to go on with `text`. May take milliseconds per 100 kB.
     fn encode_text(&self, text: &str) -> Vec<TokenId>;
 
+    /// The tokens that an answer of this text might have.
+    fn encode_answer(&self, text: &str) -> Vec<TokenId>;
+
     /// The bytes a token adds to an answer; they need not be whole characters. None for special tokens and for ids
     /// outside the vocabulary.
     fn token_bytes(&self, token: TokenId) -> &[u8];

@@ -6,9 +6,9 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::logprobs::{self, ScoredToken};
 use crate::options::{Options, unsupported};
-use crate::reply::{Job, Shape, reply};
+use crate::reply::{Encoded, Job, Shape, reply};
 use crate::serve::App;
-use crate::{body, messages};
+use crate::{body, messages, prediction};
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -29,8 +29,13 @@ pub(crate) async fn create(
     let options = Options::take(&mut fields, &head.headers, &app, &mut ignored)?;
     let logprobs = logprobs_wanted(&mut fields)?;
     let messages = messages::take(&mut fields, &mut ignored)?;
+    let predicted = prediction::take(&mut fields, &mut ignored)?;
     ignored.extend(fields.rest());
-    let encode = move |backend: &dyn Backend| backend.encode_chat(&messages).map_err(ApiError::Prompt);
+    let encode = move |backend: &dyn Backend| {
+        let prompt = backend.encode_chat(&messages).map_err(ApiError::Prompt)?;
+        let predicted = predicted.map(|text| backend.encode_answer(&text)).unwrap_or_default();
+        Ok(Encoded { prompt, predicted })
+    };
     reply(app, Job { options, tenant: caller.tenant, logprobs, shape: Chat, ignored }, encode).await
 }
 

@@ -2,13 +2,13 @@
 
 use crate::auth::Caller;
 use crate::backend::Backend;
-use crate::body;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::logprobs::{self, ScoredToken};
 use crate::options::{Options, unsupported};
-use crate::reply::{Job, Shape, reply};
+use crate::reply::{Encoded, Job, Shape, reply};
 use crate::serve::App;
+use crate::{body, prediction};
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -43,10 +43,15 @@ pub(crate) async fn create(
         true => prompt.text(&*app.backend),
         false => String::new(),
     };
+    let predicted = prediction::take(&mut fields, &mut ignored)?;
     ignored.extend(fields.rest());
     let shape = Completion { echo, text_offset: 0 };
     let job = Job { options, tenant: caller.tenant, logprobs, shape, ignored };
-    reply(app, job, move |backend| Ok(prompt.encode(backend))).await
+    let encode = move |backend: &dyn Backend| {
+        let predicted = predicted.map(|text| backend.encode_answer(&text)).unwrap_or_default();
+        Ok(Encoded { prompt: prompt.encode(backend), predicted })
+    };
+    reply(app, job, encode).await
 }
 
 /// What to go on from.

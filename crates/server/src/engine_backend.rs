@@ -41,6 +41,11 @@ impl Backend for EngineBackend {
         Ok(model.tokenizer().encode_prompt(&text, SpecialTokens::Parse))
     }
 
+    /// What looks like a special token in a text that is expected is text.
+    fn encode_answer(&self, text: &str) -> Vec<TokenId> {
+        self.engine.model().tokenizer().encode(text, SpecialTokens::AsText)
+    }
+
     /// Special tokens in the text count: whoever writes raw prompts means them.
     fn encode_text(&self, text: &str) -> Vec<TokenId> {
         self.engine.model().tokenizer().encode_prompt(text, SpecialTokens::Parse)

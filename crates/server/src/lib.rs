@@ -33,6 +33,7 @@ mod logprobs;
 mod messages;
 mod models;
 mod options;
+mod prediction;
 mod reply;
 mod running;
 mod serve;

@@ -105,7 +105,7 @@ fn role_from(fields: &mut Fields) -> Result<Role, ApiError> {
 }
 
 /// Content is a text or a list of parts, of which only texts are understood.
-fn text_from(message: &Fields, content: Value, ignored: &mut Vec<String>) -> Result<String, ApiError> {
+pub(crate) fn text_from(message: &Fields, content: Value, ignored: &mut Vec<String>) -> Result<String, ApiError> {
     let parts = match content {
         Value::String(text) => return Ok(text),
         Value::Array(parts) => parts,

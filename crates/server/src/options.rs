@@ -181,11 +181,10 @@ pub(crate) fn unsupported(param: &str, why: &'static str) -> ApiError {
 }
 
 /// Of OpenAI, llama.cpp and vLLM: each would constrain or replace the output, so an answer without it would be wrong.
-const UNSUPPORTED: [(&str, &str); 14] = [
+const UNSUPPORTED: [(&str, &str); 13] = [
     ("functions", "function calling is not implemented"),
     ("function_call", "function calling is not implemented"),
     ("audio", "this server answers with text only"),
-    ("prediction", "predicted outputs are not implemented"),
     ("web_search_options", "this server does not search the web"),
     ("grammar", "constrained output is not implemented"),
     ("json_schema", "constrained output is not implemented"),

@@ -52,11 +52,18 @@ pub(crate) struct Job<S> {
     pub(crate) ignored: Vec<String>,
 }
 
+/// A request's texts as tokens.
+pub(crate) struct Encoded {
+    pub(crate) prompt: Vec<TokenId>,
+    /// What the client expects as an answer.
+    pub(crate) predicted: Vec<TokenId>,
+}
+
 /// Submits the job and answers it. `encode` makes the prompt and may take long; it runs off the async threads.
 pub(crate) async fn reply<S, E>(app: Arc<App>, job: Job<S>, encode: E) -> Result<Response, ApiError>
 where
     S: Shape,
-    E: FnOnce(&dyn Backend) -> Result<Vec<TokenId>, ApiError> + Send + 'static,
+    E: FnOnce(&dyn Backend) -> Result<Encoded, ApiError> + Send + 'static,
 {
     app.check_model(job.options.model.as_deref())?;
     if *app.phase.borrow() != Phase::Serving {
@@ -66,9 +73,10 @@ where
     let Options { sampling, stop, service, flow, delivery, .. } = options;
     let backend = Arc::clone(&app.backend);
     let submit = move || {
-        let prompt = encode(&*backend)?;
+        let Encoded { prompt, predicted } = encode(&*backend)?;
         let prompt_tokens = Tokens(u32::try_from(prompt.len()).unwrap_or(u32::MAX));
-        let request = GenerateRequest { prompt, sampling, stop, class: service.class, flow, tenant, logprobs };
+        let request =
+            GenerateRequest { prompt, sampling, stop, class: service.class, flow, tenant, logprobs, predicted };
         let submitted = backend.submit(request).map_err(|error| ApiError::Engine { error, prompt: S::PROMPT })?;
         Ok::<_, ApiError>((submitted, prompt_tokens))
     };
@@ -220,6 +228,10 @@ fn usage_json(usage: Usage) -> Value {
         "completion_tokens": usage.generated.0,
         "total_tokens": u64::from(usage.prompt.0) + u64::from(usage.generated.0),
         "prompt_tokens_details": {"cached_tokens": usage.cached.0},
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": usage.drafts.accepted.0,
+            "rejected_prediction_tokens": usage.drafts.rejected.0,
+        },
     })
 }
 

@@ -5,7 +5,7 @@ use crate::metrics::{Metrics, Summary};
 use crate::scenario::Scenario;
 use crate::workload::{Stream, Workload};
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Mechanism, MemoryLimits, SchedulerConfig};
+use duet_scheduler::{Chance, Mechanism, MemoryLimits, SchedulerConfig};
 use duet_types::Nanos;
 use std::fmt;
 
@@ -53,7 +53,15 @@ pub fn standard() -> Vec<Ablation> {
         table("duet on an NPU and an iGPU", PolicyName::Duet, npu),
         table("duet on two sets of cores", PolicyName::Duet, machines::cpu()),
         table("duet on two sets of cores, memory for 1 200 positions", PolicyName::Duet, tight),
+        Ablation::of("duet on two sets of cores, drafts whose every token is right with a chance of 0.75", &drafted()),
     ]
+}
+
+/// The same, with drafts.
+fn drafted() -> Scenario {
+    let mut scenario = scenario(PolicyName::Duet, machines::cpu());
+    scenario.clients.iter_mut().for_each(|client| client.drafts = Some(Chance::new(0.75)));
+    scenario
 }
 
 /// Twenty seconds of a person's and an agent's requests, near the capacity of these machines.

@@ -6,7 +6,8 @@
 //! order in which it happens, and checks the commands itself: answers may rely on what is promised at each method.
 
 use crate::client::Client;
-use duet_scheduler::{Generated, Kernel, Member, PassId, Source, Yields};
+use crate::drafting;
+use duet_scheduler::{Chance, Generated, Kernel, Member, Offer, PassId, Source, Yields};
 use duet_types::{FinishReason, RequestId, Tokens};
 
 /// What is computed in a virtual world. A request ends with [`Answers::kept`] or [`Answers::dropped`]; it may never have
@@ -59,15 +60,23 @@ pub trait Answers {
 /// Answers of which only the length is known: timing alone.
 #[derive(Clone, Debug)]
 pub struct KnownLengths {
-    /// Tokens that are still to come, by request.
-    left: Vec<Tokens>,
+    /// By request.
+    answers: Vec<KnownLength>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct KnownLength {
+    /// Tokens that are still to come.
+    left: Tokens,
+    drafts: Option<Chance>,
 }
 
 impl KnownLengths {
     /// The answers that these clients expect.
     #[must_use]
     pub fn of(clients: &[Client]) -> Self {
-        Self { left: clients.iter().map(|client| client.output).collect() }
+        let answer = |client: &Client| KnownLength { left: client.output, drafts: client.drafts };
+        Self { answers: clients.iter().map(answer).collect() }
     }
 }
 
@@ -79,10 +88,13 @@ impl Answers for KnownLengths {
 
     fn complete(&mut self, _: PassId, members: &[Member]) -> Vec<Generated> {
         let yielding = members.iter().filter(|member| member.yields == Yields::Token);
-        let generated = yielding.map(|&Member { request, .. }| {
-            let left = &mut self.left[request.0 as usize];
-            *left = left.saturating_sub(Tokens(1));
-            Generated { request, finished: (*left == Tokens::ZERO).then_some(FinishReason::Stop) }
+        let generated = yielding.map(|member| {
+            let KnownLength { left, drafts } = &mut self.answers[member.request.0 as usize];
+            let tokens = drafts.map_or(Tokens(1), |chance| drafting::accepted(chance, member, *left));
+            *left = left.saturating_sub(tokens);
+            let offer = drafts.map_or(Offer::NONE, |chance| drafting::offer(chance, *left));
+            let finished = (*left == Tokens::ZERO).then_some(FinishReason::Stop);
+            Generated { request: member.request, tokens, finished, offer }
         });
         generated.collect()
     }

@@ -1,5 +1,6 @@
 //! Clients: what is true of a request and hidden from the scheduler.
 
+use duet_scheduler::Chance;
 use duet_types::{Class, Instant, Nanos, Tokens};
 
 /// One request as its client knows it. Its id is its place in the list of clients.
@@ -25,6 +26,8 @@ pub struct Client {
     pub hanging: Failing,
     /// Whether its graphs can be compiled.
     pub graph: Graphs,
+    /// The chance of each token that is drafted for it; absent if none is.
+    pub drafts: Option<Chance>,
 }
 
 /// The request whose tokens a prompt begins with.
@@ -75,6 +78,7 @@ impl Client {
             failing: Failing::Never,
             hanging: Failing::Never,
             graph: Graphs::Compile,
+            drafts: None,
         }
     }
 }

@@ -141,7 +141,9 @@ impl KvMemory {
 
     /// Positions up to `end` are computed.
     pub(crate) fn computed_to(&mut self, request: RequestId, end: Tokens) {
-        self.held.get_mut(&request).expect("a request that runs was restored").tokens = end;
+        // Pages that were taken for rejected rows of a draft return.
+        let updated = self.update(request, |kv| (kv.tokens, kv.reserved) = (end, end));
+        updated.expect("a request that runs was restored");
     }
 
     /// A request ended; `keeps` says whether its KV may be of use.

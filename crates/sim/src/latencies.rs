@@ -147,9 +147,9 @@ impl Latencies {
         }
     }
 
-    fn token(&mut self, now: Instant, request: RequestId) {
+    fn tokens(&mut self, now: Instant, request: RequestId, new: Tokens) {
         let Some(times) = self.requests.get_mut(&request) else { return };
-        times.generated += Tokens(1);
+        times.generated += new;
         if let Some(before) = times.last_token.replace(now) {
             times.stall = times.stall.max(now - before);
         }
@@ -167,7 +167,7 @@ impl Observer for Latencies {
             Event::KernelDone { kernel, outcome } => {
                 self.kernel_ended(now, *kernel);
                 if let Outcome::Tokens(tokens) = outcome {
-                    tokens.iter().for_each(|token| self.token(now, token.request));
+                    tokens.iter().for_each(|new| self.tokens(now, new.request, new.tokens));
                 }
             }
             Event::KernelFailed { kernel } => self.kernel_ended(now, *kernel),

@@ -16,6 +16,7 @@ pub mod checkers;
 mod client;
 mod compiler;
 mod counters;
+mod drafting;
 mod dram;
 mod faults;
 pub mod fidelity;

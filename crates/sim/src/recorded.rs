@@ -124,7 +124,7 @@ impl Reading {
                 }
                 if let Outcome::Tokens(tokens) = outcome {
                     for token in tokens {
-                        *self.generated_of(token.request)? += Tokens(1);
+                        *self.generated_of(token.request)? += token.tokens;
                     }
                 }
             }

@@ -15,7 +15,7 @@ use duet_scheduler::machine::Shapes;
 use duet_scheduler::{
     Command, End, Event, Kernel, Machine, Member, Outcome, Pages, PassId, Prefix, Request, SchedulerConfig, Yields,
 };
-use duet_types::{FlowId, Instant, KernelId, LaneSet, Nanos, RequestId, Tokens};
+use duet_types::{FlowId, Instant, KernelId, LaneSet, Nanos, RequestId, Stage, Tokens};
 use std::collections::BTreeMap;
 
 /// How the world truly is; the scheduler knows its configuration only.
@@ -270,8 +270,10 @@ impl<A: Answers> VirtualWorld<A> {
             assert!(!state.cancelled, "a pass of {request}, which was cancelled");
             let known = self.client(request).prompt + state.generated;
             assert_eq!(member.rows.start, self.kv.computed(request), "where the rows of {request} begin");
-            assert!(!member.is_empty() && member.rows.end <= known, "{request} has no rows {:?}", member.rows);
-            assert_eq!(member.yields == Yields::Token, member.rows.end == known, "what the rows of {request} yield");
+            // A draft follows the last token, as if it were known.
+            let end = if member.stage == Stage::Verify { member.rows.start + Tokens(1) } else { member.rows.end };
+            assert!(!member.is_empty() && end <= known, "{request} has no rows {:?}", member.rows);
+            assert_eq!(member.yields == Yields::Token, end == known, "what the rows of {request} yield");
             assert_eq!(member.class, self.client(request).class, "the class of {request}");
             if let Some(old) = self.passes.pass_of(request) {
                 self.leave(old);
@@ -307,10 +309,14 @@ impl<A: Answers> VirtualWorld<A> {
         let outcome = match self.passes.done(&kernel, self.nodes) {
             Ended::GoesOn => Outcome::Progressed,
             Ended::Complete(members) => {
-                members.iter().for_each(|member| self.kv.computed_to(member.request, member.rows.end));
                 let generated = self.answers.complete(kernel.pass, &members);
-                for token in &generated {
-                    self.requests.get_mut(&token.request).expect("it runs").generated += Tokens(1);
+                for new in &generated {
+                    self.requests.get_mut(&new.request).expect("it runs").generated += new.tokens;
+                }
+                for member in &members {
+                    let new = generated.iter().find(|new| new.request == member.request);
+                    let new = new.map_or(Tokens::ZERO, |new| new.tokens);
+                    self.kv.computed_to(member.request, member.computed(new));
                 }
                 Outcome::Tokens(generated)
             }

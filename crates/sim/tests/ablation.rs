@@ -27,6 +27,7 @@ fn every_mechanism_changes_a_row() {
         ageing                   50.73   89.64    8.48      84.4   317.1   15.43   15.90      0     0
         teams                    50.73   89.64    8.48      84.4   317.1   15.43   15.90      0     0
         spill                    50.73   89.64    8.48      84.4   317.1   15.43   15.90      0     0
+        speculation              50.73   89.64    8.48      84.4   317.1   15.43   15.90      0     0
 
         duet on an NPU and an iGPU
         without               reactive     p90    ttft proactive   tok/s preempt   stall spills again
@@ -43,6 +44,7 @@ fn every_mechanism_changes_a_row() {
         ageing                   45.94   81.30    8.40     112.1   317.1   14.92   13.13      0     0
         teams                    46.03   81.30    8.40     112.0   317.1   14.92   13.13      0     0
         spill                    46.03   81.30    8.40     112.0   317.1   14.92   13.13      0     0
+        speculation              46.03   81.30    8.40     112.0   317.1   14.92   13.13      0     0
 
         duet on two sets of cores
         without               reactive     p90    ttft proactive   tok/s preempt   stall spills again
@@ -59,6 +61,7 @@ fn every_mechanism_changes_a_row() {
         ageing                   44.40   80.21    8.70     130.0   317.1   15.27    5.76      0     0
         teams                   100.74  179.93   17.97     391.9   315.7   25.82   15.28      0     0
         spill                    44.49   80.24    8.73     129.3   317.1   15.27    6.51      0     0
+        speculation              44.49   80.24    8.73     129.3   317.1   15.27    6.51      0     0
 
         duet on two sets of cores, memory for 1 200 positions
         without               reactive     p90    ttft proactive   tok/s preempt   stall spills again
@@ -73,8 +76,26 @@ fn every_mechanism_changes_a_row() {
         piggyback                45.76   81.30    9.79     131.9   317.1   16.42    9.70    306     0
         batch-cap                46.01   81.30    9.89     130.9   317.1   16.42    9.70    306     0
         ageing                   45.76   81.30    9.80     131.9   317.1   16.42    9.70    306     0
-        teams                   102.61  178.27   19.44     449.5   314.3   26.39   15.36    396     0
+        teams                   102.61  178.27   19.44     449.4   314.3   26.39   15.36    396     0
         spill                    44.67   80.24    8.79     133.1   317.1   14.96    5.91      0    14
+        speculation              46.01   81.30    9.89     130.9   317.1   16.42    9.70    306     0
+
+        duet on two sets of cores, drafts whose every token is right with a chance of 0.75
+        without               reactive     p90    ttft proactive   tok/s preempt   stall spills again
+        -                        18.94   30.78    8.13      38.6   317.6   10.41    6.07      0     0
+        preemption               19.21   31.78    8.39      38.1   317.6   11.41    6.07      0     0
+        elastic                  18.94   30.78    8.13      38.6   317.6   10.41    6.07      0     0
+        remainder-deferral       18.94   30.78    8.13      38.6   317.6   10.41    6.07      0     0
+        prefill-first            18.94   30.78    8.13      38.6   317.6   10.41    6.07      0     0
+        warm-up                  18.94   30.78    8.13      38.6   317.6   10.41    6.07      0     0
+        graph-reclaim            18.94   30.78    8.13      38.6   317.6   10.41    6.07      0     0
+        contention-deferral      18.94   30.78    8.13      38.6   317.6   10.41    6.07      0     0
+        piggyback                18.94   30.78    8.13      38.6   317.6   10.41    6.07      0     0
+        batch-cap                18.94   30.78    8.13      38.6   317.6   10.41    6.07      0     0
+        ageing                   18.94   30.78    8.13      38.6   317.6   10.41    6.07      0     0
+        teams                    39.76   62.87   17.95      92.5   317.0   25.82   12.13      0     0
+        spill                    18.94   30.78    8.13      38.6   317.6   10.41    6.07      0     0
+        speculation              44.49   80.24    8.73     129.3   317.1   15.27    6.51      0     0
     "#]]
     .assert_eq(&text.join("\n"));
 }

@@ -188,7 +188,7 @@ fn launch(kernel: u64) -> Command {
 
 /// The last token of request 0.
 fn last_token() -> Event {
-    let token = Generated { request: RequestId(0), finished: Some(FinishReason::Stop) };
+    let token = Generated::one(RequestId(0), Some(FinishReason::Stop));
     Event::KernelDone { kernel: KernelId(0), outcome: Outcome::Tokens(vec![token]) }
 }
 

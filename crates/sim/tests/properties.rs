@@ -370,7 +370,7 @@ impl Answers for Contents {
             if member.yields == Yields::Token {
                 sequence.tokens.push(digest(kv.iter().copied()));
                 let last = sequence.tokens.len() >= sequence.len_max;
-                generated.push(Generated { request, finished: last.then_some(FinishReason::Stop) });
+                generated.push(Generated::one(request, last.then_some(FinishReason::Stop)));
             }
             sequence.kv = Some(kv);
         }

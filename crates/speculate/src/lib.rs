@@ -14,6 +14,8 @@
 //! | draft extension, or reuse (§3.4, eq. 3) | `extension.rs` |
 //! | tree drafts from several sources (§3.3-3.4) | `speculator.rs`, `draft.rs` |
 //! | competition of the sources (ours) | `confidence.rs` |
+//! | valid, wasted and underutilised rows (sd.npu §3.2) | `utilisation.rs` |
+//! | the methods by name | `method.rs` |
 //!
 //! Invariants:
 //! - a step costs the same at any length of the sequence, and memory is bounded for each token;
@@ -25,12 +27,16 @@ pub mod draft;
 pub mod drafter;
 pub mod extension;
 pub mod history;
+mod method;
 pub mod prompt_lookup;
 pub mod sam;
 pub mod speculator;
 pub mod successors;
 pub mod suffix_automaton;
+mod utilisation;
 
 pub use draft::{Draft, DraftRow};
 pub use drafter::Drafter;
+pub use method::{Learns, Method, UnknownMethod};
 pub use speculator::Speculator;
+pub use utilisation::Utilisation;

@@ -154,7 +154,7 @@ impl Answers for RealAnswers<'_> {
         self.take_back(&order, pass.finish());
         let generated = yielding.into_iter().zip(tokens).map(|((request, _), token)| {
             let ends_turn = self.real.model.tokenizer().is_end_of_generation(token);
-            Generated { request, finished: self.sequence(request).push(token, ends_turn) }
+            Generated::one(request, self.sequence(request).push(token, ends_turn))
         });
         generated.collect()
     }

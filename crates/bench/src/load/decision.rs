@@ -99,7 +99,7 @@ impl Idle {
     fn launch(&mut self, now: Instant, kernel: &Kernel) {
         *self.under_way.entry(kernel.pass).or_default() += 1;
         let members = kernel.members.iter().filter(|member| member.yields == Yields::Token);
-        let tokens = members.map(|member| Generated { request: member.request, finished: None }).collect();
+        let tokens = members.map(|member| Generated::one(member.request, None)).collect();
         let outcome = match kernel.completes {
             Completes::Span => Outcome::Progressed,
             Completes::Pass => Outcome::Tokens(tokens),

@@ -181,6 +181,7 @@ fn request(prompt: Vec<TokenId>, job: &Job) -> GenerateRequest {
         logprobs: None,
         flow: None,
         tenant: TenantId::default(),
+        predicted: Vec::new(),
     }
 }
 
@@ -196,6 +197,7 @@ fn warm_up(engine: &Engine) -> Result<(), LoadError> {
         logprobs: None,
         flow: None,
         tenant: TenantId::default(),
+        predicted: Vec::new(),
     })?;
     while let Some(event) = generation.next_blocking() {
         if let GenerationEvent::Failed(error) = event {

@@ -39,7 +39,7 @@ impl<O: Observer> ByHand<O> {
 
     /// A kernel that completes its pass ends: these requests have a token.
     pub(crate) fn done(&mut self, at_us: u64, kernel: u64, tokens: &[u64]) {
-        let tokens = tokens.iter().map(|&request| Generated { request: RequestId(request), finished: None });
+        let tokens = tokens.iter().map(|&request| Generated::one(RequestId(request), None));
         let outcome = Outcome::Tokens(tokens.collect());
         self.event(at_us, Event::KernelDone { kernel: KernelId(kernel), outcome });
     }

@@ -104,7 +104,7 @@ fn waiting_ends_with_the_first_kernel_and_tokens_have_gaps() {
     assert_eq!(facts.iter().filter_map(began).collect::<Vec<_>>(), expected);
 
     let token = |fact: &Fact| match *fact {
-        Fact::Token { subject, gap } => Some((subject.request.0, gap)),
+        Fact::Tokens { subject, gap, .. } => Some((subject.request.0, gap)),
         _ => None,
     };
     let expected = [(1, None), (2, None), (1, Some(Nanos(150_000)))];

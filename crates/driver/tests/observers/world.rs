@@ -150,7 +150,7 @@ impl Virtual {
             let generated = self.generated.entry(request).or_default();
             *generated += 1;
             let finished = (*generated >= self.clients[request.0 as usize].answer).then_some(FinishReason::Stop);
-            Generated { request, finished }
+            Generated::one(request, finished)
         };
         Outcome::Tokens(yielding.map(|member| member.request).map(token).collect())
     }

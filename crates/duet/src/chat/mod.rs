@@ -157,6 +157,7 @@ impl Chat {
             logprobs: None,
             flow: None,
             tenant: TenantId::default(),
+            predicted: Vec::new(),
         };
         let interrupt = if self.input.is_terminal() { Interrupt::Answer } else { Interrupt::Program };
         let generation = self.engine.submit(request)?;

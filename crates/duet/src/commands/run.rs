@@ -31,6 +31,7 @@ pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
         logprobs: None,
         flow: None,
         tenant: TenantId::default(),
+        predicted: Vec::new(),
     })?;
     let mut newline = false;
     while let Some(event) = generation.next_blocking() {

@@ -2,7 +2,7 @@
 //!
 //! Series exist from the start, at zero, so that a rate over the first minutes is right.
 
-use super::labels::{OfAnyStage, OfClass, OfEnd, OfLane, OfOrigin, OfSpill, OfStage};
+use super::labels::{OfAnyStage, OfClass, OfEnd, OfLane, OfOrigin, OfSpill, OfStage, OfUse};
 use duet_driver::Origin;
 use duet_scheduler::Line;
 use duet_types::Stage;
@@ -33,6 +33,13 @@ pub(super) struct Families {
     pub(super) kernel_time_ratio: Histograms<OfAnyStage>,
     pub(super) kernels_failed: Counter,
     pub(super) tokens_generated: Family<OfClass, Counter>,
+    pub(super) drafts: Counter,
+    pub(super) draft_time: Seconds,
+    pub(super) draft_length: Histograms<OfClass>,
+    pub(super) accept_length: Histograms<OfClass>,
+    pub(super) drafts_accepted: Family<OfClass, Counter>,
+    pub(super) drafts_rejected: Family<OfClass, Counter>,
+    pub(super) verify_rows: Family<OfUse, Counter>,
     pub(super) prompt_tokens_computed: Family<OfClass, Counter>,
     pub(super) prompt_tokens_cached: Family<OfClass, Counter>,
     pub(super) kv_pages_capacity: Gauge,
@@ -60,6 +67,13 @@ impl Families {
             kernel_time_ratio: Family::new_with_constructor(|| Histogram::new(RATIO)),
             kernels_failed: Counter::default(),
             tokens_generated: Family::default(),
+            drafts: Counter::default(),
+            draft_time: Seconds::default(),
+            draft_length: Family::new_with_constructor(|| Histogram::new(DRAFT)),
+            accept_length: Family::new_with_constructor(|| Histogram::new(DRAFT)),
+            drafts_accepted: Family::default(),
+            drafts_rejected: Family::default(),
+            verify_rows: Family::default(),
             prompt_tokens_computed: Family::default(),
             prompt_tokens_cached: Family::default(),
             kv_pages_capacity: Gauge::default(),
@@ -76,6 +90,7 @@ impl Families {
         let mut registry = Registry::with_prefix("duet");
         self.register_requests(&mut registry);
         self.register_passes(&mut registry);
+        self.register_drafts(&mut registry);
         self.register_memory(&mut registry);
         self.begin_series(lanes);
         registry
@@ -113,6 +128,18 @@ impl Families {
         registry.register("kernels_failed", "Kernels that failed, or whose lane is gone", self.kernels_failed.clone());
     }
 
+    fn register_drafts(&self, registry: &mut Registry) {
+        registry.register("drafts", "Drafts that were made", self.drafts.clone());
+        let help = "Time that making drafts took";
+        registry.register_with_unit("draft", help, Unit::Seconds, self.draft_time.clone());
+        registry.register("draft_length", "Rows of a draft that were verified", self.draft_length.clone());
+        registry.register("accept_length", "Tokens that a verified draft brought", self.accept_length.clone());
+        registry.register("drafts_accepted", "Drafted tokens that were right", self.drafts_accepted.clone());
+        registry.register("drafts_rejected", "Drafted tokens that were not", self.drafts_rejected.clone());
+        let help = "Rows that could have yielded a token, as many as saturate the machine, by what came of them";
+        registry.register("verify_rows", help, self.verify_rows.clone());
+    }
+
     fn register_memory(&self, registry: &mut Registry) {
         registry.register("kv_pages_capacity", "KV pages there are", self.kv_pages_capacity.clone());
         registry.register("kv_pages_used", "KV pages in use, kept ones included", self.kv_pages_used.clone());
@@ -133,13 +160,17 @@ impl Families {
                 drop(counter.get_or_create(&of_class));
             }
             drop(self.waiting.get_or_create(&of_class));
+            drop(self.draft_length.get_or_create(&of_class));
+            drop(self.accept_length.get_or_create(&of_class));
+            drop(self.drafts_accepted.get_or_create(&of_class));
+            drop(self.drafts_rejected.get_or_create(&of_class));
             drop(self.token_gap.get_or_create(&of_class));
             for line in [Line::Queued, Line::Prefill, Line::Decode] {
                 if let Some(labels) = OfStage::of_line(class, line) {
                     drop(self.queue_depth.get_or_create(&labels));
                 }
             }
-            for stage in [Stage::Prefill, Stage::Decode] {
+            for stage in [Stage::Prefill, Stage::Decode, Stage::Verify] {
                 let of_stage = OfStage::from((class, stage));
                 drop(self.pass_rows.get_or_create(&of_stage));
                 drop(self.pass_members.get_or_create(&of_stage));
@@ -148,6 +179,9 @@ impl Families {
             for end in OfEnd::ALL {
                 drop(self.ended.get_or_create(&(class, end).into()));
             }
+        }
+        for label in [OfUse::VALID, OfUse::WASTED, OfUse::UNDERUTILISED] {
+            drop(self.verify_rows.get_or_create(&label));
         }
         for outcome in [OfSpill::DONE, OfSpill::FAILED] {
             drop(self.kv_spills.get_or_create(&outcome));
@@ -171,5 +205,6 @@ const TOKEN_GAP_S: [f64; 13] = [0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 
 const ROWS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 const MEMBERS: [f64; 9] = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0];
 const RIDERS: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0];
+const DRAFT: [f64; 9] = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0];
 /// 1 is a perfect prediction.
 const RATIO: [f64; 14] = [0.25, 0.5, 0.67, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0];

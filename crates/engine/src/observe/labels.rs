@@ -43,6 +43,18 @@ pub(super) struct OfOrigin {
     from: &'static str,
 }
 
+/// `use="valid"`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct OfUse {
+    r#use: &'static str,
+}
+
+impl OfUse {
+    pub(super) const VALID: Self = Self { r#use: "valid" };
+    pub(super) const WASTED: Self = Self { r#use: "wasted" };
+    pub(super) const UNDERUTILISED: Self = Self { r#use: "underutilised" };
+}
+
 /// `lane="cpu0"`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OfLane {

@@ -3,10 +3,12 @@
 //! Counting happens under the engine's lock and takes some atomic additions; writing the text does not need the lock.
 
 use super::families::Families;
-use super::labels::{OfClass, OfLane, OfSpill, OfStage};
+use super::labels::{OfClass, OfLane, OfSpill, OfStage, OfUse};
+use crate::drafting::DraftCost;
 use duet_driver::{Fact, Found, KernelEnd, Launched, Origin};
-use duet_scheduler::{Line, Pages, SchedulerConfig};
-use duet_types::{Class, Nanos};
+use duet_scheduler::{Line, Pages, SchedulerConfig, annotation};
+use duet_speculate::Utilisation;
+use duet_types::{Class, Nanos, Tokens};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ pub(crate) struct Metrics {
     families: Families,
     registry: Arc<Registry>,
     lanes: Vec<OfLane>,
+    /// Rows that saturate all lanes together.
+    saturating: u32,
 }
 
 /// All figures, to be written when the lock is free again.
@@ -30,11 +34,22 @@ impl Metrics {
         let names = config.machine.lanes.iter().map(|lane| lane.name.clone());
         let registry = Arc::new(families.register(names.clone()));
         let lanes = names.map(|lane| OfLane { lane }).collect();
-        Self { families, registry, lanes }
+        let machine = &config.machine;
+        let all = machine.team.as_ref().unwrap_or(&machine.lane(machine.decode_lane()).anchors);
+        let saturating = annotation::saturating_rows(&config.heg, all);
+        Self { families, registry, lanes, saturating }
     }
 
     /// The figures as they are now, with the queues and KV memory, which are what they are and not counted.
-    pub(crate) fn expose(&self, waiting: impl Fn(Line, Class) -> usize, pages: &Pages) -> Exposition {
+    pub(crate) fn expose(
+        &self,
+        waiting: impl Fn(Line, Class) -> usize,
+        pages: &Pages,
+        drafting: DraftCost,
+    ) -> Exposition {
+        let DraftCost { drafts, time } = drafting;
+        self.families.drafts.inc_by(drafts.saturating_sub(self.families.drafts.get()));
+        self.families.draft_time.inc_by((time.as_secs_f64() - self.families.draft_time.get()).max(0.0));
         for class in OfClass::ALL {
             for line in [Line::Queued, Line::Prefill, Line::Decode] {
                 let Some(labels) = OfStage::of_line(class, line) else { continue };
@@ -81,8 +96,9 @@ impl Metrics {
             Fact::Read { subject, rows } => {
                 families.prompt_tokens_computed.get_or_create(&subject.class.into()).inc_by(rows.0.into());
             }
-            Fact::Token { subject, gap } => {
-                families.tokens_generated.get_or_create(&subject.class.into()).inc();
+            Fact::Tokens { subject, tokens, rows, gap } => {
+                families.tokens_generated.get_or_create(&subject.class.into()).inc_by(tokens.0.into());
+                self.count_verified(subject.class, tokens, rows);
                 if let Some(gap) = gap {
                     families.token_gap.get_or_create(&subject.class.into()).observe(gap.as_secs_f64());
                 }
@@ -97,6 +113,22 @@ impl Metrics {
             Fact::Ended { subject, end, .. } => {
                 families.ended.get_or_create(&(subject.class, end).into()).inc();
             }
+        }
+    }
+
+    /// Counts what came of the rows that could yield a token; without a draft it is one of one.
+    fn count_verified(&self, class: Class, tokens: Tokens, rows: Tokens) {
+        let families = &self.families;
+        let used = Utilisation::of(tokens.0.into(), rows.0.into(), self.saturating.into());
+        let uses = [(OfUse::VALID, used.valid), (OfUse::WASTED, used.wasted)];
+        for (label, rows) in uses.into_iter().chain([(OfUse::UNDERUTILISED, used.underutilised)]) {
+            families.verify_rows.get_or_create(&label).inc_by(rows);
+        }
+        if rows > Tokens(1) {
+            families.draft_length.get_or_create(&class.into()).observe(f64::from(rows.0 - 1));
+            families.accept_length.get_or_create(&class.into()).observe(f64::from(tokens.0));
+            families.drafts_accepted.get_or_create(&class.into()).inc_by(u64::from(tokens.0 - 1));
+            families.drafts_rejected.get_or_create(&class.into()).inc_by(u64::from(rows.0 - tokens.0));
         }
     }
 

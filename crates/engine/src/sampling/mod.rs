@@ -33,6 +33,12 @@ pub(crate) struct Scratch {
     candidates: Vec<Candidate>,
 }
 
+/// The `count` likeliest tokens, likeliest first, with their logits.
+pub(crate) fn likeliest(logits: &[f32], count: usize, scratch: &mut Scratch) -> Vec<(TokenId, f32)> {
+    top(logits, count, &mut scratch.candidates);
+    scratch.candidates.iter().map(|&(token, logit)| (TokenId(token), logit)).collect()
+}
+
 impl Sampler {
     /// The parameters must be valid. `seed` is used if they have none.
     pub(crate) fn new(params: &SamplingParams, prompt: &[TokenId], seed: u64) -> Self {

@@ -6,6 +6,7 @@ mod exactness;
 mod failing;
 mod flows;
 mod queueing;
+mod speculating;
 mod streaming;
 
 use crate::backend::Backend as _;
@@ -21,6 +22,7 @@ use duet_scheduler::heg::{SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Contention, Lane, PerRow, Shapes};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig};
+use duet_speculate::Method;
 use duet_types::{Class, FinishReason, Nanos, TenantId, TokenId, Tokens};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -51,6 +53,7 @@ struct Setup {
     queue_max: usize,
     spill_pages: usize,
     age: Nanos,
+    speculate: Method,
 }
 
 /// Two lanes of one thread, chunks of 8 tokens, spans of 2 of the model's 7 nodes: everything is cut.
@@ -63,6 +66,7 @@ fn setup() -> Setup {
         queue_max: 1000,
         spill_pages: 0,
         age: Nanos(1_000_000_000),
+        speculate: Method::None,
     }
 }
 
@@ -124,6 +128,7 @@ impl Bench {
             spill_folder: std::env::temp_dir(),
             observers,
             probe: None,
+            speculate: setup.speculate,
         };
         Self { runtime: Runtime::start(model, cpu, config).unwrap(), hold }
     }
@@ -202,6 +207,7 @@ fn request(prompt: &[TokenId]) -> GenerateRequest {
         logprobs: None,
         flow: None,
         tenant: TenantId::default(),
+        predicted: Vec::new(),
     }
 }
 

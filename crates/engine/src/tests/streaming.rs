@@ -9,7 +9,7 @@ fn tokens_come_in_order_and_then_the_end() {
     assert_eq!(answer.texts, ["h", "e", "l", "l", "o", "", ""]);
     assert_eq!(answer.tokens.last(), Some(&END));
     assert_eq!(answer.reason(), FinishReason::Stop);
-    let Usage { prompt, cached, generated, time_to_first_token, total } = answer.usage();
+    let Usage { prompt, cached, generated, time_to_first_token, total, .. } = answer.usage();
     assert_eq!((prompt, cached, generated), (Tokens(2), Tokens(0), Tokens(6)));
     assert!(time_to_first_token <= total);
 }

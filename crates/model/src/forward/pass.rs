@@ -155,6 +155,11 @@ impl Pass {
         self.segments.iter().map(|segment| segment.tokens.len()).sum()
     }
 
+    /// Rows of each segment.
+    pub fn segment_rows(&self) -> impl Iterator<Item = usize> {
+        self.segments.iter().map(|segment| segment.tokens.len())
+    }
+
     /// Ends the pass after the last node: each table has grown by its rows, but for trees, of which nothing is kept.
     #[must_use]
     pub fn finish(self) -> (Activations, Vec<KvTable>) {

@@ -73,7 +73,7 @@ impl AgentXpu {
 
 /// The next decode kernel: of the iteration under way, or of a new batch. (§4.3 ②, §4.4 ③, §4.5 ②)
 fn decode(view: &View<'_>) -> Option<Decision> {
-    let under_way = view.passes().find(|pass| pass.stage == Stage::Decode);
+    let under_way = view.passes().find(|pass| pass.stage != Stage::Prefill);
     let (candidate, reason) = match under_way {
         Some(pass) if pass.is_idle() => {
             (Candidate::UnderWay(pass), if pass.interrupted { Reason::Resumes } else { Reason::GoesOn })

@@ -27,6 +27,7 @@ use crate::pass::Pass;
 use crate::queues::Line;
 use crate::reason::Reason;
 use crate::span::{Cut, Span, next_span};
+use crate::speculation;
 use crate::view::View;
 use duet_types::{Class, Instant, LaneSet, RequestId, Stage};
 
@@ -177,11 +178,18 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Its next kernel on `lanes`.
+    /// Its next kernel on `lanes`; with it, a pass that begins takes rows of drafts along.
     fn launch_cut(self, view: &View<'_>, cut: Cut, lanes: LaneSet, reason: Reason) -> Decision {
         let config = view.config();
-        let span = next_span(&config.heg, config.machine.anchors(lanes), self.pass(), cut);
-        self.launch(span, lanes, reason)
+        let candidate = match self {
+            Self::Drafted(mut pass) => {
+                speculation::extend(view, &mut pass.members, lanes);
+                Self::Drafted(view.draft(pass.members))
+            }
+            under_way => under_way,
+        };
+        let span = next_span(&config.heg, config.machine.anchors(lanes), candidate.pass(), cut);
+        candidate.launch(span, lanes, reason)
     }
 }
 

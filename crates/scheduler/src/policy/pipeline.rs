@@ -222,7 +222,7 @@ fn dynamic_prefill(view: &View<'_>, candidate: Candidate<'_>, sharing: Sharing) 
 /// Whether anything decodes, or is about to.
 pub(super) fn decode_status(view: &View<'_>) -> DecodeStatus {
     let waits = [Class::Reactive, Class::Proactive].into_iter().any(|class| view.queue_len(Line::Decode, class) > 0);
-    let runs = view.passes().any(|pass| pass.stage == Stage::Decode);
+    let runs = view.passes().any(|pass| pass.stage != Stage::Prefill);
     if waits || runs { DecodeStatus::Busy } else { DecodeStatus::Idle }
 }
 

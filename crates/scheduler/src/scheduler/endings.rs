@@ -12,6 +12,7 @@ use crate::mechanism::Mechanism;
 use crate::pass::Broken;
 use crate::reason::Reason;
 use crate::request_table::{Company, Fate, Phase};
+use crate::speculation::Offer;
 use duet_types::{Class, FinishReason, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
 
 impl Scheduler {
@@ -99,14 +100,21 @@ impl Scheduler {
                 Yields::Token => Some(tokens.next().expect("every member that yields has a token")),
             };
             assert!(generated.is_none_or(|generated| generated.request == member.request), "tokens come in order");
+            let new = generated.map_or(Tokens::ZERO, |generated| generated.tokens);
+            assert!(new <= member.head_rows(), "a row yields a token at most");
             let fate = self.table.update(member.request, |row| {
                 row.phase = Phase::Ready;
-                row.computed = member.rows.end;
-                row.generated += Tokens(u32::from(generated.is_some()));
+                row.computed = member.computed(new);
+                row.generated += new;
+                row.offer = generated.map_or(Offer::NONE, |generated| generated.offer.clone());
                 row.since = if generated.is_some() { now } else { row.since };
                 row.company = Company::Any;
                 row.fate
             });
+            if member.stage == Stage::Verify {
+                // The last token is to be computed next.
+                self.memory.keeps(member.request, member.computed(new) + Tokens(1));
+            }
             let finished = generated.and_then(|generated| generated.finished);
             // An answer that came to its end before the cancellation did is a whole answer.
             let end = match (finished, fate) {

@@ -12,7 +12,7 @@ use crate::policy::{ActivationBuffers, Decision};
 use crate::reason::Reason;
 use crate::request_table::Phase;
 use crate::span::Span;
-use duet_types::{KernelId, LaneSet, RequestId, Tokens};
+use duet_types::{KernelId, LaneSet, RequestId, Stage, Tokens};
 
 impl Scheduler {
     pub(super) fn carry_out(&mut self, decision: Decision) {
@@ -61,7 +61,8 @@ impl Scheduler {
         let draft = Pass::new(id, drafted.clone());
         let members = self.with_pages(drafted);
         let pass = Pass::new(id, members.clone());
-        if members.is_empty() || (pass.class, pass.stage, pass.buffer) != (draft.class, draft.stage, draft.buffer) {
+        let kind = |pass: &Pass| (pass.class, pass.stage == Stage::Prefill, pass.buffer);
+        if members.is_empty() || kind(&pass) != kind(&draft) {
             // Those for whose sake it was composed are left out: the policy thinks again.
             return;
         }

@@ -41,6 +41,7 @@ async fn a_whole_answer_has_openais_shape() {
     let usage = json!({
         "prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated,
         "prompt_tokens_details": {"cached_tokens": 3},
+        "completion_tokens_details": {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 1},
     });
     assert_eq!(answer["usage"], usage);
 }

@@ -146,7 +146,6 @@ async fn what_is_not_supported_is_refused_by_name() {
         ("audio", json!({})),
         ("modalities", json!(["text", "audio"])),
         ("store", json!(true)),
-        ("prediction", json!({})),
         ("web_search_options", json!({})),
         ("guided_json", json!({})),
         ("grammar", json!("root ::= x")),

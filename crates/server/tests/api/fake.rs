@@ -4,7 +4,8 @@
 //! middle of it, holds text back that may become a stop string, and stops when its generation is dropped.
 
 use duet_engine::{
-    EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, RequestView, TokenLogprobs, Usage,
+    DraftCounts, EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, RequestView,
+    TokenLogprobs, Usage,
 };
 use duet_server::{Backend, ChatMessage, EventFuture, Events, PromptError};
 use duet_types::{FinishReason, FlowId, Nanos, RequestId, Stage, TokenId, Tokens};
@@ -72,6 +73,10 @@ impl Backend for Fake {
 
     fn encode_text(&self, text: &str) -> Vec<TokenId> {
         text.bytes().map(|byte| TokenId(u32::from(byte))).collect()
+    }
+
+    fn encode_answer(&self, text: &str) -> Vec<TokenId> {
+        self.encode_text(text)
     }
 
     fn token_bytes(&self, token: TokenId) -> &[u8] {
@@ -198,6 +203,7 @@ impl Fake {
             prompt: Tokens(request.prompt.len() as u32),
             cached: Tokens(3),
             generated: Tokens(events.len() as u32),
+            drafts: DraftCounts { accepted: Tokens(request.predicted.len() as u32), rejected: Tokens(1) },
             time_to_first_token: Duration::from_millis(1),
             total: Duration::from_millis(2),
         };

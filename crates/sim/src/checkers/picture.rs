@@ -3,7 +3,7 @@
 //! It is a second bookkeeping beside the scheduler's and the world's, made without either, and knows what an observer
 //! can know. Where it cannot know whether a request has memory it says no. (Agent.xpu §4.1: request manager)
 
-use duet_scheduler::{Command, End, Event, Generated, Kernel, Member, Outcome, PassId, Reason};
+use duet_scheduler::{Command, End, Event, Kernel, Member, Outcome, PassId, Reason};
 use duet_types::{Class, FinishReason, Instant, KernelId, LaneId, LaneSet, RequestId, Stage, Tokens};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -194,7 +194,9 @@ impl Picture {
     fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: &Kernel) {
         if !self.passes.contains_key(&kernel.pass) {
             kernel.members.iter().for_each(|member| self.leave_pass(member.request));
-            let (members, class, stage) = (kernel.members.clone(), kernel.class(), kernel.stage());
+            // A draft is verified where its request decodes.
+            let stage = if kernel.stage() == Stage::Prefill { Stage::Prefill } else { Stage::Decode };
+            let (members, class) = (kernel.members.clone(), kernel.class());
             self.passes.insert(kernel.pass, UnderWay { members, class, stage, running: 0, damage: Damage::None });
         }
         for member in &kernel.members {
@@ -212,14 +214,16 @@ impl Picture {
         let Outcome::Tokens(tokens) = outcome else { return self.end_damaged(pass) };
         let Some(complete) = self.passes.remove(&pass) else { return };
         for member in &complete.members {
+            let generated = tokens.iter().find(|generated| generated.request == member.request);
+            let new = generated.map_or(Tokens::ZERO, |generated| generated.tokens);
             self.change(member.request, |seen| {
-                (seen.standing, seen.computed) = (Standing::Ready, member.rows.end);
-            });
-        }
-        for &Generated { request, finished } in tokens {
-            self.change(request, |seen| {
-                (seen.known, seen.generated) = (seen.known + Tokens(1), seen.generated + Tokens(1));
-                seen.finished = finished;
+                (seen.standing, seen.computed) = (Standing::Ready, member.computed(new));
+                (seen.known, seen.generated) = (seen.known + new, seen.generated + new);
+                seen.finished = generated.and_then(|generated| generated.finished);
+                // Pages for rejected rows return, but not that of the next row.
+                if member.stage == Stage::Verify {
+                    seen.paid = seen.paid.min(seen.known);
+                }
             });
         }
     }

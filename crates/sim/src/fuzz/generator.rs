@@ -12,7 +12,7 @@ use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::world::Truth;
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Limits, Mechanism, MemoryLimits, SchedulerConfig};
+use duet_scheduler::{Chance, Limits, Mechanism, MemoryLimits, SchedulerConfig};
 use duet_types::{Class, Instant, LaneId, Nanos, Tokens};
 
 /// The machines that scenarios are of. One more is a line here.
@@ -93,6 +93,7 @@ fn client(random: &mut Random, index: usize, period: u32) -> Client {
         failing: which(random, 0.15),
         hanging: which(random, 0.06),
         graph: graph(random),
+        drafts: if chance(random, 0.5) { Some(Chance::new(one_of(random, &[0.0, 0.3, 0.8, 1.0]))) } else { None },
         ..Client::new(class, random.between(1, 420), random.between(1, 14))
     }
 }

@@ -84,6 +84,9 @@ fn write_client(f: &mut fmt::Formatter<'_>, client: &Client, others: &[Client]) 
     }
     write_which(f, "fails", client.failing)?;
     write_which(f, "hangs", client.hanging)?;
+    if let Some(chance) = client.drafts {
+        write!(f, "  drafts {}", (chance.tokens() * 1000.0).round())?;
+    }
     match client.graph {
         Graphs::Compile => Ok(()),
         Graphs::Slow(factor) => write!(f, "  graph-slow {factor}"),

@@ -67,7 +67,7 @@ impl Run {
     /// A pass in one kernel, predicted to take 20 ms, from its launch to its end. Each member has a token.
     fn pass(&mut self, from_ms: u64, to_ms: u64, lanes: &[u8], members: Vec<Member>) {
         let kernel = self.launch(from_ms, lanes, members.clone());
-        let token = |member: &Member| Generated { request: member.request, finished: None };
+        let token = |member: &Member| Generated::one(member.request, None);
         let outcome = Outcome::Tokens(members.iter().map(token).collect());
         self.event(to_ms, Event::KernelDone { kernel, outcome });
     }
@@ -105,7 +105,9 @@ impl Run {
 
     fn text(&self) -> String {
         let waiting = |line, class| self.digest.waiting(line, class);
-        self.metrics.expose(waiting, &Pages { capacity: 100, used: 40, kept: 30, on_disk: 7 }).text()
+        self.metrics
+            .expose(waiting, &Pages { capacity: 100, used: 40, kept: 30, on_disk: 7 }, DraftCost::default())
+            .text()
     }
 }
 
@@ -123,7 +125,7 @@ fn mixed() -> Run {
     let kernel = run.launch(4, &[0, 1], vec![member(1, Proactive, Prefill, 40..100)]);
     run.arrive(10, 2, Reactive, 5);
     run.restore(10, 2, 0, None);
-    let token = Generated { request: RequestId(1), finished: None };
+    let token = Generated::one(RequestId(1), None);
     run.event(14, Event::KernelDone { kernel, outcome: Outcome::Tokens(vec![token]) });
     run.pass(14, 44, &[0], vec![member(2, Reactive, Prefill, 0..5)]);
     run.pass(44, 54, &[0], vec![member(2, Reactive, Decode, 5..6), member(1, Proactive, Decode, 100..101)]);
@@ -227,7 +229,7 @@ fn all_series_are_there_from_the_start_and_the_text_is_whole() {
     let text = run.text();
     assert!(text.ends_with("# EOF\n"));
     let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-    assert_eq!(described.len(), 22, "{described:?}");
+    assert_eq!(described.len(), 29, "{described:?}");
     for metric in described {
         let (name, _) = metric.split_once(' ').expect("a name and a type");
         assert!(text.lines().any(|line| line.starts_with(name)), "{name} has no series");

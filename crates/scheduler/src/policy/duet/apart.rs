@@ -153,9 +153,9 @@ fn reactive_sharing(view: &View<'_>) -> Sharing {
     }
 }
 
-/// Whether a request of this class decodes, or is about to.
+/// Whether a request of this class decodes, or is about to; one that waits for memory is not.
 fn decodes(view: &View<'_>, class: Class) -> bool {
-    view.queue_len(Line::Decode, class) > 0 || view.pass(class, Stage::Decode).is_some()
+    view.queue(Line::Decode, class).next().is_some() || view.pass(class, Stage::Decode).is_some()
 }
 
 /// Whether a reactive prefill will want the dynamic lane for its next node: background decode that began now would make

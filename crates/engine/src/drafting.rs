@@ -1,0 +1,76 @@
+//! What all generations of an engine share of drafting: the method, what was learned of the drafters, what it costs.
+
+use crate::speculation::Speculation;
+use duet_speculate::confidence::Confidence;
+use duet_speculate::history::History;
+use duet_speculate::suffix_automaton::SuffixAutomaton;
+use duet_speculate::{Drafter, Learns, Method, Speculator};
+use duet_types::TokenId;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The drafting of an engine.
+#[derive(Debug)]
+pub(crate) struct Drafting {
+    method: Method,
+    confidence: Mutex<Confidence>,
+    drafts: AtomicU64,
+    nanos: AtomicU64,
+}
+
+/// What drafting cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DraftCost {
+    /// Drafts made.
+    pub(crate) drafts: u64,
+    /// The time that they took together.
+    pub(crate) time: Duration,
+}
+
+impl Drafting {
+    pub(crate) fn new(method: Method) -> Arc<Self> {
+        let (drafts, nanos) = (AtomicU64::default(), AtomicU64::default());
+        Arc::new(Self { method, confidence: Mutex::default(), drafts, nanos })
+    }
+
+    /// Drafts for a generation; nothing if the method is none. `predicted` is what its client expects.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        prompt: &[TokenId],
+        predicted: &[TokenId],
+        history: &[Arc<SuffixAutomaton>],
+    ) -> Option<Box<Speculation>> {
+        if self.method == Method::None {
+            return None;
+        }
+        let mut drafters = self.method.drafters(history);
+        if !predicted.is_empty() {
+            drafters.push(Box::new(History::predicted(prompt, predicted)) as Box<dyn Drafter>);
+        }
+        let confidence = self.confidence.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some(Box::new(Speculation::new(self, Speculator::new(drafters, confidence), prompt)))
+    }
+
+    pub(crate) fn learns(&self) -> Learns {
+        self.method.learns()
+    }
+
+    /// A draft took this long.
+    pub(crate) fn took(&self, time: Duration) {
+        self.drafts.fetch_add(1, Ordering::Relaxed);
+        self.nanos.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// What drafting has cost so far.
+    pub(crate) fn cost(&self) -> DraftCost {
+        let time = Duration::from_nanos(self.nanos.load(Ordering::Relaxed));
+        DraftCost { drafts: self.drafts.load(Ordering::Relaxed), time }
+    }
+
+    /// What a generation learned: the next one begins with it. Of several at once the last to end has its say; they all
+    /// began with what was known.
+    pub(crate) fn learned(&self, confidence: &Confidence) {
+        self.confidence.lock().unwrap_or_else(PoisonError::into_inner).clone_from(confidence);
+    }
+}

@@ -1,0 +1,128 @@
+//! Speculation: how many rows of each draft go into a pass.
+//!
+//! A draft is offered as the chances of its rows, best first; which tokens they are, the scheduler does not know. A pass
+//! that waits for memory has arithmetic to spare for rows that may be wrong; one that computes has not. So the question
+//! is put to the annotations, for the pass as it is composed, on the lanes that it goes to: what do `k` more rows cost,
+//! and what are they worth? Rows of all members compete, the likeliest first, and the number is chosen that yields the
+//! most tokens in the time. With idle bandwidth drafts are long; in a full batch, or beside a prompt's chunk, only sure
+//! rows are left. (CoordGen §3.4 fills up to the length that saturates the NPU, which is the same where a pass is flat
+//! until then; "The marginal cost under the current batch" is ours.)
+//!
+//! Invariants: the rows of a member are the first of its draft; no class takes more than its budget; a draft never
+//! pushes anybody out of memory (see [`room`](crate::room)).
+
+use crate::heg::Load;
+use crate::kernel::{Member, class_of, stage_of};
+use crate::mechanism::Mechanism;
+use crate::view::View;
+use duet_types::{Class, LaneSet, Stage, Tokens};
+
+/// The chance that a row of a draft is accepted, with all rows before it on its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Chance(u16);
+
+/// A draft as the scheduler sees it: the chances of its rows, best first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Offer(Vec<Chance>);
+
+impl Chance {
+    /// In thousandths, which is as exact as such a thing can be known.
+    #[must_use]
+    pub fn new(chance: f32) -> Self {
+        Self((chance.clamp(0.0, 1.0) * 1000.0).round() as u16)
+    }
+
+    /// From 0 to 1: the tokens that the row is worth.
+    #[must_use]
+    pub fn tokens(self) -> f64 {
+        f64::from(self.0) / 1000.0
+    }
+}
+
+impl Offer {
+    /// A draft with these chances, which do not rise.
+    ///
+    /// # Panics
+    /// If they do.
+    #[must_use]
+    pub fn new(chances: Vec<Chance>) -> Self {
+        assert!(chances.is_sorted_by(|a, b| a >= b), "the best rows come first");
+        Self(chances)
+    }
+
+    /// Nothing.
+    pub const NONE: Self = Self(Vec::new());
+
+    /// How many rows.
+    #[must_use]
+    pub fn len(&self) -> Tokens {
+        Tokens(self.0.len() as u32)
+    }
+
+    /// Whether nothing is offered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Adds rows of their drafts to the decoding members of a pass on `lanes`, as many as pay.
+pub(crate) fn extend(view: &View<'_>, members: &mut [Member], lanes: LaneSet) {
+    if !view.has(Mechanism::Speculation) {
+        return;
+    }
+    let offered = offered(view, members);
+    if offered.is_empty() {
+        return;
+    }
+    for &(member, _) in &offered[..paying(view, members, &offered, lanes)] {
+        let member = &mut members[member];
+        member.stage = Stage::Verify;
+        member.rows.end += Tokens(1);
+    }
+}
+
+/// All rows that may be added, likeliest first, by member.
+fn offered(view: &View<'_>, members: &[Member]) -> Vec<(usize, f64)> {
+    let limits = &view.config().limits;
+    let mut offered = Vec::new();
+    for (index, member) in members.iter().enumerate().filter(|(_, member)| member.stage == Stage::Decode) {
+        let Some(request) = view.request(member.request) else { continue };
+        let budget = limits.draft[member.class as usize].as_usize();
+        offered.extend(request.offer().0.iter().take(budget).map(|chance| (index, chance.tokens())));
+    }
+    // A stable sort: the rows of a member stay in their order, and of equals the first member's go first.
+    offered.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    let rows: u32 = members.iter().map(|member| member.len().0).sum();
+    offered.truncate((limits.prefill_rows.0.saturating_sub(rows)) as usize);
+    offered
+}
+
+/// How many of the offered rows make the most of the pass.
+fn paying(view: &View<'_>, members: &[Member], offered: &[(usize, f64)], lanes: LaneSet) -> usize {
+    let plain = stage_of(members);
+    let drafted = if plain == Stage::Prefill { Stage::Prefill } else { Stage::Verify };
+    let mut load = Load::of(members);
+    let mut yields = yields(members);
+    let rate = |load: &Load, yields: f64, stage| yields / view.predict_pass(load, stage, lanes).0.max(1) as f64;
+    let (mut best, mut most) = (rate(&load, yields, plain), 0);
+    for (count, &(member, chance)) in offered.iter().enumerate() {
+        load = load.with_draft_row(members[member].rows.end);
+        yields += chance;
+        let rate = rate(&load, yields, drafted);
+        if rate > best {
+            (best, most) = (rate, count + 1);
+        }
+    }
+    most
+}
+
+/// What a pass brings without drafts, in tokens. A person waits for tokens alone; for the background a prompt's rows
+/// count as much, since its time is what matters, and the rows are its work.
+fn yields(members: &[Member]) -> f64 {
+    let class = class_of(members);
+    let counts = |member: &&Member| class == Class::Proactive || member.stage != Stage::Prefill;
+    members.iter().filter(counts).map(|member| f64::from(member.len().0)).sum::<f64>().max(1.0)
+}
