@@ -10,4 +10,5 @@ mod plot;
 mod probe;
 pub mod report;
 mod samples;
+pub mod speculate;
 pub mod throughput;

@@ -4,11 +4,13 @@ mod load;
 mod report;
 mod scheduling;
 mod simulate;
+mod speculate;
 
 pub(crate) use load::{LoadArgs, Peer};
 pub(crate) use report::ReportArgs;
 pub(crate) use scheduling::SchedulingArgs;
 pub(crate) use simulate::{SimulateArgs, TuningArgs};
+pub(crate) use speculate::SpeculateArgs;
 
 use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -70,6 +72,8 @@ pub(crate) enum BenchCommand {
     Throughput(ThroughputArgs),
     /// Latency of mixed load: requests that a person waits for beside requests that nobody waits for
     Load(Box<LoadArgs>),
+    /// What drafting is worth: real prompts, answered by each method
+    Speculate(Box<SpeculateArgs>),
 }
 
 /// `duet bench throughput`

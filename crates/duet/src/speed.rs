@@ -36,7 +36,7 @@ mod tests {
             prompt: Tokens(120),
             cached: Tokens(64),
             generated: Tokens(31),
-            drafts: DraftCounts { accepted: Tokens(20), rejected: Tokens(7) },
+            drafts: DraftCounts { accepted: Tokens(20), rejected: Tokens(7), ..DraftCounts::default() },
             time_to_first_token: Duration::from_millis(250),
             total: Duration::from_millis(750),
         };

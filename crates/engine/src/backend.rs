@@ -18,6 +18,8 @@ pub(crate) trait Backend: Send + Sync + 'static {
     type Pass: Send;
     /// State of turning tokens into text.
     type Text: Send;
+    /// Some of the tokens that it knows.
+    type Vocabulary: Send + Sync;
 
     /// Its sizes.
     fn shape(&self) -> Shape;
@@ -36,6 +38,19 @@ pub(crate) trait Backend: Send + Sync + 'static {
 
     /// The logits of some rows, one after the other, after all nodes.
     fn logits(&self, pass: &mut Self::Pass, rows: &[usize], logits: &mut Vec<f32>, crew: &dyn Crew);
+
+    /// The tokens that occur in a text. Takes a microsecond for each of them.
+    fn vocabulary_of(&self, text: &[TokenId]) -> Self::Vocabulary;
+
+    /// The likeliest successors of some rows, after all nodes, of those in a vocabulary.
+    fn successors(
+        &self,
+        pass: &mut Self::Pass,
+        rows: Range<usize>,
+        among: &Self::Vocabulary,
+        count: usize,
+        crew: &dyn Crew,
+    ) -> Vec<Vec<(TokenId, f32)>>;
 
     /// Ends a pass after its last node: each table has grown by those of its rows that are accepted.
     fn finish(&self, pass: Self::Pass, accepted: &[Accepted]) -> Vec<Self::Table>;

@@ -1,8 +1,9 @@
 //! How an engine runs.
 
+use crate::calibration::Calibrate;
 use duet_model::kv::KvFormat;
-use duet_scheduler::Mechanisms;
 use duet_scheduler::policy::PolicyName;
+use duet_scheduler::{Mechanisms, Verify};
 use duet_speculate::Method;
 use duet_types::{Bytes, Tokens};
 use std::path::PathBuf;
@@ -41,6 +42,10 @@ pub struct EngineConfig {
     pub proactive_age: Duration,
     /// How answers are drafted.
     pub speculate: Method,
+    /// How much of a draft is verified.
+    pub verify: Verify,
+    /// Whether prompts calibrate drafts, for methods that learn from them.
+    pub calibrate: Calibrate,
     /// Where profiles of the machine are kept; absent: it is measured at every start.
     pub profile_folder: Option<PathBuf>,
     /// A timeline of kernels is written here, for Perfetto.
@@ -67,6 +72,8 @@ impl Default for EngineConfig {
             decode_stall: Duration::from_millis(200),
             proactive_age: Duration::from_secs(30),
             speculate: Method::default(),
+            verify: Verify::default(),
+            calibrate: Calibrate::default(),
             profile_folder: None,
             trace: None,
             event_log: None,

@@ -1,5 +1,6 @@
 //! What all generations of an engine share of drafting: the method, what was learned of the drafters, what it costs.
 
+use crate::calibration::Calibrate;
 use crate::speculation::Speculation;
 use duet_speculate::confidence::Confidence;
 use duet_speculate::history::History;
@@ -14,6 +15,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Drafting {
     method: Method,
+    calibrate: Calibrate,
     confidence: Mutex<Confidence>,
     drafts: AtomicU64,
     nanos: AtomicU64,
@@ -29,9 +31,9 @@ pub(crate) struct DraftCost {
 }
 
 impl Drafting {
-    pub(crate) fn new(method: Method) -> Arc<Self> {
+    pub(crate) fn new(method: Method, calibrate: Calibrate) -> Arc<Self> {
         let (drafts, nanos) = (AtomicU64::default(), AtomicU64::default());
-        Arc::new(Self { method, confidence: Mutex::default(), drafts, nanos })
+        Arc::new(Self { method, calibrate, confidence: Mutex::default(), drafts, nanos })
     }
 
     /// Drafts for a generation; nothing if the method is none. `predicted` is what its client expects.
@@ -50,6 +52,11 @@ impl Drafting {
         }
         let confidence = self.confidence.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Some(Box::new(Speculation::new(self, Speculator::new(drafters, confidence), prompt)))
+    }
+
+    /// How prompts calibrate.
+    pub(crate) fn calibrate(&self) -> Calibrate {
+        if self.method.learns().prompt { self.calibrate } else { Calibrate::Off }
     }
 
     pub(crate) fn learns(&self) -> Learns {

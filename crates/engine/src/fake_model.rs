@@ -225,6 +225,7 @@ impl Backend for FakeModel {
     type Table = FakeTable;
     type Pass = FakePass;
     type Text = ();
+    type Vocabulary = Vec<TokenId>;
 
     fn shape(&self) -> Shape {
         Shape { context: self.context, vocabulary: VOCABULARY }
@@ -289,6 +290,30 @@ impl Backend for FakeModel {
             }
             start += count;
         }
+    }
+
+    fn vocabulary_of(&self, text: &[TokenId]) -> Vec<TokenId> {
+        text.to_vec()
+    }
+
+    fn successors(
+        &self,
+        pass: &mut FakePass,
+        rows: Range<usize>,
+        among: &Vec<TokenId>,
+        count: usize,
+        crew: &dyn Crew,
+    ) -> Vec<Vec<(TokenId, f32)>> {
+        let (rows, mut logits) = (rows.collect::<Vec<_>>(), Vec::new());
+        self.logits(pass, &rows, &mut logits, crew);
+        let likeliest = |logits: &[f32]| {
+            let mut of: Vec<_> = among.iter().map(|&token| (token, logits[token.0 as usize])).collect();
+            of.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            of.dedup();
+            of.truncate(count);
+            of
+        };
+        logits.chunks_exact(VOCABULARY).map(likeliest).collect()
     }
 
     fn finish(&self, pass: FakePass, accepted: &[Accepted]) -> Vec<FakeTable> {

@@ -9,6 +9,7 @@
 //! was cached. (Agent.xpu §4.1)
 
 mod backend;
+mod calibration;
 mod clock;
 mod config;
 mod drafting;
@@ -40,10 +41,11 @@ mod tests;
 mod timer;
 mod world;
 
+pub use calibration::Calibrate;
 pub use config::EngineConfig;
 pub use duet_driver::{ReplayError, Replayed, replay};
 pub use duet_scheduler::policy::{PolicyName, UnknownPolicy};
-pub use duet_scheduler::{Mechanism, Mechanisms};
+pub use duet_scheduler::{Mechanism, Mechanisms, Verify};
 pub use duet_speculate::{Method, UnknownMethod};
 pub use handle::{Engine, Generation};
 pub use kept::KvPlace;

@@ -4,7 +4,7 @@ use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
 use duet_model::Model;
-use duet_model::forward::{Activations, Pass, PassError, PassRefused, Segment};
+use duet_model::forward::{Activations, ContextHead, Pass, PassError, PassRefused, Segment};
 use duet_model::kv::{KvError, KvPool, KvTable};
 use duet_model::tokenizer::Detokenizer;
 use duet_types::{TokenId, Tokens};
@@ -54,6 +54,7 @@ impl Backend for ModelBackend {
     type Table = KvTable;
     type Pass = Pass;
     type Text = Detokenizer;
+    type Vocabulary = ContextHead;
 
     fn shape(&self) -> Shape {
         self.shape.clone()
@@ -89,6 +90,21 @@ impl Backend for ModelBackend {
 
     fn logits(&self, pass: &mut Pass, rows: &[usize], logits: &mut Vec<f32>, crew: &dyn Crew) {
         self.model.logits(pass, rows, logits, crew);
+    }
+
+    fn vocabulary_of(&self, text: &[TokenId]) -> ContextHead {
+        self.model.context_head(text)
+    }
+
+    fn successors(
+        &self,
+        pass: &mut Pass,
+        rows: Range<usize>,
+        among: &ContextHead,
+        count: usize,
+        crew: &dyn Crew,
+    ) -> Vec<Vec<(TokenId, f32)>> {
+        self.model.likeliest_among(pass, rows, among, count, crew)
     }
 
     fn finish(&self, pass: Pass, accepted: &[Accepted]) -> Vec<KvTable> {

@@ -88,6 +88,8 @@ impl<B: Backend> PassUnderWay<B> {
         if kernel.completes == Completes::Span {
             return Ok(Outcome::Progressed);
         }
+        self.calibrate(kernel, backend, crew, workspace);
+        let pass = self.pass.as_mut().ok_or_else(lost)?;
         let yielding = yielding_rows(kernel);
         if !yielding.is_empty() {
             backend.logits(pass, &yielding, &mut workspace.logits, crew);
@@ -96,6 +98,19 @@ impl<B: Backend> PassUnderWay<B> {
         let pass = self.pass.take().ok_or_else(lost)?;
         self.put_back(backend.finish(pass, &accepted));
         Ok(Outcome::Tokens(generated))
+    }
+
+    /// Calibrates the drafts of members whose prompts were read.
+    fn calibrate(&mut self, kernel: &Kernel, backend: &B, crew: &dyn Crew, workspace: &mut Workspace) {
+        let Some(pass) = &mut self.pass else { return };
+        let mut start = 0;
+        for ((_, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
+            let rows = start..start + member.len().as_usize();
+            start = rows.end;
+            if member.stage == Stage::Prefill {
+                sequence.calibrate(backend, pass, member, rows, &mut workspace.logits, crew);
+            }
+        }
     }
 
     fn begin(&mut self, kernel: &Kernel, backend: &B) -> Result<(), EngineError> {

@@ -6,6 +6,7 @@
 //! Completions run the scheduler inline.
 
 use crate::backend::Backend;
+use crate::calibration::Calibrate;
 use crate::clock::Clock;
 use crate::drafting::Drafting;
 use crate::lane_watch::LaneWatch;
@@ -50,6 +51,7 @@ pub(crate) struct RuntimeConfig {
     pub(crate) probe: Option<SpeedProbe>,
     /// How answers are drafted.
     pub(crate) speculate: Method,
+    pub(crate) calibrate: Calibrate,
 }
 
 /// A running engine over some backend. Dropping it fails what is open and joins the threads.
@@ -124,7 +126,7 @@ impl<B: Backend> Runtime<B> {
             Shared {
                 backend,
                 clock,
-                drafting: Drafting::new(config.speculate),
+                drafting: Drafting::new(config.speculate, config.calibrate),
                 queue_max: config.queue_max,
                 seeds: RandomState::new(),
                 state: Mutex::new(State { scheduler, world: Observed { world, observer } }),

@@ -4,14 +4,17 @@
 //! a kernel runs, so tokens are chosen, turned into text and sent without a lock.
 
 use crate::backend::{Accepted, Backend, Rows, Table as _};
+use crate::calibration::{Calibrate, Vocabulary};
 use crate::clock::Clock;
 use crate::outbox::Outbox;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent, Usage};
 use crate::sampling::{Sampler, Scratch, likeliest, logprobs};
 use crate::speculation::{KEPT, Speculation, VerifyRows};
 use crate::stop::{Matched, StopMatcher};
-use duet_scheduler::{Generated, Member, Offer};
+use duet_kernels::crew::Crew;
+use duet_scheduler::{Generated, Member, Offer, Yields};
 use duet_types::{FinishReason, Instant, RequestId, Stage, TokenId, Tokens};
+use std::ops::Range;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -28,6 +31,8 @@ pub(crate) struct Sequence<B: Backend> {
     sampler: Sampler,
     /// Absent if nothing is drafted.
     speculation: Option<Box<Speculation>>,
+    /// Present while the prompt is read, if it calibrates drafts.
+    vocabulary: Option<Vocabulary<B>>,
     logprobs: Option<u8>,
     ending: Ending,
     text: B::Text,
@@ -73,6 +78,7 @@ impl<B: Backend> Sequence<B> {
         clock: Clock,
     ) -> Self {
         let GenerateRequest { prompt, sampling, stop, logprobs, .. } = request;
+        let calibrate = speculation.as_ref().map_or(Calibrate::Off, |speculation| speculation.calibrate_from_prompt());
         let context = backend.shape().context.as_usize();
         let len_max = stop.max_tokens.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
         Self {
@@ -82,6 +88,7 @@ impl<B: Backend> Sequence<B> {
             table: None,
             sampler: Sampler::new(&sampling, &prompt, seed),
             speculation,
+            vocabulary: Vocabulary::new(backend, calibrate, &prompt),
             logprobs,
             ending: if stop.ignore_eos { Ending::IgnoresEndOfTurn } else { Ending::AtEndOfTurn },
             text: backend.text(),
@@ -187,10 +194,39 @@ impl<B: Backend> Sequence<B> {
             }
         };
         let tokens = Tokens((self.tokens.len() - before) as u32);
+        let begun = self.times.clock.now();
         self.learn(before, &path, logits, vocabulary, scratch);
         let offer = if finished.is_none() { self.draft() } else { Offer::NONE };
+        let took = self.times.clock.now() - begun;
+        if let Some(speculation) = &mut self.speculation {
+            speculation.took(Duration::from_nanos(took.0));
+        }
         let accepted = if drafted == 0 { Accepted::All } else { Accepted::Path(path) };
         (Generated { request, tokens, finished, offer }, accepted)
+    }
+
+    /// Calibrates its drafts from rows of its prompt, which are `rows` of a pass after all nodes.
+    pub(crate) fn calibrate(
+        &mut self,
+        backend: &B,
+        pass: &mut B::Pass,
+        member: &Member,
+        rows: Range<usize>,
+        logits: &mut Vec<f32>,
+        crew: &dyn Crew,
+    ) {
+        let (Some(speculation), Some(vocabulary)) = (&mut self.speculation, &self.vocabulary) else { return };
+        let begun = self.times.clock.now();
+        let successors = vocabulary.successors(backend, pass, rows, logits, crew);
+        for (likeliest, at) in successors.iter().zip(member.rows.start.as_usize()..) {
+            let before = self.tokens[at.saturating_sub(1)];
+            speculation.calibrate([before, self.tokens[at]], likeliest);
+        }
+        let took = self.times.clock.now() - begun;
+        speculation.calibration_took(Duration::from_nanos(took.0));
+        if member.yields == Yields::Token {
+            self.vocabulary = None;
+        }
     }
 
     /// What may follow, as far as there is room for it.

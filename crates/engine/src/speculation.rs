@@ -10,14 +10,15 @@
 //!
 //! A grammar would rule tokens out before the choice, and so prunes what is drafted at [`Speculation::draft`].
 
+use crate::calibration::Calibrate;
 use crate::drafting::Drafting;
 use duet_scheduler::{Chance, Offer};
 use duet_speculate::drafter::Rejected;
 use duet_speculate::successors::{SUCCESSORS, Successors};
 use duet_speculate::{Draft, Learns, Speculator};
-use duet_types::{TokenId, Tokens};
+use duet_types::{Bytes, TokenId, Tokens};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 /// A generation's drafter and its latest draft.
 #[derive(Debug)]
@@ -29,13 +30,19 @@ pub(crate) struct Speculation {
     counts: DraftCounts,
 }
 
-/// What came of a generation's drafts.
+/// What came of a generation's drafts, and what they cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DraftCounts {
     /// Drafted tokens that were right.
     pub accepted: Tokens,
     /// Drafted tokens that were computed for nothing.
     pub rejected: Tokens,
+    /// Time that drafting and learning took, between two passes.
+    pub drafting: Duration,
+    /// Time that calibration from the prompt took.
+    pub calibration: Duration,
+    /// Memory that the drafters hold.
+    pub memory: Bytes,
 }
 
 /// The rows of one generation in a verify pass: the last token, then the first rows of its draft.
@@ -57,9 +64,7 @@ impl Speculation {
 
     /// What may follow, at most `most` rows, to be offered to the scheduler.
     pub(crate) fn draft(&mut self, most: Tokens) -> Offer {
-        let begun = Instant::now();
         self.draft = self.speculator.draft(most.as_usize().min(ROWS_MAX), WORTH_MIN);
-        self.drafting.took(begun.elapsed());
         Offer::new(self.draft.rows().iter().map(|row| Chance::new(row.worth)).collect())
     }
 
@@ -90,6 +95,11 @@ impl Speculation {
         let accepted = path.len() - 1;
         self.counts.accepted += Tokens(accepted as u32);
         self.counts.rejected += Tokens((drafted - accepted) as u32);
+    }
+
+    /// How its prompt calibrates.
+    pub(crate) fn calibrate_from_prompt(&self) -> Calibrate {
+        self.drafting.calibrate()
     }
 
     /// What this generation learns from.
@@ -129,9 +139,20 @@ impl Speculation {
         self.speculator.rejected(&Rejected { drafted: &drafted, predicted });
     }
 
+    /// Learning from a pass and drafting for the next one took this long.
+    pub(crate) fn took(&mut self, time: Duration) {
+        self.counts.drafting += time;
+        self.drafting.took(time);
+    }
+
+    /// Calibration from some of the prompt's rows took this long.
+    pub(crate) fn calibration_took(&mut self, time: Duration) {
+        self.counts.calibration += time;
+    }
+
     /// What came of all drafts.
     pub(crate) fn counts(&self) -> DraftCounts {
-        self.counts
+        DraftCounts { memory: Bytes(self.speculator.bytes() as u64), ..self.counts }
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
         policy: config.policy,
         queue_max: config.queue_max,
         speculate: config.speculate,
+        calibrate: config.calibrate,
         spill_folder: config.spill_folder.unwrap_or_else(std::env::temp_dir),
     };
     Runtime::start(backend, cpu, runtime)
@@ -81,6 +82,7 @@ fn limits(config: &EngineConfig, context: Tokens) -> Limits {
             PolicyName::AgentXpu => PREFILL_BUFFER.min(context).max(limits.chunk),
             _ => limits.chunk + Tokens(limits.batch as u32),
         },
+        verify: config.verify,
         preempt: Nanos::from(config.preempt),
         decode_stall: Nanos::from(config.decode_stall),
         age: Nanos::from(config.proactive_age),

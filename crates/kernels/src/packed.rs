@@ -117,6 +117,40 @@ impl PackedMatrix {
         Ok(packed)
     }
 
+    /// The matrix of some outputs alone, in this order.
+    ///
+    /// # Panics
+    /// If there is no such output.
+    #[must_use]
+    pub fn gather(&self, outputs: &[usize]) -> Self {
+        let (groups, registers) = (self.groups(), self.form.registers());
+        let per_group = outputs.len().div_ceil(PANEL) * groups * PANEL;
+        let mut gathered = Self {
+            outputs: outputs.len(),
+            quants: Aligned::zeroed(per_group / PANEL * registers * 64),
+            scales: Aligned::zeroed(per_group),
+            mins: Aligned::zeroed(if self.form.has_min() { per_group } else { 0 }),
+            ..*self
+        };
+        for (to, &from) in outputs.iter().enumerate() {
+            assert!(from < self.outputs, "there is no output {from}");
+            for index in 0..groups {
+                let block = |output: usize| output / PANEL * groups + index;
+                let (source, target) = (block(from), block(to));
+                let (from_lane, to_lane) = (from % PANEL, to % PANEL);
+                gathered.scales[target * PANEL + to_lane] = self.scales[source * PANEL + from_lane];
+                if self.form.has_min() {
+                    gathered.mins[target * PANEL + to_lane] = self.mins[source * PANEL + from_lane];
+                }
+                for register in 0..registers {
+                    let four = &self.quants[(source * registers + register) * 64 + from_lane * 4..][..4];
+                    gathered.quants[(target * registers + register) * 64 + to_lane * 4..][..4].copy_from_slice(four);
+                }
+            }
+        }
+        gathered
+    }
+
     /// The quants as they lie in memory, for probes.
     #[must_use]
     pub fn quants(&self) -> &[u8] {
@@ -277,6 +311,22 @@ mod tests {
                     };
                     assert_eq!(packed.weight(output, input), expected, "{form:?} {output} {input}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn gathered_outputs_have_their_weights() {
+        for form in [Form::Byte, Form::ByteMin, Form::Nibble, Form::NibbleMin] {
+            let packed = PackedMatrix::new(40, 70, form, |output, index| group(output, index, form)).unwrap();
+            let outputs: Vec<usize> = (0..19).map(|output| (output * 7 + 3) % 40).collect();
+            let gathered = packed.gather(&outputs);
+            assert_eq!((gathered.outputs(), gathered.inputs()), (19, 70));
+            for (to, &from) in outputs.iter().enumerate() {
+                assert!(
+                    (0..70).all(|input| gathered.weight(to, input) == packed.weight(from, input)),
+                    "{form:?} {from}"
+                );
             }
         }
     }

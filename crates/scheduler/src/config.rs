@@ -50,8 +50,22 @@ pub struct Limits {
     /// Rows of a draft that a request of a class may have in a pass at most, reactive and proactive.
     #[cfg_attr(feature = "serde", serde(default = "draft_default"))]
     pub draft: [Tokens; 2],
+    /// How many of these are verified.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub verify: Verify,
     /// Share of the dynamic lane that may be used at most, in slices of `preempt`; the rest is the display's.
     pub occupancy: f64,
+}
+
+/// How many rows of a draft are verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Verify {
+    /// As many as pay, by the annotations.
+    #[default]
+    Paying,
+    /// All of them: what a device wants whose pass is flat up to the longest draft. (CoordGen §3.4)
+    All,
 }
 
 /// The length that saturates the papers' NPU (sd.npu §5.1); the annotations allow as much only where a pass is flat.
@@ -89,6 +103,7 @@ impl Default for Limits {
             graph_expiry: Nanos(2_000_000_000),
             graphs: 4,
             draft: DRAFT,
+            verify: Verify::Paying,
             occupancy: 1.0,
         }
     }

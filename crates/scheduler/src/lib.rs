@@ -66,7 +66,7 @@ mod view;
 mod warm_up;
 
 pub use command::{Command, End, Graph, GraphId};
-pub use config::{Limits, MemoryLimits, SchedulerConfig};
+pub use config::{Limits, MemoryLimits, SchedulerConfig, Verify};
 pub use event::{Event, Generated, Outcome, Prefix, Request, Source};
 pub use graphs::GraphState;
 pub use heg::Heg;

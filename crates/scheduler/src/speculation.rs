@@ -11,6 +11,7 @@
 //! Invariants: the rows of a member are the first of its draft; no class takes more than its budget; a draft never
 //! pushes anybody out of memory (see [`room`](crate::room)).
 
+use crate::config::Verify;
 use crate::heg::Load;
 use crate::kernel::{Member, class_of, stage_of};
 use crate::mechanism::Mechanism;
@@ -77,7 +78,11 @@ pub(crate) fn extend(view: &View<'_>, members: &mut [Member], lanes: LaneSet) {
     if offered.is_empty() {
         return;
     }
-    for &(member, _) in &offered[..paying(view, members, &offered, lanes)] {
+    let rows = match view.config().limits.verify {
+        Verify::Paying => paying(view, members, &offered, lanes),
+        Verify::All => offered.len(),
+    };
+    for &(member, _) in &offered[..rows] {
         let member = &mut members[member];
         member.stage = Stage::Verify;
         member.rows.end += Tokens(1);

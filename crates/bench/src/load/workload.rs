@@ -42,6 +42,20 @@ impl Workload {
         Ok(workload)
     }
 
+    /// The prompts of one file in their order, whatever their class.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn in_order(file: &Path) -> Result<Vec<Prompt>, LoadError> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| LoadError::WorkloadFile { file: file.to_owned(), problem: error.to_string() })?;
+        let mut prompts = Vec::new();
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            prompts.extend(prompt_at(file, number, line)?.map(|(_, prompt)| prompt));
+        }
+        Ok(prompts)
+    }
+
     /// The prompts of a class.
     ///
     /// # Errors
@@ -56,23 +70,26 @@ impl Workload {
 
     fn add(&mut self, file: &Path, text: &str) -> Result<(), LoadError> {
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let (class, prompt) = parse(line).map_err(|(field, problem)| LoadError::Workload {
-                file: file.to_owned(),
-                line: number + 1,
-                field,
-                problem,
-            })?;
-            let characters: usize = prompt.messages.iter().map(|message| message.content.chars().count()).sum();
-            if characters >= CHARACTERS_MAX {
-                continue;
-            }
-            match class {
-                Class::Reactive => self.reactive.push(prompt),
-                Class::Proactive => self.proactive.push(prompt),
+            match prompt_at(file, number, line)? {
+                Some((Class::Reactive, prompt)) => self.reactive.push(prompt),
+                Some((Class::Proactive, prompt)) => self.proactive.push(prompt),
+                None => {}
             }
         }
         Ok(())
     }
+}
+
+/// The prompt of a line; nothing if it is too long.
+fn prompt_at(file: &Path, number: usize, line: &str) -> Result<Option<(Class, Prompt)>, LoadError> {
+    let (class, prompt) = parse(line).map_err(|(field, problem)| LoadError::Workload {
+        file: file.to_owned(),
+        line: number + 1,
+        field,
+        problem,
+    })?;
+    let characters: usize = prompt.messages.iter().map(|message| message.content.chars().count()).sum();
+    Ok((characters < CHARACTERS_MAX).then_some((class, prompt)))
 }
 
 /// A field of a line and what is wrong with it.

@@ -1,6 +1,6 @@
 //! `duet bench`: measurements, as a table for people or one JSON object a line.
 
-use super::bench_load;
+use super::{bench_load, bench_speculate};
 use crate::cli::{BenchArgs, BenchCommand, ThroughputArgs};
 use crate::failure::print;
 use crate::models;
@@ -11,6 +11,7 @@ pub(super) fn bench(arguments: &BenchArgs) -> anyhow::Result<()> {
     match &arguments.command {
         BenchCommand::Throughput(arguments) => measure_throughput(arguments),
         BenchCommand::Load(arguments) => bench_load::load(arguments),
+        BenchCommand::Speculate(arguments) => bench_speculate::speculate(arguments),
     }
 }
 

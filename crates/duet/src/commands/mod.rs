@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_load;
+mod bench_speculate;
 mod chat;
 mod inspect;
 mod profile;

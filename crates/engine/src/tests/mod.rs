@@ -129,6 +129,7 @@ impl Bench {
             observers,
             probe: None,
             speculate: setup.speculate,
+            calibrate: crate::Calibrate::default(),
         };
         Self { runtime: Runtime::start(model, cpu, config).unwrap(), hold }
     }

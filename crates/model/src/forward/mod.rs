@@ -4,9 +4,11 @@
 //! (activations, KV tables), so it may stop after any node and go on later, on any crew. A row's result is
 //! bit-identical whatever other rows share the pass, however the rows were chunked and whatever the crew's size.
 
+mod context_head;
 mod nodes;
 mod pass;
 
+pub use context_head::ContextHead;
 pub use nodes::Node;
 pub use pass::{Activations, Pass, PassError, PassRefused, Segment};
 

@@ -228,7 +228,7 @@ impl Model {
         &self.weights().layers[layer]
     }
 
-    fn norm<'a>(&self, weight: &'a [f32]) -> Norm<'a> {
+    pub(super) fn norm<'a>(&self, weight: &'a [f32]) -> Norm<'a> {
         Norm { weight, epsilon: self.blueprint().epsilon }
     }
 }
@@ -236,7 +236,7 @@ impl Model {
 /// Rows whose whole logits are in memory at once while their largest are picked: 32 × 262k floats are 32 MiB.
 const TOP_K_ROWS: usize = 32;
 
-fn largest(logits: &[f32], k: usize) -> Vec<(TokenId, f32)> {
+pub(super) fn largest(logits: &[f32], k: usize) -> Vec<(TokenId, f32)> {
     let mut top: Vec<(TokenId, f32)> = Vec::with_capacity(k + 1);
     for (token, &logit) in logits.iter().enumerate() {
         if top.len() == k && top.last().is_none_or(|last| logit <= last.1) {

@@ -1,0 +1,129 @@
+//! What drafting is worth: real prompts, answered once by each method.
+//!
+//! Every method has an engine of its own, on the same cores and with the same model, and they take turns prompt by prompt,
+//! so that a machine whose speed drifts does so for all of them. Greedy answers must be the same, token by token. A
+//! method that drafts from history is measured twice, *cold*, with none, and *warm*, with that of the prompts before in
+//! the file. EAGLE is simulated as the paper does: there is no such head for the model. (CoordGen §4.1)
+
+mod answer;
+mod eagle;
+mod line;
+
+pub use line::Line;
+
+use crate::load::{LoadError, Progress, Workload};
+use answer::{Answer, ask};
+use duet_engine::{Engine, EngineConfig, Method};
+use duet_model::Model;
+use duet_types::{Bytes, Tokens};
+use line::{Measured, summary};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contender {
+    /// A method that runs.
+    Runs(Method),
+    /// EAGLE, from what the others measured.
+    EagleSimulated,
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Files of prompts.
+    pub files: Vec<PathBuf>,
+    /// What is compared; plain decode is always measured, too.
+    pub contenders: Vec<Contender>,
+    /// Prompts of each file at most.
+    pub limit: usize,
+    /// Tokens of an answer at most.
+    pub output: Tokens,
+    /// How the engines run; the method is not from here.
+    pub config: EngineConfig,
+}
+
+/// One method on one workload.
+struct Subject {
+    method: Method,
+    engine: Engine,
+    answers: Vec<Answer>,
+}
+
+/// Measures, and tells of each workload's lines as they are known.
+///
+/// # Errors
+/// [`LoadError`] if a file or an engine fails.
+pub fn run(
+    model: &Arc<Model>,
+    settings: &Settings,
+    progress: Progress<'_>,
+    tell: &mut dyn FnMut(&Line),
+) -> Result<(), LoadError> {
+    for file in &settings.files {
+        let mut prompts = Workload::in_order(file)?;
+        prompts.truncate(settings.limit);
+        let name = name_of(file);
+        let mut subjects = subjects(model, settings)?;
+        for (index, prompt) in prompts.iter().enumerate() {
+            progress(&format!("{name}, prompt {} of {}", index + 1, prompts.len()));
+            let tokens = crate::load::encode(model, &prompt.messages)?;
+            if tokens.len() + settings.output.as_usize() > model.config().context.as_usize() {
+                continue;
+            }
+            for subject in rotated(&mut subjects, index) {
+                subject.answers.push(ask(&subject.engine, &tokens, settings.output)?);
+            }
+        }
+        lines(model, &name, settings, &subjects).iter().for_each(&mut *tell);
+    }
+    Ok(())
+}
+
+/// Plain decode first, then the methods.
+fn subjects(model: &Arc<Model>, settings: &Settings) -> Result<Vec<Subject>, LoadError> {
+    let runs = settings.contenders.iter().filter_map(|contender| match contender {
+        Contender::Runs(method) => Some(*method),
+        Contender::EagleSimulated => None,
+    });
+    let methods = std::iter::once(Method::None).chain(runs.filter(|&method| method != Method::None));
+    let start = |method| {
+        let kv_bytes = Some(Bytes(KV_BYTES));
+        let config =
+            EngineConfig { speculate: method, kv_bytes, spill_bytes: Some(Bytes(0)), ..settings.config.clone() };
+        let engine = Engine::start(Arc::clone(model), config)?;
+        Ok(Subject { method, engine, answers: Vec::new() })
+    };
+    methods.map(start).collect()
+}
+
+/// Everybody, another one first each time: who is first finds other caches.
+fn rotated(subjects: &mut [Subject], turn: usize) -> impl Iterator<Item = &mut Subject> {
+    let (before, after) = subjects.split_at_mut(turn % subjects.len().max(1));
+    after.iter_mut().chain(before)
+}
+
+fn lines(model: &Model, workload: &str, settings: &Settings, subjects: &[Subject]) -> Vec<Line> {
+    let Some((plain, _)) = subjects.split_first() else { return Vec::new() };
+    let mut lines = Vec::new();
+    for contender in &settings.contenders {
+        let line = match contender {
+            Contender::Runs(method) => {
+                let Some(subject) = subjects.iter().find(|subject| subject.method == *method) else { continue };
+                summary(workload, &method.to_string(), &Measured { plain: &plain.answers, own: &subject.answers })
+            }
+            Contender::EagleSimulated => eagle::line(model, workload, &plain.answers),
+        };
+        lines.push(line);
+    }
+    lines
+}
+
+/// KV memory of each engine: the longest prompt and its answer, and little to keep.
+const KV_BYTES: u64 = 192 << 20;
+
+/// The name of a file without its folder and ending.
+fn name_of(file: &Path) -> String {
+    file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
+}

@@ -1,0 +1,85 @@
+//! `duet bench speculate`: its flags.
+
+use super::EngineArgs;
+use clap::{Args, ValueEnum};
+use duet_bench::speculate::Contender;
+use duet_engine::{Calibrate, Verify};
+use std::path::PathBuf;
+
+/// `duet bench speculate`
+#[derive(Debug, Args)]
+pub(crate) struct SpeculateArgs {
+    /// Which model
+    #[arg(default_value = crate::models::DEFAULT)]
+    pub(crate) model: String,
+    /// Prompts, one JSON object a line
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    pub(crate) workload: Vec<PathBuf>,
+    /// What to compare
+    #[arg(
+        long,
+        value_name = "NAME,..",
+        value_delimiter = ',',
+        default_value = "none,pld,pld+duet,sam,calibrated,coordgen,eagle-sim,duet",
+        value_parser = contender
+    )]
+    pub(crate) method: Vec<Contender>,
+    /// Prompts of each file at most
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = super::count())]
+    pub(crate) limit: usize,
+    /// Tokens of an answer at most
+    #[arg(long, value_name = "TOKENS", default_value_t = 128, value_parser = clap::value_parser!(u32).range(2..))]
+    pub(crate) max_tokens: u32,
+    /// How much of a draft is verified: as much as pays on this machine, or all of it
+    #[arg(long, value_name = "ROWS", default_value = "paying")]
+    pub(crate) verify: VerifyName,
+    /// What is computed of the prompt's rows for calibration: nothing, the prompt's own tokens, or the whole head
+    #[arg(long, value_name = "HEAD", default_value = "context")]
+    pub(crate) calibrate: CalibrateName,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// How much of a draft is verified, as it is written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum VerifyName {
+    Paying,
+    All,
+}
+
+/// A head as it is written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CalibrateName {
+    Off,
+    Context,
+    Full,
+}
+
+impl From<VerifyName> for Verify {
+    fn from(name: VerifyName) -> Self {
+        match name {
+            VerifyName::Paying => Self::Paying,
+            VerifyName::All => Self::All,
+        }
+    }
+}
+
+impl From<CalibrateName> for Calibrate {
+    fn from(name: CalibrateName) -> Self {
+        match name {
+            CalibrateName::Off => Self::Off,
+            CalibrateName::Context => Self::Context,
+            CalibrateName::Full => Self::Full,
+        }
+    }
+}
+
+fn contender(text: &str) -> Result<Contender, String> {
+    match text {
+        "eagle-sim" => Ok(Contender::EagleSimulated),
+        method => method.parse().map(Contender::Runs).map_err(|error| format!("{error}, eagle-sim")),
+    }
+}
