@@ -54,3 +54,40 @@ impl Confidence {
 const BIAS: f32 = -0.7;
 const RATE_FIRST: f32 = 1.0;
 const RATE_LAST: f32 = 0.03;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opinions(kind: Kind, evidence: u8) -> Opinions {
+        let mut opinions = Opinions::default();
+        opinions[kind as usize] = Evidence(evidence);
+        opinions
+    }
+
+    #[test]
+    fn chances_become_what_came_true() {
+        let mut confidence = Confidence::default();
+        let (good, bad) = (opinions(Kind::Context, 9), opinions(Kind::Calibrated, 3));
+        for turn in 0..2000 {
+            confidence.learn(&good, turn % 10 != 0);
+            confidence.learn(&bad, turn % 10 == 0);
+        }
+        let (good, bad) = (confidence.chance(&good), confidence.chance(&bad));
+        assert!((good - 0.9).abs() < 0.1 && (bad - 0.1).abs() < 0.1, "{good} {bad}");
+    }
+
+    #[test]
+    fn drafters_that_agree_are_believed_more() {
+        let mut confidence = Confidence::default();
+        let (one, other) = (opinions(Kind::Context, 2), opinions(Kind::History, 2));
+        let mut both = one;
+        both[Kind::History as usize] = Evidence(2);
+        for turn in 0..2000 {
+            confidence.learn(&one, turn % 3 == 0);
+            confidence.learn(&other, turn % 3 == 0);
+            confidence.learn(&both, turn % 10 != 0);
+        }
+        assert!(confidence.chance(&both) > 0.8 && confidence.chance(&one) < 0.5);
+    }
+}

@@ -90,3 +90,45 @@ pub fn longest_agreeing<'a>(rejected: &Rejected<'a>) -> &'a [TokenId] {
     }
     &drafted[best]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(text: &str) -> Vec<TokenId> {
+        text.bytes().map(|byte| TokenId(byte.into())).collect()
+    }
+
+    fn longest(drafted: &str, predicted: &str) -> String {
+        let (drafted, predicted) = (tokens(drafted), tokens(predicted));
+        let segment = longest_agreeing(&Rejected { drafted: &drafted, predicted: &predicted }).to_vec();
+        segment.into_iter().map(|token| token.0 as u8 as char).collect()
+    }
+
+    #[test]
+    fn equation_three_keeps_the_longest_agreeing_segment() {
+        assert_eq!(longest("abcdef", "xbcxef"), "bc");
+        assert_eq!(longest("abcdef", "xbxdef"), "def");
+        assert_eq!(longest("abcd", "xxxx"), "");
+        assert_eq!(longest("abcd", "x"), "");
+    }
+
+    /// After "Clinton's security" was rejected for "Clinton arrived", "at Des Moines" comes all the same.
+    #[test]
+    fn a_kept_segment_is_proposed_until_it_is_too_old() {
+        let mut extension = Extension::default();
+        extension.rejected(&Rejected { drafted: &tokens("sdes"), predicted: &tokens("xdes") });
+        let first = |extension: &Extension, place| {
+            let mut candidates = Vec::new();
+            extension.propose(place, &mut candidates);
+            candidates.first().map(|candidate| candidate.token.0 as u8 as char)
+        };
+        assert_eq!(first(&extension, extension.end()), Some('d'));
+        extension.observe(TokenId(b'd'.into()));
+        assert_eq!(first(&extension, extension.end()), Some('e'));
+        for _ in 0..=LIFETIME {
+            extension.observe(TokenId(b'!'.into()));
+        }
+        assert_eq!(first(&extension, extension.end()), None);
+    }
+}

@@ -72,3 +72,37 @@ impl Drafter for History {
         if self.kind == Kind::Prediction { self.automaton.bytes() } else { 0 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(text: &[u32]) -> Vec<TokenId> {
+        text.iter().map(|&token| TokenId(token)).collect()
+    }
+
+    #[test]
+    fn an_answer_is_found_from_its_first_token_on() {
+        let mut history = History::predicted(&tokens(&[1, 2, 3, 4, 5]), &tokens(&[7, 8, 9]));
+        tokens(&[9, 9, 2, 3, 4, 5]).into_iter().for_each(|token| history.observe(token));
+        let mut candidates = Vec::new();
+        history.propose(history.end(), &mut candidates);
+        assert_eq!(candidates[0].token, TokenId(7));
+    }
+
+    #[test]
+    fn what_is_not_in_it_ends_the_match_and_what_is_finds_it_again() {
+        let mut history = History::predicted(&[], &tokens(&[1, 2, 3, 4]));
+        let next = |history: &History| {
+            let mut candidates = Vec::new();
+            history.propose(history.end(), &mut candidates);
+            candidates.first().map(|candidate| candidate.token.0)
+        };
+        history.observe(TokenId(1));
+        assert_eq!(next(&history), Some(2));
+        history.observe(TokenId(50));
+        assert_eq!(next(&history), None);
+        history.observe(TokenId(3));
+        assert_eq!(next(&history), Some(4));
+    }
+}

@@ -67,3 +67,24 @@ impl Drafter for PromptLookup {
         self.tokens.capacity() * size_of::<TokenId>() + self.after.len() * (size_of::<Group>() + size_of::<u32>()) * 2
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_first_place_of_the_longest_group_is_found(text in prop::collection::vec(0..4_u32, 0..50)) {
+            let mut lookup = PromptLookup::default();
+            text.iter().for_each(|&token| lookup.observe(TokenId(token)));
+            let found = (1..=GROUP_MAX).rev().filter(|&len| len < text.len()).find_map(|len| {
+                let group = &text[text.len() - len..];
+                let at = (0..text.len() - len).find(|&at| text[at..at + len] == *group)?;
+                Some((at + len, len))
+            });
+            let expected = found.map_or(Place::default(), |(after, len)| Place(after as u32, len as u32));
+            prop_assert_eq!(lookup.end(), expected);
+        }
+    }
+}

@@ -162,3 +162,92 @@ impl PartialEq for Open {
 }
 
 impl Eq for Open {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Method;
+    use proptest::prelude::*;
+
+    fn tokens(text: &[u32]) -> Vec<TokenId> {
+        text.iter().map(|&token| TokenId(token)).collect()
+    }
+
+    fn speculator(method: Method, prompt: &[u32]) -> Speculator {
+        let mut speculator = Speculator::new(method.drafters(&[]), Confidence::default());
+        speculator.read(&tokens(prompt));
+        speculator
+    }
+
+    #[test]
+    fn what_was_said_is_drafted_again() {
+        for method in Method::ALL.into_iter().filter(|&method| method != Method::None) {
+            let mut speculator = speculator(method, &[1, 2, 3, 4, 5, 6, 9, 1, 2, 3]);
+            let draft = speculator.draft(3, 0.0);
+            let path: Vec<u32> = draft.rows().iter().map(|row| row.token.0).collect();
+            assert_eq!(path[0], 4, "{method}");
+        }
+    }
+
+    #[test]
+    fn a_drafter_that_is_always_wrong_is_not_believed_any_more() {
+        let mut speculator = speculator(Method::Sam, &[1, 2]);
+        // Always the same beginning, and never the same end.
+        for turn in 0..200 {
+            tokens(&[1, 2, 100 + turn]).into_iter().for_each(|token| speculator.accept(token));
+        }
+        tokens(&[1, 2]).into_iter().for_each(|token| speculator.accept(token));
+        let draft = speculator.draft(1, 0.0);
+        assert!(draft.rows()[0].worth < 0.1, "{draft:?}");
+    }
+
+    #[test]
+    fn the_model_s_preference_is_drafted_where_the_text_says_something_else() {
+        let mut speculator = speculator(Method::Calibrated, &[1, 2, 3, 8, 4, 5, 8]);
+        let say = |token| Successors::new(&[(TokenId(token), 9.0), (TokenId(99), 1.0)]);
+        speculator.calibrate([TokenId(7), TokenId(1)], &say(4));
+        speculator.accept(TokenId(1));
+        let draft = speculator.draft(4, 0.0);
+        let path: Vec<(u32, Option<usize>)> = draft.rows().iter().map(|row| (row.token.0, row.parent)).collect();
+        // The text went on with 2; the model would rather have said 4, after which the text says 5.
+        let four = path.iter().position(|row| *row == (4, None)).expect("it is drafted");
+        assert!(path.contains(&(2, None)) && path.contains(&(5, Some(four))), "{path:?}");
+    }
+
+    proptest! {
+        /// Any prefix of a draft is a tree, worths do not rise, and no two children of a row are the same token.
+        #[test]
+        fn a_draft_is_a_tree_in_the_order_of_its_worth(
+            prompt in prop::collection::vec(0..5_u32, 1..50),
+            answer in prop::collection::vec(0..5_u32, 1..50),
+            rows in 0..20_usize,
+        ) {
+            let mut speculator = speculator(Method::Duet, &prompt);
+            for pair in prompt.windows(2) {
+                let successors = Successors::new(&[(TokenId(pair[0]), 2.0), (TokenId(pair[1]), 1.0)]);
+                speculator.calibrate([TokenId(pair[0]), TokenId(pair[1])], &successors);
+            }
+            tokens(&answer).into_iter().for_each(|token| speculator.accept(token));
+            let draft = speculator.draft(rows, 0.0);
+            prop_assert!(draft.len() <= rows);
+            for (at, row) in draft.rows().iter().enumerate() {
+                prop_assert!(row.parent.is_none_or(|parent| parent < at));
+                prop_assert!((0.0..=1.0).contains(&row.worth));
+                let same = |other: &DraftRow| (other.parent, other.token) == (row.parent, row.token);
+                prop_assert!(!draft.rows()[..at].iter().any(same));
+            }
+            prop_assert!(draft.rows().is_sorted_by(|a, b| a.worth >= b.worth));
+        }
+
+        /// The same tokens give the same drafts.
+        #[test]
+        fn drafting_is_deterministic(answer in prop::collection::vec(0..5_u32, 1..80)) {
+            let draft = || {
+                let mut speculator = speculator(Method::Duet, &[1, 2, 3]);
+                tokens(&answer).into_iter().for_each(|token| speculator.accept(token));
+                speculator.draft(16, 0.01)
+            };
+            prop_assert_eq!(draft(), draft());
+        }
+    }
+}

@@ -260,3 +260,94 @@ fn hash(state: u32, token: u32) -> u64 {
     let both = (u64::from(state) << 32 | u64::from(token)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     both ^ (both >> 29)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &[u32]) -> SuffixAutomaton {
+        let mut automaton = SuffixAutomaton::default();
+        text.iter().for_each(|&token| automaton.push(TokenId(token)));
+        automaton
+    }
+
+    /// The longest suffix of `text` that also ends earlier in it, and what came after it there, latest first.
+    fn by_hand(text: &[u32]) -> (usize, Vec<u32>) {
+        for len in (1..text.len()).rev() {
+            let suffix = &text[text.len() - len..];
+            let ends: Vec<usize> = (len..text.len()).filter(|&end| text[end - len..end] == *suffix).collect();
+            if !ends.is_empty() {
+                let mut after: Vec<u32> = Vec::new();
+                for end in ends.into_iter().rev() {
+                    if !after.contains(&text[end]) {
+                        after.push(text[end]);
+                    }
+                }
+                return (len, after);
+            }
+        }
+        (0, Vec::new())
+    }
+
+    proptest! {
+        /// Few tokens, so that everything occurs again.
+        #[test]
+        fn the_end_is_the_longest_suffix_that_occurred_before(text in prop::collection::vec(0..3_u32, 0..60)) {
+            let automaton = read(&text);
+            let (len, after) = by_hand(&text);
+            prop_assert_eq!(automaton.end().len as usize, len);
+            if len > 0 {
+                let found: Vec<u32> = automaton.successors(automaton.end()).iter().map(|token| token.0).collect();
+                // The order of long-ago successors of short suffixes is not kept up; which there are, is.
+                prop_assert_eq!(found[0], after[0]);
+                prop_assert!(found.iter().all(|token| after.contains(token)));
+                prop_assert_eq!(found.len(), after.len().min(RECENT));
+            }
+        }
+
+        #[test]
+        fn a_step_finds_the_longest_suffix_that_is_known(
+            text in prop::collection::vec(0..3_u32, 1..40),
+            walk in prop::collection::vec(0..3_u32, 1..20),
+        ) {
+            let automaton = read(&text);
+            let mut place = Matched::default();
+            for end in 1..=walk.len() {
+                place = automaton.step(place, TokenId(walk[end - 1]));
+                let known = |len: &usize| text.windows(*len).any(|window| window == &walk[end - len..end]);
+                let longest = (1..=end).rev().find(known).unwrap_or(0);
+                prop_assert_eq!(place.len as usize, longest);
+            }
+        }
+
+        #[test]
+        fn several_texts_are_known_apart(texts in prop::collection::vec(prop::collection::vec(0..3_u32, 1..12), 1..6)) {
+            let mut automaton = SuffixAutomaton::default();
+            for text in &texts {
+                automaton.begin_text();
+                text.iter().for_each(|&token| automaton.push(TokenId(token)));
+            }
+            let joined: Vec<u32> = texts.concat();
+            for window in joined.windows(3) {
+                let known = texts.iter().any(|text| text.windows(3).any(|other| other == window));
+                let place = window.iter().fold(Matched::default(), |at, &token| automaton.step(at, TokenId(token)));
+                prop_assert_eq!(place.len == 3, known, "{:?} in {:?}", window, texts);
+            }
+        }
+
+        #[test]
+        fn there_are_at_most_two_states_and_three_edges_a_token(text in prop::collection::vec(0..4_u32, 1..300)) {
+            let automaton = read(&text);
+            prop_assert!(automaton.states.len() <= 2 * text.len() + 1);
+            prop_assert!(automaton.edges.len() <= 3 * text.len() + 1);
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_for_each_token() {
+        let text: Vec<u32> = (0..32_768_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 20) % 997).collect();
+        let bytes = read(&text).bytes();
+        assert!(bytes < text.len() * 256, "{} bytes a token", bytes / text.len());
+    }
+}

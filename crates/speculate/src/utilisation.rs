@@ -38,3 +38,15 @@ impl AddAssign for Utilisation {
         self.underutilised += other.underutilised;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_is_divided_by_what_came_of_its_rows() {
+        assert_eq!(Utilisation::of(3, 8, 32), Utilisation { valid: 3, wasted: 5, underutilised: 24 });
+        assert_eq!(Utilisation::of(2, 40, 32), Utilisation { valid: 2, wasted: 38, underutilised: 0 });
+        assert_eq!(Utilisation::of(3, 8, 32).total(), 32);
+    }
+}

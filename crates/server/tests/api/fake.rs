@@ -203,7 +203,11 @@ impl Fake {
             prompt: Tokens(request.prompt.len() as u32),
             cached: Tokens(3),
             generated: Tokens(events.len() as u32),
-            drafts: DraftCounts { accepted: Tokens(request.predicted.len() as u32), rejected: Tokens(1), ..DraftCounts::default() },
+            drafts: DraftCounts {
+                accepted: Tokens(request.predicted.len() as u32),
+                rejected: Tokens(1),
+                ..DraftCounts::default()
+            },
             time_to_first_token: Duration::from_millis(1),
             total: Duration::from_millis(2),
         };
