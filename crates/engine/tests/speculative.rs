@@ -13,13 +13,11 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-const PROMPTS: [&str; 4] = [
+const PROMPTS: [&str; 2] = [
     "Repeat this sentence three times: the quick brown fox jumps over the lazy dog near the river bank.",
-    "List the numbers from one to thirty as words, one a line.",
     "Summarise: The harbour was closed on Monday after a storm damaged the northern pier. Ferries to the islands were \
      cancelled, and the harbour master said that the pier would stay closed until Friday. Fishing boats may use the \
      southern pier. The storm had damaged the pier last year, too, and repairs took two weeks.",
-    "Write a JSON array of five objects, each with the keys name, colour and size.",
 ];
 
 fn model() -> Option<Arc<Model>> {
@@ -69,7 +67,7 @@ fn requests(model: &Model) -> Vec<GenerateRequest> {
             requests.push(GenerateRequest {
                 prompt: prompt.clone(),
                 sampling,
-                stop: StopConditions { max_tokens: Some(Tokens(48)), stop, ..StopConditions::default() },
+                stop: StopConditions { max_tokens: Some(Tokens(32)), stop, ..StopConditions::default() },
                 class: Class::Reactive,
                 logprobs: None,
                 flow: None,
@@ -119,6 +117,6 @@ fn drafts_change_no_token() {
             assert_eq!((&drafted.0, &drafted.1), (tokens, text), "{method} {verify:?} {sampling:?}");
             accepted += drafted.2.drafts.accepted;
         }
-        assert!(accepted > Tokens(40), "{method} {verify:?}: only {accepted} drafted tokens were right");
+        assert!(accepted > Tokens(20), "{method} {verify:?}: only {accepted} drafted tokens were right");
     }
 }
