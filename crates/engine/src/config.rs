@@ -1,10 +1,12 @@
 //! How an engine runs.
 
+use duet_history::HistoryStore;
 use duet_model::kv::KvFormat;
 use duet_scheduler::Mechanisms;
 use duet_scheduler::policy::PolicyName;
 use duet_types::{Bytes, Tokens};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How to run.
@@ -44,6 +46,8 @@ pub struct EngineConfig {
     pub trace: Option<PathBuf>,
     /// Events and commands of the scheduler are written here, for `duet replay`.
     pub event_log: Option<PathBuf>,
+    /// Answers are kept in it, to draft from; absent: they are not.
+    pub history: Option<Arc<HistoryStore>>,
 }
 
 impl Default for EngineConfig {
@@ -66,6 +70,7 @@ impl Default for EngineConfig {
             profile_folder: None,
             trace: None,
             event_log: None,
+            history: None,
         }
     }
 }

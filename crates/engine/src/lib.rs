@@ -13,6 +13,7 @@ mod clock;
 mod config;
 #[cfg(test)]
 mod fake_model;
+mod fingerprint;
 mod handle;
 mod kept;
 mod lane_watch;
@@ -40,8 +41,10 @@ mod world;
 
 pub use config::EngineConfig;
 pub use duet_driver::{ReplayError, Replayed, replay};
+pub use duet_history::{HistoryStore, TaskName, UserName};
 pub use duet_scheduler::policy::{PolicyName, UnknownPolicy};
 pub use duet_scheduler::{Mechanism, Mechanisms};
+pub use fingerprint::model_fingerprint;
 pub use handle::{Engine, Generation};
 pub use kept::KvPlace;
 pub use observe::EngineSamples;

@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 /// Refuses a request that cannot be served.
 pub(crate) fn validate(request: &GenerateRequest, shape: &Shape) -> Result<(), EngineError> {
-    let GenerateRequest { prompt, sampling, stop, logprobs, class: _, flow: _, tenant: _ } = request;
+    let GenerateRequest { prompt, sampling, stop, logprobs, class: _, flow: _, tenant: _, user: _, task: _ } = request;
     let known = |token: &TokenId| (token.0 as usize) < shape.vocabulary;
     if prompt.is_empty() {
         return Err(EngineError::EmptyPrompt);
@@ -77,9 +77,7 @@ mod tests {
             sampling: SamplingParams::default(),
             stop: StopConditions::default(),
             class: Class::Reactive,
-            logprobs: None,
-            flow: None,
-            tenant: duet_types::TenantId::default(),
+            ..GenerateRequest::default()
         };
         change(&mut request);
         let shape = Shape { context: Tokens(8), vocabulary: 10 };

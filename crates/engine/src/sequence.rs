@@ -62,7 +62,8 @@ struct Times {
 impl<B: Backend> Sequence<B> {
     /// A sequence with nothing computed. The request must be valid. `seed` is used if it has none.
     pub(crate) fn new(backend: &B, request: GenerateRequest, seed: u64, outbox: Outbox, clock: Clock) -> Self {
-        let GenerateRequest { prompt, sampling, stop, logprobs, class: _, flow: _, tenant: _ } = request;
+        let GenerateRequest { prompt, sampling, stop, logprobs, class: _, flow: _, tenant: _, user: _, task: _ } =
+            request;
         let context = backend.shape().context.as_usize();
         let len_max = stop.max_tokens.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
         Self {

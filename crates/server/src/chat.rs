@@ -8,7 +8,7 @@ use crate::logprobs::{self, ScoredToken};
 use crate::options::{Options, unsupported};
 use crate::reply::{Job, Shape, reply};
 use crate::serve::App;
-use crate::{body, messages};
+use crate::{body, messages, task};
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -26,9 +26,10 @@ pub(crate) async fn create(
     drop(body);
     let mut ignored = Vec::new();
     refuse_unsupported(&mut fields, &mut ignored)?;
-    let options = Options::take(&mut fields, &head.headers, &app, &mut ignored)?;
+    let mut options = Options::take(&mut fields, &head.headers, &app, &mut ignored)?;
     let logprobs = logprobs_wanted(&mut fields)?;
     let messages = messages::take(&mut fields, &mut ignored)?;
+    options.task.get_or_insert_with(|| task::of_messages(&messages));
     ignored.extend(fields.rest());
     let encode = move |backend: &dyn Backend| backend.encode_chat(&messages).map_err(ApiError::Prompt);
     reply(app, Job { options, tenant: caller.tenant, logprobs, shape: Chat, ignored }, encode).await

@@ -36,6 +36,7 @@ mod options;
 mod reply;
 mod running;
 mod serve;
+mod task;
 
 pub use backend::{Backend, EventFuture, Events, PromptError};
 pub use config::ServerConfig;

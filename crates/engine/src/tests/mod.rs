@@ -21,7 +21,7 @@ use duet_scheduler::heg::{SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Contention, Lane, PerRow, Shapes};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig};
-use duet_types::{Class, FinishReason, Nanos, TenantId, TokenId, Tokens};
+use duet_types::{Class, FinishReason, Nanos, TokenId, Tokens};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -199,9 +199,7 @@ fn request(prompt: &[TokenId]) -> GenerateRequest {
         sampling: SamplingParams::default(),
         stop: StopConditions::default(),
         class: Class::Reactive,
-        logprobs: None,
-        flow: None,
-        tenant: TenantId::default(),
+        ..GenerateRequest::default()
     }
 }
 
