@@ -27,9 +27,8 @@ fn list(arguments: &ListArgs) -> anyhow::Result<()> {
     if !arguments.json {
         return if tasks.is_empty() { Ok(()) } else { print(&table(&tasks)) };
     }
-    let bytes = history.map(|history| history.bytes()).transpose()?;
     let tasks: Vec<_> = tasks.iter().map(object).collect();
-    print(&format!("{}\n", json!({"bytes": bytes.map_or(0, |bytes| bytes.0), "tasks": tasks})))
+    print(&format!("{}\n", json!({"tasks": tasks})))
 }
 
 fn object(task: &TaskSummary) -> Value {
