@@ -18,7 +18,7 @@ use duet_model::{LoadOptions, Model};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Command, End, Event, SchedulerConfig, Source};
 use duet_sim::{Client, Failing, Metrics, Random, Scenario, Simulation, Truth, machines};
-use duet_types::{Class, FinishReason, Instant, Nanos, RequestId, TenantId, TokenId, Tokens};
+use duet_types::{Class, FinishReason, Instant, Nanos, RequestId, TokenId, Tokens};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,10 +75,7 @@ fn served(engine: &Engine, ask: &Ask) -> Expected {
         sampling: SamplingParams::default(),
         stop: StopConditions { max_tokens: Some(ask.output), ..StopConditions::default() },
         class: Class::Reactive,
-        logprobs: None,
-        flow: None,
-        tenant: TenantId::default(),
-        predicted: Vec::new(),
+        ..GenerateRequest::default()
     };
     let mut generation = engine.submit(request).unwrap();
     let mut tokens = Vec::new();

@@ -1,11 +1,16 @@
 //! The command line: every command, flag and range. Nothing is done here.
 
+mod history;
 mod load;
 mod report;
 mod scheduling;
 mod simulate;
 mod speculate;
 
+pub(crate) use history::{
+    ExportArgs, HistoryArgs, HistoryCommand, HistoryCommandArgs, HistoryDefault, HistoryPlace, ListArgs, PurgeArgs,
+    WhichArgs, default_path as default_history,
+};
 pub(crate) use load::{LoadArgs, Peer};
 pub(crate) use report::ReportArgs;
 pub(crate) use scheduling::SchedulingArgs;
@@ -43,6 +48,8 @@ pub(crate) enum Command {
     Chat(ChatArgs),
     /// Serve a model over an OpenAI-compatible HTTP API
     Serve(ServeArgs),
+    /// Show, export or remove the answers that chat and serve have kept
+    History(HistoryCommandArgs),
     /// Show what is in a model file and what it needs
     Inspect(InspectArgs),
     /// Measure this machine's lanes for a model; the scheduler predicts with that
@@ -182,6 +189,9 @@ pub(crate) struct RunArgs {
     /// How to answer.
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+    /// What is kept.
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
@@ -217,6 +227,9 @@ pub(crate) struct ChatArgs {
     /// How to answer.
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+    /// What is kept.
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
@@ -247,6 +260,9 @@ pub(crate) struct ServeArgs {
     /// Who goes first.
     #[command(flatten)]
     pub(crate) scheduling: SchedulingArgs,
+    /// What is kept.
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
@@ -440,6 +456,8 @@ mod tests {
             ("--threads", "0"),
             ("--ctx", "many"),
             ("--kv", "f64"),
+            ("--history", ""),
+            ("--history-size", "1M"),
         ] {
             let error = run(&["hi", &format!("{flag}={value}")]).unwrap_err();
             assert!(error.to_string().contains(flag), "{error}");

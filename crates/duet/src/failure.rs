@@ -7,6 +7,7 @@ use duet_bench::load::LoadError as BenchLoadError;
 use duet_bench::report::ReportError;
 use duet_bench::throughput::ThroughputError;
 use duet_engine::EngineError;
+use duet_history::HistoryError;
 use duet_model::LoadError;
 use duet_model::gguf::GgufError;
 use std::io::{self, Write};
@@ -72,6 +73,7 @@ fn status(error: &anyhow::Error) -> u8 {
             || cause.is::<GgufError>()
             || cause.downcast_ref::<FetchError>().is_some_and(FetchError::is_bad_input)
             || cause.downcast_ref::<BenchLoadError>().is_some_and(BenchLoadError::is_bad_input)
+            || cause.downcast_ref::<HistoryError>().is_some_and(HistoryError::is_bad_input)
             || cause.downcast_ref::<ReportError>().is_some_and(ReportError::is_bad_input)
             || matches!(
                 cause.downcast_ref::<ThroughputError>(),

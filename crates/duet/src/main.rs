@@ -8,6 +8,7 @@ mod chat;
 mod cli;
 mod commands;
 mod failure;
+mod history;
 mod inspect;
 mod logging;
 mod models;
@@ -15,6 +16,8 @@ mod progress;
 mod prompt;
 mod session;
 mod speed;
+mod state;
+mod terminal;
 
 use clap::Parser;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,6 +1,7 @@
 //! A model in memory and an engine that runs it: what `run`, `chat` and `serve` start with.
 
-use crate::cli::EngineArgs;
+use crate::cli::{EngineArgs, HistoryPlace};
+use crate::history::Opening;
 use crate::models;
 use crate::progress::Progress;
 use duet_engine::{Engine, EngineConfig};
@@ -9,13 +10,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Finds (downloads if need be), loads and starts the model called `name`.
-pub(crate) fn start(name: &str, arguments: &EngineArgs) -> anyhow::Result<Engine> {
-    start_with(name, arguments, arguments.config())
+pub(crate) fn start(name: &str, arguments: &EngineArgs, history: Option<HistoryPlace>) -> anyhow::Result<Engine> {
+    start_with(name, arguments, history, arguments.config())
 }
 
 /// As [`start`], with a configuration that says more than `arguments`.
-pub(crate) fn start_with(name: &str, arguments: &EngineArgs, config: EngineConfig) -> anyhow::Result<Engine> {
-    let model = open(name, arguments)?;
+pub(crate) fn start_with(
+    name: &str,
+    arguments: &EngineArgs,
+    history: Option<HistoryPlace>,
+    config: EngineConfig,
+) -> anyhow::Result<Engine> {
+    let path = models::locate(name)?;
+    let history = Opening::begin(history);
+    let model = Arc::new(load(&path, arguments.threads)?);
+    let config = EngineConfig { history: history.finish(), ..config };
     let engine = Engine::start(model, config)?;
     Ok(engine)
 }

@@ -1,12 +1,14 @@
 //! How an engine runs.
 
 use crate::calibration::Calibrate;
+use duet_history::HistoryStore;
 use duet_model::kv::KvFormat;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Mechanisms, Verify};
 use duet_speculate::Method;
 use duet_types::{Bytes, Tokens};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How to run.
@@ -52,6 +54,8 @@ pub struct EngineConfig {
     pub trace: Option<PathBuf>,
     /// Events and commands of the scheduler are written here, for `duet replay`.
     pub event_log: Option<PathBuf>,
+    /// Answers are kept in it, to draft from; absent: they are not.
+    pub history: Option<Arc<HistoryStore>>,
 }
 
 impl Default for EngineConfig {
@@ -77,6 +81,7 @@ impl Default for EngineConfig {
             profile_folder: None,
             trace: None,
             event_log: None,
+            history: None,
         }
     }
 }

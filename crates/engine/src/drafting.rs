@@ -1,10 +1,11 @@
 //! What all generations of an engine share of drafting: the method, what was learned of the drafters, what it costs.
 
 use crate::calibration::Calibrate;
+use crate::request::GenerateRequest;
 use crate::speculation::Speculation;
+use duet_history::{HistoryStore, Interaction, ModelFingerprint, TaskKey};
 use duet_speculate::confidence::Confidence;
 use duet_speculate::history::History;
-use duet_speculate::suffix_automaton::SuffixAutomaton;
 use duet_speculate::{Drafter, Learns, Method, Speculator};
 use duet_types::TokenId;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,9 +17,18 @@ use std::time::Duration;
 pub(crate) struct Drafting {
     method: Method,
     calibrate: Calibrate,
+    past: Option<Past>,
     confidence: Mutex<Confidence>,
     drafts: AtomicU64,
     nanos: AtomicU64,
+}
+
+/// Answers of the past.
+#[derive(Clone, Debug)]
+pub(crate) struct Past {
+    pub(crate) store: Arc<HistoryStore>,
+    /// Whose tokens they are in.
+    pub(crate) model: ModelFingerprint,
 }
 
 /// What drafting cost.
@@ -31,27 +41,38 @@ pub(crate) struct DraftCost {
 }
 
 impl Drafting {
-    pub(crate) fn new(method: Method, calibrate: Calibrate) -> Arc<Self> {
+    pub(crate) fn new(method: Method, calibrate: Calibrate, past: Option<Past>) -> Arc<Self> {
         let (drafts, nanos) = (AtomicU64::default(), AtomicU64::default());
-        Arc::new(Self { method, calibrate, confidence: Mutex::default(), drafts, nanos })
+        Arc::new(Self { method, calibrate, past, confidence: Mutex::default(), drafts, nanos })
     }
 
-    /// Drafts for a generation; nothing if the method is none. `predicted` is what its client expects.
-    pub(crate) fn begin(
-        self: &Arc<Self>,
-        prompt: &[TokenId],
-        predicted: &[TokenId],
-        history: &[Arc<SuffixAutomaton>],
-    ) -> Option<Box<Speculation>> {
+    /// Drafts for a generation; nothing if the method is none.
+    pub(crate) fn begin(self: &Arc<Self>, request: &GenerateRequest) -> Option<Box<Speculation>> {
         if self.method == Method::None {
             return None;
         }
-        let mut drafters = self.method.drafters(history);
+        let GenerateRequest { prompt, predicted, .. } = request;
+        let key = self.key(request);
+        let automata = self.past.as_ref().zip(key.as_ref()).map(|(past, key)| past.store.for_task(key));
+        let mut drafters = self.method.drafters(&automata.unwrap_or_default());
         if !predicted.is_empty() {
             drafters.push(Box::new(History::predicted(prompt, predicted)) as Box<dyn Drafter>);
         }
         let confidence = self.confidence.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Some(Box::new(Speculation::new(self, Speculator::new(drafters, confidence), prompt)))
+        Some(Box::new(Speculation::new(self, Speculator::new(drafters, confidence), key, prompt)))
+    }
+
+    /// Where answers like this one's are kept.
+    fn key(&self, request: &GenerateRequest) -> Option<TaskKey> {
+        let model = self.past.as_ref().map(|past| past.model).filter(|_| self.method.has_history())?;
+        Some(TaskKey { user: request.user.clone(), task: request.task.clone(), model })
+    }
+
+    /// An answer is complete: later ones are drafted from it.
+    pub(crate) fn keep(&self, key: TaskKey, prompt: &[TokenId], answer: &[TokenId]) {
+        if let Some(past) = self.past.as_ref().filter(|_| answer.len() >= KEPT_MIN) {
+            past.store.commit(Interaction::new(key, prompt, answer));
+        }
     }
 
     /// How prompts calibrate.
@@ -81,3 +102,6 @@ impl Drafting {
         self.confidence.lock().unwrap_or_else(PoisonError::into_inner).clone_from(confidence);
     }
 }
+
+/// Shorter answers say nothing that is worth a row of a file.
+const KEPT_MIN: usize = 4;

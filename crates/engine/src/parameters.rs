@@ -77,10 +77,7 @@ mod tests {
             sampling: SamplingParams::default(),
             stop: StopConditions::default(),
             class: Class::Reactive,
-            logprobs: None,
-            flow: None,
-            tenant: duet_types::TenantId::default(),
-            predicted: Vec::new(),
+            ..GenerateRequest::default()
         };
         change(&mut request);
         let shape = Shape { context: Tokens(8), vocabulary: 10 };

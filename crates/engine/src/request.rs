@@ -1,6 +1,7 @@
 //! What a client asks of the engine, and what comes back.
 
 use crate::speculation::DraftCounts;
+use duet_history::{TaskName, UserName};
 use duet_types::{Class, FinishReason, TenantId, TokenId, Tokens};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,8 +41,8 @@ pub struct StopConditions {
     pub ignore_eos: bool,
 }
 
-/// One generation.
-#[derive(Clone, Debug, PartialEq)]
+/// One generation. The default is greedy, and nobody's in particular.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerateRequest {
     /// The prompt, special tokens included.
     pub prompt: Vec<TokenId>,
@@ -59,6 +60,10 @@ pub struct GenerateRequest {
     pub tenant: TenantId,
     /// What the client expects as an answer, to be drafted; it changes no token. (OpenAI: predicted outputs)
     pub predicted: Vec<TokenId>,
+    /// What the tenant is called in the history, which outlives its number.
+    pub user: UserName,
+    /// What it is for: answers to the same user's requests of this task may be like it.
+    pub task: TaskName,
 }
 
 /// What a client calls a flow.

@@ -8,7 +8,7 @@
 use crate::backend::Backend;
 use crate::calibration::Calibrate;
 use crate::clock::Clock;
-use crate::drafting::Drafting;
+use crate::drafting::{Drafting, Past};
 use crate::lane_watch::LaneWatch;
 use crate::observe::{EngineSamples, Metrics, Observers, Samples};
 use crate::outbox::Outbox;
@@ -52,6 +52,8 @@ pub(crate) struct RuntimeConfig {
     /// How answers are drafted.
     pub(crate) speculate: Method,
     pub(crate) calibrate: Calibrate,
+    /// What they are drafted from beside themselves.
+    pub(crate) past: Option<Past>,
 }
 
 /// A running engine over some backend. Dropping it fails what is open and joins the threads.
@@ -126,7 +128,7 @@ impl<B: Backend> Runtime<B> {
             Shared {
                 backend,
                 clock,
-                drafting: Drafting::new(config.speculate, config.calibrate),
+                drafting: Drafting::new(config.speculate, config.calibrate, config.past),
                 queue_max: config.queue_max,
                 seeds: RandomState::new(),
                 state: Mutex::new(State { scheduler, world: Observed { world, observer } }),
@@ -151,7 +153,7 @@ impl<B: Backend> Runtime<B> {
         let class = request.class;
         let owner = (request.tenant, request.flow.clone());
         let seed = shared.seeds.hash_one(shared.clock.now());
-        let speculation = shared.drafting.begin(&request.prompt, &request.predicted, &[]);
+        let speculation = shared.drafting.begin(&request);
         let sequence = Sequence::new(&*shared.backend, request, speculation, seed, Outbox::new(sender), shared.clock);
         let max = shared.queue_max;
         let id = shared.drive(|scheduler, world, now| {

@@ -151,6 +151,10 @@ impl<B: Backend> Sequence<B> {
             // What was held back is all there will be.
             self.flush(backend);
         }
+        let (prompt, answer) = self.tokens.split_at(self.prompt_len);
+        if let Some(speculation) = self.speculation.as_mut().filter(|_| reason != FinishReason::Cancelled) {
+            speculation.finished(prompt, answer);
+        }
         let text = std::mem::take(&mut self.tail);
         let usage = self.usage();
         self.outbox.end(GenerationEvent::Finished { text, reason, usage });

@@ -12,6 +12,7 @@
 
 use crate::calibration::Calibrate;
 use crate::drafting::Drafting;
+use duet_history::TaskKey;
 use duet_scheduler::{Chance, Offer};
 use duet_speculate::drafter::Rejected;
 use duet_speculate::successors::{SUCCESSORS, Successors};
@@ -26,6 +27,8 @@ pub(crate) struct Speculation {
     drafting: Arc<Drafting>,
     speculator: Speculator,
     learns: Learns,
+    /// Where the answer is kept; absent if it is not.
+    key: Option<TaskKey>,
     draft: Draft,
     counts: DraftCounts,
 }
@@ -55,11 +58,16 @@ pub(crate) struct VerifyRows {
 
 impl Speculation {
     /// Reads the prompt, which takes a microsecond a few tokens.
-    pub(crate) fn new(drafting: &Arc<Drafting>, speculator: Speculator, prompt: &[TokenId]) -> Self {
+    pub(crate) fn new(
+        drafting: &Arc<Drafting>,
+        speculator: Speculator,
+        key: Option<TaskKey>,
+        prompt: &[TokenId],
+    ) -> Self {
         let mut speculator = speculator;
         speculator.read(prompt);
         let (draft, counts) = (Draft::default(), DraftCounts::default());
-        Self { drafting: Arc::clone(drafting), speculator, learns: drafting.learns(), draft, counts }
+        Self { drafting: Arc::clone(drafting), speculator, learns: drafting.learns(), key, draft, counts }
     }
 
     /// What may follow, at most `most` rows, to be offered to the scheduler.
@@ -95,6 +103,13 @@ impl Speculation {
         let accepted = path.len() - 1;
         self.counts.accepted += Tokens(accepted as u32);
         self.counts.rejected += Tokens((drafted - accepted) as u32);
+    }
+
+    /// The answer is complete.
+    pub(crate) fn finished(&mut self, prompt: &[TokenId], answer: &[TokenId]) {
+        if let Some(key) = self.key.take() {
+            self.drafting.keep(key, prompt, answer);
+        }
     }
 
     /// How its prompt calibrates.
@@ -183,7 +198,7 @@ mod tests {
     use crate::sequence::Sequence;
     use duet_scheduler::{Member, Yields};
     use duet_speculate::Method;
-    use duet_types::{Class, RequestId, Stage, TenantId};
+    use duet_types::{Class, RequestId, Stage};
 
     /// Enough that a hundredth more or less of any token is four standard deviations.
     const SAMPLES: u64 = 40_000;
@@ -216,14 +231,10 @@ mod tests {
             prompt: prompt.to_vec(),
             sampling: SamplingParams { temperature: 1.0, seed: Some(seed), ..SamplingParams::default() },
             stop: StopConditions { max_tokens: Some(Tokens(4)), ..StopConditions::default() },
-            class: Class::Reactive,
-            logprobs: None,
-            flow: None,
-            tenant: TenantId::default(),
-            predicted: Vec::new(),
+            ..GenerateRequest::default()
         };
         let (sender, _receiver) = tokio::sync::mpsc::unbounded_channel();
-        let speculation = drafting.begin(prompt, &[], &[]);
+        let speculation = drafting.begin(&request);
         let mut sequence = Sequence::new(backend, request, speculation, 0, Outbox::new(sender), Clock::start());
         let mut scratch = Scratch::default();
         let (mut drafted, mut left) = (0, true);
@@ -260,7 +271,7 @@ mod tests {
         let backend = FakeModel::new(1000, 100);
         // Every pair of letters, so that several successors of each are drafted.
         let prompt: Vec<TokenId> = [0, 1, 0, 2, 0, 3, 1, 2, 1, 3, 2, 3, 3, 0, 0, 1, 1, 2, 2].map(TokenId).to_vec();
-        let drafting = Drafting::new(Method::Duet, Calibrate::Off);
+        let drafting = Drafting::new(Method::Duet, Calibrate::Off, None);
         let mut counts: std::collections::BTreeMap<Vec<TokenId>, [u64; LETTERS]> = std::collections::BTreeMap::new();
         for seed in 0..SAMPLES {
             let answer = drawn(&backend, &drafting, &prompt, seed);

@@ -1,6 +1,8 @@
 //! Starting an engine: memory, lanes, profile, scheduler.
 
 use crate::config::EngineConfig;
+use crate::drafting::Past;
+use crate::fingerprint::model_fingerprint;
 use crate::memory::{Budget, available, budget};
 use crate::model_backend::ModelBackend;
 use crate::profile::{Effort, Profile, Subject, heg, measure};
@@ -38,6 +40,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let pool = model.kv_pool(config.kv_format, budget.pool);
     let rows = scheduler.limits.prefill_rows.max(Tokens(scheduler.limits.batch as u32));
     let probe = config.event_log.is_some().then(|| SpeedProbe::new(Arc::clone(&model)));
+    let past = past(&model, &config);
     let backend = ModelBackend::new(model, pool, budget.context, rows);
     let runtime = RuntimeConfig {
         observers: observers(&config, &scheduler, profile.probe)?,
@@ -47,10 +50,18 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
         queue_max: config.queue_max,
         speculate: config.speculate,
         calibrate: config.calibrate,
+        past,
         spill_folder: config.spill_folder.unwrap_or_else(std::env::temp_dir),
     };
     Runtime::start(backend, cpu, runtime)
         .map_err(|error| EngineError::Internal(format!("a thread could not be started: {error}")))
+}
+
+/// The history of this model's answers.
+fn past(model: &Model, config: &EngineConfig) -> Option<Past> {
+    let name = &model.config().name;
+    let past = |store| Past { store: Arc::clone(store), model: model_fingerprint(name, model.tokenizer()) };
+    config.history.as_ref().map(past)
 }
 
 /// The machine's profile, from its file or measured now.

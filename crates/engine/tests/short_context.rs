@@ -2,7 +2,7 @@
 
 use duet_engine::{Engine, EngineConfig, GenerateRequest, GenerationEvent, SamplingParams, StopConditions};
 use duet_model::{LoadOptions, Model};
-use duet_types::{Class, TenantId, TokenId, Tokens};
+use duet_types::{Class, TokenId, Tokens};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,10 +17,7 @@ fn a_model_with_a_short_context_is_profiled_and_served() {
         sampling: SamplingParams::default(),
         stop: StopConditions { max_tokens: Some(Tokens(4)), ignore_eos: true, ..StopConditions::default() },
         class: Class::Reactive,
-        logprobs: None,
-        flow: None,
-        tenant: TenantId::default(),
-        predicted: Vec::new(),
+        ..GenerateRequest::default()
     };
     let mut generation = engine.submit(request).unwrap();
     let mut tokens = 0;

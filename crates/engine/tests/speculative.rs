@@ -8,7 +8,7 @@ use duet_engine::{
 use duet_model::template::{ChatMessage, Turn};
 use duet_model::tokenizer::SpecialTokens;
 use duet_model::{LoadOptions, Model};
-use duet_types::{Bytes, Class, TenantId, TokenId, Tokens};
+use duet_types::{Bytes, TokenId, Tokens};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,11 +68,7 @@ fn requests(model: &Model) -> Vec<GenerateRequest> {
                 prompt: prompt.clone(),
                 sampling,
                 stop: StopConditions { max_tokens: Some(Tokens(32)), stop, ..StopConditions::default() },
-                class: Class::Reactive,
-                logprobs: None,
-                flow: None,
-                tenant: TenantId::default(),
-                predicted: Vec::new(),
+                ..GenerateRequest::default()
             });
         }
     }

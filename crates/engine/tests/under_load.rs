@@ -3,7 +3,7 @@
 
 use duet_engine::{Engine, EngineConfig, GenerateRequest, GenerationEvent, PolicyName, SamplingParams, StopConditions};
 use duet_model::{LoadOptions, Model};
-use duet_types::{Bytes, Class, TenantId, TokenId, Tokens};
+use duet_types::{Bytes, Class, TokenId, Tokens};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,10 +31,7 @@ fn request(model: &Model, seed: u64) -> GenerateRequest {
         sampling: SamplingParams { temperature: 0.8, top_p: 0.95, seed: Some(seed), ..SamplingParams::default() },
         stop: StopConditions { max_tokens: Some(Tokens(24)), ignore_eos: true, ..StopConditions::default() },
         class: if seed.is_multiple_of(3) { Class::Reactive } else { Class::Proactive },
-        logprobs: None,
-        flow: None,
-        tenant: TenantId::default(),
-        predicted: Vec::new(),
+        ..GenerateRequest::default()
     }
 }
 

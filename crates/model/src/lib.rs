@@ -9,4 +9,4 @@ pub mod template;
 pub mod tokenizer;
 mod weights;
 
-pub use load::{Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, Work};
+pub use load::{Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, Work, open_tokenizer};

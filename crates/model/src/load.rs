@@ -1,7 +1,7 @@
 //! From a GGUF file to a model that can run.
 
 use crate::arch::{Blueprint, blueprint};
-use crate::gguf::{GgufError, GgufFile};
+use crate::gguf::{GgufError, GgufFile, Metadata};
 use crate::template::{ChatTemplate, TemplateError};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::weights::{LayerWeights, Packer, Weights};
@@ -134,10 +134,9 @@ impl Model {
         let file = GgufFile::open(path)?;
         let blueprint = blueprint(&file)?;
         let metadata = file.metadata();
-        let stem = path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned());
         let config = ModelConfig {
             architecture: metadata.str("general.architecture")?.to_owned(),
-            name: metadata.opt_str("general.name")?.filter(|name| !name.is_empty()).map_or(stem, str::to_owned),
+            name: name(path, metadata)?,
             context: Tokens(blueprint.context as u32),
             vocabulary: blueprint.vocabulary,
             layers: blueprint.layers.len(),
@@ -228,6 +227,20 @@ impl Model {
     pub(crate) fn file(&self) -> &GgufFile {
         &self.file
     }
+}
+
+/// The name and the tokenizer of the model in `path`, without its weights.
+///
+/// # Errors
+/// [`LoadError`] names the field at fault.
+pub fn open_tokenizer(path: &Path) -> Result<(String, Tokenizer), LoadError> {
+    let file = GgufFile::open(path)?;
+    Ok((name(path, file.metadata())?, Tokenizer::from_metadata(file.metadata())?))
+}
+
+fn name(path: &Path, metadata: &Metadata) -> Result<String, LoadError> {
+    let stem = || path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned());
+    Ok(metadata.opt_str("general.name")?.filter(|name| !name.is_empty()).map_or_else(stem, str::to_owned))
 }
 
 fn template(file: &GgufFile, tokenizer: &Tokenizer) -> Result<ChatTemplate, LoadError> {

@@ -8,7 +8,7 @@ use crate::logprobs::{self, ScoredToken};
 use crate::options::{Options, unsupported};
 use crate::reply::{Encoded, Job, Shape, reply};
 use crate::serve::App;
-use crate::{body, messages, prediction};
+use crate::{body, messages, prediction, task};
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -26,9 +26,10 @@ pub(crate) async fn create(
     drop(body);
     let mut ignored = Vec::new();
     refuse_unsupported(&mut fields, &mut ignored)?;
-    let options = Options::take(&mut fields, &head.headers, &app, &mut ignored)?;
+    let mut options = Options::take(&mut fields, &head.headers, &app, &mut ignored)?;
     let logprobs = logprobs_wanted(&mut fields)?;
     let messages = messages::take(&mut fields, &mut ignored)?;
+    options.task.get_or_insert_with(|| task::of_messages(&messages));
     let predicted = prediction::take(&mut fields, &mut ignored)?;
     ignored.extend(fields.rest());
     let encode = move |backend: &dyn Backend| {

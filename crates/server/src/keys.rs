@@ -5,6 +5,7 @@
 //! **Invariant:** a secret is never shown, neither by `Debug` nor by an error.
 
 use crate::auth::{Caller, Sight};
+use duet_engine::UserName;
 use duet_types::TenantId;
 use std::fmt;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
@@ -18,6 +19,8 @@ pub struct ApiKeys {
 #[derive(Clone)]
 struct ApiKey {
     name: String,
+    /// What its holder is called in the history.
+    user: UserName,
     secret: Box<[u8]>,
     role: Role,
 }
@@ -89,7 +92,7 @@ impl ApiKeys {
     /// # Errors
     /// [`KeyError`] if it breaks a rule or repeats an earlier one.
     pub fn add(&mut self, name: &str, secret: &str) -> Result<(), KeyError> {
-        self.push(name, secret, Role::User)
+        self.push(name, UserName::named(name), secret, Role::User)
     }
 
     /// Whether there are none, and the server is open.
@@ -110,12 +113,15 @@ impl ApiKeys {
             _ => return Err(KeyError::Form),
         };
         match key.split_once(':') {
-            Some((name, secret)) => self.push(name, secret, role),
-            None => self.push(&format!("key-{}", self.keys.len() + 1), key, role),
+            Some((name, secret)) => self.push(name, UserName::named(name), secret, role),
+            None => {
+                let name = format!("key-{}", self.keys.len() + 1);
+                self.push(&name, UserName::of_secret(key.as_bytes()), key, role)
+            }
         }
     }
 
-    fn push(&mut self, name: &str, secret: &str, role: Role) -> Result<(), KeyError> {
+    fn push(&mut self, name: &str, user: UserName, secret: &str, role: Role) -> Result<(), KeyError> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(KeyError::Name);
         }
@@ -131,7 +137,7 @@ impl ApiKeys {
         if self.keys.len() == KEYS_MAX {
             return Err(KeyError::TooMany);
         }
-        self.keys.push(ApiKey { name: name.to_owned(), secret: secret.as_bytes().into(), role });
+        self.keys.push(ApiKey { name: name.to_owned(), user, secret: secret.as_bytes().into(), role });
         Ok(())
     }
 
@@ -149,6 +155,12 @@ impl ApiKeys {
             Role::Admin => Sight::Everything,
         };
         Some(Caller { tenant: TenantId(found), sight })
+    }
+
+    /// What a tenant is called in the history. It stays the same when the list changes, which a number does not.
+    pub(crate) fn user(&self, tenant: TenantId) -> UserName {
+        let index = tenant.0.checked_sub(1);
+        index.and_then(|index| self.keys.get(index as usize)).map(|key| key.user.clone()).unwrap_or_default()
     }
 
     /// What a tenant is called; none for the one of a server without keys.
@@ -191,6 +203,21 @@ mod tests {
         }
         let names = [0, 1, 2, 3, 4].map(|tenant| keys.name(TenantId(tenant)));
         assert_eq!(names, [None, Some("ann"), Some("key-2"), Some("root"), None]);
+    }
+
+    /// A key that moves to another line takes its history along, and leaves none to the key that takes its place.
+    #[test]
+    fn users_keep_their_names_when_the_list_changes() {
+        let users = |list: &str, count| {
+            let keys = ApiKeys::parse(list).unwrap();
+            (0..=count).map(|tenant| keys.user(TenantId(tenant))).collect::<Vec<_>>()
+        };
+        let before = users("sk-1\nann:sk-2\nsk-3", 3);
+        assert_eq!((&before[0], &before[2]), (&UserName::default(), &UserName::named("ann")));
+        let after = users("sk-3\nsk-1\nann:sk-4", 3);
+        assert_eq!(after, [0, 3, 1, 2].map(|index| before[index].clone()));
+        assert_ne!(before[1], before[3]);
+        assert!(!before[1].as_str().contains("sk-1"));
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod prediction;
 mod reply;
 mod running;
 mod serve;
+mod task;
 
 pub use backend::{Backend, EventFuture, Events, PromptError};
 pub use config::ServerConfig;

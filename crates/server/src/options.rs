@@ -4,8 +4,9 @@ use crate::class::Service;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::serve::App;
+use crate::task;
 use axum::http::HeaderMap;
-use duet_engine::{FlowKey, SamplingParams, StopConditions};
+use duet_engine::{FlowKey, SamplingParams, StopConditions, TaskName};
 use duet_types::{TokenId, Tokens};
 use serde_json::Value;
 
@@ -17,6 +18,8 @@ pub(crate) struct Options {
     pub(crate) stop: StopConditions,
     pub(crate) service: Service,
     pub(crate) flow: Option<FlowKey>,
+    /// What the client says it is for.
+    pub(crate) task: Option<TaskName>,
     pub(crate) delivery: Delivery,
 }
 
@@ -42,6 +45,7 @@ impl Options {
             stop: stop_conditions(fields)?,
             service: Service::take(fields, headers, app.config.class_default)?,
             flow: flow_key(fields)?,
+            task: task::take(fields, ignored)?,
             delivery: delivery(fields, ignored)?,
         };
         Ok(options)

@@ -44,7 +44,7 @@ pub fn add_interaction(automaton: &mut SuffixAutomaton, prompt: &[TokenId], answ
 }
 
 /// Tokens of a prompt that are read before its answer.
-const CUE: usize = 4;
+pub const CUE: usize = 4;
 
 impl Drafter for History {
     fn kind(&self) -> Kind {

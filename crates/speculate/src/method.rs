@@ -70,6 +70,12 @@ impl Method {
         drafters
     }
 
+    /// Whether it drafts from finished interactions.
+    #[must_use]
+    pub fn has_history(self) -> bool {
+        !matches!(self, Self::None | Self::Pld | Self::PldDuet)
+    }
+
     /// What it learns from.
     #[must_use]
     pub fn learns(self) -> Learns {

@@ -137,7 +137,9 @@ impl Speculator {
                     merged.push((candidate.token, Opinions::default()));
                     merged.len() - 1
                 });
-                merged[known].1[drafter.kind() as usize] = candidate.evidence;
+                // Of several drafters of a kind the one with the longer match has its say.
+                let opinion = &mut merged[known].1[drafter.kind() as usize];
+                opinion.0 = opinion.0.max(candidate.evidence.0);
             }
         }
     }

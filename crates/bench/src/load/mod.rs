@@ -88,6 +88,9 @@ pub enum LoadError {
     /// The engine could not be started.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// There is no place for a history of answers.
+    #[error("a history of answers could not be begun: {0}")]
+    History(String),
     /// Nothing of a slice ended well.
     #[error("{subject} answered no request: {problem}")]
     AllFailed {

@@ -13,7 +13,7 @@ use duet_engine::{
 use duet_model::Model;
 use duet_model::template::{ChatMessage, TemplateError, Turn};
 use duet_model::tokenizer::SpecialTokens;
-use duet_types::{Class, TenantId, TokenId, Tokens};
+use duet_types::{Class, TokenId, Tokens};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -178,10 +178,7 @@ fn request(prompt: Vec<TokenId>, job: &Job) -> GenerateRequest {
             Tier::Declared => job.class,
             Tier::Unsaid => Class::default(),
         },
-        logprobs: None,
-        flow: None,
-        tenant: TenantId::default(),
-        predicted: Vec::new(),
+        ..GenerateRequest::default()
     }
 }
 
@@ -194,10 +191,7 @@ fn warm_up(engine: &Engine) -> Result<(), LoadError> {
         sampling: SamplingParams::default(),
         stop,
         class: Class::Reactive,
-        logprobs: None,
-        flow: None,
-        tenant: TenantId::default(),
-        predicted: Vec::new(),
+        ..GenerateRequest::default()
     })?;
     while let Some(event) = generation.next_blocking() {
         if let GenerationEvent::Failed(error) = event {

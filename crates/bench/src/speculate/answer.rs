@@ -2,7 +2,7 @@
 
 use crate::load::LoadError;
 use duet_engine::{Engine, GenerateRequest, GenerationEvent, SamplingParams, StopConditions, Usage};
-use duet_types::{Class, TenantId, TokenId, Tokens};
+use duet_types::{TokenId, Tokens};
 
 /// An answer.
 #[derive(Clone, Debug)]
@@ -37,11 +37,7 @@ pub(super) fn ask(engine: &Engine, prompt: &[TokenId], output: Tokens) -> Result
         prompt: prompt.to_vec(),
         sampling: SamplingParams::default(),
         stop: StopConditions { max_tokens: Some(output), ..StopConditions::default() },
-        class: Class::Reactive,
-        logprobs: None,
-        flow: None,
-        tenant: TenantId::default(),
-        predicted: Vec::new(),
+        ..GenerateRequest::default()
     })?;
     let mut tokens = Vec::new();
     while let Some(event) = generation.next_blocking() {

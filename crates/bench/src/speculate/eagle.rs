@@ -22,6 +22,7 @@ pub(super) fn line(model: &Model, workload: &str, plain: &[Answer]) -> Line {
     Line {
         workload: workload.to_owned(),
         method: "eagle-sim".to_owned(),
+        history: None,
         n: plain.len(),
         accept_len: ACCEPT_LEN,
         rows: None,

@@ -12,6 +12,9 @@ pub struct Line {
     pub workload: String,
     /// The method.
     pub method: String,
+    /// Whether it drafts from answers to earlier prompts: `cold` or `warm`; absent if it never does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<&'static str>,
     /// Answers.
     pub n: usize,
     /// Tokens of a pass after the prompt's.
@@ -74,6 +77,7 @@ pub(super) fn summary(workload: &str, method: &str, measured: &Measured<'_>) -> 
     Line {
         workload: workload.to_owned(),
         method: method.to_owned(),
+        history: None,
         n: own.len(),
         accept_len: decoded / steps,
         rows: Some((decoded + rejected) / steps),

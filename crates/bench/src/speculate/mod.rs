@@ -14,6 +14,7 @@ pub use line::Line;
 use crate::load::{LoadError, Progress, Workload};
 use answer::{Answer, ask};
 use duet_engine::{Engine, EngineConfig, Method};
+use duet_history::{HistoryStore, Limits};
 use duet_model::Model;
 use duet_types::{Bytes, Tokens};
 use line::{Measured, summary};
@@ -47,8 +48,18 @@ pub struct Settings {
 /// One method on one workload.
 struct Subject {
     method: Method,
+    past: Past,
     engine: Engine,
     answers: Vec<Answer>,
+}
+
+/// What a method may draft from, beside the request.
+#[derive(Clone, Debug)]
+enum Past {
+    /// Nothing.
+    Cold,
+    /// The answers to the prompts before in the file.
+    Warm(Arc<HistoryStore>),
 }
 
 /// Measures, and tells of each workload's lines as they are known.
@@ -65,7 +76,8 @@ pub fn run(
         let mut prompts = Workload::in_order(file)?;
         prompts.truncate(settings.limit);
         let name = name_of(file);
-        let mut subjects = subjects(model, settings)?;
+        let folder = tempfile::tempdir().map_err(|error| LoadError::History(error.to_string()))?;
+        let mut subjects = subjects(model, settings, folder.path())?;
         for (index, prompt) in prompts.iter().enumerate() {
             progress(&format!("{name}, prompt {} of {}", index + 1, prompts.len()));
             let tokens = crate::load::encode(model, &prompt.messages)?;
@@ -74,6 +86,10 @@ pub fn run(
             }
             for subject in rotated(&mut subjects, index) {
                 subject.answers.push(ask(&subject.engine, &tokens, settings.output)?);
+                if let Past::Warm(history) = &subject.past {
+                    // The next prompt is to find it, however soon it comes.
+                    history.flush();
+                }
             }
         }
         lines(model, &name, settings, &subjects).iter().for_each(&mut *tell);
@@ -81,21 +97,35 @@ pub fn run(
     Ok(())
 }
 
-/// Plain decode first, then the methods.
-fn subjects(model: &Arc<Model>, settings: &Settings) -> Result<Vec<Subject>, LoadError> {
+/// Plain decode first, then the methods, cold and warm.
+fn subjects(model: &Arc<Model>, settings: &Settings, folder: &Path) -> Result<Vec<Subject>, LoadError> {
     let runs = settings.contenders.iter().filter_map(|contender| match contender {
         Contender::Runs(method) => Some(*method),
         Contender::EagleSimulated => None,
     });
     let methods = std::iter::once(Method::None).chain(runs.filter(|&method| method != Method::None));
-    let start = |method| {
-        let kv_bytes = Some(Bytes(KV_BYTES));
-        let config =
-            EngineConfig { speculate: method, kv_bytes, spill_bytes: Some(Bytes(0)), ..settings.config.clone() };
-        let engine = Engine::start(Arc::clone(model), config)?;
-        Ok(Subject { method, engine, answers: Vec::new() })
+    let mut subjects = Vec::new();
+    for method in methods {
+        subjects.push(start(model, settings, method, Past::Cold)?);
+        if method.has_history() {
+            let history = HistoryStore::open(&folder.join(method.to_string()), Limits::default());
+            let history = history.map_err(|error| LoadError::History(error.to_string()))?;
+            subjects.push(start(model, settings, method, Past::Warm(Arc::new(history)))?);
+        }
+    }
+    Ok(subjects)
+}
+
+fn start(model: &Arc<Model>, settings: &Settings, method: Method, past: Past) -> Result<Subject, LoadError> {
+    let history = match &past {
+        Past::Cold => None,
+        Past::Warm(history) => Some(Arc::clone(history)),
     };
-    methods.map(start).collect()
+    let kv_bytes = Some(Bytes(KV_BYTES));
+    let spill_bytes = Some(Bytes(0));
+    let config = EngineConfig { speculate: method, kv_bytes, spill_bytes, history, ..settings.config.clone() };
+    let engine = Engine::start(Arc::clone(model), config)?;
+    Ok(Subject { method, past, engine, answers: Vec::new() })
 }
 
 /// Everybody, another one first each time: who is first finds other caches.
@@ -108,16 +138,27 @@ fn lines(model: &Model, workload: &str, settings: &Settings, subjects: &[Subject
     let Some((plain, _)) = subjects.split_first() else { return Vec::new() };
     let mut lines = Vec::new();
     for contender in &settings.contenders {
-        let line = match contender {
+        match contender {
             Contender::Runs(method) => {
-                let Some(subject) = subjects.iter().find(|subject| subject.method == *method) else { continue };
-                summary(workload, &method.to_string(), &Measured { plain: &plain.answers, own: &subject.answers })
+                for subject in subjects.iter().filter(|subject| subject.method == *method) {
+                    let measured = Measured { plain: &plain.answers, own: &subject.answers };
+                    let history = method.has_history().then(|| subject.past.name());
+                    lines.push(Line { history, ..summary(workload, &method.to_string(), &measured) });
+                }
             }
-            Contender::EagleSimulated => eagle::line(model, workload, &plain.answers),
-        };
-        lines.push(line);
+            Contender::EagleSimulated => lines.push(eagle::line(model, workload, &plain.answers)),
+        }
     }
     lines
+}
+
+impl Past {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Warm(_) => "warm",
+        }
+    }
 }
 
 /// KV memory of each engine: the longest prompt and its answer, and little to keep.

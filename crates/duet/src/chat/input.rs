@@ -1,8 +1,8 @@
 //! Where lines come from: a person at a terminal, with editing and history, or a pipe.
 
 use super::slash::NAMES;
+use crate::state;
 use anyhow::Context as _;
-use etcetera::BaseStrategy;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -106,10 +106,9 @@ const HISTORY_MAX: usize = 2000;
 
 /// `chat_history` in the user's state directory, which is made if need be.
 fn history_path() -> Option<PathBuf> {
-    let base = etcetera::choose_base_strategy().ok()?;
-    let directory = base.state_dir().unwrap_or_else(|| base.data_dir()).join("duet");
-    fs::create_dir_all(&directory).ok()?;
-    Some(directory.join("chat_history"))
+    let path = state::path("chat_history")?;
+    fs::create_dir_all(path.parent()?).ok()?;
+    Some(path)
 }
 
 /// Tab completes commands.

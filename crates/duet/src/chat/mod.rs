@@ -16,8 +16,8 @@ use crate::{prompt, speed};
 use answer::{Answer, Interrupt};
 use composer::{Composed, Composer};
 use conversation::Conversation;
-use duet_engine::{Engine, GenerateRequest, SamplingParams, StopConditions};
-use duet_types::{Class, FinishReason, TenantId, TokenId};
+use duet_engine::{Engine, GenerateRequest, SamplingParams, StopConditions, TaskName};
+use duet_types::{Class, FinishReason, TokenId};
 use input::{Input, Line};
 use slash::Slash;
 use tokio::runtime::Runtime;
@@ -154,10 +154,8 @@ impl Chat {
             sampling: self.sampling.clone(),
             stop: self.stop.clone(),
             class: Class::Reactive,
-            logprobs: None,
-            flow: None,
-            tenant: TenantId::default(),
-            predicted: Vec::new(),
+            task: self.conversation.system().map(TaskName::of_instructions).unwrap_or_default(),
+            ..GenerateRequest::default()
         };
         let interrupt = if self.input.is_terminal() { Interrupt::Answer } else { Interrupt::Program };
         let generation = self.engine.submit(request)?;

@@ -44,9 +44,10 @@ fn page(line: &Line) -> String {
     let [p10, p50, p90] = line.speedup_p10_p50_p90.unwrap_or([f64::NAN; 3]);
     let spread = if p50.is_nan() { String::new() } else { format!(" ({p10:.2} {p50:.2} {p90:.2})") };
     format!(
-        "{:14} {:10} accepts {:.2}{}, {:.2} ms a token, {:.2} x{spread}, whole request {:.2} x{}{}, n {}{}",
+        "{:14} {:10} {:4} accepts {:.2}{}, {:.2} ms a token, {:.2} x{spread}, whole request {:.2} x{}{}, n {}{}",
         line.workload,
         line.method,
+        line.history.unwrap_or("-"),
         line.accept_len,
         line.rows.map(|rows| format!(" of {rows:.1} rows")).unwrap_or_default(),
         line.ms_per_token,

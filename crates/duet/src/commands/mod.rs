@@ -4,6 +4,7 @@ mod bench;
 mod bench_load;
 mod bench_speculate;
 mod chat;
+mod history;
 mod inspect;
 mod profile;
 mod pull;
@@ -22,6 +23,7 @@ pub(crate) fn dispatch(command: &Command) -> anyhow::Result<()> {
         Command::Run(arguments) => run::run(arguments),
         Command::Chat(arguments) => chat::chat(arguments),
         Command::Serve(arguments) => serve::serve(arguments),
+        Command::History(arguments) => history::history(arguments),
         Command::Inspect(arguments) => inspect::inspect(arguments),
         Command::Profile(arguments) => profile::profile(arguments),
         Command::Replay(arguments) => replay::replay(arguments),

@@ -1,14 +1,14 @@
 //! `duet run`: one prompt, one answer. stdout holds the answer and nothing else.
 
-use crate::cli::RunArgs;
+use crate::cli::{HistoryDefault, RunArgs};
 use crate::failure::{BadInput, print};
 use crate::models;
 use crate::prompt::{self, Message};
 use crate::session;
 use crate::speed;
-use duet_engine::{GenerateRequest, GenerationEvent};
+use duet_engine::{GenerateRequest, GenerationEvent, TaskName};
 use duet_model::Model;
-use duet_types::{Class, TenantId, TokenId};
+use duet_types::{Class, TokenId};
 use std::io::Read;
 
 pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
@@ -22,16 +22,14 @@ pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
         "-" => stdin_text()?,
         prompt => prompt.to_owned(),
     };
-    let engine = session::start(model, &arguments.engine)?;
+    let engine = session::start(model, &arguments.engine, arguments.history.place(HistoryDefault::Off))?;
     let mut generation = engine.submit(GenerateRequest {
         prompt: encode(engine.model(), text, arguments)?,
         sampling: arguments.sampling.params(TEMPERATURE_DEFAULT),
         stop: arguments.sampling.stop(),
         class: Class::Reactive,
-        logprobs: None,
-        flow: None,
-        tenant: TenantId::default(),
-        predicted: Vec::new(),
+        task: arguments.system.as_deref().map(TaskName::of_instructions).unwrap_or_default(),
+        ..GenerateRequest::default()
     })?;
     let mut newline = false;
     while let Some(event) = generation.next_blocking() {

@@ -1,6 +1,6 @@
 //! `duet serve`: the HTTP API until Ctrl-C or SIGTERM.
 
-use crate::cli::ServeArgs;
+use crate::cli::{HistoryDefault, ServeArgs};
 use crate::failure::BadInput;
 use crate::progress::eprintln_quiet;
 use crate::{api_keys, models, session};
@@ -27,7 +27,9 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
         let (model, engine_arguments) = (arguments.model.clone(), arguments.engine.clone());
         let config = arguments.scheduling.apply(engine_arguments.config());
         let config = EngineConfig { policy: arguments.policy, ..config };
-        let starting = tokio::task::spawn_blocking(move || session::start_with(&model, &engine_arguments, config));
+        let history = arguments.history.place(HistoryDefault::On);
+        let start = move || session::start_with(&model, &engine_arguments, history, config);
+        let starting = tokio::task::spawn_blocking(start);
         let engine = starting.await.context("loading the model failed")??;
         let config = ServerConfig {
             aliases: alias_of(&arguments.model),

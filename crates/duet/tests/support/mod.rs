@@ -20,7 +20,7 @@ pub(crate) struct Run {
 /// The program with an environment of its own: nothing of the machine's settings leaks in.
 pub(crate) fn duet(cache: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_duet"));
-    command.args(arguments).env("DUET_CACHE", cache).stdin(Stdio::null());
+    command.args(arguments).env("DUET_CACHE", cache).env("XDG_STATE_HOME", cache.join("state")).stdin(Stdio::null());
     for name in ["HF_ENDPOINT", "HF_TOKEN", "DUET_API_KEY", "DUET_LOG", "RUST_BACKTRACE"] {
         command.env_remove(name);
     }

@@ -6,10 +6,12 @@ mod exactness;
 mod failing;
 mod flows;
 mod queueing;
+mod remembering;
 mod speculating;
 mod streaming;
 
 use crate::backend::Backend as _;
+use crate::drafting::Past;
 use crate::fake_model::{FakeModel, Hold, SPELL};
 use crate::handle::Generation;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent, SamplingParams, StopConditions, Usage};
@@ -23,7 +25,7 @@ use duet_scheduler::machine::{Anchors, Contention, Lane, PerRow, Shapes};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig};
 use duet_speculate::Method;
-use duet_types::{Class, FinishReason, Nanos, TenantId, TokenId, Tokens};
+use duet_types::{Class, FinishReason, Nanos, TokenId, Tokens};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -118,6 +120,14 @@ impl Bench {
     }
 
     fn observed(model: FakeModel, setup: &Setup, observers: Vec<Box<dyn Observer + Send>>) -> Self {
+        Self::built(model, setup, observers, None)
+    }
+
+    fn with_past(model: FakeModel, setup: &Setup, past: Option<Past>) -> Self {
+        Self::built(model, setup, Vec::new(), past)
+    }
+
+    fn built(model: FakeModel, setup: &Setup, observers: Vec<Box<dyn Observer + Send>>, past: Option<Past>) -> Self {
         let hold = Arc::clone(&model.hold);
         let scheduler = setup.scheduler(model.kv_pages().capacity);
         let cpu = Cpu::start(&CpuConfig { lanes: setup.lanes.clone(), pinning: Pinning::Floating }).unwrap();
@@ -130,6 +140,7 @@ impl Bench {
             probe: None,
             speculate: setup.speculate,
             calibrate: crate::Calibrate::default(),
+            past,
         };
         Self { runtime: Runtime::start(model, cpu, config).unwrap(), hold }
     }
@@ -205,10 +216,7 @@ fn request(prompt: &[TokenId]) -> GenerateRequest {
         sampling: SamplingParams::default(),
         stop: StopConditions::default(),
         class: Class::Reactive,
-        logprobs: None,
-        flow: None,
-        tenant: TenantId::default(),
-        predicted: Vec::new(),
+        ..GenerateRequest::default()
     }
 }
 

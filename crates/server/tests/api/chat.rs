@@ -201,7 +201,7 @@ async fn fields_without_effect_are_listed() {
     let server = Server::start().await;
     let body = json!({
         "messages": [{"role": "user", "content": "hello", "name": "ann", "mood": "good"}],
-        "user": "u", "metadata": {}, "reasoning_effort": "low", "wild": 1, "gone": null,
+        "user": "u", "metadata": {"mood": "good", "task": "mail", "gone": null}, "reasoning_effort": "low", "wild": 1, "gone": null,
         "store": false, "n": 1, "tools": [{"type": "function"}], "tool_choice": "none",
         "response_format": {"type": "text"}, "modalities": ["text"], "service_tier": null,
         "stream": true, "stream_options": {"include_obfuscation": false},
@@ -212,7 +212,7 @@ async fn fields_without_effect_are_listed() {
     names.sort_unstable();
     let expected = [
         "messages[0].mood",
-        "metadata",
+        "metadata.mood",
         "reasoning_effort",
         "stream_options.include_obfuscation",
         "tools",

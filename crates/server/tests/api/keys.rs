@@ -3,6 +3,7 @@
 use crate::Server;
 use crate::fake::Fake;
 use crate::http::Response;
+use duet_engine::UserName;
 use duet_server::{ApiKeys, ServerConfig};
 use duet_types::TenantId;
 use serde_json::{Value, json};
@@ -56,6 +57,8 @@ async fn each_key_is_a_tenant() {
     for (key, tenant) in [("Bearer sk-ann", 1), ("bearer sk-ben", 2), ("Bearer sk-root", 3)] {
         assert_eq!(server.ask(COMPLETIONS, &[("authorization", key)], Some(&body)).await.status, 200);
         assert_eq!(server.last_request().tenant, TenantId(tenant));
+        let name = ["ann", "ben", "root"][tenant as usize - 1];
+        assert_eq!(server.last_request().user, UserName::named(name));
     }
     assert_eq!(server.ask("GET /v1/models", &[("authorization", "Bearer sk-ann")], None).await.status, 200);
 }
@@ -68,6 +71,7 @@ async fn without_keys_any_will_do_and_there_is_one_tenant() {
     for headers in [&[][..], &[("authorization", "Bearer none")]] {
         assert_eq!(server.ask(COMPLETIONS, headers, Some(&body)).await.status, 200);
         assert_eq!(server.last_request().tenant, TenantId::default());
+        assert_eq!(server.last_request().user, UserName::default());
     }
 }
 

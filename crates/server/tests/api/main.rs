@@ -11,6 +11,7 @@ mod keys;
 mod lifecycle;
 mod limits;
 mod local;
+mod tasks;
 
 use duet_engine::GenerateRequest;
 use duet_server::ServerConfig;
