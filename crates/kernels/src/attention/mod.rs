@@ -104,6 +104,14 @@ impl Queries<'_> {
         (self.rows * self.group(layout)).div_ceil(ROWS)
     }
 
+    /// Pages that the last row of a tile sees, at least one.
+    pub(crate) fn pages(&self, layout: &KvLayout, window: Option<usize>, tile: usize) -> usize {
+        let group = self.group(layout);
+        let to = self.visible((((tile + 1) * ROWS).min(self.rows * group) - 1) / group);
+        let from = window.map_or(0, |window| to.saturating_sub(window));
+        to.div_ceil(PAGE) - from / PAGE
+    }
+
     /// Spans that the last row sees.
     pub(crate) fn spans(&self) -> usize {
         spans_of(self.longest())

@@ -42,9 +42,6 @@ pub(super) struct Fetch {
     stride: usize,
 }
 
-/// More rows than this compute longer than the memory takes.
-pub(super) const FETCH_ROWS: usize = 4;
-
 impl Fetch {
     /// `bytes` from `from` on, in `steps` steps.
     #[inline(always)]

@@ -3,7 +3,7 @@
 use super::layout::{KvFormat, PAGE, PageMemory};
 use super::partial::{Partials, SPAN_PAGES};
 use super::softmax::{LOWEST, MASKED, Softmax, merge_softmax, scalar_exp, scale_values};
-use super::source::{Bytes, FETCH_ROWS, Fetch, Halves, Source};
+use super::source::{Bytes, Fetch, Halves, Source};
 use super::{Branch, Context, HEAD_DIM_MAX, Queries};
 use crate::simd::{LANES, Simd, exp};
 
@@ -109,24 +109,32 @@ impl<'a, const R: usize> TileWork<'a, R> {
             let context = self.context.pages.get(page).copied().or(branch.map(|branch| branch.page));
             let Some(context) = context else { return };
             let next = self.context.pages.get(page + 1).copied().unwrap_or(context);
-            let mut scores = self.page_scores(s, context);
+            let mut scores = self.page_scores(s, context, PAGE);
             if let Some(branch) = branch {
                 self.graft_scores(s, page, &branch, &mut scores);
             }
             self.soften(s, page, scores, &mut weights);
             if let Some(branch) = branch {
+                // Only what can have a weight: the context's positions, then the branch's slots.
                 let mut grafted = self.take_weights(page, &branch, &mut weights);
-                self.weigh_page(s, context, next, &mut weights);
-                self.weigh_page(s, branch.page, next, &mut grafted);
+                let positions = self.queries.start.saturating_sub(page * PAGE);
+                self.weigh_page(s, context, next, &mut weights, positions);
+                self.weigh_page(s, branch.page, next, &mut grafted, self.slots(&branch));
             } else {
-                self.weigh_page(s, context, next, &mut weights);
+                self.weigh_page(s, context, next, &mut weights, PAGE);
             }
         }
     }
 
-    /// Scores of a page's 64 slots.
+    /// How many slots of a branch's page the tile's paths reach to.
+    fn slots(&self, branch: &Branch<'_>) -> usize {
+        let last = |entry: &Entry| branch.paths[entry.within].last().map_or(0, |&slot| slot + 1);
+        self.entries.iter().map(last).max().unwrap_or(0)
+    }
+
+    /// Scores of a page's first slots, at least so many.
     #[inline(always)]
-    unsafe fn page_scores<S: Simd>(&self, s: S, page: &PageMemory) -> [[S::F; VECTORS]; R] {
+    unsafe fn page_scores<S: Simd>(&self, s: S, page: &PageMemory, slots: usize) -> [[S::F; VECTORS]; R] {
         let layout = self.context.layout;
         let memory = page.bytes().as_ptr();
         // SAFETY: the caller's; offsets are the layout's.
@@ -135,9 +143,9 @@ impl<'a, const R: usize> TileWork<'a, R> {
             let values = memory.add(layout.values(self.context.layer, self.kv_head));
             let fetch = Fetch::new(values, values.offset_from_unsigned(keys), layout.head_dim);
             match layout.format {
-                KvFormat::F16 => self.scores(s, Halves(keys.cast()), fetch),
+                KvFormat::F16 => self.scores(s, Halves(keys.cast()), fetch, slots),
                 KvFormat::Int8 => {
-                    let mut scores = self.scores(s, Bytes(keys.cast()), fetch);
+                    let mut scores = self.scores(s, Bytes(keys.cast()), fetch, slots);
                     let scales = keys.add(layout.scales()).cast::<f32>();
                     for row in &mut scores {
                         for (v, score) in row.iter_mut().enumerate() {
@@ -150,7 +158,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
         }
     }
 
-    /// Adds a page's values, weighted; `next` is the page that comes after it.
+    /// Adds the values of a page's first positions, weighted; `next` is the page that comes after it.
     #[inline(always)]
     unsafe fn weigh_page<S: Simd>(
         &mut self,
@@ -158,6 +166,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
         page: &PageMemory,
         next: &PageMemory,
         weights: &mut [[f32; PAGE]; R],
+        positions: usize,
     ) {
         let layout = self.context.layout;
         let keys = layout.keys(self.context.layer, self.kv_head);
@@ -167,7 +176,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
         unsafe {
             let values = page.bytes().as_ptr().add(values);
             match layout.format {
-                KvFormat::F16 => self.weigh(s, weights, Halves(values.cast()), fetch),
+                KvFormat::F16 => self.weigh(s, weights, Halves(values.cast()), fetch, positions),
                 KvFormat::Int8 => {
                     let scales = values.add(layout.scales()).cast::<f32>();
                     for row in weights.iter_mut() {
@@ -176,7 +185,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
                             s.store(at, s.mul(s.load(at), s.load(scales.add(v * LANES))));
                         }
                     }
-                    self.weigh(s, weights, Bytes(values.cast()), fetch);
+                    self.weigh(s, weights, Bytes(values.cast()), fetch, positions);
                 }
             }
         }
@@ -187,7 +196,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
     unsafe fn graft_scores<S: Simd>(&self, s: S, page: usize, branch: &Branch<'_>, scores: &mut [[S::F; VECTORS]; R]) {
         // SAFETY: the caller's; rows of 64 floats are four registers.
         unsafe {
-            let slots = self.page_scores(s, branch.page);
+            let slots = self.page_scores(s, branch.page, self.slots(branch));
             for (r, (scores, slots)) in scores.iter_mut().zip(slots).enumerate() {
                 let (mut from, mut to) = ([0.0_f32; PAGE], [0.0_f32; PAGE]);
                 for (v, (score, slot)) in scores.iter().zip(slots).enumerate() {
@@ -230,28 +239,54 @@ impl<'a, const R: usize> TileWork<'a, R> {
             .map(move |(slot, position)| (slot, position - first))
     }
 
-    /// Products of the queries with the page's keys.
+    /// Products of the queries with the keys of the page's first slots, at least so many; 0 for others.
     #[inline(always)]
-    unsafe fn scores<S: Simd>(&self, s: S, keys_at: impl Source, fetch: Fetch) -> [[S::F; VECTORS]; R] {
-        let dim = self.context.layout.head_dim;
+    unsafe fn scores<S: Simd>(&self, s: S, keys: impl Source, fetch: Fetch, slots: usize) -> [[S::F; VECTORS]; R] {
         let mut scores = [[s.splat(0.0); VECTORS]; R];
-        for d in 0..dim {
-            if R <= FETCH_ROWS {
-                fetch.step(s, d);
-            }
-            let mut keys = [s.splat(0.0); VECTORS];
-            for (v, key) in keys.iter_mut().enumerate() {
-                // SAFETY: within the keys of the page.
-                *key = unsafe { keys_at.load(s, (v * dim + d) * LANES) };
-            }
-            for (row, q) in scores.iter_mut().zip(self.query[d]) {
-                let q = s.splat(q);
-                for (score, key) in row.iter_mut().zip(keys) {
-                    *score = s.fma(q, key, *score);
+        // SAFETY: the caller's.
+        unsafe {
+            if slots > 2 * LANES {
+                self.score_vectors::<S, VECTORS>(s, keys, fetch, 0, &mut scores);
+            } else {
+                for first in 0..slots.div_ceil(LANES) {
+                    self.score_vectors::<S, 1>(s, keys, fetch, first, &mut scores);
                 }
             }
         }
         scores
+    }
+
+    /// The scores of `V` registers of slots, from register `first` on.
+    #[inline(always)]
+    unsafe fn score_vectors<S: Simd, const V: usize>(
+        &self,
+        s: S,
+        keys_at: impl Source,
+        fetch: Fetch,
+        first: usize,
+        scores: &mut [[S::F; VECTORS]; R],
+    ) {
+        let dim = self.context.layout.head_dim;
+        let mut sums = [[s.splat(0.0); V]; R];
+        for d in 0..dim {
+            if first == 0 {
+                fetch.step(s, d);
+            }
+            let mut keys = [s.splat(0.0); V];
+            for (v, key) in keys.iter_mut().enumerate() {
+                // SAFETY: within the keys of the page.
+                *key = unsafe { keys_at.load(s, ((first + v) * dim + d) * LANES) };
+            }
+            for (row, q) in sums.iter_mut().zip(self.query[d]) {
+                let q = s.splat(q);
+                for (sum, key) in row.iter_mut().zip(keys) {
+                    *sum = s.fma(q, key, *sum);
+                }
+            }
+        }
+        for (scores, sums) in scores.iter_mut().zip(sums) {
+            scores[first..first + V].copy_from_slice(&sums);
+        }
     }
 
     /// Masks the scores, updates the largest and the totals, and leaves the weights of the page.
@@ -308,19 +343,26 @@ impl<'a, const R: usize> TileWork<'a, R> {
         }
     }
 
-    /// Adds the page's values, weighted.
+    /// Adds the values of the page's first positions, weighted.
     #[inline(always)]
-    unsafe fn weigh<S: Simd>(&mut self, s: S, weights: &[[f32; PAGE]; R], values: impl Source, fetch: Fetch) {
+    unsafe fn weigh<S: Simd>(
+        &mut self,
+        s: S,
+        weights: &[[f32; PAGE]; R],
+        values: impl Source,
+        fetch: Fetch,
+        positions: usize,
+    ) {
         let dim = self.context.layout.head_dim;
         let mut d = 0;
         // SAFETY: `d` stays below the head's dimensions, a multiple of 16.
         unsafe {
             while d + 4 * LANES <= dim {
-                self.weigh_vectors::<S, 4>(s, weights, d, values, fetch);
+                self.weigh_vectors::<S, 4>(s, weights, d, values, fetch, positions);
                 d += 4 * LANES;
             }
             while d < dim {
-                self.weigh_vectors::<S, 1>(s, weights, d, values, fetch);
+                self.weigh_vectors::<S, 1>(s, weights, d, values, fetch, positions);
                 d += LANES;
             }
         }
@@ -334,6 +376,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
         d: usize,
         values_at: impl Source,
         fetch: Fetch,
+        positions: usize,
     ) {
         let dim = self.context.layout.head_dim;
         let mut sums = [[s.splat(0.0); V]; R];
@@ -343,8 +386,8 @@ impl<'a, const R: usize> TileWork<'a, R> {
                 *sum = unsafe { s.load(softmax.values.as_ptr().add(d + v * LANES)) };
             }
         }
-        for position in 0..PAGE {
-            if R <= FETCH_ROWS && d == 0 {
+        for position in 0..positions.min(PAGE) {
+            if d == 0 {
                 fetch.step(s, position);
             }
             let mut values = [s.splat(0.0); V];

@@ -78,15 +78,18 @@ pub fn attention(
             Call { isa, context, queries, partials }
         })
         .collect();
+    let total = calls.iter().map(Call::cost).sum();
+    let merges = calls.iter().map(Call::merges).sum();
     crew.run(&|worker| {
-        let mut turn = 0;
+        let mut turns = Turns::new(worker, total);
         for call in &calls {
-            call.attend(&worker, &mut turn);
+            call.attend(&mut turns);
         }
         if floats > 0 {
             worker.sync();
+            let mut turns = Turns::new(worker, merges);
             for call in &calls {
-                call.merge(&worker, &mut turn);
+                call.merge(&mut turns);
             }
         }
     });
@@ -123,20 +126,19 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Items are dealt out one by one: later tiles see more, so contiguous shares would be uneven.
-    fn attend(&self, worker: &Worker<'_>, turn: &mut usize) {
-        let heads = self.context.layout.kv_heads;
-        for tile in 0..self.queries.tiles(self.context.layout) {
-            for kv_head in 0..heads {
+    /// Head by head, so that what a worker has fetched of a head serves all tiles that it takes.
+    fn attend(&self, turns: &mut Turns<'_>) {
+        for kv_head in 0..self.context.layout.kv_heads {
+            for tile in 0..self.queries.tiles(self.context.layout) {
                 match &self.partials {
                     // SAFETY: each item is one worker's; the queries and pages are read only.
-                    None if is_mine(worker, turn) => unsafe {
+                    None if turns.is_mine(self.pages(tile)) => unsafe {
                         attend(self.isa, &self.context, &self.queries, kv_head, tile);
                     },
                     None => {}
                     Some(partials) => {
                         for span in 0..self.queries.spans() {
-                            if is_mine(worker, turn) {
+                            if turns.is_mine(self.pages(tile)) {
                                 // SAFETY: as above.
                                 unsafe {
                                     attend_span(self.isa, &self.context, &self.queries, kv_head, tile, span, partials);
@@ -149,20 +151,53 @@ impl Call<'_> {
         }
     }
 
-    fn merge(&self, worker: &Worker<'_>, turn: &mut usize) {
+    fn merge(&self, turns: &mut Turns<'_>) {
         let Some(partials) = &self.partials else { return };
         for tile in 0..self.queries.tiles(self.context.layout) {
             for kv_head in 0..self.context.layout.kv_heads {
-                if is_mine(worker, turn) {
+                if turns.is_mine(1) {
                     // SAFETY: each item is one worker's; the partials were completed before the sync.
                     unsafe { merge(self.isa, &self.context, &self.queries, kv_head, tile, partials) };
                 }
             }
         }
     }
+
+    /// What an item of a tile costs.
+    fn pages(&self, tile: usize) -> usize {
+        self.queries.pages(self.context.layout, self.context.window, tile)
+    }
+
+    /// What [`Self::attend`]'s items cost.
+    fn cost(&self) -> usize {
+        let items = self.context.layout.kv_heads * if self.partials.is_some() { self.queries.spans() } else { 1 };
+        (0..self.queries.tiles(self.context.layout)).map(|tile| items * self.pages(tile)).sum()
+    }
+
+    /// How many items [`Self::merge`] has.
+    fn merges(&self) -> usize {
+        self.partials.map_or(0, |_| self.context.layout.kv_heads * self.queries.tiles(self.context.layout))
+    }
 }
 
-fn is_mine(worker: &Worker<'_>, turn: &mut usize) -> bool {
-    *turn += 1;
-    *turn % worker.size() == worker.rank()
+/// Deals items out to workers: to each those that follow each other, of about the same cost together.
+struct Turns<'a> {
+    worker: Worker<'a>,
+    /// What all items cost.
+    total: usize,
+    /// What those before the next one cost.
+    before: usize,
+}
+
+impl<'a> Turns<'a> {
+    fn new(worker: Worker<'a>, total: usize) -> Self {
+        Self { worker, total, before: 0 }
+    }
+
+    /// Whether the next item is this worker's: whether its middle lies in the worker's share.
+    fn is_mine(&mut self, cost: usize) -> bool {
+        let middle = 2 * self.before + cost;
+        self.before += cost;
+        middle * self.worker.size() / (2 * self.total) == self.worker.rank()
+    }
 }

@@ -101,8 +101,10 @@ impl Model {
         head(self.isa(), crew, &head_weights, &mut pass.activations.buffers, rows, out);
         let vocabulary = self.config().vocabulary;
         let stride = out.len() / rows.len().max(1);
-        for row in 1..rows.len() {
-            out.copy_within(row * stride..row * stride + vocabulary, row * vocabulary);
+        if stride != vocabulary {
+            for row in 1..rows.len() {
+                out.copy_within(row * stride..row * stride + vocabulary, row * vocabulary);
+            }
         }
         out.truncate(rows.len() * vocabulary);
     }
