@@ -63,7 +63,7 @@ impl Kernel for DotPeak {
         }
         let mut total = 0.0;
         for sum in sums {
-            total += s.sum(s.to_float(sum));
+            total += s.sum(s.reinterpret(sum));
         }
         total
     }
@@ -124,7 +124,7 @@ impl Kernel for ReadAll<'_> {
         }
         let mut total = 0.0;
         for sum in sums {
-            total += s.sum(s.to_float(sum));
+            total += s.sum(s.reinterpret(sum));
         }
         total
     }

@@ -1,8 +1,9 @@
 //! Activations as signed bytes, laid out for the matrix products.
 //!
 //! Each row is cut into groups of [`GROUP`] values; a group has one scale, `max |x| / 127`. Rows lie in tiles of
-//! [`TILE`], so that a product reads one stream: for every four columns the four bytes of each row of the tile.
-//! A row's bytes and scales depend on that row alone.
+//! [`TILE`], so that a product reads one stream: for every four columns the four bytes of each row of the tile. The
+//! last tile is as high as there are rows left, and no higher: a line that a core writes is one that another must fetch.
+//! A row's bytes and scales depend on that row alone; where they lie, on the number of rows.
 
 use crate::crew::Worker;
 use crate::isa::Isa;
@@ -13,8 +14,9 @@ use std::ops::Range;
 /// Values that share a scale, in activations and in weights: the block of the file formats.
 pub const GROUP: usize = 32;
 
-/// Rows that a matrix product takes together: 6 rows × 2 panels fill the 32 AVX-512 registers.
-pub const TILE: usize = 6;
+/// Rows that a matrix product takes together: their dot products with two panels, the operands and a few constants are
+/// what 32 AVX-512 registers hold. The float sums, touched once a group, may lie in memory.
+pub const TILE: usize = 8;
 
 /// Quantised rows.
 #[derive(Debug)]
@@ -91,30 +93,14 @@ pub struct SharedRows<'a> {
 /// One tile of quantised rows, as a product reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile {
-    /// `[group][4-column step][row of the tile][4]`.
+    /// `[group][4-column step][row of the tile][4]`, the tile being as high as it has rows.
     pub(crate) quants: *const i8,
-    /// `[group][row of the tile]`.
+    /// `[group][row of the tile]`, likewise.
     pub(crate) scales: *const f32,
     /// As `scales`.
     pub(crate) sums: *const f32,
     /// As `scales`.
     pub(crate) offsets: *const i32,
-}
-
-impl Tile {
-    /// The tile as seen from its row `row` on.
-    ///
-    /// The pointers then lie `row` places further, so that row 0 of the view is that row.
-    #[inline(always)]
-    pub(crate) fn row_view(self, row: usize) -> Self {
-        debug_assert!(row < TILE);
-        Self {
-            quants: self.quants.wrapping_add(row * 4),
-            scales: self.scales.wrapping_add(row),
-            sums: self.sums.wrapping_add(row),
-            offsets: self.offsets.wrapping_add(row),
-        }
-    }
 }
 
 impl<'a> SharedRows<'a> {
@@ -123,6 +109,12 @@ impl<'a> SharedRows<'a> {
         let groups = columns.div_ceil(GROUP);
         assert!(self.rows.div_ceil(TILE) * groups * TILE <= self.scales.len());
         SharedRows { groups, ..self }
+    }
+
+    /// The same memory for `rows` rows only.
+    pub(crate) fn with_rows(self, rows: usize) -> SharedRows<'a> {
+        assert!(rows <= self.rows);
+        SharedRows { rows, ..self }
     }
 }
 
@@ -133,16 +125,21 @@ impl SharedRows<'_> {
         self.groups
     }
 
-    /// Rows there is room for.
+    /// How many there are.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
+    /// Rows in tile `index`.
+    fn height(&self, index: usize) -> usize {
+        TILE.min(self.rows - index * TILE)
+    }
+
     /// Tile `index`. The pointers are valid for `groups` groups.
     pub(crate) fn tile(&self, index: usize) -> Tile {
         let first = index * self.groups * TILE;
-        let range = first..first + self.groups * TILE;
+        let range = first..first + self.groups * self.height(index);
         // SAFETY: products read tiles after the step that quantised them (a sync in between).
         unsafe {
             Tile {
@@ -166,26 +163,51 @@ impl SharedRows<'_> {
         isa.run(SetGroups { rows: self, row, first: 0, values });
     }
 
-    /// Quantises rows `0..source.rows` of `source` on all workers, each taking its share of (row, group)s.
+    /// The rows and groups that this worker quantises. Workers never write to one tile's lines in turns, which costs
+    /// more than all the rest: many rows are divided by tiles, few by columns, in whole lines of scales where tiles are
+    /// full.
+    pub(crate) fn part(&self, worker: &Worker<'_>) -> (Range<usize>, Range<usize>) {
+        let tiles = self.rows.div_ceil(TILE);
+        if tiles >= TILES_PER_WORKER * worker.size() {
+            let tiles = worker.share(tiles);
+            (tiles.start * TILE..(tiles.end * TILE).min(self.rows), 0..self.groups)
+        } else {
+            let pairs = worker.share(self.groups.div_ceil(2));
+            (0..self.rows, pairs.start * 2..(pairs.end * 2).min(self.groups))
+        }
+    }
+
+    /// Quantises rows of `source`, as many as there are here, on all workers.
     ///
     /// # Safety
     /// No one else touches these rows between the surrounding syncs.
     pub unsafe fn set_rows(&self, isa: Isa, source: Rows<'_>, worker: &Worker<'_>) {
-        let spans = source.columns.div_ceil(GROUP).div_ceil(SPAN);
-        for item in worker.share(source.rows.len() * spans) {
-            let (row, span) = (item / spans, item % spans);
-            let from = span * SPAN * GROUP;
-            let to = (from + SPAN * GROUP).min(source.columns);
-            let start = (source.rows.start + row) * source.stride;
+        let (rows, groups) = self.part(worker);
+        let columns = groups.start * GROUP..(groups.end * GROUP).min(source.columns);
+        for row in rows {
+            let start = (source.first + row) * source.stride;
             // SAFETY: nobody writes the source between the surrounding syncs.
-            let values = unsafe { source.values.part(start + from..start + to) };
-            isa.run(SetGroups { rows: self, row, first: span * SPAN, values });
+            let values = unsafe { source.values.part(start + columns.start..start + columns.end) };
+            // SAFETY: the rows and groups are this worker's.
+            unsafe { self.set_groups(isa, row, groups.start, values) };
         }
+    }
+
+    /// Quantises `values` as row `row` from group `first` on.
+    ///
+    /// # Safety
+    /// No other worker touches these groups of the row between the surrounding syncs.
+    ///
+    /// # Panics
+    /// If there is no such row or group.
+    pub(crate) unsafe fn set_groups(&self, isa: Isa, row: usize, first: usize, values: &[f32]) {
+        assert!(row < self.rows && first + values.len().div_ceil(GROUP) <= self.groups);
+        isa.run(SetGroups { rows: self, row, first, values });
     }
 }
 
-/// Groups that one worker takes at a time.
-const SPAN: usize = 16;
+/// With fewer tiles, shares of whole tiles would be uneven.
+const TILES_PER_WORKER: usize = 4;
 
 /// Some rows of a matrix of floats that a crew shares.
 #[derive(Clone, Debug)]
@@ -196,8 +218,8 @@ pub struct Rows<'a> {
     pub stride: usize,
     /// Values in a row.
     pub columns: usize,
-    /// Which rows.
-    pub rows: Range<usize>,
+    /// The first row.
+    pub first: usize,
 }
 
 struct SetGroups<'a> {
@@ -213,9 +235,10 @@ impl Kernel for SetGroups<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let (tile, lane) = (self.row / TILE, self.row % TILE);
+        let height = self.rows.height(tile);
         let groups = self.values.len().div_ceil(GROUP);
-        let start = (tile * self.rows.groups + self.first) * TILE;
-        let all = start..start + groups * TILE;
+        let start = tile * self.rows.groups * TILE + self.first * height;
+        let all = start..start + groups * height;
         // Checked once for all groups; the loop is too short to check each.
         let scales = self.rows.scales.narrow(all.clone()).as_mut_ptr().wrapping_add(lane);
         let sums = self.rows.sums.narrow(all.clone()).as_mut_ptr().wrapping_add(lane);
@@ -242,13 +265,13 @@ impl Kernel for SetGroups<'_> {
                 s.store_i8(quants.as_mut_ptr().add(LANES), high);
                 // Small integers: exact in any order.
                 let sum = s.sum(s.add(low, high));
-                scales.add(index * TILE).write(scale);
-                sums.add(index * TILE).write(scale * sum);
-                offsets.add(index * TILE).write(-8 * sum as i32);
-                let to = bytes.add(index * TILE * GROUP);
+                scales.add(index * height).write(scale);
+                sums.add(index * height).write(scale * sum);
+                offsets.add(index * height).write(-8 * sum as i32);
+                let to = bytes.add(index * height * GROUP);
                 for step in 0..GROUP / 4 {
                     let four = quants.as_ptr().add(step * 4).cast::<u32>().read_unaligned();
-                    to.add(step * TILE * 4).cast::<u32>().write_unaligned(four);
+                    to.add(step * height * 4).cast::<u32>().write_unaligned(four);
                 }
             }
         }

@@ -3,16 +3,21 @@
 use crate::isa::Isa;
 use crate::simd::{Kernel, LANES, Simd};
 
-/// Root-mean-square norm: `out = x / √(mean(x²) + ε) × weight`.
+/// What a root-mean-square norm multiplies a row with: `1 / √(mean(x²) + ε)`.
+pub(crate) fn inverse_rms(isa: Isa, x: &[f32], epsilon: f32) -> f32 {
+    isa.run(InverseRms { x, epsilon })
+}
+
+/// `out = x × scale × weight`: the norm of a row, or of some columns of it, given the row's [`inverse_rms`].
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn rms_norm(isa: Isa, x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
+pub(crate) fn scale_columns(isa: Isa, x: &[f32], scale: f32, weight: &[f32], out: &mut [f32]) {
     assert!(x.len() == weight.len() && x.len() == out.len());
-    isa.run(RmsNorm { x, weight, epsilon, out });
+    isa.run(ScaleColumns { x, scale, weight, out });
 }
 
-/// [`rms_norm`] of a row in place.
+/// Root-mean-square norm of a row in place: `x = x / √(mean(x²) + ε) × weight`.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -46,21 +51,20 @@ impl Kernel for InverseRms<'_> {
     }
 }
 
-struct RmsNorm<'a> {
+struct ScaleColumns<'a> {
     x: &'a [f32],
+    scale: f32,
     weight: &'a [f32],
-    epsilon: f32,
     out: &'a mut [f32],
 }
 
-impl Kernel for RmsNorm<'_> {
+impl Kernel for ScaleColumns<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let scale = InverseRms { x: self.x, epsilon: self.epsilon }.run(s);
+    fn run<S: Simd>(self, _s: S) {
         for ((out, x), weight) in self.out.iter_mut().zip(self.x).zip(self.weight) {
-            *out = x * scale * weight;
+            *out = x * self.scale * weight;
         }
     }
 }

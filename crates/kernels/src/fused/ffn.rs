@@ -1,7 +1,7 @@
 //! Feed-forward: output projection, norm, gated block, all added to the residual stream. Token-wise.
 
 use super::buffers::SharedBuffers;
-use super::{Buffers, Matrix, Norm, norm_row};
+use super::{Buffers, Matrix, Norm, norm_rows};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
 use crate::matmul::{Epilogue, Gating, Target, matmul};
@@ -44,6 +44,7 @@ pub fn feed_forward(isa: Isa, crew: &dyn Crew, weights: &FfnWeights<'_>, buffers
     assert!(rows.end <= buffers.rows());
     let shape = *buffers.shape();
     let (shared, quantized) = buffers.share_widths([shape.queries, shape.hidden, shape.ffn]);
+    let quantized = quantized.map(|quantized| quantized.with_rows(rows.len()));
     let call = Call { isa, weights, shared, quantized, rows };
     crew.run(&|worker| call.run(&worker));
 }
@@ -60,29 +61,28 @@ struct Call<'a> {
 impl Call<'_> {
     fn run(&self, worker: &Worker<'_>) {
         let Self { isa, weights, shared, quantized: [heads, hidden, inner], .. } = self;
-        self.quantize(&shared.attended, heads, self.rows.clone(), worker);
+        self.quantize(&shared.attended, self.rows.start, heads, worker);
         worker.sync();
         self.project(weights.output, heads, weights.output_norm, worker);
         worker.sync();
-        for row in worker.share(self.rows.len()) {
-            let from = self.rows.start + row;
-            // SAFETY: the row is this worker's share.
-            unsafe { norm_row(*isa, weights.norm, &shared.residual, from, &shared.normed, hidden, row) };
-        }
+        let from = |row| self.rows.start + row;
+        // SAFETY: the kernel has borrowed the buffers alone; syncs surround this.
+        unsafe { norm_rows(*isa, weights.norm, &shared.residual, from, &shared.normed, hidden, worker) };
         worker.sync();
         let out = Target { out: shared.gated.values, first_row: 0, stride: shared.gated.stride };
         let gated = Epilogue::Gated(out, weights.feed.gating);
         // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
         unsafe { matmul(*isa, weights.feed.gate_up, hidden, self.rows.len(), &gated, worker) };
         worker.sync();
-        self.quantize(&shared.gated, inner, 0..self.rows.len(), worker);
+        self.quantize(&shared.gated, 0, inner, worker);
         worker.sync();
         self.project(weights.feed.down, inner, weights.feed_norm, worker);
     }
 
-    fn quantize(&self, from: &Matrix<'_>, to: &SharedRows<'_>, rows: Range<usize>, worker: &Worker<'_>) {
-        let source = Rows { values: from.values, stride: from.stride, columns: from.columns, rows };
-        // SAFETY: rows are shared out between workers, with syncs before and after.
+    /// Quantises rows `first..` of `from`.
+    fn quantize(&self, from: &Matrix<'_>, first: usize, to: &SharedRows<'_>, worker: &Worker<'_>) {
+        let source = Rows { values: from.values, stride: from.stride, columns: from.columns, first };
+        // SAFETY: rows and columns are shared out between workers, with syncs before and after.
         unsafe { to.set_rows(self.isa, source, worker) };
     }
 

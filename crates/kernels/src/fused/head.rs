@@ -1,6 +1,6 @@
 //! The head: final norm and logits, for chosen rows only.
 
-use super::{Buffers, Matrix, Norm, norm_row};
+use super::{Buffers, Matrix, Norm, norm_rows};
 use crate::crew::Crew;
 use crate::isa::Isa;
 use crate::matmul::{Epilogue, Target, matmul};
@@ -34,10 +34,11 @@ pub fn head(
     out.resize(rows.len() * stride, 0.0);
     let logits = Matrix { values: Shared::new(out), stride, columns: weights.matrix.outputs() };
     let (shared, quantized, _) = buffers.share(hidden, 0);
+    let quantized = quantized.with_rows(rows.len());
     crew.run(&|worker| {
-        for index in worker.share(rows.len()) {
-            // SAFETY: the row is this worker's share.
-            unsafe { norm_row(isa, weights.norm, &shared.residual, rows[index], &shared.normed, &quantized, index) };
+        // SAFETY: the kernel has borrowed the buffers alone; a sync follows.
+        unsafe {
+            norm_rows(isa, weights.norm, &shared.residual, |i| rows[i], &shared.normed, &quantized, &worker);
         }
         worker.sync();
         let out = Target { out: logits.values, first_row: 0, stride: logits.stride };

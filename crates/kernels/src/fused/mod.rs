@@ -16,10 +16,11 @@ pub use ffn::{Feed, FfnWeights, feed_forward};
 pub use head::{HeadWeights, head};
 pub use qkv::{KvDestination, KvTail, QkvWeights, qkv};
 
+use crate::crew::Worker;
 use crate::isa::Isa;
 use crate::memory::Shared;
-use crate::quantize::SharedRows;
-use crate::rows::rms_norm;
+use crate::quantize::{GROUP, SharedRows};
+use crate::rows::{inverse_rms, scale_columns};
 
 /// A root-mean-square norm.
 #[derive(Clone, Copy, Debug)]
@@ -44,23 +45,36 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Norms row `row` of `x` into `scratch` (a row of the same number) and quantises it as row `to`.
+/// Norms row `row(i)` of `x` into row `i` of `scratch` and quantises it as row `i` of `to`, for all rows of `to`, on all
+/// workers. Where they divide columns, each finds the whole row's mean square anew.
 ///
 /// # Safety
-/// Both rows are this worker's between the surrounding syncs.
-unsafe fn norm_row(
+/// Nobody writes `x`, and no one but this crew touches `scratch` and `to`, between the surrounding syncs.
+unsafe fn norm_rows(
     isa: Isa,
     norm: Norm<'_>,
     x: &Matrix<'_>,
-    row: usize,
+    row: impl Fn(usize) -> usize,
     scratch: &Matrix<'_>,
     to: &SharedRows<'_>,
-    to_row: usize,
+    worker: &Worker<'_>,
 ) {
-    // SAFETY: the caller's.
-    unsafe {
-        let normed = scratch.values.part_mut(scratch.row(to_row));
-        rms_norm(isa, x.values.part(x.row(row)), norm.weight, norm.epsilon, normed);
-        to.set_row(isa, to_row, normed);
+    let (rows, groups) = to.part(worker);
+    let columns = groups.start * GROUP..(groups.end * GROUP).min(x.columns);
+    for index in rows {
+        let start = scratch.row(index).start;
+        // SAFETY: the caller's; these columns of the row are this worker's part.
+        unsafe {
+            let x = x.values.part(x.row(row(index)));
+            let normed = scratch.values.part_mut(start + columns.start..start + columns.end);
+            scale_columns(
+                isa,
+                &x[columns.clone()],
+                inverse_rms(isa, x, norm.epsilon),
+                &norm.weight[columns.clone()],
+                normed,
+            );
+            to.set_groups(isa, index, groups.start, normed);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! QKV: norm, projection, bias, head norms, rope, and keys and values into the cache. Token-wise.
 
 use super::buffers::SharedBuffers;
-use super::{Buffers, Norm, norm_row};
+use super::{Buffers, Norm, norm_rows};
 use crate::attention::{PAGE, PageMemory, PageWriter, Slot};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
@@ -71,6 +71,7 @@ pub fn qkv(
     let tails: Vec<(usize, Vec<PageWriter<'_>>)> =
         tails.iter_mut().map(|tail| (tail.first, tail.pages.iter_mut().map(|page| page.writer()).collect())).collect();
     let (shared, quantized, _) = buffers.share(hidden, 0);
+    let quantized = quantized.with_rows(rows.len());
     let call = Call { isa, weights, shared, quantized, rows, layer, tails: &tails, destinations };
     crew.run(&|worker| call.run(&worker));
 }
@@ -89,10 +90,10 @@ struct Call<'a> {
 impl Call<'_> {
     fn run(&self, worker: &Worker<'_>) {
         let Self { isa, weights, shared, .. } = self;
-        for row in worker.share(self.rows.len()) {
-            let from = self.rows.start + row;
-            // SAFETY: the row is this worker's share.
-            unsafe { norm_row(*isa, weights.norm, &shared.residual, from, &shared.normed, &self.quantized, row) };
+        let from = |row| self.rows.start + row;
+        // SAFETY: the kernel has borrowed the buffers alone; a sync follows.
+        unsafe {
+            norm_rows(*isa, weights.norm, &shared.residual, from, &shared.normed, &self.quantized, worker);
         }
         worker.sync();
         let out = Target { out: shared.qkv.values, first_row: self.rows.start, stride: shared.qkv.stride };
@@ -100,9 +101,9 @@ impl Call<'_> {
         // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
         unsafe { matmul(*isa, weights.matrix, &self.quantized, self.rows.len(), &out, worker) };
         worker.sync();
-        let layout_heads = self.kv_heads();
-        for item in (worker.rank()..self.rows.len() * layout_heads).step_by(worker.size()) {
-            self.finish_head(item / layout_heads, item % layout_heads);
+        // Neighbouring positions of a head share lines of a page: a worker takes them together.
+        for item in worker.share(self.kv_heads() * self.rows.len()) {
+            self.finish_head(item % self.rows.len(), item / self.rows.len());
         }
     }
 

@@ -25,14 +25,14 @@ use crate::quantize::{SharedRows, TILE};
 use crate::simd::{Kernel, Simd};
 use std::ops::Range;
 
-/// This worker's share of the product of `weights` with rows `0..rows` of `activations`; `epilogue` takes the results.
+/// This worker's share of the product of `weights` with all `rows` rows of `activations`; `epilogue` takes the results.
 ///
 /// # Safety
 /// The rows were quantised before the last sync and are not written meanwhile. No one but this crew touches the
 /// epilogue's target meanwhile, and each rank of the crew makes this call once.
 ///
 /// # Panics
-/// If the widths differ, there are fewer rows than asked for, or gates have no values.
+/// If the widths or numbers of rows differ, or gates have no values.
 pub unsafe fn matmul(
     isa: Isa,
     weights: &PackedMatrix,
@@ -45,7 +45,7 @@ pub unsafe fn matmul(
     let share = worker.share(units);
     let panels = share.start * SHARE_PANELS..(share.end * SHARE_PANELS).min(weights.panels());
     assert!(weights.groups() == activations.groups());
-    assert!(rows <= activations.rows());
+    assert!(rows == activations.rows());
     assert!(!epilogue.takes_pairs() || weights.panels().is_multiple_of(2));
     isa.run(Product { weights, activations, rows, panels, epilogue });
 }
@@ -73,43 +73,46 @@ impl Kernel for Product<'_> {
             Form::NibbleMin => Compute::<S>::of::<tile::NibbleMin>(),
         };
         let mut panel = self.panels.start;
-        // Few rows: four panels at a time, since each row's chain of sums is then the bottleneck. Else two.
-        if self.rows <= compute.four.len() {
-            while panel + 4 <= self.panels.end {
-                self.run_panels::<S, 4>(s, panel, &compute.four);
-                panel += 4;
-            }
+        while panel + 4 <= self.panels.end {
+            self.run_four(s, panel, &compute);
+            panel += 4;
         }
         while panel + 2 <= self.panels.end {
-            self.run_panels::<S, 2>(s, panel, &compute.two);
+            self.run_panels::<S, 2>(s, panel, 0..self.rows, &compute.two);
             panel += 2;
         }
         if panel < self.panels.end {
-            self.run_panels::<S, 1>(s, panel, &compute.one);
+            self.run_panels::<S, 1>(s, panel, 0..self.rows, &compute.one);
         }
     }
 }
 
 impl Product<'_> {
-    /// All rows for panels `panel..panel + P`, as many rows at a time as there is code for.
+    /// All rows for four panels: at once for few rows left over, whose chains of sums are else the bottleneck; else in
+    /// pairs.
     #[inline(always)]
-    fn run_panels<S: Simd, const P: usize>(&self, s: S, panel: usize, compute: &[PanelFn<S, P>]) {
+    fn run_four<S: Simd>(&self, s: S, panel: usize, compute: &Compute<S>) {
+        let rest = self.rows % TILE;
+        let whole = if rest <= compute.four.len() { self.rows - rest } else { self.rows };
+        for panel in [panel, panel + 2] {
+            self.run_panels::<S, 2>(s, panel, 0..whole, &compute.two);
+        }
+        self.run_panels::<S, 4>(s, panel, whole..self.rows, &compute.four);
+    }
+
+    /// Some rows, from the first of a tile on, for panels `panel..panel + P`.
+    #[inline(always)]
+    fn run_panels<S: Simd, const P: usize>(&self, s: S, panel: usize, rows: Range<usize>, compute: &[PanelFn<S, P>]) {
         let panels: [Panel; P] = std::array::from_fn(|p| self.weights.panel(panel + p));
         let (activations, epilogue) = (self.activations, self.epilogue);
-        let mut row = 0;
-        while row < self.rows {
-            // Whole tiles go in one call; a partial one, or code for fewer rows, in several.
-            let left = self.rows - row;
-            let within = row % TILE;
-            let (height, count) = if within == 0 && left >= TILE && compute.len() >= TILE {
-                (TILE, left / TILE)
-            } else {
-                (left.min(TILE - within).min(compute.len()), 1)
-            };
+        let mut row = rows.start;
+        while row < rows.end {
+            let left = rows.end - row;
+            let (height, count) = if left >= TILE { (TILE, left / TILE) } else { (left, 1) };
             let tiles = RowTiles { activations, row, count, panel, epilogue };
             // SAFETY: the panels are valid for the activations' groups (`PackedMatrix::panel`; the widths were compared
-            // in `matmul`), the rows exist, the instruction set is the one this runs on, and each row and panel is
-            // computed once.
+            // in `matmul`), the tiles have this height (the rows are all there are), the instruction set is the one
+            // this runs on, and each row and panel is computed once.
             unsafe { compute[height - 1](s, &panels, &tiles) };
             row += height * count;
         }
@@ -121,16 +124,16 @@ type PanelFn<S, const P: usize> = unsafe fn(S, &[Panel; P], &RowTiles<'_>);
 
 /// The inner loops of one form.
 struct Compute<S: Simd> {
-    four: [PanelFn<S, 4>; 2],
+    four: [PanelFn<S, 4>; 3],
     two: [PanelFn<S, 2>; TILE],
-    one: [PanelFn<S, 1>; 1],
+    one: [PanelFn<S, 1>; TILE],
 }
 
 impl<S: Simd> Compute<S> {
     #[inline(always)]
     fn of<W: Weights>() -> Self {
         Self {
-            four: [S::rows_by_panels::<W, 1, 4>, S::rows_by_panels::<W, 2, 4>],
+            four: [S::rows_by_panels::<W, 1, 4>, S::rows_by_panels::<W, 2, 4>, S::rows_by_panels::<W, 3, 4>],
             two: [
                 S::rows_by_panels::<W, 1, 2>,
                 S::rows_by_panels::<W, 2, 2>,
@@ -138,8 +141,19 @@ impl<S: Simd> Compute<S> {
                 S::rows_by_panels::<W, 4, 2>,
                 S::rows_by_panels::<W, 5, 2>,
                 S::rows_by_panels::<W, 6, 2>,
+                S::rows_by_panels::<W, 7, 2>,
+                S::rows_by_panels::<W, 8, 2>,
             ],
-            one: [S::rows_by_panels::<W, 1, 1>],
+            one: [
+                S::rows_by_panels::<W, 1, 1>,
+                S::rows_by_panels::<W, 2, 1>,
+                S::rows_by_panels::<W, 3, 1>,
+                S::rows_by_panels::<W, 4, 1>,
+                S::rows_by_panels::<W, 5, 1>,
+                S::rows_by_panels::<W, 6, 1>,
+                S::rows_by_panels::<W, 7, 1>,
+                S::rows_by_panels::<W, 8, 1>,
+            ],
         }
     }
 }

@@ -46,10 +46,16 @@ pub struct RowTiles<'a> {
     pub(super) epilogue: &'a Epilogue<'a>,
 }
 
-/// `R` rows of each tile times `P` panels.
+/// Integer sums start at the bits of this float, so that their bits are always those of `BIAS + sum`: from there one
+/// fused multiply-add gives `scale × sum`, rounded once. (A sum stays within ±2^21, and `scale × BIAS` is exact: 11 bits
+/// times 2.)
+const BIAS: f32 = 12_582_912.0;
+const BIASED_ZERO: i32 = BIAS.to_bits() as i32;
+
+/// Tiles of `R` rows times `P` panels.
 ///
 /// # Safety
-/// The rows exist, the panels are valid for the rows' groups, they have minima where `W` needs them, and no other call
+/// The tiles exist and have `R` rows, the panels are valid for the rows' groups, they have minima where `W` needs them, and no other call
 /// of the product computes the same rows and panels.
 #[inline(always)]
 pub(crate) unsafe fn rows_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
@@ -60,10 +66,10 @@ pub(crate) unsafe fn rows_by_panels<S: Simd, W: Weights, const R: usize, const P
     let unit = s.splat(UNIT);
     for index in 0..tiles.count {
         let row = tiles.row + index * TILE;
-        let tile = tiles.activations.tile(row / TILE).row_view(row % TILE);
+        let tile = tiles.activations.tile(row / TILE);
         // SAFETY: the caller's.
         unsafe {
-            let ahead = Ahead { index, count: tiles.count };
+            let ahead = Ahead { index: row / TILE, count: tiles.count };
             let mut sums = tile_by_panels::<S, W, R, P>(s, panels, tile, tiles.activations.groups(), ahead);
             for sums in &mut sums {
                 for sum in sums {
@@ -75,8 +81,8 @@ pub(crate) unsafe fn rows_by_panels<S: Simd, W: Weights, const R: usize, const P
     }
 }
 
-/// Which of the tiles that read the same panels this is: together they fetch the next panels from memory while they
-/// compute, each a share of the groups. (One row alone is faster left to the processor's own prefetching.)
+/// Which of the tiles that read the same panels this is: together the whole ones, or else the only one, fetch the next
+/// panels from memory while they compute, each a share of the groups.
 #[derive(Clone, Copy)]
 struct Ahead {
     index: usize,
@@ -86,10 +92,10 @@ struct Ahead {
 /// More tiles than this compute longer than the next panels need to arrive.
 const AHEAD_TILES: usize = 8;
 
-/// `R` rows of a tile times `P` panels, in the weights' own unit.
+/// A tile of `R` rows times `P` panels, in the weights' own unit.
 ///
 /// # Safety
-/// The tile and the panels are valid for `groups` groups, and the panels have minima where `W` needs them.
+/// The tile has `R` rows, it and the panels are valid for `groups` groups, and the panels have minima where `W` needs them.
 #[inline(always)]
 unsafe fn tile_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
     s: S,
@@ -99,11 +105,13 @@ unsafe fn tile_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
     ahead: Ahead,
 ) -> [[S::F; P]; R] {
     let sharers = ahead.count.min(AHEAD_TILES);
+    // One row of many bytes is faster left to the processor's own prefetching.
+    let fetches = (R > 1 || W::STEPS > 1) && ahead.index < ahead.count;
     let mut turn = if ahead.index < sharers { ahead.index } else { usize::MAX };
     let mut sums = [[s.splat(0.0); P]; R];
     for group in 0..groups {
-        let rows = group * TILE;
-        if R > 1 {
+        let rows = group * R;
+        if fetches {
             if turn == 0 {
                 fetch_group::<S, W, P>(s, panels, group, groups);
                 turn = sharers;
@@ -112,10 +120,10 @@ unsafe fn tile_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
         }
         // SAFETY: all offsets lie within group `group < groups`, see the layouts in `packed` and `quantize`.
         unsafe {
-            let mut dots = [[s.splat_i(0); P]; R];
+            let mut dots = [[s.splat_i(BIASED_ZERO); P]; R];
             if let Some(shift) = W::ZERO_SHIFT {
                 for (row, dots) in dots.iter_mut().enumerate() {
-                    *dots = [s.splat_i(*tile.offsets.add(rows + row) << shift); P];
+                    *dots = [s.splat_i(BIASED_ZERO + (*tile.offsets.add(rows + row) << shift)); P];
                 }
             }
             let first = tile.quants.add(rows * GROUP);
@@ -128,7 +136,7 @@ unsafe fn tile_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
                 for half in 0..W::STEPS {
                     let step = register + half * W::REGISTERS;
                     for (row, dots) in dots.iter_mut().enumerate() {
-                        let activations = s.activations(first.add((step * TILE + row) * 4));
+                        let activations = s.activations(first.add((step * R + row) * 4));
                         for (dot, operand) in dots.iter_mut().zip(operands) {
                             if let Some((low, high)) = operand {
                                 *dot = s.dot(*dot, if half == 0 { low } else { high }, activations);
@@ -139,8 +147,9 @@ unsafe fn tile_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
             }
             for (p, panel) in panels.iter().enumerate() {
                 let scale = s.load_f16(panel.scales.add(group * LANES));
+                let unbias = s.mul(scale, s.splat(-BIAS));
                 for (row, sums) in sums.iter_mut().enumerate() {
-                    let scaled = s.mul(s.to_float(dots[row][p]), scale);
+                    let scaled = s.fma(s.reinterpret(dots[row][p]), scale, unbias);
                     sums[p] = s.fma(scaled, s.splat(*tile.scales.add(rows + row)), sums[p]);
                 }
                 if W::ZERO_SHIFT.is_none() {
@@ -164,6 +173,11 @@ fn fetch_group<S: Simd, W: Weights, const P: usize>(s: S, panels: &[Panel; P], g
         for register in 0..W::REGISTERS {
             s.prefetch(next.wrapping_add(register * 64));
         }
-        s.prefetch(panel.scales.wrapping_add((P * groups + group) * LANES).cast());
+        // A line holds two groups' scales, or minima.
+        if W::ZERO_SHIFT.is_none() && group % 2 == 1 {
+            s.prefetch(panel.mins.wrapping_add((P * groups + group - 1) * LANES).cast());
+        } else {
+            s.prefetch(panel.scales.wrapping_add((P * groups + group) * LANES).cast());
+        }
     }
 }

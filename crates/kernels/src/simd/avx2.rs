@@ -192,9 +192,9 @@ macro_rules! avx2 {
                 unsafe { [_mm256_set1_epi32(value); 2] }
             }
             #[inline(always)]
-            fn to_float(self, a: Self::I) -> Self::F {
+            fn reinterpret(self, a: Self::I) -> Self::F {
                 // SAFETY: registers only, and `self` shows that the instruction set is there.
-                unsafe { both!(|i| _mm256_cvtepi32_ps(a[i])) }
+                unsafe { both!(|i| _mm256_castsi256_ps(a[i])) }
             }
             #[inline(always)]
             unsafe fn store_i8(self, to: *mut i8, value: Self::F) {

@@ -138,9 +138,9 @@ impl Simd for Avx512 {
         unsafe { _mm512_set1_epi32(value) }
     }
     #[inline(always)]
-    fn to_float(self, a: __m512i) -> __m512 {
+    fn reinterpret(self, a: __m512i) -> __m512 {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
-        unsafe { _mm512_cvtepi32_ps(a) }
+        unsafe { _mm512_castsi512_ps(a) }
     }
     #[inline(always)]
     unsafe fn store_i8(self, to: *mut i8, value: __m512) {

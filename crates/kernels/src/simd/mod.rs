@@ -87,8 +87,8 @@ pub trait Simd: Copy {
 
     /// All lanes `value`.
     fn splat_i(self, value: i32) -> Self::I;
-    /// To `f32`.
-    fn to_float(self, a: Self::I) -> Self::F;
+    /// The floats that have these bits.
+    fn reinterpret(self, a: Self::I) -> Self::F;
     /// Integral lanes within `i8`, as sixteen bytes.
     ///
     /// # Safety

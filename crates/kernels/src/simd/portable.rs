@@ -107,8 +107,8 @@ impl Simd for Portable {
         [value; LANES]
     }
     #[inline(always)]
-    fn to_float(self, a: Self::I) -> Self::F {
-        a.map(|value| value as f32)
+    fn reinterpret(self, a: Self::I) -> Self::F {
+        a.map(|value| f32::from_bits(value as u32))
     }
     #[inline(always)]
     unsafe fn store_i8(self, to: *mut i8, value: Self::F) {
