@@ -26,7 +26,7 @@ pub enum Method {
     Calibrated,
     /// CoordGen: SAM with calibration from the prompt and draft extension. (§3.3-3.4)
     CoordGen,
-    /// Ours: all of it, with several candidates a place, calibrated from every pass.
+    /// Ours: SAM with several candidates a place, calibrated from every pass.
     #[default]
     Duet,
 }
@@ -83,7 +83,9 @@ impl Method {
             Self::None | Self::Pld | Self::Sam => (false, false, false),
             Self::Calibrated => (true, false, false),
             Self::CoordGen => (true, false, true),
-            Self::PldDuet | Self::Duet => (true, true, true),
+            Self::PldDuet => (true, true, true),
+            // What was rejected earns less than it costs to ask for the model's tokens in its places.
+            Self::Duet => (true, true, false),
         };
         Learns { prompt, answer, rejected }
     }

@@ -1,7 +1,7 @@
 //! SAM: drafts from the prompt and the answer so far, by the longest suffix that occurred before. (CoordGen §4.1,
 //! baseline 3; SAM-Decoding)
 //!
-//! What came latest after that suffix comes first, then what came before that, then what came after shorter suffixes.
+//! What came latest after that suffix comes first, then what came before that.
 
 use crate::drafter::{Candidate, Drafter, Evidence, Kind, Place};
 use crate::suffix_automaton::{Matched, SuffixAutomaton};
@@ -12,7 +12,7 @@ use duet_types::TokenId;
 pub enum Breadth {
     /// What came latest after the longest match, as SAM drafts it.
     Single,
-    /// Several, also after shorter matches.
+    /// What came before that, too.
     Several,
 }
 
@@ -59,36 +59,25 @@ impl Drafter for Context {
 
 /// What came after the text at `place` in `automaton`.
 pub(crate) fn propose(automaton: &SuffixAutomaton, place: Matched, breadth: Breadth, candidates: &mut Vec<Candidate>) {
-    let begin = candidates.len();
-    let mut at = Some(place).filter(|place| place.len > 0);
+    if place.len == 0 {
+        return;
+    }
     let most = match breadth {
         Breadth::Single => 1,
         Breadth::Several => CANDIDATES,
     };
-    for shortened in 0..LENGTHS {
-        let Some(place) = at else { return };
-        let successors = automaton.successors(place);
-        for (rank, token) in successors.iter().enumerate() {
-            if candidates.len() - begin == most {
-                return;
-            }
-            if candidates[begin..].iter().all(|candidate| candidate.token != token) {
-                candidates
-                    .push(Candidate { token, evidence: evidence(place.len, shortened, rank, successors.is_single()) });
-            }
-        }
-        at = automaton.back_off(place).filter(|shorter| shorter.len > 0);
+    let successors = automaton.successors(place);
+    for (rank, token) in successors.iter().take(most).enumerate() {
+        candidates.push(Candidate { token, evidence: evidence(place.len, rank, successors.is_single()) });
     }
 }
 
-/// Candidates of a place.
-const CANDIDATES: usize = 5;
-/// Lengths of the match that are tried.
-const LENGTHS: usize = 3;
+/// Candidates of a place. More, and what came after shorter matches, brought no more tokens in the time.
+const CANDIDATES: usize = 2;
 
-/// By the length of the match, and by rank: the only successor, the latest of several, one before that. What came after
-/// a shorter match only has a longer one against it, and is another kind of evidence.
-fn evidence(len: u32, shortened: usize, rank: usize, is_single: bool) -> Evidence {
+/// By the length of the match, and by rank: the only successor, the latest of several, one before that. A longer match is
+/// more evidence.
+fn evidence(len: u32, rank: usize, is_single: bool) -> Evidence {
     let length = match len {
         0..=4 => len.saturating_sub(1),
         5..=6 => 4,
@@ -98,12 +87,11 @@ fn evidence(len: u32, shortened: usize, rank: usize, is_single: bool) -> Evidenc
         _ => 8,
     } as u8;
     let rank = match (is_single, rank) {
-        (true, _) => 0,
+        (true, _) => 2,
         (false, 0) => 1,
-        (false, 1) => 2,
-        (false, _) => 3,
+        (false, _) => 0,
     };
-    if shortened == 0 { Evidence(1 + length * 4 + rank) } else { Evidence(37 + length.min(4) * 4 + rank) }
+    Evidence(1 + length * 3 + rank)
 }
 
 impl From<Matched> for Place {

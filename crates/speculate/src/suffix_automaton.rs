@@ -138,16 +138,6 @@ impl SuffixAutomaton {
         Successors { recent: self.states[place.state as usize].recent }
     }
 
-    /// The next shorter suffix that was seen in other company; nothing for the empty one.
-    #[must_use]
-    pub fn back_off(&self, place: Matched) -> Option<Matched> {
-        if place.state == ROOT {
-            return None;
-        }
-        let (state, len) = self.shorter(place.state);
-        Some(Matched { state, len })
-    }
-
     /// Bytes held.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -13,12 +13,18 @@ pub(crate) fn top(logits: &[f32], count: usize, candidates: &mut Vec<Candidate>)
     // Twice as many as wanted are gathered before the worse half is thrown out, so each throw pays for `count` pushes.
     let room = count.saturating_mul(2).min(logits.len()).max(1);
     let mut floor = f32::NEG_INFINITY;
-    for (token, &logit) in logits.iter().enumerate() {
-        // An equal that comes later is the larger token, and loses.
-        if logit > floor {
-            candidates.push((token as u32, logit));
-            if candidates.len() > room {
-                floor = keep_best(candidates, count);
+    for (block, values) in logits.chunks(BLOCK).enumerate() {
+        // Most blocks hold nothing: the largest of one is found sixteen at a time.
+        if !exceeds(values, floor) {
+            continue;
+        }
+        for (offset, &logit) in values.iter().enumerate() {
+            // An equal that comes later is the larger token, and loses.
+            if logit > floor {
+                candidates.push(((block * BLOCK + offset) as u32, logit));
+                if candidates.len() > room {
+                    floor = keep_best(candidates, count);
+                }
             }
         }
     }
@@ -27,6 +33,24 @@ pub(crate) fn top(logits: &[f32], count: usize, candidates: &mut Vec<Candidate>)
     }
     candidates.sort_unstable_by(better_first);
 }
+
+/// Whether any value is larger than `floor`.
+fn exceeds(values: &[f32], floor: f32) -> bool {
+    let mut largest = [f32::NEG_INFINITY; LANES];
+    let chunks = values.chunks_exact(LANES);
+    let rest = chunks.remainder().iter().any(|&value| value > floor);
+    for chunk in chunks {
+        for (largest, &value) in largest.iter_mut().zip(chunk) {
+            *largest = if value > *largest { value } else { *largest };
+        }
+    }
+    rest || largest.iter().any(|&largest| largest > floor)
+}
+
+/// Logits that are looked at together.
+const BLOCK: usize = 256;
+/// Enough side by side for the widest vectors.
+const LANES: usize = 16;
 
 /// Throws out all but the best `count`; returns the smallest logit left.
 fn keep_best(candidates: &mut Vec<Candidate>, count: usize) -> f32 {
