@@ -11,3 +11,4 @@ mod probe;
 pub mod report;
 mod samples;
 pub mod throughput;
+pub mod traces;

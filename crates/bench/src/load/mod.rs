@@ -42,6 +42,7 @@ pub use sampled::{Decisions, PreemptMs};
 pub use section::{Bound, Section, Target};
 pub use summary::{N_FOR_P99, Summary};
 pub use target::Subject;
+pub(crate) use target::encode;
 pub use workload::Workload;
 
 use duet_engine::EngineError;
