@@ -48,6 +48,24 @@ impl DraftStep {
         Tokens(1 + self.right.len() as u32)
     }
 
+    /// The same answer when no more than `drafted` rows of a draft are verified.
+    #[must_use]
+    pub fn cut(steps: &[Self], drafted: usize) -> Vec<Self> {
+        let mut cut = Vec::with_capacity(steps.len());
+        for step in steps {
+            let mut now = Some(step.clone());
+            while let Some(step) = now.take() {
+                let drafted = drafted.min(step.chances.len());
+                let mut verified = step.clone();
+                verified.chances.truncate(drafted);
+                verified.right.retain(|&row| row < drafted);
+                cut.push(verified);
+                now = step.verify(drafted).1;
+            }
+        }
+        cut
+    }
+
     fn offer(&self) -> Offer {
         Offer::new(self.chances.clone())
     }
@@ -140,6 +158,17 @@ mod tests {
         // Row 2 is right but was not verified: it is certain now, and row 3 is offered.
         assert_eq!(passes(steps(), 2), [1, 2, 1, 1, 1]);
         assert_eq!(passes(steps(), 0), [1, 1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn steps_are_cut_as_they_are_replayed() {
+        for most in [0, 1, 2, 3, 31] {
+            let cut = DraftStep::cut(&steps(), most as usize);
+            assert!(cut.iter().all(|step| step.rows().0 <= 1 + most));
+            let tokens: Vec<u32> = cut.iter().map(|step| step.tokens().0).collect();
+            assert_eq!(tokens, passes(steps(), most)[1..], "at most {most}");
+        }
+        assert_eq!(DraftStep::cut(&steps(), 31), steps());
     }
 
     #[test]

@@ -73,6 +73,18 @@ pub enum TraceError {
     },
 }
 
+impl TraceError {
+    /// Whether what was given is wrong, rather than that running failed.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Self::Workload(error) => error.is_bad_input(),
+            Self::NothingFits { .. } => true,
+            Self::Pass(_) | Self::Kv(_) | Self::Differs { .. } => false,
+        }
+    }
+}
+
 /// All requests of a task under all methods.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskTrace {
