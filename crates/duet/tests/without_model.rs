@@ -119,7 +119,7 @@ fn a_report_of_drafts_is_written_and_repeats_to_the_byte() {
             "--workload",
             workload,
             "--limit",
-            "2",
+            "1",
         ];
         let ended = run(&mut duet(cache.path(), &arguments));
         assert_eq!(ended.status, 0, "{ended:#?}");
@@ -128,7 +128,7 @@ fn a_report_of_drafts_is_written_and_repeats_to_the_byte() {
         ["index.html", "report.json"].map(|name| fs::read_to_string(out.join(name)).unwrap())
     };
     let first = once("one");
-    assert!(first[0].contains("coord_summary (2 requests"));
+    assert!(first[0].contains("coord_summary (1 requests"));
     let rows: Vec<serde_json::Value> = serde_json::from_str(&first[1]).unwrap();
     assert!(rows.iter().any(|row| row["figure"] == "Table 4" && row["predicted"].as_f64() >= Some(1.0)));
     assert_eq!(once("two"), first);

@@ -129,7 +129,9 @@ mod tests {
     #[test]
     fn cases_are_counted() {
         let mut rejections = Rejections::default();
-        [Rejection::Missing, Rejection::Redundant, Rejection::Redundant].map(|case| rejections.add(case));
+        for case in [Rejection::Missing, Rejection::Redundant, Rejection::Redundant] {
+            rejections.add(case);
+        }
         rejections += rejections;
         assert_eq!(Rejection::ALL.map(|case| rejections.count(case)), [2, 0, 4]);
         assert_eq!(rejections.total(), 6);

@@ -39,6 +39,8 @@ pub struct Tracer<'a> {
     pub kv_format: KvFormat,
     /// Threads that run a pass of many rows. They change how long it takes, and nothing else.
     pub threads: usize,
+    /// The longest answer.
+    pub output: Tokens,
 }
 
 /// Why a trace could not be made.
@@ -148,7 +150,7 @@ impl Tracer<'_> {
                 continue;
             }
             let prompt = stream.read(prompt)?;
-            let (answer, methods) = past.answer(&mut stream, &prompt).map_err(|refused| {
+            let (answer, methods) = past.answer(&mut stream, &prompt, self.output).map_err(|refused| {
                 let differs =
                     |method| TraceError::Differs { task: task.name.clone(), request: requests.len() + 1, method };
                 refused.named(differs)
@@ -192,11 +194,12 @@ impl Past {
         &mut self,
         stream: &mut Stream<'_>,
         prompt: &Prompt,
+        output: Tokens,
     ) -> Result<(Vec<TokenId>, BTreeMap<Method, MethodTrace>), Refused> {
         let mut answers: Option<Vec<TokenId>> = None;
         let mut methods = BTreeMap::new();
         for method in METHODS {
-            let (tokens, trace) = self.answer_by(method, stream, prompt).map_err(Refused::Other)?;
+            let (tokens, trace) = self.answer_by(method, stream, prompt, output).map_err(Refused::Other)?;
             if answers.as_ref().is_some_and(|known| *known != tokens) {
                 return Err(Refused::Differs(method));
             }
@@ -211,10 +214,11 @@ impl Past {
         method: Method,
         stream: &mut Stream<'_>,
         prompt: &Prompt,
+        output: Tokens,
     ) -> Result<(Vec<TokenId>, MethodTrace), TraceError> {
         let drafters = method.drafters(std::slice::from_ref(&self.history));
         let confidence = self.confidence.remove(&method).unwrap_or_default();
-        let limits = Limits { output: OUTPUT_MAX.min(stream.room_after(&prompt.tokens)), floor: floor(method) };
+        let limits = Limits { output: output.as_usize().min(stream.room_after(&prompt.tokens)), floor: floor(method) };
         let mut answer = Answer::new(prompt, Speculator::new(drafters, confidence), method.learns(), limits);
         answer.run(stream, prompt)?;
         let Answer { speculator, steps, misfits, .. } = &answer;
@@ -239,8 +243,6 @@ fn floor(method: Method) -> f32 {
 
 /// As the engine has it: a row that is worth less never pays.
 const WORTH_MIN: f32 = 0.02;
-/// The longest answer: twice what the references of the paper's tasks have, so that nearly all end by themselves.
-const OUTPUT_MAX: usize = 160;
 
 #[cfg(test)]
 mod tests;

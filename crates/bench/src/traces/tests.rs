@@ -23,7 +23,7 @@ fn task(lines: usize) -> Task {
 }
 
 fn traced(model: &Model, threads: usize) -> TaskTrace {
-    Tracer { model, kv_format: KvFormat::F16, threads }.trace(task(5), 4).unwrap()
+    Tracer { model, kv_format: KvFormat::F16, threads, output: Tokens(40) }.trace(task(5), 4).unwrap()
 }
 
 #[test]

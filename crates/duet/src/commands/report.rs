@@ -8,6 +8,7 @@ use crate::session;
 use duet_bench::report::{self, CoordGen, Plan, ReportName, Row};
 use duet_bench::traces::Tracer;
 use duet_engine::EngineConfig;
+use duet_types::Tokens;
 
 pub(super) fn report(arguments: &ReportArgs) -> anyhow::Result<()> {
     check(arguments)?;
@@ -51,7 +52,7 @@ fn agent_xpu(arguments: &ReportArgs) -> anyhow::Result<Vec<Row>> {
 fn coordgen(arguments: &ReportArgs) -> anyhow::Result<Vec<Row>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let model = session::open_with(arguments.model.as_deref().unwrap_or(models::DEFAULT), None)?;
-    let tracer = Tracer { model: &model, kv_format: EngineConfig::default().kv_format, threads };
+    let tracer = Tracer { model: &model, kv_format: EngineConfig::default().kv_format, threads, output: OUTPUT_MAX };
     let limit = arguments.limit.map_or(LIMIT, usize::from);
     let ask = CoordGen { tracer, workloads: &arguments.workload, limit };
     Ok(report::coordgen(&ask, &arguments.out, &progress)?)
@@ -62,3 +63,5 @@ const SEEDS: u64 = 5;
 const QUICK_SEEDS: u64 = 1;
 /// Some minutes of a small model for each task.
 const LIMIT: usize = 20;
+/// The longest answer: more than nearly all references of the paper's tasks have.
+const OUTPUT_MAX: Tokens = Tokens(160);

@@ -19,8 +19,9 @@ fn table_4(task: PaperTask) -> [[f64; 3]; 4] {
     }
 }
 
-/// What the columns are called, which method is traced for each, and where it stands in [`table_4`].
-const COLUMNS: [(&str, Method, Option<usize>); 5] = [
+/// What a column is called, which method is traced for it, and where it stands in [`table_4`].
+type Column = (&'static str, Method, Option<usize>);
+const COLUMNS: [Column; 5] = [
     ("PLD", Method::Pld, Some(0)),
     ("PLD with calibration and extension", Method::PldDuet, Some(1)),
     ("SAM", Method::Sam, Some(2)),
@@ -28,8 +29,9 @@ const COLUMNS: [(&str, Method, Option<usize>); 5] = [
     ("duet", Method::Duet, None),
 ];
 
-/// What is compared with what, and the paper's range of the gain over all tasks and models.
-const GAINS: [(&str, [Method; 2], Option<[usize; 2]>); 3] = [
+/// What is compared with what, and where they stand in [`table_4`].
+type Gain = (&'static str, [Method; 2], Option<[usize; 2]>);
+const GAINS: [Gain; 3] = [
     ("gain of calibration and extension over PLD", [Method::PldDuet, Method::Pld], Some([1, 0])),
     ("gain of CoordGen over SAM", [Method::CoordGen, Method::Sam], Some([3, 2])),
     ("gain of duet over SAM", [Method::Duet, Method::Sam], None),
@@ -69,7 +71,7 @@ pub(super) fn accepted(requests: &[RequestTrace], method: Method) -> Option<f64>
     (passes > 0).then(|| tokens as f64 / passes as f64)
 }
 
-fn accepted_row(study: &Study, trace: &TaskTrace, (name, method, place): &(&str, Method, Option<usize>)) -> Row {
+fn accepted_row(study: &Study, trace: &TaskTrace, (name, method, place): &Column) -> Row {
     let setting = study.setting(&trace.title());
     let row = Row::new("Table 4", setting, format!("tokens a verification, {name}"), Unit::Count)
         .computed(trace.pooled(|requests| accepted(requests, *method)), trace.requests.len());
@@ -79,11 +81,7 @@ fn accepted_row(study: &Study, trace: &TaskTrace, (name, method, place): &(&str,
     }
 }
 
-fn gain_row(
-    study: &Study,
-    trace: &TaskTrace,
-    (name, [ours, theirs], places): &(&str, [Method; 2], Option<[usize; 2]>),
-) -> Row {
+fn gain_row(study: &Study, trace: &TaskTrace, (name, [ours, theirs], places): &Gain) -> Row {
     let gain = |requests: &[RequestTrace]| Some(accepted(requests, *ours)? / accepted(requests, *theirs)?);
     let row = Row::new("Table 4", study.setting(&trace.title()), *name, Unit::Times)
         .computed(trace.pooled(gain), trace.requests.len());
@@ -105,7 +103,7 @@ fn beside(row: Row, models: [f64; 3]) -> Row {
 }
 
 fn plot(trace: &TaskTrace) -> Option<Plot> {
-    let bar = |(name, method, _): &(&str, Method, Option<usize>)| {
+    let bar = |(name, method, _): &Column| {
         let parts = vec![accepted(&trace.requests, *method).unwrap_or(0.0)];
         Bar {
             name: (*name).split(' ').next().unwrap_or(name).to_owned() + if name.contains(' ') { "+" } else { "" },

@@ -68,10 +68,10 @@ fn rows(study: &Study, sweep: &Sweep, task: usize, target: Target) -> Vec<Row> {
             Some(decode_s / (prefill_s + decode_s) * 100.0)
         })
     };
-    let shorter = |fast: System| {
+    let shorter = |slow: System, fast: System| {
         sweep.estimate(move |world: &World| {
             let decode = |system| world.cost(place, system, task).decode_s;
-            Some(decode(System::NpuVanilla) / decode(fast))
+            Some(decode(slow) / decode(fast))
         })
     };
     let between = |[low, high]: [f64; 2]| Paper::Between(low, high);
@@ -83,9 +83,13 @@ fn rows(study: &Study, sweep: &Sweep, task: usize, target: Target) -> Vec<Row> {
         if target == Target::Qwen15 { cpu.paper(Paper::Is(CPU_SHARE)) } else { cpu },
         row(study, target, "decode's share of a request, CoordGen", Unit::Percent).computed(share(System::CoordGen), n),
         row(study, target, "decode of NPU vanilla over that of CoordGen", Unit::Times)
-            .computed(shorter(System::CoordGen), n)
+            .computed(shorter(System::NpuVanilla, System::CoordGen), n)
             .paper(between(DECODE)),
-        row(study, target, "decode of NPU vanilla over that of duet", Unit::Times).computed(shorter(System::Duet), n),
+        row(study, target, "decode of NPU vanilla, on the prefill's graph, over that of CoordGen", Unit::Times)
+            .computed(shorter(System::NpuPrefillGraph, System::CoordGen), n)
+            .paper(between(DECODE)),
+        row(study, target, "decode of NPU vanilla over that of duet", Unit::Times)
+            .computed(shorter(System::NpuVanilla, System::Duet), n),
         row(study, target, "share of decode that 3 ms of drafting a step would be, CoordGen", Unit::Percent)
             .computed(drafting(study, sweep, task, place), n),
     ]

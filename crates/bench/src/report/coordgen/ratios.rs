@@ -20,11 +20,10 @@ pub(super) struct Range<'a, C> {
 impl<C: Copy> Range<'_, C> {
     /// A row for the lowest cell and one for the highest; none where there is no cell.
     pub(super) fn rows(self, sweep: &Sweep, read: impl Fn(&World, C) -> f64) -> Vec<Row> {
-        let ends: [(&str, fn(f64, f64) -> f64); 2] = [("lowest", f64::min), ("highest", f64::max)];
-        let row = |(place, (name, worse)): (usize, (&str, fn(f64, f64) -> f64))| {
-            let end = |world: &World| self.cells.iter().map(|&cell| read(world, cell)).reduce(worse);
-            let estimate: Estimate = sweep.estimate(end)?;
-            let quantity = format!("{}, {name}", self.quantity);
+        let row = |(place, end): (usize, End)| {
+            let of_cells = |world: &World| self.cells.iter().map(|&cell| read(world, cell)).reduce(end.choose());
+            let estimate: Estimate = sweep.estimate(of_cells)?;
+            let quantity = format!("{}, {}", self.quantity, end.name());
             let row =
                 Row::new(self.figure, self.setting.clone(), quantity, Unit::Times).computed(Some(estimate), self.n);
             Some(match self.paper {
@@ -32,6 +31,29 @@ impl<C: Copy> Range<'_, C> {
                 None => row,
             })
         };
-        ends.into_iter().enumerate().filter_map(row).collect()
+        [End::Lowest, End::Highest].into_iter().enumerate().filter_map(row).collect()
+    }
+}
+
+/// An end of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Lowest,
+    Highest,
+}
+
+impl End {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lowest => "lowest",
+            Self::Highest => "highest",
+        }
+    }
+
+    fn choose(self) -> fn(f64, f64) -> f64 {
+        match self {
+            Self::Lowest => f64::min,
+            Self::Highest => f64::max,
+        }
     }
 }

@@ -89,6 +89,16 @@ impl Passes {
         (0..chunks).map(|chunk| self.on_graph(Network::Model, graph, chunk * graph.0, heads)).sum()
     }
 
+    /// The same with a second, smaller graph at hand for what is left after whole chunks: several passes of it compute the
+    /// same. (CoordGen §3.2, "graph equivalence by repetition")
+    pub(super) fn prefill_on_both(&self, chunk: Graph, small: Graph, prompt: u32, heads: Heads) -> f64 {
+        let whole = prompt - prompt % chunk.0;
+        let padded = self.on_graph(Network::Model, chunk, whole, heads);
+        let left = (prompt - whole).div_ceil(small.0);
+        let repeated = (0..left).map(|pass| self.on_graph(Network::Model, small, whole + pass * small.0, heads)).sum();
+        self.prefill(chunk, whole, heads) + padded.min(repeated)
+    }
+
     fn seconds(&self, network: Network, anchors: &Anchors, rows: u32, context: u32, heads: Heads) -> f64 {
         let heg = match network {
             Network::Model => &self.heg,
@@ -127,6 +137,10 @@ mod tests {
         let two = passes.prefill(Graph::PREFILL, 257, Heads::Last);
         assert!(two > 1.9 * chunk, "{two}");
         assert!(passes.prefill(Graph::PREFILL, 256, Heads::All) > chunk);
+        // With both graphs the token takes a pass of the smaller one, and nothing is left of whole chunks.
+        let both = |prompt| passes.prefill_on_both(Graph::PREFILL, Graph::DECODE, prompt, Heads::Last);
+        assert!((chunk..1.3 * chunk).contains(&both(257)), "{}", both(257));
+        assert!((both(256) - chunk).abs() < 1e-12);
     }
 
     #[test]

@@ -140,9 +140,10 @@ fn variations() -> Vec<Variation> {
     variations.extend(ends(&VERIFY_RATIO, Variation::VerifyRatio));
     variations.extend(ends(&CALIBRATION_MS, Variation::Calibration));
     variations.extend(ends(&DRAFT_MS, Variation::Draft));
-    // All phones have the same constants, if not the same intervals.
+    // All phones have the same constants, uncertain on one if they are on another.
     let soc = Phone::K60Pro.soc();
-    let of_units = soc.constants().into_iter().map(|(path, _)| path).filter(|path| {
+    let uncertain = soc.constants().into_iter().filter(|(_, constant)| constant.interval().is_some());
+    let of_units = uncertain.map(|(path, _)| path).filter(|path| {
         let name = path.to_string();
         name.starts_with("npu.") || name.starts_with("cpu.")
     });
@@ -166,5 +167,36 @@ impl Variation {
             }
         };
         (soc.clone(), assumptions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_uncertain_on_one_phone_is_on_all() {
+        let uncertain = |phone: Phone| {
+            let soc = phone.soc();
+            let constants = soc.constants().into_iter().filter(|(_, constant)| constant.interval().is_some());
+            constants.map(|(path, _)| path).collect::<Vec<_>>()
+        };
+        assert_eq!(uncertain(Phone::K60Pro), uncertain(Phone::K70Pro));
+        assert_eq!(uncertain(Phone::K60Pro), uncertain(Phone::OnePlus13));
+        assert!(uncertain(Phone::K60Pro).len() > 20);
+    }
+
+    #[test]
+    fn a_variation_changes_one_thing() {
+        let soc = Phone::K60Pro.soc();
+        let changed = variations().into_iter().map(|variation| {
+            let (varied, assumptions) = variation.apply(&soc);
+            let constants =
+                varied.constants().iter().zip(soc.constants()).filter(|(a, b)| a.1.value != b.1.value).count();
+            constants + usize::from(assumptions != Assumptions::NOMINAL)
+        });
+        // A constant may lie at an end of its interval.
+        let changed: Vec<usize> = changed.collect();
+        assert!(changed[0] == 0 && changed.iter().all(|&count| count <= 1) && changed.iter().sum::<usize>() > 20);
     }
 }

@@ -3,8 +3,8 @@
 //! All read prompts on the NPU. Baselines that decode there have one graph for both, and every pass is padded to it; so has
 //! the paper's system without its scheduling of graphs. With it, it has one of 256 rows and one of 32, and here changing
 //! from one to the other costs nothing: that is the bound of what any such scheduling can come to, and no prediction of
-//! the paper's. What a baseline may choose (the graph's rows, how much of a draft the CPU verifies) is the best over all
-//! requests.
+//! the paper's. What is left of a prompt after whole chunks is read on either. What a baseline may choose (the graph's
+//! rows, how much of a draft the CPU verifies) is the best over all requests.
 
 use super::assumptions::Assumptions;
 use super::static_passes::{Graph, Heads, Network, Passes};
@@ -18,6 +18,8 @@ use std::ops::{Add, AddAssign};
 pub(super) enum System {
     /// Decodes token by token on the NPU.
     NpuVanilla,
+    /// The same on the graph that prompts are best read on, if nothing is tuned.
+    NpuPrefillGraph,
     /// Decodes token by token on the CPU.
     CpuVanilla,
     /// Verifies SAM's drafts on the NPU.
@@ -85,8 +87,9 @@ const CPU_DRAFTED: [usize; 5] = [1, 3, 7, 15, 31];
 
 impl System {
     /// All of them.
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::NpuVanilla,
+        Self::NpuPrefillGraph,
         Self::CpuVanilla,
         Self::NpuSam,
         Self::CpuSam,
@@ -101,6 +104,7 @@ impl System {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::NpuVanilla => "NPU vanilla",
+            Self::NpuPrefillGraph => "NPU vanilla, 256 rows",
             Self::CpuVanilla => "CPU vanilla",
             Self::NpuSam => "NPU-SAM",
             Self::CpuSam => "CPU-SAM",
@@ -115,11 +119,12 @@ impl System {
     /// How it may be set.
     pub(super) fn settings(self) -> Vec<Setting> {
         let on_npu = |graph| Setting { prefill: graph, decode: Decode::Npu(graph) };
-        let on_cpu = |drafted| Setting { prefill: Graph::PREFILL, decode: Decode::Cpu { drafted } };
+        let on_cpu = |drafted| Graph::SHARED.map(|prefill| Setting { prefill, decode: Decode::Cpu { drafted } });
         match self {
             Self::NpuVanilla | Self::NpuSam | Self::NpuEagle | Self::CoordGenShared => Graph::SHARED.map(on_npu).into(),
-            Self::CpuSam => CPU_DRAFTED.map(on_cpu).into(),
-            Self::CpuVanilla | Self::CpuEagle => vec![on_cpu(0)],
+            Self::NpuPrefillGraph => vec![on_npu(Graph::PREFILL)],
+            Self::CpuSam => CPU_DRAFTED.into_iter().flat_map(on_cpu).collect(),
+            Self::CpuVanilla | Self::CpuEagle => on_cpu(0).into(),
             Self::CoordGen | Self::Duet => {
                 vec![Setting { prefill: Graph::PREFILL, decode: Decode::Npu(Graph::DECODE) }]
             }
@@ -129,7 +134,9 @@ impl System {
     /// Whose drafts it verifies.
     fn method(self) -> Method {
         match self {
-            Self::NpuVanilla | Self::CpuVanilla | Self::NpuEagle | Self::CpuEagle => Method::None,
+            Self::NpuVanilla | Self::NpuPrefillGraph | Self::CpuVanilla | Self::NpuEagle | Self::CpuEagle => {
+                Method::None
+            }
             Self::NpuSam | Self::CpuSam => Method::Sam,
             Self::CoordGenShared | Self::CoordGen => Method::CoordGen,
             Self::Duet => Method::Duet,
@@ -157,7 +164,12 @@ impl SingleStream<'_> {
     }
 
     fn prefill(&self, system: System, setting: Setting, prompt: u32) -> f64 {
-        let plain = |heads| self.passes.prefill(setting.prefill, prompt, heads);
+        let plain = |heads| match setting.decode {
+            Decode::Npu(graph) if graph != setting.prefill => {
+                self.passes.prefill_on_both(setting.prefill, graph, prompt, heads)
+            }
+            Decode::Npu(_) | Decode::Cpu { .. } => self.passes.prefill(setting.prefill, prompt, heads),
+        };
         match (system.method().learns().prompt, self.assumptions.calibration_ms) {
             (false, _) => plain(Heads::Last),
             (true, None) => plain(Heads::All),
