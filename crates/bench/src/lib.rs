@@ -12,3 +12,4 @@ pub mod report;
 mod samples;
 pub mod speculate;
 pub mod throughput;
+pub mod traces;

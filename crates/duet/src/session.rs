@@ -31,8 +31,13 @@ pub(crate) fn start_with(
 
 /// Finds (downloads if need be) and loads the model called `name`.
 pub(crate) fn open(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
+    open_with(name, arguments.threads)
+}
+
+/// As [`open`], on so many threads; without a number, on all cores.
+pub(crate) fn open_with(name: &str, threads: Option<u16>) -> anyhow::Result<Arc<Model>> {
     let path = models::locate(name)?;
-    Ok(Arc::new(load(&path, arguments.threads)?))
+    Ok(Arc::new(load(&path, threads)?))
 }
 
 fn load(path: &Path, threads: Option<u16>) -> anyhow::Result<Model> {

@@ -23,8 +23,12 @@ fn bad_arguments_are_refused_with_the_flag_named() {
     refused(&["dance"], "dance");
     refused(&["report"], "<NAME>");
     refused(&["report", "agent-xpu"], "--out");
-    refused(&["report", "novel", "--out", "x"], "no report is called `novel`; there is agent-xpu");
+    refused(&["report", "novel", "--out", "x"], "no report is called `novel`; there are agent-xpu and coordgen");
     refused(&["report", "agent-xpu", "--out", "x", "--seeds", "0"], "--seeds");
+    refused(&["report", "agent-xpu", "--out", "x", "--limit", "3"], "--limit is of the report coordgen");
+    refused(&["report", "coordgen", "--out", "x", "--quick"], "--quick is of the report agent-xpu");
+    refused(&["report", "coordgen", "--out", "x", "--limit", "0"], "--limit");
+    refused(&["report", "coordgen", "--out", "x", "--model", "no-such-model"], "`no-such-model`");
     run(duet(cache.path(), &["pull"]).env("DUET_LOG", "a=b=c")).assert_refused(&["DUET_LOG"]);
 }
 
@@ -87,6 +91,47 @@ fn a_report_is_not_begun_where_it_cannot_be_written() {
     fs::write(&file, "").unwrap();
     let file = file.to_str().unwrap();
     run(&mut duet(cache.path(), &["report", "agent-xpu", "--out", file])).assert_refused(&["--out", file]);
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
+    run(&mut duet(cache.path(), &["report", "coordgen", "--out", file, "--model", model]))
+        .assert_refused(&["--out", file]);
+}
+
+/// A small random model reads the prompts: what is predicted of it means nothing, but all of it is there.
+#[test]
+fn a_report_of_drafts_is_written_and_repeats_to_the_byte() {
+    let cache = tempfile::tempdir().unwrap();
+    let workload = cache.path().join("coord_summary.jsonl");
+    let line = |number: u32| {
+        format!("{{\"kind\":\"proactive\",\"messages\":[{{\"role\":\"user\",\"content\":\"sum {number}\"}}]}}\n")
+    };
+    fs::write(&workload, (0..3).map(line).collect::<String>()).unwrap();
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
+    let once = |out: &str| {
+        let out = cache.path().join(out);
+        let workload = workload.to_str().unwrap();
+        let arguments = [
+            "report",
+            "coordgen",
+            "--out",
+            out.to_str().unwrap(),
+            "--model",
+            model,
+            "--workload",
+            workload,
+            "--limit",
+            "1",
+        ];
+        let ended = run(&mut duet(cache.path(), &arguments));
+        assert_eq!(ended.status, 0, "{ended:#?}");
+        assert!(ended.stdout.contains("Table 3") && ended.stdout.contains("written to"), "{ended:#?}");
+        assert!(ended.stderr.contains("coord_summary"), "{ended:#?}");
+        ["index.html", "report.json"].map(|name| fs::read_to_string(out.join(name)).unwrap())
+    };
+    let first = once("one");
+    assert!(first[0].contains("coord_summary (1 requests"));
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&first[1]).unwrap();
+    assert!(rows.iter().any(|row| row["figure"] == "Table 4" && row["predicted"].as_f64() >= Some(1.0)));
+    assert_eq!(once("two"), first);
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! | the task-relevant database (§3.1), predicted outputs | `history.rs` |
 //! | in-context distribution calibration (§3.3) | `calibration.rs`, of `successors.rs` |
 //! | draft extension, or reuse (§3.4, eq. 3) | `extension.rs` |
+//! | why drafts are rejected (Table 2) | `rejection.rs` |
 //! | tree drafts from several sources (§3.3-3.4) | `speculator.rs`, `draft.rs` |
 //! | competition of the sources (ours) | `confidence.rs` |
 //! | valid, wasted and underutilised rows (sd.npu §3.2) | `utilisation.rs` |
@@ -29,6 +30,7 @@ pub mod extension;
 pub mod history;
 mod method;
 pub mod prompt_lookup;
+pub mod rejection;
 pub mod sam;
 pub mod speculator;
 pub mod successors;
@@ -38,5 +40,6 @@ mod utilisation;
 pub use draft::{Draft, DraftRow};
 pub use drafter::Drafter;
 pub use method::{Learns, Method, UnknownMethod};
+pub use rejection::{Rejection, Rejections};
 pub use speculator::Speculator;
 pub use utilisation::Utilisation;

@@ -68,6 +68,11 @@ impl Workload {
         if prompts.is_empty() { Err(LoadError::NoPrompts { kind }) } else { Ok(prompts) }
     }
 
+    /// All prompts: those of each class in the order of the files.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Prompt> {
+        self.reactive.iter().chain(&self.proactive)
+    }
+
     fn add(&mut self, file: &Path, text: &str) -> Result<(), LoadError> {
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             match prompt_at(file, number, line)? {

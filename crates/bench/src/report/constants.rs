@@ -3,9 +3,23 @@
 use super::section::{Entry, Section, Table};
 use duet_sim::SocProfile;
 
-/// The table.
+/// The section of a machine.
 pub(crate) fn section(soc: &SocProfile) -> Section {
-    let mut table = Table::new(format!("{} ({})", soc.title, soc.name), &["constant", "value", "from", "to", "source"]);
+    Section {
+        id: "constants",
+        title: "The machine, constant by constant",
+        prose: PROSE.map(str::to_owned).into(),
+        tables: vec![table(soc)],
+        ..Section::default()
+    }
+}
+
+/// What is told of a constant.
+pub(crate) const HEAD: [&str; 5] = ["constant", "value", "from", "to", "source"];
+
+/// All constants of a machine.
+pub(crate) fn table(soc: &SocProfile) -> Table {
+    let mut table = Table::new(format!("{} ({})", soc.title, soc.name), &HEAD);
     for (path, constant) in soc.constants() {
         let interval = constant.interval();
         table.push(vec![
@@ -16,13 +30,7 @@ pub(crate) fn section(soc: &SocProfile) -> Section {
             Entry::text(&constant.source),
         ]);
     }
-    Section {
-        id: "constants",
-        title: "The machine, constant by constant",
-        prose: PROSE.map(str::to_owned).into(),
-        tables: vec![table],
-        ..Section::default()
-    }
+    table
 }
 
 const PROSE: [&str; 1] = [

@@ -1,6 +1,6 @@
-//! `duet report agent-xpu`: the paper's results as the simulator predicts them, beside the paper's own.
+//! `duet report NAME`: a paper's results as they are predicted, beside the paper's own.
 //!
-//! The scheduler that serves is run on virtual lanes, which take as long as a profile of the paper's machine says
+//! This file and those beside it are `agent-xpu`; `coordgen` is the other one, on the same rows, sections and page. The scheduler that serves is run on virtual lanes, which take as long as a profile of the paper's machine says
 //! (`duet-sim`). **Rule:** no constant of the profile is chosen from a result that is compared here, every deviation is
 //! told, and a reduction is told with the load that it was found at. Each section is a file: it says what it runs, and
 //! makes rows, tables and plots of what came out. (Agent.xpu §6)
@@ -12,7 +12,9 @@ mod baselines;
 mod beyond;
 mod breakdown;
 mod constants;
+mod coordgen;
 mod crossing;
+mod files;
 mod jobs;
 mod lab;
 mod load_curve;
@@ -35,14 +37,15 @@ mod shown;
 mod tests;
 mod tuning;
 
+pub use coordgen::CoordGen;
 pub use lab::Progress;
 pub use plan::Plan;
 pub use row::Row;
 
+use crate::traces::TraceError;
+use files::Files;
 use lab::Lab;
 use section::Section;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -51,6 +54,8 @@ use std::str::FromStr;
 pub enum ReportName {
     /// The results of Agent.xpu.
     AgentXpu,
+    /// The results of CoordGen and sd.npu.
+    CoordGen,
 }
 
 /// Why a report could not be made.
@@ -72,40 +77,41 @@ pub enum ReportError {
         /// Why.
         problem: String,
     },
+    /// The drafts of a model cannot be traced.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
 }
 
 impl ReportError {
     /// Whether what was given is wrong, rather than that running failed.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, Self::Out { .. })
+        match self {
+            Self::Out { .. } => true,
+            Self::Write { .. } => false,
+            Self::Trace(error) => error.is_bad_input(),
+        }
     }
 }
 
-/// Runs the report and writes `index.html` and `report.json` into `directory`, which is made if need be. Both files are
-/// opened before anything is run.
+/// Runs the report of Agent.xpu and writes `index.html` and `report.json` into `directory`, which is made if need be. Both
+/// files are opened before anything is run.
 ///
 /// # Errors
 /// If the directory or the files cannot be made or written.
-pub fn report(
-    ReportName::AgentXpu: ReportName,
-    plan: Plan,
-    directory: &Path,
-    progress: Progress<'_>,
-) -> Result<Vec<Row>, ReportError> {
-    let out = |path: &Path, error: std::io::Error| ReportError::Out { path: path.into(), problem: error.to_string() };
-    std::fs::create_dir_all(directory).map_err(|error| out(directory, error))?;
-    let open = |name: &str| {
-        let path = directory.join(name);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-        file.map_err(|error| out(&path, error)).map(|file| (path, file))
-    };
-    let (page_file, rows_file) = (open("index.html")?, open("report.json")?);
-    let sections = agent_xpu(plan, progress);
-    let rows: Vec<Row> = sections.iter().flat_map(|section| section.rows.clone()).collect();
-    write(page_file, &page::page(TITLE, &LEAD.map(str::to_owned), &sections))?;
-    write(rows_file, &lines(&rows))?;
-    Ok(rows)
+pub fn agent_xpu(plan: Plan, directory: &Path, progress: Progress<'_>) -> Result<Vec<Row>, ReportError> {
+    let files = Files::open(directory)?;
+    files.write(TITLE, &LEAD.map(str::to_owned), &sections(plan, progress))
+}
+
+/// Traces the drafts of a model, predicts the results of CoordGen of them, and writes the same two files.
+///
+/// # Errors
+/// As [`agent_xpu`]'s, and if the requests or the model are not fit for it.
+pub fn coordgen(ask: &CoordGen<'_>, directory: &Path, progress: Progress<'_>) -> Result<Vec<Row>, ReportError> {
+    let files = Files::open(directory)?;
+    let (lead, sections) = coordgen::sections(ask, progress)?;
+    files.write(coordgen::TITLE, &lead, &sections)
 }
 
 const TITLE: &str = "Agent.xpu, predicted";
@@ -122,7 +128,7 @@ const LEAD: [&str; 4] = [
     "No constant was chosen for the results that are compared here.",
 ];
 
-fn agent_xpu(plan: Plan, progress: Progress<'_>) -> Vec<Section> {
+fn sections(plan: Plan, progress: Progress<'_>) -> Vec<Section> {
     let soc = duet_sim::soc::built_in().next().expect("profiles come with the simulator");
     let mut lab = Lab::new(soc, plan, progress);
     // First, since everything else is run with what it finds; on the page it comes later.
@@ -143,24 +149,14 @@ fn agent_xpu(plan: Plan, progress: Progress<'_>) -> Vec<Section> {
     ]
 }
 
-/// The rows as an array, one a line.
-fn lines(rows: &[Row]) -> String {
-    let lines: Vec<String> = rows.iter().map(|row| row.json().to_string()).collect();
-    format!("[\n{}\n]\n", lines.join(",\n"))
-}
-
-fn write((path, mut file): (PathBuf, File), text: &str) -> Result<(), ReportError> {
-    let written = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
-    written.map_err(|error| ReportError::Write { path, problem: error.to_string() })
-}
-
 impl FromStr for ReportName {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
             "agent-xpu" => Ok(Self::AgentXpu),
-            _ => Err(format!("no report is called `{name}`; there is agent-xpu")),
+            "coordgen" => Ok(Self::CoordGen),
+            _ => Err(format!("no report is called `{name}`; there are agent-xpu and coordgen")),
         }
     }
 }

@@ -39,7 +39,7 @@ fn rows(rows: &[Row]) -> String {
     let loaded = rows.iter().any(|row| row.baseline().is_some());
     let mut table =
         "<div class=\"wide\"><table><thead><tr><th></th><th>setting</th><th>quantity</th><th>paper, or aim</th>\
-                     <th>predicted</th><th>over seeds</th><th>deviation</th>"
+                     <th>predicted</th><th>from, to</th><th>deviation</th>"
             .to_owned();
     table += if loaded { "<th>baseline busy, drain</th></tr></thead><tbody>\n" } else { "</tr></thead><tbody>\n" };
     for row in rows {

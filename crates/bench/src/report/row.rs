@@ -36,6 +36,10 @@ pub(crate) enum Unit {
     PerMinute,
     /// How many.
     Count,
+    /// Joules.
+    Joules,
+    /// Gigabytes, of 10⁹.
+    Gigabytes,
 }
 
 /// What the paper says of a figure.
@@ -47,6 +51,8 @@ pub(crate) enum Paper {
     Between(f64, f64),
     /// It is this or less.
     AtMost(f64),
+    /// It is this or more.
+    AtLeast(f64),
 }
 
 /// What is aimed for where the paper says nothing.
@@ -103,6 +109,11 @@ impl Row {
     /// What the simulation says, of these requests.
     pub(crate) fn predicted(self, predicted: Option<Estimate>, of: &Outcome) -> Self {
         Self { predicted, n: of.n(), seeds: of.seed_count(), ..self }
+    }
+
+    /// What was computed of so many requests. Its spread is that over what is uncertain.
+    pub(crate) fn computed(self, predicted: Option<Estimate>, n: usize) -> Self {
+        Self { predicted, n, ..self }
     }
 
     /// How loaded the baseline was.
@@ -192,7 +203,7 @@ impl Row {
         put("low", self.predicted.map(|estimate| rounded(estimate.low)));
         put("high", self.predicted.map(|estimate| rounded(estimate.high)));
         put("deviation", self.deviation().map(rounded));
-        put("seeds", Some(json!(self.seeds)));
+        put("seeds", (self.seeds > 0).then(|| json!(self.seeds)));
         put("n", Some(json!(self.n)));
         put("baseline_utilisation_pct", self.baseline.map(|load| rounded(load.utilisation)));
         put("baseline_drain_s", self.baseline.map(|load| rounded(load.drain_s)));
@@ -211,6 +222,8 @@ impl Unit {
             Self::Milliseconds => " ms",
             Self::PerMinute => " a minute",
             Self::Count => "",
+            Self::Joules => " J",
+            Self::Gigabytes => " GB",
         }
     }
 
@@ -222,6 +235,8 @@ impl Unit {
             Self::Milliseconds => "ms",
             Self::PerMinute => "per_minute",
             Self::Count => "count",
+            Self::Joules => "J",
+            Self::Gigabytes => "GB",
         }
     }
 }
@@ -233,6 +248,7 @@ impl Paper {
             Self::Is(value) => (value, value),
             Self::Between(low, high) => (low, high),
             Self::AtMost(high) => (f64::NEG_INFINITY, high),
+            Self::AtLeast(low) => (low, f64::INFINITY),
         };
         if predicted < low { predicted - low } else { (predicted - high).max(0.0) }
     }
@@ -242,12 +258,13 @@ impl Paper {
             Self::Is(_) => "value",
             Self::Between(..) => "range",
             Self::AtMost(_) => "at_most",
+            Self::AtLeast(_) => "at_least",
         }
     }
 
     fn json(self) -> Value {
         match self {
-            Self::Is(value) | Self::AtMost(value) => json!(value),
+            Self::Is(value) | Self::AtMost(value) | Self::AtLeast(value) => json!(value),
             Self::Between(low, high) => json!([low, high]),
         }
     }
@@ -307,6 +324,8 @@ mod tests {
         assert_eq!(row(Paper::Between(1.0, 2.0), 2.5).deviation(), Some(0.5));
         assert_eq!(row(Paper::AtMost(100.0), 120.0).deviation(), Some(20.0));
         assert_eq!(row(Paper::AtMost(100.0), 20.0).deviation(), Some(0.0));
+        assert_eq!(row(Paper::AtLeast(6.0), 4.5).deviation(), Some(-1.5));
+        assert_eq!(row(Paper::AtLeast(6.0), 7.0).deviation(), Some(0.0));
     }
 
     #[test]

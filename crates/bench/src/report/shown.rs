@@ -11,6 +11,7 @@ pub(crate) fn paper(row: &Row) -> Option<String> {
         Paper::Is(value) => number(value) + suffix,
         Paper::Between(low, high) => format!("{} to {}{suffix}", number(low), number(high)),
         Paper::AtMost(value) => format!("≤ {}{suffix}", number(value)),
+        Paper::AtLeast(value) => format!("≥ {}{suffix}", number(value)),
     })
 }
 

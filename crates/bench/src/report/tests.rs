@@ -20,7 +20,7 @@ fn made() -> &'static Made {
 fn make() -> Made {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("new/report");
-    let rows = report(ReportName::AgentXpu, Plan::smoke(), &out, &|_| {}).unwrap();
+    let rows = agent_xpu(Plan::smoke(), &out, &|_| {}).unwrap();
     let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
     Made { page: read("index.html"), json: read("report.json"), rows }
 }
@@ -121,7 +121,8 @@ fn the_page_needs_nothing_else() {
 fn a_place_that_cannot_be_written_is_refused_before_anything_is_run() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let ran = |what: &str| panic!("ran {what}");
-    let error = report(ReportName::AgentXpu, Plan::smoke(), &file.path().join("out"), &ran).unwrap_err();
+    let error = agent_xpu(Plan::smoke(), &file.path().join("out"), &ran).unwrap_err();
     assert!(error.is_bad_input() && error.to_string().starts_with("--out "), "{error}");
-    assert_eq!("coordgen".parse::<ReportName>().unwrap_err(), "no report is called `coordgen`; there is agent-xpu");
+    let unknown = "novel".parse::<ReportName>().unwrap_err();
+    assert_eq!(unknown, "no report is called `novel`; there are agent-xpu and coordgen");
 }

@@ -1,15 +1,21 @@
 //! `duet report`: a paper's results, predicted beside the paper's own.
 
 use crate::cli::ReportArgs;
-use crate::failure::print;
+use crate::failure::{BadInput, print};
+use crate::models;
 use crate::progress::eprintln_quiet;
-use duet_bench::report::{self, Plan};
+use crate::session;
+use duet_bench::report::{self, CoordGen, Plan, ReportName, Row};
+use duet_bench::traces::Tracer;
+use duet_engine::EngineConfig;
+use duet_types::Tokens;
 
 pub(super) fn report(arguments: &ReportArgs) -> anyhow::Result<()> {
-    let seeds = |default: u64| arguments.seeds.map_or(default, u64::from);
-    let plan = if arguments.quick { Plan::quick(seeds(QUICK_SEEDS)) } else { Plan::whole(seeds(SEEDS)) };
-    let progress = |what: &str| eprintln_quiet(&format!("report: {what}"));
-    let rows = report::report(arguments.name, plan, &arguments.out, &progress)?;
+    check(arguments)?;
+    let rows = match arguments.name {
+        ReportName::AgentXpu => agent_xpu(arguments)?,
+        ReportName::CoordGen => coordgen(arguments)?,
+    };
     if arguments.json {
         return print(&rows.iter().map(|row| row.json().to_string() + "\n").collect::<String>());
     }
@@ -17,6 +23,45 @@ pub(super) fn report(arguments: &ReportArgs) -> anyhow::Result<()> {
     print(&format!("{compared}written to {}\n", arguments.out.join("index.html").display()))
 }
 
+/// A flag of another report would be ignored without a word.
+fn check(arguments: &ReportArgs) -> Result<(), BadInput> {
+    let ReportArgs { seeds, quick, model, workload, limit, .. } = arguments;
+    let (report, wrong) = match arguments.name {
+        ReportName::AgentXpu => (
+            "coordgen",
+            [("--model", model.is_some()), ("--workload", !workload.is_empty()), ("--limit", limit.is_some())],
+        ),
+        ReportName::CoordGen => ("agent-xpu", [("--seeds", seeds.is_some()), ("--quick", *quick), ("", false)]),
+    };
+    match wrong.into_iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(BadInput(format!("{flag} is of the report {report}"))),
+        None => Ok(()),
+    }
+}
+
+fn progress(what: &str) {
+    eprintln_quiet(&format!("report: {what}"));
+}
+
+fn agent_xpu(arguments: &ReportArgs) -> anyhow::Result<Vec<Row>> {
+    let seeds = |default: u64| arguments.seeds.map_or(default, u64::from);
+    let plan = if arguments.quick { Plan::quick(seeds(QUICK_SEEDS)) } else { Plan::whole(seeds(SEEDS)) };
+    Ok(report::agent_xpu(plan, &arguments.out, &progress)?)
+}
+
+fn coordgen(arguments: &ReportArgs) -> anyhow::Result<Vec<Row>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let model = session::open_with(arguments.model.as_deref().unwrap_or(models::DEFAULT), None)?;
+    let tracer = Tracer { model: &model, kv_format: EngineConfig::default().kv_format, threads, output: OUTPUT_MAX };
+    let limit = arguments.limit.map_or(LIMIT, usize::from);
+    let ask = CoordGen { tracer, workloads: &arguments.workload, limit };
+    Ok(report::coordgen(&ask, &arguments.out, &progress)?)
+}
+
 /// As many as the spread of a figure needs.
 const SEEDS: u64 = 5;
 const QUICK_SEEDS: u64 = 1;
+/// Some minutes of a small model for each task.
+const LIMIT: usize = 20;
+/// The longest answer: more than nearly all references of the paper's tasks have.
+const OUTPUT_MAX: Tokens = Tokens(160);
