@@ -217,7 +217,8 @@ impl Digest {
             }
             if new > Tokens::ZERO {
                 let gap = entry.last_token.replace(now).map(|last| now - last);
-                facts.push(Fact::Tokens { subject, tokens: new, rows: member.head_rows(), gap });
+                let rows = (member.stage != Stage::Prefill).then(|| member.head_rows());
+                facts.push(Fact::Tokens { subject, tokens: new, rows, gap });
             }
         }
     }

@@ -73,8 +73,8 @@ pub enum Fact {
         subject: Subject,
         /// How many: all but one were drafted.
         tokens: Tokens,
-        /// Rows that could have yielded one: one more than were drafted.
-        rows: Tokens,
+        /// Rows that could have yielded one: one more than were drafted. None for the token that a prompt's pass brings.
+        rows: Option<Tokens>,
         /// Since the token before.
         gap: Option<Nanos>,
     },

@@ -485,7 +485,7 @@ mod tests {
             (&["--seconds", "0"], "--seconds"),
             (&["--reactive", "-1"], "-1"),
             (&["--proactive", "6", "--in-flight", "3"], "--in-flight"),
-            (&["--speculate", "on"], "--speculate"),
+            (&["--speculate", "medusa"], "--speculate"),
             (&["--full"], "--report"),
         ] {
             let error = load(wrong).unwrap_err();

@@ -44,6 +44,8 @@ pub struct EngineConfig {
     pub proactive_age: Duration,
     /// How answers are drafted.
     pub speculate: Method,
+    /// Rows of a draft that a request of a class may have in a pass at most, reactive and proactive.
+    pub draft_rows: [Tokens; 2],
     /// How much of a draft is verified.
     pub verify: Verify,
     /// Whether prompts calibrate drafts, for methods that learn from them.
@@ -76,6 +78,7 @@ impl Default for EngineConfig {
             decode_stall: Duration::from_millis(200),
             proactive_age: Duration::from_secs(30),
             speculate: Method::default(),
+            draft_rows: [Tokens(32); 2],
             verify: Verify::default(),
             calibrate: Calibrate::default(),
             profile_folder: None,

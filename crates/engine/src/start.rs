@@ -93,6 +93,7 @@ fn limits(config: &EngineConfig, context: Tokens) -> Limits {
             PolicyName::AgentXpu => PREFILL_BUFFER.min(context).max(limits.chunk),
             _ => limits.chunk + Tokens(limits.batch as u32),
         },
+        draft: config.draft_rows,
         verify: config.verify,
         preempt: Nanos::from(config.preempt),
         decode_stall: Nanos::from(config.decode_stall),

@@ -1,7 +1,7 @@
 //! `duet bench load`: its flags and what may be written there.
 
 use super::{EngineArgs, SchedulingArgs, count, number, policy};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use duet_bench::load::{Part, Rates};
 use duet_engine::PolicyName;
 use std::path::PathBuf;
@@ -36,9 +36,6 @@ pub(crate) struct LoadArgs {
     /// What decides; with --curve several
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "duet", value_parser = policy)]
     pub(crate) policy: Vec<PolicyName>,
-    /// Draft tokens ahead; this build cannot
-    #[arg(long, value_name = "off", default_value = "off")]
-    pub(crate) speculate: Speculate,
     /// Measure this OpenAI-compatible server instead of an engine in this process
     #[arg(long, value_name = "URL", value_parser = url, conflicts_with_all = ["curve", "report"])]
     pub(crate) url: Option<String>,
@@ -75,12 +72,6 @@ pub(crate) struct LoadArgs {
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
-}
-
-/// Whether to draft, as it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Speculate {
-    Off,
 }
 
 /// A server beside duet.

@@ -19,6 +19,10 @@ pub(crate) struct SchedulingArgs {
     /// Background requests that are older get a share of the machine, whatever else is asked of it
     #[arg(long, value_name = "S", default_value = "30", value_parser = age)]
     pub(crate) proactive_age: Duration,
+    /// Drafted tokens that a request may have verified in a pass at most: one that a person waits for, and one of the
+    /// background
+    #[arg(long, value_name = "N,N", default_value = "32,32", value_parser = draft_rows)]
+    pub(crate) draft_rows: DraftRows,
     /// Prompt tokens that are read in one pass
     #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) chunk: u32,
@@ -40,6 +44,7 @@ impl SchedulingArgs {
     /// As the engine wants it.
     pub(crate) fn apply(&self, config: EngineConfig) -> EngineConfig {
         EngineConfig {
+            draft_rows: self.draft_rows.0,
             chunk: Tokens(self.chunk),
             batch: self.batch.into(),
             preempt: self.preempt_ms,
@@ -52,6 +57,19 @@ impl SchedulingArgs {
         }
     }
 }
+
+/// Of each class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DraftRows([Tokens; 2]);
+
+fn draft_rows(text: &str) -> Result<DraftRows, String> {
+    let number = |text: &str| text.trim().parse().ok().filter(|&rows| rows <= DRAFT_ROWS_MAX).map(Tokens);
+    let both = text.split_once(',').and_then(|(one, other)| Some([number(one)?, number(other)?]));
+    both.map(DraftRows).ok_or_else(|| format!("expected two numbers up to {DRAFT_ROWS_MAX}, like 32,8"))
+}
+
+/// A draft is never longer.
+const DRAFT_ROWS_MAX: u32 = 32;
 
 fn milliseconds(text: &str) -> Result<Duration, String> {
     number(text, 0.1..=60_000.0, "milliseconds, from 0.1 to 60000").map(|ms| Duration::from_secs_f64(ms / 1e3))

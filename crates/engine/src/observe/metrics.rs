@@ -98,7 +98,9 @@ impl Metrics {
             }
             Fact::Tokens { subject, tokens, rows, gap } => {
                 families.tokens_generated.get_or_create(&subject.class.into()).inc_by(tokens.0.into());
-                self.count_verified(subject.class, tokens, rows);
+                if let Some(rows) = rows {
+                    self.count_verified(subject.class, tokens, rows);
+                }
                 if let Some(gap) = gap {
                     families.token_gap.get_or_create(&subject.class.into()).observe(gap.as_secs_f64());
                 }
