@@ -320,3 +320,15 @@ fn a_person_without_memory_waits_for_a_whole_background_pass() {
          at 1.123ms  K  reactive   prompt 153  output 4",
     );
 }
+
+/// An overdue prompt of which two rows rode in a reactive pass now and then paid for the whole of each such pass, and so
+/// was never owed a kernel of its own while reactive requests came.
+#[test]
+fn an_overdue_prompt_pays_for_the_passes_it_rides_in() {
+    let reactive = (0..300).map(|at| format!("at {at}ms  R{at}  reactive  prompt 53  output 2\n"));
+    let background = "npu-igpu  policy duet  age 20ms\nat 0ms  X  proactive  prompt 38  output 1\n";
+    let scenario: Scenario = (background.to_owned() + &reactive.collect::<String>()).parse().unwrap();
+    let latency = scenario.run(Metrics::default()).observer.latency(RequestId(0)).unwrap();
+    // Its age, and its own work over the share of overdue work: a fraction of the reactive load.
+    assert!(latency < Nanos(200_000_000), "{latency:?}");
+}

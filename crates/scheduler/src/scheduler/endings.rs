@@ -203,9 +203,10 @@ impl Scheduler {
         let pass = self.passes.get_mut(&running.pass).expect("a kernel is of a pass");
         let complete = pass.kernel_done(&running.span.nodes, &running.span.rows, self.config.heg.nodes());
         let time = self.now - running.launched;
-        // An overdue rider of a reactive pass gets on as well as in a pass of its own.
+        // An overdue rider that decodes gets on as well as in a pass of its own; a few rows of a prompt do not.
         let overdue = |member: &Member| {
-            let row = self.table.get(member.request).filter(|_| member.class == Class::Proactive);
+            let rides = member.class == Class::Proactive && member.stage != Stage::Prefill;
+            let row = self.table.get(member.request).filter(|_| rides);
             row.is_some_and(|row| self.ageing.is_overdue(self.now, row.arrived))
         };
         if pass.class == Class::Proactive || pass.members.iter().any(overdue) {
