@@ -24,16 +24,21 @@ pub(super) fn speculate(arguments: &SpeculateArgs) -> anyhow::Result<()> {
         config,
     };
     let mut printed = Ok(());
+    let mut different = Vec::new();
     let mut tell = |line: &Line| {
         let text = if arguments.json { serde_json::to_string(line).map_err(Into::into) } else { Ok(page(line)) };
         let result = text.and_then(|text| print(&(text + "\n")));
         if printed.is_ok() {
             printed = result;
         }
+        if !line.identical {
+            different.push(format!("{} on {}", line.method, line.workload));
+        }
     };
     let progress = |what: &str| eprintln_quiet(&format!("bench: {what}"));
     match speculate::run(&model, &settings, &progress, &mut tell) {
-        Ok(()) => printed,
+        Ok(()) if different.is_empty() => printed,
+        Ok(()) => anyhow::bail!("answers differ from those of plain decode: {}", different.join(", ")),
         Err(error) if error.is_bad_input() => Err(BadInput(error.to_string()).into()),
         Err(LoadError::Engine(error)) => Err(error.into()),
         Err(error) => Err(error.into()),
