@@ -42,12 +42,12 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// The tokens that occur in a text. Takes a microsecond for each of them.
     fn vocabulary_of(&self, text: &[TokenId]) -> Self::Vocabulary;
 
-    /// The likeliest successors of some rows, after all nodes, of those in a vocabulary.
+    /// The likeliest successors of some rows, after all nodes, of those in a vocabulary; without one, of all tokens.
     fn successors(
         &self,
         pass: &mut Self::Pass,
         rows: Range<usize>,
-        among: &Self::Vocabulary,
+        among: Option<&Self::Vocabulary>,
         count: usize,
         crew: &dyn Crew,
     ) -> Vec<Vec<(TokenId, f32)>>;

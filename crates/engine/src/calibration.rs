@@ -5,7 +5,6 @@
 //! tokens](crate::backend::Backend::vocabulary_of) gives the same drafts for a hundredth of that.
 
 use crate::backend::Backend;
-use crate::sampling::{Scratch, likeliest};
 use crate::speculation::KEPT;
 use duet_kernels::crew::Crew;
 use duet_types::TokenId;
@@ -45,24 +44,12 @@ impl<B: Backend> Vocabulary<B> {
         backend: &B,
         pass: &mut B::Pass,
         rows: Range<usize>,
-        logits: &mut Vec<f32>,
         crew: &dyn Crew,
     ) -> Vec<Vec<(TokenId, f32)>> {
-        match self {
-            Self::Context(vocabulary) => backend.successors(pass, rows, vocabulary, KEPT, crew),
-            Self::Full => {
-                let (rows, mut scratch) = (rows.collect::<Vec<_>>(), Scratch::default());
-                let width = backend.shape().vocabulary;
-                let mut successors = Vec::with_capacity(rows.len());
-                for rows in rows.chunks(ROWS) {
-                    backend.logits(pass, rows, logits, crew);
-                    successors.extend(logits.chunks_exact(width).map(|row| likeliest(row, KEPT, &mut scratch)));
-                }
-                successors
-            }
-        }
+        let among = match self {
+            Self::Context(vocabulary) => Some(vocabulary),
+            Self::Full => None,
+        };
+        backend.successors(pass, rows, among, KEPT, crew)
     }
 }
-
-/// Rows whose logits are in memory at once.
-const ROWS: usize = 32;

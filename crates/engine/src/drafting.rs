@@ -59,7 +59,7 @@ impl Drafting {
             drafters.push(Box::new(History::predicted(prompt, predicted)) as Box<dyn Drafter>);
         }
         let confidence = self.confidence.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Some(Box::new(Speculation::new(self, Speculator::new(drafters, confidence), key, prompt)))
+        Some(Box::new(Speculation::new(self, Speculator::new(drafters, confidence), key)))
     }
 
     /// Where answers like this one's are kept.

@@ -300,11 +300,13 @@ impl Backend for FakeModel {
         &self,
         pass: &mut FakePass,
         rows: Range<usize>,
-        among: &Vec<TokenId>,
+        among: Option<&Vec<TokenId>>,
         count: usize,
         crew: &dyn Crew,
     ) -> Vec<Vec<(TokenId, f32)>> {
+        let all: Vec<TokenId> = (0..VOCABULARY as u32).map(TokenId).collect();
         let (rows, mut logits) = (rows.collect::<Vec<_>>(), Vec::new());
+        let among = among.unwrap_or(&all);
         self.logits(pass, &rows, &mut logits, crew);
         let likeliest = |logits: &[f32]| {
             let mut of: Vec<_> = among.iter().map(|&token| (token, logits[token.0 as usize])).collect();

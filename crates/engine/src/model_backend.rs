@@ -100,11 +100,14 @@ impl Backend for ModelBackend {
         &self,
         pass: &mut Pass,
         rows: Range<usize>,
-        among: &ContextHead,
+        among: Option<&ContextHead>,
         count: usize,
         crew: &dyn Crew,
     ) -> Vec<Vec<(TokenId, f32)>> {
-        self.model.likeliest_among(pass, rows, among, count, crew)
+        match among {
+            Some(head) => self.model.likeliest_among(pass, rows, head, count, crew),
+            None => self.model.top_k(pass, &rows.collect::<Vec<_>>(), count, crew),
+        }
     }
 
     fn finish(&self, pass: Pass, accepted: &[Accepted]) -> Vec<KvTable> {

@@ -88,7 +88,7 @@ impl<B: Backend> PassUnderWay<B> {
         if kernel.completes == Completes::Span {
             return Ok(Outcome::Progressed);
         }
-        self.calibrate(kernel, backend, crew, workspace);
+        self.calibrate(kernel, backend, crew);
         let pass = self.pass.as_mut().ok_or_else(lost)?;
         let yielding = yielding_rows(kernel);
         if !yielding.is_empty() {
@@ -101,21 +101,21 @@ impl<B: Backend> PassUnderWay<B> {
     }
 
     /// Calibrates the drafts of members whose prompts were read.
-    fn calibrate(&mut self, kernel: &Kernel, backend: &B, crew: &dyn Crew, workspace: &mut Workspace) {
+    fn calibrate(&mut self, kernel: &Kernel, backend: &B, crew: &dyn Crew) {
         let Some(pass) = &mut self.pass else { return };
         let mut start = 0;
         for ((_, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
             let rows = start..start + member.len().as_usize();
             start = rows.end;
             if member.stage == Stage::Prefill {
-                sequence.calibrate(backend, pass, member, rows, &mut workspace.logits, crew);
+                sequence.calibrate(backend, pass, member, rows, crew);
             }
         }
     }
 
     fn begin(&mut self, kernel: &Kernel, backend: &B) -> Result<(), EngineError> {
         let members = self.members.iter_mut().zip(&kernel.members);
-        let rows: Vec<_> = members.map(|((_, sequence), member)| sequence.take_rows(member)).collect();
+        let rows: Vec<_> = members.map(|((_, sequence), member)| sequence.take_rows(backend, member)).collect();
         if rows.iter().any(Option::is_none) {
             // Somebody's keys and values are lost. The others' are not: each is run alone after this.
             for ((_, sequence), rows) in self.members.iter_mut().zip(rows) {

@@ -4,15 +4,16 @@
 //! a kernel runs, so tokens are chosen, turned into text and sent without a lock.
 
 use crate::backend::{Accepted, Backend, Rows, Table as _};
-use crate::calibration::{Calibrate, Vocabulary};
+use crate::calibration::Vocabulary;
 use crate::clock::Clock;
 use crate::outbox::Outbox;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent, Usage};
 use crate::sampling::{Sampler, Scratch, likeliest, logprobs};
-use crate::speculation::{KEPT, Speculation, VerifyRows};
+use crate::speculation::{KEPT, Speculation};
 use crate::stop::{Matched, StopMatcher};
 use duet_kernels::crew::Crew;
 use duet_scheduler::{Generated, Member, Offer, Yields};
+use duet_speculate::VerifyRows;
 use duet_types::{FinishReason, Instant, RequestId, Stage, TokenId, Tokens};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -33,6 +34,7 @@ pub(crate) struct Sequence<B: Backend> {
     speculation: Option<Box<Speculation>>,
     /// Present while the prompt is read, if it calibrates drafts.
     vocabulary: Option<Vocabulary<B>>,
+    begun: Begun,
     logprobs: Option<u8>,
     ending: Ending,
     text: B::Text,
@@ -61,6 +63,13 @@ enum Ending {
     IgnoresEndOfTurn,
 }
 
+/// Whether it was in a pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    NotYet,
+    Yes,
+}
+
 struct Times {
     clock: Clock,
     submitted: Instant,
@@ -78,7 +87,6 @@ impl<B: Backend> Sequence<B> {
         clock: Clock,
     ) -> Self {
         let GenerateRequest { prompt, sampling, stop, logprobs, .. } = request;
-        let calibrate = speculation.as_ref().map_or(Calibrate::Off, |speculation| speculation.calibrate_from_prompt());
         let context = backend.shape().context.as_usize();
         let len_max = stop.max_tokens.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
         Self {
@@ -88,7 +96,8 @@ impl<B: Backend> Sequence<B> {
             table: None,
             sampler: Sampler::new(&sampling, &prompt, seed),
             speculation,
-            vocabulary: Vocabulary::new(backend, calibrate, &prompt),
+            vocabulary: None,
+            begun: Begun::NotYet,
             logprobs,
             ending: if stop.ignore_eos { Ending::IgnoresEndOfTurn } else { Ending::AtEndOfTurn },
             text: backend.text(),
@@ -130,14 +139,25 @@ impl<B: Backend> Sequence<B> {
     }
 
     /// Its next rows, for a pass. Nothing if its keys and values were lost.
-    pub(crate) fn take_rows(&mut self, member: &Member) -> Option<Rows<B::Table>> {
+    pub(crate) fn take_rows(&mut self, backend: &B, member: &Member) -> Option<Rows<B::Table>> {
         let table = self.table.take()?;
+        if std::mem::replace(&mut self.begun, Begun::Yes) == Begun::NotYet {
+            self.prepare_drafts(backend);
+        }
         let (start, end) = (member.rows.start.as_usize(), member.rows.end.as_usize());
         let VerifyRows { tokens, parents } = match (member.stage, &self.speculation) {
-            (Stage::Verify, Some(speculation)) => speculation.rows(self.tokens[start], end - start - 1),
+            (Stage::Verify, Some(speculation)) => speculation.latest().verify_rows(self.tokens[start], end - start - 1),
             _ => VerifyRows { tokens: self.tokens[start..end].to_vec(), parents: None },
         };
         Some(Rows { table, tokens, parents })
+    }
+
+    /// Its first pass begins: what drafts need of its prompt.
+    fn prepare_drafts(&mut self, backend: &B) {
+        let Some(speculation) = &mut self.speculation else { return };
+        let prompt = &self.tokens[..self.prompt_len];
+        speculation.read(prompt);
+        self.vocabulary = Vocabulary::new(backend, speculation.calibrate_from_prompt(), prompt);
     }
 
     /// Remembers why its pass failed, for the client.
@@ -192,7 +212,7 @@ impl<B: Backend> Sequence<B> {
             let token = self.tokens[self.tokens.len() - 1];
             let Some(speculation) = self.speculation.as_mut().filter(|_| finished.is_none()) else { break finished };
             speculation.accept(token);
-            match speculation.follows(row, token, drafted) {
+            match speculation.latest().follows(row, token, drafted) {
                 Some(next) => path.push(next),
                 None => break None,
             }
@@ -216,12 +236,11 @@ impl<B: Backend> Sequence<B> {
         pass: &mut B::Pass,
         member: &Member,
         rows: Range<usize>,
-        logits: &mut Vec<f32>,
         crew: &dyn Crew,
     ) {
         let (Some(speculation), Some(vocabulary)) = (&mut self.speculation, &self.vocabulary) else { return };
         let begun = self.times.clock.now();
-        let successors = vocabulary.successors(backend, pass, rows, logits, crew);
+        let successors = vocabulary.successors(backend, pass, rows, crew);
         for (likeliest, at) in successors.iter().zip(member.rows.start.as_usize()..) {
             let before = self.tokens[at.saturating_sub(1)];
             speculation.calibrate([before, self.tokens[at]], likeliest);
@@ -254,7 +273,7 @@ impl<B: Backend> Sequence<B> {
             }
         }
         if speculation.learns().rejected && path.len() <= drafted {
-            let rejected = speculation.rejected_rows(path, drafted);
+            let rejected = speculation.latest().rejected(path, drafted);
             let mut predicted = vec![self.tokens[self.tokens.len() - 1]];
             let model =
                 rejected.iter().map(|&at| likeliest(row(at), 1, scratch).first().map_or(last, |&(token, _)| token));

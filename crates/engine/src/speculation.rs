@@ -16,7 +16,7 @@ use duet_history::TaskKey;
 use duet_scheduler::{Chance, Offer};
 use duet_speculate::drafter::Rejected;
 use duet_speculate::successors::{SUCCESSORS, Successors};
-use duet_speculate::{Draft, Learns, Speculator};
+use duet_speculate::{Draft, Learns, ROWS_MAX, Speculator, WORTH_MIN};
 use duet_types::{Bytes, TokenId, Tokens};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,24 +48,9 @@ pub struct DraftCounts {
     pub memory: Bytes,
 }
 
-/// The rows of one generation in a verify pass: the last token, then the first rows of its draft.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct VerifyRows {
-    pub(crate) tokens: Vec<TokenId>,
-    /// Absent for a chain.
-    pub(crate) parents: Option<Vec<Option<usize>>>,
-}
-
 impl Speculation {
-    /// Reads the prompt, which takes a microsecond a few tokens.
-    pub(crate) fn new(
-        drafting: &Arc<Drafting>,
-        speculator: Speculator,
-        key: Option<TaskKey>,
-        prompt: &[TokenId],
-    ) -> Self {
-        let mut speculator = speculator;
-        speculator.read(prompt);
+    /// Of a generation that has not begun.
+    pub(crate) fn new(drafting: &Arc<Drafting>, speculator: Speculator, key: Option<TaskKey>) -> Self {
         let (draft, counts) = (Draft::default(), DraftCounts::default());
         Self { drafting: Arc::clone(drafting), speculator, learns: drafting.learns(), key, draft, counts }
     }
@@ -76,21 +61,9 @@ impl Speculation {
         Offer::new(self.draft.rows().iter().map(|row| Chance::new(row.worth)).collect())
     }
 
-    /// The rows of a pass that verifies the first `drafted` rows of the draft after `last`.
-    pub(crate) fn rows(&self, last: TokenId, drafted: usize) -> VerifyRows {
-        let rows = &self.draft.rows()[..drafted];
-        let tokens = std::iter::once(last).chain(rows.iter().map(|row| row.token)).collect();
-        let parents = rows.iter().map(|row| row.parent.map_or(0, |parent| parent + 1));
-        if parents.clone().eq(0..rows.len()) {
-            return VerifyRows { tokens, parents: None };
-        }
-        VerifyRows { tokens, parents: Some(std::iter::once(None).chain(parents.map(Some)).collect()) }
-    }
-
-    /// The row of the pass that computed `token` after row `row`, if it is among the first `drafted`.
-    pub(crate) fn follows(&self, row: usize, token: TokenId, drafted: usize) -> Option<usize> {
-        let child = self.draft.child(row.checked_sub(1), token)?;
-        (child < drafted).then_some(child + 1)
+    /// The draft.
+    pub(crate) fn latest(&self) -> &Draft {
+        &self.draft
     }
 
     /// A token was chosen.
@@ -103,6 +76,12 @@ impl Speculation {
         let accepted = path.len() - 1;
         self.counts.accepted += Tokens(accepted as u32);
         self.counts.rejected += Tokens((drafted - accepted) as u32);
+    }
+
+    /// Reads the prompt, which takes a microsecond a few tokens and some hundred bytes each: not before its first pass,
+    /// since a thousand requests may wait.
+    pub(crate) fn read(&mut self, prompt: &[TokenId]) {
+        self.speculator.read(prompt);
     }
 
     /// The answer is complete.
@@ -136,18 +115,6 @@ impl Speculation {
         self.speculator.calibrate(context, &Successors::new(likeliest));
     }
 
-    /// The rows of the draft's best path from the first that was not accepted on, which `path` says.
-    pub(crate) fn rejected_rows(&self, path: &[usize], drafted: usize) -> Vec<usize> {
-        let last = path.last().and_then(|row| row.checked_sub(1));
-        let mut rows = Vec::new();
-        let mut at = self.draft.first_child(last).filter(|&row| row < drafted);
-        while let Some(row) = at {
-            rows.push(row + 1);
-            at = self.draft.first_child(Some(row)).filter(|&row| row < drafted);
-        }
-        rows
-    }
-
     /// What the model would have said in the places of the rejected `rows`, given what was drafted before them.
     pub(crate) fn rejected(&mut self, rows: &[usize], predicted: &[TokenId]) {
         let drafted: Vec<TokenId> = rows.iter().map(|&row| self.draft.rows()[row - 1].token).collect();
@@ -177,11 +144,6 @@ impl Drop for Speculation {
     }
 }
 
-/// The longest draft: with its root it fills half of a page, which a tree must fit in. The saturating length of the
-/// papers' NPU (sd.npu §5.1); how much of it is verified is the scheduler's to say.
-const ROWS_MAX: usize = 31;
-/// A row that is worth less never pays.
-const WORTH_MIN: f32 = 0.02;
 /// Successors that are kept of a row of logits.
 pub(crate) const KEPT: usize = SUCCESSORS;
 
@@ -245,7 +207,7 @@ mod tests {
             let rows = start..start + Tokens(1 + drafted);
             let stage = if drafted > 0 { Stage::Verify } else { Stage::Decode };
             let member = Member { request: RequestId(0), class: Class::Reactive, stage, rows, yields: Yields::Token };
-            let rows = sequence.take_rows(&member).expect("it has a table");
+            let rows = sequence.take_rows(backend, &member).expect("it has a table");
             let parent = |row: usize| match &rows.parents {
                 Some(parents) => parents[row],
                 None => row.checked_sub(1),

@@ -14,8 +14,11 @@ use duet_types::{FinishReason, RequestId, Tokens};
 /// been [placed](Answers::placed), and what it left may be dropped later.
 pub trait Answers {
     /// The ended request whose kept tokens `request` begins with, and how many of them. It may say more than is kept or
-    /// than the prompt has.
-    fn shared(&self, request: RequestId, client: &Client) -> Option<(RequestId, Tokens)>;
+    /// than the prompt has. Without contents it is what the client says.
+    fn shared(&self, _: RequestId, client: &Client) -> Option<(RequestId, Tokens)> {
+        let continues = client.continues?;
+        Some((RequestId(continues.client as u64), continues.shared))
+    }
 
     /// `cached` leading positions of a request are in place: a beginning of what another had left, or, without a
     /// `source`, its own, which it had before, or none.
@@ -81,11 +84,6 @@ impl KnownLengths {
 }
 
 impl Answers for KnownLengths {
-    fn shared(&self, _: RequestId, client: &Client) -> Option<(RequestId, Tokens)> {
-        let continues = client.continues?;
-        Some((RequestId(continues.client as u64), continues.shared))
-    }
-
     fn complete(&mut self, _: PassId, members: &[Member]) -> Vec<Generated> {
         let yielding = members.iter().filter(|member| member.yields == Yields::Token);
         let generated = yielding.map(|member| {

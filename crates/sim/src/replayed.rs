@@ -8,9 +8,8 @@
 //! **Invariant:** an answer comes to as many tokens as it had, however many rows are verified.
 
 use crate::answers::Answers;
-use crate::client::Client;
 use duet_scheduler::{Chance, Generated, Member, Offer, PassId, Yields};
-use duet_types::{FinishReason, RequestId, Tokens};
+use duet_types::{FinishReason, Tokens};
 
 /// One step of an answer: a draft, and what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,11 +93,6 @@ impl Replayed {
 }
 
 impl Answers for Replayed {
-    fn shared(&self, _: RequestId, client: &Client) -> Option<(RequestId, Tokens)> {
-        let continues = client.continues?;
-        Some((RequestId(continues.client as u64), continues.shared))
-    }
-
     fn complete(&mut self, _: PassId, members: &[Member]) -> Vec<Generated> {
         let yielding = members.iter().filter(|member| member.yields == Yields::Token);
         let generated = yielding.map(|member| {
@@ -118,7 +112,7 @@ impl Answers for Replayed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use duet_types::{Class, Stage};
+    use duet_types::{Class, RequestId, Stage};
 
     fn step(chances: &[f32], right: &[usize]) -> DraftStep {
         DraftStep { chances: chances.iter().map(|&chance| Chance::new(chance)).collect(), right: right.to_vec() }

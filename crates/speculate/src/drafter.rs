@@ -69,8 +69,7 @@ pub trait Drafter: Debug + Send {
     /// The model would say one of `successors` after a text that ends with `context`.
     fn calibrate(&mut self, _context: [TokenId; 2], _successors: &Successors) {}
 
-    /// A draft was verified: `path` was drafted, the model agreed with as many of its tokens as `agreed` says, and would
-    /// have said `predicted[i]` where `path[i]` was.
+    /// The rest of a draft's best path was not accepted.
     fn rejected(&mut self, _rejected: &Rejected<'_>) {}
 
     /// Bytes held.

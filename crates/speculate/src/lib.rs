@@ -37,7 +37,7 @@ pub mod successors;
 pub mod suffix_automaton;
 mod utilisation;
 
-pub use draft::{Draft, DraftRow};
+pub use draft::{Draft, DraftRow, ROWS_MAX, VerifyRows, WORTH_MIN};
 pub use drafter::Drafter;
 pub use method::{Learns, Method, UnknownMethod};
 pub use rejection::{Rejection, Rejections};

@@ -132,7 +132,7 @@ impl SuffixAutomaton {
         }
     }
 
-    /// What came after the text at `place`, latest first, and how many there were in all, as far as is remembered.
+    /// What came after the text at `place`, latest first, as far as is remembered.
     #[must_use]
     pub fn successors(&self, place: Matched) -> Successors {
         Successors { recent: self.states[place.state as usize].recent }

@@ -88,6 +88,12 @@ pub enum LoadError {
     /// The engine could not be started.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A file has no prompt that the model can read and answer with more than a token.
+    #[error("--workload {}: no prompt fits the model's context and has an answer of more than one token", file.display())]
+    NothingAnswered {
+        /// Which.
+        file: PathBuf,
+    },
     /// There is no place for a history of answers.
     #[error("a history of answers could not be begun: {0}")]
     History(String),
@@ -113,6 +119,13 @@ impl LoadError {
     /// Whether what was given is wrong, rather than that running failed.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, Self::WorkloadFile { .. } | Self::Workload { .. } | Self::NoPrompts { .. } | Self::Template(_))
+        matches!(
+            self,
+            Self::WorkloadFile { .. }
+                | Self::Workload { .. }
+                | Self::NoPrompts { .. }
+                | Self::NothingAnswered { .. }
+                | Self::Template(_)
+        )
     }
 }

@@ -92,6 +92,9 @@ pub fn run(
                 }
             }
         }
+        if subjects.iter().all(|subject| subject.answers.iter().all(|answer| answer.steps() == 0)) {
+            return Err(LoadError::NothingAnswered { file: file.clone() });
+        }
         lines(model, &name, settings, &subjects).iter().for_each(&mut *tell);
     }
     Ok(())

@@ -9,7 +9,7 @@ use duet_scheduler::Chance;
 use duet_sim::DraftStep;
 use duet_speculate::drafter::Rejected;
 use duet_speculate::successors::Successors;
-use duet_speculate::{Draft, Learns, Speculator};
+use duet_speculate::{Draft, Learns, ROWS_MAX, Speculator};
 use duet_types::TokenId;
 
 /// An answer under way.
@@ -94,8 +94,8 @@ impl Answer {
             let row = path[path.len() - 1];
             let token = first(&likeliest[row]);
             let then = self.push(stream, token);
-            match draft.child(row.checked_sub(1), token).filter(|_| then == Then::GoesOn) {
-                Some(child) => path.push(child + 1),
+            match draft.follows(row, token, draft.len()).filter(|_| then == Then::GoesOn) {
+                Some(next) => path.push(next),
                 None => return (path, then),
             }
         }
@@ -118,13 +118,13 @@ impl Answer {
                 self.speculator.calibrate(context, &Successors::new(&likeliest[row]));
             }
         }
-        let rejected = rejected(draft, path);
+        let rejected = draft.rejected(path, draft.len());
         if rejected.is_empty() || then == Then::Ends {
             return;
         }
-        let drafted: Vec<TokenId> = rejected.iter().map(|&row| draft.rows()[row].token).collect();
+        let drafted: Vec<TokenId> = rejected.iter().map(|&row| draft.rows()[row - 1].token).collect();
         let last = self.all[self.all.len() - 1];
-        let after = rejected.iter().map(|&row| first(&likeliest[row + 1]));
+        let after = rejected.iter().map(|&row| first(&likeliest[row]));
         let predicted: Vec<TokenId> = std::iter::once(last).chain(after).collect();
         if self.learns.rejected {
             self.speculator.rejected(&Rejected { drafted: &drafted, predicted: &predicted });
@@ -137,12 +137,3 @@ impl Answer {
 fn first(likeliest: &Likeliest) -> TokenId {
     likeliest.first().map_or(TokenId(0), |&(token, _)| token)
 }
-
-/// The rows of a draft's best path from the first that was not right on.
-fn rejected(draft: &Draft, path: &[usize]) -> Vec<usize> {
-    let last = path.last().and_then(|row| row.checked_sub(1));
-    std::iter::successors(draft.first_child(last), |&row| draft.first_child(Some(row))).collect()
-}
-
-/// With the last token, the length that saturates the paper's NPU. (sd.npu §5.1)
-const ROWS_MAX: usize = 31;

@@ -24,7 +24,7 @@ use duet_speculate::confidence::Confidence;
 use duet_speculate::history::add_interaction;
 use duet_speculate::rejection::{Rejection, Rejections};
 use duet_speculate::suffix_automaton::SuffixAutomaton;
-use duet_speculate::{Method, Speculator};
+use duet_speculate::{Method, Speculator, WORTH_MIN};
 use duet_types::{Bytes, TokenId, Tokens};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -240,9 +240,6 @@ fn floor(method: Method) -> f32 {
         Method::PldDuet | Method::Calibrated | Method::CoordGen | Method::Duet => 0.0,
     }
 }
-
-/// As the engine has it: a row that is worth less never pays.
-const WORTH_MIN: f32 = 0.02;
 
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,8 @@ use duet_kernels::crew::Scoped;
 use duet_model::Model;
 use duet_model::forward::{Activations, Pass, Segment};
 use duet_model::kv::{KvPool, KvTable, PAGE_TOKENS};
-use duet_speculate::Draft;
 use duet_speculate::successors::{SUCCESSORS, Successors};
+use duet_speculate::{Draft, VerifyRows};
 use duet_types::{TokenId, Tokens};
 
 /// The likeliest tokens after a row, likeliest first, with their logits.
@@ -75,12 +75,7 @@ impl<'a> Stream<'a> {
 
     /// Computes `last` and a draft that follows it.
     pub(super) fn verify(&mut self, table: KvTable, last: TokenId, draft: &Draft) -> Result<Verified, TraceError> {
-        let tokens = std::iter::once(last).chain(draft.rows().iter().map(|row| row.token)).collect();
-        let parents: Vec<Option<usize>> = std::iter::once(None)
-            .chain(draft.rows().iter().map(|row| Some(row.parent.map_or(0, |parent| parent + 1))))
-            .collect();
-        let is_chain = parents.iter().skip(1).copied().eq((0..draft.len()).map(Some));
-        let parents = if is_chain { None } else { Some(parents) };
+        let VerifyRows { tokens, parents } = draft.verify_rows(last, draft.len());
         let (pass, likeliest) = self.pass(Segment { parents, ..Segment::new(table, tokens) })?;
         Ok(Verified { pass, likeliest })
     }
