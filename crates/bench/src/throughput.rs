@@ -37,7 +37,7 @@ const CHUNK: usize = 256;
 pub const DECODE_CONTEXT: usize = 128;
 
 /// Rows of the passes whose cost is compared.
-const PASS_ROWS: [usize; 6] = [1, 2, 4, 8, 16, 32];
+const PASS_ROWS: [usize; 10] = [1, 2, 3, 4, 5, 6, 8, 12, 16, 32];
 
 /// What was measured: medians over `n` samples.
 #[derive(Clone, Debug, Serialize)]
@@ -80,6 +80,8 @@ pub struct Report {
     pub decode_long: Vec<DecodeLong>,
     /// By rows of one sequence, head included, at a context of [`DECODE_CONTEXT`].
     pub pass_cost: Vec<PassCost>,
+    /// The same at each of the long contexts.
+    pub pass_cost_long: Vec<PassCostLong>,
 }
 
 /// Decode speed of a batch.
@@ -119,6 +121,15 @@ pub struct PassCost {
     pub ms: f64,
     /// Over that of one row.
     pub ratio: f64,
+}
+
+/// The costs of passes at a long context.
+#[derive(Clone, Debug, Serialize)]
+pub struct PassCostLong {
+    /// Context.
+    pub context: usize,
+    /// By rows.
+    pub pass_cost: Vec<PassCost>,
 }
 
 /// Why nothing could be measured.
@@ -221,7 +232,11 @@ impl Bench<'_> {
             }
         }
         (self.progress)("pass cost");
-        let pass_cost = self.pass_costs(samples)?;
+        let pass_cost = self.pass_costs(DECODE_CONTEXT, samples)?;
+        let mut pass_cost_long = Vec::new();
+        for &context in &settings.long_contexts {
+            pass_cost_long.push(PassCostLong { context, pass_cost: self.pass_costs(context, samples)? });
+        }
         let middle = |values| median(values).unwrap_or(0.0);
         Ok(Report {
             model: model.config().name.clone(),
@@ -242,6 +257,7 @@ impl Bench<'_> {
             decode: decode?,
             decode_long,
             pass_cost,
+            pass_cost_long,
         })
     }
 
@@ -347,11 +363,11 @@ impl Bench<'_> {
         Ok(start.elapsed())
     }
 
-    fn pass_costs(&self, samples: usize) -> Result<Vec<PassCost>, ThroughputError> {
+    fn pass_costs(&self, context: usize, samples: usize) -> Result<Vec<PassCost>, ThroughputError> {
         /// Passes of each size in a sample: enough to time, few enough that the machine's speed holds.
         const REPEAT: usize = 8;
-        let pool = self.pool(KvFormat::F16, DECODE_CONTEXT + 64);
-        let mut tables = self.contexts(&pool, DECODE_CONTEXT, 1)?;
+        let pool = self.pool(KvFormat::F16, context + 64);
+        let mut tables = self.contexts(&pool, context, 1)?;
         let mut times = vec![Vec::new(); PASS_ROWS.len()];
         let mut activations = Activations::new(self.model, PASS_ROWS[PASS_ROWS.len() - 1]);
         let mut logits = Vec::new();

@@ -24,7 +24,8 @@ pub(crate) fn start_with(
     let path = models::locate(name)?;
     let history = Opening::begin(history);
     let model = Arc::new(load(&path, arguments.threads)?);
-    let config = EngineConfig { history: history.finish(), ..config };
+    let learned_folder = config.profile_folder.clone();
+    let config = EngineConfig { history: history.finish(), learned_folder, ..config };
     let engine = Engine::start(model, config)?;
     Ok(engine)
 }

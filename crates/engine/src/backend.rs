@@ -36,7 +36,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Runs a span of nodes on some rows of the pass; spans of a row come in order.
     fn run(&self, pass: &mut Self::Pass, nodes: Range<usize>, rows: Range<usize>, crew: &dyn Crew);
 
-    /// The logits of some rows, one after the other, after all nodes.
+    /// The logits of some rows, one after the other, after all nodes. A buffer that is longer may stay so.
     fn logits(&self, pass: &mut Self::Pass, rows: &[usize], logits: &mut Vec<f32>, crew: &dyn Crew);
 
     /// The tokens that occur in a text. Takes a microsecond for each of them.

@@ -52,6 +52,8 @@ pub struct EngineConfig {
     pub calibrate: Calibrate,
     /// Where profiles of the machine are kept; absent: it is measured at every start.
     pub profile_folder: Option<PathBuf>,
+    /// Where it is kept how far drafters can be trusted; absent: every start learns it anew.
+    pub learned_folder: Option<PathBuf>,
     /// A timeline of kernels is written here, for Perfetto.
     pub trace: Option<PathBuf>,
     /// Events and commands of the scheduler are written here, for `duet replay`.
@@ -82,6 +84,7 @@ impl Default for EngineConfig {
             verify: Verify::default(),
             calibrate: Calibrate::default(),
             profile_folder: None,
+            learned_folder: None,
             trace: None,
             event_log: None,
             history: None,

@@ -1,6 +1,7 @@
 //! What all generations of an engine share of drafting: the method, what was learned of the drafters, what it costs.
 
 use crate::calibration::Calibrate;
+use crate::learned::LearnedFile;
 use crate::request::GenerateRequest;
 use crate::speculation::Speculation;
 use duet_history::{HistoryStore, Interaction, ModelFingerprint, TaskKey};
@@ -18,6 +19,7 @@ pub(crate) struct Drafting {
     method: Method,
     calibrate: Calibrate,
     past: Option<Past>,
+    learned: Option<LearnedFile>,
     confidence: Mutex<Confidence>,
     drafts: AtomicU64,
     nanos: AtomicU64,
@@ -41,9 +43,16 @@ pub(crate) struct DraftCost {
 }
 
 impl Drafting {
-    pub(crate) fn new(method: Method, calibrate: Calibrate, past: Option<Past>) -> Arc<Self> {
+    pub(crate) fn new(
+        method: Method,
+        calibrate: Calibrate,
+        past: Option<Past>,
+        learned: Option<LearnedFile>,
+    ) -> Arc<Self> {
         let (drafts, nanos) = (AtomicU64::default(), AtomicU64::default());
-        Arc::new(Self { method, calibrate, past, confidence: Mutex::default(), drafts, nanos })
+        let learned = learned.filter(|_| method != Method::None);
+        let confidence = Mutex::new(learned.as_ref().and_then(LearnedFile::load).unwrap_or_default());
+        Arc::new(Self { method, calibrate, past, learned, confidence, drafts, nanos })
     }
 
     /// Drafts for a generation; nothing if the method is none.
@@ -58,7 +67,7 @@ impl Drafting {
         if !predicted.is_empty() {
             drafters.push(Box::new(History::predicted(prompt, predicted)) as Box<dyn Drafter>);
         }
-        let confidence = self.confidence.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let confidence = self.confidence.lock().unwrap_or_else(PoisonError::into_inner).for_a_request();
         Some(Box::new(Speculation::new(self, Speculator::new(drafters, confidence), key)))
     }
 
@@ -100,6 +109,15 @@ impl Drafting {
     /// began with what was known.
     pub(crate) fn learned(&self, confidence: &Confidence) {
         self.confidence.lock().unwrap_or_else(PoisonError::into_inner).clone_from(confidence);
+    }
+}
+
+impl Drop for Drafting {
+    fn drop(&mut self) {
+        let confidence = self.confidence.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Err(error)) = self.learned.as_ref().map(|file| file.save(confidence)) {
+            tracing::warn!("what was learned of drafts could not be kept: {error}");
+        }
     }
 }
 

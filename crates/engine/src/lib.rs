@@ -19,6 +19,7 @@ mod fingerprint;
 mod handle;
 mod kept;
 mod lane_watch;
+mod learned;
 mod memory;
 mod model_backend;
 mod observe;

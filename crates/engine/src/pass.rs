@@ -6,8 +6,9 @@
 
 use crate::backend::{Accepted, Backend, Refused};
 use crate::request::EngineError;
-use crate::sampling::Scratch;
-use crate::sequence::{Sequence, Workspace};
+use crate::sampling::{Candidate, Scratch, likeliest};
+use crate::sequence::{Sequence, Workspace, Yielding};
+use crate::speculation::KEPT;
 use duet_kernels::crew::Crew;
 use duet_scheduler::{Completes, Generated, Kernel, Outcome, Yields};
 use duet_types::{Class, FinishReason, RequestId, Stage};
@@ -27,7 +28,7 @@ pub(crate) struct PassUnderWay<B: Backend> {
 struct Choice<'a, B: Backend> {
     request: RequestId,
     sequence: &'a mut Sequence<B>,
-    logits: &'a mut [f32],
+    rows: Yielding<'a>,
     outcome: Option<(Generated, Accepted)>,
 }
 
@@ -149,7 +150,11 @@ impl<B: Backend> PassUnderWay<B> {
         crew: &dyn Crew,
         workspace: &mut Workspace,
     ) -> (Vec<Generated>, Vec<Accepted>) {
-        let choices = self.choices(kernel, backend.shape().vocabulary, &mut workspace.logits);
+        let vocabulary = backend.shape().vocabulary;
+        let rows: usize = kernel.members.iter().map(|member| member.head_rows().as_usize()).sum();
+        let logits = workspace.logits.get_mut(..rows * vocabulary).unwrap_or_default();
+        let likeliest = likeliest(logits, vocabulary, KEPT, crew);
+        let choices = self.choices(kernel, vocabulary, logits, &likeliest);
         let scratches = &mut workspace.scratches;
         scratches.resize_with(scratches.len().max(crew.size()), Mutex::default);
         let scratches = &*scratches;
@@ -182,13 +187,17 @@ impl<B: Backend> PassUnderWay<B> {
         kernel: &Kernel,
         vocabulary: usize,
         mut logits: &'a mut [f32],
+        mut likeliest: &'a [Vec<Candidate>],
     ) -> Vec<Mutex<Choice<'a, B>>> {
         let mut choices = Vec::new();
         for ((request, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
             if member.yields == Yields::Token {
-                let (own, rest) = logits.split_at_mut(member.head_rows().as_usize() * vocabulary);
-                logits = rest;
-                choices.push(Mutex::new(Choice { request: *request, sequence, logits: own, outcome: None }));
+                let count = member.head_rows().as_usize();
+                let (own, others) = logits.split_at_mut(count * vocabulary);
+                let (best, others_best) = likeliest.split_at(count);
+                (logits, likeliest) = (others, others_best);
+                let rows = Yielding { logits: own, likeliest: best };
+                choices.push(Mutex::new(Choice { request: *request, sequence, rows, outcome: None }));
             }
         }
         choices
@@ -198,14 +207,13 @@ impl<B: Backend> PassUnderWay<B> {
 /// A panic here is the sequence's own, and ends it: its token may be out, so it must not be run again.
 fn choose_one<B: Backend>(choice: &Mutex<Choice<'_, B>>, backend: &B, scratch: &Mutex<Scratch>) {
     let mut choice = choice.lock().unwrap_or_else(PoisonError::into_inner);
-    let Choice { request, sequence, logits, outcome } = &mut *choice;
+    let Choice { request, sequence, rows, outcome } = &mut *choice;
     let mut scratch = scratch.lock().unwrap_or_else(PoisonError::into_inner);
-    let chosen = catch_unwind(AssertUnwindSafe(|| sequence.yields(backend, *request, logits, &mut scratch)));
+    let chosen = catch_unwind(AssertUnwindSafe(|| sequence.yields(backend, *request, rows, &mut scratch)));
     *outcome = Some(chosen.unwrap_or_else(|panic| {
         sequence.fail(EngineError::Internal(message(&*panic)));
         // Whatever it was about to say, no row but the first is certain.
-        let rows = logits.len() / backend.shape().vocabulary;
-        let accepted = if rows == 1 { Accepted::All } else { Accepted::Path(vec![0]) };
+        let accepted = if rows.likeliest.len() == 1 { Accepted::All } else { Accepted::Path(vec![0]) };
         (Generated::one(*request, Some(FinishReason::Stop)), accepted)
     }));
 }

@@ -10,6 +10,7 @@ use crate::calibration::Calibrate;
 use crate::clock::Clock;
 use crate::drafting::{Drafting, Past};
 use crate::lane_watch::LaneWatch;
+use crate::learned::LearnedFile;
 use crate::observe::{EngineSamples, Metrics, Observers, Samples};
 use crate::outbox::Outbox;
 use crate::parameters::validate;
@@ -54,6 +55,8 @@ pub(crate) struct RuntimeConfig {
     pub(crate) calibrate: Calibrate,
     /// What they are drafted from beside themselves.
     pub(crate) past: Option<Past>,
+    /// What was learned of the drafters is kept there.
+    pub(crate) learned: Option<LearnedFile>,
 }
 
 /// A running engine over some backend. Dropping it fails what is open and joins the threads.
@@ -128,7 +131,7 @@ impl<B: Backend> Runtime<B> {
             Shared {
                 backend,
                 clock,
-                drafting: Drafting::new(config.speculate, config.calibrate, config.past),
+                drafting: Drafting::new(config.speculate, config.calibrate, config.past, config.learned),
                 queue_max: config.queue_max,
                 seeds: RandomState::new(),
                 state: Mutex::new(State { scheduler, world: Observed { world, observer } }),

@@ -8,8 +8,8 @@ use crate::calibration::Vocabulary;
 use crate::clock::Clock;
 use crate::outbox::Outbox;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent, Usage};
-use crate::sampling::{Sampler, Scratch, likeliest, logprobs};
-use crate::speculation::{KEPT, Speculation};
+use crate::sampling::{Candidate, Sampler, Scratch, logprobs};
+use crate::speculation::Speculation;
 use crate::stop::{Matched, StopMatcher};
 use duet_kernels::crew::Crew;
 use duet_scheduler::{Generated, Member, Offer, Yields};
@@ -45,6 +45,15 @@ pub(crate) struct Sequence<B: Backend> {
     times: Times,
     /// Why its last kernel failed.
     failure: Option<EngineError>,
+}
+
+/// The rows of a pass that yield a sequence its next tokens.
+#[derive(Debug)]
+pub(crate) struct Yielding<'a> {
+    /// Of all rows, one after the other.
+    pub(crate) logits: &'a mut [f32],
+    /// The likeliest tokens of each.
+    pub(crate) likeliest: &'a [Vec<Candidate>],
 }
 
 /// Buffers of a pass's last step, reused by the next pass.
@@ -199,16 +208,15 @@ impl<B: Backend> Sequence<B> {
         &mut self,
         backend: &B,
         request: RequestId,
-        logits: &mut [f32],
+        rows: &mut Yielding<'_>,
         scratch: &mut Scratch,
     ) -> (Generated, Accepted) {
-        let vocabulary = backend.shape().vocabulary;
-        let drafted = logits.len() / vocabulary - 1;
+        let drafted = rows.likeliest.len() - 1;
         let before = self.tokens.len();
         let mut path = vec![0];
         let finished = loop {
             let row = path[path.len() - 1];
-            let finished = self.choose(backend, &mut logits[row * vocabulary..][..vocabulary], scratch);
+            let finished = self.choose(backend, rows, row, scratch);
             let token = self.tokens[self.tokens.len() - 1];
             let Some(speculation) = self.speculation.as_mut().filter(|_| finished.is_none()) else { break finished };
             speculation.accept(token);
@@ -219,7 +227,7 @@ impl<B: Backend> Sequence<B> {
         };
         let tokens = Tokens((self.tokens.len() - before) as u32);
         let begun = self.times.clock.now();
-        self.learn(before, &path, logits, vocabulary, scratch);
+        self.learn(before, &path, rows.likeliest);
         let offer = if finished.is_none() { self.draft() } else { Offer::NONE };
         let took = self.times.clock.now() - begun;
         if let Some(speculation) = &mut self.speculation {
@@ -260,33 +268,39 @@ impl<B: Backend> Sequence<B> {
     }
 
     /// Learns from the rows of a pass: `before` tokens were known before it, and the rows of `path` were right.
-    fn learn(&mut self, before: usize, path: &[usize], logits: &[f32], vocabulary: usize, scratch: &mut Scratch) {
+    fn learn(&mut self, before: usize, path: &[usize], likeliest: &[Vec<Candidate>]) {
         let Some(speculation) = &mut self.speculation else { return };
-        let drafted = logits.len() / vocabulary - 1;
+        let drafted = likeliest.len() - 1;
         speculation.verified(path, drafted);
-        let row = |row: usize| &logits[row * vocabulary..][..vocabulary];
         let [earlier, last] = [before.saturating_sub(2), before - 1].map(|at| self.tokens[at]);
         if speculation.learns().answer {
             for &at in path {
                 let context = speculation.context(at, last, earlier);
-                speculation.calibrate(context, &likeliest(row(at), KEPT, scratch));
+                speculation.calibrate(context, &tokens_of(&likeliest[at]));
             }
         }
         if speculation.learns().rejected && path.len() <= drafted {
             let rejected = speculation.latest().rejected(path, drafted);
             let mut predicted = vec![self.tokens[self.tokens.len() - 1]];
-            let model =
-                rejected.iter().map(|&at| likeliest(row(at), 1, scratch).first().map_or(last, |&(token, _)| token));
-            predicted.extend(model);
+            let model = |&at: &usize| likeliest[at].first().map_or(last, |&(token, _)| TokenId(token));
+            predicted.extend(rejected.iter().map(model));
             speculation.rejected(&rejected, &predicted);
         }
     }
 
     /// Chooses the next token and sends it. Returns why it is the last, if it is.
-    fn choose(&mut self, backend: &B, logits: &mut [f32], scratch: &mut Scratch) -> Option<FinishReason> {
+    fn choose(
+        &mut self,
+        backend: &B,
+        rows: &mut Yielding<'_>,
+        row: usize,
+        scratch: &mut Scratch,
+    ) -> Option<FinishReason> {
+        let vocabulary = backend.shape().vocabulary;
+        let logits = &mut rows.logits[row * vocabulary..][..vocabulary];
         // The sampler changes the logits, but the model's own are reported.
         let reported = self.logprobs.map(|alternatives| (logits.to_vec(), alternatives));
-        let token = self.sampler.choose(logits, scratch);
+        let token = self.sampler.choose(logits, rows.likeliest[row].first().copied(), scratch);
         let logprobs = reported.map(|(logits, alternatives)| logprobs(&logits, token, alternatives, scratch));
         self.tokens.push(token);
         self.times.first_token.get_or_insert_with(|| self.times.clock.now());
@@ -337,4 +351,8 @@ impl<B: Backend> Sequence<B> {
             total,
         }
     }
+}
+
+fn tokens_of(likeliest: &[Candidate]) -> Vec<(TokenId, f32)> {
+    likeliest.iter().map(|&(token, logit)| (TokenId(token), logit)).collect()
 }

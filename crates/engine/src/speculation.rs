@@ -156,8 +156,9 @@ mod tests {
     use crate::fake_model::{FakeModel, VOCABULARY};
     use crate::outbox::Outbox;
     use crate::request::{GenerateRequest, SamplingParams, StopConditions};
-    use crate::sampling::Scratch;
-    use crate::sequence::Sequence;
+    use crate::sampling::{Scratch, likeliest};
+    use crate::sequence::{Sequence, Yielding};
+    use duet_kernels::crew::Solo;
     use duet_scheduler::{Member, Yields};
     use duet_speculate::Method;
     use duet_types::{Class, RequestId, Stage};
@@ -219,7 +220,9 @@ mod tests {
                 let tail = path.iter().rev().map(|&row| rows.tokens[row]);
                 logits.extend(logits_after(&known.iter().copied().chain(tail).collect::<Vec<_>>()));
             }
-            let (generated, accepted) = sequence.yields(backend, RequestId(0), &mut logits, &mut scratch);
+            let likeliest = likeliest(&logits, VOCABULARY, KEPT, &Solo);
+            let mut rows = Yielding { logits: &mut logits, likeliest: &likeliest };
+            let (generated, accepted) = sequence.yields(backend, RequestId(0), &mut rows, &mut scratch);
             assert!(matches!(&accepted, Accepted::All) == (drafted == 0));
             drafted = generated.offer.len().0;
             left = generated.finished.is_none();
@@ -233,7 +236,7 @@ mod tests {
         let backend = FakeModel::new(1000, 100);
         // Every pair of letters, so that several successors of each are drafted.
         let prompt: Vec<TokenId> = [0, 1, 0, 2, 0, 3, 1, 2, 1, 3, 2, 3, 3, 0, 0, 1, 1, 2, 2].map(TokenId).to_vec();
-        let drafting = Drafting::new(Method::Duet, Calibrate::Off, None);
+        let drafting = Drafting::new(Method::Duet, Calibrate::Off, None, None);
         let mut counts: std::collections::BTreeMap<Vec<TokenId>, [u64; LETTERS]> = std::collections::BTreeMap::new();
         for seed in 0..SAMPLES {
             let answer = drawn(&backend, &drafting, &prompt, seed);

@@ -3,6 +3,7 @@
 use crate::config::EngineConfig;
 use crate::drafting::Past;
 use crate::fingerprint::model_fingerprint;
+use crate::learned::LearnedFile;
 use crate::memory::{Budget, available, budget};
 use crate::model_backend::ModelBackend;
 use crate::profile::{Effort, Profile, Subject, heg, measure};
@@ -41,6 +42,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let rows = scheduler.limits.prefill_rows.max(Tokens(scheduler.limits.batch as u32));
     let probe = config.event_log.is_some().then(|| SpeedProbe::new(Arc::clone(&model)));
     let past = past(&model, &config);
+    let learned = config.learned_folder.as_deref().map(|folder| LearnedFile::of(folder, &model.config().name));
     let backend = ModelBackend::new(model, pool, budget.context, rows);
     let runtime = RuntimeConfig {
         observers: observers(&config, &scheduler, profile.probe)?,
@@ -51,6 +53,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
         speculate: config.speculate,
         calibrate: config.calibrate,
         past,
+        learned,
         spill_folder: config.spill_folder.unwrap_or_else(std::env::temp_dir),
     };
     Runtime::start(backend, cpu, runtime)

@@ -37,7 +37,7 @@ fn all_logits(model: &Model, pass: &mut Pass, crew: &dyn Crew) -> Vec<Vec<f32>> 
     let rows: Vec<usize> = (0..pass.rows()).collect();
     let mut logits = Vec::new();
     model.logits(pass, &rows, &mut logits, crew);
-    logits.chunks_exact(model.config().vocabulary).map(<[f32]>::to_vec).collect()
+    logits.chunks_exact(model.config().vocabulary).take(rows.len()).map(<[f32]>::to_vec).collect()
 }
 
 /// One token after the other.

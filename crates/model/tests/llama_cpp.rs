@@ -56,6 +56,7 @@ impl<'a> Run<'a> {
             self.model.run_span(&mut pass, 0..self.model.node_count(), &crew);
             let chosen: Vec<usize> = (0..chunk.len()).filter(|&row| rows(row)).collect();
             self.model.logits(&mut pass, &chosen, &mut self.logits, &crew);
+            self.logits.truncate(chosen.len() * self.model.config().vocabulary);
             let (activations, mut tables) = pass.finish();
             (self.activations, self.kv) = (Some(activations), tables.pop());
         }

@@ -6,7 +6,8 @@
 //! `exposed = 0` it is the paper's formula to the letter. (Agent.xpu appendix A)
 //!
 //! Norms, rope, the cache and the masked parts of attention's tiles are no products of weights: what a row takes for them
-//! is measured, and added to the arithmetic (`per_row`; zero in the paper's formula).
+//! is measured, and added to the arithmetic (`per_row`; zero in the paper's formula). What products of a few rows take
+//! goes in steps, which are measured too ([`few_rows`](crate::few_rows); none in the paper's formula).
 //!
 //! Rows of a batch whose contexts differ cost what their sums cost: predictions take a [`Load`] and are O(1).
 
@@ -63,18 +64,18 @@ pub fn demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -
 
 fn span_demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -> Demand {
     let mut sum = Demand::default();
-    let mut add = |count: usize, cost: Cost| {
-        sum.seconds += count as f64 * time(anchors, cost);
+    let mut add = |count: usize, cost: Cost, step: f64| {
+        sum.seconds += count as f64 * time(anchors, cost) * step;
         sum.bytes += count as f64 * cost.memory * anchors.bytes_per_s;
     };
     for kind in [Node::Embed, Node::Qkv, Node::Attention, Node::Ffn] {
         let count = heg.count(nodes, kind);
         if count > 0 {
-            add(count, cost(heg, anchors, load, kind));
+            add(count, cost(heg, anchors, load, kind), step(anchors, load, kind));
         }
     }
     if nodes.end == heg.nodes() && load.tokens > 0.0 {
-        add(1, head_cost(heg, anchors, load));
+        add(1, head_cost(heg, anchors, load), anchors.few_rows.factor(load.tokens));
     }
     sum
 }
@@ -92,7 +93,7 @@ pub fn saturating_rows(heg: &Heg, anchors: &Anchors) -> u32 {
 /// How long one node takes for `load`, without a launch.
 #[must_use]
 pub fn node_time(heg: &Heg, anchors: &Anchors, load: &Load, kind: Node) -> Nanos {
-    Nanos((time(anchors, cost(heg, anchors, load, kind)) * 1e9) as u64)
+    Nanos((time(anchors, cost(heg, anchors, load, kind)) * step(anchors, load, kind) * 1e9) as u64)
 }
 
 /// What decides the time of a node.
@@ -117,6 +118,14 @@ fn bound_of(cost: Cost) -> Bound {
 
 fn time(anchors: &Anchors, Cost { compute, memory }: Cost) -> f64 {
     compute.max(memory) + anchors.exposed * compute.min(memory)
+}
+
+/// What the roofline's time of a node is to be multiplied with.
+fn step(anchors: &Anchors, load: &Load, kind: Node) -> f64 {
+    match kind {
+        Node::Qkv | Node::Ffn => anchors.few_rows.factor(load.rows),
+        Node::Embed | Node::Attention => 1.0,
+    }
 }
 
 fn cost(heg: &Heg, anchors: &Anchors, load: &Load, kind: Node) -> Cost {
@@ -153,6 +162,7 @@ fn token_wise(anchors: &Anchors, node: &crate::heg::TokenWise, rows: f64) -> Cos
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::few_rows::FewRows;
     use crate::heg::{SequenceWise, TokenWise};
     use crate::machine::PerRow;
 
@@ -171,6 +181,7 @@ mod tests {
             launch: Nanos(500),
             exposed,
             per_row: PerRow::NONE,
+            few_rows: FewRows::NONE,
         }
     }
 

@@ -42,6 +42,7 @@ mod contention;
 mod drift;
 pub mod elastic;
 mod event;
+pub mod few_rows;
 mod graphs;
 pub mod heg;
 mod kernel;

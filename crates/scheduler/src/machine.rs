@@ -2,6 +2,8 @@
 //!
 //! Every figure is a measurement of `duet profile` or a published number of a SoC profile; none is chosen here.
 
+pub use crate::few_rows::FewRows;
+
 use duet_types::{LaneId, LaneSet, Nanos};
 
 /// The lanes there are.
@@ -59,6 +61,9 @@ pub struct Anchors {
     /// What rows take beside products.
     #[cfg_attr(feature = "serde", serde(default))]
     pub per_row: PerRow,
+    /// The steps between the anchors.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub few_rows: FewRows,
 }
 
 /// Seconds that one row takes in a node beside the products that the roofline knows: norms, rope and the cache in the

@@ -6,7 +6,7 @@
 //! where weights take 0.5 ms, and 2 µs where they take 1 ms. Launching, embeddings and the head take no time.
 
 use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Contention, Lane, Machine, PerRow, Shapes};
+use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, Machine, PerRow, Shapes};
 use duet_scheduler::{Limits, Mechanisms, MemoryLimits, SchedulerConfig};
 use duet_types::{Nanos, Tokens};
 
@@ -44,6 +44,7 @@ fn anchors(arithmetic: f64, memory: f64) -> Anchors {
         launch: Nanos::ZERO,
         exposed: 0.0,
         per_row: PerRow::NONE,
+        few_rows: FewRows::NONE,
     }
 }
 

@@ -231,6 +231,7 @@ mod tests {
             launch,
             exposed: 0.25,
             per_row: PerRow { qkv: 1.0, attention: 2.0 },
+            few_rows: duet_scheduler::machine::FewRows::NONE,
         };
         let slower = Speed { arithmetic: 0.5, memory: 0.25, given: vec![1.0, 0.5] };
         let per_row = PerRow { qkv: 2.0, attention: 4.0 };

@@ -2,7 +2,7 @@
 //!
 //! A candidate's chance is a logistic mix of what each drafter says of it, silence included. Every token of the answer is
 //! a trial of all candidates that there were, whether they were drafted or not, so nothing has to be drafted to be
-//! learned about. A request begins with what earlier ones taught, and its own trials weigh more.
+//! learned about. A request begins with what earlier ones taught, and its own trials weigh as if those had been few.
 
 use crate::drafter::{EVIDENCE, Evidence, Kind};
 
@@ -39,6 +39,33 @@ impl Confidence {
         1.0 / (1.0 + (-sum).exp())
     }
 
+    /// What a request begins with.
+    #[must_use]
+    pub fn for_a_request(&self) -> Self {
+        let mut begun = self.clone();
+        begun.weights.as_flattened_mut().iter_mut().for_each(|weight| weight.trials = weight.trials.min(TRIALS_MAX));
+        begun
+    }
+
+    /// What was learned, to be kept: each weight and the trials behind it.
+    #[must_use]
+    pub fn values(&self) -> Vec<[f32; 2]> {
+        self.weights.as_flattened().iter().map(|weight| [weight.value, weight.trials]).collect()
+    }
+
+    /// From what [`Self::values`] gave; nothing if it is of another shape or no numbers.
+    #[must_use]
+    pub fn from_values(values: &[[f32; 2]]) -> Option<Self> {
+        let mut confidence = Self::default();
+        let weights = confidence.weights.as_flattened_mut();
+        let sane = |[value, trials]: &[f32; 2]| value.abs() < WEIGHT_MAX && (0.0..1e9).contains(trials);
+        if values.len() != weights.len() || !values.iter().all(sane) {
+            return None;
+        }
+        weights.iter_mut().zip(values).for_each(|(weight, &[value, trials])| *weight = Weight { value, trials });
+        Some(confidence)
+    }
+
     /// A candidate was tried.
     pub fn learn(&mut self, opinions: &Opinions, came_true: bool) {
         let error = f32::from(u8::from(came_true)) - self.chance(opinions);
@@ -54,6 +81,10 @@ impl Confidence {
 const BIAS: f32 = -0.7;
 const RATE_FIRST: f32 = 1.0;
 const RATE_LAST: f32 = 0.03;
+/// Trials of earlier requests count as so many at most: the rates of a request's own follow from it.
+const TRIALS_MAX: f32 = 64.0;
+/// Weights beyond this say no more than "certainly".
+const WEIGHT_MAX: f32 = 100.0;
 
 #[cfg(test)]
 mod tests {
@@ -75,6 +106,20 @@ mod tests {
         }
         let (good, bad) = (confidence.chance(&good), confidence.chance(&bad));
         assert!((good - 0.9).abs() < 0.1 && (bad - 0.1).abs() < 0.1, "{good} {bad}");
+    }
+
+    #[test]
+    fn a_request_follows_its_own_trials_whatever_others_had() {
+        let mut confidence = Confidence::default();
+        let evidence = opinions(Kind::Context, 9);
+        (0..10_000).for_each(|_| confidence.learn(&evidence, true));
+        let mut own = confidence.for_a_request();
+        assert_eq!(own.chance(&evidence), confidence.chance(&evidence));
+        for confidence in [&mut confidence, &mut own] {
+            (0..20).for_each(|_| confidence.learn(&evidence, false));
+        }
+        assert!(own.chance(&evidence) < 0.3 && confidence.chance(&evidence) > 0.5);
+        assert_eq!(Confidence::from_values(&own.values()), Some(own));
     }
 
     #[test]

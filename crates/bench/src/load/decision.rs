@@ -8,7 +8,7 @@ use super::summary::Sample;
 use duet_driver::{World, step};
 use duet_engine::PolicyName;
 use duet_scheduler::heg::{SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Contention, Lane, Machine, PerRow, Shapes};
+use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, Machine, PerRow, Shapes};
 use duet_scheduler::{
     Command, Completes, Event, Generated, Heg, Kernel, Limits, Mechanisms, MemoryLimits, Outcome, PassId, Request,
     Scheduler, SchedulerConfig, Yields,
@@ -154,6 +154,7 @@ fn config() -> SchedulerConfig {
         launch: Nanos(2_000),
         exposed: 0.3,
         per_row: PerRow::NONE,
+        few_rows: FewRows::NONE,
     };
     let lane = |name: &str| Lane { name: name.to_owned(), shapes: Shapes::Dynamic, anchors: anchors(1.0) };
     let machine =

@@ -26,7 +26,7 @@ pub enum Subject {
         /// The model.
         model: Arc<Model>,
         /// How it runs; the policy is in here.
-        config: EngineConfig,
+        config: Box<EngineConfig>,
     },
     /// A server that runs already.
     Server(Server),
@@ -76,7 +76,7 @@ impl Subject {
     pub(crate) fn open(&self) -> Result<Box<dyn Target>, LoadError> {
         match self {
             Self::Engine { model, config } => {
-                let engine = Engine::start(Arc::clone(model), config.clone())?;
+                let engine = Engine::start(Arc::clone(model), EngineConfig::clone(config))?;
                 warm_up(&engine)?;
                 Ok(Box::new(EngineTarget { model: Arc::clone(model), engine: Mutex::new(Some(engine)) }))
             }

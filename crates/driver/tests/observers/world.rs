@@ -5,7 +5,7 @@
 
 use duet_driver::{Observed, Observer, World, step};
 use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Contention, Lane, Machine, PerRow, Shapes};
+use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, Machine, PerRow, Shapes};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{
     Command, Event, Generated, Kernel, Limits, Mechanisms, MemoryLimits, Outcome, PassId, Request, Scheduler,
@@ -39,6 +39,7 @@ pub(crate) fn config(pages: usize) -> SchedulerConfig {
         launch: Nanos(5_000),
         exposed: 0.2,
         per_row: PerRow::NONE,
+        few_rows: FewRows::NONE,
     };
     let lane = |name: &str| Lane { name: name.to_owned(), shapes: Shapes::Dynamic, anchors: anchors(1.0) };
     let linear = |macs: f64| TokenWise { macs_per_row: macs, weight_bytes: macs, row_bytes: 1e3 };

@@ -4,7 +4,7 @@ use super::{bench_load, bench_speculate};
 use crate::cli::{BenchArgs, BenchCommand, ThroughputArgs};
 use crate::failure::print;
 use crate::models;
-use duet_bench::throughput::{self, Report, Settings};
+use duet_bench::throughput::{self, PassCost, Report, Settings};
 use duet_types::Bytes;
 
 pub(super) fn bench(arguments: &BenchArgs) -> anyhow::Result<()> {
@@ -74,8 +74,14 @@ fn page(report: &Report) -> String {
             decode.read_share * 100.0
         );
     }
-    for cost in &report.pass_cost {
-        page += &format!("pass      {:>2} rows {:.2} ms, {:.2} of one row\n", cost.rows, cost.ms, cost.ratio);
+    let mut costs = |place: &str, costs: &[PassCost]| {
+        for PassCost { rows, ms, ratio } in costs {
+            page += &format!("pass      {rows:>2} rows{place} {ms:.2} ms, {ratio:.2} of one row\n");
+        }
+    };
+    costs("", &report.pass_cost);
+    for long in &report.pass_cost_long {
+        costs(&format!(" at a context of {}", long.context), &long.pass_cost);
     }
     page
 }

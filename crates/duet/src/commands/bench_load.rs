@@ -129,7 +129,7 @@ fn engines(model: &Arc<Model>, arguments: &LoadArgs) -> Vec<Subject> {
 
 fn engine(model: &Arc<Model>, arguments: &LoadArgs, policy: PolicyName) -> Subject {
     let config = EngineConfig { policy, ..arguments.scheduling.apply(arguments.engine.config()) };
-    Subject::Engine { model: Arc::clone(model), config }
+    Subject::Engine { model: Arc::clone(model), config: Box::new(config) }
 }
 
 fn server(peer: &Peer, arguments: &LoadArgs) -> Subject {

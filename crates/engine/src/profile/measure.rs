@@ -5,6 +5,7 @@
 //! row, `T(n) = max(n·w, q) + exposed · min(n·w, q)`: for each value of `exposed`, two sizes give `q` and `w`, and the
 //! value is taken that predicts the others best. Feed-forward says that; the projection to queries, keys and values has norms,
 //! rope and the cache beside its products, and attention its masked parts: what a row takes for these is what is left.
+//! Over a few rows, where drafts are, every size is timed, and what the roofline misses is kept as a factor.
 //! The fastest of several samples counts: what else runs on the machine can only make a sample slower, and the scheduler
 //! corrects for a slower machine by itself.
 
@@ -18,7 +19,8 @@ use duet_model::Model;
 use duet_model::forward::Node;
 use duet_model::kv::KvFormat;
 use duet_scheduler::Machine;
-use duet_scheduler::machine::{Anchors, Contention, Lane, PerRow, Shapes};
+use duet_scheduler::few_rows;
+use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, PerRow, Shapes};
 use duet_types::{LaneId, LaneSet, Nanos};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -44,7 +46,8 @@ pub(crate) fn measure(
     lanes: &CpuLanes,
     effort: Effort,
 ) -> Result<Profile, ProfileError> {
-    let bench = Bench::new(Arc::clone(model), kv, (ROWS.len() + 1) * (CONTEXT + ROWS[ROWS.len() - 1] + 64));
+    let bench =
+        Bench::new(Arc::clone(model), kv, (ROWS.len() + 1) * (CONTEXT + ROWS[ROWS.len() - 1] + 64) + FEW_POSITIONS);
     let launch = launch_cost(lanes)?;
     let all = lanes.descriptor().lanes;
     let mut probe = Probes::new(model);
@@ -125,6 +128,7 @@ fn anchors(
         launch,
         exposed: fit.exposed,
         per_row: PerRow { qkv: 0.0, attention: attention_row / layers },
+        few_rows: few_rows(&fit, &times.few),
     };
     let products = Fit {
         weights: work.qkv.bytes.0 as f64 / anchors.bytes_per_s,
@@ -133,6 +137,15 @@ fn anchors(
     };
     anchors.per_row.qkv = (times.qkv / layers - products.time(largest)).max(0.0) / largest;
     Ok(anchors)
+}
+
+/// What the roofline misses over a few rows. More rows never take less, whatever noise says.
+fn few_rows(fit: &Fit, times: &[f64; few_rows::SIZES.len()]) -> FewRows {
+    let mut most = 0.0_f64;
+    FewRows::new(std::array::from_fn(|at| {
+        most = most.max(times[at]);
+        (most / fit.time(f64::from(few_rows::SIZES[at]))) as f32
+    }))
 }
 
 /// Multiply-accumulates a second of attention, and the seconds that a row takes beside them: `rows` of them take the
@@ -154,6 +167,8 @@ fn attention(rows: f64, context: f64, macs: f64, times: &Times) -> (f64, f64) {
 struct Times {
     /// Output projection and feed-forward, for each size.
     ffn: Vec<f64>,
+    /// The same for a few rows.
+    few: [f64; few_rows::SIZES.len()],
     /// Projection to queries, keys and values, for the largest size.
     qkv: f64,
     /// Attention of the largest size, with nothing in the cache.
@@ -196,8 +211,32 @@ fn time_all(bench: &Bench, crew: &dyn Crew, samples: usize) -> Result<Times, Pro
         }
     }
     let [qkv, attention_near, attention_far] = others.map(fastest);
-    Ok(Times { ffn: times.into_iter().map(fastest).collect(), qkv, attention_near, attention_far })
+    let few = time_few(bench, crew, samples)?;
+    Ok(Times { ffn: times.into_iter().map(fastest).collect(), few, qkv, attention_near, attention_far })
 }
+
+/// Seconds of feed-forward for each size of a few rows, taking turns.
+fn time_few(bench: &Bench, crew: &dyn Crew, samples: usize) -> Result<[f64; few_rows::SIZES.len()], ProfileError> {
+    let layers = bench.layers();
+    let most = bench.model.config().context.as_usize();
+    let mut passes = Vec::new();
+    for rows in few_rows::SIZES {
+        passes.push(bench.pass(&[Shape { context: 0, rows: most.min(rows as usize) }])?);
+    }
+    let mut times: [Vec<f64>; few_rows::SIZES.len()] = Default::default();
+    for sample in 0..=samples {
+        for (times, pass) in times.iter_mut().zip(&mut passes) {
+            let time = bench.time(pass, layers.clone().map(|layer| Node::Ffn { layer }), crew);
+            if sample > 0 {
+                times.push(time.as_secs_f64());
+            }
+        }
+    }
+    Ok(times.map(fastest))
+}
+
+/// Positions of all sizes, each on a page of its own.
+const FEW_POSITIONS: usize = 64 * few_rows::SIZES.len();
 
 /// What the times of a roofline's sizes say.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -193,6 +193,7 @@ impl Profile {
             rates.iter().all(|rate| rate.is_finite() && *rate > 0.0)
                 && rows.iter().all(|seconds| (0.0..1.0).contains(seconds))
                 && (0.0..=1.0).contains(&anchors.exposed)
+                && anchors.few_rows.is_sane()
         }) && self.probe.are_sane()
     }
 }
@@ -200,7 +201,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use duet_scheduler::machine::{Anchors, Contention, Lane, PerRow, Shapes};
+    use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, PerRow, Shapes};
     use duet_types::Nanos;
 
     fn profile(bytes_per_s: f64) -> Profile {
@@ -219,6 +220,7 @@ mod tests {
             launch: Nanos(300),
             exposed: 0.1,
             per_row: PerRow::NONE,
+            few_rows: FewRows::NONE,
         };
         let lane = Lane { name: "cpu0".to_owned(), shapes: Shapes::Dynamic, anchors };
         let probe = Rates { macs_per_s: 2e11, bytes_per_s: 2e10 };

@@ -1,5 +1,7 @@
 //! The likeliest tokens, without sorting a vocabulary.
 
+use super::maximum::{BLOCK, maximum};
+
 /// A token and its logit.
 pub(crate) type Candidate = (u32, f32);
 
@@ -14,8 +16,8 @@ pub(crate) fn top(logits: &[f32], count: usize, candidates: &mut Vec<Candidate>)
     let room = count.saturating_mul(2).min(logits.len()).max(1);
     let mut floor = f32::NEG_INFINITY;
     for (block, values) in logits.chunks(BLOCK).enumerate() {
-        // Most blocks hold nothing: the largest of one is found sixteen at a time.
-        if !exceeds(values, floor) {
+        // Most blocks hold nothing, and their largest is found faster than by looking at each.
+        if maximum(values) <= floor {
             continue;
         }
         for (offset, &logit) in values.iter().enumerate() {
@@ -34,24 +36,6 @@ pub(crate) fn top(logits: &[f32], count: usize, candidates: &mut Vec<Candidate>)
     candidates.sort_unstable_by(better_first);
 }
 
-/// Whether any value is larger than `floor`.
-fn exceeds(values: &[f32], floor: f32) -> bool {
-    let mut largest = [f32::NEG_INFINITY; LANES];
-    let chunks = values.chunks_exact(LANES);
-    let rest = chunks.remainder().iter().any(|&value| value > floor);
-    for chunk in chunks {
-        for (largest, &value) in largest.iter_mut().zip(chunk) {
-            *largest = if value > *largest { value } else { *largest };
-        }
-    }
-    rest || largest.iter().any(|&largest| largest > floor)
-}
-
-/// Logits that are looked at together.
-const BLOCK: usize = 256;
-/// Enough side by side for the widest vectors.
-const LANES: usize = 16;
-
 /// Throws out all but the best `count`; returns the smallest logit left.
 fn keep_best(candidates: &mut Vec<Candidate>, count: usize) -> f32 {
     let (_, worst, _) = candidates.select_nth_unstable_by(count - 1, better_first);
@@ -60,7 +44,7 @@ fn keep_best(candidates: &mut Vec<Candidate>, count: usize) -> f32 {
     floor
 }
 
-fn better_first(left: &Candidate, right: &Candidate) -> std::cmp::Ordering {
+pub(super) fn better_first(left: &Candidate, right: &Candidate) -> std::cmp::Ordering {
     right.1.total_cmp(&left.1).then(left.0.cmp(&right.0))
 }
 

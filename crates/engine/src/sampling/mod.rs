@@ -5,16 +5,22 @@
 //! vocabulary. The same seed and logits give the same token, whatever else runs.
 
 mod candidates;
+mod likeliest;
+mod maximum;
 mod penalties;
 mod rng;
 mod softmax;
 
+pub(crate) use candidates::Candidate;
+pub(crate) use likeliest::likeliest;
+
 use crate::request::{SamplingParams, TokenLogprobs};
-use candidates::{Candidate, top};
+use candidates::top;
 use duet_types::TokenId;
+use maximum::largest;
 use penalties::Penalties;
 use rng::Rng;
-use softmax::{Weighting, largest};
+use softmax::Weighting;
 
 /// One request's way to choose tokens.
 #[derive(Clone, Debug)]
@@ -33,12 +39,6 @@ pub(crate) struct Scratch {
     candidates: Vec<Candidate>,
 }
 
-/// The `count` likeliest tokens, likeliest first, with their logits.
-pub(crate) fn likeliest(logits: &[f32], count: usize, scratch: &mut Scratch) -> Vec<(TokenId, f32)> {
-    top(logits, count, &mut scratch.candidates);
-    scratch.candidates.iter().map(|&(token, logit)| (TokenId(token), logit)).collect()
-}
-
 impl Sampler {
     /// The parameters must be valid. `seed` is used if they have none.
     pub(crate) fn new(params: &SamplingParams, prompt: &[TokenId], seed: u64) -> Self {
@@ -52,13 +52,20 @@ impl Sampler {
         }
     }
 
-    /// Chooses the next token and takes note of it. The logits are changed by the penalties.
-    pub(crate) fn choose(&mut self, logits: &mut [f32], scratch: &mut Scratch) -> TokenId {
+    /// Chooses the next token and takes note of it. `likeliest` is the likeliest token, if any is possible. The logits are
+    /// changed by the penalties.
+    pub(crate) fn choose(
+        &mut self,
+        logits: &mut [f32],
+        likeliest: Option<Candidate>,
+        scratch: &mut Scratch,
+    ) -> TokenId {
         self.penalties.apply(logits);
-        let token = match largest(logits) {
+        let likeliest = if self.penalties.are_none() { likeliest } else { largest(logits) };
+        let token = match likeliest {
             // Nothing is possible, or one thing is certain.
             None => 0,
-            Some((token, max)) if self.temperature == 0.0 || max == f32::INFINITY => token,
+            Some((token, max)) if self.temperature == 0.0 || max == f32::INFINITY => token as usize,
             Some((_, max)) => self.draw(logits, Weighting::new(max, self.temperature), &mut scratch.candidates),
         };
         let token = TokenId(token as u32);
@@ -140,13 +147,16 @@ const CANDIDATES_GROWTH: usize = 8;
 mod tests {
     use super::*;
 
+    fn choose(sampler: &mut Sampler, logits: &[f32]) -> TokenId {
+        sampler.choose(&mut logits.to_vec(), largest(logits), &mut Scratch::default())
+    }
+
     /// How often each token is drawn, in percent.
     fn shares(params: &SamplingParams, logits: &[f32]) -> Vec<u32> {
         let mut sampler = Sampler::new(params, &[], 1);
-        let mut scratch = Scratch::default();
         let mut counts = vec![0; logits.len()];
         for _ in 0..20_000 {
-            counts[sampler.choose(&mut logits.to_vec(), &mut scratch).0 as usize] += 1_u32;
+            counts[choose(&mut sampler, logits).0 as usize] += 1_u32;
         }
         counts.iter().map(|count| (count + 100) / 200).collect()
     }
@@ -184,7 +194,7 @@ mod tests {
     #[test]
     fn temperature_zero_takes_the_likeliest_and_the_first_of_equals() {
         let mut sampler = Sampler::new(&SamplingParams::default(), &[], 1);
-        let token = sampler.choose(&mut [1.0, 7.0, 7.0], &mut Scratch::default());
+        let token = choose(&mut sampler, &[1.0, 7.0, 7.0]);
         assert_eq!(token, TokenId(1));
     }
 
@@ -203,8 +213,7 @@ mod tests {
             let params = SamplingParams { seed: Some(seed), top_p: 0.9, ..warm() };
             let mut sampler = Sampler::new(&params, &[], 0);
             let logits: Vec<f32> = (0..500).map(|token| (token % 17) as f32 / 4.0).collect();
-            let mut scratch = Scratch::default();
-            (0..50).map(|_| sampler.choose(&mut logits.clone(), &mut scratch)).collect::<Vec<_>>()
+            (0..50).map(|_| choose(&mut sampler, &logits)).collect::<Vec<_>>()
         };
         assert_eq!(draw(5), draw(5));
         assert_ne!(draw(5), draw(6));
@@ -214,9 +223,8 @@ mod tests {
     fn rows_without_a_possible_token_do_no_harm() {
         let params = SamplingParams { top_p: 0.9, ..warm() };
         let mut sampler = Sampler::new(&params, &[], 1);
-        let mut scratch = Scratch::default();
-        assert_eq!(sampler.choose(&mut [f32::NAN, f32::NEG_INFINITY], &mut scratch), TokenId(0));
-        assert_eq!(sampler.choose(&mut [0.0, f32::INFINITY, f32::NAN], &mut scratch), TokenId(1));
+        assert_eq!(choose(&mut sampler, &[f32::NAN, f32::NEG_INFINITY]), TokenId(0));
+        assert_eq!(choose(&mut sampler, &[0.0, f32::INFINITY, f32::NAN]), TokenId(1));
     }
 
     #[test]

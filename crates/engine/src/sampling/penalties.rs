@@ -38,6 +38,11 @@ impl Penalties {
         }
     }
 
+    /// Whether it changes nothing.
+    pub(crate) fn are_none(&self) -> bool {
+        self.bias.is_empty() && self.seen.is_empty()
+    }
+
     /// Changes the logits. O(tokens seen), whatever the vocabulary. Each token is changed on its own, so the map's
     /// order does not matter.
     pub(crate) fn apply(&self, logits: &mut [f32]) {

@@ -65,16 +65,6 @@ impl Weighting {
     }
 }
 
-/// The largest logit and its token; the first of equals. `None` if no logit is above negative infinity.
-pub(crate) fn largest(logits: &[f32]) -> Option<(usize, f32)> {
-    // A maximum first, then its place: both loops are vectorised, a search for both at once is not. NaN is never larger.
-    let max = logits.iter().fold(f32::NEG_INFINITY, |max, &logit| if logit > max { logit } else { max });
-    if max == f32::NEG_INFINITY {
-        return None;
-    }
-    logits.iter().position(|&logit| logit == max).map(|token| (token, max))
-}
-
 /// `exp(x)` for `x <= 0` to about 2 units in the last place; 0 for NaN, and below -87, where f32 has no normal number.
 fn exp_not_positive(x: f32) -> f32 {
     // Adding and subtracting this rounds to an integer, and leaves it in the low bits.
@@ -122,11 +112,5 @@ mod tests {
         let weighting = Weighting::new(0.0, 1.0);
         let tokens = [0.0, 0.24, 0.26, 0.51, 0.76, 0.999_999_9].map(|share| weighting.token_at(&logits, share));
         assert_eq!(tokens, [0, 0, 2, 4, 5, 5]);
-    }
-
-    #[test]
-    fn the_first_of_the_largest_is_found() {
-        assert_eq!(largest(&[f32::NAN, 1.0, 3.0, 3.0]), Some((2, 3.0)));
-        assert_eq!(largest(&[f32::NEG_INFINITY, f32::NAN]), None);
     }
 }

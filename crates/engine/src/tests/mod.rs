@@ -21,7 +21,7 @@ use duet_device::{Cpu, CpuConfig, Pinning};
 use duet_driver::Observer;
 use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::heg::{SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Contention, Lane, PerRow, Shapes};
+use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, PerRow, Shapes};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig};
 use duet_speculate::Method;
@@ -81,6 +81,7 @@ impl Setup {
             launch: Nanos::ZERO,
             exposed: 0.0,
             per_row: PerRow::NONE,
+            few_rows: FewRows::NONE,
         };
         let lane = Lane { name: "cpu".to_owned(), shapes: Shapes::Dynamic, anchors };
         let team = (self.lanes.len() > 1).then_some(anchors);
@@ -141,6 +142,7 @@ impl Bench {
             speculate: setup.speculate,
             calibrate: crate::Calibrate::default(),
             past,
+            learned: None,
         };
         Self { runtime: Runtime::start(model, cpu, config).unwrap(), hold }
     }

@@ -16,7 +16,8 @@ pub struct HeadWeights<'a> {
     pub matrix: &'a PackedMatrix,
 }
 
-/// Logits of the chosen rows: `out[i × stride ..]` is row `rows[i]`, `stride` being the vocabulary in whole panels.
+/// Logits of the chosen rows: `out[i × stride ..]` is row `rows[i]`. Returns the stride, the vocabulary in whole panels. `out`
+/// grows if need be and is never cut: what is left of a larger call is not filled with zeros for the next one.
 ///
 /// # Panics
 /// If a row does not exist.
@@ -27,12 +28,13 @@ pub fn head(
     buffers: &mut Buffers,
     rows: &[usize],
     out: &mut Vec<f32>,
-) {
+) -> usize {
     assert!(rows.len() <= buffers.rows() && rows.iter().all(|&row| row < buffers.rows()));
     let hidden = buffers.shape().hidden;
     let stride = super::buffers::stride(weights.matrix.outputs());
-    out.resize(rows.len() * stride, 0.0);
-    let logits = Matrix { values: Shared::new(out), stride, columns: weights.matrix.outputs() };
+    let len = rows.len() * stride;
+    out.resize(out.len().max(len), 0.0);
+    let logits = Matrix { values: Shared::new(&mut out[..len]), stride, columns: weights.matrix.outputs() };
     let (shared, quantized, _) = buffers.share(hidden, 0);
     let quantized = quantized.with_rows(rows.len());
     crew.run(&|worker| {
@@ -45,4 +47,5 @@ pub fn head(
         // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
         unsafe { matmul(isa, weights.matrix, &quantized, rows.len(), &Epilogue::Store(out), &worker) };
     });
+    stride
 }

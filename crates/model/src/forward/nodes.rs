@@ -91,22 +91,21 @@ impl Model {
         }
     }
 
-    /// Logits of the chosen rows (indices into the pass), after all nodes: `out[i * vocabulary..]` is row `rows[i]`.
+    /// Logits of the chosen rows (indices into the pass), after all nodes: `out[i * vocabulary..]` is row `rows[i]`. A
+    /// buffer that is longer stays so.
     ///
     /// # Panics
     /// If a row does not exist.
     pub fn logits(&self, pass: &mut Pass, rows: &[usize], out: &mut Vec<f32>, crew: &dyn Crew) {
         let weights = self.weights();
         let head_weights = HeadWeights { norm: self.norm(&weights.final_norm), matrix: &weights.head };
-        head(self.isa(), crew, &head_weights, &mut pass.activations.buffers, rows, out);
+        let stride = head(self.isa(), crew, &head_weights, &mut pass.activations.buffers, rows, out);
         let vocabulary = self.config().vocabulary;
-        let stride = out.len() / rows.len().max(1);
         if stride != vocabulary {
             for row in 1..rows.len() {
                 out.copy_within(row * stride..row * stride + vocabulary, row * vocabulary);
             }
         }
-        out.truncate(rows.len() * vocabulary);
     }
 
     /// The `k` largest logits of each chosen row, largest first; ties go to the smaller token.
@@ -119,7 +118,8 @@ impl Model {
         let mut tops = Vec::with_capacity(rows.len());
         for rows in rows.chunks(TOP_K_ROWS) {
             self.logits(pass, rows, &mut logits, crew);
-            tops.extend(logits.chunks_exact(self.config().vocabulary).map(|row| largest(row, k)));
+            let each = logits.chunks_exact(self.config().vocabulary).take(rows.len());
+            tops.extend(each.map(|row| largest(row, k)));
         }
         tops
     }

@@ -4,7 +4,7 @@ use super::profile::{SocProfile, UnitProfile};
 use crate::dram;
 use duet_scheduler::annotation::{Demand, demand};
 use duet_scheduler::heg::{Heg, Load};
-use duet_scheduler::machine::{Anchors, Contention, Lane, Machine, PerRow, Shapes};
+use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, Machine, PerRow, Shapes};
 use duet_types::{Nanos, Tokens};
 
 /// Power of the lanes, in watts.
@@ -92,6 +92,7 @@ fn lane(name: &str, shapes: Shapes, unit: &UnitProfile) -> Lane {
         launch: Nanos((unit.launch_ms.value * 1e6) as u64),
         exposed: unit.exposed.value,
         per_row: PerRow::NONE,
+        few_rows: FewRows::NONE,
     };
     Lane { name: name.to_owned(), shapes, anchors }
 }

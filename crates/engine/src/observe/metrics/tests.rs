@@ -3,7 +3,7 @@
 use super::*;
 use duet_driver::Digest;
 use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Contention, Lane, Machine, PerRow, Shapes};
+use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, Machine, PerRow, Shapes};
 use duet_scheduler::{
     Command, Completes, End, Event, Generated, Kernel, Limits, Mechanisms, Member, MemoryLimits, Outcome, PassId,
     Reason, Request, Source, Yields,
@@ -21,6 +21,7 @@ fn config() -> SchedulerConfig {
         launch: Nanos::ZERO,
         exposed: 0.0,
         per_row: PerRow::NONE,
+        few_rows: FewRows::NONE,
     };
     let lane = |name: &str| Lane { name: name.to_owned(), shapes: Shapes::Dynamic, anchors };
     let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 1.0 };

@@ -1,0 +1,60 @@
+//! What was learned of the drafters, kept from one start of the engine to the next.
+//!
+//! It says how often which kind of evidence came true and nothing of any text, so it is kept for all users together. It
+//! is worth a few per cent of speed: whatever is wrong with the file, the engine begins with nothing learned.
+
+use duet_speculate::confidence::Confidence;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The file of one model.
+#[derive(Clone, Debug)]
+pub(crate) struct LearnedFile(PathBuf);
+
+impl LearnedFile {
+    /// In `folder`, for the model of this name.
+    pub(crate) fn of(folder: &Path, model: &str) -> Self {
+        let plain: String = model.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        Self(folder.join(format!("{plain}.{}.drafters.json", env!("CARGO_PKG_VERSION"))))
+    }
+
+    /// What was learned, if the file can be read.
+    pub(crate) fn load(&self) -> Option<Confidence> {
+        let text = std::fs::read_to_string(&self.0).ok()?;
+        Confidence::from_values(&serde_json::from_str::<Vec<_>>(&text).ok()?)
+    }
+
+    /// Writes it, whole or not at all.
+    pub(crate) fn save(&self, confidence: &Confidence) -> io::Result<()> {
+        let folder = self.0.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder)?;
+        let file = tempfile::NamedTempFile::new_in(folder)?;
+        std::fs::write(file.path(), serde_json::to_string(&confidence.values()).map_err(io::Error::other)?)?;
+        file.persist(&self.0).map_err(|error| error.error)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use duet_speculate::confidence::Opinions;
+    use duet_speculate::drafter::Evidence;
+
+    #[test]
+    fn what_was_learned_is_found_again_and_anything_else_is_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = LearnedFile::of(&folder.path().join("not/yet/there"), "A model/with slashes");
+        assert_eq!(file.load(), None);
+        let mut confidence = Confidence::default();
+        let mut opinions = Opinions::default();
+        opinions[0] = Evidence(5);
+        (0..10).for_each(|_| confidence.learn(&opinions, true));
+        file.save(&confidence).unwrap();
+        assert_eq!(file.load(), Some(confidence));
+        for wrong in ["", "[]", "[[1.0, 2.0]]", "{", "[[null, 1.0]]"] {
+            std::fs::write(&file.0, wrong).unwrap();
+            assert_eq!(file.load(), None, "{wrong}");
+        }
+    }
+}
