@@ -2,9 +2,9 @@
 
 use crate::calibration::Calibrate;
 use crate::learned::LearnedFile;
-use crate::request::GenerateRequest;
+use crate::request::{GenerateRequest, Remember};
 use crate::speculation::Speculation;
-use duet_history::{HistoryStore, Interaction, ModelFingerprint, TaskKey};
+use duet_history::{HistoryStats, HistoryStore, Interaction, ModelFingerprint, TaskKey};
 use duet_speculate::confidence::Confidence;
 use duet_speculate::history::History;
 use duet_speculate::{Drafter, Learns, Method, Speculator};
@@ -68,6 +68,7 @@ impl Drafting {
             drafters.push(Box::new(History::predicted(prompt, predicted)) as Box<dyn Drafter>);
         }
         let confidence = self.confidence.lock().unwrap_or_else(PoisonError::into_inner).for_a_request();
+        let key = key.filter(|_| request.remember == Remember::Answer);
         Some(Box::new(Speculation::new(self, Speculator::new(drafters, confidence), key)))
     }
 
@@ -97,6 +98,11 @@ impl Drafting {
     pub(crate) fn took(&self, time: Duration) {
         self.drafts.fetch_add(1, Ordering::Relaxed);
         self.nanos.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// What is in memory of the history, if there is one.
+    pub(crate) fn history(&self) -> Option<HistoryStats> {
+        self.past.as_ref().map(|past| past.store.stats())
     }
 
     /// What drafting has cost so far.

@@ -55,7 +55,8 @@ pub use handle::{Engine, Generation};
 pub use kept::KvPlace;
 pub use observe::EngineSamples;
 pub use request::{
-    EngineError, FlowKey, GenerateRequest, GenerationEvent, SamplingParams, StopConditions, TokenLogprobs, Usage,
+    EngineError, FlowKey, GenerateRequest, GenerationEvent, Remember, SamplingParams, StopConditions, TokenLogprobs,
+    Usage,
 };
 pub use speculation::DraftCounts;
 pub use stats::{EngineStats, FlowView, KeptView, RequestView};

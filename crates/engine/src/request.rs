@@ -64,6 +64,18 @@ pub struct GenerateRequest {
     pub user: UserName,
     /// What it is for: answers to the same user's requests of this task may be like it.
     pub task: TaskName,
+    /// Whether later answers may be drafted from this one.
+    pub remember: Remember,
+}
+
+/// Whether an answer is kept in the history, if there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Remember {
+    /// It is.
+    #[default]
+    Answer,
+    /// It is not. It may still be drafted from others.
+    Nothing,
 }
 
 /// What a client calls a flow.

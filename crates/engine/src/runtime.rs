@@ -202,10 +202,11 @@ impl<B: Backend> Runtime<B> {
 
     /// The figures as Prometheus reads them.
     pub(crate) fn metrics_text(&self) -> String {
+        let (drafting, history) = (self.shared.drafting.cost(), self.shared.drafting.history());
         let exposition = {
             let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
             let waiting = |line, class| state.scheduler.queue_len(line, class);
-            state.world.observer.metrics.expose(waiting, &state.scheduler.pages(), self.shared.drafting.cost())
+            state.world.observer.metrics.expose(waiting, &state.scheduler.pages(), drafting, history)
         };
         exposition.text()
     }

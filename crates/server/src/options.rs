@@ -6,7 +6,7 @@ use crate::fields::Fields;
 use crate::serve::App;
 use crate::task;
 use axum::http::HeaderMap;
-use duet_engine::{FlowKey, SamplingParams, StopConditions, TaskName};
+use duet_engine::{FlowKey, Remember, SamplingParams, StopConditions, TaskName};
 use duet_types::{TokenId, Tokens};
 use serde_json::Value;
 
@@ -20,6 +20,8 @@ pub(crate) struct Options {
     pub(crate) flow: Option<FlowKey>,
     /// What the client says it is for.
     pub(crate) task: Option<TaskName>,
+    /// Whether later answers may be drafted from this one: not if the client says `store: false`.
+    pub(crate) remember: Remember,
     pub(crate) delivery: Delivery,
 }
 
@@ -46,6 +48,7 @@ impl Options {
             service: Service::take(fields, headers, app.config.class_default)?,
             flow: flow_key(fields)?,
             task: task::take(fields, ignored)?,
+            remember: remember(fields)?,
             delivery: delivery(fields, ignored)?,
         };
         Ok(options)
@@ -69,6 +72,15 @@ fn sampling(fields: &mut Fields, vocabulary: usize) -> Result<SamplingParams, Ap
         logit_bias: logit_bias(fields, vocabulary)?,
         seed: seed(fields)?,
     })
+}
+
+/// `store`: nothing can be fetched later, so it cannot be promised, but it can be declined.
+fn remember(fields: &mut Fields) -> Result<Remember, ApiError> {
+    match fields.boolean("store")? {
+        None => Ok(Remember::Answer),
+        Some(false) => Ok(Remember::Nothing),
+        Some(true) => Err(unsupported("store", "no response can be fetched later; leave it out or say false")),
+    }
 }
 
 /// Any 64-bit integer; a negative one is as good a seed as another.
@@ -160,9 +172,6 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
         if fields.integer(name, 1..=i64::MAX)?.is_some_and(|count| count != 1) {
             return Err(unsupported(name, "one answer a request; send several requests for more"));
         }
-    }
-    if fields.boolean("store")?.unwrap_or(false) {
-        return Err(unsupported("store", "this server keeps no responses"));
     }
     for (name, why) in UNSUPPORTED {
         if fields.take(name).is_some() {

@@ -70,14 +70,15 @@ where
         return Err(ApiError::ShuttingDown);
     }
     let Job { options, tenant, logprobs, shape, ignored } = job;
-    let Options { sampling, stop, service, flow, task, delivery, .. } = options;
+    let Options { sampling, stop, service, flow, task, remember, delivery, .. } = options;
     let (user, task) = (app.config.keys.user(tenant), task.unwrap_or_default());
     let backend = Arc::clone(&app.backend);
     let submit = move || {
         let Encoded { prompt, predicted } = encode(&*backend)?;
         let prompt_tokens = Tokens(u32::try_from(prompt.len()).unwrap_or(u32::MAX));
         let class = service.class;
-        let request = GenerateRequest { prompt, sampling, stop, class, logprobs, flow, tenant, user, task, predicted };
+        let request =
+            GenerateRequest { prompt, sampling, stop, class, logprobs, flow, tenant, predicted, user, task, remember };
         let submitted = backend.submit(request).map_err(|error| ApiError::Engine { error, prompt: S::PROMPT })?;
         Ok::<_, ApiError>((submitted, prompt_tokens))
     };

@@ -40,6 +40,9 @@ pub(super) struct Families {
     pub(super) drafts_accepted: Family<OfClass, Counter>,
     pub(super) drafts_rejected: Family<OfClass, Counter>,
     pub(super) verify_rows: Family<OfUse, Counter>,
+    pub(super) history_tasks: Gauge,
+    pub(super) history_bytes: Gauge,
+    pub(super) history_dropped: Counter,
     pub(super) prompt_tokens_computed: Family<OfClass, Counter>,
     pub(super) prompt_tokens_cached: Family<OfClass, Counter>,
     pub(super) kv_pages_capacity: Gauge,
@@ -74,6 +77,9 @@ impl Families {
             drafts_accepted: Family::default(),
             drafts_rejected: Family::default(),
             verify_rows: Family::default(),
+            history_tasks: Gauge::default(),
+            history_bytes: Gauge::default(),
+            history_dropped: Counter::default(),
             prompt_tokens_computed: Family::default(),
             prompt_tokens_cached: Family::default(),
             kv_pages_capacity: Gauge::default(),
@@ -138,6 +144,12 @@ impl Families {
         registry.register("drafts_rejected", "Drafted tokens that were not", self.drafts_rejected.clone());
         let help = "Rows that could have yielded a token, as many as saturate the machine, by what came of them";
         registry.register("verify_rows", help, self.verify_rows.clone());
+        let help = "Tasks whose past answers are in memory, to be drafted from";
+        registry.register("history_tasks", help, self.history_tasks.clone());
+        let help = "Memory that past answers take";
+        registry.register_with_unit("history", help, Unit::Bytes, self.history_bytes.clone());
+        let help = "Answers that were not kept because too many came at once";
+        registry.register("history_dropped", help, self.history_dropped.clone());
     }
 
     fn register_memory(&self, registry: &mut Registry) {

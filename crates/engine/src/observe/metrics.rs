@@ -6,6 +6,7 @@ use super::families::Families;
 use super::labels::{OfClass, OfLane, OfSpill, OfStage, OfUse};
 use crate::drafting::DraftCost;
 use duet_driver::{Fact, Found, KernelEnd, Launched, Origin};
+use duet_history::HistoryStats;
 use duet_scheduler::{Line, Pages, SchedulerConfig, annotation};
 use duet_speculate::Utilisation;
 use duet_types::{Class, Nanos, Tokens};
@@ -46,10 +47,15 @@ impl Metrics {
         waiting: impl Fn(Line, Class) -> usize,
         pages: &Pages,
         drafting: DraftCost,
+        history: Option<HistoryStats>,
     ) -> Exposition {
         let DraftCost { drafts, time } = drafting;
         self.families.drafts.inc_by(drafts.saturating_sub(self.families.drafts.get()));
         self.families.draft_time.inc_by((time.as_secs_f64() - self.families.draft_time.get()).max(0.0));
+        let HistoryStats { tasks, index, dropped } = history.unwrap_or_default();
+        self.families.history_tasks.set(tasks as i64);
+        self.families.history_bytes.set(index.0 as i64);
+        self.families.history_dropped.inc_by(dropped.saturating_sub(self.families.history_dropped.get()));
         for class in OfClass::ALL {
             for line in [Line::Queued, Line::Prefill, Line::Decode] {
                 let Some(labels) = OfStage::of_line(class, line) else { continue };

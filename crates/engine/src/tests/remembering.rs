@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::drafting::Past;
+use crate::request::Remember;
 use duet_history::{HistoryStore, Limits, ModelFingerprint, TaskName, UserName};
 
 struct Remembering {
@@ -42,6 +43,15 @@ fn another_user_or_task_is_not_drafted_from() {
     accepted(&remembering, "ada", "spelling");
     assert_eq!(accepted(&remembering, "bob", "spelling"), Tokens(0));
     assert_eq!(accepted(&remembering, "ada", "counting"), Tokens(0));
+}
+
+#[test]
+fn what_is_not_to_be_remembered_is_not_kept() {
+    let remembering = remembering();
+    let (user, task) = (UserName::named("ada"), TaskName::named("spelling"));
+    remembering.bench.answer(GenerateRequest { user, task, remember: Remember::Nothing, ..spell() });
+    remembering.history.flush();
+    assert!(remembering.history.list().is_empty());
 }
 
 #[test]

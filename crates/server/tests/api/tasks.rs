@@ -1,7 +1,7 @@
 //! What requests are for: named, or by their instructions.
 
 use crate::Server;
-use duet_engine::TaskName;
+use duet_engine::{Remember, TaskName};
 use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -36,6 +36,16 @@ async fn completions_have_the_task_that_metadata_says() {
         let body = json!({"prompt": "hi", "metadata": metadata, "max_tokens": 1});
         assert_eq!(server.post(COMPLETIONS, &body).await.status, 200);
         assert_eq!(server.last_request().task, task);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_to_be_stored_is_not_remembered() {
+    let server = Server::start().await;
+    for (store, remember) in [(json!(false), Remember::Nothing), (Value::Null, Remember::Answer)] {
+        let body = json!({"prompt": "hi", "store": store, "max_tokens": 1});
+        assert_eq!(server.post(COMPLETIONS, &body).await.status, 200);
+        assert_eq!(server.last_request().remember, remember);
     }
 }
 

@@ -107,7 +107,7 @@ impl Run {
     fn text(&self) -> String {
         let waiting = |line, class| self.digest.waiting(line, class);
         self.metrics
-            .expose(waiting, &Pages { capacity: 100, used: 40, kept: 30, on_disk: 7 }, DraftCost::default())
+            .expose(waiting, &Pages { capacity: 100, used: 40, kept: 30, on_disk: 7 }, DraftCost::default(), None)
             .text()
     }
 }
