@@ -5,6 +5,7 @@
 //! of 32. Everything is checked here, so that the forward pass cannot fail.
 
 use crate::arch::{Blueprint, Extra, RopePairs};
+use crate::floats::{FloatLayer, FloatMatrix};
 use crate::gguf::{GgufFile, Group, GroupForm, Tensor};
 use crate::load::LoadError;
 use duet_kernels::packed::{Form, PANEL, PackedMatrix, WeightGroup};
@@ -80,10 +81,39 @@ impl<'a> Packer<'a> {
         }
     }
 
+    /// The floats of layer `index`, whose vectors are in `packed` already.
+    pub(crate) fn float_layer(&self, index: usize, packed: &LayerWeights) -> Result<FloatLayer, LoadError> {
+        let b = self.blueprint;
+        let matrix = |part: &str, outputs: usize, inputs: usize| {
+            self.matrix(&format!("blk.{index}.{part}.weight"), outputs, inputs).map(|tensor| floats(&[Part::whole(tensor)]))
+        };
+        Ok(FloatLayer {
+            attention_norm: packed.attention_norm.clone(),
+            qkv: floats(&self.qkv_parts(index)?),
+            qkv_bias: packed.qkv_bias.clone(),
+            output: matrix("attn_output", b.hidden, b.heads * b.head_dim)?,
+            output_norm: packed.output_norm.clone(),
+            ffn_norm: packed.ffn_norm.clone(),
+            gate: matrix("ffn_gate", b.ffn, b.hidden)?,
+            up: matrix("ffn_up", b.ffn, b.hidden)?,
+            down: matrix("ffn_down", b.hidden, b.ffn)?,
+            feed_norm: packed.feed_norm.clone(),
+        })
+    }
+
+    /// The floats of the head.
+    pub(crate) fn float_head(&self) -> Result<FloatMatrix, LoadError> {
+        Ok(floats(&[Part::whole(self.head_tensor()?)]))
+    }
+
     /// Packs the head: `output.weight`, or the embeddings where they are tied.
     pub(crate) fn head(&self) -> Result<PackedMatrix, LoadError> {
+        self.pack(&[Part::whole(self.head_tensor()?)])
+    }
+
+    fn head_tensor(&self) -> Result<Tensor<'a>, LoadError> {
         let name = if self.file.tensor("output.weight").is_some() { "output.weight" } else { "token_embd.weight" };
-        self.pack(&[Part::whole(self.matrix(name, self.blueprint.vocabulary, self.blueprint.hidden)?)])
+        self.matrix(name, self.blueprint.vocabulary, self.blueprint.hidden)
     }
 
     /// A vector of floats.
@@ -115,11 +145,15 @@ impl<'a> Packer<'a> {
     }
 
     fn qkv(&self, index: usize) -> Result<PackedMatrix, LoadError> {
+        self.pack(&self.qkv_parts(index)?)
+    }
+
+    fn qkv_parts(&self, index: usize) -> Result<[Part<'a>; 3], LoadError> {
         let b = self.blueprint;
         let part =
             |name: &str, heads: usize| self.matrix(&format!("blk.{index}.{name}.weight"), heads * b.head_dim, b.hidden);
         let turned = |tensor: Tensor<'a>| Part { tensor, rows: self.rope_order(tensor.info.rows()) };
-        self.pack(&[
+        Ok([
             turned(part("attn_q", b.heads)?),
             turned(part("attn_k", b.kv_heads)?),
             Part::whole(part("attn_v", b.kv_heads)?),
@@ -214,6 +248,20 @@ impl<'a> Part<'a> {
     fn whole(tensor: Tensor<'a>) -> Self {
         Self { tensor, rows: (0..tensor.info.rows()).map(Some).collect() }
     }
+}
+
+/// The parts' rows as floats, one below the other.
+fn floats(parts: &[Part<'_>]) -> FloatMatrix {
+    let inputs = parts.first().map_or(0, |part| part.tensor.info.row_len());
+    let outputs = parts.iter().map(|part| part.rows.len()).sum();
+    let mut values = vec![0.0; outputs * inputs];
+    let rows = parts.iter().flat_map(|part| part.rows.iter().map(|&row| (part.tensor, row)));
+    for ((tensor, row), values) in rows.zip(values.chunks_exact_mut(inputs.max(1))) {
+        if let Some(row) = row {
+            tensor.dequantize_row(row, values);
+        }
+    }
+    FloatMatrix { outputs, inputs, values }
 }
 
 /// Reads rows as groups. Groups of a row are asked for in order, so one row is decoded at a time.

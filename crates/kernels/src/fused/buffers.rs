@@ -4,6 +4,7 @@ use super::Matrix;
 use crate::memory::{Aligned, Shared};
 use crate::packed::PANEL;
 use crate::quantize::{QuantizedRows, SharedRows};
+use std::ops::Range;
 
 /// Widths that a model's layers need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +102,30 @@ impl Buffers {
         &mut self.residual[row * stride(self.shape.hidden)..][..self.shape.hidden]
     }
 
+    /// Some rows, dense, for a device that projects the residual stream to queries, keys and values: what it reads and
+    /// where it writes. Nothing if rows are not dense, which is so where a width is no whole number of panels.
+    pub fn projected(&mut self, rows: Range<usize>) -> Option<(&[f32], &mut [f32])> {
+        let BufferShape { hidden, qkv, .. } = self.shape;
+        let input = dense(hidden, &rows)?;
+        Some((&self.residual[input], &mut self.qkv[dense(qkv, &rows)?]))
+    }
+
+    /// The same for a device that does all after attention: what attention found, the residual stream, and where the new
+    /// residual stream is written before [`Self::take_fed`].
+    pub fn fed(&mut self, rows: Range<usize>) -> Option<(&[f32], &[f32], &mut [f32])> {
+        let BufferShape { hidden, queries, .. } = self.shape;
+        let stream = dense(hidden, &rows)?;
+        let attended = &self.attended[dense(queries, &rows)?];
+        Some((attended, &self.residual[stream.clone()], &mut self.normed[stream]))
+    }
+
+    /// Takes what a device wrote as the new residual stream of these rows.
+    pub fn take_fed(&mut self, rows: Range<usize>) {
+        let stride = stride(self.shape.hidden);
+        let stream = rows.start * stride..rows.end * stride;
+        self.residual[stream.clone()].copy_from_slice(&self.normed[stream]);
+    }
+
     /// Row `row` of what attention found, all heads side by side.
     #[must_use]
     pub fn attended(&self, row: usize) -> &[f32] {
@@ -147,6 +172,11 @@ impl Buffers {
 /// Rows begin at cache lines and hold whole panels.
 pub(super) fn stride(columns: usize) -> usize {
     columns.next_multiple_of(PANEL)
+}
+
+/// The floats of some rows if nothing lies between them.
+fn dense(columns: usize, rows: &Range<usize>) -> Option<Range<usize>> {
+    columns.is_multiple_of(PANEL).then(|| rows.start * columns..rows.end * columns)
 }
 
 fn matrix(buffer: &mut Aligned<f32>, columns: usize) -> Matrix<'_> {

@@ -14,7 +14,7 @@ pub use attention::{AttentionShape, SequenceRows, TreeRows, attention};
 pub use buffers::{BufferShape, Buffers};
 pub use ffn::{Feed, FfnWeights, feed_forward};
 pub use head::{HeadWeights, head};
-pub use qkv::{KvDestination, KvTail, QkvWeights, qkv};
+pub use qkv::{KvDestination, KvTail, QkvWeights, keys_and_values, qkv};
 
 use crate::crew::Worker;
 use crate::isa::Isa;

@@ -63,44 +63,95 @@ pub fn qkv(
     tails: &mut [KvTail<'_>],
     destinations: &[KvDestination],
 ) {
-    assert!(rows.end <= buffers.rows() && destinations.len() == rows.len());
-    let mut seen: Vec<(usize, usize)> = destinations.iter().map(|to| (to.tail, to.position)).collect();
-    seen.sort_unstable();
-    assert!(seen.windows(2).all(|pair| pair[0] != pair[1]), "two rows at one position");
     let hidden = buffers.shape().hidden;
-    let tails: Vec<(usize, Vec<PageWriter<'_>>)> =
-        tails.iter_mut().map(|tail| (tail.first, tail.pages.iter_mut().map(|page| page.writer()).collect())).collect();
+    let tails = writers(tails);
     let (shared, quantized, _) = buffers.share(hidden, 0);
     let quantized = quantized.with_rows(rows.len());
-    let call = Call { isa, weights, shared, quantized, rows, layer, tails: &tails, destinations };
+    let finish = Finish::new(isa, weights, shared, rows, layer, &tails, destinations);
+    let call = Call { finish, quantized };
     crew.run(&|worker| call.run(&worker));
 }
 
+/// The second half of the kernel, for rows whose projection, with its bias, is in the buffers already: head norms, rope,
+/// and keys and values into the cache.
+///
+/// # Panics
+/// As [`qkv`].
+#[expect(clippy::too_many_arguments, reason = "what a kernel reads and writes, each once")]
+pub fn keys_and_values(
+    isa: Isa,
+    crew: &dyn Crew,
+    weights: &QkvWeights<'_>,
+    buffers: &mut Buffers,
+    rows: Range<usize>,
+    layer: usize,
+    tails: &mut [KvTail<'_>],
+    destinations: &[KvDestination],
+) {
+    let tails = writers(tails);
+    let (shared, _, _) = buffers.share(0, 0);
+    let projected = QkvWeights { bias: None, ..*weights };
+    let finish = Finish::new(isa, &projected, shared, rows, layer, &tails, destinations);
+    crew.run(&|worker| finish.run(&worker));
+}
+
+fn writers<'a>(tails: &'a mut [KvTail<'_>]) -> Vec<(usize, Vec<PageWriter<'a>>)> {
+    tails.iter_mut().map(|tail| (tail.first, tail.pages.iter_mut().map(|page| page.writer()).collect())).collect()
+}
+
 struct Call<'a> {
+    finish: Finish<'a>,
+    quantized: SharedRows<'a>,
+}
+
+impl Call<'_> {
+    fn run(&self, worker: &Worker<'_>) {
+        let Finish { isa, weights, shared, rows, .. } = &self.finish;
+        let from = |row| rows.start + row;
+        // SAFETY: the kernel has borrowed the buffers alone; a sync follows.
+        unsafe {
+            norm_rows(*isa, weights.norm, &shared.residual, from, &shared.normed, &self.quantized, worker);
+        }
+        worker.sync();
+        let out = Target { out: shared.qkv.values, first_row: rows.start, stride: shared.qkv.stride };
+        let out = Epilogue::Store(out);
+        // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
+        unsafe { matmul(*isa, weights.matrix, &self.quantized, rows.len(), &out, worker) };
+        worker.sync();
+        self.finish.run(worker);
+    }
+}
+
+/// What comes after the projection.
+struct Finish<'a> {
     isa: Isa,
     weights: &'a QkvWeights<'a>,
     shared: SharedBuffers<'a>,
-    quantized: SharedRows<'a>,
     rows: Range<usize>,
     layer: usize,
     tails: &'a [(usize, Vec<PageWriter<'a>>)],
     destinations: &'a [KvDestination],
 }
 
-impl Call<'_> {
+impl<'a> Finish<'a> {
+    /// Checks what the writes to the cache rely on.
+    fn new(
+        isa: Isa,
+        weights: &'a QkvWeights<'a>,
+        shared: SharedBuffers<'a>,
+        rows: Range<usize>,
+        layer: usize,
+        tails: &'a [(usize, Vec<PageWriter<'a>>)],
+        destinations: &'a [KvDestination],
+    ) -> Self {
+        assert!(rows.end * shared.qkv.stride <= shared.qkv.values.len() && destinations.len() == rows.len());
+        let mut seen: Vec<(usize, usize)> = destinations.iter().map(|to| (to.tail, to.position)).collect();
+        seen.sort_unstable();
+        assert!(seen.windows(2).all(|pair| pair[0] != pair[1]), "two rows at one position");
+        Self { isa, weights, shared, rows, layer, tails, destinations }
+    }
+
     fn run(&self, worker: &Worker<'_>) {
-        let Self { isa, weights, shared, .. } = self;
-        let from = |row| self.rows.start + row;
-        // SAFETY: the kernel has borrowed the buffers alone; a sync follows.
-        unsafe {
-            norm_rows(*isa, weights.norm, &shared.residual, from, &shared.normed, &self.quantized, worker);
-        }
-        worker.sync();
-        let out = Target { out: shared.qkv.values, first_row: self.rows.start, stride: shared.qkv.stride };
-        let out = Epilogue::Store(out);
-        // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
-        unsafe { matmul(*isa, weights.matrix, &self.quantized, self.rows.len(), &out, worker) };
-        worker.sync();
         // Neighbouring positions of a head share lines of a page: a worker takes them together.
         for item in worker.share(self.kv_heads() * self.rows.len()) {
             self.finish_head(item % self.rows.len(), item / self.rows.len());
@@ -131,7 +182,7 @@ impl Call<'_> {
         let (first, pages) = &self.tails[to.tail];
         let offset = to.position - first;
         let at = Slot { position: offset % PAGE, layer: self.layer, kv_head };
-        // SAFETY: rows have different destinations (checked in `qkv`), and (row, head) is this worker's item.
+        // SAFETY: rows have different destinations (checked in `new`), and (row, head) is this worker's item.
         unsafe { pages[offset / PAGE].write(self.isa, at, key, value) };
     }
 

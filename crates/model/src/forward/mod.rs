@@ -7,10 +7,12 @@
 mod context_head;
 mod nodes;
 mod pass;
+mod token_wise;
 
 pub use context_head::ContextHead;
 pub use nodes::Node;
 pub use pass::{Activations, Pass, PassError, PassRefused, Segment};
+pub use token_wise::{NotRun, TokenWise};
 
 use crate::kv::{KvFormat, KvPool, PAGE_TOKENS};
 use crate::load::Model;

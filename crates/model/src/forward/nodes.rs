@@ -5,8 +5,8 @@ use crate::load::Model;
 use crate::weights::LayerWeights;
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{
-    AttentionShape, Feed, FfnWeights, HeadWeights, KvDestination, KvTail, Norm, QkvWeights, SequenceRows, TreeRows,
-    attention, feed_forward, head, qkv,
+    AttentionShape, Buffers, Feed, FfnWeights, HeadWeights, KvDestination, KvTail, Norm, QkvWeights, SequenceRows, TreeRows,
+    attention, feed_forward, head, keys_and_values, qkv,
 };
 use duet_types::TokenId;
 use std::ops::Range;
@@ -150,23 +150,16 @@ impl Model {
     }
 
     fn qkv(&self, pass: &mut Pass, layer: usize, rows: Range<usize>, crew: &dyn Crew) {
-        let mut destinations = Vec::with_capacity(rows.len());
-        let mut tails = Vec::with_capacity(pass.segments.len());
-        let mut row = 0;
-        for (segment, tree) in pass.segments.iter_mut().zip(&mut pass.trees) {
-            let count = segment.tokens.len();
-            let (start, (first, pages)) = match tree {
-                None => (segment.kv.len().as_usize(), segment.kv.tail()),
-                Some(tree) => (0, (0, vec![&mut tree.page])),
-            };
-            let chosen = (row..row + count).filter(|row| rows.contains(row));
-            destinations.extend(chosen.map(|at| KvDestination { tail: tails.len(), position: start + at - row }));
-            tails.push(KvTail { first, pages });
-            row += count;
-        }
         let weights = self.qkv_weights(layer);
-        let buffers = &mut pass.activations.buffers;
+        let (buffers, mut tails, destinations) = cache_rows(pass, &rows);
         qkv(self.isa(), crew, &weights, buffers, rows, layer, &mut tails, &destinations);
+    }
+
+    /// The QKV node of rows whose projection is in the buffers.
+    pub(super) fn keys_and_values(&self, pass: &mut Pass, layer: usize, rows: Range<usize>, crew: &dyn Crew) {
+        let weights = self.qkv_weights(layer);
+        let (buffers, mut tails, destinations) = cache_rows(pass, &rows);
+        keys_and_values(self.isa(), crew, &weights, buffers, rows, layer, &mut tails, &destinations);
     }
 
     fn attention(&self, pass: &mut Pass, layer: usize, rows: Range<usize>, crew: &dyn Crew) {
@@ -233,6 +226,25 @@ impl Model {
     pub(super) fn norm<'a>(&self, weight: &'a [f32]) -> Norm<'a> {
         Norm { weight, epsilon: self.blueprint().epsilon }
     }
+}
+
+/// Where the keys and values of some rows go.
+fn cache_rows<'a>(pass: &'a mut Pass, rows: &Range<usize>) -> (&'a mut Buffers, Vec<KvTail<'a>>, Vec<KvDestination>) {
+    let mut destinations = Vec::with_capacity(rows.len());
+    let mut tails = Vec::with_capacity(pass.segments.len());
+    let mut row = 0;
+    for (segment, tree) in pass.segments.iter_mut().zip(&mut pass.trees) {
+        let count = segment.tokens.len();
+        let (start, (first, pages)) = match tree {
+            None => (segment.kv.len().as_usize(), segment.kv.tail()),
+            Some(tree) => (0, (0, vec![&mut tree.page])),
+        };
+        let chosen = (row..row + count).filter(|row| rows.contains(row));
+        destinations.extend(chosen.map(|at| KvDestination { tail: tails.len(), position: start + at - row }));
+        tails.push(KvTail { first, pages });
+        row += count;
+    }
+    (&mut pass.activations.buffers, tails, destinations)
 }
 
 /// Rows whose whole logits are in memory at once while their largest are picked: 32 × 262k floats are 32 MiB.
