@@ -34,10 +34,28 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn begin(&self, rows: Vec<Rows<Self::Table>>) -> Result<Self::Pass, Refused<Self::Table>>;
 
     /// Runs a span of nodes on some rows of the pass; spans of a row come in order.
-    fn run(&self, pass: &mut Self::Pass, nodes: Range<usize>, rows: Range<usize>, crew: &dyn Crew);
+    ///
+    /// # Errors
+    /// If a device failed that nothing may stand in for.
+    fn run(
+        &self,
+        pass: &mut Self::Pass,
+        nodes: Range<usize>,
+        rows: Range<usize>,
+        crew: &dyn Crew,
+    ) -> Result<(), EngineError>;
 
     /// The logits of some rows, one after the other, after all nodes. A buffer that is longer may stay so.
-    fn logits(&self, pass: &mut Self::Pass, rows: &[usize], logits: &mut Vec<f32>, crew: &dyn Crew);
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    fn logits(
+        &self,
+        pass: &mut Self::Pass,
+        rows: &[usize],
+        logits: &mut Vec<f32>,
+        crew: &dyn Crew,
+    ) -> Result<(), EngineError>;
 
     /// The tokens that occur in a text. Takes a microsecond for each of them.
     fn vocabulary_of(&self, text: &[TokenId]) -> Self::Vocabulary;

@@ -1,6 +1,7 @@
 //! How an engine runs.
 
 use crate::calibration::Calibrate;
+use crate::placement::Offload;
 use duet_history::HistoryStore;
 use duet_model::kv::KvFormat;
 use duet_scheduler::policy::PolicyName;
@@ -54,6 +55,8 @@ pub struct EngineConfig {
     pub profile_folder: Option<PathBuf>,
     /// Where it is kept how far drafters can be trusted; absent: every start learns it anew.
     pub learned_folder: Option<PathBuf>,
+    /// A device for linear work; absent: the CPU's lanes do all of it.
+    pub offload: Option<Offload>,
     /// A timeline of kernels is written here, for Perfetto.
     pub trace: Option<PathBuf>,
     /// Events and commands of the scheduler are written here, for `duet replay`.
@@ -85,6 +88,7 @@ impl Default for EngineConfig {
             calibrate: Calibrate::default(),
             profile_folder: None,
             learned_folder: None,
+            offload: None,
             trace: None,
             event_log: None,
             history: None,

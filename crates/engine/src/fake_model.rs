@@ -258,7 +258,13 @@ impl Backend for FakeModel {
         }
     }
 
-    fn run(&self, pass: &mut FakePass, nodes: Range<usize>, rows: Range<usize>, crew: &dyn Crew) {
+    fn run(
+        &self,
+        pass: &mut FakePass,
+        nodes: Range<usize>,
+        rows: Range<usize>,
+        crew: &dyn Crew,
+    ) -> Result<(), EngineError> {
         assert!(pass.nodes[rows.clone()].iter().all(|&node| node == nodes.start), "nodes come in order");
         let tokens: Vec<TokenId> = pass.segments.iter().flat_map(|s| &s.table.tokens[s.before..]).copied().collect();
         let members = AtomicUsize::new(0);
@@ -276,9 +282,16 @@ impl Backend for FakeModel {
             worker.sync();
         });
         pass.nodes[rows].fill(nodes.end);
+        Ok(())
     }
 
-    fn logits(&self, pass: &mut FakePass, rows: &[usize], logits: &mut Vec<f32>, crew: &dyn Crew) {
+    fn logits(
+        &self,
+        pass: &mut FakePass,
+        rows: &[usize],
+        logits: &mut Vec<f32>,
+        crew: &dyn Crew,
+    ) -> Result<(), EngineError> {
         assert!(pass.nodes.iter().all(|&node| node == NODES), "logits come after the last node");
         crew.run(&|worker| worker.sync());
         logits.clear();
@@ -290,6 +303,7 @@ impl Backend for FakeModel {
             }
             start += count;
         }
+        Ok(())
     }
 
     fn vocabulary_of(&self, text: &[TokenId]) -> Vec<TokenId> {
@@ -307,7 +321,8 @@ impl Backend for FakeModel {
         let all: Vec<TokenId> = (0..VOCABULARY as u32).map(TokenId).collect();
         let (rows, mut logits) = (rows.collect::<Vec<_>>(), Vec::new());
         let among = among.unwrap_or(&all);
-        self.logits(pass, &rows, &mut logits, crew);
+        let done = self.logits(pass, &rows, &mut logits, crew);
+        assert_eq!(done, Ok(()));
         let likeliest = |logits: &[f32]| {
             let mut of: Vec<_> = among.iter().map(|&token| (token, logits[token.0 as usize])).collect();
             of.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));

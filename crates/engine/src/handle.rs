@@ -3,6 +3,7 @@
 use crate::config::EngineConfig;
 use crate::model_backend::ModelBackend;
 use crate::observe::EngineSamples;
+use crate::placement::LinearWork;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent};
 use crate::runtime::{Cancel, Runtime};
 use crate::start::start;
@@ -67,6 +68,12 @@ impl Engine {
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.runtime.is_running()
+    }
+
+    /// Where linear work was done so far.
+    #[must_use]
+    pub fn linear_work(&self) -> LinearWork {
+        self.runtime.backend().linear_work()
     }
 
     /// Its figures in Prometheus' text format.

@@ -26,6 +26,7 @@ mod observe;
 mod outbox;
 mod parameters;
 mod pass;
+mod placement;
 mod prober;
 pub mod profile;
 mod request;
@@ -54,6 +55,7 @@ pub use fingerprint::model_fingerprint;
 pub use handle::{Engine, Generation};
 pub use kept::KvPlace;
 pub use observe::EngineSamples;
+pub use placement::{Fallback, LinearWork, Offload};
 pub use request::{
     EngineError, FlowKey, GenerateRequest, GenerationEvent, Remember, SamplingParams, StopConditions, TokenLogprobs,
     Usage,

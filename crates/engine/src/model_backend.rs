@@ -1,6 +1,7 @@
 //! The real model behind the engine's seam.
 
 use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
+use crate::placement::{LinearWork, Offload, Placement};
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
 use duet_model::Model;
@@ -20,19 +21,32 @@ pub(crate) struct ModelBackend {
     shape: Shape,
     /// Rows that activation buffers hold: a prefill chunk and a decode batch.
     rows: usize,
+    placement: Placement,
     /// Buffers that no pass uses. At most one for each pass that was ever under way at once.
     spare: Mutex<Vec<Activations>>,
 }
 
 impl ModelBackend {
     /// `context` is at most the model's; a pass has at most `rows` rows.
-    pub(crate) fn new(model: Arc<Model>, pool: KvPool, context: Tokens, rows: Tokens) -> Self {
+    pub(crate) fn new(
+        model: Arc<Model>,
+        pool: KvPool,
+        context: Tokens,
+        rows: Tokens,
+        offload: Option<Offload>,
+    ) -> Self {
         let shape = Shape { context, vocabulary: model.config().vocabulary };
-        Self { model, pool, shape, rows: rows.as_usize(), spare: Mutex::default() }
+        let placement = Placement::new(model.work(), offload);
+        Self { model, pool, shape, rows: rows.as_usize(), placement, spare: Mutex::default() }
     }
 
     pub(crate) fn model(&self) -> &Arc<Model> {
         &self.model
+    }
+
+    /// Where linear work was done.
+    pub(crate) fn linear_work(&self) -> LinearWork {
+        self.placement.linear_work()
     }
 
     fn take_activations(&self) -> Activations {
@@ -82,14 +96,26 @@ impl Backend for ModelBackend {
         })
     }
 
-    fn run(&self, pass: &mut Pass, nodes: Range<usize>, rows: Range<usize>, crew: &dyn Crew) {
-        for index in nodes {
-            self.model.run_node(pass, self.model.node(index), rows.clone(), crew);
-        }
+    fn run(
+        &self,
+        pass: &mut Pass,
+        mut nodes: Range<usize>,
+        rows: Range<usize>,
+        crew: &dyn Crew,
+    ) -> Result<(), EngineError> {
+        nodes.try_for_each(|index| {
+            self.placement.run_node(&self.model, pass, self.model.node(index), rows.clone(), crew)
+        })
     }
 
-    fn logits(&self, pass: &mut Pass, rows: &[usize], logits: &mut Vec<f32>, crew: &dyn Crew) {
-        self.model.logits(pass, rows, logits, crew);
+    fn logits(
+        &self,
+        pass: &mut Pass,
+        rows: &[usize],
+        logits: &mut Vec<f32>,
+        crew: &dyn Crew,
+    ) -> Result<(), EngineError> {
+        self.placement.logits(&self.model, pass, rows, logits, crew)
     }
 
     fn vocabulary_of(&self, text: &[TokenId]) -> ContextHead {

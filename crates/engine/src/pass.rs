@@ -81,7 +81,7 @@ impl<B: Backend> PassUnderWay<B> {
             self.begin(kernel, backend)?;
         }
         let pass = self.pass.as_mut().ok_or_else(lost)?;
-        backend.run(pass, kernel.nodes.clone(), kernel.rows.start as usize..kernel.rows.end as usize, crew);
+        backend.run(pass, kernel.nodes.clone(), kernel.rows.start as usize..kernel.rows.end as usize, crew)?;
         if kernel.class() == Class::Proactive && kernel.stage() == Stage::Prefill {
             // Nobody waits, and the next chunk, perhaps a person's, finds its memory prepared.
             backend.warm_memory();
@@ -93,7 +93,7 @@ impl<B: Backend> PassUnderWay<B> {
         let pass = self.pass.as_mut().ok_or_else(lost)?;
         let yielding = yielding_rows(kernel);
         if !yielding.is_empty() {
-            backend.logits(pass, &yielding, &mut workspace.logits, crew);
+            backend.logits(pass, &yielding, &mut workspace.logits, crew)?;
         }
         let (generated, accepted) = self.choose(kernel, backend, crew, workspace);
         let pass = self.pass.take().ok_or_else(lost)?;

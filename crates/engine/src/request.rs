@@ -175,6 +175,14 @@ pub enum EngineError {
         /// Why.
         error: String,
     },
+    /// A device did not run a kernel that nothing else may run.
+    #[error("{device} cannot go on: {error}")]
+    Device {
+        /// Which.
+        device: String,
+        /// Why.
+        error: String,
+    },
     /// The engine is stopping.
     #[error("the engine is shutting down")]
     ShuttingDown,

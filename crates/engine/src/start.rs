@@ -43,7 +43,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let probe = config.event_log.is_some().then(|| SpeedProbe::new(Arc::clone(&model)));
     let past = past(&model, &config);
     let learned = config.learned_folder.as_deref().map(|folder| LearnedFile::of(folder, &model.config().name));
-    let backend = ModelBackend::new(model, pool, budget.context, rows);
+    let backend = ModelBackend::new(model, pool, budget.context, rows, config.offload.clone());
     let runtime = RuntimeConfig {
         observers: observers(&config, &scheduler, profile.probe)?,
         scheduler,

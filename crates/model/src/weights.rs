@@ -85,7 +85,8 @@ impl<'a> Packer<'a> {
     pub(crate) fn float_layer(&self, index: usize, packed: &LayerWeights) -> Result<FloatLayer, LoadError> {
         let b = self.blueprint;
         let matrix = |part: &str, outputs: usize, inputs: usize| {
-            self.matrix(&format!("blk.{index}.{part}.weight"), outputs, inputs).map(|tensor| floats(&[Part::whole(tensor)]))
+            self.matrix(&format!("blk.{index}.{part}.weight"), outputs, inputs)
+                .map(|tensor| floats(&[Part::whole(tensor)]))
         };
         Ok(FloatLayer {
             attention_norm: packed.attention_norm.clone(),

@@ -5,8 +5,8 @@ use crate::load::Model;
 use crate::weights::LayerWeights;
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{
-    AttentionShape, Buffers, Feed, FfnWeights, HeadWeights, KvDestination, KvTail, Norm, QkvWeights, SequenceRows, TreeRows,
-    attention, feed_forward, head, keys_and_values, qkv,
+    AttentionShape, Buffers, Feed, FfnWeights, HeadWeights, KvDestination, KvTail, Norm, QkvWeights, SequenceRows,
+    TreeRows, attention, feed_forward, head, keys_and_values, qkv,
 };
 use duet_types::TokenId;
 use std::ops::Range;

@@ -92,8 +92,7 @@ impl Model {
         rows: &[usize],
         out: &mut Vec<f32>,
     ) -> Result<(), NotRun> {
-        let residual: Vec<f32> =
-            rows.iter().flat_map(|&row| pass.activations.buffers.residual(row)).copied().collect();
+        let residual: Vec<f32> = rows.iter().flat_map(|&row| pass.activations.buffers.residual(row)).copied().collect();
         let len = rows.len() * self.config().vocabulary;
         out.resize(out.len().max(len), 0.0);
         device.head(&residual, &mut out[..len])

@@ -1,0 +1,184 @@
+//! Where the linear work of a pass is done: on a device, if there is one that works, or by the crew.
+//!
+//! A device that fails loses its kernel to the crew, and the pass goes on with what it has: nobody's answer ends. The
+//! device is then left alone for a while, for twice as long after each failure in a row. What a device computes is not to
+//! the bit what the crew does, so an answer may be worded otherwise after that. (DESIGN: devices)
+//!
+//! Invariants: a kernel is run once, in one place, or has failed; what is counted is what was run.
+
+use crate::clock::Clock;
+use crate::request::EngineError;
+use duet_kernels::crew::Crew;
+use duet_model::forward::{Node, NotRun, Pass, TokenWise};
+use duet_model::{Model, Work};
+use duet_types::{Instant, Nanos};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A device that linear work goes to.
+#[derive(Clone, Debug)]
+pub struct Offload {
+    /// What it is called, `openvino:CPU` for example.
+    pub name: String,
+    /// The device, with the model's weights.
+    pub device: Arc<dyn TokenWise>,
+    /// What happens to a kernel that it does not run.
+    pub fallback: Fallback,
+}
+
+/// What happens to a kernel that a device does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// The crew runs it.
+    Crew,
+    /// Its requests fail.
+    Never,
+}
+
+/// Where linear work was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinearWork {
+    /// The device, if there is one.
+    pub device: Option<String>,
+    /// Multiply-accumulates that it did.
+    pub on_device: u64,
+    /// Multiply-accumulates that the crew did.
+    pub on_crew: u64,
+    /// Kernels that it did not run.
+    pub refused: u64,
+}
+
+impl LinearWork {
+    /// The device's share of the multiply-accumulates; 0 if there were none.
+    #[must_use]
+    pub fn device_share(&self) -> f64 {
+        self.on_device as f64 / (self.on_device + self.on_crew).max(1) as f64
+    }
+}
+
+/// Decides for each kernel and runs it.
+#[derive(Debug)]
+pub(crate) struct Placement {
+    offload: Option<Offload>,
+    work: Work,
+    clock: Clock,
+    quarantine: Mutex<Quarantine>,
+    on_device: AtomicU64,
+    on_crew: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// For how long a device is left alone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Quarantine {
+    until: Instant,
+    /// In a row.
+    failures: u32,
+}
+
+impl Placement {
+    pub(crate) fn new(work: Work, offload: Option<Offload>) -> Self {
+        let [on_device, on_crew, refused] = Default::default();
+        let (clock, quarantine) = (Clock::start(), Mutex::default());
+        Self { offload, work, clock, quarantine, on_device, on_crew, refused }
+    }
+
+    /// Runs a node on some rows of a pass.
+    pub(crate) fn run_node(
+        &self,
+        model: &Model,
+        pass: &mut Pass,
+        node: Node,
+        rows: Range<usize>,
+        crew: &dyn Crew,
+    ) -> Result<(), EngineError> {
+        let macs = rows.len() as u64 * self.macs(node);
+        if macs > 0
+            && let Some(offload) = self.usable()
+            && self.took(offload, macs, model.run_node_on(&*offload.device, pass, node, rows.clone(), crew))?
+        {
+            return Ok(());
+        }
+        model.run_node(pass, node, rows, crew);
+        self.on_crew.fetch_add(macs, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Logits of some rows of a pass.
+    pub(crate) fn logits(
+        &self,
+        model: &Model,
+        pass: &mut Pass,
+        rows: &[usize],
+        logits: &mut Vec<f32>,
+        crew: &dyn Crew,
+    ) -> Result<(), EngineError> {
+        let macs = rows.len() as u64 * self.work.head.macs;
+        if let Some(offload) = self.usable()
+            && self.took(offload, macs, model.logits_on(&*offload.device, pass, rows, logits))?
+        {
+            return Ok(());
+        }
+        model.logits(pass, rows, logits, crew);
+        self.on_crew.fetch_add(macs, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Where linear work was done so far.
+    pub(crate) fn linear_work(&self) -> LinearWork {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        LinearWork {
+            device: self.offload.as_ref().map(|offload| offload.name.clone()),
+            on_device: count(&self.on_device),
+            on_crew: count(&self.on_crew),
+            refused: count(&self.refused),
+        }
+    }
+
+    fn macs(&self, node: Node) -> u64 {
+        match node {
+            Node::Embed | Node::Attention { .. } => 0,
+            Node::Qkv { .. } => self.work.qkv.macs,
+            Node::Ffn { .. } => self.work.ffn.macs,
+        }
+    }
+
+    /// The device, if it may be tried now.
+    fn usable(&self) -> Option<&Offload> {
+        let offload = self.offload.as_ref()?;
+        let quarantine = *self.quarantine.lock().unwrap_or_else(PoisonError::into_inner);
+        let tried =
+            offload.fallback == Fallback::Never || quarantine.failures == 0 || self.clock.now() >= quarantine.until;
+        tried.then_some(offload)
+    }
+
+    /// Takes note of what came of a kernel on the device. Whether it was run.
+    fn took(&self, offload: &Offload, macs: u64, result: Result<(), NotRun>) -> Result<bool, EngineError> {
+        let Err(error) = result else {
+            self.on_device.fetch_add(macs, Ordering::Relaxed);
+            self.quarantine.lock().unwrap_or_else(PoisonError::into_inner).failures = 0;
+            return Ok(true);
+        };
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        if offload.fallback == Fallback::Never {
+            return Err(EngineError::Device { device: offload.name.clone(), error: error.to_string() });
+        }
+        if matches!(error, NotRun::Failed(_)) {
+            self.quarantine(&offload.name, &error);
+        }
+        Ok(false)
+    }
+
+    fn quarantine(&self, name: &str, error: &NotRun) {
+        let mut quarantine = self.quarantine.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = Nanos(BACK_OFF_FIRST.0 << quarantine.failures.min(BACK_OFF_DOUBLINGS));
+        *quarantine = Quarantine { until: self.clock.now() + wait, failures: quarantine.failures + 1 };
+        tracing::warn!("{name} is left alone for {:.1} s, the CPU does its work: {error}", wait.as_secs_f64());
+    }
+}
+
+/// After the first failure.
+const BACK_OFF_FIRST: Nanos = Nanos(1_000_000_000);
+/// Up to a minute or so.
+const BACK_OFF_DOUBLINGS: u32 = 6;
