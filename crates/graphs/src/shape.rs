@@ -4,7 +4,8 @@
 //! size, products as 1×1 convolutions. [`LayoutRules`] says it of a device; emitters hold to it and refuse a block that
 //! does not, so that no compiler has to.
 
-use crate::block::Block;
+use crate::block::{Block, Op};
+use crate::weights::Quants;
 use duet_types::{Bytes, Tokens};
 
 /// How many rows a graph takes.
@@ -34,6 +35,15 @@ pub enum LinearForm {
     Convolution,
 }
 
+/// Which weights a device computes with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightRule {
+    /// All of [`crate::Precision`].
+    Any,
+    /// Those with one scale per output: a product adds up integers and is scaled once.
+    PerOutput,
+}
+
 /// What a device asks of its graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRules {
@@ -43,6 +53,8 @@ pub struct LayoutRules {
     pub width_multiple: usize,
     /// The most that the constants of one graph may take.
     pub constants_max: Option<Bytes>,
+    /// Which weights products have.
+    pub weights: WeightRule,
     /// How products are written.
     pub linear: LinearForm,
 }
@@ -76,6 +88,14 @@ pub enum ShapeError {
         /// The device's.
         multiple: usize,
     },
+    /// Weights in groups.
+    #[error(
+        "block {block} has weights in groups: the device takes one scale per output, so quantise them to eight bits"
+    )]
+    Groups {
+        /// The block.
+        block: String,
+    },
     /// Too much for one graph.
     #[error("block {block} has {bytes} of constants: the device takes graphs up to {limit}, so split it")]
     Size {
@@ -90,12 +110,20 @@ pub enum ShapeError {
 
 impl LayoutRules {
     /// Of a device that takes everything.
-    pub const FREE: Self =
-        Self { rows: RowRule::Any, width_multiple: 1, constants_max: None, linear: LinearForm::MatMul };
+    pub const FREE: Self = Self {
+        rows: RowRule::Any,
+        width_multiple: 1,
+        constants_max: None,
+        weights: WeightRule::Any,
+        linear: LinearForm::MatMul,
+    };
 
     /// Of a device with fixed shapes in tiles of 16 by 16.
     pub const STATIC_TILES: Self =
         Self { rows: RowRule::StaticMultipleOf(Tokens(16)), width_multiple: 16, ..Self::FREE };
+
+    /// Of Qualcomm's HTP, whose compiler refuses weights in groups and rows that are not known.
+    pub const HTP: Self = Self { weights: WeightRule::PerOutput, ..Self::STATIC_TILES };
 
     /// Whether a device with these rules takes the block with so many rows.
     ///
@@ -108,6 +136,9 @@ impl LayoutRules {
         if let Some(value) = block.values().find(|value| is_ragged(block.width(*value))) {
             let (block, width) = (block.name().to_owned(), block.width(value));
             return Err(ShapeError::Width { block, value: value.0, width, multiple });
+        }
+        if self.weights == WeightRule::PerOutput && block.ops().iter().any(has_groups) {
+            return Err(ShapeError::Groups { block: block.name().to_owned() });
         }
         match (block.constant_bytes(), self.constants_max) {
             (bytes, Some(limit)) if bytes > limit => {
@@ -132,11 +163,16 @@ impl LayoutRules {
     }
 }
 
+fn has_groups(op: &Op) -> bool {
+    matches!(op, Op::Linear { linear, .. } if matches!(linear.weights.quants(), Quants::Int4(_)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::block::Norm;
     use crate::builder::BlockBuilder;
+    use crate::weights::{Group, LinearWeights, Precision};
 
     fn block(width: usize) -> Block {
         let (mut builder, [x]) = BlockBuilder::new("b", [("x", width)]);
@@ -159,5 +195,18 @@ mod tests {
         let size = ShapeError::Size { block: "b".to_owned(), bytes: Bytes(196), limit: Bytes(195) };
         assert_eq!(small.check(&block(48), rows), Err(size));
         assert_eq!(LayoutRules::FREE.check(&block(7), Rows::Dynamic), Ok(()));
+    }
+
+    #[test]
+    fn a_device_may_refuse_groups() {
+        let linear = |precision| {
+            let (mut builder, [x]) = BlockBuilder::new("b", [("x", 32)]);
+            let weights = LinearWeights::from_rows(32, precision, [[1.0; 32]; 16]).unwrap();
+            let product = builder.linear(x, weights);
+            builder.output("y", product);
+            LayoutRules::HTP.check(&builder.finish().unwrap(), Rows::Static(Tokens(16)))
+        };
+        assert_eq!(linear(Precision::Int8), Ok(()));
+        assert_eq!(linear(Precision::Int4(Group::Of32)), Err(ShapeError::Groups { block: "b".to_owned() }));
     }
 }

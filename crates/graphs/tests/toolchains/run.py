@@ -1,10 +1,12 @@
-"""Runs every model of a folder: run.py openvino FOLDER.
+"""Runs every model of a folder: run.py openvino|onnxruntime|qnn FOLDER.
 
-A case is a folder with `model.xml` and `model.bin`, and `in.NAME` for every input: raw little-endian
+A case is a folder with `model.xml` and `model.bin`, or `model.onnx`, and `in.NAME` for every input: raw little-endian
 floats, row by row. Writes `out.NAME` for every output. Exits with status 3, and says why, if the toolchain is not
 installed.
 """
 
+import glob
+import os
 import pathlib
 import sys
 
@@ -14,7 +16,7 @@ NOT_INSTALLED = 3
 def main():
     toolchain, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     try:
-        load = {"openvino": openvino}[toolchain]()
+        load = {"openvino": openvino, "onnxruntime": onnxruntime, "qnn": qnn}[toolchain]()
         import numpy
     except ImportError as error:
         print(error)
@@ -47,6 +49,40 @@ def openvino():
         return inputs, run
 
     return load
+
+
+def onnxruntime(options=lambda onnxruntime: onnxruntime.SessionOptions()):
+    import onnxruntime
+
+    def load(case):
+        session = onnxruntime.InferenceSession(case / "model.onnx", options(onnxruntime))
+        inputs = {port.name: port.shape[1] for port in session.get_inputs()}
+        outputs = [port.name for port in session.get_outputs()]
+
+        def run(tensors):
+            return dict(zip(outputs, session.run(outputs, tensors)))
+
+        return inputs, run
+
+    return load
+
+
+def qnn():
+    """The HTP compiler with its emulator; no node may fall back to the CPU."""
+    import onnxruntime as runtime
+    import onnxruntime_qnn
+
+    root = os.path.dirname(onnxruntime_qnn.__file__)
+    runtime.register_execution_provider_library("QNN", glob.glob(f"{root}/libonnxruntime_providers_qnn.*")[0])
+    devices = [device for device in runtime.get_ep_devices() if device.ep_name.startswith("QNN")]
+
+    def options(runtime):
+        options = runtime.SessionOptions()
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        options.add_provider_for_devices(devices[:1], {"backend_path": glob.glob(f"{root}/libQnnHtp.*")[0]})
+        return options
+
+    return onnxruntime(options)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,16 @@ pub(crate) type Files = Vec<(&'static str, Vec<u8>)>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Toolchain {
     OpenVino,
+    OnnxRuntime,
+    Qnn,
 }
 
 impl Toolchain {
     fn name(self) -> &'static str {
         match self {
             Self::OpenVino => "openvino",
+            Self::OnnxRuntime => "onnxruntime",
+            Self::Qnn => "qnn",
         }
     }
 
