@@ -1,0 +1,70 @@
+//! What is emitted, run by the toolchains that it is emitted for, and compared with the reference.
+//!
+//! `DUET_RT` is a folder that they are installed in: `pip install --no-deps --target "$DUET_RT" openvino==2026.4.1
+//! onnxruntime==1.31.1 onnxruntime-qnn==2.7.0 numpy`. Without it, or for a toolchain that is not there, the tests say
+//! SKIPPED and why.
+
+mod cases;
+mod toolchain;
+
+use cases::{Case, cases, convolution, int4, rows};
+use duet_graphs::{LayoutRules, LinearForm, Rows, calibrate, onnx, openvino};
+use toolchain::{Files, Toolchain, check};
+
+/// Sums of a few hundred numbers of single precision, in another order.
+const ROUNDING: f64 = 2e-6;
+
+/// Activations of 16 bits.
+const QUANTIZED: f64 = 3e-4;
+
+/// The same as the HTP computes them, which also rounds in its nonlinearities.
+const HTP: f64 = 4e-3;
+
+fn emitted(case: &Case, rows: Rows, rules: &LayoutRules) -> Files {
+    let ir = openvino::emit(&case.block, rows, rules).unwrap();
+    vec![("model.xml", ir.xml.into_bytes()), ("model.bin", ir.bin)]
+}
+
+#[test]
+fn openvino_computes_blocks_of_static_rows() {
+    check(Toolchain::OpenVino, cases(), ROUNDING, |case| {
+        emitted(case, Rows::Static(rows()), &LayoutRules::STATIC_TILES)
+    });
+}
+
+#[test]
+fn openvino_computes_blocks_of_dynamic_rows() {
+    check(Toolchain::OpenVino, cases(), ROUNDING, |case| emitted(case, Rows::Dynamic, &LayoutRules::FREE));
+}
+
+#[test]
+fn openvino_computes_products_as_convolutions() {
+    check(Toolchain::OpenVino, cases(), ROUNDING, |case| emitted(case, Rows::Static(rows()), &convolution()));
+    check(Toolchain::OpenVino, cases(), ROUNDING, |case| emitted(case, Rows::Dynamic, &convolution()));
+}
+
+#[test]
+fn openvino_computes_groups_of_four_bits() {
+    check(Toolchain::OpenVino, int4(), ROUNDING, |case| emitted(case, Rows::Static(rows()), &LayoutRules::FREE));
+    check(Toolchain::OpenVino, int4(), ROUNDING, |case| emitted(case, Rows::Dynamic, &convolution()));
+}
+
+fn quantized(case: &Case, rows: Rows, rules: &LayoutRules) -> Files {
+    let inputs: Vec<&[f32]> = case.inputs.iter().map(Vec::as_slice).collect();
+    let ranges = calibrate(&case.block, case.rows, &inputs).unwrap();
+    vec![("model.onnx", onnx::emit(&case.block, &ranges, rows, rules).unwrap())]
+}
+
+#[test]
+fn onnx_runtime_computes_integers() {
+    let all = || cases().into_iter().chain(int4()).collect();
+    check(Toolchain::OnnxRuntime, all(), QUANTIZED, |case| quantized(case, Rows::Static(rows()), &LayoutRules::FREE));
+    check(Toolchain::OnnxRuntime, all(), QUANTIZED, |case| quantized(case, Rows::Dynamic, &convolution()));
+}
+
+#[test]
+fn the_htp_computes_integers() {
+    check(Toolchain::Qnn, cases(), HTP, |case| quantized(case, Rows::Static(rows()), &LayoutRules::HTP));
+    let convolution = LayoutRules { linear: LinearForm::Convolution, ..LayoutRules::HTP };
+    check(Toolchain::Qnn, cases(), HTP, |case| quantized(case, Rows::Static(rows()), &convolution));
+}
