@@ -1,0 +1,50 @@
+//! A device of OpenVINO: compiles graphs, and takes up those that were compiled before.
+
+use crate::compile::{Ir, compile, import};
+use crate::compiled::CompiledGraph;
+use crate::error::Error;
+use crate::info::DeviceInfo;
+use crate::options::CompileOptions;
+use crate::runtime::Runtime;
+
+/// A device. Clones are the same device; it may be used by several threads at once.
+#[derive(Clone, Debug)]
+pub struct Device {
+    runtime: Runtime,
+    info: DeviceInfo,
+}
+
+impl Device {
+    pub(crate) fn new(runtime: Runtime, info: DeviceInfo) -> Self {
+        Self { runtime, info }
+    }
+
+    /// What it says of itself.
+    #[must_use]
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// The runtime that it belongs to.
+    #[must_use]
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Compiles a graph. Takes tens of milliseconds on a CPU, and seconds on an NPU.
+    ///
+    /// # Errors
+    /// If the graph is malformed, or the device cannot run it: an NPU refuses rows that vary.
+    pub fn compile(&self, ir: &Ir<'_>, options: &CompileOptions) -> Result<CompiledGraph, Error> {
+        compile(&self.runtime, &self.info.name, ir, options)
+    }
+
+    /// Takes up what [`CompiledGraph::export`] has made, with the options that it was compiled with. The bytes must be
+    /// whole and from the same device, driver and runtime (see [`crate::BlobCache`]): OpenVINO checks little of them.
+    ///
+    /// # Errors
+    /// If OpenVINO refuses the bytes.
+    pub fn import(&self, blob: &[u8], options: &CompileOptions) -> Result<CompiledGraph, Error> {
+        import(&self.runtime, &self.info.name, blob, options)
+    }
+}

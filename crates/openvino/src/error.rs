@@ -1,0 +1,197 @@
+//! What can go wrong between duet and a device of OpenVINO.
+
+use crate::find::Missing;
+use duet_types::Nanos;
+use std::path::PathBuf;
+
+/// Why something was not done. None of them leaves memory that was lent in the hands of a device.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The runtime is not installed.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// A file that is called like the runtime cannot be loaded.
+    #[error("{path}: cannot be loaded: {reason}; install openvino=={wanted} again", wanted = crate::find::VERSION)]
+    Load {
+        /// The library's file.
+        path: PathBuf,
+        /// What the system's loader says.
+        reason: libloading::Error,
+    },
+    /// The runtime lacks a function that duet calls.
+    #[error("{path}: has no function `{symbol}`; duet needs openvino=={wanted}", wanted = crate::find::VERSION)]
+    Symbol {
+        /// The library's file.
+        path: PathBuf,
+        /// The function.
+        symbol: &'static str,
+    },
+    /// OpenVINO refused a call. Two threads that are refused at the same time may see each other's message: there is
+    /// one for the whole process.
+    #[error("{call}: {message} (status {status})")]
+    Refused {
+        /// The function of OpenVINO.
+        call: &'static str,
+        /// Its status.
+        status: i32,
+        /// OpenVINO's own words.
+        message: String,
+    },
+    /// The device is gone: its driver was reset or removed. Nothing that was compiled for it will run again.
+    #[error("the device is lost: {message}")]
+    DeviceLost {
+        /// What told it.
+        message: String,
+    },
+    /// The device did not end an inference in time. The tensors stay with it until it does.
+    #[error("the device has not answered for {:.0} ms", limit.as_millis_f64())]
+    Hung {
+        /// How long was waited.
+        limit: Nanos,
+    },
+    /// The runtime has no such device.
+    #[error("OpenVINO has no device `{name}` here; there are: {available}")]
+    NoDevice {
+        /// What was asked for.
+        name: String,
+        /// Those there are.
+        available: String,
+    },
+    /// A text for OpenVINO has a zero byte, where OpenVINO would take it to end.
+    #[error("{what} holds a zero byte")]
+    ZeroByte {
+        /// What the text is.
+        what: &'static str,
+    },
+    /// An inference was given too many or too few tensors.
+    #[error("the graph has {wanted} {side}s, {given} were given")]
+    Count {
+        /// Inputs or outputs.
+        side: Side,
+        /// How many the graph has.
+        wanted: usize,
+        /// How many were given.
+        given: usize,
+    },
+    /// A tensor's values do not fill the shape of its port.
+    #[error("{side} {index} has the shape {shape}, which {given} values do not fill")]
+    Length {
+        /// Inputs or outputs.
+        side: Side,
+        /// Which one.
+        index: usize,
+        /// The port's shape.
+        shape: String,
+        /// How many values were given.
+        given: usize,
+    },
+    /// The tensors of an inference have different numbers of rows.
+    #[error("{side} {index} has {rows} rows, where what was given before has {before}")]
+    Rows {
+        /// Inputs or outputs.
+        side: Side,
+        /// Which one.
+        index: usize,
+        /// Its rows.
+        rows: usize,
+        /// The rows of the ports before it, the inputs first.
+        before: usize,
+    },
+    /// A tensor does not begin at a multiple of [`ALIGNMENT`](crate::ALIGNMENT) bytes.
+    #[error("{side} {index} does not begin at a multiple of {} bytes", crate::ALIGNMENT)]
+    Misaligned {
+        /// Inputs or outputs.
+        side: Side,
+        /// Which one.
+        index: usize,
+    },
+    /// A port has other values than single-precision floats.
+    #[error("{side} {index} has the element type {code} of OpenVINO; duet lends single-precision floats (4)")]
+    Element {
+        /// Inputs or outputs.
+        side: Side,
+        /// Which one.
+        index: usize,
+        /// The number of the type, as OpenVINO's headers have it.
+        code: u32,
+    },
+    /// A port's shape is not one that memory can be lent for.
+    #[error("{side} {index} has a shape of unknown rank; give each of its dimensions, `?` where it varies")]
+    Rank {
+        /// Inputs or outputs.
+        side: Side,
+        /// Which one.
+        index: usize,
+    },
+    /// A graph of dynamic shape made another shape than the memory lent for its output has.
+    #[error("output {index} came out as {came}, where memory for {lent} was lent")]
+    OutputShape {
+        /// Which one.
+        index: usize,
+        /// The shape that the graph made.
+        came: String,
+        /// The shape of the memory.
+        lent: String,
+    },
+    /// The self-test's product is wrong.
+    #[error("the self-test's product is wrong: value {index} is {got}, not {expected}")]
+    WrongResult {
+        /// Which value.
+        index: usize,
+        /// What it should be.
+        expected: f32,
+        /// What the device made of it.
+        got: f32,
+    },
+    /// A compiled graph could not be handed over: OpenVINO writes it to a file first.
+    #[error("a compiled graph could not be written to a temporary file: {0}")]
+    Export(#[source] std::io::Error),
+}
+
+/// One side of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// What goes in.
+    Input,
+    /// What comes out.
+    Output,
+}
+
+impl Error {
+    /// What OpenVINO said when it refused `call`. A driver that has lost its device says so in words only.
+    pub(crate) fn refused(call: &'static str, status: i32, message: String) -> Self {
+        if LOST.iter().any(|sign| message.contains(sign)) {
+            return Self::DeviceLost { message };
+        }
+        Self::Refused { call, status, message }
+    }
+}
+
+/// Level Zero's name for it, and OpenCL's.
+const LOST: [&str; 2] = ["ZE_RESULT_ERROR_DEVICE_LOST", "CL_DEVICE_NOT_AVAILABLE"];
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Input => "input",
+            Self::Output => "output",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_device_is_told_from_a_refusal() {
+        let of = |message: &str| Error::refused("ov_infer_request_infer", -1, message.to_owned());
+        let lost = of("L0 zeFenceHostSynchronize result: ZE_RESULT_ERROR_DEVICE_LOST, code 0x70000001");
+        assert!(matches!(lost, Error::DeviceLost { .. }), "{lost}");
+        let refused = of("shape mismatch");
+        assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+        assert!(
+            refused.to_string().contains("ov_infer_request_infer") && refused.to_string().contains("shape mismatch")
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! How a graph is compiled: OpenVINO's properties, typed.
+//!
+//! What is left out is left to the device. OpenVINO takes properties as texts and some devices ignore what they do not
+//! know; here a wrong one cannot be written down.
+
+use std::fmt;
+use std::num::{NonZeroU16, NonZeroU32};
+
+/// How a graph is compiled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CompileOptions {
+    /// Threads of an inference (CPU).
+    pub threads: Option<NonZeroU16>,
+    /// Whether these threads stay on their cores (CPU).
+    pub pinning: Option<Pinning>,
+    /// How activations are quantised (CPU, GPU). It trades error for speed: set it where the result matters.
+    pub activations: Option<Activations>,
+    /// What is computed in.
+    pub precision: Option<Precision>,
+    /// Inferences that run side by side (CPU, GPU).
+    pub streams: Option<NonZeroU16>,
+}
+
+/// Whether threads stay on their cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Pinning {
+    /// Each thread has a core.
+    Pinned,
+    /// The operating system moves threads as it likes.
+    Floating,
+}
+
+/// How activations are quantised in products with quantised weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Activations {
+    /// They are not: the product is computed in floats.
+    Floats,
+    /// As eight bits, so many inputs with one scale. A group that does not divide a product's inputs is not used there.
+    // No wider than this: with the largest number that OpenVINO takes it silently computes in floats.
+    Groups(NonZeroU32),
+}
+
+/// What is computed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Precision {
+    /// Single precision.
+    F32,
+    /// Half precision.
+    F16,
+    /// Single precision's range in 16 bits.
+    Bf16,
+}
+
+impl CompileOptions {
+    /// One thread and one inference at a time: what a lane of one core wants.
+    #[must_use]
+    pub fn one_core() -> Self {
+        Self { threads: Some(NonZeroU16::MIN), streams: Some(NonZeroU16::MIN), ..Self::default() }
+    }
+
+    /// OpenVINO's keys and values, those that are set only, always in this order.
+    pub(crate) fn properties(&self) -> Vec<(&'static str, String)> {
+        let number = |number: NonZeroU16| number.to_string();
+        let properties = [
+            ("INFERENCE_NUM_THREADS", self.threads.map(number)),
+            ("ENABLE_CPU_PINNING", self.pinning.map(|pinning| pinning.value().to_owned())),
+            ("DYNAMIC_QUANTIZATION_GROUP_SIZE", self.activations.map(Activations::value)),
+            ("INFERENCE_PRECISION_HINT", self.precision.map(|precision| precision.value().to_owned())),
+            ("NUM_STREAMS", self.streams.map(number)),
+        ];
+        properties.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+    }
+}
+
+impl Pinning {
+    fn value(self) -> &'static str {
+        match self {
+            Self::Pinned => "YES",
+            Self::Floating => "NO",
+        }
+    }
+}
+
+impl Activations {
+    fn value(self) -> String {
+        match self {
+            Self::Floats => "0".to_owned(),
+            Self::Groups(inputs) => inputs.to_string(),
+        }
+    }
+}
+
+impl Precision {
+    fn value(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        }
+    }
+}
+
+/// `INFERENCE_NUM_THREADS=1 NUM_STREAMS=1`: the same text for the same options, and only for these.
+impl fmt::Display for CompileOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let properties = self.properties();
+        let texts: Vec<_> = properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        f.write_str(&texts.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_set_is_not_said() {
+        assert_eq!(CompileOptions::default().properties(), []);
+        let options = CompileOptions { activations: Some(Activations::Floats), ..CompileOptions::one_core() };
+        let shown = "INFERENCE_NUM_THREADS=1 DYNAMIC_QUANTIZATION_GROUP_SIZE=0 NUM_STREAMS=1";
+        assert_eq!(options.to_string(), shown);
+    }
+}
