@@ -45,8 +45,8 @@ pub(super) struct Layer {
     pub(super) attributes: Vec<(&'static str, String)>,
     pub(super) inputs: Vec<Tensor>,
     pub(super) output: Option<(Element, Vec<Dim>)>,
-    /// What callers find the output by.
-    pub(super) tensor_names: Vec<String>,
+    /// What callers find the output by, where it is a port of the block.
+    pub(super) tensor_name: Option<String>,
 }
 
 /// A network that grows layer by layer.
@@ -87,8 +87,7 @@ impl Network {
     pub(super) fn result(&mut self, name: &str, tensor: &Tensor) {
         self.name_tensor(tensor, name);
         let (kind, inputs) = (Kind::RESULT, vec![tensor.clone()]);
-        let (attributes, tensor_names) = (Vec::new(), Vec::new());
-        self.layers.push(Layer { kind, name: None, attributes, inputs, output: None, tensor_names });
+        self.layers.push(Layer { kind, name: None, attributes: Vec::new(), inputs, output: None, tensor_name: None });
     }
 
     /// Numbers that are known now. They begin at a multiple of 64 bytes.
@@ -144,12 +143,12 @@ impl Network {
         dims: Vec<Dim>,
     ) -> Tensor {
         let output = Some((element, dims.clone()));
-        self.layers.push(Layer { kind, name: None, attributes, inputs, output, tensor_names: Vec::new() });
+        self.layers.push(Layer { kind, name: None, attributes, inputs, output, tensor_name: None });
         Tensor { layer: self.layers.len() - 1, element, dims }
     }
 
     fn name_tensor(&mut self, tensor: &Tensor, name: &str) {
-        self.layers[tensor.layer].tensor_names.push(name.to_owned());
+        self.layers[tensor.layer].tensor_name = Some(name.to_owned());
     }
 }
 
