@@ -33,7 +33,8 @@ pub(super) fn lower(
         return Ok(product(writer, form, x, weights, Some(bias), grid));
     }
     let biases = Range::of(bias);
-    let before = Range::new(range.least() - biases.most(), range.most() - biases.least());
+    let least = (range.least() - biases.most()).max(f32::MIN);
+    let before = Range::new(least, (range.most() - biases.least()).min(f32::MAX));
     let product = product(writer, form, x, weights, None, Grid::of(before));
     let bias = writer.quantized_constant(&[1, bias.len()], bias, Grid::of(biases));
     let [product, bias] = [product, bias].map(|value| writer.dequantize(&value));

@@ -91,28 +91,27 @@ impl Network {
     }
 
     /// Numbers that are known now. They begin at a multiple of 64 bytes.
-    pub(super) fn constant(&mut self, element: Element, dims: &[usize], bytes: &[u8]) -> Tensor {
+    pub(super) fn constant(&mut self, element: Element, dims: &[usize], bytes: impl IntoIterator<Item = u8>) -> Tensor {
         let offset = self.constants.len().next_multiple_of(ALIGNMENT);
         self.constants.resize(offset, 0);
-        self.constants.extend_from_slice(bytes);
+        self.constants.extend(bytes);
+        let size = self.constants.len() - offset;
         let dims: Vec<Dim> = dims.iter().copied().map(Dim::Of).collect();
         let attributes = vec![
             ("element_type", element.name().to_owned()),
             ("shape", shape_text(&dims)),
             ("offset", offset.to_string()),
-            ("size", bytes.len().to_string()),
+            ("size", size.to_string()),
         ];
         self.push(Kind::CONST, attributes, Vec::new(), element, dims)
     }
 
     pub(super) fn floats(&mut self, dims: &[usize], values: &[f32]) -> Tensor {
-        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.constant(Element::F32, dims, &bytes)
+        self.constant(Element::F32, dims, values.iter().flat_map(|value| value.to_le_bytes()))
     }
 
     pub(super) fn integers(&mut self, values: &[i64]) -> Tensor {
-        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.constant(Element::I64, &[values.len()], &bytes)
+        self.constant(Element::I64, &[values.len()], values.iter().flat_map(|value| value.to_le_bytes()))
     }
 
     /// A layer that computes numbers of the same element as its first input.
