@@ -5,7 +5,7 @@
 //! once and never changed (SSA).
 //!
 //! What holds of every [`Block`], checked by [`crate::BlockBuilder::finish`]: widths fit, values are defined before they
-//! are used and used after they are defined, names differ, constants are finite. So emitters and the reference
+//! are used and used after they are defined, each has at most one port, names differ, constants are finite. So emitters and the reference
 //! interpreter cannot meet a block that they do not understand.
 
 use crate::weights::LinearWeights;

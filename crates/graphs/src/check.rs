@@ -1,7 +1,7 @@
 //! What must hold of a block before anything else sees it.
 
 use crate::block::{Block, Linear, Norm, Op, Port, ValueId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why something is not a block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +54,18 @@ pub enum BlockError {
         /// The value's number.
         value: usize,
     },
+    /// A value that is handed in or out under another name already.
+    #[error("value {value} of block {block} is handed out as {name}, but is {other} already: hand it out once")]
+    TwoPorts {
+        /// The block.
+        block: String,
+        /// The value's number.
+        value: usize,
+        /// The output.
+        name: String,
+        /// Its other name.
+        other: String,
+    },
     /// Widths do not fit.
     #[error("operation {step} ({op}) wants {what} of width {wanted}, it has {found}")]
     Width {
@@ -104,9 +116,7 @@ impl Unchecked {
     pub(crate) fn check(self) -> Result<Block, BlockError> {
         self.check_names()?;
         let widths = self.check_ops()?;
-        for (name, value) in &self.outputs {
-            self.check_defined(&format!("output {name}"), *value, widths.len())?;
-        }
+        self.check_outputs(widths.len())?;
         self.check_used(widths.len())?;
         let port = |name, value: ValueId| Port { name, width: widths[value.0], value };
         let inputs = self.inputs.into_iter().enumerate().map(|(index, (name, _))| port(name, ValueId(index))).collect();
@@ -151,6 +161,19 @@ impl Unchecked {
             return Ok(());
         }
         Err(BlockError::Undefined { block: self.name.clone(), reader: reader.to_owned(), value: value.0, defined })
+    }
+
+    fn check_outputs(&self, values: usize) -> Result<(), BlockError> {
+        let inputs = self.inputs.iter().enumerate().map(|(index, (name, _))| (ValueId(index), name));
+        let mut ports: BTreeMap<ValueId, &String> = inputs.collect();
+        for (name, value) in &self.outputs {
+            self.check_defined(&format!("output {name}"), *value, values)?;
+            if let Some(other) = ports.insert(*value, name) {
+                let (block, name, other) = (self.name.clone(), name.clone(), other.clone());
+                return Err(BlockError::TwoPorts { block, value: value.0, name, other });
+            }
+        }
+        Ok(())
     }
 
     fn check_used(&self, values: usize) -> Result<(), BlockError> {
@@ -258,15 +281,30 @@ mod tests {
     #[test]
     fn values_are_defined_before_they_are_used_and_used_then() {
         let early = error(|b, x, _| {
-            let result = b.activate(ValueId(3), Activation::Silu);
-            b.output("z", result);
-            b.output("w", x);
+            let sum = b.add(x, ValueId(3));
+            b.output("z", sum);
         });
-        assert_eq!(early, "operation 0 (silu) of block b reads value 3: only 2 are defined before it");
+        assert_eq!(early, "operation 0 (add) of block b reads value 3: only 2 are defined before it");
         let absent = error(|b, _, _| b.output("z", ValueId(2)));
         assert_eq!(absent, "output z of block b reads value 2: only 2 are defined before it");
-        let idle = error(|b, x, _| b.output("z", x));
+        let idle = error(|b, x, _| {
+            let result = b.activate(x, Activation::Silu);
+            b.output("z", result);
+        });
         assert_eq!(idle, "value 1 of block b is never used: remove it, or make it an output");
+    }
+
+    #[test]
+    fn a_value_has_one_port() {
+        let input = error(|b, x, _| b.output("z", x));
+        assert_eq!(input, "value 0 of block b is handed out as z, but is x already: hand it out once");
+        let twice = error(|b, x, y| {
+            let [result, other] = [x, y].map(|value| b.activate(value, Activation::Silu));
+            b.output("z", result);
+            b.output("w", other);
+            b.output("v", result);
+        });
+        assert_eq!(twice, "value 2 of block b is handed out as v, but is z already: hand it out once");
     }
 
     #[test]

@@ -186,7 +186,8 @@ mod tests {
     #[test]
     fn inputs_that_do_not_fit_are_refused() {
         let (mut builder, [x]) = BlockBuilder::new("b", [("x", 2)]);
-        builder.output("y", x);
+        let y = builder.add(x, x);
+        builder.output("y", y);
         let block = builder.finish().unwrap();
         assert!(matches!(run(&block, Tokens(1), &[]), Err(ReferenceError::Inputs { wanted: 1, found: 0, .. })));
         assert!(matches!(

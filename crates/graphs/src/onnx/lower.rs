@@ -12,14 +12,14 @@ use crate::shape::{LinearForm, Rows};
 /// The block as a model.
 pub(super) fn lower(block: &Block, ranges: &Ranges, rows: Rows, form: LinearForm) -> Result<Model, OnnxError> {
     let mut lowering = Lowering { writer: Writer::new(block.name()), form, values: Vec::new() };
-    let mut grids = ranges.values().iter().copied().map(Grid::of);
-    for (port, grid) in block.inputs().iter().zip(&mut grids) {
+    let mut ranges = ranges.values().iter().copied();
+    for (port, range) in block.inputs().iter().zip(&mut ranges) {
         let input = lowering.writer.input(&port.name, rows, port.width);
-        let input = lowering.writer.quantize(&input, grid);
+        let input = lowering.writer.quantize(&input, Grid::of(range));
         lowering.values.push(input);
     }
-    for (op, grid) in block.ops().iter().zip(grids) {
-        let result = lowering.op(op, grid)?;
+    for (op, range) in block.ops().iter().zip(ranges) {
+        let result = lowering.op(op, range)?;
         lowering.values.push(result);
     }
     for port in block.outputs() {
@@ -36,11 +36,11 @@ struct Lowering {
 }
 
 impl Lowering {
-    /// The result of the operation, on its grid.
-    fn op(&mut self, op: &Op, grid: Grid) -> Result<Quantized, OnnxError> {
+    /// The result of the operation, on the grid of its range.
+    fn op(&mut self, op: &Op, range: Range) -> Result<Quantized, OnnxError> {
         let result = match op {
             Op::Linear { input, linear } => {
-                return linear::lower(&mut self.writer, self.form, &self.values[input.0], linear, grid);
+                return linear::lower(&mut self.writer, self.form, &self.values[input.0], linear, range);
             }
             Op::RmsNorm { input, norm } => self.rms_norm(*input, norm),
             Op::Add { left, right } => self.binary("Add", *left, *right),
@@ -57,7 +57,7 @@ impl Lowering {
                 self.writer.node("Slice", &[&x.0, &start, &end, &axis], &[])
             }
         };
-        Ok(self.writer.quantize(&result, grid))
+        Ok(self.writer.quantize(&result, Grid::of(range)))
     }
 
     fn read(&mut self, value: ValueId) -> Floats {

@@ -57,8 +57,7 @@ fn dequantized(network: &mut Network, weights: &LinearWeights, more: &[usize]) -
 
 /// `Convert(values) × scale`, a scale for each row.
 fn scaled_rows(network: &mut Network, int8: &Int8, shape: &[usize]) -> Tensor {
-    let bytes: Vec<u8> = int8.values.iter().map(|value| *value as u8).collect();
-    let values = network.constant(Element::I8, shape, &bytes);
+    let values = network.constant(Element::I8, shape, int8.values.iter().map(|value| *value as u8));
     let values = network.converted(&values);
     let mut per_row = vec![1; shape.len()];
     per_row[0] = shape[0];
@@ -71,10 +70,10 @@ fn scaled_groups(network: &mut Network, int4: &Int4, weights: &LinearWeights) ->
     let size = int4.group.size();
     let (outputs, groups) = (weights.outputs(), weights.inputs() / size);
     let element = if int4.zero_points().is_some() { Element::U4 } else { Element::I4 };
-    let values = network.constant(element, &[outputs, groups, size], &int4.values);
+    let values = network.constant(element, &[outputs, groups, size], int4.values.iter().copied());
     let mut values = network.converted(&values);
     if let Some(points) = int4.zero_points() {
-        let points = network.constant(element, &[outputs, groups, 1], &pack(points.iter().copied()));
+        let points = network.constant(element, &[outputs, groups, 1], pack(points.iter().copied()));
         let points = network.converted(&points);
         values = binary(network, "Subtract", &values, &points);
     }

@@ -45,8 +45,8 @@ pub(super) struct Layer {
     pub(super) attributes: Vec<(&'static str, String)>,
     pub(super) inputs: Vec<Tensor>,
     pub(super) output: Option<(Element, Vec<Dim>)>,
-    /// What callers find the output by.
-    pub(super) tensor_names: Vec<String>,
+    /// What callers find the output by, where it is a port of the block.
+    pub(super) tensor_name: Option<String>,
 }
 
 /// A network that grows layer by layer.
@@ -87,33 +87,31 @@ impl Network {
     pub(super) fn result(&mut self, name: &str, tensor: &Tensor) {
         self.name_tensor(tensor, name);
         let (kind, inputs) = (Kind::RESULT, vec![tensor.clone()]);
-        let (attributes, tensor_names) = (Vec::new(), Vec::new());
-        self.layers.push(Layer { kind, name: None, attributes, inputs, output: None, tensor_names });
+        self.layers.push(Layer { kind, name: None, attributes: Vec::new(), inputs, output: None, tensor_name: None });
     }
 
     /// Numbers that are known now. They begin at a multiple of 64 bytes.
-    pub(super) fn constant(&mut self, element: Element, dims: &[usize], bytes: &[u8]) -> Tensor {
+    pub(super) fn constant(&mut self, element: Element, dims: &[usize], bytes: impl IntoIterator<Item = u8>) -> Tensor {
         let offset = self.constants.len().next_multiple_of(ALIGNMENT);
         self.constants.resize(offset, 0);
-        self.constants.extend_from_slice(bytes);
+        self.constants.extend(bytes);
+        let size = self.constants.len() - offset;
         let dims: Vec<Dim> = dims.iter().copied().map(Dim::Of).collect();
         let attributes = vec![
             ("element_type", element.name().to_owned()),
             ("shape", shape_text(&dims)),
             ("offset", offset.to_string()),
-            ("size", bytes.len().to_string()),
+            ("size", size.to_string()),
         ];
         self.push(Kind::CONST, attributes, Vec::new(), element, dims)
     }
 
     pub(super) fn floats(&mut self, dims: &[usize], values: &[f32]) -> Tensor {
-        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.constant(Element::F32, dims, &bytes)
+        self.constant(Element::F32, dims, values.iter().flat_map(|value| value.to_le_bytes()))
     }
 
     pub(super) fn integers(&mut self, values: &[i64]) -> Tensor {
-        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.constant(Element::I64, &[values.len()], &bytes)
+        self.constant(Element::I64, &[values.len()], values.iter().flat_map(|value| value.to_le_bytes()))
     }
 
     /// A layer that computes numbers of the same element as its first input.
@@ -144,12 +142,12 @@ impl Network {
         dims: Vec<Dim>,
     ) -> Tensor {
         let output = Some((element, dims.clone()));
-        self.layers.push(Layer { kind, name: None, attributes, inputs, output, tensor_names: Vec::new() });
+        self.layers.push(Layer { kind, name: None, attributes, inputs, output, tensor_name: None });
         Tensor { layer: self.layers.len() - 1, element, dims }
     }
 
     fn name_tensor(&mut self, tensor: &Tensor, name: &str) {
-        self.layers[tensor.layer].tensor_names.push(name.to_owned());
+        self.layers[tensor.layer].tensor_name = Some(name.to_owned());
     }
 }
 

@@ -45,22 +45,23 @@ fn write_ports(xml: &mut Xml, layer: &Layer) -> io::Result<()> {
     if !layer.inputs.is_empty() {
         xml.create_element("input").write_inner_content(|xml| {
             let mut ports = layer.inputs.iter().enumerate();
-            ports.try_for_each(|(id, input)| write_port(xml, id, (input.element, &input.dims), &[]))
+            ports.try_for_each(|(id, input)| write_port(xml, id, (input.element, &input.dims), None))
         })?;
     }
     if let Some((element, dims)) = &layer.output {
-        xml.create_element("output")
-            .write_inner_content(|xml| write_port(xml, layer.inputs.len(), (*element, dims), &layer.tensor_names))?;
+        xml.create_element("output").write_inner_content(|xml| {
+            write_port(xml, layer.inputs.len(), (*element, dims), layer.tensor_name.as_deref())
+        })?;
     }
     Ok(())
 }
 
-fn write_port(xml: &mut Xml, id: usize, (element, dims): (Element, &[Dim]), names: &[String]) -> io::Result<()> {
+fn write_port(xml: &mut Xml, id: usize, (element, dims): (Element, &[Dim]), name: Option<&str>) -> io::Result<()> {
     let id = id.to_string();
     let mut port =
         xml.create_element("port").with_attributes([("id", id.as_str()), ("precision", element.precision())]);
-    if !names.is_empty() {
-        port = port.with_attribute(("names", names.join(",").as_str()));
+    if let Some(name) = name {
+        port = port.with_attribute(("names", name));
     }
     if dims.is_empty() {
         port.write_empty()?;

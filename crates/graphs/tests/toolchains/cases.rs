@@ -1,7 +1,8 @@
 //! Blocks of a small layer, with random weights and inputs that are the same in every run.
 
 use duet_graphs::{
-    Activation, Block, FeedForward, GatedFeed, Group, LayoutRules, Linear, LinearForm, LinearWeights, Norm, Precision,
+    Activation, Block, BlockBuilder, BlockError, FeedForward, GatedFeed, Group, LayoutRules, Linear, LinearForm,
+    LinearWeights, Norm, Precision,
 };
 use duet_types::Tokens;
 
@@ -36,11 +37,22 @@ pub(crate) fn cases() -> Vec<Case> {
             Block::feed_forward(parts.layer(Activation::GeluTanh, output_norm, feed_norm))
         }),
         parts.case("head", |parts| Block::head(parts.norm(HIDDEN), parts.linear(HIDDEN, VOCABULARY))),
+        parts.case("columns", |_| columns()),
         parts.case("experts", |parts| Block::experts((0..3).map(|_| parts.feed(Activation::Silu)).collect())),
     ]
 }
 
-/// A layer in each form of four bits.
+/// Columns of a value, and several values handed out.
+fn columns() -> Result<Block, BlockError> {
+    let (mut block, [x, y]) = BlockBuilder::new("columns", [("x", HIDDEN), ("y", QUERIES)]);
+    let half = block.slice(y, 64..64 + HIDDEN);
+    let product = block.multiply(x, half);
+    block.output("product", product);
+    block.output("half", half);
+    block.finish()
+}
+
+/// A layer in each form of four bits, and a product with a bias.
 pub(crate) fn int4() -> Vec<Case> {
     let forms = [
         ("groups_of_32", Precision::Int4(Group::Of32)),
@@ -52,7 +64,10 @@ pub(crate) fn int4() -> Vec<Case> {
         let mut parts = Parts { numbers: Numbers(2), precision };
         parts.case(name, |parts| Block::feed_forward(parts.layer(Activation::Silu, None, None)))
     };
-    forms.into_iter().map(case).collect()
+    let mut parts = Parts { numbers: Numbers(3), precision: Precision::UInt4(Group::Of32) };
+    let biased =
+        parts.case("biased_groups", |parts| Block::qkv_projection(parts.norm(HIDDEN), parts.biased(HIDDEN, QKV)));
+    forms.into_iter().map(case).chain([biased]).collect()
 }
 
 struct Parts {

@@ -44,7 +44,7 @@ def openvino():
 
         def run(tensors):
             results = compiled(tensors)
-            return {name: results[port] for port in compiled.outputs for name in port.names}
+            return {port.any_name: results[port] for port in compiled.outputs}
 
         return inputs, run
 
