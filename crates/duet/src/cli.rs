@@ -18,8 +18,9 @@ pub(crate) use simulate::{SimulateArgs, TuningArgs};
 pub(crate) use speculate::SpeculateArgs;
 
 use crate::failure::BadInput;
+use crate::offloading::DeviceName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use duet_engine::{EngineConfig, Method, PolicyName, SamplingParams, StopConditions};
+use duet_engine::{EngineConfig, Fallback, Method, PolicyName, SamplingParams, StopConditions};
 use duet_model::kv::KvFormat;
 use duet_types::{Bytes, Class, Tokens};
 use std::net::IpAddr;
@@ -322,6 +323,12 @@ pub(crate) struct EngineArgs {
     /// Draft answers and verify several tokens at once, which changes no token: on, off, or a method of `bench speculate`
     #[arg(long, value_name = "METHOD", default_value = "on", value_parser = speculate)]
     pub(crate) speculate: Method,
+    /// Do the model's matrix products on an accelerator, by its name in `duet devices`; the CPU stands in where it fails
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<DeviceName>,
+    /// Fail where the device does, with nothing to stand in for it
+    #[arg(long, requires = "device")]
+    pub(crate) no_fallback: bool,
 }
 
 fn speculate(text: &str) -> Result<Method, String> {
@@ -379,6 +386,11 @@ impl SamplingArgs {
 }
 
 impl EngineArgs {
+    /// What happens to work that the device does not do.
+    pub(crate) fn fallback(&self) -> Fallback {
+        if self.no_fallback { Fallback::Never } else { Fallback::Crew }
+    }
+
     /// As the engine wants it.
     pub(crate) fn config(&self) -> EngineConfig {
         EngineConfig {

@@ -12,6 +12,7 @@ mod history;
 mod inspect;
 mod logging;
 mod models;
+mod offloading;
 mod progress;
 mod prompt;
 mod session;

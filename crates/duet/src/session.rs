@@ -3,8 +3,9 @@
 use crate::cli::{EngineArgs, HistoryPlace};
 use crate::history::Opening;
 use crate::models;
+use crate::offloading;
 use crate::progress::Progress;
-use duet_engine::{Engine, EngineConfig};
+use duet_engine::{Engine, EngineConfig, Offload};
 use duet_model::{LoadOptions, Model};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,9 +26,17 @@ pub(crate) fn start_with(
     let history = Opening::begin(history);
     let model = Arc::new(load(&path, arguments.threads)?);
     let learned_folder = config.profile_folder.clone();
-    let config = EngineConfig { history: history.finish(), learned_folder, ..config };
+    let offload = offload(&model, arguments)?;
+    let config = EngineConfig { history: history.finish(), learned_folder, offload, ..config };
     let engine = Engine::start(model, config)?;
     Ok(engine)
+}
+
+fn offload(model: &Model, arguments: &EngineArgs) -> anyhow::Result<Option<Offload>> {
+    let Some(device) = &arguments.device else { return Ok(None) };
+    let threads =
+        arguments.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |all| all.get() as u16));
+    offloading::place(model, device, arguments.fallback(), threads)
 }
 
 /// Finds (downloads if need be) and loads the model called `name`.

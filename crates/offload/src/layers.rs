@@ -1,6 +1,8 @@
 //! The fused blocks of a loaded model.
 
-use duet_graphs::{Activation, Block, BlockError, FeedForward, GatedFeed, Linear, LinearWeights, Norm, Precision, WeightsError};
+use duet_graphs::{
+    Activation, Block, BlockError, FeedForward, GatedFeed, Linear, LinearWeights, Norm, Precision, WeightsError,
+};
 use duet_model::{FloatLayer, FloatMatrix, Gating, LoadError, Model};
 
 /// Why a model has no blocks.

@@ -14,4 +14,3 @@ mod shapes;
 mod slot;
 
 pub use placed::{OffloadError, PlacedModel, PlacedProgress};
-pub use shapes::Shapes;

@@ -43,18 +43,18 @@ pub struct PlacedProgress {
 
 impl PlacedModel {
     /// Compiles the model's blocks for the device called `device` (`CPU`, `GPU`, `NPU`), to run on so many threads of it
-    /// where it has such.
+    /// where it has such: one graph for any number of rows where the device takes that, else one for each of a few.
     ///
     /// # Errors
     /// If there is no runtime or no such device, or it does not take the blocks.
     pub fn compile(
         model: &Model,
         device: &str,
-        shapes: &Shapes,
         threads: u16,
         progress: &mut dyn FnMut(PlacedProgress),
     ) -> Result<Self, OffloadError> {
         let device = Runtime::load()?.device(device)?;
+        let shapes = &Shapes::of(device.info().shapes);
         let options = CompileOptions {
             threads: NonZeroU16::new(threads),
             activations: NonZeroU32::new(ACTIVATION_GROUP).map(Activations::Groups),

@@ -10,12 +10,25 @@ use std::ops::Range;
 
 /// For how many rows graphs are compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shapes {
+pub(crate) enum Shapes {
     /// Any number.
     Dynamic,
     /// Exactly so many, ascending, at least one number.
     Static(Vec<Tokens>),
 }
+
+impl Shapes {
+    /// Those for a device that runs such shapes.
+    pub(crate) fn of(device: duet_openvino::Shapes) -> Self {
+        match device {
+            duet_openvino::Shapes::Dynamic => Self::Dynamic,
+            duet_openvino::Shapes::StaticOnly => Self::Static(STATIC_ROWS.to_vec()),
+        }
+    }
+}
+
+/// A decode batch and a prompt's chunk. (CoordGen §3.2: G² and G¹)
+const STATIC_ROWS: [Tokens; 2] = [Tokens(32), Tokens(256)];
 
 /// Some rows, and the shape that they are run in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +58,10 @@ mod tests {
         let shapes = [32, 64, 256].map(Tokens);
         for rows in 0..1000 {
             let pieces = cut(rows, &shapes);
-            assert_eq!(pieces.iter().flat_map(|piece| piece.rows.clone()).collect::<Vec<_>>(), (0..rows).collect::<Vec<_>>());
+            assert_eq!(
+                pieces.iter().flat_map(|piece| piece.rows.clone()).collect::<Vec<_>>(),
+                (0..rows).collect::<Vec<_>>()
+            );
             for Piece { rows, shape } in pieces {
                 assert!(rows.len() <= shapes[shape].as_usize());
                 assert!(shape == 0 || rows.len() > shapes[shape - 1].as_usize(), "a smaller one would have done");

@@ -65,9 +65,15 @@ impl Slot {
         }
         for piece in cut(rows, &self.shapes) {
             let of = |input: &[f32], width: usize| input[piece.rows.start * width..piece.rows.end * width].to_vec();
-            let inputs: Vec<Vec<f32>> = inputs.iter().zip(&self.inputs).map(|(input, &width)| of(input, width)).collect();
+            let inputs: Vec<Vec<f32>> =
+                inputs.iter().zip(&self.inputs).map(|(input, &width)| of(input, width)).collect();
             let output = &mut output[piece.rows.start * self.output..piece.rows.end * self.output];
-            self.graphs[piece.shape].run_padded(&inputs, output, self.shapes[piece.shape].as_usize(), piece.rows.len())?;
+            self.graphs[piece.shape].run_padded(
+                &inputs,
+                output,
+                self.shapes[piece.shape].as_usize(),
+                piece.rows.len(),
+            )?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use crate::cli::{HistoryDefault, RunArgs};
 use crate::failure::{BadInput, print};
 use crate::models;
+use crate::offloading;
 use crate::prompt::{self, Message};
 use crate::session;
 use crate::speed;
@@ -45,6 +46,7 @@ pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
                     print("\n")?;
                 }
                 tracing::info!("{}", speed::line(&usage));
+                offloading::tell_shares(&engine);
                 return Ok(());
             }
             GenerationEvent::Failed(error) => return Err(error.into()),

@@ -1,0 +1,86 @@
+//! Placing a model's linear work on the device that was named.
+
+use crate::failure::BadInput;
+use crate::progress::{Progress, eprintln_quiet};
+use duet_engine::{Engine, Fallback, Offload};
+use duet_model::Model;
+use duet_offload::PlacedModel;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// A device as it is written: `openvino:CPU`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceName {
+    /// One of OpenVINO's, by its name there.
+    OpenVino(String),
+}
+
+impl FromStr for DeviceName {
+    type Err = BadInput;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name.split_once(':') {
+            Some(("openvino", device)) if !device.is_empty() => Ok(Self::OpenVino(device.to_owned())),
+            _ => Err(BadInput(format!("there is no device `{name}`; `openvino:CPU` is one, `duet devices` lists all"))),
+        }
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OpenVino(device) => write!(f, "openvino:{device}"),
+        }
+    }
+}
+
+/// Compiles the model for the device. A device that cannot be used is an error with [`Fallback::Never`]; else the person is
+/// told, and the CPU does all work.
+pub(crate) fn place(
+    model: &Model,
+    name: &DeviceName,
+    fallback: Fallback,
+    threads: u16,
+) -> anyhow::Result<Option<Offload>> {
+    let DeviceName::OpenVino(device) = name;
+    let progress = Progress::spinner("compiling", &format!("graphs for {name}"));
+    match PlacedModel::compile(model, device, threads, &mut |_| {}) {
+        Ok(placed) => {
+            progress.finish("compiled");
+            Ok(Some(Offload { name: name.to_string(), device: Arc::new(placed), fallback }))
+        }
+        Err(error) if fallback == Fallback::Never => Err(anyhow::Error::new(error).context(name.to_string())),
+        Err(error) => {
+            drop(progress);
+            eprintln_quiet(&format!("warning: the CPU does the work of {name}: {error}"));
+            Ok(None)
+        }
+    }
+}
+
+/// Says on stderr where linear work was done, if a device was to do it.
+pub(crate) fn tell_shares(engine: &Engine) {
+    let work = engine.linear_work();
+    if let Some(device) = &work.device {
+        let share = 100.0 * work.device_share();
+        let refused = if work.refused > 0 { format!(", {} kernels refused", work.refused) } else { String::new() };
+        eprintln_quiet(&format!(
+            "linear work: {share:.1} % on {device}, {:.1} % on the CPU's lanes{refused}",
+            100.0 - share
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_named_with_its_runtime() {
+        assert_eq!("openvino:GPU.1".parse::<DeviceName>().unwrap().to_string(), "openvino:GPU.1");
+        for wrong in ["", "CPU", "openvino", "openvino:", "cuda:0"] {
+            assert!(wrong.parse::<DeviceName>().unwrap_err().0.contains("duet devices"), "{wrong}");
+        }
+    }
+}
