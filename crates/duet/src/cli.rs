@@ -53,6 +53,8 @@ pub(crate) enum Command {
     History(HistoryCommandArgs),
     /// Show what is in a model file and what it needs
     Inspect(InspectArgs),
+    /// Show what this machine can run models on, and test it
+    Devices(DevicesArgs),
     /// Measure this machine's lanes for a model; the scheduler predicts with that
     Profile(ProfileArgs),
     /// Decide everything in an event log again, and compare
@@ -139,6 +141,14 @@ fn bytes(text: &str) -> Result<Bytes, String> {
     let number: Option<u64> = digits.parse().ok();
     let bytes = number.and_then(|number| number.checked_mul(1 << shift)).filter(|&bytes| bytes <= 1 << 50);
     bytes.map(Bytes).ok_or_else(|| "expected bytes, such as 512M or 4G".to_owned())
+}
+
+/// `duet devices`
+#[derive(Debug, Args)]
+pub(crate) struct DevicesArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `duet profile`

@@ -7,6 +7,7 @@ mod api_keys;
 mod chat;
 mod cli;
 mod commands;
+mod devices;
 mod failure;
 mod history;
 mod inspect;

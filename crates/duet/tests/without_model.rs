@@ -358,3 +358,44 @@ impl FakePip {
         fs::read_to_string(self.file("log")).unwrap_or_default().lines().map(Into::into).collect()
     }
 }
+
+/// A runtime that cannot be used is told, with what brings one that can; the cores are shown all the same.
+#[cfg(target_os = "linux")]
+#[test]
+fn devices_are_shown_without_a_runtime() {
+    let cache = tempfile::tempdir().unwrap();
+    let libraries = cache.path().join("openvino/libs");
+    fs::create_dir_all(&libraries).unwrap();
+    fs::write(libraries.join("libopenvino_c.so.2641"), "no library").unwrap();
+    let devices = |arguments: &[&str]| run(duet(cache.path(), arguments).env("DUET_RT", cache.path()));
+
+    let shown = devices(&["devices"]);
+    assert_eq!(shown.status, 0, "{shown:#?}");
+    for words in ["GMAC/s", "libopenvino_c.so.2641: cannot be loaded", "pip install openvino=="] {
+        assert!(shown.stdout.contains(words), "{shown:#?}");
+    }
+    let shown = devices(&["devices", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert!(json["lanes"]["cores"].as_u64().unwrap() > 0 && json["lanes"]["int8_gmacs"].as_f64().unwrap() > 0.0);
+    assert_eq!(json["runtimes"].as_array().unwrap().len(), 0);
+    assert_eq!(json["missing"][0]["name"], "openvino");
+    assert!(shown.stdout.ends_with('\n') && shown.stdout.lines().count() == 1);
+}
+
+/// With a runtime (`DUET_RT`) its CPU computes what it should; without, the test says that it is skipped.
+#[test]
+fn devices_of_a_runtime_are_tested() {
+    use std::io::Write;
+    let Some(folder) = std::env::var_os("DUET_RT").filter(|folder| Path::new(folder).join("openvino").exists()) else {
+        // Past the test harness, which would hide it.
+        let _ = writeln!(std::io::stderr(), "skipped: DUET_RT names no folder with OpenVINO");
+        return;
+    };
+    let cache = tempfile::tempdir().unwrap();
+    let shown = run(duet(cache.path(), &["devices", "--json"]).env("DUET_RT", folder));
+    let json: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+    let devices = json["runtimes"][0]["devices"].as_array().unwrap();
+    let cpu = devices.iter().find(|device| device["name"] == "CPU").unwrap();
+    assert!(cpu["self_test"]["passed"]["inference_us"].as_f64().unwrap() > 0.0, "{json}");
+    assert_eq!((&cpu["kind"], &cpu["shapes"]), (&"CPU".into(), &"dynamic".into()));
+}

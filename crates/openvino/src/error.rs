@@ -146,6 +146,9 @@ pub enum Error {
     /// A compiled graph could not be handed over: OpenVINO writes it to a file first.
     #[error("a compiled graph could not be written to a temporary file: {0}")]
     Export(#[source] std::io::Error),
+    /// A compiled graph could not be kept for the next time.
+    #[error("a compiled graph could not be kept: {0}")]
+    Keep(#[source] std::io::Error),
 }
 
 /// One side of a graph.

@@ -254,14 +254,17 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OpenVINO is not installed; `{}` brings it", Missing::command())?;
         write!(f, ", or add `--target FOLDER` and set DUET_RT=FOLDER")?;
-        for Looked { place, folder, lack } in &self.looked {
-            let lack = match lack {
-                Lack::Folder => "no such folder",
-                Lack::Library => "holds no libopenvino_c",
-            };
-            write!(f, "\n  {place}: {}: {lack}", folder.display())?;
-        }
-        Ok(())
+        self.looked.iter().try_for_each(|looked| write!(f, "\n  {looked}"))
+    }
+}
+
+impl fmt::Display for Looked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lack = match self.lack {
+            Lack::Folder => "no such folder",
+            Lack::Library => "no OpenVINO in it",
+        };
+        write!(f, "{} ({}): {lack}", self.folder.display(), self.place)
     }
 }
 

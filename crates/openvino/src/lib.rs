@@ -13,19 +13,27 @@
 //! | inferences: waited for at once, or started | `infer.rs`, `running.rs` |
 //! | word that they have ended, and devices that never answer | `completion.rs`, `watchdog.rs` |
 //! | whether a device computes what it should | `self_test.rs` |
+//! | what the engine needs of such a device | `graph_device.rs` |
+//! | graphs that were compiled before, on disk | `cache.rs`, `blob_file.rs`, `blob_key.rs` |
+//! | devices that fail on demand, for tests | `faults.rs` |
 //!
 //! Invariants:
 //! - no safe call reads or writes memory that was given back, however handles are dropped or forgotten;
 //! - a device that hangs blocks nobody who gave it a time limit;
 //! - whatever OpenVINO refuses is an error with OpenVINO's own words, never a panic.
 
+mod blob_file;
+mod blob_key;
 mod buffer;
+mod cache;
 mod compile;
 mod compiled;
 mod completion;
 mod device;
 mod error;
+mod faults;
 mod find;
+mod graph_device;
 mod handle;
 mod infer;
 mod info;
@@ -44,14 +52,19 @@ mod tests;
 mod text;
 mod watchdog;
 
+pub use blob_key::{BlobKey, BlobSource, Digest};
 pub use buffer::{ALIGNMENT, Buffer, Tensors};
+pub use cache::{BlobCache, Obtained, Origin};
 pub use compile::Ir;
 pub use compiled::CompiledGraph;
 pub use device::Device;
 pub use error::{Error, Side};
+pub use faults::{FaultPlan, FaultyDevice};
 pub use find::{Found, Lack, Looked, Missing, Place, VERSION, find};
+pub use graph_device::{Graph, GraphDevice};
 pub use infer::InferRequest;
 pub use info::{DeviceInfo, DeviceKind, Peak, Shapes};
+pub use matmul::MatMul;
 pub use options::{Activations, CompileOptions, Pinning, Precision};
 pub use port::{Dimension, Port, Ports};
 pub use running::{Finished, Running};

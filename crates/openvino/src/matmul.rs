@@ -1,16 +1,21 @@
-//! The smallest graph with weights: `y = x · wᵀ`, for the self-test and the tests.
+//! The smallest graph with weights: `y = x · wᵀ`, to test a device and to measure what a launch costs.
 
 use crate::compile::Ir;
 
-/// A product of `rows` rows of `inputs` values with `outputs` rows of weights.
-pub(crate) struct MatMul {
+/// A product of rows with a matrix, as a graph of one operation: `x` goes in, `y` comes out.
+#[derive(Clone, Debug)]
+pub struct MatMul {
     xml: String,
     bin: Vec<u8>,
 }
 
 impl MatMul {
-    /// `rows` of none are given by each inference. `weights` are `outputs` rows of `inputs` values.
-    pub(crate) fn new(rows: Option<usize>, inputs: usize, outputs: usize, weights: &[f32]) -> Self {
+    /// Of `rows` rows, or of any number where there are none given. `weights` are `outputs` rows of `inputs` values.
+    ///
+    /// # Panics
+    /// If there are more or fewer weights.
+    #[must_use]
+    pub fn new(rows: Option<usize>, inputs: usize, outputs: usize, weights: &[f32]) -> Self {
         assert_eq!(weights.len(), inputs * outputs, "weights fill their matrix");
         let size = |rows: Option<usize>, none: &str| rows.map_or(none.to_owned(), |rows| rows.to_string());
         let (shape, dim) = (size(rows, "?"), size(rows, "-1"));
@@ -43,7 +48,14 @@ impl MatMul {
         Self { xml, bin: weights.iter().flat_map(|weight| weight.to_le_bytes()).collect() }
     }
 
-    pub(crate) fn ir(&self) -> Ir<'_> {
+    #[cfg(test)]
+    pub(crate) fn into_parts(self) -> (String, Vec<u8>) {
+        (self.xml, self.bin)
+    }
+
+    /// The graph.
+    #[must_use]
+    pub fn ir(&self) -> Ir<'_> {
         Ir { xml: &self.xml, bin: &self.bin }
     }
 }

@@ -15,7 +15,7 @@ pub struct CompileOptions {
     pub pinning: Option<Pinning>,
     /// How activations are quantised (CPU, GPU). It trades error for speed: set it where the result matters.
     pub activations: Option<Activations>,
-    /// What is computed in.
+    /// What is computed in. Left out, a CPU with units for 16 bits computes in these, and so does a GPU.
     pub precision: Option<Precision>,
     /// Inferences that run side by side (CPU, GPU).
     pub streams: Option<NonZeroU16>,

@@ -4,6 +4,7 @@ mod bench;
 mod bench_load;
 mod bench_speculate;
 mod chat;
+mod devices;
 mod history;
 mod inspect;
 mod profile;
@@ -25,6 +26,7 @@ pub(crate) fn dispatch(command: &Command) -> anyhow::Result<()> {
         Command::Serve(arguments) => serve::serve(arguments),
         Command::History(arguments) => history::history(arguments),
         Command::Inspect(arguments) => inspect::inspect(arguments),
+        Command::Devices(arguments) => devices::devices(arguments),
         Command::Profile(arguments) => profile::profile(arguments),
         Command::Replay(arguments) => replay::replay(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),

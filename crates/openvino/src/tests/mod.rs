@@ -1,6 +1,10 @@
-//! With a real runtime, where there is one; without, each test says that it was skipped.
+//! With a real runtime, where there is one; without, each test that wants it says that it was skipped. The cache and the
+//! faults are tested without one as well.
 
 mod blobs;
+mod cache;
+mod fake;
+mod faults;
 mod graphs;
 mod inference;
 mod refusals;
@@ -20,7 +24,7 @@ fn cpu() -> Option<Device> {
         Ok(runtime) => Some(runtime.device("CPU").unwrap()),
         Err(Error::Missing(missing)) => {
             // Past the test harness, which would hide it.
-            let _ = writeln!(std::io::stderr(), "skipped: {missing}");
+            let _ = writeln!(std::io::stderr(), "skipped: {}", missing.to_string().lines().next().unwrap_or_default());
             None
         }
         Err(error) => panic!("a runtime is installed and does not work: {error}"),

@@ -1,0 +1,154 @@
+//! Compiled graphs on disk: what a device has compiled once is taken up again when the program starts the next time.
+//!
+//! Invariants:
+//! - what is given out is, to the byte, what was put in under the same key;
+//! - a file is there whole or not at all: it is written under another name first;
+//! - after each `put` the files take no more than the limit; those that were not used for longest go first;
+//! - nothing about the cache is an error for who wants a graph: without it, or with a damaged one, the graph is compiled.
+//!
+//! Several processes may share a folder.
+
+use crate::blob_file;
+use crate::blob_key::{BlobKey, EXTENSION};
+use crate::compile::Ir;
+use crate::error::Error;
+use crate::graph_device::{Graph, GraphDevice};
+use crate::options::CompileOptions;
+use duet_types::Bytes;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// A folder of compiled graphs.
+#[derive(Clone, Debug)]
+pub struct BlobCache {
+    folder: PathBuf,
+    limit: Bytes,
+}
+
+/// A graph that is ready, and where it came from.
+#[derive(Debug)]
+pub struct Obtained {
+    /// The graph.
+    pub graph: Box<dyn Graph>,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// Where a graph came from.
+#[derive(Debug)]
+pub enum Origin {
+    /// From the cache.
+    Imported,
+    /// It was compiled, and is in the cache now.
+    Compiled,
+    /// It was compiled, and will be again the next time: why it could not be kept.
+    NotKept(Error),
+}
+
+impl BlobCache {
+    /// A cache in `folder`, which is made when it is needed, of at most `limit` bytes.
+    #[must_use]
+    pub fn new(folder: PathBuf, limit: Bytes) -> Self {
+        Self { folder, limit }
+    }
+
+    /// Takes the graph of `key` up from the cache, or else compiles the text and the constants that `emit` makes (see
+    /// [`Ir`]), and keeps the result.
+    ///
+    /// # Errors
+    /// If the device can do neither.
+    pub fn obtain(
+        &self,
+        key: &BlobKey,
+        device: &dyn GraphDevice,
+        options: &CompileOptions,
+        emit: impl FnOnce() -> (String, Vec<u8>),
+    ) -> Result<Obtained, Error> {
+        // A graph that is whole may be refused all the same, by a driver that was changed without a new version.
+        if let Some(graph) = self.get(key).and_then(|blob| device.import_graph(&blob, options).ok()) {
+            return Ok(Obtained { graph, origin: Origin::Imported });
+        }
+        let (xml, bin) = emit();
+        let graph = device.compile_graph(&Ir { xml: &xml, bin: &bin }, options)?;
+        let kept = graph.export().and_then(|blob| self.put(key, &blob).map_err(Error::Keep));
+        Ok(Obtained { graph, origin: kept.map_or_else(Origin::NotKept, |()| Origin::Compiled) })
+    }
+
+    /// The bytes of `key`; none if they are not there, or not whole.
+    #[must_use]
+    pub fn get(&self, key: &BlobKey) -> Option<Vec<u8>> {
+        blob_file::read(&self.folder.join(key.file_name()), key)
+    }
+
+    /// Keeps `blob` under `key`, and removes others until all that is kept is within the limit.
+    ///
+    /// # Errors
+    /// If the folder cannot be written, or `blob` alone is over the limit.
+    pub fn put(&self, key: &BlobKey, blob: &[u8]) -> io::Result<()> {
+        if blob.len() as u64 > self.limit.0 {
+            let size = Bytes(blob.len() as u64);
+            return Err(io::Error::other(format!("the graph has {size}, the whole cache {}", self.limit)));
+        }
+        std::fs::create_dir_all(&self.folder)?;
+        let mut file = tempfile::Builder::new().suffix(PARTIAL).tempfile_in(&self.folder)?;
+        blob_file::write(&mut file, key, blob)?;
+        file.persist(self.folder.join(key.file_name()))?;
+        self.evict()
+    }
+
+    /// Removes what was not used for longest, until the rest is within the limit; and what a process that was killed has
+    /// left unfinished.
+    fn evict(&self) -> io::Result<()> {
+        let mut kept = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)?.flatten() {
+            // Another process may have removed it.
+            let Ok(metadata) = entry.metadata() else { continue };
+            let file = Kept { used: metadata.modified()?, bytes: metadata.len(), path: entry.path() };
+            if file.path.extension().is_some_and(|extension| extension == EXTENSION) {
+                kept.push(file);
+            } else if file.is_left_over() {
+                remove(&file.path)?;
+            }
+        }
+        kept.sort();
+        let mut total: u64 = kept.iter().map(|file| file.bytes).sum();
+        for file in &kept {
+            if total <= self.limit.0 {
+                break;
+            }
+            remove(&file.path)?;
+            total -= file.bytes;
+        }
+        Ok(())
+    }
+}
+
+/// A file of the cache; the one that was not used for longest is the smallest.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kept {
+    used: SystemTime,
+    bytes: u64,
+    path: PathBuf,
+}
+
+impl Kept {
+    /// Whether nobody writes it any more.
+    fn is_left_over(&self) -> bool {
+        self.path.to_string_lossy().ends_with(PARTIAL) && self.used.elapsed().is_ok_and(|age| age > UNFINISHED)
+    }
+}
+
+/// What the names of files that are being written end in.
+const PARTIAL: &str = ".partial";
+
+/// Nobody writes one file for an hour.
+const UNFINISHED: Duration = Duration::from_secs(3600);
+
+/// Removes a file that may be gone already.
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
