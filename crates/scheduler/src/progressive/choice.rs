@@ -85,12 +85,19 @@ fn point(trial: &Trial, budget: Bytes) -> Result<Point, ProblemError> {
         let problem = Problem::new(blocks, served.prompt, &vec![Role::Prefill; blocks.count()], budget)?;
         let timeline = Timeline::of(&just_in_time(&problem), blocks);
         let pass = blocks.pass(Role::Decode, served.prompt.context + served.prompt.rows);
-        point.ready += Nanos(timeline.ready().0);
-        point.total += Nanos(timeline.ready().0.saturating_add(u64::from(served.passes).saturating_mul(pass.0)));
-        point.stalled += timeline.stalled;
+        let ready = Nanos(timeline.ready().0);
+        let decode = Nanos(u64::from(served.passes).saturating_mul(pass.0));
+        point.ready = sum(point.ready, ready);
+        point.total = sum(point.total, sum(ready, decode));
+        point.stalled = sum(point.stalled, timeline.stalled);
         point.peak = point.peak.max(timeline.peak);
     }
     Ok(point)
+}
+
+/// As many requests as there may be: what is longer than all time is as long.
+fn sum(a: Nanos, b: Nanos) -> Nanos {
+    Nanos(a.0.saturating_add(b.0))
 }
 
 #[cfg(test)]

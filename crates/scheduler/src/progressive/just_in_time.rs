@@ -66,10 +66,14 @@ fn starts(problem: &Problem<'_>) -> Vec<Place> {
         let (context, rows) = problem.prompt.chunk(problem.blocks, place.chunk);
         left += problem.blocks.time(place.block, Role::Prefill, context, rows);
     }
-    (0..=latest).rev().take(STARTS_MAX).map(|at| Place::at(at, count)).collect()
+    // Every place of the rounds before it, and before them the beginnings of chunks.
+    let is_tried = |at: &usize| at + ROUNDS * count >= latest || at.is_multiple_of(count);
+    (0..=latest).rev().filter(is_tried).take(STARTS_MAX).map(|at| Place::at(at, count)).collect()
 }
 
-/// Starts that are tried at most. The best one is a few rounds before the latest; more would only take longer.
+/// Rounds of all blocks before the latest start in which every place is tried.
+const ROUNDS: usize = 2;
+/// Starts that are tried at most: with more, a plan would take longer to find than it saves.
 const STARTS_MAX: usize = 64;
 
 #[cfg(test)]
