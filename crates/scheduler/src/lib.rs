@@ -21,6 +21,7 @@
 //! | adaptive decode batching (§4.5 ②, Algorithm 2) | `batching.rs` |
 //! | slack-aware piggybacking (§4.5 ①) | `piggyback.rs` |
 //! | starvation prevention (§4.5 ③) | `ageing.rs` |
+//! | progressive graph scheduling (CoordGen §3.2) | `progressive/` |
 //! | rows of drafts, by what they cost and are worth (CoordGen §3.4, and ours) | `speculation.rs` |
 //! | order among equals (ours) | `order.rs` |
 //! | memory manager (§4.1) | `memory.rs`, `room.rs`, `reuse.rs` |
@@ -54,6 +55,7 @@ mod pass;
 mod piggyback;
 pub mod policy;
 mod preemption;
+pub mod progressive;
 mod queues;
 mod reason;
 mod request_table;

@@ -77,7 +77,8 @@ const PROSE: [&str; 2] = [
     "Each constant that has an interval is set to its ends, one at a time, at 3 + 6 requests a minute. A conclusion is a ratio \
      that is to be below its limit; a ratio on the other side of the limit than with the profile as it is, is marked. The \
      baselines keep the settings that were best with the profile as it is.",
-    "Constants of the CPU change nothing here, since none of these policies computes on it; those of power change energy alone.",
+    "Constants of the CPU change nothing here, since none of these policies computes on it, nor does the rate at which graphs \
+     are loaded, since none exchanges them; those of power change energy alone.",
 ];
 
 /// The profile as it is, then every end of every interval.

@@ -19,7 +19,7 @@ pub struct SocProfile {
     pub igpu: UnitProfile,
     /// The CPU, which compiles graphs, and is all that CPU serving has.
     pub cpu: UnitProfile,
-    /// Compiling graphs for the NPU.
+    /// Compiling graphs for the NPU, and loading them.
     pub graphs: GraphProfile,
     /// How prompts are cut.
     pub chunk: ChunkProfile,
@@ -57,7 +57,7 @@ pub struct UnitProfile {
     pub decode_busy: Constant,
 }
 
-/// Compiling graphs for the NPU.
+/// Compiling graphs for the NPU, and loading them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphProfile {
@@ -67,6 +67,8 @@ pub struct GraphProfile {
     pub compile_w: Constant,
     /// Graphs for single prompts that may be there at once.
     pub resident: Constant,
+    /// Loading a compiled graph with its weights.
+    pub load_gb_s: Constant,
 }
 
 /// How prompts are cut.
@@ -100,6 +102,7 @@ impl SocProfile {
         all.push((Path("graphs", "compile_s"), &self.graphs.compile_s));
         all.push((Path("graphs", "compile_w"), &self.graphs.compile_w));
         all.push((Path("graphs", "resident"), &self.graphs.resident));
+        all.push((Path("graphs", "load_gb_s"), &self.graphs.load_gb_s));
         all.push((Path("chunk", "rows"), &self.chunk.rows));
         all.push((Path("chunk", "context"), &self.chunk.context));
         all
@@ -126,6 +129,7 @@ impl SocProfile {
             ("graphs", "compile_s") => Some(&mut self.graphs.compile_s),
             ("graphs", "compile_w") => Some(&mut self.graphs.compile_w),
             ("graphs", "resident") => Some(&mut self.graphs.resident),
+            ("graphs", "load_gb_s") => Some(&mut self.graphs.load_gb_s),
             ("chunk", "rows") => Some(&mut self.chunk.rows),
             ("chunk", "context") => Some(&mut self.chunk.context),
             _ => None,
@@ -136,7 +140,7 @@ impl SocProfile {
     pub(crate) fn problem(&self) -> Option<(Path, String)> {
         self.constants().into_iter().find_map(|(path, constant)| {
             let least = match path.1 {
-                "gemm_tflops" | "attention_tflops" | "read_gb_s" | "shared_gb_s" | "rows" | "context" => {
+                "gemm_tflops" | "attention_tflops" | "read_gb_s" | "shared_gb_s" | "load_gb_s" | "rows" | "context" => {
                     Least::Positive
                 }
                 _ => Least::Zero,

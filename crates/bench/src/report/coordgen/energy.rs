@@ -102,5 +102,5 @@ fn plot(study: &Study, sweep: &Sweep, phone: Phone) -> Option<Plot> {
         Bar { name: system.name().to_owned(), parts: vec![cost.joules / cost.requests] }
     };
     let caption = format!("{}, {}, all {} requests", phone.name(), Target::Qwen15.name(), study.n());
-    Plot::of(caption, bars("J a request", &["energy"], &System::ALL.map(bar)))
+    Plot::of(caption, bars("J a request", &["energy"], &System::DRAWN.map(bar)))
 }

@@ -13,9 +13,10 @@
 //! | the phones and the models | `phones.rs` |
 //! | what no profile says | `assumptions.rs` |
 //! | passes of one stream on static graphs and on the CPU | `static_passes.rs` |
+//! | the blocks of a model on two graphs, and ways to exchange them | `graph_blocks.rs`, `schedules.rs` |
 //! | the paper's system and its baselines | `systems.rs` |
 //! | the sweep | `sweep.rs` |
-//! | a section each | `acceptance.rs`, `rejections.rs`, `utilisation.rs`, `ablation.rs`, `latency.rs`, `energy.rs`, `memory.rs`, `breakdown.rs`, `serving.rs`, `constants.rs` |
+//! | a section each | `acceptance.rs`, `rejections.rs`, `utilisation.rs`, `ablation.rs`, `switching.rs`, `optimality.rs`, `latency.rs`, `energy.rs`, `memory.rs`, `breakdown.rs`, `serving.rs`, `constants.rs` |
 //!
 //! **Invariant:** the same model, requests and limit give the same bytes.
 
@@ -25,16 +26,20 @@ mod assumptions;
 mod breakdown;
 mod constants;
 mod energy;
+mod graph_blocks;
 mod latency;
 mod memory;
+mod optimality;
 mod paper_task;
 mod phones;
 mod ratios;
 mod rejections;
+mod schedules;
 mod serving;
 mod static_passes;
 mod study;
 mod sweep;
+mod switching;
 mod systems;
 #[cfg(test)]
 mod tests;
@@ -75,6 +80,8 @@ pub(super) fn sections(ask: &CoordGen<'_>, progress: Progress<'_>) -> Result<(Ve
         rejections::section(&study),
         utilisation::section(&study),
         ablation::section(&study, &sweep),
+        switching::section(&study),
+        optimality::section(),
         latency::section(&study, &sweep),
         energy::section(&study, &sweep),
         memory::section(&study),

@@ -5,6 +5,8 @@
 //! the annotations of the profile's units, one after the other: with a single stream nothing runs beside them.
 //! (CoordGen §3.2; Agent.xpu appendix A)
 //!
+//! A system that has two graphs holds them block by block (`graph_blocks.rs`); a pass then takes a launch for each block.
+//!
 //! A graph of `n` rows takes what `n` rows take, however many are wanted. What a verify pass of 32 rows takes next to one
 //! of a single row may be said from outside ([`Assumptions::verify_ratio`]); then graphs up to the prefill's 256 rows are
 //! in between, since how fast a prompt is read is known by itself.
@@ -24,6 +26,8 @@ pub(super) struct Passes {
     npu: Anchors,
     cpu: Anchors,
     verify_ratio: Option<f64>,
+    /// Bytes of a graph that are loaded in a second.
+    pub(super) load_bytes_per_s: f64,
 }
 
 /// Rows of a compiled graph.
@@ -62,20 +66,47 @@ impl Passes {
         let npu = soc.accelerators(heg).lanes[0].anchors;
         let cpu = soc.cpu_only().lanes[0].anchors;
         let drafter = Heg { layers: 1, ..heg.clone() };
-        Self { heg: heg.clone(), drafter, npu, cpu, verify_ratio: assumptions.verify_ratio }
+        let load_bytes_per_s = soc.graphs.load_gb_s.value * 1e9;
+        Self { heg: heg.clone(), drafter, npu, cpu, verify_ratio: assumptions.verify_ratio, load_bytes_per_s }
+    }
+
+    /// The same, if so many bytes of a graph are loaded in a second.
+    pub(super) fn loading(self, load_bytes_per_s: f64) -> Self {
+        Self { load_bytes_per_s, ..self }
     }
 
     /// Seconds of a pass after `context` positions on a graph of the NPU.
     pub(super) fn on_graph(&self, network: Network, graph: Graph, context: u32, heads: Heads) -> f64 {
-        let padded = self.seconds(network, &self.npu, graph.0, context, heads);
-        let Some(ratio) = self.verify_ratio else { return padded };
+        self.seconds(network, &self.npu, graph.0, context, heads) * self.slower(network, graph, context)
+    }
+
+    /// The same where each of some blocks is a graph of its own, with its own launch.
+    pub(super) fn in_blocks(&self, blocks: usize, graph: Graph, context: u32, heads: Heads) -> f64 {
+        let launches = blocks.saturating_sub(1) as f64 * self.npu.launch.as_secs_f64();
+        self.on_graph(Network::Model, graph, context, heads) + launches
+    }
+
+    /// The model whose passes these are.
+    pub(super) fn heg(&self) -> &Heg {
+        &self.heg
+    }
+
+    /// Seconds of a pass of some of its layers, as a graph of their own on the NPU.
+    pub(super) fn of_layers(&self, layers: &Heg, graph: Graph, context: u32, heads: Heads) -> f64 {
+        predict(layers, &self.npu, &load(graph.0, context, heads), &(0..layers.nodes())).as_secs_f64()
+            * self.slower(Network::Model, graph, context)
+    }
+
+    /// How many times as long a graph takes as the annotation says, by what is said from outside.
+    fn slower(&self, network: Network, graph: Graph, context: u32) -> f64 {
+        let Some(ratio) = self.verify_ratio else { return 1.0 };
         let full = self.seconds(network, &self.npu, Graph::DECODE.0, context, Heads::All);
         let single = self.seconds(network, &self.npu, 1, context, Heads::All);
         let slower = ratio * single / full;
         // All of it on the decode graph, nothing on the prefill graph.
         let wide = f64::from(Graph::PREFILL.0.saturating_sub(graph.0));
         let share = wide / f64::from(Graph::PREFILL.0 - Graph::DECODE.0);
-        padded * (1.0 + (slower - 1.0) * share)
+        1.0 + (slower - 1.0) * share
     }
 
     /// Seconds of a pass of so many rows on the CPU, all of which go through the head.
@@ -89,29 +120,22 @@ impl Passes {
         (0..chunks).map(|chunk| self.on_graph(Network::Model, graph, chunk * graph.0, heads)).sum()
     }
 
-    /// The same with a second, smaller graph at hand for what is left after whole chunks: several passes of it compute the
-    /// same. (CoordGen §3.2, "graph equivalence by repetition")
-    pub(super) fn prefill_on_both(&self, chunk: Graph, small: Graph, prompt: u32, heads: Heads) -> f64 {
-        let whole = prompt - prompt % chunk.0;
-        let padded = self.on_graph(Network::Model, chunk, whole, heads);
-        let left = (prompt - whole).div_ceil(small.0);
-        let repeated = (0..left).map(|pass| self.on_graph(Network::Model, small, whole + pass * small.0, heads)).sum();
-        self.prefill(chunk, whole, heads) + padded.min(repeated)
-    }
-
     fn seconds(&self, network: Network, anchors: &Anchors, rows: u32, context: u32, heads: Heads) -> f64 {
         let heg = match network {
             Network::Model => &self.heg,
             Network::Drafter => &self.drafter,
         };
-        let (count, before) = (f64::from(rows), f64::from(context));
-        let load = Load {
-            rows: count,
-            pairs: count * (before + (count + 1.0) / 2.0),
-            positions: before + count,
-            tokens: if heads == Heads::All { count } else { 1.0 },
-        };
-        predict(heg, anchors, &load, &(0..heg.nodes())).as_secs_f64()
+        predict(heg, anchors, &load(rows, context, heads), &(0..heg.nodes())).as_secs_f64()
+    }
+}
+
+fn load(rows: u32, context: u32, heads: Heads) -> Load {
+    let (count, before) = (f64::from(rows), f64::from(context));
+    Load {
+        rows: count,
+        pairs: count * (before + (count + 1.0) / 2.0),
+        positions: before + count,
+        tokens: if heads == Heads::All { count } else { 1.0 },
     }
 }
 
@@ -137,10 +161,6 @@ mod tests {
         let two = passes.prefill(Graph::PREFILL, 257, Heads::Last);
         assert!(two > 1.9 * chunk, "{two}");
         assert!(passes.prefill(Graph::PREFILL, 256, Heads::All) > chunk);
-        // With both graphs the token takes a pass of the smaller one, and nothing is left of whole chunks.
-        let both = |prompt| passes.prefill_on_both(Graph::PREFILL, Graph::DECODE, prompt, Heads::Last);
-        assert!((chunk..1.3 * chunk).contains(&both(257)), "{}", both(257));
-        assert!((both(256) - chunk).abs() < 1e-12);
     }
 
     #[test]

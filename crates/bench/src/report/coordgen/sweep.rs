@@ -133,7 +133,7 @@ fn best(stream: &SingleStream<'_>, system: System, traces: &[TaskTrace]) -> Chos
     chosen.min_by(|a, b| latency(a).total_cmp(&latency(b))).expect("a system has a setting")
 }
 
-/// As things are, the ends of what is assumed, and the ends of the constants of NPU and CPU.
+/// As things are, the ends of what is assumed, and the ends of the constants of NPU, CPU and of loading graphs.
 fn variations() -> Vec<Variation> {
     let ends = |assumed: &Assumed, variation: fn(f64) -> Variation| [variation(assumed.low), variation(assumed.high)];
     let mut variations = vec![Variation::None];
@@ -145,7 +145,7 @@ fn variations() -> Vec<Variation> {
     let uncertain = soc.constants().into_iter().filter(|(_, constant)| constant.interval().is_some());
     let of_units = uncertain.map(|(path, _)| path).filter(|path| {
         let name = path.to_string();
-        name.starts_with("npu.") || name.starts_with("cpu.")
+        name.starts_with("npu.") || name.starts_with("cpu.") || name == "graphs.load_gb_s"
     });
     variations.extend(of_units.flat_map(|path| [End::Low, End::High].map(|end| Variation::Constant(path, end))));
     variations

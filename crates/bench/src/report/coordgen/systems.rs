@@ -1,14 +1,18 @@
 //! The paper's system and its baselines: what each does with a request, and what that costs. (CoordGen §4.1)
 //!
 //! All read prompts on the NPU. Baselines that decode there have one graph for both, and every pass is padded to it; so has
-//! the paper's system without its scheduling of graphs. With it, it has one of 256 rows and one of 32, and here changing
-//! from one to the other costs nothing: that is the bound of what any such scheduling can come to, and no prediction of
-//! the paper's. What is left of a prompt after whole chunks is read on either. What a baseline may choose (the graph's
-//! rows, how much of a draft the CPU verifies) is the best over all requests.
+//! the paper's system without its scheduling of graphs. With it, it has one of 256 rows and one of 32 in each of six
+//! blocks, of which one is resident: what exchanging them takes while the prompt is read is the scheduler's own prediction
+//! ([`duet_scheduler::progressive`]). With both resident, changing costs nothing; that is the bound of any such
+//! scheduling. What a baseline may choose (the graph's rows, how much of a draft the CPU verifies) is the best over all
+//! requests.
 
 use super::assumptions::Assumptions;
+use super::graph_blocks::{BLOCKS, Cut};
+use super::schedules::Schedule;
 use super::static_passes::{Graph, Heads, Network, Passes};
 use crate::traces::RequestTrace;
+use duet_scheduler::progressive::Pair;
 use duet_sim::{DraftStep, SocProfile};
 use duet_speculate::Method;
 use std::ops::{Add, AddAssign};
@@ -30,10 +34,16 @@ pub(super) enum System {
     NpuEagle,
     /// The same on the CPU.
     CpuEagle,
+    /// Decodes token by token on a graph of its own.
+    NpuGraph,
+    /// Verifies SAM's drafts on a graph of its own.
+    NpuSamGraph,
     /// CoordGen's drafts on one graph for both stages.
     CoordGenShared,
     /// CoordGen.
     CoordGen,
+    /// CoordGen, if both graphs were resident.
+    CoordGenBoth,
     /// Our drafts in the place of CoordGen's.
     Duet,
 }
@@ -87,7 +97,24 @@ const CPU_DRAFTED: [usize; 5] = [1, 3, 7, 15, 31];
 
 impl System {
     /// All of them.
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 13] = [
+        Self::NpuVanilla,
+        Self::NpuPrefillGraph,
+        Self::CpuVanilla,
+        Self::NpuSam,
+        Self::CpuSam,
+        Self::NpuEagle,
+        Self::CpuEagle,
+        Self::NpuGraph,
+        Self::NpuSamGraph,
+        Self::CoordGenShared,
+        Self::CoordGen,
+        Self::CoordGenBoth,
+        Self::Duet,
+    ];
+
+    /// Those that bars are drawn of; what graph scheduling is worth has a section of its own.
+    pub(super) const DRAWN: [Self; 10] = [
         Self::NpuVanilla,
         Self::NpuPrefillGraph,
         Self::CpuVanilla,
@@ -112,6 +139,9 @@ impl System {
             Self::CpuEagle => "CPU-EAGLE",
             Self::CoordGenShared => "CoordGen, one graph",
             Self::CoordGen => "CoordGen",
+            Self::NpuGraph => "NPU, two graphs",
+            Self::NpuSamGraph => "NPU-SAM, two graphs",
+            Self::CoordGenBoth => "CoordGen, both resident",
             Self::Duet => "duet",
         }
     }
@@ -125,7 +155,7 @@ impl System {
             Self::NpuPrefillGraph => vec![on_npu(Graph::PREFILL)],
             Self::CpuSam => CPU_DRAFTED.into_iter().flat_map(on_cpu).collect(),
             Self::CpuVanilla | Self::CpuEagle => on_cpu(0).into(),
-            Self::CoordGen | Self::Duet => {
+            Self::NpuGraph | Self::NpuSamGraph | Self::CoordGen | Self::CoordGenBoth | Self::Duet => {
                 vec![Setting { prefill: Graph::PREFILL, decode: Decode::Npu(Graph::DECODE) }]
             }
         }
@@ -134,13 +164,30 @@ impl System {
     /// Whose drafts it verifies.
     fn method(self) -> Method {
         match self {
-            Self::NpuVanilla | Self::NpuPrefillGraph | Self::CpuVanilla | Self::NpuEagle | Self::CpuEagle => {
-                Method::None
-            }
-            Self::NpuSam | Self::CpuSam => Method::Sam,
-            Self::CoordGenShared | Self::CoordGen => Method::CoordGen,
+            Self::NpuVanilla
+            | Self::NpuPrefillGraph
+            | Self::CpuVanilla
+            | Self::NpuEagle
+            | Self::CpuEagle
+            | Self::NpuGraph => Method::None,
+            Self::NpuSam | Self::CpuSam | Self::NpuSamGraph => Method::Sam,
+            Self::CoordGenShared | Self::CoordGen | Self::CoordGenBoth => Method::CoordGen,
             Self::Duet => Method::Duet,
         }
+    }
+
+    /// How it comes from the graph that reads prompts to the one that decodes, if they are two.
+    fn schedule(self) -> Schedule {
+        match self {
+            Self::CoordGenBoth => Schedule::Both,
+            Self::Duet => Schedule::JustInTime,
+            _ => Schedule::Greedy,
+        }
+    }
+
+    /// Which rows of a pass that decodes go through the head: a graph that verifies drafts has it for all of its rows.
+    fn verified_heads(self) -> Heads {
+        if self.method() == Method::None { Heads::Last } else { Heads::All }
     }
 }
 
@@ -166,7 +213,7 @@ impl SingleStream<'_> {
     fn prefill(&self, system: System, setting: Setting, prompt: u32) -> f64 {
         let plain = |heads| match setting.decode {
             Decode::Npu(graph) if graph != setting.prefill => {
-                self.passes.prefill_on_both(setting.prefill, graph, prompt, heads)
+                self.switched(system, setting.prefill, graph, prompt, heads)
             }
             Decode::Npu(_) | Decode::Cpu { .. } => self.passes.prefill(setting.prefill, prompt, heads),
         };
@@ -175,6 +222,13 @@ impl SingleStream<'_> {
             (true, None) => plain(Heads::All),
             (true, Some(ms)) => plain(Heads::Last) + f64::from(prompt) * ms / 1e3,
         }
+    }
+
+    /// Until the prompt is read and the graphs that decode are there.
+    fn switched(&self, system: System, prefill: Graph, decode: Graph, prompt: u32, heads: Heads) -> f64 {
+        let heads = Pair { prefill: heads, decode: system.verified_heads() };
+        let cut = Cut { graphs: Pair { prefill, decode }, ..Cut::paper(heads) };
+        system.schedule().ready(&cut.profile(&self.passes), prompt)
     }
 
     /// Verify passes, one after the other.
@@ -188,11 +242,8 @@ impl SingleStream<'_> {
             }
             Decode::Npu(_) => steps,
         };
-        // A graph that verifies drafts has the head for all of its rows.
-        let (draft_s, heads) = match system.method() {
-            Method::None => (0.0, Heads::Last),
-            _ => (self.assumptions.draft_ms / 1e3, Heads::All),
-        };
+        let draft_s = if system.method() == Method::None { 0.0 } else { self.assumptions.draft_ms / 1e3 };
+        let heads = system.verified_heads();
         let mut context = request.prompt.0;
         let mut seconds = 0.0;
         for step in steps {
@@ -204,6 +255,7 @@ impl SingleStream<'_> {
 
     fn verify(&self, setting: Setting, rows: u32, context: u32, heads: Heads) -> f64 {
         match setting.decode {
+            Decode::Npu(graph) if graph != setting.prefill => self.passes.in_blocks(BLOCKS, graph, context, heads),
             Decode::Npu(graph) => self.passes.on_graph(Network::Model, graph, context, heads),
             Decode::Cpu { .. } => self.passes.on_cpu(Network::Model, rows, context),
         }
