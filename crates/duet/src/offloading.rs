@@ -1,10 +1,13 @@
 //! Placing a model's linear work on the device that was named.
 
 use crate::failure::BadInput;
+use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{Engine, Fallback, Offload};
 use duet_model::Model;
 use duet_offload::PlacedModel;
+use duet_openvino::BlobCache;
+use duet_types::Bytes;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -45,7 +48,8 @@ pub(crate) fn place(
 ) -> anyhow::Result<Option<Offload>> {
     let DeviceName::OpenVino(device) = name;
     let progress = Progress::spinner("compiling", &format!("graphs for {name}"));
-    match PlacedModel::compile(model, device, threads, &mut |_| {}) {
+    let cache = models::cache_folder("graphs").ok().map(|folder| BlobCache::new(folder, CACHE_BYTES));
+    match PlacedModel::ready(model, device, threads, cache.as_ref(), &mut |_| {}) {
         Ok(placed) => {
             progress.finish("compiled");
             Ok(Some(Offload { name: name.to_string(), device: Arc::new(placed), fallback }))
@@ -58,6 +62,9 @@ pub(crate) fn place(
         }
     }
 }
+
+/// Compiled graphs of a few models.
+const CACHE_BYTES: Bytes = Bytes(4 << 30);
 
 /// Says on stderr where linear work was done, if a device was to do it.
 pub(crate) fn tell_shares(engine: &Engine) {

@@ -6,7 +6,7 @@ use crate::slot::Slot;
 use duet_graphs::ShapeError;
 use duet_model::Model;
 use duet_model::forward::{NotRun, TokenWise};
-use duet_openvino::{Activations, CompileOptions, Device, Precision, Runtime};
+use duet_openvino::{Activations, BlobCache, CompileOptions, GraphDevice, Precision, Runtime};
 use std::num::{NonZeroU16, NonZeroU32};
 
 /// The blocks of a model, compiled.
@@ -15,7 +15,15 @@ pub struct PlacedModel {
     qkv: Vec<Slot>,
     feed_forward: Vec<Slot>,
     head: Slot,
-    _device: Device,
+}
+
+/// What graphs are made ready for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) device: &'a dyn GraphDevice,
+    pub(crate) options: &'a CompileOptions,
+    pub(crate) cache: Option<&'a BlobCache>,
 }
 
 /// Why a model is not on a device.
@@ -42,37 +50,54 @@ pub struct PlacedProgress {
 }
 
 impl PlacedModel {
-    /// Compiles the model's blocks for the device called `device` (`CPU`, `GPU`, `NPU`), to run on so many threads of it
-    /// where it has such: one graph for any number of rows where the device takes that, else one for each of a few.
+    /// Makes the model's blocks ready on the OpenVINO device called `device` (`CPU`, `GPU`, `NPU`), to run on so many
+    /// threads of it where it has such. Graphs that were compiled before are taken from the cache.
     ///
     /// # Errors
     /// If there is no runtime or no such device, or it does not take the blocks.
-    pub fn compile(
+    pub fn ready(
         model: &Model,
         device: &str,
         threads: u16,
+        cache: Option<&BlobCache>,
         progress: &mut dyn FnMut(PlacedProgress),
     ) -> Result<Self, OffloadError> {
         let device = Runtime::load()?.device(device)?;
-        let shapes = &Shapes::of(device.info().shapes);
+        Self::ready_on(model, &device, threads, cache, progress)
+    }
+
+    /// The same on any device: one graph for any number of rows where it takes that, else one for each of a few.
+    ///
+    /// # Errors
+    /// If it does not take the blocks.
+    pub fn ready_on(
+        model: &Model,
+        device: &dyn GraphDevice,
+        threads: u16,
+        cache: Option<&BlobCache>,
+        progress: &mut dyn FnMut(PlacedProgress),
+    ) -> Result<Self, OffloadError> {
+        let shapes = Shapes::of(device.info().shapes);
         let options = CompileOptions {
             threads: NonZeroU16::new(threads),
             activations: NonZeroU32::new(ACTIVATION_GROUP).map(Activations::Groups),
+            // Left to itself, a CPU that knows half precision computes in it.
             precision: Some(Precision::F32),
             streams: Some(NonZeroU16::MIN),
             ..CompileOptions::default()
         };
+        let target = Target { model: &model.config().name, device, options: &options, cache };
         let layers = model.config().layers;
         let (mut qkv, mut feed_forward) = (Vec::with_capacity(layers), Vec::with_capacity(layers));
         for layer in 0..layers {
             let blocks = layer_blocks(model, layer)?;
-            qkv.push(Slot::compile(&device, &blocks.qkv, shapes, &options)?);
-            feed_forward.push(Slot::compile(&device, &blocks.feed_forward, shapes, &options)?);
+            qkv.push(Slot::ready(&target, &blocks.qkv, &shapes)?);
+            feed_forward.push(Slot::ready(&target, &blocks.feed_forward, &shapes)?);
             progress(PlacedProgress { done: layer + 1, total: layers + 1 });
         }
-        let head = Slot::compile(&device, &head_block(model)?, shapes, &options)?;
+        let head = Slot::ready(&target, &head_block(model)?, &shapes)?;
         progress(PlacedProgress { done: layers + 1, total: layers + 1 });
-        Ok(Self { qkv, feed_forward, head, _device: device })
+        Ok(Self { qkv, feed_forward, head })
     }
 }
 

@@ -1,40 +1,27 @@
-//! One block on one device: its compiled graphs, and requests that wait to run them.
+//! One block on one device: its compiled graphs, and running rows through them.
 
-use crate::placed::OffloadError;
-use crate::shapes::{Shapes, cut};
+use crate::placed::{OffloadError, Target};
+use crate::shapes::{Piece, Shapes, cut};
 use duet_graphs::{Block, LayoutRules, RowRule, Rows, openvino};
 use duet_model::forward::NotRun;
-use duet_openvino::{ALIGNMENT, Buffer, CompileOptions, CompiledGraph, Device, InferRequest, Ir};
-use duet_types::Tokens;
-use std::sync::{Mutex, PoisonError};
+use duet_openvino::{BlobKey, BlobSource, Buffer, Digest, Graph, Ir, Tensors};
+use duet_types::{Nanos, Tokens};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A block that runs on a device.
 #[derive(Debug)]
 pub(crate) struct Slot {
     shapes: Vec<Tokens>,
-    /// For each shape; one for all rows if there are no shapes.
-    graphs: Vec<Graph>,
+    /// For each shape; one for all rows if there are no shapes. Each runs one inference at a time.
+    graphs: Vec<Mutex<Box<dyn Graph>>>,
     /// Widths.
     inputs: Vec<usize>,
     output: usize,
 }
 
-/// A compiled graph.
-#[derive(Debug)]
-struct Graph {
-    compiled: CompiledGraph,
-    /// Requests that nobody uses now.
-    idle: Mutex<Vec<InferRequest>>,
-}
-
 impl Slot {
-    /// Compiles the block for each shape.
-    pub(crate) fn compile(
-        device: &Device,
-        block: &Block,
-        shapes: &Shapes,
-        options: &CompileOptions,
-    ) -> Result<Self, OffloadError> {
+    /// Makes the block ready for each shape.
+    pub(crate) fn ready(target: &Target<'_>, block: &Block, shapes: &Shapes) -> Result<Self, OffloadError> {
         let (rules, rows, shapes) = match shapes {
             Shapes::Dynamic => (LayoutRules::FREE, vec![Rows::Dynamic], Vec::new()),
             Shapes::Static(shapes) => {
@@ -42,12 +29,8 @@ impl Slot {
                 (rules, shapes.iter().map(|&rows| Rows::Static(rows)).collect(), shapes.clone())
             }
         };
-        let compile = |rows: Rows| {
-            let ir = openvino::emit(block, rows, &rules)?;
-            let compiled = device.compile(&Ir { xml: &ir.xml, bin: &ir.bin }, options)?;
-            Ok(Graph { compiled, idle: Mutex::default() })
-        };
-        let graphs: Result<Vec<Graph>, OffloadError> = rows.into_iter().map(compile).collect();
+        let graphs: Result<Vec<_>, OffloadError> =
+            rows.into_iter().map(|rows| Ok(Mutex::new(graph(target, block, rows, &rules)?))).collect();
         let inputs = block.inputs().iter().map(|port| port.width).collect();
         let output = block.outputs().first().map_or(0, |port| port.width);
         Ok(Self { shapes, graphs: graphs?, inputs, output })
@@ -61,62 +44,47 @@ impl Slot {
             return Err(NotRun::Unsupported(format!("{rows} rows of other widths than the graph's")));
         }
         if self.shapes.is_empty() {
-            return self.graphs.first().map_or(Ok(()), |graph| graph.run(inputs, output));
+            return self.run_piece(&Piece { rows: 0..rows, shape: 0 }, rows, inputs, output);
         }
-        for piece in cut(rows, &self.shapes) {
-            let of = |input: &[f32], width: usize| input[piece.rows.start * width..piece.rows.end * width].to_vec();
-            let inputs: Vec<Vec<f32>> =
-                inputs.iter().zip(&self.inputs).map(|(input, &width)| of(input, width)).collect();
-            let output = &mut output[piece.rows.start * self.output..piece.rows.end * self.output];
-            self.graphs[piece.shape].run_padded(
-                &inputs,
-                output,
-                self.shapes[piece.shape].as_usize(),
-                piece.rows.len(),
-            )?;
-        }
+        cut(rows, &self.shapes)
+            .iter()
+            .try_for_each(|piece| self.run_piece(piece, self.shapes[piece.shape].as_usize(), inputs, output))
+    }
+
+    /// Runs some rows, with rows of zeros behind them up to `whole` rows.
+    fn run_piece(&self, piece: &Piece, whole: usize, inputs: &[&[f32]], output: &mut [f32]) -> Result<(), NotRun> {
+        let of = |width: usize| piece.rows.start * width..piece.rows.end * width;
+        let lent = inputs.iter().zip(&self.inputs).map(|(input, &width)| {
+            let mut buffer = Buffer::zeroed(whole * width);
+            buffer[..piece.rows.len() * width].copy_from_slice(&input[of(width)]);
+            Arc::new(buffer)
+        });
+        let tensors = Tensors { inputs: lent.collect(), outputs: vec![Buffer::zeroed(whole * self.output)] };
+        let mut graph = self.graphs[piece.shape].lock().unwrap_or_else(PoisonError::into_inner);
+        let results = graph.run(tensors, LONGEST).map_err(|error| NotRun::Failed(error.to_string()))?;
+        let result = results.first().ok_or_else(|| NotRun::Failed("it gave no result".to_owned()))?;
+        let (from, to) = (&result[..piece.rows.len() * self.output], &mut output[of(self.output)]);
+        to.copy_from_slice(from);
         Ok(())
     }
 }
 
-impl Graph {
-    /// On memory as it is where the device takes it, else on a copy.
-    fn run(&self, inputs: &[&[f32]], output: &mut [f32]) -> Result<(), NotRun> {
-        let aligned = |values: &[f32]| values.as_ptr().addr().is_multiple_of(ALIGNMENT);
-        if inputs.iter().all(|input| aligned(input)) && aligned(output) {
-            return self.infer(inputs, output);
-        }
-        let copies: Vec<Buffer> = inputs.iter().map(|input| copy(input, input.len())).collect();
-        let mut result = Buffer::zeroed(output.len());
-        self.infer(&copies.iter().map(|copy| &**copy).collect::<Vec<_>>(), &mut result)?;
-        output.copy_from_slice(&result);
-        Ok(())
-    }
-
-    /// On a copy with rows of zeros behind, up to `shape` rows.
-    fn run_padded(&self, inputs: &[Vec<f32>], output: &mut [f32], shape: usize, rows: usize) -> Result<(), NotRun> {
-        let whole = |len: usize| len / rows * shape;
-        let copies: Vec<Buffer> = inputs.iter().map(|input| copy(input, whole(input.len()))).collect();
-        let mut result = Buffer::zeroed(whole(output.len()));
-        self.infer(&copies.iter().map(|copy| &**copy).collect::<Vec<_>>(), &mut result)?;
-        output.copy_from_slice(&result[..output.len()]);
-        Ok(())
-    }
-
-    fn infer(&self, inputs: &[&[f32]], output: &mut [f32]) -> Result<(), NotRun> {
-        let failed = |error: duet_openvino::Error| NotRun::Failed(error.to_string());
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut request = idle.map_or_else(|| self.compiled.request(), Ok).map_err(failed)?;
-        // A request that failed is not used again.
-        request.run(inputs, &mut [output]).map_err(failed)?;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(request);
-        Ok(())
-    }
+/// The block's graph for so many rows, from the cache or compiled.
+fn graph(target: &Target<'_>, block: &Block, rows: Rows, rules: &LayoutRules) -> Result<Box<dyn Graph>, OffloadError> {
+    let openvino::Ir { xml, bin } = openvino::emit(block, rows, rules)?;
+    let Some(cache) = target.cache else {
+        return Ok(target.device.compile_graph(&Ir { xml: &xml, bin: &bin }, target.options)?);
+    };
+    let shape = match rows {
+        Rows::Dynamic => "?".to_owned(),
+        Rows::Static(rows) => rows.0.to_string(),
+    };
+    let block = Digest::of(&[Digest::of(xml.as_bytes()).0, Digest::of(&bin).0].concat());
+    let source = BlobSource { model: Digest::of(target.model.as_bytes()), block, shape };
+    let key = BlobKey::new(&source, target.device, target.options);
+    Ok(cache.obtain(&key, target.device, target.options, || (xml, bin))?.graph)
 }
 
-/// A copy that begins where devices want it, with zeros up to `len`.
-fn copy(values: &[f32], len: usize) -> Buffer {
-    let mut buffer = Buffer::zeroed(len);
-    buffer[..values.len()].copy_from_slice(values);
-    buffer
-}
+/// A device that has not answered after this long hangs: a chunk of the largest layer is some hundred milliseconds on
+/// one core.
+const LONGEST: Nanos = Nanos(20_000_000_000);
