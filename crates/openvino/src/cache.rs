@@ -54,7 +54,8 @@ impl BlobCache {
     }
 
     /// Takes the graph of `key` up from the cache, or else compiles the text and the constants that `emit` makes (see
-    /// [`Ir`]), and keeps the result.
+    /// [`Ir`]), and keeps the result. What was compiled is taken up at once, as it will be the next time: beside its own copy
+    /// of the constants OpenVINO's CPU keeps those that a graph was compiled from, but not those of a graph taken up.
     ///
     /// # Errors
     /// If the device can do neither.
@@ -69,9 +70,16 @@ impl BlobCache {
         if let Some(graph) = self.get(key).and_then(|blob| device.import_graph(&blob, options).ok()) {
             return Ok(Obtained { graph, origin: Origin::Imported });
         }
-        let (xml, bin) = emit();
-        let graph = device.compile_graph(&Ir { xml: &xml, bin: &bin }, options)?;
-        let kept = graph.export().and_then(|blob| self.put(key, &blob).map_err(Error::Keep));
+        let compiled = {
+            let (xml, bin) = emit();
+            device.compile_graph(&Ir { xml: &xml, bin: &bin }, options)?
+        };
+        let blob = match compiled.export() {
+            Ok(blob) => blob,
+            Err(error) => return Ok(Obtained { graph: compiled, origin: Origin::NotKept(error) }),
+        };
+        let kept = self.put(key, &blob).map_err(Error::Keep);
+        let graph = device.import_graph(&blob, options).unwrap_or(compiled);
         Ok(Obtained { graph, origin: kept.map_or_else(Origin::NotKept, |()| Origin::Compiled) })
     }
 

@@ -82,7 +82,7 @@ impl InferRequest {
     }
 
     /// As [`Self::start`]; `then` is called when the inference has ended, well or badly, on a thread of the device. It
-    /// should be short, and must not wait for the inference.
+    /// should be short, and must neither wait for the inference nor drop it: the device waits for `then`.
     ///
     /// # Errors
     /// As [`Self::start`]; `then` is not called.
