@@ -4,7 +4,7 @@
 //! - what is given out is, to the byte, what was put in under the same key;
 //! - a file is there whole or not at all: it is written under another name first;
 //! - after each `put` the files take no more than the limit; those that were not used for longest go first;
-//! - nothing about the cache is an error for who wants a graph: without it, or with a damaged one, the graph is compiled.
+//! - nothing about the cache is an error for who wants a graph: what is not there, or damaged, is compiled.
 //!
 //! Several processes may share a folder.
 
@@ -54,8 +54,9 @@ impl BlobCache {
     }
 
     /// Takes the graph of `key` up from the cache, or else compiles the text and the constants that `emit` makes (see
-    /// [`Ir`]), and keeps the result. What was compiled is taken up at once, as it will be the next time: beside its own copy
-    /// of the constants OpenVINO's CPU keeps those that a graph was compiled from, but not those of a graph taken up.
+    /// [`Ir`]), and keeps the result. What was compiled is taken up at once, as it will be the next time: beside its
+    /// own copy of the constants OpenVINO's CPU keeps those that a graph was compiled from, but not those of a graph
+    /// taken up.
     ///
     /// # Errors
     /// If the device can do neither.
@@ -105,8 +106,8 @@ impl BlobCache {
         self.evict()
     }
 
-    /// Removes what was not used for longest, until the rest is within the limit; and what a process that was killed has
-    /// left unfinished.
+    /// Removes what was not used for longest, until the rest is within the limit; and what a process that was killed
+    /// has left unfinished.
     fn evict(&self) -> io::Result<()> {
         let mut kept = Vec::new();
         for entry in std::fs::read_dir(&self.folder)?.flatten() {
