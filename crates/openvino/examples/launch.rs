@@ -1,7 +1,7 @@
 //! What a device of OpenVINO costs beside computing: `cargo run --release -p duet-openvino --example launch [DEVICE]`.
 //!
-//! Compiling, exporting and importing a graph with 2.3 MiB of weights, static and dynamic, and the launch of one so small
-//! that nothing else is left. Medians; the first of each is left out, since it prepares the device.
+//! Compiling, exporting and importing a graph with 2.3 MiB of weights, static and dynamic, and the launch of one so
+//! small that nothing else is left. Medians; the first of each is left out, since it prepares the device.
 
 use duet_openvino::{
     BlobCache, BlobKey, BlobSource, Buffer, CompileOptions, Device, Digest, Error, GraphDevice, MatMul, Runtime,

@@ -4,8 +4,8 @@
 //! "duetblob"  length of the key (u32)  length of the bytes (u64)  CRC-32 of key and bytes (u32)  key  bytes
 //! ```
 //!
-//! Numbers are little-endian. What is read is the whole file or nothing: any other length, key or checksum is as if there
-//! were no file. The checksum is for damage, not for malice: whoever can write to the folder can do worse.
+//! Numbers are little-endian. What is read is the whole file or nothing: any other length, key or checksum is as if
+//! there were no file. The checksum is for damage, not for malice: whoever can write to the folder can do worse.
 
 use crate::blob_key::BlobKey;
 use std::fs::File;

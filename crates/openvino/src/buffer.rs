@@ -1,8 +1,8 @@
 //! Memory that is lent to devices: page-aligned floats, and the tensors of one inference.
 //!
-//! An inference that is started takes its outputs with it and shares its inputs, so that no borrow can end while a device
-//! still writes, however the handle of the inference is dropped or forgotten. Who has to be able to start again on
-//! another device keeps a clone of the inputs' `Arc`.
+//! An inference that is started takes its outputs with it and shares its inputs, so that no borrow can end while a
+//! device still writes, however the handle of the inference is dropped or forgotten. Who has to be able to start again
+//! on another device keeps a clone of the inputs' `Arc`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;

@@ -4,7 +4,7 @@
 //! - what is given out is, to the byte, what was put in under the same key;
 //! - a file is there whole or not at all: it is written under another name first;
 //! - after each `put` the files take no more than the limit; those that were not used for longest go first;
-//! - nothing about the cache is an error for who wants a graph: without it, or with a damaged one, the graph is compiled.
+//! - nothing about the cache is an error for who wants a graph: what is not there, or damaged, is compiled.
 //!
 //! Several processes may share a folder.
 
@@ -54,7 +54,9 @@ impl BlobCache {
     }
 
     /// Takes the graph of `key` up from the cache, or else compiles the text and the constants that `emit` makes (see
-    /// [`Ir`]), and keeps the result.
+    /// [`Ir`]), and keeps the result. What was compiled is taken up at once, as it will be the next time: beside its
+    /// own copy of the constants OpenVINO's CPU keeps those that a graph was compiled from, but not those of a graph
+    /// taken up.
     ///
     /// # Errors
     /// If the device can do neither.
@@ -69,9 +71,16 @@ impl BlobCache {
         if let Some(graph) = self.get(key).and_then(|blob| device.import_graph(&blob, options).ok()) {
             return Ok(Obtained { graph, origin: Origin::Imported });
         }
-        let (xml, bin) = emit();
-        let graph = device.compile_graph(&Ir { xml: &xml, bin: &bin }, options)?;
-        let kept = graph.export().and_then(|blob| self.put(key, &blob).map_err(Error::Keep));
+        let compiled = {
+            let (xml, bin) = emit();
+            device.compile_graph(&Ir { xml: &xml, bin: &bin }, options)?
+        };
+        let blob = match compiled.export() {
+            Ok(blob) => blob,
+            Err(error) => return Ok(Obtained { graph: compiled, origin: Origin::NotKept(error) }),
+        };
+        let kept = self.put(key, &blob).map_err(Error::Keep);
+        let graph = device.import_graph(&blob, options).unwrap_or(compiled);
         Ok(Obtained { graph, origin: kept.map_or_else(Origin::NotKept, |()| Origin::Compiled) })
     }
 
@@ -97,8 +106,8 @@ impl BlobCache {
         self.evict()
     }
 
-    /// Removes what was not used for longest, until the rest is within the limit; and what a process that was killed has
-    /// left unfinished.
+    /// Removes what was not used for longest, until the rest is within the limit; and what a process that was killed
+    /// has left unfinished.
     fn evict(&self) -> io::Result<()> {
         let mut kept = Vec::new();
         for entry in std::fs::read_dir(&self.folder)?.flatten() {

@@ -1,8 +1,8 @@
 //! A device that fails by a plan, around one that works: so that what follows a failure can be tested where it happens.
 //!
-//! Calls are counted over all graphs of the device, from 0, and the plan says what becomes of which. A hang is a true one:
-//! it goes through the same watchdog as an inference of a real device, and what it was lent stays away until the hang is
-//! released.
+//! Calls are counted over all graphs of the device, from 0, and the plan says what becomes of which. A hang is a true
+//! one: it goes through the same watchdog as an inference of a real device, and what it was lent stays away until the
+//! hang is released.
 
 use crate::buffer::{Buffer, Tensors};
 use crate::compile::Ir;
@@ -56,8 +56,8 @@ impl FaultPlan {
         self
     }
 
-    /// From the `nth` inference on the device is gone: that one, all that follow, and all compiling and importing after it
-    /// find it lost.
+    /// From the `nth` inference on the device is gone: that one, all that follow, and all compiling and importing after
+    /// it find it lost.
     #[must_use]
     pub fn vanishes_before(mut self, nth: u32) -> Self {
         self.vanishes_before = Some(nth);

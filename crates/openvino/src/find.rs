@@ -8,6 +8,7 @@
 //! The package holds the C library under a name with a version (`libopenvino_c.so.2641`) and no other, so names are
 //! matched, not guessed; of several versions in a folder the highest is taken. Nothing is loaded here.
 
+use crate::platform::Platform;
 use crate::python;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -111,90 +112,6 @@ impl Surroundings {
     }
 }
 
-/// How libraries are called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Platform {
-    Linux,
-    MacOs,
-    Windows,
-}
-
-impl Platform {
-    const HERE: Self = if cfg!(windows) {
-        Self::Windows
-    } else if cfg!(target_os = "macos") {
-        Self::MacOs
-    } else {
-        Self::Linux
-    };
-
-    /// The version in the name of a C library of OpenVINO; none if the file is something else.
-    fn version(self, name: &str) -> Option<Version> {
-        let digits = match self {
-            Self::Windows => name.eq_ignore_ascii_case("openvino_c.dll").then_some("")?,
-            Self::MacOs => name.strip_prefix("libopenvino_c")?.strip_suffix(".dylib")?,
-            Self::Linux => name.strip_prefix("libopenvino_c.so")?,
-        };
-        if digits.is_empty() {
-            return Some(Version::default());
-        }
-        digits.strip_prefix('.')?.split('.').map(|number| number.parse().ok()).collect::<Option<_>>().map(Version)
-    }
-
-    fn library_path_variable(self) -> &'static str {
-        match self {
-            Self::Linux => "LD_LIBRARY_PATH",
-            Self::MacOs => "DYLD_LIBRARY_PATH",
-            Self::Windows => "PATH",
-        }
-    }
-
-    fn library_folders(self) -> &'static [&'static str] {
-        match self {
-            Self::Linux => &[
-                "/usr/local/lib",
-                "/usr/lib",
-                "/usr/lib64",
-                "/usr/lib/x86_64-linux-gnu",
-                "/usr/lib/aarch64-linux-gnu",
-                "/opt/intel/openvino/runtime/lib/intel64",
-            ],
-            Self::MacOs => &["/usr/local/lib", "/opt/homebrew/lib"],
-            Self::Windows => &[],
-        }
-    }
-
-    /// Where an environment rooted at `prefix` keeps its packages.
-    fn package_folders(self, prefix: &Path) -> Vec<PathBuf> {
-        if self == Self::Windows {
-            return vec![prefix.join("Lib").join("site-packages")];
-        }
-        let pythons = std::fs::read_dir(prefix.join("lib")).into_iter().flatten().flatten();
-        let mut folders: Vec<_> = pythons
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with("python"))
-            .map(|entry| entry.path().join("site-packages"))
-            .collect();
-        folders.sort();
-        // Where there is none, the one that was meant is told all the same.
-        if folders.is_empty() {
-            folders.push(prefix.join("lib").join("python3").join("site-packages"));
-        }
-        folders
-    }
-
-    /// Where a conda package's libraries are.
-    fn conda_libraries(self, prefix: &Path) -> PathBuf {
-        match self {
-            Self::Windows => prefix.join("Library").join("bin"),
-            Self::Linux | Self::MacOs => prefix.join("lib"),
-        }
-    }
-}
-
-/// A version as its numbers; without any, the name has none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Version(Vec<u64>);
-
 fn search(surroundings: &Surroundings, platform: Platform) -> Result<Found, Missing> {
     let mut looked = Vec::new();
     for (place, folders) in places(surroundings, platform) {
@@ -292,20 +209,6 @@ mod tests {
     fn install(folder: &Path, names: &[&str]) {
         fs::create_dir_all(folder).unwrap();
         names.iter().for_each(|name| fs::write(folder.join(name), "").unwrap());
-    }
-
-    #[test]
-    fn names_are_matched_with_their_versions() {
-        let linux = |name| Platform::Linux.version(name);
-        assert_eq!(linux("libopenvino_c.so"), Some(Version(vec![])));
-        assert_eq!(linux("libopenvino_c.so.2641"), Some(Version(vec![2641])));
-        assert!(linux("libopenvino_c.so.2026.4.1") > linux("libopenvino_c.so.2026.3.9"));
-        for other in ["libopenvino.so.2641", "libopenvino_core.so", "libopenvino_c.so.old", "libopenvino_c.so2641"] {
-            assert_eq!(linux(other), None, "{other}");
-        }
-        assert_eq!(Platform::MacOs.version("libopenvino_c.2641.dylib"), Some(Version(vec![2641])));
-        assert_eq!(Platform::Windows.version("openvino_c.dll"), Some(Version(vec![])));
-        assert_eq!(Platform::Windows.version("openvino.dll"), None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What the engine needs of a device that runs compiled graphs, without its toolchain: so that a cache, a plan of faults or
-//! another toolchain can stand where OpenVINO's device stands.
+//! What the engine needs of a device that runs compiled graphs, without its toolchain: so that a cache, a plan of
+//! faults or another toolchain can stand where OpenVINO's device stands.
 
 use crate::buffer::{Buffer, Tensors};
 use crate::compile::Ir;
@@ -45,8 +45,8 @@ pub trait Graph: Debug + Send {
     /// If the device does not export.
     fn export(&self) -> Result<Vec<u8>, Error>;
 
-    /// Runs it and returns the outputs, in the order of its ports; waits no longer than `limit`. Whatever happens, it can
-    /// be run again.
+    /// Runs it and returns the outputs, in the order of its ports; waits no longer than `limit`. Whatever happens, it
+    /// can be run again.
     ///
     /// # Errors
     /// If the tensors do not fit or the device fails. With [`Error::Hung`] the outputs, and a share of the inputs, stay

@@ -1,7 +1,8 @@
 //! An infer request: one inference at a time, on memory that the caller lends.
 //!
-//! Nothing is copied: OpenVINO's tensors are views of the caller's memory. [`InferRequest::run`] borrows it, and returns
-//! only when the inference has ended. [`InferRequest::start`] takes it along (see `buffer.rs`) and returns at once.
+//! Nothing is copied: OpenVINO's tensors are views of the caller's memory. [`InferRequest::run`] borrows it, and
+//! returns only when the inference has ended. [`InferRequest::start`] takes it along (see `buffer.rs`) and returns at
+//! once.
 //!
 //! Between two inferences a request still refers to the memory of the one before, which may be gone. It is never read
 //! then: all tensors are bound anew before each inference.
@@ -56,9 +57,9 @@ impl InferRequest {
         &self.graph
     }
 
-    /// Runs the graph; returns when `outputs` are written. Tensors are given in the order of the graph's ports. Each fills
-    /// its port, all have the same number of rows where rows vary, and each begins at a multiple of [`ALIGNMENT`] bytes. There is no watchdog: borrowed memory cannot be left to
-    /// a device that hangs.
+    /// Runs the graph; returns when `outputs` are written. Tensors are given in the order of the graph's ports. Each
+    /// fills its port, all have the same number of rows where rows vary, and each begins at a multiple of [`ALIGNMENT`]
+    /// bytes. There is no watchdog: borrowed memory cannot be left to a device that hangs.
     ///
     /// # Errors
     /// If the tensors do not fit, or the device fails. What is in `outputs` then means nothing.
@@ -66,8 +67,8 @@ impl InferRequest {
         let read = inputs.iter().map(|values| Lent::shared(values));
         let written = outputs.iter_mut().map(|values| Lent::exclusive(values));
         let views = self.bind(read, written)?;
-        // SAFETY: the request lives, and nothing else uses it: the borrow is exclusive. It refers to the memory that was
-        // bound just now; the borrows of that last until this function returns, and the inference has ended then.
+        // SAFETY: the request lives, and nothing else uses it: the borrow is exclusive. It refers to the memory that
+        // was bound just now; the borrows of that last until this function returns, and the inference has ended then.
         let status = unsafe { (self.library().functions.ov_infer_request_infer)(self.raw.as_ptr()) };
         self.library().check("ov_infer_request_infer", status)?;
         self.check_outputs(&views)
@@ -82,7 +83,7 @@ impl InferRequest {
     }
 
     /// As [`Self::start`]; `then` is called when the inference has ended, well or badly, on a thread of the device. It
-    /// should be short, and must not wait for the inference.
+    /// should be short, and must neither wait for the inference nor drop it: the device waits for `then`.
     ///
     /// # Errors
     /// As [`Self::start`]; `then` is not called.
@@ -101,8 +102,8 @@ impl InferRequest {
         Ok(Running::new(bound, completion))
     }
 
-    /// Makes views of the memory and gives them to the request; returns those of the outputs. No memory is touched: that
-    /// it can be is the concern of who lets the request run.
+    /// Makes views of the memory and gives them to the request; returns those of the outputs. No memory is touched:
+    /// that it can be is the concern of who lets the request run.
     fn bind(
         &self,
         read: impl ExactSizeIterator<Item = Lent>,
@@ -139,7 +140,8 @@ impl InferRequest {
         if wanted == given { Ok(()) } else { Err(Error::Count { side, wanted, given }) }
     }
 
-    /// Outputs of dynamic shape must have come out as they were lent. That fewer rows came shows after the inference only.
+    /// Outputs of dynamic shape must have come out as they were lent. That fewer rows came shows after the inference
+    /// only.
     pub(crate) fn check_outputs(&self, views: &[View]) -> Result<(), Error> {
         let dynamic =
             self.graph.ports().outputs.iter().zip(views).enumerate().filter(|(_, (port, _))| port.is_dynamic());

@@ -5,7 +5,7 @@
 //!
 //! | what | file |
 //! | --- | --- |
-//! | where the runtime is | `find.rs`, `python.rs` |
+//! | where the runtime is | `find.rs`, `platform.rs`, `python.rs` |
 //! | its functions, objects and structures | `library.rs`, `handle.rs`, `raw.rs`, `text.rs` |
 //! | the runtime and its devices | `runtime.rs`, `device.rs`, `info.rs` |
 //! | compiling, exporting, importing | `compile.rs`, `options.rs`, `compiled.rs`, `port.rs` |
@@ -40,6 +40,7 @@ mod info;
 mod library;
 mod matmul;
 mod options;
+mod platform;
 mod port;
 mod python;
 mod raw;

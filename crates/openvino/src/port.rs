@@ -60,8 +60,8 @@ impl Port {
         self.shape.contains(&Dimension::Any)
     }
 
-    /// How many values `rows` rows have: the product of its dimensions, where those that vary are `rows`. Absent if that
-    /// is more than a number can hold.
+    /// How many values `rows` rows have: the product of its dimensions, where those that vary are `rows`. Absent if
+    /// that is more than a number can hold.
     #[must_use]
     pub fn values(&self, rows: usize) -> Option<usize> {
         self.shape.iter().try_fold(1_usize, |product, dimension| match dimension {
@@ -70,8 +70,8 @@ impl Port {
         })
     }
 
-    /// How `len` values lie in it: they fill it, and its dimension that varies, if it has one, follows from their number.
-    /// With two that vary nothing would follow, so that no values fit.
+    /// How `len` values lie in it: they fill it, and its dimension that varies, if it has one, follows from their
+    /// number. With two that vary nothing would follow, so that no values fit.
     fn fit(&self, len: usize) -> Option<Fit> {
         let fixed = self.values(1)?;
         let varying = self.shape.iter().filter(|&&dimension| dimension == Dimension::Any).count();
@@ -182,7 +182,9 @@ mod tests {
         /// Memory is lent in exactly the shape that it has: never a value more, or fewer.
         #[test]
         fn a_shape_has_as_many_values_as_were_given(
-            sizes in prop::collection::vec(1_usize..20, 0..4), varying in prop::option::of(0_usize..4), len in 0_usize..5000
+            sizes in prop::collection::vec(1_usize..20, 0..4),
+            varying in prop::option::of(0_usize..4),
+            len in 0_usize..5000,
         ) {
             let mut shape: Vec<_> = sizes.into_iter().map(Fixed).collect();
             if let Some(dimension) = varying.and_then(|index| shape.get_mut(index)) {

@@ -99,8 +99,8 @@ impl Runtime {
         Some(value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
-    /// A core that imports graphs for `device` with `options`: importing takes no properties of its own, and those of the
-    /// core that compiles must stay as they are. There are as many as there are different options, which is few.
+    /// A core that imports graphs for `device` with `options`: importing takes no properties of its own, and those of
+    /// the core that compiles must stay as they are. There are as many as there are different options, which is few.
     pub(crate) fn importer(&self, device: &CStr, options: &CompileOptions) -> Result<Arc<Handle<raw::Core>>, Error> {
         let mut importers = self.inner.importers.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (device.to_owned(), options.clone());

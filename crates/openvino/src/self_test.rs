@@ -17,7 +17,8 @@ use std::time::Instant;
 pub struct SelfTest {
     /// How long reading and compiling took.
     pub compile: Nanos,
-    /// How long the second inference took, from lending the memory to having it back; the first one prepares the device.
+    /// How long the second inference took, from lending the memory to having it back; the first one prepares the
+    /// device.
     pub inference: Nanos,
 }
 

@@ -56,8 +56,8 @@ impl View {
         self.tensor.as_ptr()
     }
 
-    /// Whether `result` is in the memory and fills it. A graph of dynamic shape decides itself how much comes out; where
-    /// that is less, it shrinks the tensor.
+    /// Whether `result` is in the memory and fills it. A graph of dynamic shape decides itself how much comes out;
+    /// where that is less, it shrinks the tensor.
     pub(crate) fn holds(&self, result: &Handle<raw::Tensor>) -> Result<Result<(), Vec<i64>>, Error> {
         let came = shape(result)?;
         let is_here = data(result)? as usize == self.address;
@@ -95,8 +95,8 @@ fn data(tensor: &Handle<raw::Tensor>) -> Result<*mut c_void, Error> {
     Ok(data)
 }
 
-/// A copy of `bytes` that OpenVINO owns and counts: a graph that refers to it keeps it, so that neither the caller's bytes
-/// nor this handle need outlive the call that reads the graph.
+/// A copy of `bytes` that OpenVINO owns and counts: a graph that refers to it keeps it, so that neither the caller's
+/// bytes nor this handle need outlive the call that reads the graph.
 pub(crate) fn owned_copy(library: &Arc<Library>, bytes: &[u8]) -> Result<Handle<raw::Tensor>, Error> {
     let functions = &library.functions;
     // No allocation is larger than that.

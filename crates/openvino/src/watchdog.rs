@@ -1,9 +1,9 @@
 //! The watchdog: waiting for a device that may never answer, without giving back what it still uses.
 //!
-//! What an inference uses is owned by its [`Watched`]. It comes back when the device has said that it is done. Where that
-//! is not waited for, because time is up or the handle is dropped, it goes to a thread that waits in the caller's place,
-//! for ever if need be: a device that hangs costs its buffers, and neither a blocked caller nor memory that is written
-//! after it was freed.
+//! What an inference uses is owned by its [`Watched`]. It comes back when the device has said that it is done. Where
+//! that is not waited for, because time is up or the handle is dropped, it goes to a thread that waits in the caller's
+//! place, for ever if need be: a device that hangs costs its buffers, and neither a blocked caller nor memory that is
+//! written after it was freed.
 
 use crate::completion::Completion;
 use crate::error::Error;

@@ -30,8 +30,8 @@ fn an_exported_graph_computes_the_same_when_it_is_imported() {
     }
 }
 
-/// A graph of dynamic shape packs its weights when it first runs, so that bytes that OpenVINO has only borrowed would be
-/// read then.
+/// A graph of dynamic shape packs its weights when it first runs, so that bytes that OpenVINO has only borrowed would
+/// be read then.
 #[test]
 fn bytes_may_go_before_a_graph_first_runs() {
     let Some(cpu) = cpu() else { return };

@@ -211,7 +211,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_damaged_file_is_as_if_it_were_not_there(blob in prop::collection::vec(any::<u8>(), 0..500), damage in damage()) {
+    fn a_damaged_file_is_as_if_it_were_not_there(
+        blob in prop::collection::vec(any::<u8>(), 0..500), damage in damage()
+    ) {
         let (folder, cache) = cache(1 << 20);
         cache.put(&key("ffn"), &blob).unwrap();
         let found = cache.get(&key("ffn"));

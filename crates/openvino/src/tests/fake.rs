@@ -1,5 +1,5 @@
-//! A device in plain Rust: products of rows of [`INPUTS`] values with the constants. It counts what it compiles, and knows
-//! its own exports from other bytes.
+//! A device in plain Rust: products of rows of [`INPUTS`] values with the constants. It counts what it compiles, and
+//! knows its own exports from other bytes.
 
 use crate::buffer::{Buffer, Tensors};
 use crate::compile::Ir;

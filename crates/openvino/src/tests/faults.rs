@@ -111,7 +111,8 @@ proptest! {
             if hangs { plan.inference_hangs(nth) } else { plan.inference_fails(nth) }
         });
         let plan = gone.into_iter().fold(plan, FaultPlan::vanishes_before);
-        let words: BTreeMap<_, _> = planned.iter().map(|(nth, hangs)| (nth, if *hangs { "hung" } else { "refused" })).collect();
+        let word = |hangs| if hangs { "hung" } else { "refused" };
+        let words: BTreeMap<_, _> = planned.iter().map(|(nth, &hangs)| (nth, word(hangs))).collect();
         let expected: Vec<_> = (0..12)
             .map(|nth| match gone {
                 Some(gone) if nth >= gone => "lost",

@@ -18,6 +18,15 @@ fn the_cpu_describes_itself_and_passes_the_self_test() {
     assert!(passed.inference.0 > 0 && passed.compile.0 > 0);
 }
 
+/// Checked when this is compiled.
+#[test]
+fn handles_go_between_threads_and_requests_are_used_by_one_at_a_time() {
+    fn shared<T: Send + Sync>() {}
+    fn sent<T: Send>() {}
+    shared::<(crate::Runtime, crate::Device, crate::CompiledGraph, Buffer, Error)>();
+    sent::<(crate::InferRequest, crate::Running, crate::Finished, crate::Tensors, Box<dyn crate::Graph>)>();
+}
+
 #[test]
 fn ports_have_names_and_shapes() {
     let Some(cpu) = cpu() else { return };

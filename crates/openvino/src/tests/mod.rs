@@ -1,5 +1,5 @@
-//! With a real runtime, where there is one; without, each test that wants it says that it was skipped. The cache and the
-//! faults are tested without one as well.
+//! With a real runtime, where there is one; without, each test that wants it says that it was skipped. The cache and
+//! the faults are tested without one as well.
 
 mod blobs;
 mod cache;

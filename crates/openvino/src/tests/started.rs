@@ -84,8 +84,8 @@ fn memory_stays_with_the_device_when_the_handle_goes() {
     }
 }
 
-/// A word that is not taken keeps the device's one thread busy, as a driver that hangs would: the inference behind it is
-/// left to the device, and what it uses comes back when the device goes on.
+/// A word that is not taken keeps the device's one thread busy, as a driver that hangs would: the inference behind it
+/// is left to the device, and what it uses comes back when the device goes on.
 #[test]
 fn an_inference_that_hangs_is_left() {
     let Some(cpu) = cpu() else { return };
