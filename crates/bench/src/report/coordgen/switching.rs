@@ -76,8 +76,8 @@ pub(super) fn section(study: &Study) -> Section {
 
 const PROSE: [&str; 5] = [
     "Qwen2.5-1.5B, a prompt of 1024 tokens, graphs of 256 and of 32 rows in six blocks of equal weights. The papers' blocks \
-     have equal layers; the head then makes the last one twice as heavy, and its load is hard to hide, as the tables show. The \
-     cost of switching is how much later decoding can begin than if both graphs were resident: what waiting for graphs takes, \
+     have equal layers; the head then makes the last one twice as heavy, and its load is hard to hide where loads take nearly as \
+     long as the prompt. The cost of switching is how much later decoding can begin than if both graphs were resident: what waiting for graphs takes, \
      and what reading a part of the prompt on graphs of 32 rows takes more. Its share is of that and decoding together. Loading \
      is predicted to take nothing from computing, though both use the same memory: flash gives about a tenth of what memory \
      does, at most.",
