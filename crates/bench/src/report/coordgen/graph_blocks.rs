@@ -1,7 +1,7 @@
 //! The blocks of a model on two graphs, as the annotations predict that they would be profiled. (CoordGen §3.1)
 //!
-//! Blocks have equal layers, as far as they divide; the last one brings the head. A block is a graph of its own, with its
-//! own launch. Its pass is predicted without a context and after one, and in between it grows evenly. Loading takes what
+//! Blocks have equal weights, as far as whole layers allow, so that all take as long to be loaded; the last one brings the
+//! head. Equal layers, which sd.npu has, can be asked for: then the last block takes twice as long as the others. A block is a graph of its own, with its own launch. Its pass is predicted without a context and after one, and in between it grows evenly. Loading takes what
 //! its weights take at the profile's rate; nothing more is known of it.
 
 use super::static_passes::{Graph, Heads, Passes};
@@ -21,12 +21,24 @@ pub(super) struct Cut {
     pub(super) graphs: Pair<Graph>,
     /// Which of their rows go through the head.
     pub(super) heads: Pair<Heads>,
+    /// What the blocks have in equal parts.
+    pub(super) division: Division,
+}
+
+/// What blocks have in equal parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Division {
+    /// Bytes of weights, the head's among them.
+    Weights,
+    /// Layers; the last one has the head besides. (sd.npu §4.2)
+    Layers,
 }
 
 impl Cut {
-    /// The paper's, if these rows go through the head.
+    /// The paper's graphs in the blocks of its example, if these rows go through the head.
     pub(super) fn paper(heads: Pair<Heads>) -> Self {
-        Self { blocks: BLOCKS, graphs: Pair { prefill: Graph::PREFILL, decode: Graph::DECODE }, heads }
+        let graphs = Pair { prefill: Graph::PREFILL, decode: Graph::DECODE };
+        Self { blocks: BLOCKS, graphs, heads, division: Division::Weights }
     }
 
     /// What would be profiled.
@@ -49,7 +61,13 @@ impl Cut {
 
     /// The layers of a block, and the head if it is the last one.
     fn layers(&self, heg: &Heg, index: usize) -> Heg {
-        let before = |index: usize| heg.layers * index / self.blocks;
+        let layer = heg.qkv.weight_bytes + heg.ffn.weight_bytes;
+        let share = weight_bytes(heg) / self.blocks as f64;
+        let before = |index: usize| match self.division {
+            _ if index == self.blocks => heg.layers,
+            Division::Layers => heg.layers * index / self.blocks,
+            Division::Weights => ((index as f64 * share / layer).round() as usize).min(heg.layers),
+        };
         let nothing = TokenWise { macs_per_row: 0.0, weight_bytes: 0.0, row_bytes: 0.0 };
         let head = if index + 1 == self.blocks { heg.head } else { nothing };
         Heg { layers: before(index + 1) - before(index), head, ..heg.clone() }
@@ -79,6 +97,22 @@ mod tests {
     use super::super::static_passes::Network;
     use super::*;
     use duet_scheduler::progressive::Role;
+
+    /// The head is as heavy as several layers: the block that brings it has fewer of them.
+    #[test]
+    fn blocks_weigh_the_same() {
+        let heads = Pair { prefill: Heads::All, decode: Heads::All };
+        let passes = Passes::new(&Phone::K60Pro.soc(), &Target::Qwen15.shape().heg(), &Assumptions::NOMINAL);
+        let blocks = Cut::paper(heads).profile(&passes);
+        let mean = blocks.load(Role::Decode).0 as f64 / BLOCKS as f64;
+        for block in 0..BLOCKS {
+            let load = blocks.cost(block, Role::Decode).load.0 as f64;
+            assert!((load / mean - 1.0).abs() < 0.15, "{load} of {mean}");
+        }
+        let layers = Cut { division: Division::Layers, ..Cut::paper(heads) }.profile(&passes);
+        assert!(layers.cost(BLOCKS - 1, Role::Decode).load.0 as f64 > 1.6 * mean);
+        assert!(layers.bytes(Role::Decode).0.abs_diff(blocks.bytes(Role::Decode).0) < 100);
+    }
 
     /// The blocks together are the model: its weights, and its passes but for the launches.
     #[test]

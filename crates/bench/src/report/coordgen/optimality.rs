@@ -18,8 +18,8 @@ type Planner = (&'static str, fn(&Problem<'_>) -> Plan);
 const PLANNERS: [Planner; 4] = [
     ("synchronous", synchronous),
     ("asynchronous", asynchronous),
-    ("progressive, the paper's rule", greedy),
-    ("progressive, latest start", just_in_time),
+    ("the paper's rule", greedy),
+    ("latest start", just_in_time),
 ];
 
 pub(super) fn section() -> Section {

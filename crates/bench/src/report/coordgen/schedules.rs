@@ -33,9 +33,9 @@ impl Schedule {
             Self::Both => "both resident",
             Self::Synchronous => "synchronous",
             Self::Asynchronous => "asynchronous",
-            Self::Greedy => "progressive, the paper's rule",
-            Self::JustInTime => "progressive, latest start",
-            Self::Beside => "the same, one graph more",
+            Self::Greedy => "the paper's rule",
+            Self::JustInTime => "latest start",
+            Self::Beside => "one graph more",
         }
     }
 

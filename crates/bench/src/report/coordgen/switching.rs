@@ -1,7 +1,7 @@
 //! What exchanging graphs costs, over the rate at which they are loaded. (CoordGen §1, §3.2; sd.npu §3.1, Figure 4)
 
 use super::assumptions::Assumptions;
-use super::graph_blocks::{BLOCKS, Cut};
+use super::graph_blocks::{BLOCKS, Cut, Division};
 use super::paper_task::PaperTask;
 use super::phones::{Phone, Target};
 use super::schedules::Schedule;
@@ -66,8 +66,7 @@ pub(super) fn section(study: &Study) -> Section {
     let answer = Answer::of(trace);
     section.prose.push(format!("Answers are those to {}, on average.", trace.described()));
     for machine in machines() {
-        let n = trace.requests.len();
-        section.rows.extend(rows(study, trace, &machine, answer, n));
+        section.rows.extend(rows(study, trace, &machine, answer));
         section.tables.push(table(&machine));
         section.plots.extend(plot(&machine, answer));
     }
@@ -76,17 +75,19 @@ pub(super) fn section(study: &Study) -> Section {
 }
 
 const PROSE: [&str; 5] = [
-    "Qwen2.5-1.5B, a prompt of 1024 tokens, graphs of 256 and of 32 rows in six blocks. The cost of switching is how much \
-     later decoding can begin than if both graphs were resident: what waiting for graphs takes, and what reading a part of the \
-     prompt on graphs of 32 rows takes more. Its share is of that and decoding together. Loading is predicted to take nothing \
-     from computing, though both read the same memory: flash gives a tenth of what memory does.",
+    "Qwen2.5-1.5B, a prompt of 1024 tokens, graphs of 256 and of 32 rows in six blocks of equal weights. The papers' blocks \
+     have equal layers; the head then makes the last one twice as heavy, and its load is hard to hide where loads take nearly as \
+     long as the prompt. The cost of switching is how much later decoding can begin than if both graphs were resident: what waiting for graphs takes, \
+     and what reading a part of the prompt on graphs of 32 rows takes more. Its share is of that and decoding together. Loading \
+     is predicted to take nothing from computing, though both use the same memory: flash gives about a tenth of what memory \
+     does, at most.",
     "The synchronous switch loads all graphs after the prompt, the asynchronous one each when its block has computed the last \
      chunk. The paper's rule begins with the first chunk and always takes the last block that is not switched. The latest start \
      (ours) tries that rule from later places, with the block whose next turn is furthest, and takes the plan that is ready \
      first; with room for one graph more a block's old graph is used until the new one is there.",
     "The ring is where all loads together take 0.9 of the prompt: there they should vanish behind it, and 1 % is aimed for. \
-     The paper's rule does not get there by itself: at that rate the block that it wants to switch is often the next one to \
-     compute, and it has to wait.",
+     At such a rate the block that the paper's rule wants to switch is often the next one to compute; then it has to wait, and \
+     the last loads come after the prompt.",
     "No paper says how long the answers of its figure of 29.0 % are, nor at what rate its graphs were loaded, nor which decoding \
      it is a share of; it stands beside decoding token by token at the rate of the profile. The delay of 94.9 % is that of the \
      paper's worst case and stands beside a request with CoordGen's passes.",
@@ -116,8 +117,13 @@ impl Machine {
 
     /// The blocks, if graphs are loaded at some GB/s.
     fn blocks(&self, rate: f64) -> Blocks {
-        let heads = Pair { prefill: Heads::Last, decode: Heads::All };
-        Cut::paper(heads).profile(&self.passes.clone().loading(rate * 1e9))
+        self.divided(rate, Division::Weights)
+    }
+
+    fn divided(&self, rate: f64, division: Division) -> Blocks {
+        // Calibration wants the logits of all rows of a prompt, and verifying those of all rows of a draft.
+        let heads = Pair { prefill: Heads::All, decode: Heads::All };
+        Cut { division, ..Cut::paper(heads) }.profile(&self.passes.clone().loading(rate * 1e9))
     }
 
     /// How much later decoding can begin, in seconds.
@@ -142,6 +148,12 @@ impl Machine {
         passes * self.passes.in_blocks(BLOCKS, Graph::DECODE, middle, heads)
     }
 
+    /// A figure at the profile's rate, and at the ends of its interval.
+    fn over_rates(&self, figure: impl Fn(f64) -> f64) -> Estimate {
+        let [value, slow, fast] = [self.rate.value, self.rate.low, self.rate.high].map(figure);
+        Estimate { value, low: value.min(slow).min(fast), high: value.max(slow).max(fast) }
+    }
+
     /// Where all loads take [`HIDDEN`] of the prompt, in GB/s.
     fn mark(&self) -> f64 {
         let blocks = self.blocks(1.0);
@@ -157,39 +169,63 @@ impl Answer {
     }
 }
 
-fn rows(study: &Study, trace: &TaskTrace, machine: &Machine, answer: Answer, n: usize) -> Vec<Row> {
+/// Rows of one machine and one answer.
+struct Rows<'a> {
+    machine: &'a Machine,
+    setting: String,
+    n: usize,
+    /// Seconds of decoding token by token, and with CoordGen's drafts.
+    tokens: f64,
+    drafts: f64,
+}
+
+fn rows(study: &Study, trace: &TaskTrace, machine: &Machine, answer: Answer) -> Vec<Row> {
     let setting = study.setting(&format!("{}, {}, {}", machine.title, Target::Qwen15.name(), trace.title()));
     let [tokens, drafts] = [Decoding::Tokens, Decoding::Drafts].map(|decoding| machine.decode(answer, decoding));
-    let row = |figure, quantity: String| Row::new(figure, setting.clone(), quantity, Unit::Percent);
-    let at_rates = |figure: &dyn Fn(f64) -> f64| {
-        let each = [machine.rate.value, machine.rate.low, machine.rate.high].map(figure);
-        let [value, ..] = each;
-        let (low, high) = (each.into_iter().fold(value, f64::min), each.into_iter().fold(value, f64::max));
-        Some(Estimate { value, low, high })
-    };
-    let share = |schedule: Schedule, decode_s: f64| at_rates(&|rate| machine.share(schedule, rate, decode_s));
-    let prefill = Schedule::Both.ready(&machine.blocks(machine.rate.value), PROMPT);
-    let delay = at_rates(&|rate| machine.cost(Schedule::Synchronous, rate) / (prefill + drafts) * 100.0);
-    let mut rows = vec![
-        row("sd.npu §3.1", "switching's share, synchronous, decoding token by token".to_owned())
-            .computed(share(Schedule::Synchronous, tokens), n)
-            .paper(Paper::Is(SYNCHRONOUS)),
-        row("§1", "how much longer a request takes, synchronous".to_owned())
-            .computed(delay, n)
-            .paper(Paper::AtMost(DELAY)),
-    ];
-    rows.extend(Schedule::EXCHANGING.map(|schedule| {
-        row("§3.2", format!("switching's share, {}", schedule.name())).computed(share(schedule, drafts), n)
-    }));
-    let mark = machine.mark();
-    rows.extend(Schedule::EXCHANGING.map(|schedule| {
-        let at_mark = Estimate::exact(machine.share(schedule, mark, drafts));
-        let row = row("§3.2", format!("switching's share where loads take 0.9 of the prompt, {}", schedule.name()))
-            .computed(Some(at_mark), n);
-        let is_progressive = matches!(schedule, Schedule::Greedy | Schedule::JustInTime | Schedule::Beside);
-        if is_progressive { row.aim(Aim::AtMost(AIM)) } else { row }
-    }));
-    rows
+    let rows = Rows { machine, setting, n: trace.requests.len(), tokens, drafts };
+    let mut all: Vec<Row> = rows.told().into();
+    all.extend(Schedule::EXCHANGING.map(|schedule| rows.at_rate(schedule)));
+    all.extend(Schedule::EXCHANGING.map(|schedule| rows.at_mark(schedule)));
+    all
+}
+
+impl Rows<'_> {
+    /// What the papers have figures of.
+    fn told(&self) -> [Row; 2] {
+        let machine = self.machine;
+        let prefill = Schedule::Both.ready(&machine.blocks(machine.rate.value), PROMPT);
+        let share = |rate| machine.share(Schedule::Synchronous, rate, self.tokens);
+        let delay = |rate| machine.cost(Schedule::Synchronous, rate) / (prefill + self.drafts) * 100.0;
+        [
+            self.row("sd.npu §3.1", "switching's share, synchronous, decoding token by token".to_owned())
+                .computed(Some(machine.over_rates(share)), self.n)
+                .paper(Paper::Is(SYNCHRONOUS)),
+            self.row("§1", "how much longer a request takes, synchronous".to_owned())
+                .computed(Some(machine.over_rates(delay)), self.n)
+                .paper(Paper::AtMost(DELAY)),
+        ]
+    }
+
+    fn at_rate(&self, schedule: Schedule) -> Row {
+        let share = |rate| self.machine.share(schedule, rate, self.drafts);
+        self.row("§3.2", format!("switching's share, {}", schedule.name()))
+            .computed(Some(self.machine.over_rates(share)), self.n)
+    }
+
+    fn at_mark(&self, schedule: Schedule) -> Row {
+        let share = self.machine.share(schedule, self.machine.mark(), self.drafts);
+        let row = self
+            .row("§3.2", format!("switching's share where loads take 0.9 of the prompt, {}", schedule.name()))
+            .computed(Some(Estimate::exact(share)), self.n);
+        match schedule {
+            Schedule::Greedy | Schedule::JustInTime | Schedule::Beside => row.aim(Aim::AtMost(AIM)),
+            Schedule::Both | Schedule::Synchronous | Schedule::Asynchronous => row,
+        }
+    }
+
+    fn row(&self, figure: &'static str, quantity: String) -> Row {
+        Row::new(figure, self.setting.clone(), quantity, Unit::Percent)
+    }
 }
 
 /// What each way takes at the profile's rate.
@@ -201,7 +237,9 @@ fn table(machine: &Machine) -> Table {
         machine.rate.value,
         blocks.load(Role::Prefill).as_secs_f64(),
     );
-    let head = ["", "prompt read", "ready to decode", "waited for graphs", "most that graphs took, GB"];
+    let layers = machine.divided(machine.rate.value, Division::Layers);
+    let head =
+        ["", "prompt read", "ready to decode", "in blocks of equal layers", "waited for graphs", "most of graphs, GB"];
     let mut table = Table::new(caption, &head);
     for schedule in [Schedule::Both].into_iter().chain(Schedule::EXCHANGING) {
         let timeline = schedule.timeline(&blocks, PROMPT);
@@ -210,6 +248,7 @@ fn table(machine: &Machine) -> Table {
             Entry::text(schedule.name()),
             seconds(timeline.prefilled.0),
             seconds(timeline.ready().0),
+            seconds(schedule.timeline(&layers, PROMPT).ready().0),
             seconds(timeline.stalled.0),
             Entry::number(Some(timeline.peak.0 as f64 / 1e9), 2),
         ]);
@@ -273,5 +312,8 @@ fn trial(machine: &Machine, trace: &TaskTrace, graphs: Pair<Graph>, blocks: usiz
         prompt: Prompt { context: Tokens::ZERO, rows: Tokens(request.prompt.0.clamp(1, Blocks::POSITIONS_MAX.0)) },
         passes: request.by(Method::CoordGen).steps.len() as u32,
     });
-    Trial { blocks: Cut { blocks, graphs, heads }.profile(&machine.passes), uses: uses.collect() }
+    Trial {
+        blocks: Cut { blocks, graphs, heads, division: Division::Weights }.profile(&machine.passes),
+        uses: uses.collect(),
+    }
 }
