@@ -40,7 +40,7 @@ pub(crate) fn compile(
             compile(core.as_ptr(), model.as_ptr(), device.as_ptr(), list.len(), list.as_ptr(), graph)
         })?
     };
-    CompiledGraph::new(raw)
+    CompiledGraph::new(raw, None)
 }
 
 /// Takes up a graph that was compiled for the device called `device`.
@@ -54,13 +54,15 @@ pub(crate) fn import(
     let device = c_text("a device's name", device)?;
     let core = runtime.importer(&device, options)?;
     let import = library.functions.ov_core_import_model;
-    // SAFETY: the core lives; blob and name outlive the call, which reads the blob as a stream.
+    let blob: Box<[u8]> = blob.into();
+    // SAFETY: the core lives; the name outlives the call. The CPU's graph goes on reading constants where the blob lies, so
+    // it is kept as long as the graph.
     let raw = unsafe {
         Handle::made(library, "import_model", |graph| {
             import(core.as_ptr(), blob.as_ptr().cast(), blob.len(), device.as_ptr(), graph)
         })?
     };
-    CompiledGraph::new(raw)
+    CompiledGraph::new(raw, Some(blob))
 }
 
 /// Sets `options` on `core`, for graphs that it imports for `device`.

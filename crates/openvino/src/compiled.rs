@@ -20,14 +20,16 @@ pub struct CompiledGraph {
 struct Inner {
     raw: Handle<raw::CompiledModel>,
     ports: Ports,
+    /// What it was imported from: it reads constants there. Dropped after the graph.
+    _blob: Option<Box<[u8]>>,
 }
 
 impl CompiledGraph {
-    /// Takes over what OpenVINO has compiled.
+    /// Takes over what OpenVINO has compiled, or imported from `blob`.
     ///
     /// # Errors
     /// [`Error::Element`] or [`Error::Rank`] if memory cannot be lent to one of its ports.
-    pub(crate) fn new(raw: Handle<raw::CompiledModel>) -> Result<Self, Error> {
+    pub(crate) fn new(raw: Handle<raw::CompiledModel>, blob: Option<Box<[u8]>>) -> Result<Self, Error> {
         let functions = &raw.library().functions;
         let inputs = read_ports(
             &raw,
@@ -41,7 +43,7 @@ impl CompiledGraph {
             functions.ov_compiled_model_outputs_size,
             functions.ov_compiled_model_output_by_index,
         )?;
-        Ok(Self { inner: Arc::new(Inner { raw, ports: Ports { inputs, outputs } }) })
+        Ok(Self { inner: Arc::new(Inner { raw, ports: Ports { inputs, outputs }, _blob: blob }) })
     }
 
     /// Its inputs and outputs.
