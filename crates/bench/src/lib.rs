@@ -3,6 +3,7 @@
 //! Every figure is measured by the run that prints it. Clouds change a core's speed within seconds, so the machine's
 //! ceilings are probed beside every sample, and shares of a ceiling are shares of the probe next to the sample.
 
+pub mod agreement;
 pub mod functional;
 mod html;
 pub mod load;

@@ -1,5 +1,6 @@
 //! The command line: every command, flag and range. Nothing is done here.
 
+mod device;
 mod history;
 mod load;
 mod report;
@@ -7,6 +8,7 @@ mod scheduling;
 mod simulate;
 mod speculate;
 
+pub(crate) use device::{AgreementArgs, DeviceArgs};
 pub(crate) use history::{
     ExportArgs, HistoryArgs, HistoryCommand, HistoryCommandArgs, HistoryDefault, HistoryPlace, ListArgs, PurgeArgs,
     WhichArgs, default_path as default_history,
@@ -18,9 +20,8 @@ pub(crate) use simulate::{SimulateArgs, TuningArgs};
 pub(crate) use speculate::SpeculateArgs;
 
 use crate::failure::BadInput;
-use crate::offloading::DeviceName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use duet_engine::{EngineConfig, Fallback, Method, PolicyName, SamplingParams, StopConditions};
+use duet_engine::{EngineConfig, Method, PolicyName, SamplingParams, StopConditions};
 use duet_model::kv::KvFormat;
 use duet_types::{Bytes, Class, Tokens};
 use std::net::IpAddr;
@@ -84,6 +85,8 @@ pub(crate) enum BenchCommand {
     Load(Box<LoadArgs>),
     /// What drafting is worth: real prompts, answered by each method
     Speculate(Box<SpeculateArgs>),
+    /// How near a device comes to the CPU's own kernels, on real texts
+    Agreement(Box<AgreementArgs>),
 }
 
 /// `duet bench throughput`
@@ -203,6 +206,9 @@ pub(crate) struct RunArgs {
     /// What is kept.
     #[command(flatten)]
     pub(crate) history: HistoryArgs,
+    /// Where matrix products are done.
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
@@ -241,6 +247,9 @@ pub(crate) struct ChatArgs {
     /// What is kept.
     #[command(flatten)]
     pub(crate) history: HistoryArgs,
+    /// Where matrix products are done.
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
@@ -274,6 +283,9 @@ pub(crate) struct ServeArgs {
     /// What is kept.
     #[command(flatten)]
     pub(crate) history: HistoryArgs,
+    /// Where matrix products are done.
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
@@ -333,12 +345,6 @@ pub(crate) struct EngineArgs {
     /// Draft answers and verify several tokens at once, which changes no token: on, off, or a method of `bench speculate`
     #[arg(long, value_name = "METHOD", default_value = "on", value_parser = speculate)]
     pub(crate) speculate: Method,
-    /// Do the model's matrix products on an accelerator, by its name in `duet devices`; the CPU stands in where it fails
-    #[arg(long, value_name = "NAME")]
-    pub(crate) device: Option<DeviceName>,
-    /// Fail where the device does, with nothing to stand in for it
-    #[arg(long, requires = "device")]
-    pub(crate) no_fallback: bool,
 }
 
 fn speculate(text: &str) -> Result<Method, String> {
@@ -396,11 +402,6 @@ impl SamplingArgs {
 }
 
 impl EngineArgs {
-    /// What happens to work that the device does not do.
-    pub(crate) fn fallback(&self) -> Fallback {
-        if self.no_fallback { Fallback::Never } else { Fallback::Crew }
-    }
-
     /// As the engine wants it.
     pub(crate) fn config(&self) -> EngineConfig {
         EngineConfig {

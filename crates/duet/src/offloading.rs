@@ -39,28 +39,33 @@ impl fmt::Display for DeviceName {
 }
 
 /// Compiles the model for the device. A device that cannot be used is an error with [`Fallback::Never`]; else the person is
-/// told, and the CPU does all work.
+/// told, and the CPU does all work. Without a number of threads, as many as there are cores.
 pub(crate) fn place(
     model: &Model,
     name: &DeviceName,
     fallback: Fallback,
-    threads: u16,
+    threads: Option<u16>,
 ) -> anyhow::Result<Option<Offload>> {
-    let DeviceName::OpenVino(device) = name;
-    let progress = Progress::spinner("compiling", &format!("graphs for {name}"));
-    let cache = models::cache_folder("graphs").ok().map(|folder| BlobCache::new(folder, CACHE_BYTES));
-    match PlacedModel::ready(model, device, threads, cache.as_ref(), &mut |_| {}) {
-        Ok(placed) => {
-            progress.finish("compiled");
-            Ok(Some(Offload { name: name.to_string(), device: Arc::new(placed), fallback }))
-        }
-        Err(error) if fallback == Fallback::Never => Err(anyhow::Error::new(error).context(name.to_string())),
+    match compiled(model, name, threads) {
+        Ok(device) => Ok(Some(Offload { name: name.to_string(), device: Arc::new(device), fallback })),
+        Err(error) if fallback == Fallback::Never => Err(error),
         Err(error) => {
-            drop(progress);
-            eprintln_quiet(&format!("warning: the CPU does the work of {name}: {error}"));
+            eprintln_quiet(&format!("warning: the CPU does the work: {error:#}"));
             Ok(None)
         }
     }
+}
+
+/// Compiles the model for the device, or takes its graphs from the cache.
+pub(crate) fn compiled(model: &Model, name: &DeviceName, threads: Option<u16>) -> anyhow::Result<PlacedModel> {
+    let DeviceName::OpenVino(device) = name;
+    let cores = || std::thread::available_parallelism().map_or(1, |all| u16::try_from(all.get()).unwrap_or(u16::MAX));
+    let progress = Progress::spinner("compiling", &format!("graphs for {name}"));
+    let cache = models::cache_folder("graphs").ok().map(|folder| BlobCache::new(folder, CACHE_BYTES));
+    let placed = PlacedModel::ready(model, device, threads.unwrap_or_else(cores), cache.as_ref(), &mut |_| {});
+    let placed = placed.map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
+    progress.finish("compiled");
+    Ok(placed)
 }
 
 /// Compiled graphs of a few models.

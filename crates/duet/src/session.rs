@@ -1,6 +1,6 @@
 //! A model in memory and an engine that runs it: what `run`, `chat` and `serve` start with.
 
-use crate::cli::{EngineArgs, HistoryPlace};
+use crate::cli::{DeviceArgs, EngineArgs, HistoryPlace};
 use crate::history::Opening;
 use crate::models;
 use crate::offloading;
@@ -11,14 +11,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Finds (downloads if need be), loads and starts the model called `name`.
-pub(crate) fn start(name: &str, arguments: &EngineArgs, history: Option<HistoryPlace>) -> anyhow::Result<Engine> {
-    start_with(name, arguments, history, arguments.config())
+pub(crate) fn start(
+    name: &str,
+    arguments: &EngineArgs,
+    device: &DeviceArgs,
+    history: Option<HistoryPlace>,
+) -> anyhow::Result<Engine> {
+    start_with(name, arguments, device, history, arguments.config())
 }
 
 /// As [`start`], with a configuration that says more than `arguments`.
 pub(crate) fn start_with(
     name: &str,
     arguments: &EngineArgs,
+    device: &DeviceArgs,
     history: Option<HistoryPlace>,
     config: EngineConfig,
 ) -> anyhow::Result<Engine> {
@@ -26,16 +32,14 @@ pub(crate) fn start_with(
     let history = Opening::begin(history);
     let model = Arc::new(load(&path, arguments.threads)?);
     let learned_folder = config.profile_folder.clone();
-    let offload = offload(&model, arguments)?;
+    let offload = offload(&model, device, arguments.threads)?;
     let config = EngineConfig { history: history.finish(), learned_folder, offload, ..config };
     let engine = Engine::start(model, config)?;
     Ok(engine)
 }
 
-fn offload(model: &Model, arguments: &EngineArgs) -> anyhow::Result<Option<Offload>> {
+fn offload(model: &Model, arguments: &DeviceArgs, threads: Option<u16>) -> anyhow::Result<Option<Offload>> {
     let Some(device) = &arguments.device else { return Ok(None) };
-    let threads =
-        arguments.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |all| all.get() as u16));
     offloading::place(model, device, arguments.fallback(), threads)
 }
 

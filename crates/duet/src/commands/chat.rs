@@ -5,7 +5,12 @@ use crate::cli::{ChatArgs, HistoryDefault};
 use crate::session;
 
 pub(super) fn chat(arguments: &ChatArgs) -> anyhow::Result<()> {
-    let engine = session::start(&arguments.model, &arguments.engine, arguments.history.place(HistoryDefault::On))?;
+    let engine = session::start(
+        &arguments.model,
+        &arguments.engine,
+        &arguments.device,
+        arguments.history.place(HistoryDefault::On),
+    )?;
     let sampling = arguments.sampling.params(TEMPERATURE_DEFAULT);
     Chat::new(engine, arguments.system.clone(), sampling, arguments.sampling.stop())?.run()
 }

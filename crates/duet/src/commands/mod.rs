@@ -1,6 +1,7 @@
 //! One file per command. A new one is a variant of [`Command`], a module here and a line in [`dispatch`].
 
 mod bench;
+mod bench_agreement;
 mod bench_load;
 mod bench_speculate;
 mod chat;

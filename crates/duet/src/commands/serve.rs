@@ -25,10 +25,11 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
         let listener = bind(arguments.host, arguments.port).await?;
         let address = listener.local_addr().context("cannot read the address that is listened on")?;
         let (model, engine_arguments) = (arguments.model.clone(), arguments.engine.clone());
+        let device = arguments.device.clone();
         let config = arguments.scheduling.apply(engine_arguments.config());
         let config = EngineConfig { policy: arguments.policy, ..config };
         let history = arguments.history.place(HistoryDefault::On);
-        let start = move || session::start_with(&model, &engine_arguments, history, config);
+        let start = move || session::start_with(&model, &engine_arguments, &device, history, config);
         let starting = tokio::task::spawn_blocking(start);
         let engine = starting.await.context("loading the model failed")??;
         let config = ServerConfig {

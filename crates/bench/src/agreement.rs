@@ -1,0 +1,244 @@
+//! How near a device comes to the CPU's own kernels.
+//!
+//! Both read the same texts, prompts with the answers that the CPU gives to them, and say at each position what comes
+//! next: how often it is the same token, and how surprised each is by the text (perplexity). Then the device answers the
+//! prompts by itself, which says how often a whole answer stays the same. Nothing falls back here: a kernel that the
+//! device does not run is an error.
+
+use crate::load::{self, LoadError, Progress, Workload};
+use duet_kernels::crew::{Crew, Scoped};
+use duet_model::Model;
+use duet_model::forward::{Activations, NotRun, Pass, PassError, Segment, TokenWise};
+use duet_model::kv::{KvFormat, KvPool, KvTable};
+use duet_types::{TokenId, Tokens};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// What to compare on.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Files of prompts.
+    pub files: Vec<PathBuf>,
+    /// Prompts of each file at most.
+    pub limit: usize,
+    /// Tokens of an answer at most.
+    pub output: usize,
+    /// Threads of the CPU's kernels.
+    pub threads: usize,
+}
+
+/// How near the device came.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Agreement {
+    /// Texts.
+    pub prompts: usize,
+    /// Positions of all texts together.
+    pub positions: usize,
+    /// Of a hundred positions, at how many both hold the same token for the likeliest.
+    pub top1_pct: f64,
+    /// The CPU's.
+    pub perplexity_native: f64,
+    /// The device's.
+    pub perplexity_device: f64,
+    /// Greedy answers that are the same to the token.
+    pub greedy_same: usize,
+}
+
+/// Why nothing was compared.
+#[derive(Debug, thiserror::Error)]
+pub enum AgreementError {
+    /// The prompts cannot be read, or the model cannot be asked so.
+    #[error(transparent)]
+    Workload(#[from] LoadError),
+    /// A pass was refused.
+    #[error(transparent)]
+    Pass(#[from] PassError),
+    /// The device did not run a kernel.
+    #[error(transparent)]
+    Device(#[from] NotRun),
+    /// There is nothing to compare on.
+    #[error("--workload: no prompt fits the model's context of {0} tokens")]
+    NothingFits(Tokens),
+}
+
+impl AgreementError {
+    /// Whether what was given is wrong, rather than that running failed.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Self::Workload(error) => error.is_bad_input(),
+            Self::NothingFits(_) => true,
+            Self::Pass(_) | Self::Device(_) => false,
+        }
+    }
+}
+
+/// Compares `device`, which has `model`'s weights, with the CPU's kernels.
+///
+/// # Errors
+/// [`AgreementError`].
+pub fn run(
+    model: &Model,
+    device: &dyn TokenWise,
+    settings: &Settings,
+    progress: Progress<'_>,
+) -> Result<Agreement, AgreementError> {
+    let crew = Scoped { threads: settings.threads };
+    let (native, device) = (Reader::new(model, None, &crew), Reader::new(model, Some(device), &crew));
+    let (mut sums, mut same) = (Sums::default(), 0);
+    let (mut prompts, context) = (0, model.config().context);
+    for file in &settings.files {
+        for prompt in Workload::in_order(file)?.into_iter().take(settings.limit) {
+            let prompt = load::encode(model, &prompt.messages).map_err(LoadError::from)?;
+            if prompt.len() + settings.output > context.as_usize() {
+                continue;
+            }
+            prompts += 1;
+            progress(&format!("text {prompts}"));
+            let answer = native.answer(&prompt, settings.output)?;
+            same += usize::from(device.answer(&prompt, settings.output)? == answer);
+            let text = [prompt, answer].concat();
+            sums.add(&native.read(&text)?, &device.read(&text)?);
+        }
+    }
+    if sums.positions == 0 {
+        return Err(AgreementError::NothingFits(context));
+    }
+    let positions = sums.positions as f64;
+    Ok(Agreement {
+        prompts,
+        positions: sums.positions,
+        top1_pct: 100.0 * sums.same as f64 / positions,
+        perplexity_native: (sums.surprise[0] / positions).exp(),
+        perplexity_device: (sums.surprise[1] / positions).exp(),
+        greedy_same: same,
+    })
+}
+
+/// What one says of a text, position by position.
+struct Reading {
+    /// The likeliest next token.
+    likeliest: Vec<TokenId>,
+    /// The negative logarithm of the chance of the token that came.
+    surprise: Vec<f64>,
+}
+
+#[derive(Default)]
+struct Sums {
+    positions: usize,
+    same: usize,
+    surprise: [f64; 2],
+}
+
+impl Sums {
+    fn add(&mut self, native: &Reading, device: &Reading) {
+        self.positions += native.surprise.len();
+        self.same += native.likeliest.iter().zip(&device.likeliest).filter(|(a, b)| a == b).count();
+        for (sum, reading) in self.surprise.iter_mut().zip([native, device]) {
+            *sum += reading.surprise.iter().sum::<f64>();
+        }
+    }
+}
+
+/// Reads texts, with linear work on a device or by the crew.
+struct Reader<'a> {
+    model: &'a Model,
+    device: Option<&'a dyn TokenWise>,
+    crew: &'a dyn Crew,
+    pool: KvPool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(model: &'a Model, device: Option<&'a dyn TokenWise>, crew: &'a dyn Crew) -> Self {
+        Self { model, device, crew, pool: model.kv_pool(KvFormat::F16, model.config().context) }
+    }
+
+    /// What comes next at each position of the text but the last.
+    fn read(&self, text: &[TokenId]) -> Result<Reading, AgreementError> {
+        let mut reading = Reading { likeliest: Vec::new(), surprise: Vec::new() };
+        let mut table = self.pool.table();
+        for start in (0..text.len().saturating_sub(1)).step_by(ROWS) {
+            let end = (start + ROWS).min(text.len() - 1);
+            let chosen: Vec<usize> = (0..end - start).collect();
+            let (after, logits) = self.pass(table, &text[start..end], &chosen)?;
+            table = after;
+            for (row, &next) in logits.iter().zip(&text[start + 1..]) {
+                reading.likeliest.push(likeliest(row));
+                reading.surprise.push(surprise(row, next));
+            }
+        }
+        Ok(reading)
+    }
+
+    /// The likeliest tokens after a prompt, one after the other.
+    fn answer(&self, prompt: &[TokenId], most: usize) -> Result<Vec<TokenId>, AgreementError> {
+        let (mut table, mut answer, mut rows) = (self.pool.table(), Vec::new(), prompt.to_vec());
+        while answer.len() < most {
+            let mut last = Vec::new();
+            for chunk in rows.chunks(ROWS) {
+                let (after, logits) = self.pass(table, chunk, &[chunk.len() - 1])?;
+                (table, last) = (after, logits);
+            }
+            let next = last.first().map_or(TokenId(0), |row| likeliest(row));
+            answer.push(next);
+            if self.model.tokenizer().is_end_of_generation(next) {
+                break;
+            }
+            rows = vec![next];
+        }
+        Ok(answer)
+    }
+
+    /// One pass; the logits of the chosen rows.
+    fn pass(
+        &self,
+        table: KvTable,
+        tokens: &[TokenId],
+        chosen: &[usize],
+    ) -> Result<(KvTable, Vec<Vec<f32>>), AgreementError> {
+        let (model, rows) = (self.model, tokens.len());
+        let segment = Segment::new(table, tokens.to_vec());
+        let pass = Pass::new(model, Activations::new(model, rows), vec![segment]);
+        let mut pass = pass.map_err(|refused| refused.error)?;
+        let mut logits = Vec::new();
+        for node in model.nodes() {
+            match self.device {
+                Some(device) => model.run_node_on(device, &mut pass, node, 0..rows, self.crew)?,
+                None => model.run_node(&mut pass, node, 0..rows, self.crew),
+            }
+        }
+        match self.device {
+            Some(device) => model.logits_on(device, &mut pass, chosen, &mut logits)?,
+            None => model.logits(&mut pass, chosen, &mut logits, self.crew),
+        }
+        let rows = logits.chunks_exact(model.config().vocabulary).take(chosen.len()).map(<[f32]>::to_vec).collect();
+        let table = pass.finish().1.pop();
+        Ok((table.unwrap_or_else(|| self.pool.table()), rows))
+    }
+}
+
+fn likeliest(logits: &[f32]) -> TokenId {
+    let best = |best: usize, (token, logit): (usize, &f32)| if *logit > logits[best] { token } else { best };
+    TokenId(logits.iter().enumerate().fold(0, best) as u32)
+}
+
+fn surprise(logits: &[f32], token: TokenId) -> f64 {
+    let largest = logits.iter().fold(f32::NEG_INFINITY, |largest, logit| largest.max(*logit));
+    let sum: f64 = logits.iter().map(|logit| f64::from(logit - largest).exp()).sum();
+    f64::from(largest) + sum.ln() - f64::from(logits[token.0 as usize])
+}
+
+/// Rows of a pass: few enough that all their logits may be in memory.
+const ROWS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn surprise_is_the_logarithm_of_what_a_softmax_says() {
+        let logits = [0.1_f32, 0.2, 0.3, 0.4].map(|share| share.ln() + 5.0);
+        assert!((surprise(&logits, TokenId(1)) + 0.2_f64.ln()).abs() < 1e-6);
+        assert_eq!(likeliest(&logits), TokenId(3));
+    }
+}

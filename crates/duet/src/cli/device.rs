@@ -1,0 +1,50 @@
+//! Flags about accelerators.
+
+use crate::offloading::DeviceName;
+use clap::Args;
+use duet_engine::Fallback;
+use std::path::PathBuf;
+
+/// Where a model's matrix products are done.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DeviceArgs {
+    /// Do the model's matrix products on an accelerator, by its name in `duet devices`; the CPU stands in where it fails
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<DeviceName>,
+    /// Fail where the device does, with nothing to stand in for it
+    #[arg(long, requires = "device")]
+    pub(crate) no_fallback: bool,
+}
+
+impl DeviceArgs {
+    /// What happens to work that the device does not do.
+    pub(crate) fn fallback(&self) -> Fallback {
+        if self.no_fallback { Fallback::Never } else { Fallback::Crew }
+    }
+}
+
+/// `duet bench agreement`
+#[derive(Debug, Args)]
+pub(crate) struct AgreementArgs {
+    /// Which model
+    #[arg(default_value = crate::models::DEFAULT)]
+    pub(crate) model: String,
+    /// Which device, by its name in `duet devices`
+    #[arg(long, value_name = "NAME", default_value = "openvino:CPU")]
+    pub(crate) device: DeviceName,
+    /// Prompts, one JSON object a line
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    pub(crate) workload: Vec<PathBuf>,
+    /// Prompts of each file at most
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = super::count())]
+    pub(crate) limit: usize,
+    /// Tokens of the answers at most
+    #[arg(long, value_name = "TOKENS", default_value_t = 32, value_parser = super::count())]
+    pub(crate) max_tokens: usize,
+    /// Threads to compute with; all cores by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
