@@ -129,3 +129,25 @@ impl Drop for Drafting {
 
 /// Shorter answers say nothing that is worth a row of a file.
 const KEPT_MIN: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use duet_speculate::confidence::Opinions;
+    use duet_speculate::drafter::Evidence;
+
+    #[test]
+    fn what_was_learned_is_there_at_the_next_start_and_not_where_nothing_drafts() {
+        let folder = tempfile::tempdir().unwrap();
+        let start =
+            |method| Drafting::new(method, Calibrate::Off, None, Some(LearnedFile::of(folder.path(), "a model")));
+        let known = |drafting: &Drafting| drafting.confidence.lock().unwrap().clone();
+        let mut confidence = Confidence::default();
+        let mut opinions = Opinions::default();
+        opinions[0] = Evidence(5);
+        (0..10).for_each(|_| confidence.learn(&opinions, true));
+        start(Method::Duet).learned(&confidence);
+        start(Method::None).learned(&Confidence::default());
+        assert_eq!(known(&start(Method::Duet)), confidence);
+    }
+}

@@ -3,6 +3,7 @@
 //! It says how often which kind of evidence came true and nothing of any text, so it is kept for all users together. It
 //! is worth a few per cent of speed: whatever is wrong with the file, the engine begins with nothing learned.
 
+use crate::model_file::{plain, write_whole};
 use duet_speculate::confidence::Confidence;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,7 @@ pub(crate) struct LearnedFile(PathBuf);
 impl LearnedFile {
     /// In `folder`, for the model of this name.
     pub(crate) fn of(folder: &Path, model: &str) -> Self {
-        let plain: String = model.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        Self(folder.join(format!("{plain}.{}.drafters.json", env!("CARGO_PKG_VERSION"))))
+        Self(folder.join(format!("{}.{}.drafters.json", plain(model), env!("CARGO_PKG_VERSION"))))
     }
 
     /// What was learned, if the file can be read.
@@ -26,12 +26,7 @@ impl LearnedFile {
 
     /// Writes it, whole or not at all.
     pub(crate) fn save(&self, confidence: &Confidence) -> io::Result<()> {
-        let folder = self.0.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder)?;
-        let file = tempfile::NamedTempFile::new_in(folder)?;
-        std::fs::write(file.path(), serde_json::to_string(&confidence.values()).map_err(io::Error::other)?)?;
-        file.persist(&self.0).map_err(|error| error.error)?;
-        Ok(())
+        write_whole(&self.0, &serde_json::to_string(&confidence.values()).map_err(io::Error::other)?)
     }
 }
 

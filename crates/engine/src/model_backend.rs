@@ -130,6 +130,8 @@ impl Backend for ModelBackend {
         count: usize,
         crew: &dyn Crew,
     ) -> Vec<Vec<(TokenId, f32)>> {
+        let macs = among.map_or(self.model.work().head.macs, ContextHead::macs);
+        self.placement.did_on_crew(rows.len() as u64 * macs);
         match among {
             Some(head) => self.model.likeliest_among(pass, rows, head, count, crew),
             None => self.model.top_k(pass, &rows.collect::<Vec<_>>(), count, crew),

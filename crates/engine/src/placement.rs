@@ -101,7 +101,7 @@ impl Placement {
             return Ok(());
         }
         model.run_node(pass, node, rows, crew);
-        self.on_crew.fetch_add(macs, Ordering::Relaxed);
+        self.did_on_crew(macs);
         Ok(())
     }
 
@@ -121,8 +121,13 @@ impl Placement {
             return Ok(());
         }
         model.logits(pass, rows, logits, crew);
-        self.on_crew.fetch_add(macs, Ordering::Relaxed);
+        self.did_on_crew(macs);
         Ok(())
+    }
+
+    /// The crew did linear work of its own.
+    pub(crate) fn did_on_crew(&self, macs: u64) {
+        self.on_crew.fetch_add(macs, Ordering::Relaxed);
     }
 
     /// Where linear work was done so far.

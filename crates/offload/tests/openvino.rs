@@ -20,6 +20,7 @@ fn model() -> Model {
 fn runtime() -> Option<Runtime> {
     let runtime = Runtime::load();
     if let Err(error) = &runtime {
+        assert!(std::env::var_os("DUET_RT").is_none(), "DUET_RT names a folder whose runtime does not work: {error}");
         eprintln!("SKIPPED: {error}");
     }
     runtime.ok()

@@ -20,6 +20,7 @@ use sweep::sweep;
 
 pub(crate) use measure::measure;
 
+use crate::model_file::{plain, write_whole};
 use duet_device::{Cpu, CpuConfig, available_cores};
 use duet_driver::Rates;
 use duet_model::Model;
@@ -130,8 +131,6 @@ impl Subject {
 
     /// The name of its file: readable, and different for every subject.
     fn file_name(&self) -> String {
-        let plain =
-            |text: &str| text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect::<String>();
         let lanes: Vec<String> = self.lanes.iter().map(usize::to_string).collect();
         let (model, lanes) = (plain(&self.model), lanes.join("-"));
         format!("{model}.{}.{}.{lanes}.{}.{}.json", self.weight_bytes, self.kv, plain(&self.isa), plain(&self.version))
@@ -165,12 +164,8 @@ impl Profile {
     /// # Errors
     /// As the file system says.
     pub fn save(&self, folder: &Path) -> io::Result<PathBuf> {
-        std::fs::create_dir_all(folder)?;
         let path = folder.join(self.of.file_name());
-        let text = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
-        let file = tempfile::NamedTempFile::new_in(folder)?;
-        std::fs::write(file.path(), text)?;
-        file.persist(&path).map_err(|error| error.error)?;
+        write_whole(&path, &serde_json::to_string_pretty(self).map_err(io::Error::other)?)?;
         Ok(path)
     }
 

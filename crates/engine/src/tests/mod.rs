@@ -14,6 +14,7 @@ use crate::backend::Backend as _;
 use crate::drafting::Past;
 use crate::fake_model::{FakeModel, Hold, SPELL};
 use crate::handle::Generation;
+use crate::learned::LearnedFile;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent, SamplingParams, StopConditions, Usage};
 use crate::runtime::{Runtime, RuntimeConfig};
 use crate::stats::EngineStats;
@@ -56,6 +57,7 @@ struct Setup {
     spill_pages: usize,
     age: Nanos,
     speculate: Method,
+    learned: Option<LearnedFile>,
 }
 
 /// Two lanes of one thread, chunks of 8 tokens, spans of 2 of the model's 7 nodes: everything is cut.
@@ -69,6 +71,7 @@ fn setup() -> Setup {
         spill_pages: 0,
         age: Nanos(1_000_000_000),
         speculate: Method::None,
+        learned: None,
     }
 }
 
@@ -142,7 +145,7 @@ impl Bench {
             speculate: setup.speculate,
             calibrate: crate::Calibrate::default(),
             past,
-            learned: None,
+            learned: setup.learned.clone(),
         };
         Self { runtime: Runtime::start(model, cpu, config).unwrap(), hold }
     }

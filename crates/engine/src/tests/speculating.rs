@@ -110,3 +110,16 @@ fn drafts_of_several_requests_are_verified_together_and_with_prompts() {
         assert_eq!(answers(Method::Duet, policy), expected, "{policy}");
     }
 }
+
+#[test]
+fn an_engine_that_ends_keeps_what_it_learned() {
+    let folder = tempfile::tempdir().unwrap();
+    let learned = Some(LearnedFile::of(folder.path(), "fake"));
+    let setup = Setup { learned: learned.clone(), ..drafting(Method::Duet) };
+    assert_eq!(learned.as_ref().and_then(LearnedFile::load), None);
+    spelled(&setup, &refrain(6), spell());
+    let first = learned.as_ref().and_then(LearnedFile::load).expect("it was written");
+    spelled(&setup, &refrain(6), spell());
+    let second = learned.as_ref().and_then(LearnedFile::load).expect("it was written");
+    assert_ne!(first, second, "the second engine went on from what the first one knew");
+}

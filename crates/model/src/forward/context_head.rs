@@ -27,6 +27,12 @@ impl ContextHead {
     pub fn bytes(&self) -> usize {
         self.matrix.bytes() + self.tokens.capacity() * size_of::<TokenId>()
     }
+
+    /// Multiply-accumulates of a row.
+    #[must_use]
+    pub fn macs(&self) -> u64 {
+        self.matrix.macs() as u64
+    }
 }
 
 impl Model {
@@ -61,10 +67,9 @@ impl Model {
         }
         let weights = HeadWeights { norm: self.norm(&self.weights().final_norm), matrix: &among.matrix };
         let mut logits = Vec::new();
-        head(self.isa(), crew, &weights, &mut pass.activations.buffers, &rows, &mut logits);
-        let stride = logits.len() / rows.len();
+        let stride = head(self.isa(), crew, &weights, &mut pass.activations.buffers, &rows, &mut logits);
         let named = |(index, logit): (TokenId, f32)| (among.tokens[index.0 as usize], logit);
         let likeliest = |row: &[f32]| largest(&row[..width], k).into_iter().map(named).collect();
-        logits.chunks_exact(stride).map(likeliest).collect()
+        logits.chunks_exact(stride).take(rows.len()).map(likeliest).collect()
     }
 }

@@ -23,6 +23,7 @@ fn cpu() -> Option<Device> {
     match Runtime::load() {
         Ok(runtime) => Some(runtime.device("CPU").unwrap()),
         Err(Error::Missing(missing)) => {
+            assert!(std::env::var_os("DUET_RT").is_none(), "DUET_RT names a folder without a runtime: {missing}");
             // Past the test harness, which would hide it.
             let _ = writeln!(std::io::stderr(), "skipped: {}", missing.to_string().lines().next().unwrap_or_default());
             None
