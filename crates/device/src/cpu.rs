@@ -25,6 +25,8 @@ pub struct CpuConfig {
 pub enum Pinning {
     /// Each thread is bound to one core, in order, as long as there are cores.
     Pinned,
+    /// The first thread floats, since it waits for a device most of the time; the others as [`Self::Pinned`].
+    AllButFirst,
     /// The operating system moves threads as it likes.
     Floating,
 }
@@ -61,6 +63,12 @@ impl CpuConfig {
         let lanes = if threads == 1 { vec![1] } else { vec![threads.div_ceil(2), threads / 2] };
         Self { lanes, pinning: Pinning::Pinned }
     }
+
+    /// A lane of one thread, which waits for a device, before a lane of `threads` cores.
+    #[must_use]
+    pub fn beside_a_device(threads: usize) -> Self {
+        Self { lanes: vec![1, threads.max(1)], pinning: Pinning::AllButFirst }
+    }
 }
 
 impl Cpu {
@@ -89,6 +97,7 @@ impl Cpu {
         for index in 0..first {
             let core = match config.pinning {
                 Pinning::Pinned => cores.get(index).copied(),
+                Pinning::AllButFirst => index.checked_sub(1).and_then(|index| cores.get(index).copied()),
                 Pinning::Floating => None,
             };
             let inner = Arc::clone(&cpu.lanes.inner);

@@ -3,7 +3,7 @@
 use crate::failure::BadInput;
 use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
-use duet_engine::{Engine, Fallback, Offload};
+use duet_engine::{DeviceUse, Engine, Fallback, Offload};
 use duet_model::Model;
 use duet_offload::PlacedModel;
 use duet_openvino::BlobCache;
@@ -17,6 +17,14 @@ use std::sync::Arc;
 pub(crate) enum DeviceName {
     /// One of OpenVINO's, by its name there.
     OpenVino(String),
+}
+
+impl DeviceName {
+    /// Whether it computes on the cores that duet computes on.
+    pub(crate) fn is_made_of_cores(&self) -> bool {
+        let Self::OpenVino(device) = self;
+        device.starts_with("CPU")
+    }
 }
 
 impl FromStr for DeviceName {
@@ -43,11 +51,11 @@ impl fmt::Display for DeviceName {
 pub(crate) fn place(
     model: &Model,
     name: &DeviceName,
-    fallback: Fallback,
+    (fallback, device_use): (Fallback, DeviceUse),
     threads: Option<u16>,
 ) -> anyhow::Result<Option<Offload>> {
     match compiled(model, name, threads) {
-        Ok(device) => Ok(Some(Offload { name: name.to_string(), device: Arc::new(device), fallback })),
+        Ok(device) => Ok(Some(Offload { name: name.to_string(), device: Arc::new(device), fallback, device_use })),
         Err(error) if fallback == Fallback::Never => Err(error),
         Err(error) => {
             eprintln_quiet(&format!("warning: the CPU does the work: {error:#}"));
@@ -59,13 +67,17 @@ pub(crate) fn place(
 /// Compiles the model for the device, or takes its graphs from the cache.
 pub(crate) fn compiled(model: &Model, name: &DeviceName, threads: Option<u16>) -> anyhow::Result<PlacedModel> {
     let DeviceName::OpenVino(device) = name;
-    let cores = || std::thread::available_parallelism().map_or(1, |all| u16::try_from(all.get()).unwrap_or(u16::MAX));
     let progress = Progress::spinner("compiling", &format!("graphs for {name}"));
     let cache = models::cache_folder("graphs").ok().map(|folder| BlobCache::new(folder, CACHE_BYTES));
     let placed = PlacedModel::ready(model, device, threads.unwrap_or_else(cores), cache.as_ref(), &mut |_| {});
     let placed = placed.map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
     progress.finish("compiled");
     Ok(placed)
+}
+
+/// All there are.
+pub(crate) fn cores() -> u16 {
+    std::thread::available_parallelism().map_or(1, |all| u16::try_from(all.get()).unwrap_or(u16::MAX))
 }
 
 /// Compiled graphs of a few models.

@@ -32,15 +32,17 @@ pub(crate) fn start_with(
     let history = Opening::begin(history);
     let model = Arc::new(load(&path, arguments.threads)?);
     let learned_folder = config.profile_folder.clone();
-    let offload = offload(&model, device, arguments.threads)?;
-    let config = EngineConfig { history: history.finish(), learned_folder, offload, ..config };
+    let (device_threads, threads) = device.threads(arguments.threads);
+    let offload = offload(&model, device, device_threads)?;
+    let threads = if offload.is_some() { threads.map(usize::from) } else { config.threads };
+    let config = EngineConfig { history: history.finish(), learned_folder, offload, threads, ..config };
     let engine = Engine::start(model, config)?;
     Ok(engine)
 }
 
 fn offload(model: &Model, arguments: &DeviceArgs, threads: Option<u16>) -> anyhow::Result<Option<Offload>> {
     let Some(device) = &arguments.device else { return Ok(None) };
-    offloading::place(model, device, arguments.fallback(), threads)
+    offloading::place(model, device, (arguments.fallback(), arguments.device_use.into()), threads)
 }
 
 /// Finds (downloads if need be) and loads the model called `name`.

@@ -4,6 +4,7 @@
 //! keeps the awkward parts: pages run out, kernels panic, nodes must come in order.
 
 use crate::request::EngineError;
+use crate::site::Site;
 use duet_kernels::crew::Crew;
 use duet_model::kv::KvError;
 use duet_types::{TokenId, Tokens};
@@ -42,7 +43,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
         pass: &mut Self::Pass,
         nodes: Range<usize>,
         rows: Range<usize>,
-        crew: &dyn Crew,
+        site: Site<'_>,
     ) -> Result<(), EngineError>;
 
     /// The logits of some rows, one after the other, after all nodes. A buffer that is longer may stay so.
@@ -54,7 +55,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
         pass: &mut Self::Pass,
         rows: &[usize],
         logits: &mut Vec<f32>,
-        crew: &dyn Crew,
+        site: Site<'_>,
     ) -> Result<(), EngineError>;
 
     /// The tokens that occur in a text. Takes a microsecond for each of them.

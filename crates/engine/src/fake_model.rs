@@ -4,9 +4,10 @@
 
 use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
 use crate::request::EngineError;
+use crate::site::Site;
 use duet_kernels::crew::Crew;
 use duet_model::kv::{KvError, PAGE_TOKENS};
-use duet_types::{TokenId, Tokens};
+use duet_types::{LaneSet, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -263,8 +264,9 @@ impl Backend for FakeModel {
         pass: &mut FakePass,
         nodes: Range<usize>,
         rows: Range<usize>,
-        crew: &dyn Crew,
+        site: Site<'_>,
     ) -> Result<(), EngineError> {
+        let crew = site.crew;
         assert!(pass.nodes[rows.clone()].iter().all(|&node| node == nodes.start), "nodes come in order");
         let tokens: Vec<TokenId> = pass.segments.iter().flat_map(|s| &s.table.tokens[s.before..]).copied().collect();
         let members = AtomicUsize::new(0);
@@ -290,8 +292,9 @@ impl Backend for FakeModel {
         pass: &mut FakePass,
         rows: &[usize],
         logits: &mut Vec<f32>,
-        crew: &dyn Crew,
+        site: Site<'_>,
     ) -> Result<(), EngineError> {
+        let crew = site.crew;
         assert!(pass.nodes.iter().all(|&node| node == NODES), "logits come after the last node");
         crew.run(&|worker| worker.sync());
         logits.clear();
@@ -321,7 +324,7 @@ impl Backend for FakeModel {
         let all: Vec<TokenId> = (0..VOCABULARY as u32).map(TokenId).collect();
         let (rows, mut logits) = (rows.collect::<Vec<_>>(), Vec::new());
         let among = among.unwrap_or(&all);
-        let done = self.logits(pass, &rows, &mut logits, crew);
+        let done = self.logits(pass, &rows, &mut logits, Site { lanes: LaneSet::first(1), crew });
         assert_eq!(done, Ok(()));
         let likeliest = |logits: &[f32]| {
             let mut of: Vec<_> = among.iter().map(|&token| (token, logits[token.0 as usize])).collect();

@@ -34,6 +34,8 @@ mod request;
 mod runtime;
 mod sampling;
 mod sequence;
+mod sharing;
+mod site;
 mod speculation;
 mod speed_probe;
 mod spill;
@@ -56,7 +58,7 @@ pub use fingerprint::model_fingerprint;
 pub use handle::{Engine, Generation};
 pub use kept::KvPlace;
 pub use observe::EngineSamples;
-pub use placement::{Fallback, LinearWork, Offload};
+pub use placement::{DeviceUse, Fallback, LinearWork, Offload};
 pub use request::{
     EngineError, FlowKey, GenerateRequest, GenerationEvent, Remember, SamplingParams, StopConditions, TokenLogprobs,
     Usage,

@@ -1,8 +1,9 @@
 //! The real model behind the engine's seam.
 
 use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
-use crate::placement::{LinearWork, Offload, Placement};
+use crate::placement::{LinearWork, Placement};
 use crate::request::EngineError;
+use crate::site::Site;
 use duet_kernels::crew::Crew;
 use duet_model::Model;
 use duet_model::forward::{Activations, ContextHead, Pass, PassError, PassRefused, Segment};
@@ -21,7 +22,7 @@ pub(crate) struct ModelBackend {
     shape: Shape,
     /// Rows that activation buffers hold: a prefill chunk and a decode batch.
     rows: usize,
-    placement: Placement,
+    placement: Arc<Placement>,
     /// Buffers that no pass uses. At most one for each pass that was ever under way at once.
     spare: Mutex<Vec<Activations>>,
 }
@@ -33,10 +34,9 @@ impl ModelBackend {
         pool: KvPool,
         context: Tokens,
         rows: Tokens,
-        offload: Option<Offload>,
+        placement: Arc<Placement>,
     ) -> Self {
         let shape = Shape { context, vocabulary: model.config().vocabulary };
-        let placement = Placement::new(model.work(), offload);
         Self { model, pool, shape, rows: rows.as_usize(), placement, spare: Mutex::default() }
     }
 
@@ -101,10 +101,10 @@ impl Backend for ModelBackend {
         pass: &mut Pass,
         mut nodes: Range<usize>,
         rows: Range<usize>,
-        crew: &dyn Crew,
+        site: Site<'_>,
     ) -> Result<(), EngineError> {
         nodes.try_for_each(|index| {
-            self.placement.run_node(&self.model, pass, self.model.node(index), rows.clone(), crew)
+            self.placement.run_node(&self.model, pass, self.model.node(index), rows.clone(), site)
         })
     }
 
@@ -113,9 +113,9 @@ impl Backend for ModelBackend {
         pass: &mut Pass,
         rows: &[usize],
         logits: &mut Vec<f32>,
-        crew: &dyn Crew,
+        site: Site<'_>,
     ) -> Result<(), EngineError> {
-        self.placement.logits(&self.model, pass, rows, logits, crew)
+        self.placement.logits(&self.model, pass, rows, logits, site)
     }
 
     fn vocabulary_of(&self, text: &[TokenId]) -> ContextHead {

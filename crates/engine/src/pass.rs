@@ -8,6 +8,7 @@ use crate::backend::{Accepted, Backend, Refused};
 use crate::request::EngineError;
 use crate::sampling::{Candidate, Scratch, likeliest};
 use crate::sequence::{Sequence, Workspace, Yielding};
+use crate::site::Site;
 use crate::speculation::KEPT;
 use duet_kernels::crew::Crew;
 use duet_scheduler::{Completes, Generated, Kernel, Outcome, Yields};
@@ -47,10 +48,10 @@ impl<B: Backend> PassUnderWay<B> {
         &mut self,
         kernel: &Kernel,
         backend: &B,
-        crew: &dyn Crew,
+        site: Site<'_>,
         workspace: &mut Workspace,
     ) -> Result<Outcome, EngineError> {
-        let run = AssertUnwindSafe(|| self.run(kernel, backend, crew, workspace));
+        let run = AssertUnwindSafe(|| self.run(kernel, backend, site, workspace));
         let result = catch_unwind(run).unwrap_or_else(|panic| Err(EngineError::Internal(message(&*panic))));
         if let Err(error) = &result {
             for (_, sequence) in &mut self.members {
@@ -74,14 +75,14 @@ impl<B: Backend> PassUnderWay<B> {
         &mut self,
         kernel: &Kernel,
         backend: &B,
-        crew: &dyn Crew,
+        site: Site<'_>,
         workspace: &mut Workspace,
     ) -> Result<Outcome, EngineError> {
         if self.pass.is_none() {
             self.begin(kernel, backend)?;
         }
         let pass = self.pass.as_mut().ok_or_else(lost)?;
-        backend.run(pass, kernel.nodes.clone(), kernel.rows.start as usize..kernel.rows.end as usize, crew)?;
+        backend.run(pass, kernel.nodes.clone(), kernel.rows.start as usize..kernel.rows.end as usize, site)?;
         if kernel.class() == Class::Proactive && kernel.stage() == Stage::Prefill {
             // Nobody waits, and the next chunk, perhaps a person's, finds its memory prepared.
             backend.warm_memory();
@@ -89,13 +90,13 @@ impl<B: Backend> PassUnderWay<B> {
         if kernel.completes == Completes::Span {
             return Ok(Outcome::Progressed);
         }
-        self.calibrate(kernel, backend, crew);
+        self.calibrate(kernel, backend, site.crew);
         let pass = self.pass.as_mut().ok_or_else(lost)?;
         let yielding = yielding_rows(kernel);
         if !yielding.is_empty() {
-            backend.logits(pass, &yielding, &mut workspace.logits, crew)?;
+            backend.logits(pass, &yielding, &mut workspace.logits, site)?;
         }
-        let (generated, accepted) = self.choose(kernel, backend, crew, workspace);
+        let (generated, accepted) = self.choose(kernel, backend, site.crew, workspace);
         let pass = self.pass.take().ok_or_else(lost)?;
         self.put_back(backend.finish(pass, &accepted));
         Ok(Outcome::Tokens(generated))

@@ -1,5 +1,9 @@
 //! Where the linear work of a pass is done: on a device, if there is one that works, or by the crew.
 //!
+//! A device is used in one of two ways. Alone, it does all linear work. As a lane of its own it does that of the kernels
+//! which the scheduler launches there, and of a kernel that is launched on all lanes the [share](crate::sharing) with
+//! which it ends together with the cores; the cores compute theirs meanwhile, and the rows are joined after every node.
+//!
 //! A device that fails loses its kernel to the crew, and the pass goes on with what it has: nobody's answer ends. The
 //! device is then left alone for a while, for twice as long after each failure in a row. What a device computes is not to
 //! the bit what the crew does, so an answer may be worded otherwise after that. (DESIGN: devices)
@@ -8,13 +12,16 @@
 
 use crate::clock::Clock;
 use crate::request::EngineError;
-use duet_kernels::crew::Crew;
+use crate::sharing::Sharing;
+use crate::site::{DeviceSide, Site};
 use duet_model::forward::{Node, NotRun, Pass, TokenWise};
 use duet_model::{Model, Work};
-use duet_types::{Instant, Nanos};
+use duet_scheduler::Heg;
+use duet_scheduler::machine::Lane;
+use duet_types::{Instant, Nanos, Tokens};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A device that linear work goes to.
 #[derive(Clone, Debug)]
@@ -25,6 +32,17 @@ pub struct Offload {
     pub device: Arc<dyn TokenWise>,
     /// What happens to a kernel that it does not run.
     pub fallback: Fallback,
+    /// Which work it gets.
+    pub device_use: DeviceUse,
+}
+
+/// Which work a device gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceUse {
+    /// All linear work.
+    Alone,
+    /// It is a lane of its own: what the scheduler launches there.
+    Lane,
 }
 
 /// What happens to a kernel that a device does not run.
@@ -62,6 +80,8 @@ impl LinearWork {
 pub(crate) struct Placement {
     offload: Option<Offload>,
     work: Work,
+    /// Known once the lanes are measured.
+    sharing: OnceLock<Sharing>,
     clock: Clock,
     quarantine: Mutex<Quarantine>,
     on_device: AtomicU64,
@@ -80,8 +100,22 @@ struct Quarantine {
 impl Placement {
     pub(crate) fn new(work: Work, offload: Option<Offload>) -> Self {
         let [on_device, on_crew, refused] = Default::default();
-        let (clock, quarantine) = (Clock::start(), Mutex::default());
-        Self { offload, work, clock, quarantine, on_device, on_crew, refused }
+        let (clock, quarantine, sharing) = (Clock::start(), Mutex::default(), OnceLock::new());
+        Self { offload, work, sharing, clock, quarantine, on_device, on_crew, refused }
+    }
+
+    /// The name of the device that is a lane of its own.
+    pub(crate) fn device_lane(&self) -> Option<&str> {
+        let lane = self.offload.as_ref().filter(|offload| offload.device_use == DeviceUse::Lane)?;
+        Some(&lane.name)
+    }
+
+    /// The lanes are measured: from now on kernels can be shared between the device, if it is one of them, and the cores.
+    pub(crate) fn measured(&self, heg: &Heg, lanes: &[Lane]) {
+        if let (Some(_), [device, .., cores]) = (self.device_lane(), lanes) {
+            // What is measured once is not measured again.
+            let _ = self.sharing.set(Sharing::new(heg.clone(), device.anchors, cores.anchors));
+        }
     }
 
     /// Runs a node on some rows of a pass.
@@ -91,18 +125,35 @@ impl Placement {
         pass: &mut Pass,
         node: Node,
         rows: Range<usize>,
-        crew: &dyn Crew,
+        site: Site<'_>,
     ) -> Result<(), EngineError> {
-        let macs = rows.len() as u64 * self.macs(node);
-        if macs > 0
-            && let Some(offload) = self.usable()
-            && self.took(offload, macs, model.run_node_on(&*offload.device, pass, node, rows.clone(), crew))?
-        {
-            return Ok(());
+        let (macs, crew) = (self.macs(node), site.crew);
+        let theirs = self.device_rows(node, rows.len(), site);
+        let mut left = rows.clone();
+        if let (Some(offload), 1..) = (self.usable(), theirs) {
+            let on_device = rows.start..rows.start + theirs;
+            let run = model.run_node_beside(&*offload.device, pass, node, rows.clone(), theirs, crew);
+            self.did_on_crew((rows.len() - theirs) as u64 * macs);
+            left = if self.took(offload, theirs as u64 * macs, run)? { 0..0 } else { on_device };
         }
-        model.run_node(pass, node, rows, crew);
-        self.did_on_crew(macs);
+        if !left.is_empty() {
+            model.run_node(pass, node, left.clone(), crew);
+            self.did_on_crew(left.len() as u64 * macs);
+        }
         Ok(())
+    }
+
+    /// How many of some rows of a node are for the device, the first of them.
+    fn device_rows(&self, node: Node, rows: usize, site: Site<'_>) -> usize {
+        let device_use = self.offload.as_ref().map(|offload| offload.device_use);
+        match (device_use, site.of_device()) {
+            _ if self.macs(node) == 0 => 0,
+            (None, _) | (Some(DeviceUse::Lane), DeviceSide::Cores) => 0,
+            (Some(DeviceUse::Alone), _) | (Some(DeviceUse::Lane), DeviceSide::Device) => rows,
+            (Some(DeviceUse::Lane), DeviceSide::Both) => {
+                self.sharing.get().map_or(0, |sharing| sharing.device_rows(node, Tokens(rows as u32)).as_usize())
+            }
+        }
     }
 
     /// Logits of some rows of a pass.
@@ -112,15 +163,16 @@ impl Placement {
         pass: &mut Pass,
         rows: &[usize],
         logits: &mut Vec<f32>,
-        crew: &dyn Crew,
+        site: Site<'_>,
     ) -> Result<(), EngineError> {
         let macs = rows.len() as u64 * self.work.head.macs;
         if let Some(offload) = self.usable()
+            && (offload.device_use == DeviceUse::Alone || site.of_device() == DeviceSide::Device)
             && self.took(offload, macs, model.logits_on(&*offload.device, pass, rows, logits))?
         {
             return Ok(());
         }
-        model.logits(pass, rows, logits, crew);
+        model.logits(pass, rows, logits, site.crew);
         self.did_on_crew(macs);
         Ok(())
     }

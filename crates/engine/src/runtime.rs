@@ -18,6 +18,7 @@ use crate::pass::PassUnderWay;
 use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey, GenerateRequest, GenerationEvent};
 use crate::sequence::{Sequence, Workspace};
+use crate::site::Site;
 use crate::speed_probe::SpeedProbe;
 use crate::spill::Mover;
 use crate::stats::{EngineStats, FlowView, KeptView, RequestView};
@@ -25,7 +26,6 @@ use crate::timer::Timer;
 use crate::world::{EngineWorld, Helpers, QueueLimit};
 use duet_device::Cpu;
 use duet_driver::{Observed, Observer, Probe};
-use duet_kernels::crew::Crew;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Event, Kernel, Line, Phase, Scheduler, SchedulerConfig};
 use duet_speculate::Method;
@@ -294,9 +294,9 @@ impl<B: Backend> Shared<B> {
         kernel: &Kernel,
         mut pass: Box<PassUnderWay<B>>,
         mut workspace: Workspace,
-        crew: &dyn Crew,
+        site: Site<'_>,
     ) {
-        let event = match pass.execute(kernel, &*self.backend, crew, &mut workspace) {
+        let event = match pass.execute(kernel, &*self.backend, site, &mut workspace) {
             Ok(outcome) => Event::KernelDone { kernel: kernel.id, outcome },
             Err(error) => {
                 tracing::error!(kernel = kernel.id.0, members = kernel.members.len(), "a kernel failed: {error}");

@@ -6,7 +6,8 @@ use crate::fingerprint::model_fingerprint;
 use crate::learned::LearnedFile;
 use crate::memory::{Budget, available, budget};
 use crate::model_backend::ModelBackend;
-use crate::profile::{Effort, Profile, Subject, heg, measure};
+use crate::placement::Placement;
+use crate::profile::{Effort, Measured, Profile, heg, measure};
 use crate::request::EngineError;
 use crate::runtime::{Runtime, RuntimeConfig};
 use crate::speed_probe::SpeedProbe;
@@ -27,13 +28,21 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let budget = budget(&config, model.config().context, PAGE_TOKENS, page_bytes, available())?;
     tracing::info!(context = budget.context.0, kv_tokens = budget.pool.0, "KV memory");
     let threads = config.threads.unwrap_or_else(|| available_cores().len());
-    let cpu_config = CpuConfig::prefill_and_decode(threads);
+    let placement = Arc::new(Placement::new(model.work(), config.offload.clone()));
+    // A device that does all linear work stands where the cores stand: it is not measured, and drift makes up for it.
+    let (cpu_config, timed) = match placement.device_lane() {
+        Some(_) => (CpuConfig::beside_a_device(threads), Arc::clone(&placement)),
+        None => (CpuConfig::prefill_and_decode(threads), Arc::new(Placement::new(model.work(), None))),
+    };
     let cpu = Cpu::start(&cpu_config)
         .map_err(|error| EngineError::Internal(format!("a lane could not be started: {error}")))?;
-    let profile = profile(&model, &config, &cpu_config, &cpu)?;
+    let measured = Measured { model: &model, kv: config.kv_format, cpu: &cpu_config, placement: &timed };
+    let profile = profile(&measured, config.profile_folder.as_deref(), &cpu)?;
+    let heg = heg(&model, config.kv_format);
+    placement.measured(&heg, &profile.machine.lanes);
     let scheduler = SchedulerConfig {
         machine: profile.machine,
-        heg: heg(&model, config.kv_format),
+        heg,
         limits: limits(&config, budget.context),
         memory: memory(&config, &budget, page_bytes),
         mechanisms: config.mechanisms,
@@ -43,7 +52,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let probe = config.event_log.is_some().then(|| SpeedProbe::new(Arc::clone(&model)));
     let past = past(&model, &config);
     let learned = config.learned_folder.as_deref().map(|folder| LearnedFile::of(folder, &model.config().name));
-    let backend = ModelBackend::new(model, pool, budget.context, rows, config.offload.clone());
+    let backend = ModelBackend::new(model, pool, budget.context, rows, placement);
     let runtime = RuntimeConfig {
         observers: observers(&config, &scheduler, profile.probe)?,
         scheduler,
@@ -68,14 +77,13 @@ fn past(model: &Model, config: &EngineConfig) -> Option<Past> {
 }
 
 /// The machine's profile, from its file or measured now.
-fn profile(model: &Arc<Model>, config: &EngineConfig, cpu: &CpuConfig, lanes: &Cpu) -> Result<Profile, EngineError> {
-    let subject = Subject::new(model, config.kv_format, cpu);
-    let folder = config.profile_folder.as_deref();
+fn profile(of: &Measured<'_>, folder: Option<&Path>, cpu: &Cpu) -> Result<Profile, EngineError> {
+    let subject = of.subject();
     if let Some(profile) = folder.and_then(|folder| Profile::load(folder, &subject)) {
         return Ok(profile);
     }
     tracing::info!("measuring this machine with {}", subject.model);
-    let profile = measure(model, config.kv_format, cpu, &lanes.lanes(), Effort::Quick)
+    let profile = measure(of, &cpu.lanes(), Effort::Quick)
         .map_err(|error| EngineError::Internal(format!("the machine could not be measured: {error}")))?;
     if profile.is_disturbed() {
         tracing::warn!("the machine is busy; it will be measured again at the next start");

@@ -10,6 +10,7 @@ use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey};
 use crate::runtime::Shared;
 use crate::sequence::{Sequence, Workspace};
+use crate::site::Site;
 use crate::spill::{Job, Moved, Mover, SpillFile};
 use crate::timer::Timer;
 use duet_device::{Accelerator, CpuLanes};
@@ -381,7 +382,7 @@ impl<B: Backend> EngineWorld<B> {
         let shared = self.shared.upgrade().expect("the world is part of what is shared");
         let (id, members) = (kernel.id, kernel.members.clone());
         let job = Box::new(move |crew: &dyn duet_kernels::crew::Crew| {
-            shared.run_kernel(&kernel, under_way, workspace, crew);
+            shared.run_kernel(&kernel, under_way, workspace, Site { lanes, crew });
         });
         if let Err(stopped) = self.lanes.launch(lanes, job) {
             // The job took the sequences along, and their outboxes have told the clients.

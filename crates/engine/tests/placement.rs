@@ -1,12 +1,16 @@
 //! A device that fails loses its work to the crew, and no answer ends; without a stand-in the request fails.
 
+#[path = "../../model/tests/float_device/mod.rs"]
+mod float_device;
+
 use duet_engine::{
-    Engine, EngineConfig, EngineError, Fallback, GenerateRequest, GenerationEvent, LinearWork, Offload, SamplingParams,
-    StopConditions,
+    DeviceUse, Engine, EngineConfig, EngineError, Fallback, GenerateRequest, GenerationEvent, LinearWork, Offload,
+    SamplingParams, StopConditions,
 };
 use duet_model::forward::{NotRun, TokenWise};
 use duet_model::{LoadOptions, Model};
 use duet_types::{Class, TokenId, Tokens};
+use float_device::FloatDevice;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,11 +32,17 @@ impl TokenWise for Gone {
     }
 }
 
-/// The tokens of an answer, or why there is none, and where its linear work was done.
-fn answer(fallback: Option<Fallback>) -> (Result<Vec<TokenId>, EngineError>, LinearWork) {
+fn model() -> Arc<Model> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
-    let model = Arc::new(Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap());
-    let offload = fallback.map(|fallback| Offload { name: "gone".to_owned(), device: Arc::new(Gone), fallback });
+    Arc::new(Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap())
+}
+
+fn gone(fallback: Fallback, device_use: DeviceUse) -> Offload {
+    Offload { name: "gone".to_owned(), device: Arc::new(Gone), fallback, device_use }
+}
+
+/// The tokens of an answer, or why there is none, and where its linear work was done.
+fn answer(model: Arc<Model>, offload: Option<Offload>) -> (Result<Vec<TokenId>, EngineError>, LinearWork) {
     let engine = Engine::start(model, EngineConfig { offload, ..EngineConfig::default() }).unwrap();
     let request = GenerateRequest {
         prompt: (1..9).map(TokenId).collect(),
@@ -55,8 +65,8 @@ fn answer(fallback: Option<Fallback>) -> (Result<Vec<TokenId>, EngineError>, Lin
 
 #[test]
 fn the_crew_stands_in_for_a_device_that_has_gone() {
-    let (expected, _) = answer(None);
-    let (found, work) = answer(Some(Fallback::Crew));
+    let (expected, _) = answer(model(), None);
+    let (found, work) = answer(model(), Some(gone(Fallback::Crew, DeviceUse::Alone)));
     assert_eq!(found, expected);
     assert!(work.on_device == 0 && work.on_crew > 0, "{work:?}");
     // It is left alone after the first failure, not asked again for every kernel.
@@ -65,8 +75,27 @@ fn the_crew_stands_in_for_a_device_that_has_gone() {
 
 #[test]
 fn without_a_stand_in_the_request_fails() {
-    let (found, work) = answer(Some(Fallback::Never));
+    let (found, work) = answer(model(), Some(gone(Fallback::Never, DeviceUse::Alone)));
     let error = found.unwrap_err();
     assert!(matches!(&error, EngineError::Device { device, .. } if device == "gone"), "{error:?}");
     assert_eq!(work.on_crew, 0);
+}
+
+#[test]
+fn a_lane_whose_device_has_gone_goes_on_with_the_crew() {
+    let (expected, _) = answer(model(), None);
+    let (found, work) = answer(model(), Some(gone(Fallback::Crew, DeviceUse::Lane)));
+    assert_eq!(found, expected);
+    assert!(work.on_device == 0 && work.on_crew > 0 && work.refused > 0, "{work:?}");
+}
+
+#[test]
+fn a_device_that_is_a_lane_shares_the_work_with_the_cores() {
+    let model = model();
+    let device = Arc::new(FloatDevice::new(&model));
+    let device = Offload { name: "float".to_owned(), device, fallback: Fallback::Never, device_use: DeviceUse::Lane };
+    let (found, work) = answer(model, Some(device));
+    assert_eq!(found.map(|tokens| tokens.len()), Ok(6));
+    assert_eq!(work.refused, 0);
+    assert!(work.on_device > 0 && work.on_crew > 0, "{work:?}");
 }

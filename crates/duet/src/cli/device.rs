@@ -1,8 +1,8 @@
 //! Flags about accelerators.
 
 use crate::offloading::DeviceName;
-use clap::Args;
-use duet_engine::Fallback;
+use clap::{Args, ValueEnum};
+use duet_engine::{DeviceUse, Fallback};
 use std::path::PathBuf;
 
 /// Where a model's matrix products are done.
@@ -11,6 +11,10 @@ pub(crate) struct DeviceArgs {
     /// Do the model's matrix products on an accelerator, by its name in `duet devices`; the CPU stands in where it fails
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<DeviceName>,
+    /// Which work the device gets: `alone`, all matrix products; or `lane`: what the scheduler gives it, side by side with
+    /// the cores, which take their share of a person's prompt and the decoding beside it
+    #[arg(long, value_name = "USE", requires = "device", default_value = "alone")]
+    pub(crate) device_use: DeviceUseName,
     /// Fail where the device does, with nothing to stand in for it
     #[arg(long, requires = "device")]
     pub(crate) no_fallback: bool,
@@ -20,6 +24,33 @@ impl DeviceArgs {
     /// What happens to work that the device does not do.
     pub(crate) fn fallback(&self) -> Fallback {
         if self.no_fallback { Fallback::Never } else { Fallback::Crew }
+    }
+
+    /// Threads of the device and of the cores beside it. A device that is made of the cores leaves them all but one if it
+    /// is a lane beside them, and they wait for it else.
+    pub(crate) fn threads(&self, threads: Option<u16>) -> (Option<u16>, Option<u16>) {
+        let of_cores = self.device.as_ref().is_some_and(DeviceName::is_made_of_cores);
+        if !of_cores || self.device_use == DeviceUseName::Alone {
+            return (threads, threads);
+        }
+        let all = threads.unwrap_or_else(crate::offloading::cores);
+        (Some(1), Some(all.saturating_sub(1).max(1)))
+    }
+}
+
+/// Which work a device gets, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeviceUseName {
+    Alone,
+    Lane,
+}
+
+impl From<DeviceUseName> for DeviceUse {
+    fn from(name: DeviceUseName) -> Self {
+        match name {
+            DeviceUseName::Alone => Self::Alone,
+            DeviceUseName::Lane => Self::Lane,
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Timing the model's own kernels on a team: what every part of a profile is made of.
 
 use super::ProfileError;
+use crate::placement::Placement;
+use crate::site::Site;
 use duet_device::{Accelerator, CpuLanes};
 use duet_kernels::crew::Crew;
 use duet_model::Model;
@@ -17,6 +19,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 pub(super) struct Bench {
     pub(super) model: Arc<Model>,
+    placement: Arc<Placement>,
     pool: KvPool,
 }
 
@@ -31,9 +34,9 @@ pub(super) struct Shape {
 
 impl Bench {
     /// With KV memory for `positions`.
-    pub(super) fn new(model: Arc<Model>, kv: KvFormat, positions: usize) -> Self {
+    pub(super) fn new(model: Arc<Model>, placement: Arc<Placement>, kv: KvFormat, positions: usize) -> Self {
         let pool = model.kv_pool(kv, Tokens(u32::try_from(positions).unwrap_or(u32::MAX)));
-        Self { model, pool }
+        Self { model, placement, pool }
     }
 
     /// A pass that has not begun. What is in its context does not matter to time, so it is zeros.
@@ -58,13 +61,29 @@ impl Bench {
     }
 
     /// How long some nodes take, all rows.
-    pub(super) fn time(&self, pass: &mut Pass, nodes: impl Iterator<Item = Node>, crew: &dyn Crew) -> Duration {
+    pub(super) fn time(
+        &self,
+        pass: &mut Pass,
+        mut nodes: impl Iterator<Item = Node>,
+        site: Site<'_>,
+    ) -> Result<Duration, ProfileError> {
         let rows = pass.rows();
         let start = Instant::now();
-        for node in nodes {
-            self.model.run_node(pass, node, 0..rows, crew);
-        }
-        start.elapsed()
+        let ran = nodes.try_for_each(|node| self.placement.run_node(&self.model, pass, node, 0..rows, site));
+        ran.map_err(|error| ProfileError::Pass(error.to_string()))?;
+        Ok(start.elapsed())
+    }
+
+    /// The head on some rows of a pass that has gone through all nodes.
+    pub(super) fn head(
+        &self,
+        pass: &mut Pass,
+        rows: &[usize],
+        logits: &mut Vec<f32>,
+        site: Site<'_>,
+    ) -> Result<(), ProfileError> {
+        let ran = self.placement.logits(&self.model, pass, rows, logits, site);
+        ran.map_err(|error| ProfileError::Pass(error.to_string()))
     }
 
     /// As many of the first layers as hold more weights than any cache, or all of them.
@@ -84,7 +103,7 @@ impl Bench {
 pub(super) fn on<R: Send + 'static>(
     lanes: &CpuLanes,
     team: LaneSet,
-    work: impl FnOnce(&dyn Crew) -> R + Send + 'static,
+    work: impl FnOnce(Site<'_>) -> R + Send + 'static,
 ) -> Result<R, ProfileError> {
     start(lanes, team, work)?.recv().map_err(|_| ProfileError::Lanes("a kernel panicked".to_owned()))
 }
@@ -93,12 +112,12 @@ pub(super) fn on<R: Send + 'static>(
 pub(super) fn start<R: Send + 'static>(
     lanes: &CpuLanes,
     team: LaneSet,
-    work: impl FnOnce(&dyn Crew) -> R + Send + 'static,
+    work: impl FnOnce(Site<'_>) -> R + Send + 'static,
 ) -> Result<Receiver<R>, ProfileError> {
     let (send, receive) = channel();
     let job = Box::new(move |crew: &dyn Crew| {
         // If the receiver is gone, nobody wants to know.
-        let _ = send.send(work(crew));
+        let _ = send.send(work(Site { lanes: team, crew }));
     });
     lanes.launch(team, job).map_err(|error| ProfileError::Lanes(error.to_string()))?;
     Ok(receive)

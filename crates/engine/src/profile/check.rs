@@ -1,11 +1,9 @@
 //! Predicted against measured: how good the annotations of a profile are.
 
 use super::bench::{Bench, Shape, median, on};
-use super::{Profile, ProfileError, heg};
+use super::{Measured, Profile, ProfileError, heg};
+use crate::site::Site;
 use duet_device::{Accelerator, CpuLanes};
-use duet_kernels::crew::Crew;
-use duet_model::Model;
-use duet_model::kv::KvFormat;
 use duet_scheduler::heg::Load;
 use duet_scheduler::{Yields, annotation};
 use duet_types::{LaneSet, Tokens};
@@ -31,12 +29,8 @@ pub struct PredictionError {
 ///
 /// # Errors
 /// [`ProfileError`].
-pub(super) fn check(
-    model: &Arc<Model>,
-    kv: KvFormat,
-    lanes: &CpuLanes,
-    profile: &Profile,
-) -> Result<PredictionError, ProfileError> {
+pub(super) fn check(of: &Measured<'_>, lanes: &CpuLanes, profile: &Profile) -> Result<PredictionError, ProfileError> {
+    let Measured { model, kv, placement, .. } = *of;
     let context = model.config().context.as_usize();
     let shapes: Vec<Vec<Shape>> = SHAPES
         .iter()
@@ -44,7 +38,7 @@ pub(super) fn check(
         .map(|&(batch, shape)| vec![shape; batch])
         .collect();
     let largest = shapes.iter().map(|batch| batch.iter().map(|shape| shape.context + shape.rows + 64).sum::<usize>());
-    let bench = Bench::new(Arc::clone(model), kv, largest.max().unwrap_or(0));
+    let bench = Bench::new(Arc::clone(model), Arc::clone(placement), kv, largest.max().unwrap_or(0));
     let heg = heg(model, kv);
     let all = lanes.descriptor().lanes;
     let mut teams: Vec<LaneSet> = all.iter().map(|lane| LaneSet::from_iter([lane])).collect();
@@ -55,7 +49,7 @@ pub(super) fn check(
     for team in teams {
         for batch in &shapes {
             let (timed, shapes) = (bench.clone(), batch.clone());
-            let measured = on(lanes, team, move |crew| time_pass(&timed, crew, &shapes))??;
+            let measured = on(lanes, team, move |site| time_pass(&timed, site, &shapes))??;
             let load = batch.iter().fold(Load::default(), |load, shape| {
                 let (start, end) = (shape.context as u32, (shape.context + shape.rows) as u32);
                 load.with_rows(Tokens(start)..Tokens(end), Yields::Token)
@@ -95,7 +89,7 @@ const SHAPES: [(usize, Shape); 14] = [
 ];
 
 /// Seconds of a whole pass, head included: the median of several.
-fn time_pass(bench: &Bench, crew: &dyn Crew, shapes: &[Shape]) -> Result<f64, ProfileError> {
+fn time_pass(bench: &Bench, site: Site<'_>, shapes: &[Shape]) -> Result<f64, ProfileError> {
     let mut pass = bench.pass(shapes)?;
     let mut last = 0;
     let rows: Vec<usize> = shapes
@@ -106,13 +100,15 @@ fn time_pass(bench: &Bench, crew: &dyn Crew, shapes: &[Shape]) -> Result<f64, Pr
         })
         .collect();
     let mut logits = Vec::new();
-    let times = (0..SAMPLES).map(|_| {
-        let start = Instant::now();
-        bench.time(&mut pass, bench.model.nodes().into_iter(), crew);
-        bench.model.logits(&mut pass, &rows, &mut logits, crew);
-        start.elapsed().as_secs_f64()
-    });
-    Ok(median(times.collect()))
+    let times: Result<Vec<f64>, ProfileError> = (0..SAMPLES)
+        .map(|_| {
+            let start = Instant::now();
+            bench.time(&mut pass, bench.model.nodes().into_iter(), site)?;
+            bench.head(&mut pass, &rows, &mut logits, site)?;
+            Ok(start.elapsed().as_secs_f64())
+        })
+        .collect();
+    Ok(median(times?))
 }
 
 const SAMPLES: usize = 5;

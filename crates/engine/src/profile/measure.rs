@@ -10,9 +10,10 @@
 //! corrects for a slower machine by itself.
 
 use super::bench::{Bench, Shape, fastest, median, on, start};
-use super::{Profile, ProfileError, Subject};
+use super::{Measured, Profile, ProfileError};
+use crate::site::{DEVICE_LANE, Site};
 use crate::speed_probe::SpeedProbe;
-use duet_device::{Accelerator, CpuConfig, CpuLanes};
+use duet_device::{Accelerator, CpuLanes};
 use duet_driver::Rates;
 use duet_kernels::crew::Crew;
 use duet_model::Model;
@@ -39,30 +40,30 @@ pub enum Effort {
 ///
 /// # Errors
 /// [`ProfileError`].
-pub(crate) fn measure(
-    model: &Arc<Model>,
-    kv: KvFormat,
-    config: &CpuConfig,
-    lanes: &CpuLanes,
-    effort: Effort,
-) -> Result<Profile, ProfileError> {
-    let bench =
-        Bench::new(Arc::clone(model), kv, (ROWS.len() + 1) * (CONTEXT + ROWS[ROWS.len() - 1] + 64) + FEW_POSITIONS);
+pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Result<Profile, ProfileError> {
+    let Measured { model, kv, cpu, placement } = *of;
+    let positions = (ROWS.len() + 1) * (CONTEXT + ROWS[ROWS.len() - 1] + 64) + FEW_POSITIONS;
+    let bench = Bench::new(Arc::clone(model), Arc::clone(placement), kv, positions);
     let launch = launch_cost(lanes)?;
     let all = lanes.descriptor().lanes;
     let mut probe = Probes::new(model);
     let mut profiled = Vec::new();
-    for (lane, threads) in all.iter().zip(&config.lanes) {
+    for (lane, threads) in all.iter().zip(&cpu.lanes) {
         let anchors = anchors(&bench, lanes, LaneSet::from_iter([lane]), launch, effort)?;
         probe.take();
-        let name = if *threads == 1 { format!("cpu{lane}") } else { format!("cpu{lane}x{threads}") };
+        let name = match placement.device_lane().filter(|_| lane == DEVICE_LANE) {
+            Some(device) => device.to_owned(),
+            None if *threads == 1 => format!("cpu{lane}"),
+            None => format!("cpu{lane}x{threads}"),
+        };
         profiled.push(Lane { name, shapes: Shapes::Dynamic, anchors });
     }
+    placement.measured(&super::heg(model, kv), &profiled);
     let team = if profiled.len() > 1 { Some(anchors(&bench, lanes, all, launch, effort)?) } else { None };
     probe.take();
     let contention = if profiled.len() > 1 { contention(&bench, lanes, effort)? } else { Contention::NONE };
     let machine = Machine { lanes: profiled, team, contention };
-    Ok(Profile { of: Subject::new(model, kv, config), machine, probe: probe.fastest })
+    Ok(Profile { of: of.subject(), machine, probe: probe.fastest })
 }
 
 /// Probes between the measurements: of each turn the median, of the turns the fastest. A sample of the anchors takes as
@@ -114,7 +115,7 @@ fn anchors(
     let timed = bench.clone();
     let samples = if effort == Effort::Quick { 6 } else { 30 };
     let (rows, context) = sizes(&bench.model);
-    let times = on(lanes, team, move |crew| time_all(&timed, crew, samples))??;
+    let times = on(lanes, team, move |site| time_all(&timed, site, samples))??;
     let work = bench.model.work();
     let layers = bench.layers().len() as f64;
     let fit = fit(rows, &times.ffn);
@@ -177,7 +178,7 @@ struct Times {
     attention_far: f64,
 }
 
-fn time_all(bench: &Bench, crew: &dyn Crew, samples: usize) -> Result<Times, ProfileError> {
+fn time_all(bench: &Bench, site: Site<'_>, samples: usize) -> Result<Times, ProfileError> {
     let layers = bench.layers();
     let (sizes, context) = sizes(&bench.model);
     let mut passes = Vec::new();
@@ -193,7 +194,7 @@ fn time_all(bench: &Bench, crew: &dyn Crew, samples: usize) -> Result<Times, Pro
             // Small passes are short, and noise is not.
             let repeats = if sizes[index] < 48 { 3 } else { 1 };
             for _ in 0..repeats {
-                let time = bench.time(pass, layers.clone().map(|layer| Node::Ffn { layer }), crew).as_secs_f64();
+                let time = bench.time(pass, layers.clone().map(|layer| Node::Ffn { layer }), site)?.as_secs_f64();
                 if sample > 0 {
                     times[index].push(time);
                 }
@@ -202,21 +203,21 @@ fn time_all(bench: &Bench, crew: &dyn Crew, samples: usize) -> Result<Times, Pro
         let far = passes.last_mut().expect("there are sizes");
         let attention = || layers.clone().map(|layer| Node::Attention { layer });
         let timed = [
-            bench.time(far, layers.clone().map(|layer| Node::Qkv { layer }), crew),
-            bench.time(&mut near, attention(), crew),
-            bench.time(far, attention(), crew),
+            bench.time(far, layers.clone().map(|layer| Node::Qkv { layer }), site)?,
+            bench.time(&mut near, attention(), site)?,
+            bench.time(far, attention(), site)?,
         ];
         if sample > 0 {
             others.iter_mut().zip(timed).for_each(|(times, time)| times.push(time.as_secs_f64()));
         }
     }
     let [qkv, attention_near, attention_far] = others.map(fastest);
-    let few = time_few(bench, crew, samples)?;
+    let few = time_few(bench, site, samples)?;
     Ok(Times { ffn: times.into_iter().map(fastest).collect(), few, qkv, attention_near, attention_far })
 }
 
 /// Seconds of feed-forward for each size of a few rows, taking turns.
-fn time_few(bench: &Bench, crew: &dyn Crew, samples: usize) -> Result<[f64; few_rows::SIZES.len()], ProfileError> {
+fn time_few(bench: &Bench, site: Site<'_>, samples: usize) -> Result<[f64; few_rows::SIZES.len()], ProfileError> {
     let layers = bench.layers();
     let most = bench.model.config().context.as_usize();
     let mut passes = Vec::new();
@@ -226,7 +227,7 @@ fn time_few(bench: &Bench, crew: &dyn Crew, samples: usize) -> Result<[f64; few_
     let mut times: [Vec<f64>; few_rows::SIZES.len()] = Default::default();
     for sample in 0..=samples {
         for (times, pass) in times.iter_mut().zip(&mut passes) {
-            let time = bench.time(pass, layers.clone().map(|layer| Node::Ffn { layer }), crew);
+            let time = bench.time(pass, layers.clone().map(|layer| Node::Ffn { layer }), site)?;
             if sample > 0 {
                 times.push(time.as_secs_f64());
             }
@@ -310,7 +311,7 @@ fn contention(bench: &Bench, lanes: &CpuLanes, effort: Effort) -> Result<Content
     let (first, last) = (LaneSet::from_iter([all[0]]), LaneSet::from_iter([all[all.len() - 1]]));
     let run = |team: LaneSet, rows: usize| {
         let bench = bench.clone();
-        start(lanes, team, move |crew| repeat(&bench, crew, rows, window))
+        start(lanes, team, move |site| repeat(&bench, site, rows, window))
     };
     let alone = |team, rows| -> Result<f64, ProfileError> { run(team, rows)?.recv().map_err(|_| stopped())? };
     let together = |a, b| -> Result<(f64, f64), ProfileError> {
@@ -337,13 +338,13 @@ fn contention(bench: &Bench, lanes: &CpuLanes, effort: Effort) -> Result<Content
 const CONTENDING_ROWS: usize = 64;
 
 /// Layers a second, over and over for a while.
-fn repeat(bench: &Bench, crew: &dyn Crew, rows: usize, window: Duration) -> Result<f64, ProfileError> {
+fn repeat(bench: &Bench, site: Site<'_>, rows: usize, window: Duration) -> Result<f64, ProfileError> {
     let mut pass = bench.pass(&[Shape { context: 0, rows }])?;
     let layers = bench.layers();
     let (start, mut count) = (Instant::now(), 0_u32);
     while start.elapsed() < window {
         let layer = count as usize % layers.len();
-        bench.time(&mut pass, Bench::token_wise(layer..layer + 1), crew);
+        bench.time(&mut pass, Bench::token_wise(layer..layer + 1), site)?;
         count += 1;
     }
     Ok(f64::from(count) / start.elapsed().as_secs_f64())

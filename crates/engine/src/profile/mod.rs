@@ -21,6 +21,7 @@ use sweep::sweep;
 pub(crate) use measure::measure;
 
 use crate::model_file::{plain, write_whole};
+use crate::placement::Placement;
 use duet_device::{Cpu, CpuConfig, available_cores};
 use duet_driver::Rates;
 use duet_model::Model;
@@ -54,6 +55,9 @@ pub struct Subject {
     pub kv: String,
     /// Threads of each lane.
     pub lanes: Vec<usize>,
+    /// The device behind the first lane, if there is one.
+    #[serde(default)]
+    pub device: Option<String>,
     /// The instruction set.
     pub isa: String,
     /// The version of the program: kernels change.
@@ -77,7 +81,17 @@ pub struct Profiler {
     model: Arc<Model>,
     kv: KvFormat,
     config: CpuConfig,
+    placement: Arc<Placement>,
     cpu: Cpu,
+}
+
+/// What is measured: a model as an engine would run it.
+#[derive(Clone, Copy)]
+pub(crate) struct Measured<'a> {
+    pub(crate) model: &'a Arc<Model>,
+    pub(crate) kv: KvFormat,
+    pub(crate) cpu: &'a CpuConfig,
+    pub(crate) placement: &'a Arc<Placement>,
 }
 
 impl Profiler {
@@ -89,7 +103,12 @@ impl Profiler {
         let threads = threads.unwrap_or_else(|| available_cores().len());
         let config = CpuConfig::prefill_and_decode(threads);
         let cpu = Cpu::start(&config).map_err(|error| ProfileError::Lanes(error.to_string()))?;
-        Ok(Self { model, kv, config, cpu })
+        let placement = Arc::new(Placement::new(model.work(), None));
+        Ok(Self { model, kv, config, placement, cpu })
+    }
+
+    fn measured(&self) -> Measured<'_> {
+        Measured { model: &self.model, kv: self.kv, cpu: &self.config, placement: &self.placement }
     }
 
     /// Measures the profile.
@@ -97,7 +116,7 @@ impl Profiler {
     /// # Errors
     /// [`ProfileError`].
     pub fn measure(&self, effort: Effort) -> Result<Profile, ProfileError> {
-        measure(&self.model, self.kv, &self.config, &self.cpu.lanes(), effort)
+        measure(&self.measured(), &self.cpu.lanes(), effort)
     }
 
     /// Compares what `profile` predicts with what is measured now.
@@ -105,7 +124,7 @@ impl Profiler {
     /// # Errors
     /// [`ProfileError`].
     pub fn check(&self, profile: &Profile) -> Result<PredictionError, ProfileError> {
-        check(&self.model, self.kv, &self.cpu.lanes(), profile)
+        check(&self.measured(), &self.cpu.lanes(), profile)
     }
 
     /// Measures batches and contexts.
@@ -113,26 +132,31 @@ impl Profiler {
     /// # Errors
     /// [`ProfileError`].
     pub fn sweep(&self) -> Result<Sweep, ProfileError> {
-        sweep(&self.model, self.kv, &self.cpu.lanes())
+        sweep(&self.measured(), &self.cpu.lanes())
+    }
+}
+
+impl Measured<'_> {
+    pub(crate) fn subject(&self) -> Subject {
+        Subject {
+            model: self.model.config().name.clone(),
+            weight_bytes: self.model.weight_bytes().0,
+            kv: format!("{:?}", self.kv).to_lowercase(),
+            lanes: self.cpu.lanes.clone(),
+            device: self.placement.device_lane().map(str::to_owned),
+            isa: self.model.isa().to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
     }
 }
 
 impl Subject {
-    pub(crate) fn new(model: &Model, kv: KvFormat, cpu: &CpuConfig) -> Self {
-        Self {
-            model: model.config().name.clone(),
-            weight_bytes: model.weight_bytes().0,
-            kv: format!("{kv:?}").to_lowercase(),
-            lanes: cpu.lanes.clone(),
-            isa: model.isa().to_string(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        }
-    }
-
     /// The name of its file: readable, and different for every subject.
     fn file_name(&self) -> String {
         let lanes: Vec<String> = self.lanes.iter().map(usize::to_string).collect();
-        let (model, lanes) = (plain(&self.model), lanes.join("-"));
+        let lanes = lanes.join("-");
+        let lanes = self.device.as_ref().map_or(lanes.clone(), |device| format!("{}-{lanes}", plain(device)));
+        let model = plain(&self.model);
         format!("{model}.{}.{}.{lanes}.{}.{}.json", self.weight_bytes, self.kv, plain(&self.isa), plain(&self.version))
     }
 }
@@ -205,6 +229,7 @@ mod tests {
             weight_bytes: 7,
             kv: "f16".to_owned(),
             lanes: vec![1],
+            device: None,
             isa: "portable".to_owned(),
             version: "1.2.3".to_owned(),
         };

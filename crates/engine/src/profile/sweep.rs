@@ -1,12 +1,11 @@
 //! Batching and contexts on this machine: prefill latency over batch, decode latency over batch and context.
 //! (Agent.xpu Fig. 5)
 
+use super::Measured;
 use super::ProfileError;
 use super::bench::{Bench, Shape, median, on};
+use crate::site::Site;
 use duet_device::{Accelerator, CpuLanes};
-use duet_kernels::crew::Crew;
-use duet_model::Model;
-use duet_model::kv::KvFormat;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -51,13 +50,14 @@ const CONTEXTS: [usize; 4] = [128, 512, 1024, 2048];
 ///
 /// # Errors
 /// [`ProfileError`].
-pub(super) fn sweep(model: &Arc<Model>, kv: KvFormat, lanes: &CpuLanes) -> Result<Sweep, ProfileError> {
+pub(super) fn sweep(of: &Measured<'_>, lanes: &CpuLanes) -> Result<Sweep, ProfileError> {
+    let Measured { model, kv, placement, .. } = *of;
     let positions = DECODE_BATCHES[DECODE_BATCHES.len() - 1] * (CONTEXTS[CONTEXTS.len() - 1] + 128);
-    let bench = Bench::new(Arc::clone(model), kv, positions);
+    let bench = Bench::new(Arc::clone(model), Arc::clone(placement), kv, positions);
     let all = lanes.descriptor().lanes;
     let time = |batch: usize, shape: Shape| {
         let bench = bench.clone();
-        on(lanes, all, move |crew| time_passes(&bench, crew, &vec![shape; batch]))?
+        on(lanes, all, move |site| time_passes(&bench, site, &vec![shape; batch]))?
     };
     let mut sweep = Sweep { prefill: Vec::new(), decode: Vec::new() };
     let prompt = PROMPT.min(model.config().context.as_usize());
@@ -75,8 +75,9 @@ pub(super) fn sweep(model: &Arc<Model>, kv: KvFormat, lanes: &CpuLanes) -> Resul
 }
 
 /// Milliseconds of a pass without the head: the median of several.
-fn time_passes(bench: &Bench, crew: &dyn Crew, shapes: &[Shape]) -> Result<f64, ProfileError> {
+fn time_passes(bench: &Bench, site: Site<'_>, shapes: &[Shape]) -> Result<f64, ProfileError> {
     let mut pass = bench.pass(shapes)?;
-    let times = (0..5).map(|_| bench.time(&mut pass, bench.model.nodes().into_iter(), crew).as_secs_f64() * 1e3);
-    Ok(median(times.collect()))
+    let times: Result<Vec<f64>, ProfileError> =
+        (0..5).map(|_| Ok(bench.time(&mut pass, bench.model.nodes().into_iter(), site)?.as_secs_f64() * 1e3)).collect();
+    Ok(median(times?))
 }

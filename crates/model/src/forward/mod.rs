@@ -12,7 +12,7 @@ mod token_wise;
 pub use context_head::ContextHead;
 pub use nodes::Node;
 pub use pass::{Activations, Pass, PassError, PassRefused, Segment};
-pub use token_wise::{NotRun, TokenWise};
+pub use token_wise::{Begun, NotRun, TokenWise};
 
 use crate::kv::{KvFormat, KvPool, PAGE_TOKENS};
 use crate::load::Model;

@@ -30,6 +30,50 @@ pub trait TokenWise: Debug + Send + Sync {
     /// # Errors
     /// [`NotRun`].
     fn head(&self, residual: &[f32], logits: &mut [f32]) -> Result<(), NotRun>;
+
+    /// Begins [`Self::qkv`], whose results are `len` floats, and does not wait. A device without a queue computes at once.
+    ///
+    /// # Errors
+    /// [`NotRun`].
+    fn begin_qkv(&self, layer: usize, residual: &[f32], len: usize) -> Result<Box<dyn Begun + '_>, NotRun> {
+        let mut done = vec![0.0; len];
+        self.qkv(layer, residual, &mut done)?;
+        Ok(Box::new(Done(done)))
+    }
+
+    /// Begins [`Self::feed_forward`] and does not wait. A device without a queue computes at once.
+    ///
+    /// # Errors
+    /// [`NotRun`].
+    fn begin_feed_forward(
+        &self,
+        layer: usize,
+        attended: &[f32],
+        residual: &[f32],
+    ) -> Result<Box<dyn Begun + '_>, NotRun> {
+        let mut done = vec![0.0; residual.len()];
+        self.feed_forward(layer, attended, residual, &mut done)?;
+        Ok(Box::new(Done(done)))
+    }
+}
+
+/// A kernel that a device has begun. Dropped, its results are not wanted.
+pub trait Begun {
+    /// Waits for its results, which fill `out`.
+    ///
+    /// # Errors
+    /// [`NotRun`]; `out` is as it was.
+    fn finish(self: Box<Self>, out: &mut [f32]) -> Result<(), NotRun>;
+}
+
+/// A kernel that was computed at once.
+struct Done(Vec<f32>);
+
+impl Begun for Done {
+    fn finish(self: Box<Self>, out: &mut [f32]) -> Result<(), NotRun> {
+        out.copy_from_slice(&self.0);
+        Ok(())
+    }
 }
 
 /// The device did not run a kernel.
@@ -59,21 +103,68 @@ impl Model {
         rows: Range<usize>,
         crew: &dyn Crew,
     ) -> Result<(), NotRun> {
-        assert!(rows.end <= pass.rows());
-        let sparse = || NotRun::Unsupported("its rows are not dense".to_owned());
+        let all = rows.len();
+        self.run_node_beside(device, pass, node, rows, all, crew)
+    }
+
+    /// Runs one node on `rows` of the pass, the linear part of the first `theirs` of them on a device while the crew runs
+    /// the others. (Agent.xpu §4.3 ④: the join of an elastic split)
+    ///
+    /// # Errors
+    /// [`NotRun`]; the device's rows are as they were, and the others are done.
+    ///
+    /// # Panics
+    /// As [`Model::run_node`], or if there are not so many rows.
+    pub fn run_node_beside(
+        &self,
+        device: &dyn TokenWise,
+        pass: &mut Pass,
+        node: Node,
+        rows: Range<usize>,
+        theirs: usize,
+        crew: &dyn Crew,
+    ) -> Result<(), NotRun> {
+        assert!(rows.end <= pass.rows() && theirs <= rows.len());
+        let (theirs, ours) = (rows.start..rows.start + theirs, rows.start + theirs..rows.end);
         let buffers = &mut pass.activations.buffers;
-        match node {
-            Node::Embed | Node::Attention { .. } => self.run_node(pass, node, rows, crew),
-            Node::Qkv { layer } => {
-                let (residual, qkv) = buffers.projected(rows.clone()).ok_or_else(sparse)?;
-                device.qkv(layer, residual, qkv)?;
-                self.keys_and_values(pass, layer, rows, crew);
+        let begun = match node {
+            Node::Embed | Node::Attention { .. } => {
+                self.run_node(pass, node, rows, crew);
+                return Ok(());
             }
-            Node::Ffn { layer } => {
-                let (attended, residual, fed) = buffers.fed(rows.clone()).ok_or_else(sparse)?;
-                device.feed_forward(layer, attended, residual, fed)?;
-                buffers.take_fed(rows);
-            }
+            Node::Qkv { layer } => match buffers.projected(theirs.clone()) {
+                Some((residual, qkv)) => device.begin_qkv(layer, residual, qkv.len()),
+                None => Err(sparse()),
+            },
+            Node::Ffn { layer } => match buffers.fed(theirs.clone()) {
+                Some((attended, residual, _)) => device.begin_feed_forward(layer, attended, residual),
+                None => Err(sparse()),
+            },
+        };
+        if !ours.is_empty() {
+            self.run_node(pass, node, ours, crew);
+        }
+        self.join(begun?, pass, node, theirs, crew)
+    }
+
+    /// Takes a device's results.
+    fn join(
+        &self,
+        begun: Box<dyn Begun + '_>,
+        pass: &mut Pass,
+        node: Node,
+        rows: Range<usize>,
+        crew: &dyn Crew,
+    ) -> Result<(), NotRun> {
+        let buffers = &mut pass.activations.buffers;
+        if let Node::Qkv { layer } = node {
+            let (_, qkv) = buffers.projected(rows.clone()).ok_or_else(sparse)?;
+            begun.finish(qkv)?;
+            self.keys_and_values(pass, layer, rows, crew);
+        } else {
+            let (_, _, fed) = buffers.fed(rows.clone()).ok_or_else(sparse)?;
+            begun.finish(fed)?;
+            buffers.take_fed(rows);
         }
         Ok(())
     }
@@ -97,4 +188,8 @@ impl Model {
         out.resize(out.len().max(len), 0.0);
         device.head(&residual, &mut out[..len])
     }
+}
+
+fn sparse() -> NotRun {
+    NotRun::Unsupported("its rows are not dense".to_owned())
 }
