@@ -8,9 +8,11 @@
 //! groups of 32 inputs where the device does so. Results are not those of the CPU's kernels to the bit; the tests say how
 //! near they are.
 
+mod calibration;
 mod layers;
 mod placed;
 mod shapes;
 mod slot;
 
-pub use placed::{OffloadError, PlacedModel, PlacedProgress};
+pub use calibration::CalibrateError;
+pub use placed::{OffloadError, PlacedModel, PlacedProgress, options};
