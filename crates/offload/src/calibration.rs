@@ -27,9 +27,9 @@ pub enum CalibrateError {
     Range(#[from] RangeError),
 }
 
-/// What a model's blocks are given while it reads [`TEXT`]: rows, one behind the other.
+/// What a model's blocks are given while it reads a text: rows, one behind the other.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub struct Seen {
     rows: usize,
     /// For each layer.
     qkv: Vec<Vec<f32>>,
@@ -39,10 +39,21 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Lets the model read the text, on this thread.
-    pub(crate) fn of(model: &Model) -> Result<Self, CalibrateError> {
-        let mut tokens = model.tokenizer().encode_prompt(TEXT, SpecialTokens::AsText);
-        tokens.truncate(ROWS_MAX.min(model.config().context.as_usize()));
+    /// Lets the model read a text that is chosen for it, on this thread.
+    ///
+    /// # Errors
+    /// If the model has no memory to read it.
+    pub fn of(model: &Model) -> Result<Self, CalibrateError> {
+        Self::while_reading(model, TEXT, ROWS_MAX)
+    }
+
+    /// The same of the first tokens of another text.
+    ///
+    /// # Errors
+    /// If the model has no memory to read it.
+    pub fn while_reading(model: &Model, text: &str, rows_max: Tokens) -> Result<Self, CalibrateError> {
+        let mut tokens = model.tokenizer().encode_prompt(text, SpecialTokens::AsText);
+        tokens.truncate(rows_max.min(model.config().context).as_usize());
         if tokens.is_empty() {
             // A vocabulary without these letters has a first token all the same.
             tokens.push(TokenId(0));
@@ -63,24 +74,63 @@ impl Seen {
         Ok(Self { rows, ..recorder.seen.into_inner().unwrap_or_else(PoisonError::into_inner) })
     }
 
+    /// Tokens that were read.
+    #[must_use]
+    pub fn rows(&self) -> Tokens {
+        Tokens(self.rows as u32)
+    }
+
+    /// What layer `layer`'s first block was given.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    #[must_use]
+    pub fn qkv_inputs(&self, layer: usize) -> [&[f32]; 1] {
+        [&self.qkv[layer]]
+    }
+
+    /// What layer `layer`'s second block was given, in the order of its ports.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    #[must_use]
+    pub fn feed_forward_inputs(&self, layer: usize) -> [&[f32]; 2] {
+        let [attended, residual] = &self.feed_forward[layer];
+        [attended, residual]
+    }
+
     /// The ranges of layer `layer`'s first block.
-    pub(crate) fn qkv(&self, layer: usize, block: &Block) -> Result<Ranges, CalibrateError> {
-        self.ranges(block, &[&self.qkv[layer]])
+    ///
+    /// # Errors
+    /// If a value is not finite.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    pub fn qkv(&self, layer: usize, block: &Block) -> Result<Ranges, CalibrateError> {
+        self.ranges(block, &self.qkv_inputs(layer))
     }
 
     /// The ranges of layer `layer`'s second block.
-    pub(crate) fn feed_forward(&self, layer: usize, block: &Block) -> Result<Ranges, CalibrateError> {
-        let [attended, residual] = &self.feed_forward[layer];
-        self.ranges(block, &[attended, residual])
+    ///
+    /// # Errors
+    /// If a value is not finite.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    pub fn feed_forward(&self, layer: usize, block: &Block) -> Result<Ranges, CalibrateError> {
+        self.ranges(block, &self.feed_forward_inputs(layer))
     }
 
     /// The ranges of the head.
-    pub(crate) fn head(&self, block: &Block) -> Result<Ranges, CalibrateError> {
+    ///
+    /// # Errors
+    /// If a value is not finite.
+    pub fn head(&self, block: &Block) -> Result<Ranges, CalibrateError> {
         self.ranges(block, &[&self.head])
     }
 
     fn ranges(&self, block: &Block, inputs: &[&[f32]]) -> Result<Ranges, CalibrateError> {
-        let seen = calibrate(block, Tokens(self.rows as u32), inputs)?;
+        let seen = calibrate(block, self.rows(), inputs)?;
         let wider = |range: &Range| Range::new(MARGIN * range.least(), MARGIN * range.most());
         Ok(Ranges::new(block, seen.values().iter().map(wider).collect())?)
     }
@@ -117,10 +167,11 @@ impl TokenWise for Recorder {
 const TEXT: &str = include_str!("calibration.txt");
 
 /// Rows that are read at most: the reference interpreter takes some milliseconds for each row of a layer.
-const ROWS_MAX: usize = 64;
+const ROWS_MAX: Tokens = Tokens(64);
 
-/// By how much ranges are wider than what was seen. An integer of sixteen bits can spare a third of a bit.
-const MARGIN: f32 = 1.25;
+/// By how much ranges are wider than what was seen. An integer of sixteen bits can spare one; values that are cut off
+/// cost more.
+const MARGIN: f32 = 2.0;
 
 #[cfg(test)]
 mod tests {

@@ -14,5 +14,6 @@ mod placed;
 mod shapes;
 mod slot;
 
-pub use calibration::CalibrateError;
+pub use calibration::{CalibrateError, Seen};
+pub use layers::{LayerBlocks, LayersError, head_block, layer_blocks};
 pub use placed::{OffloadError, PlacedModel, PlacedProgress, options};

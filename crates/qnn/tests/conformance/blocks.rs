@@ -23,6 +23,12 @@ impl Case {
     pub(crate) fn new(block: Block, rows: Tokens, inputs: Vec<Vec<f32>>) -> Self {
         let lent: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
         let ranges = calibrate(&block, rows, &lent).unwrap();
+        Self::calibrated(block, rows, inputs, ranges)
+    }
+
+    /// `block` on `inputs`, calibrated before.
+    pub(crate) fn calibrated(block: Block, rows: Tokens, inputs: Vec<Vec<f32>>, ranges: Ranges) -> Self {
+        let lent: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
         let expected = reference::run(&block, rows, &lent).unwrap();
         Self { block, rows, inputs, ranges, expected }
     }

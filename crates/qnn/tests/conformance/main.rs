@@ -6,6 +6,7 @@
 
 mod blocks;
 mod device;
+mod models;
 
 use blocks::Case;
 use device::{GENERATIONS, device};
