@@ -5,25 +5,32 @@ use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{DeviceUse, Engine, Fallback, Offload};
 use duet_model::Model;
-use duet_offload::PlacedModel;
-use duet_openvino::BlobCache;
+use duet_offload::{OffloadError, PlacedModel};
+use duet_runtimes::BlobCache;
 use duet_types::Bytes;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// A device as it is written: `openvino:CPU`.
+/// A device as it is written: `openvino:CPU`, `qnn:HTP`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceName {
     /// One of OpenVINO's, by its name there.
     OpenVino(String),
+    /// Qualcomm's HTP, maybe of a certain generation.
+    #[cfg(feature = "qnn")]
+    Qnn(String),
 }
 
 impl DeviceName {
     /// Whether it computes on the cores that duet computes on.
     pub(crate) fn is_made_of_cores(&self) -> bool {
-        let Self::OpenVino(device) = self;
-        device.starts_with("CPU")
+        match self {
+            Self::OpenVino(device) => device.starts_with("CPU"),
+            // Elsewhere it is an emulator.
+            #[cfg(feature = "qnn")]
+            Self::Qnn(_) => cfg!(not(target_arch = "aarch64")),
+        }
     }
 }
 
@@ -33,6 +40,8 @@ impl FromStr for DeviceName {
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         match name.split_once(':') {
             Some(("openvino", device)) if !device.is_empty() => Ok(Self::OpenVino(device.to_owned())),
+            #[cfg(feature = "qnn")]
+            Some(("qnn", device)) if !device.is_empty() => Ok(Self::Qnn(device.to_owned())),
             _ => Err(BadInput(format!("there is no device `{name}`; `openvino:CPU` is one, `duet devices` lists all"))),
         }
     }
@@ -42,6 +51,8 @@ impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OpenVino(device) => write!(f, "openvino:{device}"),
+            #[cfg(feature = "qnn")]
+            Self::Qnn(device) => write!(f, "qnn:{device}"),
         }
     }
 }
@@ -66,10 +77,18 @@ pub(crate) fn place(
 
 /// Compiles the model for the device, or takes its graphs from the cache.
 pub(crate) fn compiled(model: &Model, name: &DeviceName, threads: Option<u16>) -> anyhow::Result<PlacedModel> {
-    let DeviceName::OpenVino(device) = name;
     let progress = Progress::spinner("compiling", &format!("graphs for {name}"));
     let cache = models::cache_folder("graphs").ok().map(|folder| BlobCache::new(folder, CACHE_BYTES));
-    let placed = PlacedModel::ready(model, device, threads.unwrap_or_else(cores), cache.as_ref(), &mut |_| {});
+    let placed = match name {
+        DeviceName::OpenVino(device) => {
+            PlacedModel::ready(model, device, threads.unwrap_or_else(cores), cache.as_ref(), &mut |_| {})
+        }
+        #[cfg(feature = "qnn")]
+        DeviceName::Qnn(device) => duet_qnn::Runtime::load()
+            .and_then(|runtime| runtime.device(device))
+            .map_err(OffloadError::from)
+            .and_then(|device| PlacedModel::ready_on(model, &device, cache.as_ref(), &mut |_| {})),
+    };
     let placed = placed.map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
     progress.finish("compiled");
     Ok(placed)
@@ -103,6 +122,8 @@ mod tests {
     #[test]
     fn a_device_is_named_with_its_runtime() {
         assert_eq!("openvino:GPU.1".parse::<DeviceName>().unwrap().to_string(), "openvino:GPU.1");
+        #[cfg(feature = "qnn")]
+        assert_eq!("qnn:HTP.v79".parse::<DeviceName>().unwrap().to_string(), "qnn:HTP.v79");
         for wrong in ["", "CPU", "openvino", "openvino:", "cuda:0"] {
             assert!(wrong.parse::<DeviceName>().unwrap_err().0.contains("duet devices"), "{wrong}");
         }

@@ -23,5 +23,5 @@ pub use blocks::{FeedForward, GatedFeed, port};
 pub use builder::BlockBuilder;
 pub use check::BlockError;
 pub use ranges::{CalibrationError, Range, RangeError, Ranges, calibrate};
-pub use shape::{LayoutRules, LinearForm, RowRule, Rows, ShapeError, WeightRule};
+pub use shape::{ActivationRule, LayoutRules, LinearForm, RowRule, Rows, ShapeError, WeightRule};
 pub use weights::{Group, Int4, Int8, LinearWeights, Precision, Quants, Sign, WeightsError};

@@ -44,6 +44,15 @@ pub enum WeightRule {
     PerOutput,
 }
 
+/// What activations are in a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActivationRule {
+    /// Floats, which a device may round as it likes when it runs.
+    Floats,
+    /// Integers on grids that are part of the graph, so that the block has to be calibrated ([`crate::calibrate`]).
+    Calibrated,
+}
+
 /// What a device asks of its graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRules {
@@ -55,6 +64,8 @@ pub struct LayoutRules {
     pub constants_max: Option<Bytes>,
     /// Which weights products have.
     pub weights: WeightRule,
+    /// What activations are.
+    pub activations: ActivationRule,
     /// How products are written.
     pub linear: LinearForm,
 }
@@ -115,6 +126,7 @@ impl LayoutRules {
         width_multiple: 1,
         constants_max: None,
         weights: WeightRule::Any,
+        activations: ActivationRule::Floats,
         linear: LinearForm::MatMul,
     };
 
@@ -122,8 +134,15 @@ impl LayoutRules {
     pub const STATIC_TILES: Self =
         Self { rows: RowRule::StaticMultipleOf(Tokens(16)), width_multiple: 16, ..Self::FREE };
 
-    /// Of Qualcomm's HTP, whose compiler refuses weights in groups and rows that are not known.
-    pub const HTP: Self = Self { weights: WeightRule::PerOutput, ..Self::STATIC_TILES };
+    /// Of Qualcomm's HTP. Its compiler refuses rows that are not known, and weights in groups; it takes any number of rows
+    /// and any width, and fills its tiles itself. Products come to the same in either form, and as fast on its emulator.
+    /// No limit of a graph's size is known: 27 MiB of constants are taken.
+    pub const HTP: Self = Self {
+        rows: RowRule::StaticMultipleOf(Tokens(1)),
+        weights: WeightRule::PerOutput,
+        activations: ActivationRule::Calibrated,
+        ..Self::FREE
+    };
 
     /// Whether a device with these rules takes the block with so many rows.
     ///

@@ -8,9 +8,12 @@
 //! groups of 32 inputs where the device does so. Results are not those of the CPU's kernels to the bit; the tests say how
 //! near they are.
 
+mod calibration;
 mod layers;
 mod placed;
 mod shapes;
 mod slot;
 
-pub use placed::{OffloadError, PlacedModel, PlacedProgress};
+pub use calibration::{CalibrateError, Seen};
+pub use layers::{LayerBlocks, LayersError, head_block, layer_blocks};
+pub use placed::{OffloadError, PlacedModel, PlacedProgress, options};

@@ -1,12 +1,14 @@
-//! A whole model's token-wise blocks on one OpenVINO device.
+//! A whole model's token-wise blocks on one device.
 
+use crate::calibration::{CalibrateError, Seen};
 use crate::layers::{LayersError, head_block, layer_blocks};
 use crate::shapes::Shapes;
 use crate::slot::Slot;
-use duet_graphs::ShapeError;
+use duet_graphs::ActivationRule;
 use duet_model::Model;
 use duet_model::forward::{NotRun, TokenWise};
-use duet_openvino::{Activations, BlobCache, CompileOptions, GraphDevice, Precision, Runtime};
+use duet_openvino::{Activations, CompileOptions, Precision, Runtime};
+use duet_runtimes::{BlobCache, GraphDevice};
 use std::num::{NonZeroU16, NonZeroU32};
 
 /// The blocks of a model, compiled.
@@ -22,7 +24,6 @@ pub struct PlacedModel {
 pub(crate) struct Target<'a> {
     pub(crate) model: &'a str,
     pub(crate) device: &'a dyn GraphDevice,
-    pub(crate) options: &'a CompileOptions,
     pub(crate) cache: Option<&'a BlobCache>,
 }
 
@@ -31,13 +32,13 @@ pub(crate) struct Target<'a> {
 pub enum OffloadError {
     /// The runtime or the device refused.
     #[error(transparent)]
-    Device(#[from] duet_openvino::Error),
+    Device(#[from] duet_runtimes::Error),
     /// The model has no blocks.
     #[error("the model's weights make no graph: {0}")]
     Layers(#[from] LayersError),
-    /// The device takes no such graph.
-    #[error(transparent)]
-    Shape(#[from] ShapeError),
+    /// It could not be found out between which numbers the model's values lie.
+    #[error("the model cannot be calibrated: {0}")]
+    Calibrate(#[from] CalibrateError),
 }
 
 /// How far compiling is.
@@ -62,8 +63,8 @@ impl PlacedModel {
         cache: Option<&BlobCache>,
         progress: &mut dyn FnMut(PlacedProgress),
     ) -> Result<Self, OffloadError> {
-        let device = Runtime::load()?.device(device)?;
-        Self::ready_on(model, &device, threads, cache, progress)
+        let device = Runtime::load()?.device(device)?.with_options(options(threads));
+        Self::ready_on(model, &device, cache, progress)
     }
 
     /// The same on any device: one graph for any number of rows where it takes that, else one for each of a few.
@@ -73,29 +74,29 @@ impl PlacedModel {
     pub fn ready_on(
         model: &Model,
         device: &dyn GraphDevice,
-        threads: u16,
         cache: Option<&BlobCache>,
         progress: &mut dyn FnMut(PlacedProgress),
     ) -> Result<Self, OffloadError> {
-        let shapes = Shapes::of(device.info().shapes);
-        let options = CompileOptions {
-            threads: NonZeroU16::new(threads),
-            activations: NonZeroU32::new(ACTIVATION_GROUP).map(Activations::Groups),
-            // Left to itself, a CPU that knows half precision computes in it.
-            precision: Some(Precision::F32),
-            streams: Some(NonZeroU16::MIN),
-            ..CompileOptions::default()
-        };
-        let target = Target { model: &model.config().name, device, options: &options, cache };
+        let shapes = Shapes::of(device.rules().rows);
+        let target = Target { model: &model.config().name, device, cache };
         let layers = model.config().layers;
+        let seen = match device.rules().activations {
+            ActivationRule::Floats => None,
+            ActivationRule::Calibrated => Some(Seen::of(model)?),
+        };
+        let seen = seen.as_ref();
         let (mut qkv, mut feed_forward) = (Vec::with_capacity(layers), Vec::with_capacity(layers));
         for layer in 0..layers {
             let blocks = layer_blocks(model, layer)?;
-            qkv.push(Slot::ready(&target, &blocks.qkv, &shapes)?);
-            feed_forward.push(Slot::ready(&target, &blocks.feed_forward, &shapes)?);
+            let ranges = seen.map(|seen| seen.qkv(layer, &blocks.qkv)).transpose()?;
+            qkv.push(Slot::ready(&target, &blocks.qkv, ranges.as_ref(), &shapes)?);
+            let ranges = seen.map(|seen| seen.feed_forward(layer, &blocks.feed_forward)).transpose()?;
+            feed_forward.push(Slot::ready(&target, &blocks.feed_forward, ranges.as_ref(), &shapes)?);
             progress(PlacedProgress { done: layer + 1, total: layers + 1 });
         }
-        let head = Slot::ready(&target, &head_block(model)?, &shapes)?;
+        let head = head_block(model)?;
+        let ranges = seen.map(|seen| seen.head(&head)).transpose()?;
+        let head = Slot::ready(&target, &head, ranges.as_ref(), &shapes)?;
         progress(PlacedProgress { done: layers + 1, total: layers + 1 });
         Ok(Self { qkv, feed_forward, head })
     }
@@ -112,6 +113,19 @@ impl TokenWise for PlacedModel {
 
     fn head(&self, residual: &[f32], logits: &mut [f32]) -> Result<(), NotRun> {
         self.head.run(&[residual], logits)
+    }
+}
+
+/// How OpenVINO compiles a model's blocks, to run on so many threads.
+#[must_use]
+pub fn options(threads: u16) -> CompileOptions {
+    CompileOptions {
+        threads: NonZeroU16::new(threads),
+        activations: NonZeroU32::new(ACTIVATION_GROUP).map(Activations::Groups),
+        // Left to itself, a CPU that knows half precision computes in it.
+        precision: Some(Precision::F32),
+        streams: Some(NonZeroU16::MIN),
+        ..CompileOptions::default()
     }
 }
 

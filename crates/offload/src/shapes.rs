@@ -5,6 +5,7 @@
 //!
 //! Invariant: the pieces cover all rows once, in order, and each fits its shape.
 
+use duet_graphs::RowRule;
 use duet_types::Tokens;
 use std::ops::Range;
 
@@ -18,11 +19,11 @@ pub(crate) enum Shapes {
 }
 
 impl Shapes {
-    /// Those for a device that runs such shapes.
-    pub(crate) fn of(device: duet_openvino::Shapes) -> Self {
-        match device {
-            duet_openvino::Shapes::Dynamic => Self::Dynamic,
-            duet_openvino::Shapes::StaticOnly => Self::Static(STATIC_ROWS.to_vec()),
+    /// Those for a device with such a rule.
+    pub(crate) fn of(rule: RowRule) -> Self {
+        match rule {
+            RowRule::Any => Self::Dynamic,
+            RowRule::StaticMultipleOf(_) => Self::Static(STATIC_ROWS.to_vec()),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::placed::{OffloadError, Target};
 use crate::shapes::{Piece, Shapes, cut};
-use duet_graphs::{Block, LayoutRules, RowRule, Rows, openvino};
+use duet_graphs::{Block, Ranges, Rows};
 use duet_model::forward::NotRun;
-use duet_openvino::{BlobKey, BlobSource, Buffer, Digest, Graph, Ir, Tensors};
+use duet_runtimes::{BlobKey, BlobSource, Buffer, Digest, Graph, GraphSource, Tensors};
 use duet_types::{Nanos, Tokens};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,17 +20,19 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Makes the block ready for each shape.
-    pub(crate) fn ready(target: &Target<'_>, block: &Block, shapes: &Shapes) -> Result<Self, OffloadError> {
-        let (rules, rows, shapes) = match shapes {
-            Shapes::Dynamic => (LayoutRules::FREE, vec![Rows::Dynamic], Vec::new()),
-            Shapes::Static(shapes) => {
-                let rules = LayoutRules { rows: RowRule::StaticMultipleOf(Tokens(1)), ..LayoutRules::FREE };
-                (rules, shapes.iter().map(|&rows| Rows::Static(rows)).collect(), shapes.clone())
-            }
+    /// Makes the block ready for each shape; its ranges are there if the device wants them.
+    pub(crate) fn ready(
+        target: &Target<'_>,
+        block: &Block,
+        ranges: Option<&Ranges>,
+        shapes: &Shapes,
+    ) -> Result<Self, OffloadError> {
+        let (rows, shapes) = match shapes {
+            Shapes::Dynamic => (vec![Rows::Dynamic], Vec::new()),
+            Shapes::Static(shapes) => (shapes.iter().map(|&rows| Rows::Static(rows)).collect(), shapes.clone()),
         };
-        let graphs: Result<Vec<_>, OffloadError> =
-            rows.into_iter().map(|rows| Ok(Mutex::new(graph(target, block, rows, &rules)?))).collect();
+        let graph = |rows| Ok(Mutex::new(graph(target, &GraphSource { block, rows, ranges })?));
+        let graphs: Result<Vec<_>, OffloadError> = rows.into_iter().map(graph).collect();
         let inputs = block.inputs().iter().map(|port| port.width).collect();
         let output = block.outputs().first().map_or(0, |port| port.width);
         Ok(Self { shapes, graphs: graphs?, inputs, output })
@@ -70,19 +72,16 @@ impl Slot {
 }
 
 /// The block's graph for so many rows, from the cache or compiled.
-fn graph(target: &Target<'_>, block: &Block, rows: Rows, rules: &LayoutRules) -> Result<Box<dyn Graph>, OffloadError> {
-    let openvino::Ir { xml, bin } = openvino::emit(block, rows, rules)?;
-    let Some(cache) = target.cache else {
-        return Ok(target.device.compile_graph(&Ir { xml: &xml, bin: &bin }, target.options)?);
-    };
-    let shape = match rows {
+fn graph(target: &Target<'_>, source: &GraphSource<'_>) -> Result<Box<dyn Graph>, OffloadError> {
+    let emitted = target.device.emit(source)?;
+    let Some(cache) = target.cache else { return Ok(target.device.compile_graph(&emitted)?) };
+    let shape = match source.rows {
         Rows::Dynamic => "?".to_owned(),
         Rows::Static(rows) => rows.0.to_string(),
     };
-    let block = Digest::of(&[Digest::of(xml.as_bytes()).0, Digest::of(&bin).0].concat());
-    let source = BlobSource { model: Digest::of(target.model.as_bytes()), block, shape };
-    let key = BlobKey::new(&source, target.device, target.options);
-    Ok(cache.obtain(&key, target.device, target.options, || (xml, bin))?.graph)
+    let source = BlobSource { model: Digest::of(target.model.as_bytes()), block: emitted.digest(), shape };
+    let key = BlobKey::new(&source, target.device);
+    Ok(cache.obtain(&key, target.device, || emitted)?.graph)
 }
 
 /// A device that has not answered after this long hangs: a chunk of the largest layer is some hundred milliseconds on

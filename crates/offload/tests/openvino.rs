@@ -56,8 +56,8 @@ fn logits_are_nearly_those_of_the_kernels_and_graphs_come_from_the_cache() {
     let largest = expected.iter().fold(0.0_f32, |largest, logit| largest.max(logit.abs()));
     let mut all = Vec::new();
     for _ in ["compiled", "imported"] {
-        let device = runtime.device("CPU").unwrap();
-        let placed = PlacedModel::ready_on(&model, &device, 1, Some(&cache), &mut |_| {}).unwrap();
+        let device = runtime.device("CPU").unwrap().with_options(duet_offload::options(1));
+        let placed = PlacedModel::ready_on(&model, &device, Some(&cache), &mut |_| {}).unwrap();
         let found = logits(&model, Some(&placed)).unwrap();
         let worst = found.iter().zip(&expected).fold(0.0_f32, |worst, (a, b)| worst.max((a - b).abs()));
         assert!(worst < TOLERANCE * largest, "off by {worst} of {largest}");
@@ -72,6 +72,6 @@ fn a_device_that_fails_says_so_and_changes_nothing() {
     let Some(runtime) = runtime() else { return };
     let model = model();
     let device = FaultyDevice::new(runtime.device("CPU").unwrap(), FaultPlan::default().vanishes_before(3));
-    let placed = PlacedModel::ready_on(&model, &device, 1, None, &mut |_| {}).unwrap();
+    let placed = PlacedModel::ready_on(&model, &device, None, &mut |_| {}).unwrap();
     assert!(matches!(logits(&model, Some(&placed)), Err(NotRun::Failed(_))));
 }

@@ -35,7 +35,7 @@ fn graph_costs(device: &Device, options: &CompileOptions, rows: Option<usize>) -
     let folder = tempfile::tempdir().map_err(Error::Keep)?;
     let cache = BlobCache::new(folder.path().to_owned(), Bytes(1 << 30));
     let digest = Digest::of(b"example");
-    let key = BlobKey::new(&BlobSource { model: digest, block: digest, shape: "x".to_owned() }, device, options);
+    let key = BlobKey::new(&BlobSource { model: digest, block: digest, shape: "x".to_owned() }, device);
     cache.put(&key, &blob).map_err(Error::Keep)?;
     let get = median(9, || {
         std::hint::black_box(cache.get(&key));
@@ -58,7 +58,7 @@ fn launch_costs(device: &Device, options: &CompileOptions) -> Result<(), Error> 
         let (x, mut y) = (Buffer::from(&*numbers(SIZE * SIZE)), Buffer::zeroed(SIZE * SIZE));
         let mut request = graph.request()?;
         let borrowed = median(SAMPLES, || request.run(&[&x], &mut [&mut y]))?;
-        let mut ready = device.compile_graph(&source.ir(), options)?;
+        let mut ready = device.clone().with_options(options.clone()).compile_graph(&source.emitted())?;
         let (x, mut outputs) = (Arc::new(x), vec![y]);
         let started = median(SAMPLES, || {
             let tensors = Tensors { inputs: vec![Arc::clone(&x)], outputs: std::mem::take(&mut outputs) };

@@ -1,7 +1,6 @@
 //! Compiling graphs for a device, and importing graphs that were compiled before.
 
 use crate::compiled::CompiledGraph;
-use crate::error::Error;
 use crate::handle::Handle;
 use crate::library::Library;
 use crate::options::CompileOptions;
@@ -9,6 +8,7 @@ use crate::raw;
 use crate::runtime::Runtime;
 use crate::tensor::owned_copy;
 use crate::text::c_text;
+use duet_runtimes::Error;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 

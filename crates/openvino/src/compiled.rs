@@ -1,11 +1,11 @@
 //! A compiled graph: its ports, its bytes for the next start of the program, and requests to run it with.
 
-use crate::error::{Error, Side};
 use crate::handle::Handle;
 use crate::infer::InferRequest;
-use crate::port::{Dimension, Port, Ports};
 use crate::raw;
 use crate::text::c_text;
+use duet_runtimes::{Dimension, Port, Ports};
+use duet_runtimes::{Error, Side};
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
@@ -124,7 +124,11 @@ fn check_element(port: &Handle<raw::ConstPort>, side: Side, index: usize) -> Res
     // SAFETY: the port lives, and `code` is a place for the number.
     let status = unsafe { (library.functions.ov_port_get_element_type)(port.as_ptr(), &mut code) };
     library.check("ov_port_get_element_type", status)?;
-    if code == raw::F32 { Ok(()) } else { Err(Error::Element { side, index, code }) }
+    if code == raw::F32 {
+        Ok(())
+    } else {
+        Err(Error::Element { side, index, found: format!("number {code} of OpenVINO's") })
+    }
 }
 
 fn name(port: &Handle<raw::ConstPort>) -> Option<String> {

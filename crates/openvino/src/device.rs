@@ -2,21 +2,22 @@
 
 use crate::compile::{Ir, compile, import};
 use crate::compiled::CompiledGraph;
-use crate::error::Error;
-use crate::info::DeviceInfo;
 use crate::options::CompileOptions;
 use crate::runtime::Runtime;
+use duet_runtimes::DeviceInfo;
+use duet_runtimes::Error;
 
 /// A device. Clones are the same device; it may be used by several threads at once.
 #[derive(Clone, Debug)]
 pub struct Device {
     runtime: Runtime,
     info: DeviceInfo,
+    options: CompileOptions,
 }
 
 impl Device {
     pub(crate) fn new(runtime: Runtime, info: DeviceInfo) -> Self {
-        Self { runtime, info }
+        Self { runtime, info, options: CompileOptions::default() }
     }
 
     /// What it says of itself.
@@ -31,6 +32,18 @@ impl Device {
         &self.runtime
     }
 
+    /// The same device, which compiles blocks and takes them up with these options.
+    #[must_use]
+    pub fn with_options(self, options: CompileOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// How it compiles blocks and takes them up; the calls that follow have options of their own.
+    #[must_use]
+    pub fn options(&self) -> &CompileOptions {
+        &self.options
+    }
+
     /// Compiles a graph. Takes tens of milliseconds on a CPU, and seconds on an NPU.
     ///
     /// # Errors
@@ -40,7 +53,7 @@ impl Device {
     }
 
     /// Takes up what [`CompiledGraph::export`] has made, with the options that it was compiled with. The bytes must be
-    /// whole and from the same device, driver and runtime (see [`crate::BlobCache`]): OpenVINO checks little of them.
+    /// whole and from the same device, driver and runtime (see [`duet_runtimes::BlobCache`]): OpenVINO checks little of them.
     ///
     /// # Errors
     /// If OpenVINO refuses the bytes.

@@ -1,87 +1,60 @@
-//! What the engine needs of a device that runs compiled graphs, without its toolchain: so that a cache, a plan of
-//! faults or another toolchain can stand where OpenVINO's device stands.
+//! OpenVINO's devices as [`GraphDevice`]s: blocks are written as its intermediate representation.
 
-use crate::buffer::{Buffer, Tensors};
 use crate::compile::Ir;
 use crate::compiled::CompiledGraph;
 use crate::device::Device;
-use crate::error::Error;
 use crate::infer::InferRequest;
-use crate::info::DeviceInfo;
-use crate::options::CompileOptions;
-use crate::port::Ports;
-use duet_types::Nanos;
-use std::fmt::Debug;
-
-/// Makes graphs ready to run.
-pub trait GraphDevice: Debug + Send + Sync {
-    /// What the device says of itself.
-    fn info(&self) -> &DeviceInfo;
-
-    /// The version of what compiles for it: with another one, exported graphs are worth nothing.
-    fn toolchain(&self) -> &str;
-
-    /// Compiles a graph; see [`Device::compile`].
-    ///
-    /// # Errors
-    /// If the device cannot run it.
-    fn compile_graph(&self, ir: &Ir<'_>, options: &CompileOptions) -> Result<Box<dyn Graph>, Error>;
-
-    /// Takes up an exported graph; see [`Device::import`].
-    ///
-    /// # Errors
-    /// If the device refuses the bytes.
-    fn import_graph(&self, blob: &[u8], options: &CompileOptions) -> Result<Box<dyn Graph>, Error>;
-}
-
-/// A graph that is ready: one inference at a time.
-pub trait Graph: Debug + Send {
-    /// Its inputs and outputs.
-    fn ports(&self) -> &Ports;
-
-    /// Its bytes, to be taken up later by the same device.
-    ///
-    /// # Errors
-    /// If the device does not export.
-    fn export(&self) -> Result<Vec<u8>, Error>;
-
-    /// Runs it and returns the outputs, in the order of its ports; waits no longer than `limit`. Whatever happens, it
-    /// can be run again.
-    ///
-    /// # Errors
-    /// If the tensors do not fit or the device fails. With [`Error::Hung`] the outputs, and a share of the inputs, stay
-    /// with the device until it answers.
-    fn run(&mut self, tensors: Tensors, limit: Nanos) -> Result<Vec<Buffer>, Error>;
-}
+use duet_graphs::{LayoutRules, RowRule};
+use duet_runtimes::{Buffer, DeviceInfo, Emitted, Error, Graph, GraphDevice, GraphSource, Ports, Shapes, Tensors};
+use duet_types::{Nanos, Tokens};
 
 impl GraphDevice for Device {
     fn info(&self) -> &DeviceInfo {
         self.info()
     }
 
+    fn rules(&self) -> LayoutRules {
+        match self.info().shapes {
+            Shapes::Dynamic => LayoutRules::FREE,
+            Shapes::StaticOnly => LayoutRules { rows: RowRule::StaticMultipleOf(Tokens(1)), ..LayoutRules::FREE },
+        }
+    }
+
     fn toolchain(&self) -> &str {
         self.runtime().version()
     }
 
-    fn compile_graph(&self, ir: &Ir<'_>, options: &CompileOptions) -> Result<Box<dyn Graph>, Error> {
-        Ok(Box::new(ReadyGraph::new(self.compile(ir, options)?)))
+    fn settings(&self) -> String {
+        self.options().to_string()
     }
 
-    fn import_graph(&self, blob: &[u8], options: &CompileOptions) -> Result<Box<dyn Graph>, Error> {
-        Ok(Box::new(ReadyGraph::new(self.import(blob, options)?)))
+    fn emit(&self, source: &GraphSource<'_>) -> Result<Emitted, Error> {
+        let duet_graphs::openvino::Ir { xml, bin } =
+            duet_graphs::openvino::emit(source.block, source.rows, &self.rules())?;
+        Ok(Emitted { graph: xml.into_bytes(), constants: bin })
+    }
+
+    fn compile_graph(&self, emitted: &Emitted) -> Result<Box<dyn Graph>, Error> {
+        let xml = std::str::from_utf8(&emitted.graph).map_err(|_| Error::NotText { what: "a graph" })?;
+        let graph = self.compile(&Ir { xml, bin: &emitted.constants }, self.options())?;
+        Ok(Box::new(ReadyGraph::new(graph)))
+    }
+
+    fn import_graph(&self, blob: &[u8]) -> Result<Box<dyn Graph>, Error> {
+        Ok(Box::new(ReadyGraph::new(self.import(blob, self.options())?)))
     }
 }
 
 /// A graph with a request that is used again.
 #[derive(Debug)]
-struct ReadyGraph {
+pub(crate) struct ReadyGraph {
     graph: CompiledGraph,
     /// Absent before the first inference and after one that failed.
     request: Option<InferRequest>,
 }
 
 impl ReadyGraph {
-    fn new(graph: CompiledGraph) -> Self {
+    pub(crate) fn new(graph: CompiledGraph) -> Self {
         Self { graph, request: None }
     }
 }

@@ -1,8 +1,8 @@
 //! An object of OpenVINO that Rust owns: freed once, by the function that belongs to it.
 
-use crate::error::Error;
 use crate::library::Library;
 use crate::raw::{CompiledModel, ConstPort, Core, InferRequest, Model, Status, Tensor};
+use duet_runtimes::Error;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 

@@ -7,16 +7,16 @@
 //! Between two inferences a request still refers to the memory of the one before, which may be gone. It is never read
 //! then: all tensors are bound anew before each inference.
 
-use crate::buffer::{ALIGNMENT, Tensors};
 use crate::compiled::CompiledGraph;
-use crate::completion::{Completion, Then};
-use crate::error::{Error, Side};
 use crate::handle::Handle;
 use crate::library::Library;
-use crate::port::Rows;
 use crate::raw;
 use crate::running::{Bound, Running};
 use crate::tensor::{Lent, View};
+use duet_runtimes::LentRows;
+use duet_runtimes::{ALIGNMENT, Tensors};
+use duet_runtimes::{Completion, Then};
+use duet_runtimes::{Error, Side};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ impl InferRequest {
     ) -> Result<Vec<View>, Error> {
         self.check_count(Side::Input, read.len())?;
         self.check_count(Side::Output, written.len())?;
-        let mut rows = Rows::default();
+        let mut rows = LentRows::default();
         for (index, lent) in read.enumerate() {
             self.bind_one(Side::Input, index, &lent, &mut rows)?;
         }
@@ -119,7 +119,7 @@ impl InferRequest {
         outputs.map(|(index, lent)| self.bind_one(Side::Output, index, &lent, &mut rows)).collect()
     }
 
-    fn bind_one(&self, side: Side, index: usize, lent: &Lent, rows: &mut Rows) -> Result<View, Error> {
+    fn bind_one(&self, side: Side, index: usize, lent: &Lent, rows: &mut LentRows) -> Result<View, Error> {
         if !(lent.start as usize).is_multiple_of(ALIGNMENT) {
             return Err(Error::Misaligned { side, index });
         }

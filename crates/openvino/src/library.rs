@@ -3,12 +3,12 @@
 //! A library that lacks one of them is refused with the function's name, so that nothing is missing later. It is never
 //! unloaded: its plugins start threads that outlive every object that they were started for.
 
-use crate::error::Error;
-use crate::find::Found;
 use crate::raw::{
     AvailableDevices, Callback, CompiledModel, ConstPort, Core, ElementType, InferRequest, Model, OK, PartialShape,
     Property, Shape, Status, Tensor, Version,
 };
+use duet_runtimes::Error;
+use duet_runtimes::{Found, OPENVINO};
 use std::ffi::{CStr, c_char, c_void};
 use std::path::{Path, PathBuf};
 
@@ -96,13 +96,21 @@ impl Library {
     /// [`Error::Load`] if the system cannot load it, [`Error::Symbol`] if it lacks a function.
     pub(crate) fn load(found: &Found) -> Result<Self, Error> {
         let path = found.path.clone();
-        let library = open(&path).map_err(|reason| Error::Load { path: path.clone(), reason })?;
+        let library = open(&path).map_err(|reason| Error::Load {
+            path: path.clone(),
+            reason: reason.to_string(),
+            requirements: OPENVINO.requirements,
+        })?;
         // SAFETY: the signatures are those of OpenVINO's C headers. A library without `ov_core_compile_model_props` is
         // refused, so that it is one of 2026 or later, and its interface only grows.
         let bound = unsafe { Functions::bind(&library) };
         // The functions, and the threads that they start, need it for the life of the process.
         std::mem::forget(library);
-        let functions = bound.map_err(|symbol| Error::Symbol { path: path.clone(), symbol })?;
+        let functions = bound.map_err(|symbol| Error::Symbol {
+            path: path.clone(),
+            symbol,
+            requirements: OPENVINO.requirements,
+        })?;
         Ok(Self { functions, path })
     }
 
@@ -173,7 +181,7 @@ impl std::fmt::Debug for Library {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::find::Place;
+    use duet_runtimes::Place;
 
     fn load(path: PathBuf) -> Error {
         Library::load(&Found { path, place: Place::System }).unwrap_err()

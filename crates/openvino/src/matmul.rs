@@ -1,6 +1,7 @@
 //! The smallest graph with weights: `y = x · wᵀ`, to test a device and to measure what a launch costs.
 
 use crate::compile::Ir;
+use duet_runtimes::Emitted;
 
 /// A product of rows with a matrix, as a graph of one operation: `x` goes in, `y` comes out.
 #[derive(Clone, Debug)]
@@ -48,25 +49,15 @@ impl MatMul {
         Self { xml, bin: weights.iter().flat_map(|weight| weight.to_le_bytes()).collect() }
     }
 
-    #[cfg(test)]
-    pub(crate) fn into_parts(self) -> (String, Vec<u8>) {
-        (self.xml, self.bin)
-    }
-
     /// The graph.
     #[must_use]
     pub fn ir(&self) -> Ir<'_> {
         Ir { xml: &self.xml, bin: &self.bin }
     }
-}
 
-/// What the graph computes, in the order of the outputs.
-pub(crate) fn reference(x: &[f32], weights: &[f32], inputs: usize) -> Vec<f32> {
-    let dot = |row: &[f32], weights: &[f32]| row.iter().zip(weights).map(|(x, w)| x * w).sum();
-    x.chunks(inputs).flat_map(|row| weights.chunks(inputs).map(move |weights| dot(row, weights))).collect()
-}
-
-/// Small whole numbers that do not repeat in step with a row: products of them are exact in every format.
-pub(crate) fn whole_numbers(len: usize, step: usize) -> Vec<f32> {
-    (0..len).map(|index| ((index * step) % 7) as f32 - 3.0).collect()
+    /// The graph, as devices emit blocks.
+    #[must_use]
+    pub fn emitted(&self) -> Emitted {
+        Emitted { graph: self.xml.clone().into_bytes(), constants: self.bin.clone() }
+    }
 }

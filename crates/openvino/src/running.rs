@@ -1,11 +1,11 @@
 //! An inference that was started: waiting for it, with a watchdog, and what comes back.
 
-use crate::buffer::{Buffer, Tensors};
-use crate::completion::Completion;
-use crate::error::Error;
 use crate::infer::InferRequest;
 use crate::tensor::View;
-use crate::watchdog::{UnderWay, Watched};
+use duet_runtimes::Completion;
+use duet_runtimes::Error;
+use duet_runtimes::{Buffer, Tensors};
+use duet_runtimes::{UnderWay, Watched};
 use duet_types::Nanos;
 use std::sync::Arc;
 

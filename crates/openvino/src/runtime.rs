@@ -1,15 +1,15 @@
 //! The runtime: OpenVINO loaded, its version, and the devices that it has here.
 
 use crate::compile::configure;
+use crate::describe::describe;
 use crate::device::Device;
-use crate::error::Error;
-use crate::find::find;
 use crate::handle::Handle;
-use crate::info::DeviceInfo;
 use crate::library::Library;
 use crate::options::CompileOptions;
 use crate::raw;
 use crate::text::c_text;
+use duet_runtimes::Error;
+use duet_runtimes::{DeviceInfo, OPENVINO, find};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::path::Path;
@@ -39,7 +39,7 @@ impl Runtime {
     /// [`Error::Missing`] if it is not installed, [`Error::Load`] or [`Error::Symbol`] if what is installed cannot be
     /// used, [`Error::Refused`] if it does not start.
     pub fn load() -> Result<Self, Error> {
-        let library = Arc::new(Library::load(&find()?)?);
+        let library = Arc::new(Library::load(&find(&OPENVINO)?)?);
         let version = version(&library)?;
         Ok(Self { inner: Arc::new(Inner { core: core(&library)?, importers: Mutex::default(), version }) })
     }
@@ -63,7 +63,7 @@ impl Runtime {
     /// If OpenVINO cannot list them.
     pub fn devices(&self) -> Result<Vec<DeviceInfo>, Error> {
         let names = self.device_names()?;
-        Ok(names.iter().map(|name| DeviceInfo::read(name, &|key| self.property(name, key))).collect())
+        Ok(names.iter().map(|name| describe(name, &|key| self.property(name, key))).collect())
     }
 
     /// The device called `name`: `CPU`, `NPU`, `GPU`, or `GPU.1` where there are several.
@@ -74,10 +74,10 @@ impl Runtime {
         let names = self.device_names()?;
         // Where there is one GPU only, OpenVINO calls it `GPU`, but takes `GPU.0` as well.
         if names.iter().any(|known| known == name || name.strip_suffix(".0") == Some(known)) {
-            let info = DeviceInfo::read(name, &|key| self.property(name, key));
+            let info = describe(name, &|key| self.property(name, key));
             return Ok(Device::new(self.clone(), info));
         }
-        Err(Error::NoDevice { name: name.to_owned(), available: names.join(", ") })
+        Err(Error::NoDevice { runtime: OPENVINO.title, name: name.to_owned(), available: names.join(", ") })
     }
 
     /// What a device's plugin says of `key`; absent if it does not know it, or needs hardware that is not there.

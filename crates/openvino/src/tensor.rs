@@ -1,9 +1,9 @@
 //! OpenVINO's tensors: views of memory that is lent, and memory of OpenVINO's own.
 
-use crate::error::Error;
 use crate::handle::Handle;
 use crate::library::Library;
 use crate::raw;
+use duet_runtimes::Error;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;

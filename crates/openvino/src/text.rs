@@ -1,6 +1,6 @@
 //! Texts on their way to C.
 
-use crate::error::Error;
+use duet_runtimes::Error;
 use std::ffi::CString;
 
 /// `text` for C; `what` names it in the error.

@@ -1,7 +1,7 @@
 //! The devices of this machine: what each is, what it can run, and whether it computes what it should.
 
 mod lanes;
-mod openvino;
+mod runtimes;
 
 use serde::Serialize;
 use std::path::PathBuf;
@@ -128,10 +128,13 @@ impl Overview {
     /// Looks at the machine. Takes a second or two: the cores are measured, and each device compiles a small graph.
     pub(crate) fn look() -> Self {
         let lanes = lanes::look();
-        let (runtimes, missing) = match openvino::look() {
-            Ok(runtime) => (vec![runtime], Vec::new()),
-            Err(missing) => (Vec::new(), vec![missing]),
-        };
-        Self { lanes, runtimes, missing }
+        let mut overview = Self { lanes, runtimes: Vec::new(), missing: Vec::new() };
+        for looked in runtimes::look() {
+            match looked {
+                Ok(runtime) => overview.runtimes.push(runtime),
+                Err(missing) => overview.missing.push(missing),
+            }
+        }
+        overview
     }
 }

@@ -1,11 +1,12 @@
 //! Graphs as bytes, and bytes that are gone while graphs still run.
 
 use super::{cpu, exact, product};
-use crate::buffer::Buffer;
 use crate::compiled::CompiledGraph;
 use crate::device::Device;
-use crate::matmul::{MatMul, reference, whole_numbers};
+use crate::matmul::MatMul;
 use crate::options::{Activations, CompileOptions, Pinning, Precision};
+use duet_runtimes::Buffer;
+use duet_runtimes::product::{reference, whole_numbers};
 use std::num::{NonZeroU16, NonZeroU32};
 
 const INPUTS: usize = 64;

@@ -2,11 +2,11 @@
 
 use super::graphs::{Graph, shaped, sum};
 use super::{cpu, exact, product};
-use crate::buffer::{ALIGNMENT, Buffer};
-use crate::error::{Error, Side};
-use crate::matmul::{reference, whole_numbers};
-use crate::port::Dimension;
 use crate::self_test::self_test;
+use duet_runtimes::Dimension;
+use duet_runtimes::product::{reference, whole_numbers};
+use duet_runtimes::{ALIGNMENT, Buffer};
+use duet_runtimes::{Error, Side};
 
 #[test]
 fn the_cpu_describes_itself_and_passes_the_self_test() {

@@ -1,10 +1,7 @@
-//! With a real runtime, where there is one; without, each test that wants it says that it was skipped. The cache and
-//! the faults are tested without one as well.
+//! With a real runtime, where there is one; without, each test that wants it says that it was skipped.
 
 mod blobs;
-mod cache;
-mod fake;
-mod faults;
+mod graph_device;
 mod graphs;
 mod inference;
 mod refusals;
@@ -12,10 +9,10 @@ mod started;
 
 use crate::compiled::CompiledGraph;
 use crate::device::Device;
-use crate::error::Error;
 use crate::matmul::MatMul;
 use crate::options::{CompileOptions, Precision};
 use crate::runtime::Runtime;
+use duet_runtimes::Error;
 use std::io::Write;
 
 /// The CPU of the runtime, or an excuse.

@@ -3,15 +3,16 @@
 use super::graphs::sum;
 use super::{cpu, exact};
 use crate::compile::{Ir, compile};
-use crate::error::{Error, Side};
-use crate::matmul::{MatMul, whole_numbers};
+use crate::matmul::MatMul;
+use duet_runtimes::product::whole_numbers;
+use duet_runtimes::{Error, Side};
 
 #[test]
 fn a_device_that_is_not_there_is_named_with_those_that_are() {
     let Some(cpu) = cpu() else { return };
     let error = cpu.runtime().device("TPU").unwrap_err();
     assert!(
-        matches!(&error, Error::NoDevice { name, available } if name == "TPU" && available.contains("CPU")),
+        matches!(&error, Error::NoDevice { name, available, .. } if name == "TPU" && available.contains("CPU")),
         "{error}"
     );
     let product = MatMul::new(Some(16), 16, 16, &whole_numbers(256, 5));

@@ -2,11 +2,11 @@
 
 use super::graphs::shaped;
 use super::{cpu, exact, product};
-use crate::buffer::{Buffer, Tensors};
 use crate::compiled::CompiledGraph;
 use crate::device::Device;
-use crate::error::Error;
-use crate::matmul::{reference, whole_numbers};
+use duet_runtimes::Error;
+use duet_runtimes::product::{reference, whole_numbers};
+use duet_runtimes::{Buffer, Tensors};
 use duet_types::Nanos;
 use std::sync::Arc;
 use std::sync::mpsc::channel;

@@ -1,13 +1,11 @@
-//! Faults by plan: around a device in plain Rust, and around a real one.
+//! Faults by plan, around a device in plain Rust.
 
-use super::fake::{Fake, INPUTS};
-use super::{cpu, exact};
+use super::fake::{Fake, INPUTS, product};
 use crate::buffer::{Buffer, Tensors};
-use crate::compile::Ir;
 use crate::error::Error;
 use crate::faults::{FaultPlan, FaultyDevice};
 use crate::graph_device::{Graph, GraphDevice};
-use crate::matmul::{MatMul, reference, whole_numbers};
+use crate::product::{reference, whole_numbers};
 use duet_types::Nanos;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -22,8 +20,7 @@ fn weights() -> Vec<f32> {
 }
 
 fn compile(device: &dyn GraphDevice) -> Result<Box<dyn Graph>, Error> {
-    let (xml, bin) = MatMul::new(None, INPUTS, 8, &weights()).into_parts();
-    device.compile_graph(&Ir { xml: &xml, bin: &bin }, &exact())
+    device.compile_graph(&product(&weights()))
 }
 
 fn run(graph: &mut dyn Graph, x: &Arc<Buffer>, limit: Nanos) -> Result<Vec<Buffer>, Error> {
@@ -55,8 +52,8 @@ fn compiling_and_importing_fail_when_planned() {
     let blob = compile(&device).unwrap().export().unwrap();
     assert!(matches!(compile(&device), Err(Error::Refused { .. })));
     assert!(compile(&device).is_ok());
-    assert!(device.import_graph(&blob, &exact()).is_err());
-    assert!(device.import_graph(&blob, &exact()).is_ok());
+    assert!(device.import_graph(&blob).is_err());
+    assert!(device.import_graph(&blob).is_ok());
 }
 
 #[test]
@@ -65,7 +62,7 @@ fn a_device_that_vanished_does_nothing_any_more() {
     let blob = compile(&device).unwrap().export().unwrap();
     assert_eq!(outcomes(&device, 3, PATIENCE), ["right", "lost", "lost"]);
     assert!(matches!(compile(&device), Err(Error::DeviceLost { .. })));
-    assert!(matches!(device.import_graph(&blob, &exact()), Err(Error::DeviceLost { .. })));
+    assert!(matches!(device.import_graph(&blob), Err(Error::DeviceLost { .. })));
 }
 
 /// The caller has its input all the while, to compute elsewhere.
@@ -87,16 +84,6 @@ fn a_hang_keeps_what_it_was_lent_until_it_is_released() {
     while Arc::strong_count(&x) > 1 {
         std::thread::yield_now();
     }
-}
-
-#[test]
-fn a_real_device_fails_by_plan_and_works_otherwise() {
-    let Some(cpu) = cpu() else { return };
-    let plan = FaultPlan::default().inference_fails(1).inference_hangs(2).vanishes_before(5);
-    let device = FaultyDevice::new(cpu, plan);
-    // Long enough for an inference that does not hang.
-    let limit = Nanos(2_000_000_000);
-    assert_eq!(outcomes(&device, 6, limit), ["right", "refused", "hung", "right", "right", "lost"]);
 }
 
 proptest! {

@@ -28,7 +28,7 @@ pub struct Tensors {
     pub outputs: Vec<Buffer>,
 }
 
-/// A page of every system that OpenVINO runs on.
+/// A page of every system that has such devices.
 const PAGE: usize = 4096;
 
 // SAFETY: a buffer owns its memory, as a `Vec<f32>` does.

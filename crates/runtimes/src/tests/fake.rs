@@ -2,13 +2,12 @@
 //! knows its own exports from other bytes.
 
 use crate::buffer::{Buffer, Tensors};
-use crate::compile::Ir;
 use crate::error::{Error, Side};
-use crate::graph_device::{Graph, GraphDevice};
+use crate::graph_device::{Emitted, Graph, GraphDevice, GraphSource};
 use crate::info::{DeviceInfo, DeviceKind, Shapes};
-use crate::matmul::reference;
-use crate::options::CompileOptions;
 use crate::port::{Dimension, Port, Ports};
+use crate::product::reference;
+use duet_graphs::LayoutRules;
 use duet_types::Nanos;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,6 +18,7 @@ pub(super) const INPUTS: usize = 4;
 pub(super) struct Fake {
     info: DeviceInfo,
     toolchain: String,
+    settings: String,
     compiled: Arc<AtomicU32>,
 }
 
@@ -34,7 +34,7 @@ impl Fake {
             peaks: Vec::new(),
             shapes: Shapes::Dynamic,
         };
-        Self { info, toolchain: "1.0".to_owned(), compiled: Arc::default() }
+        Self { info, toolchain: "1.0".to_owned(), settings: String::new(), compiled: Arc::default() }
     }
 
     pub(super) fn with_driver(self, driver: &str) -> Self {
@@ -43,6 +43,10 @@ impl Fake {
 
     pub(super) fn with_toolchain(self, version: &str) -> Self {
         Self { toolchain: version.to_owned(), ..self }
+    }
+
+    pub(super) fn with_settings(self, settings: &str) -> Self {
+        Self { settings: settings.to_owned(), ..self }
     }
 
     /// How often something was compiled.
@@ -63,21 +67,40 @@ impl Fake {
 
 const SIGN: &[u8] = b"fake:";
 
+/// What [`Fake`] compiles to a product with these weights.
+pub(super) fn product(weights: &[f32]) -> Emitted {
+    let constants = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
+    Emitted { graph: b"product".to_vec(), constants }
+}
+
 impl GraphDevice for Fake {
     fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    fn rules(&self) -> LayoutRules {
+        LayoutRules::FREE
     }
 
     fn toolchain(&self) -> &str {
         &self.toolchain
     }
 
-    fn compile_graph(&self, ir: &Ir<'_>, _options: &CompileOptions) -> Result<Box<dyn Graph>, Error> {
-        self.compiled.fetch_add(1, Ordering::Relaxed);
-        Ok(Self::graph(ir.bin))
+    fn settings(&self) -> String {
+        self.settings.clone()
     }
 
-    fn import_graph(&self, blob: &[u8], _options: &CompileOptions) -> Result<Box<dyn Graph>, Error> {
+    /// Its graphs are products of weights that the tests make: see [`product`].
+    fn emit(&self, source: &GraphSource<'_>) -> Result<Emitted, Error> {
+        Err(Error::Uncalibrated { block: source.block.name().to_owned() })
+    }
+
+    fn compile_graph(&self, emitted: &Emitted) -> Result<Box<dyn Graph>, Error> {
+        self.compiled.fetch_add(1, Ordering::Relaxed);
+        Ok(Self::graph(&emitted.constants))
+    }
+
+    fn import_graph(&self, blob: &[u8]) -> Result<Box<dyn Graph>, Error> {
         let bytes = blob.strip_prefix(SIGN);
         bytes.map(Self::graph).ok_or_else(|| Error::refused("import_model", -1, "no export of mine".to_owned()))
     }

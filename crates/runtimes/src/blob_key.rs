@@ -1,7 +1,6 @@
 //! What a compiled graph depends on. If any of it differs, the graph is another one.
 
 use crate::graph_device::GraphDevice;
-use crate::options::CompileOptions;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 
@@ -35,9 +34,9 @@ impl Digest {
 }
 
 impl BlobKey {
-    /// The key of `source`, compiled for `device` with `options` by this version of duet.
+    /// The key of `source`, compiled for `device` as it is set by this version of duet.
     #[must_use]
-    pub fn new(source: &BlobSource, device: &dyn GraphDevice, options: &CompileOptions) -> Self {
+    pub fn new(source: &BlobSource, device: &dyn GraphDevice) -> Self {
         let info = device.info();
         let optional = |text: &Option<String>| text.clone().unwrap_or_default();
         let parts = [
@@ -50,7 +49,7 @@ impl BlobKey {
             ("architecture", optional(&info.architecture)),
             ("driver", optional(&info.driver)),
             ("toolchain", device.toolchain().to_owned()),
-            ("options", options.to_string()),
+            ("settings", device.settings()),
         ];
         // Quoted, so that no value can look like two.
         Self { text: parts.iter().map(|(name, value)| format!("{name} {value:?}\n")).collect() }

@@ -10,10 +10,8 @@
 
 use crate::blob_file;
 use crate::blob_key::{BlobKey, EXTENSION};
-use crate::compile::Ir;
 use crate::error::Error;
-use crate::graph_device::{Graph, GraphDevice};
-use crate::options::CompileOptions;
+use crate::graph_device::{Emitted, Graph, GraphDevice};
 use duet_types::Bytes;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,8 +51,8 @@ impl BlobCache {
         Self { folder, limit }
     }
 
-    /// Takes the graph of `key` up from the cache, or else compiles the text and the constants that `emit` makes (see
-    /// [`Ir`]), and keeps the result. What was compiled is taken up at once, as it will be the next time: beside its
+    /// Takes the graph of `key` up from the cache, or else compiles what `emit` makes, and keeps the result. What was
+    /// compiled is taken up at once, as it will be the next time: beside its
     /// own copy of the constants OpenVINO's CPU keeps those that a graph was compiled from, but not those of a graph
     /// taken up.
     ///
@@ -64,23 +62,19 @@ impl BlobCache {
         &self,
         key: &BlobKey,
         device: &dyn GraphDevice,
-        options: &CompileOptions,
-        emit: impl FnOnce() -> (String, Vec<u8>),
+        emit: impl FnOnce() -> Emitted,
     ) -> Result<Obtained, Error> {
         // A graph that is whole may be refused all the same, by a driver that was changed without a new version.
-        if let Some(graph) = self.get(key).and_then(|blob| device.import_graph(&blob, options).ok()) {
+        if let Some(graph) = self.get(key).and_then(|blob| device.import_graph(&blob).ok()) {
             return Ok(Obtained { graph, origin: Origin::Imported });
         }
-        let compiled = {
-            let (xml, bin) = emit();
-            device.compile_graph(&Ir { xml: &xml, bin: &bin }, options)?
-        };
+        let compiled = device.compile_graph(&emit())?;
         let blob = match compiled.export() {
             Ok(blob) => blob,
             Err(error) => return Ok(Obtained { graph: compiled, origin: Origin::NotKept(error) }),
         };
         let kept = self.put(key, &blob).map_err(Error::Keep);
-        let graph = device.import_graph(&blob, options).unwrap_or(compiled);
+        let graph = device.import_graph(&blob).unwrap_or(compiled);
         Ok(Obtained { graph, origin: kept.map_or_else(Origin::NotKept, |()| Origin::Compiled) })
     }
 

@@ -100,14 +100,17 @@ struct Fit {
 ///
 /// Were an output given fewer rows than come out, OpenVINO's CPU would leave it unwritten and say that all is well.
 #[derive(Debug, Default)]
-pub(crate) struct Rows {
+pub struct LentRows {
     /// Those of the first port whose rows vary.
     rows: Option<usize>,
 }
 
-impl Rows {
+impl LentRows {
     /// The shape of `given` values for `port`, which is port `index` of its side.
-    pub(crate) fn fit(&mut self, port: &Port, side: Side, index: usize, given: usize) -> Result<Vec<i64>, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Length`] if they do not fill it, [`Error::Rows`] if they are more or fewer rows than before.
+    pub fn fit(&mut self, port: &Port, side: Side, index: usize, given: usize) -> Result<Vec<i64>, Error> {
         let fit = port.fit(given).ok_or_else(|| Error::Length { side, index, shape: port.to_string(), given })?;
         match (self.rows, fit.rows) {
             (Some(before), Some(rows)) if before != rows => Err(Error::Rows { side, index, rows, before }),
@@ -162,7 +165,7 @@ mod tests {
     #[test]
     fn all_ports_have_the_same_rows_where_they_vary() {
         let (narrow, wide, fixed) = (port(&[Any, Fixed(2)]), port(&[Any, Fixed(8)]), port(&[Fixed(7)]));
-        let mut rows = Rows::default();
+        let mut rows = LentRows::default();
         assert_eq!(rows.fit(&fixed, Side::Input, 0, 7).unwrap(), [7]);
         assert_eq!(rows.fit(&narrow, Side::Input, 1, 6).unwrap(), [3, 2]);
         assert_eq!(rows.fit(&fixed, Side::Input, 2, 7).unwrap(), [7]);

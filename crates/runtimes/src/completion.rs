@@ -6,11 +6,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What is to happen when an inference has ended, on the device's thread.
-pub(crate) type Then = Box<dyn FnOnce() + Send>;
+pub type Then = Box<dyn FnOnce() + Send>;
 
 /// Told once for each inference, by the device; waited for by whoever wants its result.
 #[derive(Default)]
-pub(crate) struct Completion {
+pub struct Completion {
     state: Mutex<State>,
     told: Condvar,
 }
@@ -23,12 +23,12 @@ struct State {
 
 impl Completion {
     /// Forgets the inference before, and notes what is to happen after this one.
-    pub(crate) fn begin(&self, then: Option<Then>) {
+    pub fn begin(&self, then: Option<Then>) {
         *self.state() = State { is_told: false, then };
     }
 
     /// The inference has ended, well or badly. A panic of what follows ends here: the caller is foreign code.
-    pub(crate) fn tell(&self) {
+    pub fn tell(&self) {
         let then = {
             let mut state = self.state();
             state.is_told = true;
@@ -42,18 +42,20 @@ impl Completion {
     }
 
     /// Whether it has ended.
-    pub(crate) fn is_told(&self) -> bool {
+    #[must_use]
+    pub fn is_told(&self) -> bool {
         self.state().is_told
     }
 
     /// Returns when it has ended.
-    pub(crate) fn wait(&self) {
+    pub fn wait(&self) {
         let guard = self.told.wait_while(self.state(), |state| !state.is_told);
         drop(guard.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Returns when it has ended or `limit` is over; whether it has ended.
-    pub(crate) fn wait_for(&self, limit: Nanos) -> bool {
+    #[must_use]
+    pub fn wait_for(&self, limit: Nanos) -> bool {
         let limit = Duration::from_nanos(limit.0);
         let waited = self.told.wait_timeout_while(self.state(), limit, |state| !state.is_told);
         waited.unwrap_or_else(PoisonError::into_inner).0.is_told

@@ -1,4 +1,4 @@
-//! How systems call OpenVINO's C library, and where they keep libraries and packages.
+//! How systems call libraries, and where they keep them and packages.
 
 use std::path::{Path, PathBuf};
 
@@ -20,17 +20,26 @@ impl Platform {
         Self::Linux
     };
 
-    /// The version in the name of a C library of OpenVINO; none if the file is something else.
-    pub(crate) fn version(self, name: &str) -> Option<Version> {
+    /// The version in the name of a file, if it is the library called `library`.
+    pub(crate) fn version(self, library: &str, name: &str) -> Option<Version> {
         let digits = match self {
-            Self::Windows => name.eq_ignore_ascii_case("openvino_c.dll").then_some("")?,
-            Self::MacOs => name.strip_prefix("libopenvino_c")?.strip_suffix(".dylib")?,
-            Self::Linux => name.strip_prefix("libopenvino_c.so")?,
+            Self::Windows => name.eq_ignore_ascii_case(&format!("{library}.dll")).then_some("")?,
+            Self::MacOs => name.strip_prefix("lib")?.strip_prefix(library)?.strip_suffix(".dylib")?,
+            Self::Linux => name.strip_prefix("lib")?.strip_prefix(library)?.strip_prefix(".so")?,
         };
         if digits.is_empty() {
             return Some(Version::default());
         }
         digits.strip_prefix('.')?.split('.').map(|number| number.parse().ok()).collect::<Option<_>>().map(Version)
+    }
+
+    /// How the library called `library` is called without a version.
+    pub(crate) fn library(self, library: &str) -> String {
+        match self {
+            Self::Linux => format!("lib{library}.so"),
+            Self::MacOs => format!("lib{library}.dylib"),
+            Self::Windows => format!("{library}.dll"),
+        }
     }
 
     /// The variable that names more folders of libraries.
@@ -45,14 +54,9 @@ impl Platform {
     /// Where the system keeps libraries.
     pub(crate) fn library_folders(self) -> &'static [&'static str] {
         match self {
-            Self::Linux => &[
-                "/usr/local/lib",
-                "/usr/lib",
-                "/usr/lib64",
-                "/usr/lib/x86_64-linux-gnu",
-                "/usr/lib/aarch64-linux-gnu",
-                "/opt/intel/openvino/runtime/lib/intel64",
-            ],
+            Self::Linux => {
+                &["/usr/local/lib", "/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"]
+            }
             Self::MacOs => &["/usr/local/lib", "/opt/homebrew/lib"],
             Self::Windows => &[],
         }
@@ -95,15 +99,15 @@ mod tests {
 
     #[test]
     fn names_are_matched_with_their_versions() {
-        let linux = |name| Platform::Linux.version(name);
+        let linux = |name| Platform::Linux.version("openvino_c", name);
         assert_eq!(linux("libopenvino_c.so"), Some(Version(vec![])));
         assert_eq!(linux("libopenvino_c.so.2641"), Some(Version(vec![2641])));
         assert!(linux("libopenvino_c.so.2026.4.1") > linux("libopenvino_c.so.2026.3.9"));
         for other in ["libopenvino.so.2641", "libopenvino_core.so", "libopenvino_c.so.old", "libopenvino_c.so2641"] {
             assert_eq!(linux(other), None, "{other}");
         }
-        assert_eq!(Platform::MacOs.version("libopenvino_c.2641.dylib"), Some(Version(vec![2641])));
-        assert_eq!(Platform::Windows.version("openvino_c.dll"), Some(Version(vec![])));
-        assert_eq!(Platform::Windows.version("openvino.dll"), None);
+        assert_eq!(Platform::MacOs.version("openvino_c", "libopenvino_c.2641.dylib"), Some(Version(vec![2641])));
+        assert_eq!(Platform::Windows.version("openvino_c", "openvino_c.dll"), Some(Version(vec![])));
+        assert_eq!(Platform::Windows.version("openvino_c", "openvino.dll"), None);
     }
 }

@@ -1,13 +1,11 @@
-//! The cache: with a device in plain Rust, and once with a real one.
+//! The cache, with a device in plain Rust.
 
-use super::fake::{Fake, INPUTS};
-use super::{cpu, exact};
+use super::fake::{Fake, INPUTS, product};
 use crate::blob_key::{BlobKey, BlobSource, Digest};
 use crate::buffer::{Buffer, Tensors};
 use crate::cache::{BlobCache, Origin};
 use crate::graph_device::Graph;
-use crate::matmul::{MatMul, reference, whole_numbers};
-use crate::options::{Activations, CompileOptions};
+use crate::product::{reference, whole_numbers};
 use duet_types::{Bytes, Nanos};
 use proptest::prelude::*;
 use std::fs;
@@ -22,7 +20,7 @@ fn source(block: &str, shape: &str) -> BlobSource {
 }
 
 fn key(block: &str) -> BlobKey {
-    BlobKey::new(&source(block, "256"), &Fake::new(), &CompileOptions::default())
+    BlobKey::new(&source(block, "256"), &Fake::new())
 }
 
 fn cache(limit: u64) -> (TempDir, BlobCache) {
@@ -42,17 +40,13 @@ fn runs(graph: &mut dyn Graph, weights: &[f32]) -> bool {
     *graph.run(tensors, Nanos(60_000_000_000)).unwrap()[0] == *expected
 }
 
-fn emit(weights: &[f32]) -> (String, Vec<u8>) {
-    MatMul::new(None, INPUTS, weights.len() / INPUTS, weights).into_parts()
-}
-
 #[test]
 fn a_graph_is_compiled_once() {
     let (_folder, cache) = cache(1 << 20);
-    let (device, options, weights) = (Fake::new(), CompileOptions::default(), whole_numbers(8 * INPUTS, 5));
-    let mut first = cache.obtain(&key("ffn"), &device, &options, || emit(&weights)).unwrap();
+    let (device, weights) = (Fake::new(), whole_numbers(8 * INPUTS, 5));
+    let mut first = cache.obtain(&key("ffn"), &device, || product(&weights)).unwrap();
     assert!(matches!(first.origin, Origin::Compiled), "{first:?}");
-    let mut again = cache.obtain(&key("ffn"), &device, &options, || unreachable!("it is there")).unwrap();
+    let mut again = cache.obtain(&key("ffn"), &device, || unreachable!("it is there")).unwrap();
     assert!(matches!(again.origin, Origin::Imported), "{again:?}");
     assert_eq!(device.compiled(), 1);
     assert!(runs(&mut *first.graph, &weights) && runs(&mut *again.graph, &weights));
@@ -60,19 +54,17 @@ fn a_graph_is_compiled_once() {
 
 #[test]
 fn whatever_a_graph_depends_on_makes_it_another() {
-    let options = CompileOptions::default();
     let device = Fake::new();
     let base = key("ffn");
-    let floats = CompileOptions { activations: Some(Activations::Floats), ..options.clone() };
     let other_model = BlobSource { model: Digest::of(b"another model"), ..source("ffn", "256") };
     let others = [
-        BlobKey::new(&other_model, &device, &options),
-        BlobKey::new(&source("qkv", "256"), &device, &options),
-        BlobKey::new(&source("ffn", "32"), &device, &options),
-        BlobKey::new(&source("ffn", "256\"\ndevice \"FAKE"), &device, &options),
-        BlobKey::new(&source("ffn", "256"), &device.clone().with_driver("2"), &options),
-        BlobKey::new(&source("ffn", "256"), &device.clone().with_toolchain("1.1"), &options),
-        BlobKey::new(&source("ffn", "256"), &device, &floats),
+        BlobKey::new(&other_model, &device),
+        BlobKey::new(&source("qkv", "256"), &device),
+        BlobKey::new(&source("ffn", "32"), &device),
+        BlobKey::new(&source("ffn", "256\"\ndevice \"FAKE"), &device),
+        BlobKey::new(&source("ffn", "256"), &device.clone().with_driver("2")),
+        BlobKey::new(&source("ffn", "256"), &device.clone().with_toolchain("1.1")),
+        BlobKey::new(&source("ffn", "256"), &device.clone().with_settings("floats")),
     ];
     let (_folder, cache) = cache(1 << 20);
     cache.put(&base, b"a graph").unwrap();
@@ -84,9 +76,9 @@ fn whatever_a_graph_depends_on_makes_it_another() {
 #[test]
 fn what_cannot_be_taken_up_is_compiled_again() {
     let (folder, cache) = cache(1 << 20);
-    let (device, options, weights) = (Fake::new(), CompileOptions::default(), whole_numbers(8 * INPUTS, 5));
+    let (device, weights) = (Fake::new(), whole_numbers(8 * INPUTS, 5));
     cache.put(&key("ffn"), b"no export of this device").unwrap();
-    let mut obtained = cache.obtain(&key("ffn"), &device, &options, || emit(&weights)).unwrap();
+    let mut obtained = cache.obtain(&key("ffn"), &device, || product(&weights)).unwrap();
     assert!(matches!(obtained.origin, Origin::Compiled) && runs(&mut *obtained.graph, &weights));
     let own = fs::read(&files(&folder)[0]).unwrap();
     cache.put(&key("qkv"), b"another graph").unwrap();
@@ -102,7 +94,7 @@ fn a_folder_that_cannot_be_written_only_costs_time() {
     let cache = BlobCache::new(file.path().join("graphs"), Bytes(1 << 20));
     let (device, weights) = (Fake::new(), whole_numbers(8 * INPUTS, 5));
     for compiled in 1..3 {
-        let mut obtained = cache.obtain(&key("ffn"), &device, &CompileOptions::default(), || emit(&weights)).unwrap();
+        let mut obtained = cache.obtain(&key("ffn"), &device, || product(&weights)).unwrap();
         let Origin::NotKept(error) = &obtained.origin else { panic!("{obtained:?}") };
         assert!(error.to_string().starts_with("a compiled graph could not be kept"), "{error}");
         assert!(runs(&mut *obtained.graph, &weights));
@@ -223,18 +215,5 @@ proptest! {
         damage.apply(&mut file);
         fs::write(&path, file).unwrap();
         prop_assert_eq!(cache.get(&key("ffn")), None);
-    }
-}
-
-#[test]
-fn a_real_device_takes_up_what_it_compiled() {
-    let Some(cpu) = cpu() else { return };
-    let (_folder, cache) = cache(64 << 20);
-    let weights = whole_numbers(8 * INPUTS, 5);
-    let key = BlobKey::new(&source("product", "?"), &cpu, &exact());
-    for imported in [false, true] {
-        let mut obtained = cache.obtain(&key, &cpu, &exact(), || emit(&weights)).unwrap();
-        assert_eq!(matches!(obtained.origin, Origin::Imported), imported, "{obtained:?}");
-        assert!(runs(&mut *obtained.graph, &weights));
     }
 }

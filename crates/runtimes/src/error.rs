@@ -1,6 +1,8 @@
-//! What can go wrong between duet and a device of OpenVINO.
+//! What can go wrong between duet and a device.
 
 use crate::find::Missing;
+use duet_graphs::ShapeError;
+use duet_graphs::onnx::OnnxError;
 use duet_types::Nanos;
 use std::path::PathBuf;
 
@@ -11,30 +13,34 @@ pub enum Error {
     #[error(transparent)]
     Missing(#[from] Missing),
     /// A file that is called like the runtime cannot be loaded.
-    #[error("{path}: cannot be loaded: {reason}; install openvino=={wanted} again", wanted = crate::find::VERSION)]
+    #[error("{path}: cannot be loaded: {reason}; install {requirements} again")]
     Load {
         /// The library's file.
         path: PathBuf,
         /// What the system's loader says.
-        reason: libloading::Error,
+        reason: String,
+        /// What brings it.
+        requirements: &'static str,
     },
     /// The runtime lacks a function that duet calls.
-    #[error("{path}: has no function `{symbol}`; duet needs openvino=={wanted}", wanted = crate::find::VERSION)]
+    #[error("{path}: has no function `{symbol}`; duet needs {requirements}")]
     Symbol {
         /// The library's file.
         path: PathBuf,
         /// The function.
         symbol: &'static str,
+        /// What brings it.
+        requirements: &'static str,
     },
-    /// OpenVINO refused a call. Two threads that are refused at the same time may see each other's message: there is
-    /// one for the whole process.
+    /// The toolchain refused a call. Two threads that OpenVINO refuses at the same time may see each other's message:
+    /// it has one for the whole process.
     #[error("{call}: {message} (status {status})")]
     Refused {
-        /// The function of OpenVINO.
+        /// The toolchain's function.
         call: &'static str,
         /// Its status.
         status: i32,
-        /// OpenVINO's own words.
+        /// The toolchain's own words.
         message: String,
     },
     /// The device is gone: its driver was reset or removed. Nothing that was compiled for it will run again.
@@ -50,17 +56,25 @@ pub enum Error {
         limit: Nanos,
     },
     /// The runtime has no such device.
-    #[error("OpenVINO has no device `{name}` here; there are: {available}")]
+    #[error("{runtime} has no device `{name}` here; there are: {available}")]
     NoDevice {
+        /// Which runtime.
+        runtime: &'static str,
         /// What was asked for.
         name: String,
         /// Those there are.
         available: String,
     },
-    /// A text for OpenVINO has a zero byte, where OpenVINO would take it to end.
+    /// A text for a toolchain has a zero byte, where it would be taken to end.
     #[error("{what} holds a zero byte")]
     ZeroByte {
         /// What the text is.
+        what: &'static str,
+    },
+    /// What should be a text is none.
+    #[error("{what} is not text in UTF-8")]
+    NotText {
+        /// What it should be.
         what: &'static str,
     },
     /// An inference was given too many or too few tensors.
@@ -106,14 +120,14 @@ pub enum Error {
         index: usize,
     },
     /// A port has other values than single-precision floats.
-    #[error("{side} {index} has the element type {code} of OpenVINO; duet lends single-precision floats (4)")]
+    #[error("{side} {index} has the element type {found}; duet lends single-precision floats")]
     Element {
         /// Inputs or outputs.
         side: Side,
         /// Which one.
         index: usize,
-        /// The number of the type, as OpenVINO's headers have it.
-        code: u32,
+        /// The type, as the toolchain tells it.
+        found: String,
     },
     /// A port's shape is not one that memory can be lent for.
     #[error("{side} {index} has a shape of unknown rank; give each of its dimensions, `?` where it varies")]
@@ -143,9 +157,27 @@ pub enum Error {
         /// What the device made of it.
         got: f32,
     },
+    /// The device does not take the block, or not in this shape.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// The block has no form in integers.
+    #[error(transparent)]
+    Integers(#[from] OnnxError),
+    /// The device computes in integers, and nobody has said between which numbers the block's values lie.
+    #[error("block {block} comes without ranges: the device computes in integers, so calibrate it first")]
+    Uncalibrated {
+        /// The block.
+        block: String,
+    },
+    /// A graph that was taken up as bytes is not handed over again.
+    #[error("the graph was taken up from bytes: keep these")]
+    Imported,
     /// A compiled graph could not be handed over: OpenVINO writes it to a file first.
     #[error("a compiled graph could not be written to a temporary file: {0}")]
     Export(#[source] std::io::Error),
+    /// The system has no thread for an inference.
+    #[error("there is no thread for an inference: {0}")]
+    Thread(#[source] std::io::Error),
     /// A compiled graph could not be kept for the next time.
     #[error("a compiled graph could not be kept: {0}")]
     Keep(#[source] std::io::Error),
@@ -161,8 +193,9 @@ pub enum Side {
 }
 
 impl Error {
-    /// What OpenVINO said when it refused `call`. A driver that has lost its device says so in words only.
-    pub(crate) fn refused(call: &'static str, status: i32, message: String) -> Self {
+    /// What a toolchain said when it refused `call`. A driver that has lost its device says so in words only.
+    #[must_use]
+    pub fn refused(call: &'static str, status: i32, message: String) -> Self {
         if LOST.iter().any(|sign| message.contains(sign)) {
             return Self::DeviceLost { message };
         }

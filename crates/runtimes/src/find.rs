@@ -1,19 +1,20 @@
-//! Where OpenVINO's runtime is: looked for when it is first wanted, in an order that the user can foresee.
+//! Where a runtime is: looked for when it is first wanted, in an order that the user can foresee.
 //!
 //! 1. `DUET_RT`, a folder that the Python package was installed into (`pip install --target`);
 //! 2. the active Python environment (`VIRTUAL_ENV`, `CONDA_PREFIX`);
 //! 3. the packages of `python3`, which is asked once and has a time limit;
 //! 4. the folders that the system loads libraries from.
 //!
-//! The package holds the C library under a name with a version (`libopenvino_c.so.2641`) and no other, so names are
+//! Packages hold libraries under a name with a version (`libopenvino_c.so.2641`) and no other, so names are
 //! matched, not guessed; of several versions in a folder the highest is taken. Nothing is loaded here.
 
+use crate::package::Package;
 use crate::platform::Platform;
 use crate::python;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A C library of OpenVINO.
+/// A library of a runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The library's file.
@@ -40,6 +41,8 @@ pub enum Place {
 /// There is no runtime; says where it was looked for, and how to get it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Missing {
+    /// What is not there.
+    pub package: Package,
     /// Each folder that was looked at, in order.
     pub looked: Vec<Looked>,
 }
@@ -64,23 +67,20 @@ pub enum Lack {
     Library,
 }
 
-/// The package's version that duet is tested with.
-pub const VERSION: &str = "2026.4.1";
-
-impl Missing {
-    /// The one command that brings the runtime.
+impl Found {
+    /// The library called `library` beside it, whether it is there or not.
     #[must_use]
-    pub fn command() -> String {
-        format!("pip install openvino=={VERSION}")
+    pub fn beside(&self, library: &str) -> PathBuf {
+        self.path.with_file_name(Platform::HERE.library(library))
     }
 }
 
-/// Finds the library. Takes microseconds; if only `python3` knows of it, up to some seconds the first time.
+/// Finds the package's library. Takes microseconds; if only `python3` knows of it, up to some seconds the first time.
 ///
 /// # Errors
 /// [`Missing`] if it is in none of the places.
-pub fn find() -> Result<Found, Missing> {
-    search(&Surroundings::of_this_process(), Platform::HERE)
+pub fn find(package: &Package) -> Result<Found, Missing> {
+    search(package, &Surroundings::of_this_process(), Platform::HERE)
 }
 
 /// What this process was started with.
@@ -112,24 +112,24 @@ impl Surroundings {
     }
 }
 
-fn search(surroundings: &Surroundings, platform: Platform) -> Result<Found, Missing> {
+fn search(package: &Package, surroundings: &Surroundings, platform: Platform) -> Result<Found, Missing> {
     let mut looked = Vec::new();
-    for (place, folders) in places(surroundings, platform) {
+    for (place, folders) in places(package, surroundings, platform) {
         for folder in folders() {
-            match library_in(&folder, platform) {
+            match library_in(&folder, package, platform) {
                 Ok(path) => return Ok(Found { path, place }),
                 Err(lack) => looked.push(Looked { place, folder, lack }),
             }
         }
     }
-    Err(Missing { looked })
+    Err(Missing { package: *package, looked })
 }
 
 type Folders<'a> = Box<dyn FnOnce() -> Vec<PathBuf> + 'a>;
 
 /// The folders to look at, in order. They are made one place after the other: asking `python3` takes time.
-fn places(surroundings: &Surroundings, platform: Platform) -> [(Place, Folders<'_>); 5] {
-    let packaged = |folders: Vec<PathBuf>| folders.iter().map(|folder| libraries_of_package(folder)).collect();
+fn places<'a>(package: &'a Package, surroundings: &'a Surroundings, platform: Platform) -> [(Place, Folders<'a>); 5] {
+    let packaged = |folders: Vec<PathBuf>| folders.iter().map(|folder| libraries_of(package, folder)).collect();
     [
         (Place::DuetRt, Box::new(move || packaged(surroundings.duet_rt.clone().into_iter().collect()))),
         (
@@ -149,19 +149,25 @@ fn places(surroundings: &Surroundings, platform: Platform) -> [(Place, Folders<'
             }),
         ),
         (Place::Python, Box::new(move || packaged((surroundings.python)()))),
-        (Place::System, Box::new(move || surroundings.library_path.clone())),
+        (
+            Place::System,
+            Box::new(move || {
+                let installed = package.installed.iter().map(PathBuf::from).filter(|folder| folder.exists());
+                surroundings.library_path.iter().cloned().chain(installed).collect()
+            }),
+        ),
     ]
 }
 
 /// Where the package keeps its libraries.
-fn libraries_of_package(packages: &Path) -> PathBuf {
-    packages.join("openvino").join("libs")
+fn libraries_of(package: &Package, packages: &Path) -> PathBuf {
+    package.folders.iter().fold(packages.to_owned(), |path, folder| path.join(folder))
 }
 
-fn library_in(folder: &Path, platform: Platform) -> Result<PathBuf, Lack> {
+fn library_in(folder: &Path, package: &Package, platform: Platform) -> Result<PathBuf, Lack> {
     let entries = std::fs::read_dir(folder).map_err(|_| Lack::Folder)?;
     let versions = entries.flatten().filter_map(|entry| {
-        let version = platform.version(entry.file_name().to_str()?)?;
+        let version = platform.version(package.library, entry.file_name().to_str()?)?;
         Some((version, entry.path()))
     });
     versions.max().map(|(_, path)| path).ok_or(Lack::Library)
@@ -169,7 +175,7 @@ fn library_in(folder: &Path, platform: Platform) -> Result<PathBuf, Lack> {
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OpenVINO is not installed; `{}` brings it", Missing::command())?;
+        write!(f, "{} is not installed; `{}` brings it", self.package.title, self.package.command())?;
         write!(f, ", or add `--target FOLDER` and set DUET_RT=FOLDER")?;
         self.looked.iter().try_for_each(|looked| write!(f, "\n  {looked}"))
     }
@@ -179,7 +185,7 @@ impl fmt::Display for Looked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lack = match self.lack {
             Lack::Folder => "no such folder",
-            Lack::Library => "no OpenVINO in it",
+            Lack::Library => "it is not in it",
         };
         write!(f, "{} ({}): {lack}", self.folder.display(), self.place)
     }
@@ -200,6 +206,7 @@ impl fmt::Display for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::package::{ONNX_RUNTIME, OPENVINO, QNN_PROVIDER};
     use std::fs;
 
     fn nowhere() -> Surroundings {
@@ -221,9 +228,9 @@ mod tests {
         );
         install(&environment.join("lib/python3.11/site-packages/openvino/libs"), &["libopenvino_c.so.2700"]);
         let both = Surroundings { duet_rt: Some(named.clone()), virtual_env: Some(environment), ..nowhere() };
-        let found = search(&both, Platform::Linux).unwrap();
+        let found = search(&OPENVINO, &both, Platform::Linux).unwrap();
         assert_eq!((found.place, found.path), (Place::DuetRt, named.join("openvino/libs/libopenvino_c.so.2641")));
-        let found = search(&Surroundings { duet_rt: None, ..both }, Platform::Linux).unwrap();
+        let found = search(&OPENVINO, &Surroundings { duet_rt: None, ..both }, Platform::Linux).unwrap();
         assert_eq!(found.place, Place::VirtualEnv);
     }
 
@@ -233,9 +240,9 @@ mod tests {
         install(&root.path().join("lib"), &["libopenvino_c.so"]);
         install(&root.path().join("Lib/site-packages/openvino/libs"), &["openvino_c.dll"]);
         let conda = Surroundings { conda: Some(root.path().to_owned()), ..nowhere() };
-        assert_eq!(search(&conda, Platform::Linux).unwrap().path, root.path().join("lib/libopenvino_c.so"));
+        assert_eq!(search(&OPENVINO, &conda, Platform::Linux).unwrap().path, root.path().join("lib/libopenvino_c.so"));
         let windows = Surroundings { virtual_env: Some(root.path().to_owned()), ..nowhere() };
-        assert_eq!(search(&windows, Platform::Windows).unwrap().place, Place::VirtualEnv);
+        assert_eq!(search(&OPENVINO, &windows, Platform::Windows).unwrap().place, Place::VirtualEnv);
     }
 
     #[test]
@@ -245,10 +252,26 @@ mod tests {
         fs::create_dir_all(&empty).unwrap();
         let duet_rt = Some(absent.clone());
         let surroundings = Surroundings { duet_rt, library_path: vec![empty.clone()], ..nowhere() };
-        let missing = search(&surroundings, Platform::Linux).unwrap_err();
+        let missing = search(&OPENVINO, &surroundings, Platform::Linux).unwrap_err();
         let absent = Looked { place: Place::DuetRt, folder: absent.join("openvino/libs"), lack: Lack::Folder };
         let empty = Looked { place: Place::System, folder: empty, lack: Lack::Library };
         assert_eq!(missing.looked, [absent, empty]);
-        assert!(missing.to_string().contains("pip install openvino==2026.4.1"), "{missing}");
+        assert!(missing.to_string().contains("pip install --no-deps openvino=="), "{missing}");
+    }
+
+    #[test]
+    fn a_provider_is_found_with_what_lies_beside_it() {
+        let root = tempfile::tempdir().unwrap();
+        install(
+            &root.path().join("onnxruntime/capi"),
+            &["libonnxruntime.so.1.31.1", "libonnxruntime_providers_shared.so"],
+        );
+        install(&root.path().join("onnxruntime_qnn"), &["libonnxruntime_providers_qnn.so"]);
+        let surroundings = Surroundings { duet_rt: Some(root.path().to_owned()), ..nowhere() };
+        let runtime = search(&ONNX_RUNTIME, &surroundings, Platform::Linux).unwrap();
+        assert_eq!(runtime.path, root.path().join("onnxruntime/capi/libonnxruntime.so.1.31.1"));
+        let provider = search(&QNN_PROVIDER, &surroundings, Platform::Linux).unwrap();
+        assert_eq!(provider.path, root.path().join("onnxruntime_qnn/libonnxruntime_providers_qnn.so"));
+        assert_eq!(provider.beside("QnnHtp").parent(), provider.path.parent());
     }
 }

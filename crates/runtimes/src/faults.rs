@@ -5,14 +5,13 @@
 //! hang is released.
 
 use crate::buffer::{Buffer, Tensors};
-use crate::compile::Ir;
 use crate::completion::Completion;
 use crate::error::Error;
-use crate::graph_device::{Graph, GraphDevice};
+use crate::graph_device::{Emitted, Graph, GraphDevice, GraphSource};
 use crate::info::DeviceInfo;
-use crate::options::CompileOptions;
 use crate::port::Ports;
 use crate::watchdog::{UnderWay, Watched};
+use duet_graphs::LayoutRules;
 use duet_types::Nanos;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -171,19 +170,31 @@ impl<D: GraphDevice> GraphDevice for FaultyDevice<D> {
         self.device.info()
     }
 
+    fn rules(&self) -> LayoutRules {
+        self.device.rules()
+    }
+
     fn toolchain(&self) -> &str {
         self.device.toolchain()
     }
 
-    fn compile_graph(&self, ir: &Ir<'_>, options: &CompileOptions) -> Result<Box<dyn Graph>, Error> {
+    fn settings(&self) -> String {
+        self.device.settings()
+    }
+
+    fn emit(&self, source: &GraphSource<'_>) -> Result<Emitted, Error> {
+        self.device.emit(source)
+    }
+
+    fn compile_graph(&self, emitted: &Emitted) -> Result<Box<dyn Graph>, Error> {
         self.faults.before_compiling()?;
-        let graph = self.device.compile_graph(ir, options)?;
+        let graph = self.device.compile_graph(emitted)?;
         Ok(Box::new(FaultyGraph { graph, faults: Arc::clone(&self.faults) }))
     }
 
-    fn import_graph(&self, blob: &[u8], options: &CompileOptions) -> Result<Box<dyn Graph>, Error> {
+    fn import_graph(&self, blob: &[u8]) -> Result<Box<dyn Graph>, Error> {
         self.faults.before_importing()?;
-        let graph = self.device.import_graph(blob, options)?;
+        let graph = self.device.import_graph(blob)?;
         Ok(Box::new(FaultyGraph { graph, faults: Arc::clone(&self.faults) }))
     }
 }

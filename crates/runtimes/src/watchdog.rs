@@ -12,7 +12,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// Work that a device does, with all that it uses.
-pub(crate) trait UnderWay: Send + 'static {
+pub trait UnderWay: Send + 'static {
     /// What comes of it.
     type Outcome;
 
@@ -20,12 +20,15 @@ pub(crate) trait UnderWay: Send + 'static {
     fn cancel(&mut self);
 
     /// What has come of it. Called only after the device has said that it is done.
+    ///
+    /// # Errors
+    /// If the device failed.
     fn finish(self) -> Result<Self::Outcome, Error>;
 }
 
 /// Work that is under way, and the device's word that it is done.
 #[derive(Debug)]
-pub(crate) struct Watched<W: UnderWay> {
+pub struct Watched<W: UnderWay> {
     /// Absent once it was taken by `finish`.
     work: Option<W>,
     completion: Arc<Completion>,
@@ -33,17 +36,21 @@ pub(crate) struct Watched<W: UnderWay> {
 
 impl<W: UnderWay> Watched<W> {
     /// Watches over `work`, of which `completion` will be told, or was.
-    pub(crate) fn new(work: W, completion: Arc<Completion>) -> Self {
+    pub fn new(work: W, completion: Arc<Completion>) -> Self {
         Self { work: Some(work), completion }
     }
 
     /// Whether the device is done.
-    pub(crate) fn is_done(&self) -> bool {
+    #[must_use]
+    pub fn is_done(&self) -> bool {
         self.completion.is_told()
     }
 
     /// Waits until the device is done, however long that takes.
-    pub(crate) fn wait(mut self) -> Result<W::Outcome, Error> {
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn wait(mut self) -> Result<W::Outcome, Error> {
         self.completion.wait();
         self.take().finish()
     }
@@ -52,7 +59,7 @@ impl<W: UnderWay> Watched<W> {
     ///
     /// # Errors
     /// [`Error::Hung`] if it is not done then; what it uses is given back when it is.
-    pub(crate) fn wait_for(mut self, limit: Nanos) -> Result<W::Outcome, Error> {
+    pub fn wait_for(mut self, limit: Nanos) -> Result<W::Outcome, Error> {
         if !self.completion.wait_for(limit) {
             return Err(Error::Hung { limit });
         }
