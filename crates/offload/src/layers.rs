@@ -20,13 +20,19 @@ pub enum LayersError {
 }
 
 /// The two blocks of a layer.
-pub(crate) struct LayerBlocks {
-    pub(crate) qkv: Block,
-    pub(crate) feed_forward: Block,
+#[derive(Clone, Debug)]
+pub struct LayerBlocks {
+    /// Norm and projection.
+    pub qkv: Block,
+    /// Output projection, norm and feed-forward.
+    pub feed_forward: Block,
 }
 
-/// Makes the blocks of layer `layer`.
-pub(crate) fn layer_blocks(model: &Model, layer: usize) -> Result<LayerBlocks, LayersError> {
+/// Makes the blocks of layer `layer`. Reads the model's file; its floats are there meanwhile.
+///
+/// # Errors
+/// If the file has changed, or its weights make no block.
+pub fn layer_blocks(model: &Model, layer: usize) -> Result<LayerBlocks, LayersError> {
     let floats = model.float_layer(layer)?;
     let norm = |weight: Vec<f32>| Norm { weight, epsilon: model.epsilon() };
     let FloatLayer { attention_norm, qkv, qkv_bias, output, output_norm, ffn_norm, gate, up, down, feed_norm } = floats;
@@ -52,7 +58,10 @@ pub(crate) fn layer_blocks(model: &Model, layer: usize) -> Result<LayerBlocks, L
 }
 
 /// Makes the head.
-pub(crate) fn head_block(model: &Model) -> Result<Block, LayersError> {
+///
+/// # Errors
+/// As [`layer_blocks`].
+pub fn head_block(model: &Model) -> Result<Block, LayersError> {
     let norm = Norm { weight: model.final_norm().to_vec(), epsilon: model.epsilon() };
     Ok(Block::head(norm, rounded(&model.float_head()?)?)?)
 }

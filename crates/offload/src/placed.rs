@@ -78,14 +78,7 @@ impl PlacedModel {
         progress: &mut dyn FnMut(PlacedProgress),
     ) -> Result<Self, OffloadError> {
         let shapes = Shapes::of(device.info().shapes);
-        let options = CompileOptions {
-            threads: NonZeroU16::new(threads),
-            activations: NonZeroU32::new(ACTIVATION_GROUP).map(Activations::Groups),
-            // Left to itself, a CPU that knows half precision computes in it.
-            precision: Some(Precision::F32),
-            streams: Some(NonZeroU16::MIN),
-            ..CompileOptions::default()
-        };
+        let options = compile_options(threads);
         let target = Target { model: &model.config().name, device, options: &options, cache };
         let layers = model.config().layers;
         let (mut qkv, mut feed_forward) = (Vec::with_capacity(layers), Vec::with_capacity(layers));
@@ -117,6 +110,19 @@ impl TokenWise for PlacedModel {
 
 fn slot(slots: &[Slot], layer: usize) -> Result<&Slot, NotRun> {
     slots.get(layer).ok_or_else(|| NotRun::Unsupported(format!("there is no layer {layer}")))
+}
+
+/// How blocks are compiled, to run on so many threads of a device where it has such.
+#[must_use]
+pub fn compile_options(threads: u16) -> CompileOptions {
+    CompileOptions {
+        threads: NonZeroU16::new(threads),
+        activations: NonZeroU32::new(ACTIVATION_GROUP).map(Activations::Groups),
+        // Left to itself, a CPU that knows half precision computes in it.
+        precision: Some(Precision::F32),
+        streams: Some(NonZeroU16::MIN),
+        ..CompileOptions::default()
+    }
 }
 
 /// Inputs that share a scale when activations are rounded: the error of a block is about one per cent.
