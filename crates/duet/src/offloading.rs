@@ -6,7 +6,7 @@ use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{Engine, Fallback, Offload};
 use duet_model::Model;
 use duet_offload::PlacedModel;
-use duet_openvino::BlobCache;
+use duet_openvino::{BlobCache, GraphDevice, Runtime};
 use duet_types::Bytes;
 use std::fmt;
 use std::str::FromStr;
@@ -66,6 +66,14 @@ pub(crate) fn compiled(model: &Model, name: &DeviceName, threads: Option<u16>) -
     let placed = placed.map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
     progress.finish("compiled");
     Ok(placed)
+}
+
+/// The device, and the cache that its graphs are kept in.
+pub(crate) fn opened(name: &DeviceName) -> anyhow::Result<(Arc<dyn GraphDevice>, BlobCache)> {
+    let DeviceName::OpenVino(device) = name;
+    let device = Runtime::load().and_then(|runtime| runtime.device(device));
+    let device = device.map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
+    Ok((Arc::new(device), BlobCache::new(models::cache_folder("graphs")?, CACHE_BYTES)))
 }
 
 /// Compiled graphs of a few models.
