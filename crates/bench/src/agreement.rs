@@ -5,10 +5,11 @@
 //! prompts by itself, which says how often a whole answer stays the same. Nothing falls back here: a kernel that the
 //! device does not run is an error.
 
+use crate::forward::{Forward, ForwardError, likeliest};
 use crate::load::{self, LoadError, Progress, Workload};
 use duet_kernels::crew::{Crew, Scoped};
 use duet_model::Model;
-use duet_model::forward::{Activations, NotRun, Pass, PassError, Segment, TokenWise};
+use duet_model::forward::{Activations, TokenWise};
 use duet_model::kv::{KvFormat, KvPool, KvTable};
 use duet_types::{TokenId, Tokens};
 use serde::Serialize;
@@ -50,12 +51,9 @@ pub enum AgreementError {
     /// The prompts cannot be read, or the model cannot be asked so.
     #[error(transparent)]
     Workload(#[from] LoadError),
-    /// A pass was refused.
+    /// A pass came to nothing.
     #[error(transparent)]
-    Pass(#[from] PassError),
-    /// The device did not run a kernel.
-    #[error(transparent)]
-    Device(#[from] NotRun),
+    Forward(#[from] ForwardError),
     /// There is nothing to compare on.
     #[error("--workload: no prompt fits the model's context of {0} tokens")]
     NothingFits(Tokens),
@@ -68,7 +66,7 @@ impl AgreementError {
         match self {
             Self::Workload(error) => error.is_bad_input(),
             Self::NothingFits(_) => true,
-            Self::Pass(_) | Self::Device(_) => false,
+            Self::Forward(_) => false,
         }
     }
 }
@@ -142,15 +140,14 @@ impl Sums {
 
 /// Reads texts, with linear work on a device or by the crew.
 struct Reader<'a> {
-    model: &'a Model,
-    device: Option<&'a dyn TokenWise>,
-    crew: &'a dyn Crew,
+    forward: Forward<'a>,
     pool: KvPool,
 }
 
 impl<'a> Reader<'a> {
     fn new(model: &'a Model, device: Option<&'a dyn TokenWise>, crew: &'a dyn Crew) -> Self {
-        Self { model, device, crew, pool: model.kv_pool(KvFormat::F16, model.config().context) }
+        let pool = model.kv_pool(KvFormat::F16, model.config().context);
+        Self { forward: Forward { model, device, crew }, pool }
     }
 
     /// What comes next at each position of the text but the last.
@@ -181,7 +178,7 @@ impl<'a> Reader<'a> {
             }
             let next = last.first().map_or(TokenId(0), |row| likeliest(row));
             answer.push(next);
-            if self.model.tokenizer().is_end_of_generation(next) {
+            if self.forward.model.tokenizer().is_end_of_generation(next) {
                 break;
             }
             rows = vec![next];
@@ -196,30 +193,12 @@ impl<'a> Reader<'a> {
         tokens: &[TokenId],
         chosen: &[usize],
     ) -> Result<(KvTable, Vec<Vec<f32>>), AgreementError> {
-        let (model, rows) = (self.model, tokens.len());
-        let segment = Segment::new(table, tokens.to_vec());
-        let pass = Pass::new(model, Activations::new(model, rows), vec![segment]);
-        let mut pass = pass.map_err(|refused| refused.error)?;
+        let model = self.forward.model;
         let mut logits = Vec::new();
-        for node in model.nodes() {
-            match self.device {
-                Some(device) => model.run_node_on(device, &mut pass, node, 0..rows, self.crew)?,
-                None => model.run_node(&mut pass, node, 0..rows, self.crew),
-            }
-        }
-        match self.device {
-            Some(device) => model.logits_on(device, &mut pass, chosen, &mut logits)?,
-            None => model.logits(&mut pass, chosen, &mut logits, self.crew),
-        }
+        let passed = self.forward.pass(Activations::new(model, tokens.len()), table, tokens, chosen, &mut logits)?;
         let rows = logits.chunks_exact(model.config().vocabulary).take(chosen.len()).map(<[f32]>::to_vec).collect();
-        let table = pass.finish().1.pop();
-        Ok((table.unwrap_or_else(|| self.pool.table()), rows))
+        Ok((passed.kv, rows))
     }
-}
-
-fn likeliest(logits: &[f32]) -> TokenId {
-    let best = |best: usize, (token, logit): (usize, &f32)| if *logit > logits[best] { token } else { best };
-    TokenId(logits.iter().enumerate().fold(0, best) as u32)
 }
 
 fn surprise(logits: &[f32], token: TokenId) -> f64 {

@@ -4,9 +4,12 @@
 //! ceilings are probed beside every sample, and shares of a ceiling are shares of the probe next to the sample.
 
 pub mod agreement;
+mod forward;
 pub mod functional;
+pub mod graphs;
 mod html;
 pub mod load;
+mod optimality;
 mod plot;
 mod probe;
 pub mod report;

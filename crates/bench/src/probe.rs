@@ -55,8 +55,17 @@ impl<'a> Ceiling<'a> {
 
 /// The most memory this process ever had in use; `None` where the system does not say.
 pub(crate) fn peak_rss_bytes() -> Option<u64> {
+    status_bytes("VmHWM:")
+}
+
+/// The memory that this process has in use now; `None` where the system does not say.
+pub(crate) fn rss_bytes() -> Option<u64> {
+    status_bytes("VmRSS:")
+}
+
+fn status_bytes(name: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }

@@ -1,5 +1,6 @@
 //! `duet bench throughput`: how fast a model runs on this machine, and how near to what the machine can do.
 
+use crate::forward::likeliest;
 use crate::probe::{Ceiling, Ceilings, peak_rss_bytes};
 use crate::samples::median;
 use duet_device::{Accelerator, Cpu, CpuConfig, Pinning};
@@ -357,7 +358,7 @@ impl Bench<'_> {
             self.model.run_span(&mut pass, 0..self.model.node_count(), self.crew);
             self.model.logits(&mut pass, &rows, &mut logits, self.crew);
             let rows = logits.chunks_exact(self.model.config().vocabulary);
-            tokens = rows.map(|row| TokenId(argmax(row))).collect();
+            tokens = rows.map(likeliest).collect();
             (activations, *tables) = pass.finish();
         }
         Ok(start.elapsed())
@@ -426,14 +427,4 @@ impl Bench<'_> {
 
 fn only(mut tables: Vec<KvTable>) -> Result<KvTable, ThroughputError> {
     tables.pop().ok_or_else(|| ThroughputError::Pass("no table came back".to_owned()))
-}
-
-fn argmax(logits: &[f32]) -> u32 {
-    let mut best = (0, f32::NEG_INFINITY);
-    for (token, &logit) in logits.iter().enumerate() {
-        if logit > best.1 {
-            best = (token, logit);
-        }
-    }
-    best.0 as u32
 }

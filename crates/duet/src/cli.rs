@@ -1,6 +1,7 @@
 //! The command line: every command, flag and range. Nothing is done here.
 
 mod device;
+mod graphs;
 mod history;
 mod load;
 mod report;
@@ -9,6 +10,7 @@ mod simulate;
 mod speculate;
 
 pub(crate) use device::{AgreementArgs, DeviceArgs};
+pub(crate) use graphs::GraphsArgs;
 pub(crate) use history::{
     ExportArgs, HistoryArgs, HistoryCommand, HistoryCommandArgs, HistoryDefault, HistoryPlace, ListArgs, PurgeArgs,
     WhichArgs, default_path as default_history,
@@ -87,6 +89,8 @@ pub(crate) enum BenchCommand {
     Speculate(Box<SpeculateArgs>),
     /// How near a device comes to the CPU's own kernels, on real texts
     Agreement(Box<AgreementArgs>),
+    /// What compiled graphs cost and give on a device: compiling, loading, launching, exchanging
+    Graphs(Box<GraphsArgs>),
 }
 
 /// `duet bench throughput`

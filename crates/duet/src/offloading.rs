@@ -5,8 +5,8 @@ use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{DeviceUse, Engine, Fallback, Offload};
 use duet_model::Model;
-use duet_offload::{OffloadError, PlacedModel};
-use duet_runtimes::BlobCache;
+use duet_offload::{OffloadError, PlacedModel, compile_options};
+use duet_runtimes::{BlobCache, GraphDevice};
 use duet_types::Bytes;
 use std::fmt;
 use std::str::FromStr;
@@ -97,6 +97,21 @@ pub(crate) fn compiled(model: &Model, name: &DeviceName, threads: Option<u16>) -
 /// All there are.
 pub(crate) fn cores() -> u16 {
     std::thread::available_parallelism().map_or(1, |all| u16::try_from(all.get()).unwrap_or(u16::MAX))
+}
+
+/// The device, to run on so many threads of it where it has such, and the cache that its graphs are kept in.
+pub(crate) fn opened(name: &DeviceName, threads: u16) -> anyhow::Result<(Arc<dyn GraphDevice>, BlobCache)> {
+    let device: Result<Arc<dyn GraphDevice>, duet_runtimes::Error> = match name {
+        DeviceName::OpenVino(device) => duet_openvino::Runtime::load()
+            .and_then(|runtime| runtime.device(device))
+            .map(|device| Arc::new(device.with_options(compile_options(threads))) as _),
+        #[cfg(feature = "qnn")]
+        DeviceName::Qnn(device) => {
+            duet_qnn::Runtime::load().and_then(|runtime| runtime.device(device)).map(|device| Arc::new(device) as _)
+        }
+    };
+    let device = device.map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
+    Ok((device, BlobCache::new(models::cache_folder("graphs")?, CACHE_BYTES)))
 }
 
 /// Compiled graphs of a few models.

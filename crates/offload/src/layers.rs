@@ -60,7 +60,7 @@ pub fn layer_blocks(model: &Model, layer: usize) -> Result<LayerBlocks, LayersEr
 /// Makes the head.
 ///
 /// # Errors
-/// If its weights cannot be read or rounded.
+/// As [`layer_blocks`].
 pub fn head_block(model: &Model) -> Result<Block, LayersError> {
     let norm = Norm { weight: model.final_norm().to_vec(), epsilon: model.epsilon() };
     Ok(Block::head(norm, rounded(&model.float_head()?)?)?)

@@ -1,7 +1,9 @@
 //! A model's token-wise blocks as compiled graphs on an accelerator.
 //!
 //! `layers` makes the fused blocks of a loaded model's weights, `shapes` says for how many rows graphs are compiled and
-//! cuts rows to them, `slot` is one block on one device, `placed` the whole model. Attention, rope and the cache stay on
+//! cuts rows to them, `source` emits a block for them,
+//! `ready` is a graph that was tried, `slot` one block on one device, `placed` the whole model. `patience` says when a device
+//! is taken to hang. `switching` exchanges graphs while a prompt is read. Attention, rope and the cache stay on
 //! the CPU: they are sequence-wise, and static graphs are not for them. (Agent.xpu §4.2-4.3)
 //!
 //! Precision: weights are rounded again to eight bits with one scale for each output, and activations to eight bits in
@@ -10,10 +12,14 @@
 
 mod calibration;
 mod layers;
+mod patience;
 mod placed;
+mod ready;
 mod shapes;
 mod slot;
+mod source;
+pub mod switching;
 
 pub use calibration::{CalibrateError, Seen};
 pub use layers::{LayerBlocks, LayersError, head_block, layer_blocks};
-pub use placed::{OffloadError, PlacedModel, PlacedProgress, options};
+pub use placed::{OffloadError, PlacedModel, PlacedProgress, compile_options};

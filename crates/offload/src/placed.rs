@@ -63,7 +63,7 @@ impl PlacedModel {
         cache: Option<&BlobCache>,
         progress: &mut dyn FnMut(PlacedProgress),
     ) -> Result<Self, OffloadError> {
-        let device = Runtime::load()?.device(device)?.with_options(options(threads));
+        let device = Runtime::load()?.device(device)?.with_options(compile_options(threads));
         Self::ready_on(model, &device, cache, progress)
     }
 
@@ -80,10 +80,7 @@ impl PlacedModel {
         let shapes = Shapes::of(device.rules().rows);
         let target = Target { model: &model.config().name, device, cache };
         let layers = model.config().layers;
-        let seen = match device.rules().activations {
-            ActivationRule::Floats => None,
-            ActivationRule::Calibrated => Some(Seen::of(model)?),
-        };
+        let seen = ranges_seen(model, device)?;
         let seen = seen.as_ref();
         let (mut qkv, mut feed_forward) = (Vec::with_capacity(layers), Vec::with_capacity(layers));
         for layer in 0..layers {
@@ -116,9 +113,21 @@ impl TokenWise for PlacedModel {
     }
 }
 
-/// How OpenVINO compiles a model's blocks, to run on so many threads.
+fn slot(slots: &[Slot], layer: usize) -> Result<&Slot, NotRun> {
+    slots.get(layer).ok_or_else(|| NotRun::Unsupported(format!("there is no layer {layer}")))
+}
+
+/// Between which numbers the model's values lie, if the device wants to know.
+pub(crate) fn ranges_seen(model: &Model, device: &dyn GraphDevice) -> Result<Option<Seen>, CalibrateError> {
+    match device.rules().activations {
+        ActivationRule::Floats => Ok(None),
+        ActivationRule::Calibrated => Seen::of(model).map(Some),
+    }
+}
+
+/// How OpenVINO compiles a model's blocks, to run on so many threads of a device where it has such.
 #[must_use]
-pub fn options(threads: u16) -> CompileOptions {
+pub fn compile_options(threads: u16) -> CompileOptions {
     CompileOptions {
         threads: NonZeroU16::new(threads),
         activations: NonZeroU32::new(ACTIVATION_GROUP).map(Activations::Groups),
@@ -127,10 +136,6 @@ pub fn options(threads: u16) -> CompileOptions {
         streams: Some(NonZeroU16::MIN),
         ..CompileOptions::default()
     }
-}
-
-fn slot(slots: &[Slot], layer: usize) -> Result<&Slot, NotRun> {
-    slots.get(layer).ok_or_else(|| NotRun::Unsupported(format!("there is no layer {layer}")))
 }
 
 /// Inputs that share a scale when activations are rounded: the error of a block is about one per cent.

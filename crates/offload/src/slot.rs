@@ -1,11 +1,13 @@
 //! One block on one device: its compiled graphs, and running rows through them.
 
 use crate::placed::{OffloadError, Target};
+use crate::ready::{ReadyGraph, Widths};
 use crate::shapes::{Piece, Shapes, cut};
+use crate::source::Source;
 use duet_graphs::{Block, Ranges, Rows};
 use duet_model::forward::NotRun;
-use duet_runtimes::{BlobKey, BlobSource, Buffer, Digest, Graph, GraphSource, Tensors};
-use duet_types::{Nanos, Tokens};
+use duet_runtimes::{Buffer, GraphSource, Tensors};
+use duet_types::Tokens;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A block that runs on a device.
@@ -13,14 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Slot {
     shapes: Vec<Tokens>,
     /// For each shape; one for all rows if there are no shapes. Each runs one inference at a time.
-    graphs: Vec<Mutex<Box<dyn Graph>>>,
-    /// Widths.
-    inputs: Vec<usize>,
-    output: usize,
+    graphs: Vec<Mutex<ReadyGraph>>,
+    widths: Widths,
 }
 
 impl Slot {
-    /// Makes the block ready for each shape; its ranges are there if the device wants them.
+    /// Makes the block ready for each shape, and tries each graph; its ranges are there if the device wants them.
     pub(crate) fn ready(
         target: &Target<'_>,
         block: &Block,
@@ -31,18 +31,26 @@ impl Slot {
             Shapes::Dynamic => (vec![Rows::Dynamic], Vec::new()),
             Shapes::Static(shapes) => (shapes.iter().map(|&rows| Rows::Static(rows)).collect(), shapes.clone()),
         };
-        let graph = |rows| Ok(Mutex::new(graph(target, &GraphSource { block, rows, ranges })?));
-        let graphs: Result<Vec<_>, OffloadError> = rows.into_iter().map(graph).collect();
-        let inputs = block.inputs().iter().map(|port| port.width).collect();
-        let output = block.outputs().first().map_or(0, |port| port.width);
-        Ok(Self { shapes, graphs: graphs?, inputs, output })
+        let widths = Widths::of(block);
+        let graph = |rows| {
+            let graph = Source::of(target, &GraphSource { block, rows, ranges })?.obtain(target)?;
+            Ok(Mutex::new(ReadyGraph::tried(graph, &widths, rows)?))
+        };
+        let graphs = rows.into_iter().map(graph).collect::<Result<Vec<_>, OffloadError>>()?;
+        Ok(Self { shapes, graphs, widths })
+    }
+
+    /// A block with one graph, of so many rows.
+    pub(crate) fn of(graph: ReadyGraph, rows: Tokens, widths: Widths) -> Self {
+        Self { shapes: vec![rows], graphs: vec![Mutex::new(graph)], widths }
     }
 
     /// Runs the block on all rows of its inputs.
     pub(crate) fn run(&self, inputs: &[&[f32]], output: &mut [f32]) -> Result<(), NotRun> {
-        let rows = output.len() / self.output.max(1);
-        let fit = inputs.iter().zip(&self.inputs).all(|(input, width)| input.len() == rows * width);
-        if !fit || inputs.len() != self.inputs.len() || output.len() != rows * self.output {
+        let Widths { inputs: widths, output: width } = &self.widths;
+        let rows = output.len() / (*width).max(1);
+        let fit = inputs.iter().zip(widths).all(|(input, width)| input.len() == rows * width);
+        if !fit || inputs.len() != widths.len() || output.len() != rows * width {
             return Err(NotRun::Unsupported(format!("{rows} rows of other widths than the graph's")));
         }
         if self.shapes.is_empty() {
@@ -56,34 +64,18 @@ impl Slot {
     /// Runs some rows, with rows of zeros behind them up to `whole` rows.
     fn run_piece(&self, piece: &Piece, whole: usize, inputs: &[&[f32]], output: &mut [f32]) -> Result<(), NotRun> {
         let of = |width: usize| piece.rows.start * width..piece.rows.end * width;
-        let lent = inputs.iter().zip(&self.inputs).map(|(input, &width)| {
+        let lent = inputs.iter().zip(&self.widths.inputs).map(|(input, &width)| {
             let mut buffer = Buffer::zeroed(whole * width);
             buffer[..piece.rows.len() * width].copy_from_slice(&input[of(width)]);
             Arc::new(buffer)
         });
-        let tensors = Tensors { inputs: lent.collect(), outputs: vec![Buffer::zeroed(whole * self.output)] };
+        let width = self.widths.output;
+        let tensors = Tensors { inputs: lent.collect(), outputs: vec![Buffer::zeroed(whole * width)] };
         let mut graph = self.graphs[piece.shape].lock().unwrap_or_else(PoisonError::into_inner);
-        let results = graph.run(tensors, LONGEST).map_err(|error| NotRun::Failed(error.to_string()))?;
+        let results = graph.run(Tokens(whole as u32), tensors).map_err(|error| NotRun::Failed(error.to_string()))?;
         let result = results.first().ok_or_else(|| NotRun::Failed("it gave no result".to_owned()))?;
-        let (from, to) = (&result[..piece.rows.len() * self.output], &mut output[of(self.output)]);
+        let (from, to) = (&result[..piece.rows.len() * width], &mut output[of(width)]);
         to.copy_from_slice(from);
         Ok(())
     }
 }
-
-/// The block's graph for so many rows, from the cache or compiled.
-fn graph(target: &Target<'_>, source: &GraphSource<'_>) -> Result<Box<dyn Graph>, OffloadError> {
-    let emitted = target.device.emit(source)?;
-    let Some(cache) = target.cache else { return Ok(target.device.compile_graph(&emitted)?) };
-    let shape = match source.rows {
-        Rows::Dynamic => "?".to_owned(),
-        Rows::Static(rows) => rows.0.to_string(),
-    };
-    let source = BlobSource { model: Digest::of(target.model.as_bytes()), block: emitted.digest(), shape };
-    let key = BlobKey::new(&source, target.device);
-    Ok(cache.obtain(&key, target.device, || emitted)?.graph)
-}
-
-/// A device that has not answered after this long hangs: a chunk of the largest layer is some hundred milliseconds on
-/// one core.
-const LONGEST: Nanos = Nanos(20_000_000_000);

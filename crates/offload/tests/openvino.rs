@@ -5,7 +5,8 @@ use duet_model::forward::{Activations, NotRun, Pass, Segment, TokenWise};
 use duet_model::kv::KvFormat;
 use duet_model::{LoadOptions, Model};
 use duet_offload::PlacedModel;
-use duet_openvino::{BlobCache, FaultPlan, FaultyDevice, Runtime};
+use duet_openvino::Runtime;
+use duet_runtimes::{BlobCache, FaultPlan, FaultyDevice};
 use duet_types::{Bytes, TokenId, Tokens};
 use std::path::Path;
 
@@ -56,7 +57,7 @@ fn logits_are_nearly_those_of_the_kernels_and_graphs_come_from_the_cache() {
     let largest = expected.iter().fold(0.0_f32, |largest, logit| largest.max(logit.abs()));
     let mut all = Vec::new();
     for _ in ["compiled", "imported"] {
-        let device = runtime.device("CPU").unwrap().with_options(duet_offload::options(1));
+        let device = runtime.device("CPU").unwrap().with_options(duet_offload::compile_options(1));
         let placed = PlacedModel::ready_on(&model, &device, Some(&cache), &mut |_| {}).unwrap();
         let found = logits(&model, Some(&placed)).unwrap();
         let worst = found.iter().zip(&expected).fold(0.0_f32, |worst, (a, b)| worst.max((a - b).abs()));
@@ -67,11 +68,39 @@ fn logits_are_nearly_those_of_the_kernels_and_graphs_come_from_the_cache() {
     assert!(std::fs::read_dir(folder.path()).unwrap().count() > 2 * model.config().layers);
 }
 
+/// Inferences before the first of a prompt: each graph is tried when it is made ready.
+fn trials(model: &Model) -> u32 {
+    2 * model.config().layers as u32 + 1
+}
+
 #[test]
 fn a_device_that_fails_says_so_and_changes_nothing() {
     let Some(runtime) = runtime() else { return };
     let model = model();
-    let device = FaultyDevice::new(runtime.device("CPU").unwrap(), FaultPlan::default().vanishes_before(3));
+    let faults = FaultPlan::default().vanishes_before(trials(&model) + 3);
+    let device = FaultyDevice::new(runtime.device("CPU").unwrap(), faults);
     let placed = PlacedModel::ready_on(&model, &device, None, &mut |_| {}).unwrap();
     assert!(matches!(logits(&model, Some(&placed)), Err(NotRun::Failed(_))));
+}
+
+#[test]
+fn a_device_that_runs_no_graph_is_not_ready() {
+    let Some(runtime) = runtime() else { return };
+    let model = model();
+    let device = FaultyDevice::new(runtime.device("CPU").unwrap(), FaultPlan::default().inference_fails(2));
+    assert!(PlacedModel::ready_on(&model, &device, None, &mut |_| {}).is_err());
+}
+
+/// It is left after a time that follows from how long its graphs take: these take microseconds, and a test that takes as
+/// long as a limit for any model would fail here.
+#[test]
+fn a_device_that_hangs_is_left_soon() {
+    let Some(runtime) = runtime() else { return };
+    let model = model();
+    let faults = FaultPlan::default().inference_hangs(trials(&model) + 1);
+    let device = FaultyDevice::new(runtime.device("CPU").unwrap(), faults);
+    let placed = PlacedModel::ready_on(&model, &device, None, &mut |_| {}).unwrap();
+    let start = std::time::Instant::now();
+    assert!(matches!(logits(&model, Some(&placed)), Err(NotRun::Failed(_))));
+    assert!(start.elapsed().as_secs() < 10, "it was waited for {:?}", start.elapsed());
 }

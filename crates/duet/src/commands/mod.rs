@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_agreement;
+mod bench_graphs;
 mod bench_load;
 mod bench_speculate;
 mod chat;

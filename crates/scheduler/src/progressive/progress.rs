@@ -142,6 +142,12 @@ impl Progress {
         self.channel
     }
 
+    /// Which graphs are there, block by block.
+    #[must_use]
+    pub fn resident(&self) -> &[Resident] {
+        &self.resident
+    }
+
     /// Whether all rows have passed all blocks, and all graphs are loaded.
     #[must_use]
     pub fn is_done(&self) -> bool {

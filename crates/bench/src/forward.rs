@@ -1,0 +1,116 @@
+//! One pass of one sequence through a model, its linear work on a device or by the crew. Nothing falls back: a kernel that
+//! the device does not run is an error.
+
+use duet_kernels::crew::Crew;
+use duet_model::Model;
+use duet_model::forward::{Activations, NotRun, Pass, PassError, Segment, TokenWise};
+use duet_model::kv::KvTable;
+use duet_types::TokenId;
+
+/// Who computes.
+#[derive(Clone, Copy)]
+pub(crate) struct Forward<'a> {
+    pub(crate) model: &'a Model,
+    /// Absent: the crew does all.
+    pub(crate) device: Option<&'a dyn TokenWise>,
+    pub(crate) crew: &'a dyn Crew,
+}
+
+/// Why a pass came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ForwardError {
+    /// It was refused.
+    #[error(transparent)]
+    Pass(#[from] PassError),
+    /// The device did not run a kernel.
+    #[error(transparent)]
+    Device(#[from] NotRun),
+}
+
+/// What a pass leaves: buffers for the next one, and the sequence.
+pub(crate) struct Passed {
+    pub(crate) activations: Activations,
+    pub(crate) kv: KvTable,
+}
+
+impl Forward<'_> {
+    /// Runs `tokens` after `kv`; `logits` are those of the `chosen` rows, one after the other.
+    pub(crate) fn pass(
+        &self,
+        activations: Activations,
+        kv: KvTable,
+        tokens: &[TokenId],
+        chosen: &[usize],
+        logits: &mut Vec<f32>,
+    ) -> Result<Passed, ForwardError> {
+        let (model, rows) = (self.model, tokens.len());
+        let pass = Pass::new(model, activations, vec![Segment::new(kv, tokens.to_vec())]);
+        let mut pass = pass.map_err(|refused| refused.error)?;
+        for node in model.nodes() {
+            match self.device {
+                Some(device) => model.run_node_on(device, &mut pass, node, 0..rows, self.crew)?,
+                None => model.run_node(&mut pass, node, 0..rows, self.crew),
+            }
+        }
+        match self.device {
+            _ if chosen.is_empty() => {}
+            Some(device) => model.logits_on(device, &mut pass, chosen, logits)?,
+            None => model.logits(&mut pass, chosen, logits, self.crew),
+        }
+        let (activations, mut tables) = pass.finish();
+        let kv = tables.pop().expect("a pass of one segment gives one table back");
+        Ok(Passed { activations, kv })
+    }
+
+    /// Reads `tokens` after `kv` in chunks of so many rows; `logits` are those of the last row.
+    pub(crate) fn read(
+        &self,
+        kv: KvTable,
+        tokens: &[TokenId],
+        chunk: usize,
+        logits: &mut Vec<f32>,
+    ) -> Result<KvTable, ForwardError> {
+        let mut passed = Passed { activations: Activations::new(self.model, chunk.min(tokens.len())), kv };
+        let last = tokens.len().div_ceil(chunk).saturating_sub(1);
+        for (index, rows) in tokens.chunks(chunk).enumerate() {
+            let chosen = if index == last { vec![rows.len() - 1] } else { Vec::new() };
+            passed = self.pass(passed.activations, passed.kv, rows, &chosen, logits)?;
+        }
+        Ok(passed.kv)
+    }
+
+    /// The likeliest tokens after `kv` and the `first` token, `count` of them, one pass each; `each` is told of every one.
+    pub(crate) fn decode(
+        &self,
+        kv: KvTable,
+        first: TokenId,
+        count: usize,
+        each: &mut dyn FnMut(),
+    ) -> Result<(KvTable, Vec<TokenId>), ForwardError> {
+        let mut passed = Passed { activations: Activations::new(self.model, 1), kv };
+        let (mut tokens, mut logits, mut next) = (Vec::with_capacity(count), Vec::new(), first);
+        for _ in 0..count {
+            passed = self.pass(passed.activations, passed.kv, &[next], &[0], &mut logits)?;
+            next = likeliest(&logits[..self.model.config().vocabulary]);
+            tokens.push(next);
+            each();
+        }
+        Ok((passed.kv, tokens))
+    }
+}
+
+/// The token of the largest logit; the first of equals.
+pub(crate) fn likeliest(logits: &[f32]) -> TokenId {
+    let best = |best: usize, (token, logit): (usize, &f32)| if *logit > logits[best] { token } else { best };
+    TokenId(logits.iter().enumerate().fold(0, best) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_the_likeliest() {
+        assert_eq!(likeliest(&[0.1, 0.4, f32::NAN, 0.4]), TokenId(1));
+    }
+}

@@ -1,0 +1,93 @@
+//! What is measured: a model, a device, and how both are used.
+
+use super::GraphsError;
+use duet_graphs::{Block, Rows};
+use duet_model::Model;
+use duet_model::tokenizer::SpecialTokens;
+use duet_runtimes::{BlobCache, Buffer, Emitted, Graph, GraphDevice, GraphSource, Shapes, Tensors};
+use duet_types::{Nanos, TokenId, Tokens};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The test bed.
+#[derive(Clone, Debug)]
+pub struct Bed {
+    /// The model.
+    pub model: Arc<Model>,
+    /// The device.
+    pub device: Arc<dyn GraphDevice>,
+    /// Threads of the device, where it has such, and of the CPU's kernels where these are compared with it.
+    pub threads: u16,
+    /// Where compiled graphs are kept.
+    pub cache: BlobCache,
+}
+
+/// A graph with the memory that it runs on.
+pub(super) struct Runnable {
+    graph: Box<dyn Graph>,
+    inputs: Vec<Arc<Buffer>>,
+    outputs: Vec<Buffer>,
+}
+
+impl Bed {
+    /// Whether the device takes graphs of any number of rows.
+    pub(super) fn is_dynamic(&self) -> bool {
+        self.device.info().shapes == Shapes::Dynamic
+    }
+
+    pub(super) fn compile(&self, block: &Block, rows: Rows) -> Result<Box<dyn Graph>, GraphsError> {
+        Ok(self.device.compile_graph(&self.emit(block, rows)?)?)
+    }
+
+    /// A block as the device's compiler takes it.
+    pub(super) fn emit(&self, block: &Block, rows: Rows) -> Result<Emitted, GraphsError> {
+        Ok(self.device.emit(&GraphSource { block, rows, ranges: None })?)
+    }
+
+    pub(super) fn import(&self, blob: &[u8]) -> Result<Box<dyn Graph>, GraphsError> {
+        Ok(self.device.import_graph(blob)?)
+    }
+
+    /// Tokens of a real text: this crate's own source, as often as it takes.
+    pub(super) fn text(&self, count: usize) -> Vec<TokenId> {
+        let tokens = self.model.tokenizer().encode(TEXT, SpecialTokens::AsText);
+        tokens.into_iter().cycle().take(count).collect()
+    }
+}
+
+/// Long enough for most prompts, and the same everywhere.
+const TEXT: &str = include_str!("../throughput.rs");
+
+impl Runnable {
+    /// A graph of `block`, to be run on so many rows of small numbers.
+    pub(super) fn new(graph: Box<dyn Graph>, block: &Block, rows: Tokens) -> Self {
+        let values = |len: usize| (0..len).map(|index| ((index * 7) % 13) as f32 / 13.0 - 0.5).collect::<Vec<_>>();
+        let rows = rows.as_usize();
+        let inputs = block.inputs().iter().map(|port| Arc::new(Buffer::from(&*values(rows * port.width))));
+        let outputs = block.outputs().iter().map(|port| Buffer::zeroed(rows * port.width));
+        Self { inputs: inputs.collect(), outputs: outputs.collect(), graph }
+    }
+
+    /// Runs it once. How long that took, from lending the memory to having it back.
+    pub(super) fn run(&mut self) -> Result<Nanos, GraphsError> {
+        let tensors = Tensors { inputs: self.inputs.clone(), outputs: std::mem::take(&mut self.outputs) };
+        let start = Instant::now();
+        self.outputs = self.graph.run(tensors, LONGEST)?;
+        Ok(start.elapsed().into())
+    }
+
+    /// The graph, to be run on other rows.
+    pub(super) fn into_graph(self) -> Box<dyn Graph> {
+        self.graph
+    }
+}
+
+/// Measuring waits long: what is slow is to be seen, not to be left.
+const LONGEST: Nanos = Nanos(60_000_000_000);
+
+/// How long something takes, and what comes of it.
+pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (Nanos, T) {
+    let start = Instant::now();
+    let made = work();
+    (start.elapsed().into(), made)
+}

@@ -1,0 +1,66 @@
+//! A graph that was tried, and runs with a limit that follows from the trial.
+
+use crate::patience::{Patience, TRIAL_LIMIT, TRIAL_ROWS};
+use duet_graphs::{Block, Rows};
+use duet_runtimes::{Buffer, Error, Graph, Tensors};
+use duet_types::Tokens;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How wide a block's ports are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Widths {
+    pub(crate) inputs: Vec<usize>,
+    pub(crate) output: usize,
+}
+
+/// A graph, and how long it may take.
+#[derive(Debug)]
+pub(crate) struct ReadyGraph {
+    graph: Box<dyn Graph>,
+    patience: Patience,
+}
+
+impl Widths {
+    pub(crate) fn of(block: &Block) -> Self {
+        let inputs = block.inputs().iter().map(|port| port.width).collect();
+        Self { inputs, output: block.outputs().first().map_or(0, |port| port.width) }
+    }
+
+    fn zeros(&self, rows: usize) -> Tensors {
+        let inputs = self.inputs.iter().map(|width| Arc::new(Buffer::zeroed(rows * width)));
+        Tensors { inputs: inputs.collect(), outputs: vec![Buffer::zeroed(rows * self.output)] }
+    }
+}
+
+impl ReadyGraph {
+    /// Tries the graph, which has one output, on zeros. The first run is the slowest: devices prepare weights in it.
+    ///
+    /// # Errors
+    /// If the device does not run it.
+    pub(crate) fn tried(mut graph: Box<dyn Graph>, widths: &Widths, rows: Rows) -> Result<Self, Error> {
+        let rows = match rows {
+            Rows::Dynamic => TRIAL_ROWS,
+            Rows::Static(rows) => rows,
+        };
+        let zeros = widths.zeros(rows.as_usize());
+        let start = Instant::now();
+        graph.run(zeros, TRIAL_LIMIT)?;
+        Ok(Self { graph, patience: Patience::new(rows, start.elapsed().into()) })
+    }
+
+    /// A graph like one that was tried before.
+    pub(crate) fn like(graph: Box<dyn Graph>, patience: Patience) -> Self {
+        Self { graph, patience }
+    }
+
+    /// How long it may take.
+    pub(crate) fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    /// Runs it on so many rows.
+    pub(crate) fn run(&mut self, rows: Tokens, tensors: Tensors) -> Result<Vec<Buffer>, Error> {
+        self.graph.run(tensors, self.patience.limit(rows.as_usize()))
+    }
+}

@@ -1,0 +1,238 @@
+//! The graphs of all blocks in every shape that is wanted, compiled and kept in the cache: what can be loaded.
+//!
+//! Nothing of them is in memory. Loading reads the bytes from the cache and lets the device take them up, which is what
+//! an exchange of graphs costs. One layer's graphs are tried when they are put on the shelf, so that each of the others
+//! has a limit like theirs.
+
+use super::block_graphs::{BlockGraphs, HeadGraph};
+use super::error::SwitchingError;
+use crate::calibration::Seen;
+use crate::layers::{LayerBlocks, head_block, layer_blocks};
+use crate::patience::Patience;
+use crate::placed::{OffloadError, PlacedProgress, Target, ranges_seen};
+use crate::ready::{ReadyGraph, Widths};
+use crate::slot::Slot;
+use crate::source::Source;
+use duet_graphs::Rows;
+use duet_model::Model;
+use duet_runtimes::{BlobCache, BlobKey, GraphDevice, GraphSource};
+use duet_types::{Bytes, Tokens};
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where graphs run, and where they are kept.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// The device.
+    pub device: Arc<dyn GraphDevice>,
+    /// The cache; it has to have room for all of them.
+    pub cache: BlobCache,
+}
+
+/// A model's graphs that can be loaded, block by block.
+#[derive(Debug)]
+pub struct Shelf {
+    placement: Placement,
+    /// Layers of each block.
+    blocks: Vec<Range<usize>>,
+    shapes: Vec<Shape>,
+    head: Arc<HeadGraph>,
+}
+
+/// All layers' graphs of one number of rows.
+#[derive(Debug)]
+struct Shape {
+    rows: Tokens,
+    qkv: Kind,
+    feed_forward: Kind,
+}
+
+/// The graphs of one kind of block: alike but for their weights.
+#[derive(Debug)]
+struct Kind {
+    like: Like,
+    layers: Vec<Kept>,
+}
+
+/// A layer's graph in the cache.
+#[derive(Debug)]
+struct Kept {
+    key: BlobKey,
+    bytes: Bytes,
+}
+
+/// What the layers have in common.
+#[derive(Clone, Debug)]
+struct Like {
+    widths: Widths,
+    patience: Patience,
+}
+
+impl Shelf {
+    /// Compiles the graphs of all layers for each number of `rows`, or finds them in the cache, and cuts the model into
+    /// `blocks` blocks, or as many as it has layers. The head gets a graph of the first number of rows and stays loaded.
+    ///
+    /// # Errors
+    /// If the device does not take the graphs, or the cache cannot hold them.
+    pub fn fill(
+        model: &Model,
+        placement: Placement,
+        blocks: NonZeroUsize,
+        rows: &[Tokens],
+        progress: &mut dyn FnMut(PlacedProgress),
+    ) -> Result<Self, SwitchingError> {
+        let (name, device) = (&model.config().name, &*placement.device);
+        let seen = ranges_seen(model, device).map_err(OffloadError::from)?;
+        let target = Target { model: name, device, cache: Some(&placement.cache) };
+        let filler = Filler { target, cache: &placement.cache, seen: seen.as_ref() };
+        let layers = model.config().layers;
+        let mut filling: Vec<Filling> = rows.iter().map(|&rows| Filling::new(rows)).collect();
+        for layer in 0..layers {
+            let blocks = layer_blocks(model, layer).map_err(OffloadError::from)?;
+            for shape in &mut filling {
+                shape.add(&filler, layer, &blocks)?;
+            }
+            progress(PlacedProgress { done: layer + 1, total: layers + 1 });
+        }
+        let head = head(model, &filler, rows.first().copied().unwrap_or(Tokens(32)))?;
+        progress(PlacedProgress { done: layers + 1, total: layers + 1 });
+        let shapes = filling.into_iter().filter_map(Filling::filled).collect();
+        Ok(Self { blocks: cut(layers, blocks), shapes, head: Arc::new(head), placement })
+    }
+
+    /// How many blocks.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Layers of a block.
+    ///
+    /// # Panics
+    /// If there is no such block.
+    #[must_use]
+    pub fn layers(&self, block: usize) -> Range<usize> {
+        self.blocks[block].clone()
+    }
+
+    /// The head's graph, which is always loaded.
+    #[must_use]
+    pub fn head(&self) -> Arc<HeadGraph> {
+        Arc::clone(&self.head)
+    }
+
+    /// Loads the graphs of a block that have so many rows.
+    ///
+    /// # Errors
+    /// If there are none, or the device does not take them up.
+    pub fn load(&self, block: usize, rows: Tokens) -> Result<BlockGraphs, SwitchingError> {
+        let shape = self.shapes.iter().find(|shape| shape.rows == rows).ok_or(SwitchingError::NoShape(rows))?;
+        let layers = self.blocks.get(block).cloned().ok_or(SwitchingError::NotLoaded(block))?;
+        let slots = |kind: &Kind| {
+            let kept = &kind.layers[layers.clone()];
+            kept.iter().map(|kept| self.slot(&kept.key, &kind.like, block, rows)).collect::<Result<Vec<_>, _>>()
+        };
+        let (qkv, feed_forward) = (slots(&shape.qkv)?, slots(&shape.feed_forward)?);
+        Ok(BlockGraphs::new(layers, qkv, feed_forward))
+    }
+
+    /// What the graphs of a block take in the cache; nothing if there are none.
+    #[must_use]
+    pub fn bytes(&self, block: usize, rows: Tokens) -> Bytes {
+        let shape = self.shapes.iter().find(|shape| shape.rows == rows);
+        let kinds = shape.into_iter().flat_map(|shape| [&shape.qkv, &shape.feed_forward]);
+        kinds.flat_map(|kind| &kind.layers[self.layers(block)]).map(|kept| kept.bytes).sum()
+    }
+
+    fn slot(&self, key: &BlobKey, like: &Like, block: usize, rows: Tokens) -> Result<Slot, SwitchingError> {
+        let blob = self.placement.cache.get(key).ok_or(SwitchingError::Gone { block, rows })?;
+        let graph = self.placement.device.import_graph(&blob).map_err(OffloadError::from)?;
+        Ok(Slot::of(ReadyGraph::like(graph, like.patience), rows, like.widths.clone()))
+    }
+}
+
+/// A shape that is being put on the shelf.
+struct Filling {
+    rows: Tokens,
+    qkv: Option<Kind>,
+    feed_forward: Option<Kind>,
+}
+
+/// Where compiled graphs go.
+struct Filler<'a> {
+    target: Target<'a>,
+    cache: &'a BlobCache,
+    /// For devices that compute in integers.
+    seen: Option<&'a Seen>,
+}
+
+impl Filling {
+    fn new(rows: Tokens) -> Self {
+        Self { rows, qkv: None, feed_forward: None }
+    }
+
+    /// The next layer.
+    fn add(&mut self, filler: &Filler<'_>, layer: usize, blocks: &LayerBlocks) -> Result<(), OffloadError> {
+        let rows = Rows::Static(self.rows);
+        let ranges = filler.seen.map(|seen| seen.qkv(layer, &blocks.qkv)).transpose()?;
+        filler.add(&mut self.qkv, &GraphSource { block: &blocks.qkv, rows, ranges: ranges.as_ref() })?;
+        let ranges = filler.seen.map(|seen| seen.feed_forward(layer, &blocks.feed_forward)).transpose()?;
+        filler.add(&mut self.feed_forward, &GraphSource { block: &blocks.feed_forward, rows, ranges: ranges.as_ref() })
+    }
+
+    /// Absent for a model without layers.
+    fn filled(self) -> Option<Shape> {
+        Some(Shape { rows: self.rows, qkv: self.qkv?, feed_forward: self.feed_forward? })
+    }
+}
+
+impl Filler<'_> {
+    /// Adds a layer's graph; the first one is tried, and so says how long its like may take.
+    fn add(&self, kind: &mut Option<Kind>, wanted: &GraphSource<'_>) -> Result<(), OffloadError> {
+        let source = Source::of(&self.target, wanted)?;
+        let key = source.key(&self.target);
+        let kept = Kept { bytes: source.keep(&self.target, self.cache, &key)?, key };
+        match kind {
+            Some(kind) => kind.layers.push(kept),
+            None => {
+                let widths = Widths::of(wanted.block);
+                let tried = ReadyGraph::tried(source.obtain(&self.target)?, &widths, wanted.rows)?;
+                *kind = Some(Kind { like: Like { widths, patience: tried.patience() }, layers: vec![kept] });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn head(model: &Model, filler: &Filler<'_>, rows: Tokens) -> Result<HeadGraph, OffloadError> {
+    let block = head_block(model)?;
+    let widths = Widths::of(&block);
+    let ranges = filler.seen.map(|seen| seen.head(&block)).transpose()?;
+    let wanted = GraphSource { block: &block, rows: Rows::Static(rows), ranges: ranges.as_ref() };
+    let graph = Source::of(&filler.target, &wanted)?.obtain(&filler.target)?;
+    Ok(HeadGraph::new(Slot::of(ReadyGraph::tried(graph, &widths, Rows::Static(rows))?, rows, widths)))
+}
+
+/// Cuts layers into blocks of nearly the same number.
+fn cut(layers: usize, blocks: NonZeroUsize) -> Vec<Range<usize>> {
+    let count = blocks.get().min(layers);
+    (0..count).map(|block| block * layers / count..(block + 1) * layers / count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_layer_is_in_one_block_and_no_block_is_empty(layers in 0_usize..200, blocks in 1_usize..300) {
+            let cut = cut(layers, NonZeroUsize::new(blocks).unwrap());
+            prop_assert_eq!(cut.iter().cloned().flatten().collect::<Vec<_>>(), (0..layers).collect::<Vec<_>>());
+            let sizes = cut.iter().map(ExactSizeIterator::len);
+            prop_assert!(sizes.clone().max() <= sizes.min().map(|least| least + 1));
+            prop_assert!(cut.iter().all(|block| !block.is_empty()));
+        }
+    }
+}
