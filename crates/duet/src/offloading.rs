@@ -5,7 +5,7 @@ use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{Engine, Fallback, Offload};
 use duet_model::Model;
-use duet_offload::{OffloadError, PlacedModel};
+use duet_offload::PlacedModel;
 use duet_runtimes::BlobCache;
 use duet_types::Bytes;
 use std::fmt;
@@ -73,14 +73,21 @@ pub(crate) fn compiled(model: &Model, name: &DeviceName, threads: Option<u16>) -
             PlacedModel::ready(model, device, threads.unwrap_or_else(cores), cache.as_ref(), &mut |_| {})
         }
         #[cfg(feature = "qnn")]
-        DeviceName::Qnn(device) => duet_qnn::Runtime::load()
-            .and_then(|runtime| runtime.device(device))
-            .map_err(OffloadError::from)
-            .and_then(|device| PlacedModel::ready_on(model, &device, cache.as_ref(), &mut |_| {})),
+        DeviceName::Qnn(device) => on_htp(model, device, cache.as_ref()),
     };
     let placed = placed.map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
     progress.finish("compiled");
     Ok(placed)
+}
+
+/// Compiles the model for Qualcomm's HTP.
+#[cfg(feature = "qnn")]
+fn on_htp(model: &Model, device: &str, cache: Option<&BlobCache>) -> Result<PlacedModel, duet_offload::OffloadError> {
+    let device = duet_qnn::Runtime::load()?.device(device)?;
+    if device.is_emulated() {
+        eprintln_quiet("warning: there is an emulator of the HTP here, which takes many seconds for each token");
+    }
+    PlacedModel::ready_on(model, &device, cache, &mut |_| {})
 }
 
 /// Compiled graphs of a few models.
