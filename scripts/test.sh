@@ -10,11 +10,8 @@ cd "$(dirname "$0")/.."
 
 # Everything at once: building the program alone would choose other features and compile its dependencies twice.
 cargo build --workspace --all-targets
-if [ -z "${DUET_TEST_MODEL:-}" ]; then
-    target=$(cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
-    DUET_TEST_MODEL=$("$target/debug/duet" pull)
-    export DUET_TEST_MODEL
-fi
+DUET_TEST_MODEL=$(scripts/test-model.sh)
+export DUET_TEST_MODEL
 if [ -z "${DUET_WORKLOADS:-}" ] && [ -e ../shared/workloads/corpus.txt ]; then
     DUET_WORKLOADS=$(cd ../shared/workloads && pwd)
     export DUET_WORKLOADS

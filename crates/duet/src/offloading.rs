@@ -5,7 +5,7 @@ use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{DeviceUse, Engine, Fallback, Offload};
 use duet_model::Model;
-use duet_offload::{OffloadError, PlacedModel, compile_options};
+use duet_offload::{PlacedModel, compile_options};
 use duet_runtimes::{BlobCache, GraphDevice};
 use duet_types::Bytes;
 use std::fmt;
@@ -77,41 +77,44 @@ pub(crate) fn place(
 
 /// Compiles the model for the device, or takes its graphs from the cache.
 pub(crate) fn compiled(model: &Model, name: &DeviceName, threads: Option<u16>) -> anyhow::Result<PlacedModel> {
+    let device = opened(name, threads.unwrap_or_else(cores))?;
     let progress = Progress::spinner("compiling", &format!("graphs for {name}"));
-    let cache = models::cache_folder("graphs").ok().map(|folder| BlobCache::new(folder, CACHE_BYTES));
-    let placed = match name {
-        DeviceName::OpenVino(device) => {
-            PlacedModel::ready(model, device, threads.unwrap_or_else(cores), cache.as_ref(), &mut |_| {})
-        }
-        #[cfg(feature = "qnn")]
-        DeviceName::Qnn(device) => duet_qnn::Runtime::load()
-            .and_then(|runtime| runtime.device(device))
-            .map_err(OffloadError::from)
-            .and_then(|device| PlacedModel::ready_on(model, &device, cache.as_ref(), &mut |_| {})),
-    };
+    let placed = PlacedModel::ready_on(model, &*device, cache().ok().as_ref(), &mut |_| {});
     let placed = placed.map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
     progress.finish("compiled");
     Ok(placed)
 }
 
-/// All there are.
-pub(crate) fn cores() -> u16 {
-    std::thread::available_parallelism().map_or(1, |all| u16::try_from(all.get()).unwrap_or(u16::MAX))
-}
-
-/// The device, to run on so many threads of it where it has such, and the cache that its graphs are kept in.
-pub(crate) fn opened(name: &DeviceName, threads: u16) -> anyhow::Result<(Arc<dyn GraphDevice>, BlobCache)> {
+/// The device, to run on so many threads of it where it has such.
+pub(crate) fn opened(name: &DeviceName, threads: u16) -> anyhow::Result<Arc<dyn GraphDevice>> {
     let device: Result<Arc<dyn GraphDevice>, duet_runtimes::Error> = match name {
         DeviceName::OpenVino(device) => duet_openvino::Runtime::load()
             .and_then(|runtime| runtime.device(device))
             .map(|device| Arc::new(device.with_options(compile_options(threads))) as _),
         #[cfg(feature = "qnn")]
-        DeviceName::Qnn(device) => {
-            duet_qnn::Runtime::load().and_then(|runtime| runtime.device(device)).map(|device| Arc::new(device) as _)
-        }
+        DeviceName::Qnn(device) => htp(device).map(|device| Arc::new(device) as _),
     };
-    let device = device.map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
-    Ok((device, BlobCache::new(models::cache_folder("graphs")?, CACHE_BYTES)))
+    device.map_err(|error| anyhow::Error::new(error).context(name.to_string()))
+}
+
+/// Qualcomm's HTP.
+#[cfg(feature = "qnn")]
+fn htp(name: &str) -> Result<duet_qnn::Device, duet_runtimes::Error> {
+    let device = duet_qnn::Runtime::load()?.device(name)?;
+    if device.is_emulated() {
+        eprintln_quiet("warning: there is an emulator of the HTP here, which takes many seconds for each token");
+    }
+    Ok(device)
+}
+
+/// Where compiled graphs are kept.
+pub(crate) fn cache() -> anyhow::Result<BlobCache> {
+    Ok(BlobCache::new(models::cache_folder("graphs")?, CACHE_BYTES))
+}
+
+/// All there are.
+pub(crate) fn cores() -> u16 {
+    std::thread::available_parallelism().map_or(1, |all| u16::try_from(all.get()).unwrap_or(u16::MAX))
 }
 
 /// Compiled graphs of a few models.

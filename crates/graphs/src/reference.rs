@@ -116,11 +116,24 @@ fn product(x: &[f32], linear: &Linear) -> Vec<f32> {
         linear.weights.row(output, &mut weights);
         let bias = linear.bias.as_ref().map_or(0.0, |bias| f64::from(bias[output]));
         for (row, result) in x.chunks_exact(inputs).zip(result.chunks_exact_mut(outputs)) {
-            let sum: f64 = row.iter().zip(&weights).map(|(x, weight)| f64::from(*x) * f64::from(*weight)).sum();
-            result[output] = (sum + bias) as f32;
+            result[output] = (dot(row, &weights) + bias) as f32;
         }
     }
     result
+}
+
+/// In several sums, so that none waits for the one before: calibrating a model takes some 10¹⁰ of these products.
+fn dot(x: &[f32], weights: &[f32]) -> f64 {
+    let (x, x_rest) = x.as_chunks::<8>();
+    let (weights, weights_rest) = weights.as_chunks::<8>();
+    let mut sums = [0.0_f64; 8];
+    for (x, weights) in x.iter().zip(weights) {
+        for (sum, (x, weight)) in sums.iter_mut().zip(x.iter().zip(weights)) {
+            *sum += f64::from(*x) * f64::from(*weight);
+        }
+    }
+    let rest = x_rest.iter().zip(weights_rest).map(|(x, weight)| f64::from(*x) * f64::from(*weight));
+    sums.iter().sum::<f64>() + rest.sum::<f64>()
 }
 
 fn activate(activation: Activation, x: f32) -> f32 {

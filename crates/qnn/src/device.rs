@@ -64,6 +64,12 @@ impl Device {
         self.generation
     }
 
+    /// Whether the machine's cores stand in for it: then it is for tests.
+    #[must_use]
+    pub fn is_emulated(&self) -> bool {
+        Hardware::HERE == Hardware::Emulator
+    }
+
     pub(crate) fn lane(&self) -> &Arc<Lane> {
         &self.lane
     }

@@ -12,13 +12,6 @@ pub struct Generation(u16);
 const KNOWN: [u16; 5] = [68, 73, 75, 79, 81];
 
 impl Generation {
-    /// Snapdragon X Elite and 8 Gen 2.
-    pub const V73: Self = Self(73);
-    /// Snapdragon 8 Gen 3.
-    pub const V75: Self = Self(75);
-    /// Snapdragon 8 Elite.
-    pub const V79: Self = Self(79);
-
     /// Its number.
     #[must_use]
     pub fn number(self) -> u16 {

@@ -1,8 +1,7 @@
 //! What is emitted, run by the toolchains that it is emitted for, and compared with the reference.
 //!
-//! `DUET_RT` is a folder that they are installed in: `pip install --no-deps --target "$DUET_RT" openvino==2026.4.1
-//! onnxruntime==1.31.1 onnxruntime-qnn==2.7.0 numpy`. Without it, or for a toolchain that is not there, the tests say
-//! SKIPPED and why.
+//! `DUET_RT` is a folder that they are installed in, with numpy: `scripts/test-runtimes.sh` does that. Without it, or for a
+//! toolchain that is not there, the tests say SKIPPED and why.
 
 mod cases;
 mod toolchain;
