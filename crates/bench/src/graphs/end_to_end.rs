@@ -91,5 +91,5 @@ fn line(
 }
 
 /// The prompt.
-const PROMPT: usize = 512;
+pub(super) const PROMPT: usize = 512;
 const CHUNK: usize = 256;

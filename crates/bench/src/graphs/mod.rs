@@ -66,6 +66,18 @@ pub enum Part {
     EndToEnd,
 }
 
+impl Part {
+    /// What it is called, and the longest sequence that it has.
+    fn tokens(self, settings: &Settings) -> (&'static str, usize) {
+        let longest = settings.lengths.iter().map(|length| length.as_usize()).max().unwrap_or(0);
+        match self {
+            Self::Blocks | Self::Experts | Self::Optimality => ("a block", 0),
+            Self::Progressive => ("exchanging graphs", progressive::PROFILED.max(longest + settings.output)),
+            Self::EndToEnd => ("the whole model", end_to_end::PROMPT + settings.output),
+        }
+    }
+}
+
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum GraphsError {
@@ -100,8 +112,12 @@ pub enum GraphsError {
     #[error("{0}")]
     Problem(ProblemError),
     /// A prompt and its answer are longer than the model's context.
-    #[error("--lengths: {tokens} tokens with the answer exceed the model's context of {context}")]
+    #[error(
+        "{part} takes {tokens} tokens, and the model's context is {context}: take another model, or shorter --lengths"
+    )]
     Context {
+        /// What was to be measured.
+        part: &'static str,
         /// What is needed.
         tokens: usize,
         /// The model's.
@@ -133,10 +149,12 @@ pub fn run(
     progress: Progress<'_>,
     tell: &mut dyn FnMut(Line),
 ) -> Result<(), GraphsError> {
-    let longest = settings.lengths.iter().map(|length| length.as_usize()).max().unwrap_or(0) + settings.output + 1;
     let context = bed.model.config().context;
-    if longest > context.as_usize() {
-        return Err(GraphsError::Context { tokens: longest, context });
+    for part in &settings.parts {
+        let (part, tokens) = part.tokens(settings);
+        if tokens > context.as_usize() {
+            return Err(GraphsError::Context { part, tokens, context });
+        }
     }
     for part in &settings.parts {
         match part {

@@ -4,7 +4,7 @@
 //! everything took, in the form in which it was predicted ([`Timeline`]).
 //!
 //! Invariants: a graph that was released is gone before the next one is loaded; nothing is loaded or dropped under the
-//! lock, so that the lane never waits for a load that it does not need.
+//! lock or by the lane, so that it never waits for a load that it does not need.
 
 use super::block_graphs::BlockGraphs;
 use super::error::SwitchingError;
@@ -32,6 +32,8 @@ pub struct Exchange<'a> {
 struct State {
     progress: Progress,
     loaded: Loaded,
+    /// Released by the lane, which has no time to drop them.
+    garbage: Vec<Arc<BlockGraphs>>,
     /// Loads that have not begun.
     left: usize,
     /// What the lane computes, since when.
@@ -48,7 +50,7 @@ impl<'a> Exchange<'a> {
         let (left, rows) = (plan.loads().len(), plan.prompt().rows);
         let progress = Progress::new(plan, blocks);
         let timeline = Timeline { peak: progress.bytes(blocks), ..Timeline::default() };
-        let state = State { progress, loaded, left, lane: None, timeline, is_over: false };
+        let state = State { progress, loaded, garbage: Vec::new(), left, lane: None, timeline, is_over: false };
         let (start, state, changed) = (std::time::Instant::now(), Mutex::new(state), Condvar::new());
         Self { shelf, blocks, rows, start, state, changed }
     }
@@ -136,10 +138,9 @@ impl<'a> Exchange<'a> {
         state.progress.computed();
         state.timeline.computed.push(Computed { place, role, from, until });
         state.timeline.prefilled = until;
-        self.changed.notify_all();
         let released = state.released();
-        drop(state);
-        drop(released);
+        state.garbage.extend(released);
+        self.changed.notify_all();
     }
 
     /// Waits until all graphs are exchanged, when the prompt has passed all blocks. How long that took.
@@ -192,7 +193,7 @@ impl<'a> Exchange<'a> {
                 state.left -= 1;
                 let load = state.progress.begin_load();
                 state.note_peak(self.blocks);
-                let released = state.released();
+                let released = (state.released(), std::mem::take(&mut state.garbage));
                 drop(state);
                 drop(released);
                 return Some(load);

@@ -10,6 +10,7 @@ mod profile;
 mod turns;
 
 pub use methods::Method;
+pub(super) use profile::PROFILED;
 
 use super::bed::Bed;
 use super::line::{Line, MemoryLine, ProfileLine};

@@ -84,7 +84,7 @@ fn sample(bed: &Bed, shelf: &Shelf, rows: Tokens, blocks: &mut [Samples]) -> Res
     let free = Block { prefill: GraphCost::default(), decode: GraphCost::default() };
     let unknown = Blocks::new(Pair { prefill: CHUNK, decode: rows }, vec![free; shelf.count()]);
     let unknown = unknown.map_err(GraphsError::Profile)?;
-    let prompt = bed.text((LATE as usize + 1) * CHUNK.as_usize());
+    let prompt = bed.text(PROFILED);
     let length = Prompt { context: Tokens::ZERO, rows: Tokens(prompt.len() as u32) };
     let plan = shared(&unknown, length, Role::Decode).map_err(GraphsError::Problem)?;
     let answering = Answering { bed, shelf, output: 0 };
@@ -116,6 +116,8 @@ impl Samples {
 /// The chunks that are compared. The first one of all is left out: the graphs run for the first time then.
 const EARLY: u32 = 1;
 const LATE: u32 = 3;
+/// Tokens that a profile reads.
+pub(in crate::graphs) const PROFILED: usize = (LATE as usize + 1) * CHUNK.0 as usize;
 
 #[cfg(test)]
 mod tests {
