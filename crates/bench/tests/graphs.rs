@@ -2,7 +2,8 @@
 
 use duet_bench::graphs::{self, Bed, GraphsError, Line, Method, Part, Settings};
 use duet_model::{LoadOptions, Model};
-use duet_openvino::{BlobCache, Runtime};
+use duet_openvino::Runtime;
+use duet_runtimes::BlobCache;
 use duet_types::{Bytes, Tokens};
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -15,7 +16,12 @@ fn measure(parts: &[Part]) -> Option<Result<Vec<serde_json::Value>, GraphsError>
     let model = Arc::new(Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap());
     let folder = tempfile::tempdir().unwrap();
     let cache = BlobCache::new(folder.path().to_owned(), Bytes(1 << 30));
-    let bed = Bed { model, device: Arc::new(runtime.device("CPU").unwrap()), threads: 1, cache };
+    let bed = Bed {
+        model,
+        device: Arc::new(runtime.device("CPU").unwrap().with_options(duet_offload::compile_options(1))),
+        threads: 1,
+        cache,
+    };
     let settings = Settings {
         parts: parts.to_vec(),
         samples: 1,

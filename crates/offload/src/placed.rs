@@ -6,7 +6,7 @@ use crate::shapes::Shapes;
 use crate::slot::Slot;
 use duet_graphs::ActivationRule;
 use duet_model::Model;
-use duet_model::forward::{NotRun, TokenWise};
+use duet_model::forward::{Begun, NotRun, TokenWise};
 use duet_openvino::{Activations, CompileOptions, Precision, Runtime};
 use duet_runtimes::{BlobCache, GraphDevice};
 use std::num::{NonZeroU16, NonZeroU32};
@@ -106,6 +106,19 @@ impl TokenWise for PlacedModel {
 
     fn feed_forward(&self, layer: usize, attended: &[f32], residual: &[f32], fed: &mut [f32]) -> Result<(), NotRun> {
         slot(&self.feed_forward, layer)?.run(&[attended, residual], fed)
+    }
+
+    fn begin_qkv(&self, layer: usize, residual: &[f32], len: usize) -> Result<Box<dyn Begun + '_>, NotRun> {
+        Ok(Box::new(slot(&self.qkv, layer)?.begin(&[residual], len)?))
+    }
+
+    fn begin_feed_forward(
+        &self,
+        layer: usize,
+        attended: &[f32],
+        residual: &[f32],
+    ) -> Result<Box<dyn Begun + '_>, NotRun> {
+        Ok(Box::new(slot(&self.feed_forward, layer)?.begin(&[attended, residual], residual.len())?))
     }
 
     fn head(&self, residual: &[f32], logits: &mut [f32]) -> Result<(), NotRun> {

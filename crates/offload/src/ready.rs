@@ -3,7 +3,6 @@
 use crate::patience::{Patience, TRIAL_LIMIT, TRIAL_ROWS};
 use duet_graphs::{Block, Rows};
 use duet_runtimes::{Buffer, Error, Graph, Tensors};
-use duet_types::Tokens;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -59,8 +58,13 @@ impl ReadyGraph {
         self.patience
     }
 
-    /// Runs it on so many rows.
-    pub(crate) fn run(&mut self, rows: Tokens, tensors: Tensors) -> Result<Vec<Buffer>, Error> {
-        self.graph.run(tensors, self.patience.limit(rows.as_usize()))
+    /// Starts it, and does not wait.
+    pub(crate) fn start(&mut self, tensors: Tensors) -> Result<(), Error> {
+        self.graph.start(tensors)
+    }
+
+    /// Waits for what was started on so many rows.
+    pub(crate) fn wait(&mut self, rows: usize) -> Result<Vec<Buffer>, Error> {
+        self.graph.wait(self.patience.limit(rows))
     }
 }

@@ -4,6 +4,7 @@ use crate::compile::Ir;
 use crate::compiled::CompiledGraph;
 use crate::device::Device;
 use crate::infer::InferRequest;
+use crate::running::Running;
 use duet_graphs::{LayoutRules, RowRule};
 use duet_runtimes::{Buffer, DeviceInfo, Emitted, Error, Graph, GraphDevice, GraphSource, Ports, Shapes, Tensors};
 use duet_types::{Nanos, Tokens};
@@ -49,13 +50,14 @@ impl GraphDevice for Device {
 #[derive(Debug)]
 pub(crate) struct ReadyGraph {
     graph: CompiledGraph,
-    /// Absent before the first inference and after one that failed.
+    /// Absent before the first inference, during one, and after one that failed.
     request: Option<InferRequest>,
+    running: Option<Running>,
 }
 
 impl ReadyGraph {
     pub(crate) fn new(graph: CompiledGraph) -> Self {
-        Self { graph, request: None }
+        Self { graph, request: None, running: None }
     }
 }
 
@@ -68,12 +70,18 @@ impl Graph for ReadyGraph {
         self.graph.export()
     }
 
-    fn run(&mut self, tensors: Tensors, limit: Nanos) -> Result<Vec<Buffer>, Error> {
+    fn start(&mut self, tensors: Tensors) -> Result<(), Error> {
+        self.running = None;
         let request = match self.request.take() {
             Some(request) => request,
             None => self.graph.request()?,
         };
-        let finished = request.start(tensors)?.wait_for(limit)?;
+        self.running = Some(request.start(tensors)?);
+        Ok(())
+    }
+
+    fn wait(&mut self, limit: Nanos) -> Result<Vec<Buffer>, Error> {
+        let finished = self.running.take().ok_or(Error::NotStarted)?.wait_for(limit)?;
         self.request = Some(finished.request);
         Ok(finished.outputs)
     }

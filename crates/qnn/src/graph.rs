@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct HtpGraph {
     here: Option<Loaded>,
     away: Option<Receiver<Back>>,
+    /// What was started and waits for the session.
+    pending: Option<Tensors>,
     ports: Ports,
     /// Absent for a graph that was taken up: whoever did that has its bytes.
     context: Option<Vec<u8>>,
@@ -46,7 +48,14 @@ impl HtpGraph {
         let session = session::open(device, model)?;
         let ports = ports(&session)?;
         let loaded = Loaded { session, names: Names::of(&ports)?, ports: ports.clone() };
-        Ok(Self { here: Some(loaded), away: None, ports, context: None, lane: Arc::clone(device.lane()) })
+        Ok(Self {
+            here: Some(loaded),
+            away: None,
+            pending: None,
+            ports,
+            context: None,
+            lane: Arc::clone(device.lane()),
+        })
     }
 
     /// The session, which an inference that nobody waited for may still have.
@@ -57,6 +66,19 @@ impl HtpGraph {
         let (loaded, _) = self.away.as_ref()?.recv_timeout(until.saturating_duration_since(Instant::now())).ok()?;
         self.away = None;
         Some(loaded)
+    }
+
+    /// Gives the session away with an inference.
+    fn launch(&mut self, mut loaded: Loaded, tensors: Tensors) -> Result<(), Error> {
+        let (sender, receiver) = channel();
+        let job = move || {
+            let result = run(&mut loaded.session, &loaded.ports, &loaded.names, tensors);
+            // Whoever waited may have gone.
+            let _ = sender.send((loaded, result));
+        };
+        self.pending = None;
+        self.away = Some(receiver);
+        self.lane.run(job).map_err(Error::Thread)
     }
 }
 
@@ -69,16 +91,23 @@ impl Graph for HtpGraph {
         self.context.clone().ok_or(Error::Imported)
     }
 
-    fn run(&mut self, tensors: Tensors, limit: Nanos) -> Result<Vec<Buffer>, Error> {
+    fn start(&mut self, tensors: Tensors) -> Result<(), Error> {
+        match self.take(Instant::now()) {
+            Some(loaded) => self.launch(loaded, tensors),
+            None => {
+                self.pending = Some(tensors);
+                Ok(())
+            }
+        }
+    }
+
+    fn wait(&mut self, limit: Nanos) -> Result<Vec<Buffer>, Error> {
         let until = Instant::now() + Duration::from_nanos(limit.0);
-        let mut loaded = self.take(until).ok_or(Error::Hung { limit })?;
-        let (sender, receiver) = channel();
-        let job = move || {
-            let result = run(&mut loaded.session, &loaded.ports, &loaded.names, tensors);
-            // Whoever waited may have gone.
-            let _ = sender.send((loaded, result));
-        };
-        self.lane.run(job).map_err(Error::Thread)?;
+        if let Some(tensors) = self.pending.take() {
+            let loaded = self.take(until).ok_or(Error::Hung { limit })?;
+            self.launch(loaded, tensors)?;
+        }
+        let receiver = self.away.take().ok_or(Error::NotStarted)?;
         match receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok((loaded, result)) => {
                 self.here = Some(loaded);

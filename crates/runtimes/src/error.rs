@@ -49,6 +49,9 @@ pub enum Error {
         /// What told it.
         message: String,
     },
+    /// Nobody started the inference that was waited for.
+    #[error("no inference was started")]
+    NotStarted,
     /// The device did not end an inference in time. The tensors stay with it until it does.
     #[error("the device has not answered for {:.0} ms", limit.as_millis_f64())]
     Hung {

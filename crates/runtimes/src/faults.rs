@@ -189,13 +189,13 @@ impl<D: GraphDevice> GraphDevice for FaultyDevice<D> {
     fn compile_graph(&self, emitted: &Emitted) -> Result<Box<dyn Graph>, Error> {
         self.faults.before_compiling()?;
         let graph = self.device.compile_graph(emitted)?;
-        Ok(Box::new(FaultyGraph { graph, faults: Arc::clone(&self.faults) }))
+        Ok(Box::new(FaultyGraph { graph, faults: Arc::clone(&self.faults), stuck: None }))
     }
 
     fn import_graph(&self, blob: &[u8]) -> Result<Box<dyn Graph>, Error> {
         self.faults.before_importing()?;
         let graph = self.device.import_graph(blob)?;
-        Ok(Box::new(FaultyGraph { graph, faults: Arc::clone(&self.faults) }))
+        Ok(Box::new(FaultyGraph { graph, faults: Arc::clone(&self.faults), stuck: None }))
     }
 }
 
@@ -203,6 +203,8 @@ impl<D: GraphDevice> GraphDevice for FaultyDevice<D> {
 struct FaultyGraph {
     graph: Box<dyn Graph>,
     faults: Arc<Faults>,
+    /// What was started and hangs.
+    stuck: Option<Watched<Stuck>>,
 }
 
 impl Graph for FaultyGraph {
@@ -214,15 +216,27 @@ impl Graph for FaultyGraph {
         self.graph.export()
     }
 
-    fn run(&mut self, tensors: Tensors, limit: Nanos) -> Result<Vec<Buffer>, Error> {
+    fn start(&mut self, tensors: Tensors) -> Result<(), Error> {
+        self.stuck = None;
         match self.faults.before_inferring()? {
-            None => self.graph.run(tensors, limit),
-            Some(completion) => Watched::new(Stuck { tensors }, completion).wait_for(limit),
+            None => self.graph.start(tensors),
+            Some(completion) => {
+                self.stuck = Some(Watched::new(Stuck { tensors }, completion));
+                Ok(())
+            }
+        }
+    }
+
+    fn wait(&mut self, limit: Nanos) -> Result<Vec<Buffer>, Error> {
+        match self.stuck.take() {
+            None => self.graph.wait(limit),
+            Some(stuck) => stuck.wait_for(limit),
         }
     }
 }
 
 /// An inference that hangs, with what it was lent.
+#[derive(Debug)]
 struct Stuck {
     tensors: Tensors,
 }

@@ -87,11 +87,26 @@ pub trait Graph: Debug + Send {
     /// If the device does not export.
     fn export(&self) -> Result<Vec<u8>, Error>;
 
-    /// Runs it and returns the outputs, in the order of its ports; waits no longer than `limit`. Whatever happens, it
-    /// can be run again.
+    /// Starts it and does not wait. What was started before, and not waited for, is given up. Whatever happens, it can be
+    /// started again.
     ///
     /// # Errors
-    /// If the tensors do not fit or the device fails. With [`Error::Hung`] the outputs, and a share of the inputs, stay
+    /// If the tensors do not fit or the device takes no work.
+    fn start(&mut self, tensors: Tensors) -> Result<(), Error>;
+
+    /// Waits for what was started, no longer than `limit`, and returns the outputs, in the order of its ports.
+    ///
+    /// # Errors
+    /// If the device fails, or nothing was started. With [`Error::Hung`] the outputs, and a share of the inputs, stay
     /// with the device until it answers.
-    fn run(&mut self, tensors: Tensors, limit: Nanos) -> Result<Vec<Buffer>, Error>;
+    fn wait(&mut self, limit: Nanos) -> Result<Vec<Buffer>, Error>;
+
+    /// Starts it and waits.
+    ///
+    /// # Errors
+    /// As [`Self::start`] and [`Self::wait`].
+    fn run(&mut self, tensors: Tensors, limit: Nanos) -> Result<Vec<Buffer>, Error> {
+        self.start(tensors)?;
+        self.wait(limit)
+    }
 }
