@@ -6,7 +6,7 @@ use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{Engine, Fallback, Offload};
 use duet_model::Model;
 use duet_offload::PlacedModel;
-use duet_openvino::BlobCache;
+use duet_openvino::{Activations, BlobCache};
 use duet_types::Bytes;
 use std::fmt;
 use std::str::FromStr;
@@ -46,7 +46,7 @@ pub(crate) fn place(
     fallback: Fallback,
     threads: Option<u16>,
 ) -> anyhow::Result<Option<Offload>> {
-    match compiled(model, name, threads) {
+    match compiled(model, name, threads, PlacedModel::ROUNDED) {
         Ok(device) => Ok(Some(Offload { name: name.to_string(), device: Arc::new(device), fallback })),
         Err(error) if fallback == Fallback::Never => Err(error),
         Err(error) => {
@@ -57,12 +57,18 @@ pub(crate) fn place(
 }
 
 /// Compiles the model for the device, or takes its graphs from the cache.
-pub(crate) fn compiled(model: &Model, name: &DeviceName, threads: Option<u16>) -> anyhow::Result<PlacedModel> {
+pub(crate) fn compiled(
+    model: &Model,
+    name: &DeviceName,
+    threads: Option<u16>,
+    activations: Activations,
+) -> anyhow::Result<PlacedModel> {
     let DeviceName::OpenVino(device) = name;
     let cores = || std::thread::available_parallelism().map_or(1, |all| u16::try_from(all.get()).unwrap_or(u16::MAX));
     let progress = Progress::spinner("compiling", &format!("graphs for {name}"));
     let cache = models::cache_folder("graphs").ok().map(|folder| BlobCache::new(folder, CACHE_BYTES));
-    let placed = PlacedModel::ready(model, device, threads.unwrap_or_else(cores), cache.as_ref(), &mut |_| {});
+    let threads = threads.unwrap_or_else(cores);
+    let placed = PlacedModel::ready(model, device, threads, activations, cache.as_ref(), &mut |_| {});
     let placed = placed.map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
     progress.finish("compiled");
     Ok(placed)

@@ -1,16 +1,21 @@
 //! A model's token-wise blocks as compiled graphs on an accelerator.
 //!
 //! `layers` makes the fused blocks of a loaded model's weights, `shapes` says for how many rows graphs are compiled and
-//! cuts rows to them, `slot` is one block on one device, `placed` the whole model. Attention, rope and the cache stay on
-//! the CPU: they are sequence-wise, and static graphs are not for them. (Agent.xpu §4.2-4.3)
+//! cuts rows to them, `slot` is one block on one device, `placed` the whole model.
+//! Attention, rope and the cache stay on the CPU: they are sequence-wise, and static graphs are not for them.
+//! (Agent.xpu §4.2-4.3)
 //!
-//! Precision: weights are rounded again to eight bits with one scale for each output, and activations to eight bits in
-//! groups of 32 inputs where the device does so. Results are not those of the CPU's kernels to the bit; the tests say how
-//! near they are.
+//! Precision: weights are the file's own groups of 32, to the bit, on devices that take groups (`weights` says which and
+//! what the others have), and activations are rounded to eight bits in groups of 32 as the CPU's kernels round them. A
+//! product then differs from theirs in the order of sums only, by some 1e-7. That is not the same bits, and it grows: where
+//! it tips an activation to the next step, the products after it differ by a thousandth, and after a few layers the errors
+//! of rounding, about one per cent of a block, have nothing in common any more. So answers of the device and of the CPU are
+//! equally near to what no rounding would say, and no nearer to each other than to that.
 
 mod layers;
 mod placed;
 mod shapes;
 mod slot;
+mod weights;
 
 pub use placed::{OffloadError, PlacedModel, PlacedProgress};

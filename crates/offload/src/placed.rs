@@ -50,8 +50,13 @@ pub struct PlacedProgress {
 }
 
 impl PlacedModel {
+    /// How activations are rounded unless somebody wants it otherwise: as the CPU's kernels do, to eight bits in groups of
+    /// 32, where the device does so.
+    pub const ROUNDED: Activations = Activations::Groups(NonZeroU32::new(32).unwrap());
+
     /// Makes the model's blocks ready on the OpenVINO device called `device` (`CPU`, `GPU`, `NPU`), to run on so many
-    /// threads of it where it has such. Graphs that were compiled before are taken from the cache.
+    /// threads of it where it has such. Graphs that were compiled before are taken from the cache. With
+    /// [`Activations::Floats`] nothing is rounded but the weights: half as fast, and what others are measured against.
     ///
     /// # Errors
     /// If there is no runtime or no such device, or it does not take the blocks.
@@ -59,11 +64,12 @@ impl PlacedModel {
         model: &Model,
         device: &str,
         threads: u16,
+        activations: Activations,
         cache: Option<&BlobCache>,
         progress: &mut dyn FnMut(PlacedProgress),
     ) -> Result<Self, OffloadError> {
         let device = Runtime::load()?.device(device)?;
-        Self::ready_on(model, &device, threads, cache, progress)
+        Self::ready_on(model, &device, threads, activations, cache, progress)
     }
 
     /// The same on any device: one graph for any number of rows where it takes that, else one for each of a few.
@@ -74,28 +80,22 @@ impl PlacedModel {
         model: &Model,
         device: &dyn GraphDevice,
         threads: u16,
+        activations: Activations,
         cache: Option<&BlobCache>,
         progress: &mut dyn FnMut(PlacedProgress),
     ) -> Result<Self, OffloadError> {
         let shapes = Shapes::of(device.info().shapes);
-        let options = CompileOptions {
-            threads: NonZeroU16::new(threads),
-            activations: NonZeroU32::new(ACTIVATION_GROUP).map(Activations::Groups),
-            // Left to itself, a CPU that knows half precision computes in it.
-            precision: Some(Precision::F32),
-            streams: Some(NonZeroU16::MIN),
-            ..CompileOptions::default()
-        };
+        let options = options(threads, activations);
         let target = Target { model: &model.config().name, device, options: &options, cache };
-        let layers = model.config().layers;
+        let (layers, weights) = (model.config().layers, shapes.rules().weights);
         let (mut qkv, mut feed_forward) = (Vec::with_capacity(layers), Vec::with_capacity(layers));
         for layer in 0..layers {
-            let blocks = layer_blocks(model, layer)?;
+            let blocks = layer_blocks(model, layer, weights)?;
             qkv.push(Slot::ready(&target, &blocks.qkv, &shapes)?);
             feed_forward.push(Slot::ready(&target, &blocks.feed_forward, &shapes)?);
             progress(PlacedProgress { done: layer + 1, total: layers + 1 });
         }
-        let head = Slot::ready(&target, &head_block(model)?, &shapes)?;
+        let head = Slot::ready(&target, &head_block(model, weights)?, &shapes)?;
         progress(PlacedProgress { done: layers + 1, total: layers + 1 });
         Ok(Self { qkv, feed_forward, head })
     }
@@ -119,5 +119,14 @@ fn slot(slots: &[Slot], layer: usize) -> Result<&Slot, NotRun> {
     slots.get(layer).ok_or_else(|| NotRun::Unsupported(format!("there is no layer {layer}")))
 }
 
-/// Inputs that share a scale when activations are rounded: the error of a block is about one per cent.
-const ACTIVATION_GROUP: u32 = 32;
+/// How blocks are compiled.
+fn options(threads: u16, activations: Activations) -> CompileOptions {
+    CompileOptions {
+        threads: NonZeroU16::new(threads),
+        activations: Some(activations),
+        // Left to itself, a CPU that knows half precision computes in it.
+        precision: Some(Precision::F32),
+        streams: Some(NonZeroU16::MIN),
+        ..CompileOptions::default()
+    }
+}

@@ -5,6 +5,7 @@
 //!
 //! Invariant: the pieces cover all rows once, in order, and each fits its shape.
 
+use duet_graphs::{LayoutRules, RowRule, WeightRule};
 use duet_types::Tokens;
 use std::ops::Range;
 
@@ -23,6 +24,18 @@ impl Shapes {
         match device {
             duet_openvino::Shapes::Dynamic => Self::Dynamic,
             duet_openvino::Shapes::StaticOnly => Self::Static(STATIC_ROWS.to_vec()),
+        }
+    }
+
+    /// What graphs of these shapes hold to. Compilers for static shapes are asked for the least: one scale per output.
+    pub(crate) fn rules(&self) -> LayoutRules {
+        match self {
+            Self::Dynamic => LayoutRules::FREE,
+            Self::Static(_) => LayoutRules {
+                rows: RowRule::StaticMultipleOf(Tokens(1)),
+                weights: WeightRule::PerOutput,
+                ..LayoutRules::FREE
+            },
         }
     }
 }

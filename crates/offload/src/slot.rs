@@ -2,7 +2,7 @@
 
 use crate::placed::{OffloadError, Target};
 use crate::shapes::{Piece, Shapes, cut};
-use duet_graphs::{Block, LayoutRules, RowRule, Rows, openvino};
+use duet_graphs::{Block, LayoutRules, Rows, openvino};
 use duet_model::forward::NotRun;
 use duet_openvino::{BlobKey, BlobSource, Buffer, Digest, Graph, Ir, Tensors};
 use duet_types::{Nanos, Tokens};
@@ -22,12 +22,10 @@ pub(crate) struct Slot {
 impl Slot {
     /// Makes the block ready for each shape.
     pub(crate) fn ready(target: &Target<'_>, block: &Block, shapes: &Shapes) -> Result<Self, OffloadError> {
-        let (rules, rows, shapes) = match shapes {
-            Shapes::Dynamic => (LayoutRules::FREE, vec![Rows::Dynamic], Vec::new()),
-            Shapes::Static(shapes) => {
-                let rules = LayoutRules { rows: RowRule::StaticMultipleOf(Tokens(1)), ..LayoutRules::FREE };
-                (rules, shapes.iter().map(|&rows| Rows::Static(rows)).collect(), shapes.clone())
-            }
+        let rules = shapes.rules();
+        let (rows, shapes) = match shapes {
+            Shapes::Dynamic => (vec![Rows::Dynamic], Vec::new()),
+            Shapes::Static(shapes) => (shapes.iter().map(|&rows| Rows::Static(rows)).collect(), shapes.clone()),
         };
         let graphs: Result<Vec<_>, OffloadError> =
             rows.into_iter().map(|rows| Ok(Mutex::new(graph(target, block, rows, &rules)?))).collect();
