@@ -4,6 +4,9 @@
 //! next: how often it is the same token, and how surprised each is by the text (perplexity). Then the device answers the
 //! prompts by itself, which says how often a whole answer stays the same. Nothing falls back here: a kernel that the
 //! device does not run is an error.
+//!
+//! Both round activations, and neither is right. So a third reads along that rounds none, which says how near each of the
+//! two is to the weights' own answer: two that round differently cannot agree more often than each agrees with that.
 
 use crate::forward::{Forward, ForwardError, likeliest};
 use crate::load::{self, LoadError, Progress, Workload};
@@ -43,6 +46,28 @@ pub struct Agreement {
     pub perplexity_device: f64,
     /// Greedy answers that are the same to the token.
     pub greedy_same: usize,
+    /// How near both are to what no rounding of activations says.
+    pub exact: Exact,
+}
+
+/// How near the CPU and the device come to an answer without rounded activations.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Exact {
+    /// Of a hundred positions, at how many the CPU holds the same token for the likeliest.
+    pub top1_native_pct: f64,
+    /// The same for the device.
+    pub top1_device_pct: f64,
+    /// Its own.
+    pub perplexity: f64,
+}
+
+/// Who is compared: both have the model's weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Devices<'a> {
+    /// The device that is asked about.
+    pub device: &'a dyn TokenWise,
+    /// One that rounds no activations.
+    pub exact: &'a dyn TokenWise,
 }
 
 /// Why nothing was compared.
@@ -71,18 +96,19 @@ impl AgreementError {
     }
 }
 
-/// Compares `device`, which has `model`'s weights, with the CPU's kernels.
+/// Compares a device with the CPU's kernels.
 ///
 /// # Errors
 /// [`AgreementError`].
 pub fn run(
     model: &Model,
-    device: &dyn TokenWise,
+    devices: Devices<'_>,
     settings: &Settings,
     progress: Progress<'_>,
 ) -> Result<Agreement, AgreementError> {
     let crew = Scoped { threads: settings.threads };
-    let (native, device) = (Reader::new(model, None, &crew), Reader::new(model, Some(device), &crew));
+    let [native, device, exact] =
+        [None, Some(devices.device), Some(devices.exact)].map(|device| Reader::new(model, device, &crew));
     let (mut sums, mut same) = (Sums::default(), 0);
     let (mut prompts, context) = (0, model.config().context);
     for file in &settings.files {
@@ -96,21 +122,13 @@ pub fn run(
             let answer = native.answer(&prompt, settings.output)?;
             same += usize::from(device.answer(&prompt, settings.output)? == answer);
             let text = [prompt, answer].concat();
-            sums.add(&native.read(&text)?, &device.read(&text)?);
+            sums.add(&native.read(&text)?, &device.read(&text)?, &exact.read(&text)?);
         }
     }
     if sums.positions == 0 {
         return Err(AgreementError::NothingFits(context));
     }
-    let positions = sums.positions as f64;
-    Ok(Agreement {
-        prompts,
-        positions: sums.positions,
-        top1_pct: 100.0 * sums.same as f64 / positions,
-        perplexity_native: (sums.surprise[0] / positions).exp(),
-        perplexity_device: (sums.surprise[1] / positions).exp(),
-        greedy_same: same,
-    })
+    Ok(sums.agreement(prompts, same))
 }
 
 /// What one says of a text, position by position.
@@ -121,20 +139,51 @@ struct Reading {
     surprise: Vec<f64>,
 }
 
+/// Of all texts so far; surprises of the CPU, the device and the exact reader.
 #[derive(Default)]
 struct Sums {
     positions: usize,
     same: usize,
-    surprise: [f64; 2],
+    exact_native: usize,
+    exact_device: usize,
+    surprise: [f64; 3],
 }
 
 impl Sums {
-    fn add(&mut self, native: &Reading, device: &Reading) {
+    fn add(&mut self, native: &Reading, device: &Reading, exact: &Reading) {
         self.positions += native.surprise.len();
-        self.same += native.likeliest.iter().zip(&device.likeliest).filter(|(a, b)| a == b).count();
-        for (sum, reading) in self.surprise.iter_mut().zip([native, device]) {
+        self.same += native.same(device);
+        self.exact_native += exact.same(native);
+        self.exact_device += exact.same(device);
+        for (sum, reading) in self.surprise.iter_mut().zip([native, device, exact]) {
             *sum += reading.surprise.iter().sum::<f64>();
         }
+    }
+
+    fn agreement(&self, prompts: usize, greedy_same: usize) -> Agreement {
+        let positions = self.positions as f64;
+        let percent = |count: usize| 100.0 * count as f64 / positions;
+        let [perplexity_native, perplexity_device, perplexity] = self.surprise.map(|sum| (sum / positions).exp());
+        Agreement {
+            prompts,
+            positions: self.positions,
+            top1_pct: percent(self.same),
+            perplexity_native,
+            perplexity_device,
+            greedy_same,
+            exact: Exact {
+                top1_native_pct: percent(self.exact_native),
+                top1_device_pct: percent(self.exact_device),
+                perplexity,
+            },
+        }
+    }
+}
+
+impl Reading {
+    /// Positions at which both hold the same token for the likeliest.
+    fn same(&self, other: &Self) -> usize {
+        self.likeliest.iter().zip(&other.likeliest).filter(|(a, b)| a == b).count()
     }
 }
 

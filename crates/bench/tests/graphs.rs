@@ -18,7 +18,9 @@ fn measure(parts: &[Part]) -> Option<Result<Vec<serde_json::Value>, GraphsError>
     let cache = BlobCache::new(folder.path().to_owned(), Bytes(1 << 30));
     let bed = Bed {
         model,
-        device: Arc::new(runtime.device("CPU").unwrap().with_options(duet_offload::compile_options(1))),
+        device: Arc::new(
+            runtime.device("CPU").unwrap().with_options(duet_offload::compile_options(1, duet_offload::ROUNDED)),
+        ),
         threads: 1,
         cache,
     };

@@ -5,7 +5,8 @@ use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{DeviceUse, Engine, Fallback, Offload};
 use duet_model::Model;
-use duet_offload::{PlacedModel, compile_options};
+use duet_offload::{PlacedModel, ROUNDED, compile_options};
+use duet_openvino::Activations;
 use duet_runtimes::{BlobCache, GraphDevice};
 use duet_types::Bytes;
 use std::fmt;
@@ -65,7 +66,7 @@ pub(crate) fn place(
     (fallback, device_use): (Fallback, DeviceUse),
     threads: Option<u16>,
 ) -> anyhow::Result<Option<Offload>> {
-    match compiled(model, name, threads) {
+    match compiled(model, name, threads, ROUNDED) {
         Ok(device) => Ok(Some(Offload { name: name.to_string(), device: Arc::new(device), fallback, device_use })),
         Err(error) if fallback == Fallback::Never => Err(error),
         Err(error) => {
@@ -76,8 +77,13 @@ pub(crate) fn place(
 }
 
 /// Compiles the model for the device, or takes its graphs from the cache.
-pub(crate) fn compiled(model: &Model, name: &DeviceName, threads: Option<u16>) -> anyhow::Result<PlacedModel> {
-    let device = opened(name, threads.unwrap_or_else(cores))?;
+pub(crate) fn compiled(
+    model: &Model,
+    name: &DeviceName,
+    threads: Option<u16>,
+    activations: Activations,
+) -> anyhow::Result<PlacedModel> {
+    let device = opened(name, threads.unwrap_or_else(cores), activations)?;
     let progress = Progress::spinner("compiling", &format!("graphs for {name}"));
     let placed = PlacedModel::ready_on(model, &*device, cache().ok().as_ref(), &mut |_| {});
     let placed = placed.map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
@@ -85,12 +91,16 @@ pub(crate) fn compiled(model: &Model, name: &DeviceName, threads: Option<u16>) -
     Ok(placed)
 }
 
-/// The device, to run on so many threads of it where it has such.
-pub(crate) fn opened(name: &DeviceName, threads: u16) -> anyhow::Result<Arc<dyn GraphDevice>> {
+/// The device, to run on so many threads of it and to round activations so where it has such a choice.
+pub(crate) fn opened(
+    name: &DeviceName,
+    threads: u16,
+    activations: Activations,
+) -> anyhow::Result<Arc<dyn GraphDevice>> {
     let device: Result<Arc<dyn GraphDevice>, duet_runtimes::Error> = match name {
         DeviceName::OpenVino(device) => duet_openvino::Runtime::load()
             .and_then(|runtime| runtime.device(device))
-            .map(|device| Arc::new(device.with_options(compile_options(threads))) as _),
+            .map(|device| Arc::new(device.with_options(compile_options(threads, activations))) as _),
         #[cfg(feature = "qnn")]
         DeviceName::Qnn(device) => htp(device).map(|device| Arc::new(device) as _),
     };

@@ -24,4 +24,4 @@ pub use builder::BlockBuilder;
 pub use check::BlockError;
 pub use ranges::{CalibrationError, Range, RangeError, Ranges, calibrate};
 pub use shape::{ActivationRule, LayoutRules, LinearForm, RowRule, Rows, ShapeError, WeightRule};
-pub use weights::{Group, Int4, Int8, LinearWeights, Precision, Quants, Sign, WeightsError};
+pub use weights::{Bits, Group, Grouped, Int8, LinearWeights, Origin, Precision, Quants, WeightsError};

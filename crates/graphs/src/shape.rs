@@ -183,7 +183,7 @@ impl LayoutRules {
 }
 
 fn has_groups(op: &Op) -> bool {
-    matches!(op, Op::Linear { linear, .. } if matches!(linear.weights.quants(), Quants::Int4(_)))
+    matches!(op, Op::Linear { linear, .. } if matches!(linear.weights.quants(), Quants::Grouped(_)))
 }
 
 #[cfg(test)]

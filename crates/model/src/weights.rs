@@ -5,9 +5,9 @@
 //! of 32. Everything is checked here, so that the forward pass cannot fail.
 
 use crate::arch::{Blueprint, Extra, RopePairs};
-use crate::floats::{FloatLayer, FloatMatrix};
 use crate::gguf::{GgufFile, Group, GroupForm, Tensor};
 use crate::load::LoadError;
+use crate::plain::{PlainLayer, PlainMatrix};
 use duet_kernels::packed::{Form, PANEL, PackedMatrix, WeightGroup};
 use duet_kernels::quantize::GROUP;
 
@@ -81,16 +81,16 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// The floats of layer `index`, whose vectors are in `packed` already.
-    pub(crate) fn float_layer(&self, index: usize, packed: &LayerWeights) -> Result<FloatLayer, LoadError> {
+    /// The weights of layer `index` in the file, whose vectors are in `packed` already.
+    pub(crate) fn plain_layer(&self, index: usize, packed: &LayerWeights) -> Result<PlainLayer<'a>, LoadError> {
         let b = self.blueprint;
         let matrix = |part: &str, outputs: usize, inputs: usize| {
             self.matrix(&format!("blk.{index}.{part}.weight"), outputs, inputs)
-                .map(|tensor| floats(&[Part::whole(tensor)]))
+                .map(|tensor| plain(&[Part::whole(tensor)]))
         };
-        Ok(FloatLayer {
+        Ok(PlainLayer {
             attention_norm: packed.attention_norm.clone(),
-            qkv: floats(&self.qkv_parts(index)?),
+            qkv: plain(&self.qkv_parts(index)?),
             qkv_bias: packed.qkv_bias.clone(),
             output: matrix("attn_output", b.hidden, b.heads * b.head_dim)?,
             output_norm: packed.output_norm.clone(),
@@ -102,9 +102,9 @@ impl<'a> Packer<'a> {
         })
     }
 
-    /// The floats of the head.
-    pub(crate) fn float_head(&self) -> Result<FloatMatrix, LoadError> {
-        Ok(floats(&[Part::whole(self.head_tensor()?)]))
+    /// The weights of the head in the file.
+    pub(crate) fn plain_head(&self) -> Result<PlainMatrix<'a>, LoadError> {
+        Ok(plain(&[Part::whole(self.head_tensor()?)]))
     }
 
     /// Packs the head: `output.weight`, or the embeddings where they are tied.
@@ -251,18 +251,11 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The parts' rows as floats, one below the other.
-fn floats(parts: &[Part<'_>]) -> FloatMatrix {
+/// The parts' rows that are in the file, one below the other.
+fn plain<'a>(parts: &[Part<'a>]) -> PlainMatrix<'a> {
     let inputs = parts.first().map_or(0, |part| part.tensor.info.row_len());
-    let outputs = parts.iter().map(|part| part.rows.len()).sum();
-    let mut values = vec![0.0; outputs * inputs];
-    let rows = parts.iter().flat_map(|part| part.rows.iter().map(|&row| (part.tensor, row)));
-    for ((tensor, row), values) in rows.zip(values.chunks_exact_mut(inputs.max(1))) {
-        if let Some(row) = row {
-            tensor.dequantize_row(row, values);
-        }
-    }
-    FloatMatrix { outputs, inputs, values }
+    let rows = parts.iter().flat_map(|part| part.rows.iter().flatten().map(|&row| (part.tensor, row)));
+    PlainMatrix::new(inputs, rows.collect())
 }
 
 /// Reads rows as groups. Groups of a row are asked for in order, so one row is decoded at a time.

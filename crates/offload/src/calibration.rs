@@ -177,6 +177,7 @@ const MARGIN: f32 = 2.0;
 mod tests {
     use super::*;
     use crate::layers::layer_blocks;
+    use duet_graphs::WeightRule;
     use duet_model::LoadOptions;
     use std::path::Path;
 
@@ -188,7 +189,7 @@ mod tests {
         assert_eq!((seen.qkv.len(), seen.feed_forward.len()), (layers, layers));
         assert!(seen.rows > 1);
         for layer in 0..layers {
-            let blocks = layer_blocks(&model, layer).unwrap();
+            let blocks = layer_blocks(&model, layer, WeightRule::PerOutput).unwrap();
             let ranges = seen.qkv(layer, &blocks.qkv).unwrap();
             let residual = Range::of(&seen.qkv[layer]);
             assert!(residual.most() > 0.0 && residual.least() < 0.0);

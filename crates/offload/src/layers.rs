@@ -1,9 +1,8 @@
 //! The fused blocks of a loaded model.
 
-use duet_graphs::{
-    Activation, Block, BlockError, FeedForward, GatedFeed, Linear, LinearWeights, Norm, Precision, WeightsError,
-};
-use duet_model::{FloatLayer, FloatMatrix, Gating, LoadError, Model};
+use crate::weights::linear_weights;
+use duet_graphs::{Activation, Block, BlockError, FeedForward, GatedFeed, Linear, Norm, WeightRule, WeightsError};
+use duet_model::{Gating, LoadError, Model, PlainLayer, PlainMatrix};
 
 /// Why a model has no blocks.
 #[derive(Debug, thiserror::Error)]
@@ -28,26 +27,30 @@ pub struct LayerBlocks {
     pub feed_forward: Block,
 }
 
-/// Makes the blocks of layer `layer`.
+/// Makes the blocks of layer `layer`, with weights that a device of this rule takes.
 ///
 /// # Errors
 /// If its weights cannot be read or rounded.
-pub fn layer_blocks(model: &Model, layer: usize) -> Result<LayerBlocks, LayersError> {
-    let floats = model.float_layer(layer)?;
+pub fn layer_blocks(model: &Model, layer: usize, rule: WeightRule) -> Result<LayerBlocks, LayersError> {
+    model.read_layer(layer, |plain| blocks_of(model, plain, rule))?
+}
+
+fn blocks_of(model: &Model, plain: PlainLayer<'_>, rule: WeightRule) -> Result<LayerBlocks, LayersError> {
     let norm = |weight: Vec<f32>| Norm { weight, epsilon: model.epsilon() };
-    let FloatLayer { attention_norm, qkv, qkv_bias, output, output_norm, ffn_norm, gate, up, down, feed_norm } = floats;
-    let projection = Linear { weights: rounded(&qkv)?, bias: qkv_bias };
+    let weights = |matrix: &PlainMatrix<'_>| linear_weights(matrix, rule);
+    let PlainLayer { attention_norm, qkv, qkv_bias, output, output_norm, ffn_norm, gate, up, down, feed_norm } = plain;
+    let projection = Linear { weights: weights(&qkv)?, bias: qkv_bias };
     let feed = GatedFeed {
-        gate: rounded(&gate)?.into(),
-        up: rounded(&up)?.into(),
+        gate: weights(&gate)?.into(),
+        up: weights(&up)?.into(),
         activation: match model.gating() {
             Gating::Silu => Activation::Silu,
             Gating::GeluTanh => Activation::GeluTanh,
         },
-        down: rounded(&down)?.into(),
+        down: weights(&down)?.into(),
     };
     let parts = FeedForward {
-        output: rounded(&output)?.into(),
+        output: weights(&output)?.into(),
         output_norm: output_norm.map(norm),
         norm: norm(ffn_norm),
         feed,
@@ -57,15 +60,11 @@ pub fn layer_blocks(model: &Model, layer: usize) -> Result<LayerBlocks, LayersEr
     Ok(LayerBlocks { qkv, feed_forward: Block::feed_forward(parts)? })
 }
 
-/// Makes the head.
+/// Makes the head, with weights that a device of this rule takes.
 ///
 /// # Errors
 /// As [`layer_blocks`].
-pub fn head_block(model: &Model) -> Result<Block, LayersError> {
+pub fn head_block(model: &Model, rule: WeightRule) -> Result<Block, LayersError> {
     let norm = Norm { weight: model.final_norm().to_vec(), epsilon: model.epsilon() };
-    Ok(Block::head(norm, rounded(&model.float_head()?)?)?)
-}
-
-fn rounded(matrix: &FloatMatrix) -> Result<LinearWeights, WeightsError> {
-    LinearWeights::from_rows(matrix.inputs, Precision::Int8, matrix.rows())
+    Ok(Block::head(norm, linear_weights(&model.plain_head()?, rule)?)?)
 }

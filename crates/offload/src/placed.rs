@@ -7,7 +7,7 @@ use crate::slot::Slot;
 use duet_graphs::ActivationRule;
 use duet_model::Model;
 use duet_model::forward::{Begun, NotRun, TokenWise};
-use duet_openvino::{Activations, CompileOptions, Precision, Runtime};
+use duet_openvino::{Activations, CompileOptions, Precision};
 use duet_runtimes::{BlobCache, GraphDevice};
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -51,23 +51,8 @@ pub struct PlacedProgress {
 }
 
 impl PlacedModel {
-    /// Makes the model's blocks ready on the OpenVINO device called `device` (`CPU`, `GPU`, `NPU`), to run on so many
-    /// threads of it where it has such. Graphs that were compiled before are taken from the cache.
-    ///
-    /// # Errors
-    /// If there is no runtime or no such device, or it does not take the blocks.
-    pub fn ready(
-        model: &Model,
-        device: &str,
-        threads: u16,
-        cache: Option<&BlobCache>,
-        progress: &mut dyn FnMut(PlacedProgress),
-    ) -> Result<Self, OffloadError> {
-        let device = Runtime::load()?.device(device)?.with_options(compile_options(threads));
-        Self::ready_on(model, &device, cache, progress)
-    }
-
-    /// The same on any device: one graph for any number of rows where it takes that, else one for each of a few.
+    /// Makes the model's blocks ready on a device: one graph for any number of rows where it takes that, else one for each of
+    /// a few. Graphs that were compiled before are taken from the cache.
     ///
     /// # Errors
     /// If it does not take the blocks.
@@ -79,19 +64,19 @@ impl PlacedModel {
     ) -> Result<Self, OffloadError> {
         let shapes = Shapes::of(device.rules().rows);
         let target = Target { model: &model.config().name, device, cache };
-        let layers = model.config().layers;
+        let (layers, weights) = (model.config().layers, device.rules().weights);
         let seen = ranges_seen(model, device)?;
         let seen = seen.as_ref();
         let (mut qkv, mut feed_forward) = (Vec::with_capacity(layers), Vec::with_capacity(layers));
         for layer in 0..layers {
-            let blocks = layer_blocks(model, layer)?;
+            let blocks = layer_blocks(model, layer, weights)?;
             let ranges = seen.map(|seen| seen.qkv(layer, &blocks.qkv)).transpose()?;
             qkv.push(Slot::ready(&target, &blocks.qkv, ranges.as_ref(), &shapes)?);
             let ranges = seen.map(|seen| seen.feed_forward(layer, &blocks.feed_forward)).transpose()?;
             feed_forward.push(Slot::ready(&target, &blocks.feed_forward, ranges.as_ref(), &shapes)?);
             progress(PlacedProgress { done: layer + 1, total: layers + 1 });
         }
-        let head = head_block(model)?;
+        let head = head_block(model, weights)?;
         let ranges = seen.map(|seen| seen.head(&head)).transpose()?;
         let head = Slot::ready(&target, &head, ranges.as_ref(), &shapes)?;
         progress(PlacedProgress { done: layers + 1, total: layers + 1 });
@@ -138,18 +123,20 @@ pub(crate) fn ranges_seen(model: &Model, device: &dyn GraphDevice) -> Result<Opt
     }
 }
 
-/// How OpenVINO compiles a model's blocks, to run on so many threads of a device where it has such.
+/// How activations are rounded unless somebody wants it otherwise: as the CPU's kernels do, to eight bits in groups of 32,
+/// where the device does so.
+pub const ROUNDED: Activations = Activations::Groups(NonZeroU32::new(32).unwrap());
+
+/// How OpenVINO compiles a model's blocks, to run on so many threads of a device where it has such. With
+/// [`Activations::Floats`] nothing is rounded but the weights: half as fast, and what others are measured against.
 #[must_use]
-pub fn compile_options(threads: u16) -> CompileOptions {
+pub fn compile_options(threads: u16, activations: Activations) -> CompileOptions {
     CompileOptions {
         threads: NonZeroU16::new(threads),
-        activations: NonZeroU32::new(ACTIVATION_GROUP).map(Activations::Groups),
+        activations: Some(activations),
         // Left to itself, a CPU that knows half precision computes in it.
         precision: Some(Precision::F32),
         streams: Some(NonZeroU16::MIN),
         ..CompileOptions::default()
     }
 }
-
-/// Inputs that share a scale when activations are rounded: the error of a block is about one per cent.
-const ACTIVATION_GROUP: u32 = 32;

@@ -5,7 +5,7 @@ use crate::compiled::CompiledGraph;
 use crate::device::Device;
 use crate::infer::InferRequest;
 use crate::running::Running;
-use duet_graphs::{LayoutRules, RowRule};
+use duet_graphs::{LayoutRules, RowRule, WeightRule};
 use duet_runtimes::{Buffer, DeviceInfo, Emitted, Error, Graph, GraphDevice, GraphSource, Ports, Shapes, Tensors};
 use duet_types::{Nanos, Tokens};
 
@@ -17,7 +17,12 @@ impl GraphDevice for Device {
     fn rules(&self) -> LayoutRules {
         match self.info().shapes {
             Shapes::Dynamic => LayoutRules::FREE,
-            Shapes::StaticOnly => LayoutRules { rows: RowRule::StaticMultipleOf(Tokens(1)), ..LayoutRules::FREE },
+            // Compilers for static shapes are asked for the least: one scale per output.
+            Shapes::StaticOnly => LayoutRules {
+                rows: RowRule::StaticMultipleOf(Tokens(1)),
+                weights: WeightRule::PerOutput,
+                ..LayoutRules::FREE
+            },
         }
     }
 

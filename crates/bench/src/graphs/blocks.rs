@@ -44,13 +44,13 @@ pub(super) fn measure(
 }
 
 fn kinds(bed: &Bed) -> Result<Vec<Kind>, GraphsError> {
-    let layer = layer_blocks(&bed.model, 0)?;
+    let layer = layer_blocks(&bed.model, 0, bed.device.rules().weights)?;
     let blueprint = bed.model.blueprint();
     let experts = group(ExpertShape { hidden: blueprint.hidden, inner: EXPERT_INNER }, EXPERTS, &mut Random::new(1))?;
     Ok(vec![
         Kind { name: "qkv", block: layer.qkv },
         Kind { name: "feed-forward", block: layer.feed_forward },
-        Kind { name: "head", block: head_block(&bed.model)? },
+        Kind { name: "head", block: head_block(&bed.model, bed.device.rules().weights)? },
         Kind { name: "experts-4", block: experts },
     ])
 }

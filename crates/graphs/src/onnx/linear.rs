@@ -7,7 +7,7 @@ use super::writer::{Floats, Quantized, Setting, Writer};
 use crate::block::Linear;
 use crate::ranges::Range;
 use crate::shape::LinearForm;
-use crate::weights::{Int4, Int8, LinearWeights, Quants, pack};
+use crate::weights::{Bits, Grouped, Int8, LinearWeights, Origin, Quants};
 
 /// `x × weightsᵀ + bias` on the grid of its range, for `x` of `[rows, inputs]`.
 ///
@@ -23,6 +23,9 @@ pub(super) fn lower(
     let weights = &linear.weights;
     if let Some(scale) = weights.quants().scales().iter().find(|scale| **scale <= 0.0) {
         return Err(OnnxError::Scale { scale: *scale });
+    }
+    if matches!(weights.quants(), Quants::Grouped(Grouped { origin: Origin::Minima(_), .. })) {
+        return Err(OnnxError::Minima);
     }
     let grid = Grid::of(range);
     let Some(bias) = &linear.bias else {
@@ -106,20 +109,26 @@ fn dequantized(writer: &mut Writer, weights: &LinearWeights, more: &[usize]) -> 
             let zeros = writer.constant(Element::Int8, &[outputs], vec![0; outputs]);
             writer.node("DequantizeLinear", &[&values, &scales, &zeros], &[("axis", Setting::Int(0))])
         }
-        Quants::Int4(int4) => groups(writer, int4, &shape),
+        Quants::Grouped(grouped) => groups(writer, grouped, &shape),
     }
 }
 
 /// Groups lie along the inputs.
-fn groups(writer: &mut Writer, int4: &Int4, shape: &[usize]) -> Floats {
-    let size = int4.group.size();
+fn groups(writer: &mut Writer, grouped: &Grouped, shape: &[usize]) -> Floats {
+    let (size, bits) = (grouped.group.size(), grouped.bits);
     let mut per_group = shape.to_vec();
     per_group[1] /= size;
-    let count = int4.scales.len();
-    let element = if int4.zero_points().is_some() { Element::Uint4 } else { Element::Int4 };
-    let points = int4.zero_points().map_or_else(|| vec![0; count.div_ceil(2)], |points| pack(points.iter().copied()));
-    let values = writer.constant(element, shape, int4.values.clone());
-    let scales = writer.floats(&per_group, &int4.scales);
+    let points = grouped.zero_points();
+    let element = match (bits, &points) {
+        (Bits::Four, None) => Element::Int4,
+        (Bits::Four, Some(_)) => Element::Uint4,
+        (Bits::Eight, None) => Element::Int8,
+        (Bits::Eight, Some(_)) => Element::Uint8,
+    };
+    let zeros = vec![0; grouped.scales.len().div_ceil(bits.per_byte())];
+    let points = points.map_or(zeros, |points| bits.pack(points.into_iter()));
+    let values = writer.constant(element, shape, grouped.values.clone());
+    let scales = writer.floats(&per_group, &grouped.scales);
     let points = writer.constant(element, &per_group, points);
     let settings = [("axis", Setting::Int(1)), ("block_size", Setting::Int(size as i64))];
     writer.node("DequantizeLinear", &[&values, &scales, &points], &settings)

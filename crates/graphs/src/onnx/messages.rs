@@ -94,6 +94,7 @@ pub(super) struct Tensor {
 pub(super) enum Element {
     Undefined = 0,
     Float = 1,
+    Uint8 = 2,
     Int8 = 3,
     Uint16 = 4,
     Int32 = 6,

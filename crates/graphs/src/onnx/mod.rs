@@ -30,6 +30,9 @@ pub enum OnnxError {
         /// The scale.
         scale: f32,
     },
+    /// ONNX counts from zero points, which are integers.
+    #[error("weights have a minimum for each group, which ONNX does not have: quantise them with zero points")]
+    Minima,
     /// A message holds less than 2 GiB.
     #[error(
         "the model of block {block} would take {bytes} bytes, a file of ONNX holds less than 2 GiB: split the block"
@@ -46,8 +49,8 @@ pub enum OnnxError {
 /// `[rows, width]`, in the block's order, and named as its ports are.
 ///
 /// # Errors
-/// If the rules do not allow the shape, the ranges are another block's, a scale of the weights is not above zero, or the
-/// model would be too large for a file.
+/// If the rules do not allow the shape, the ranges are another block's, a scale of the weights is not above zero, weights
+/// have minima, or the model would be too large for a file.
 pub fn emit(block: &Block, ranges: &Ranges, rows: Rows, rules: &LayoutRules) -> Result<Vec<u8>, OnnxError> {
     rules.check(block, rows)?;
     ranges.check(block)?;

@@ -2,8 +2,9 @@
 //! constants.
 //!
 //! Weights stay integers. A product reads them through `Convert` and `Multiply` (for groups also `Subtract` of the zero
-//! points and `Reshape`), which OpenVINO's plugins recognise and compute with as they are. Norms are primitive
-//! operations in the order in which the plugins fuse them.
+//! points and `Reshape`), which OpenVINO's plugins recognise and compute with as they are. They know integer zero points
+//! only, so minima are zero points and a small product beside. Norms are primitive operations in the order in which the
+//! plugins fuse them.
 //!
 //! Only the text depends on the number of rows: the constants of a block are the same bytes for every shape, so graphs
 //! of several shapes can share one file of them.
@@ -11,6 +12,7 @@
 mod linear;
 mod lower;
 mod network;
+mod sums;
 mod xml;
 
 use crate::block::Block;

@@ -8,6 +8,7 @@
 pub(super) enum Element {
     F32,
     I8,
+    U8,
     I4,
     U4,
     I64,
@@ -157,6 +158,7 @@ impl Element {
         match self {
             Self::F32 => "f32",
             Self::I8 => "i8",
+            Self::U8 => "u8",
             Self::I4 => "i4",
             Self::U4 => "u4",
             Self::I64 => "i64",
@@ -168,6 +170,7 @@ impl Element {
         match self {
             Self::F32 => "FP32",
             Self::I8 => "I8",
+            Self::U8 => "U8",
             Self::I4 => "I4",
             Self::U4 => "U4",
             Self::I64 => "I64",

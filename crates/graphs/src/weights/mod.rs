@@ -1,15 +1,15 @@
 //! Constant weights of a product, as small integers and scales.
 //!
-//! `[outputs, inputs]`, an output's inputs side by side. Two forms, which accelerators' toolchains take as they are:
-//! signed bytes with one scale per output, and four bits in groups along the inputs, each with a scale and, where they
-//! are unsigned, a zero point. Shapes agree and scales are finite, checked on construction. What the integers stand for
-//! is [`LinearWeights::row`]; whatever else computes with them has to come to the same.
+//! `[outputs, inputs]`, an output's inputs side by side. Two forms: signed bytes with one scale per output, which every
+//! accelerator's toolchain takes, and four or eight bits in groups along the inputs, each with a scale and, where they are
+//! unsigned, a zero point or a minimum. The second holds what files of models hold, to the bit. Shapes agree and scales are
+//! finite, checked on construction. What the integers stand for is [`LinearWeights::row`]; whatever else computes with them
+//! has to come to the same.
 
-mod int4;
+mod grouped;
 mod int8;
 
-pub(crate) use int4::pack;
-pub use int4::{Group, Int4, Sign};
+pub use grouped::{Bits, Group, Grouped, Origin};
 pub use int8::Int8;
 
 use duet_types::Bytes;
@@ -19,10 +19,14 @@ use duet_types::Bytes;
 pub enum Precision {
     /// Eight bits, one scale per output, no zero point.
     Int8,
+    /// Eight bits, one scale per group, no zero point.
+    Int8Groups(Group),
     /// Four bits, one scale per group, no zero point.
     Int4(Group),
     /// Four bits, one scale and one zero point per group.
     UInt4(Group),
+    /// Four bits, one scale and one minimum per group.
+    UInt4Minima(Group),
 }
 
 /// Why numbers are not weights.
@@ -60,11 +64,13 @@ pub enum WeightsError {
         /// The row.
         output: usize,
     },
-    /// A zero point beyond four bits.
-    #[error("a zero point of {found}: four bits hold 0 to 15")]
+    /// A zero point beyond the integers.
+    #[error("a zero point of {found}: the integers are 0 to {most}")]
     ZeroPoint {
         /// The zero point.
         found: u8,
+        /// The largest integer.
+        most: u8,
     },
 }
 
@@ -73,8 +79,8 @@ pub enum WeightsError {
 pub enum Quants {
     /// Eight bits, a scale per output.
     Int8(Int8),
-    /// Four bits, a scale per group.
-    Int4(Int4),
+    /// Four or eight bits, a scale per group.
+    Grouped(Grouped),
 }
 
 /// Weights of a product: `[outputs, inputs]`.
@@ -98,8 +104,14 @@ impl LinearWeights {
     ) -> Result<Self, WeightsError> {
         let mut quants = match precision {
             Precision::Int8 => Quants::Int8(Int8::default()),
-            Precision::Int4(group) => Quants::Int4(Int4::new(inputs, group, Sign::Signed)?),
-            Precision::UInt4(group) => Quants::Int4(Int4::new(inputs, group, Sign::Unsigned(Vec::new()))?),
+            Precision::Int8Groups(group) => Quants::Grouped(Grouped::new(inputs, group, Bits::Eight, Origin::Zero)?),
+            Precision::Int4(group) => Quants::Grouped(Grouped::new(inputs, group, Bits::Four, Origin::Zero)?),
+            Precision::UInt4(group) => {
+                Quants::Grouped(Grouped::new(inputs, group, Bits::Four, Origin::Points(Vec::new()))?)
+            }
+            Precision::UInt4Minima(group) => {
+                Quants::Grouped(Grouped::new(inputs, group, Bits::Four, Origin::Minima(Vec::new()))?)
+            }
         };
         let mut outputs = 0;
         for row in rows {
@@ -110,7 +122,7 @@ impl LinearWeights {
             }
             match &mut quants {
                 Quants::Int8(int8) => int8.push_row(row),
-                Quants::Int4(int4) => int4.push_row(row),
+                Quants::Grouped(grouped) => grouped.push_row(row),
             }
             outputs += 1;
         }
@@ -125,17 +137,17 @@ impl LinearWeights {
         Self { inputs, outputs: quants.scales.len(), quants: Quants::Int8(quants) }.checked()
     }
 
-    /// Four bits that are there already, with a scale for each group.
+    /// Integers in groups that are there already, with a scale for each group.
     ///
     /// # Errors
-    /// If lengths do not fit, a scale is not finite, or a zero point is beyond four bits.
-    pub fn int4(inputs: usize, quants: Int4) -> Result<Self, WeightsError> {
+    /// If lengths do not fit, a scale or a minimum is not finite, or a zero point is beyond the integers.
+    pub fn grouped(inputs: usize, quants: Grouped) -> Result<Self, WeightsError> {
         let group = quants.group.size();
         if !inputs.is_multiple_of(group) {
             return Err(WeightsError::Group { inputs, group });
         }
         let outputs = quants.scales.len().checked_div(inputs / group).unwrap_or(0);
-        Self { inputs, outputs, quants: Quants::Int4(quants) }.checked()
+        Self { inputs, outputs, quants: Quants::Grouped(quants) }.checked()
     }
 
     fn checked(self) -> Result<Self, WeightsError> {
@@ -145,7 +157,7 @@ impl LinearWeights {
         }
         match &self.quants {
             Quants::Int8(int8) => int8.check(inputs, outputs)?,
-            Quants::Int4(int4) => int4.check(inputs, outputs)?,
+            Quants::Grouped(grouped) => grouped.check(inputs, outputs)?,
         }
         let scales = self.quants.scales();
         match scales.iter().position(|scale| !scale.is_finite()) {
@@ -172,12 +184,12 @@ impl LinearWeights {
         &self.quants
     }
 
-    /// Memory of integers, scales and zero points.
+    /// Memory of integers, scales, zero points and what minima leave over.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         let integers = match &self.quants {
             Quants::Int8(int8) => int8.values.len(),
-            Quants::Int4(int4) => int4.values.len() + int4.zero_points().map_or(0, |points| points.len().div_ceil(2)),
+            Quants::Grouped(grouped) => grouped.bytes(),
         };
         Bytes((integers + self.quants.scales().len() * 4) as u64)
     }
@@ -191,7 +203,7 @@ impl LinearWeights {
         assert!(row.len() == self.inputs, "{} columns of {}", row.len(), self.inputs);
         match &self.quants {
             Quants::Int8(int8) => int8.row(output, row),
-            Quants::Int4(int4) => int4.row(output, row),
+            Quants::Grouped(grouped) => grouped.row(output, row),
         }
     }
 }
@@ -202,7 +214,7 @@ impl Quants {
     pub fn scales(&self) -> &[f32] {
         match self {
             Self::Int8(int8) => &int8.scales,
-            Self::Int4(int4) => &int4.scales,
+            Self::Grouped(grouped) => &grouped.scales,
         }
     }
 }
@@ -246,8 +258,8 @@ mod tests {
     fn four_bits_lie_low_nibble_first() {
         let row: Vec<f32> = (0..32).map(|i| if i == 1 { -7.0 } else { (i % 8) as f32 }).collect();
         let weights = LinearWeights::from_rows(32, Precision::Int4(Group::Of32), [&row]).unwrap();
-        let Quants::Int4(int4) = weights.quants() else { panic!("four bits were asked for") };
-        assert_eq!(int4.values[..2], [0x90, 0x32]);
+        let Quants::Grouped(grouped) = weights.quants() else { panic!("groups were asked for") };
+        assert_eq!(grouped.values[..2], [0x90, 0x32]);
         assert_eq!(floats(&weights), [row]);
     }
 
@@ -255,9 +267,20 @@ mod tests {
     fn unsigned_groups_hold_what_has_no_zero_in_the_middle() {
         let row: Vec<f32> = (0..32).map(|i| (i % 16) as f32 - 3.0).collect();
         let weights = LinearWeights::from_rows(32, Precision::UInt4(Group::Of32), [&row]).unwrap();
-        let Quants::Int4(int4) = weights.quants() else { panic!("four bits were asked for") };
-        assert_eq!(int4.zero_points(), Some(&[3][..]));
+        let Quants::Grouped(grouped) = weights.quants() else { panic!("groups were asked for") };
+        assert_eq!(grouped.origin, Origin::Points(vec![3]));
         assert_eq!(floats(&weights), [row]);
+    }
+
+    #[test]
+    fn a_group_may_count_from_any_minimum() {
+        let row: Vec<f32> = (0..32).map(|i| (i % 16) as f32 * 0.5 + 3.25).collect();
+        let weights = LinearWeights::from_rows(32, Precision::UInt4Minima(Group::Of32), [&row]).unwrap();
+        let Quants::Grouped(grouped) = weights.quants() else { panic!("groups were asked for") };
+        assert_eq!((&grouped.scales, &grouped.origin), (&vec![0.5], &Origin::Minima(vec![3.25])));
+        assert_eq!(floats(&weights), [row]);
+        // Four and a half bytes of scale, rest and zero point beside the integers.
+        assert_eq!(weights.bytes(), Bytes(16 + 4 + 4 + 1));
     }
 
     #[test]
@@ -275,8 +298,14 @@ mod tests {
         assert_eq!(group, Err(WeightsError::Group { inputs: 48, group: 32 }));
         let scale = LinearWeights::int8(1, Int8 { values: vec![1, 2], scales: vec![1.0, f32::NAN] });
         assert_eq!(scale, Err(WeightsError::NotFinite { output: 1 }));
-        let point = Int4 { group: Group::Of32, values: vec![0; 16], scales: vec![1.0], sign: Sign::Unsigned(vec![16]) };
-        assert_eq!(LinearWeights::int4(32, point), Err(WeightsError::ZeroPoint { found: 16 }));
+        let grouped = |origin| {
+            let (group, bits) = (Group::Of32, Bits::Four);
+            LinearWeights::grouped(32, Grouped { group, bits, values: vec![0; 16], scales: vec![1.0], origin })
+        };
+        assert_eq!(grouped(Origin::Points(vec![16])), Err(WeightsError::ZeroPoint { found: 16, most: 15 }));
+        assert_eq!(grouped(Origin::Minima(vec![f32::NAN])), Err(WeightsError::NotFinite { output: 0 }));
+        let none = grouped(Origin::Minima(Vec::new()));
+        assert_eq!(none, Err(WeightsError::Length { what: "minima", wanted: 1, found: 0 }));
     }
 
     proptest! {
@@ -286,10 +315,13 @@ mod tests {
             rows in prop::collection::vec(prop::collection::vec(-9.0_f32..9.0, 128), 1..4),
             precision in prop::sample::select(vec![
                 (Precision::Int8, 0.5),
+                (Precision::Int8Groups(Group::Of32), 0.5),
                 (Precision::Int4(Group::Of32), 0.5),
                 (Precision::Int4(Group::Of128), 0.5),
                 (Precision::UInt4(Group::Of32), 1.0),
                 (Precision::UInt4(Group::Of128), 1.0),
+                (Precision::UInt4Minima(Group::Of32), 0.5),
+                (Precision::UInt4Minima(Group::Of128), 0.5),
             ]),
         ) {
             let (precision, steps) = precision;
@@ -308,9 +340,34 @@ mod tests {
         fn any_finite_row_has_finite_weights(
             row in prop::collection::vec(prop::num::f32::NORMAL | prop::num::f32::SUBNORMAL | prop::num::f32::ZERO, 32),
         ) {
-            for precision in [Precision::Int8, Precision::Int4(Group::Of32), Precision::UInt4(Group::Of32)] {
+            for precision in [
+                Precision::Int8,
+                Precision::Int8Groups(Group::Of32),
+                Precision::Int4(Group::Of32),
+                Precision::UInt4(Group::Of32),
+                Precision::UInt4Minima(Group::Of32),
+            ] {
                 let weights = LinearWeights::from_rows(32, precision, [&row]).unwrap();
                 prop_assert!(weights.quants().scales().iter().all(|scale| *scale > 0.0));
+            }
+        }
+
+        /// A minimum is a zero point and a rest of half a step at most, if zero is among the weights.
+        #[test]
+        fn minima_are_zero_points_and_small_rests(
+            groups in prop::collection::vec((prop::sample::select(vec![0.0_f32, 0.01, 0.5]), -15.0_f32..0.0), 1..9),
+            bits in prop::sample::select(vec![Bits::Four, Bits::Eight]),
+        ) {
+            let (scales, minima): (Vec<f32>, Vec<f32>) =
+                groups.into_iter().map(|(scale, at)| (scale, if scale == 0.0 { at } else { scale * at })).unzip();
+            let values = vec![0; 32 / bits.per_byte() * scales.len()];
+            let origin = Origin::Minima(minima.clone());
+            let grouped = Grouped { group: Group::Of32, bits, values, scales: scales.clone(), origin };
+            let (points, rests) = (grouped.zero_points().unwrap(), grouped.rests().unwrap());
+            for (group, (point, rest)) in points.into_iter().zip(rests).enumerate() {
+                let (scale, minimum) = (scales[group], minima[group]);
+                prop_assert!((rest - scale * f32::from(point) - minimum).abs() <= 1e-6);
+                prop_assert!(scale == 0.0 || rest.abs() <= 0.5001 * scale, "{rest} of {scale}");
             }
         }
     }

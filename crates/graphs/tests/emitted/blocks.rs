@@ -23,9 +23,28 @@ enum Choice {
     Slice(usize, usize, usize),
 }
 
+/// Blocks whose weights have zero points at most.
 pub(crate) fn block() -> impl Strategy<Value = Written> {
+    block_of(WITH_POINTS.to_vec())
+}
+
+/// Blocks of all weights.
+pub(crate) fn block_with_minima() -> impl Strategy<Value = Written> {
+    block_of([WITH_POINTS, &[Precision::UInt4Minima(Group::Of32), Precision::UInt4Minima(Group::Of128)]].concat())
+}
+
+const WITH_POINTS: &[Precision] = &[
+    Precision::Int8,
+    Precision::Int8Groups(Group::Of32),
+    Precision::Int4(Group::Of32),
+    Precision::Int4(Group::Of128),
+    Precision::UInt4(Group::Of32),
+    Precision::UInt4(Group::Of128),
+];
+
+fn block_of(precisions: Vec<Precision>) -> impl Strategy<Value = Written> {
     let widths = prop::collection::vec(prop::sample::select(vec![1_usize, 5, 32, 128]), 1..4);
-    let choices = prop::collection::vec(choice(), 0..7);
+    let choices = prop::collection::vec(choice(precisions), 0..7);
     let seeds = prop::collection::vec(-1.0_f32..1.0, 257);
     (widths, choices, 1_u32..4, seeds).prop_map(|(widths, choices, rows, seeds)| {
         let mut writer = Writer::new(&widths, seeds);
@@ -36,14 +55,8 @@ pub(crate) fn block() -> impl Strategy<Value = Written> {
     })
 }
 
-fn choice() -> impl Strategy<Value = Choice> {
-    let precision = prop::sample::select(vec![
-        Precision::Int8,
-        Precision::Int4(Group::Of32),
-        Precision::Int4(Group::Of128),
-        Precision::UInt4(Group::Of32),
-        Precision::UInt4(Group::Of128),
-    ]);
+fn choice(precisions: Vec<Precision>) -> impl Strategy<Value = Choice> {
+    let precision = prop::sample::select(precisions);
     let activation = prop::sample::select(vec![Activation::Silu, Activation::GeluTanh]);
     let any = || any::<usize>();
     prop_oneof![
@@ -111,7 +124,10 @@ impl Writer {
     fn linear(&mut self, inputs: usize, outputs: usize, precision: Precision) -> Linear {
         let fits = match precision {
             Precision::Int8 => true,
-            Precision::Int4(group) | Precision::UInt4(group) => inputs.is_multiple_of(group.size()),
+            Precision::Int8Groups(group)
+            | Precision::Int4(group)
+            | Precision::UInt4(group)
+            | Precision::UInt4Minima(group) => inputs.is_multiple_of(group.size()),
         };
         let precision = if fits { precision } else { Precision::Int8 };
         let rows: Vec<Vec<f32>> = (0..outputs).map(|_| self.numbers(inputs, 1.0)).collect();

@@ -117,7 +117,13 @@ impl Layer {
                 assert_eq!((step, axis), (1, 1));
                 x.gather(vec![x.dims[0], end - start], |at| vec![at[0], start + at[1]])
             }
-            "Reshape" => x.reshaped(integers(1)),
+            "Reshape" => {
+                let mut dims: Vec<i64> = operands[1].values.iter().map(|size| *size as i64).collect();
+                if let Some(rest) = dims.iter().position(|size| *size == -1) {
+                    dims[rest] = x.values.len() as i64 / -dims.iter().product::<i64>();
+                }
+                x.reshaped(dims.into_iter().map(|size| size as usize).collect())
+            }
             "Transpose" => x.transposed(&integers(1)),
             "Unsqueeze" => {
                 let mut dims = x.dims.clone();
@@ -154,6 +160,7 @@ fn constant(data: &Attributes, bin: &[u8]) -> Array {
         "f32" => bytes.chunks(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect(),
         "i64" => bytes.chunks(8).map(|b| i64::from_le_bytes(b.try_into().unwrap()) as f64).collect(),
         "i8" => bytes.iter().map(|byte| f64::from(*byte as i8)).collect(),
+        "u8" => bytes.iter().copied().map(f64::from).collect(),
         "u4" => nibbles().map(f64::from).collect(),
         "i4" => nibbles().map(|nibble| f64::from(nibble) - if nibble > 7 { 16.0 } else { 0.0 }).collect(),
         other => panic!("no constant of ours is {other}"),

@@ -179,6 +179,7 @@ impl Tensor {
         let nibbles = || bytes.iter().flat_map(|byte| [byte & 15, byte >> 4]).take(count);
         let values = match self.data_type {
             1 => bytes.chunks(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect(),
+            2 => bytes.iter().copied().map(f64::from).collect(),
             3 => bytes.iter().map(|byte| f64::from(*byte as i8)).collect(),
             4 => bytes.chunks(2).map(|b| f64::from(u16::from_le_bytes(b.try_into().unwrap()))).collect(),
             6 => bytes.chunks(4).map(|b| f64::from(i32::from_le_bytes(b.try_into().unwrap()))).collect(),

@@ -52,9 +52,19 @@ fn columns() -> Result<Block, BlockError> {
     block.finish()
 }
 
-/// A layer in each form of four bits, and a product with a bias.
-pub(crate) fn int4() -> Vec<Case> {
+/// A layer and a product with a bias, in four bits with minima: what files of models hold.
+pub(crate) fn minima() -> Vec<Case> {
+    let mut parts = Parts { numbers: Numbers(4), precision: Precision::UInt4Minima(Group::Of32) };
+    vec![
+        parts.case("minima", |parts| Block::feed_forward(parts.layer(Activation::Silu, None, None))),
+        parts.case("biased_minima", |parts| Block::qkv_projection(parts.norm(HIDDEN), parts.biased(HIDDEN, QKV))),
+    ]
+}
+
+/// A layer in each form of groups with zero points or none, and a product with a bias.
+pub(crate) fn groups() -> Vec<Case> {
     let forms = [
+        ("bytes_of_32", Precision::Int8Groups(Group::Of32)),
         ("groups_of_32", Precision::Int4(Group::Of32)),
         ("groups_of_128", Precision::Int4(Group::Of128)),
         ("zero_points_of_32", Precision::UInt4(Group::Of32)),

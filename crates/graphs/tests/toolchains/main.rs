@@ -6,7 +6,7 @@
 mod cases;
 mod toolchain;
 
-use cases::{Case, cases, convolution, int4, rows};
+use cases::{Case, cases, convolution, groups, minima, rows};
 use duet_graphs::{LayoutRules, LinearForm, Rows, calibrate, onnx, openvino};
 use toolchain::{Files, Toolchain, check};
 
@@ -43,9 +43,10 @@ fn openvino_computes_products_as_convolutions() {
 }
 
 #[test]
-fn openvino_computes_groups_of_four_bits() {
-    check(Toolchain::OpenVino, int4(), ROUNDING, |case| emitted(case, Rows::Static(rows()), &LayoutRules::FREE));
-    check(Toolchain::OpenVino, int4(), ROUNDING, |case| emitted(case, Rows::Dynamic, &convolution()));
+fn openvino_computes_groups() {
+    let all = || groups().into_iter().chain(minima()).collect();
+    check(Toolchain::OpenVino, all(), ROUNDING, |case| emitted(case, Rows::Static(rows()), &LayoutRules::FREE));
+    check(Toolchain::OpenVino, all(), ROUNDING, |case| emitted(case, Rows::Dynamic, &convolution()));
 }
 
 fn quantized(case: &Case, rows: Rows, rules: &LayoutRules) -> Files {
@@ -56,7 +57,7 @@ fn quantized(case: &Case, rows: Rows, rules: &LayoutRules) -> Files {
 
 #[test]
 fn onnx_runtime_computes_integers() {
-    let all = || cases().into_iter().chain(int4()).collect();
+    let all = || cases().into_iter().chain(groups()).collect();
     check(Toolchain::OnnxRuntime, all(), QUANTIZED, |case| quantized(case, Rows::Static(rows()), &LayoutRules::FREE));
     check(Toolchain::OnnxRuntime, all(), QUANTIZED, |case| quantized(case, Rows::Dynamic, &convolution()));
 }

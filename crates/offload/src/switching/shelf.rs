@@ -89,7 +89,7 @@ impl Shelf {
         let layers = model.config().layers;
         let mut filling: Vec<Filling> = rows.iter().map(|&rows| Filling::new(rows)).collect();
         for layer in 0..layers {
-            let blocks = layer_blocks(model, layer).map_err(OffloadError::from)?;
+            let blocks = layer_blocks(model, layer, device.rules().weights).map_err(OffloadError::from)?;
             for shape in &mut filling {
                 shape.add(&filler, layer, &blocks)?;
             }
@@ -206,7 +206,7 @@ impl Filler<'_> {
 }
 
 fn head(model: &Model, filler: &Filler<'_>, rows: Tokens) -> Result<HeadGraph, OffloadError> {
-    let block = head_block(model)?;
+    let block = head_block(model, filler.target.device.rules().weights)?;
     let widths = Widths::of(&block);
     let ranges = filler.seen.map(|seen| seen.head(&block)).transpose()?;
     let wanted = GraphSource { block: &block, rows: Rows::Static(rows), ranges: ranges.as_ref() };

@@ -5,7 +5,7 @@
 use crate::blocks::Case;
 use crate::conforms;
 use crate::device::device;
-use duet_graphs::{Block, reference};
+use duet_graphs::{Block, LayoutRules, reference};
 use duet_kernels::crew::Solo;
 use duet_model::forward::{Activations, NotRun, Pass, Segment, TokenWise};
 use duet_model::kv::KvFormat;
@@ -35,7 +35,7 @@ fn a_layer_of_a_real_model_conforms() {
     }
     let model = load(Path::new(&path));
     let calibration = Seen::of(&model).unwrap();
-    let blocks = layer_blocks(&model, LAYER).unwrap();
+    let blocks = layer_blocks(&model, LAYER, LayoutRules::HTP.weights).unwrap();
     let qkv_ranges = calibration.qkv(LAYER, &blocks.qkv).unwrap();
     let feed_forward_ranges = calibration.feed_forward(LAYER, &blocks.feed_forward).unwrap();
     for rows in [Tokens(32), Tokens(128)] {
@@ -94,8 +94,10 @@ struct Interpreted {
 
 impl Interpreted {
     fn new(model: &Model) -> Self {
-        let layers = (0..model.config().layers).map(|layer| layer_blocks(model, layer).unwrap()).collect();
-        Self { layers, head: head_block(model).unwrap() }
+        let layers = (0..model.config().layers)
+            .map(|layer| layer_blocks(model, layer, LayoutRules::HTP.weights).unwrap())
+            .collect();
+        Self { layers, head: head_block(model, LayoutRules::HTP.weights).unwrap() }
     }
 }
 

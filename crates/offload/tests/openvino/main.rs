@@ -1,0 +1,6 @@
+//! Models on OpenVINO's CPU device, beside the CPU's own kernels. Skipped, with a word, where there is no runtime.
+
+mod common;
+mod placed;
+mod precision;
+mod requantised;

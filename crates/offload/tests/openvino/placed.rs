@@ -1,0 +1,78 @@
+//! Models on a device and graphs from the cache.
+
+use crate::common::{fixture, furthest, logits, runtime};
+use duet_model::forward::NotRun;
+use duet_model::{LoadOptions, Model};
+use duet_offload::{PlacedModel, ROUNDED, compile_options};
+use duet_openvino::{Device, Runtime};
+use duet_runtimes::{BlobCache, FaultPlan, FaultyDevice};
+use duet_types::Bytes;
+use std::path::Path;
+
+/// Relative to the largest logit. Weights that come as floats are rounded for both, but the CPU's scales to half precision
+/// besides, which tips some activations to other steps: `precision.rs` has weights that are the same.
+const TOLERANCE: f32 = 0.05;
+
+fn model() -> Model {
+    Model::load(Path::new(fixture()), &LoadOptions::default(), &mut |_| {}).unwrap()
+}
+
+fn device(runtime: &Runtime) -> Device {
+    runtime.device("CPU").unwrap().with_options(compile_options(1, ROUNDED))
+}
+
+#[test]
+fn logits_are_nearly_those_of_the_kernels_and_graphs_come_from_the_cache() {
+    let Some(runtime) = runtime() else { return };
+    let (model, folder) = (model(), tempfile::tempdir().unwrap());
+    let cache = BlobCache::new(folder.path().to_owned(), Bytes(1 << 30));
+    let expected = logits(&model, None).unwrap();
+    let mut all = Vec::new();
+    for _ in ["compiled", "imported"] {
+        let device = device(&runtime);
+        let placed = PlacedModel::ready_on(&model, &device, Some(&cache), &mut |_| {}).unwrap();
+        let found = logits(&model, Some(&placed)).unwrap();
+        let worst = furthest(&found, &expected);
+        assert!(worst < TOLERANCE, "off by {worst}");
+        all.push(found);
+    }
+    assert_eq!(all[0], all[1], "an imported graph computes what the compiled one did");
+    assert!(std::fs::read_dir(folder.path()).unwrap().count() > 2 * model.config().layers);
+}
+
+/// Inferences before the first of a prompt: each graph is tried when it is made ready.
+fn trials(model: &Model) -> u32 {
+    2 * model.config().layers as u32 + 1
+}
+
+#[test]
+fn a_device_that_fails_says_so_and_changes_nothing() {
+    let Some(runtime) = runtime() else { return };
+    let model = model();
+    let faults = FaultPlan::default().vanishes_before(trials(&model) + 3);
+    let device = FaultyDevice::new(device(&runtime), faults);
+    let placed = PlacedModel::ready_on(&model, &device, None, &mut |_| {}).unwrap();
+    assert!(matches!(logits(&model, Some(&placed)), Err(NotRun::Failed(_))));
+}
+
+#[test]
+fn a_device_that_runs_no_graph_is_not_ready() {
+    let Some(runtime) = runtime() else { return };
+    let model = model();
+    let device = FaultyDevice::new(device(&runtime), FaultPlan::default().inference_fails(2));
+    assert!(PlacedModel::ready_on(&model, &device, None, &mut |_| {}).is_err());
+}
+
+/// It is left after a time that follows from how long its graphs take: these take microseconds, and a test that takes as
+/// long as a limit for any model would fail here.
+#[test]
+fn a_device_that_hangs_is_left_soon() {
+    let Some(runtime) = runtime() else { return };
+    let model = model();
+    let faults = FaultPlan::default().inference_hangs(trials(&model) + 1);
+    let device = FaultyDevice::new(device(&runtime), faults);
+    let placed = PlacedModel::ready_on(&model, &device, None, &mut |_| {}).unwrap();
+    let start = std::time::Instant::now();
+    assert!(matches!(logits(&model, Some(&placed)), Err(NotRun::Failed(_))));
+    assert!(start.elapsed().as_secs() < 10, "it was waited for {:?}", start.elapsed());
+}
