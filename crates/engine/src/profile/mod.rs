@@ -197,7 +197,8 @@ impl Profile {
     /// for each other. Such a profile is used, for want of a better one, but not kept.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
-        let Some(team) = &self.machine.team else { return false };
+        // A device and the cores may well be slower together than apart, where the device is made of cores.
+        let Some(team) = self.machine.team.as_ref().filter(|_| self.of.device.is_none()) else { return false };
         let lanes = self.machine.lanes.iter().map(|lane| lane.anchors.macs_per_s);
         team.macs_per_s < lanes.fold(0.0, f64::max)
     }
