@@ -113,6 +113,9 @@ fn drafts_change_no_token() {
             assert_eq!((&drafted.0, &drafted.1), (tokens, text), "{method} {verify:?} {sampling:?}");
             accepted += drafted.2.drafts.accepted;
         }
-        assert!(accepted > Tokens(20), "{method} {verify:?}: only {accepted} drafted tokens were right");
+        // What pays is for a machine to say, and a busy one may say that nothing does.
+        if verify == Verify::All {
+            assert!(accepted > Tokens(20), "{method}: only {accepted} drafted tokens were right");
+        }
     }
 }

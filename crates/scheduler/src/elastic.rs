@@ -108,9 +108,9 @@ mod tests {
         assert_eq!(balance(Tokens(256), Tokens(16), linear(10), linear(10_000_000)), Tokens(256));
         assert_eq!(balance(Tokens(5), Tokens(16), linear(10), linear(1)), Tokens(0));
         // Where each reads all weights for a row already, few rows are one lane's.
-        let reads = |rows: Tokens| Nanos(1000 + u64::from(rows.0));
-        assert_eq!(balance(Tokens(64), Tokens(16), reads, |rows| Nanos(900 + u64::from(rows.0))), Tokens(16));
-        assert_eq!(balance(Tokens(8), Tokens(16), reads, |rows| Nanos(900 + u64::from(rows.0))), Tokens(0));
+        let reads = |weights: u64| move |rows: Tokens| Nanos(weights + u64::from(rows.0));
+        assert_eq!(balance(Tokens(64), Tokens(16), reads(1000), reads(900)), Tokens(0));
+        assert_eq!(balance(Tokens(64), Tokens(16), reads(900), reads(1000)), Tokens(64));
     }
 
     proptest! {
