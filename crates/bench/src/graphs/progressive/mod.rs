@@ -41,6 +41,7 @@ pub(super) fn measure(
     SHAPES.iter().for_each(|&rows| tell(Line::Profile(profile_line(&shelf, &profile, rows))));
     let answering = Answering { bed, shelf: &shelf, output: settings.output };
     for &length in &settings.lengths {
+        warm_up(settings, &answering, &profile, length)?;
         let turns = turns(settings, &answering, &profile, length, progress)?;
         let lines = turns.lines(length).ok_or(GraphsError::NoResult)?;
         lines.into_iter().for_each(|line| tell(Line::Progressive(line)));
@@ -48,7 +49,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// All methods in turns, on one prompt.
+/// All methods in turns, on one prompt. Each turn begins with another method, so that none is always the first.
 fn turns(
     settings: &Settings,
     answering: &Answering<'_>,
@@ -58,10 +59,12 @@ fn turns(
 ) -> Result<Turns, GraphsError> {
     let (prompt, samples) = (answering.bed.text(length.as_usize()), settings.samples.max(1));
     let mut turns = Turns::of(&settings.methods);
-    for sample in 1..=samples {
-        for measured in &mut turns.methods {
+    let count = turns.methods.len();
+    for turn in 0..samples {
+        for measured in (0..count).map(|index| (index + turn) % count) {
+            let measured = &mut turns.methods[measured];
             let method = measured.method;
-            progress(&format!("{length} tokens, {method}, {sample} of {samples}"));
+            progress(&format!("{length} tokens, {method}, {} of {samples}", turn + 1));
             let blocks = profile.blocks(method.rows())?;
             let plan = method.plan(&blocks, length)?;
             measured.predicted_ready = Nanos(Timeline::of(&plan, &blocks).ready().0);
@@ -69,6 +72,19 @@ fn turns(
         }
     }
     Ok(turns)
+}
+
+/// The first answer of a length takes memory from the system that the others find there.
+fn warm_up(
+    settings: &Settings,
+    answering: &Answering<'_>,
+    profile: &Profile,
+    length: Tokens,
+) -> Result<(), GraphsError> {
+    let Some(method) = settings.methods.first() else { return Ok(()) };
+    let blocks = profile.blocks(method.rows())?;
+    let plan = method.plan(&blocks, length)?;
+    answering.prefill(&blocks, plan, &answering.bed.text(length.as_usize())).map(|_| ())
 }
 
 /// What one set of graphs and then a second one add to the memory in use.
