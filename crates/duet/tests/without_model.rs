@@ -371,13 +371,13 @@ fn devices_are_shown_without_a_runtime() {
 
     let shown = devices(&["devices"]);
     assert_eq!(shown.status, 0, "{shown:#?}");
-    for words in ["GMAC/s", "libopenvino_c.so.2641: cannot be loaded", "pip install openvino=="] {
+    for words in ["GMAC/s", "libopenvino_c.so.2641: cannot be loaded", "pip install --no-deps openvino=="] {
         assert!(shown.stdout.contains(words), "{shown:#?}");
     }
     let shown = devices(&["devices", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
     assert!(json["lanes"]["cores"].as_u64().unwrap() > 0 && json["lanes"]["int8_gmacs"].as_f64().unwrap() > 0.0);
-    assert_eq!(json["runtimes"].as_array().unwrap().len(), 0);
+    assert!(json["runtimes"].as_array().unwrap().iter().all(|runtime| runtime["name"] != "openvino"), "{json}");
     assert_eq!(json["missing"][0]["name"], "openvino");
     assert!(shown.stdout.ends_with('\n') && shown.stdout.lines().count() == 1);
 }
