@@ -7,13 +7,13 @@
 //! rope and the cache stay on the CPU: they are sequence-wise, and static graphs are not for them. (Agent.xpu §4.2-4.3)
 //!
 //! Precision: weights are the file's own groups of 32, to the bit, on devices that take groups (`weights` says which and
-//! what the others have), and activations are rounded to eight
-//! bits in groups of 32 as the CPU's kernels round them (the HTP: sixteen bits on calibrated grids, and weights of eight bits
-//! with one scale for each output). A
-//! product then differs from theirs in the order of sums only, by some 1e-7. That is not the same bits, and it grows: where
-//! it tips an activation to the next step, the products after it differ by a thousandth, and after a few layers the errors
-//! of rounding, about one per cent of a block, have nothing in common any more. So answers of the device and of the CPU are
-//! equally near to what no rounding would say, and no nearer to each other than to that.
+//! what the others have), and activations are rounded to eight bits in groups of 32 as the CPU's kernels round them. (The
+//! HTP: sixteen bits on calibrated grids, and weights of eight bits with one scale for each output.) A product then differs
+//! from theirs in the order of sums only, by some 1e-7, and where groups have minima by a small part of what rounding
+//! costs. That is not the same bits, and it grows: where it tips an activation to the next step, the products after it
+//! differ by a thousandth, and after a few layers the errors of rounding, about one per cent of a block, have nothing in
+//! common any more. So answers of the device and of the CPU are equally near to what no rounding would say, and no nearer
+//! to each other than to that.
 
 mod calibration;
 mod layers;

@@ -5,19 +5,12 @@
 
 use super::lower::binary;
 use super::network::{Dim, Element, Kind, Network, Tensor};
-use super::sums::GroupSums;
 use crate::block::Linear;
 use crate::shape::LinearForm;
 use crate::weights::{Bits, Grouped, Int8, LinearWeights, Quants};
 
 /// `x × weightsᵀ + bias`, for `x` of `[rows, inputs]`.
-pub(super) fn lower(
-    network: &mut Network,
-    sums: &mut GroupSums,
-    form: LinearForm,
-    x: &Tensor,
-    linear: &Linear,
-) -> Tensor {
+pub(super) fn lower(network: &mut Network, form: LinearForm, x: &Tensor, linear: &Linear) -> Tensor {
     let (weights, outputs) = (&linear.weights, linear.weights.outputs());
     let kernel = match weights.quants() {
         Quants::Int8(int8) => scaled_rows(network, int8, &kernel_shape(weights, form)),
@@ -28,7 +21,7 @@ pub(super) fn lower(
         && let Some(rests) = grouped.rests()
     {
         let groups = weights.inputs() / grouped.group.size();
-        let sums = sums.of(network, x, grouped.group, groups);
+        let sums = group_sums(network, x, groups, grouped.group.size());
         let rests = network.floats(&[outputs, groups], &rests);
         let rest = product(network, LinearForm::MatMul, &sums, &rests);
         result = binary(network, "Add", &result, &rest);
@@ -41,7 +34,7 @@ pub(super) fn lower(
 }
 
 /// `x × kernelᵀ`: `[rows, inputs]` and `[outputs, inputs]` to `[rows, outputs]`.
-pub(super) fn product(network: &mut Network, form: LinearForm, x: &Tensor, kernel: &Tensor) -> Tensor {
+fn product(network: &mut Network, form: LinearForm, x: &Tensor, kernel: &Tensor) -> Tensor {
     let outputs = kernel.dims[0];
     match form {
         LinearForm::MatMul => {
@@ -76,7 +69,7 @@ fn kernel_shape(weights: &LinearWeights, form: LinearForm) -> Vec<usize> {
 }
 
 /// `Convert(values) × scale`, a scale for each row.
-pub(super) fn scaled_rows(network: &mut Network, int8: &Int8, shape: &[usize]) -> Tensor {
+fn scaled_rows(network: &mut Network, int8: &Int8, shape: &[usize]) -> Tensor {
     let values = network.constant(Element::I8, shape, int8.values.iter().map(|value| *value as u8));
     let values = network.converted(&values);
     let mut per_row = vec![1; shape.len()];
@@ -109,6 +102,18 @@ fn scaled_groups(network: &mut Network, grouped: &Grouped, weights: &LinearWeigh
     let sizes = network.integers(&sizes);
     let dims = shape.iter().copied().map(Dim::Of).collect();
     network.layer(Kind::first("Reshape"), &[("special_zero", "false")], &[&scaled, &sizes], dims)
+}
+
+/// The sums of each group of columns: `[rows, inputs]` to `[rows, groups]`. Products of the same inputs have the same
+/// layers here, which plugins run once. Inputs are not rounded for it.
+fn group_sums(network: &mut Network, x: &Tensor, groups: usize, size: usize) -> Tensor {
+    let rows = x.dims[0];
+    let shape = network.integers(&[-1, groups as i64, size as i64]);
+    let dims = vec![rows, Dim::Of(groups), Dim::Of(size)];
+    let apart = network.layer(Kind::first("Reshape"), &[("special_zero", "false")], &[x, &shape], dims);
+    let axis = network.integers(&[2]);
+    let sums = vec![rows, Dim::Of(groups)];
+    network.layer(Kind::first("ReduceSum"), &[("keep_dims", "false")], &[&apart, &axis], sums)
 }
 
 /// A kernel of one point, over every point.

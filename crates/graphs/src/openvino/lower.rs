@@ -2,7 +2,6 @@
 
 use super::linear;
 use super::network::{Dim, Kind, Network, Tensor};
-use super::sums::GroupSums;
 use crate::block::{Activation, Block, Norm, Op, ValueId};
 use crate::shape::{LinearForm, Rows};
 use std::ops::Range;
@@ -13,8 +12,7 @@ pub(super) fn lower(block: &Block, rows: Rows, form: LinearForm) -> Network {
         Rows::Static(rows) => Dim::Of(rows.as_usize()),
         Rows::Dynamic => Dim::Any,
     };
-    let (network, sums) = (Network::new(block.name()), GroupSums::default());
-    let mut lowering = Lowering { network, sums, rows, form, values: Vec::new() };
+    let mut lowering = Lowering { network: Network::new(block.name()), rows, form, values: Vec::new() };
     for port in block.inputs() {
         let input = lowering.network.parameter(&port.name, vec![rows, Dim::Of(port.width)]);
         lowering.values.push(input);
@@ -31,7 +29,6 @@ pub(super) fn lower(block: &Block, rows: Rows, form: LinearForm) -> Network {
 
 struct Lowering {
     network: Network,
-    sums: GroupSums,
     rows: Dim,
     form: LinearForm,
     /// Of the values so far.
@@ -43,9 +40,7 @@ impl Lowering {
         let value = |id: &ValueId| self.values[id.0].clone();
         match op {
             Op::RmsNorm { input, norm } => self.rms_norm(&value(input), norm),
-            Op::Linear { input, linear } => {
-                linear::lower(&mut self.network, &mut self.sums, self.form, &self.values[input.0], linear)
-            }
+            Op::Linear { input, linear } => linear::lower(&mut self.network, self.form, &self.values[input.0], linear),
             Op::Add { left, right } => binary(&mut self.network, "Add", &value(left), &value(right)),
             Op::Multiply { left, right } => binary(&mut self.network, "Multiply", &value(left), &value(right)),
             Op::Activate { input, activation } => self.activate(&value(input), *activation),

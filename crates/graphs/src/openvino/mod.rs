@@ -12,7 +12,6 @@
 mod linear;
 mod lower;
 mod network;
-mod sums;
 mod xml;
 
 use crate::block::Block;

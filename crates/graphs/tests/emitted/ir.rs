@@ -124,6 +124,12 @@ impl Layer {
                 }
                 x.reshaped(dims.into_iter().map(|size| size as usize).collect())
             }
+            "ReduceSum" => {
+                let last = x.dims.len() - 1;
+                assert_eq!((self.data["keep_dims"].as_str(), integers(1)), ("false", vec![last]));
+                let count = x.dims[last] as f64;
+                x.mean(last).map(|mean| mean * count).reshaped(x.dims[..last].to_vec())
+            }
             "Transpose" => x.transposed(&integers(1)),
             "Unsqueeze" => {
                 let mut dims = x.dims.clone();
