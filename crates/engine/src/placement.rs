@@ -182,6 +182,11 @@ impl Placement {
         self.on_crew.fetch_add(macs, Ordering::Relaxed);
     }
 
+    /// Begins to count: measuring is over, and what it did is nobody's answer.
+    pub(crate) fn count_from_here(&self) {
+        [&self.on_device, &self.on_crew, &self.refused].iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+    }
+
     /// Where linear work was done so far.
     pub(crate) fn linear_work(&self) -> LinearWork {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -239,3 +244,64 @@ impl Placement {
 const BACK_OFF_FIRST: Nanos = Nanos(1_000_000_000);
 /// Up to a minute or so.
 const BACK_OFF_DOUBLINGS: u32 = 6;
+
+#[cfg(test)]
+#[path = "../../model/tests/float_device/mod.rs"]
+mod float_device;
+
+#[cfg(test)]
+mod tests {
+    use super::float_device::FloatDevice;
+    use super::*;
+    use duet_kernels::crew::Solo;
+    use duet_model::LoadOptions;
+    use duet_model::forward::{Activations, Segment};
+    use duet_model::kv::KvFormat;
+    use duet_scheduler::machine::{Anchors, FewRows, PerRow, Shapes};
+    use duet_types::{LaneId, LaneSet, TokenId};
+    use std::path::Path;
+
+    const ROWS: u32 = 48;
+
+    fn lane(macs_per_s: f64) -> Lane {
+        let anchors = Anchors {
+            macs_per_s,
+            attention_macs_per_s: 1e9,
+            bytes_per_s: 1e15,
+            launch: Nanos::ZERO,
+            exposed: 0.0,
+            per_row: PerRow::NONE,
+            few_rows: FewRows::NONE,
+        };
+        Lane { name: "lane".to_owned(), shapes: Shapes::Dynamic, anchors }
+    }
+
+    /// Rows of a node that the device and the crew compute of a kernel that is launched on these lanes.
+    fn shares(lanes: LaneSet, node: Node) -> [u64; 2] {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
+        let model = Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap();
+        let device = Arc::new(FloatDevice::new(&model));
+        let (fallback, device_use) = (Fallback::Never, DeviceUse::Lane);
+        let offload = Offload { name: "float".to_owned(), device, fallback, device_use };
+        let placement = Placement::new(model.work(), Some(offload));
+        placement.measured(&crate::profile::heg(&model, KvFormat::F16), &[lane(2e9), lane(1e9)]);
+        let table = model.kv_pool(KvFormat::F16, Tokens(ROWS)).table();
+        let segment = Segment::new(table, (3..3 + ROWS).map(TokenId).collect());
+        let mut pass = Pass::new(&model, Activations::new(&model, ROWS as usize), vec![segment]).unwrap();
+        model.run_node(&mut pass, Node::Embed, 0..ROWS as usize, &Solo);
+        placement.run_node(&model, &mut pass, node, 0..ROWS as usize, Site { lanes, crew: &Solo }).unwrap();
+        let LinearWork { on_device, on_crew, .. } = placement.linear_work();
+        [on_device, on_crew].map(|macs| macs / placement.macs(node))
+    }
+
+    #[test]
+    fn rows_go_to_the_lanes_of_their_kernel() {
+        let (device, cores) = (LaneSet::from_iter([LaneId(0)]), LaneSet::from_iter([LaneId(1)]));
+        for node in [Node::Qkv { layer: 0 }, Node::Ffn { layer: 0 }] {
+            assert_eq!(shares(device, node), [48, 0]);
+            assert_eq!(shares(cores, node), [0, 48]);
+            // Twice as fast, it has twice as many.
+            assert_eq!(shares(device.union(cores), node), [32, 16]);
+        }
+    }
+}

@@ -40,6 +40,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let profile = profile(&measured, config.profile_folder.as_deref(), &cpu)?;
     let heg = heg(&model, config.kv_format);
     placement.measured(&heg, &profile.machine.lanes);
+    placement.count_from_here();
     let scheduler = SchedulerConfig {
         machine: profile.machine,
         heg,

@@ -12,7 +12,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<DeviceName>,
     /// Which work the device gets: `alone`, all matrix products; or `lane`: what the scheduler gives it, side by side with
-    /// the cores, which take their share of a person's prompt and the decoding beside it
+    /// the cores, which compute their share of the rows meanwhile
     #[arg(long, value_name = "USE", requires = "device", default_value = "alone")]
     pub(crate) device_use: DeviceUseName,
     /// Fail where the device does, with nothing to stand in for it
