@@ -1,7 +1,7 @@
 //! What is measured: a model, a device, and how both are used.
 
 use super::GraphsError;
-use duet_graphs::{Block, Rows};
+use duet_graphs::{ActivationRule, Block, Rows, calibrate};
 use duet_model::Model;
 use duet_model::tokenizer::SpecialTokens;
 use duet_runtimes::{BlobCache, Buffer, Emitted, Graph, GraphDevice, GraphSource, Shapes, Tensors};
@@ -36,12 +36,24 @@ impl Bed {
     }
 
     pub(super) fn compile(&self, block: &Block, rows: Rows) -> Result<Box<dyn Graph>, GraphsError> {
-        Ok(self.device.compile_graph(&self.emit(block, rows)?)?)
+        self.compile_emitted(&self.emit(block, rows)?)
     }
 
-    /// A block as the device's compiler takes it.
+    pub(super) fn compile_emitted(&self, emitted: &Emitted) -> Result<Box<dyn Graph>, GraphsError> {
+        Ok(self.device.compile_graph(emitted)?)
+    }
+
+    /// A block as the device's compiler takes it; one that computes in integers is told the ranges of the numbers that the
+    /// graph will be run on.
     pub(super) fn emit(&self, block: &Block, rows: Rows) -> Result<Emitted, GraphsError> {
-        Ok(self.device.emit(&GraphSource { block, rows, ranges: None })?)
+        let ranges = match self.device.rules().activations {
+            ActivationRule::Floats => None,
+            ActivationRule::Calibrated => {
+                let inputs: Vec<_> = block.inputs().iter().map(|port| values(port.width)).collect();
+                Some(calibrate(block, Tokens(1), &inputs.iter().map(Vec::as_slice).collect::<Vec<_>>())?)
+            }
+        };
+        Ok(self.device.emit(&GraphSource { block, rows, ranges: ranges.as_ref() })?)
     }
 
     pub(super) fn import(&self, blob: &[u8]) -> Result<Box<dyn Graph>, GraphsError> {
@@ -61,7 +73,6 @@ const TEXT: &str = include_str!("../throughput.rs");
 impl Runnable {
     /// A graph of `block`, to be run on so many rows of small numbers.
     pub(super) fn new(graph: Box<dyn Graph>, block: &Block, rows: Tokens) -> Self {
-        let values = |len: usize| (0..len).map(|index| ((index * 7) % 13) as f32 / 13.0 - 0.5).collect::<Vec<_>>();
         let rows = rows.as_usize();
         let inputs = block.inputs().iter().map(|port| Arc::new(Buffer::from(&*values(rows * port.width))));
         let outputs = block.outputs().iter().map(|port| Buffer::zeroed(rows * port.width));
@@ -80,6 +91,11 @@ impl Runnable {
     pub(super) fn into_graph(self) -> Box<dyn Graph> {
         self.graph
     }
+}
+
+/// Small numbers.
+fn values(len: usize) -> Vec<f32> {
+    (0..len).map(|index| ((index * 7) % 13) as f32 / 13.0 - 0.5).collect()
 }
 
 /// Measuring waits long: what is slow is to be seen, not to be left.

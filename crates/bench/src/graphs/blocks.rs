@@ -56,12 +56,13 @@ fn kinds(bed: &Bed) -> Result<Vec<Kind>, GraphsError> {
 }
 
 fn line(bed: &Bed, name: &str, block: &Block, rows: Rows, samples: usize) -> Result<BlockLine, GraphsError> {
-    let blob = bed.compile(block, rows)?.export()?;
+    let emitted = bed.emit(block, rows)?;
+    let blob = bed.compile_emitted(&emitted)?.export()?;
     let resident_bytes = resident_bytes(bed, &blob, block, rows)?;
     let mut ready = Ready::default();
     let mut graph = None;
     for _ in 0..samples.max(1) {
-        let (compile, compiled) = timed(|| bed.compile(block, rows));
+        let (compile, compiled) = timed(|| bed.compile_emitted(&emitted));
         let compiled = compiled?;
         let (export, blob) = timed(|| compiled.export());
         let blob = blob?;

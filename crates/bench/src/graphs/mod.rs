@@ -27,7 +27,7 @@ pub use progressive::Method;
 
 use crate::forward::ForwardError;
 use crate::load::Progress;
-use duet_graphs::{BlockError, ShapeError, WeightsError};
+use duet_graphs::{BlockError, CalibrationError, WeightsError};
 use duet_offload::switching::SwitchingError;
 use duet_offload::{LayersError, OffloadError};
 use duet_scheduler::progressive::{BlocksError, ProblemError};
@@ -102,9 +102,9 @@ pub enum GraphsError {
     /// Random numbers make no weights.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// The device takes no such graph.
+    /// It is not known between which numbers a block's values lie.
     #[error(transparent)]
-    Shape(#[from] ShapeError),
+    Calibration(#[from] CalibrationError),
     /// What was measured is no profile.
     #[error("{0}")]
     Profile(BlocksError),
