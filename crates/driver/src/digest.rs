@@ -81,7 +81,12 @@ impl Digest {
             Event::Dropped { request } => {
                 self.on_disk.remove(request);
             }
-            Event::Cancelled(_) | Event::GraphReady { .. } | Event::GraphFailed { .. } | Event::Timer => {}
+            Event::Cancelled(_)
+            | Event::GraphReady { .. }
+            | Event::GraphFailed { .. }
+            | Event::GraphLoaded { .. }
+            | Event::GraphLoadFailed { .. }
+            | Event::Timer => {}
         }
         facts
     }
@@ -101,7 +106,7 @@ impl Digest {
             }
             Command::Discard(request) => self.discard(*request),
             Command::Release { request, end } => facts.extend(self.release(now, *request, *end)),
-            Command::Prepare(_) | Command::Reclaim(_) | Command::SetTimer { .. } => {}
+            Command::Prepare(_) | Command::Reclaim(_) | Command::LoadGraph(_) | Command::SetTimer { .. } => {}
         }
         facts
     }

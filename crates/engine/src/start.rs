@@ -47,6 +47,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
         limits: limits(&config, budget.context),
         memory: memory(&config, &budget, page_bytes),
         mechanisms: config.mechanisms,
+        graphs: None,
     };
     let pool = model.kv_pool(config.kv_format, budget.pool);
     let rows = scheduler.limits.prefill_rows.max(Tokens(scheduler.limits.batch as u32));

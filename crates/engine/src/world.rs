@@ -445,6 +445,7 @@ impl<B: Backend> World for EngineWorld<B> {
             // The lanes of a CPU take any shape.
             Command::Prepare(graph) => self.happened(now, Event::GraphFailed { graph: graph.id }),
             Command::Reclaim(_) => {}
+            Command::LoadGraph(load) => self.happened(now, Event::GraphLoadFailed { block: load.block }),
             Command::Spill(request) => self.spill(now, request),
             Command::Forget(request) => self.kept.forget(request),
             Command::Discard(request) => self.discard(request),

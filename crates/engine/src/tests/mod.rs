@@ -105,6 +105,7 @@ impl Setup {
             limits,
             memory: MemoryLimits { page: Tokens(PAGE_TOKENS as u32), pages, disk_pages: self.spill_pages },
             mechanisms: Mechanisms::ALL,
+            graphs: None,
         }
     }
 }

@@ -32,6 +32,7 @@ fn config() -> SchedulerConfig {
         limits: Limits::default(),
         memory: MemoryLimits::UNBOUNDED,
         mechanisms: Mechanisms::ALL,
+        graphs: None,
     }
 }
 
