@@ -16,6 +16,7 @@ pub enum Role {
 
 /// Something of either graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pair<T> {
     /// Of the graph that prompts are read on.
     pub prefill: T,
@@ -25,6 +26,7 @@ pub struct Pair<T> {
 
 /// How long a pass takes after some positions: `empty + positions × per_position`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PassTime {
     /// After none, the launch included.
     pub empty: Nanos,
