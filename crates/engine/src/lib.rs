@@ -22,7 +22,6 @@ mod lane_watch;
 mod learned;
 mod memory;
 mod model_backend;
-mod model_file;
 mod observe;
 mod outbox;
 mod parameters;
