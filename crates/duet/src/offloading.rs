@@ -5,7 +5,8 @@ use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{DeviceUse, Engine, Fallback, Offload};
 use duet_model::Model;
-use duet_offload::{PlacedModel, ROUNDED, compile_options};
+use duet_model::forward::TokenWise;
+use duet_offload::{ExactModel, OffloadError, PlacedModel, ROUNDED, compile_options};
 use duet_openvino::Activations;
 use duet_runtimes::{BlobCache, GraphDevice};
 use duet_types::Bytes;
@@ -61,13 +62,19 @@ impl fmt::Display for DeviceName {
 /// Compiles the model for the device. A device that cannot be used is an error with [`Fallback::Never`]; else the person is
 /// told, and the CPU does all work. Without a number of threads, as many as there are cores.
 pub(crate) fn place(
-    model: &Model,
+    model: &Arc<Model>,
     name: &DeviceName,
     (fallback, device_use): (Fallback, DeviceUse),
     threads: Option<u16>,
 ) -> anyhow::Result<Option<Offload>> {
-    match compiled(model, name, threads, ROUNDED) {
-        Ok(device) => Ok(Some(Offload { name: name.to_string(), device: Arc::new(device), fallback, device_use })),
+    let device: anyhow::Result<Arc<dyn TokenWise>> = match device_use {
+        DeviceUse::Alone | DeviceUse::Lane => {
+            compiled(model, name, threads, ROUNDED).map(|device| Arc::new(device) as _)
+        }
+        DeviceUse::Static => compiled_static(model, name, threads).map(|device| Arc::new(device) as _),
+    };
+    match device {
+        Ok(device) => Ok(Some(Offload { name: name.to_string(), device, fallback, device_use })),
         Err(error) if fallback == Fallback::Never => Err(error),
         Err(error) => {
             eprintln_quiet(&format!("warning: the CPU does the work: {error:#}"));
@@ -84,9 +91,19 @@ pub(crate) fn compiled(
     activations: Activations,
 ) -> anyhow::Result<PlacedModel> {
     let device = opened(name, threads.unwrap_or_else(cores), activations)?;
+    told(name, || PlacedModel::ready_on(model, &*device, cache().ok().as_ref(), &mut |_| {}))
+}
+
+/// The same in chunks, with more to be compiled for prompts as they come.
+fn compiled_static(model: &Arc<Model>, name: &DeviceName, threads: Option<u16>) -> anyhow::Result<ExactModel> {
+    let device = opened(name, threads.unwrap_or_else(cores), ROUNDED)?;
+    told(name, || ExactModel::ready_on(Arc::clone(model), device, cache().ok().as_ref(), &mut |_| {}))
+}
+
+/// Compiles, and says so.
+fn told<T>(name: &DeviceName, compile: impl FnOnce() -> Result<T, OffloadError>) -> anyhow::Result<T> {
     let progress = Progress::spinner("compiling", &format!("graphs for {name}"));
-    let placed = PlacedModel::ready_on(model, &*device, cache().ok().as_ref(), &mut |_| {});
-    let placed = placed.map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
+    let placed = compile().map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
     progress.finish("compiled");
     Ok(placed)
 }
@@ -139,6 +156,13 @@ pub(crate) fn tell_shares(engine: &Engine) {
         eprintln_quiet(&format!(
             "linear work: {share:.1} % on {device}, {:.1} % on the CPU's lanes{refused}",
             100.0 - share
+        ));
+    }
+    let exact = engine.exact_graphs();
+    if exact.asked > 0 {
+        eprintln_quiet(&format!(
+            "graphs of prompts' own: {} asked for, {} ready, {} used, {} called off, {} failed; {} hold {} now",
+            exact.asked, exact.ready, exact.used, exact.called_off, exact.failed, exact.resident, exact.resident_bytes
         ));
     }
 }

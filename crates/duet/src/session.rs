@@ -40,7 +40,7 @@ pub(crate) fn start_with(
     Ok(engine)
 }
 
-fn offload(model: &Model, arguments: &DeviceArgs, threads: Option<u16>) -> anyhow::Result<Option<Offload>> {
+fn offload(model: &Arc<Model>, arguments: &DeviceArgs, threads: Option<u16>) -> anyhow::Result<Option<Offload>> {
     let Some(device) = &arguments.device else { return Ok(None) };
     offloading::place(model, device, (arguments.fallback(), arguments.device_use.into()), threads)
 }

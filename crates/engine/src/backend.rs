@@ -21,6 +21,10 @@ pub(crate) trait Backend: Send + Sync + 'static {
     type Text: Send;
     /// Some of the tokens that it knows.
     type Vocabulary: Send + Sync;
+    /// What a node reads, all rows of a pass.
+    type Inputs: Send + Sync;
+    /// What some rows of a node came to.
+    type Outputs: Send;
 
     /// Its sizes.
     fn shape(&self) -> Shape;
@@ -45,6 +49,27 @@ pub(crate) trait Backend: Send + Sync + 'static {
         rows: Range<usize>,
         site: Site<'_>,
     ) -> Result<(), EngineError>;
+
+    /// What these nodes of a pass read, the last of them being token-wise and the others done, if a device computes rows
+    /// of it without the pass; nothing else.
+    fn inputs(&self, pass: &mut Self::Pass, nodes: Range<usize>) -> Option<Self::Inputs>;
+
+    /// Runs some rows on a device, without the pass. Nothing if it did not run them, and somebody is to stand in.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    fn run_apart(
+        &self,
+        inputs: &Self::Inputs,
+        rows: Range<usize>,
+        site: Site<'_>,
+    ) -> Result<Option<Self::Outputs>, EngineError>;
+
+    /// Takes what rows came to into their pass.
+    ///
+    /// # Errors
+    /// If they are another pass's.
+    fn join(&self, pass: &mut Self::Pass, outputs: &Self::Outputs, crew: &dyn Crew) -> Result<(), EngineError>;
 
     /// The logits of some rows, one after the other, after all nodes. A buffer that is longer may stay so.
     ///

@@ -57,6 +57,9 @@ pub struct EngineConfig {
     pub learned_folder: Option<PathBuf>,
     /// A device for linear work; absent: the CPU's lanes do all of it.
     pub offload: Option<Offload>,
+    /// Memory for graphs that a static device's lane makes for exactly a prompt's rows; absent: an eighth of what the
+    /// machine has left. With less than one takes, there are none.
+    pub graph_bytes: Option<Bytes>,
     /// A timeline of kernels is written here, for Perfetto.
     pub trace: Option<PathBuf>,
     /// Events and commands of the scheduler are written here, for `duet replay`.
@@ -89,6 +92,7 @@ impl Default for EngineConfig {
             profile_folder: None,
             learned_folder: None,
             offload: None,
+            graph_bytes: None,
             trace: None,
             event_log: None,
             history: None,

@@ -37,6 +37,34 @@ pub(crate) struct FakeModel {
     /// Rows computed, over all passes.
     pub(crate) rows: AtomicUsize,
     pub(crate) hold: Arc<Hold>,
+    /// Whether a device computes parts of nodes without the pass.
+    pub(crate) device: FakeDevice,
+    /// Rows of nodes that ran on a graph which was made for them.
+    pub(crate) exact: AtomicUsize,
+}
+
+/// What becomes of parts of nodes that go to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FakeDevice {
+    /// There is none: a lane is a lane.
+    Absent,
+    Works,
+    /// It loses every kernel to the crew.
+    Refuses,
+}
+
+/// What nodes read: the tokens of a pass.
+#[derive(Debug)]
+pub(crate) struct FakeInputs {
+    nodes: Range<usize>,
+    tokens: Vec<TokenId>,
+}
+
+/// What rows of nodes came to.
+#[derive(Debug)]
+pub(crate) struct FakeOutputs {
+    nodes: Range<usize>,
+    rows: Range<usize>,
 }
 
 /// Where kernels with a `HOLD` row wait.
@@ -81,6 +109,12 @@ struct FakeSegment {
     parents: Option<Vec<Option<usize>>>,
 }
 
+impl FakePass {
+    fn tokens(&self) -> Vec<TokenId> {
+        self.segments.iter().flat_map(|segment| &segment.table.tokens[segment.before..]).copied().collect()
+    }
+}
+
 impl FakeSegment {
     /// The rows on the path of a row, itself last.
     fn path(&self, row: usize) -> Vec<usize> {
@@ -119,6 +153,8 @@ impl FakeModel {
             context: Tokens(context),
             rows: AtomicUsize::new(0),
             hold: Arc::default(),
+            device: FakeDevice::Absent,
+            exact: AtomicUsize::new(0),
         }
     }
 
@@ -150,7 +186,8 @@ impl Hold {
         self.changed.notify_all();
     }
 
-    fn wait(&self) {
+    /// Waits to be let go.
+    pub(crate) fn wait(&self) {
         let mut state = self.state.lock().unwrap();
         state.reached += 1;
         self.changed.notify_all();
@@ -227,6 +264,8 @@ impl Backend for FakeModel {
     type Pass = FakePass;
     type Text = ();
     type Vocabulary = Vec<TokenId>;
+    type Inputs = FakeInputs;
+    type Outputs = FakeOutputs;
 
     fn shape(&self) -> Shape {
         Shape { context: self.context, vocabulary: VOCABULARY }
@@ -268,7 +307,15 @@ impl Backend for FakeModel {
     ) -> Result<(), EngineError> {
         let crew = site.crew;
         assert!(pass.nodes[rows.clone()].iter().all(|&node| node == nodes.start), "nodes come in order");
-        let tokens: Vec<TokenId> = pass.segments.iter().flat_map(|s| &s.table.tokens[s.before..]).copied().collect();
+        let attention = nodes.clone().find(|node| node % 3 == 2).filter(|_| nodes.len() == 1);
+        assert!(
+            attention.is_none_or(|node| pass.nodes.iter().all(|&other| other >= node)),
+            "all rows come to attention"
+        );
+        if site.exact.is_some() {
+            self.exact.fetch_add(nodes.len() * rows.len(), Ordering::Relaxed);
+        }
+        let tokens = pass.tokens();
         let members = AtomicUsize::new(0);
         crew.run(&|worker| {
             members.fetch_add(1, Ordering::Relaxed);
@@ -284,6 +331,36 @@ impl Backend for FakeModel {
             worker.sync();
         });
         pass.nodes[rows].fill(nodes.end);
+        Ok(())
+    }
+
+    fn inputs(&self, pass: &mut FakePass, nodes: Range<usize>) -> Option<FakeInputs> {
+        let token_wise = (nodes.end - 1) % 3 != 2;
+        (self.device != FakeDevice::Absent && token_wise).then(|| FakeInputs { nodes, tokens: pass.tokens() })
+    }
+
+    fn run_apart(
+        &self,
+        inputs: &FakeInputs,
+        rows: Range<usize>,
+        _: Site<'_>,
+    ) -> Result<Option<FakeOutputs>, EngineError> {
+        if self.device == FakeDevice::Refuses {
+            return Ok(None);
+        }
+        let FakeInputs { nodes, tokens } = inputs;
+        assert!(!(nodes.contains(&1) && tokens[rows.clone()].contains(&PANIC)), "a fake kernel met a {PANIC}");
+        if nodes.contains(&1) && tokens[rows.clone()].contains(&HOLD) {
+            self.hold.wait();
+        }
+        Ok(Some(FakeOutputs { nodes: nodes.clone(), rows }))
+    }
+
+    fn join(&self, pass: &mut FakePass, outputs: &FakeOutputs, _: &dyn Crew) -> Result<(), EngineError> {
+        let FakeOutputs { nodes, rows } = outputs;
+        let rows = &mut pass.nodes[rows.clone()];
+        assert!(rows.iter().all(|&node| node == nodes.start), "rows are joined once, in order");
+        rows.fill(nodes.end);
         Ok(())
     }
 
@@ -324,7 +401,7 @@ impl Backend for FakeModel {
         let all: Vec<TokenId> = (0..VOCABULARY as u32).map(TokenId).collect();
         let (rows, mut logits) = (rows.collect::<Vec<_>>(), Vec::new());
         let among = among.unwrap_or(&all);
-        let done = self.logits(pass, &rows, &mut logits, Site { lanes: LaneSet::first(1), crew });
+        let done = self.logits(pass, &rows, &mut logits, Site::new(LaneSet::first(1), crew));
         assert_eq!(done, Ok(()));
         let likeliest = |logits: &[f32]| {
             let mut of: Vec<_> = among.iter().map(|&token| (token, logits[token.0 as usize])).collect();

@@ -1,6 +1,7 @@
 //! The engine as its users hold it: submit, receive, cancel.
 
 use crate::config::EngineConfig;
+use crate::exact::ExactCounts;
 use crate::model_backend::ModelBackend;
 use crate::observe::EngineSamples;
 use crate::placement::LinearWork;
@@ -74,6 +75,12 @@ impl Engine {
     #[must_use]
     pub fn linear_work(&self) -> LinearWork {
         self.runtime.backend().linear_work()
+    }
+
+    /// What became of graphs that a device made for exactly a prompt's rows.
+    #[must_use]
+    pub fn exact_graphs(&self) -> ExactCounts {
+        self.runtime.exact()
     }
 
     /// Its figures in Prometheus' text format.

@@ -37,6 +37,11 @@ pub(crate) fn budget(
     Ok(Budget { pool, context: wanted.min(pool) })
 }
 
+/// Memory for graphs that are made for one prompt.
+pub(crate) fn graph_bytes(config: &EngineConfig, available: Bytes) -> Bytes {
+    config.graph_bytes.unwrap_or(Bytes(available.0 / GRAPHS_SHARE))
+}
+
 /// Memory that this machine could give a new program.
 pub(crate) fn available() -> Bytes {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -47,6 +52,8 @@ pub(crate) fn available() -> Bytes {
 
 /// KV may take a quarter of what is available: duet shares the machine with what its user does.
 const AVAILABLE_SHARE: u64 = 4;
+/// Half of that for graphs, which only make prompts faster.
+const GRAPHS_SHARE: u64 = 8;
 /// Assumed where the system does not tell: a small laptop's spare memory.
 const AVAILABLE_UNKNOWN: Bytes = Bytes(4 << 30);
 

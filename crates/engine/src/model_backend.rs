@@ -4,9 +4,11 @@ use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
 use crate::placement::{LinearWork, Placement};
 use crate::request::EngineError;
 use crate::site::Site;
-use duet_kernels::crew::Crew;
+use duet_kernels::crew::{Crew, Solo};
 use duet_model::Model;
-use duet_model::forward::{Activations, ContextHead, Pass, PassError, PassRefused, Segment};
+use duet_model::forward::{
+    Activations, ContextHead, Node, NodeInputs, NodeOutputs, Pass, PassError, PassRefused, Segment,
+};
 use duet_model::kv::{KvError, KvPool, KvTable};
 use duet_model::tokenizer::Detokenizer;
 use duet_types::{TokenId, Tokens};
@@ -69,6 +71,8 @@ impl Backend for ModelBackend {
     type Pass = Pass;
     type Text = Detokenizer;
     type Vocabulary = ContextHead;
+    type Inputs = NodeInputs;
+    type Outputs = NodeOutputs;
 
     fn shape(&self) -> Shape {
         self.shape.clone()
@@ -106,6 +110,31 @@ impl Backend for ModelBackend {
         nodes.try_for_each(|index| {
             self.placement.run_node(&self.model, pass, self.model.node(index), rows.clone(), site)
         })
+    }
+
+    fn inputs(&self, pass: &mut Pass, nodes: Range<usize>) -> Option<NodeInputs> {
+        let node = self.model.node(nodes.end.checked_sub(1)?);
+        if !self.placement.runs_apart(node) {
+            return None;
+        }
+        if nodes.start == 0 {
+            // Whoever has other rows embeds them again, which changes nothing.
+            self.model.run_node(pass, Node::Embed, 0..pass.rows(), &Solo);
+        }
+        self.model.inputs_of(pass, node)
+    }
+
+    fn run_apart(
+        &self,
+        inputs: &NodeInputs,
+        rows: Range<usize>,
+        site: Site<'_>,
+    ) -> Result<Option<NodeOutputs>, EngineError> {
+        self.placement.run_apart(inputs, rows, site)
+    }
+
+    fn join(&self, pass: &mut Pass, outputs: &NodeOutputs, crew: &dyn Crew) -> Result<(), EngineError> {
+        self.model.take_outputs(pass, outputs, crew).map_err(|error| EngineError::Internal(error.to_string()))
     }
 
     fn logits(

@@ -1,8 +1,8 @@
 //! A pass under way: the sequences whose rows it carries, and what the model holds of them between nodes.
 //!
-//! It is in one place at a time: with the world between kernels, with the lane during one. Whatever happens in a kernel,
-//! each sequence gets its table back: after the last node with its new rows, and after an error or a panic as it was
-//! before the pass, so that it can be run again.
+//! One kernel has it at a time ([`SharedPass`](crate::shared_pass::SharedPass)). Whatever happens in a kernel, each sequence
+//! gets its table back: after the last node with its new rows, and after an error or a panic as it was before the pass, so
+//! that it can be run again.
 
 use crate::backend::{Accepted, Backend, Refused};
 use crate::request::EngineError;
@@ -39,20 +39,17 @@ impl<B: Backend> PassUnderWay<B> {
     }
 
     /// The sequences, after the pass ended or was undone.
-    pub(crate) fn into_members(self) -> Vec<(RequestId, Box<Sequence<B>>)> {
-        self.members
+    pub(crate) fn take_members(&mut self) -> Vec<(RequestId, Box<Sequence<B>>)> {
+        std::mem::take(&mut self.members)
     }
 
-    /// Runs a kernel; the one that completes the pass ends it. After an error the pass is undone.
-    pub(crate) fn execute(
+    /// Does some work on it. After an error or a panic the pass is undone.
+    pub(crate) fn guarded<R>(
         &mut self,
-        kernel: &Kernel,
         backend: &B,
-        site: Site<'_>,
-        workspace: &mut Workspace,
-    ) -> Result<Outcome, EngineError> {
-        let run = AssertUnwindSafe(|| self.run(kernel, backend, site, workspace));
-        let result = catch_unwind(run).unwrap_or_else(|panic| Err(EngineError::Internal(message(&*panic))));
+        work: impl FnOnce(&mut Self) -> Result<R, EngineError>,
+    ) -> Result<R, EngineError> {
+        let result = Self::caught(|| work(self));
         if let Err(error) = &result {
             for (_, sequence) in &mut self.members {
                 sequence.fail(error.clone());
@@ -60,6 +57,11 @@ impl<B: Backend> PassUnderWay<B> {
             self.undo(backend);
         }
         result
+    }
+
+    /// Makes an error of a panic.
+    pub(crate) fn caught<R>(work: impl FnOnce() -> Result<R, EngineError>) -> Result<R, EngineError> {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(EngineError::Internal(message(&*panic))))
     }
 
     /// Gives every sequence its table back, as it was before the pass.
@@ -71,25 +73,47 @@ impl<B: Backend> PassUnderWay<B> {
         }
     }
 
-    fn run(
+    /// Runs a kernel on all rows; the one that completes the pass ends it.
+    pub(crate) fn run(
         &mut self,
         kernel: &Kernel,
         backend: &B,
         site: Site<'_>,
         workspace: &mut Workspace,
     ) -> Result<Outcome, EngineError> {
-        if self.pass.is_none() {
-            self.begin(kernel, backend)?;
-        }
-        let pass = self.pass.as_mut().ok_or_else(lost)?;
+        let outcome = self.run_part(kernel, backend, site)?;
+        if kernel.completes == Completes::Span { Ok(outcome) } else { self.complete(kernel, backend, site, workspace) }
+    }
+
+    /// Runs a kernel, and does not end the pass.
+    pub(crate) fn run_part(&mut self, kernel: &Kernel, backend: &B, site: Site<'_>) -> Result<Outcome, EngineError> {
+        let pass = self.begun(kernel, backend)?;
         backend.run(pass, kernel.nodes.clone(), kernel.rows.start as usize..kernel.rows.end as usize, site)?;
         if kernel.class() == Class::Proactive && kernel.stage() == Stage::Prefill {
             // Nobody waits, and the next chunk, perhaps a person's, finds its memory prepared.
             backend.warm_memory();
         }
-        if kernel.completes == Completes::Span {
-            return Ok(Outcome::Progressed);
-        }
+        Ok(Outcome::Progressed)
+    }
+
+    /// What the nodes of a kernel read, if a device can do without the pass.
+    pub(crate) fn inputs(&mut self, kernel: &Kernel, backend: &B) -> Result<Option<B::Inputs>, EngineError> {
+        Ok(backend.inputs(self.begun(kernel, backend)?, kernel.nodes.clone()))
+    }
+
+    /// Takes what a device made of some rows.
+    pub(crate) fn join(&mut self, outputs: &[B::Outputs], backend: &B, crew: &dyn Crew) -> Result<(), EngineError> {
+        outputs.iter().try_for_each(|outputs| backend.join(self.pass.as_mut().ok_or_else(lost)?, outputs, crew))
+    }
+
+    /// Ends the pass after its last node: chooses tokens, and gives the tables back.
+    pub(crate) fn complete(
+        &mut self,
+        kernel: &Kernel,
+        backend: &B,
+        site: Site<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<Outcome, EngineError> {
         self.calibrate(kernel, backend, site.crew);
         let pass = self.pass.as_mut().ok_or_else(lost)?;
         let yielding = yielding_rows(kernel);
@@ -100,6 +124,13 @@ impl<B: Backend> PassUnderWay<B> {
         let pass = self.pass.take().ok_or_else(lost)?;
         self.put_back(backend.finish(pass, &accepted));
         Ok(Outcome::Tokens(generated))
+    }
+
+    fn begun(&mut self, kernel: &Kernel, backend: &B) -> Result<&mut B::Pass, EngineError> {
+        if self.pass.is_none() {
+            self.begin(kernel, backend)?;
+        }
+        self.pass.as_mut().ok_or_else(lost)
     }
 
     /// Calibrates the drafts of members whose prompts were read.

@@ -1,8 +1,10 @@
 //! Where the linear work of a pass is done: on a device, if there is one that works, or by the crew.
 //!
-//! A device is used in one of two ways. Alone, it does all linear work. As a lane of its own it does that of the kernels
+//! A device is used in one of three ways. Alone, it does all linear work. As a lane of its own it does that of the kernels
 //! which the scheduler launches there, and of a kernel that is launched on all lanes the [share](crate::sharing) with
-//! which it ends together with the cores; the cores compute theirs meanwhile, and the rows are joined after every node.
+//! which it ends together with the cores; the cores compute theirs meanwhile, and the rows are joined after every node. As
+//! a static lane, which is the NPU of the paper, it does that of the chunks that the scheduler launches there, beside the
+//! cores ([`SharedPass`](crate::shared_pass::SharedPass)), and of whole prompts on graphs for exactly their rows.
 //!
 //! A device that fails loses its kernel to the crew, and the pass goes on with what it has: nobody's answer ends. The
 //! device is then left alone for a while, for twice as long after each failure in a row. What a device computes is not to
@@ -14,7 +16,7 @@ use crate::clock::Clock;
 use crate::request::EngineError;
 use crate::sharing::Sharing;
 use crate::site::{DeviceSide, Site};
-use duet_model::forward::{Node, NotRun, Pass, TokenWise};
+use duet_model::forward::{Node, NodeInputs, NodeOutputs, NotRun, Pass, PreparesRows, TokenWise};
 use duet_model::{Model, Work};
 use duet_scheduler::Heg;
 use duet_scheduler::machine::Lane;
@@ -43,6 +45,8 @@ pub enum DeviceUse {
     Alone,
     /// It is a lane of its own: what the scheduler launches there.
     Lane,
+    /// It is a lane of its own that takes chunks, and whole prompts for which it has graphs. (Agent.xpu §4.3)
+    Static,
 }
 
 /// What happens to a kernel that a device does not run.
@@ -65,6 +69,21 @@ pub struct LinearWork {
     pub on_crew: u64,
     /// Kernels that it did not run.
     pub refused: u64,
+}
+
+impl Offload {
+    /// What a profile calls it: one device is measured differently in its uses.
+    pub(crate) fn as_a_lane(&self) -> String {
+        match self.device_use {
+            DeviceUse::Alone | DeviceUse::Lane => self.name.clone(),
+            DeviceUse::Static => format!("{} static", self.name),
+        }
+    }
+
+    /// The device's kernels for what runs at a site: those that were made for exactly its rows, if there are any.
+    fn on<'a>(&'a self, site: Site<'a>) -> &'a dyn TokenWise {
+        site.exact.unwrap_or(&*self.device)
+    }
 }
 
 impl LinearWork {
@@ -104,10 +123,15 @@ impl Placement {
         Self { offload, work, sharing, clock, quarantine, on_device, on_crew, refused }
     }
 
-    /// The name of the device that is a lane of its own.
-    pub(crate) fn device_lane(&self) -> Option<&str> {
-        let lane = self.offload.as_ref().filter(|offload| offload.device_use == DeviceUse::Lane)?;
-        Some(&lane.name)
+    /// The device that is a lane of its own, and is not all there is.
+    pub(crate) fn device_lane(&self) -> Option<&Offload> {
+        self.offload.as_ref().filter(|offload| offload.device_use != DeviceUse::Alone)
+    }
+
+    /// What makes graphs for exactly a prompt's rows, if that is what the device's lane runs.
+    pub(crate) fn prepares(&self) -> Option<Arc<dyn PreparesRows>> {
+        let offload = self.offload.as_ref().filter(|offload| offload.device_use == DeviceUse::Static)?;
+        Arc::clone(&offload.device).prepares()
     }
 
     /// The lanes are measured: from now on kernels can be shared between the device, if it is one of them, and the cores.
@@ -132,7 +156,7 @@ impl Placement {
         let mut left = rows.clone();
         if let (Some(offload), 1..) = (self.usable(), theirs) {
             let on_device = rows.start..rows.start + theirs;
-            let run = model.run_node_beside(&*offload.device, pass, node, rows.clone(), theirs, crew);
+            let run = model.run_node_beside(offload.on(site), pass, node, rows.clone(), theirs, crew);
             self.did_on_crew((rows.len() - theirs) as u64 * macs);
             left = if self.took(offload, theirs as u64 * macs, run)? { 0..0 } else { on_device };
         }
@@ -143,14 +167,35 @@ impl Placement {
         Ok(())
     }
 
+    /// Whether rows of this node go to the device while the cores have others.
+    pub(crate) fn runs_apart(&self, node: Node) -> bool {
+        let device_use = self.offload.as_ref().map(|offload| offload.device_use);
+        device_use == Some(DeviceUse::Static) && self.macs(node) > 0 && self.usable().is_some()
+    }
+
+    /// Runs some rows of a node on the device. Nothing if it did not run them.
+    pub(crate) fn run_apart(
+        &self,
+        inputs: &NodeInputs,
+        rows: Range<usize>,
+        site: Site<'_>,
+    ) -> Result<Option<NodeOutputs>, EngineError> {
+        let Some(offload) = self.usable() else { return Ok(None) };
+        let macs = rows.len() as u64 * self.macs(inputs.node());
+        let mut outputs = None;
+        let run = inputs.run_on(offload.on(site), rows).map(|done| outputs = Some(done));
+        self.took(offload, macs, run)?;
+        Ok(outputs)
+    }
+
     /// How many of some rows of a node are for the device, the first of them.
     fn device_rows(&self, node: Node, rows: usize, site: Site<'_>) -> usize {
         let device_use = self.offload.as_ref().map(|offload| offload.device_use);
         match (device_use, site.of_device()) {
             _ if self.macs(node) == 0 => 0,
-            (None, _) | (Some(DeviceUse::Lane), DeviceSide::Cores) => 0,
-            (Some(DeviceUse::Alone), _) | (Some(DeviceUse::Lane), DeviceSide::Device) => rows,
-            (Some(DeviceUse::Lane), DeviceSide::Both) => {
+            (None, _) | (Some(DeviceUse::Lane | DeviceUse::Static), DeviceSide::Cores) => 0,
+            (Some(DeviceUse::Alone), _) | (Some(DeviceUse::Lane | DeviceUse::Static), DeviceSide::Device) => rows,
+            (Some(DeviceUse::Lane | DeviceUse::Static), DeviceSide::Both) => {
                 self.sharing.get().map_or(0, |sharing| sharing.device_rows(node, Tokens(rows as u32)).as_usize())
             }
         }
@@ -289,7 +334,7 @@ mod tests {
         let segment = Segment::new(table, (3..3 + ROWS).map(TokenId).collect());
         let mut pass = Pass::new(&model, Activations::new(&model, ROWS as usize), vec![segment]).unwrap();
         model.run_node(&mut pass, Node::Embed, 0..ROWS as usize, &Solo);
-        placement.run_node(&model, &mut pass, node, 0..ROWS as usize, Site { lanes, crew: &Solo }).unwrap();
+        placement.run_node(&model, &mut pass, node, 0..ROWS as usize, Site::new(lanes, &Solo)).unwrap();
         let LinearWork { on_device, on_crew, .. } = placement.linear_work();
         [on_device, on_crew].map(|macs| macs / placement.macs(node))
     }

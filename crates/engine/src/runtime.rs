@@ -9,15 +9,17 @@ use crate::backend::Backend;
 use crate::calibration::Calibrate;
 use crate::clock::Clock;
 use crate::drafting::{Drafting, Past};
+use crate::exact::{ExactCounts, ExactGraphs};
 use crate::lane_watch::LaneWatch;
 use crate::learned::LearnedFile;
 use crate::observe::{EngineSamples, Metrics, Observers, Samples};
 use crate::outbox::Outbox;
 use crate::parameters::validate;
-use crate::pass::PassUnderWay;
+use crate::preparer::Preparer;
 use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey, GenerateRequest, GenerationEvent};
 use crate::sequence::{Sequence, Workspace};
+use crate::shared_pass::{SharedPass, is_part};
 use crate::site::Site;
 use crate::speed_probe::SpeedProbe;
 use crate::spill::Mover;
@@ -26,10 +28,12 @@ use crate::timer::Timer;
 use crate::world::{EngineWorld, Helpers, QueueLimit};
 use duet_device::Cpu;
 use duet_driver::{Observed, Observer, Probe};
+use duet_kernels::crew::Crew;
+use duet_model::forward::{PreparesRows, TokenWise};
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Event, Kernel, Line, Phase, Scheduler, SchedulerConfig};
+use duet_scheduler::{Event, Kernel, Line, Outcome, Phase, Scheduler, SchedulerConfig};
 use duet_speculate::Method;
-use duet_types::{Class, Instant, Nanos, RequestId};
+use duet_types::{Class, Instant, LaneSet, Nanos, RequestId};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,6 +61,16 @@ pub(crate) struct RuntimeConfig {
     pub(crate) past: Option<Past>,
     /// What was learned of the drafters is kept there.
     pub(crate) learned: Option<LearnedFile>,
+    /// Makes graphs for exactly a prompt's rows, if a lane runs such.
+    pub(crate) prepares: Option<Arc<dyn PreparesRows>>,
+}
+
+/// What a kernel runs with.
+pub(crate) struct Resources<'a> {
+    pub(crate) lanes: LaneSet,
+    pub(crate) crew: &'a dyn Crew,
+    /// Kernels for exactly its rows.
+    pub(crate) exact: Option<Arc<dyn TokenWise>>,
 }
 
 /// A running engine over some backend. Dropping it fails what is open and joins the threads.
@@ -121,13 +135,23 @@ impl<B: Backend> Runtime<B> {
             prober = Some(started);
             helpers.push(thread);
         }
+        let mut exact = None;
+        if let Some(device) = config.prepares {
+            let tell = reach(&cell);
+            let (preparer, thread) = Preparer::start(device, move |graph, made| {
+                tell().map(|shared| shared.enter(|world, now| world.prepared(now, graph, made)));
+            })?;
+            exact = Some(preparer);
+            helpers.push(thread);
+        }
         let lanes = config.scheduler.machine.lanes.len();
         let metrics = Metrics::new(&config.scheduler);
         let scheduler = Scheduler::new(config.scheduler, config.policy.policy());
         let observer = Observers::new(Samples::new(lanes), metrics, config.observers);
         let shared = Arc::new_cyclic(|shared| {
             let helpers = Helpers { timer, mover, _prober: prober };
-            let world = EngineWorld::new(Arc::clone(&backend), cpu.lanes(), shared.clone(), helpers);
+            let world =
+                EngineWorld::new(Arc::clone(&backend), cpu.lanes(), shared.clone(), helpers, ExactGraphs::new(exact));
             Shared {
                 backend,
                 clock,
@@ -211,6 +235,11 @@ impl<B: Backend> Runtime<B> {
         exposition.text()
     }
 
+    /// What became of graphs for exactly a prompt's rows.
+    pub(crate) fn exact(&self) -> ExactCounts {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).world.world.exact()
+    }
+
     /// All flows that have requests or kept KV.
     pub(crate) fn flows(&self) -> Vec<FlowView> {
         let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -292,23 +321,66 @@ impl<B: Backend> Shared<B> {
     pub(crate) fn run_kernel(
         &self,
         kernel: &Kernel,
-        mut pass: Box<PassUnderWay<B>>,
+        pass: &SharedPass<B>,
         mut workspace: Workspace,
-        site: Site<'_>,
+        resources: Resources<'_>,
     ) {
-        let event = match pass.execute(kernel, &*self.backend, site, &mut workspace) {
-            Ok(outcome) => Event::KernelDone { kernel: kernel.id, outcome },
-            Err(error) => {
-                tracing::error!(kernel = kernel.id.0, members = kernel.members.len(), "a kernel failed: {error}");
-                Event::KernelFailed { kernel: kernel.id }
+        let Resources { lanes, crew, exact } = resources;
+        let site = Site::new(lanes, crew);
+        let ran = pass.execute(kernel, &*self.backend, Site { exact: exact.as_deref(), ..site }, &mut workspace);
+        // Before anybody hears of it, so that the last one who has it is not this lane.
+        drop(exact);
+        let report = AssertUnwindSafe(|| {
+            let mut ran = ran;
+            if is_part(kernel) && ran.is_ok() {
+                if self.reported_part(kernel, &mut workspace)? == Reported::Yes {
+                    return Ok(());
+                }
+                ran = pass.complete(kernel, &*self.backend, site, &mut workspace);
             }
-        };
-        let report =
-            AssertUnwindSafe(|| self.enter(|world, now| world.kernel_ended(now, kernel.pass, pass, workspace, event)));
-        if catch_unwind(report).is_err() {
+            let event = ended(kernel, ran);
+            self.enter(|world, now| {
+                world.give_back(workspace);
+                world.kernel_ended(now, kernel.pass, event);
+            })
+        });
+        // If the scheduler has failed, its clients were told.
+        let report: Result<Result<(), EngineError>, _> = catch_unwind(report);
+        if report.is_err() {
             // A broken invariant of the scheduler or the world. The lock is poisoned, so nothing more can be asked of
             // them; let nobody wait for an answer.
             self.state.lock().unwrap_or_else(PoisonError::into_inner).world.world.abandon();
+        }
+    }
+
+    /// Reports a kernel on a part of the rows, unless it is to complete its pass first.
+    fn reported_part(&self, kernel: &Kernel, workspace: &mut Workspace) -> Result<Reported, EngineError> {
+        self.enter(|world, now| {
+            if world.is_last_of(kernel.pass) {
+                return Reported::No;
+            }
+            world.give_back(std::mem::take(workspace));
+            let outcome = Outcome::Progressed;
+            world.kernel_ended(now, kernel.pass, Event::KernelDone { kernel: kernel.id, outcome });
+            Reported::Yes
+        })
+    }
+}
+
+/// Whether the world has heard of a kernel's end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reported {
+    Yes,
+    No,
+}
+
+/// What the world hears of it.
+fn ended(kernel: &Kernel, ran: Result<Outcome, EngineError>) -> Event {
+    match ran {
+        Ok(outcome) => Event::KernelDone { kernel: kernel.id, outcome },
+        Err(error) => {
+            tracing::error!(kernel = kernel.id.0, members = kernel.members.len(), "a kernel failed: {error}");
+            Event::KernelFailed { kernel: kernel.id }
         }
     }
 }

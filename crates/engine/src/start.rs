@@ -4,9 +4,9 @@ use crate::config::EngineConfig;
 use crate::drafting::Past;
 use crate::fingerprint::model_fingerprint;
 use crate::learned::LearnedFile;
-use crate::memory::{Budget, available, budget};
+use crate::memory::{Budget, available, budget, graph_bytes};
 use crate::model_backend::ModelBackend;
-use crate::placement::Placement;
+use crate::placement::{DeviceUse, Placement};
 use crate::profile::{Effort, Measured, Profile, heg, measure};
 use crate::request::EngineError;
 use crate::runtime::{Runtime, RuntimeConfig};
@@ -44,7 +44,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let scheduler = SchedulerConfig {
         machine: profile.machine,
         heg,
-        limits: limits(&config, budget.context),
+        limits: Limits { graphs: graphs(&config, &placement), ..limits(&config, budget.context) },
         memory: memory(&config, &budget, page_bytes),
         mechanisms: config.mechanisms,
         graphs: None,
@@ -54,6 +54,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let probe = config.event_log.is_some().then(|| SpeedProbe::new(Arc::clone(&model)));
     let past = past(&model, &config);
     let learned = config.learned_folder.as_deref().map(|folder| LearnedFile::of(folder, &model.config().name));
+    let prepares = placement.prepares();
     let backend = ModelBackend::new(model, pool, budget.context, rows, placement);
     let runtime = RuntimeConfig {
         observers: observers(&config, &scheduler, profile.probe)?,
@@ -65,6 +66,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
         calibrate: config.calibrate,
         past,
         learned,
+        prepares,
         spill_folder: config.spill_folder.unwrap_or_else(std::env::temp_dir),
     };
     Runtime::start(backend, cpu, runtime)
@@ -96,13 +98,24 @@ fn profile(of: &Measured<'_>, folder: Option<&Path>, cpu: &Cpu) -> Result<Profil
     Ok(profile)
 }
 
+/// Graphs for exactly a prompt's rows that there may be at once: as many as memory holds.
+fn graphs(config: &EngineConfig, placement: &Placement) -> usize {
+    let Some(device) = placement.prepares() else { return Limits::default().graphs };
+    let bytes = graph_bytes(config, available());
+    let held = (bytes.0 / device.bytes().0.max(1)) as usize;
+    tracing::info!("{bytes} for graphs of a prompt's own, one takes {}", device.bytes());
+    held.min(Limits::default().graphs)
+}
+
 fn limits(config: &EngineConfig, context: Tokens) -> Limits {
+    let whole = config.offload.as_ref().is_some_and(|offload| offload.device_use == DeviceUse::Static);
     let batch = config.batch.max(1);
     let limits = Limits { chunk: config.chunk.max(Tokens(1)), batch, ..Limits::default() };
     Limits {
-        // The paper reads whole prompts layer by layer; duet and the baselines read chunks through all layers, with the
-        // decode rows that ride along.
+        // The paper reads whole prompts layer by layer, and so does everybody on a device in its role; else duet and the
+        // baselines read chunks through all layers, with the decode rows that ride along.
         prefill_rows: match config.policy {
+            _ if whole => PREFILL_BUFFER.min(context).max(limits.chunk),
             PolicyName::AgentXpu => PREFILL_BUFFER.min(context).max(limits.chunk),
             _ => limits.chunk + Tokens(limits.batch as u32),
         },

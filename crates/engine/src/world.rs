@@ -4,18 +4,21 @@
 //! kernels run on lanes, and KV is moved to and from disk by a thread of its own.
 
 use crate::backend::Backend;
+use crate::exact::{ExactCounts, ExactGraphs};
 use crate::kept::{Found, KeptStore, Owner};
-use crate::pass::PassUnderWay;
+use crate::on_lanes::OnLanes;
 use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey};
-use crate::runtime::Shared;
+use crate::runtime::{Resources, Shared};
 use crate::sequence::{Sequence, Workspace};
-use crate::site::Site;
+use crate::shared_pass::SharedPass;
+use crate::site::{DeviceSide, Site};
 use crate::spill::{Job, Moved, Mover, SpillFile};
 use crate::timer::Timer;
 use duet_device::{Accelerator, CpuLanes};
 use duet_driver::World;
-use duet_scheduler::{Command, End, Event, Kernel, PassId, Request, Source};
+use duet_model::forward::{NotPrepared, Prepared};
+use duet_scheduler::{Command, End, Event, GraphId, Kernel, PassId, Request, Source};
 use duet_types::{Class, FinishReason, FlowId, Instant, LaneSet, RequestId, TenantId, Tokens};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -27,7 +30,8 @@ pub(crate) struct EngineWorld<B: Backend> {
     /// For the kernels, which report to it.
     shared: Weak<Shared<B>>,
     open: HashMap<RequestId, Open<B>>,
-    passes: BTreeMap<PassId, Box<PassUnderWay<B>>>,
+    passes: BTreeMap<PassId, OnLanes<B>>,
+    exact: ExactGraphs,
     kept: KeptStore<B::Table>,
     /// Flows that clients named.
     named: HashMap<(TenantId, FlowKey), FlowId>,
@@ -80,8 +84,15 @@ pub(crate) struct QueueLimit {
 }
 
 impl<B: Backend> EngineWorld<B> {
-    pub(crate) fn new(backend: Arc<B>, lanes: CpuLanes, shared: Weak<Shared<B>>, helpers: Helpers<B>) -> Self {
+    pub(crate) fn new(
+        backend: Arc<B>,
+        lanes: CpuLanes,
+        shared: Weak<Shared<B>>,
+        helpers: Helpers<B>,
+        exact: ExactGraphs,
+    ) -> Self {
         Self {
+            exact,
             backend,
             lanes,
             shared,
@@ -147,27 +158,40 @@ impl<B: Backend> EngineWorld<B> {
         flow
     }
 
-    /// Takes back what a kernel had, and notes how it ended.
-    pub(crate) fn kernel_ended(
-        &mut self,
-        now: Instant,
-        pass: PassId,
-        under_way: Box<PassUnderWay<B>>,
-        workspace: Workspace,
-        event: Event,
-    ) {
-        self.spare.push(workspace);
-        match &event {
-            Event::KernelDone { outcome: duet_scheduler::Outcome::Progressed, .. } => {
-                self.passes.insert(pass, under_way);
-            }
-            _ => self.scatter(*under_way),
+    /// Whether a kernel on a part of the rows, which ends now, is to complete its pass first.
+    pub(crate) fn is_last_of(&self, pass: PassId) -> bool {
+        self.passes.get(&pass).is_some_and(OnLanes::is_completed_by_last)
+    }
+
+    /// Notes how a kernel ended, and takes back what its pass had if that is over.
+    pub(crate) fn kernel_ended(&mut self, now: Instant, pass: PassId, event: Event) {
+        if self.passes.get_mut(&pass).is_some_and(|on_lanes| on_lanes.ended(&event))
+            && let Some(over) = self.passes.remove(&pass)
+        {
+            self.scatter(over.pass());
         }
         self.happened(now, event);
     }
 
-    fn scatter(&mut self, pass: PassUnderWay<B>) {
-        for (request, sequence) in pass.into_members() {
+    /// Takes back what a kernel worked with.
+    pub(crate) fn give_back(&mut self, workspace: Workspace) {
+        self.spare.push(workspace);
+    }
+
+    /// Graphs for a prompt's rows are there, or not.
+    pub(crate) fn prepared(&mut self, now: Instant, id: GraphId, made: Result<Prepared, NotPrepared>) {
+        if let Some(event) = self.exact.prepared(id, made) {
+            self.happened(now, event);
+        }
+    }
+
+    /// What became of graphs for exactly a prompt's rows.
+    pub(crate) fn exact(&self) -> ExactCounts {
+        self.exact.counts()
+    }
+
+    fn scatter(&mut self, pass: &SharedPass<B>) {
+        for (request, sequence) in pass.take_members() {
             if let Some(open) = self.open.get_mut(&request) {
                 open.place = Place::Here(sequence);
             }
@@ -253,6 +277,7 @@ impl<B: Backend> EngineWorld<B> {
         self.life = Life::Stopping;
         // The mover finishes what it was given, and the timer rings no more.
         self.helpers = None;
+        self.exact.stop();
         let mut open: Vec<RequestId> = self.open.keys().copied().collect();
         open.sort_unstable();
         for request in open {
@@ -264,6 +289,7 @@ impl<B: Backend> EngineWorld<B> {
     pub(crate) fn abandon(&mut self) {
         self.life = Life::Stopping;
         self.helpers = None;
+        self.exact.stop();
         self.open.clear();
         self.passes.clear();
         self.kept.clear();
@@ -367,34 +393,35 @@ impl<B: Backend> EngineWorld<B> {
     /// A pass between kernels that the scheduler has given up is undone when the first of its members is dealt with.
     fn undo_pass_of(&mut self, request: RequestId) {
         let Some(Open { place: Place::InPass(pass), .. }) = self.open.get(&request) else { return };
-        if let Some(mut pass) = self.passes.remove(pass) {
-            pass.undo(&self.backend);
-            self.scatter(*pass);
+        if let Some(over) = self.passes.remove(pass) {
+            over.pass().undo(&self.backend);
+            self.scatter(over.pass());
         }
     }
 
     fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: Kernel) {
-        let under_way = match self.passes.remove(&kernel.pass) {
-            Some(under_way) => under_way,
-            None => Box::new(self.gather(&kernel)),
-        };
+        if !self.passes.contains_key(&kernel.pass) {
+            let gathered = self.gather(&kernel);
+            self.passes.insert(kernel.pass, OnLanes::new(gathered));
+        }
+        let on_lanes = self.passes.get_mut(&kernel.pass).expect("it was gathered");
+        on_lanes.launched(&kernel);
+        let pass = Arc::clone(on_lanes.pass());
+        pass.launched(&kernel, lanes);
+        let exact = if Site::side_of(lanes) == DeviceSide::Device { self.exact.of_kernel(&kernel) } else { None };
         let workspace = self.spare.pop().unwrap_or_default();
         let shared = self.shared.upgrade().expect("the world is part of what is shared");
-        let (id, members) = (kernel.id, kernel.members.clone());
+        let (id, pass_id) = (kernel.id, kernel.pass);
         let job = Box::new(move |crew: &dyn duet_kernels::crew::Crew| {
-            shared.run_kernel(&kernel, under_way, workspace, Site { lanes, crew });
+            shared.run_kernel(&kernel, &pass, workspace, Resources { lanes, crew, exact });
         });
         if let Err(stopped) = self.lanes.launch(lanes, job) {
-            // The job took the sequences along, and their outboxes have told the clients.
-            tracing::warn!("{stopped}: {} requests are lost", members.len());
-            for member in members {
-                self.open.remove(&member.request);
-            }
-            self.happened(now, Event::KernelFailed { kernel: id });
+            tracing::warn!("a kernel cannot be run: {stopped}");
+            self.kernel_ended(now, pass_id, Event::KernelFailed { kernel: id });
         }
     }
 
-    fn gather(&mut self, kernel: &Kernel) -> PassUnderWay<B> {
+    fn gather(&mut self, kernel: &Kernel) -> SharedPass<B> {
         let members = kernel.members.iter().map(|member| {
             let open = self.open.get_mut(&member.request).unwrap_or_else(|| panic!("{} is not open", member.request));
             match std::mem::replace(&mut open.place, Place::InPass(kernel.pass)) {
@@ -402,7 +429,7 @@ impl<B: Backend> EngineWorld<B> {
                 _ => panic!("{} is not idle", member.request),
             }
         });
-        PassUnderWay::new(members.collect())
+        SharedPass::new(members.collect())
     }
 
     fn release(&mut self, now: Instant, request: RequestId, end: End) {
@@ -442,9 +469,12 @@ impl<B: Backend> World for EngineWorld<B> {
         match command {
             Command::Restore(request) => self.restore(now, request),
             Command::Launch { lanes, kernel, reason: _ } => self.launch(now, lanes, kernel),
-            // The lanes of a CPU take any shape.
-            Command::Prepare(graph) => self.happened(now, Event::GraphFailed { graph: graph.id }),
-            Command::Reclaim(_) => {}
+            Command::Prepare(graph) => {
+                if let Some(event) = self.exact.prepare(graph) {
+                    self.happened(now, event);
+                }
+            }
+            Command::Reclaim(graph) => self.exact.reclaim(graph),
             Command::LoadGraph(load) => self.happened(now, Event::GraphLoadFailed { block: load.block }),
             Command::Spill(request) => self.spill(now, request),
             Command::Forget(request) => self.kept.forget(request),

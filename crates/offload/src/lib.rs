@@ -3,7 +3,7 @@
 //! `layers` makes the fused blocks of a loaded model's weights, `calibration` finds out between which numbers their values
 //! lie, for devices that compute in integers, `shapes` says for how many rows graphs are compiled and cuts rows to them,
 //! `source` emits a block for them, `ready` is a graph that was tried, `slot` one block on one device, `placed` the whole
-//! model. `patience` says when a device is taken to hang. `switching` exchanges graphs while a prompt is read. Attention,
+//! model; `exact` makes graphs for exactly a prompt's rows beside it. `patience` says when a device is taken to hang. `switching` exchanges graphs while a prompt is read. Attention,
 //! rope and the cache stay on the CPU: they are sequence-wise, and static graphs are not for them. (Agent.xpu §4.2-4.3)
 //!
 //! Precision: weights are the file's own groups of 32, to the bit, on devices that take groups (`weights` says which and
@@ -16,6 +16,7 @@
 //! to each other than to that.
 
 mod calibration;
+mod exact;
 mod layers;
 mod patience;
 mod placed;
@@ -27,5 +28,6 @@ pub mod switching;
 mod weights;
 
 pub use calibration::{CalibrateError, Seen};
+pub use exact::ExactModel;
 pub use layers::{LayerBlocks, LayersError, head_block, layer_blocks};
 pub use placed::{OffloadError, PlacedModel, PlacedProgress, ROUNDED, compile_options};

@@ -62,23 +62,32 @@ impl PlacedModel {
         cache: Option<&BlobCache>,
         progress: &mut dyn FnMut(PlacedProgress),
     ) -> Result<Self, OffloadError> {
-        let shapes = Shapes::of(device.rules().rows);
         let target = Target { model: &model.config().name, device, cache };
-        let (layers, weights) = (model.config().layers, device.rules().weights);
         let seen = ranges_seen(model, device)?;
-        let seen = seen.as_ref();
+        Self::ready_in(model, &target, seen.as_ref(), &Shapes::of(device.rules().rows), progress)
+    }
+
+    /// The same in these shapes; what was seen of the model is there if the device wants it.
+    pub(crate) fn ready_in(
+        model: &Model,
+        target: &Target<'_>,
+        seen: Option<&Seen>,
+        shapes: &Shapes,
+        progress: &mut dyn FnMut(PlacedProgress),
+    ) -> Result<Self, OffloadError> {
+        let (layers, weights) = (model.config().layers, target.device.rules().weights);
         let (mut qkv, mut feed_forward) = (Vec::with_capacity(layers), Vec::with_capacity(layers));
         for layer in 0..layers {
             let blocks = layer_blocks(model, layer, weights)?;
             let ranges = seen.map(|seen| seen.qkv(layer, &blocks.qkv)).transpose()?;
-            qkv.push(Slot::ready(&target, &blocks.qkv, ranges.as_ref(), &shapes)?);
+            qkv.push(Slot::ready(target, &blocks.qkv, ranges.as_ref(), shapes)?);
             let ranges = seen.map(|seen| seen.feed_forward(layer, &blocks.feed_forward)).transpose()?;
-            feed_forward.push(Slot::ready(&target, &blocks.feed_forward, ranges.as_ref(), &shapes)?);
+            feed_forward.push(Slot::ready(target, &blocks.feed_forward, ranges.as_ref(), shapes)?);
             progress(PlacedProgress { done: layer + 1, total: layers + 1 });
         }
         let head = head_block(model, weights)?;
         let ranges = seen.map(|seen| seen.head(&head)).transpose()?;
-        let head = Slot::ready(&target, &head, ranges.as_ref(), &shapes)?;
+        let head = Slot::ready(target, &head, ranges.as_ref(), shapes)?;
         progress(PlacedProgress { done: layers + 1, total: layers + 1 });
         Ok(Self { qkv, feed_forward, head })
     }
@@ -111,7 +120,7 @@ impl TokenWise for PlacedModel {
     }
 }
 
-fn slot(slots: &[Slot], layer: usize) -> Result<&Slot, NotRun> {
+pub(crate) fn slot(slots: &[Slot], layer: usize) -> Result<&Slot, NotRun> {
     slots.get(layer).ok_or_else(|| NotRun::Unsupported(format!("there is no layer {layer}")))
 }
 

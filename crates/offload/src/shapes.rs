@@ -23,8 +23,13 @@ impl Shapes {
     pub(crate) fn of(rule: RowRule) -> Self {
         match rule {
             RowRule::Any => Self::Dynamic,
-            RowRule::StaticMultipleOf(_) => Self::Static(STATIC_ROWS.to_vec()),
+            RowRule::StaticMultipleOf(_) => Self::fixed(),
         }
+    }
+
+    /// Those for a device that is to have static ones, whatever it takes.
+    pub(crate) fn fixed() -> Self {
+        Self::Static(STATIC_ROWS.to_vec())
     }
 }
 

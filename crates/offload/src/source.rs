@@ -21,6 +21,11 @@ impl Source {
         Ok(Self { emitted: target.device.emit(source)?, shape })
     }
 
+    /// How large it is: about what its compiled graph takes.
+    pub(crate) fn bytes(&self) -> Bytes {
+        Bytes((self.emitted.graph.len() + self.emitted.constants.len()) as u64)
+    }
+
     /// What the compiled graph depends on.
     pub(crate) fn key(&self, target: &Target<'_>) -> BlobKey {
         let (model, block) = (Digest::of(target.model.as_bytes()), self.emitted.digest());

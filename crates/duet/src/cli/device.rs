@@ -11,8 +11,9 @@ pub(crate) struct DeviceArgs {
     /// Do the model's matrix products on an accelerator, by its name in `duet devices`; the CPU stands in where it fails
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<DeviceName>,
-    /// Which work the device gets: `alone`, all matrix products; or `lane`: what the scheduler gives it, side by side with
-    /// the cores, which compute their share of the rows meanwhile
+    /// Which work the device gets: `alone`, all matrix products; `lane`: what the scheduler gives it, side by side with the
+    /// cores, which compute their share of the rows meanwhile; or `static`: chunks of prompts beside the cores, and whole
+    /// prompts on graphs that are compiled for their length while they wait
     #[arg(long, value_name = "USE", requires = "device", default_value = "alone")]
     pub(crate) device_use: DeviceUseName,
     /// Fail where the device does, with nothing to stand in for it
@@ -43,6 +44,7 @@ impl DeviceArgs {
 pub(crate) enum DeviceUseName {
     Alone,
     Lane,
+    Static,
 }
 
 impl From<DeviceUseName> for DeviceUse {
@@ -50,6 +52,7 @@ impl From<DeviceUseName> for DeviceUse {
         match name {
             DeviceUseName::Alone => Self::Alone,
             DeviceUseName::Lane => Self::Lane,
+            DeviceUseName::Static => Self::Static,
         }
     }
 }

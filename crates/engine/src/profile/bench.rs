@@ -117,7 +117,7 @@ pub(super) fn start<R: Send + 'static>(
     let (send, receive) = channel();
     let job = Box::new(move |crew: &dyn Crew| {
         // If the receiver is gone, nobody wants to know.
-        let _ = send.send(work(Site { lanes: team, crew }));
+        let _ = send.send(work(Site::new(team, crew)));
     });
     lanes.launch(team, job).map_err(|error| ProfileError::Lanes(error.to_string()))?;
     Ok(receive)

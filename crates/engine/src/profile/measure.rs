@@ -10,7 +10,7 @@
 //! corrects for a slower machine by itself.
 
 use super::bench::{Bench, Shape, fastest, median, on, start};
-use super::{Measured, Profile, ProfileError};
+use super::{Measured, Profile, ProfileError, shapes};
 use crate::site::{DEVICE_LANE, Site};
 use crate::speed_probe::SpeedProbe;
 use duet_device::{Accelerator, CpuLanes};
@@ -21,7 +21,7 @@ use duet_model::forward::Node;
 use duet_model::kv::KvFormat;
 use duet_scheduler::Machine;
 use duet_scheduler::few_rows;
-use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, PerRow, Shapes};
+use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, PerRow};
 use duet_types::{LaneId, LaneSet, Nanos};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -52,14 +52,15 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
         let anchors = anchors(&bench, lanes, LaneSet::from_iter([lane]), launch, effort)?;
         probe.take();
         let name = match placement.device_lane().filter(|_| lane == DEVICE_LANE) {
-            Some(device) => device.to_owned(),
+            Some(device) => device.name.clone(),
             None if *threads == 1 => format!("cpu{lane}"),
             None => format!("cpu{lane}x{threads}"),
         };
-        profiled.push(Lane { name, shapes: Shapes::Dynamic, anchors });
+        profiled.push(Lane { name, shapes: shapes::of_lane(of, lane)?, anchors });
     }
     placement.measured(&super::heg(model, kv), &profiled);
-    let team = if profiled.len() > 1 { Some(anchors(&bench, lanes, all, launch, effort)?) } else { None };
+    let joined = profiled.len() > 1 && shapes::form_a_team(placement);
+    let team = if joined { Some(anchors(&bench, lanes, all, launch, effort)?) } else { None };
     probe.take();
     let contention = if profiled.len() > 1 { contention(&bench, lanes, effort)? } else { Contention::NONE };
     let machine = Machine { lanes: profiled, team, contention };

@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod heg;
 mod measure;
+mod shapes;
 mod sweep;
 
 pub use check::PredictionError;
@@ -20,7 +21,7 @@ use sweep::sweep;
 
 pub(crate) use measure::measure;
 
-use crate::placement::Placement;
+use crate::placement::{Offload, Placement};
 use duet_device::{Cpu, CpuConfig, available_cores};
 use duet_driver::Rates;
 use duet_files::{plain, write_whole};
@@ -143,7 +144,7 @@ impl Measured<'_> {
             weight_bytes: self.model.weight_bytes().0,
             kv: format!("{:?}", self.kv).to_lowercase(),
             lanes: self.cpu.lanes.clone(),
-            device: self.placement.device_lane().map(str::to_owned),
+            device: self.placement.device_lane().map(Offload::as_a_lane),
             isa: self.model.isa().to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }

@@ -1,8 +1,9 @@
 //! Under load, whatever happens to a request, its answer is the one that it has alone: preempted, batched, spilled to
-//! disk and back, run again beside a failure, under every policy.
+//! disk and back, run again beside a failure, split between a device and the cores, under every policy.
 
+use super::exact::{Preparing, beside_a_device};
 use super::*;
-use crate::fake_model::PANIC;
+use crate::fake_model::{FakeDevice, PANIC};
 use proptest::prelude::*;
 
 /// A client: how many letters, where its alphabet begins, how long an answer, who waits, when it comes, whether it goes.
@@ -52,11 +53,14 @@ proptest! {
         pages in 3..12_usize,
         spill_pages in prop::sample::select(vec![0_usize, 4, 100]),
         age in prop::sample::select(vec![0_u64, 2_000_000, 1_000_000_000]),
+        device in prop::sample::select(vec![None, Some(FakeDevice::Works), Some(FakeDevice::Refuses)]),
         fails in any::<bool>(),
     ) {
         let policy = PolicyName::ALL[policy];
-        let setup = Setup { policy, spill_pages, age: Nanos(age), ..setup() };
-        let bench = Bench::with(FakeModel::new(192, pages), &setup);
+        let setup = if device.is_some() { beside_a_device(Preparing::default()) } else { setup() };
+        let setup = Setup { policy, spill_pages, age: Nanos(age), ..setup };
+        let model = FakeModel { device: device.unwrap_or(FakeDevice::Absent), ..FakeModel::new(192, pages) };
+        let bench = Bench::with(model, &setup);
         let failing = fails.then(|| bench.start(background(request(&[TokenId(3), PANIC]))));
         let mut open = Vec::new();
         for client in &clients {

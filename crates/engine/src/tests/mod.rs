@@ -2,6 +2,7 @@
 
 mod cancelling;
 mod ending;
+mod exact;
 mod exactness;
 mod failing;
 mod flows;
@@ -20,6 +21,7 @@ use crate::runtime::{Runtime, RuntimeConfig};
 use crate::stats::EngineStats;
 use duet_device::{Cpu, CpuConfig, Pinning};
 use duet_driver::Observer;
+use duet_model::forward::PreparesRows;
 use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::heg::{SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, PerRow, Shapes};
@@ -49,6 +51,10 @@ struct Answer {
 #[derive(Clone, Debug)]
 struct Setup {
     lanes: Vec<usize>,
+    /// Of the first lane. A static one is in no team, and reads prompts whole.
+    shapes: Shapes,
+    /// Makes graphs for it.
+    prepares: Option<Arc<dyn PreparesRows>>,
     chunk: u32,
     policy: PolicyName,
     /// As long as so many nodes are predicted to take; every node takes a millisecond.
@@ -64,6 +70,8 @@ struct Setup {
 fn setup() -> Setup {
     Setup {
         lanes: vec![1, 1],
+        shapes: Shapes::Dynamic,
+        prepares: None,
         chunk: 8,
         policy: PolicyName::Duet,
         preempt_nodes: 2,
@@ -87,14 +95,15 @@ impl Setup {
             few_rows: FewRows::NONE,
         };
         let lane = Lane { name: "cpu".to_owned(), shapes: Shapes::Dynamic, anchors };
-        let team = (self.lanes.len() > 1).then_some(anchors);
-        let machine = Machine { lanes: vec![lane; self.lanes.len()], team, contention: Contention::NONE };
+        let team = (self.lanes.len() > 1 && self.shapes == Shapes::Dynamic).then_some(anchors);
+        let mut machine = Machine { lanes: vec![lane; self.lanes.len()], team, contention: Contention::NONE };
+        machine.lanes[0].shapes = self.shapes;
         // A megabyte of weights a node is a millisecond, however many rows there are.
         let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1e6, row_bytes: 0.0 };
         let attention = SequenceWise { macs_per_pair: 0.0, bytes_per_position: 0.0, row_bytes: 0.0 };
         let limits = Limits {
             chunk: Tokens(self.chunk),
-            prefill_rows: Tokens(self.chunk + 4),
+            prefill_rows: if self.shapes == Shapes::Dynamic { Tokens(self.chunk + 4) } else { Tokens(1000) },
             preempt: Nanos(2 * self.preempt_nodes * 1_000_000),
             age: self.age,
             ..Limits::default()
@@ -147,6 +156,7 @@ impl Bench {
             calibrate: crate::Calibrate::default(),
             past,
             learned: setup.learned.clone(),
+            prepares: setup.prepares.clone(),
         };
         Self { runtime: Runtime::start(model, cpu, config).unwrap(), hold }
     }

@@ -4,12 +4,16 @@
 //! (activations, KV tables), so it may stop after any node and go on later, on any crew. A row's result is
 //! bit-identical whatever other rows share the pass, however the rows were chunked and whatever the crew's size.
 
+mod apart;
 mod context_head;
+mod exact;
 mod nodes;
 mod pass;
 mod token_wise;
 
+pub use apart::{NodeInputs, NodeOutputs};
 pub use context_head::ContextHead;
+pub use exact::{NotPrepared, Prepared, PreparesRows};
 pub use nodes::Node;
 pub use pass::{Activations, Pass, PassError, PassRefused, Segment};
 pub use token_wise::{Begun, NotRun, TokenWise};

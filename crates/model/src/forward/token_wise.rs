@@ -4,12 +4,14 @@
 //! Head norms, rope, the cache and attention stay here. After an error nothing has changed, so that the kernel can be run
 //! here instead. (Agent.xpu §4.2: token-wise nodes are what static graphs take)
 
+use super::exact::PreparesRows;
 use super::nodes::Node;
 use super::pass::Pass;
 use crate::load::Model;
 use duet_kernels::crew::Crew;
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Runs a model's token-wise kernels.
 pub trait TokenWise: Debug + Send + Sync {
@@ -54,6 +56,11 @@ pub trait TokenWise: Debug + Send + Sync {
         let mut done = vec![0.0; residual.len()];
         self.feed_forward(layer, attended, residual, &mut done)?;
         Ok(Box::new(Done(done)))
+    }
+
+    /// What makes graphs of this device for exactly so many rows, if it can.
+    fn prepares(self: Arc<Self>) -> Option<Arc<dyn PreparesRows>> {
+        None
     }
 }
 
