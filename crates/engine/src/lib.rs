@@ -14,6 +14,7 @@ mod clock;
 mod config;
 mod drafting;
 mod exact;
+mod exchange;
 #[cfg(test)]
 mod fake_model;
 mod fingerprint;
@@ -58,6 +59,7 @@ pub use duet_scheduler::policy::{PolicyName, UnknownPolicy};
 pub use duet_scheduler::{Mechanism, Mechanisms, Verify};
 pub use duet_speculate::{Method, UnknownMethod};
 pub use exact::ExactCounts;
+pub use exchange::{ExchangesGraphs, GraphExchange};
 pub use fingerprint::model_fingerprint;
 pub use handle::{Engine, Generation};
 pub use kept::KvPlace;

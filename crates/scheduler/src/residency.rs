@@ -67,6 +67,8 @@ pub(crate) struct Residency {
     retiring: Option<(usize, Role)>,
     followed: Option<Followed>,
     loads: VecDeque<Load>,
+    /// A load has failed: nothing more is loaded until the next prompt is planned for.
+    gave_up: bool,
 }
 
 /// The prompt that is planned for.
@@ -121,7 +123,16 @@ impl Residency {
         let problem = Problem::new(&set.blocks, prompt, &roles, set.budget);
         let exchange = problem.expect("the graphs can be exchanged").exchange();
         let resident = roles.into_iter().map(Some).collect();
-        Self { exchange, resident, loading: None, retiring: None, followed: None, loads: VecDeque::new(), set }
+        Self {
+            exchange,
+            resident,
+            loading: None,
+            retiring: None,
+            followed: None,
+            loads: VecDeque::new(),
+            gave_up: false,
+            set,
+        }
     }
 
     /// Whether kernels on these lanes use the graphs.
@@ -142,6 +153,7 @@ impl Residency {
     /// Plans for a prompt that begins to be read, in the place of what was planned before.
     pub(crate) fn plan(&mut self, request: RequestId, prompt: Prompt, then: Then) {
         self.followed = Some(Followed { request, then, from: prompt.context });
+        self.gave_up = false;
         self.loads = self.missing().collect();
         let roles: Vec<Role> = (0..self.resident.len()).map(|block| self.will_be(block)).collect();
         let blocks = &self.set.blocks;
@@ -168,7 +180,7 @@ impl Residency {
         self.followed = None;
         let unswitched = (0..self.resident.len()).filter(|&block| self.will_be(block) != Role::Decode);
         let switch = unswitched.map(|block| Load { block, role: Role::Decode, at: Place::START });
-        self.loads = self.missing().chain(switch).collect();
+        self.loads = switch.collect();
     }
 
     /// What is to be loaded now, when the followed prompt has come to `place` and these blocks compute. It has begun.
@@ -210,6 +222,7 @@ impl Residency {
     pub(crate) fn failed(&mut self, block: usize) {
         self.end_load(block);
         self.loads.clear();
+        self.gave_up = true;
     }
 
     /// Whether a kernel on this block has to wait for its graph.
@@ -222,10 +235,12 @@ impl Residency {
         self.loading.is_some() || !self.loads.is_empty()
     }
 
-    /// Whether all blocks have their decode graphs, or will have by what is planned.
+    /// Whether all blocks have their decode graphs, or will have by what is planned, as far as they can be loaded.
     pub(crate) fn ends_switched(&self) -> bool {
         let planned = |block| self.loads.iter().rev().find(|load| load.block == block).map(|load| load.role);
-        (0..self.resident.len()).all(|block| planned(block).unwrap_or_else(|| self.will_be(block)) == Role::Decode)
+        self.gave_up
+            || (0..self.resident.len())
+                .all(|block| planned(block).unwrap_or_else(|| self.will_be(block)) == Role::Decode)
     }
 
     /// How much longer some rows take in these nodes than on the graphs that suit them.
@@ -397,7 +412,8 @@ mod tests {
                 prop_assert!(residency.bytes() <= Bytes(budget), "{:?}", residency);
                 prop_assert!(computes.is_none_or(|block| !residency.awaits(block)), "{:?}", residency);
             }
-            residency.switch_all();
+            let prompt = Prompt { context: Tokens(0), rows: Tokens(100) };
+            residency.plan(RequestId(u64::MAX), prompt, Then::Decode);
             loop {
                 residency.begin_due(Residency::END, &|_| false);
                 match residency.loading {

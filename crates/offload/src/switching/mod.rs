@@ -13,6 +13,7 @@
 //! | following a plan: the lane that computes and the thread that loads | `exchange.rs` |
 //! | a prompt on its way through the blocks | `reading.rs` |
 //! | all blocks as one device, for decoding | `assembled.rs` |
+//! | a model on whatever graphs its blocks have, in serving | `resident.rs` |
 //! | what that costs on a device, and the blocks and shapes that follow | `profile/` |
 //!
 //! Attention, rope and the cache stay on the CPU, as everywhere in this crate. The head has one graph of few rows, which
@@ -30,6 +31,7 @@ mod layer_shelf;
 mod loaded;
 mod profile;
 mod reading;
+mod resident;
 mod shelf;
 
 pub use assembled::Assembled;
@@ -43,4 +45,5 @@ pub use profile::{
     ShapeCost, Swept,
 };
 pub use reading::{Read, read};
+pub use resident::ResidentModel;
 pub use shelf::Shelf;

@@ -237,3 +237,29 @@ fn a_graph_that_cannot_be_loaded_is_tried_again_with_the_next_prompt() {
         "#]],
     );
 }
+
+/// Where none can be loaded, nothing is tried twice for one prompt, and everybody gets an answer.
+#[test]
+fn a_device_that_loads_nothing_stops_nobody() {
+    check(
+        "exchanging  graph-load-fails 0  graph-load-fails 1
+         at 0ms   A  reactive  prompt 100  output 2
+         at 60ms  B  reactive  prompt 200  output 1",
+        expect![[r#"
+            0.00                 arrive   A reactive
+            0.00      cpu        prefill  A[0..100] n0..4                2.10  reactive first
+            2.10                 load     decode graph of block 0
+            2.10      cpu        prefill  A[0..100] n4..7                2.10  reactive first
+            4.10                 failed   graph of block 0
+            4.20      cpu        prefill  A[0..100] n7..19               8.40  reactive first
+            12.60     cpu        decode   A[100]                        33.03  reactive first
+            45.63                end      A stop
+            60.00                arrive   B reactive
+            60.00                load     decode graph of block 0
+            62.00                failed   graph of block 0
+            62.00     cpu        prefill  B[0..100]                     12.60  reactive first
+            74.60     cpu        prefill  B[100..200]                   13.20  reactive first
+            87.80                end      B stop
+        "#]],
+    );
+}
