@@ -67,7 +67,7 @@ fn experts_are_launched_once_for_each_or_once_for_all() {
 
 #[test]
 fn a_model_whose_context_is_too_short_is_said_to_be() {
-    for part in [Part::Progressive, Part::EndToEnd] {
+    for part in [Part::Progressive, Part::Exact, Part::EndToEnd] {
         let Some(refused) = measure(&[part]) else { return };
         let error = refused.unwrap_err();
         assert!(error.is_bad_input() && error.to_string().contains("context"), "{error}");

@@ -242,7 +242,8 @@ impl<B: Backend> Runtime<B> {
         let exposition = {
             let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
             let waiting = |line, class| state.scheduler.queue_len(line, class);
-            state.world.observer.metrics.expose(waiting, &state.scheduler.pages(), drafting, history)
+            let (pages, exact) = (state.scheduler.pages(), state.world.world.exact());
+            state.world.observer.metrics.expose(waiting, &pages, drafting, history, &exact)
         };
         exposition.text()
     }

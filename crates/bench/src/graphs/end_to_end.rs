@@ -1,18 +1,17 @@
 //! A model's prefill and decode through the graphs, and with the CPU's kernels alone, in turns on the same cores.
 
 use super::bed::{Bed, timed};
+use super::cores::on_cores;
 use super::line::{EndToEndLine, Line};
 use super::{GraphsError, Settings};
 use crate::forward::{Forward, likeliest};
 use crate::load::Progress;
 use crate::samples::median;
-use duet_device::{Accelerator, Cpu, CpuConfig, Pinning};
 use duet_kernels::crew::Crew;
 use duet_model::forward::TokenWise;
 use duet_model::kv::KvFormat;
 use duet_offload::PlacedModel;
 use duet_types::{Nanos, Tokens};
-use std::sync::mpsc;
 
 /// What one turn took.
 #[derive(Clone, Copy)]
@@ -41,19 +40,13 @@ pub(super) fn measure(
 
 /// Takes the turns on pinned lanes, as an engine does.
 fn on_lanes(bed: &Bed, output: usize, samples: usize, placed: PlacedModel) -> Result<Turns, GraphsError> {
-    let lanes = CpuConfig { lanes: vec![usize::from(bed.threads.max(1))], pinning: Pinning::Pinned };
-    let cpu = Cpu::start(&lanes).map_err(|error| GraphsError::Lanes(error.to_string()))?;
-    let (send, receive) = mpsc::channel();
-    let (lanes, bed) = (cpu.lanes(), bed.clone());
-    let job = Box::new(move |crew: &dyn Crew| {
+    let (threads, bed) = (bed.threads, bed.clone());
+    on_cores(threads, move |crew| {
         // The first turn warms up.
         let turns =
             (0..=samples).map(|_| Ok([turn(&bed, Some(&placed), crew, output)?, turn(&bed, None, crew, output)?]));
-        // The receiver waits for this; if it is gone, nobody wants it.
-        let _ = send.send(turns.collect::<Result<Turns, GraphsError>>().map(|turns| turns[1..].to_vec()));
-    });
-    lanes.launch(lanes.descriptor().lanes, job).map_err(|error| GraphsError::Lanes(error.to_string()))?;
-    receive.recv().map_err(|_| GraphsError::Lanes("a kernel panicked".to_owned()))?
+        turns.collect::<Result<Turns, GraphsError>>().map(|turns| turns[1..].to_vec())
+    })
 }
 
 fn turn(bed: &Bed, device: Option<&PlacedModel>, crew: &dyn Crew, output: usize) -> Result<Turn, GraphsError> {

@@ -22,6 +22,8 @@ pub enum Line {
     Memory(MemoryLine),
     /// A prompt that was read and answered.
     Progressive(ProgressiveLine),
+    /// A prompt on graphs for exactly its rows.
+    Exact(ExactLine),
     /// Through the graphs, beside the CPU's kernels.
     EndToEnd(EndToEndLine),
 }
@@ -147,6 +149,26 @@ pub struct ProgressiveLine {
     pub(super) logits_off: f64,
 }
 
+/// A prompt on graphs for exactly its rows, and what these cost: medians.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExactLine {
+    pub(super) setting: &'static str,
+    pub(super) n: usize,
+    pub(super) threads: u16,
+    pub(super) prompt: u32,
+    /// Making the graphs of all layers.
+    pub(super) compile_ms: f64,
+    /// Reading the prompt in chunks of 256 rows, the last one padded.
+    pub(super) padded_ms: f64,
+    /// Reading it on graphs for exactly its rows.
+    pub(super) exact_ms: f64,
+    /// Reading it with the CPU's kernels on the same threads.
+    pub(super) native_ms: f64,
+    /// The exact graphs' time over the padded chunks' of the same turn.
+    pub(super) ratio: f64,
+    pub(super) bytes: u64,
+}
+
 /// Tokens a second: medians.
 #[derive(Clone, Debug, Serialize)]
 pub struct EndToEndLine {
@@ -192,6 +214,18 @@ impl fmt::Display for Line {
                 Bytes(line.two_sets_bytes)
             ),
             Self::Progressive(line) => line.fmt(f),
+            Self::Exact(line) => write!(
+                f,
+                "{:4} tokens: {:6.0} ms in padded chunks, {:6.0} ms on graphs of its own ({:.2} x), {:6.0} ms by the kernels; \
+                 the graphs take {:.0} ms to make and {}",
+                line.prompt,
+                line.padded_ms,
+                line.exact_ms,
+                line.ratio,
+                line.native_ms,
+                line.compile_ms,
+                Bytes(line.bytes)
+            ),
             Self::EndToEnd(line) => write!(
                 f,
                 "{:34} graphs {:7.1} tok/s, kernels {:7.1} tok/s, {:.2} x, {} threads",

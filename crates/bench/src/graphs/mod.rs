@@ -6,6 +6,7 @@
 //! | what a launch costs | `launch.rs` |
 //! | one graph for each expert, or one for a group (NPUMoE §4.2) | `experts.rs` |
 //! | graphs exchanged while a prompt is read (CoordGen §3.2) | `progressive/` |
+//! | graphs for exactly a prompt's rows, against padded chunks (Agent.xpu §4.3) | `exact.rs` |
 //! | plans against the best plan, on random problems (CoordGen appendix A) | `optimality.rs` |
 //! | a model through the graphs, beside the CPU's kernels | `end_to_end.rs` |
 //!
@@ -13,7 +14,9 @@
 
 mod bed;
 mod blocks;
+mod cores;
 mod end_to_end;
+mod exact;
 mod experts;
 mod launch;
 mod line;
@@ -60,6 +63,8 @@ pub enum Part {
     Experts,
     /// Graphs exchanged while a prompt is read.
     Progressive,
+    /// Graphs for exactly a prompt's rows.
+    Exact,
     /// Plans against the best one.
     Optimality,
     /// A model through the graphs, beside the CPU's kernels.
@@ -73,6 +78,7 @@ impl Part {
         match self {
             Self::Blocks | Self::Experts | Self::Optimality => ("a block", 0),
             Self::Progressive => ("exchanging graphs", progressive::PROFILED.max(longest + settings.output)),
+            Self::Exact => ("a prompt on graphs of its own", exact::PROMPT.as_usize()),
             Self::EndToEnd => ("the whole model", end_to_end::PROMPT + settings.output),
         }
     }
@@ -126,6 +132,9 @@ pub enum GraphsError {
     /// Threads could not be started, or a lane stopped.
     #[error("cannot run on this machine's cores: {0}")]
     Lanes(String),
+    /// The device makes no graphs for exactly a prompt's rows.
+    #[error("the device makes no graph for exactly a prompt's rows: {0}")]
+    NotPrepared(String),
     /// The device gave no result.
     #[error("the device gave no result")]
     NoResult,
@@ -164,6 +173,7 @@ pub fn run(
             }
             Part::Experts => experts::measure(bed, settings, progress, tell)?,
             Part::Progressive => progressive::measure(bed, settings, progress, tell)?,
+            Part::Exact => exact::measure(bed, settings, progress, tell)?,
             Part::Optimality => optimality::measure(tell),
             Part::EndToEnd => end_to_end::measure(bed, settings, progress, tell)?,
         }

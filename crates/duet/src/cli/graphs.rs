@@ -21,7 +21,7 @@ pub(crate) struct GraphsArgs {
         value_enum,
         value_name = "PART,..",
         value_delimiter = ',',
-        default_value = "blocks,progressive,end-to-end,experts,optimality"
+        default_value = "blocks,progressive,exact,end-to-end,experts,optimality"
     )]
     pub(crate) only: Vec<PartName>,
     /// Lengths of the prompts that are read while graphs are exchanged
@@ -64,6 +64,8 @@ pub(crate) enum PartName {
     Blocks,
     /// Graphs exchanged while a prompt is read
     Progressive,
+    /// Graphs for exactly a prompt's rows, against padded chunks
+    Exact,
     /// The whole model through the graphs, beside the CPU's kernels
     EndToEnd,
     /// One graph for each expert, or for a group
@@ -103,6 +105,7 @@ impl From<PartName> for Part {
         match name {
             PartName::Blocks => Self::Blocks,
             PartName::Progressive => Self::Progressive,
+            PartName::Exact => Self::Exact,
             PartName::EndToEnd => Self::EndToEnd,
             PartName::Experts => Self::Experts,
             PartName::Optimality => Self::Optimality,

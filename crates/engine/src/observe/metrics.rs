@@ -2,9 +2,11 @@
 //!
 //! Counting happens under the engine's lock and takes some atomic additions; writing the text does not need the lock.
 
+use super::exact::ExactFamilies;
 use super::families::Families;
 use super::labels::{OfClass, OfLane, OfSpill, OfStage, OfUse};
 use crate::drafting::DraftCost;
+use crate::exact::ExactCounts;
 use duet_driver::{Fact, Found, KernelEnd, Launched, Origin};
 use duet_history::HistoryStats;
 use duet_scheduler::{Line, Pages, SchedulerConfig, annotation};
@@ -18,6 +20,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Metrics {
     families: Families,
+    exact: ExactFamilies,
     registry: Arc<Registry>,
     lanes: Vec<OfLane>,
     /// Rows that saturate all lanes together.
@@ -33,22 +36,27 @@ impl Metrics {
     pub(crate) fn new(config: &SchedulerConfig) -> Self {
         let families = Families::new();
         let names = config.machine.lanes.iter().map(|lane| lane.name.clone());
-        let registry = Arc::new(families.register(names.clone()));
+        let mut registry = families.register(names.clone());
+        let exact = ExactFamilies::default();
+        exact.register(&mut registry);
+        let registry = Arc::new(registry);
         let lanes = names.map(|lane| OfLane { lane }).collect();
         let machine = &config.machine;
         let all = machine.team.as_ref().unwrap_or(&machine.lane(machine.decode_lane()).anchors);
         let saturating = annotation::saturating_rows(&config.heg, all);
-        Self { families, registry, lanes, saturating }
+        Self { families, exact, registry, lanes, saturating }
     }
 
-    /// The figures as they are now, with the queues and KV memory, which are what they are and not counted.
+    /// The figures as they are now, with the queues, KV memory and graphs, which are what they are and not counted.
     pub(crate) fn expose(
         &self,
         waiting: impl Fn(Line, Class) -> usize,
         pages: &Pages,
         drafting: DraftCost,
         history: Option<HistoryStats>,
+        exact: &ExactCounts,
     ) -> Exposition {
+        self.exact.set(exact);
         let DraftCost { drafts, time } = drafting;
         self.families.drafts.inc_by(drafts.saturating_sub(self.families.drafts.get()));
         self.families.draft_time.inc_by((time.as_secs_f64() - self.families.draft_time.get()).max(0.0));

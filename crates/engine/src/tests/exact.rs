@@ -134,6 +134,10 @@ fn a_prompt_that_waits_is_read_on_a_graph_of_its_own() {
     let ExactCounts { asked, ready, used, failed, reclaimed, resident, resident_bytes, .. } = bench.runtime.exact();
     assert_eq!((asked, ready, used, failed, reclaimed), (2, 1, 1, 1, 1));
     assert_eq!((resident, resident_bytes), (0, Bytes(0)));
+    let metrics = bench.runtime.metrics_text();
+    for line in ["duet_exact_graphs_total{fate=\"used\"} 1", "duet_exact_graphs_memory_bytes 0"] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
+    }
     until("it is freed", || *preparing.freed_on.lock().unwrap() == ["duet-graphs"]);
 }
 

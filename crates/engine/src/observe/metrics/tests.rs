@@ -37,6 +37,8 @@ fn config() -> SchedulerConfig {
     }
 }
 
+const PAGES: Pages = Pages { capacity: 100, used: 40, kept: 30, on_disk: 7 };
+
 struct Run {
     digest: Digest,
     metrics: Metrics,
@@ -108,9 +110,7 @@ impl Run {
 
     fn text(&self) -> String {
         let waiting = |line, class| self.digest.waiting(line, class);
-        self.metrics
-            .expose(waiting, &Pages { capacity: 100, used: 40, kept: 30, on_disk: 7 }, DraftCost::default(), None)
-            .text()
+        self.metrics.expose(waiting, &PAGES, DraftCost::default(), None, &ExactCounts::default()).text()
     }
 }
 
@@ -232,7 +232,7 @@ fn all_series_are_there_from_the_start_and_the_text_is_whole() {
     let text = run.text();
     assert!(text.ends_with("# EOF\n"));
     let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-    assert_eq!(described.len(), 34, "{described:?}");
+    assert_eq!(described.len(), 38, "{described:?}");
     for metric in described {
         let (name, _) = metric.split_once(' ').expect("a name and a type");
         assert!(text.lines().any(|line| line.starts_with(name)), "{name} has no series");
