@@ -21,8 +21,8 @@ export DUET_TEST_MODEL
 if cargo nextest --version >/dev/null 2>&1; then
     # As scripts/test.sh built them.
     exec cargo nextest run --workspace --no-fail-fast -E 'package(duet-openvino) + package(duet-offload)
-        + package(duet-qnn) + (package(duet-graphs) & binary(toolchains)) + (package(duet-bench) & binary(graphs))'
+        + package(duet-qnn) + (package(duet-graphs) & binary(toolchains)) + (package(duet-bench) & binary(/graphs/))'
 fi
 cargo test -p duet-openvino -p duet-offload -p duet-qnn --no-fail-fast
 cargo test -p duet-graphs --test toolchains --no-fail-fast
-exec cargo test -p duet-bench --test graphs --no-fail-fast
+exec cargo test -p duet-bench --test graphs --test exact_graphs --test exchanged_graphs --no-fail-fast
