@@ -5,8 +5,8 @@ use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{DeviceUse, Engine, Fallback, Offload};
 use duet_model::Model;
-use duet_offload::{PlacedModel, ROUNDED, compile_options};
-use duet_openvino::Activations;
+use duet_offload::PlacedModel;
+use duet_openvino::{Activations, CompileOptions};
 use duet_runtimes::{BlobCache, GraphDevice};
 use duet_types::Bytes;
 use std::fmt;
@@ -66,7 +66,7 @@ pub(crate) fn place(
     (fallback, device_use): (Fallback, DeviceUse),
     threads: Option<u16>,
 ) -> anyhow::Result<Option<Offload>> {
-    match compiled(model, name, threads, ROUNDED) {
+    match compiled(model, name, threads, Activations::ROUNDED) {
         Ok(device) => Ok(Some(Offload { name: name.to_string(), device: Arc::new(device), fallback, device_use })),
         Err(error) if fallback == Fallback::Never => Err(error),
         Err(error) => {
@@ -100,7 +100,7 @@ pub(crate) fn opened(
     let device: Result<Arc<dyn GraphDevice>, duet_runtimes::Error> = match name {
         DeviceName::OpenVino(device) => duet_openvino::Runtime::load()
             .and_then(|runtime| runtime.device(device))
-            .map(|device| Arc::new(device.with_options(compile_options(threads, activations))) as _),
+            .map(|device| Arc::new(device.with_options(CompileOptions::of_blocks(threads, activations))) as _),
         #[cfg(feature = "qnn")]
         DeviceName::Qnn(device) => htp(device).map(|device| Arc::new(device) as _),
     };

@@ -1,7 +1,7 @@
 //! A model's token-wise blocks as compiled graphs on an accelerator.
 //!
 //! `layers` makes the fused blocks of a loaded model's weights, `calibration` finds out between which numbers their values
-//! lie, for devices that compute in integers, `shapes` says for how many rows graphs are compiled and cuts rows to them,
+//! lie, for devices that compute in integers, `known_ranges` keeps that, `shapes` says for how many rows graphs are compiled and cuts rows to them,
 //! `source` emits a block for them, `ready` is a graph that was tried, `slot` one block on one device, `placed` the whole
 //! model. `patience` says when a device is taken to hang. `switching` exchanges graphs while a prompt is read. Attention,
 //! rope and the cache stay on the CPU: they are sequence-wise, and static graphs are not for them. (Agent.xpu §4.2-4.3)
@@ -16,6 +16,7 @@
 //! to each other than to that.
 
 mod calibration;
+mod known_ranges;
 mod layers;
 mod patience;
 mod placed;
@@ -28,4 +29,4 @@ mod weights;
 
 pub use calibration::{CalibrateError, Seen};
 pub use layers::{LayerBlocks, LayersError, head_block, layer_blocks};
-pub use placed::{OffloadError, PlacedModel, PlacedProgress, ROUNDED, compile_options};
+pub use placed::{OffloadError, PlacedModel, PlacedProgress};
