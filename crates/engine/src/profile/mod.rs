@@ -9,6 +9,7 @@ mod check;
 mod heg;
 mod measure;
 mod sweep;
+mod times;
 
 pub use check::PredictionError;
 pub use heg::heg;
