@@ -8,8 +8,7 @@ use duet_engine::{
 use duet_model::forward::NotRun;
 use duet_model::{LoadOptions, Model};
 use duet_offload::switching::{Placement, ResidentModel, Shelf};
-use duet_offload::{ROUNDED, compile_options};
-use duet_openvino::Runtime;
+use duet_openvino::{Activations, CompileOptions, Runtime};
 use duet_runtimes::{BlobCache, FaultPlan, FaultyDevice, GraphDevice};
 use duet_scheduler::GraphLoad;
 use duet_scheduler::progressive::{Block, Blocks, GraphCost, Pair, PassTime, Role};
@@ -60,7 +59,7 @@ fn exchange(shelf: &Shelf, sets: f64) -> (Blocks, Bytes) {
 
 fn engine(folder: &Path, graphs: Graphs, sets: f64, faults: FaultPlan) -> Option<Engine> {
     let runtime = Runtime::load().map_err(|error| eprintln!("SKIPPED: {error}")).ok()?;
-    let device = runtime.device("CPU").unwrap().with_options(compile_options(1, ROUNDED));
+    let device = runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED));
     let device: Arc<dyn GraphDevice> = Arc::new(FaultyDevice::new(device, faults));
     let placement = Placement { device, cache: BlobCache::new(folder.to_owned(), Bytes(1 << 30)) };
     let model = model();

@@ -2,7 +2,7 @@
 
 use duet_bench::graphs::{self, Bed, GraphsError, Line, Method, Part, Settings};
 use duet_model::{LoadOptions, Model};
-use duet_openvino::Runtime;
+use duet_openvino::{Activations, CompileOptions, Runtime};
 use duet_runtimes::BlobCache;
 use duet_types::{Bytes, Tokens};
 use std::num::NonZeroUsize;
@@ -19,7 +19,7 @@ fn measure(parts: &[Part]) -> Option<Result<Vec<serde_json::Value>, GraphsError>
     let bed = Bed {
         model,
         device: Arc::new(
-            runtime.device("CPU").unwrap().with_options(duet_offload::compile_options(1, duet_offload::ROUNDED)),
+            runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED)),
         ),
         threads: 1,
         cache,

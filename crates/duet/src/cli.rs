@@ -4,6 +4,7 @@ mod device;
 mod graphs;
 mod history;
 mod load;
+mod profile;
 mod report;
 mod scheduling;
 mod simulate;
@@ -16,6 +17,7 @@ pub(crate) use history::{
     WhichArgs, default_path as default_history,
 };
 pub(crate) use load::{LoadArgs, Peer};
+pub(crate) use profile::{GraphProfileArgs, ProfileArgs};
 pub(crate) use report::ReportArgs;
 pub(crate) use scheduling::SchedulingArgs;
 pub(crate) use simulate::{SimulateArgs, TuningArgs};
@@ -156,23 +158,6 @@ pub(crate) struct DevicesArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// `duet profile`
-#[derive(Debug, Args)]
-pub(crate) struct ProfileArgs {
-    /// Which model
-    #[arg(default_value = crate::models::DEFAULT)]
-    pub(crate) model: String,
-    /// Measure many kernels and say how far the profile's predictions are off
-    #[arg(long)]
-    pub(crate) check: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// How to run.
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
 }
 
 /// `duet replay`

@@ -8,8 +8,8 @@ use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{DeviceUse, Engine, Fallback, Offload};
 use duet_model::Model;
 use duet_model::forward::TokenWise;
-use duet_offload::{ExactModel, PlacedModel, ROUNDED, compile_options};
-use duet_openvino::Activations;
+use duet_offload::{ExactModel, PlacedModel};
+use duet_openvino::{Activations, CompileOptions};
 use duet_runtimes::{BlobCache, GraphDevice};
 use duet_types::Bytes;
 use exchanging::Placed;
@@ -99,15 +99,15 @@ fn placed(model: &Arc<Model>, name: &DeviceName, wanted: &Wanted) -> anyhow::Res
     };
     match (device_use, graph_memory) {
         (DeviceUse::Alone, Some(budget)) => {
-            let opened = opened(name, threads.unwrap_or_else(cores), ROUNDED)?;
+            let opened = opened(name, threads.unwrap_or_else(cores), Activations::ROUNDED)?;
             match exchanging::placed(model, name, opened, budget)? {
                 Placed::Exchanging(device, exchange) => Ok(offload(device, Some(exchange))),
-                Placed::Whole => Ok(offload(Arc::new(compiled(model, name, threads, ROUNDED)?), None)),
+                Placed::Whole => Ok(offload(Arc::new(compiled(model, name, threads, Activations::ROUNDED)?), None)),
             }
         }
         (_, Some(_)) => Err(BadInput("--graph-memory is for --device-use alone".to_owned()).into()),
         (DeviceUse::Alone | DeviceUse::Lane, None) => {
-            Ok(offload(Arc::new(compiled(model, name, threads, ROUNDED)?), None))
+            Ok(offload(Arc::new(compiled(model, name, threads, Activations::ROUNDED)?), None))
         }
         (DeviceUse::Static, None) => Ok(offload(Arc::new(compiled_static(model, name, threads)?), None)),
     }
@@ -126,7 +126,7 @@ pub(crate) fn compiled(
 
 /// The same in chunks, with more to be compiled for prompts as they come.
 fn compiled_static(model: &Arc<Model>, name: &DeviceName, threads: Option<u16>) -> anyhow::Result<ExactModel> {
-    let device = opened(name, threads.unwrap_or_else(cores), ROUNDED)?;
+    let device = opened(name, threads.unwrap_or_else(cores), Activations::ROUNDED)?;
     told(name, || ExactModel::ready_on(Arc::clone(model), device, cache().ok().as_ref(), &mut |_| {}))
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn opened(
     let device: Result<Arc<dyn GraphDevice>, duet_runtimes::Error> = match name {
         DeviceName::OpenVino(device) => duet_openvino::Runtime::load()
             .and_then(|runtime| runtime.device(device))
-            .map(|device| Arc::new(device.with_options(compile_options(threads, activations))) as _),
+            .map(|device| Arc::new(device.with_options(CompileOptions::of_blocks(threads, activations))) as _),
         #[cfg(feature = "qnn")]
         DeviceName::Qnn(device) => htp(device).map(|device| Arc::new(device) as _),
     };

@@ -3,6 +3,7 @@
 pub mod arch;
 pub mod forward;
 pub mod gguf;
+mod identity;
 pub mod kv;
 mod load;
 mod plain;

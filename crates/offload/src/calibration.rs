@@ -10,6 +10,7 @@ use duet_model::Model;
 use duet_model::forward::{Activations, NotRun, Pass, PassError, Segment, TokenWise};
 use duet_model::kv::KvFormat;
 use duet_model::tokenizer::SpecialTokens;
+use duet_runtimes::Digest;
 use duet_types::{TokenId, Tokens};
 use std::sync::{Mutex, PoisonError};
 
@@ -45,6 +46,11 @@ impl Seen {
     /// If the model has no memory to read it.
     pub fn of(model: &Model) -> Result<Self, CalibrateError> {
         Self::while_reading(model, TEXT, ROWS_MAX)
+    }
+
+    /// What the ranges follow from, beside the model.
+    pub(crate) fn settings() -> Digest {
+        Digest::of(format!("{TEXT:?} {ROWS_MAX} {MARGIN}").as_bytes())
     }
 
     /// The same of the first tokens of another text.

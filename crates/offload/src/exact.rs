@@ -5,9 +5,9 @@
 //! none: lengths of prompts hardly repeat, and they would push out the graphs that every start needs. Their head is the
 //! chunks': of a prompt it takes one row.
 
-use crate::calibration::Seen;
+use crate::known_ranges::{KnownRanges, Place};
 use crate::layers::layer_blocks;
-use crate::placed::{OffloadError, PlacedModel, PlacedProgress, Target, ranges_seen};
+use crate::placed::{OffloadError, PlacedModel, PlacedProgress, Target};
 use crate::ready::{ReadyGraph, Widths};
 use crate::shapes::Shapes;
 use crate::slot::Slot;
@@ -25,7 +25,8 @@ pub struct ExactModel {
     chunks: PlacedModel,
     model: Arc<Model>,
     device: Arc<dyn GraphDevice>,
-    seen: Option<Seen>,
+    /// Where ranges are kept, for devices that compute in integers.
+    cache: Option<BlobCache>,
 }
 
 /// A model's layers for exactly so many rows.
@@ -48,25 +49,24 @@ impl ExactModel {
         cache: Option<&BlobCache>,
         progress: &mut dyn FnMut(PlacedProgress),
     ) -> Result<Self, OffloadError> {
-        let seen = ranges_seen(&model, &*device)?;
         let target = Target { model: &model.config().name, device: &*device, cache };
-        let chunks = PlacedModel::ready_in(&model, &target, seen.as_ref(), &Shapes::fixed(), progress)?;
-        Ok(Self { chunks, model, device, seen })
+        let chunks = PlacedModel::ready_in(&model, &target, &Shapes::fixed(), progress)?;
+        Ok(Self { chunks, model, device, cache: cache.cloned() })
     }
 
     fn layers(&self, rows: Tokens, goes_on: &dyn Fn() -> bool) -> Result<Option<ExactLayers>, OffloadError> {
         let mut layers = ExactLayers::default();
         let rows = self.taken(rows);
+        let ranges = KnownRanges::of(&self.model, &*self.device, self.cache.as_ref());
         for layer in 0..self.model.config().layers {
             if !goes_on() {
                 return Ok(None);
             }
             let blocks = layer_blocks(&self.model, layer, self.device.rules().weights)?;
-            let seen = self.seen.as_ref();
-            let ranges = seen.map(|seen| seen.qkv(layer, &blocks.qkv)).transpose()?;
-            layers.qkv.push(self.slot(&blocks.qkv, ranges.as_ref(), rows, &mut layers.bytes)?);
-            let ranges = seen.map(|seen| seen.feed_forward(layer, &blocks.feed_forward)).transpose()?;
-            layers.feed_forward.push(self.slot(&blocks.feed_forward, ranges.as_ref(), rows, &mut layers.bytes)?);
+            let seen = ranges.get(Place::Qkv(layer), &blocks.qkv)?;
+            layers.qkv.push(self.slot(&blocks.qkv, seen.as_ref(), rows, &mut layers.bytes)?);
+            let seen = ranges.get(Place::FeedForward(layer), &blocks.feed_forward)?;
+            layers.feed_forward.push(self.slot(&blocks.feed_forward, seen.as_ref(), rows, &mut layers.bytes)?);
         }
         Ok(Some(layers))
     }

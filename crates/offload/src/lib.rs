@@ -1,7 +1,7 @@
 //! A model's token-wise blocks as compiled graphs on an accelerator.
 //!
 //! `layers` makes the fused blocks of a loaded model's weights, `calibration` finds out between which numbers their values
-//! lie, for devices that compute in integers, `shapes` says for how many rows graphs are compiled and cuts rows to them,
+//! lie, for devices that compute in integers, `known_ranges` keeps that, `shapes` says for how many rows graphs are compiled and cuts rows to them,
 //! `source` emits a block for them, `ready` is a graph that was tried, `slot` one block on one device, `placed` the whole
 //! model; `exact` makes graphs for exactly a prompt's rows beside it. `patience` says when a device is taken to hang. `switching` exchanges graphs while a prompt is read. Attention,
 //! rope and the cache stay on the CPU: they are sequence-wise, and static graphs are not for them. (Agent.xpu §4.2-4.3)
@@ -17,6 +17,7 @@
 
 mod calibration;
 mod exact;
+mod known_ranges;
 mod layers;
 mod patience;
 mod placed;
@@ -30,4 +31,4 @@ mod weights;
 pub use calibration::{CalibrateError, Seen};
 pub use exact::ExactModel;
 pub use layers::{LayerBlocks, LayersError, head_block, layer_blocks};
-pub use placed::{OffloadError, PlacedModel, PlacedProgress, ROUNDED, compile_options};
+pub use placed::{OffloadError, PlacedModel, PlacedProgress};

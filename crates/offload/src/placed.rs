@@ -1,15 +1,13 @@
 //! A whole model's token-wise blocks on one device.
 
-use crate::calibration::{CalibrateError, Seen};
+use crate::calibration::CalibrateError;
+use crate::known_ranges::{KnownRanges, Place};
 use crate::layers::{LayersError, head_block, layer_blocks};
 use crate::shapes::Shapes;
 use crate::slot::Slot;
-use duet_graphs::ActivationRule;
 use duet_model::Model;
 use duet_model::forward::{Begun, NotRun, TokenWise};
-use duet_openvino::{Activations, CompileOptions, Precision};
 use duet_runtimes::{BlobCache, GraphDevice};
-use std::num::{NonZeroU16, NonZeroU32};
 
 /// The blocks of a model, compiled.
 #[derive(Debug)]
@@ -63,31 +61,31 @@ impl PlacedModel {
         progress: &mut dyn FnMut(PlacedProgress),
     ) -> Result<Self, OffloadError> {
         let target = Target { model: &model.config().name, device, cache };
-        let seen = ranges_seen(model, device)?;
-        Self::ready_in(model, &target, seen.as_ref(), &Shapes::of(device.rules().rows), progress)
+        Self::ready_in(model, &target, &Shapes::of(device.rules().rows), progress)
     }
 
-    /// The same in these shapes; what was seen of the model is there if the device wants it.
+    /// The same in these shapes.
     pub(crate) fn ready_in(
         model: &Model,
         target: &Target<'_>,
-        seen: Option<&Seen>,
         shapes: &Shapes,
         progress: &mut dyn FnMut(PlacedProgress),
     ) -> Result<Self, OffloadError> {
         let (layers, weights) = (model.config().layers, target.device.rules().weights);
+        let ranges = KnownRanges::of(model, target.device, target.cache);
         let (mut qkv, mut feed_forward) = (Vec::with_capacity(layers), Vec::with_capacity(layers));
         for layer in 0..layers {
             let blocks = layer_blocks(model, layer, weights)?;
-            let ranges = seen.map(|seen| seen.qkv(layer, &blocks.qkv)).transpose()?;
-            qkv.push(Slot::ready(target, &blocks.qkv, ranges.as_ref(), shapes)?);
-            let ranges = seen.map(|seen| seen.feed_forward(layer, &blocks.feed_forward)).transpose()?;
-            feed_forward.push(Slot::ready(target, &blocks.feed_forward, ranges.as_ref(), shapes)?);
+            let seen = ranges.get(Place::Qkv(layer), &blocks.qkv)?;
+            qkv.push(Slot::ready(target, &blocks.qkv, seen.as_ref(), shapes)?);
+            let seen = ranges.get(Place::FeedForward(layer), &blocks.feed_forward)?;
+            feed_forward.push(Slot::ready(target, &blocks.feed_forward, seen.as_ref(), shapes)?);
             progress(PlacedProgress { done: layer + 1, total: layers + 1 });
         }
         let head = head_block(model, weights)?;
-        let ranges = seen.map(|seen| seen.head(&head)).transpose()?;
-        let head = Slot::ready(target, &head, ranges.as_ref(), shapes)?;
+        let seen = ranges.get(Place::Head, &head)?;
+        ranges.keep();
+        let head = Slot::ready(target, &head, seen.as_ref(), shapes)?;
         progress(PlacedProgress { done: layers + 1, total: layers + 1 });
         Ok(Self { qkv, feed_forward, head })
     }
@@ -122,30 +120,4 @@ impl TokenWise for PlacedModel {
 
 pub(crate) fn slot(slots: &[Slot], layer: usize) -> Result<&Slot, NotRun> {
     slots.get(layer).ok_or_else(|| NotRun::Unsupported(format!("there is no layer {layer}")))
-}
-
-/// Between which numbers the model's values lie, if the device wants to know.
-pub(crate) fn ranges_seen(model: &Model, device: &dyn GraphDevice) -> Result<Option<Seen>, CalibrateError> {
-    match device.rules().activations {
-        ActivationRule::Floats => Ok(None),
-        ActivationRule::Calibrated => Seen::of(model).map(Some),
-    }
-}
-
-/// How activations are rounded unless somebody wants it otherwise: as the CPU's kernels do, to eight bits in groups of 32,
-/// where the device does so.
-pub const ROUNDED: Activations = Activations::Groups(NonZeroU32::new(32).unwrap());
-
-/// How OpenVINO compiles a model's blocks, to run on so many threads of a device where it has such. With
-/// [`Activations::Floats`] nothing is rounded but the weights: half as fast, and what others are measured against.
-#[must_use]
-pub fn compile_options(threads: u16, activations: Activations) -> CompileOptions {
-    CompileOptions {
-        threads: NonZeroU16::new(threads),
-        activations: Some(activations),
-        // Left to itself, a CPU that knows half precision computes in it.
-        precision: Some(Precision::F32),
-        streams: Some(NonZeroU16::MIN),
-        ..CompileOptions::default()
-    }
 }

@@ -4,7 +4,7 @@ use duet_model::{LoadOptions, Model};
 use duet_offload::switching::{
     Demand, GraphBudget, GraphProfile, GraphProfileError, GraphSubject, Measuring, Placement, Swept,
 };
-use duet_openvino::Runtime;
+use duet_openvino::{Activations, CompileOptions, Runtime};
 use duet_runtimes::BlobCache;
 use duet_types::{Bytes, Nanos, Tokens};
 use std::path::Path;
@@ -17,7 +17,7 @@ fn model() -> Model {
 
 fn placement(folder: &Path) -> Option<Placement> {
     let runtime = Runtime::load().map_err(|error| eprintln!("SKIPPED: {error}")).ok()?;
-    let device = runtime.device("CPU").unwrap().with_options(duet_offload::compile_options(1, duet_offload::ROUNDED));
+    let device = runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED));
     Some(Placement { device: Arc::new(device), cache: BlobCache::new(folder.to_owned(), Bytes(1 << 30)) })
 }
 

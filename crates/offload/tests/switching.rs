@@ -5,7 +5,7 @@ use duet_kernels::crew::Solo;
 use duet_model::kv::KvFormat;
 use duet_model::{LoadOptions, Model};
 use duet_offload::switching::{Exchange, Loaded, Placement, Shelf, SwitchingError, read};
-use duet_openvino::Runtime;
+use duet_openvino::{Activations, CompileOptions, Runtime};
 use duet_runtimes::{BlobCache, FaultPlan, FaultyDevice, GraphDevice};
 use duet_scheduler::progressive::{
     Block, Blocks, GraphCost, Pair, PassTime, Plan, Problem, Prompt, Role, Timeline, asynchronous, both_resident,
@@ -27,7 +27,7 @@ fn model() -> Model {
 /// A device that fails by the plan, and a shelf of the model's graphs in a folder.
 fn shelf(model: &Model, folder: &Path, faults: FaultPlan) -> Option<Shelf> {
     let runtime = Runtime::load().map_err(|error| eprintln!("SKIPPED: {error}")).ok()?;
-    let device = runtime.device("CPU").unwrap().with_options(duet_offload::compile_options(1, duet_offload::ROUNDED));
+    let device = runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED));
     let device: Arc<dyn GraphDevice> = Arc::new(FaultyDevice::new(device, faults));
     let cache = BlobCache::new(folder.to_owned(), Bytes(1 << 30));
     let placement = Placement { device, cache };

@@ -1,6 +1,6 @@
 //! What a device of OpenVINO says of itself: its plugin's properties.
 
-use duet_runtimes::{DeviceInfo, DeviceKind, Peak, Shapes};
+use duet_runtimes::{DeviceInfo, DeviceKind, Peak};
 use duet_types::Bytes;
 
 /// Asks for every property that a sort of device may have.
@@ -16,7 +16,6 @@ pub(crate) fn describe(name: &str, property: &dyn Fn(&str) -> Option<String>) ->
         driver: first(&["NPU_DRIVER_VERSION", "GPU_DRIVER_VERSION"]),
         memory: first(&["NPU_DEVICE_TOTAL_MEM_SIZE", "GPU_DEVICE_TOTAL_MEM_SIZE"]).and_then(number),
         peaks: property("DEVICE_GOPS").map(|text| peaks(&text)).unwrap_or_default(),
-        shapes: shapes_of(kind),
     }
 }
 
@@ -26,14 +25,6 @@ fn kind_of(name: &str) -> DeviceKind {
         "GPU" => DeviceKind::Gpu,
         "NPU" => DeviceKind::Npu,
         _ => DeviceKind::Other,
-    }
-}
-
-/// No property tells; these are OpenVINO's documented limits. What is unknown is asked for the least.
-fn shapes_of(kind: DeviceKind) -> Shapes {
-    match kind {
-        DeviceKind::Cpu | DeviceKind::Gpu => Shapes::Dynamic,
-        DeviceKind::Npu | DeviceKind::Other => Shapes::StaticOnly,
     }
 }
 

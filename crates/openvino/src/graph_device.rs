@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::infer::InferRequest;
 use crate::running::Running;
 use duet_graphs::{LayoutRules, RowRule, WeightRule};
-use duet_runtimes::{Buffer, DeviceInfo, Emitted, Error, Graph, GraphDevice, GraphSource, Ports, Shapes, Tensors};
+use duet_runtimes::{Buffer, DeviceInfo, DeviceKind, Emitted, Error, Graph, GraphDevice, GraphSource, Ports, Tensors};
 use duet_types::{Nanos, Tokens};
 
 impl GraphDevice for Device {
@@ -15,10 +15,11 @@ impl GraphDevice for Device {
     }
 
     fn rules(&self) -> LayoutRules {
-        match self.info().shapes {
-            Shapes::Dynamic => LayoutRules::FREE,
-            // Compilers for static shapes are asked for the least: one scale per output.
-            Shapes::StaticOnly => LayoutRules {
+        // No property tells; these are OpenVINO's documented limits. What is unknown is asked for the least.
+        match self.info().kind {
+            DeviceKind::Cpu | DeviceKind::Gpu => LayoutRules::FREE,
+            // Compilers for static shapes are asked for the least, too: one scale per output.
+            DeviceKind::Npu | DeviceKind::Other => LayoutRules {
                 rows: RowRule::StaticMultipleOf(Tokens(1)),
                 weights: WeightRule::PerOutput,
                 ..LayoutRules::FREE

@@ -44,7 +44,7 @@ pub use device::Device;
 pub use duet_runtimes::{
     ALIGNMENT, BlobCache, BlobKey, BlobSource, Buffer, DeviceInfo, DeviceKind, Digest, Dimension, Emitted, Error,
     FaultPlan, FaultyDevice, Graph, GraphDevice, GraphSource, Missing, Obtained, Origin, Peak, Port, Ports, SelfTest,
-    Shapes, Side, Tensors,
+    Side, Tensors,
 };
 pub use infer::InferRequest;
 pub use matmul::MatMul;

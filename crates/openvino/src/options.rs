@@ -58,6 +58,20 @@ impl CompileOptions {
         Self { threads: Some(NonZeroU16::MIN), streams: Some(NonZeroU16::MIN), ..Self::default() }
     }
 
+    /// A model's blocks, to run on so many threads of a device where it has such. With [`Activations::Floats`] nothing is
+    /// rounded but the weights: half as fast, and what others are measured against.
+    #[must_use]
+    pub fn of_blocks(threads: u16, activations: Activations) -> Self {
+        Self {
+            threads: NonZeroU16::new(threads),
+            activations: Some(activations),
+            // Left to itself, a CPU that knows half precision computes in it.
+            precision: Some(Precision::F32),
+            streams: Some(NonZeroU16::MIN),
+            ..Self::default()
+        }
+    }
+
     /// OpenVINO's keys and values, those that are set only, always in this order.
     pub(crate) fn properties(&self) -> Vec<(&'static str, String)> {
         let number = |number: NonZeroU16| number.to_string();
@@ -82,6 +96,9 @@ impl Pinning {
 }
 
 impl Activations {
+    /// As duet's own kernels round them, to eight bits in groups of 32, where the device does so.
+    pub const ROUNDED: Self = Self::Groups(NonZeroU32::new(32).unwrap());
+
     fn value(self) -> String {
         match self {
             Self::Floats => "0".to_owned(),

@@ -9,7 +9,7 @@ use crate::options::CompileOptions;
 use crate::raw;
 use crate::text::c_text;
 use duet_runtimes::Error;
-use duet_runtimes::{DeviceInfo, OPENVINO, find};
+use duet_runtimes::{OPENVINO, find};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::path::Path;
@@ -61,9 +61,10 @@ impl Runtime {
     ///
     /// # Errors
     /// If OpenVINO cannot list them.
-    pub fn devices(&self) -> Result<Vec<DeviceInfo>, Error> {
+    pub fn devices(&self) -> Result<Vec<Device>, Error> {
         let names = self.device_names()?;
-        Ok(names.iter().map(|name| describe(name, &|key| self.property(name, key))).collect())
+        let device = |name: &String| Device::new(self.clone(), describe(name, &|key| self.property(name, key)));
+        Ok(names.iter().map(device).collect())
     }
 
     /// The device called `name`: `CPU`, `NPU`, `GPU`, or `GPU.1` where there are several.

@@ -7,7 +7,7 @@ use crate::provider::Hardware;
 use crate::runtime::Runtime;
 use duet_graphs::LayoutRules;
 use duet_graphs::onnx::{self, OnnxError};
-use duet_runtimes::{DeviceInfo, DeviceKind, Emitted, Error, Graph, GraphDevice, GraphSource, QNN_PROVIDER, Shapes};
+use duet_runtimes::{DeviceInfo, DeviceKind, Emitted, Error, Graph, GraphDevice, GraphSource, QNN_PROVIDER};
 use std::sync::Arc;
 
 /// A device. Clones are the same device; it may be used by several threads at once.
@@ -92,7 +92,6 @@ fn describe(name: &str, generation: Option<Generation>) -> DeviceInfo {
         driver: None,
         memory: None,
         peaks: Vec::new(),
-        shapes: Shapes::StaticOnly,
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::device::Device;
 use crate::error::{not_loaded, refused};
 use crate::provider::Provider;
-use duet_runtimes::{DeviceInfo, Error, ONNX_RUNTIME, find};
+use duet_runtimes::{Error, ONNX_RUNTIME, find};
 use ort::environment::Environment;
 use ort::logging::{LogLevel, LoggerFunction};
 use std::path::{Path, PathBuf};
@@ -74,9 +74,9 @@ impl Runtime {
 
     /// The devices that there are: the HTP, or none.
     #[must_use]
-    pub fn devices(&self) -> Vec<DeviceInfo> {
+    pub fn devices(&self) -> Vec<Device> {
         let device = self.provider().has_device(self.environment()).then(|| self.device("HTP"));
-        device.and_then(Result::ok).map(|device| device.info().clone()).into_iter().collect()
+        device.and_then(Result::ok).into_iter().collect()
     }
 
     /// The device called `name`: `HTP`, or `HTP.v79` for graphs of another generation than the provider chooses itself.

@@ -19,8 +19,6 @@ pub struct DeviceInfo {
     pub memory: Option<Bytes>,
     /// What its maker says it computes at most.
     pub peaks: Vec<Peak>,
-    /// The shapes that it runs.
-    pub shapes: Shapes,
 }
 
 /// The sort of a device.
@@ -34,15 +32,6 @@ pub enum DeviceKind {
     Npu,
     /// Something that a runtime has learned to use since.
     Other,
-}
-
-/// The shapes that a device runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shapes {
-    /// Any number of rows.
-    Dynamic,
-    /// The number of rows that a graph was compiled for.
-    StaticOnly,
 }
 
 /// What a device computes at most in one number format.

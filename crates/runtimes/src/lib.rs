@@ -42,11 +42,13 @@ pub use blob_key::{BlobKey, BlobSource, Digest};
 pub use buffer::{ALIGNMENT, Buffer, Tensors};
 pub use cache::{BlobCache, Obtained, Origin};
 pub use completion::{Completion, Then};
+/// Which rows a device's graphs may have, as [`GraphDevice::rules`] says it.
+pub use duet_graphs::RowRule;
 pub use error::{Error, Side};
 pub use faults::{FaultPlan, FaultyDevice};
 pub use find::{Found, Lack, Looked, Missing, Place, find};
 pub use graph_device::{Emitted, Graph, GraphDevice, GraphSource};
-pub use info::{DeviceInfo, DeviceKind, Peak, Shapes};
+pub use info::{DeviceInfo, DeviceKind, Peak};
 pub use package::{ONNX_RUNTIME, OPENVINO, Package, QNN_PROVIDER};
 pub use port::{Dimension, LentRows, Port, Ports};
 pub use self_test::{SelfTest, Square, self_test};

@@ -1,10 +1,10 @@
 //! What is measured: a model, a device, and how both are used.
 
 use super::GraphsError;
-use duet_graphs::{ActivationRule, Block, Rows, calibrate};
+use duet_graphs::{ActivationRule, Block, RowRule, Rows, calibrate};
 use duet_model::Model;
 use duet_model::tokenizer::SpecialTokens;
-use duet_runtimes::{BlobCache, Buffer, Emitted, Graph, GraphDevice, GraphSource, Shapes, Tensors};
+use duet_runtimes::{BlobCache, Buffer, Emitted, Graph, GraphDevice, GraphSource, Tensors};
 use duet_types::{Nanos, TokenId, Tokens};
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,7 +32,7 @@ pub(super) struct Runnable {
 impl Bed {
     /// Whether the device takes graphs of any number of rows.
     pub(super) fn is_dynamic(&self) -> bool {
-        self.device.info().shapes == Shapes::Dynamic
+        self.device.rules().rows == RowRule::Any
     }
 
     pub(super) fn compile(&self, block: &Block, rows: Rows) -> Result<Box<dyn Graph>, GraphsError> {

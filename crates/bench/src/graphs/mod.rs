@@ -31,9 +31,9 @@ pub use progressive::Method;
 use crate::forward::ForwardError;
 use crate::load::Progress;
 use duet_graphs::{BlockError, CalibrationError, WeightsError};
-use duet_offload::switching::SwitchingError;
+use duet_offload::switching::{GraphProfileError, SwitchingError};
 use duet_offload::{LayersError, OffloadError};
-use duet_scheduler::progressive::{BlocksError, ProblemError};
+use duet_scheduler::progressive::ProblemError;
 use duet_types::Tokens;
 use std::num::NonZeroUsize;
 
@@ -77,7 +77,7 @@ impl Part {
         let longest = settings.lengths.iter().map(|length| length.as_usize()).max().unwrap_or(0);
         match self {
             Self::Blocks | Self::Experts | Self::Optimality => ("a block", 0),
-            Self::Progressive => ("exchanging graphs", progressive::PROFILED.max(longest + settings.output)),
+            Self::Progressive => ("exchanging graphs", progressive::TOKENS_MIN.max(longest + settings.output)),
             Self::Exact => ("a prompt on graphs of its own", exact::PROMPT.as_usize()),
             Self::EndToEnd => ("the whole model", end_to_end::PROMPT + settings.output),
         }
@@ -112,8 +112,8 @@ pub enum GraphsError {
     #[error(transparent)]
     Calibration(#[from] CalibrationError),
     /// What was measured is no profile.
-    #[error("{0}")]
-    Profile(BlocksError),
+    #[error(transparent)]
+    Profile(#[from] GraphProfileError),
     /// A prompt that cannot be planned for.
     #[error("{0}")]
     Problem(ProblemError),

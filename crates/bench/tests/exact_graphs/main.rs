@@ -8,8 +8,8 @@ use duet_engine::{
     Mechanisms, Method, Offload, StopConditions,
 };
 use duet_model::{LoadOptions, Model};
-use duet_offload::{ExactModel, ROUNDED, compile_options};
-use duet_openvino::Runtime;
+use duet_offload::ExactModel;
+use duet_openvino::{Activations, CompileOptions, Runtime};
 use duet_runtimes::GraphDevice;
 use duet_types::{Bytes, Class, TokenId, Tokens};
 use staged::{OwnGraphs, Stage, Staged};
@@ -24,7 +24,8 @@ fn model() -> Arc<Model> {
 
 fn device(stage: &Arc<Stage>, own_graphs: OwnGraphs) -> Option<Arc<dyn GraphDevice>> {
     let runtime = Runtime::load().map_err(|error| eprintln!("SKIPPED: {error}")).ok()?;
-    let device = Arc::new(runtime.device("CPU").unwrap().with_options(compile_options(1, ROUNDED)));
+    let device =
+        Arc::new(runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED)));
     Some(Arc::new(Staged { device, stage: Arc::clone(stage), own_graphs, rows: Mutex::default() }))
 }
 

@@ -5,13 +5,12 @@ use crate::failure::{BadInput, print};
 use crate::progress::eprintln_quiet;
 use crate::{offloading, session};
 use duet_bench::agreement::{self, Agreement, Devices, Exact, Settings};
-use duet_offload::ROUNDED;
 use duet_openvino::Activations;
 
 pub(super) fn agreement(arguments: &AgreementArgs) -> anyhow::Result<()> {
     let model = session::open_with(&arguments.model, arguments.threads)?;
     let compiled = |activations| offloading::compiled(&model, &arguments.device, arguments.threads, activations);
-    let (device, exact) = (compiled(ROUNDED)?, compiled(Activations::Floats)?);
+    let (device, exact) = (compiled(Activations::ROUNDED)?, compiled(Activations::Floats)?);
     let settings = Settings {
         files: arguments.workload.clone(),
         limit: arguments.limit,

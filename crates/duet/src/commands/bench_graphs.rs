@@ -5,13 +5,13 @@ use crate::failure::{BadInput, print};
 use crate::progress::eprintln_quiet;
 use crate::{offloading, session};
 use duet_bench::graphs::{self, Bed, Line};
-use duet_offload::ROUNDED;
+use duet_openvino::Activations;
 
 pub(super) fn graphs(arguments: &GraphsArgs) -> anyhow::Result<()> {
     let half =
         || std::thread::available_parallelism().map_or(1, |all| u16::try_from(all.get() / 2).unwrap_or(u16::MAX));
     let threads = arguments.threads.unwrap_or_else(half).max(1);
-    let (device, cache) = (offloading::opened(&arguments.device, threads, ROUNDED)?, offloading::cache()?);
+    let (device, cache) = (offloading::opened(&arguments.device, threads, Activations::ROUNDED)?, offloading::cache()?);
     let model = session::open_with(&arguments.model, arguments.threads)?;
     let bed = Bed { model, device, threads, cache };
     let mut printed = Ok(());

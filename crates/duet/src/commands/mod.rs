@@ -10,6 +10,7 @@ mod devices;
 mod history;
 mod inspect;
 mod profile;
+mod profile_graphs;
 mod pull;
 mod replay;
 mod report;

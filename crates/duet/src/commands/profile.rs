@@ -1,5 +1,7 @@
 //! `duet profile`: measures this machine's lanes with a model's own kernels, and keeps what the scheduler predicts with.
+//! With a device it goes on with that one's graphs.
 
+use super::profile_graphs;
 use crate::cli::ProfileArgs;
 use crate::failure::print;
 use crate::progress::eprintln_quiet;
@@ -7,6 +9,7 @@ use crate::session;
 use anyhow::Context;
 use duet_engine::profile::{Effort, PredictionError, Profile, Profiler, Sweep};
 use serde::Serialize;
+use std::sync::Arc;
 
 /// What is printed with `--json`.
 #[derive(Debug, Serialize)]
@@ -41,7 +44,7 @@ struct ContentionReport {
 pub(super) fn profile(arguments: &ProfileArgs) -> anyhow::Result<()> {
     let model = session::open(&arguments.model, &arguments.engine)?;
     let config = arguments.engine.config();
-    let profiler = Profiler::start(model, config.kv_format, config.threads)?;
+    let profiler = Profiler::start(Arc::clone(&model), config.kv_format, config.threads)?;
     eprintln_quiet("profile: measuring lanes");
     let profile = profiler.measure(Effort::Thorough)?;
     if let Some(folder) = &config.profile_folder {
@@ -55,10 +58,11 @@ pub(super) fn profile(arguments: &ProfileArgs) -> anyhow::Result<()> {
         profiler.check(&profile)
     });
     let error = error.transpose()?;
-    if arguments.json {
-        return print(&(serde_json::to_string(&report(&profile, error, &sweep))? + "\n"));
-    }
-    print(&page(&report(&profile, error, &sweep)))
+    let report = report(&profile, error, &sweep);
+    print(&if arguments.json { serde_json::to_string(&report)? + "\n" } else { page(&report) })?;
+    // Their threads would be on the device's cores.
+    drop(profiler);
+    profile_graphs::profile(&model, arguments, config.profile_folder.as_deref())
 }
 
 fn report<'a>(profile: &Profile, prediction_error: Option<PredictionError>, sweep: &'a Sweep) -> Report<'a> {

@@ -1,7 +1,7 @@
 //! Devices of runtimes that are found at run time. A driver that does not answer keeps no other device from being shown.
 
 use super::{DeviceReport, MissingRuntime, PeakReport, Runtime, SelfTestReport, ShapesReport};
-use duet_runtimes::{DeviceInfo, Error, OPENVINO, Package, SelfTest, Shapes};
+use duet_runtimes::{Error, GraphDevice, OPENVINO, Package, RowRule, SelfTest};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -66,20 +66,19 @@ fn within<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + Send
 
 fn openvino(name: &'static str) -> Result<Runtime, Error> {
     let runtime = duet_openvino::Runtime::load()?;
-    let test = |info: &DeviceInfo| duet_openvino::self_test(&runtime.device(&info.name)?);
-    let devices = runtime.devices()?.into_iter().map(|info| report(test(&info), info)).collect();
+    let devices = runtime.devices()?.iter().map(|device| report(duet_openvino::self_test(device), device)).collect();
     Ok(Runtime { name, version: runtime.version().to_owned(), path: runtime.path().to_owned(), devices })
 }
 
 #[cfg(feature = "qnn")]
 fn qnn(name: &'static str) -> Result<Runtime, Error> {
     let runtime = duet_qnn::Runtime::load()?;
-    let test = |info: &DeviceInfo| duet_qnn::self_test(&runtime.device(&info.name)?);
-    let devices = runtime.devices().into_iter().map(|info| report(test(&info), info)).collect();
+    let devices = runtime.devices().iter().map(|device| report(duet_qnn::self_test(device), device)).collect();
     Ok(Runtime { name, version: runtime.version(), path: runtime.path().to_owned(), devices })
 }
 
-fn report(tested: Result<SelfTest, Error>, info: DeviceInfo) -> DeviceReport {
+fn report(tested: Result<SelfTest, Error>, device: &dyn GraphDevice) -> DeviceReport {
+    let info = device.info().clone();
     let self_test = match tested {
         Ok(passed) => SelfTestReport::Passed {
             compile_ms: passed.compile.as_millis_f64(),
@@ -95,9 +94,9 @@ fn report(tested: Result<SelfTest, Error>, info: DeviceInfo) -> DeviceReport {
         driver: info.driver,
         memory_bytes: info.memory.map(|memory| memory.0),
         peaks: peaks.collect(),
-        shapes: match info.shapes {
-            Shapes::Dynamic => ShapesReport::Dynamic,
-            Shapes::StaticOnly => ShapesReport::Static,
+        shapes: match device.rules().rows {
+            RowRule::Any => ShapesReport::Dynamic,
+            RowRule::StaticMultipleOf(_) => ShapesReport::Static,
         },
         self_test,
     }

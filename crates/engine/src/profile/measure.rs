@@ -10,6 +10,7 @@
 //! corrects for a slower machine by itself.
 
 use super::bench::{Bench, Shape, fastest, median, on, start};
+use super::times::{FEW_POSITIONS, Pace, ROWS, SIZED_POSITIONS, Times, sizes};
 use super::{Measured, Profile, ProfileError, shapes};
 use crate::site::{DEVICE_LANE, Site};
 use crate::speed_probe::SpeedProbe;
@@ -17,7 +18,6 @@ use duet_device::{Accelerator, CpuLanes};
 use duet_driver::Rates;
 use duet_kernels::crew::Crew;
 use duet_model::Model;
-use duet_model::forward::Node;
 use duet_model::kv::KvFormat;
 use duet_scheduler::Machine;
 use duet_scheduler::few_rows;
@@ -42,8 +42,7 @@ pub enum Effort {
 /// [`ProfileError`].
 pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Result<Profile, ProfileError> {
     let Measured { model, kv, cpu, placement } = *of;
-    let positions = (ROWS.len() + 1) * (CONTEXT + ROWS[ROWS.len() - 1] + 64) + FEW_POSITIONS;
-    let bench = Bench::new(Arc::clone(model), Arc::clone(placement), kv, positions);
+    let bench = Bench::new(Arc::clone(model), Arc::clone(placement), kv, SIZED_POSITIONS + FEW_POSITIONS);
     let launch = launch_cost(lanes)?;
     let all = lanes.descriptor().lanes;
     let mut probe = Probes::new(model);
@@ -93,19 +92,6 @@ impl Probes {
 /// In a turn: some tens of milliseconds.
 const PROBES: usize = 48;
 
-/// Sizes of passes that are timed; the first is memory-bound and the last compute-bound.
-const ROWS: [usize; 5] = [1, 4, 16, 48, 256];
-/// Where attention is timed.
-const CONTEXT: usize = 1024;
-
-/// The sizes, and where attention is timed, as far as the model goes: half of a short context is for rows.
-fn sizes(model: &Model) -> (&'static [usize], usize) {
-    let context = model.config().context.as_usize();
-    let count = ROWS.iter().filter(|&&rows| rows <= context / 2).count().clamp(2, ROWS.len());
-    let rows = &ROWS[..count];
-    (rows, CONTEXT.min(context.saturating_sub(rows[count - 1])))
-}
-
 fn anchors(
     bench: &Bench,
     lanes: &CpuLanes,
@@ -113,23 +99,21 @@ fn anchors(
     launch: Nanos,
     effort: Effort,
 ) -> Result<Anchors, ProfileError> {
-    let timed = bench.clone();
-    let samples = if effort == Effort::Quick { 6 } else { 30 };
+    let (timed, pace) = (bench.clone(), Pace::of(effort));
     let (rows, context) = sizes(&bench.model);
-    let times = on(lanes, team, move |site| time_all(&timed, site, samples))??;
+    let times = on(lanes, team, move |site| Times::take(&timed, site, pace))??;
     let work = bench.model.work();
-    let layers = bench.layers().len() as f64;
     let fit = fit(rows, &times.ffn);
     let largest = rows[rows.len() - 1] as f64;
-    let macs = super::heg(&bench.model, KvFormat::F16).attention.macs_per_pair * layers;
+    let macs = super::heg(&bench.model, KvFormat::F16).attention.macs_per_pair;
     let (attention_macs_per_s, attention_row) = attention(largest, context as f64, macs, &times);
     let mut anchors = Anchors {
-        macs_per_s: work.ffn.macs as f64 * layers / fit.row,
+        macs_per_s: work.ffn.macs as f64 / fit.row,
         attention_macs_per_s,
-        bytes_per_s: work.ffn.bytes.0 as f64 * layers / fit.weights,
+        bytes_per_s: work.ffn.bytes.0 as f64 / fit.weights,
         launch,
         exposed: fit.exposed,
-        per_row: PerRow { qkv: 0.0, attention: attention_row / layers },
+        per_row: PerRow { qkv: 0.0, attention: attention_row },
         few_rows: few_rows(&fit, &times.few),
     };
     let products = Fit {
@@ -137,7 +121,7 @@ fn anchors(
         row: work.qkv.macs as f64 / anchors.macs_per_s,
         exposed: fit.exposed,
     };
-    anchors.per_row.qkv = (times.qkv / layers - products.time(largest)).max(0.0) / largest;
+    anchors.per_row.qkv = (times.qkv - products.time(largest)).max(0.0) / largest;
     Ok(anchors)
 }
 
@@ -163,82 +147,6 @@ fn attention(rows: f64, context: f64, macs: f64, times: &Times) -> (f64, f64) {
         (far / times.attention_far, 0.0)
     }
 }
-
-/// Seconds of nodes of all timed layers.
-#[derive(Clone, Debug)]
-struct Times {
-    /// Output projection and feed-forward, for each size.
-    ffn: Vec<f64>,
-    /// The same for a few rows.
-    few: [f64; few_rows::SIZES.len()],
-    /// Projection to queries, keys and values, for the largest size.
-    qkv: f64,
-    /// Attention of the largest size, with nothing in the cache.
-    attention_near: f64,
-    /// The same at a long context.
-    attention_far: f64,
-}
-
-fn time_all(bench: &Bench, site: Site<'_>, samples: usize) -> Result<Times, ProfileError> {
-    let layers = bench.layers();
-    let (sizes, context) = sizes(&bench.model);
-    let mut passes = Vec::new();
-    for &rows in sizes {
-        passes.push(bench.pass(&[Shape { context, rows }])?);
-    }
-    let mut near = bench.pass(&[Shape { context: 0, rows: sizes[sizes.len() - 1] }])?;
-    let mut times = vec![Vec::new(); sizes.len()];
-    let mut others = [Vec::new(), Vec::new(), Vec::new()];
-    // Sizes take turns, so that the machine's drift meets all of them alike. The first turn warms up.
-    for sample in 0..=samples {
-        for (index, pass) in passes.iter_mut().enumerate() {
-            // Small passes are short, and noise is not.
-            let repeats = if sizes[index] < 48 { 3 } else { 1 };
-            for _ in 0..repeats {
-                let time = bench.time(pass, layers.clone().map(|layer| Node::Ffn { layer }), site)?.as_secs_f64();
-                if sample > 0 {
-                    times[index].push(time);
-                }
-            }
-        }
-        let far = passes.last_mut().expect("there are sizes");
-        let attention = || layers.clone().map(|layer| Node::Attention { layer });
-        let timed = [
-            bench.time(far, layers.clone().map(|layer| Node::Qkv { layer }), site)?,
-            bench.time(&mut near, attention(), site)?,
-            bench.time(far, attention(), site)?,
-        ];
-        if sample > 0 {
-            others.iter_mut().zip(timed).for_each(|(times, time)| times.push(time.as_secs_f64()));
-        }
-    }
-    let [qkv, attention_near, attention_far] = others.map(fastest);
-    let few = time_few(bench, site, samples)?;
-    Ok(Times { ffn: times.into_iter().map(fastest).collect(), few, qkv, attention_near, attention_far })
-}
-
-/// Seconds of feed-forward for each size of a few rows, taking turns.
-fn time_few(bench: &Bench, site: Site<'_>, samples: usize) -> Result<[f64; few_rows::SIZES.len()], ProfileError> {
-    let layers = bench.layers();
-    let most = bench.model.config().context.as_usize();
-    let mut passes = Vec::new();
-    for rows in few_rows::SIZES {
-        passes.push(bench.pass(&[Shape { context: 0, rows: most.min(rows as usize) }])?);
-    }
-    let mut times: [Vec<f64>; few_rows::SIZES.len()] = Default::default();
-    for sample in 0..=samples {
-        for (times, pass) in times.iter_mut().zip(&mut passes) {
-            let time = bench.time(pass, layers.clone().map(|layer| Node::Ffn { layer }), site)?;
-            if sample > 0 {
-                times.push(time.as_secs_f64());
-            }
-        }
-    }
-    Ok(times.map(fastest))
-}
-
-/// Positions of all sizes, each on a page of its own.
-const FEW_POSITIONS: usize = 64 * few_rows::SIZES.len();
 
 /// What the times of a roofline's sizes say.
 #[derive(Clone, Copy, Debug, PartialEq)]

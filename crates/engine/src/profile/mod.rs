@@ -10,6 +10,7 @@ mod heg;
 mod measure;
 mod shapes;
 mod sweep;
+mod times;
 
 pub use check::PredictionError;
 pub use heg::heg;

@@ -94,6 +94,12 @@ impl GgufFile {
         let _ = tensor;
     }
 
+    /// All bytes before the tensors'.
+    pub(crate) fn header(&self) -> &[u8] {
+        // Within the file since construction, unless it has no tensors.
+        self.bytes.as_slice().get(..self.data_start).unwrap_or(self.bytes.as_slice())
+    }
+
     /// The version of the file's layout: 2 or 3.
     #[must_use]
     pub fn version(&self) -> u32 {

@@ -6,10 +6,10 @@
 
 use super::block_graphs::BlockGraphs;
 use super::error::SwitchingError;
-use crate::calibration::Seen;
+use crate::known_ranges::{KnownRanges, Place};
 use crate::layers::{LayerBlocks, layer_blocks};
 use crate::patience::Patience;
-use crate::placed::{OffloadError, Target, ranges_seen};
+use crate::placed::{OffloadError, Target};
 use crate::ready::{ReadyGraph, Widths};
 use crate::slot::Slot;
 use crate::source::Source;
@@ -80,9 +80,9 @@ impl LayerShelf {
         done: &mut dyn FnMut(usize),
     ) -> Result<Self, SwitchingError> {
         let device = &*placement.device;
-        let seen = ranges_seen(model, device).map_err(OffloadError::from)?;
+        let ranges = KnownRanges::of(model, device, Some(&placement.cache));
         let target = Target { model: &model.config().name, device, cache: Some(&placement.cache) };
-        let filler = Filler { target, cache: &placement.cache, seen: seen.as_ref() };
+        let filler = Filler { target, cache: &placement.cache, ranges: &ranges };
         let layers = layers.min(model.config().layers);
         let mut filling: Vec<Filling> = rows.iter().map(|&rows| Filling::new(rows)).collect();
         for layer in 0..layers {
@@ -92,6 +92,7 @@ impl LayerShelf {
             }
             done(layer + 1);
         }
+        ranges.keep();
         let shapes = filling.into_iter().filter_map(Filling::filled).collect();
         Ok(Self { placement, layers, shapes })
     }
@@ -148,8 +149,7 @@ struct Filling {
 struct Filler<'a> {
     target: Target<'a>,
     cache: &'a BlobCache,
-    /// For devices that compute in integers.
-    seen: Option<&'a Seen>,
+    ranges: &'a KnownRanges<'a>,
 }
 
 impl Filling {
@@ -160,9 +160,9 @@ impl Filling {
     /// The next layer.
     fn add(&mut self, filler: &Filler<'_>, layer: usize, blocks: &LayerBlocks) -> Result<(), OffloadError> {
         let rows = Rows::Static(self.rows);
-        let ranges = filler.seen.map(|seen| seen.qkv(layer, &blocks.qkv)).transpose()?;
+        let ranges = filler.ranges.get(Place::Qkv(layer), &blocks.qkv)?;
         filler.add(&mut self.qkv, &GraphSource { block: &blocks.qkv, rows, ranges: ranges.as_ref() })?;
-        let ranges = filler.seen.map(|seen| seen.feed_forward(layer, &blocks.feed_forward)).transpose()?;
+        let ranges = filler.ranges.get(Place::FeedForward(layer), &blocks.feed_forward)?;
         filler.add(&mut self.feed_forward, &GraphSource { block: &blocks.feed_forward, rows, ranges: ranges.as_ref() })
     }
 

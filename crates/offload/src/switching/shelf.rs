@@ -3,8 +3,9 @@
 use super::block_graphs::{BlockGraphs, HeadGraph};
 use super::error::SwitchingError;
 use super::layer_shelf::{LayerShelf, Placement};
+use crate::known_ranges::{KnownRanges, Place};
 use crate::layers::head_block;
-use crate::placed::{OffloadError, PlacedProgress, Target, ranges_seen};
+use crate::placed::{OffloadError, PlacedProgress, Target};
 use crate::ready::{ReadyGraph, Widths};
 use crate::slot::Slot;
 use crate::source::Source;
@@ -97,7 +98,9 @@ fn head(model: &Model, placement: &Placement, rows: Tokens) -> Result<HeadGraph,
     let target = Target { model: &model.config().name, device, cache: Some(&placement.cache) };
     let block = head_block(model, device.rules().weights)?;
     let widths = Widths::of(&block);
-    let ranges = ranges_seen(model, device)?.map(|seen| seen.head(&block)).transpose()?;
+    let known = KnownRanges::of(model, device, target.cache);
+    let ranges = known.get(Place::Head, &block)?;
+    known.keep();
     let wanted = GraphSource { block: &block, rows: Rows::Static(rows), ranges: ranges.as_ref() };
     let graph = Source::of(&target, &wanted)?.obtain(&target)?;
     Ok(HeadGraph::new(Slot::of(ReadyGraph::tried(graph, &widths, Rows::Static(rows))?, rows, widths)))

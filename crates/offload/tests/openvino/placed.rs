@@ -3,8 +3,8 @@
 use crate::common::{fixture, furthest, logits, runtime};
 use duet_model::forward::NotRun;
 use duet_model::{LoadOptions, Model};
-use duet_offload::{PlacedModel, ROUNDED, compile_options};
-use duet_openvino::{Device, Runtime};
+use duet_offload::PlacedModel;
+use duet_openvino::{Activations, CompileOptions, Device, Runtime};
 use duet_runtimes::{BlobCache, FaultPlan, FaultyDevice};
 use duet_types::Bytes;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn model() -> Model {
 }
 
 fn device(runtime: &Runtime) -> Device {
-    runtime.device("CPU").unwrap().with_options(compile_options(1, ROUNDED))
+    runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED))
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::common::{furthest, logits, runtime};
 use crate::requantised::{Blocks, requantised};
 use duet_model::gguf::TensorType;
 use duet_model::gguf::writer::quantise;
-use duet_offload::{PlacedModel, ROUNDED, compile_options};
-use duet_openvino::Activations;
+use duet_offload::PlacedModel;
+use duet_openvino::{Activations, CompileOptions};
 
 /// Relative to the largest logit: sums of single precision in another order. One that tips an activation to the next of 255
 /// steps would be a thousandth, and one scale per output a hundredth.
@@ -26,13 +26,13 @@ fn groups_of_a_file_come_to_what_the_kernels_make_of_them() {
     for (kind, blocks, tolerance) in kinds {
         let folder = tempfile::tempdir().unwrap();
         let model = requantised(kind, blocks, folder.path());
-        let device = runtime.device("CPU").unwrap().with_options(compile_options(1, ROUNDED));
+        let device = runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED));
         let placed = PlacedModel::ready_on(&model, &device, None, &mut |_| {}).unwrap();
         let native = logits(&model, None).unwrap();
         let worst = furthest(&logits(&model, Some(&placed)).unwrap(), &native);
         assert!(worst < tolerance, "{}: off by {worst}", kind.name());
 
-        let device = runtime.device("CPU").unwrap().with_options(compile_options(1, Activations::Floats));
+        let device = runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::Floats));
         let exact = PlacedModel::ready_on(&model, &device, None, &mut |_| {}).unwrap();
         let rounding = furthest(&logits(&model, Some(&exact)).unwrap(), &native);
         assert!((TOLERANCE..ROUNDING).contains(&rounding), "{}: rounding costs {rounding}", kind.name());

@@ -147,5 +147,5 @@ fn the_device_passes_its_self_test() {
     let Some(device) = device("HTP") else { return };
     let passed = duet_qnn::self_test(&device).unwrap();
     assert!(passed.compile.0 > 0 && passed.inference.0 > 0);
-    assert!(device.runtime().devices().iter().any(|info| info == device.info()));
+    assert!(device.runtime().devices().iter().any(|known| known.info() == device.info()));
 }

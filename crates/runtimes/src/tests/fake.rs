@@ -4,7 +4,7 @@
 use crate::buffer::{Buffer, Tensors};
 use crate::error::{Error, Side};
 use crate::graph_device::{Emitted, Graph, GraphDevice, GraphSource};
-use crate::info::{DeviceInfo, DeviceKind, Shapes};
+use crate::info::{DeviceInfo, DeviceKind};
 use crate::port::{Dimension, Port, Ports};
 use crate::product::reference;
 use duet_graphs::LayoutRules;
@@ -32,7 +32,6 @@ impl Fake {
             driver: Some("1".to_owned()),
             memory: None,
             peaks: Vec::new(),
-            shapes: Shapes::Dynamic,
         };
         Self { info, toolchain: "1.0".to_owned(), settings: String::new(), compiled: Arc::default() }
     }

@@ -1,16 +1,14 @@
 //! Graphs exchanged while a prompt is read, in real time, beside what it is compared with. (CoordGen §3.2, Figure 8)
 //!
-//! What graphs cost is profiled first (`profile.rs`); of that the plans are made (`methods.rs`), and each is followed
+//! What graphs cost is profiled first ([`GraphCosts`]), with all layers; of that the plans are made (`methods.rs`), and each is followed
 //! (`answer.rs`). A prompt comes when its plan's first graphs are loaded; loading these is not in its time. All read in
 //! chunks of 256 rows, and attention runs on one core.
 
 mod answer;
 mod methods;
-mod profile;
 mod turns;
 
 pub use methods::Method;
-pub(super) use profile::PROFILED;
 
 use super::bed::Bed;
 use super::line::{Line, MemoryLine, ProfileLine};
@@ -18,10 +16,9 @@ use super::{GraphsError, Settings};
 use crate::load::Progress;
 use crate::probe::rss_bytes;
 use answer::Answering;
-use duet_offload::switching::{Loaded, Placement, Shelf};
-use duet_scheduler::progressive::{Pair, Resident, Role, Timeline};
+use duet_offload::switching::{GraphCosts, Loaded, Measuring, Placement, Shelf};
+use duet_scheduler::progressive::{Blocks, Candidate, Pair, Resident, Role, Timeline};
 use duet_types::{Nanos, Tokens};
-use profile::Profile;
 use turns::Turns;
 
 pub(super) fn measure(
@@ -37,8 +34,13 @@ pub(super) fn measure(
         tell(Line::Memory(memory));
     }
     progress("profiling the blocks");
-    let profile = Profile::measure(bed, &shelf, settings.samples.min(PROFILES_MAX))?;
-    SHAPES.iter().for_each(|&rows| tell(Line::Profile(profile_line(&shelf, &profile, rows))));
+    let measuring =
+        Measuring { rows: SHAPES.to_vec(), samples: settings.samples.min(PROFILES_MAX), time: Nanos(u64::MAX) };
+    let profile =
+        Profile { costs: GraphCosts::measure(&bed.model, shelf.all_layers(), &measuring)?, blocks: shelf.count() };
+    for rows in SHAPES {
+        tell(Line::Profile(profile.line(rows)?));
+    }
     let answering = Answering { bed, shelf: &shelf, output: settings.output };
     for &length in &settings.lengths {
         warm_up(settings, &answering, &profile, length)?;
@@ -106,18 +108,35 @@ fn memory(shelf: &Shelf) -> Result<Option<MemoryLine>, GraphsError> {
     }))
 }
 
-fn profile_line(shelf: &Shelf, profile: &Profile, rows: Tokens) -> ProfileLine {
-    let (load, chunk) = profile.sums(rows);
-    ProfileLine {
-        setting: format!("graphs of {rows} rows"),
-        n: profile.samples(),
-        blocks: shelf.count(),
-        load_ms: load.as_millis_f64(),
-        chunk_ms: chunk.as_millis_f64(),
-        bytes: (0..shelf.count()).map(|block| shelf.bytes(block, rows).0).sum(),
+/// What the graphs of each block cost.
+struct Profile {
+    costs: GraphCosts,
+    blocks: usize,
+}
+
+impl Profile {
+    /// The blocks with graphs of these rows.
+    fn blocks(&self, rows: Pair<Tokens>) -> Result<Blocks, GraphsError> {
+        Ok(self.costs.blocks(Candidate { blocks: self.blocks, rows })?)
+    }
+
+    fn line(&self, rows: Tokens) -> Result<ProfileLine, GraphsError> {
+        let blocks = self.blocks(Pair { prefill: CHUNK, decode: rows })?;
+        let chunk: Nanos = (0..blocks.count()).map(|block| blocks.time(block, Role::Decode, Tokens::ZERO, CHUNK)).sum();
+        let shape = self.costs.shapes().iter().find(|shape| shape.rows == rows);
+        Ok(ProfileLine {
+            setting: format!("graphs of {rows} rows"),
+            n: shape.map_or(0, |shape| shape.samples),
+            blocks: blocks.count(),
+            load_ms: blocks.load(Role::Decode).as_millis_f64(),
+            chunk_ms: chunk.as_millis_f64(),
+            bytes: blocks.bytes(Role::Decode).0,
+        })
     }
 }
 
+/// Tokens that are measured with, however short the prompts: a chunk, and as many before it.
+pub(super) const TOKENS_MIN: usize = 2 * CHUNK.0 as usize;
 /// Rows of a chunk, and of the graph that reads it (`G¹`).
 const CHUNK: Tokens = Tokens(256);
 /// Rows of the graph that decodes (`G²`).

@@ -1,7 +1,8 @@
 //! How long compiling the graphs of a layer takes. What was compiled before does not count: it is compiled again.
 
+use crate::known_ranges::{KnownRanges, Place};
 use crate::layers::layer_blocks;
-use crate::placed::{OffloadError, Target, ranges_seen};
+use crate::placed::{OffloadError, Target};
 use crate::source::Source;
 use crate::switching::layer_shelf::Placement;
 use duet_graphs::Rows;
@@ -19,19 +20,21 @@ pub(super) fn compile_times(
 ) -> Result<Vec<Vec<Nanos>>, OffloadError> {
     let device = &*placement.device;
     let target = Target { model: &model.config().name, device, cache: None };
-    let seen = ranges_seen(model, device)?;
+    let known = KnownRanges::of(model, device, Some(&placement.cache));
     let mut times = vec![Vec::new(); rows.len()];
     for layer in 0..layers {
         let blocks = layer_blocks(model, layer, device.rules().weights)?;
-        let ranges = seen.as_ref().map(|seen| seen.qkv(layer, &blocks.qkv)).transpose()?;
-        let feed_ranges = seen.as_ref().map(|seen| seen.feed_forward(layer, &blocks.feed_forward)).transpose()?;
+        let ranges = known.get(Place::Qkv(layer), &blocks.qkv)?;
+        let feed_ranges = known.get(Place::FeedForward(layer), &blocks.feed_forward)?;
         for (times, &rows) in times.iter_mut().zip(rows) {
             let rows = Rows::Static(rows);
             let time = |block, ranges| {
                 let source = Source::of(&target, &GraphSource { block, rows, ranges })?;
                 let start = Instant::now();
-                drop(source.obtain(&target)?);
-                Ok::<_, OffloadError>(Nanos::from(start.elapsed()))
+                let graph = source.obtain(&target)?;
+                let took = start.elapsed();
+                drop(graph);
+                Ok::<_, OffloadError>(Nanos::from(took))
             };
             let qkv = time(&blocks.qkv, ranges.as_ref())?;
             times.push(qkv + time(&blocks.feed_forward, feed_ranges.as_ref())?);

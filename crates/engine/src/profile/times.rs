@@ -1,0 +1,187 @@
+//! Timing a layer's nodes at the sizes that anchors are fitted to, within a time for each of them.
+//!
+//! A sample goes through as many layers as hold more weights than any cache, or fewer where that takes long: what takes
+//! long computes, and does not wait for memory. Points that had their time get no more samples, so that a slow lane is
+//! measured less often and not for longer.
+
+use super::ProfileError;
+use super::bench::{Bench, Shape, fastest};
+use super::measure::Effort;
+use crate::site::Site;
+use duet_model::Model;
+use duet_model::forward::{Node, Pass};
+use duet_scheduler::few_rows;
+use std::time::{Duration, Instant};
+
+/// Sizes of passes that are timed; the first is memory-bound and the last compute-bound.
+pub(super) const ROWS: [usize; 5] = [1, 4, 16, 48, 256];
+/// Where attention is timed.
+const CONTEXT: usize = 1024;
+/// Positions of all sizes, and of one more pass.
+pub(super) const SIZED_POSITIONS: usize = (ROWS.len() + 1) * (CONTEXT + ROWS[ROWS.len() - 1] + 64);
+/// Positions of all sizes of a few rows, each on a page of its own.
+pub(super) const FEW_POSITIONS: usize = 64 * few_rows::SIZES.len();
+
+/// One sample may have met another program.
+const SAMPLES_MIN: usize = 3;
+
+/// The sizes, and where attention is timed, as far as the model goes: half of a short context is for rows.
+pub(super) fn sizes(model: &Model) -> (&'static [usize], usize) {
+    let context = model.config().context.as_usize();
+    let count = ROWS.iter().filter(|&&rows| rows <= context / 2).count().clamp(2, ROWS.len());
+    let rows = &ROWS[..count];
+    (rows, CONTEXT.min(context.saturating_sub(rows[count - 1])))
+}
+
+/// How often something is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pace {
+    /// Samples at most; small passes are short, and get more.
+    samples: usize,
+    /// What took longer gets no sample beyond [`SAMPLES_MIN`].
+    point: Duration,
+    /// Samples that would take longer go through fewer layers, one at least.
+    sample: Duration,
+}
+
+/// Seconds of a layer's nodes.
+#[derive(Clone, Debug)]
+pub(super) struct Times {
+    /// Output projection and feed-forward, for each size.
+    pub(super) ffn: Vec<f64>,
+    /// The same for a few rows.
+    pub(super) few: [f64; few_rows::SIZES.len()],
+    /// Projection to queries, keys and values, for the largest size.
+    pub(super) qkv: f64,
+    /// Attention of the largest size, with nothing in the cache.
+    pub(super) attention_near: f64,
+    /// The same at a long context.
+    pub(super) attention_far: f64,
+}
+
+/// A node of every layer for a pass, and how long that took so far.
+struct Point {
+    pass: usize,
+    node: fn(usize) -> Node,
+    layers: usize,
+    left: usize,
+    spent: Duration,
+    /// Seconds of one layer.
+    times: Vec<f64>,
+}
+
+impl Pace {
+    pub(super) fn of(effort: Effort) -> Self {
+        match effort {
+            Effort::Quick => Self { samples: 6, point: Duration::from_millis(50), sample: Duration::from_millis(20) },
+            Effort::Thorough => Self { samples: 30, point: Duration::from_secs(4), sample: Duration::from_secs(1) },
+        }
+    }
+
+    /// Through how many layers a sample goes where each takes so long.
+    fn layers(self, each: Duration) -> usize {
+        usize::try_from(self.sample.as_nanos() / each.as_nanos().max(1)).unwrap_or(usize::MAX).max(1)
+    }
+}
+
+impl Times {
+    /// Times everything on the lanes of the site.
+    pub(super) fn take(bench: &Bench, site: Site<'_>, pace: Pace) -> Result<Self, ProfileError> {
+        let (sizes, context) = sizes(&bench.model);
+        let largest = sizes[sizes.len() - 1];
+        let mut shapes: Vec<Shape> = sizes.iter().map(|&rows| Shape { context, rows }).collect();
+        let (far, near) = (shapes.len() - 1, shapes.len());
+        shapes.push(Shape { context: 0, rows: largest });
+        // Small passes are short, and noise is not.
+        let samples = |rows: usize| if rows < 48 { 3 * pace.samples } else { pace.samples };
+        let mut wanted: Vec<Point> =
+            sizes.iter().enumerate().map(|(pass, &rows)| Point::new(pass, ffn, samples(rows))).collect();
+        wanted.push(Point::new(far, qkv, pace.samples));
+        wanted.push(Point::new(near, attention, pace.samples));
+        wanted.push(Point::new(far, attention, pace.samples));
+        let mut ffn = timed(bench, site, pace, &shapes, wanted)?;
+        let rest = ffn.split_off(sizes.len());
+        let [qkv, attention_near, attention_far] = [0, 1, 2].map(|at| rest[at]);
+        Ok(Self { ffn, few: few(bench, site, pace)?, qkv, attention_near, attention_far })
+    }
+}
+
+/// Seconds of a layer's feed-forward for each size of a few rows.
+fn few(bench: &Bench, site: Site<'_>, pace: Pace) -> Result<[f64; few_rows::SIZES.len()], ProfileError> {
+    let most = bench.model.config().context.as_usize();
+    let shapes = few_rows::SIZES.map(|rows| Shape { context: 0, rows: most.min(rows as usize) });
+    let points = (0..shapes.len()).map(|pass| Point::new(pass, ffn, pace.samples)).collect();
+    let times = timed(bench, site, pace, &shapes, points)?;
+    Ok(std::array::from_fn(|at| times[at]))
+}
+
+/// The fastest sample of each point. Points take turns, so that the machine's drift meets all of them alike.
+fn timed(
+    bench: &Bench,
+    site: Site<'_>,
+    pace: Pace,
+    shapes: &[Shape],
+    mut points: Vec<Point>,
+) -> Result<Vec<f64>, ProfileError> {
+    let mut passes = shapes.iter().map(|&shape| bench.pass(&[shape])).collect::<Result<Vec<_>, _>>()?;
+    for point in &mut points {
+        point.warm_up(bench, &mut passes, site, pace)?;
+    }
+    while points.iter().any(|point| point.left > 0) {
+        for point in &mut points {
+            point.sample(bench, &mut passes, site, pace)?;
+        }
+    }
+    for Point { pass, node, layers, spent, times, .. } in &points {
+        let (rows, node, samples) = (shapes[*pass].rows, node(0), times.len());
+        tracing::debug!(lanes = ?site.lanes, ?node, rows, layers, samples, ?spent, "profiled");
+    }
+    Ok(points.into_iter().map(|point| fastest(point.times)).collect())
+}
+
+impl Point {
+    fn new(pass: usize, node: fn(usize) -> Node, samples: usize) -> Self {
+        Self { pass, node, layers: 0, left: samples, spent: Duration::ZERO, times: Vec::new() }
+    }
+
+    /// Goes through the layers once, until their time is over: devices prepare a graph when it is first given so many rows.
+    /// The layers that it came to are timed afterwards.
+    fn warm_up(&mut self, bench: &Bench, passes: &mut [Pass], site: Site<'_>, pace: Pace) -> Result<(), ProfileError> {
+        let start = Instant::now();
+        for layer in bench.layers() {
+            bench.time(&mut passes[self.pass], std::iter::once((self.node)(layer)), site)?;
+            self.layers = layer + 1;
+            self.spent = start.elapsed();
+            if self.spent >= pace.point {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, bench: &Bench, passes: &mut [Pass], site: Site<'_>, pace: Pace) -> Result<(), ProfileError> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        let took = bench.time(&mut passes[self.pass], (0..self.layers).map(self.node), site)?;
+        let layer = took / self.layers.max(1) as u32;
+        self.times.push(layer.as_secs_f64());
+        self.spent += took;
+        let has_time = self.spent < pace.point || self.times.len() < SAMPLES_MIN;
+        self.left = if has_time { self.left - 1 } else { 0 };
+        self.layers = pace.layers(layer).min(self.layers);
+        Ok(())
+    }
+}
+
+fn ffn(layer: usize) -> Node {
+    Node::Ffn { layer }
+}
+
+fn qkv(layer: usize) -> Node {
+    Node::Qkv { layer }
+}
+
+fn attention(layer: usize) -> Node {
+    Node::Attention { layer }
+}

@@ -1,0 +1,174 @@
+//! A model's ranges, found out once and kept beside its graphs: reading the text and running the reference interpreter
+//! takes seconds for small models and minutes for large ones.
+//!
+//! They are kept under the model's identity (its file's header and samples of all tensors), what was read for them, and
+//! all that graphs are kept under. Blocks are added as they are asked for, so that who needs a few layers waits for these
+//! only. What is damaged is found out again.
+
+use crate::calibration::{CalibrateError, Seen};
+use crate::placed::OffloadError;
+use duet_graphs::{ActivationRule, Block, Range, Ranges};
+use duet_model::Model;
+use duet_runtimes::{BlobCache, BlobKey, BlobSource, Digest, GraphDevice};
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+
+/// Which block of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// Of this layer.
+    Qkv(usize),
+    /// Of this layer.
+    FeedForward(usize),
+    Head,
+}
+
+/// The ranges of a model's blocks on a device; none where the device computes in floats.
+pub(crate) struct KnownRanges<'a> {
+    calibrated: Option<Calibrated<'a>>,
+}
+
+struct Calibrated<'a> {
+    model: &'a Model,
+    kept: Option<(&'a BlobCache, BlobKey)>,
+    known: RefCell<BTreeMap<Place, Vec<Range>>>,
+    /// How many were kept.
+    old: usize,
+    /// Read when the first one is not known.
+    seen: OnceCell<Seen>,
+}
+
+impl<'a> KnownRanges<'a> {
+    /// Those that are kept in the cache; the others are found out when they are asked for.
+    pub(crate) fn of(model: &'a Model, device: &dyn GraphDevice, cache: Option<&'a BlobCache>) -> Self {
+        let calibrated = (device.rules().activations == ActivationRule::Calibrated).then(|| {
+            let kept = cache.map(|cache| (cache, key(model, device)));
+            let known = kept.as_ref().and_then(|(cache, key)| parse(&cache.get(key)?)).unwrap_or_default();
+            let (old, known) = (known.len(), RefCell::new(known));
+            Calibrated { model, kept, known, old, seen: OnceCell::new() }
+        });
+        Self { calibrated }
+    }
+
+    /// The ranges of a block, if the device wants any.
+    pub(crate) fn get(&self, place: Place, block: &Block) -> Result<Option<Ranges>, OffloadError> {
+        let ranges = self.calibrated.as_ref().map(|calibrated| calibrated.get(place, block));
+        Ok(ranges.transpose()?)
+    }
+
+    /// Keeps what was found out. That it could not be kept makes only the next start slower.
+    pub(crate) fn keep(&self) {
+        let Some(calibrated) = &self.calibrated else { return };
+        let known = calibrated.known.borrow();
+        if let (Some((cache, key)), true) = (&calibrated.kept, known.len() > calibrated.old) {
+            let _ = cache.put(key, &written(&known));
+        }
+    }
+}
+
+impl Calibrated<'_> {
+    fn get(&self, place: Place, block: &Block) -> Result<Ranges, CalibrateError> {
+        let known = self.known.borrow().get(&place).cloned();
+        if let Some(ranges) = known.and_then(|values| Ranges::new(block, values).ok()) {
+            return Ok(ranges);
+        }
+        let seen = match self.seen.get() {
+            Some(seen) => seen,
+            None => {
+                let seen = Seen::of(self.model)?;
+                self.seen.get_or_init(|| seen)
+            }
+        };
+        let ranges = match place {
+            Place::Qkv(layer) => seen.qkv(layer, block),
+            Place::FeedForward(layer) => seen.feed_forward(layer, block),
+            Place::Head => seen.head(block),
+        }?;
+        self.known.borrow_mut().insert(place, ranges.values().to_vec());
+        Ok(ranges)
+    }
+}
+
+fn key(model: &Model, device: &dyn GraphDevice) -> BlobKey {
+    let mut identity = Vec::new();
+    model.identity(&mut |bytes| identity.extend(Digest::of(bytes).0));
+    let source = BlobSource { model: Digest::of(&identity), block: Seen::settings(), shape: "ranges".to_owned() };
+    BlobKey::new(&source, device)
+}
+
+/// For each block: its place, how many ranges, and these; all numbers little-endian.
+fn written(known: &BTreeMap<Place, Vec<Range>>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (place, ranges) in known {
+        bytes.extend(place.number().to_le_bytes());
+        bytes.extend((ranges.len() as u32).to_le_bytes());
+        for range in ranges {
+            bytes.extend(range.least().to_le_bytes());
+            bytes.extend(range.most().to_le_bytes());
+        }
+    }
+    bytes
+}
+
+/// What was written; nothing if it is anything else.
+fn parse(bytes: &[u8]) -> Option<BTreeMap<Place, Vec<Range>>> {
+    let (words, []) = bytes.as_chunks::<4>() else { return None };
+    let mut words = words.iter().copied();
+    let mut known = BTreeMap::new();
+    while let Some(place) = words.next() {
+        let count = u32::from_le_bytes(words.next()?) as usize;
+        if words.len() < count.checked_mul(2)? {
+            return None;
+        }
+        let mut float = || words.next().map(f32::from_le_bytes);
+        let ranges = (0..count).map(|_| Some(Range::new(float()?, float()?))).collect::<Option<_>>()?;
+        known.insert(Place::of(u32::from_le_bytes(place)), ranges);
+    }
+    Some(known)
+}
+
+impl Place {
+    fn number(self) -> u32 {
+        match self {
+            Self::Head => u32::MAX,
+            Self::Qkv(layer) => 2 * layer as u32,
+            Self::FeedForward(layer) => 2 * layer as u32 + 1,
+        }
+    }
+
+    fn of(number: u32) -> Self {
+        match (number, (number / 2) as usize, number % 2) {
+            (u32::MAX, ..) => Self::Head,
+            (_, layer, 0) => Self::Qkv(layer),
+            (_, layer, _) => Self::FeedForward(layer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn place() -> impl Strategy<Value = Place> {
+        prop_oneof![Just(Place::Head), (0_usize..99).prop_map(Place::Qkv), (0_usize..99).prop_map(Place::FeedForward)]
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_are_found_again_to_the_bit(
+            known in prop::collection::btree_map(
+                place(),
+                prop::collection::vec((-1e30_f32..0.0, 0.0_f32..1e30).prop_map(|(least, most)| Range::new(least, most)), 0..12),
+                0..9,
+            ),
+        ) {
+            prop_assert_eq!(parse(&written(&known)), Some(known));
+        }
+
+        #[test]
+        fn other_bytes_are_no_reason_to_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(&bytes);
+        }
+    }
+}
