@@ -4,6 +4,7 @@ mod device;
 mod graphs;
 mod history;
 mod load;
+mod moefy;
 mod report;
 mod scheduling;
 mod simulate;
@@ -16,6 +17,7 @@ pub(crate) use history::{
     WhichArgs, default_path as default_history,
 };
 pub(crate) use load::{LoadArgs, Peer};
+pub(crate) use moefy::MoefyArgs;
 pub(crate) use report::ReportArgs;
 pub(crate) use scheduling::SchedulingArgs;
 pub(crate) use simulate::{SimulateArgs, TuningArgs};
@@ -64,6 +66,8 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Run the scheduler in virtual time, on machines that are not here
     Simulate(Box<SimulateArgs>),
+    /// Make a mixture of experts of a dense model, and say what that costs
+    Moefy(MoefyArgs),
     /// Measure
     Bench(BenchArgs),
     /// Predict a paper's results on its own machine, in simulation, beside what the paper says

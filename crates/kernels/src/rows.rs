@@ -70,7 +70,7 @@ pub(crate) fn exponentials(isa: Isa, x: &mut [f32], largest: f32) {
 ///
 /// # Panics
 /// If the matrix has not as many rows as `out` has values.
-pub(crate) fn dots(isa: Isa, x: &[f32], matrix: &[f32], out: &mut [f32]) {
+pub fn dots(isa: Isa, x: &[f32], matrix: &[f32], out: &mut [f32]) {
     assert!(matrix.len() == x.len() * out.len());
     isa.run(Dots { x, matrix, out });
 }

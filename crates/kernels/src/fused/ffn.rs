@@ -93,6 +93,7 @@ struct Call<'a> {
     block: Inner<'a>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "one a call, on the stack")]
 enum Inner<'a> {
     Dense(&'a Feed, Option<Norm<'a>>),
     Experts(experts::Call<'a>),

@@ -58,7 +58,7 @@ impl Plan {
         worker: &Worker<'_>,
         units: impl Fn(&Batch) -> (usize, usize),
     ) -> impl Iterator<Item = (&Batch, Range<usize>)> {
-        let total: usize = self.batches.iter().map(|batch| units(batch)).map(|(count, work)| count * work).sum();
+        let total: usize = self.batches.iter().map(&units).map(|(count, work)| count * work).sum();
         let mine = worker.share(total);
         let mut start = 0;
         self.batches.iter().filter_map(move |batch| {
