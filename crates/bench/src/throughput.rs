@@ -4,6 +4,7 @@ use crate::forward::likeliest;
 use crate::probe::{Ceiling, Ceilings, peak_rss_bytes};
 use crate::samples::median;
 use duet_device::{Accelerator, Cpu, CpuConfig, Pinning};
+use duet_engine::profile::heg;
 use duet_kernels::crew::Crew;
 use duet_model::forward::{Activations, Node, Pass, PassRefused, Segment};
 use duet_model::kv::{KvFormat, KvPool, KvTable};
@@ -332,7 +333,7 @@ impl Bench<'_> {
             let took = self.steps(&mut tables, steps)?.as_secs_f64();
             let peak = (before + ceiling.read()) / 2.0;
             let kv = (context as f64 + steps as f64 / 2.0) * batch as f64 * kv_token;
-            let read = (self.model.weight_bytes().0 as f64 + kv) * steps as f64 / took;
+            let read = (self.weights_read(batch) + kv) * steps as f64 / took;
             rates.push((batch * steps) as f64 / took);
             reads.push(read / 1e9);
             shares.push(read / peak);
@@ -342,6 +343,13 @@ impl Bench<'_> {
         }
         let middle = |values| median(values).unwrap_or(0.0);
         Ok(Decode { batch, tok_s: middle(rates), read_gbs: middle(reads), read_share: middle(shares) })
+    }
+
+    /// Bytes of weights that a step of `batch` sequences reads: of experts as many as the scheduler expects.
+    fn weights_read(&self, batch: usize) -> f64 {
+        let (heg, rows) = (heg(self.model, KvFormat::F16), batch as f64);
+        let layer = heg.qkv.weights_read(rows) + heg.ffn.weights_read(rows);
+        heg.layers as f64 * layer + heg.head.weights_read(rows)
     }
 
     /// `steps` greedy steps of all sequences together.

@@ -4,6 +4,7 @@ mod device;
 mod graphs;
 mod history;
 mod load;
+mod moefy;
 mod profile;
 mod report;
 mod scheduling;
@@ -17,6 +18,7 @@ pub(crate) use history::{
     WhichArgs, default_path as default_history,
 };
 pub(crate) use load::{LoadArgs, Peer};
+pub(crate) use moefy::MoefyArgs;
 pub(crate) use profile::{GraphProfileArgs, ProfileArgs};
 pub(crate) use report::ReportArgs;
 pub(crate) use scheduling::SchedulingArgs;
@@ -66,6 +68,8 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Run the scheduler in virtual time, on machines that are not here
     Simulate(Box<SimulateArgs>),
+    /// Make a mixture of experts of a dense model, and say what that costs
+    Moefy(MoefyArgs),
     /// Measure
     Bench(BenchArgs),
     /// Predict a paper's results on its own machine, in simulation, beside what the paper says

@@ -56,6 +56,14 @@ pub(crate) struct Shape {
     pub(crate) embedding: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ffn: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) experts: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) experts_used: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expert_ffn: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) shared_expert_ffn: Option<u64>,
 }
 
 /// A tokenizer, as the file names it.
@@ -180,6 +188,10 @@ impl Shape {
             value_length: number("attention.value_length").or(head_length),
             embedding,
             ffn: number("feed_forward_length"),
+            experts: number("expert_count"),
+            experts_used: number("expert_used_count"),
+            expert_ffn: number("expert_feed_forward_length"),
+            shared_expert_ffn: number("expert_shared_feed_forward_length"),
         }
     }
 

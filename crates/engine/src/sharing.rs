@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn the_faster_one_takes_more_and_attention_is_not_shared() {
-        let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 1e6, row_bytes: 0.0 };
+        let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 1e6, row_bytes: 0.0, routed: None };
         let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 0.0, row_bytes: 0.0 };
         let heg = Heg { layers: 1, qkv: linear, ffn: linear, attention, head: linear };
         let lane = |macs_per_s| Anchors {

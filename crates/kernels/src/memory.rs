@@ -15,6 +15,7 @@ pub trait Plain: Copy + Default + Send + Sync + 'static {}
 impl Plain for u8 {}
 impl Plain for i8 {}
 impl Plain for u16 {}
+impl Plain for u32 {}
 impl Plain for i32 {}
 impl Plain for f32 {}
 

@@ -98,20 +98,35 @@ impl PackedMatrix {
         form: Form,
         mut group: impl FnMut(usize, usize) -> WeightGroup,
     ) -> Result<Self, OutOfRange> {
+        let mut packed = Self::many(1, outputs, inputs, form, |_, output, index| group(output, index))?;
+        Ok(packed.pop().unwrap_or_else(|| unreachable!("one matrix was asked for")))
+    }
+
+    /// Packs `count` matrices of one shape that lie beside each other in memory: `group(matrix, output, index)`.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; outputs are counted through all matrices.
+    pub fn many(
+        count: usize,
+        outputs: usize,
+        inputs: usize,
+        form: Form,
+        mut group: impl FnMut(usize, usize, usize) -> WeightGroup,
+    ) -> Result<Vec<Self>, OutOfRange> {
         let groups = inputs.div_ceil(GROUP);
-        let panels = outputs.div_ceil(PANEL);
-        let per_group = panels * groups * PANEL;
-        let mut packed = Self {
-            outputs,
-            inputs,
-            form,
-            quants: Aligned::zeroed(panels * groups * form.registers() * 64),
-            scales: Aligned::zeroed(per_group),
-            mins: Aligned::zeroed(if form.has_min() { per_group } else { 0 }),
-        };
-        for output in 0..outputs {
-            for index in 0..groups {
-                packed.set(output, index, &group(output, index))?;
+        let per_group = outputs.div_ceil(PANEL) * groups * PANEL;
+        let quants = Aligned::slab(count, per_group / PANEL * form.registers() * 64).into_iter();
+        let scales = Aligned::slab(count, per_group).into_iter();
+        let mins = Aligned::slab(count, if form.has_min() { per_group } else { 0 }).into_iter();
+        let zeroed = quants.zip(scales).zip(mins);
+        let mut packed: Vec<Self> =
+            zeroed.map(|((quants, scales), mins)| Self { outputs, inputs, form, quants, scales, mins }).collect();
+        for (matrix, packed) in packed.iter_mut().enumerate() {
+            for output in 0..outputs {
+                for index in 0..groups {
+                    let set = packed.set(output, index, &group(matrix, output, index));
+                    set.map_err(|error| OutOfRange { output: matrix * outputs + output, ..error })?;
+                }
             }
         }
         Ok(packed)

@@ -111,6 +111,26 @@ impl<'a> SharedRows<'a> {
         SharedRows { groups, ..self }
     }
 
+    /// Rows in a part of the memory: `rows` rows of `columns` values behind the first `blocks` blocks, a block being
+    /// a group of a whole tile. Parts for rows of different widths lie beside each other this way.
+    pub(crate) fn narrow(self, blocks: usize, rows: usize, columns: usize) -> SharedRows<'a> {
+        let groups = columns.div_ceil(GROUP);
+        let all = blocks * TILE..(blocks + Self::blocks(rows, columns)) * TILE;
+        SharedRows {
+            rows,
+            groups,
+            quants: self.quants.narrow(all.start * GROUP..all.end * GROUP),
+            scales: self.scales.narrow(all.clone()),
+            sums: self.sums.narrow(all.clone()),
+            offsets: self.offsets.narrow(all),
+        }
+    }
+
+    /// Blocks that `rows` rows of `columns` values take.
+    pub(crate) fn blocks(rows: usize, columns: usize) -> usize {
+        rows.div_ceil(TILE) * columns.div_ceil(GROUP)
+    }
+
     /// The same memory for `rows` rows only.
     pub(crate) fn with_rows(self, rows: usize) -> SharedRows<'a> {
         assert!(rows <= self.rows);

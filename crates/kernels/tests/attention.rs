@@ -3,7 +3,8 @@
 use duet_kernels::attention::{KvFormat, KvLayout, PAGE, PageMemory, SPAN_PAGES};
 use duet_kernels::crew::{Crew, Scoped, Solo};
 use duet_kernels::fused::{
-    AttentionShape, BufferShape, Buffers, KvDestination, KvTail, Norm, QkvWeights, SequenceRows, attention, qkv,
+    AttentionShape, BufferShape, Buffers, HeadNorms, KvDestination, KvTail, Norm, QkvWeights, RowNorm, SequenceRows,
+    attention, qkv,
 };
 use duet_kernels::isa::Isa;
 use duet_kernels::packed::{Form, PackedMatrix, WeightGroup};
@@ -53,6 +54,7 @@ impl Sequence {
             qkv: self.matrix.outputs(),
             queries: self.heads * dim,
             ffn: HIDDEN,
+            experts: None,
             angles: dim / 2,
         };
         let mut buffers = Buffers::new(shape, rows);
@@ -69,11 +71,10 @@ impl Sequence {
         }
         let ones = vec![1.0; HIDDEN];
         let weights = QkvWeights {
-            norm: Norm { weight: &ones, epsilon: 1e-5 },
+            norm: RowNorm::Rms(Norm { weight: &ones, epsilon: 1e-5 }),
             matrix: &self.matrix,
             bias: None,
-            query_norm: None,
-            key_norm: None,
+            norms: HeadNorms::None,
             heads: self.heads,
             angles: (0, dim / 2),
         };

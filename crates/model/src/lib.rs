@@ -12,5 +12,5 @@ pub mod tokenizer;
 mod weights;
 
 pub use duet_kernels::matmul::Gating;
-pub use load::{Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, Work, open_tokenizer};
+pub use load::{Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, RoutedBytes, Work, open_tokenizer};
 pub use plain::{PlainLayer, PlainMatrix};

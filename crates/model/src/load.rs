@@ -1,6 +1,6 @@
 //! From a GGUF file to a model that can run.
 
-use crate::arch::{Blueprint, blueprint};
+use crate::arch::{Blueprint, Extra, blueprint};
 use crate::gguf::{GgufError, GgufFile, Metadata};
 use crate::template::{ChatTemplate, TemplateError};
 use crate::tokenizer::{Tokenizer, TokenizerError};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// What a model is, read from its file.
 #[derive(Clone, Debug)]
 pub struct ModelConfig {
-    /// GGUF `general.architecture`: `llama`, `qwen2`, `qwen3`, `gemma3`.
+    /// GGUF `general.architecture`: `llama`, `qwen3`, `olmoe`, …
     pub architecture: String,
     /// GGUF `general.name`, or the file's stem.
     pub name: String,
@@ -96,6 +96,12 @@ pub enum LoadError {
         tensor: String,
         /// What is wrong.
         problem: String,
+    },
+    /// Experts where a dense block is asked for.
+    #[error("layer {layer} has experts, which devices do not take yet: run this model on the CPU")]
+    Experts {
+        /// The layer.
+        layer: usize,
     },
     /// The tokenizer could not be built.
     #[error(transparent)]
@@ -181,7 +187,8 @@ impl Model {
         self.isa
     }
 
-    /// Bytes of packed weights: what a decode step reads.
+    /// Bytes of packed weights in all. A decode step reads them, but for those of experts that it does not go to: see
+    /// [`Self::work`].
     #[must_use]
     pub fn weight_bytes(&self) -> Bytes {
         let layers: usize = self.weights.layers.iter().map(LayerWeights::bytes).sum();
@@ -191,24 +198,22 @@ impl Model {
     /// Multiply-accumulates of the layers' matrix products for one row (the head is not among them).
     #[must_use]
     pub fn linear_macs(&self) -> u64 {
-        let matrices = self.weights.layers.iter().flat_map(|l| [&l.qkv, &l.output, &l.gate_up, &l.down]);
-        matrices.map(|matrix| matrix.macs() as u64).sum()
+        self.weights
+            .layers
+            .iter()
+            .map(|layer| (layer.qkv.macs() + layer.output.macs() + layer.feed.macs()) as u64)
+            .sum()
     }
 
     /// What the nodes of a layer, and the head, compute and read. Layers are alike; the first one speaks for them.
     #[must_use]
     pub fn work(&self) -> Work {
-        let linear = |matrices: &[&PackedMatrix]| Linear {
-            macs: matrices.iter().map(|matrix| matrix.macs() as u64).sum(),
-            bytes: Bytes(matrices.iter().map(|matrix| matrix.bytes() as u64).sum()),
-        };
         let layers = &self.weights.layers;
-        let first = layers.first();
         Work {
             layers: layers.len(),
-            qkv: linear(&first.map_or_else(Vec::new, |layer| vec![&layer.qkv])),
-            ffn: linear(&first.map_or_else(Vec::new, |layer| vec![&layer.output, &layer.gate_up, &layer.down])),
-            head: linear(&[&self.weights.head]),
+            qkv: layers.first().map_or(Linear::NOTHING, |layer| Linear::of(&layer.qkv)),
+            ffn: layers.first().map_or(Linear::NOTHING, LayerWeights::ffn_work),
+            head: Linear::of(&self.weights.head),
         }
     }
 
@@ -217,7 +222,7 @@ impl Model {
     #[must_use]
     pub fn layer_bytes(&self, index: usize) -> &[u8] {
         let layers = &self.weights.layers;
-        layers.get(index % layers.len().max(1)).map_or(&[], |layer| layer.gate_up.quants())
+        layers.get(index % layers.len().max(1)).map_or(&[], LayerWeights::largest)
     }
 
     pub(crate) fn weights(&self) -> &Weights {
@@ -269,8 +274,44 @@ pub struct Work {
 pub struct Linear {
     /// Multiply-accumulates of a row.
     pub macs: u64,
-    /// Packed weights.
+    /// Packed weights that are read for any number of rows.
     pub bytes: Bytes,
+    /// Packed weights of which each row reads some.
+    pub routed: Option<RoutedBytes>,
+}
+
+/// Weights of experts, of which a row reads those it goes to. Layers route as they like; that all experts are as likely
+/// is assumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoutedBytes {
+    /// Of all experts.
+    pub bytes: Bytes,
+    /// How many there are.
+    pub experts: usize,
+    /// How many a row goes to.
+    pub chosen: usize,
+}
+
+impl Linear {
+    const NOTHING: Self = Self { macs: 0, bytes: Bytes(0), routed: None };
+
+    pub(crate) fn of(matrix: &PackedMatrix) -> Self {
+        Self { macs: matrix.macs() as u64, bytes: Bytes(matrix.bytes() as u64), routed: None }
+    }
+
+    /// Bytes of weights in all.
+    #[must_use]
+    pub fn all_bytes(&self) -> Bytes {
+        Bytes(self.bytes.0 + self.routed.map_or(0, |routed| routed.bytes.0))
+    }
+
+    /// Bytes of weights that one row reads.
+    #[must_use]
+    pub fn row_bytes(&self) -> Bytes {
+        let routed =
+            self.routed.map_or(0, |routed| routed.bytes.0 * routed.chosen as u64 / routed.experts.max(1) as u64);
+        Bytes(self.bytes.0 + routed)
+    }
 }
 
 /// Packs all layers, several at a time, and the head; reports progress from the calling thread.
@@ -315,7 +356,9 @@ fn pack(packer: Packer<'_>, threads: usize, progress: &mut dyn FnMut(LoadProgres
     }
     progress(LoadProgress { done: total, total });
     let layers: Vec<LayerWeights> = std::mem::take(&mut *lock(&packed)).into_iter().flatten().collect();
-    Ok(Weights { layers, final_norm: packer.vector("output_norm.weight", packer.blueprint.hidden)?, head })
+    let vocabulary = packer.blueprint.vocabulary;
+    let bias = packer.blueprint.has(Extra::HeadBias).then(|| packer.vector("output.bias", vocabulary));
+    Ok(Weights { layers, final_norm: packer.norm("output_norm")?, head, head_bias: bias.transpose()? })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -94,7 +94,7 @@ impl Model {
     /// Calls `read` with the weights of a layer. The file's pages behind them are let go of afterwards.
     ///
     /// # Errors
-    /// As [`Model::load`], if the file has changed since.
+    /// [`LoadError::Experts`]; or as [`Model::load`], if the file has changed since.
     pub fn read_layer<T>(&self, layer: usize, read: impl FnOnce(PlainLayer<'_>) -> T) -> Result<T, LoadError> {
         let packer = self.packer();
         let result = read(packer.plain_layer(layer, &self.weights().layers[layer])?);
@@ -113,7 +113,7 @@ impl Model {
     /// The norm before the head.
     #[must_use]
     pub fn final_norm(&self) -> &[f32] {
-        &self.weights().final_norm
+        &self.weights().final_norm.weight
     }
 
     /// What is added to the mean square in every norm.

@@ -4,41 +4,120 @@
 //! compute with the file's own quants. Others (F32, F16, BF16, Q2_K, Q3_K, Q6_K) are requantised to eight bits in groups
 //! of 32. Everything is checked here, so that the forward pass cannot fail.
 
-use crate::arch::{Blueprint, Extra, RopePairs};
+use crate::arch::{Blueprint, ExpertPlan, Extra, RopePairs};
 use crate::gguf::{GgufFile, Group, GroupForm, Tensor};
-use crate::load::LoadError;
+use crate::load::{Linear, LoadError, RoutedBytes};
 use crate::plain::{PlainLayer, PlainMatrix};
+use duet_kernels::fused::Feed;
 use duet_kernels::packed::{Form, PANEL, PackedMatrix, WeightGroup};
 use duet_kernels::quantize::GROUP;
+use duet_types::Bytes;
+use std::ops::Range;
 
 /// All packed weights but the input embeddings, which are read from the file row by row.
 #[derive(Debug)]
 pub(crate) struct Weights {
     pub(crate) layers: Vec<LayerWeights>,
-    pub(crate) final_norm: Vec<f32>,
+    pub(crate) final_norm: NormWeights,
     pub(crate) head: PackedMatrix,
+    pub(crate) head_bias: Option<Vec<f32>>,
 }
 
 /// One layer's.
 #[derive(Debug)]
 pub(crate) struct LayerWeights {
-    pub(crate) attention_norm: Vec<f32>,
+    pub(crate) attention_norm: NormWeights,
     pub(crate) qkv: PackedMatrix,
     pub(crate) qkv_bias: Option<Vec<f32>>,
-    pub(crate) query_norm: Option<Vec<f32>>,
-    pub(crate) key_norm: Option<Vec<f32>>,
+    /// Of queries and of keys.
+    pub(crate) head_norms: Option<[Vec<f32>; 2]>,
     pub(crate) output: PackedMatrix,
+    pub(crate) output_bias: Option<Vec<f32>>,
     pub(crate) output_norm: Option<Vec<f32>>,
-    pub(crate) ffn_norm: Vec<f32>,
-    pub(crate) gate_up: PackedMatrix,
-    pub(crate) down: PackedMatrix,
-    pub(crate) feed_norm: Option<Vec<f32>>,
+    pub(crate) ffn_norm: NormWeights,
+    pub(crate) feed: FeedWeights,
+}
+
+/// The norm of a row of the residual stream.
+#[derive(Clone, Debug)]
+pub(crate) struct NormWeights {
+    pub(crate) weight: Vec<f32>,
+    /// Makes it a layer norm.
+    pub(crate) bias: Option<Vec<f32>>,
+}
+
+/// What is between a layer's second norm and the residual stream.
+#[derive(Debug)]
+pub(crate) enum FeedWeights {
+    Dense {
+        feed: Feed,
+        /// Of its result.
+        norm: Option<Vec<f32>>,
+    },
+    Experts {
+        router: Vec<f32>,
+        experts: Vec<Feed>,
+        /// The gate of the shared one, and itself.
+        shared: Option<(Vec<f32>, Feed)>,
+        plan: ExpertPlan,
+    },
+}
+
+impl FeedWeights {
+    /// Multiply-accumulates of a row.
+    pub(crate) fn macs(&self) -> usize {
+        match self {
+            Self::Dense { feed, .. } => feed.macs(),
+            Self::Experts { router, experts, shared, plan } => {
+                let expert = experts.first().map_or(0, Feed::macs);
+                let shared = shared.as_ref().map_or(0, |(gate, feed)| gate.len() + feed.macs());
+                router.len() + expert * plan.chosen + shared
+            }
+        }
+    }
+
+    /// Bytes that are read for any number of rows.
+    fn common_bytes(&self) -> usize {
+        match self {
+            Self::Dense { feed, .. } => feed.bytes(),
+            Self::Experts { router, shared, .. } => {
+                size_of_val(router.as_slice())
+                    + shared.as_ref().map_or(0, |(gate, feed)| size_of_val(gate.as_slice()) + feed.bytes())
+            }
+        }
+    }
+
+    fn routed_bytes(&self) -> Option<RoutedBytes> {
+        let Self::Experts { experts, plan, .. } = self else { return None };
+        let bytes = Bytes(experts.iter().map(|feed| feed.bytes() as u64).sum());
+        Some(RoutedBytes { bytes, experts: plan.count, chosen: plan.chosen })
+    }
 }
 
 impl LayerWeights {
-    /// Bytes that a pass over one row reads.
+    /// Bytes of all of it.
     pub(crate) fn bytes(&self) -> usize {
-        [&self.qkv, &self.output, &self.gate_up, &self.down].iter().map(|matrix| matrix.bytes()).sum()
+        self.qkv.bytes() + self.ffn_work().all_bytes().0 as usize
+    }
+
+    /// What the feed-forward node computes and reads.
+    pub(crate) fn ffn_work(&self) -> Linear {
+        Linear {
+            macs: (self.output.macs() + self.feed.macs()) as u64,
+            bytes: Bytes((self.output.bytes() + self.feed.common_bytes()) as u64),
+            routed: self.feed.routed_bytes(),
+        }
+    }
+
+    /// Its largest matrix.
+    pub(crate) fn largest(&self) -> &[u8] {
+        match &self.feed {
+            FeedWeights::Dense { feed, .. } => feed.gate_up.quants(),
+            FeedWeights::Experts { experts, .. } => {
+                let expert = experts.first().map_or(&[][..], |feed| feed.gate_up.quants());
+                if expert.len() > self.qkv.quants().len() { expert } else { self.qkv.quants() }
+            }
+        }
     }
 }
 
@@ -58,18 +137,46 @@ impl<'a> Packer<'a> {
             |extra: Extra, part: &str, len: usize| b.has(extra).then(|| self.vector(&name(part), len)).transpose();
         let queries = b.heads * b.head_dim;
         Ok(LayerWeights {
-            attention_norm: self.vector(&name("attn_norm"), b.hidden)?,
+            attention_norm: self.norm(&format!("blk.{index}.attn_norm"))?,
             qkv: self.qkv(index)?,
             qkv_bias: b.has(Extra::QkvBias).then(|| self.qkv_bias(index)).transpose()?,
-            query_norm: when(Extra::HeadNorms, "attn_q_norm", b.head_dim)?.map(|norm| self.halves_of_head(norm)),
-            key_norm: when(Extra::HeadNorms, "attn_k_norm", b.head_dim)?.map(|norm| self.halves_of_head(norm)),
+            head_norms: self.head_norms(index)?,
             output: self.pack(&[Part::whole(self.matrix(&name("attn_output"), b.hidden, queries)?)])?,
+            output_bias: b
+                .has(Extra::OutputBias)
+                .then(|| self.vector(&format!("blk.{index}.attn_output.bias"), b.hidden))
+                .transpose()?,
             output_norm: when(Extra::PostNorms, "post_attention_norm", b.hidden)?,
-            ffn_norm: self.vector(&name("ffn_norm"), b.hidden)?,
-            gate_up: self.gate_up(index)?,
-            down: self.pack(&[Part::whole(self.matrix(&name("ffn_down"), b.hidden, b.ffn)?)])?,
-            feed_norm: when(Extra::PostNorms, "post_ffw_norm", b.hidden)?,
+            ffn_norm: self.norm(&format!("blk.{index}.ffn_norm"))?,
+            feed: match b.experts {
+                Some(plan) => self.experts(index, plan)?,
+                None => FeedWeights::Dense {
+                    feed: self.feed(index, "", b.ffn)?,
+                    norm: when(Extra::PostNorms, "post_ffw_norm", b.hidden)?,
+                },
+            },
         })
+    }
+
+    /// A norm of the residual stream: `{name}.weight`, and `{name}.bias` in models with layer norms.
+    pub(crate) fn norm(&self, name: &str) -> Result<NormWeights, LoadError> {
+        let hidden = self.blueprint.hidden;
+        let bias = self.blueprint.has(Extra::LayerNorms).then(|| self.vector(&format!("{name}.bias"), hidden));
+        Ok(NormWeights { weight: self.vector(&format!("{name}.weight"), hidden)?, bias: bias.transpose()? })
+    }
+
+    fn head_norms(&self, index: usize) -> Result<Option<[Vec<f32>; 2]>, LoadError> {
+        let b = self.blueprint;
+        let heads = match (b.has(Extra::HeadNorms), b.has(Extra::WidthNorms)) {
+            (true, _) => [1, 1],
+            (false, true) => [b.heads, b.kv_heads],
+            (false, false) => return Ok(None),
+        };
+        let norm = |part: &str, heads: usize| {
+            let norm = self.vector(&format!("blk.{index}.{part}.weight"), heads * b.head_dim)?;
+            Ok::<_, LoadError>(self.halves_of_heads(norm))
+        };
+        Ok(Some([norm("attn_q_norm", heads[0])?, norm("attn_k_norm", heads[1])?]))
     }
 
     /// The file's pages behind a packed layer are not needed any more: without this a load would peak at twice the
@@ -84,21 +191,24 @@ impl<'a> Packer<'a> {
     /// The weights of layer `index` in the file, whose vectors are in `packed` already.
     pub(crate) fn plain_layer(&self, index: usize, packed: &LayerWeights) -> Result<PlainLayer<'a>, LoadError> {
         let b = self.blueprint;
+        let FeedWeights::Dense { norm: feed_norm, .. } = &packed.feed else {
+            return Err(LoadError::Experts { layer: index });
+        };
         let matrix = |part: &str, outputs: usize, inputs: usize| {
             self.matrix(&format!("blk.{index}.{part}.weight"), outputs, inputs)
                 .map(|tensor| plain(&[Part::whole(tensor)]))
         };
         Ok(PlainLayer {
-            attention_norm: packed.attention_norm.clone(),
+            attention_norm: packed.attention_norm.weight.clone(),
             qkv: plain(&self.qkv_parts(index)?),
             qkv_bias: packed.qkv_bias.clone(),
             output: matrix("attn_output", b.hidden, b.heads * b.head_dim)?,
             output_norm: packed.output_norm.clone(),
-            ffn_norm: packed.ffn_norm.clone(),
+            ffn_norm: packed.ffn_norm.weight.clone(),
             gate: matrix("ffn_gate", b.ffn, b.hidden)?,
             up: matrix("ffn_up", b.ffn, b.hidden)?,
             down: matrix("ffn_down", b.hidden, b.ffn)?,
-            feed_norm: packed.feed_norm.clone(),
+            feed_norm: feed_norm.clone(),
         })
     }
 
@@ -125,11 +235,7 @@ impl<'a> Packer<'a> {
         }
         let mut values = vec![0.0; len];
         tensor.dequantize_row(0, &mut values);
-        if values.iter().all(|value| value.is_finite()) {
-            Ok(values)
-        } else {
-            Err(LoadError::Values { tensor: name.to_owned(), problem: "it holds infinities or NaN".to_owned() })
-        }
+        finite(name, values)
     }
 
     fn tensor(&self, name: &str) -> Result<Tensor<'a>, LoadError> {
@@ -173,18 +279,59 @@ impl<'a> Packer<'a> {
         Ok(bias)
     }
 
-    fn gate_up(&self, index: usize) -> Result<PackedMatrix, LoadError> {
-        let b = self.blueprint;
-        let part = |name: &str| self.matrix(&format!("blk.{index}.{name}.weight"), b.ffn, b.hidden);
-        let (gate, up) = (part("ffn_gate")?, part("ffn_up")?);
-        let panels: Vec<Part<'a>> = (0..b.ffn.div_ceil(PANEL))
-            .flat_map(|panel| {
-                let rows: Vec<Option<usize>> =
-                    (panel * PANEL..(panel + 1) * PANEL).map(|row| (row < b.ffn).then_some(row)).collect();
-                [Part { tensor: gate, rows: rows.clone() }, Part { tensor: up, rows }]
-            })
-            .collect();
-        self.pack(&panels)
+    /// The gated block of `ffn` neurons whose tensors' names end in `suffix`.
+    fn feed(&self, index: usize, suffix: &str, ffn: usize) -> Result<Feed, LoadError> {
+        let hidden = self.blueprint.hidden;
+        let matrix = |part: &str, outputs: usize, inputs: usize| {
+            self.matrix(&format!("blk.{index}.{part}{suffix}.weight"), outputs, inputs)
+        };
+        let (gate, up) = (matrix("ffn_gate", ffn, hidden)?, matrix("ffn_up", ffn, hidden)?);
+        let down = matrix("ffn_down", hidden, ffn)?;
+        Ok(Feed { gate_up: self.pack(&gated(gate, up, 0..ffn))?, down: self.pack(&[Part::whole(down)])? })
+    }
+
+    /// The experts of layer `index` and their router.
+    fn experts(&self, index: usize, plan: ExpertPlan) -> Result<FeedWeights, LoadError> {
+        let ExpertPlan { count, ffn, .. } = plan;
+        let hidden = self.blueprint.hidden;
+        let name = |part: &str| format!("blk.{index}.{part}.weight");
+        let gate = self.stack(&name("ffn_gate_exps"), [hidden, ffn, count])?;
+        let up = self.stack(&name("ffn_up_exps"), [hidden, ffn, count])?;
+        let down = self.stack(&name("ffn_down_exps"), [ffn, hidden, count])?;
+        let gate_up = |expert: usize| gated(gate, up, expert * ffn..(expert + 1) * ffn);
+        let downward = |expert: usize| {
+            vec![Part { tensor: down, rows: (expert * hidden..(expert + 1) * hidden).map(Some).collect() }]
+        };
+        let feeds = self.pack_many(count, gate_up)?.into_iter().zip(self.pack_many(count, downward)?);
+        let shared = |width| {
+            Ok::<_, LoadError>((self.vector(&name("ffn_gate_inp_shexp"), hidden)?, self.feed(index, "_shexp", width)?))
+        };
+        Ok(FeedWeights::Experts {
+            router: self.floats(&name("ffn_gate_inp"), count, hidden)?,
+            experts: feeds.map(|(gate_up, down)| Feed { gate_up, down }).collect(),
+            shared: plan.shared.map(shared).transpose()?,
+            plan,
+        })
+    }
+
+    /// A tensor of several matrices of one shape.
+    fn stack(&self, name: &str, expected: [usize; 3]) -> Result<Tensor<'a>, LoadError> {
+        let tensor = self.tensor(name)?;
+        if tensor.info.shape.iter().copied().eq(expected.map(|len| len as u64)) {
+            Ok(tensor)
+        } else {
+            Err(shape(tensor, expected.to_vec()))
+        }
+    }
+
+    /// A matrix of floats, row by row.
+    fn floats(&self, name: &str, outputs: usize, inputs: usize) -> Result<Vec<f32>, LoadError> {
+        let tensor = self.matrix(name, outputs, inputs)?;
+        let mut values = vec![0.0; outputs * inputs];
+        for (row, values) in values.chunks_exact_mut(inputs).enumerate() {
+            tensor.dequantize_row(row, values);
+        }
+        finite(name, values)
     }
 
     /// The order of a projection's rows in which rope turns halves: files that pair neighbours have the two halves of
@@ -199,32 +346,56 @@ impl<'a> Packer<'a> {
         (0..rows).map(|row| Some(row / dim * dim + within(row % dim))).collect()
     }
 
-    /// A vector over a head's dimensions, in the same order.
-    fn halves_of_head(&self, vector: Vec<f32>) -> Vec<f32> {
+    /// A vector over the dimensions of heads, in the same order.
+    fn halves_of_heads(&self, vector: Vec<f32>) -> Vec<f32> {
         self.rope_order(vector.len()).into_iter().map(|at| vector[at.unwrap_or(0)]).collect()
     }
 
     /// Packs the parts' rows, one below the other.
     fn pack(&self, parts: &[Part<'a>]) -> Result<PackedMatrix, LoadError> {
-        let Some(first) = parts.first() else {
-            return Err(LoadError::MissingTensor { name: String::new() });
-        };
+        let mut packed = self.pack_many(1, |_| parts.to_vec())?;
+        packed.pop().ok_or_else(|| LoadError::MissingTensor { name: String::new() })
+    }
+
+    /// Packs `count` matrices of the same shape: `parts` says which rows each is made of.
+    fn pack_many(&self, count: usize, parts: impl Fn(usize) -> Vec<Part<'a>>) -> Result<Vec<PackedMatrix>, LoadError> {
+        let parts: Vec<Part<'a>> = (0..count).flat_map(parts).collect();
+        let Some(first) = parts.first() else { return Ok(Vec::new()) };
         let kind = first.tensor.info.kind;
         let same = parts.iter().all(|part| part.tensor.info.kind == kind);
         let form = if same { kind.group_form().and_then(exact_form) } else { None };
         let inputs = first.tensor.info.row_len();
         let rows: Vec<(Tensor<'a>, Option<usize>)> =
             parts.iter().flat_map(|part| part.rows.iter().map(|&row| (part.tensor, row))).collect();
-        let mut reader = RowReader::new(inputs, form.map(|(_, shift)| shift));
-        let packed =
-            PackedMatrix::new(rows.len(), inputs, form.map_or(Form::Byte, |(form, _)| form), |output, index| {
-                let (tensor, row) = rows[output];
-                reader.group(tensor, row, index)
-            });
+        let (outputs, mut reader) = (rows.len() / count, RowReader::new(inputs, form.map(|(_, shift)| shift)));
+        let form = form.map_or(Form::Byte, |(form, _)| form);
+        let packed = PackedMatrix::many(count, outputs, inputs, form, |matrix, output, index| {
+            let (tensor, row) = rows[matrix * outputs + output];
+            reader.group(tensor, row, index)
+        });
         packed.map_err(|error| LoadError::Values {
             tensor: rows[error.output].0.info.name.clone(),
             problem: error.to_string(),
         })
+    }
+}
+
+/// Some neurons' rows, panels of gates and panels of values in turns.
+fn gated<'a>(gate: Tensor<'a>, up: Tensor<'a>, neurons: Range<usize>) -> Vec<Part<'a>> {
+    let panels = neurons.clone().step_by(PANEL);
+    let rows = |first: usize| -> Vec<Option<usize>> {
+        (first..first + PANEL).map(|row| neurons.contains(&row).then_some(row)).collect()
+    };
+    panels
+        .flat_map(|first| [Part { tensor: gate, rows: rows(first) }, Part { tensor: up, rows: rows(first) }])
+        .collect()
+}
+
+fn finite(name: &str, values: Vec<f32>) -> Result<Vec<f32>, LoadError> {
+    if values.iter().all(|value| value.is_finite()) {
+        Ok(values)
+    } else {
+        Err(LoadError::Values { tensor: name.to_owned(), problem: "it holds infinities or NaN".to_owned() })
     }
 }
 
@@ -240,6 +411,7 @@ fn exact_form(form: GroupForm) -> Option<(Form, u8)> {
 }
 
 /// Some rows of a tensor, in some order; `None` is a row of zeros.
+#[derive(Clone)]
 struct Part<'a> {
     tensor: Tensor<'a>,
     rows: Vec<Option<usize>>,

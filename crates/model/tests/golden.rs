@@ -89,3 +89,33 @@ fn qwen3() {
 fn gemma3() {
     check("gemma3");
 }
+
+#[test]
+fn mixtral() {
+    check("mixtral");
+}
+
+#[test]
+fn olmoe() {
+    check("olmoe");
+}
+
+#[test]
+fn qwen2moe() {
+    check("qwen2moe");
+}
+
+#[test]
+fn qwen3moe() {
+    check("qwen3moe");
+}
+
+#[test]
+fn phimoe() {
+    check("phimoe");
+}
+
+#[test]
+fn phimoe_with_longrope_and_a_window() {
+    check("phimoe_longrope");
+}

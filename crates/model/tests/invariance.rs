@@ -8,7 +8,7 @@ use duet_types::{TokenId, Tokens};
 use proptest::prelude::*;
 use std::path::Path;
 
-const MODELS: [&str; 3] = ["llama", "qwen3", "gemma3"];
+const MODELS: [&str; 8] = ["llama", "qwen3", "gemma3", "mixtral", "olmoe", "qwen2moe", "qwen3moe", "phimoe"];
 
 fn load(name: &str) -> Model {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/golden_{name}.gguf"));
@@ -52,7 +52,7 @@ fn one_by_one(model: &Model, mut kv: KvTable, tokens: &[TokenId]) -> (KvTable, V
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn chunks_and_crews_change_nothing(

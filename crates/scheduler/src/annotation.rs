@@ -83,12 +83,17 @@ fn span_demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) 
 /// Rows from which on the matrix products of a pass take longer than reading their weights: where the device saturates.
 #[must_use]
 pub fn saturating_rows(heg: &Heg, anchors: &Anchors) -> u32 {
-    let [macs, bytes] = [&heg.qkv, &heg.ffn]
-        .into_iter()
-        .fold([0.0, 0.0], |[macs, bytes], node| [macs + node.macs_per_row, bytes + node.weight_bytes]);
-    let rows = (bytes / anchors.bytes_per_s) / (macs / anchors.macs_per_s).max(f64::MIN_POSITIVE);
+    let macs = heg.qkv.macs_per_row + heg.ffn.macs_per_row;
+    let row = (macs / anchors.macs_per_s).max(f64::MIN_POSITIVE);
+    let read = |rows: f64| (heg.qkv.weights_read(rows) + heg.ffn.weights_read(rows)) / anchors.bytes_per_s / row;
+    // More rows read more experts, but ever fewer that no other row reads: from all weights down, this converges.
+    let all = (heg.qkv.all_weights() + heg.ffn.all_weights()) / anchors.bytes_per_s / row;
+    let rows = (0..SATURATION_STEPS).fold(all, |rows, _| read(rows));
     rows.round().clamp(1.0, f64::from(u32::MAX)) as u32
 }
+
+/// Each step comes nearer by a factor; a dense model needs one.
+const SATURATION_STEPS: usize = 16;
 
 /// How long one node takes for `load`, without a launch.
 #[must_use]
@@ -155,7 +160,7 @@ fn head_cost(heg: &Heg, anchors: &Anchors, load: &Load) -> Cost {
 fn token_wise(anchors: &Anchors, node: &crate::heg::TokenWise, rows: f64) -> Cost {
     Cost {
         compute: rows * node.macs_per_row / anchors.macs_per_s,
-        memory: (node.weight_bytes + rows * node.row_bytes) / anchors.bytes_per_s,
+        memory: (node.weights_read(rows) + rows * node.row_bytes) / anchors.bytes_per_s,
     }
 }
 
@@ -167,7 +172,7 @@ mod tests {
     use crate::machine::PerRow;
 
     fn heg() -> Heg {
-        let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 1e6, row_bytes: 0.0 };
+        let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 1e6, row_bytes: 0.0, routed: None };
         let attention = SequenceWise { macs_per_pair: 1e3, bytes_per_position: 1e3, row_bytes: 0.0 };
         Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear }
     }

@@ -35,6 +35,38 @@ pub struct TokenWise {
     pub weight_bytes: f64,
     /// Activations of a row, read and written.
     pub row_bytes: f64,
+    /// Weights of which each row reads some, once for all rows that read the same: experts.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub routed: Option<RoutedWeights>,
+}
+
+/// Weights of experts: a row reads those of the experts it goes to.
+///
+/// Which these are is known only when the rows are computed, so a prediction takes every expert as equally likely and rows
+/// as independent: `n` rows read `1 - (1 - share)^n` of the weights. Rows of one text go to the same experts more often
+/// than that, so that few rows read somewhat less.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct RoutedWeights {
+    /// Weights of all experts.
+    pub bytes: f64,
+    /// The share of the experts that one row goes to.
+    pub share: f64,
+}
+
+impl TokenWise {
+    /// Bytes of weights that `rows` rows read.
+    #[must_use]
+    pub fn weights_read(&self, rows: f64) -> f64 {
+        let read = |routed: RoutedWeights| routed.bytes * (1.0 - (1.0 - routed.share.clamp(0.0, 1.0)).powf(rows));
+        self.weight_bytes + self.routed.map_or(0.0, read)
+    }
+
+    /// Bytes of weights in all.
+    #[must_use]
+    pub fn all_weights(&self) -> f64 {
+        self.weight_bytes + self.routed.map_or(0.0, |routed| routed.bytes)
+    }
 }
 
 /// A node whose rows see their own context.
@@ -159,7 +191,7 @@ mod tests {
 
     #[test]
     fn kinds_are_counted_as_they_come() {
-        let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 0.0 };
+        let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 0.0, routed: None };
         let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 0.0 };
         let heg = Heg { layers: 3, qkv: linear, ffn: linear, attention, head: linear };
         for start in 0..=heg.nodes() {

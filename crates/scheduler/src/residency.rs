@@ -323,7 +323,7 @@ mod tests {
     const LAYERS: usize = 7;
 
     fn heg() -> Heg {
-        let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 0.0 };
+        let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 0.0, routed: None };
         let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 0.0 };
         Heg { layers: LAYERS, qkv: linear, ffn: linear, attention, head: linear }
     }

@@ -72,9 +72,9 @@ fn lane(name: &str, shapes: Shapes, arithmetic: f64, memory: f64) -> Lane {
 }
 
 fn config(machine: Machine, prefill_rows: u32) -> SchedulerConfig {
-    let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 4e6, row_bytes: 0.0 };
+    let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 4e6, row_bytes: 0.0, routed: None };
     let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 8e3, row_bytes: 0.0 };
-    let head = TokenWise { macs_per_row: 0.0, weight_bytes: 0.0, row_bytes: 0.0 };
+    let head = TokenWise { macs_per_row: 0.0, weight_bytes: 0.0, row_bytes: 0.0, routed: None };
     SchedulerConfig {
         machine,
         heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head },

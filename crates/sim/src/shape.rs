@@ -106,6 +106,7 @@ fn linear(matrices: &[(usize, usize)]) -> TokenWise {
         macs_per_row: sum(|inputs, outputs| inputs * outputs),
         weight_bytes: sum(|inputs, outputs| inputs * outputs + outputs * F16),
         row_bytes: sum(|inputs, outputs| (inputs + outputs) * F16),
+        routed: None,
     }
 }
 

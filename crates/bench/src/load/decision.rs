@@ -140,7 +140,8 @@ impl World for Idle {
 /// A model of 135 million parameters in four bits on two lanes of one core: what the scheduler reckons with, not what is
 /// measured.
 fn config() -> SchedulerConfig {
-    let token_wise = |macs: f64| TokenWise { macs_per_row: macs, weight_bytes: macs * 0.625, row_bytes: 4608.0 };
+    let token_wise =
+        |macs: f64| TokenWise { macs_per_row: macs, weight_bytes: macs * 0.625, row_bytes: 4608.0, routed: None };
     let heg = Heg {
         layers: 30,
         qkv: token_wise(576.0 * 960.0),

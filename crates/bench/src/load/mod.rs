@@ -27,6 +27,7 @@ mod stage;
 mod starvation;
 mod summary;
 mod target;
+mod texts;
 mod workload;
 
 pub use arrivals::Rates;
@@ -46,6 +47,7 @@ pub use summary::{N_FOR_P99, Summary};
 pub use target::Subject;
 
 pub(crate) use target::encode;
+pub use texts::texts;
 pub use workload::Workload;
 
 use duet_engine::EngineError;

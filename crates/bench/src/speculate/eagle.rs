@@ -46,7 +46,7 @@ pub(super) fn line(model: &Model, workload: &str, plain: &[Answer]) -> Line {
 /// A layer and the head, of all that a plain pass reads.
 fn drafter_share(model: &Model) -> f64 {
     let work = model.work();
-    let layer = (work.qkv.bytes + work.ffn.bytes).0 as f64;
+    let layer = (work.qkv.row_bytes() + work.ffn.row_bytes()).0 as f64;
     let head = work.head.bytes.0 as f64;
     (layer + head) / (layer * model.config().layers as f64 + head)
 }
@@ -54,5 +54,5 @@ fn drafter_share(model: &Model) -> f64 {
 /// The head is shared with the model; the layer is its own.
 fn drafter_bytes(model: &Model) -> u64 {
     let work = model.work();
-    (work.qkv.bytes + work.ffn.bytes).0
+    (work.qkv.all_bytes() + work.ffn.all_bytes()).0
 }

@@ -42,7 +42,7 @@ pub(crate) fn config(pages: usize) -> SchedulerConfig {
         few_rows: FewRows::NONE,
     };
     let lane = |name: &str| Lane { name: name.to_owned(), shapes: Shapes::Dynamic, anchors: anchors(1.0) };
-    let linear = |macs: f64| TokenWise { macs_per_row: macs, weight_bytes: macs, row_bytes: 1e3 };
+    let linear = |macs: f64| TokenWise { macs_per_row: macs, weight_bytes: macs, row_bytes: 1e3, routed: None };
     SchedulerConfig {
         machine: Machine {
             lanes: vec![lane("cpu0"), lane("cpu1")],

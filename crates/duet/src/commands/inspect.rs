@@ -2,7 +2,7 @@
 
 use crate::cli::InspectArgs;
 use crate::failure::print;
-use crate::inspect::{KV_TOKENS, Overview};
+use crate::inspect::{KV_TOKENS, Overview, Shape};
 use crate::models;
 use crate::terminal::plain;
 use duet_types::Bytes;
@@ -46,7 +46,7 @@ fn page(overview: &Overview) -> String {
             ),
         ),
         ("embedding", number(shape.embedding)),
-        ("ffn", number(shape.ffn)),
+        ("ffn", ffn(shape)),
         ("tokenizer", format!("{kind}{pre}, {} tokens", tokenizer.tokens)),
         ("chat template", if overview.chat_template { "yes" } else { "no" }.into()),
         ("weights", format!("about {} packed", Bytes(overview.memory.packed_weights_bytes))),
@@ -79,6 +79,15 @@ fn page(overview: &Overview) -> String {
         }
     }
     page
+}
+
+/// `1536`, or what is in its place: `16 experts of 48, 4 a token; 768 for all`.
+fn ffn(shape: &Shape) -> String {
+    let number = |number: Option<u64>| number.map_or("not given".to_owned(), |number| number.to_string());
+    let Some(experts) = shape.experts.filter(|experts| *experts > 0) else { return number(shape.ffn) };
+    let width = shape.expert_ffn.or(shape.ffn);
+    let shared = shape.shared_expert_ffn.map(|width| format!("; {width} for all")).unwrap_or_default();
+    format!("{experts} experts of {}, {} a token{shared}", number(width), number(shape.experts_used))
 }
 
 /// `134.5 M`

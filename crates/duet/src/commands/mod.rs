@@ -9,6 +9,7 @@ mod chat;
 mod devices;
 mod history;
 mod inspect;
+mod moefy;
 mod profile;
 mod profile_graphs;
 mod pull;
@@ -33,6 +34,7 @@ pub(crate) fn dispatch(command: &Command) -> anyhow::Result<()> {
         Command::Profile(arguments) => profile::profile(arguments),
         Command::Replay(arguments) => replay::replay(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
+        Command::Moefy(arguments) => moefy::moefy(arguments),
         Command::Bench(arguments) => bench::bench(arguments),
         Command::Report(arguments) => report::report(arguments),
     }

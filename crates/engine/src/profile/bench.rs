@@ -89,7 +89,7 @@ impl Bench {
     /// As many of the first layers as hold more weights than any cache, or all of them.
     pub(super) fn layers(&self) -> Range<usize> {
         let work = self.model.work();
-        let layer = (work.qkv.bytes.0 + work.ffn.bytes.0).max(1);
+        let layer = (work.qkv.all_bytes().0 + work.ffn.all_bytes().0).max(1);
         0..work.layers.min((BEYOND_CACHES / layer) as usize + 1)
     }
 

@@ -3,7 +3,7 @@
 use duet_model::kv::{KvFormat, PAGE_TOKENS};
 use duet_model::{Linear, Model};
 use duet_scheduler::Heg;
-use duet_scheduler::heg::{SequenceWise, TokenWise};
+use duet_scheduler::heg::{RoutedWeights, SequenceWise, TokenWise};
 
 /// What the nodes of `model` compute and read.
 #[must_use]
@@ -14,14 +14,20 @@ pub fn heg(model: &Model, kv: KvFormat) -> Heg {
         macs_per_row: linear.macs as f64,
         weight_bytes: linear.bytes.0 as f64,
         row_bytes,
+        routed: linear.routed.map(|routed| RoutedWeights {
+            bytes: routed.bytes.0 as f64,
+            share: routed.chosen as f64 / routed.experts as f64,
+        }),
     };
     let queries = blueprint.heads * blueprint.head_dim;
     let keys = blueprint.kv_heads * blueprint.head_dim;
+    // What each expert makes of a row, before it is added.
+    let places = blueprint.experts.map_or(0, |experts| experts.chosen + usize::from(experts.shared.is_some()));
     let page = model.kv_layout(kv).page_bytes() as f64;
     Heg {
         layers: work.layers,
         qkv: token_wise(work.qkv, width(blueprint.hidden + queries + 2 * keys)),
-        ffn: token_wise(work.ffn, width(2 * blueprint.hidden + blueprint.ffn)),
+        ffn: token_wise(work.ffn, width((2 + places) * blueprint.hidden + blueprint.active_ffn())),
         attention: SequenceWise {
             // A score and its share of the result, for every dimension of every head.
             macs_per_pair: 2.0 * queries as f64,

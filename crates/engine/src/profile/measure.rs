@@ -3,7 +3,8 @@
 //! The roofline's parameters come from passes of the model itself: one row (memory-bound), a chunk (compute-bound), and
 //! sizes in between, which say how much of the shorter time stays exposed. With `q = Q / B_eff` and `w = W / P_eff` of a
 //! row, `T(n) = max(n·w, q) + exposed · min(n·w, q)`: for each value of `exposed`, two sizes give `q` and `w`, and the
-//! value is taken that predicts the others best. Feed-forward says that; the projection to queries, keys and values has norms,
+//! value is taken that predicts the others best; where there are experts, `q` grows with the share of them that `n` rows
+//! are taken to read. Feed-forward says that; the projection to queries, keys and values has norms,
 //! rope and the cache beside its products, and attention its masked parts: what a row takes for these is what is left.
 //! Over a few rows, where drafts are, every size is timed, and what the roofline misses is kept as a factor.
 //! The fastest of several samples counts: what else runs on the machine can only make a sample slower, and the scheduler
@@ -103,34 +104,37 @@ fn anchors(
     let (rows, context) = sizes(&bench.model);
     let times = on(lanes, team, move |site| Times::take(&timed, site, pace))??;
     let work = bench.model.work();
-    let fit = fit(rows, &times.ffn);
+    let ffn = super::heg(&bench.model, KvFormat::F16).ffn;
+    let read = |rows: f64| ffn.weights_read(rows) / ffn.all_weights().max(1.0);
+    let fit = fit(rows, &times.ffn, read);
     let largest = rows[rows.len() - 1] as f64;
     let macs = super::heg(&bench.model, KvFormat::F16).attention.macs_per_pair;
     let (attention_macs_per_s, attention_row) = attention(largest, context as f64, macs, &times);
     let mut anchors = Anchors {
         macs_per_s: work.ffn.macs as f64 / fit.row,
         attention_macs_per_s,
-        bytes_per_s: work.ffn.bytes.0 as f64 / fit.weights,
+        bytes_per_s: ffn.all_weights() / fit.weights,
         launch,
         exposed: fit.exposed,
         per_row: PerRow { qkv: 0.0, attention: attention_row },
-        few_rows: few_rows(&fit, &times.few),
+        few_rows: few_rows(&fit, &times.few, read),
     };
     let products = Fit {
         weights: work.qkv.bytes.0 as f64 / anchors.bytes_per_s,
         row: work.qkv.macs as f64 / anchors.macs_per_s,
         exposed: fit.exposed,
     };
-    anchors.per_row.qkv = (times.qkv - products.time(largest)).max(0.0) / largest;
+    anchors.per_row.qkv = (times.qkv - products.time(largest, 1.0)).max(0.0) / largest;
     Ok(anchors)
 }
 
 /// What the roofline misses over a few rows. More rows never take less, whatever noise says.
-fn few_rows(fit: &Fit, times: &[f64; few_rows::SIZES.len()]) -> FewRows {
+fn few_rows(fit: &Fit, times: &[f64; few_rows::SIZES.len()], read: impl Fn(f64) -> f64) -> FewRows {
     let mut most = 0.0_f64;
     FewRows::new(std::array::from_fn(|at| {
         most = most.max(times[at]);
-        (most / fit.time(f64::from(few_rows::SIZES[at]))) as f32
+        let rows = f64::from(few_rows::SIZES[at]);
+        (most / fit.time(rows, read(rows))) as f32
     }))
 }
 
@@ -151,34 +155,39 @@ fn attention(rows: f64, context: f64, macs: f64, times: &Times) -> (f64, f64) {
 /// What the times of a roofline's sizes say.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Fit {
-    /// Seconds to read the weights.
+    /// Seconds to read all weights.
     weights: f64,
     /// Seconds to compute a row.
     row: f64,
     exposed: f64,
 }
 
-fn fit(sizes: &[usize], times: &[f64]) -> Fit {
+/// `read` is the share of the weights that so many rows read.
+fn fit(sizes: &[usize], times: &[f64], read: impl Fn(f64) -> f64) -> Fit {
     let (first, last) = (times[0], times[times.len() - 1]);
     let largest = sizes[sizes.len() - 1] as f64;
+    let (least, most) = (read(1.0).max(f64::MIN_POSITIVE), read(largest));
     let candidates = (0..=50).map(|step| {
         let exposed = f64::from(step) / 50.0;
-        // T(1) = q + e·w and T(n) = n·w + e·q, one memory-bound and the other compute-bound.
-        let row = ((last - exposed * first) / (largest - exposed * exposed)).max(1e-9);
-        let weights = (first - exposed * row).max(1e-9);
+        // T(1) = q·read(1) + e·w and T(n) = n·w + e·q·read(n), one memory-bound and the other compute-bound.
+        let hidden = exposed * most / least;
+        let row = ((last - hidden * first) / (largest - hidden * exposed)).max(1e-9);
+        let weights = ((first - exposed * row) / least).max(1e-9);
         Fit { weights, row, exposed }
     });
     let error = |fit: &Fit| {
-        let relative = sizes.iter().zip(times).map(|(&rows, time)| (fit.time(rows as f64) / time - 1.0).powi(2));
+        let predicted = sizes.iter().map(|&rows| fit.time(rows as f64, read(rows as f64)));
+        let relative = predicted.zip(times).map(|(predicted, time)| (predicted / time - 1.0).powi(2));
         relative.sum::<f64>()
     };
     candidates.min_by(|a, b| error(a).total_cmp(&error(b))).expect("there are candidates")
 }
 
 impl Fit {
-    fn time(&self, rows: f64) -> f64 {
-        let compute = rows * self.row;
-        compute.max(self.weights) + self.exposed * compute.min(self.weights)
+    /// Of `rows` rows that read a share of the weights.
+    fn time(&self, rows: f64, read: f64) -> f64 {
+        let (compute, memory) = (rows * self.row, read * self.weights);
+        compute.max(memory) + self.exposed * compute.min(memory)
     }
 }
 
@@ -269,10 +278,12 @@ mod tests {
 
     #[test]
     fn a_roofline_is_found_again() {
-        for exposed in [0.0, 0.3, 1.0] {
+        let experts = |rows: f64| 0.2 + 0.8 * (1.0 - 0.75_f64.powf(rows));
+        for (exposed, dense) in [(0.0, true), (0.3, true), (1.0, true), (0.0, false), (0.3, false)] {
+            let read = |rows: f64| if dense { 1.0 } else { experts(rows) };
             let truth = Fit { weights: 3e-3, row: 2e-4, exposed };
-            let times: Vec<f64> = ROWS.iter().map(|&rows| truth.time(rows as f64)).collect();
-            let found = fit(&ROWS, &times);
+            let times: Vec<f64> = ROWS.iter().map(|&rows| truth.time(rows as f64, read(rows as f64))).collect();
+            let found = fit(&ROWS, &times, read);
             assert!((found.weights / truth.weights - 1.0).abs() < 0.02, "{found:?}");
             assert!((found.row / truth.row - 1.0).abs() < 0.02, "{found:?}");
             assert!((found.exposed - truth.exposed).abs() < 0.03, "{found:?}");

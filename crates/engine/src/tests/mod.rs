@@ -104,7 +104,7 @@ impl Setup {
         let mut machine = Machine { lanes: vec![lane; self.lanes.len()], team, contention: Contention::NONE };
         machine.lanes[0].shapes = self.shapes;
         // A megabyte of weights a node is a millisecond, however many rows there are.
-        let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1e6, row_bytes: 0.0 };
+        let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1e6, row_bytes: 0.0, routed: None };
         let attention = SequenceWise { macs_per_pair: 0.0, bytes_per_position: 0.0, row_bytes: 0.0 };
         let limits = Limits {
             chunk: Tokens(self.chunk),

@@ -3,7 +3,7 @@
 use super::Matrix;
 use crate::memory::{Aligned, Shared};
 use crate::packed::PANEL;
-use crate::quantize::{QuantizedRows, SharedRows};
+use crate::quantize::{QuantizedRows, SharedRows, TILE};
 use std::ops::Range;
 
 /// Widths that a model's layers need.
@@ -15,10 +15,43 @@ pub struct BufferShape {
     pub qkv: usize,
     /// All query heads side by side.
     pub queries: usize,
-    /// Width of the feed-forward block.
+    /// Width of the feed-forward block; none if there are experts in its place.
     pub ffn: usize,
+    /// Experts in place of the block.
+    pub experts: Option<ExpertShape>,
     /// Floats of cosines (as many of sines) for each row.
     pub angles: usize,
+}
+
+/// Experts in place of a feed-forward block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertShape {
+    /// How many there are, the shared one not counted.
+    pub experts: usize,
+    /// How many a row goes to.
+    pub chosen: usize,
+    /// Width of each.
+    pub ffn: usize,
+    /// Width of the one that all rows go to; none: there is none.
+    pub shared: usize,
+}
+
+impl ExpertShape {
+    /// Experts that a row goes to, the shared one counted.
+    pub(super) fn places(&self) -> usize {
+        self.chosen + usize::from(self.shared > 0)
+    }
+
+    /// Scores of a row: one for each expert, and for the shared one.
+    pub(super) fn scores(&self) -> usize {
+        self.experts + usize::from(self.shared > 0)
+    }
+
+    /// Tiles that the rows of all experts fill at most, each expert's rows beginning at a tile.
+    fn tiles(&self, rows: usize) -> usize {
+        let routed = rows * self.chosen;
+        routed / TILE + routed.min(self.experts) + if self.shared > 0 { rows.div_ceil(TILE) } else { 0 }
+    }
 }
 
 /// The activations of up to [`Self::rows`] rows. (Agent.xpu §4.1: one recurrent single-layer buffer.)
@@ -32,9 +65,38 @@ pub struct Buffers {
     attended: Aligned<f32>,
     gated: Aligned<f32>,
     quantized: QuantizedRows,
+    routing: Routed,
     cosines: Aligned<f32>,
     sines: Aligned<f32>,
     partials: Vec<f32>,
+}
+
+/// What experts need beside the buffers of a dense block.
+#[derive(Debug)]
+struct Routed {
+    scores: Aligned<f32>,
+    /// For each row the experts it goes to, the shared one last.
+    chosen: Aligned<u32>,
+    /// And their weights.
+    weights: Aligned<f32>,
+    /// What each made of it, in the order of the experts.
+    products: Aligned<f32>,
+}
+
+impl Routed {
+    fn new(rows: usize, hidden: usize, experts: Option<ExpertShape>) -> Self {
+        let (scores, places) = experts.map_or((0, 0), |experts| (stride(experts.scores()), experts.places()));
+        Self {
+            scores: Aligned::zeroed(rows * scores),
+            chosen: Aligned::zeroed(rows * places),
+            weights: Aligned::zeroed(rows * places),
+            products: Aligned::zeroed(rows * places * stride(hidden)),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.scores.bytes() + self.chosen.bytes() + self.weights.bytes() + self.products.bytes()
+    }
 }
 
 /// [`Buffers`] in the hands of a crew.
@@ -44,7 +106,12 @@ pub(super) struct SharedBuffers<'a> {
     pub(super) normed: Matrix<'a>,
     pub(super) qkv: Matrix<'a>,
     pub(super) attended: Matrix<'a>,
+    /// With experts, the rows of each at its own width, in the order of the experts.
     pub(super) gated: Matrix<'a>,
+    pub(super) scores: Matrix<'a>,
+    pub(super) chosen: Shared<'a, u32>,
+    pub(super) weights: Shared<'a, f32>,
+    pub(super) products: Matrix<'a>,
     pub(super) cosines: Matrix<'a>,
     pub(super) sines: Matrix<'a>,
 }
@@ -53,7 +120,11 @@ impl Buffers {
     /// Zeroed buffers.
     #[must_use]
     pub fn new(shape: BufferShape, rows: usize) -> Self {
-        let widest = shape.hidden.max(shape.queries).max(shape.ffn);
+        let experts = shape.experts;
+        let widest = [shape.ffn, experts.map_or(0, |experts| experts.ffn.max(experts.shared))];
+        let widest = widest.into_iter().fold(shape.hidden.max(shape.queries), usize::max);
+        let gated = experts.map_or(0, |experts| experts.chosen * stride(experts.ffn) + stride(experts.shared));
+        let tiled = experts.map_or(0, |experts| experts.tiles(rows) * TILE);
         let floats = |columns| Aligned::zeroed(rows * stride(columns));
         Self {
             shape,
@@ -62,8 +133,9 @@ impl Buffers {
             normed: floats(shape.hidden),
             qkv: floats(shape.qkv),
             attended: floats(shape.queries),
-            gated: floats(shape.ffn),
-            quantized: QuantizedRows::new(rows, widest),
+            gated: floats(shape.ffn + gated),
+            quantized: QuantizedRows::new(rows.max(tiled), widest),
+            routing: Routed::new(rows, shape.hidden, experts),
             cosines: floats(shape.angles),
             sines: floats(shape.angles),
             partials: Vec::new(),
@@ -88,6 +160,7 @@ impl Buffers {
         let floats = [&self.residual, &self.normed, &self.qkv, &self.attended, &self.gated, &self.cosines, &self.sines];
         floats.iter().map(|buffer| buffer.bytes()).sum::<usize>()
             + self.quantized.bytes()
+            + self.routing.bytes()
             + self.partials.capacity() * 4
     }
 
@@ -155,6 +228,10 @@ impl Buffers {
             qkv: matrix(&mut self.qkv, shape.qkv),
             attended: matrix(&mut self.attended, shape.queries),
             gated: matrix(&mut self.gated, shape.ffn),
+            scores: matrix(&mut self.routing.scores, shape.experts.map_or(0, |experts| experts.scores())),
+            chosen: Shared::new(&mut self.routing.chosen),
+            weights: Shared::new(&mut self.routing.weights),
+            products: matrix(&mut self.routing.products, shape.hidden),
             cosines: matrix(&mut self.cosines, shape.angles),
             sines: matrix(&mut self.sines, shape.angles),
         };

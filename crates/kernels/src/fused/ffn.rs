@@ -1,7 +1,7 @@
 //! Feed-forward: output projection, norm, gated block, all added to the residual stream. Token-wise.
 
 use super::buffers::SharedBuffers;
-use super::{Buffers, Matrix, Norm, norm_rows};
+use super::{Buffers, Experts, Matrix, Norm, RowNorm, experts, norm_rows, part};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
 use crate::matmul::{Epilogue, Gating, Target, matmul};
@@ -15,25 +15,53 @@ use std::ops::Range;
 pub struct FfnWeights<'a> {
     /// From the attention's heads to the residual stream.
     pub output: &'a PackedMatrix,
+    /// Added to the output projection.
+    pub output_bias: Option<&'a [f32]>,
     /// Of the output projection before it is added (gemma).
     pub output_norm: Option<Norm<'a>>,
     /// Before the block.
-    pub norm: Norm<'a>,
-    /// The block.
-    pub feed: Feed<'a>,
-    /// Of the block's result before it is added (gemma).
-    pub feed_norm: Option<Norm<'a>>,
-}
-
-/// A gated feed-forward block.
-#[derive(Clone, Copy, Debug)]
-pub struct Feed<'a> {
-    /// Gates in the even panels, values in the odd ones.
-    pub gate_up: &'a PackedMatrix,
-    /// Back to the residual stream.
-    pub down: &'a PackedMatrix,
+    pub norm: RowNorm<'a>,
     /// The gates' nonlinearity.
     pub gating: Gating,
+    /// The block.
+    pub block: Block<'a>,
+}
+
+/// What is between the second norm and the residual stream.
+#[derive(Clone, Copy, Debug)]
+pub enum Block<'a> {
+    /// One gated block.
+    Dense {
+        /// Its matrices.
+        feed: &'a Feed,
+        /// Of its result before it is added (gemma).
+        norm: Option<Norm<'a>>,
+    },
+    /// Many, of which each row goes to a few.
+    Experts(Experts<'a>),
+}
+
+/// The matrices of a gated feed-forward block.
+#[derive(Debug)]
+pub struct Feed {
+    /// Gates in the even panels, values in the odd ones.
+    pub gate_up: PackedMatrix,
+    /// Back to the residual stream.
+    pub down: PackedMatrix,
+}
+
+impl Feed {
+    /// Bytes that a product with one row reads.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.gate_up.bytes() + self.down.bytes()
+    }
+
+    /// Multiply-accumulates of a row.
+    #[must_use]
+    pub fn macs(&self) -> usize {
+        self.gate_up.macs() + self.down.macs()
+    }
 }
 
 /// Runs the kernel on `rows` of the buffers.
@@ -43,9 +71,15 @@ pub struct Feed<'a> {
 pub fn feed_forward(isa: Isa, crew: &dyn Crew, weights: &FfnWeights<'_>, buffers: &mut Buffers, rows: Range<usize>) {
     assert!(rows.end <= buffers.rows());
     let shape = *buffers.shape();
-    let (shared, quantized) = buffers.share_widths([shape.queries, shape.hidden, shape.ffn]);
-    let quantized = quantized.map(|quantized| quantized.with_rows(rows.len()));
-    let call = Call { isa, weights, shared, quantized, rows };
+    let (shared, widths) = buffers.share_widths([shape.queries, shape.hidden, shape.ffn]);
+    let quantized = widths.map(|quantized| quantized.with_rows(rows.len()));
+    let block = match &weights.block {
+        Block::Dense { feed, norm } => Inner::Dense(feed, *norm),
+        Block::Experts(all) => {
+            Inner::Experts(experts::Call::new(isa, (all, weights.gating), (shared, widths[1]), rows.clone()))
+        }
+    };
+    let call = Call { isa, weights, shared, quantized, rows, block };
     crew.run(&|worker| call.run(&worker));
 }
 
@@ -56,12 +90,20 @@ struct Call<'a> {
     /// At the widths of the attention's heads, the residual stream and the block.
     quantized: [SharedRows<'a>; 3],
     rows: Range<usize>,
+    block: Inner<'a>,
+}
+
+#[expect(clippy::large_enum_variant, reason = "one a call, on the stack")]
+enum Inner<'a> {
+    Dense(&'a Feed, Option<Norm<'a>>),
+    Experts(experts::Call<'a>),
 }
 
 impl Call<'_> {
     fn run(&self, worker: &Worker<'_>) {
-        let Self { isa, weights, shared, quantized: [heads, hidden, inner], .. } = self;
+        let Self { isa, weights, shared, quantized: [heads, hidden, _], .. } = self;
         self.quantize(&shared.attended, self.rows.start, heads, worker);
+        self.add_bias(worker);
         worker.sync();
         self.project(weights.output, heads, weights.output_norm, worker);
         worker.sync();
@@ -69,14 +111,35 @@ impl Call<'_> {
         // SAFETY: the kernel has borrowed the buffers alone; syncs surround this.
         unsafe { norm_rows(*isa, weights.norm, &shared.residual, from, &shared.normed, hidden, worker) };
         worker.sync();
+        match &self.block {
+            Inner::Dense(feed, norm) => self.dense(feed, *norm, worker),
+            Inner::Experts(experts) => experts.run(worker),
+        }
+    }
+
+    fn dense(&self, feed: &Feed, norm: Option<Norm<'_>>, worker: &Worker<'_>) {
+        let Self { isa, weights, shared, quantized: [_, hidden, inner], .. } = self;
         let out = Target { out: shared.gated.values, first_row: 0, stride: shared.gated.stride };
-        let gated = Epilogue::Gated(out, weights.feed.gating);
+        let gated = Epilogue::Gated(out, weights.gating);
         // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
-        unsafe { matmul(*isa, weights.feed.gate_up, hidden, self.rows.len(), &gated, worker) };
+        unsafe { matmul(*isa, &feed.gate_up, hidden, self.rows.len(), &gated, worker) };
         worker.sync();
         self.quantize(&shared.gated, 0, inner, worker);
         worker.sync();
-        self.project(weights.feed.down, inner, weights.feed_norm, worker);
+        self.project(&feed.down, inner, norm, worker);
+    }
+
+    /// Adds the output projection's bias to the residual stream, while nobody reads it.
+    fn add_bias(&self, worker: &Worker<'_>) {
+        let Some(bias) = self.weights.output_bias else { return };
+        let residual = &self.shared.residual;
+        let (rows, columns) = part(self.rows.len(), residual.columns, worker);
+        for row in rows {
+            let start = residual.row(self.rows.start + row).start;
+            // SAFETY: these columns of the row are this worker's, with a sync after.
+            let stream = unsafe { residual.values.part_mut(start + columns.start..start + columns.end) };
+            add(self.isa, stream, &bias[columns.clone()]);
+        }
     }
 
     /// Quantises rows `first..` of `from`.

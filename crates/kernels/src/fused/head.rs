@@ -1,6 +1,6 @@
 //! The head: final norm and logits, for chosen rows only.
 
-use super::{Buffers, Matrix, Norm, norm_rows};
+use super::{Buffers, Matrix, RowNorm, norm_rows};
 use crate::crew::Crew;
 use crate::isa::Isa;
 use crate::matmul::{Epilogue, Target, matmul};
@@ -11,9 +11,11 @@ use crate::packed::PackedMatrix;
 #[derive(Clone, Copy, Debug)]
 pub struct HeadWeights<'a> {
     /// Before the projection.
-    pub norm: Norm<'a>,
+    pub norm: RowNorm<'a>,
     /// From the residual stream to the vocabulary.
     pub matrix: &'a PackedMatrix,
+    /// Added to the logits.
+    pub bias: Option<&'a [f32]>,
 }
 
 /// Logits of the chosen rows: `out[i × stride ..]` is row `rows[i]`. Returns the stride, the vocabulary in whole panels. `out`
@@ -42,10 +44,17 @@ pub fn head(
         unsafe {
             norm_rows(isa, weights.norm, &shared.residual, |i| rows[i], &shared.normed, &quantized, &worker);
         }
+        if let Some(bias) = weights.bias {
+            for row in worker.share(rows.len()) {
+                // SAFETY: the row is this worker's share; a sync follows.
+                unsafe { logits.values.part_mut(logits.row(row)) }.copy_from_slice(bias);
+            }
+        }
         worker.sync();
         let out = Target { out: logits.values, first_row: 0, stride: logits.stride };
+        let out = if weights.bias.is_some() { Epilogue::Add(out) } else { Epilogue::Store(out) };
         // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
-        unsafe { matmul(isa, weights.matrix, &quantized, rows.len(), &Epilogue::Store(out), &worker) };
+        unsafe { matmul(isa, weights.matrix, &quantized, rows.len(), &out, &worker) };
     });
     stride
 }

@@ -6,21 +6,25 @@
 
 mod attention;
 mod buffers;
+mod experts;
 mod ffn;
 mod head;
 mod qkv;
 
 pub use attention::{AttentionShape, SequenceRows, TreeRows, attention};
-pub use buffers::{BufferShape, Buffers};
-pub use ffn::{Feed, FfnWeights, feed_forward};
+pub use buffers::{BufferShape, Buffers, ExpertShape};
+pub use experts::{Experts, Routing, SharedExpert};
+pub use ffn::{Block, Feed, FfnWeights, feed_forward};
 pub use head::{HeadWeights, head};
-pub use qkv::{KvDestination, KvTail, QkvWeights, keys_and_values, qkv};
+pub use qkv::{HeadNorms, KvDestination, KvTail, QkvWeights, keys_and_values, qkv};
 
 use crate::crew::Worker;
 use crate::isa::Isa;
 use crate::memory::Shared;
+use crate::packed::PANEL;
 use crate::quantize::{GROUP, SharedRows};
-use crate::rows::{inverse_rms, scale_columns};
+use crate::rows::{centre_columns, inverse_rms, mean_and_inverse_deviation, scale_columns};
+use std::ops::Range;
 
 /// A root-mean-square norm.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +33,31 @@ pub struct Norm<'a> {
     pub weight: &'a [f32],
     /// Added to the mean square.
     pub epsilon: f32,
+}
+
+/// The norm of a row of the residual stream.
+#[derive(Clone, Copy, Debug)]
+pub enum RowNorm<'a> {
+    /// By its root mean square.
+    Rms(Norm<'a>),
+    /// By its deviation, its mean taken off before; and a bias for each column, added after.
+    Layer(Norm<'a>, &'a [f32]),
+}
+
+impl RowNorm<'_> {
+    /// Norms some columns of the row `x`, whose moments are found anew.
+    fn columns(&self, isa: Isa, x: &[f32], columns: Range<usize>, out: &mut [f32]) {
+        let part = &x[columns.clone()];
+        match *self {
+            Self::Rms(norm) => {
+                scale_columns(isa, part, inverse_rms(isa, x, norm.epsilon), &norm.weight[columns], out);
+            }
+            Self::Layer(norm, bias) => {
+                let moments = mean_and_inverse_deviation(isa, x, norm.epsilon);
+                centre_columns(isa, part, moments, &norm.weight[columns.clone()], &bias[columns], out);
+            }
+        }
+    }
 }
 
 /// Rows of floats at a stride, shared by a crew.
@@ -40,7 +69,7 @@ struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    fn row(&self, row: usize) -> std::ops::Range<usize> {
+    fn row(&self, row: usize) -> Range<usize> {
         row * self.stride..row * self.stride + self.columns
     }
 }
@@ -52,7 +81,7 @@ impl<'a> Matrix<'a> {
 /// Nobody writes `x`, and no one but this crew touches `scratch` and `to`, between the surrounding syncs.
 unsafe fn norm_rows(
     isa: Isa,
-    norm: Norm<'_>,
+    norm: RowNorm<'_>,
     x: &Matrix<'_>,
     row: impl Fn(usize) -> usize,
     scratch: &Matrix<'_>,
@@ -67,14 +96,18 @@ unsafe fn norm_rows(
         unsafe {
             let x = x.values.part(x.row(row(index)));
             let normed = scratch.values.part_mut(start + columns.start..start + columns.end);
-            scale_columns(
-                isa,
-                &x[columns.clone()],
-                inverse_rms(isa, x, norm.epsilon),
-                &norm.weight[columns.clone()],
-                normed,
-            );
+            norm.columns(isa, x, columns.clone(), normed);
             to.set_groups(isa, index, groups.start, normed);
         }
     }
+}
+
+/// The rows and columns of a matrix that are this worker's: whole rows if there is one for each worker, else some columns
+/// of all, in whole cache lines.
+fn part(rows: usize, columns: usize, worker: &Worker<'_>) -> (Range<usize>, Range<usize>) {
+    if rows >= worker.size() {
+        return (worker.share(rows), 0..columns);
+    }
+    let panels = worker.share(columns.div_ceil(PANEL));
+    (0..rows, panels.start * PANEL..(panels.end * PANEL).min(columns))
 }

@@ -1,7 +1,7 @@
 //! QKV: norm, projection, bias, head norms, rope, and keys and values into the cache. Token-wise.
 
 use super::buffers::SharedBuffers;
-use super::{Buffers, Norm, norm_rows};
+use super::{Buffers, Norm, RowNorm, norm_rows};
 use crate::attention::{PAGE, PageMemory, PageWriter, Slot};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
@@ -15,19 +15,38 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug)]
 pub struct QkvWeights<'a> {
     /// Before the projection.
-    pub norm: Norm<'a>,
+    pub norm: RowNorm<'a>,
     /// Query heads, key heads, value heads, one below the other. Heads are laid out for rope on halves.
     pub matrix: &'a PackedMatrix,
     /// Added to the projection.
     pub bias: Option<&'a [f32]>,
-    /// Applied to each query head before rope.
-    pub query_norm: Option<Norm<'a>>,
-    /// Applied to each key head before rope.
-    pub key_norm: Option<Norm<'a>>,
+    /// Of queries and keys, before rope.
+    pub norms: HeadNorms<'a>,
     /// Query heads.
     pub heads: usize,
     /// Which of a row's angles this layer turns by: a range within [`super::BufferShape::angles`].
     pub angles: (usize, usize),
+}
+
+/// Norms of queries and keys.
+#[derive(Clone, Copy, Debug)]
+pub enum HeadNorms<'a> {
+    /// None.
+    None,
+    /// Of each head for itself.
+    Heads {
+        /// Of query heads.
+        query: Norm<'a>,
+        /// Of key heads.
+        key: Norm<'a>,
+    },
+    /// Of all query heads together, and of all key heads together (OLMoE).
+    Widths {
+        /// Of the queries.
+        query: Norm<'a>,
+        /// Of the keys.
+        key: Norm<'a>,
+    },
 }
 
 /// The pages of one sequence that some rows are written to.
@@ -152,9 +171,30 @@ impl<'a> Finish<'a> {
     }
 
     fn run(&self, worker: &Worker<'_>) {
+        if let HeadNorms::Widths { query, key } = self.weights.norms {
+            self.norm_widths([query, key], worker);
+            worker.sync();
+        }
         // Neighbouring positions of a head share lines of a page: a worker takes them together.
         for item in worker.share(self.kv_heads() * self.rows.len()) {
             self.finish_head(item % self.rows.len(), item / self.rows.len());
+        }
+    }
+
+    /// Bias and norm of whole queries and whole keys.
+    fn norm_widths(&self, norms: [Norm<'_>; 2], worker: &Worker<'_>) {
+        let (dim, heads) = (self.head_dim(), self.weights.heads);
+        let columns = [0..heads * dim, heads * dim..(heads + self.kv_heads()) * dim];
+        for item in worker.share(2 * self.rows.len()) {
+            let (row, which) = (item / 2, item % 2);
+            let start = (self.rows.start + row) * self.shared.qkv.stride;
+            let columns = columns[which].clone();
+            // SAFETY: the row's queries, or its keys, are this item's; syncs surround this.
+            let part = unsafe { self.shared.qkv.values.part_mut(start + columns.start..start + columns.end) };
+            if let Some(bias) = self.weights.bias {
+                add(self.isa, part, &bias[columns]);
+            }
+            rms_norm_in_place(self.isa, part, norms[which].weight, norms[which].epsilon);
         }
     }
 
@@ -170,10 +210,16 @@ impl<'a> Finish<'a> {
     fn finish_head(&self, row: usize, kv_head: usize) {
         let (dim, heads, kv_heads) = (self.head_dim(), self.weights.heads, self.kv_heads());
         let group = heads / kv_heads;
+        let (bias, query_norm, key_norm) = match self.weights.norms {
+            HeadNorms::None => (self.weights.bias, None, None),
+            HeadNorms::Heads { query, key } => (self.weights.bias, Some(query), Some(key)),
+            // Done already.
+            HeadNorms::Widths { .. } => (None, None, None),
+        };
         for head in kv_head * group..(kv_head + 1) * group {
-            self.finish_part(row, head, self.weights.query_norm);
+            self.finish_part(row, head, bias, query_norm);
         }
-        let key = self.finish_part(row, heads + kv_head, self.weights.key_norm);
+        let key = self.finish_part(row, heads + kv_head, bias, key_norm);
         let value = self.part(row, heads + kv_heads + kv_head);
         if let Some(bias) = self.weights.bias {
             add(self.isa, value, &bias[(heads + kv_heads + kv_head) * dim..][..dim]);
@@ -188,10 +234,10 @@ impl<'a> Finish<'a> {
 
     /// Bias, norm and rope of one query or key head.
     #[expect(clippy::mut_from_ref, reason = "a part of shared memory that is this worker's")]
-    fn finish_part(&self, row: usize, head: usize, norm: Option<Norm<'_>>) -> &mut [f32] {
+    fn finish_part(&self, row: usize, head: usize, bias: Option<&[f32]>, norm: Option<Norm<'_>>) -> &mut [f32] {
         let dim = self.head_dim();
         let part = self.part(row, head);
-        if let Some(bias) = self.weights.bias {
+        if let Some(bias) = bias {
             add(self.isa, part, &bias[head * dim..][..dim]);
         }
         if let Some(norm) = norm {

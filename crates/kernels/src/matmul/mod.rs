@@ -41,9 +41,33 @@ pub unsafe fn matmul(
     epilogue: &Epilogue<'_>,
     worker: &Worker<'_>,
 ) {
-    let units = weights.panels().div_ceil(SHARE_PANELS);
-    let share = worker.share(units);
-    let panels = share.start * SHARE_PANELS..(share.end * SHARE_PANELS).min(weights.panels());
+    let units = worker.share(units(weights));
+    // SAFETY: the caller's; each rank has its own units.
+    unsafe { matmul_units(isa, weights, activations, rows, epilogue, units) };
+}
+
+/// How many parts a product can be divided into: [`matmul_units`] takes ranges of them.
+#[must_use]
+pub fn units(weights: &PackedMatrix) -> usize {
+    weights.panels().div_ceil(SHARE_PANELS)
+}
+
+/// Some units of the product of `weights` with all `rows` rows of `activations`: some outputs of all rows.
+///
+/// # Safety
+/// As [`matmul`], and no unit is computed twice.
+///
+/// # Panics
+/// As [`matmul`], or if there are no such units.
+pub unsafe fn matmul_units(
+    isa: Isa,
+    weights: &PackedMatrix,
+    activations: &SharedRows<'_>,
+    rows: usize,
+    epilogue: &Epilogue<'_>,
+    units: Range<usize>,
+) {
+    let panels = units.start * SHARE_PANELS..(units.end * SHARE_PANELS).min(weights.panels());
     assert!(weights.groups() == activations.groups());
     assert!(rows == activations.rows());
     assert!(!epilogue.takes_pairs() || weights.panels().is_multiple_of(2));

@@ -1,8 +1,9 @@
 //! All that the forward pass knows of a model.
 
+use super::ExpertPlan;
 use duet_kernels::matmul::Gating;
 
-/// A dense decoder-only transformer.
+/// A decoder-only transformer, dense or with experts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blueprint {
     /// Longest sequence.
@@ -11,8 +12,10 @@ pub struct Blueprint {
     pub vocabulary: usize,
     /// Width of the residual stream.
     pub hidden: usize,
-    /// Width of the feed-forward block.
+    /// Width of the feed-forward block, where there are no experts in its place.
     pub ffn: usize,
+    /// Experts in place of the feed-forward block.
+    pub experts: Option<ExpertPlan>,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads.
@@ -43,6 +46,12 @@ impl Blueprint {
     pub fn has(&self, extra: Extra) -> bool {
         self.extras.contains(&extra)
     }
+
+    /// Width of the feed-forward blocks that a row goes through.
+    #[must_use]
+    pub fn active_ffn(&self) -> usize {
+        self.experts.map_or(self.ffn, |experts| experts.active_ffn())
+    }
 }
 
 /// What differs from layer to layer.
@@ -59,6 +68,8 @@ pub struct LayerPlan {
 pub struct Rope {
     /// One for each pair.
     pub frequencies: Vec<f32>,
+    /// Rotated dimensions are multiplied with this: 1 but where a context was stretched.
+    pub magnitude: f32,
 }
 
 /// Which dimensions of a head form a pair.
@@ -77,6 +88,14 @@ pub enum Extra {
     QkvBias,
     /// Norms of each query and key head.
     HeadNorms,
+    /// Norms over all query heads together, and over all key heads together.
+    WidthNorms,
     /// Norms of what attention and feed-forward add.
     PostNorms,
+    /// A bias of attention's output projection.
+    OutputBias,
+    /// A bias of the head.
+    HeadBias,
+    /// Norms of the residual stream take off the mean and have biases.
+    LayerNorms,
 }

@@ -36,6 +36,7 @@ impl<'a> Facts<'a> {
                 vocabulary,
                 hidden,
                 ffn: number("feed_forward_length")?,
+                experts: None,
                 heads,
                 kv_heads,
                 head_dim,
@@ -84,11 +85,26 @@ impl<'a> Facts<'a> {
         optional(self.file.metadata(), &self.key(name))
     }
 
+    /// A setting `{architecture}.{name}` above zero.
+    pub(crate) fn number(&self, name: &str) -> Result<usize, LoadError> {
+        positive(self.file.metadata(), &self.key(name))
+    }
+
+    /// Whether the file has experts; no setting and zero say that it has none.
+    pub(crate) fn has_experts(&self) -> Result<bool, LoadError> {
+        Ok(self.file.metadata().opt_u32(&self.key("expert_count"))?.is_some_and(|count| count > 0))
+    }
+
+    /// That a setting `{architecture}.{name}` makes no sense.
+    pub(crate) fn refuse(&self, name: &str, problem: String) -> LoadError {
+        LoadError::Setting { key: self.key(name), problem }
+    }
+
     /// How much positions are stretched: 1 where no scaling is set.
     pub(crate) fn linear_scale(&self) -> Result<f32, LoadError> {
         let kind = self.file.metadata().opt_str(&self.key("rope.scaling.type"))?;
         match kind {
-            None | Some("none") => Ok(self.opt_f32("rope.scale_linear")?.unwrap_or(1.0)),
+            None | Some("none" | "longrope") => Ok(self.opt_f32("rope.scale_linear")?.unwrap_or(1.0)),
             Some("linear") => Ok(self.opt_f32("rope.scaling.factor")?.unwrap_or(1.0)),
             Some(other) => Err(LoadError::Setting {
                 key: self.key("rope.scaling.type"),
@@ -114,17 +130,32 @@ impl<'a> Facts<'a> {
             let factor = factors.as_ref().map_or(1.0, |factors| f64::from(factors[pair]));
             (plain / factor) as f32
         };
-        Ok(Rope { frequencies: (0..dims / 2).map(frequency).collect() })
+        Ok(Rope { frequencies: (0..dims / 2).map(frequency).collect(), magnitude: 1.0 })
     }
 
     /// The factors by which Llama 3 slows its low frequencies: a tensor in the file.
     fn rope_factors(&self) -> Result<Option<Vec<f32>>, LoadError> {
-        const NAME: &str = "rope_freqs.weight";
-        let Some(tensor) = self.file.tensor(NAME) else { return Ok(None) };
+        self.factors("rope_freqs.weight")
+    }
+
+    /// Rope as it is within the context that a model was trained for first, in files whose rope was stretched later.
+    pub(crate) fn short_rope(&self) -> Result<Option<Rope>, LoadError> {
+        let Some(factors) = self.factors("rope_factors_short.weight")? else { return Ok(None) };
+        let theta = self.opt_f32("rope.freq_base")?.unwrap_or(10_000.0);
+        let magnitude = self.opt_f32("rope.scaling.attn_factor")?.unwrap_or(1.0);
+        if !(magnitude.is_finite() && magnitude > 0.0) {
+            return Err(self.refuse("rope.scaling.attn_factor", format!("{magnitude}")));
+        }
+        Ok(Some(Rope { magnitude, ..self.rope(theta, 1.0, Some(factors))? }))
+    }
+
+    /// A tensor of what each pair's frequency is divided by.
+    fn factors(&self, name: &str) -> Result<Option<Vec<f32>>, LoadError> {
+        let Some(tensor) = self.file.tensor(name) else { return Ok(None) };
         let pairs = self.blueprint.head_dim / 2;
         if tensor.info.rows() != 1 || tensor.info.row_len() != pairs {
             return Err(LoadError::Shape {
-                tensor: NAME.to_owned(),
+                tensor: name.to_owned(),
                 expected: vec![pairs],
                 found: tensor.info.shape.clone(),
             });
@@ -134,7 +165,7 @@ impl<'a> Facts<'a> {
         if factors.iter().all(|factor| factor.is_finite() && *factor > 0.0) {
             Ok(Some(factors))
         } else {
-            Err(LoadError::Values { tensor: NAME.to_owned(), problem: "factors must be above zero".to_owned() })
+            Err(LoadError::Values { tensor: name.to_owned(), problem: "factors must be above zero".to_owned() })
         }
     }
 

@@ -4,13 +4,19 @@
 //! the forward pass knows). The forward pass has no architecture in it; it follows the blueprint.
 
 mod blueprint;
+mod experts;
 mod facts;
 mod gemma3;
 mod llama;
+mod olmoe;
+mod phimoe;
 mod qwen2;
+mod qwen2moe;
 mod qwen3;
+mod qwen3moe;
 
 pub use blueprint::{Blueprint, Extra, LayerPlan, Rope, RopePairs};
+pub use experts::ExpertPlan;
 pub(crate) use facts::Facts;
 
 use crate::gguf::GgufFile;
@@ -30,6 +36,10 @@ pub(crate) const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "qwen2", blueprint: qwen2::blueprint },
     Architecture { name: "qwen3", blueprint: qwen3::blueprint },
     Architecture { name: "gemma3", blueprint: gemma3::blueprint },
+    Architecture { name: "olmoe", blueprint: olmoe::blueprint },
+    Architecture { name: "qwen2moe", blueprint: qwen2moe::blueprint },
+    Architecture { name: "qwen3moe", blueprint: qwen3moe::blueprint },
+    Architecture { name: "phimoe", blueprint: phimoe::blueprint },
 ];
 
 /// The blueprint of a file's model.

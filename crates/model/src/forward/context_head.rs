@@ -17,6 +17,7 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct ContextHead {
     matrix: PackedMatrix,
+    bias: Option<Vec<f32>>,
     /// In the order of the rows.
     tokens: Vec<TokenId>,
 }
@@ -44,7 +45,9 @@ impl Model {
         tokens.sort_unstable();
         tokens.dedup();
         let rows: Vec<usize> = tokens.iter().map(|token| token.0 as usize).collect();
-        ContextHead { matrix: self.weights().head.gather(&rows), tokens }
+        let weights = self.weights();
+        let bias = weights.head_bias.as_ref().map(|bias| rows.iter().map(|&row| bias[row]).collect());
+        ContextHead { matrix: weights.head.gather(&rows), bias, tokens }
     }
 
     /// The `k` tokens of `among` with the largest logits of each row, largest first; ties go to the smaller token. After
@@ -65,7 +68,8 @@ impl Model {
         if rows.is_empty() || width == 0 {
             return vec![Vec::new(); rows.len()];
         }
-        let weights = HeadWeights { norm: self.norm(&self.weights().final_norm), matrix: &among.matrix };
+        let norm = self.row_norm(&self.weights().final_norm);
+        let weights = HeadWeights { norm, matrix: &among.matrix, bias: among.bias.as_deref() };
         let mut logits = Vec::new();
         let stride = head(self.isa(), crew, &weights, &mut pass.activations.buffers, &rows, &mut logits);
         let named = |(index, logit): (TokenId, f32)| (among.tokens[index.0 as usize], logit);

@@ -1,12 +1,13 @@
 //! The nodes of the graph, each a fused kernel on some rows. (Agent.xpu §4.2)
 
 use super::Pass;
+use crate::arch::{Extra, Rope};
 use crate::load::Model;
-use crate::weights::LayerWeights;
+use crate::weights::{FeedWeights, LayerWeights, NormWeights};
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{
-    AttentionShape, Buffers, Feed, FfnWeights, HeadWeights, KvDestination, KvTail, Norm, QkvWeights, SequenceRows,
-    TreeRows, attention, feed_forward, head, keys_and_values, qkv,
+    AttentionShape, Block, Buffers, Experts, FfnWeights, HeadNorms, HeadWeights, KvDestination, KvTail, Norm,
+    QkvWeights, RowNorm, SequenceRows, SharedExpert, TreeRows, attention, feed_forward, head, keys_and_values, qkv,
 };
 use duet_types::TokenId;
 use std::ops::Range;
@@ -97,8 +98,7 @@ impl Model {
     /// # Panics
     /// If a row does not exist.
     pub fn logits(&self, pass: &mut Pass, rows: &[usize], out: &mut Vec<f32>, crew: &dyn Crew) {
-        let weights = self.weights();
-        let head_weights = HeadWeights { norm: self.norm(&weights.final_norm), matrix: &weights.head };
+        let head_weights = self.head_weights();
         let stride = head(self.isa(), crew, &head_weights, &mut pass.activations.buffers, rows, out);
         let vocabulary = self.config().vocabulary;
         if stride != vocabulary {
@@ -124,7 +124,7 @@ impl Model {
         tops
     }
 
-    fn embed(&self, pass: &mut Pass, rows: Range<usize>) {
+    fn embed<'a>(&'a self, pass: &mut Pass, rows: Range<usize>) {
         let blueprint = self.blueprint();
         let Some(embeddings) = self.file().tensor("token_embd.weight") else { return };
         let mut row = 0;
@@ -138,10 +138,11 @@ impl Model {
                     embeddings.dequantize_row(token.0 as usize, residual);
                     residual.iter_mut().for_each(|x| *x *= blueprint.embedding_scale);
                     let (cosines, sines) = buffers.angles_mut(row);
-                    let frequencies = blueprint.ropes.iter().flat_map(|rope| &rope.frequencies);
-                    for ((cos, sin), frequency) in cosines.iter_mut().zip(sines).zip(frequencies) {
-                        let (s, c) = (position as f64 * f64::from(*frequency)).sin_cos();
-                        (*cos, *sin) = (c as f32, s as f32);
+                    let pairs = |rope: &'a Rope| rope.frequencies.iter().map(|frequency| (*frequency, rope.magnitude));
+                    let pairs = blueprint.ropes.iter().flat_map(pairs);
+                    for ((cos, sin), (frequency, magnitude)) in cosines.iter_mut().zip(sines).zip(pairs) {
+                        let (s, c) = (position as f64 * f64::from(frequency)).sin_cos();
+                        (*cos, *sin) = (c as f32 * magnitude, s as f32 * magnitude);
                     }
                 }
                 row += 1;
@@ -198,11 +199,17 @@ impl Model {
         let lengths = |ropes: Range<usize>| blueprint.ropes[ropes].iter().map(|r| r.frequencies.len()).sum::<usize>();
         let rope = blueprint.layers[layer].rope;
         QkvWeights {
-            norm: self.norm(&weights.attention_norm),
+            norm: self.row_norm(&weights.attention_norm),
             matrix: &weights.qkv,
             bias: weights.qkv_bias.as_deref(),
-            query_norm: weights.query_norm.as_deref().map(|weight| self.norm(weight)),
-            key_norm: weights.key_norm.as_deref().map(|weight| self.norm(weight)),
+            norms: match &weights.head_norms {
+                None => HeadNorms::None,
+                Some([query, key]) => {
+                    let (query, key) = (self.norm(query), self.norm(key));
+                    let of_widths = blueprint.has(Extra::WidthNorms);
+                    if of_widths { HeadNorms::Widths { query, key } } else { HeadNorms::Heads { query, key } }
+                }
+            },
             heads: blueprint.heads,
             angles: (lengths(0..rope), lengths(0..rope + 1)),
         }
@@ -212,10 +219,31 @@ impl Model {
         let weights = self.layer(layer);
         FfnWeights {
             output: &weights.output,
+            output_bias: weights.output_bias.as_deref(),
             output_norm: weights.output_norm.as_deref().map(|weight| self.norm(weight)),
-            norm: self.norm(&weights.ffn_norm),
-            feed: Feed { gate_up: &weights.gate_up, down: &weights.down, gating: self.blueprint().gating },
-            feed_norm: weights.feed_norm.as_deref().map(|weight| self.norm(weight)),
+            norm: self.row_norm(&weights.ffn_norm),
+            gating: self.blueprint().gating,
+            block: match &weights.feed {
+                FeedWeights::Dense { feed, norm } => {
+                    Block::Dense { feed, norm: norm.as_deref().map(|weight| self.norm(weight)) }
+                }
+                FeedWeights::Experts { router, experts, shared, plan } => Block::Experts(Experts {
+                    router,
+                    routing: plan.routing,
+                    chosen: plan.chosen,
+                    experts,
+                    shared: shared.as_ref().map(|(gate, feed)| SharedExpert { gate, feed }),
+                }),
+            },
+        }
+    }
+
+    fn head_weights(&self) -> HeadWeights<'_> {
+        let weights = self.weights();
+        HeadWeights {
+            norm: self.row_norm(&weights.final_norm),
+            matrix: &weights.head,
+            bias: weights.head_bias.as_deref(),
         }
     }
 
@@ -223,7 +251,15 @@ impl Model {
         &self.weights().layers[layer]
     }
 
-    pub(super) fn norm<'a>(&self, weight: &'a [f32]) -> Norm<'a> {
+    pub(super) fn row_norm<'a>(&self, weights: &'a NormWeights) -> RowNorm<'a> {
+        let norm = self.norm(&weights.weight);
+        match &weights.bias {
+            None => RowNorm::Rms(norm),
+            Some(bias) => RowNorm::Layer(norm, bias),
+        }
+    }
+
+    fn norm<'a>(&self, weight: &'a [f32]) -> Norm<'a> {
         Norm { weight, epsilon: self.blueprint().epsilon }
     }
 }

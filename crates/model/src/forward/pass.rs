@@ -3,7 +3,7 @@
 use crate::kv::{KvError, KvTable, PAGE_TOKENS};
 use crate::load::Model;
 use duet_kernels::attention::PageMemory;
-use duet_kernels::fused::{BufferShape, Buffers};
+use duet_kernels::fused::{BufferShape, Buffers, ExpertShape};
 use duet_types::{Bytes, TokenId, Tokens};
 
 /// One sequence's rows in a pass.
@@ -111,7 +111,13 @@ impl Activations {
             hidden: b.hidden,
             qkv: (b.heads + 2 * b.kv_heads) * b.head_dim,
             queries: b.heads * b.head_dim,
-            ffn: b.ffn,
+            ffn: if b.experts.is_none() { b.ffn } else { 0 },
+            experts: b.experts.map(|plan| ExpertShape {
+                experts: plan.count,
+                chosen: plan.chosen,
+                ffn: plan.ffn,
+                shared: plan.shared.unwrap_or(0),
+            }),
             angles: b.ropes.iter().map(|rope| rope.frequencies.len()).sum(),
         };
         Self { buffers: Buffers::new(shape, rows), spare: Vec::new() }

@@ -68,6 +68,10 @@ fn are_sane(anchors: &Anchors) -> bool {
 fn is_sane(heg: &Heg) -> bool {
     let linear = [&heg.qkv, &heg.ffn, &heg.head];
     let work = linear.iter().flat_map(|node| [node.macs_per_row, node.weight_bytes, node.row_bytes]);
+    let routed = || linear.iter().filter_map(|node| node.routed);
     let attention = [heg.attention.macs_per_pair, heg.attention.bytes_per_position, heg.attention.row_bytes];
-    (1..=10_000).contains(&heg.layers) && work.chain(attention).all(|amount| (0.0..=1e12).contains(&amount))
+    let amounts = work.chain(attention).chain(routed().map(|routed| routed.bytes));
+    (1..=10_000).contains(&heg.layers)
+        && amounts.into_iter().all(|amount| (0.0..=1e12).contains(&amount))
+        && routed().all(|routed| (0.0..=1.0).contains(&routed.share))
 }

@@ -106,7 +106,7 @@ fn drafting(study: &Study, sweep: &Sweep, task: usize, place: Place) -> Option<E
 fn calibration_row(study: &Study, target: Target) -> Row {
     let soc = ON.soc();
     let heg = target.shape().heg();
-    let nothing = TokenWise { macs_per_row: 0.0, weight_bytes: 0.0, row_bytes: 0.0 };
+    let nothing = TokenWise { macs_per_row: 0.0, weight_bytes: 0.0, row_bytes: 0.0, routed: None };
     let head = Heg { layers: 0, qkv: nothing, ffn: nothing, ..heg.clone() };
     let rows = soc.chunk.rows.value;
     let ms = |gemm: f64| {

@@ -68,7 +68,7 @@ impl Cut {
             Division::Layers => heg.layers * index / self.blocks,
             Division::Weights => ((index as f64 * share / layer).round() as usize).min(heg.layers),
         };
-        let nothing = TokenWise { macs_per_row: 0.0, weight_bytes: 0.0, row_bytes: 0.0 };
+        let nothing = TokenWise { macs_per_row: 0.0, weight_bytes: 0.0, row_bytes: 0.0, routed: None };
         let head = if index + 1 == self.blocks { heg.head } else { nothing };
         Heg { layers: before(index + 1) - before(index), head, ..heg.clone() }
     }

@@ -25,7 +25,7 @@ fn config() -> SchedulerConfig {
         few_rows: FewRows::NONE,
     };
     let lane = |name: &str| Lane { name: name.to_owned(), shapes: Shapes::Dynamic, anchors };
-    let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 1.0 };
+    let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 1.0, routed: None };
     let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 1.0 };
     SchedulerConfig {
         machine: Machine { lanes: vec![lane("cpu0"), lane("cpu1")], team: Some(anchors), contention: Contention::NONE },

@@ -1,0 +1,256 @@
+//! Experts in place of a feed-forward block: each row goes to the few that a router chooses. Token-wise.
+//!
+//! Rows are sorted by expert ([`plan`]); each expert that has any is one gated block over its own rows, with nothing
+//! padded, and the crew divides all experts' products at once. A row's results are added in the order in which its
+//! experts were chosen, so they are the same to the bit whatever other rows are in the call. Only the weights of experts
+//! that a row goes to are read. Scores are computed in single precision: they decide, and a router is small.
+//! (NPUMoE §2; static shapes and tiers are for devices that need them)
+
+mod plan;
+mod routing;
+
+pub use routing::Routing;
+
+use super::buffers::{SharedBuffers, stride};
+use super::{Feed, part};
+use crate::crew::Worker;
+use crate::isa::Isa;
+use crate::matmul::{Epilogue, Gating, Target, matmul_units, units};
+use crate::packed::PackedMatrix;
+use crate::quantize::{SharedRows, TILE};
+use crate::rows::{add_scaled, dots};
+use plan::{Batch, Plan};
+use routing::Chooser;
+use std::ops::Range;
+
+/// The experts of a layer and their router.
+#[derive(Clone, Copy, Debug)]
+pub struct Experts<'a> {
+    /// A row of weights for each expert, over the residual stream.
+    pub router: &'a [f32],
+    /// How scores become weights.
+    pub routing: Routing,
+    /// How many experts a row goes to.
+    pub chosen: usize,
+    /// The experts, all of one shape.
+    pub experts: &'a [Feed],
+    /// One that every row goes to.
+    pub shared: Option<SharedExpert<'a>>,
+}
+
+/// An expert that every row goes to.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedExpert<'a> {
+    /// Weights over the residual stream: the logistic function of a row's score is what the expert counts.
+    pub gate: &'a [f32],
+    /// The block.
+    pub feed: &'a Feed,
+}
+
+/// The experts' part of a feed-forward kernel: from normed rows to the residual stream.
+pub(super) struct Call<'a> {
+    pub(super) isa: Isa,
+    pub(super) experts: &'a Experts<'a>,
+    pub(super) gating: Gating,
+    pub(super) shared: SharedBuffers<'a>,
+    pub(super) quantized: SharedRows<'a>,
+    /// Rows of the residual stream; their norms are rows `0..` of the normed ones.
+    pub(super) rows: Range<usize>,
+}
+
+impl<'a> Call<'a> {
+    /// # Panics
+    /// If the experts do not have the shape that the buffers were made for.
+    pub(super) fn new(
+        isa: Isa,
+        (experts, gating): (&'a Experts<'a>, Gating),
+        (shared, quantized): (SharedBuffers<'a>, SharedRows<'a>),
+        rows: Range<usize>,
+    ) -> Self {
+        let call = Self { isa, experts, gating, shared, quantized, rows };
+        let hidden = shared.residual.columns;
+        assert!(experts.router.len() == experts.experts.len() * hidden);
+        assert!(experts.shared.is_none_or(|expert| expert.gate.len() == hidden));
+        assert!(call.scores() == shared.scores.columns && experts.chosen <= experts.experts.len());
+        assert!(rows_fit(&call) && call.feeds().all(|feed| feed.down.outputs() == hidden));
+        call
+    }
+
+    /// Behind a sync, from what was normed before it.
+    pub(super) fn run(&self, worker: &Worker<'_>) {
+        self.score(worker);
+        worker.sync();
+        self.choose(worker);
+        worker.sync();
+        // SAFETY: nobody writes choices after the sync.
+        let chosen = unsafe { self.shared.chosen.part(0..self.rows.len() * self.places()) };
+        let hidden = self.shared.residual.columns;
+        let plan = Plan::new(chosen, self.scores(), hidden, |expert| self.feed(expert).down.inputs());
+        self.gather(&plan, worker);
+        worker.sync();
+        self.gate(&plan, worker);
+        worker.sync();
+        self.quantize(&plan, worker);
+        worker.sync();
+        self.project(&plan, worker);
+        worker.sync();
+        self.combine(&plan, worker);
+    }
+
+    /// Scores of all rows: blocks of experts of one row after the other.
+    fn score(&self, worker: &Worker<'_>) {
+        let (hidden, experts) = (self.shared.residual.columns, self.experts.experts.len());
+        let blocks = self.scores().div_ceil(SCORE_BLOCK);
+        for item in worker.share(self.rows.len() * blocks) {
+            let (row, first) = (item / blocks, item % blocks * SCORE_BLOCK);
+            let start = self.shared.scores.row(row).start;
+            let end = (first + SCORE_BLOCK).min(experts);
+            // SAFETY: the rows were normed before the last sync; the scores are this item's.
+            unsafe {
+                let normed = self.shared.normed.values.part(self.shared.normed.row(row));
+                let scores = self.shared.scores.values.part_mut(start + first..start + end.max(first));
+                dots(self.isa, normed, &self.experts.router[first * hidden..end.max(first) * hidden], scores);
+                if let Some(shared) = self.experts.shared
+                    && (first..first + SCORE_BLOCK).contains(&experts)
+                {
+                    let score = self.shared.scores.values.part_mut(start + experts..start + experts + 1);
+                    dots(self.isa, normed, shared.gate, score);
+                }
+            }
+        }
+    }
+
+    fn choose(&self, worker: &Worker<'_>) {
+        let (experts, chosen, places) = (self.experts.experts.len(), self.experts.chosen, self.places());
+        let mut chooser = Chooser::new(self.isa, self.experts.routing);
+        for row in worker.share(self.rows.len()) {
+            let all = row * places..(row + 1) * places;
+            // SAFETY: the scores were computed before the last sync; the row's places are this worker's.
+            unsafe {
+                let scores = self.shared.scores.values.part(self.shared.scores.row(row));
+                let (to, weights) = (self.shared.chosen.part_mut(all.clone()), self.shared.weights.part_mut(all));
+                chooser.choose(&scores[..experts], &mut to[..chosen], &mut weights[..chosen]);
+                if self.experts.shared.is_some() {
+                    (to[chosen], weights[chosen]) = (experts as u32, chooser.sigmoid(scores[experts]));
+                }
+            }
+        }
+    }
+
+    /// Quantises each expert's rows.
+    fn gather(&self, plan: &Plan, worker: &Worker<'_>) {
+        for (batch, rows) in plan.rows(worker) {
+            let to = self.hidden_rows(batch);
+            for row in rows {
+                let from = plan.places[batch.slots.start + row] / self.places();
+                // SAFETY: nobody writes normed rows; the tile is this worker's.
+                unsafe {
+                    let normed = self.shared.normed.values.part(self.shared.normed.row(from));
+                    to.set_row(self.isa, row, normed);
+                }
+            }
+        }
+    }
+
+    fn gate(&self, plan: &Plan, worker: &Worker<'_>) {
+        let work = |batch: &Batch| self.work(batch, &self.feed(batch.expert).gate_up);
+        for (batch, units) in plan.shares(worker, work) {
+            let feed = self.feed(batch.expert);
+            let (out, stride) = self.gated(batch);
+            let epilogue = Epilogue::Gated(Target { out, first_row: 0, stride }, self.gating);
+            let rows = self.hidden_rows(batch);
+            // SAFETY: the rows were quantised before the last sync; the units are this worker's.
+            unsafe { matmul_units(self.isa, &feed.gate_up, &rows, batch.slots.len(), &epilogue, units) };
+        }
+    }
+
+    /// Quantises what the gates let through.
+    fn quantize(&self, plan: &Plan, worker: &Worker<'_>) {
+        for (batch, rows) in plan.rows(worker) {
+            let (to, (gated, stride)) = (self.inner_rows(batch), self.gated(batch));
+            let width = self.feed(batch.expert).down.inputs();
+            for row in rows {
+                // SAFETY: the row was computed before the last sync; the tile is this worker's.
+                unsafe { to.set_row(self.isa, row, gated.part(row * stride..row * stride + width)) };
+            }
+        }
+    }
+
+    fn project(&self, plan: &Plan, worker: &Worker<'_>) {
+        for (batch, units) in plan.shares(worker, |batch| self.work(batch, &self.feed(batch.expert).down)) {
+            let products = &self.shared.products;
+            let out = Target { out: products.values, first_row: batch.slots.start, stride: products.stride };
+            let (down, rows) = (&self.feed(batch.expert).down, self.inner_rows(batch));
+            // SAFETY: the rows were quantised before the last sync; the units are this worker's.
+            unsafe { matmul_units(self.isa, down, &rows, batch.slots.len(), &Epilogue::Store(out), units) };
+        }
+    }
+
+    /// Adds what a row's experts made of it to the residual stream.
+    fn combine(&self, plan: &Plan, worker: &Worker<'_>) {
+        let SharedBuffers { residual, products, weights, .. } = &self.shared;
+        let (rows, columns) = part(self.rows.len(), residual.columns, worker);
+        for row in rows {
+            let start = residual.row(self.rows.start + row).start;
+            for place in row * self.places()..(row + 1) * self.places() {
+                let from = products.row(plan.slots[place]).start;
+                // SAFETY: weights and products were computed before the last sync; these columns of the row are this
+                // worker's.
+                unsafe {
+                    let stream = residual.values.part_mut(start + columns.start..start + columns.end);
+                    let product = products.values.part(from + columns.start..from + columns.end);
+                    add_scaled(self.isa, stream, weights.part(place..place + 1)[0], product);
+                }
+            }
+        }
+    }
+
+    /// The shared expert comes behind the others.
+    fn feed(&self, expert: usize) -> &'a Feed {
+        match self.experts.shared {
+            Some(shared) if expert == self.experts.experts.len() => shared.feed,
+            _ => &self.experts.experts[expert],
+        }
+    }
+
+    fn feeds(&self) -> impl Iterator<Item = &'a Feed> {
+        (0..self.scores()).map(|expert| self.feed(expert))
+    }
+
+    fn places(&self) -> usize {
+        self.experts.chosen + usize::from(self.experts.shared.is_some())
+    }
+
+    fn scores(&self) -> usize {
+        self.experts.experts.len() + usize::from(self.experts.shared.is_some())
+    }
+
+    /// Units of a product of a batch, and how much work each is: reading its weights is worth some rows.
+    fn work(&self, batch: &Batch, matrix: &PackedMatrix) -> (usize, usize) {
+        (units(matrix), (batch.slots.len() + TILE) * matrix.groups())
+    }
+
+    fn hidden_rows(&self, batch: &Batch) -> SharedRows<'a> {
+        self.quantized.narrow(batch.hidden_at, batch.slots.len(), self.shared.residual.columns)
+    }
+
+    fn inner_rows(&self, batch: &Batch) -> SharedRows<'a> {
+        self.quantized.narrow(batch.inner_at, batch.slots.len(), self.feed(batch.expert).down.inputs())
+    }
+
+    /// A batch's gated rows, and their stride.
+    fn gated(&self, batch: &Batch) -> (crate::memory::Shared<'a, f32>, usize) {
+        let stride = stride(self.feed(batch.expert).down.inputs());
+        let all = batch.gated_at..batch.gated_at + batch.slots.len() * stride;
+        (self.shared.gated.values.narrow(all), stride)
+    }
+}
+
+/// Scores that are computed together: as many as a register file takes.
+const SCORE_BLOCK: usize = 8;
+
+/// Whether the buffers have room for the choices and results of all rows.
+fn rows_fit(call: &Call<'_>) -> bool {
+    let places = call.rows.len() * call.places();
+    places <= call.shared.chosen.len() && places * call.shared.products.stride <= call.shared.products.values.len()
+}

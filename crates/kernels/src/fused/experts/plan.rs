@@ -1,0 +1,142 @@
+//! The rows of a call, sorted by expert: where each expert's rows lie in the buffers, and who computes what.
+//!
+//! Every worker makes the same plan from the same choices. An expert's rows follow each other in the order of the call,
+//! and begin at a tile; nothing is padded. **Invariant:** each place of each row is one slot, and each unit of each
+//! expert's product is one worker's.
+
+use super::super::buffers::stride;
+use crate::crew::Worker;
+use crate::quantize::{SharedRows, TILE};
+use std::ops::Range;
+
+/// The rows of one expert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Batch {
+    pub(super) expert: usize,
+    /// Its slots; there is one at least.
+    pub(super) slots: Range<usize>,
+    /// Where its rows lie, quantised at the width of the residual stream, in blocks ([`SharedRows::narrow`]).
+    pub(super) hidden_at: usize,
+    /// The same at the expert's width.
+    pub(super) inner_at: usize,
+    /// Where its gated rows begin, in floats.
+    pub(super) gated_at: usize,
+}
+
+/// All batches of a call, in the order of the experts.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) batches: Vec<Batch>,
+    /// For each slot the place (row × places + place) that is computed there.
+    pub(super) places: Vec<usize>,
+    /// The reverse.
+    pub(super) slots: Vec<usize>,
+}
+
+impl Plan {
+    /// `chosen` are the experts of each place, below `experts`; `width` is the width of an expert.
+    pub(super) fn new(chosen: &[u32], experts: usize, hidden: usize, width: impl Fn(usize) -> usize) -> Self {
+        let mut next = vec![0; experts + 1];
+        chosen.iter().for_each(|&expert| next[expert as usize + 1] += 1);
+        for expert in 0..experts {
+            next[expert + 1] += next[expert];
+        }
+        let batches = batches(&next, hidden, width);
+        let (mut places, mut slots) = (vec![0; chosen.len()], vec![0; chosen.len()]);
+        for (place, &expert) in chosen.iter().enumerate() {
+            let slot = &mut next[expert as usize];
+            (slots[place], places[*slot]) = (*slot, place);
+            *slot += 1;
+        }
+        Self { batches, places, slots }
+    }
+
+    /// What of a product of every batch is this worker's. `units` says into how many units a batch's product can be divided,
+    /// and how much work one of them is.
+    pub(super) fn shares(
+        &self,
+        worker: &Worker<'_>,
+        units: impl Fn(&Batch) -> (usize, usize),
+    ) -> impl Iterator<Item = (&Batch, Range<usize>)> {
+        let total: usize = self.batches.iter().map(&units).map(|(count, work)| count * work).sum();
+        let mine = worker.share(total);
+        let mut start = 0;
+        self.batches.iter().filter_map(move |batch| {
+            let (count, work) = units(batch);
+            // A unit is whose share its beginning lies in.
+            let unit = |at: usize| at.saturating_sub(start).div_ceil(work.max(1)).min(count);
+            let range = unit(mine.start)..unit(mine.end);
+            start += count * work;
+            (!range.is_empty()).then_some((batch, range))
+        })
+    }
+
+    /// The slots that this worker fills, as batches and rows of theirs: whole tiles.
+    pub(super) fn rows(&self, worker: &Worker<'_>) -> impl Iterator<Item = (&Batch, Range<usize>)> {
+        let tiles = self.shares(worker, |batch| (batch.slots.len().div_ceil(TILE), 1));
+        tiles.map(|(batch, tiles)| (batch, tiles.start * TILE..(tiles.end * TILE).min(batch.slots.len())))
+    }
+}
+
+/// `starts` are the first slots of each expert, and behind the last.
+fn batches(starts: &[usize], hidden: usize, width: impl Fn(usize) -> usize) -> Vec<Batch> {
+    let (mut hidden_at, mut inner_at, mut gated_at) = (0, 0, 0);
+    let bounds = starts.windows(2).enumerate().filter(|(_, bounds)| bounds[0] < bounds[1]);
+    bounds
+        .map(|(expert, bounds)| {
+            let batch = Batch { expert, slots: bounds[0]..bounds[1], hidden_at, inner_at, gated_at };
+            let rows = batch.slots.len();
+            hidden_at += SharedRows::blocks(rows, hidden);
+            inner_at += SharedRows::blocks(rows, width(expert));
+            gated_at += rows * stride(width(expert));
+            batch
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crew::SpinBarrier;
+    use proptest::prelude::*;
+
+    #[test]
+    fn rows_are_sorted_by_expert_and_keep_their_order() {
+        let plan = Plan::new(&[2, 0, 0, 3, 2, 0], 4, 32, |_| 32);
+        assert_eq!(plan.places, [1, 2, 5, 0, 4, 3]);
+        assert_eq!(plan.slots, [3, 0, 1, 5, 4, 2]);
+        let batches: Vec<_> = plan.batches.iter().map(|batch| (batch.expert, batch.slots.clone())).collect();
+        assert_eq!(batches, [(0, 0..3), (2, 3..5), (3, 5..6)]);
+    }
+
+    #[test]
+    fn experts_of_any_width_lie_beside_each_other() {
+        let chosen: Vec<u32> = (0..20).map(|place| u32::from(place >= 9)).collect();
+        let plan = Plan::new(&chosen, 2, 64, |expert| [40, 100][expert]);
+        let at: Vec<_> = plan.batches.iter().map(|batch| [batch.hidden_at, batch.inner_at, batch.gated_at]).collect();
+        assert_eq!(at, [[0, 0, 0], [2 * 2, 2 * 2, 9 * 48]]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_unit_is_one_workers(
+            chosen in prop::collection::vec(0_u32..12, 1..60),
+            size in 1_usize..6,
+            units in 1_usize..7,
+        ) {
+            let plan = Plan::new(&chosen, 12, 64, |_| 96);
+            let barrier = SpinBarrier::new(size);
+            let mut seen = vec![vec![0; units]; 12];
+            for rank in 0..size {
+                let worker = Worker::new(rank, size, &barrier);
+                for (batch, range) in plan.shares(&worker, |batch| (units, batch.slots.len() + TILE)) {
+                    range.for_each(|unit| seen[batch.expert][unit] += 1);
+                }
+            }
+            for (expert, seen) in seen.iter().enumerate() {
+                let used = i32::from(chosen.contains(&(expert as u32)));
+                prop_assert!(seen.iter().all(|count| *count == used));
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Which experts a row goes to, and with what weights.
+//!
+//! A row's choice depends on its own scores alone. Equal scores go to the expert that comes first; scores that are not
+//! numbers come last, so that every row goes to as many experts as it should, whatever is in it.
+
+use crate::isa::Isa;
+use crate::rows::exponentials;
+
+/// How scores become weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Routing {
+    /// Softmax over all experts; the largest are taken with the weights they have.
+    Softmax,
+    /// The same, divided by the sum of those that are taken: softmax over the chosen.
+    SoftmaxOfChosen,
+    /// Phi's sparse mixer: one expert after the other, each with its weight in a softmax over those that are left and
+    /// whose scores are near the best one's.
+    SparseMixer {
+        /// Scores that are farther from the best than twice this share of the larger of both count for nothing.
+        jitter: f32,
+    },
+}
+
+/// Chooses for one row after the other.
+#[derive(Debug)]
+pub(super) struct Chooser {
+    isa: Isa,
+    routing: Routing,
+    scratch: Vec<f32>,
+}
+
+impl Chooser {
+    pub(super) fn new(isa: Isa, routing: Routing) -> Self {
+        Self { isa, routing, scratch: Vec::new() }
+    }
+
+    /// Fills `chosen` with the experts of the largest scores, best first, and `weights` with what each counts.
+    pub(super) fn choose(&mut self, scores: &[f32], chosen: &mut [u32], weights: &mut [f32]) {
+        largest(scores, chosen);
+        match self.routing {
+            Routing::Softmax => self.softmax(scores, chosen, weights),
+            Routing::SoftmaxOfChosen => {
+                let taken: Vec<f32> = chosen.iter().map(|&expert| scores[expert as usize]).collect();
+                let all: Vec<u32> = (0..chosen.len() as u32).collect();
+                self.softmax(&taken, &all, weights);
+            }
+            Routing::SparseMixer { jitter } => {
+                for place in 0..chosen.len() {
+                    weights[place] = self.mixed(scores, &chosen[..=place], jitter);
+                }
+            }
+        }
+    }
+
+    /// The logistic function, by the same exponentials.
+    pub(super) fn sigmoid(&self, score: f32) -> f32 {
+        let mut exponential = [-score];
+        exponentials(self.isa, &mut exponential, 0.0);
+        1.0 / (1.0 + exponential[0])
+    }
+
+    /// The shares of `chosen`, the first of which has the largest score, in the softmax of all scores.
+    fn softmax(&mut self, scores: &[f32], chosen: &[u32], weights: &mut [f32]) {
+        let Some(&best) = chosen.first() else { return };
+        self.scratch.clear();
+        self.scratch.extend_from_slice(scores);
+        exponentials(self.isa, &mut self.scratch, scores[best as usize]);
+        let sum: f32 = self.scratch.iter().sum();
+        for (weight, &expert) in weights.iter_mut().zip(chosen) {
+            *weight = self.scratch[expert as usize] / sum;
+        }
+    }
+
+    /// The weight of the last of `chosen`, those before it being taken.
+    fn mixed(&mut self, scores: &[f32], chosen: &[u32], jitter: f32) -> f32 {
+        let Some((&expert, taken)) = chosen.split_last() else { return 0.0 };
+        let best = scores[expert as usize];
+        self.scratch.clear();
+        let near = |&(index, &score): &(usize, &f32)| {
+            let far = (best - score) / score.abs().max(best) > 2.0 * jitter;
+            !far && !taken.contains(&(index as u32))
+        };
+        self.scratch.extend(scores.iter().enumerate().filter(near).map(|(_, score)| score));
+        exponentials(self.isa, &mut self.scratch, best);
+        1.0 / self.scratch.iter().sum::<f32>()
+    }
+}
+
+/// The places of the largest scores, best first.
+fn largest(scores: &[f32], chosen: &mut [u32]) {
+    let score = |expert: u32| scores[expert as usize];
+    // Numbers before what is none; then the larger; then the first.
+    let better = |a: f32, b: f32| a > b || (b.is_nan() && !a.is_nan());
+    let mut count = 0;
+    for (expert, &candidate) in scores.iter().enumerate() {
+        if count == chosen.len() && !chosen.last().is_some_and(|&last| better(candidate, score(last))) {
+            continue;
+        }
+        let at = chosen[..count].partition_point(|&other| !better(candidate, score(other)));
+        count = (count + 1).min(chosen.len());
+        chosen[at..count].rotate_right(1);
+        chosen[at] = expert as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn choose(routing: Routing, scores: &[f32], count: usize) -> (Vec<u32>, Vec<f32>) {
+        let (mut chosen, mut weights) = (vec![u32::MAX; count], vec![f32::NAN; count]);
+        Chooser::new(Isa::Portable, routing).choose(scores, &mut chosen, &mut weights);
+        (chosen, weights)
+    }
+
+    fn close(a: &[f32], b: &[f32]) {
+        assert!(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-6), "{a:?} {b:?}");
+    }
+
+    #[test]
+    fn equal_scores_go_to_the_first() {
+        let (chosen, weights) = choose(Routing::Softmax, &[1.0, 2.0, 2.0, 1.0], 3);
+        assert_eq!(chosen, [1, 2, 0]);
+        let e = std::f32::consts::E;
+        close(&weights, &[e / (2.0 * e + 2.0), e / (2.0 * e + 2.0), 1.0 / (2.0 * e + 2.0)]);
+    }
+
+    #[test]
+    fn the_weights_of_the_chosen_may_be_made_to_sum_to_one() {
+        let (chosen, weights) = choose(Routing::SoftmaxOfChosen, &[0.0, 3.0, -1.0, 1.0], 2);
+        assert_eq!(chosen, [1, 3]);
+        let share = 1.0 / (1.0 + (-2.0_f32).exp());
+        close(&weights, &[share, 1.0 - share]);
+    }
+
+    #[test]
+    fn the_sparse_mixer_forgets_what_is_far_and_what_is_taken() {
+        let routing = Routing::SparseMixer { jitter: 0.01 };
+        // 0.99 is near 1, 0.9 is not; once 1 is taken, 0.98 is near 0.99.
+        let (chosen, weights) = choose(routing, &[0.9, 1.0, 0.99, 0.98], 2);
+        assert_eq!(chosen, [1, 2]);
+        let first = 1.0 / (1.0 + (-0.01_f32).exp() + (-0.02_f32).exp());
+        close(&weights, &[first, 1.0 / (1.0 + (-0.01_f32).exp())]);
+        close(&choose(routing, &[-5.0, 4.0, -6.0], 2).1, &[1.0, 1.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_chosen_are_the_best_and_differ(
+            scores in prop::collection::vec(prop_oneof![9 => -4.0..4.0_f32, 1 => Just(f32::NAN)], 1..20),
+            count in any::<prop::sample::Index>(),
+        ) {
+            let count = count.index(scores.len()) + 1;
+            for routing in [Routing::Softmax, Routing::SoftmaxOfChosen, Routing::SparseMixer { jitter: 0.01 }] {
+                let (chosen, weights) = choose(routing, &scores, count);
+                let rest = (0..scores.len() as u32).filter(|expert| !chosen.contains(expert));
+                prop_assert_eq!(rest.clone().count() + count, scores.len());
+                let score = |expert: u32| scores[expert as usize];
+                for other in rest {
+                    prop_assert!(chosen.iter().all(|&expert| score(expert) >= score(other) || score(other).is_nan()));
+                }
+                if scores.iter().all(|score| !score.is_nan()) {
+                    prop_assert!(weights.iter().all(|weight| (0.0..=1.0).contains(weight)), "{:?}", weights);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Experts in a feed-forward kernel: against a plain computation, to the bit across instruction sets, rows and crews.
+
+use duet_kernels::crew::{Crew, Scoped, Solo};
+use duet_kernels::fused::{
+    Block, BufferShape, Buffers, ExpertShape, Experts, Feed, FfnWeights, Norm, Routing, RowNorm, SharedExpert,
+    feed_forward,
+};
+use duet_kernels::isa::Isa;
+use duet_kernels::matmul::Gating;
+use duet_kernels::packed::{Form, PANEL, PackedMatrix, WeightGroup};
+use proptest::prelude::*;
+
+const HIDDEN: usize = 64;
+
+fn noise(seed: usize) -> f32 {
+    let mut x = (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x ^= x >> 29;
+    x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (x >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
+}
+
+fn floats(seed: usize, count: usize, scale: f32) -> Vec<f32> {
+    (0..count).map(|i| noise(seed * 1_000_003 + i) * scale).collect()
+}
+
+fn matrix(seed: usize, outputs: usize, inputs: usize) -> PackedMatrix {
+    PackedMatrix::new(outputs, inputs, Form::Byte, |output, index| {
+        WeightGroup::quantize(&floats(seed + output * 31 + index * 7, 32, 0.2))
+    })
+    .unwrap()
+}
+
+/// A layer of experts.
+struct Layer {
+    router: Vec<f32>,
+    gate: Vec<f32>,
+    experts: Vec<Feed>,
+    shared: Option<Feed>,
+    output: PackedMatrix,
+    norm: Vec<f32>,
+    bias: Vec<f32>,
+    routing: Routing,
+    chosen: usize,
+    width: usize,
+}
+
+impl Layer {
+    fn new(experts: usize, chosen: usize, width: usize, shared: Option<usize>, routing: Routing) -> Self {
+        let feed = |seed: usize, width: usize| Feed {
+            gate_up: matrix(seed, 2 * width.next_multiple_of(PANEL), HIDDEN),
+            down: matrix(seed + 17, HIDDEN, width),
+        };
+        Self {
+            router: floats(5, experts * HIDDEN, 0.5),
+            gate: floats(6, HIDDEN, 0.5),
+            experts: (0..experts).map(|expert| feed(100 * expert + 1000, width)).collect(),
+            shared: shared.map(|width| feed(77, width)),
+            output: matrix(3, HIDDEN, HIDDEN),
+            norm: floats(8, HIDDEN, 1.0),
+            bias: floats(9, HIDDEN, 0.3),
+            routing,
+            chosen,
+            width,
+        }
+    }
+
+    /// The residual stream after the kernel; row `i` of the buffers begins as row `rows[i]`.
+    fn run(&self, isa: Isa, crew: &dyn Crew, rows: &[usize]) -> Vec<Vec<f32>> {
+        let shape = BufferShape {
+            hidden: HIDDEN,
+            qkv: 3 * HIDDEN,
+            queries: HIDDEN,
+            ffn: 0,
+            experts: Some(ExpertShape {
+                experts: self.experts.len(),
+                chosen: self.chosen,
+                ffn: self.width,
+                shared: self.shared.as_ref().map_or(0, |feed| feed.down.inputs()),
+            }),
+            angles: 8,
+        };
+        let mut buffers = Buffers::new(shape, rows.len());
+        for (index, &row) in rows.iter().enumerate() {
+            buffers.residual_mut(index).copy_from_slice(&floats(row + 50, HIDDEN, 1.0));
+        }
+        let weights = FfnWeights {
+            output: &self.output,
+            output_bias: Some(&self.bias),
+            output_norm: None,
+            norm: RowNorm::Layer(Norm { weight: &self.norm, epsilon: 1e-5 }, &self.bias),
+            gating: Gating::Silu,
+            block: Block::Experts(Experts {
+                router: &self.router,
+                routing: self.routing,
+                chosen: self.chosen,
+                experts: &self.experts,
+                shared: self.shared.as_ref().map(|feed| SharedExpert { gate: &self.gate, feed }),
+            }),
+        };
+        feed_forward(isa, crew, &weights, &mut buffers, 0..rows.len());
+        (0..rows.len()).map(|row| buffers.residual(row).to_vec()).collect()
+    }
+
+    /// The same in doubles, with nothing rounded. What attention found is zero, so the output projection is its bias.
+    fn plain(&self, row: usize) -> Vec<f64> {
+        let x: Vec<f64> = floats(row + 50, HIDDEN, 1.0).iter().zip(&self.bias).map(|(x, b)| f64::from(x + b)).collect();
+        let mean = x.iter().sum::<f64>() / HIDDEN as f64;
+        let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / HIDDEN as f64;
+        let norm =
+            |i: usize| (x[i] - mean) / (variance + 1e-5).sqrt() * f64::from(self.norm[i]) + f64::from(self.bias[i]);
+        let normed: Vec<f64> = (0..HIDDEN).map(norm).collect();
+        let dot = |w: &[f32]| w.iter().zip(&normed).map(|(w, x)| f64::from(*w) * x).sum::<f64>();
+        let scores: Vec<f64> = self.router.chunks(HIDDEN).map(dot).collect();
+        let mut order: Vec<usize> = (0..scores.len()).collect();
+        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+        order.truncate(self.chosen);
+        let over: Vec<usize> =
+            if self.routing == Routing::Softmax { (0..scores.len()).collect() } else { order.clone() };
+        let sum: f64 = over.iter().map(|&expert| scores[expert].exp()).sum();
+        let mut out = x.clone();
+        let mut add = |feed: &Feed, weight: f64| {
+            for (out, made) in out.iter_mut().zip(plain_feed(feed, &normed)) {
+                *out += weight * made;
+            }
+        };
+        order.iter().for_each(|&expert| add(&self.experts[expert], scores[expert].exp() / sum));
+        if let Some(feed) = &self.shared {
+            add(feed, 1.0 / (1.0 + (-dot(&self.gate)).exp()));
+        }
+        out
+    }
+}
+
+fn plain_feed(feed: &Feed, x: &[f64]) -> Vec<f64> {
+    let product = |matrix: &PackedMatrix, output: usize, x: &[f64]| -> f64 {
+        x.iter().enumerate().map(|(input, x)| f64::from(matrix.weight(output, input)) * x).sum()
+    };
+    let gated: Vec<f64> = (0..feed.down.inputs())
+        .map(|neuron| {
+            let panel = neuron / PANEL * 2 * PANEL + neuron % PANEL;
+            let gate = product(&feed.gate_up, panel, x);
+            gate / (1.0 + (-gate).exp()) * product(&feed.gate_up, panel + PANEL, x)
+        })
+        .collect();
+    (0..feed.down.outputs()).map(|output| product(&feed.down, output, &gated)).collect()
+}
+
+#[test]
+fn results_are_those_of_the_experts_a_row_goes_to() {
+    for (routing, shared) in
+        [(Routing::Softmax, Some(48)), (Routing::SoftmaxOfChosen, None), (Routing::SoftmaxOfChosen, Some(96))]
+    {
+        let layer = Layer::new(6, 2, 40, shared, routing);
+        let rows: Vec<usize> = (0..30).collect();
+        let (mut error, mut total) = (0.0, 0.0);
+        for (row, result) in layer.run(Isa::best(), &Scoped { threads: 2 }, &rows).iter().enumerate() {
+            let before = floats(row + 50, HIDDEN, 1.0);
+            for ((a, b), x) in result.iter().zip(layer.plain(row)).zip(before) {
+                error += (f64::from(*a) - b).powi(2);
+                total += (b - f64::from(x)).powi(2);
+            }
+        }
+        assert!((error / total).sqrt() < 0.03, "{routing:?} {shared:?}: {}", (error / total).sqrt());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_row_is_the_same_in_any_company_and_on_any_machine(
+        experts in 1_usize..20,
+        chosen in any::<prop::sample::Index>(),
+        width in prop::sample::select(vec![16_usize, 32, 40, 96]),
+        shared in prop::sample::select(vec![None, Some(32), Some(80)]),
+        rows in prop::collection::vec(0_usize..100, 1..40),
+        threads in 1_usize..5,
+        routing in prop::sample::select(
+            vec![Routing::Softmax, Routing::SoftmaxOfChosen, Routing::SparseMixer { jitter: 0.01 }]
+        ),
+    ) {
+        let layer = Layer::new(experts, chosen.index(experts) + 1, width, shared, routing);
+        let together = layer.run(Isa::best(), &Scoped { threads }, &rows);
+        for (&row, result) in rows.iter().zip(&together) {
+            prop_assert!(&layer.run(Isa::Portable, &Solo, &[row])[0] == result);
+        }
+        for isa in Isa::available() {
+            prop_assert!(layer.run(isa, &Solo, &rows) == together, "{}", isa);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What a file says of its experts, checked: how many, how many a row goes to, how wide.
+
+use super::Facts;
+use crate::load::LoadError;
+use duet_kernels::fused::Routing;
+
+/// Experts in place of the feed-forward block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpertPlan {
+    /// How many there are, the shared one not counted.
+    pub count: usize,
+    /// How many a row goes to, of them.
+    pub chosen: usize,
+    /// Width of each.
+    pub ffn: usize,
+    /// Width of the one that every row goes to, if there is one.
+    pub shared: Option<usize>,
+    /// How scores become weights.
+    pub routing: Routing,
+}
+
+impl ExpertPlan {
+    /// Width of what a row goes through.
+    #[must_use]
+    pub fn active_ffn(&self) -> usize {
+        self.chosen * self.ffn + self.shared.unwrap_or(0)
+    }
+}
+
+/// Which setting holds the width of an expert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExpertWidth {
+    /// `feed_forward_length`.
+    FeedForward,
+    /// `expert_feed_forward_length`; in files that lack it, the chosen ones together are `feed_forward_length` wide.
+    OfItsOwn,
+}
+
+/// The experts that `{architecture}.expert_count` and the settings beside it describe.
+pub(super) fn experts(facts: &Facts<'_>, width: ExpertWidth, routing: Routing) -> Result<ExpertPlan, LoadError> {
+    let count = facts.number("expert_count")?;
+    let chosen = facts.number("expert_used_count")?;
+    if count > EXPERTS_MAX {
+        return Err(facts.refuse("expert_count", format!("{count} experts, more than {EXPERTS_MAX}")));
+    }
+    if chosen > count {
+        let problem = format!("each token goes to {chosen} experts, but there are {count}");
+        return Err(facts.refuse("expert_used_count", problem));
+    }
+    let whole = facts.number("feed_forward_length")?;
+    let ffn = match width {
+        ExpertWidth::FeedForward => whole,
+        ExpertWidth::OfItsOwn => match facts.opt_number("expert_feed_forward_length")? {
+            Some(ffn) => ffn,
+            None if whole.is_multiple_of(chosen) => whole / chosen,
+            None => {
+                let problem = format!("it is missing, and {whole} does not divide by the {chosen} chosen experts");
+                return Err(facts.refuse("expert_feed_forward_length", problem));
+            }
+        },
+    };
+    Ok(ExpertPlan { count, chosen, ffn, shared: None, routing })
+}
+
+/// More than any published model, few enough that a row's scores stay small.
+const EXPERTS_MAX: usize = 4096;
