@@ -5,8 +5,10 @@
 //! such facts for timelines and metrics alike. **Invariant:** its table stands where the scheduler's does: after the
 //! commands of an event are drained, [`Digest::waiting`] is the scheduler's queue length.
 
-use crate::fact::{Fact, Found, KernelEnd, Launched, Origin, Subject, kernel_ended, pass_began};
-use duet_scheduler::{Command, End, Event, Generated, Kernel, Line, Member, Outcome, PassId, Phase, Reason, Source};
+use crate::fact::{Fact, Found, KernelEnd, Launched, LoadEnd, Origin, Subject, kernel_ended, pass_began};
+use duet_scheduler::{
+    Command, End, Event, Generated, GraphLoad, Kernel, Line, Member, Outcome, PassId, Phase, Reason, Source,
+};
 use duet_types::{Class, Instant, KernelId, LaneId, LaneSet, RequestId, Stage, Tokens};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +22,8 @@ pub struct Digest {
     last_on: BTreeMap<LaneId, LastRun>,
     /// Whose KV is on disk, of requests under way and ended.
     on_disk: BTreeSet<RequestId>,
+    /// The graph that is being loaded, since when.
+    loading: Option<(Instant, GraphLoad)>,
     waiting: [[usize; 2]; 4],
 }
 
@@ -81,6 +85,8 @@ impl Digest {
             Event::Dropped { request } => {
                 self.on_disk.remove(request);
             }
+            Event::GraphLoaded { .. } => facts.extend(self.graph_loaded(now, LoadEnd::Done)),
+            Event::GraphLoadFailed { .. } => facts.extend(self.graph_loaded(now, LoadEnd::Failed)),
             Event::Cancelled(_) | Event::GraphReady { .. } | Event::GraphFailed { .. } | Event::Timer => {}
         }
         facts
@@ -101,9 +107,15 @@ impl Digest {
             }
             Command::Discard(request) => self.discard(*request),
             Command::Release { request, end } => facts.extend(self.release(now, *request, *end)),
+            Command::LoadGraph(load) => self.loading = Some((now, *load)),
             Command::Prepare(_) | Command::Reclaim(_) | Command::SetTimer { .. } => {}
         }
         facts
+    }
+
+    fn graph_loaded(&mut self, now: Instant, end: LoadEnd) -> Option<Fact> {
+        let (since, load) = self.loading.take()?;
+        Some(Fact::GraphLoaded { load, took: now - since, end })
     }
 
     /// How many requests of a class wait there.

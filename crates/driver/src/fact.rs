@@ -1,6 +1,6 @@
 //! Facts: what events and commands come to, in words that people ask in.
 
-use duet_scheduler::{End, Kernel, Member, Reason};
+use duet_scheduler::{End, GraphLoad, Kernel, Member, Reason};
 use duet_types::{Class, FlowId, Instant, LaneSet, Nanos, RequestId, Stage, Tokens};
 
 /// Something that people ask about.
@@ -93,6 +93,15 @@ pub enum Fact {
         /// Whose; the request may have ended.
         request: RequestId,
     },
+    /// A graph of a device that exchanges its graphs was loaded, or was not.
+    GraphLoaded {
+        /// Which.
+        load: GraphLoad,
+        /// How long that took.
+        took: Nanos,
+        /// Whether it is there.
+        end: LoadEnd,
+    },
     /// A request is over.
     Ended {
         /// Which.
@@ -128,6 +137,15 @@ pub struct Launched {
     pub at: Instant,
     /// The flow of each member.
     pub flows: Vec<FlowId>,
+}
+
+/// How a load ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadEnd {
+    /// The graph is there.
+    Done,
+    /// It is not.
+    Failed,
 }
 
 /// How a kernel ended.

@@ -9,7 +9,7 @@
 //! kept for whoever asks.
 
 use crate::digest::Digest;
-use crate::fact::{Fact, KernelEnd, Launched};
+use crate::fact::{Fact, KernelEnd, Launched, LoadEnd};
 use crate::observer::Observer;
 use crate::trace_event::{
     InstantArgs, KernelArgs, NameArgs, Queues, SortArgs, TraceEvent, class_name, end_name, micros, of, positions,
@@ -116,6 +116,14 @@ impl<W: Write> Trace<W> {
             Fact::SpillBegan { request } => self.instant(now, "spills", whose(request)),
             Fact::Spilled { request } => self.instant(now, "spilled", whose(request)),
             Fact::SpillFailed { request } => self.instant(now, "spill failed", whose(request)),
+            Fact::GraphLoaded { took, end, .. } => {
+                let name = match end {
+                    LoadEnd::Done => "graph loaded",
+                    LoadEnd::Failed => "graph not loaded",
+                };
+                let lasted_us = Some(span_micros(took));
+                self.instant(now, name, InstantArgs { lasted_us, ..InstantArgs::default() });
+            }
             Fact::Ended { subject, end, lasted } => {
                 let lasted_us = Some(span_micros(lasted));
                 self.instant(now, end_name(end), InstantArgs { lasted_us, ..of(subject) });

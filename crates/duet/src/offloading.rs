@@ -1,15 +1,18 @@
 //! Placing a model's linear work on the device that was named.
 
+mod exchanging;
+
 use crate::failure::BadInput;
 use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{DeviceUse, Engine, Fallback, Offload};
 use duet_model::Model;
 use duet_model::forward::TokenWise;
-use duet_offload::{ExactModel, OffloadError, PlacedModel, ROUNDED, compile_options};
+use duet_offload::{ExactModel, PlacedModel, ROUNDED, compile_options};
 use duet_openvino::Activations;
 use duet_runtimes::{BlobCache, GraphDevice};
 use duet_types::Bytes;
+use exchanging::Placed;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -59,27 +62,54 @@ impl fmt::Display for DeviceName {
     }
 }
 
+/// How a device is to be used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// What happens to work that it does not do.
+    pub(crate) fallback: Fallback,
+    /// Which work it gets.
+    pub(crate) device_use: DeviceUse,
+    /// Its threads, where it has such; as many as there are cores if it is not said.
+    pub(crate) threads: Option<u16>,
+    /// What its graphs may take.
+    pub(crate) graph_memory: Option<Bytes>,
+}
+
 /// Compiles the model for the device. A device that cannot be used is an error with [`Fallback::Never`]; else the person is
-/// told, and the CPU does all work. Without a number of threads, as many as there are cores.
-pub(crate) fn place(
-    model: &Arc<Model>,
-    name: &DeviceName,
-    (fallback, device_use): (Fallback, DeviceUse),
-    threads: Option<u16>,
-) -> anyhow::Result<Option<Offload>> {
-    let device: anyhow::Result<Arc<dyn TokenWise>> = match device_use {
-        DeviceUse::Alone | DeviceUse::Lane => {
-            compiled(model, name, threads, ROUNDED).map(|device| Arc::new(device) as _)
-        }
-        DeviceUse::Static => compiled_static(model, name, threads).map(|device| Arc::new(device) as _),
-    };
-    match device {
-        Ok(device) => Ok(Some(Offload { name: name.to_string(), device, fallback, device_use })),
-        Err(error) if fallback == Fallback::Never => Err(error),
+/// told, and the CPU does all work.
+pub(crate) fn place(model: &Arc<Model>, name: &DeviceName, wanted: &Wanted) -> anyhow::Result<Option<Offload>> {
+    match placed(model, name, wanted) {
+        Ok(offload) => Ok(Some(offload)),
+        Err(error) if wanted.fallback == Fallback::Never || error.is::<BadInput>() => Err(error),
         Err(error) => {
             eprintln_quiet(&format!("warning: the CPU does the work: {error:#}"));
             Ok(None)
         }
+    }
+}
+
+fn placed(model: &Arc<Model>, name: &DeviceName, wanted: &Wanted) -> anyhow::Result<Offload> {
+    let Wanted { fallback, device_use, threads, graph_memory } = *wanted;
+    let offload = |device: Arc<dyn TokenWise>, exchange| Offload {
+        name: name.to_string(),
+        device,
+        fallback,
+        device_use,
+        exchange,
+    };
+    match (device_use, graph_memory) {
+        (DeviceUse::Alone, Some(budget)) => {
+            let opened = opened(name, threads.unwrap_or_else(cores), ROUNDED)?;
+            match exchanging::placed(model, name, opened, budget)? {
+                Placed::Exchanging(device, exchange) => Ok(offload(device, Some(exchange))),
+                Placed::Whole => Ok(offload(Arc::new(compiled(model, name, threads, ROUNDED)?), None)),
+            }
+        }
+        (_, Some(_)) => Err(BadInput("--graph-memory is for --device-use alone".to_owned()).into()),
+        (DeviceUse::Alone | DeviceUse::Lane, None) => {
+            Ok(offload(Arc::new(compiled(model, name, threads, ROUNDED)?), None))
+        }
+        (DeviceUse::Static, None) => Ok(offload(Arc::new(compiled_static(model, name, threads)?), None)),
     }
 }
 
@@ -101,7 +131,10 @@ fn compiled_static(model: &Arc<Model>, name: &DeviceName, threads: Option<u16>) 
 }
 
 /// Compiles, and says so.
-fn told<T>(name: &DeviceName, compile: impl FnOnce() -> Result<T, OffloadError>) -> anyhow::Result<T> {
+fn told<T, E>(name: &DeviceName, compile: impl FnOnce() -> Result<T, E>) -> anyhow::Result<T>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
     let progress = Progress::spinner("compiling", &format!("graphs for {name}"));
     let placed = compile().map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
     progress.finish("compiled");

@@ -3,7 +3,7 @@
 use crate::cli::{DeviceArgs, EngineArgs, HistoryPlace};
 use crate::history::Opening;
 use crate::models;
-use crate::offloading;
+use crate::offloading::{self, Wanted};
 use crate::progress::Progress;
 use duet_engine::{Engine, EngineConfig, Offload};
 use duet_model::{LoadOptions, Model};
@@ -42,7 +42,13 @@ pub(crate) fn start_with(
 
 fn offload(model: &Arc<Model>, arguments: &DeviceArgs, threads: Option<u16>) -> anyhow::Result<Option<Offload>> {
     let Some(device) = &arguments.device else { return Ok(None) };
-    offloading::place(model, device, (arguments.fallback(), arguments.device_use.into()), threads)
+    let wanted = Wanted {
+        fallback: arguments.fallback(),
+        device_use: arguments.device_use.into(),
+        threads,
+        graph_memory: arguments.graph_memory,
+    };
+    offloading::place(model, device, &wanted)
 }
 
 /// Finds (downloads if need be) and loads the model called `name`.

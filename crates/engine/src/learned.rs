@@ -3,7 +3,7 @@
 //! It says how often which kind of evidence came true and nothing of any text, so it is kept for all users together. It
 //! is worth a few per cent of speed: whatever is wrong with the file, the engine begins with nothing learned.
 
-use crate::model_file::{plain, write_whole};
+use duet_files::{plain, write_whole};
 use duet_speculate::confidence::Confidence;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -13,6 +13,7 @@
 //! Invariants: a kernel is run once, in one place, or has failed; what is counted is what was run.
 
 use crate::clock::Clock;
+use crate::exchange::GraphExchange;
 use crate::request::EngineError;
 use crate::sharing::Sharing;
 use crate::site::{DeviceSide, Site};
@@ -36,6 +37,8 @@ pub struct Offload {
     pub fallback: Fallback,
     /// Which work it gets.
     pub device_use: DeviceUse,
+    /// How its graphs are exchanged, if it has no room for all of them.
+    pub exchange: Option<GraphExchange>,
 }
 
 /// Which work a device gets.
@@ -121,6 +124,11 @@ impl Placement {
         let [on_device, on_crew, refused] = Default::default();
         let (clock, quarantine, sharing) = (Clock::start(), Mutex::default(), OnceLock::new());
         Self { offload, work, sharing, clock, quarantine, on_device, on_crew, refused }
+    }
+
+    /// How the device's graphs are exchanged, if they are.
+    pub(crate) fn exchange(&self) -> Option<&GraphExchange> {
+        self.offload.as_ref()?.exchange.as_ref()
     }
 
     /// The device that is a lane of its own, and is not all there is.
@@ -327,7 +335,7 @@ mod tests {
         let model = Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap();
         let device = Arc::new(FloatDevice::new(&model));
         let (fallback, device_use) = (Fallback::Never, DeviceUse::Lane);
-        let offload = Offload { name: "float".to_owned(), device, fallback, device_use };
+        let offload = Offload { name: "float".to_owned(), device, fallback, device_use, exchange: None };
         let placement = Placement::new(model.work(), Some(offload));
         placement.measured(&crate::profile::heg(&model, KvFormat::F16), &[lane(2e9), lane(1e9)]);
         let table = model.kv_pool(KvFormat::F16, Tokens(ROWS)).table();

@@ -10,6 +10,7 @@ use crate::calibration::Calibrate;
 use crate::clock::Clock;
 use crate::drafting::{Drafting, Past};
 use crate::exact::{ExactCounts, ExactGraphs};
+use crate::exchange::{ExchangesGraphs, GraphLoader};
 use crate::lane_watch::LaneWatch;
 use crate::learned::LearnedFile;
 use crate::observe::{EngineSamples, Metrics, Observers, Samples};
@@ -61,6 +62,8 @@ pub(crate) struct RuntimeConfig {
     pub(crate) past: Option<Past>,
     /// What was learned of the drafters is kept there.
     pub(crate) learned: Option<LearnedFile>,
+    /// Exchanges its graphs as the scheduler asks.
+    pub(crate) exchanges: Option<Arc<dyn ExchangesGraphs>>,
     /// Makes graphs for exactly a prompt's rows, if a lane runs such.
     pub(crate) prepares: Option<Arc<dyn PreparesRows>>,
 }
@@ -144,12 +147,21 @@ impl<B: Backend> Runtime<B> {
             exact = Some(preparer);
             helpers.push(thread);
         }
+        let mut exchange = None;
+        if let Some(device) = config.exchanges {
+            let tell = reach(&cell);
+            let (loader, thread) = GraphLoader::start(device, move |event| {
+                tell().map(|shared| shared.enter(|world, now| world.happened(now, event)));
+            })?;
+            exchange = Some(loader);
+            helpers.push(thread);
+        }
         let lanes = config.scheduler.machine.lanes.len();
         let metrics = Metrics::new(&config.scheduler);
         let scheduler = Scheduler::new(config.scheduler, config.policy.policy());
         let observer = Observers::new(Samples::new(lanes), metrics, config.observers);
         let shared = Arc::new_cyclic(|shared| {
-            let helpers = Helpers { timer, mover, _prober: prober };
+            let helpers = Helpers { timer, mover, exchange, _prober: prober };
             let world =
                 EngineWorld::new(Arc::clone(&backend), cpu.lanes(), shared.clone(), helpers, ExactGraphs::new(exact));
             Shared {

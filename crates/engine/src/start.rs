@@ -2,6 +2,7 @@
 
 use crate::config::EngineConfig;
 use crate::drafting::Past;
+use crate::exchange::GraphExchange;
 use crate::fingerprint::model_fingerprint;
 use crate::learned::LearnedFile;
 use crate::memory::{Budget, available, budget, graphs_held};
@@ -16,8 +17,8 @@ use duet_driver::{EventLog, Header, Observer, Rates, Trace};
 use duet_model::Model;
 use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Limits, MemoryLimits, SchedulerConfig};
-use duet_types::{Bytes, Nanos, Tokens};
+use duet_scheduler::{GraphSet, Limits, MemoryLimits, SchedulerConfig};
+use duet_types::{Bytes, LaneSet, Nanos, Tokens};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -41,10 +42,12 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let heg = heg(&model, config.kv_format);
     placement.measured(&heg, &profile.machine.lanes);
     placement.count_from_here();
+    let exchange = placement.exchange().cloned();
     let scheduler = SchedulerConfig {
+        graphs: graph_set(exchange.as_ref(), profile.machine.all())?,
         machine: profile.machine,
         heg,
-        limits: Limits { graphs: graphs(&config, &placement), ..limits(&config, budget.context) },
+        limits: Limits { graphs: graphs(&config, &placement), ..limits(&config, budget.context, exchange.as_ref()) },
         memory: memory(&config, &budget, page_bytes),
         mechanisms: config.mechanisms,
     };
@@ -66,6 +69,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
         past,
         learned,
         prepares,
+        exchanges: exchange.map(|exchange| exchange.device),
         spill_folder: config.spill_folder.unwrap_or_else(std::env::temp_dir),
     };
     Runtime::start(backend, cpu, runtime)
@@ -106,10 +110,20 @@ fn graphs(config: &EngineConfig, placement: &Placement) -> usize {
     held
 }
 
-fn limits(config: &EngineConfig, context: Tokens) -> Limits {
+/// The graphs that the scheduler is to exchange: those of a device that does all linear work, whatever the lane.
+fn graph_set(exchange: Option<&GraphExchange>, lanes: LaneSet) -> Result<Option<GraphSet>, EngineError> {
+    let Some(GraphExchange { blocks, budget, .. }) = exchange.cloned() else { return Ok(None) };
+    let set = GraphSet { lanes, blocks, budget };
+    set.check().map_err(|error| EngineError::Internal(error.to_string()))?;
+    Ok(Some(set))
+}
+
+/// Chunks are those of the graphs that prompts are read on, where graphs are exchanged.
+fn limits(config: &EngineConfig, context: Tokens, exchange: Option<&GraphExchange>) -> Limits {
     let whole = config.offload.as_ref().is_some_and(|offload| offload.device_use == DeviceUse::Static);
     let batch = config.batch.max(1);
-    let limits = Limits { chunk: config.chunk.max(Tokens(1)), batch, ..Limits::default() };
+    let chunk = exchange.map_or(config.chunk, |exchange| exchange.blocks.rows().prefill);
+    let limits = Limits { chunk: chunk.max(Tokens(1)), batch, ..Limits::default() };
     Limits {
         // The paper reads whole prompts layer by layer, and so does everybody on a device in its role; else duet and the
         // baselines read chunks through all layers, with the decode rows that ride along.

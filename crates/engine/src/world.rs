@@ -5,6 +5,7 @@
 
 use crate::backend::Backend;
 use crate::exact::{ExactCounts, ExactGraphs};
+use crate::exchange::GraphLoader;
 use crate::kept::{Found, KeptStore, Owner};
 use crate::on_lanes::OnLanes;
 use crate::prober::Prober;
@@ -48,6 +49,8 @@ pub(crate) struct EngineWorld<B: Backend> {
 pub(crate) struct Helpers<B: Backend> {
     pub(crate) timer: Timer,
     pub(crate) mover: Mover<B::Table>,
+    /// Present where a device exchanges its graphs.
+    pub(crate) exchange: Option<GraphLoader>,
     /// Present while the run is recorded.
     pub(crate) _prober: Option<Prober>,
 }
@@ -477,6 +480,11 @@ impl<B: Backend> World for EngineWorld<B> {
                 }
             }
             Command::Reclaim(graph) => self.exact.reclaim(graph),
+            Command::LoadGraph(load) => match self.helpers.as_ref().and_then(|helpers| helpers.exchange.as_ref()) {
+                Some(loader) => loader.load(load),
+                // The engine stops.
+                None => self.happened(now, Event::GraphLoadFailed { block: load.block }),
+            },
             Command::Spill(request) => self.spill(now, request),
             Command::Forget(request) => self.kept.forget(request),
             Command::Discard(request) => self.discard(request),

@@ -34,7 +34,7 @@ fn model() -> Arc<Model> {
 }
 
 fn gone(fallback: Fallback, device_use: DeviceUse) -> Offload {
-    Offload { name: "gone".to_owned(), device: Arc::new(Gone), fallback, device_use }
+    Offload { name: "gone".to_owned(), device: Arc::new(Gone), fallback, device_use, exchange: None }
 }
 
 /// The tokens of an answer, or why there is none, and where its linear work was done.

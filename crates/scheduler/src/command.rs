@@ -2,6 +2,7 @@
 
 use crate::kernel::Kernel;
 use crate::reason::Reason;
+use crate::residency::GraphLoad;
 use duet_types::{FinishReason, Instant, LaneSet, RequestId, Tokens};
 
 /// Everything the scheduler can ask of the world.
@@ -23,6 +24,9 @@ pub enum Command {
     Prepare(Graph),
     /// Free a graph that was prepared, or stop preparing it.
     Reclaim(GraphId),
+    /// Load a block's graph, in the place of the other one or beside it, and answer `GraphLoaded` or `GraphLoadFailed`.
+    /// What it takes over from goes when no kernel computes on it any more.
+    LoadGraph(GraphLoad),
     /// Write KV to disk and free its pages, and answer `Spilled` or `SpillFailed`. The request is idle, or has ended; if a
     /// restoration under way has taken over what it left, the answer is `SpillFailed`.
     Spill(RequestId),

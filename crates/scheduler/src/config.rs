@@ -3,6 +3,7 @@
 use crate::heg::Heg;
 use crate::machine::Machine;
 use crate::mechanism::Mechanisms;
+use crate::residency::GraphSet;
 use duet_types::{Nanos, Tokens};
 
 /// Everything that does not change while the scheduler runs.
@@ -19,6 +20,9 @@ pub struct SchedulerConfig {
     pub memory: MemoryLimits,
     /// What is switched on.
     pub mechanisms: Mechanisms,
+    /// The graphs of a device that cannot hold all of them, if there is one.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub graphs: Option<GraphSet>,
 }
 
 /// Bounds on what is cut and batched.

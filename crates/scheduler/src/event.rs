@@ -67,6 +67,16 @@ pub enum Event {
         /// Which.
         graph: GraphId,
     },
+    /// A block's graph is there, in answer to `Command::LoadGraph`.
+    GraphLoaded {
+        /// The block.
+        block: usize,
+    },
+    /// It could not be loaded.
+    GraphLoadFailed {
+        /// The block.
+        block: usize,
+    },
     /// A lane is gone, and the kernel that it ran with it. There is always another one left.
     LaneLost {
         /// Which.

@@ -91,6 +91,12 @@ impl Heg {
         }
     }
 
+    /// The layer of node `index`; the embeddings go with the first.
+    #[must_use]
+    pub fn layer(&self, index: usize) -> usize {
+        index.saturating_sub(1) / 3
+    }
+
     /// How many nodes of a kind are in a span.
     #[must_use]
     pub fn count(&self, span: &Range<usize>, kind: Node) -> usize {

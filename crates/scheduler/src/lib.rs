@@ -21,7 +21,7 @@
 //! | adaptive decode batching (§4.5 ②, Algorithm 2) | `batching.rs` |
 //! | slack-aware piggybacking (§4.5 ①) | `piggyback.rs` |
 //! | starvation prevention (§4.5 ③) | `ageing.rs` |
-//! | progressive graph scheduling (CoordGen §3.2) | `progressive/` |
+//! | progressive graph scheduling (CoordGen §3.2) | `progressive/`, followed in serving by `residency.rs` |
 //! | rows of drafts, by what they cost and are worth (CoordGen §3.4, and ours) | `speculation.rs` |
 //! | order among equals (ours) | `order.rs` |
 //! | memory manager (§4.1) | `memory.rs`, `room.rs`, `reuse.rs` |
@@ -59,6 +59,7 @@ pub mod progressive;
 mod queues;
 mod reason;
 mod request_table;
+mod residency;
 mod reuse;
 mod room;
 mod scheduler;
@@ -81,6 +82,7 @@ pub use pass::Pass;
 pub use queues::Line;
 pub use reason::Reason;
 pub use request_table::{Phase, Progress};
+pub use residency::{GraphLoad, GraphSet, layers_of};
 pub use scheduler::Scheduler;
 pub use span::{Cut, Span};
 pub use speculation::{Chance, Offer};

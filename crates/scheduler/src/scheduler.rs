@@ -1,7 +1,10 @@
 //! The state machine: events in, the policy's decisions checked and carried out, commands out.
 
 mod endings;
+mod exchanging;
 mod launching;
+
+use exchanging::CutKernel;
 
 use endings::has_dynamic_lane;
 
@@ -20,6 +23,7 @@ use crate::policy::{ActivationBuffers, Admission, Policy};
 use crate::queues::Line;
 use crate::reason::Reason;
 use crate::request_table::{Phase, Progress, RequestTable};
+use crate::residency::Residency;
 use crate::span::Span;
 use crate::view::View;
 use duet_types::{Class, Instant, KernelId, LaneSet, Nanos, RequestId};
@@ -44,6 +48,12 @@ pub struct Scheduler {
     /// Live requests that wait for a page: before them nobody of their class is admitted.
     pub(crate) hungry: BTreeSet<RequestId>,
     lost: LaneSet,
+    /// Graphs that are exchanged, if there are any.
+    residency: Option<Residency>,
+    /// Lanes whose next kernel waits for its graph.
+    stalled: LaneSet,
+    /// What is left of kernels that were cut where their graphs change.
+    cut: Vec<CutKernel>,
     /// Until when the dynamic lane must rest, if its occupancy is capped.
     rests_until: Instant,
     pub(crate) commands: VecDeque<Command>,
@@ -70,7 +80,7 @@ impl Scheduler {
     /// A scheduler with no requests.
     ///
     /// # Panics
-    /// If there is no dynamic lane, no layer, no memory, or a bound of nothing.
+    /// If there is no dynamic lane, no layer, no memory, a bound of nothing, or no room for a graph of each block.
     #[must_use]
     pub fn new(config: SchedulerConfig, policy: Box<dyn Policy>) -> Self {
         assert!(has_dynamic_lane(&config, LaneSet::EMPTY), "there must be a lane that takes any shape");
@@ -95,6 +105,9 @@ impl Scheduler {
             short: BTreeSet::new(),
             hungry: BTreeSet::new(),
             lost: LaneSet::EMPTY,
+            residency: config.graphs.clone().map(|graphs| Residency::new(graphs, config.heg.layers)),
+            stalled: LaneSet::EMPTY,
+            cut: Vec::new(),
             rests_until: Instant::default(),
             commands: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -116,6 +129,7 @@ impl Scheduler {
         assert!(self.commands.is_empty(), "commands were not drained");
         self.now = now;
         self.ageing.advance(now, self.overdue());
+        self.stalled = LaneSet::EMPTY;
         match event {
             Event::Submitted(request) => self.submitted(request),
             Event::Restored { request, cached, source } => self.restored(request, cached, source),
@@ -123,6 +137,8 @@ impl Scheduler {
             Event::KernelFailed { kernel } => self.kernel_failed(kernel, Broken::KernelFailed),
             Event::GraphReady { graph } => self.graphs.ready(now, graph),
             Event::GraphFailed { graph } => self.graphs.failed(graph),
+            Event::GraphLoaded { block } => self.residency().loaded(block),
+            Event::GraphLoadFailed { block } => self.residency().failed(block),
             Event::LaneLost { lane } => self.lane_lost(lane),
             Event::Spilled { request } => self.spilled(request),
             Event::SpillFailed { request } => self.spill_failed(request),
@@ -196,7 +212,8 @@ impl Scheduler {
 
     fn view(&self) -> View<'_> {
         let busy = self.running.values().fold(self.lost, |busy, running| busy.union(running.lanes));
-        let mut idle = self.config.machine.all().without(busy);
+        let kept = self.cut.iter().fold(self.stalled, |kept, cut| kept.union(cut.lanes));
+        let mut idle = self.config.machine.all().without(busy).without(kept);
         if self.now < self.rests_until {
             idle = idle.without(LaneSet::from_iter([self.config.machine.decode_lane()]));
         }
@@ -209,6 +226,7 @@ impl Scheduler {
             passes: &self.passes,
             running: &self.running,
             graphs: &self.graphs,
+            residency: self.residency.as_ref(),
             ageing: &self.ageing,
             drift: &self.drift,
             timers: &self.timers,
@@ -217,8 +235,14 @@ impl Scheduler {
         }
     }
 
+    fn residency(&mut self) -> &mut Residency {
+        self.residency.as_mut().expect("graphs are loaded for a device that exchanges them")
+    }
+
     /// Asks the policy until it wants nothing more.
     fn decide(&mut self) {
+        self.load_due();
+        self.go_on_cut();
         // Taken out while it looks at the rest.
         let mut policy = std::mem::replace(&mut self.policy, Box::new(crate::policy::Idle));
         let mut left = DECISIONS_MAX + 4 * self.table.len();
@@ -228,6 +252,7 @@ impl Scheduler {
             self.carry_out(decision);
         }
         self.policy = policy;
+        self.load_due();
     }
 }
 

@@ -13,6 +13,7 @@ use crate::mechanism::Mechanism;
 use crate::pass::Pass;
 use crate::queues::Line;
 use crate::request_table::{Company, Phase, Progress, RequestTable, Row};
+use crate::residency::Residency;
 use crate::scheduler::Running;
 use crate::speculation::Offer;
 use duet_types::{Class, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
@@ -30,6 +31,7 @@ pub struct View<'a> {
     pub(crate) passes: &'a BTreeMap<PassId, Pass>,
     pub(crate) running: &'a BTreeMap<KernelId, Running>,
     pub(crate) graphs: &'a Graphs,
+    pub(crate) residency: Option<&'a Residency>,
     pub(crate) ageing: &'a Ageing,
     pub(crate) drift: &'a Drift,
     pub(crate) timers: &'a BTreeSet<Instant>,
@@ -242,7 +244,11 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn predict(&self, load: &Load, stage: Stage, nodes: &Range<usize>, lanes: LaneSet) -> Nanos {
         let anchors = self.config.machine.anchors(lanes);
-        self.drift.correct(stage, annotation::predict(&self.config.heg, anchors, load, nodes))
+        let time = annotation::predict(&self.config.heg, anchors, load, nodes);
+        let residency = self.residency.filter(|residency| residency.concerns(lanes));
+        // Graphs that are there may not be those that suit.
+        let slowdown = residency.map_or(1.0, |residency| residency.slowdown(&self.config.heg, load.rows, nodes));
+        self.drift.correct(stage, Nanos((time.0 as f64 * slowdown) as u64))
     }
 
     /// How long a whole pass will take on these lanes.

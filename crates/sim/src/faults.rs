@@ -9,4 +9,6 @@ pub struct Faults {
     pub lost: Vec<(Instant, LaneId)>,
     /// Spills that fail, counted from 0.
     pub spills: Vec<u32>,
+    /// Loads of a device's graphs that fail, counted from 0.
+    pub graph_loads: Vec<u32>,
 }

@@ -71,12 +71,13 @@ impl Lanes {
         }
     }
 
-    pub(crate) fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: Kernel, warmth: Warmth) {
+    /// `slowdown`: how much longer it takes than its annotation, for the graphs that it runs on.
+    pub(crate) fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: Kernel, warmth: Warmth, slowdown: f64) {
         self.check(lanes, &kernel, warmth);
         let anchors = &self.speed.at(now).of(lanes, self.machine.anchors(lanes));
         let part = load(&kernel);
         let demand = annotation::demand(&self.heg, anchors, &part, &kernel.nodes);
-        let time = (demand.seconds * 1e9).floor();
+        let time = (demand.seconds * 1e9).floor() * slowdown;
         let deviation = 1.0 + self.jitter * (2.0 * self.random.share() - 1.0);
         let bound = match kernel.nodes.len() {
             1 => annotation::bound(&self.heg, anchors, &part, self.heg.node(kernel.nodes.start)),

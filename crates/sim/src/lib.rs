@@ -16,6 +16,7 @@ pub mod checkers;
 mod client;
 mod compiler;
 mod counters;
+mod device_graphs;
 mod drafting;
 mod dram;
 mod faults;

@@ -7,8 +7,9 @@
 
 use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, Machine, PerRow, Shapes};
-use duet_scheduler::{Limits, Mechanisms, MemoryLimits, SchedulerConfig};
-use duet_types::{Nanos, Tokens};
+use duet_scheduler::progressive::{Blocks, GraphCost, Pair, PassTime};
+use duet_scheduler::{GraphSet, Limits, Mechanisms, MemoryLimits, SchedulerConfig};
+use duet_types::{Bytes, Nanos, Tokens};
 
 /// An NPU and an iGPU. Compiling a graph takes 5 ms.
 #[must_use]
@@ -23,6 +24,24 @@ pub fn npu_igpu() -> SchedulerConfig {
 pub fn cpu() -> SchedulerConfig {
     let lanes = vec![lane("cpu0", Shapes::Dynamic, SLOW, SLOW), lane("cpu1", Shapes::Dynamic, SLOW, SLOW)];
     config(Machine { lanes, team: Some(anchors(FAST, FAST)), contention: Contention::NONE }, 132)
+}
+
+/// One lane that takes everything, through graphs of which there is room for one of each block (or `spare` bytes more):
+/// six layers, each a block of its own. A prefill graph has 100 rows and takes 3 ms, a decode graph has 10 and takes
+/// 0.6 ms; to load either takes 2 ms, to keep either a byte.
+#[must_use]
+pub fn exchanging(spare: Bytes) -> SchedulerConfig {
+    let cost = |pass_us: u64| GraphCost {
+        pass: PassTime { empty: Nanos(pass_us * 1000), per_position: Nanos::ZERO },
+        load: Nanos(2_000_000),
+        bytes: Bytes(1),
+    };
+    let rows = Pair { prefill: Tokens(100), decode: Tokens(10) };
+    let blocks = Blocks::new(rows, vec![Pair { prefill: cost(3000), decode: cost(600) }; 6]);
+    let config = single();
+    let (lanes, budget) = (config.machine.all(), Bytes(6) + spare);
+    let graphs = GraphSet { lanes, blocks: blocks.expect("these blocks can be"), budget };
+    SchedulerConfig { heg: Heg { layers: 6, ..config.heg }, graphs: Some(graphs), ..config }
 }
 
 /// One lane that takes everything.
@@ -71,5 +90,6 @@ fn config(machine: Machine, prefill_rows: u32) -> SchedulerConfig {
         },
         memory: MemoryLimits { page: Tokens(10), ..MemoryLimits::UNBOUNDED },
         mechanisms: Mechanisms::ALL,
+        graphs: None,
     }
 }

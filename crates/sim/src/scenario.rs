@@ -19,7 +19,7 @@ use duet_driver::{Observed, Observer, run};
 use duet_scheduler::machine::Shapes;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Chance, Mechanism, Scheduler, SchedulerConfig};
-use duet_types::{Class, Instant, LaneId, Nanos, Tokens};
+use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Tokens};
 use std::fmt;
 use std::str::FromStr;
 
@@ -93,6 +93,7 @@ fn machine(mut words: Words<'_>) -> Result<Scenario, ScenarioError> {
         "npu-igpu" => machines::npu_igpu(),
         "cpu" => machines::cpu(),
         "single" => machines::single(),
+        "exchanging" => machines::exchanging(Bytes::ZERO),
         other => return Err(ScenarioError(format!("no machine is called `{other}`"))),
     };
     let mut scenario = Scenario::new(PolicyName::Duet, config);
@@ -131,6 +132,7 @@ fn read_option(scenario: &mut Scenario, word: &str, words: &mut Words<'_>) -> Re
         "disk" => config.memory.disk_pages = words.parsed()?,
         "page-io" => truth.page_io = words.time()?,
         "spill-fails" => truth.faults.spills.push(words.number()?),
+        "graph-load-fails" => truth.faults.graph_loads.push(words.number()?),
         "hang-timeout" => truth.hang_timeout = words.parsed()?,
         "jitter" => truth.jitter = words.parsed()?,
         "seed" => truth.seed = words.parsed()?,

@@ -2,6 +2,7 @@
 
 use crate::scenario::Scenario;
 use duet_driver::Observer;
+use duet_scheduler::progressive::Role;
 use duet_scheduler::{Command, End, Event, GraphId, Kernel, Member, Reason, Source};
 use duet_types::{Class, FinishReason, Instant, LaneId, LaneSet, RequestId, Stage};
 use std::collections::BTreeMap;
@@ -113,6 +114,8 @@ impl Observer for Timeline {
             Event::KernelFailed { kernel } => ("failed", format!("kernel {kernel}")),
             Event::GraphReady { graph } => ("ready", format!("graph for {}", self.graph(*graph))),
             Event::GraphFailed { graph } => ("failed", format!("graph for {}", self.graph(*graph))),
+            Event::GraphLoaded { block } => ("loaded", format!("graph of block {block}")),
+            Event::GraphLoadFailed { block } => ("failed", format!("graph of block {block}")),
             Event::LaneLost { lane } => ("lost", self.lanes[usize::from(lane.0)].clone()),
             Event::Spilled { request } => ("spilled", self.name(*request).to_owned()),
             Event::SpillFailed { request } => ("failed", format!("spill of {}", self.name(*request))),
@@ -131,6 +134,13 @@ impl Observer for Timeline {
                 ("compile", format!("graph for {}[{} rows]", self.name(graph.request), graph.rows))
             }
             Command::Reclaim(graph) => ("reclaim", format!("graph for {}", self.graph(*graph))),
+            Command::LoadGraph(load) => {
+                let role = match load.role {
+                    Role::Prefill => "prefill",
+                    Role::Decode => "decode",
+                };
+                ("load", format!("{role} graph of block {}", load.block))
+            }
             Command::Spill(request) => ("spill", self.name(*request).to_owned()),
             Command::Forget(request) => ("forget", self.name(*request).to_owned()),
             Command::Discard(request) => ("discard", self.name(*request).to_owned()),

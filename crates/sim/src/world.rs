@@ -4,6 +4,7 @@ use crate::answers::{Answers, KnownLengths};
 use crate::checkers::Books;
 use crate::client::{Client, Graphs};
 use crate::compiler::Compiler;
+use crate::device_graphs::DeviceGraphs;
 use crate::faults::Faults;
 use crate::kv::{Keeps, KvMemory, SpillResult};
 use crate::lanes::{Lanes, Warmth};
@@ -56,6 +57,8 @@ pub struct VirtualWorld<A = KnownLengths> {
     passes: Passes,
     kv: KvMemory,
     compiler: Compiler,
+    /// Of a device that exchanges its graphs, if there is one.
+    graphs: Option<DeviceGraphs>,
     agenda: BTreeMap<(Instant, u64), Event>,
     scheduled: u64,
     requests: BTreeMap<RequestId, State>,
@@ -123,6 +126,10 @@ impl<A: Answers> VirtualWorld<A> {
             passes: Passes::default(),
             kv: KvMemory::new(config.memory),
             compiler: Compiler::default(),
+            graphs: config
+                .graphs
+                .clone()
+                .map(|graphs| DeviceGraphs::new(graphs, config.heg.clone(), truth.faults.graph_loads.clone())),
             agenda: BTreeMap::new(),
             scheduled: 0,
             requests: BTreeMap::new(),
@@ -245,7 +252,9 @@ impl<A: Answers> VirtualWorld<A> {
             (whole || remainder) && kernel.members.iter().all(|member| self.compiler.is_ready(member.request, rows));
         self.kernels += 1;
         self.watch(&kernel);
-        self.lanes.launch(self.now, lanes, kernel, if warm { Warmth::Warm } else { Warmth::Cold });
+        let slowdown = self.graphs.as_mut().map_or(1.0, |graphs| graphs.launch(lanes, &kernel));
+        let warmth = if warm { Warmth::Warm } else { Warmth::Cold };
+        self.lanes.launch(self.now, lanes, kernel, warmth, slowdown);
     }
 
     /// Lets the watchdog wait for a kernel that will never end.
@@ -300,6 +309,7 @@ impl<A: Answers> VirtualWorld<A> {
 
     fn kernel_ended(&mut self, id: KernelId) -> Event {
         let kernel = self.lanes.end(self.now, id);
+        self.left_device(id);
         let fails = |member: &Member| self.client(member.request).failing.affects(self.ordinal(member.request));
         if kernel.members.iter().any(fails) {
             self.undo(kernel.pass);
@@ -332,8 +342,14 @@ impl<A: Answers> VirtualWorld<A> {
         }
         self.watchdog.forget(id);
         let kernel = self.lanes.end(self.now, id);
+        self.left_device(id);
         self.undo(kernel.pass);
         Event::KernelFailed { kernel: id }
+    }
+
+    /// No graph is in use by this kernel any more.
+    fn left_device(&mut self, kernel: KernelId) {
+        self.graphs.iter_mut().for_each(|graphs| graphs.ended(kernel));
     }
 
     fn graph_compiled(&mut self) -> Event {
@@ -413,12 +429,15 @@ impl<A: Answers> VirtualWorld<A> {
             }
             Event::LaneLost { lane } => {
                 if let Some(kernel) = self.lanes.lose(self.now, *lane) {
+                    self.left_device(kernel.id);
                     self.watchdog.forget(kernel.id);
                     self.undo(kernel.pass);
                 }
             }
             Event::Spilled { request } => self.kv.spilled(*request, SpillResult::Written),
             Event::SpillFailed { request } => self.kv.spilled(*request, SpillResult::Failed),
+            Event::GraphLoaded { .. } => self.graphs.iter_mut().for_each(DeviceGraphs::loaded),
+            Event::GraphLoadFailed { .. } => self.graphs.iter_mut().for_each(DeviceGraphs::load_failed),
             _ => {}
         }
     }
@@ -474,6 +493,11 @@ impl<A: Answers> World for VirtualWorld<A> {
                 self.compiler.prepare(now, graph, time);
             }
             Command::Reclaim(graph) => self.compiler.reclaim(now, graph),
+            Command::LoadGraph(load) => {
+                let graphs = self.graphs.as_mut().expect("graphs are loaded for a device that exchanges them");
+                let (at, event) = graphs.load(now, load);
+                self.schedule(at, event);
+            }
             Command::Spill(request) => self.spill(request),
             Command::Forget(request) => {
                 self.kv.forget(request);

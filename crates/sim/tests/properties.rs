@@ -5,7 +5,7 @@ use duet_driver::{EventLog, Header, Observer, replay};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Command, End, Event, Generated, Mechanism, Member, PassId, SchedulerConfig, Source, Yields};
 use duet_sim::{Answers, Client, Continues, Failing, Graphs, Metrics, Recorded, Scenario, machines};
-use duet_types::{Class, FinishReason, Instant, LaneId, Nanos, RequestId, Tokens};
+use duet_types::{Bytes, Class, FinishReason, Instant, LaneId, Nanos, RequestId, Tokens};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -37,7 +37,12 @@ fn policy() -> impl Strategy<Value = PolicyName> {
 }
 
 fn machine() -> impl Strategy<Value = SchedulerConfig> {
-    let machine = prop_oneof![Just(machines::npu_igpu()), Just(machines::cpu()), Just(machines::single())];
+    let machine = prop_oneof![
+        Just(machines::npu_igpu()),
+        Just(machines::cpu()),
+        Just(machines::single()),
+        (0..3_u64).prop_map(|spare| machines::exchanging(Bytes(spare))),
+    ];
     let limits = (20..130_u32, 1..9_usize, 1..4_usize, 0..200_u64, 0..80_u64);
     // Some memory is scarce, but enough for the longest request alone; pages are of ten positions.
     let memory = (prop::option::of(45..120_usize), prop_oneof![Just(0), 0..200_usize]);
@@ -62,10 +67,10 @@ fn machine() -> impl Strategy<Value = SchedulerConfig> {
 fn scenario() -> impl Strategy<Value = Scenario> {
     let clients = prop::collection::vec(client(), 0..14);
     let lost = prop::option::weighted(0.1, 0..80_000_000_u64);
-    let spills = prop::collection::vec(0..4_u32, 0..2);
+    let faults = || prop::collection::vec(0..4_u32, 0..2);
     let jitter = prop_oneof![Just(0.0), 0.0..0.5];
-    (policy(), machine(), clients, (lost, spills, jitter, any::<u64>())).prop_map(
-        |(policy, config, mut clients, (lost, spills, jitter, seed))| {
+    (policy(), machine(), clients, (lost, faults(), faults(), jitter, any::<u64>())).prop_map(
+        |(policy, config, mut clients, (lost, spills, graph_loads, jitter, seed))| {
             // A prompt continues an earlier one.
             for (index, client) in clients.iter_mut().enumerate() {
                 client.name = index.to_string();
@@ -75,6 +80,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
             if scenario.config.machine.lanes.len() > 1 {
                 scenario.truth.faults.lost = lost.map(|at| (Instant(at), LaneId(0))).into_iter().collect();
             }
+            scenario.truth.faults.graph_loads = graph_loads;
             (scenario.truth.faults.spills, scenario.truth.jitter, scenario.truth.seed) = (spills, jitter, seed);
             scenario
         },

@@ -130,6 +130,7 @@ impl World for Idle {
             }
             Command::SetTimer { at, .. } => self.happens(at.max(now), Event::Timer),
             Command::Prepare(graph) => self.happens(now, Event::GraphFailed { graph: graph.id }),
+            Command::LoadGraph(load) => self.happens(now, Event::GraphLoadFailed { block: load.block }),
             Command::Spill(request) => self.happens(now, Event::SpillFailed { request }),
             Command::Reclaim(_) | Command::Forget(_) | Command::Discard(_) | Command::Release { .. } => {}
         }
@@ -160,7 +161,7 @@ fn config() -> SchedulerConfig {
     let machine =
         Machine { lanes: vec![lane("cpu0"), lane("cpu1")], team: Some(anchors(2.0)), contention: Contention::NONE };
     let (limits, memory, mechanisms) = (Limits::default(), MemoryLimits::UNBOUNDED, Mechanisms::default());
-    SchedulerConfig { machine, heg, limits, memory, mechanisms }
+    SchedulerConfig { machine, heg, limits, memory, mechanisms, graphs: None }
 }
 
 /// Requests that decode.

@@ -29,6 +29,8 @@ pub(super) fn line(model: &Model, workload: &str, plain: &[Answer]) -> Line {
         ms_per_token,
         speedup: pass * 1e3 / ms_per_token,
         speedup_p10_p50_p90: None,
+        rarely_accepted_n: 0,
+        rarely_accepted_speedup_p50: None,
         request_speedup: total / (total - time + ms_per_token / 1e3 * decoded),
         draft_us_per_step: Some(pass * drafts * drafter_share(model) * 1e6),
         calibration_us_per_prompt_token: None,

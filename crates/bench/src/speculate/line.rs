@@ -29,6 +29,11 @@ pub struct Line {
     /// The same answer by answer: a tenth are below the first, half below the second, nine tenths below the third.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup_p10_p50_p90: Option<[f64; 3]>,
+    /// Answers of which next to nothing was accepted: at most [`RARELY`] tokens a pass.
+    pub rarely_accepted_n: usize,
+    /// Half of them were decoded faster than plain decode by this, or slower: what drafting costs where it never pays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rarely_accepted_speedup_p50: Option<f64>,
     /// Time of whole answers, prompt included, over plain decode's: below 1 if drafting cost more than it brought.
     pub request_speedup: f64,
     /// Drafting and learning, for each pass.
@@ -73,6 +78,7 @@ pub(super) fn summary(workload: &str, method: &str, measured: &Measured<'_>) -> 
     let micros = |of: fn(&Answer) -> Duration, per: f64| {
         Some(own.iter().map(of).sum::<Duration>().as_secs_f64() * 1e6 / per).filter(|micros| *micros > 0.0)
     };
+    let rarely = measured.rarely_accepted();
     let share = |count: f64| Some(count / rows).filter(|share| share.is_finite());
     Line {
         workload: workload.to_owned(),
@@ -84,6 +90,8 @@ pub(super) fn summary(workload: &str, method: &str, measured: &Measured<'_>) -> 
         ms_per_token: sum(Answer::decode_s) * 1e3 / decoded,
         speedup: ratio(measured, Answer::decode_s),
         speedup_p10_p50_p90: spread(measured),
+        rarely_accepted_n: rarely.len(),
+        rarely_accepted_speedup_p50: median(rarely),
         request_speedup: ratio(measured, |answer| answer.usage.total.as_secs_f64()),
         draft_us_per_step: micros(|answer| answer.usage.drafts.drafting, steps),
         calibration_us_per_prompt_token: micros(|answer| answer.usage.drafts.calibration, prompt),
@@ -101,13 +109,28 @@ fn ratio(measured: &Measured<'_>, time: fn(&Answer) -> f64) -> f64 {
     sum(measured.plain) / sum(measured.own)
 }
 
+impl Measured<'_> {
+    /// Answers of both that are long enough to have a speed of their own.
+    fn pairs(&self) -> impl Iterator<Item = (&Answer, &Answer)> {
+        self.plain.iter().zip(self.own).filter(|(plain, _)| plain.decoded() >= DECODED_MIN)
+    }
+
+    /// How much faster the answers were of which next to nothing was accepted.
+    fn rarely_accepted(&self) -> Vec<f64> {
+        let rarely = self.pairs().filter(|(_, own)| own.decoded() as f64 <= RARELY * own.steps() as f64);
+        rarely.map(|(plain, own)| plain.decode_s() / own.decode_s()).collect()
+    }
+}
+
 fn spread(measured: &Measured<'_>) -> Option<[f64; 3]> {
-    let pairs = measured.plain.iter().zip(measured.own).filter(|(plain, _)| plain.decoded() >= DECODED_MIN);
-    let mut ratios: Vec<f64> = pairs.map(|(plain, own)| plain.decode_s() / own.decode_s()).collect();
+    let mut ratios: Vec<f64> = measured.pairs().map(|(plain, own)| plain.decode_s() / own.decode_s()).collect();
     ratios.sort_by(f64::total_cmp);
     let at = |share: f64| ratios.get(((ratios.len() as f64 * share) as usize).min(ratios.len().saturating_sub(1)));
     Some([*at(0.1)?, median(ratios.clone())?, *at(0.9)?])
 }
+
+/// Tokens of a pass where drafting brings next to nothing.
+const RARELY: f64 = 1.05;
 
 /// Shorter answers have no speed of their own.
 const DECODED_MIN: u64 = 16;

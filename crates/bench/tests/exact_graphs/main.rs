@@ -37,6 +37,7 @@ fn engine(device: Arc<dyn GraphDevice>, mechanisms: Mechanisms, profiles: &Path)
         device: Arc::new(placed),
         fallback: Fallback::Crew,
         device_use: DeviceUse::Static,
+        exchange: None,
     };
     let config = EngineConfig {
         threads: Some(1),

@@ -59,6 +59,7 @@ pub(crate) fn config(pages: usize) -> SchedulerConfig {
         limits: Limits { chunk: Tokens(32), prefill_rows: Tokens(32), ..Limits::default() },
         memory: MemoryLimits { page: Tokens(16), pages, disk_pages: pages },
         mechanisms: Mechanisms::ALL,
+        graphs: None,
     }
 }
 
@@ -195,7 +196,7 @@ impl World for Virtual {
                 self.agenda.insert((at, self.order), Event::Timer);
             }
             Command::Release { .. } => self.released += 1,
-            Command::Forget(_) | Command::Reclaim(_) => {}
+            Command::Forget(_) | Command::Reclaim(_) | Command::LoadGraph(_) => {}
             Command::Prepare(graph) => self.plan(Nanos(1_000), Event::GraphFailed { graph: graph.id }),
         }
     }

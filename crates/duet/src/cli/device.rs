@@ -3,6 +3,7 @@
 use crate::offloading::DeviceName;
 use clap::{Args, ValueEnum};
 use duet_engine::{DeviceUse, Fallback};
+use duet_types::Bytes;
 use std::path::PathBuf;
 
 /// Where a model's matrix products are done.
@@ -16,6 +17,10 @@ pub(crate) struct DeviceArgs {
     /// prompts on graphs that are compiled for their length while they wait
     #[arg(long, value_name = "USE", requires = "device", default_value = "alone")]
     pub(crate) device_use: DeviceUseName,
+    /// Memory for the device's graphs: where it holds one set, those that read prompts are exchanged for those that decode
+    /// while a prompt is read [default: room for both]
+    #[arg(long, value_name = "BYTES", requires = "device", value_parser = super::bytes)]
+    pub(crate) graph_memory: Option<Bytes>,
     /// Fail where the device does, with nothing to stand in for it
     #[arg(long, requires = "device")]
     pub(crate) no_fallback: bool,

@@ -49,7 +49,7 @@ fn page(line: &Line) -> String {
     let [p10, p50, p90] = line.speedup_p10_p50_p90.unwrap_or([f64::NAN; 3]);
     let spread = if p50.is_nan() { String::new() } else { format!(" ({p10:.2} {p50:.2} {p90:.2})") };
     format!(
-        "{:14} {:10} {:4} accepts {:.2}{}, {:.2} ms a token, {:.2} x{spread}, whole request {:.2} x{}{}, n {}{}",
+        "{:14} {:10} {:4} accepts {:.2}{}, {:.2} ms a token, {:.2} x{spread}{}, whole request {:.2} x{}{}, n {}{}",
         line.workload,
         line.method,
         line.history.unwrap_or("-"),
@@ -57,6 +57,7 @@ fn page(line: &Line) -> String {
         line.rows.map(|rows| format!(" of {rows:.1} rows")).unwrap_or_default(),
         line.ms_per_token,
         line.speedup,
+        rarely(line),
         line.request_speedup,
         line.draft_us_per_step.map(|micros| format!(", {micros:.0} us a draft")).unwrap_or_default(),
         line.extra_bytes.map(|bytes| format!(", {:.1} MB", bytes as f64 / 1e6)).unwrap_or_default(),
@@ -67,4 +68,9 @@ fn page(line: &Line) -> String {
             (false, false) => ", NOT IDENTICAL",
         },
     )
+}
+
+fn rarely(line: &Line) -> String {
+    let text = |speedup| format!(", where next to nothing is accepted {speedup:.2} x of {}", line.rarely_accepted_n);
+    line.rarely_accepted_speedup_p50.map(text).unwrap_or_default()
 }

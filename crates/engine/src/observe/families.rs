@@ -2,7 +2,7 @@
 //!
 //! Series exist from the start, at zero, so that a rate over the first minutes is right.
 
-use super::labels::{OfAnyStage, OfClass, OfEnd, OfLane, OfOrigin, OfSpill, OfStage, OfUse};
+use super::labels::{OfAnyStage, OfClass, OfEnd, OfLane, OfLoad, OfOrigin, OfSpill, OfStage, OfUse};
 use duet_driver::Origin;
 use duet_scheduler::Line;
 use duet_types::Stage;
@@ -50,6 +50,8 @@ pub(super) struct Families {
     pub(super) kv_pages_kept: Gauge,
     pub(super) kv_pages_spilled: Gauge,
     pub(super) kv_spills: Family<OfSpill, Counter>,
+    pub(super) graph_loads: Family<OfLoad, Counter>,
+    pub(super) graph_load_time: Seconds,
     pub(super) kv_restores: Family<OfOrigin, Counter>,
 }
 
@@ -87,6 +89,8 @@ impl Families {
             kv_pages_kept: Gauge::default(),
             kv_pages_spilled: Gauge::default(),
             kv_spills: Family::default(),
+            graph_loads: Family::default(),
+            graph_load_time: Seconds::default(),
             kv_restores: Family::default(),
         }
     }
@@ -159,6 +163,10 @@ impl Families {
         registry.register("kv_pages_kept", help, self.kv_pages_kept.clone());
         registry.register("kv_pages_spilled", "KV pages on disk, or on the way there", self.kv_pages_spilled.clone());
         registry.register("kv_spills", "Times that KV was written to disk", self.kv_spills.clone());
+        let help = "Graphs of blocks that a device loaded in the place of others";
+        registry.register("graph_loads", help, self.graph_loads.clone());
+        let help = "Time that took, beside the computation or before it";
+        registry.register_with_unit("graph_load", help, Unit::Seconds, self.graph_load_time.clone());
         let help = "Times that KV was put in place, by where it came from";
         registry.register("kv_restores", help, self.kv_restores.clone());
     }
@@ -197,6 +205,9 @@ impl Families {
         }
         for outcome in [OfSpill::DONE, OfSpill::FAILED] {
             drop(self.kv_spills.get_or_create(&outcome));
+        }
+        for load in OfLoad::ALL {
+            drop(self.graph_loads.get_or_create(&load));
         }
         for origin in [Origin::Nowhere, Origin::Memory, Origin::Disk, Origin::Own] {
             drop(self.kv_restores.get_or_create(&origin.into()));

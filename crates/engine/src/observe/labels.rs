@@ -1,6 +1,7 @@
 //! The labels of metrics. All values are of small closed sets: no label names a request, a flow or a tenant.
 
-use duet_driver::Origin;
+use duet_driver::{LoadEnd, Origin};
+use duet_scheduler::progressive::Role;
 use duet_scheduler::{End, Line};
 use duet_types::{Class, FinishReason, Stage};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -34,6 +35,13 @@ pub(super) struct OfEnd {
 /// `outcome="failed"`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OfSpill {
+    outcome: &'static str,
+}
+
+/// `graph="decode",outcome="failed"`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct OfLoad {
+    graph: &'static str,
     outcome: &'static str,
 }
 
@@ -120,6 +128,29 @@ impl From<(Class, End)> for OfEnd {
 impl OfSpill {
     pub(super) const DONE: Self = Self { outcome: "done" };
     pub(super) const FAILED: Self = Self { outcome: "failed" };
+}
+
+impl OfLoad {
+    pub(super) const ALL: [Self; 4] = [
+        Self { graph: "prefill", outcome: "done" },
+        Self { graph: "prefill", outcome: "failed" },
+        Self { graph: "decode", outcome: "done" },
+        Self { graph: "decode", outcome: "failed" },
+    ];
+}
+
+impl From<(Role, LoadEnd)> for OfLoad {
+    fn from((role, end): (Role, LoadEnd)) -> Self {
+        let graph = match role {
+            Role::Prefill => "prefill",
+            Role::Decode => "decode",
+        };
+        let outcome = match end {
+            LoadEnd::Done => "done",
+            LoadEnd::Failed => "failed",
+        };
+        Self { graph, outcome }
+    }
 }
 
 impl From<Origin> for OfOrigin {

@@ -126,6 +126,10 @@ impl Metrics {
             Fact::SpillFailed { .. } => {
                 families.kv_spills.get_or_create(&OfSpill::FAILED).inc();
             }
+            Fact::GraphLoaded { load, took, end } => {
+                families.graph_loads.get_or_create(&(load.role, end).into()).inc();
+                families.graph_load_time.inc_by(took.as_secs_f64());
+            }
             Fact::Ended { subject, end, .. } => {
                 families.ended.get_or_create(&(subject.class, end).into()).inc();
             }

@@ -21,10 +21,10 @@ use sweep::sweep;
 
 pub(crate) use measure::measure;
 
-use crate::model_file::{plain, write_whole};
 use crate::placement::{Offload, Placement};
 use duet_device::{Cpu, CpuConfig, available_cores};
 use duet_driver::Rates;
+use duet_files::{plain, write_whole};
 use duet_model::Model;
 use duet_model::kv::KvFormat;
 use duet_scheduler::Machine;

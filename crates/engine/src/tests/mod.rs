@@ -4,6 +4,7 @@ mod cancelling;
 mod ending;
 mod exact;
 mod exactness;
+mod exchanging;
 mod failing;
 mod flows;
 mod queueing;
@@ -13,6 +14,7 @@ mod streaming;
 
 use crate::backend::Backend as _;
 use crate::drafting::Past;
+use crate::exchange::GraphExchange;
 use crate::fake_model::{FakeModel, Hold, SPELL};
 use crate::handle::Generation;
 use crate::learned::LearnedFile;
@@ -26,9 +28,9 @@ use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::heg::{SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, PerRow, Shapes};
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig};
+use duet_scheduler::{GraphSet, Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig};
 use duet_speculate::Method;
-use duet_types::{Class, FinishReason, Nanos, TokenId, Tokens};
+use duet_types::{Class, FinishReason, LaneSet, Nanos, TokenId, Tokens};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -55,6 +57,8 @@ struct Setup {
     shapes: Shapes,
     /// Makes graphs for it.
     prepares: Option<Arc<dyn PreparesRows>>,
+    /// Exchanges its graphs.
+    exchange: Option<GraphExchange>,
     chunk: u32,
     policy: PolicyName,
     /// As long as so many nodes are predicted to take; every node takes a millisecond.
@@ -72,6 +76,7 @@ fn setup() -> Setup {
         lanes: vec![1, 1],
         shapes: Shapes::Dynamic,
         prepares: None,
+        exchange: None,
         chunk: 8,
         policy: PolicyName::Duet,
         preempt_nodes: 2,
@@ -114,6 +119,11 @@ impl Setup {
             limits,
             memory: MemoryLimits { page: Tokens(PAGE_TOKENS as u32), pages, disk_pages: self.spill_pages },
             mechanisms: Mechanisms::ALL,
+            graphs: self.exchange.clone().map(|exchange| GraphSet {
+                lanes: LaneSet::first(self.lanes.len() as u8),
+                blocks: exchange.blocks,
+                budget: exchange.budget,
+            }),
         }
     }
 }
@@ -156,6 +166,7 @@ impl Bench {
             past,
             learned: setup.learned.clone(),
             prepares: setup.prepares.clone(),
+            exchanges: setup.exchange.as_ref().map(|exchange| Arc::clone(&exchange.device)),
         };
         Self { runtime: Runtime::start(model, cpu, config).unwrap(), hold }
     }

@@ -16,17 +16,23 @@ pub enum SwitchingError {
     /// A pass was refused.
     #[error(transparent)]
     Pass(#[from] PassError),
+    /// A context could not be made.
+    #[error("no keys and values: {0}")]
+    Kv(std::io::Error),
     /// The graph was compiled before, and is not in the cache any more.
-    #[error("the graph of {rows} rows of block {block} has gone from the cache: give the cache more room")]
+    #[error("the graph of {rows} rows of layer {layer} has gone from the cache: give the cache more room")]
     Gone {
-        /// Which block.
-        block: usize,
+        /// Which layer.
+        layer: usize,
         /// Which graph of it.
         rows: Tokens,
     },
     /// There is no graph of so many rows.
     #[error("no graphs of {0} rows were compiled")]
     NoShape(Tokens),
+    /// Fewer layers have graphs.
+    #[error("no graphs of {0} layers were compiled")]
+    NoLayers(usize),
     /// A block has no graph loaded.
     #[error("block {0} has no graph loaded")]
     NotLoaded(usize),

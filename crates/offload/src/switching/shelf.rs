@@ -1,72 +1,28 @@
-//! The graphs of all blocks in every shape that is wanted, compiled and kept in the cache: what can be loaded.
-//!
-//! Nothing of them is in memory. Loading reads the bytes from the cache and lets the device take them up, which is what
-//! an exchange of graphs costs. One layer's graphs are tried when they are put on the shelf, so that each of the others
-//! has a limit like theirs.
+//! A model's graphs that can be loaded, block by block, and the head's, which is loaded.
 
 use super::block_graphs::{BlockGraphs, HeadGraph};
 use super::error::SwitchingError;
-use crate::calibration::Seen;
-use crate::layers::{LayerBlocks, head_block, layer_blocks};
-use crate::patience::Patience;
+use super::layer_shelf::{LayerShelf, Placement};
+use crate::layers::head_block;
 use crate::placed::{OffloadError, PlacedProgress, Target, ranges_seen};
 use crate::ready::{ReadyGraph, Widths};
 use crate::slot::Slot;
 use crate::source::Source;
 use duet_graphs::Rows;
 use duet_model::Model;
-use duet_runtimes::{BlobCache, BlobKey, GraphDevice, GraphSource};
+use duet_runtimes::GraphSource;
 use duet_types::{Bytes, Tokens};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where graphs run, and where they are kept.
-#[derive(Clone, Debug)]
-pub struct Placement {
-    /// The device.
-    pub device: Arc<dyn GraphDevice>,
-    /// The cache; it has to have room for all of them.
-    pub cache: BlobCache,
-}
-
 /// A model's graphs that can be loaded, block by block.
 #[derive(Debug)]
 pub struct Shelf {
-    placement: Placement,
+    layers: LayerShelf,
     /// Layers of each block.
     blocks: Vec<Range<usize>>,
-    shapes: Vec<Shape>,
     head: Arc<HeadGraph>,
-}
-
-/// All layers' graphs of one number of rows.
-#[derive(Debug)]
-struct Shape {
-    rows: Tokens,
-    qkv: Kind,
-    feed_forward: Kind,
-}
-
-/// The graphs of one kind of block: alike but for their weights.
-#[derive(Debug)]
-struct Kind {
-    like: Like,
-    layers: Vec<Kept>,
-}
-
-/// A layer's graph in the cache.
-#[derive(Debug)]
-struct Kept {
-    key: BlobKey,
-    bytes: Bytes,
-}
-
-/// What the layers have in common.
-#[derive(Clone, Debug)]
-struct Like {
-    widths: Widths,
-    patience: Patience,
 }
 
 impl Shelf {
@@ -82,23 +38,18 @@ impl Shelf {
         rows: &[Tokens],
         progress: &mut dyn FnMut(PlacedProgress),
     ) -> Result<Self, SwitchingError> {
-        let (name, device) = (&model.config().name, &*placement.device);
-        let seen = ranges_seen(model, device).map_err(OffloadError::from)?;
-        let target = Target { model: name, device, cache: Some(&placement.cache) };
-        let filler = Filler { target, cache: &placement.cache, seen: seen.as_ref() };
-        let layers = model.config().layers;
-        let mut filling: Vec<Filling> = rows.iter().map(|&rows| Filling::new(rows)).collect();
-        for layer in 0..layers {
-            let blocks = layer_blocks(model, layer, device.rules().weights).map_err(OffloadError::from)?;
-            for shape in &mut filling {
-                shape.add(&filler, layer, &blocks)?;
-            }
-            progress(PlacedProgress { done: layer + 1, total: layers + 1 });
-        }
-        let head = head(model, &filler, rows.first().copied().unwrap_or(Tokens(32)))?;
-        progress(PlacedProgress { done: layers + 1, total: layers + 1 });
-        let shapes = filling.into_iter().filter_map(Filling::filled).collect();
-        Ok(Self { blocks: cut(layers, blocks), shapes, head: Arc::new(head), placement })
+        let count = model.config().layers;
+        let mut progress = |done| progress(PlacedProgress { done, total: count + 1 });
+        let layers = LayerShelf::fill(model, placement.clone(), count, rows, &mut progress)?;
+        let head = head(model, &placement, rows.first().copied().unwrap_or(Tokens(32)))?;
+        progress(count + 1);
+        Ok(Self { layers, blocks: cut(count, blocks), head: Arc::new(head) })
+    }
+
+    /// The graphs of all layers, whatever the blocks.
+    #[must_use]
+    pub fn all_layers(&self) -> &LayerShelf {
+        &self.layers
     }
 
     /// How many blocks.
@@ -127,95 +78,33 @@ impl Shelf {
     /// # Errors
     /// If there are none, or the device does not take them up.
     pub fn load(&self, block: usize, rows: Tokens) -> Result<BlockGraphs, SwitchingError> {
-        let shape = self.shapes.iter().find(|shape| shape.rows == rows).ok_or(SwitchingError::NoShape(rows))?;
         let layers = self.blocks.get(block).cloned().ok_or(SwitchingError::NotLoaded(block))?;
-        let slots = |kind: &Kind| {
-            let kept = &kind.layers[layers.clone()];
-            kept.iter().map(|kept| self.slot(&kept.key, &kind.like, block, rows)).collect::<Result<Vec<_>, _>>()
-        };
-        let (qkv, feed_forward) = (slots(&shape.qkv)?, slots(&shape.feed_forward)?);
-        Ok(BlockGraphs::new(layers, qkv, feed_forward))
+        self.layers.load(layers, rows)
     }
 
     /// What the graphs of a block take in the cache; nothing if there are none.
+    ///
+    /// # Panics
+    /// If there is no such block.
     #[must_use]
     pub fn bytes(&self, block: usize, rows: Tokens) -> Bytes {
-        let shape = self.shapes.iter().find(|shape| shape.rows == rows);
-        let kinds = shape.into_iter().flat_map(|shape| [&shape.qkv, &shape.feed_forward]);
-        kinds.flat_map(|kind| &kind.layers[self.layers(block)]).map(|kept| kept.bytes).sum()
-    }
-
-    fn slot(&self, key: &BlobKey, like: &Like, block: usize, rows: Tokens) -> Result<Slot, SwitchingError> {
-        let blob = self.placement.cache.get(key).ok_or(SwitchingError::Gone { block, rows })?;
-        let graph = self.placement.device.import_graph(&blob).map_err(OffloadError::from)?;
-        Ok(Slot::of(ReadyGraph::like(graph, like.patience), rows, like.widths.clone()))
+        self.layers.bytes(self.layers(block), rows)
     }
 }
 
-/// A shape that is being put on the shelf.
-struct Filling {
-    rows: Tokens,
-    qkv: Option<Kind>,
-    feed_forward: Option<Kind>,
-}
-
-/// Where compiled graphs go.
-struct Filler<'a> {
-    target: Target<'a>,
-    cache: &'a BlobCache,
-    /// For devices that compute in integers.
-    seen: Option<&'a Seen>,
-}
-
-impl Filling {
-    fn new(rows: Tokens) -> Self {
-        Self { rows, qkv: None, feed_forward: None }
-    }
-
-    /// The next layer.
-    fn add(&mut self, filler: &Filler<'_>, layer: usize, blocks: &LayerBlocks) -> Result<(), OffloadError> {
-        let rows = Rows::Static(self.rows);
-        let ranges = filler.seen.map(|seen| seen.qkv(layer, &blocks.qkv)).transpose()?;
-        filler.add(&mut self.qkv, &GraphSource { block: &blocks.qkv, rows, ranges: ranges.as_ref() })?;
-        let ranges = filler.seen.map(|seen| seen.feed_forward(layer, &blocks.feed_forward)).transpose()?;
-        filler.add(&mut self.feed_forward, &GraphSource { block: &blocks.feed_forward, rows, ranges: ranges.as_ref() })
-    }
-
-    /// Absent for a model without layers.
-    fn filled(self) -> Option<Shape> {
-        Some(Shape { rows: self.rows, qkv: self.qkv?, feed_forward: self.feed_forward? })
-    }
-}
-
-impl Filler<'_> {
-    /// Adds a layer's graph; the first one is tried, and so says how long its like may take.
-    fn add(&self, kind: &mut Option<Kind>, wanted: &GraphSource<'_>) -> Result<(), OffloadError> {
-        let source = Source::of(&self.target, wanted)?;
-        let key = source.key(&self.target);
-        let kept = Kept { bytes: source.keep(&self.target, self.cache, &key)?, key };
-        match kind {
-            Some(kind) => kind.layers.push(kept),
-            None => {
-                let widths = Widths::of(wanted.block);
-                let tried = ReadyGraph::tried(source.obtain(&self.target)?, &widths, wanted.rows)?;
-                *kind = Some(Kind { like: Like { widths, patience: tried.patience() }, layers: vec![kept] });
-            }
-        }
-        Ok(())
-    }
-}
-
-fn head(model: &Model, filler: &Filler<'_>, rows: Tokens) -> Result<HeadGraph, OffloadError> {
-    let block = head_block(model, filler.target.device.rules().weights)?;
+fn head(model: &Model, placement: &Placement, rows: Tokens) -> Result<HeadGraph, OffloadError> {
+    let device = &*placement.device;
+    let target = Target { model: &model.config().name, device, cache: Some(&placement.cache) };
+    let block = head_block(model, device.rules().weights)?;
     let widths = Widths::of(&block);
-    let ranges = filler.seen.map(|seen| seen.head(&block)).transpose()?;
+    let ranges = ranges_seen(model, device)?.map(|seen| seen.head(&block)).transpose()?;
     let wanted = GraphSource { block: &block, rows: Rows::Static(rows), ranges: ranges.as_ref() };
-    let graph = Source::of(&filler.target, &wanted)?.obtain(&filler.target)?;
+    let graph = Source::of(&target, &wanted)?.obtain(&target)?;
     Ok(HeadGraph::new(Slot::of(ReadyGraph::tried(graph, &widths, Rows::Static(rows))?, rows, widths)))
 }
 
 /// Cuts layers into blocks of nearly the same number.
-fn cut(layers: usize, blocks: NonZeroUsize) -> Vec<Range<usize>> {
+pub(super) fn cut(layers: usize, blocks: NonZeroUsize) -> Vec<Range<usize>> {
     let count = blocks.get().min(layers);
     (0..count).map(|block| block * layers / count..(block + 1) * layers / count).collect()
 }

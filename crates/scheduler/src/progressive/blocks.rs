@@ -7,6 +7,7 @@ use duet_types::{Bytes, Nanos, Tokens};
 
 /// The two graphs of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Role {
     /// Many rows (`G¹`).
     Prefill,
@@ -16,6 +17,7 @@ pub enum Role {
 
 /// Something of either graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pair<T> {
     /// Of the graph that prompts are read on.
     pub prefill: T,
@@ -25,6 +27,7 @@ pub struct Pair<T> {
 
 /// How long a pass takes after some positions: `empty + positions × per_position`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PassTime {
     /// After none, the launch included.
     pub empty: Nanos,
@@ -34,6 +37,7 @@ pub struct PassTime {
 
 /// What a graph of a block costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GraphCost {
     /// One pass over all of its rows.
     pub pass: PassTime,
@@ -48,9 +52,27 @@ pub type Block = Pair<GraphCost>;
 
 /// All blocks of a model, in the order in which a row passes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(try_from = "Written"))]
 pub struct Blocks {
     rows: Pair<Tokens>,
     blocks: Vec<Block>,
+}
+
+/// Blocks as they are written, which nobody has looked at.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+struct Written {
+    rows: Pair<Tokens>,
+    blocks: Vec<Block>,
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Written> for Blocks {
+    type Error = BlocksError;
+
+    fn try_from(Written { rows, blocks }: Written) -> Result<Self, BlocksError> {
+        Self::new(rows, blocks)
+    }
 }
 
 /// Why something is no profile of blocks.

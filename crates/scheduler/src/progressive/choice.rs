@@ -10,6 +10,7 @@ use duet_types::{Bytes, Nanos, Tokens};
 
 /// A way to cut the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Candidate {
     /// Blocks (`N`).
     pub blocks: usize,
@@ -28,6 +29,7 @@ pub struct Trial {
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Use {
     /// What is read.
     pub prompt: Prompt,

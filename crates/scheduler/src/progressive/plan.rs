@@ -9,6 +9,7 @@ use super::prompt::{Place, Prompt};
 
 /// How a graph takes the place of the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Exchange {
     /// The other one is released first: there is room for one graph of each block, and the block waits for its load.
     /// (CoordGen §3.2)

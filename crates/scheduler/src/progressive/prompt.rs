@@ -5,6 +5,7 @@ use duet_types::Tokens;
 
 /// Rows to be read after some positions that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Prompt {
     /// Positions that are there: of earlier turns.
     pub context: Tokens,

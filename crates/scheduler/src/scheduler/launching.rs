@@ -1,5 +1,6 @@
 //! Launching: a policy's decisions, checked and carried out.
 
+use super::exchanging::CutKernel;
 use super::{Running, Scheduler};
 use crate::annotation::{self, Bound};
 use crate::command::Command;
@@ -18,8 +19,17 @@ impl Scheduler {
     pub(super) fn carry_out(&mut self, decision: Decision) {
         match decision {
             Decision::Begin(request) => self.begin(request),
-            Decision::Start { members, span, lanes, reason } => self.start(members, span, lanes, reason),
-            Decision::Launch { pass, span, lanes, reason } => self.launch(pass, span, lanes, reason),
+            Decision::Start { members, span, lanes, reason } => {
+                if !self.waits_for_graph(&members, span.nodes.start, lanes) {
+                    self.start(members, span, lanes, reason);
+                }
+            }
+            Decision::Launch { pass, span, lanes, reason } => {
+                let members = self.passes[&pass].members.clone();
+                if !self.waits_for_graph(&members, span.nodes.start, lanes) {
+                    self.launch(pass, span, lanes, reason);
+                }
+            }
             Decision::Prepare(request) => {
                 let graph = self.graphs.prepare(request, self.graph_rows(request));
                 self.commands.push_back(Command::Prepare(graph));
@@ -88,13 +98,13 @@ impl Scheduler {
         assert!(many || !taken, "the activation buffer for {:?} {:?} is taken", pass.class, pass.buffer);
     }
 
-    fn launch(&mut self, pass: PassId, span: Span, lanes: LaneSet, reason: Reason) {
+    pub(super) fn launch(&mut self, pass: PassId, span: Span, lanes: LaneSet, reason: Reason) {
         assert!(!lanes.is_empty(), "a kernel needs a lane");
-        let view = self.view();
-        assert!(view.idle.contains_all(lanes), "lanes {lanes} are not all idle");
+        assert!(self.view().idle.contains_all(lanes), "lanes {lanes} are not all idle");
+        let span = self.cut_at_block(CutKernel { pass, span, lanes, reason });
         let row = &self.passes[&pass];
         let load = row.load.part(f64::from(span.rows.end - span.rows.start) / f64::from(row.rows));
-        let predicted = view.predict(&load, row.stage, &span.nodes, lanes);
+        let predicted = self.view().predict(&load, row.stage, &span.nodes, lanes);
         let anchors = self.config.machine.anchors(lanes);
         let bound = kernel_bound(&self.config, anchors, &load, &span);
         let undisturbed = self.running.is_empty();

@@ -1,7 +1,7 @@
 //! No lane is idle while work that it may run waits.
 //!
 //! Asserted when an event has settled, unless something was put off on purpose (a remainder or a contender, which have a
-//! timer) or the occupancy of the dynamic lane is capped:
+//! timer), a graph is being loaded, or the occupancy of the dynamic lane is capped:
 //! 1. Under every policy: if nothing runs, no pass is under way, nobody of those whom the policy may run (under `serial`
 //!    the oldest request, under `restart` the oldest of the highest class, else everybody) is ready and has memory, and
 //!    if a request is there at all, KV is on its way to memory or disk: something will happen.
@@ -34,7 +34,7 @@ impl Idleness {
     }
 
     fn nothing_runs(&self, picture: &Picture) -> Result<(), String> {
-        if !picture.kernels.is_empty() {
+        if !picture.kernels.is_empty() || picture.is_loading {
             return Ok(());
         }
         if let Some((pass, under_way)) = picture.passes.first_key_value() {

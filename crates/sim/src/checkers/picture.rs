@@ -19,6 +19,8 @@ pub(super) struct Picture {
     pub(super) writing: BTreeSet<RequestId>,
     /// Until when lanes rest on purpose.
     rests_until: Instant,
+    /// Whether a device's graph is being loaded.
+    pub(super) is_loading: bool,
     arrivals: usize,
 }
 
@@ -106,6 +108,7 @@ impl Picture {
             lost: LaneSet::EMPTY,
             writing: BTreeSet::new(),
             rests_until: Instant::default(),
+            is_loading: false,
             arrivals: 0,
         }
     }
@@ -147,6 +150,7 @@ impl Picture {
             Event::Spilled { request } => self.spill_ended(*request, Standing::Spilled),
             Event::SpillFailed { request } => self.spill_ended(*request, Standing::Ready),
             Event::Cancelled(request) => self.change(*request, |seen| seen.cancelled |= seen.is_live()),
+            Event::GraphLoaded { .. } | Event::GraphLoadFailed { .. } => self.is_loading = false,
             Event::GraphReady { .. } | Event::GraphFailed { .. } | Event::Dropped { .. } | Event::Timer => {}
         }
     }
@@ -180,6 +184,7 @@ impl Picture {
             Command::SetTimer { at, reason: Reason::DeferredRemainder | Reason::Contention | Reason::Occupancy } => {
                 self.rests_until = self.rests_until.max(*at);
             }
+            Command::LoadGraph(_) => self.is_loading = true,
             Command::SetTimer { .. } | Command::Prepare(_) | Command::Reclaim(_) | Command::Forget(_) => {}
         }
     }

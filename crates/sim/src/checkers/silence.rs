@@ -34,7 +34,11 @@ impl Checker for Silence {
             Command::Discard(request) => live(picture, *request, "a discard").map(|_| ()),
             Command::Prepare(graph) => live(picture, graph.request, "a graph").map(|_| ()),
             Command::Release { request, .. } => live(picture, *request, "a release").map(|_| ()),
-            Command::Spill(_) | Command::Forget(_) | Command::Reclaim(_) | Command::SetTimer { .. } => Ok(()),
+            Command::Spill(_)
+            | Command::Forget(_)
+            | Command::Reclaim(_)
+            | Command::LoadGraph(_)
+            | Command::SetTimer { .. } => Ok(()),
         }
     }
 }

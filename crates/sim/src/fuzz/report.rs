@@ -44,8 +44,10 @@ pub enum Happening {
     Graph,
     /// It took too long.
     SlowGraph,
-    /// It could not be compiled.
+    /// It could not be compiled, or loaded.
     GraphFailure,
+    /// A graph took the place of another one.
+    Exchange,
 }
 
 /// How often everything happened, in one run or in many.
@@ -56,7 +58,7 @@ pub struct Report {
 
 impl Happening {
     /// Everything that is counted.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Request,
         Self::Answer,
         Self::Failure,
@@ -74,6 +76,7 @@ impl Happening {
         Self::Graph,
         Self::SlowGraph,
         Self::GraphFailure,
+        Self::Exchange,
     ];
 
     fn name(self) -> &'static str {
@@ -95,6 +98,7 @@ impl Happening {
             Self::Graph => "graphs compiled",
             Self::SlowGraph => "graphs slow",
             Self::GraphFailure => "graphs failed",
+            Self::Exchange => "graphs exchanged",
         }
     }
 }
@@ -167,6 +171,7 @@ impl Observer for Tally {
             Event::KernelFailed { .. } => Happening::KernelFailure,
             Event::GraphReady { graph } => self.graph(*graph),
             Event::GraphFailed { .. } => Happening::GraphFailure,
+            Event::GraphLoadFailed { .. } => Happening::GraphFailure,
             Event::LaneLost { .. } => Happening::LaneLoss,
             Event::SpillFailed { .. } => Happening::SpillFailure,
             Event::Cancelled(request) if self.live.contains(request) => Happening::Cancellation,
@@ -174,6 +179,7 @@ impl Observer for Tally {
             Event::Restored { .. }
             | Event::KernelDone { .. }
             | Event::Spilled { .. }
+            | Event::GraphLoaded { .. }
             | Event::Dropped { .. }
             | Event::Timer => return,
         };
@@ -187,6 +193,7 @@ impl Observer for Tally {
                 self.graphs.insert(graph.id, graph.request);
                 return;
             }
+            Command::LoadGraph(_) => Happening::Exchange,
             Command::Spill(_) => Happening::Spill,
             Command::Discard(_) => Happening::Discard,
             Command::Release { request, end } => {

@@ -28,6 +28,9 @@ impl fmt::Display for Scenario {
 }
 
 fn machine_name(config: &SchedulerConfig) -> &'static str {
+    if config.graphs.is_some() {
+        return "exchanging";
+    }
     match config.machine.lanes[0].name.as_str() {
         "npu" => "npu-igpu",
         "cpu0" => "cpu",
@@ -62,7 +65,8 @@ fn write_truth(f: &mut fmt::Formatter<'_>, truth: &Truth, usual: &Truth) -> fmt:
     option(f, "jitter", truth.jitter, usual.jitter)?;
     option(f, "seed", truth.seed, usual.seed)?;
     option(f, "hang-timeout", truth.hang_timeout, usual.hang_timeout)?;
-    truth.faults.spills.iter().try_for_each(|spill| write!(f, "  spill-fails {spill}"))
+    truth.faults.spills.iter().try_for_each(|spill| write!(f, "  spill-fails {spill}"))?;
+    truth.faults.graph_loads.iter().try_for_each(|load| write!(f, "  graph-load-fails {load}"))
 }
 
 /// An option of the machine line, unless it is as usual.

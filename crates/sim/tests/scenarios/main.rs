@@ -17,6 +17,7 @@ mod policies;
 mod preemption;
 mod queues;
 mod request_table;
+mod residency;
 mod span;
 mod teams;
 mod warm_up;

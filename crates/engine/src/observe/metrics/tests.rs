@@ -4,9 +4,10 @@ use super::*;
 use duet_driver::Digest;
 use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, Machine, PerRow, Shapes};
+use duet_scheduler::progressive::{Exchange, Role};
 use duet_scheduler::{
-    Command, Completes, End, Event, Generated, Kernel, Limits, Mechanisms, Member, MemoryLimits, Outcome, PassId,
-    Reason, Request, Source, Yields,
+    Command, Completes, End, Event, Generated, GraphLoad, Kernel, Limits, Mechanisms, Member, MemoryLimits, Outcome,
+    PassId, Reason, Request, Source, Yields,
 };
 use duet_types::Class::{Proactive, Reactive};
 use duet_types::Stage::{Decode, Prefill};
@@ -32,6 +33,7 @@ fn config() -> SchedulerConfig {
         limits: Limits::default(),
         memory: MemoryLimits::UNBOUNDED,
         mechanisms: Mechanisms::ALL,
+        graphs: None,
     }
 }
 
@@ -230,9 +232,25 @@ fn all_series_are_there_from_the_start_and_the_text_is_whole() {
     let text = run.text();
     assert!(text.ends_with("# EOF\n"));
     let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-    assert_eq!(described.len(), 36, "{described:?}");
+    assert_eq!(described.len(), 38, "{described:?}");
     for metric in described {
         let (name, _) = metric.split_once(' ').expect("a name and a type");
         assert!(text.lines().any(|line| line.starts_with(name)), "{name} has no series");
     }
+}
+
+#[test]
+fn graphs_that_are_exchanged_are_counted_with_their_time() {
+    let mut run = Run::new();
+    let load = |role| GraphLoad { block: 3, role, exchange: Exchange::InPlace };
+    run.command(10, Command::LoadGraph(load(Role::Decode)));
+    run.event(30, Event::GraphLoaded { block: 3 });
+    run.command(40, Command::LoadGraph(load(Role::Prefill)));
+    run.event(45, Event::GraphLoadFailed { block: 3 });
+    run.assert_lines(&[
+        r#"duet_graph_loads_total{graph="decode",outcome="done"} 1"#,
+        r#"duet_graph_loads_total{graph="prefill",outcome="failed"} 1"#,
+        r#"duet_graph_loads_total{graph="prefill",outcome="done"} 0"#,
+        "duet_graph_load_seconds_total 0.025",
+    ]);
 }

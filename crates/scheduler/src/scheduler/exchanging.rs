@@ -1,0 +1,134 @@
+//! Exchanging graphs: when a prompt is planned for, what is loaded now, and which kernels wait for it.
+//!
+//! What is resident, and by which rule, is [`Residency`]'s; here is what it has to know of requests and kernels.
+
+use super::Scheduler;
+use crate::command::Command;
+use crate::kernel::{Member, PassId};
+use crate::progressive::{Place, Prompt};
+use crate::reason::Reason;
+use crate::request_table::{Phase, Row};
+use crate::residency::{Residency, Then};
+use crate::span::Span;
+use duet_types::{Class, LaneSet, RequestId, Stage};
+use std::collections::BTreeSet;
+
+/// What is left of a kernel that was cut.
+#[derive(Clone, Debug)]
+pub(super) struct CutKernel {
+    pub(super) pass: PassId,
+    pub(super) span: Span,
+    pub(super) lanes: LaneSet,
+    pub(super) reason: Reason,
+}
+
+impl Scheduler {
+    /// A kernel from `node` on is about to be launched: plans for the prompt that it reads, begins what is due, and says
+    /// whether the kernel has to wait for its graph. Then its lanes are idle until something happens.
+    pub(super) fn waits_for_graph(&mut self, members: &[Member], node: usize, lanes: LaneSet) -> bool {
+        let Some(residency) = self.residency.as_ref().filter(|residency| residency.concerns(lanes)) else {
+            return false;
+        };
+        let block = residency.block_of(&self.config.heg, node);
+        self.plan_for(members);
+        self.load_due();
+        let waits = self.residency.as_ref().is_some_and(|residency| residency.awaits(block));
+        if waits {
+            self.stalled = self.stalled.union(lanes);
+        }
+        waits
+    }
+
+    /// What of a kernel is launched now: while graphs are exchanged it ends with its block, so that loads begin at their
+    /// places, and goes on by itself.
+    pub(super) fn cut_at_block(&mut self, kernel: CutKernel) -> Span {
+        let CutKernel { span, lanes, .. } = &kernel;
+        let concerned = self.residency.as_ref().filter(|residency| residency.concerns(*lanes));
+        let switching = concerned.filter(|residency| residency.is_switching());
+        let end = switching.map(|residency| residency.block_end(&self.config.heg, span.nodes.start));
+        let Some(end) = end.filter(|end| *end < span.nodes.end) else { return kernel.span };
+        let (now, later) = (span.nodes.start..end, end..span.nodes.end);
+        let rows = span.rows.clone();
+        self.cut.push(CutKernel { span: Span { nodes: later, rows: rows.clone() }, ..kernel });
+        Span { nodes: now, rows }
+    }
+
+    /// Kernels that were cut go on, unless their pass has ended.
+    pub(super) fn go_on_cut(&mut self) {
+        for kernel in std::mem::take(&mut self.cut) {
+            let pass = self.passes.get(&kernel.pass).filter(|pass| pass.broken.is_none());
+            let Some(pass) = pass.filter(|_| kernel.lanes.without(self.lost) == kernel.lanes) else { continue };
+            let members = pass.members.clone();
+            if !pass.is_idle() || self.waits_for_graph(&members, kernel.span.nodes.start, kernel.lanes) {
+                self.cut.push(kernel);
+            } else {
+                self.launch(kernel.pass, kernel.span, kernel.lanes, kernel.reason);
+            }
+        }
+    }
+
+    /// Begins the load that is due, if there is one.
+    pub(super) fn load_due(&mut self) {
+        let Some(mut residency) = self.residency.take() else { return };
+        let (reads, decodes) = (self.most_urgent(Stage::Prefill), self.most_urgent(Stage::Decode));
+        let only_decodes = decodes.is_some_and(|decodes| reads.is_none_or(|reads| decodes < reads));
+        if only_decodes && !residency.ends_switched() {
+            residency.switch_all();
+        }
+        let place = self.place(&residency);
+        let computing = self.computing(&residency);
+        if let Some(load) = residency.begin_due(place, &|block| computing.contains(&block)) {
+            self.commands.push_back(Command::LoadGraph(load));
+        }
+        self.residency = Some(residency);
+    }
+
+    /// Plans for the prompt of a pass, if it is another one than before, or if others came to wait behind it.
+    fn plan_for(&mut self, members: &[Member]) {
+        let reader = members.first().filter(|member| member.stage == Stage::Prefill);
+        let Some((reader, row)) = reader.and_then(|reader| Some((reader, self.table.get(reader.request)?))) else {
+            return;
+        };
+        let prompt = Prompt { context: reader.rows.start, rows: row.known().saturating_sub(reader.rows.start) };
+        let then = self.then(reader);
+        // A stream that a person waits for keeps its graphs: all blocks are switched for it.
+        let may_switch = self.most_urgent(Stage::Decode).is_none_or(|decodes| reader.class <= decodes);
+        let Some(residency) = &mut self.residency else { return };
+        if may_switch && residency.follows() != Some((reader.request, then)) {
+            residency.plan(reader.request, prompt, then);
+        }
+    }
+
+    /// What comes after the prompt of a pass.
+    fn then(&self, reader: &Member) -> Then {
+        let waits = |row: &Row| {
+            let id = row.request.id;
+            id != reader.request && row.request.class <= reader.class && row.stage() == Stage::Prefill
+        };
+        if self.table.iter().any(waits) { Then::MorePrompts } else { Then::Decode }
+    }
+
+    /// Where the computation of the followed prompt is.
+    fn place(&self, residency: &Residency) -> Place {
+        let reads = |request: RequestId| self.table.get(request).filter(|row| row.stage() == Stage::Prefill);
+        let Some(row) = residency.follows().and_then(|(request, _)| reads(request)) else { return Residency::END };
+        let chunk = row.computed.saturating_sub(residency.followed_from()).0 / residency.chunk().0;
+        let block = match row.phase {
+            Phase::InPass(pass) => residency.block_of(&self.config.heg, self.passes[&pass].node),
+            _ => 0,
+        };
+        Place { chunk, block }
+    }
+
+    /// Blocks on which kernels compute.
+    fn computing(&self, residency: &Residency) -> BTreeSet<usize> {
+        let heg = &self.config.heg;
+        let concerned = self.running.values().filter(|running| residency.concerns(running.lanes));
+        concerned.flat_map(|running| residency.blocks_of(heg, &running.span.nodes)).collect()
+    }
+
+    /// The most urgent class of which a request is at this stage.
+    fn most_urgent(&self, stage: Stage) -> Option<Class> {
+        self.table.iter().filter(|row| row.stage() == stage).map(|row| row.request.class).min()
+    }
+}
