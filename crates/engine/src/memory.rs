@@ -37,9 +37,10 @@ pub(crate) fn budget(
     Ok(Budget { pool, context: wanted.min(pool) })
 }
 
-/// Memory for graphs that are made for one prompt.
-pub(crate) fn graph_bytes(config: &EngineConfig, available: Bytes) -> Bytes {
-    config.graph_bytes.unwrap_or(Bytes(available.0 / GRAPHS_SHARE))
+/// How many graphs that are made for one prompt memory holds, one of which takes so much; no more than `most`.
+pub(crate) fn graphs_held(config: &EngineConfig, available: Bytes, one: Bytes, most: usize) -> usize {
+    let bytes = config.graph_bytes.unwrap_or(Bytes(available.0 / GRAPHS_SHARE));
+    usize::try_from(bytes.0 / one.0.max(1)).map_or(most, |held| held.min(most))
 }
 
 /// Memory that this machine could give a new program.
@@ -68,6 +69,16 @@ mod tests {
         let budget = budget(&config, Tokens(1000), 64, Bytes(1000), Bytes(40_000));
         let budget = budget.map(|budget| (budget.pool.0, budget.context.0)).map_err(|error| error.to_string());
         assert_eq!(budget, expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn there_are_as_many_graphs_as_memory_holds() {
+        let held = |graph_bytes: Option<u64>, one| {
+            let config = EngineConfig { graph_bytes: graph_bytes.map(Bytes), ..EngineConfig::default() };
+            graphs_held(&config, Bytes(8_000), Bytes(one), 4)
+        };
+        assert_eq!([300, 400, 1_000, 1_001, u64::MAX].map(|one| held(None, one)), [3, 2, 1, 0, 0]);
+        assert_eq!([(0, 1), (5, 2), (u64::MAX, 0)].map(|(bytes, one)| held(Some(bytes), one)), [0, 2, 4]);
     }
 
     #[test]

@@ -21,8 +21,17 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct PassUnderWay<B: Backend> {
     /// In the order of their rows.
     members: Vec<(RequestId, Box<Sequence<B>>)>,
-    /// Absent before the first kernel.
+    /// Present while it is under way.
     pass: Option<B::Pass>,
+    life: Life,
+}
+
+/// Kernels may still come when the pass was undone: those that ran beside the one that failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    NotBegun,
+    UnderWay,
+    Over,
 }
 
 /// A member whose next token is to be chosen.
@@ -35,7 +44,7 @@ struct Choice<'a, B: Backend> {
 
 impl<B: Backend> PassUnderWay<B> {
     pub(crate) fn new(members: Vec<(RequestId, Box<Sequence<B>>)>) -> Self {
-        Self { members, pass: None }
+        Self { members, pass: None, life: Life::NotBegun }
     }
 
     /// The sequences, after the pass ended or was undone.
@@ -43,14 +52,15 @@ impl<B: Backend> PassUnderWay<B> {
         std::mem::take(&mut self.members)
     }
 
-    /// Does some work on it. After an error or a panic the pass is undone.
+    /// Does some work on it. After an error or a panic the pass is undone; what fails after that says nothing new.
     pub(crate) fn guarded<R>(
         &mut self,
         backend: &B,
         work: impl FnOnce(&mut Self) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
+        let was = self.life;
         let result = Self::caught(|| work(self));
-        if let Err(error) = &result {
+        if let (Err(error), Life::NotBegun | Life::UnderWay) = (&result, was) {
             for (_, sequence) in &mut self.members {
                 sequence.fail(error.clone());
             }
@@ -66,6 +76,7 @@ impl<B: Backend> PassUnderWay<B> {
 
     /// Gives every sequence its table back, as it was before the pass.
     pub(crate) fn undo(&mut self, backend: &B) {
+        self.life = Life::Over;
         let Some(pass) = self.pass.take() else { return };
         // If the model cannot even give it up, the tables are lost, and their sequences will fail when they are run.
         if let Ok(tables) = catch_unwind(AssertUnwindSafe(|| backend.abandon(pass))) {
@@ -122,13 +133,15 @@ impl<B: Backend> PassUnderWay<B> {
         }
         let (generated, accepted) = self.choose(kernel, backend, site.crew, workspace);
         let pass = self.pass.take().ok_or_else(lost)?;
+        self.life = Life::Over;
         self.put_back(backend.finish(pass, &accepted));
         Ok(Outcome::Tokens(generated))
     }
 
     fn begun(&mut self, kernel: &Kernel, backend: &B) -> Result<&mut B::Pass, EngineError> {
-        if self.pass.is_none() {
+        if self.life == Life::NotBegun {
             self.begin(kernel, backend)?;
+            self.life = Life::UnderWay;
         }
         self.pass.as_mut().ok_or_else(lost)
     }

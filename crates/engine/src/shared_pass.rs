@@ -22,7 +22,7 @@ pub(crate) struct SharedPass<B: Backend> {
     under_way: Mutex<PassUnderWay<B>>,
     beside: Mutex<Beside<B>>,
     /// A device's kernel has read.
-    has_read: Condvar,
+    changed: Condvar,
 }
 
 /// What a device has of it.
@@ -40,15 +40,24 @@ impl<B: Backend> SharedPass<B> {
         Self {
             under_way: Mutex::new(PassUnderWay::new(members)),
             beside: Mutex::new(Beside { to_read: 0, inputs: None, outputs: Vec::new() }),
-            has_read: Condvar::new(),
+            changed: Condvar::new(),
         }
     }
 
-    /// A kernel is launched on these lanes.
-    pub(crate) fn launched(&self, kernel: &Kernel, lanes: LaneSet) {
-        if is_part(kernel) && Site::side_of(lanes) == DeviceSide::Device {
-            self.beside().to_read += 1;
-        }
+    /// Whether a kernel on these lanes reads before the cores go on.
+    pub(crate) fn reads_first(kernel: &Kernel, lanes: LaneSet) -> bool {
+        is_part(kernel) && Site::side_of(lanes) == DeviceSide::Device
+    }
+
+    /// A kernel that reads first is about to be launched.
+    pub(crate) fn announce(&self) {
+        self.beside().to_read += 1;
+    }
+
+    /// It has read, or it was not launched after all.
+    pub(crate) fn has_read(&self) {
+        self.beside().to_read -= 1;
+        self.changed.notify_all();
     }
 
     /// Runs a kernel. One on all rows that completes the pass ends it; one on a part leaves that to
@@ -94,8 +103,7 @@ impl<B: Backend> SharedPass<B> {
     /// Runs a part on the device's lane: without the pass where a device computes it, else as any lane does.
     fn run_beside(&self, kernel: &Kernel, backend: &B, site: Site<'_>) -> Result<Outcome, EngineError> {
         let read = self.read(kernel, backend, site);
-        self.beside().to_read -= 1;
-        self.has_read.notify_all();
+        self.has_read();
         let Some(inputs) = read? else {
             return self.with_all(backend, site, |pass| pass.run_part(kernel, backend, site));
         };
@@ -126,7 +134,7 @@ impl<B: Backend> SharedPass<B> {
 
     fn wait_for_readers(&self) {
         let beside = self.beside();
-        drop(self.has_read.wait_while(beside, |beside| beside.to_read > 0).unwrap_or_else(PoisonError::into_inner));
+        drop(self.changed.wait_while(beside, |beside| beside.to_read > 0).unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Has the pass, with all that was computed of it.

@@ -5,7 +5,7 @@ use crate::drafting::Past;
 use crate::exchange::GraphExchange;
 use crate::fingerprint::model_fingerprint;
 use crate::learned::LearnedFile;
-use crate::memory::{Budget, available, budget, graph_bytes};
+use crate::memory::{Budget, available, budget, graphs_held};
 use crate::model_backend::ModelBackend;
 use crate::placement::{DeviceUse, Placement};
 use crate::profile::{Effort, Measured, Profile, heg, measure};
@@ -101,13 +101,13 @@ fn profile(of: &Measured<'_>, folder: Option<&Path>, cpu: &Cpu) -> Result<Profil
     Ok(profile)
 }
 
-/// Graphs for exactly a prompt's rows that there may be at once: as many as memory holds.
+/// Graphs for exactly a prompt's rows that there may be at once.
 fn graphs(config: &EngineConfig, placement: &Placement) -> usize {
-    let Some(device) = placement.prepares() else { return Limits::default().graphs };
-    let bytes = graph_bytes(config, available());
-    let held = (bytes.0 / device.bytes().0.max(1)) as usize;
-    tracing::info!("{bytes} for graphs of a prompt's own, one takes {}", device.bytes());
-    held.min(Limits::default().graphs)
+    let most = Limits::default().graphs;
+    let Some(device) = placement.prepares() else { return most };
+    let held = graphs_held(config, available(), device.bytes(), most);
+    tracing::info!("memory for {held} graphs of prompts' own, {} each", device.bytes());
+    held
 }
 
 /// The graphs that the scheduler is to exchange: those of a device that does all linear work, whatever the lane.

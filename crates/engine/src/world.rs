@@ -410,7 +410,8 @@ impl<B: Backend> EngineWorld<B> {
         let on_lanes = self.passes.get_mut(&kernel.pass).expect("it was gathered");
         on_lanes.launched(&kernel);
         let pass = Arc::clone(on_lanes.pass());
-        pass.launched(&kernel, lanes);
+        let announced = SharedPass::<B>::reads_first(&kernel, lanes).then(|| Arc::clone(&pass));
+        announced.iter().for_each(|pass| pass.announce());
         let exact = if Site::side_of(lanes) == DeviceSide::Device { self.exact.of_kernel(&kernel) } else { None };
         let workspace = self.spare.pop().unwrap_or_default();
         let shared = self.shared.upgrade().expect("the world is part of what is shared");
@@ -420,6 +421,7 @@ impl<B: Backend> EngineWorld<B> {
         });
         if let Err(stopped) = self.lanes.launch(lanes, job) {
             tracing::warn!("a kernel cannot be run: {stopped}");
+            announced.iter().for_each(|pass| pass.has_read());
             self.kernel_ended(now, pass_id, Event::KernelFailed { kernel: id });
         }
     }

@@ -88,3 +88,54 @@ fn after_a_failure_only_the_devices_rows_are_to_be_done() {
     assert!(matches!(run, Err(NotRun::Failed(_))));
     assert_eq!((&failed[..5], &failed[5..]), (&before[..5], &done[5..]));
 }
+
+/// The same logits where the pass is elsewhere while the device computes: its rows are copied out before the crew has the
+/// others, in two pieces, and joined after.
+fn logits_apart(model: &Model, device: &dyn TokenWise, theirs: usize) -> Vec<Vec<f32>> {
+    let table = model.kv_pool(KvFormat::F16, Tokens(64)).table();
+    let tokens = (3..3 + ROWS as u32).map(TokenId).collect();
+    let mut pass = Pass::new(model, Activations::new(model, ROWS), vec![Segment::new(table, tokens)]).unwrap();
+    for node in model.nodes() {
+        let Some(inputs) = model.inputs_of(&mut pass, node) else {
+            model.run_node(&mut pass, node, 0..ROWS, &Solo);
+            continue;
+        };
+        model.run_node(&mut pass, node, theirs..ROWS, &Scoped { threads: 2 });
+        for rows in [0..theirs / 2, theirs / 2..theirs] {
+            let outputs = inputs.run_on(device, rows.clone()).unwrap();
+            assert_eq!(outputs.rows(), rows);
+            model.take_outputs(&mut pass, &outputs, &Solo).unwrap();
+        }
+    }
+    let mut logits = Vec::new();
+    model.logits(&mut pass, &(0..ROWS).collect::<Vec<_>>(), &mut logits, &Solo);
+    logits.chunks_exact(model.config().vocabulary).map(<[f32]>::to_vec).collect()
+}
+
+#[test]
+fn a_device_needs_no_more_of_a_pass_than_what_rows_read() {
+    let model = model();
+    let device = FloatDevice::new(&model);
+    for theirs in [1, 5, 16] {
+        assert_eq!(
+            logits_apart(&model, &device, theirs),
+            logits(&model, &model.nodes(), &device, theirs).0,
+            "{theirs}"
+        );
+    }
+}
+
+#[test]
+fn rows_of_another_pass_are_refused() {
+    let model = model();
+    let device = FloatDevice::new(&model);
+    let pass = |rows: usize| {
+        let segment = Segment::new(model.kv_pool(KvFormat::F16, Tokens(64)).table(), vec![TokenId(3); rows]);
+        Pass::new(&model, Activations::new(&model, rows), vec![segment]).unwrap()
+    };
+    let (mut long, mut short) = (pass(ROWS), pass(4));
+    let inputs = model.inputs_of(&mut long, Node::Ffn { layer: 0 }).unwrap();
+    let outputs = inputs.run_on(&device, 0..ROWS).unwrap();
+    assert!(matches!(model.take_outputs(&mut short, &outputs, &Solo), Err(NotRun::Unsupported(_))));
+    assert!(model.inputs_of(&mut long, Node::Attention { layer: 0 }).is_none());
+}

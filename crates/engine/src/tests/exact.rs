@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::exact::ExactCounts;
-use crate::fake_model::{FakeDevice, HOLD, NODES};
+use crate::fake_model::{FakeDevice, HOLD, NODES, PANIC};
 use duet_model::forward::{NotPrepared, NotRun, Prepared, TokenWise as Kernels};
 use duet_types::Bytes;
 use std::sync::Mutex;
@@ -115,6 +115,20 @@ fn both_lanes_have_rows_of_one_node_at_once() {
     bench.hold.let_go();
     bench.hold.let_go();
     assert_eq!(answer(generation).tokens, alone(&prompt, 3));
+}
+
+/// Whichever lane comes first: what the other one finds is no pass of its own to begin.
+#[test]
+fn a_part_that_fails_beside_another_says_why() {
+    let bench = bench(&Arc::new(Preparing { refuses: Some(Tokens(11)), ..Preparing::default() }));
+    for panics_at in [2, 9].repeat(20) {
+        let mut prompt = letters("abcdefghijk");
+        prompt[panics_at] = PANIC;
+        let failed = bench.answer(request(&prompt));
+        assert_eq!(failed.error(), &EngineError::Internal("a kernel panicked: a fake kernel met a 37".to_owned()));
+        let good = letters("bcdefghijkl");
+        assert_eq!(bench.answer(hashed(&good, 2)).tokens, alone(&good, 2));
+    }
 }
 
 #[test]
