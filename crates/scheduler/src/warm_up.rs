@@ -4,6 +4,9 @@
 //! can be compiled while the request waits, or while it is preempted. If it is ready before its prefill starts (or goes
 //! on), the prefill runs wholly on the static lane and leaves the dynamic one to decode. Reactive requests come first.
 //! A graph is reclaimed when its prefill is done, and when it was not used for too long.
+//!
+//! The paper compiles a graph for whoever waits. Where compiling takes longer than the prompts before it and the prompt
+//! itself, it only takes the machine's time, so duet leaves it ([`Worth::InTime`]).
 
 use crate::annotation::node_time;
 use crate::graphs::GraphState;
@@ -16,20 +19,34 @@ use crate::queues::Line;
 use crate::reason::Reason;
 use crate::request_table::Phase;
 use crate::view::{RequestView, View};
-use duet_types::{Class, RequestId, Stage};
+use duet_types::{Class, LaneSet, Nanos, RequestId, Stage};
+
+/// For whom graphs are compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worth {
+    /// For whoever waits. (The paper's)
+    Always,
+    /// For those whose graphs are predicted to be ready before they have been read without. (Ours)
+    InTime,
+}
 
 /// What is to be prepared or reclaimed now.
 ///
 /// The requests that will be read next come first, in the policy's order.
-pub(crate) fn next(view: &View<'_>, order: Order) -> Option<Decision> {
-    if view.config().machine.lane(view.prefill_lane()).shapes == Shapes::Dynamic {
+pub(crate) fn next(view: &View<'_>, order: Order, worth: Worth) -> Option<Decision> {
+    let Shapes::Static { compile } = view.config().machine.lane(view.prefill_lane()).shapes else {
         // A dynamic lane is always warm.
         return None;
-    }
-    expire(view).or_else(|| prepare(view, order))
+    };
+    let compile = match worth {
+        Worth::Always => Nanos::ZERO,
+        Worth::InTime => compile,
+    };
+    expire(view).or_else(|| prepare(view, order, compile))
 }
 
-fn prepare(view: &View<'_>, order: Order) -> Option<Decision> {
+/// `compile`: what compiling may take at least.
+fn prepare(view: &View<'_>, order: Order, compile: Nanos) -> Option<Decision> {
     if !view.has(Mechanism::WarmUp) || view.graphs().count() >= view.config().limits.graphs {
         return None;
     }
@@ -42,9 +59,25 @@ fn prepare(view: &View<'_>, order: Order) -> Option<Decision> {
             .flat_map(move |line| order::firsts(view, line, class, order, view.config().limits.graphs));
         preempted.chain(queues).filter(|request| request.stage() == Stage::Prefill)
     });
-    let mut waiting = waiting.take(view.config().limits.graphs);
-    let next = waiting.find(|request| view.graph(request.id()).is_none() && may_be_static(view, request))?;
+    let mut read_by = under_way(view);
+    let next = waiting.take(view.config().limits.graphs).find(|request| {
+        read_by += reading(view, request);
+        compile <= read_by && view.graph(request.id()).is_none() && may_be_static(view, request)
+    })?;
     Some(Decision::Prepare(next.id()))
+}
+
+/// How long the prompts still take that are being read.
+fn under_way(view: &View<'_>) -> Nanos {
+    let lanes = LaneSet::from_iter([view.prefill_lane()]);
+    let reads = view.passes().filter(|pass| pass.stage == Stage::Prefill && !pass.was_interrupted());
+    reads.map(|pass| view.predict(&pass.load, Stage::Prefill, &(pass.node..view.config().heg.nodes()), lanes)).sum()
+}
+
+/// How long a prompt takes to be read.
+fn reading(view: &View<'_>, request: &RequestView<'_>) -> Nanos {
+    let load = Load::of([&request.member(view.config().limits.prefill_rows)]);
+    view.predict_pass(&load, Stage::Prefill, LaneSet::from_iter([view.prefill_lane()]))
 }
 
 /// Whether its longest kernel as a graph keeps the bound on preemption: a graph takes all rows of a node, so attention

@@ -23,7 +23,7 @@ use crate::queues::Line;
 use crate::reason::Reason;
 use crate::span::Cut;
 use crate::view::View;
-use crate::warm_up;
+use crate::warm_up::{self, Worth};
 use duet_types::{Class, LaneSet, Stage, Tokens};
 
 /// The paper's policy.
@@ -35,7 +35,7 @@ pub struct AgentXpu {
 impl Policy for AgentXpu {
     fn decide(&mut self, view: &View<'_>) -> Option<Decision> {
         self.prefill.forget_ended(view);
-        begin(view, Order::Arrival, 1).or_else(|| warm_up::next(view, Order::Arrival)).or_else(|| {
+        begin(view, Order::Arrival, 1).or_else(|| warm_up::next(view, Order::Arrival, Worth::Always)).or_else(|| {
             // Prefill kernels for the static lane hinder nobody; for the dynamic lane the order decides.
             arbitration::order(view).into_iter().find_map(|claim| match claim {
                 Claim::Prefill => self.prefill(view),

@@ -59,7 +59,8 @@ impl Scheduler {
             let pass = self.passes.get(&kernel.pass).filter(|pass| pass.broken.is_none());
             let Some(pass) = pass.filter(|_| kernel.lanes.without(self.lost) == kernel.lanes) else { continue };
             let members = pass.members.clone();
-            if !pass.is_idle() || self.waits_for_graph(&members, kernel.span.nodes.start, kernel.lanes) {
+            let is_free = pass.is_idle() && self.view().idle.contains_all(kernel.lanes);
+            if !is_free || self.waits_for_graph(&members, kernel.span.nodes.start, kernel.lanes) {
                 self.cut.push(kernel);
             } else {
                 self.launch(kernel.pass, kernel.span, kernel.lanes, kernel.reason);

@@ -13,10 +13,11 @@ use crate::scenario::Scenario;
 use crate::world::Truth;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Chance, Limits, Mechanism, MemoryLimits, SchedulerConfig};
-use duet_types::{Class, Instant, LaneId, Nanos, Tokens};
+use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Tokens};
 
 /// The machines that scenarios are of. One more is a line here.
-const MACHINES: [fn() -> SchedulerConfig; 3] = [machines::npu_igpu, machines::cpu, machines::single];
+const MACHINES: [fn() -> SchedulerConfig; 4] =
+    [machines::npu_igpu, machines::cpu, machines::single, || machines::exchanging(Bytes::ZERO)];
 
 /// The scenario of a seed.
 #[must_use]
@@ -74,6 +75,9 @@ fn truth(random: &mut Random, config: &SchedulerConfig) -> Truth {
         truth.seed = u64::from(random.between(0, 1_000_000));
     }
     truth.faults.spills = (0..8).filter(|_| chance(random, 0.1)).collect();
+    if config.graphs.is_some() {
+        truth.faults.graph_loads = (0..8).filter(|_| chance(random, 0.1)).collect();
+    }
     if config.machine.lanes.len() > 1 && chance(random, 0.2) {
         let lane = LaneId(random.between(0, config.machine.lanes.len() as u32) as u8);
         truth.faults.lost = vec![(moment(random, 80_000), lane)];

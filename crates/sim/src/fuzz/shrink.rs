@@ -42,6 +42,11 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
             smaller.truth.faults.spills.remove(index);
         })
     }));
+    all.extend((0..faults.graph_loads.len()).filter_map(|index| {
+        changed(scenario, |smaller| {
+            smaller.truth.faults.graph_loads.remove(index);
+        })
+    }));
     all.extend(changed(scenario, |smaller| smaller.truth.jitter = 0.0));
     all.extend(changed(scenario, |smaller| smaller.truth.seed = 0));
     all.extend(changed(scenario, |smaller| smaller.config.mechanisms = Mechanisms::ALL));

@@ -60,14 +60,12 @@ fn background_prefill_keeps_off_a_reactive_stream() {
          at 12ms  P  proactive  prompt 150  output 1",
         expect![[r#"
             0.00                 arrive   R reactive
-            0.00                 compile  graph for R[100 rows]
             0.00      npu        prefill  R[0..100] n0..2                1.00  balanced, 1 chunks on the static lane
             1.00      igpu       prefill  R[0..100] n2..3                0.10  dynamic shape
             1.10      npu        prefill  R[0..100] n3..4                1.00  balanced, 1 chunks on the static lane
             2.10      npu        prefill  R[0..100] n4..5                1.00  balanced, 1 chunks on the static lane
             3.10      igpu       prefill  R[0..100] n5..6                0.10  dynamic shape
             3.20      npu        prefill  R[0..100] n6..7                1.00  balanced, 1 chunks on the static lane
-            4.20                 reclaim  graph for R
             4.20      igpu       decode   R[100] n0..6                   1.70  reactive first
             5.90      igpu       decode   R[100] n6..7                   0.50  goes on
             6.40      igpu       decode   R[101] n0..6                   1.70  reactive first
@@ -173,14 +171,12 @@ fn rows_of_a_prompt_ride_in_decode() {
          at 3ms  Q  proactive  prompt 40   output 1",
         expect![[r#"
             0.00                 arrive   R reactive
-            0.00                 compile  graph for R[20 rows]
             0.00      igpu       prefill  R[0..20] n0..2                 0.50  balanced, 0 chunks on the static lane
             0.50      igpu       prefill  R[0..20] n2..3                 0.02  dynamic shape
             0.52      igpu       prefill  R[0..20] n3..4                 0.50  balanced, 0 chunks on the static lane
             1.02      igpu       prefill  R[0..20] n4..5                 0.50  balanced, 0 chunks on the static lane
             1.52      igpu       prefill  R[0..20] n5..6                 0.02  dynamic shape
             1.54      igpu       prefill  R[0..20] n6..7                 0.50  balanced, 0 chunks on the static lane
-            2.04                 reclaim  graph for R
             2.04      igpu       decode   R[20] n0..6                    1.54  reactive first
             3.00                 arrive   P proactive
             3.00                 arrive   Q proactive
@@ -237,14 +233,12 @@ fn rows_of_a_prompt_ride_in_decode_switched_off() {
          at 3ms  Q  proactive  prompt 40   output 1",
         expect![[r#"
             0.00                 arrive   R reactive
-            0.00                 compile  graph for R[20 rows]
             0.00      igpu       prefill  R[0..20] n0..2                 0.50  balanced, 0 chunks on the static lane
             0.50      igpu       prefill  R[0..20] n2..3                 0.02  dynamic shape
             0.52      igpu       prefill  R[0..20] n3..4                 0.50  balanced, 0 chunks on the static lane
             1.02      igpu       prefill  R[0..20] n4..5                 0.50  balanced, 0 chunks on the static lane
             1.52      igpu       prefill  R[0..20] n5..6                 0.02  dynamic shape
             1.54      igpu       prefill  R[0..20] n6..7                 0.50  balanced, 0 chunks on the static lane
-            2.04                 reclaim  graph for R
             2.04      igpu       decode   R[20] n0..6                    1.54  reactive first
             3.00                 arrive   P proactive
             3.00                 arrive   Q proactive
@@ -284,14 +278,12 @@ fn rows_of_a_prompt_ride_in_decode_switched_off() {
             20.77     npu        prefill  P[0..400] n6..7 r300..400      1.00  graph ready
             21.77                reclaim  graph for P
             21.77                end      P stop
-            21.77                compile  graph for Q[40 rows]
             21.77     igpu       prefill  Q[0..40] n0..2                 0.80  dynamic shape
             22.57     igpu       prefill  Q[0..40] n2..3                 0.04  dynamic shape
             22.61     igpu       prefill  Q[0..40] n3..4                 0.80  dynamic shape
             23.41     igpu       prefill  Q[0..40] n4..5                 0.80  dynamic shape
             24.21     igpu       prefill  Q[0..40] n5..6                 0.04  dynamic shape
             24.25     igpu       prefill  Q[0..40] n6..7                 0.80  dynamic shape
-            25.05                reclaim  graph for Q
             25.05                end      Q stop
         "#]],
     );

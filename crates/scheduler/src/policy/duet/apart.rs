@@ -13,7 +13,9 @@
 //!    is read in no other way while a reactive stream decodes.
 //! 4. The shortest prompt of a class is read [first](crate::order).
 //! 5. Background prefill has both lanes, too, if others wait behind it and nothing decodes.
-//! 6. A reactive stream that has waited for half of its stall budget goes before reactive prefill, and
+//! 6. A graph is compiled for a prompt only where it will be ready before the prompt has been read without it. The paper
+//!    compiles one for whoever waits.
+//! 7. A reactive stream that has waited for half of its stall budget goes before reactive prefill, and
 //!    [overdue](crate::ageing) work has its share, on whatever lane its next kernel goes to.
 
 use super::super::pipeline::{Pipeline, Sharing, is_warm};
@@ -31,7 +33,7 @@ use crate::preemption;
 use crate::queues::Line;
 use crate::reason::Reason;
 use crate::view::{RequestView, View};
-use crate::warm_up;
+use crate::warm_up::{self, Worth};
 use duet_types::{Class, LaneSet, Nanos, Stage, Tokens};
 
 /// The policy on lanes that form no team.
@@ -46,7 +48,7 @@ impl Apart {
         self.prefill.forget_ended(view);
         let late = arbitration::decode_is_late(view, Class::Reactive);
         begin(view, ORDER, READERS)
-            .or_else(|| warm_up::next(view, ORDER))
+            .or_else(|| warm_up::next(view, ORDER, Worth::InTime))
             .or_else(|| self.owed(view))
             .or_else(|| if late { decode(view, Class::Reactive) } else { None })
             .or_else(|| self.reactive_prefill(view))
