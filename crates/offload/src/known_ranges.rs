@@ -148,7 +148,84 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layers::layer_blocks;
+    use duet_graphs::LayoutRules;
+    use duet_model::LoadOptions;
+    use duet_runtimes::{DeviceInfo, DeviceKind, Emitted, Error, Graph, GraphSource};
+    use duet_types::Bytes;
     use proptest::prelude::*;
+    use std::path::Path;
+
+    /// A device that computes in integers, and is asked for nothing but that.
+    #[derive(Debug)]
+    struct Integers(DeviceInfo);
+
+    impl Integers {
+        fn new() -> Self {
+            let (name, peaks) = ("INTEGERS".to_owned(), Vec::new());
+            let (full_name, architecture, driver, memory) = Default::default();
+            Self(DeviceInfo { name, kind: DeviceKind::Npu, full_name, architecture, driver, memory, peaks })
+        }
+    }
+
+    impl GraphDevice for Integers {
+        fn info(&self) -> &DeviceInfo {
+            &self.0
+        }
+
+        fn rules(&self) -> LayoutRules {
+            LayoutRules::HTP
+        }
+
+        fn toolchain(&self) -> &str {
+            "1"
+        }
+
+        fn settings(&self) -> String {
+            String::new()
+        }
+
+        fn emit(&self, _: &GraphSource<'_>) -> Result<Emitted, Error> {
+            Err(Error::NotStarted)
+        }
+
+        fn compile_graph(&self, _: &Emitted) -> Result<Box<dyn Graph>, Error> {
+            Err(Error::NotStarted)
+        }
+
+        fn import_graph(&self, _: &[u8]) -> Result<Box<dyn Graph>, Error> {
+            Err(Error::NotStarted)
+        }
+    }
+
+    #[test]
+    fn the_text_is_read_once_and_again_if_what_was_kept_is_damaged() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
+        let model = Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let cache = BlobCache::new(folder.path().to_owned(), Bytes(1 << 20));
+        let (device, block) = (Integers::new(), layer_blocks(&model, 0, LayoutRules::HTP.weights).unwrap().qkv);
+        // The ranges, and whether the text was read for them.
+        let get = |place| {
+            let known = KnownRanges::of(&model, &device, Some(&cache));
+            let ranges = known.get(place, &block).unwrap().unwrap();
+            known.keep();
+            (ranges, known.calibrated.unwrap().seen.get().is_some())
+        };
+        let (first, read) = get(Place::Qkv(0));
+        assert!(read);
+        assert_eq!(get(Place::Qkv(0)), (first.clone(), false));
+        // Another one is added to it.
+        assert!(get(Place::Qkv(1)).1);
+        assert_eq!(get(Place::Qkv(0)), (first.clone(), false));
+        for file in std::fs::read_dir(folder.path()).unwrap() {
+            let path = file.unwrap().path();
+            let mut bytes = std::fs::read(&path).unwrap();
+            *bytes.last_mut().unwrap() ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+        }
+        assert_eq!(get(Place::Qkv(0)), (first, true));
+    }
 
     fn place() -> impl Strategy<Value = Place> {
         prop_oneof![Just(Place::Head), (0_usize..99).prop_map(Place::Qkv), (0_usize..99).prop_map(Place::FeedForward)]
