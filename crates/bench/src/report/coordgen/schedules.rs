@@ -1,7 +1,7 @@
 //! Ways to come from the graphs that read prompts to those that decode, as the scheduler plans and predicts them.
 
 use duet_scheduler::progressive::{
-    Blocks, Plan, Problem, Prompt, Timeline, asynchronous, both_resident, greedy, just_in_time, synchronous,
+    Blocks, Plan, Problem, Prompt, Timeline, asynchronous, both_resident, exact, greedy, just_in_time, synchronous,
 };
 use duet_types::Tokens;
 
@@ -20,6 +20,8 @@ pub(super) enum Schedule {
     JustInTime,
     /// The same with room for a graph more.
     Beside,
+    /// The best of all plans with room for one graph of each block, where there are few blocks and chunks.
+    Optimal,
 }
 
 impl Schedule {
@@ -36,6 +38,7 @@ impl Schedule {
             Self::Greedy => "the paper's rule",
             Self::JustInTime => "latest start",
             Self::Beside => "one graph more",
+            Self::Optimal => "the optimum",
         }
     }
 
@@ -62,6 +65,7 @@ impl Schedule {
             Self::Asynchronous => asynchronous(&problem),
             Self::Greedy => greedy(&problem),
             Self::JustInTime | Self::Beside => just_in_time(&problem),
+            Self::Optimal => exact(&problem).unwrap_or_else(|| just_in_time(&problem)),
         }
     }
 }
