@@ -48,7 +48,7 @@ pub use duet_runtimes::{
 };
 pub use infer::InferRequest;
 pub use matmul::MatMul;
-pub use options::{Activations, CompileOptions, Pinning, Precision};
+pub use options::{Activations, CompileOptions, NpuFrontEnd, Pinning, Precision};
 pub use running::{Finished, Running};
 pub use runtime::Runtime;
 pub use self_test::self_test;

@@ -19,6 +19,15 @@ pub struct CompileOptions {
     pub precision: Option<Precision>,
     /// Inferences that run side by side (CPU, GPU).
     pub streams: Option<NonZeroU16>,
+    /// Who computes what the NPU's plugin has taken apart (NPU).
+    pub npu_front_end: Option<NpuFrontEnd>,
+}
+
+/// Who computes what the front end of the NPU's plugin (NPUW) has taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NpuFrontEnd {
+    /// The CPU: graphs are looked at, cut and written down as for an NPU, where there is none.
+    OnCpu,
 }
 
 /// Whether threads stay on their cores.
@@ -82,7 +91,14 @@ impl CompileOptions {
             ("INFERENCE_PRECISION_HINT", self.precision.map(|precision| precision.value().to_owned())),
             ("NUM_STREAMS", self.streams.map(number)),
         ];
-        properties.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+        let mut set: Vec<_> = properties.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+        match self.npu_front_end {
+            Some(NpuFrontEnd::OnCpu) => {
+                set.extend([("NPU_USE_NPUW", "YES".to_owned()), ("NPUW_DEVICES", "CPU".to_owned())]);
+            }
+            None => {}
+        }
+        set
     }
 }
 

@@ -5,7 +5,7 @@ use crate::describe::describe;
 use crate::device::Device;
 use crate::handle::Handle;
 use crate::library::Library;
-use crate::options::CompileOptions;
+use crate::options::{CompileOptions, NpuFrontEnd};
 use crate::raw;
 use crate::text::c_text;
 use duet_runtimes::Error;
@@ -79,6 +79,15 @@ impl Runtime {
             return Ok(Device::new(self.clone(), info));
         }
         Err(Error::NoDevice { runtime: OPENVINO.title, name: name.to_owned(), available: names.join(", ") })
+    }
+
+    /// The NPU's plugin with its front end, computing on the CPU: what an NPU's graphs can be tested with where there is
+    /// none. It tells nothing of an NPU's speed, nor whether its compiler takes them.
+    #[must_use]
+    pub fn npu_front_end_on_cpu(&self) -> Device {
+        let info = describe("NPU", &|key| self.property("NPU", key));
+        let options = CompileOptions { npu_front_end: Some(NpuFrontEnd::OnCpu), ..CompileOptions::default() };
+        Device::new(self.clone(), info).with_options(options)
     }
 
     /// What a device's plugin says of `key`; absent if it does not know it, or needs hardware that is not there.

@@ -13,6 +13,9 @@ use std::path::Path;
 /// besides, which tips some activations to other steps: `precision.rs` has weights that are the same.
 const TOLERANCE: f32 = 0.05;
 
+/// The same of weights of eight bits with one scale for each output.
+const TOLERANCE_PER_OUTPUT: f32 = 0.1;
+
 fn model() -> Model {
     Model::load(Path::new(fixture()), &LoadOptions::default(), &mut |_| {}).unwrap()
 }
@@ -38,6 +41,25 @@ fn logits_are_nearly_those_of_the_kernels_and_graphs_come_from_the_cache() {
     }
     assert_eq!(all[0], all[1], "an imported graph computes what the compiled one did");
     assert!(std::fs::read_dir(folder.path()).unwrap().count() > 2 * model.config().layers);
+}
+
+/// The NPU's plugin and its front end, with the CPU in the NPU's place: static graphs with one scale for each output.
+#[test]
+fn the_front_end_of_an_npu_takes_a_whole_model() {
+    let Some(runtime) = runtime() else { return };
+    let (model, folder) = (model(), tempfile::tempdir().unwrap());
+    let cache = BlobCache::new(folder.path().to_owned(), Bytes(1 << 30));
+    let expected = logits(&model, None).unwrap();
+    let mut all = Vec::new();
+    for _ in ["compiled", "imported"] {
+        let device = runtime.npu_front_end_on_cpu();
+        let placed = PlacedModel::ready_on(&model, &device, Some(&cache), &mut |_| {}).unwrap();
+        let found = logits(&model, Some(&placed)).unwrap();
+        let worst = furthest(&found, &expected);
+        assert!(worst < TOLERANCE_PER_OUTPUT, "off by {worst}");
+        all.push(found);
+    }
+    assert_eq!(all[0], all[1], "an imported graph computes what the compiled one did");
 }
 
 /// Inferences before the first of a prompt: each graph is tried when it is made ready.

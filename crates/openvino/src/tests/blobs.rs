@@ -63,6 +63,7 @@ fn options(threads: u16) -> CompileOptions {
         activations: Some(Activations::Groups(NonZeroU32::new(64).unwrap())),
         precision: Some(Precision::F32),
         streams: NonZeroU16::new(1),
+        npu_front_end: None,
     }
 }
 

@@ -4,6 +4,7 @@ mod blobs;
 mod graph_device;
 mod graphs;
 mod inference;
+mod npu_front_end;
 mod refusals;
 mod started;
 
