@@ -23,7 +23,7 @@ pub(crate) use profile::{GraphProfileArgs, ProfileArgs};
 pub(crate) use report::ReportArgs;
 pub(crate) use scheduling::SchedulingArgs;
 pub(crate) use simulate::{SimulateArgs, TuningArgs};
-pub(crate) use speculate::SpeculateArgs;
+pub(crate) use speculate::{IdentityArgs, SpeculateArgs};
 
 use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -93,6 +93,8 @@ pub(crate) enum BenchCommand {
     Load(Box<LoadArgs>),
     /// What drafting is worth: real prompts, answered by each method
     Speculate(Box<SpeculateArgs>),
+    /// Whether drafting changes any answer to the prompts of a file; it must not
+    Identity(Box<IdentityArgs>),
     /// How near a device comes to the CPU's own kernels, on real texts
     Agreement(Box<AgreementArgs>),
     /// What compiled graphs cost and give on a device: compiling, loading, launching, exchanging

@@ -66,8 +66,8 @@ pub use kept::KvPlace;
 pub use observe::EngineSamples;
 pub use placement::{DeviceUse, Fallback, LinearWork, Offload};
 pub use request::{
-    EngineError, FlowKey, GenerateRequest, GenerationEvent, Remember, SamplingParams, StopConditions, TokenLogprobs,
-    Usage,
+    Drafts, EngineError, FlowKey, GenerateRequest, GenerationEvent, Remember, SamplingParams, StopConditions,
+    TokenLogprobs, Usage,
 };
 pub use speculation::DraftCounts;
 pub use stats::{EngineStats, FlowView, KeptView, RequestView};

@@ -66,6 +66,18 @@ pub struct GenerateRequest {
     pub task: TaskName,
     /// Whether later answers may be drafted from this one.
     pub remember: Remember,
+    /// Whether it is drafted.
+    pub drafts: Drafts,
+}
+
+/// Whether an answer is drafted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drafts {
+    /// By the engine's method.
+    #[default]
+    ByMethod,
+    /// It is not: token by token.
+    None,
 }
 
 /// Whether an answer is kept in the history, if there is one.

@@ -11,7 +11,7 @@ use axum::Json;
 use axum::http::HeaderValue;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use duet_engine::{GenerateRequest, Usage};
+use duet_engine::{Drafts, GenerateRequest, Usage};
 use duet_types::{FinishReason, TenantId, TokenId, Tokens};
 use futures_util::stream::{Stream, unfold};
 use serde_json::{Value, json};
@@ -77,8 +77,20 @@ where
         let Encoded { prompt, predicted } = encode(&*backend)?;
         let prompt_tokens = Tokens(u32::try_from(prompt.len()).unwrap_or(u32::MAX));
         let class = service.class;
-        let request =
-            GenerateRequest { prompt, sampling, stop, class, logprobs, flow, tenant, predicted, user, task, remember };
+        let request = GenerateRequest {
+            prompt,
+            sampling,
+            stop,
+            class,
+            logprobs,
+            flow,
+            tenant,
+            predicted,
+            user,
+            task,
+            remember,
+            drafts: Drafts::ByMethod,
+        };
         let submitted = backend.submit(request).map_err(|error| ApiError::Engine { error, prompt: S::PROMPT })?;
         Ok::<_, ApiError>((submitted, prompt_tokens))
     };

@@ -1,7 +1,7 @@
 //! One answer and what it took.
 
 use crate::load::LoadError;
-use duet_engine::{Engine, GenerateRequest, GenerationEvent, SamplingParams, StopConditions, Usage};
+use duet_engine::{Drafts, Engine, GenerateRequest, GenerationEvent, SamplingParams, StopConditions, Usage};
 use duet_types::{TokenId, Tokens};
 
 /// An answer.
@@ -32,11 +32,22 @@ impl Answer {
 
 /// Asks for an answer and waits for its end.
 pub(super) fn ask(engine: &Engine, prompt: &[TokenId], output: Tokens) -> Result<Answer, LoadError> {
+    ask_with(engine, prompt, output, Drafts::ByMethod)
+}
+
+/// The same, drafted or not.
+pub(super) fn ask_with(
+    engine: &Engine,
+    prompt: &[TokenId],
+    output: Tokens,
+    drafts: Drafts,
+) -> Result<Answer, LoadError> {
     let before = unused_rows(engine);
     let mut generation = engine.submit(GenerateRequest {
         prompt: prompt.to_vec(),
         sampling: SamplingParams::default(),
         stop: StopConditions { max_tokens: Some(output), ..StopConditions::default() },
+        drafts,
         ..GenerateRequest::default()
     })?;
     let mut tokens = Vec::new();

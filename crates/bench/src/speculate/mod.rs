@@ -7,8 +7,10 @@
 
 mod answer;
 mod eagle;
+mod identity;
 mod line;
 
+pub use identity::{Identity, identity};
 pub use line::Line;
 
 use crate::load::{LoadError, Progress, Workload};

@@ -43,6 +43,31 @@ pub(crate) struct SpeculateArgs {
     pub(crate) engine: EngineArgs,
 }
 
+/// `duet bench identity`
+#[derive(Debug, Args)]
+pub(crate) struct IdentityArgs {
+    /// Which model
+    #[arg(default_value = crate::models::DEFAULT)]
+    pub(crate) model: String,
+    /// Prompts, one JSON object a line
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    pub(crate) workload: Vec<PathBuf>,
+    /// Prompts of each file at most [default: all]
+    #[arg(long, value_name = "N", value_parser = super::count())]
+    pub(crate) limit: Option<usize>,
+    /// Tokens of an answer at most
+    #[arg(long, value_name = "TOKENS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..))]
+    pub(crate) max_tokens: u32,
+    /// How much of a draft is verified: as much as pays on this machine, or all of it
+    #[arg(long, value_name = "ROWS", default_value = "all")]
+    pub(crate) verify: VerifyName,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
 /// How much of a draft is verified, as it is written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum VerifyName {

@@ -3,6 +3,7 @@
 mod bench;
 mod bench_agreement;
 mod bench_graphs;
+mod bench_identity;
 mod bench_load;
 mod bench_speculate;
 mod chat;
