@@ -126,24 +126,22 @@ impl Kernel for Moments<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> (f32, f32) {
         let count = self.x.len() as f32;
-        let mean = sum_of(s, self.x, |x| x, |x| x) / count;
-        let far = |x: S::F| s.sub(x, s.splat(mean));
-        let variance = sum_of(s, self.x, |x| s.mul(far(x), far(x)), |x| (x - mean) * (x - mean)) / count;
-        (mean, 1.0 / (variance + self.epsilon).sqrt())
+        let (whole, rest) = self.x.as_chunks::<LANES>();
+        let mut sums = s.splat(0.0);
+        for chunk in whole {
+            // SAFETY: a chunk holds 16 floats.
+            sums = s.add(sums, unsafe { s.load(chunk.as_ptr()) });
+        }
+        let mean = (s.sum(sums) + rest.iter().sum::<f32>()) / count;
+        let mut squares = s.splat(0.0);
+        for chunk in whole {
+            // SAFETY: as above.
+            let far = s.sub(unsafe { s.load(chunk.as_ptr()) }, s.splat(mean));
+            squares = s.fma(far, far, squares);
+        }
+        let rest: f32 = rest.iter().map(|x| (x - mean) * (x - mean)).sum();
+        (mean, 1.0 / ((s.sum(squares) + rest) / count + self.epsilon).sqrt())
     }
-}
-
-/// The sum of a function of a row's values, given for whole vectors and for those that are left.
-#[inline(always)]
-fn sum_of<S: Simd>(s: S, x: &[f32], whole: impl Fn(S::F) -> S::F, left: impl Fn(f32) -> f32) -> f32 {
-    let mut sums = s.splat(0.0);
-    let mut chunks = x.chunks_exact(LANES);
-    for chunk in &mut chunks {
-        // SAFETY: a chunk holds 16 floats.
-        sums = s.add(sums, whole(unsafe { s.load(chunk.as_ptr()) }));
-    }
-    let rest: f32 = chunks.remainder().iter().map(|x| left(*x)).sum();
-    s.sum(sums) + rest
 }
 
 struct CentreColumns<'a> {
@@ -249,11 +247,14 @@ fn dots_of<S: Simd, const N: usize>(s: S, x: &[f32], matrix: &[f32]) -> [f32; N]
             }
         }
     }
-    std::array::from_fn(|row| {
+    // A loop: a closure would not be compiled for the instruction set.
+    let mut out = [0.0; N];
+    for row in 0..N {
         let rest = &matrix[row * columns + whole..(row + 1) * columns];
         let rest: f32 = rest.iter().zip(&x[whole..]).map(|(weight, x)| weight * x).sum();
-        s.sum(sums[row]) + rest
-    })
+        out[row] = s.sum(sums[row]) + rest;
+    }
+    out
 }
 
 /// Rotates a head: dimension `i` with dimension `i + len / 2`, by the angles whose cosines and sines are given.

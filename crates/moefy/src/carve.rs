@@ -32,35 +32,37 @@ pub(crate) struct Sample<'a> {
     pub(crate) neurons: &'a Matrix,
     /// What the block should add.
     pub(crate) target: &'a Matrix,
+    /// What each row counts: the next norm divides by the length of its residual stream, and a few rows are very long.
+    pub(crate) counts: &'a [f32],
 }
 
 /// Carves a block. Returns its experts and what they add on the sample.
 pub(crate) fn carve(block: &Block, sample: &Sample<'_>, shape: &Shape, hands: Hands) -> (Carved, Matrix) {
-    let Sample { normed, neurons, target } = sample;
+    let Sample { normed, neurons, target, counts } = *sample;
     let lengths: Vec<f32> = (0..block.down.rows()).map(|neuron| length(block.down.row(neuron))).collect();
-    let (shared, routed) = split(neurons, &lengths, shape.shared);
-    let found = clusters(&directions(neurons, &lengths, &routed), shape.experts, hands);
+    let (shared, routed) = split(neurons, counts, &lengths, shape.shared);
+    let found = clusters(&directions(neurons, counts, &lengths, &routed), shape.experts, hands);
     let experts: Vec<Vec<usize>> = (0..shape.experts)
         .map(|expert| routed.iter().zip(&found).filter(|(_, of)| **of == expert).map(|(neuron, _)| *neuron).collect())
         .collect();
     let router = fit_router(block, sample, &experts, hands);
     let masked = masked(neurons, &normed.times_rows_of(&router, hands), &experts, shape.chosen);
     let kept = kept(neurons, &masked, &lengths, &shared);
-    let down = fit_down(block, &masked, target, hands);
+    let down = fit_down(block, &masked, target, counts, hands);
     let added = masked.times_rows_of(&down.transposed(), hands);
     (Carved { shared, experts, router, down, kept }, added)
 }
 
-fn length(row: &[f32]) -> f32 {
+pub(crate) fn length(row: &[f32]) -> f32 {
     row.iter().map(|value| value * value).sum::<f32>().sqrt()
 }
 
 /// The `shared` neurons that contribute most, and the others, both in the order of the file.
-fn split(neurons: &Matrix, lengths: &[f32], shared: usize) -> (Vec<usize>, Vec<usize>) {
+fn split(neurons: &Matrix, counts: &[f32], lengths: &[f32], shared: usize) -> (Vec<usize>, Vec<usize>) {
     let mut squares = vec![0.0_f64; neurons.columns()];
-    for row in 0..neurons.rows() {
-        let contributions = neurons.row(row).iter().zip(lengths);
-        squares.iter_mut().zip(contributions).for_each(|(sum, (x, length))| *sum += f64::from(x * length).powi(2));
+    for (row, count) in counts.iter().enumerate() {
+        let contributions = neurons.row(row).iter().zip(lengths).map(|(x, length)| f64::from(count * x * length));
+        squares.iter_mut().zip(contributions).for_each(|(sum, contribution)| *sum += contribution.powi(2));
     }
     let mut order: Vec<usize> = (0..squares.len()).collect();
     order.sort_by(|&a, &b| squares[b].total_cmp(&squares[a]));
@@ -71,12 +73,12 @@ fn split(neurons: &Matrix, lengths: &[f32], shared: usize) -> (Vec<usize>, Vec<u
 }
 
 /// How much each of some neurons contributes to each of some rows, as directions.
-fn directions(neurons: &Matrix, lengths: &[f32], of: &[usize]) -> Matrix {
+fn directions(neurons: &Matrix, counts: &[f32], lengths: &[f32], of: &[usize]) -> Matrix {
     let step = neurons.rows().div_ceil(CLUSTER_ROWS);
     let rows: Vec<usize> = (0..neurons.rows()).step_by(step).collect();
     let mut directions = Matrix::zeros(of.len(), rows.len());
     for (to, &neuron) in of.iter().enumerate() {
-        let contributions = rows.iter().map(|&row| (neurons.row(row)[neuron] * lengths[neuron]).abs());
+        let contributions = rows.iter().map(|&row| (counts[row] * neurons.row(row)[neuron] * lengths[neuron]).abs());
         directions.row_mut(to).iter_mut().zip(contributions).for_each(|(to, from)| *to = from);
     }
     normalise(&mut directions);
@@ -86,7 +88,7 @@ fn directions(neurons: &Matrix, lengths: &[f32], of: &[usize]) -> Matrix {
 /// Rows that clusters are found on: enough to tell neurons apart.
 const CLUSTER_ROWS: usize = 2048;
 
-/// A linear map to how long each expert's contribution is.
+/// A linear map to how long each expert's contribution is, among those of all experts to the row.
 fn fit_router(block: &Block, sample: &Sample<'_>, experts: &[Vec<usize>], hands: Hands) -> Matrix {
     let mut contributions = Matrix::zeros(sample.neurons.rows(), experts.len());
     for (expert, of) in experts.iter().enumerate() {
@@ -96,6 +98,11 @@ fn fit_router(block: &Block, sample: &Sample<'_>, experts: &[Vec<usize>], hands:
         for row in 0..added.rows() {
             contributions.row_mut(row)[expert] = length(added.row(row));
         }
+    }
+    for row in 0..contributions.rows() {
+        let row = contributions.row_mut(row);
+        let sum = row.iter().sum::<f32>().max(f32::MIN_POSITIVE);
+        row.iter_mut().for_each(|contribution| *contribution /= sum);
     }
     let mut regression = Regression::new(sample.normed.columns(), experts.len());
     regression.add(sample.normed, &contributions, hands);
@@ -136,13 +143,16 @@ fn kept(neurons: &Matrix, masked: &Matrix, lengths: &[f32], shared: &[usize]) ->
 }
 
 /// What each neuron adds, corrected so that all together come nearest to the target.
-fn fit_down(block: &Block, masked: &Matrix, target: &Matrix, hands: Hands) -> Matrix {
+fn fit_down(block: &Block, masked: &Matrix, target: &Matrix, counts: &[f32], hands: Hands) -> Matrix {
     let mut missing = masked.times_rows_of(&block.down.transposed(), hands);
-    for row in 0..missing.rows() {
-        missing.row_mut(row).iter_mut().zip(target.row(row)).for_each(|(is, should)| *is = should - *is);
+    let mut counted = masked.clone();
+    for (row, count) in counts.iter().enumerate() {
+        let missing = missing.row_mut(row).iter_mut().zip(target.row(row));
+        missing.for_each(|(is, should)| *is = (should - *is) * count);
+        counted.row_mut(row).iter_mut().for_each(|neuron| *neuron *= count);
     }
     let mut regression = Regression::new(masked.columns(), missing.columns());
-    regression.add(masked, &missing, hands);
+    regression.add(&counted, &missing, hands);
     let mut down = regression.solve(DOWN_DAMPING, hands).transposed();
     down.add(&block.down);
     down

@@ -21,7 +21,7 @@ mod write;
 pub use perplexity::perplexity;
 
 use block::Block;
-use carve::{Carved, Sample, carve};
+use carve::{Carved, Sample, carve, length};
 use duet_kernels::isa::Isa;
 use duet_model::forward::PassError;
 use duet_model::gguf::{GgufError, GgufFile};
@@ -127,9 +127,19 @@ impl Shape {
         Ok(Self { experts, chosen, shared, width: routed / experts })
     }
 
-    /// The widest shared expert that leaves each of the others as few neurons as may be.
-    #[must_use]
-    pub fn widest_shared(ffn: usize, experts: usize) -> usize {
+    /// The experts to make of `model`; without `shared`, the shared one is as wide as may be.
+    ///
+    /// # Errors
+    /// If they do not divide so, or it is not a model to make experts of.
+    pub fn for_model(model: &Model, experts: usize, chosen: usize, shared: Option<usize>) -> Result<Self, MoefyError> {
+        let ffn = model.blueprint().ffn;
+        let shared = shared.unwrap_or_else(|| Self::widest_shared(ffn, experts));
+        write::check(model, shared)?;
+        Self::new(ffn, experts, chosen, shared)
+    }
+
+    /// The widest shared expert, which leaves each of the others as few neurons as may be.
+    fn widest_shared(ffn: usize, experts: usize) -> usize {
         let least = experts * GROUP;
         if ffn.is_multiple_of(GROUP) { ffn.saturating_sub(least) } else { 0 }
     }
@@ -157,7 +167,7 @@ impl Moefied {
         threads: usize,
         each: &mut dyn FnMut(usize, Kept),
     ) -> Result<Self, MoefyError> {
-        write::check(model, &shape)?;
+        write::check(model, shape.shared)?;
         if texts.iter().all(Vec::is_empty) {
             return Err(MoefyError::NoText);
         }
@@ -211,7 +221,8 @@ fn carve_layer(
     for row in 0..target.rows() {
         target.row_mut(row).iter_mut().zip(brought.residual.row(row)).for_each(|(to, from)| *to -= from);
     }
-    let sample = Sample { normed: &normed, neurons: &neurons, target: &target };
+    let counts: Vec<f32> = (0..should.rows()).map(|row| 1.0 / length(should.row(row)).max(1e-6)).collect();
+    let sample = Sample { normed: &normed, neurons: &neurons, target: &target, counts: &counts };
     let (carved, added) = carve(block, &sample, shape, hands);
     brought.residual.add(&added);
     stream.go_on(layer, brought.residual)?;

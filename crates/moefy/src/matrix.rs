@@ -4,6 +4,7 @@
 
 use duet_kernels::isa::Isa;
 use duet_kernels::rows::dots;
+use std::ops::Range;
 
 /// Rows of floats, one behind the other.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +60,12 @@ impl Matrix {
             }
         }
         turned
+    }
+
+    /// Rows that follow each other.
+    pub(crate) fn rows_of(&self, rows: Range<usize>) -> Self {
+        let values = self.values[rows.start * self.columns..rows.end * self.columns].to_vec();
+        Self { columns: self.columns, values }
     }
 
     /// Some rows, in this order.

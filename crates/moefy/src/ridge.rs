@@ -28,8 +28,14 @@ impl Regression {
         for first in (0..inputs.rows()).step_by(ROWS) {
             let rows: Vec<usize> = (first..(first + ROWS).min(inputs.rows())).collect();
             let (x, y) = (inputs.gather(&rows).transposed(), targets.gather(&rows).transposed());
-            add(&mut self.gram, &x.times_rows_of(&x, hands));
-            add(&mut self.moments, &y.times_rows_of(&x, hands));
+            for first in (0..self.inputs).step_by(STRIP) {
+                let last = (first + STRIP).min(self.inputs);
+                let strip = x.rows_of(first..last).times_rows_of(&x.rows_of(0..last), hands);
+                for row in first..last {
+                    add(&mut self.gram[row * self.inputs..][..last], strip.row(row - first));
+                }
+            }
+            add(&mut self.moments, y.times_rows_of(&x, hands).values());
         }
     }
 
@@ -56,8 +62,11 @@ impl Regression {
 /// Rows whose products are summed in single precision.
 const ROWS: usize = 1024;
 
-fn add(sums: &mut [f64], product: &Matrix) {
-    sums.iter_mut().zip(product.values()).for_each(|(sum, value)| *sum += f64::from(*value));
+/// Rows of the lower half that are computed together.
+const STRIP: usize = 256;
+
+fn add(sums: &mut [f64], products: &[f32]) {
+    sums.iter_mut().zip(products).for_each(|(sum, value)| *sum += f64::from(*value));
 }
 
 /// Cholesky: the lower half becomes `L` with `L Lᵀ` the matrix.

@@ -45,18 +45,18 @@ impl Target {
 }
 
 /// Refuses models that no architecture's experts describe.
-pub(crate) fn check(model: &Model, shape: &Shape) -> Result<(), MoefyError> {
-    target(model, shape).map(|_| ())
+pub(crate) fn check(model: &Model, shared: usize) -> Result<(), MoefyError> {
+    target(model, shared).map(|_| ())
 }
 
-fn target(model: &Model, shape: &Shape) -> Result<Target, MoefyError> {
+fn target(model: &Model, shared: usize) -> Result<Target, MoefyError> {
     let architecture = &model.config().architecture;
     let refuse = |problem| Err(MoefyError::Architecture { architecture: architecture.clone(), problem });
     let Blueprint { experts, heads, head_dim, hidden, .. } = model.blueprint();
     if experts.is_some() {
         return refuse("it has experts already");
     }
-    match (architecture.as_str(), shape.shared) {
+    match (architecture.as_str(), shared) {
         ("llama", 0) => Ok(Target::Mixtral),
         ("qwen2", 0) => refuse("its experts need a shared one beside them: give --shared"),
         ("llama" | "qwen2", _) if heads * head_dim != *hidden => {
@@ -75,7 +75,7 @@ pub(crate) fn write(
     layers: &[Carved],
     out: &mut dyn Write,
 ) -> Result<(), MoefyError> {
-    let target = target(model, shape)?;
+    let target = target(model, shape.shared)?;
     let mut writer = GgufWriter::new();
     let scribe = Scribe { model, file, shape, target };
     scribe.metadata(&mut writer)?;

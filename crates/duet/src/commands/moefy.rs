@@ -43,6 +43,7 @@ struct LayerReport {
 
 pub(super) fn moefy(arguments: &MoefyArgs) -> anyhow::Result<()> {
     let path = models::locate(&arguments.model)?;
+    refuse_the_model_itself(&path, &arguments.output)?;
     let threads = arguments.threads.map(u16::from);
     let model = session::open_with(&arguments.model, threads)?;
     let threads = threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
@@ -85,9 +86,8 @@ pub(super) fn moefy(arguments: &MoefyArgs) -> anyhow::Result<()> {
 }
 
 fn shape(arguments: &MoefyArgs, model: &Model) -> anyhow::Result<Shape> {
-    let (ffn, experts) = (model.blueprint().ffn, usize::from(arguments.experts));
-    let shared = arguments.shared.map_or_else(|| Shape::widest_shared(ffn, experts), |shared| shared as usize);
-    Shape::new(ffn, experts, arguments.top_k.into(), shared).map_err(told)
+    let shared = arguments.shared.map(|shared| shared as usize);
+    Shape::for_model(model, arguments.experts.into(), arguments.top_k.into(), shared).map_err(told)
 }
 
 /// What is wrong with the arguments is told as such.
@@ -124,7 +124,7 @@ impl Texts {
 }
 
 /// Tokens of a text at most: so that texts are many.
-const TEXT_LENGTH: Tokens = Tokens(512);
+const TEXT_LENGTH: Tokens = Tokens(256);
 /// One text in so many is not carved on.
 const HELD_OUT: usize = 5;
 
@@ -144,10 +144,14 @@ fn spread(texts: impl Iterator<Item = Vec<TokenId>>, tokens: usize) -> Vec<Vec<T
     chosen
 }
 
-fn write(moefied: &Moefied, model: &Model, from: &Path, to: &Path) -> anyhow::Result<()> {
+fn refuse_the_model_itself(from: &Path, to: &Path) -> anyhow::Result<()> {
     if from.canonicalize().ok().is_some_and(|from| to.canonicalize().is_ok_and(|to| to == from)) {
         return Err(BadInput(format!("--output {}: this is the model itself", to.display())).into());
     }
+    Ok(())
+}
+
+fn write(moefied: &Moefied, model: &Model, from: &Path, to: &Path) -> anyhow::Result<()> {
     let file = GgufFile::open(from)?;
     let mut out = BufWriter::new(File::create(to).with_context(|| format!("--output {}", to.display()))?);
     moefied.write(model, &file, &mut out).map_err(told)

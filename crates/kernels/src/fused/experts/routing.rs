@@ -37,12 +37,17 @@ impl Chooser {
     /// Fills `chosen` with the experts of the largest scores, best first, and `weights` with what each counts.
     pub(super) fn choose(&mut self, scores: &[f32], chosen: &mut [u32], weights: &mut [f32]) {
         largest(scores, chosen);
+        let Some(&best) = chosen.first() else { return };
+        let best = scores[best as usize];
         match self.routing {
-            Routing::Softmax => self.softmax(scores, chosen, weights),
+            Routing::Softmax => {
+                let sum = self.exponentials(scores.iter().copied(), best);
+                let exponentials = chosen.iter().map(|&expert| self.scratch[expert as usize]);
+                weights.iter_mut().zip(exponentials).for_each(|(weight, exponential)| *weight = exponential / sum);
+            }
             Routing::SoftmaxOfChosen => {
-                let taken: Vec<f32> = chosen.iter().map(|&expert| scores[expert as usize]).collect();
-                let all: Vec<u32> = (0..chosen.len() as u32).collect();
-                self.softmax(&taken, &all, weights);
+                let sum = self.exponentials(chosen.iter().map(|&expert| scores[expert as usize]), best);
+                weights.iter_mut().zip(&self.scratch).for_each(|(weight, exponential)| *weight = exponential / sum);
             }
             Routing::SparseMixer { jitter } => {
                 for place in 0..chosen.len() {
@@ -59,30 +64,23 @@ impl Chooser {
         1.0 / (1.0 + exponential[0])
     }
 
-    /// The shares of `chosen`, the first of which has the largest score, in the softmax of all scores.
-    fn softmax(&mut self, scores: &[f32], chosen: &[u32], weights: &mut [f32]) {
-        let Some(&best) = chosen.first() else { return };
+    /// Fills the scratch with `e` to the power of each score less the best one; returns their sum.
+    fn exponentials(&mut self, scores: impl Iterator<Item = f32>, best: f32) -> f32 {
         self.scratch.clear();
-        self.scratch.extend_from_slice(scores);
-        exponentials(self.isa, &mut self.scratch, scores[best as usize]);
-        let sum: f32 = self.scratch.iter().sum();
-        for (weight, &expert) in weights.iter_mut().zip(chosen) {
-            *weight = self.scratch[expert as usize] / sum;
-        }
+        self.scratch.extend(scores);
+        exponentials(self.isa, &mut self.scratch, best);
+        self.scratch.iter().sum()
     }
 
     /// The weight of the last of `chosen`, those before it being taken.
     fn mixed(&mut self, scores: &[f32], chosen: &[u32], jitter: f32) -> f32 {
         let Some((&expert, taken)) = chosen.split_last() else { return 0.0 };
         let best = scores[expert as usize];
-        self.scratch.clear();
         let near = |&(index, &score): &(usize, &f32)| {
             let far = (best - score) / score.abs().max(best) > 2.0 * jitter;
             !far && !taken.contains(&(index as u32))
         };
-        self.scratch.extend(scores.iter().enumerate().filter(near).map(|(_, score)| score));
-        exponentials(self.isa, &mut self.scratch, best);
-        1.0 / self.scratch.iter().sum::<f32>()
+        1.0 / self.exponentials(scores.iter().enumerate().filter(near).map(|(_, &score)| score), best)
     }
 }
 
