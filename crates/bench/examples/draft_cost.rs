@@ -1,5 +1,5 @@
 //! What a step of drafting costs after contexts of different lengths:
-//! `cargo run --release -p duet-speculate --example context_length`.
+//! `cargo run --release -p duet-bench --example draft_cost`.
 //!
 //! The text is drawn from phrases that come again and again, as those of real conversations do, so that there is always
 //! something to draft. A step is a draft of 15 rows and one token that is learned; medians of the last 500.
