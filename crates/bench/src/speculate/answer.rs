@@ -30,22 +30,24 @@ impl Answer {
     }
 }
 
-/// Asks for an answer and waits for its end.
-pub(super) fn ask(engine: &Engine, prompt: &[TokenId], output: Tokens) -> Result<Answer, LoadError> {
-    ask_with(engine, prompt, output, Drafts::ByMethod)
+/// How an answer is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// Tokens of it at most.
+    pub(super) output: Tokens,
+    /// 0 is greedy; drawn answers are drawn alike, whoever draws.
+    pub(super) temperature: f32,
+    /// Whether it is drafted.
+    pub(super) drafts: Drafts,
 }
 
-/// The same, drafted or not.
-pub(super) fn ask_with(
-    engine: &Engine,
-    prompt: &[TokenId],
-    output: Tokens,
-    drafts: Drafts,
-) -> Result<Answer, LoadError> {
+/// Asks for an answer and waits for its end.
+pub(super) fn ask(engine: &Engine, prompt: &[TokenId], asked: Asked) -> Result<Answer, LoadError> {
+    let Asked { output, temperature, drafts } = asked;
     let before = unused_rows(engine);
     let mut generation = engine.submit(GenerateRequest {
         prompt: prompt.to_vec(),
-        sampling: SamplingParams::default(),
+        sampling: SamplingParams { temperature, seed: Some(SEED), ..SamplingParams::default() },
         stop: StopConditions { max_tokens: Some(output), ..StopConditions::default() },
         drafts,
         ..GenerateRequest::default()
@@ -63,6 +65,9 @@ pub(super) fn ask_with(
     }
     Err(duet_engine::EngineError::ShuttingDown.into())
 }
+
+/// Of drawn answers; any will do.
+const SEED: u64 = 1;
 
 /// As the engine counts it.
 fn unused_rows(engine: &Engine) -> u64 {

@@ -3,7 +3,7 @@
 //! One engine answers both ways. The drafted answer comes first, so that its prompt calibrates; the plain one forks the KV
 //! that is kept of the prompt, which is read once. Drafts come from the answers to all prompts before, too.
 
-use super::answer::{Answer, ask_with};
+use super::answer::{Answer, Asked, ask};
 use super::{KV_BYTES, Settings, name_of};
 use crate::load::{LoadError, Progress, Workload};
 use duet_engine::{Drafts, Engine, EngineConfig};
@@ -81,8 +81,9 @@ fn of_file(
             found.too_long += 1;
             continue;
         }
+        let Settings { output, temperature, .. } = *settings;
         let [drafted, plain] =
-            [Drafts::ByMethod, Drafts::None].map(|drafts| ask_with(engine, &tokens, settings.output, drafts));
+            [Drafts::ByMethod, Drafts::None].map(|drafts| ask(engine, &tokens, Asked { output, temperature, drafts }));
         found.add(index, &drafted?, &plain?);
     }
     Ok(found)

@@ -14,8 +14,8 @@ pub use identity::{Identity, identity};
 pub use line::Line;
 
 use crate::load::{LoadError, Progress, Workload};
-use answer::{Answer, ask};
-use duet_engine::{Engine, EngineConfig, Method};
+use answer::{Answer, Asked, ask};
+use duet_engine::{Drafts, Engine, EngineConfig, Method};
 use duet_history::{HistoryStore, Limits};
 use duet_model::Model;
 use duet_types::{Bytes, Tokens};
@@ -43,6 +43,8 @@ pub struct Settings {
     pub limit: usize,
     /// Tokens of an answer at most.
     pub output: Tokens,
+    /// Answers are drawn at it; 0 is greedy. At 1.5 next to nothing of a draft comes true.
+    pub temperature: f32,
     /// How the engines run; the method is not from here.
     pub config: EngineConfig,
 }
@@ -80,6 +82,7 @@ pub fn run(
         let name = name_of(file);
         let folder = tempfile::tempdir().map_err(|error| LoadError::History(error.to_string()))?;
         let mut subjects = subjects(model, settings, folder.path())?;
+        let asked = Asked { output: settings.output, temperature: settings.temperature, drafts: Drafts::ByMethod };
         for (index, prompt) in prompts.iter().enumerate() {
             progress(&format!("{name}, prompt {} of {}", index + 1, prompts.len()));
             let tokens = crate::load::encode(model, &prompt.messages)?;
@@ -87,7 +90,7 @@ pub fn run(
                 continue;
             }
             for subject in rotated(&mut subjects, index) {
-                subject.answers.push(ask(&subject.engine, &tokens, settings.output)?);
+                subject.answers.push(ask(&subject.engine, &tokens, asked)?);
                 if let Past::Warm(history) = &subject.past {
                     // The next prompt is to find it, however soon it comes.
                     history.flush();

@@ -30,6 +30,9 @@ pub(crate) struct SpeculateArgs {
     /// Tokens of an answer at most
     #[arg(long, value_name = "TOKENS", default_value_t = 128, value_parser = clap::value_parser!(u32).range(2..))]
     pub(crate) max_tokens: u32,
+    /// Draw answers at this temperature; 0 is greedy, and at 1.5 next to nothing of a draft comes true
+    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = super::temperature)]
+    pub(crate) temperature: f32,
     /// How much of a draft is verified: as much as pays on this machine, or all of it
     #[arg(long, value_name = "ROWS", default_value = "paying")]
     pub(crate) verify: VerifyName,
@@ -58,6 +61,9 @@ pub(crate) struct IdentityArgs {
     /// Tokens of an answer at most
     #[arg(long, value_name = "TOKENS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..))]
     pub(crate) max_tokens: u32,
+    /// Draw answers at this temperature; 0 is greedy, and at 1.5 next to nothing of a draft comes true
+    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = super::temperature)]
+    pub(crate) temperature: f32,
     /// How much of a draft is verified: as much as pays on this machine, or all of it
     #[arg(long, value_name = "ROWS", default_value = "all")]
     pub(crate) verify: VerifyName,

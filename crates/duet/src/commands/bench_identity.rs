@@ -15,6 +15,7 @@ pub(super) fn identity(arguments: &IdentityArgs) -> anyhow::Result<()> {
         contenders: Vec::new(),
         limit: arguments.limit.unwrap_or(usize::MAX),
         output: Tokens(arguments.max_tokens),
+        temperature: arguments.temperature,
         config: EngineConfig { verify: arguments.verify.into(), ..arguments.engine.config() },
     };
     let mut printed = Ok(());

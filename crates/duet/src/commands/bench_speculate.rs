@@ -21,6 +21,7 @@ pub(super) fn speculate(arguments: &SpeculateArgs) -> anyhow::Result<()> {
         contenders: arguments.method.clone(),
         limit: arguments.limit,
         output: Tokens(arguments.max_tokens),
+        temperature: arguments.temperature,
         config,
     };
     let mut printed = Ok(());
