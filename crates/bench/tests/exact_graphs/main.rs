@@ -5,7 +5,7 @@ mod staged;
 
 use duet_engine::{
     DeviceUse, Engine, EngineConfig, ExactCounts, Fallback, GenerateRequest, Generation, GenerationEvent, Mechanism,
-    Mechanisms, Method, Offload, StopConditions,
+    Mechanisms, Method, Offload, PolicyName, StopConditions,
 };
 use duet_model::{LoadOptions, Model};
 use duet_offload::ExactModel;
@@ -45,6 +45,8 @@ fn engine(device: Arc<dyn GraphDevice>, mechanisms: Mechanisms, profiles: &Path)
         offload: Some(offload),
         mechanisms,
         speculate: Method::None,
+        // duet's own policy has no graph made that takes longer than reading a small model's prompt.
+        policy: PolicyName::AgentXpu,
         profile_folder: Some(profiles.to_owned()),
         graph_bytes: Some(Bytes(1 << 30)),
         chunk: Tokens(32),
