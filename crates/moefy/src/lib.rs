@@ -2,11 +2,11 @@
 //!
 //! A model with experts is what accelerators with static shapes are hard to program for (NPUMoE), and few are small
 //! enough for a test machine. This makes one of any dense model of Llama's or Qwen 2's kind, without training: the
-//! neurons of each feed-forward block are carved into a shared expert and clusters ([`carve`]), layer by layer, on texts
-//! that are read ([`stream`]), and written as a GGUF file that other programs load as well ([`write`]).
+//! neurons of each feed-forward block are carved into a shared expert and clusters ([`mod@carve`]), layer by layer, on texts
+//! that are read ([`stream`]), and written as a GGUF file that other programs load as well ([`mod@write`]).
 //!
 //! It is deterministic: the same model, texts and settings give the same file. What it costs is measured, not promised:
-//! [`perplexity`] on texts that were not read. A dense model's neurons were not trained to be left out, so how many
+//! [`perplexity()`] on texts that were not read. A dense model's neurons were not trained to be left out, so how many
 //! each token still goes to decides.
 
 mod block;
