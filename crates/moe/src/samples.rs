@@ -14,7 +14,6 @@ pub(crate) fn counts(experts: Range<usize>) -> impl Strategy<Value = LayerCounts
 /// A chunk's routes: each row goes to `chosen` different experts.
 pub(crate) fn routes(rows: Range<usize>, experts: u32, chosen: usize) -> impl Strategy<Value = Vec<Route>> {
     let all: Vec<u32> = (0..experts).collect();
-    // Popular experts come first more often.
     let row = (prop::sample::subsequence(all, chosen), prop::collection::vec(0.0_f32..1.0, chosen));
     prop::collection::vec(row, rows).prop_map(|rows| {
         let each = rows.into_iter().enumerate();
