@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CORE = ("types", "scheduler", "speculate")
+CORE = ("types", "scheduler", "speculate", "moe")
 # Derives, and a hash table: nothing that asks the world.
 CORE_MAY_USE = ("serde", "hashbrown")
 

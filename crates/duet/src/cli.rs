@@ -1,5 +1,6 @@
 //! The command line: every command, flag and range. Nothing is done here.
 
+mod calibrate;
 mod device;
 mod graphs;
 mod history;
@@ -11,6 +12,7 @@ mod scheduling;
 mod simulate;
 mod speculate;
 
+pub(crate) use calibrate::CalibrateArgs;
 pub(crate) use device::{AgreementArgs, DeviceArgs};
 pub(crate) use graphs::GraphsArgs;
 pub(crate) use history::{
@@ -70,6 +72,8 @@ pub(crate) enum Command {
     Simulate(Box<SimulateArgs>),
     /// Make a mixture of experts of a dense model, and say what that costs
     Moefy(MoefyArgs),
+    /// Count where a model's routers send tokens, layer by layer; plans for its experts follow from that
+    Calibrate(CalibrateArgs),
     /// Measure
     Bench(BenchArgs),
     /// Predict a paper's results on its own machine, in simulation, beside what the paper says

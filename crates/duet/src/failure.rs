@@ -20,6 +20,16 @@ use crate::models::FetchError;
 #[error("{0}")]
 pub(crate) struct BadInput(pub(crate) String);
 
+/// What is wrong with a file of prompts that `flag` named.
+pub(crate) fn data_error(flag: &str, error: BenchLoadError) -> anyhow::Error {
+    match error {
+        BenchLoadError::WorkloadFile { file, problem } => {
+            BadInput(format!("{flag} {}: {problem}", file.display())).into()
+        }
+        other => other.into(),
+    }
+}
+
 /// Nobody reads stdout any more.
 #[derive(Debug, thiserror::Error)]
 #[error("stdout was closed")]

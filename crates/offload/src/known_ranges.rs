@@ -6,10 +6,11 @@
 //! only. What is damaged is found out again.
 
 use crate::calibration::{CalibrateError, Seen};
+use crate::identity::identity;
 use crate::placed::OffloadError;
 use duet_graphs::{ActivationRule, Block, Range, Ranges};
 use duet_model::Model;
-use duet_runtimes::{BlobCache, BlobKey, BlobSource, Digest, GraphDevice};
+use duet_runtimes::{BlobCache, BlobKey, BlobSource, GraphDevice};
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 
@@ -90,9 +91,7 @@ impl Calibrated<'_> {
 }
 
 fn key(model: &Model, device: &dyn GraphDevice) -> BlobKey {
-    let mut identity = Vec::new();
-    model.identity(&mut |bytes| identity.extend(Digest::of(bytes).0));
-    let source = BlobSource { model: Digest::of(&identity), block: Seen::settings(), shape: "ranges".to_owned() };
+    let source = BlobSource { model: identity(model), block: Seen::settings(), shape: "ranges".to_owned() };
     BlobKey::new(&source, device)
 }
 

@@ -47,7 +47,7 @@ pub use summary::{N_FOR_P99, Summary};
 pub use target::Subject;
 
 pub(crate) use target::encode;
-pub use texts::texts;
+pub use texts::{spread, texts};
 pub use workload::Workload;
 
 use duet_engine::EngineError;

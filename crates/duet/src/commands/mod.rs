@@ -6,6 +6,7 @@ mod bench_graphs;
 mod bench_identity;
 mod bench_load;
 mod bench_speculate;
+mod calibrate;
 mod chat;
 mod devices;
 mod history;
@@ -36,6 +37,7 @@ pub(crate) fn dispatch(command: &Command) -> anyhow::Result<()> {
         Command::Replay(arguments) => replay::replay(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Moefy(arguments) => moefy::moefy(arguments),
+        Command::Calibrate(arguments) => calibrate::calibrate(arguments),
         Command::Bench(arguments) => bench::bench(arguments),
         Command::Report(arguments) => report::report(arguments),
     }

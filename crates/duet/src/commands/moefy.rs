@@ -1,11 +1,11 @@
 //! `duet moefy`: makes a mixture of experts of a dense model, and says what that costs.
 
 use crate::cli::MoefyArgs;
-use crate::failure::{BadInput, print};
+use crate::failure::{BadInput, data_error, print};
 use crate::progress::eprintln_quiet;
 use crate::{models, session};
 use anyhow::Context;
-use duet_bench::load::{self, LoadError};
+use duet_bench::load::{self, spread};
 use duet_model::Model;
 use duet_model::gguf::GgufFile;
 use duet_moefy::{Kept, Moefied, MoefyError, Shape, perplexity};
@@ -109,12 +109,7 @@ struct Texts {
 
 impl Texts {
     fn read(arguments: &MoefyArgs, model: &Model) -> anyhow::Result<Self> {
-        let texts = load::texts(model, &arguments.data, TEXT_LENGTH).map_err(|error| match error {
-            LoadError::WorkloadFile { file, problem } => {
-                anyhow::Error::new(BadInput(format!("--data {}: {problem}", file.display())))
-            }
-            other => other.into(),
-        })?;
+        let texts = load::texts(model, &arguments.data, TEXT_LENGTH).map_err(|error| data_error("--data", error))?;
         let (held_out, carve): (Vec<_>, Vec<_>) =
             texts.into_iter().enumerate().partition(|(index, _)| index % HELD_OUT == HELD_OUT - 1);
         let tokens = arguments.tokens as usize;
@@ -127,22 +122,6 @@ impl Texts {
 const TEXT_LENGTH: Tokens = Tokens(256);
 /// One text in so many is not carved on.
 const HELD_OUT: usize = 5;
-
-/// About `tokens` tokens of some texts, from all over them.
-fn spread(texts: impl Iterator<Item = Vec<TokenId>>, tokens: usize) -> Vec<Vec<TokenId>> {
-    let texts: Vec<Vec<TokenId>> = texts.collect();
-    let all: usize = texts.iter().map(Vec::len).sum();
-    let (mut due, mut taken) = (0.0, 0);
-    let mut chosen = Vec::new();
-    for text in texts {
-        due += text.len() as f64 * (tokens as f64 / all.max(1) as f64).min(1.0);
-        if taken as f64 + 0.5 * text.len() as f64 <= due {
-            taken += text.len();
-            chosen.push(text);
-        }
-    }
-    chosen
-}
 
 fn refuse_the_model_itself(from: &Path, to: &Path) -> anyhow::Result<()> {
     if from.canonicalize().ok().is_some_and(|from| to.canonicalize().is_ok_and(|to| to == from)) {
@@ -180,20 +159,4 @@ fn page(report: &Report, output: &Path) -> String {
         report.held_out_tokens, report.perplexity, report.perplexity_dense, report.ratio,
     );
     page
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_are_taken_from_all_over() {
-        let texts = || (0..40_u32).map(|index| vec![TokenId(index); 10 + index as usize % 7]);
-        let chosen = spread(texts(), 130);
-        let tokens: usize = chosen.iter().map(Vec::len).sum();
-        assert!((110..=150).contains(&tokens), "{tokens}");
-        assert!(chosen[0][0].0 < 10 && chosen[chosen.len() - 1][0].0 >= 30);
-        assert_eq!(spread(texts(), 10_000).len(), 40);
-        assert!(spread(std::iter::empty(), 10).is_empty());
-    }
 }

@@ -205,6 +205,19 @@ impl Buffers {
         &self.attended[row * stride(self.shape.queries)..][..self.shape.queries]
     }
 
+    /// Which experts the last feed-forward kernel chose for the `row`th of its rows, best first and the shared one not
+    /// counted, and their weights. Nothing where a layer has no experts. It is what the kernel keeps anyway: nobody pays
+    /// for it who does not look.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[must_use]
+    pub fn routes(&self, row: usize) -> Option<(&[u32], &[f32])> {
+        let experts = self.shape.experts?;
+        let places = row * experts.places()..row * experts.places() + experts.chosen;
+        Some((&self.routing.chosen[places.clone()], &self.routing.weights[places]))
+    }
+
     /// The cosines and sines that rope turns row `row` by.
     pub fn angles_mut(&mut self, row: usize) -> (&mut [f32], &mut [f32]) {
         let start = row * stride(self.shape.angles);

@@ -9,6 +9,7 @@ mod context_head;
 mod exact;
 mod nodes;
 mod pass;
+mod routes;
 mod token_wise;
 
 pub use apart::{NodeInputs, NodeOutputs};
@@ -16,6 +17,7 @@ pub use context_head::ContextHead;
 pub use exact::{NotPrepared, Prepared, PreparesRows};
 pub use nodes::Node;
 pub use pass::{Activations, Pass, PassError, PassRefused, Segment};
+pub use routes::Routes;
 pub use token_wise::{Begun, NotRun, TokenWise};
 
 use crate::kv::{KvFormat, KvPool, PAGE_TOKENS};

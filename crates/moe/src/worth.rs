@@ -1,0 +1,57 @@
+//! What a group saves on the accelerator: whether its rows amortise its launch. (NPUMoE §4.3)
+//!
+//! A group is worth what the CPU would take for the rows that the group has room for, less its launch and all of its
+//! slots: below zero for cold groups and for tiny ones, which the paper leaves to the CPU as well. It is an expectation
+//! over mean chunks; that rows beyond capacity let the CPU read an expert's weights all the same is not counted.
+
+use crate::{Group, MoeShape, Times};
+
+/// Nanoseconds of a chunk that a group saves, below zero if it costs more than it saves. `shares` are the parts of the
+/// layer's rows that each expert has.
+///
+/// # Panics
+/// If the group has an expert that is not in `shares`.
+#[must_use]
+pub fn worth(group: &Group, shares: &[f64], shape: &MoeShape, times: &Times) -> f64 {
+    let routed = f64::from(shape.chunk.0) * f64::from(shape.chosen);
+    let saved = group.experts.iter().map(|expert| {
+        let rows = (shares[expert.index()] * routed).min(f64::from(group.capacity.0));
+        rows * times.cpu_row.0 as f64 + rows.min(1.0) * times.cpu_weights.0 as f64
+    });
+    saved.sum::<f64>() - times.launch.0 as f64 - group.slots() as f64 * times.slot.0 as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ExpertId;
+    use crate::samples::{device, shape};
+    use duet_types::Tokens;
+
+    #[test]
+    fn demand_amortises_a_launch_and_a_small_group_does_not() {
+        let times = device().times;
+        let group = |capacity, experts: u32| Group {
+            capacity: Tokens(capacity),
+            experts: (0..experts).map(ExpertId).collect(),
+        };
+        // 32 rows each, by 16 experts: (32 × 20 + 100) × 4 - 500 - 128 × 5.
+        let even = [1.0 / 16.0; 16];
+        assert!((worth(&group(32, 4), &even, &shape(), &times) - 1820.0).abs() < 1e-6);
+        let cold = [1.0 / 512.0; 16];
+        assert!(worth(&group(16, 4), &cold, &shape(), &times) < 0.0);
+        let slow = Times { launch: duet_types::Nanos(1000), ..times };
+        assert!(worth(&group(32, 1), &even, &shape(), &slow) < 0.0);
+        assert!(worth(&group(32, 2), &even, &shape(), &slow) > 0.0, "together they amortise what one alone does not");
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_worth_nothing() {
+        let group = Group { capacity: Tokens(16), experts: vec![ExpertId(0)] };
+        let (full, over) = (
+            worth(&group, &[16.0 / 512.0], &shape(), &device().times),
+            worth(&group, &[0.9], &shape(), &device().times),
+        );
+        assert!((full - over).abs() < 1e-6);
+    }
+}
