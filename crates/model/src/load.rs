@@ -321,7 +321,8 @@ fn pack(packer: Packer<'_>, threads: usize, progress: &mut dyn FnMut(LoadProgres
     let total = Bytes(total as u64);
     let next = AtomicUsize::new(0);
     let packed: Mutex<Vec<Option<LayerWeights>>> = Mutex::new((0..layers).map(|_| None).collect());
-    let failure: Mutex<Option<LoadError>> = Mutex::new(None);
+    // Of the first layer that has one: layers before it are under way when it is noticed.
+    let failure: Mutex<Option<(usize, LoadError)>> = Mutex::new(None);
     let work = |report: &mut dyn FnMut(usize)| {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
@@ -336,7 +337,10 @@ fn pack(packer: Packer<'_>, threads: usize, progress: &mut dyn FnMut(LoadProgres
                 }
                 Err(error) => {
                     next.store(layers, Ordering::Relaxed);
-                    lock(&failure).get_or_insert(error);
+                    let mut failure = lock(&failure);
+                    if failure.as_ref().is_none_or(|(first, _)| index < *first) {
+                        *failure = Some((index, error));
+                    }
                 }
             }
         }
@@ -351,7 +355,7 @@ fn pack(packer: Packer<'_>, threads: usize, progress: &mut dyn FnMut(LoadProgres
         });
         head
     })?;
-    if let Some(error) = lock(&failure).take() {
+    if let Some((_, error)) = lock(&failure).take() {
         return Err(error);
     }
     progress(LoadProgress { done: total, total });
