@@ -2,8 +2,8 @@
 
 use duet_kernels::crew::{Crew, Scoped, Solo};
 use duet_kernels::fused::{
-    Block, BufferShape, Buffers, ExpertShape, Experts, Feed, FfnWeights, Norm, Routing, RowNorm, SharedExpert,
-    feed_forward,
+    Block, BufferShape, Buffers, ExpertShape, Experts, Feed, FfnWeights, Norm, Places, Routing, RowNorm, SharedExpert,
+    feed_experts, feed_forward, project_attended, route,
 };
 use duet_kernels::isa::Isa;
 use duet_kernels::matmul::Gating;
@@ -64,8 +64,8 @@ impl Layer {
         }
     }
 
-    /// The residual stream after the kernel; row `i` of the buffers begins as row `rows[i]`.
-    fn run(&self, isa: Isa, crew: &dyn Crew, rows: &[usize]) -> Vec<Vec<f32>> {
+    /// Buffers before the kernel; row `i` begins as row `rows[i]`.
+    fn buffers(&self, rows: &[usize]) -> Buffers {
         let shape = BufferShape {
             hidden: HIDDEN,
             qkv: 3 * HIDDEN,
@@ -83,7 +83,11 @@ impl Layer {
         for (index, &row) in rows.iter().enumerate() {
             buffers.residual_mut(index).copy_from_slice(&floats(row + 50, HIDDEN, 1.0));
         }
-        let weights = FfnWeights {
+        buffers
+    }
+
+    fn weights(&self) -> FfnWeights<'_> {
+        FfnWeights {
             output: &self.output,
             output_bias: Some(&self.bias),
             output_norm: None,
@@ -96,9 +100,26 @@ impl Layer {
                 experts: &self.experts,
                 shared: self.shared.as_ref().map(|feed| SharedExpert { gate: &self.gate, feed }),
             }),
-        };
-        feed_forward(isa, crew, &weights, &mut buffers, 0..rows.len());
+        }
+    }
+
+    /// The residual stream after the kernel.
+    fn run(&self, isa: Isa, crew: &dyn Crew, rows: &[usize]) -> Vec<Vec<f32>> {
+        let mut buffers = self.buffers(rows);
+        feed_forward(isa, crew, &self.weights(), &mut buffers, 0..rows.len());
         (0..rows.len()).map(|row| buffers.residual(row).to_vec()).collect()
+    }
+
+    /// The same in parts: the output projection, routing, and the places of each mark after the other.
+    fn run_in_parts(&self, rows: usize, marks: &[Vec<bool>]) -> Vec<Vec<f32>> {
+        let (isa, crew, weights, all) = (Isa::best(), &Scoped { threads: 2 }, self.weights(), 0..rows);
+        let mut buffers = self.buffers(&all.clone().collect::<Vec<_>>());
+        project_attended(isa, crew, &weights, &mut buffers, all.clone());
+        route(isa, crew, &weights, &mut buffers, all.clone());
+        for marks in marks {
+            feed_experts(isa, crew, &weights, &mut buffers, all.clone(), Places::Marked(marks));
+        }
+        all.map(|row| buffers.residual(row).to_vec()).collect()
     }
 
     /// The same in doubles, with nothing rounded. What attention found is zero, so the output projection is its bias.
@@ -162,6 +183,21 @@ fn results_are_those_of_the_experts_a_row_goes_to() {
         }
         assert!((error / total).sqrt() < 0.03, "{routing:?} {shared:?}: {}", (error / total).sqrt());
     }
+}
+
+#[test]
+fn parts_of_the_kernel_are_the_kernel() {
+    let layer = Layer::new(6, 2, 40, Some(32), Routing::SoftmaxOfChosen);
+    let whole = layer.run(Isa::best(), &Solo, &(0..30).collect::<Vec<_>>());
+    let (all, some): (Vec<_>, Vec<_>) = (0..90).map(|place| (true, noise(place) > 0.0)).unzip();
+    assert_eq!(layer.run_in_parts(30, &[all]), whole);
+    // Two halves are added in another order.
+    let others = some.iter().map(|mark| !mark).collect();
+    let near = |a: &f32, b: &f32| (a - b).abs() < 1e-5;
+    let halves = layer.run_in_parts(30, &[some.clone(), others]);
+    assert!(halves.iter().flatten().zip(whole.iter().flatten()).all(|(a, b)| near(a, b)));
+    let half = layer.run_in_parts(30, &[some]);
+    assert!(!half.iter().flatten().zip(whole.iter().flatten()).all(|(a, b)| near(a, b)), "the rest is somebody else's");
 }
 
 proptest! {

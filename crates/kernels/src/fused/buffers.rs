@@ -99,6 +99,24 @@ impl Routed {
     }
 }
 
+/// Rows whose experts are chosen.
+#[derive(Debug)]
+pub struct RoutedRows<'a> {
+    /// Experts of a row, the one that all rows go to counted.
+    pub places: usize,
+    /// Which they are, `[rows][places]`, best first; the one that all rows go to is last, and its number is how many there
+    /// are beside it.
+    pub experts: &'a [u32],
+    /// What each counts.
+    pub weights: &'a [f32],
+    /// What attention found, all heads side by side.
+    pub attended: &'a [f32],
+    /// What experts take in.
+    pub normed: &'a [f32],
+    /// Where what they make of it is added.
+    pub residual: &'a mut [f32],
+}
+
 /// [`Buffers`] in the hands of a crew.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SharedBuffers<'a> {
@@ -216,6 +234,21 @@ impl Buffers {
         let experts = self.shape.experts?;
         let places = row * experts.places()..row * experts.places() + experts.chosen;
         Some((&self.routing.chosen[places.clone()], &self.routing.weights[places]))
+    }
+
+    /// What the last routing of these rows found, dense, and where results are added; nothing where a layer has no experts
+    /// or rows are not dense.
+    pub fn routed(&mut self, rows: Range<usize>) -> Option<RoutedRows<'_>> {
+        let (experts, hidden) = (self.shape.experts?, self.shape.hidden);
+        let places = 0..rows.len() * experts.places();
+        Some(RoutedRows {
+            places: experts.places(),
+            experts: &self.routing.chosen[places.clone()],
+            weights: &self.routing.weights[places],
+            attended: &self.attended[dense(self.shape.queries, &rows)?],
+            normed: &self.normed[dense(hidden, &(0..rows.len()))?],
+            residual: &mut self.residual[dense(hidden, &rows)?],
+        })
     }
 
     /// The cosines and sines that rope turns row `row` by.

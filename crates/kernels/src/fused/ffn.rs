@@ -1,7 +1,10 @@
 //! Feed-forward: output projection, norm, gated block, all added to the residual stream. Token-wise.
+//!
+//! Where experts stand in the block's place, it can also be run in three parts, so that a device may do the first or some
+//! of the last: [`project_attended`], [`route`], [`feed_experts`]. Together they are [`feed_forward`], to the bit.
 
 use super::buffers::SharedBuffers;
-use super::{Buffers, Experts, Matrix, Norm, RowNorm, experts, norm_rows, part};
+use super::{Buffers, Experts, Matrix, Norm, Places, RowNorm, experts, norm_rows, part};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
 use crate::matmul::{Epilogue, Gating, Target, matmul};
@@ -69,18 +72,57 @@ impl Feed {
 /// # Panics
 /// If a shape does not fit.
 pub fn feed_forward(isa: Isa, crew: &dyn Crew, weights: &FfnWeights<'_>, buffers: &mut Buffers, rows: Range<usize>) {
-    assert!(rows.end <= buffers.rows());
-    let shape = *buffers.shape();
-    let (shared, widths) = buffers.share_widths([shape.queries, shape.hidden, shape.ffn]);
-    let quantized = widths.map(|quantized| quantized.with_rows(rows.len()));
-    let block = match &weights.block {
-        Block::Dense { feed, norm } => Inner::Dense(feed, *norm),
-        Block::Experts(all) => {
-            Inner::Experts(experts::Call::new(isa, (all, weights.gating), (shared, widths[1]), rows.clone()))
-        }
-    };
-    let call = Call { isa, weights, shared, quantized, rows, block };
+    let call = Call::new(isa, weights, buffers, rows);
     crew.run(&|worker| call.run(&worker));
+}
+
+/// Adds the output projection of what attention found to the residual stream.
+///
+/// # Panics
+/// If a shape does not fit.
+pub fn project_attended(
+    isa: Isa,
+    crew: &dyn Crew,
+    weights: &FfnWeights<'_>,
+    buffers: &mut Buffers,
+    rows: Range<usize>,
+) {
+    let call = Call::new(isa, weights, buffers, rows);
+    crew.run(&|worker| call.project_attended(&worker));
+}
+
+/// Norms the residual stream and chooses each row's experts. Nothing if the block is dense.
+///
+/// # Panics
+/// If a shape does not fit.
+pub fn route(isa: Isa, crew: &dyn Crew, weights: &FfnWeights<'_>, buffers: &mut Buffers, rows: Range<usize>) {
+    let call = Call::new(isa, weights, buffers, rows);
+    crew.run(&|worker| {
+        call.norm(&worker);
+        worker.sync();
+        if let Inner::Experts(experts) = &call.block {
+            experts.route(&worker);
+        }
+    });
+}
+
+/// Computes some places of the rows that [`route`] saw last, and adds them to the residual stream. Nothing if the block is
+/// dense.
+///
+/// # Panics
+/// If a shape does not fit, or places are marked and not one for each.
+pub fn feed_experts(
+    isa: Isa,
+    crew: &dyn Crew,
+    weights: &FfnWeights<'_>,
+    buffers: &mut Buffers,
+    rows: Range<usize>,
+    places: Places<'_>,
+) {
+    let call = Call::new(isa, weights, buffers, rows);
+    if let Inner::Experts(experts) = &call.block {
+        crew.run(&|worker| experts.compute(places, &worker));
+    }
 }
 
 struct Call<'a> {
@@ -99,22 +141,49 @@ enum Inner<'a> {
     Experts(experts::Call<'a>),
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    fn new(isa: Isa, weights: &'a FfnWeights<'a>, buffers: &'a mut Buffers, rows: Range<usize>) -> Self {
+        assert!(rows.end <= buffers.rows());
+        let shape = *buffers.shape();
+        let (shared, widths) = buffers.share_widths([shape.queries, shape.hidden, shape.ffn]);
+        let quantized = widths.map(|quantized| quantized.with_rows(rows.len()));
+        let block = match &weights.block {
+            Block::Dense { feed, norm } => Inner::Dense(feed, *norm),
+            Block::Experts(all) => {
+                Inner::Experts(experts::Call::new(isa, (all, weights.gating), (shared, widths[1]), rows.clone()))
+            }
+        };
+        Self { isa, weights, shared, quantized, rows, block }
+    }
+
     fn run(&self, worker: &Worker<'_>) {
-        let Self { isa, weights, shared, quantized: [heads, hidden, _], .. } = self;
+        self.project_attended(worker);
+        worker.sync();
+        self.norm(worker);
+        worker.sync();
+        match &self.block {
+            Inner::Dense(feed, norm) => self.dense(feed, *norm, worker),
+            Inner::Experts(experts) => {
+                experts.route(worker);
+                worker.sync();
+                experts.compute(Places::All, worker);
+            }
+        }
+    }
+
+    fn project_attended(&self, worker: &Worker<'_>) {
+        let Self { weights, shared, quantized: [heads, ..], .. } = self;
         self.quantize(&shared.attended, self.rows.start, heads, worker);
         self.add_bias(worker);
         worker.sync();
         self.project(weights.output, heads, weights.output_norm, worker);
-        worker.sync();
+    }
+
+    fn norm(&self, worker: &Worker<'_>) {
+        let Self { isa, weights, shared, quantized: [_, hidden, _], .. } = self;
         let from = |row| self.rows.start + row;
         // SAFETY: the kernel has borrowed the buffers alone; syncs surround this.
         unsafe { norm_rows(*isa, weights.norm, &shared.residual, from, &shared.normed, hidden, worker) };
-        worker.sync();
-        match &self.block {
-            Inner::Dense(feed, norm) => self.dense(feed, *norm, worker),
-            Inner::Experts(experts) => experts.run(worker),
-        }
     }
 
     fn dense(&self, feed: &Feed, norm: Option<Norm<'_>>, worker: &Worker<'_>) {

@@ -4,11 +4,14 @@
 //! padded, and the crew divides all experts' products at once. A row's results are added in the order in which its
 //! experts were chosen, so they are the same to the bit whatever other rows are in the call. Only the weights of experts
 //! that a row goes to are read. Scores are computed in single precision: they decide, and a router is small.
+//!
+//! Routing and computing are two steps, so that others may compute some places between them.
 //! (NPUMoE §2; static shapes and tiers are for devices that need them)
 
 mod plan;
 mod routing;
 
+pub use plan::Places;
 pub use routing::Routing;
 
 use super::buffers::{SharedBuffers, stride};
@@ -76,16 +79,22 @@ impl<'a> Call<'a> {
         call
     }
 
-    /// Behind a sync, from what was normed before it.
-    pub(super) fn run(&self, worker: &Worker<'_>) {
+    /// Chooses each row's experts, from what was normed before a sync.
+    pub(super) fn route(&self, worker: &Worker<'_>) {
         self.score(worker);
         worker.sync();
         self.choose(worker);
-        worker.sync();
+    }
+
+    /// Computes some places and adds them to the residual stream, behind a sync after [`Self::route`].
+    ///
+    /// # Panics
+    /// If places are marked, and not one for each of the call.
+    pub(super) fn compute(&self, places: Places<'_>, worker: &Worker<'_>) {
         // SAFETY: nobody writes choices after the sync.
         let chosen = unsafe { self.shared.chosen.part(0..self.rows.len() * self.places()) };
         let hidden = self.shared.residual.columns;
-        let plan = Plan::new(chosen, self.scores(), hidden, |expert| self.feed(expert).down.inputs());
+        let plan = Plan::new(chosen, places, self.scores(), hidden, |expert| self.feed(expert).down.inputs());
         self.gather(&plan, worker);
         worker.sync();
         self.gate(&plan, worker);
@@ -193,7 +202,8 @@ impl<'a> Call<'a> {
         for row in rows {
             let start = residual.row(self.rows.start + row).start;
             for place in row * self.places()..(row + 1) * self.places() {
-                let from = products.row(plan.slots[place]).start;
+                let Some(slot) = plan.slots[place] else { continue };
+                let from = products.row(slot).start;
                 // SAFETY: weights and products were computed before the last sync; these columns of the row are this
                 // worker's.
                 unsafe {

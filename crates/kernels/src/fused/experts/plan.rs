@@ -1,13 +1,31 @@
 //! The rows of a call, sorted by expert: where each expert's rows lie in the buffers, and who computes what.
 //!
 //! Every worker makes the same plan from the same choices. An expert's rows follow each other in the order of the call,
-//! and begin at a tile; nothing is padded. **Invariant:** each place of each row is one slot, and each unit of each
-//! expert's product is one worker's.
+//! and begin at a tile; nothing is padded. Places that somebody else computes, or nobody, have no slot. **Invariant:** each
+//! other place of each row is one slot, and each unit of each expert's product is one worker's.
 
 use super::super::buffers::stride;
 use crate::crew::Worker;
 use crate::quantize::{SharedRows, TILE};
 use std::ops::Range;
+
+/// Which places of a call are computed in it.
+#[derive(Clone, Copy, Debug)]
+pub enum Places<'a> {
+    /// All of them.
+    All,
+    /// Those that are marked, by row × experts of a row; one that all rows go to has a place, too.
+    Marked(&'a [bool]),
+}
+
+impl Places<'_> {
+    fn has(self, place: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Marked(marks) => marks[place],
+        }
+    }
+}
 
 /// The rows of one expert.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,23 +47,30 @@ pub(super) struct Plan {
     pub(super) batches: Vec<Batch>,
     /// For each slot the place (row × places + place) that is computed there.
     pub(super) places: Vec<usize>,
-    /// The reverse.
-    pub(super) slots: Vec<usize>,
+    /// The reverse; nothing for places that are not computed here.
+    pub(super) slots: Vec<Option<usize>>,
 }
 
 impl Plan {
     /// `chosen` are the experts of each place, below `experts`; `width` is the width of an expert.
-    pub(super) fn new(chosen: &[u32], experts: usize, hidden: usize, width: impl Fn(usize) -> usize) -> Self {
+    pub(super) fn new(
+        chosen: &[u32],
+        wanted: Places<'_>,
+        experts: usize,
+        hidden: usize,
+        width: impl Fn(usize) -> usize,
+    ) -> Self {
+        let here = || chosen.iter().enumerate().filter(|(place, _)| wanted.has(*place));
         let mut next = vec![0; experts + 1];
-        chosen.iter().for_each(|&expert| next[expert as usize + 1] += 1);
+        here().for_each(|(_, &expert)| next[expert as usize + 1] += 1);
         for expert in 0..experts {
             next[expert + 1] += next[expert];
         }
         let batches = batches(&next, hidden, width);
-        let (mut places, mut slots) = (vec![0; chosen.len()], vec![0; chosen.len()]);
-        for (place, &expert) in chosen.iter().enumerate() {
+        let (mut places, mut slots) = (vec![0; next[experts]], vec![None; chosen.len()]);
+        for (place, &expert) in here() {
             let slot = &mut next[expert as usize];
-            (slots[place], places[*slot]) = (*slot, place);
+            (slots[place], places[*slot]) = (Some(*slot), place);
             *slot += 1;
         }
         Self { batches, places, slots }
@@ -102,17 +127,27 @@ mod tests {
 
     #[test]
     fn rows_are_sorted_by_expert_and_keep_their_order() {
-        let plan = Plan::new(&[2, 0, 0, 3, 2, 0], 4, 32, |_| 32);
+        let plan = Plan::new(&[2, 0, 0, 3, 2, 0], Places::All, 4, 32, |_| 32);
         assert_eq!(plan.places, [1, 2, 5, 0, 4, 3]);
-        assert_eq!(plan.slots, [3, 0, 1, 5, 4, 2]);
+        assert_eq!(plan.slots, [3, 0, 1, 5, 4, 2].map(Some));
         let batches: Vec<_> = plan.batches.iter().map(|batch| (batch.expert, batch.slots.clone())).collect();
         assert_eq!(batches, [(0, 0..3), (2, 3..5), (3, 5..6)]);
     }
 
     #[test]
+    fn places_of_others_have_no_slot() {
+        let marks = [true, false, true, false, true, true];
+        let plan = Plan::new(&[2, 0, 0, 3, 2, 0], Places::Marked(&marks), 4, 32, |_| 32);
+        assert_eq!(plan.places, [2, 5, 0, 4]);
+        assert_eq!(plan.slots, [Some(2), None, Some(0), None, Some(3), Some(1)]);
+        let batches: Vec<_> = plan.batches.iter().map(|batch| (batch.expert, batch.slots.clone())).collect();
+        assert_eq!(batches, [(0, 0..2), (2, 2..4)]);
+    }
+
+    #[test]
     fn experts_of_any_width_lie_beside_each_other() {
         let chosen: Vec<u32> = (0..20).map(|place| u32::from(place >= 9)).collect();
-        let plan = Plan::new(&chosen, 2, 64, |expert| [40, 100][expert]);
+        let plan = Plan::new(&chosen, Places::All, 2, 64, |expert| [40, 100][expert]);
         let at: Vec<_> = plan.batches.iter().map(|batch| [batch.hidden_at, batch.inner_at, batch.gated_at]).collect();
         assert_eq!(at, [[0, 0, 0], [2 * 2, 2 * 2, 9 * 48]]);
     }
@@ -124,7 +159,7 @@ mod tests {
             size in 1_usize..6,
             units in 1_usize..7,
         ) {
-            let plan = Plan::new(&chosen, 12, 64, |_| 96);
+            let plan = Plan::new(&chosen, Places::All, 12, 64, |_| 96);
             let barrier = SpinBarrier::new(size);
             let mut seen = vec![vec![0; units]; 12];
             for rank in 0..size {
