@@ -6,6 +6,7 @@
 use crate::request::EngineError;
 use crate::site::Site;
 use duet_kernels::crew::Crew;
+use duet_model::forward::{ExpertStats, FateCounts};
 use duet_model::kv::KvError;
 use duet_types::{TokenId, Tokens};
 use std::io::{self, Read, Write};
@@ -95,6 +96,16 @@ pub(crate) trait Backend: Send + Sync + 'static {
         count: usize,
         crew: &dyn Crew,
     ) -> Vec<Vec<(TokenId, f32)>>;
+
+    /// What became of the experts of some rows, after all nodes, where a device has some.
+    fn fates(&self, _pass: &Self::Pass, _rows: Range<usize>) -> FateCounts {
+        FateCounts::default()
+    }
+
+    /// What a device did with experts so far.
+    fn expert_stats(&self) -> ExpertStats {
+        ExpertStats::default()
+    }
 
     /// Ends a pass after its last node: each table has grown by those of its rows that are accepted.
     fn finish(&self, pass: Self::Pass, accepted: &[Accepted]) -> Vec<Self::Table>;

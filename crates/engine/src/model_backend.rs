@@ -7,7 +7,8 @@ use crate::site::Site;
 use duet_kernels::crew::{Crew, Solo};
 use duet_model::Model;
 use duet_model::forward::{
-    Activations, ContextHead, Node, NodeInputs, NodeOutputs, Pass, PassError, PassRefused, Segment,
+    Activations, ContextHead, ExpertStats, FateCounts, Node, NodeInputs, NodeOrder, NodeOutputs, Pass, PassError,
+    PassRefused, Segment,
 };
 use duet_model::kv::{KvError, KvPool, KvTable};
 use duet_model::tokenizer::Detokenizer;
@@ -22,6 +23,7 @@ pub(crate) struct ModelBackend {
     model: Arc<Model>,
     pool: KvPool,
     shape: Shape,
+    order: NodeOrder,
     /// Rows that activation buffers hold: a prefill chunk and a decode batch.
     rows: usize,
     placement: Arc<Placement>,
@@ -39,7 +41,8 @@ impl ModelBackend {
         placement: Arc<Placement>,
     ) -> Self {
         let shape = Shape { context, vocabulary: model.config().vocabulary };
-        Self { model, pool, shape, rows: rows.as_usize(), placement, spare: Mutex::default() }
+        let order = NodeOrder::with_launches(model.config().layers, placement.launches());
+        Self { model, pool, shape, order, rows: rows.as_usize(), placement, spare: Mutex::default() }
     }
 
     pub(crate) fn model(&self) -> &Arc<Model> {
@@ -108,12 +111,12 @@ impl Backend for ModelBackend {
         site: Site<'_>,
     ) -> Result<(), EngineError> {
         nodes.try_for_each(|index| {
-            self.placement.run_node(&self.model, pass, self.model.node(index), rows.clone(), site)
+            self.placement.run_node(&self.model, pass, self.order.node(index), rows.clone(), site)
         })
     }
 
     fn inputs(&self, pass: &mut Pass, nodes: Range<usize>) -> Option<NodeInputs> {
-        let node = self.model.node(nodes.end.checked_sub(1)?);
+        let node = self.order.node(nodes.end.checked_sub(1)?);
         if !self.placement.runs_apart(node) {
             return None;
         }
@@ -165,6 +168,14 @@ impl Backend for ModelBackend {
             Some(head) => self.model.likeliest_among(pass, rows, head, count, crew),
             None => self.model.top_k(pass, &rows.collect::<Vec<_>>(), count, crew),
         }
+    }
+
+    fn fates(&self, pass: &Pass, rows: Range<usize>) -> FateCounts {
+        pass.fates(rows)
+    }
+
+    fn expert_stats(&self) -> ExpertStats {
+        self.placement.expert_stats()
     }
 
     fn finish(&self, pass: Pass, accepted: &[Accepted]) -> Vec<KvTable> {

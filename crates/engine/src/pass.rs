@@ -125,6 +125,7 @@ impl<B: Backend> PassUnderWay<B> {
         site: Site<'_>,
         workspace: &mut Workspace,
     ) -> Result<Outcome, EngineError> {
+        self.count_experts(kernel, backend);
         self.calibrate(kernel, backend, site.crew);
         let pass = self.pass.as_mut().ok_or_else(lost)?;
         let yielding = yielding_rows(kernel);
@@ -144,6 +145,17 @@ impl<B: Backend> PassUnderWay<B> {
             self.life = Life::UnderWay;
         }
         self.pass.as_mut().ok_or_else(lost)
+    }
+
+    /// Says to each member where its rows' experts were computed.
+    fn count_experts(&mut self, kernel: &Kernel, backend: &B) {
+        let Some(pass) = &self.pass else { return };
+        let mut start = 0;
+        for ((_, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
+            let rows = start..start + member.len().as_usize();
+            start = rows.end;
+            sequence.routed(backend.fates(pass, rows));
+        }
     }
 
     /// Calibrates the drafts of members whose prompts were read.

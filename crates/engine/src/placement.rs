@@ -12,6 +12,8 @@
 //!
 //! Invariants: a kernel is run once, in one place, or has failed; what is counted is what was run.
 
+mod experts;
+
 use crate::clock::Clock;
 use crate::exchange::GraphExchange;
 use crate::request::EngineError;
@@ -159,6 +161,9 @@ impl Placement {
         rows: Range<usize>,
         site: Site<'_>,
     ) -> Result<(), EngineError> {
+        if node.is_of_experts() {
+            return self.run_experts(model, pass, node, site);
+        }
         let (macs, crew) = (self.macs(node), site.crew);
         let theirs = self.device_rows(node, rows.len(), site);
         let mut left = rows.clone();
@@ -253,7 +258,7 @@ impl Placement {
 
     fn macs(&self, node: Node) -> u64 {
         match node {
-            Node::Embed | Node::Attention { .. } => 0,
+            Node::Embed | Node::Attention { .. } | Node::Route { .. } | Node::Experts { .. } => 0,
             Node::Qkv { .. } => self.work.qkv.macs,
             Node::Ffn { .. } => self.work.ffn.macs,
         }

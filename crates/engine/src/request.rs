@@ -2,6 +2,7 @@
 
 use crate::speculation::DraftCounts;
 use duet_history::{TaskName, UserName};
+use duet_model::forward::FateCounts;
 use duet_types::{Class, FinishReason, TenantId, TokenId, Tokens};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -140,6 +141,8 @@ pub struct Usage {
     pub generated: Tokens,
     /// What came of drafts of them.
     pub drafts: DraftCounts,
+    /// Where its tokens' experts were computed, if a device computes some.
+    pub experts: FateCounts,
     /// From submission to the first token.
     pub time_to_first_token: Duration,
     /// From submission to the end.

@@ -13,7 +13,7 @@ use crate::exact::{ExactCounts, ExactGraphs};
 use crate::exchange::{ExchangesGraphs, GraphLoader};
 use crate::lane_watch::LaneWatch;
 use crate::learned::LearnedFile;
-use crate::observe::{EngineSamples, Metrics, Observers, Samples};
+use crate::observe::{Elsewhere, EngineSamples, Metrics, Observers, Samples};
 use crate::outbox::Outbox;
 use crate::parameters::validate;
 use crate::preparer::Preparer;
@@ -239,11 +239,13 @@ impl<B: Backend> Runtime<B> {
     /// The figures as Prometheus reads them.
     pub(crate) fn metrics_text(&self) -> String {
         let (drafting, history) = (self.shared.drafting.cost(), self.shared.drafting.history());
+        let experts = self.backend().expert_stats();
         let exposition = {
             let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
             let waiting = |line, class| state.scheduler.queue_len(line, class);
             let (pages, exact) = (state.scheduler.pages(), state.world.world.exact());
-            state.world.observer.metrics.expose(waiting, &pages, drafting, history, &exact)
+            let elsewhere = Elsewhere { drafting, history, exact, experts };
+            state.world.observer.metrics.expose(waiting, &pages, elsewhere)
         };
         exposition.text()
     }

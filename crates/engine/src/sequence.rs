@@ -12,6 +12,7 @@ use crate::sampling::{Candidate, Sampler, Scratch, logprobs};
 use crate::speculation::Speculation;
 use crate::stop::{Matched, StopMatcher};
 use duet_kernels::crew::Crew;
+use duet_model::forward::FateCounts;
 use duet_scheduler::{Generated, Member, Offer, Yields};
 use duet_speculate::VerifyRows;
 use duet_types::{FinishReason, Instant, RequestId, Stage, TokenId, Tokens};
@@ -34,6 +35,8 @@ pub(crate) struct Sequence<B: Backend> {
     speculation: Option<Box<Speculation>>,
     /// Present while the prompt is read, if it calibrates drafts.
     vocabulary: Option<Vocabulary<B>>,
+    /// Where its rows' experts were computed.
+    experts: FateCounts,
     begun: Begun,
     logprobs: Option<u8>,
     ending: Ending,
@@ -106,6 +109,7 @@ impl<B: Backend> Sequence<B> {
             sampler: Sampler::new(&sampling, &prompt, seed),
             speculation,
             vocabulary: None,
+            experts: FateCounts::default(),
             begun: Begun::NotYet,
             logprobs,
             ending: if stop.ignore_eos { Ending::IgnoresEndOfTurn } else { Ending::AtEndOfTurn },
@@ -237,6 +241,11 @@ impl<B: Backend> Sequence<B> {
         (Generated { request, tokens, finished, offer }, accepted)
     }
 
+    /// Takes note of where some rows' experts were computed.
+    pub(crate) fn routed(&mut self, fates: FateCounts) {
+        self.experts += fates;
+    }
+
     /// Calibrates its drafts from rows of its prompt, which are `rows` of a pass after all nodes.
     pub(crate) fn calibrate(
         &mut self,
@@ -346,6 +355,7 @@ impl<B: Backend> Sequence<B> {
             cached: self.cached,
             generated: Tokens((self.tokens.len() - self.prompt_len) as u32),
             drafts: self.speculation.as_ref().map(|speculation| speculation.counts()).unwrap_or_default(),
+            experts: self.experts,
             // Without a token there was no first one; the whole time was waiting.
             time_to_first_token: self.times.first_token.map_or(total, since),
             total,

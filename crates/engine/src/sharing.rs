@@ -24,7 +24,7 @@ impl Sharing {
     /// The device's share of so many rows of a node.
     pub(crate) fn device_rows(&self, node: Node, rows: Tokens) -> Tokens {
         let kind = match node {
-            Node::Embed | Node::Attention { .. } => return Tokens::ZERO,
+            Node::Embed | Node::Attention { .. } | Node::Route { .. } | Node::Experts { .. } => return Tokens::ZERO,
             Node::Qkv { .. } => heg::Node::Qkv,
             Node::Ffn { .. } => heg::Node::Ffn,
         };
@@ -52,7 +52,7 @@ mod tests {
     fn the_faster_one_takes_more_and_attention_is_not_shared() {
         let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 1e6, row_bytes: 0.0, routed: None };
         let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 0.0, row_bytes: 0.0 };
-        let heg = Heg { layers: 1, qkv: linear, ffn: linear, attention, head: linear };
+        let heg = Heg { layers: 1, qkv: linear, ffn: linear, attention, head: linear, experts: None };
         let lane = |macs_per_s| Anchors {
             macs_per_s,
             attention_macs_per_s: 1e9,

@@ -17,7 +17,7 @@ use duet_driver::{EventLog, Header, Observer, Rates, Trace};
 use duet_model::Model;
 use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{GraphSet, Limits, MemoryLimits, SchedulerConfig};
+use duet_scheduler::{GraphSet, Heg, Limits, MemoryLimits, SchedulerConfig};
 use duet_types::{Bytes, LaneSet, Nanos, Tokens};
 use std::fs::File;
 use std::io::BufWriter;
@@ -40,6 +40,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let measured = Measured { model: &model, kv: config.kv_format, cpu: &cpu_config, placement: &timed };
     let profile = profile(&measured, config.profile_folder.as_deref(), &cpu)?;
     let heg = heg(&model, config.kv_format);
+    let heg = Heg { experts: placement.expert_launches(&heg), ..heg };
     placement.measured(&heg, &profile.machine.lanes);
     placement.count_from_here();
     let exchange = placement.exchange().cloned();

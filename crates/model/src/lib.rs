@@ -12,5 +12,7 @@ pub mod tokenizer;
 mod weights;
 
 pub use duet_kernels::matmul::Gating;
-pub use load::{Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, RoutedBytes, Work, open_tokenizer};
-pub use plain::{PlainLayer, PlainMatrix};
+pub use load::{
+    ExpertWork, Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, RoutedBytes, Work, open_tokenizer,
+};
+pub use plain::{NormForm, PlainExperts, PlainFeed, PlainLayer, PlainMatrix};

@@ -214,6 +214,7 @@ impl Model {
             qkv: layers.first().map_or(Linear::NOTHING, |layer| Linear::of(&layer.qkv)),
             ffn: layers.first().map_or(Linear::NOTHING, LayerWeights::ffn_work),
             head: Linear::of(&self.weights.head),
+            experts: layers.first().and_then(LayerWeights::expert_work),
         }
     }
 
@@ -267,6 +268,21 @@ pub struct Work {
     pub ffn: Linear,
     /// The head.
     pub head: Linear,
+    /// What the feed-forward node is made of, if there are experts in it.
+    pub experts: Option<ExpertWork>,
+}
+
+/// Multiply-accumulates of the parts of a feed-forward node with experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertWork {
+    /// Of a row: the output projection and the router.
+    pub route: u64,
+    /// Weights of these.
+    pub route_bytes: Bytes,
+    /// Of a row in one expert.
+    pub expert: u64,
+    /// Of a row in the expert that all rows go to; 0 if there is none.
+    pub shared: u64,
 }
 
 /// Some matrix products.

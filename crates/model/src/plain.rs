@@ -42,6 +42,47 @@ pub struct PlainLayer<'a> {
     pub feed_norm: Option<Vec<f32>>,
 }
 
+/// The weights of a layer whose feed-forward block is experts, but for its router, which is the crew's.
+#[derive(Debug)]
+pub struct PlainExperts<'a> {
+    /// Before the projection to queries, keys and values.
+    pub attention_norm: Vec<f32>,
+    /// Query heads, key heads and value heads, one below the other.
+    pub qkv: PlainMatrix<'a>,
+    /// Added to the projection.
+    pub qkv_bias: Option<Vec<f32>>,
+    /// From the attention's heads to the residual stream.
+    pub output: PlainMatrix<'a>,
+    /// Added to the output projection.
+    pub output_bias: Option<Vec<f32>>,
+    /// In their order.
+    pub experts: Vec<PlainFeed<'a>>,
+    /// The one that all rows go to.
+    pub shared: Option<PlainFeed<'a>>,
+    /// Whether norms have biases, which takes their means off before.
+    pub norm_form: NormForm,
+}
+
+/// What a model's norms are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormForm {
+    /// By root mean squares.
+    Rms,
+    /// By deviations, with biases.
+    Layer,
+}
+
+/// The weights of a gated block.
+#[derive(Debug)]
+pub struct PlainFeed<'a> {
+    /// Its gates.
+    pub gate: PlainMatrix<'a>,
+    /// What is gated.
+    pub up: PlainMatrix<'a>,
+    /// Back to the residual stream.
+    pub down: PlainMatrix<'a>,
+}
+
 impl<'a> PlainMatrix<'a> {
     /// `inputs` columns; where each row is.
     pub(crate) fn new(inputs: usize, rows: Vec<(Tensor<'a>, usize)>) -> Self {
@@ -98,6 +139,22 @@ impl Model {
     pub fn read_layer<T>(&self, layer: usize, read: impl FnOnce(PlainLayer<'_>) -> T) -> Result<T, LoadError> {
         let packer = self.packer();
         let result = read(packer.plain_layer(layer, &self.weights().layers[layer])?);
+        packer.forget_layer(layer);
+        Ok(result)
+    }
+
+    /// Calls `read` with the weights of a layer of experts; nothing if it has none. The file's pages behind them are let go
+    /// of afterwards.
+    ///
+    /// # Errors
+    /// As [`Model::load`], if the file has changed since.
+    pub fn read_experts<T>(
+        &self,
+        layer: usize,
+        read: impl FnOnce(PlainExperts<'_>) -> T,
+    ) -> Result<Option<T>, LoadError> {
+        let packer = self.packer();
+        let result = packer.plain_experts(layer, &self.weights().layers[layer])?.map(read);
         packer.forget_layer(layer);
         Ok(result)
     }

@@ -6,8 +6,8 @@
 
 use crate::arch::{Blueprint, ExpertPlan, Extra, RopePairs};
 use crate::gguf::{GgufFile, Group, GroupForm, Tensor};
-use crate::load::{Linear, LoadError, RoutedBytes};
-use crate::plain::{PlainLayer, PlainMatrix};
+use crate::load::{ExpertWork, Linear, LoadError, RoutedBytes};
+use crate::plain::{NormForm, PlainExperts, PlainFeed, PlainLayer, PlainMatrix};
 use duet_kernels::fused::Feed;
 use duet_kernels::packed::{Form, PANEL, PackedMatrix, WeightGroup};
 use duet_kernels::quantize::GROUP;
@@ -107,6 +107,17 @@ impl LayerWeights {
             bytes: Bytes((self.output.bytes() + self.feed.common_bytes()) as u64),
             routed: self.feed.routed_bytes(),
         }
+    }
+
+    /// What that node is made of, if there are experts in it.
+    pub(crate) fn expert_work(&self) -> Option<ExpertWork> {
+        let FeedWeights::Experts { router, experts, shared, .. } = &self.feed else { return None };
+        Some(ExpertWork {
+            route: (self.output.macs() + router.len()) as u64,
+            route_bytes: Bytes((self.output.bytes() + size_of_val(router.as_slice())) as u64),
+            expert: experts.first().map_or(0, Feed::macs) as u64,
+            shared: shared.as_ref().map_or(0, |(_, feed)| feed.macs()) as u64,
+        })
     }
 
     /// Its largest matrix.
@@ -212,6 +223,29 @@ impl<'a> Packer<'a> {
         })
     }
 
+    /// The weights of layer `index` in the file, if it has experts.
+    pub(crate) fn plain_experts(
+        &self,
+        index: usize,
+        packed: &LayerWeights,
+    ) -> Result<Option<PlainExperts<'a>>, LoadError> {
+        let b = self.blueprint;
+        let FeedWeights::Experts { plan, .. } = &packed.feed else { return Ok(None) };
+        let output = self.matrix(&format!("blk.{index}.attn_output.weight"), b.hidden, b.heads * b.head_dim)?;
+        let stack = self.expert_stack(index, *plan)?;
+        let shared = plan.shared.map(|ffn| Ok::<_, LoadError>(self.feed_tensors(index, "_shexp", ffn)?.plain(0)));
+        Ok(Some(PlainExperts {
+            attention_norm: packed.attention_norm.weight.clone(),
+            qkv: plain(&self.qkv_parts(index)?),
+            qkv_bias: packed.qkv_bias.clone(),
+            output: plain(&[Part::whole(output)]),
+            output_bias: packed.output_bias.clone(),
+            experts: (0..plan.count).map(|expert| stack.plain(expert)).collect(),
+            shared: shared.transpose()?,
+            norm_form: if packed.ffn_norm.bias.is_some() { NormForm::Layer } else { NormForm::Rms },
+        }))
+    }
+
     /// The weights of the head in the file.
     pub(crate) fn plain_head(&self) -> Result<PlainMatrix<'a>, LoadError> {
         Ok(plain(&[Part::whole(self.head_tensor()?)]))
@@ -281,13 +315,30 @@ impl<'a> Packer<'a> {
 
     /// The gated block of `ffn` neurons whose tensors' names end in `suffix`.
     fn feed(&self, index: usize, suffix: &str, ffn: usize) -> Result<Feed, LoadError> {
+        let FeedTensors { gate, up, down, .. } = self.feed_tensors(index, suffix, ffn)?;
+        Ok(Feed { gate_up: self.pack(&gated(gate, up, 0..ffn))?, down: self.pack(&[Part::whole(down)])? })
+    }
+
+    fn feed_tensors(&self, index: usize, suffix: &str, ffn: usize) -> Result<FeedTensors<'a>, LoadError> {
         let hidden = self.blueprint.hidden;
         let matrix = |part: &str, outputs: usize, inputs: usize| {
             self.matrix(&format!("blk.{index}.{part}{suffix}.weight"), outputs, inputs)
         };
         let (gate, up) = (matrix("ffn_gate", ffn, hidden)?, matrix("ffn_up", ffn, hidden)?);
-        let down = matrix("ffn_down", hidden, ffn)?;
-        Ok(Feed { gate_up: self.pack(&gated(gate, up, 0..ffn))?, down: self.pack(&[Part::whole(down)])? })
+        Ok(FeedTensors { gate, up, down: matrix("ffn_down", hidden, ffn)?, hidden, ffn })
+    }
+
+    /// The gated blocks of layer `index`'s experts, in one tensor of each kind.
+    fn expert_stack(&self, index: usize, plan: ExpertPlan) -> Result<FeedTensors<'a>, LoadError> {
+        let (ExpertPlan { count, ffn, .. }, hidden) = (plan, self.blueprint.hidden);
+        let name = |part: &str| format!("blk.{index}.{part}.weight");
+        Ok(FeedTensors {
+            gate: self.stack(&name("ffn_gate_exps"), [hidden, ffn, count])?,
+            up: self.stack(&name("ffn_up_exps"), [hidden, ffn, count])?,
+            down: self.stack(&name("ffn_down_exps"), [ffn, hidden, count])?,
+            hidden,
+            ffn,
+        })
     }
 
     /// The experts of layer `index` and their router.
@@ -295,13 +346,9 @@ impl<'a> Packer<'a> {
         let ExpertPlan { count, ffn, .. } = plan;
         let hidden = self.blueprint.hidden;
         let name = |part: &str| format!("blk.{index}.{part}.weight");
-        let gate = self.stack(&name("ffn_gate_exps"), [hidden, ffn, count])?;
-        let up = self.stack(&name("ffn_up_exps"), [hidden, ffn, count])?;
-        let down = self.stack(&name("ffn_down_exps"), [ffn, hidden, count])?;
+        let FeedTensors { gate, up, down, .. } = self.expert_stack(index, plan)?;
         let gate_up = |expert: usize| gated(gate, up, expert * ffn..(expert + 1) * ffn);
-        let downward = |expert: usize| {
-            vec![Part { tensor: down, rows: (expert * hidden..(expert + 1) * hidden).map(Some).collect() }]
-        };
+        let downward = |expert: usize| vec![Part::some(down, expert * hidden..(expert + 1) * hidden)];
         let feeds = self.pack_many(count, gate_up)?.into_iter().zip(self.pack_many(count, downward)?);
         let shared = |width| {
             Ok::<_, LoadError>((self.vector(&name("ffn_gate_inp_shexp"), hidden)?, self.feed(index, "_shexp", width)?))
@@ -419,7 +466,28 @@ struct Part<'a> {
 
 impl<'a> Part<'a> {
     fn whole(tensor: Tensor<'a>) -> Self {
-        Self { tensor, rows: (0..tensor.info.rows()).map(Some).collect() }
+        Self::some(tensor, 0..tensor.info.rows())
+    }
+
+    fn some(tensor: Tensor<'a>, rows: Range<usize>) -> Self {
+        Self { tensor, rows: rows.map(Some).collect() }
+    }
+}
+
+/// The gated block of one expert, or those of many below each other.
+struct FeedTensors<'a> {
+    gate: Tensor<'a>,
+    up: Tensor<'a>,
+    down: Tensor<'a>,
+    hidden: usize,
+    ffn: usize,
+}
+
+impl<'a> FeedTensors<'a> {
+    /// The `index`th block.
+    fn plain(&self, index: usize) -> PlainFeed<'a> {
+        let of = |tensor, rows: usize| plain(&[Part::some(tensor, index * rows..(index + 1) * rows)]);
+        PlainFeed { gate: of(self.gate, self.ffn), up: of(self.up, self.ffn), down: of(self.down, self.hidden) }
     }
 }
 

@@ -68,7 +68,7 @@ fn span_demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) 
         sum.seconds += count as f64 * time(anchors, cost) * step;
         sum.bytes += count as f64 * cost.memory * anchors.bytes_per_s;
     };
-    for kind in [Node::Embed, Node::Qkv, Node::Attention, Node::Ffn] {
+    for kind in [Node::Embed].into_iter().chain(heg.kinds().map(|(kind, _)| kind)) {
         let count = heg.count(nodes, kind);
         if count > 0 {
             add(count, cost(heg, anchors, load, kind), step(anchors, load, kind));
@@ -110,10 +110,10 @@ pub fn bound(heg: &Heg, anchors: &Anchors, load: &Load, kind: Node) -> Bound {
 /// What decides the time of a whole pass.
 #[must_use]
 pub fn pass_bound(heg: &Heg, anchors: &Anchors, load: &Load) -> Bound {
-    let layer = [Node::Qkv, Node::Attention, Node::Ffn].map(|kind| cost(heg, anchors, load, kind));
-    bound_of(layer.into_iter().fold(Cost { compute: 0.0, memory: 0.0 }, |sum, cost| Cost {
-        compute: sum.compute + cost.compute,
-        memory: sum.memory + cost.memory,
+    let layer = heg.kinds().map(|(kind, count)| (cost(heg, anchors, load, kind), count as f64));
+    bound_of(layer.fold(Cost { compute: 0.0, memory: 0.0 }, |sum, (cost, count)| Cost {
+        compute: sum.compute + count * cost.compute,
+        memory: sum.memory + count * cost.memory,
     }))
 }
 
@@ -128,7 +128,7 @@ fn time(anchors: &Anchors, Cost { compute, memory }: Cost) -> f64 {
 /// What the roofline's time of a node is to be multiplied with.
 fn step(anchors: &Anchors, load: &Load, kind: Node) -> f64 {
     match kind {
-        Node::Qkv | Node::Ffn => anchors.few_rows.factor(load.rows),
+        Node::Qkv | Node::Ffn | Node::Route | Node::Experts => anchors.few_rows.factor(load.rows),
         Node::Embed | Node::Attention => 1.0,
     }
 }
@@ -139,6 +139,8 @@ fn cost(heg: &Heg, anchors: &Anchors, load: &Load, kind: Node) -> Cost {
         Node::Embed => Cost { compute: 0.0, memory: load.rows * heg.qkv.row_bytes / anchors.bytes_per_s },
         Node::Qkv => with_rows(token_wise(anchors, &heg.qkv, load.rows), load.rows * anchors.per_row.qkv),
         Node::Ffn => token_wise(anchors, &heg.ffn, load.rows),
+        Node::Route => token_wise(anchors, &heg.experts.map_or(heg.ffn, |experts| experts.route), load.rows),
+        Node::Experts => token_wise(anchors, &heg.experts.map_or(heg.ffn, |experts| experts.launch), load.rows),
         Node::Attention => Cost {
             compute: load.pairs * heg.attention.macs_per_pair / anchors.attention_macs_per_s
                 + load.rows * anchors.per_row.attention,
@@ -174,7 +176,7 @@ mod tests {
     fn heg() -> Heg {
         let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 1e6, row_bytes: 0.0, routed: None };
         let attention = SequenceWise { macs_per_pair: 1e3, bytes_per_position: 1e3, row_bytes: 0.0 };
-        Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear }
+        Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None }
     }
 
     fn anchors(exposed: f64) -> Anchors {

@@ -4,6 +4,10 @@
 //! the rows that yield a token. `Qkv` and `Ffn` are token-wise: they take any rows of any requests, so they may be
 //! chunked and batched. `Attention` is sequence-wise: each row has its own context. Prefill goes through the graph once
 //! for each chunk, decode once for each token. (Agent.xpu §4.2)
+//!
+//! Where a device takes experts in launches of a group each, the feed-forward is `Route` and then a node for each launch,
+//! so that a pass can be preempted between any two of them. These take all rows of a pass at once: which go where is
+//! known to all rows together. (NPUMoE §4.2)
 
 use crate::kernel::{Member, Yields};
 use duet_types::Tokens;
@@ -23,6 +27,21 @@ pub struct Heg {
     pub attention: SequenceWise,
     /// The last norm and the vocabulary, for rows that yield a token.
     pub head: TokenWise,
+    /// The feed-forward in parts, where experts are launched in groups; it is one node otherwise.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub experts: Option<ExpertLaunches>,
+}
+
+/// The parts of a feed-forward whose experts are launched in groups.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ExpertLaunches {
+    /// Launches of a layer at most.
+    pub launches: usize,
+    /// Output projection, norm, and each row's experts chosen.
+    pub route: TokenWise,
+    /// A launch, one like the other.
+    pub launch: TokenWise,
 }
 
 /// A node whose rows do not know of each other.
@@ -92,6 +111,10 @@ pub enum Node {
     Attention,
     /// Output projection and feed-forward.
     Ffn,
+    /// Output projection, and experts chosen.
+    Route,
+    /// A launch of experts.
+    Experts,
 }
 
 /// How much is in a pass: all that a prediction needs to know of its members.
@@ -111,35 +134,73 @@ impl Heg {
     /// How many nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {
-        1 + 3 * self.layers
+        self.first_node(self.layers)
+    }
+
+    /// The first node of a layer; the head's place for the layer behind the last.
+    #[must_use]
+    pub fn first_node(&self, layer: usize) -> usize {
+        1 + layer * self.of_layer()
     }
 
     /// What node `index` is.
     #[must_use]
     pub fn node(&self, index: usize) -> Node {
-        match index {
-            0 => Node::Embed,
-            _ => [Node::Qkv, Node::Attention, Node::Ffn][(index - 1) % 3],
+        let Some(after) = index.checked_sub(1) else { return Node::Embed };
+        match (after % self.of_layer(), self.experts) {
+            (0, _) => Node::Qkv,
+            (1, _) => Node::Attention,
+            (2, None) => Node::Ffn,
+            (2, Some(_)) => Node::Route,
+            _ => Node::Experts,
         }
+    }
+
+    /// What is in a layer, and how often.
+    pub fn kinds(&self) -> impl Iterator<Item = (Node, usize)> {
+        let feed = match self.experts {
+            None => [(Node::Ffn, 1), (Node::Experts, 0)],
+            Some(experts) => [(Node::Route, 1), (Node::Experts, experts.launches)],
+        };
+        [(Node::Qkv, 1), (Node::Attention, 1)].into_iter().chain(feed).filter(|(_, count)| *count > 0)
     }
 
     /// The layer of node `index`; the embeddings go with the first.
     #[must_use]
     pub fn layer(&self, index: usize) -> usize {
-        index.saturating_sub(1) / 3
+        index.saturating_sub(1) / self.of_layer()
     }
 
     /// How many nodes of a kind are in a span.
     #[must_use]
     pub fn count(&self, span: &Range<usize>, kind: Node) -> usize {
-        let before = |end: usize| match kind {
-            Node::Embed => usize::from(end > 0),
-            // Of the nodes 1, 4, 7, … how many are below `end`; attention and feed-forward come one and two later.
-            Node::Qkv => (end + 1) / 3,
-            Node::Attention => end / 3,
-            Node::Ffn => end.saturating_sub(1) / 3,
+        let before = |end: usize| {
+            let Some(behind) = end.checked_sub(1) else { return 0 };
+            let (layers, rest) = (behind / self.of_layer(), behind % self.of_layer());
+            // In each layer, from this place on, so many.
+            let of = |place: usize, count: usize| layers * count + rest.saturating_sub(place).min(count);
+            match (kind, self.experts) {
+                (Node::Embed, _) => 1,
+                (Node::Qkv, _) => of(0, 1),
+                (Node::Attention, _) => of(1, 1),
+                (Node::Ffn, None) | (Node::Route, Some(_)) => of(2, 1),
+                (Node::Experts, Some(experts)) => of(3, experts.launches),
+                (Node::Ffn, Some(_)) | (Node::Route | Node::Experts, None) => 0,
+            }
         };
         before(span.end) - before(span.start)
+    }
+
+    fn of_layer(&self) -> usize {
+        3 + self.experts.map_or(0, |experts| experts.launches)
+    }
+}
+
+impl Node {
+    /// Whether some of its rows can be computed without the others.
+    #[must_use]
+    pub fn divides_rows(self) -> bool {
+        !matches!(self, Self::Route | Self::Experts)
     }
 }
 
@@ -193,12 +254,18 @@ mod tests {
     fn kinds_are_counted_as_they_come() {
         let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 0.0, routed: None };
         let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 0.0 };
-        let heg = Heg { layers: 3, qkv: linear, ffn: linear, attention, head: linear };
-        for start in 0..=heg.nodes() {
-            for end in start..=heg.nodes() {
-                for kind in [Node::Embed, Node::Qkv, Node::Attention, Node::Ffn] {
-                    let counted = (start..end).filter(|&node| heg.node(node) == kind).count();
-                    assert_eq!(heg.count(&(start..end), kind), counted, "{kind:?} in {start}..{end}");
+        let heg = Heg { layers: 3, qkv: linear, ffn: linear, attention, head: linear, experts: None };
+        let launched =
+            |launches| Heg { experts: Some(ExpertLaunches { launches, route: linear, launch: linear }), ..heg.clone() };
+        for (heg, nodes) in [(heg.clone(), 10), (launched(1), 13), (launched(4), 22)] {
+            assert_eq!(heg.nodes(), nodes);
+            assert_eq!(1 + heg.layers * heg.kinds().map(|(_, count)| count).sum::<usize>(), nodes);
+            for start in 0..=heg.nodes() {
+                for end in start..=heg.nodes() {
+                    for kind in [Node::Embed, Node::Qkv, Node::Attention, Node::Ffn, Node::Route, Node::Experts] {
+                        let counted = (start..end).filter(|&node| heg.node(node) == kind).count();
+                        assert_eq!(heg.count(&(start..end), kind), counted, "{kind:?} in {start}..{end}");
+                    }
                 }
             }
         }

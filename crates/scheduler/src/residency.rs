@@ -262,7 +262,7 @@ impl Residency {
     /// The node after the last one of a node's block.
     pub(crate) fn block_end(&self, heg: &Heg, node: usize) -> usize {
         let block = self.block_of(heg, node);
-        1 + 3 * layers_of(block, self.resident.len(), heg.layers).end
+        heg.first_node(layers_of(block, self.resident.len(), heg.layers).end)
     }
 
     /// Rows of the graphs that prompts are read on.
@@ -325,7 +325,7 @@ mod tests {
     fn heg() -> Heg {
         let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 0.0, routed: None };
         let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 0.0 };
-        Heg { layers: LAYERS, qkv: linear, ffn: linear, attention, head: linear }
+        Heg { layers: LAYERS, qkv: linear, ffn: linear, attention, head: linear, experts: None }
     }
 
     /// Three blocks; a pass of 64 rows takes 80, one of 16 takes 30.

@@ -40,18 +40,16 @@ pub(crate) fn next_span(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> 
         // Some rows of the node went before; the rest of them follow.
         return Span { nodes: pass.node..pass.assigned_to, rows: part_of_node(heg, anchors, pass, cut) };
     }
+    let first = heg.node(pass.node);
     let bound = match cut {
         Cut::Whole => return Span { nodes, rows: all },
-        Cut::Within(bound) if node_time(heg, anchors, &pass.load, heg.node(pass.node)) > bound => {
-            return Span { nodes: pass.node..pass.node + 1, rows: part_of_node(heg, anchors, pass, cut) };
-        }
-        Cut::Chunks(bound, _) if node_time(heg, anchors, &pass.load, heg.node(pass.node)) > bound => {
-            let attention = heg.node(pass.node) == Node::Attention;
-            let rows = if attention { all } else { part_of_node(heg, anchors, pass, cut) };
-            return Span { nodes: pass.node..pass.node + 1, rows };
-        }
         Cut::Within(bound) | Cut::Chunks(bound, _) => bound,
     };
+    if node_time(heg, anchors, &pass.load, first) > bound {
+        let whole = !first.divides_rows() || (matches!(cut, Cut::Chunks(..)) && first == Node::Attention);
+        let rows = if whole { all } else { part_of_node(heg, anchors, pass, cut) };
+        return Span { nodes: pass.node..pass.node + 1, rows };
+    }
     let fits = |end: usize| span_time(heg, anchors, &pass.load, &(pass.node..end)) <= bound;
     let end = largest(pass.node + 1, nodes.end, fits);
     Span { nodes: pass.node..end, rows: all }

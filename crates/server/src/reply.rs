@@ -12,6 +12,7 @@ use axum::http::HeaderValue;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use duet_engine::{Drafts, GenerateRequest, Usage};
+use duet_model::forward::FateCounts;
 use duet_types::{FinishReason, TenantId, TokenId, Tokens};
 use futures_util::stream::{Stream, unfold};
 use serde_json::{Value, json};
@@ -237,7 +238,7 @@ impl<S: Shape> Answer<S> {
 }
 
 fn usage_json(usage: Usage) -> Value {
-    json!({
+    let mut json = json!({
         "prompt_tokens": usage.prompt.0,
         "completion_tokens": usage.generated.0,
         "total_tokens": u64::from(usage.prompt.0) + u64::from(usage.generated.0),
@@ -246,7 +247,12 @@ fn usage_json(usage: Usage) -> Value {
             "accepted_prediction_tokens": usage.drafts.accepted.0,
             "rejected_prediction_tokens": usage.drafts.rejected.0,
         },
-    })
+    });
+    let FateCounts { launched, crew, spilled, dropped } = usage.experts;
+    if usage.experts.all() > 0 {
+        json["expert_details"] = json!({"device": launched, "cpu": crew, "spilled": spilled, "dropped": dropped});
+    }
+    json
 }
 
 /// OpenAI's word. `Cancelled` does not get here: [`Running`] makes it an error.

@@ -5,7 +5,7 @@
 //! 20 µs. So a chunk of 100 rows is 1 ms a node on the NPU and 2 ms on the iGPU. Attention reads 1 µs a position
 //! where weights take 0.5 ms, and 2 µs where they take 1 ms. Launching, embeddings and the head take no time.
 
-use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
+use duet_scheduler::heg::{ExpertLaunches, Heg, SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, Machine, PerRow, Shapes};
 use duet_scheduler::progressive::{Blocks, GraphCost, Pair, PassTime};
 use duet_scheduler::{GraphSet, Limits, Mechanisms, MemoryLimits, SchedulerConfig};
@@ -51,6 +51,15 @@ pub fn single() -> SchedulerConfig {
     config(Machine { lanes, team: None, contention: Contention::NONE }, 132)
 }
 
+/// One lane that takes everything, with experts in three launches a layer: 13 nodes. Routing takes as long as projection, and
+/// so does each launch.
+#[must_use]
+pub fn launching() -> SchedulerConfig {
+    let config = single();
+    let experts = Some(ExpertLaunches { launches: 3, route: config.heg.ffn, launch: config.heg.ffn });
+    SchedulerConfig { heg: Heg { experts, ..config.heg }, ..config }
+}
+
 /// How fast, of two speeds.
 const FAST: f64 = 2.0;
 const SLOW: f64 = 1.0;
@@ -77,7 +86,7 @@ fn config(machine: Machine, prefill_rows: u32) -> SchedulerConfig {
     let head = TokenWise { macs_per_row: 0.0, weight_bytes: 0.0, row_bytes: 0.0, routed: None };
     SchedulerConfig {
         machine,
-        heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head },
+        heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head, experts: None },
         limits: Limits {
             chunk: Tokens(100),
             prefill_rows: Tokens(prefill_rows),

@@ -94,6 +94,7 @@ fn machine(mut words: Words<'_>) -> Result<Scenario, ScenarioError> {
         "cpu" => machines::cpu(),
         "single" => machines::single(),
         "exchanging" => machines::exchanging(Bytes::ZERO),
+        "launching" => machines::launching(),
         other => return Err(ScenarioError(format!("no machine is called `{other}`"))),
     };
     let mut scenario = Scenario::new(PolicyName::Duet, config);

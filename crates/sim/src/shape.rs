@@ -75,6 +75,7 @@ impl ModelShape {
                 row_bytes: 2.0 * queries as f64 * F16,
             },
             head: linear(&[(self.hidden, self.vocabulary)]),
+            experts: None,
         }
     }
 

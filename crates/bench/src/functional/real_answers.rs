@@ -142,7 +142,7 @@ impl Answers for RealAnswers<'_> {
         // Its other part failed, and the pass was undone while it ran.
         let Some(UnderWay { pass, .. }) = self.passes.get_mut(&kernel.pass) else { return };
         for index in kernel.nodes.clone() {
-            model.run_node(pass, model.node(index), rows.clone(), &crew);
+            model.run_node(pass, model.order().node(index), rows.clone(), &crew);
         }
     }
 

@@ -55,6 +55,7 @@ pub(crate) fn config(pages: usize) -> SchedulerConfig {
             ffn: linear(4e6),
             attention: SequenceWise { macs_per_pair: 1e3, bytes_per_position: 1e3, row_bytes: 1e3 },
             head: linear(8e6),
+            experts: None,
         },
         limits: Limits { chunk: Tokens(32), prefill_rows: Tokens(32), ..Limits::default() },
         memory: MemoryLimits { page: Tokens(16), pages, disk_pages: pages },

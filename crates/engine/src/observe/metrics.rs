@@ -3,12 +3,14 @@
 //! Counting happens under the engine's lock and takes some atomic additions; writing the text does not need the lock.
 
 use super::exact::ExactFamilies;
+use super::experts::ExpertFamilies;
 use super::families::Families;
 use super::labels::{OfClass, OfLane, OfSpill, OfStage, OfUse};
 use crate::drafting::DraftCost;
 use crate::exact::ExactCounts;
 use duet_driver::{Fact, Found, KernelEnd, Launched, Origin};
 use duet_history::HistoryStats;
+use duet_model::forward::ExpertStats;
 use duet_scheduler::{Line, Pages, SchedulerConfig, annotation};
 use duet_speculate::Utilisation;
 use duet_types::{Class, Nanos, Tokens};
@@ -21,10 +23,20 @@ use std::sync::Arc;
 pub(crate) struct Metrics {
     families: Families,
     exact: ExactFamilies,
+    experts: ExpertFamilies,
     registry: Arc<Registry>,
     lanes: Vec<OfLane>,
     /// Rows that saturate all lanes together.
     saturating: u32,
+}
+
+/// What is counted elsewhere.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Elsewhere {
+    pub(crate) drafting: DraftCost,
+    pub(crate) history: Option<HistoryStats>,
+    pub(crate) exact: ExactCounts,
+    pub(crate) experts: ExpertStats,
 }
 
 /// All figures, to be written when the lock is free again.
@@ -39,12 +51,14 @@ impl Metrics {
         let mut registry = families.register(names.clone());
         let exact = ExactFamilies::default();
         exact.register(&mut registry);
+        let experts = ExpertFamilies::default();
+        experts.register(&mut registry);
         let registry = Arc::new(registry);
         let lanes = names.map(|lane| OfLane { lane }).collect();
         let machine = &config.machine;
         let all = machine.team.as_ref().unwrap_or(&machine.lane(machine.decode_lane()).anchors);
         let saturating = annotation::saturating_rows(&config.heg, all);
-        Self { families, exact, registry, lanes, saturating }
+        Self { families, exact, experts, registry, lanes, saturating }
     }
 
     /// The figures as they are now, with the queues, KV memory and graphs, which are what they are and not counted.
@@ -52,12 +66,11 @@ impl Metrics {
         &self,
         waiting: impl Fn(Line, Class) -> usize,
         pages: &Pages,
-        drafting: DraftCost,
-        history: Option<HistoryStats>,
-        exact: &ExactCounts,
+        elsewhere: Elsewhere,
     ) -> Exposition {
-        self.exact.set(exact);
-        let DraftCost { drafts, time } = drafting;
+        let Elsewhere { drafting: DraftCost { drafts, time }, history, exact, experts } = elsewhere;
+        self.exact.set(&exact);
+        self.experts.set(&experts);
         self.families.drafts.inc_by(drafts.saturating_sub(self.families.drafts.get()));
         self.families.draft_time.inc_by((time.as_secs_f64() - self.families.draft_time.get()).max(0.0));
         let HistoryStats { tasks, index, dropped } = history.unwrap_or_default();

@@ -2,12 +2,13 @@
 //! (Timelines are the driver's, since every world has them.)
 
 mod exact;
+mod experts;
 mod families;
 mod labels;
 mod metrics;
 mod samples;
 
-pub(crate) use metrics::Metrics;
+pub(crate) use metrics::{Elsewhere, Metrics};
 pub use samples::EngineSamples;
 pub(crate) use samples::Samples;
 

@@ -35,5 +35,6 @@ pub fn heg(model: &Model, kv: KvFormat) -> Heg {
             row_bytes: width(2 * queries),
         },
         head: token_wise(work.head, width(blueprint.hidden + blueprint.vocabulary)),
+        experts: None,
     }
 }

@@ -115,7 +115,7 @@ impl Setup {
         };
         SchedulerConfig {
             machine,
-            heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear },
+            heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None },
             limits,
             memory: MemoryLimits { page: Tokens(PAGE_TOKENS as u32), pages, disk_pages: self.spill_pages },
             mechanisms: Mechanisms::ALL,

@@ -47,7 +47,9 @@ impl NodeInputs {
         let mut values = vec![0.0; rows.len() * self.width];
         let residual = of_rows(&self.residual, self.rows, &rows);
         match self.node {
-            Node::Embed | Node::Attention { .. } => return Err(NotRun::Unsupported("it is not token-wise".to_owned())),
+            Node::Embed | Node::Attention { .. } | Node::Route { .. } | Node::Experts { .. } => {
+                return Err(NotRun::Unsupported("it is not token-wise".to_owned()));
+            }
             Node::Qkv { layer } => device.qkv(layer, residual, &mut values)?,
             Node::Ffn { layer } => {
                 device.feed_forward(layer, of_rows(&self.attended, self.rows, &rows), residual, &mut values)?;
@@ -90,7 +92,7 @@ impl Model {
             width: outputs / rows.max(1),
         };
         match node {
-            Node::Embed | Node::Attention { .. } => None,
+            Node::Embed | Node::Attention { .. } | Node::Route { .. } | Node::Experts { .. } => None,
             Node::Qkv { .. } => {
                 let (residual, qkv) = buffers.projected(0..rows)?;
                 Some(inputs(residual, &[], qkv.len()))

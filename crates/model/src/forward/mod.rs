@@ -7,15 +7,20 @@
 mod apart;
 mod context_head;
 mod exact;
+mod expert_wise;
 mod nodes;
+mod order;
 mod pass;
 mod routes;
 mod token_wise;
 
 pub use apart::{NodeInputs, NodeOutputs};
 pub use context_head::ContextHead;
+pub use duet_kernels::fused::RoutedRows;
 pub use exact::{NotPrepared, Prepared, PreparesRows};
+pub use expert_wise::{BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts};
 pub use nodes::Node;
+pub use order::NodeOrder;
 pub use pass::{Activations, Pass, PassError, PassRefused, Segment};
 pub use routes::Routes;
 pub use token_wise::{Begun, NotRun, TokenWise};

@@ -1,6 +1,6 @@
 //! The nodes of the graph, each a fused kernel on some rows. (Agent.xpu §4.2)
 
-use super::Pass;
+use super::{NodeOrder, Pass};
 use crate::arch::{Extra, Rope};
 use crate::load::Model;
 use crate::weights::{FeedWeights, LayerWeights, NormWeights};
@@ -32,35 +32,38 @@ pub enum Node {
         /// From 0.
         layer: usize,
     },
+    /// The first part of the feed-forward where experts are launched one group after the other: output projection, norm,
+    /// and each row's experts chosen. All rows of a pass at once.
+    Route {
+        /// From 0.
+        layer: usize,
+    },
+    /// One launch of experts; the first one computes what no launch does, too. All rows of a pass at once.
+    Experts {
+        /// From 0.
+        layer: usize,
+        /// From 0.
+        launch: usize,
+    },
 }
 
 impl Model {
-    /// Nodes of a pass.
+    /// The nodes of a pass, three a layer.
     #[must_use]
-    pub fn node_count(&self) -> usize {
-        1 + 3 * self.config().layers
+    pub fn order(&self) -> NodeOrder {
+        NodeOrder::fused(self.config().layers)
     }
 
-    /// Node `index` of a pass.
-    ///
-    /// # Panics
-    /// If there is no such node.
+    /// How many these are.
     #[must_use]
-    pub fn node(&self, index: usize) -> Node {
-        assert!(index < self.node_count());
-        match index.checked_sub(1) {
-            None => Node::Embed,
-            Some(after) => {
-                let layer = after / 3;
-                [Node::Qkv { layer }, Node::Attention { layer }, Node::Ffn { layer }][after % 3]
-            }
-        }
+    pub fn node_count(&self) -> usize {
+        self.order().count()
     }
 
     /// All nodes of a pass, in order.
     #[must_use]
     pub fn nodes(&self) -> Vec<Node> {
-        (0..self.node_count()).map(|index| self.node(index)).collect()
+        self.order().nodes().collect()
     }
 
     /// Runs a span of nodes (indices into [`Self::nodes`]) on all rows.
@@ -70,12 +73,12 @@ impl Model {
     pub fn run_span(&self, pass: &mut Pass, nodes: Range<usize>, crew: &dyn Crew) {
         let rows = pass.rows();
         for index in nodes {
-            self.run_node(pass, self.node(index), 0..rows, crew);
+            self.run_node(pass, self.order().node(index), 0..rows, crew);
         }
     }
 
     /// Runs one node on `rows` of the pass. The nodes of a row are run in order; attention of a row needs the QKV node
-    /// of all rows of its sequence before it.
+    /// of all rows of its sequence before it. Experts that are launched take all rows, whatever is asked for.
     ///
     /// # Panics
     /// If the rows or the layer do not exist.
@@ -89,6 +92,8 @@ impl Model {
                 let weights = self.ffn_weights(layer);
                 feed_forward(self.isa(), crew, &weights, &mut pass.activations.buffers, rows);
             }
+            Node::Route { layer } => self.route(pass, layer, crew),
+            Node::Experts { layer, launch } => self.launch(pass, (layer, launch), crew),
         }
     }
 
@@ -215,7 +220,7 @@ impl Model {
         }
     }
 
-    fn ffn_weights(&self, layer: usize) -> FfnWeights<'_> {
+    pub(super) fn ffn_weights(&self, layer: usize) -> FfnWeights<'_> {
         let weights = self.layer(layer);
         FfnWeights {
             output: &weights.output,

@@ -1,5 +1,6 @@
 //! What is on its way through the layers.
 
+use super::expert_wise::Dispatched;
 use crate::kv::{KvError, KvTable, PAGE_TOKENS};
 use crate::load::Model;
 use duet_kernels::attention::PageMemory;
@@ -100,6 +101,8 @@ pub struct Pass {
     pub(super) segments: Vec<Segment>,
     /// One entry for each segment.
     pub(super) trees: Vec<Option<Tree>>,
+    /// Where experts are launched in nodes of their own.
+    pub(super) dispatched: Dispatched,
 }
 
 impl Activations {
@@ -149,7 +152,7 @@ impl Pass {
         match check(model, &activations, &segments).and_then(|()| reserve(&mut segments)) {
             Ok(()) => {
                 let trees = segments.iter().map(|segment| plant(segment, &mut activations.spare)).collect();
-                Ok(Self { activations, segments, trees })
+                Ok(Self { activations, segments, trees, dispatched: Dispatched::default() })
             }
             Err(error) => Err(Box::new(PassRefused { error, activations, segments })),
         }
@@ -205,7 +208,7 @@ impl Pass {
     }
 
     fn end(self, mut each: impl FnMut(usize, &mut Segment, Option<&Tree>)) -> (Activations, Vec<KvTable>) {
-        let Self { mut activations, segments, trees } = self;
+        let Self { mut activations, segments, trees, .. } = self;
         let mut tables = Vec::with_capacity(segments.len());
         for (index, (mut segment, tree)) in segments.into_iter().zip(trees).enumerate() {
             each(index, &mut segment, tree.as_ref());

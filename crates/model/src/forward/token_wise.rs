@@ -5,6 +5,7 @@
 //! here instead. (Agent.xpu §4.2: token-wise nodes are what static graphs take)
 
 use super::exact::PreparesRows;
+use super::expert_wise::ExpertWise;
 use super::nodes::Node;
 use super::pass::Pass;
 use crate::load::Model;
@@ -56,6 +57,11 @@ pub trait TokenWise: Debug + Send + Sync {
         let mut done = vec![0.0; residual.len()];
         self.feed_forward(layer, attended, residual, &mut done)?;
         Ok(Box::new(Done(done)))
+    }
+
+    /// What runs experts in launches, if this device does; it does not run feed-forward kernels whole then.
+    fn experts(&self) -> Option<&dyn ExpertWise> {
+        None
     }
 
     /// What makes graphs of this device for exactly so many rows, if it can.
@@ -135,7 +141,7 @@ impl Model {
         let (theirs, ours) = (rows.start..rows.start + theirs, rows.start + theirs..rows.end);
         let buffers = &mut pass.activations.buffers;
         let begun = match node {
-            Node::Embed | Node::Attention { .. } => {
+            Node::Embed | Node::Attention { .. } | Node::Route { .. } | Node::Experts { .. } => {
                 self.run_node(pass, node, rows, crew);
                 return Ok(());
             }

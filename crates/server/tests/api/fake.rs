@@ -7,6 +7,7 @@ use duet_engine::{
     DraftCounts, EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, RequestView,
     TokenLogprobs, Usage,
 };
+use duet_model::forward::FateCounts;
 use duet_server::{Backend, ChatMessage, EventFuture, Events, PromptError};
 use duet_types::{FinishReason, FlowId, Nanos, RequestId, Stage, TokenId, Tokens};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -208,6 +209,7 @@ impl Fake {
                 rejected: Tokens(1),
                 ..DraftCounts::default()
             },
+            experts: FateCounts::default(),
             time_to_first_token: Duration::from_millis(1),
             total: Duration::from_millis(2),
         };

@@ -20,7 +20,7 @@
 use super::picture::{OnLanes, Picture, Seen, Standing};
 use super::{Books, Checker, Rule};
 use crate::scenario::Scenario;
-use duet_scheduler::heg::{Load, Node};
+use duet_scheduler::heg::Load;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Event, Mechanism, SchedulerConfig, Yields, annotation};
 use duet_types::{Class, Instant, Nanos, Tokens};
@@ -129,12 +129,14 @@ fn kernel_max(config: &SchedulerConfig, longest: Tokens) -> Nanos {
     let last = longest.saturating_sub(Tokens(1))..longest;
     let batch = (0..config.limits.batch).fold(Load::default(), |load, _| load.with_rows(last.clone(), Yields::Token));
     let part = Load::default().with_rows(longest.saturating_sub(PART_ROWS)..longest, Yields::Token);
+    let chunk = Load::default().with_rows(longest.saturating_sub(config.limits.prefill_rows)..longest, Yields::Token);
     let dynamic = config.machine.lanes.iter().filter(|lane| lane.shapes == duet_scheduler::machine::Shapes::Dynamic);
     let anchors = dynamic.map(|lane| &lane.anchors).chain(&config.machine.team);
     let times = anchors.flat_map(|anchors| {
-        [Node::Qkv, Node::Attention, Node::Ffn]
-            .into_iter()
-            .flat_map(move |node| [batch, part].map(|load| annotation::node_time(&config.heg, anchors, &load, node)))
+        config.heg.kinds().flat_map(move |(node, _)| {
+            let part = if node.divides_rows() { part } else { chunk };
+            [batch, part].map(|load| annotation::node_time(&config.heg, anchors, &load, node))
+        })
     });
     times.max().unwrap_or_default().max(config.limits.preempt)
 }

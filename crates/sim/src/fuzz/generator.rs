@@ -16,8 +16,8 @@ use duet_scheduler::{Chance, Limits, Mechanism, MemoryLimits, SchedulerConfig};
 use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Tokens};
 
 /// The machines that scenarios are of. One more is a line here.
-const MACHINES: [fn() -> SchedulerConfig; 4] =
-    [machines::npu_igpu, machines::cpu, machines::single, || machines::exchanging(Bytes::ZERO)];
+const MACHINES: [fn() -> SchedulerConfig; 5] =
+    [machines::npu_igpu, machines::cpu, machines::single, || machines::exchanging(Bytes::ZERO), machines::launching];
 
 /// The scenario of a seed.
 #[must_use]

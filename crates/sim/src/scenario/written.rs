@@ -31,6 +31,9 @@ fn machine_name(config: &SchedulerConfig) -> &'static str {
     if config.graphs.is_some() {
         return "exchanging";
     }
+    if config.heg.experts.is_some() {
+        return "launching";
+    }
     match config.machine.lanes[0].name.as_str() {
         "npu" => "npu-igpu",
         "cpu0" => "cpu",

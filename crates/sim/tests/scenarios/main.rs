@@ -10,6 +10,7 @@ mod batching;
 mod contention;
 mod elastic;
 mod faults;
+mod launches;
 mod memory;
 mod piggyback;
 mod pipelines;

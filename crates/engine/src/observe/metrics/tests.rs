@@ -29,7 +29,7 @@ fn config() -> SchedulerConfig {
     let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 1.0 };
     SchedulerConfig {
         machine: Machine { lanes: vec![lane("cpu0"), lane("cpu1")], team: Some(anchors), contention: Contention::NONE },
-        heg: Heg { layers: 1, qkv: linear, ffn: linear, attention, head: linear },
+        heg: Heg { layers: 1, qkv: linear, ffn: linear, attention, head: linear, experts: None },
         limits: Limits::default(),
         memory: MemoryLimits::UNBOUNDED,
         mechanisms: Mechanisms::ALL,
@@ -110,7 +110,7 @@ impl Run {
 
     fn text(&self) -> String {
         let waiting = |line, class| self.digest.waiting(line, class);
-        self.metrics.expose(waiting, &PAGES, DraftCost::default(), None, &ExactCounts::default()).text()
+        self.metrics.expose(waiting, &PAGES, Elsewhere::default()).text()
     }
 }
 
