@@ -90,8 +90,14 @@ impl GraphSet {
     /// # Errors
     /// If not even one graph of each block fits.
     pub fn check(&self) -> Result<(), ProblemError> {
+        self.exchange().map(|_| ())
+    }
+
+    /// How they take each other's place, whatever is read.
+    fn exchange(&self) -> Result<Exchange, ProblemError> {
         let prompt = Prompt { context: Tokens::ZERO, rows: Tokens(1) };
-        Problem::new(&self.blocks, prompt, &vec![Role::Prefill; self.blocks.count()], self.budget).map(|_| ())
+        let roles = vec![Role::Prefill; self.blocks.count()];
+        Ok(Problem::new(&self.blocks, prompt, &roles, self.budget)?.exchange())
     }
 
     /// The block of a node; the embeddings go with the first, and the head is always there.
@@ -122,14 +128,9 @@ impl Residency {
     /// If the graphs cannot be exchanged, or there are more blocks than layers.
     pub(crate) fn new(set: GraphSet, layers: usize) -> Self {
         assert!(set.blocks.count() <= layers, "a block is a layer at least");
-        let prompt = Prompt { context: Tokens::ZERO, rows: Tokens(1) };
-        let roles = vec![Role::Prefill; set.blocks.count()];
-        let problem = Problem::new(&set.blocks, prompt, &roles, set.budget);
-        let exchange = problem.expect("the graphs can be exchanged").exchange();
-        let resident = roles.into_iter().map(Some).collect();
         Self {
-            exchange,
-            resident,
+            exchange: set.exchange().expect("the graphs can be exchanged"),
+            resident: vec![Some(Role::Prefill); set.blocks.count()],
             loading: None,
             retiring: None,
             followed: None,
