@@ -1,22 +1,21 @@
 //! An engine with OpenVINO's CPU device, which is given room for one graph of each block: prompts are read and answered
 //! while graphs are exchanged, and the answers stay. Skipped, with a word, where there is no runtime.
 
+mod serving;
+
 use duet_engine::{
-    DeviceUse, Engine, EngineConfig, ExchangesGraphs, Fallback, GenerateRequest, Generation, GenerationEvent,
-    GraphExchange, Method, Offload, StopConditions,
+    DeviceUse, Engine, EngineConfig, ExchangesGraphs, Fallback, Generation, GraphExchange, Method, Offload,
 };
 use duet_model::forward::NotRun;
-use duet_model::{LoadOptions, Model};
 use duet_offload::switching::{Placement, ResidentModel, Shelf};
-use duet_openvino::{Activations, CompileOptions, Runtime};
 use duet_runtimes::{BlobCache, FaultPlan, FaultyDevice, GraphDevice};
 use duet_scheduler::GraphLoad;
 use duet_scheduler::progressive::{Block, Blocks, GraphCost, Pair, PassTime, Role};
 use duet_types::{Bytes, Class, Nanos, TokenId, Tokens};
+use serving::{ANSWER, answer, metric, model, start, until};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 const ROWS: Pair<Tokens> = Pair { prefill: Tokens(16), decode: Tokens(4) };
 
@@ -36,11 +35,6 @@ enum Graphs {
     Exchanged,
 }
 
-fn model() -> Arc<Model> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
-    Arc::new(Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap())
-}
-
 /// Loads take about as long as half a chunk, as the scheduler sees it; there is room for `sets` sets of the larger graphs.
 fn exchange(shelf: &Shelf, sets: f64) -> (Blocks, Bytes) {
     let cost = |empty, bytes| GraphCost {
@@ -58,9 +52,7 @@ fn exchange(shelf: &Shelf, sets: f64) -> (Blocks, Bytes) {
 }
 
 fn engine(folder: &Path, graphs: Graphs, sets: f64, faults: FaultPlan) -> Option<Engine> {
-    let runtime = Runtime::load().map_err(|error| eprintln!("SKIPPED: {error}")).ok()?;
-    let device = runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED));
-    let device: Arc<dyn GraphDevice> = Arc::new(FaultyDevice::new(device, faults));
+    let device: Arc<dyn GraphDevice> = Arc::new(FaultyDevice::new(serving::device()?, faults));
     let placement = Placement { device, cache: BlobCache::new(folder.to_owned(), Bytes(1 << 30)) };
     let model = model();
     let count = NonZeroUsize::new(2).unwrap();
@@ -85,29 +77,6 @@ fn engine(folder: &Path, graphs: Graphs, sets: f64, faults: FaultPlan) -> Option
     Some(Engine::start(model, config).unwrap())
 }
 
-fn start(engine: &Engine, rows: u32, class: Class) -> Generation {
-    let vocabulary = engine.model().config().vocabulary as u32;
-    let request = GenerateRequest {
-        prompt: (0..rows).map(|index| TokenId(3 + (index * 7 + rows * 11) % (vocabulary - 3))).collect(),
-        stop: StopConditions { max_tokens: Some(Tokens(6)), ignore_eos: true, ..StopConditions::default() },
-        class,
-        ..GenerateRequest::default()
-    };
-    engine.submit(request).unwrap()
-}
-
-fn answer(mut generation: Generation) -> Vec<TokenId> {
-    let mut tokens = Vec::new();
-    while let Some(event) = generation.next_blocking() {
-        match event {
-            GenerationEvent::Token { token, .. } => tokens.push(token),
-            GenerationEvent::Finished { .. } => {}
-            GenerationEvent::Failed(error) => panic!("{error}"),
-        }
-    }
-    tokens
-}
-
 /// Prompts one after another, and then all of them at once, of both classes.
 fn answers(engine: &Engine, graphs: Graphs) -> Vec<Vec<TokenId>> {
     let prompts = [(70, Class::Reactive), (9, Class::Reactive), (100, Class::Proactive), (33, Class::Reactive)];
@@ -127,23 +96,8 @@ fn settle(engine: &Engine, graphs: Graphs) {
     until(engine, || graphs == Graphs::Stay || decode_graphs() == 2);
 }
 
-fn until(engine: &Engine, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{}", engine.metrics_text());
-        std::thread::yield_now();
-    }
-}
-
 fn loads(engine: &Engine, graph: &str, outcome: &str) -> u64 {
     metric(engine, &format!(r#"duet_graph_loads_total{{graph="{graph}",outcome="{outcome}"}}"#))
-}
-
-/// The value of a metric.
-fn metric(engine: &Engine, name: &str) -> u64 {
-    let text = engine.metrics_text();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name} in\n{text}"));
-    line.trim().parse().unwrap()
 }
 
 #[test]
@@ -173,7 +127,7 @@ fn a_device_that_loads_no_more_loses_no_request() {
     let Some(engine) = engine(folder.path(), Graphs::Exchanged, 1.0, faults) else { return };
     for _ in 0..8 {
         let answers = answers(&engine, Graphs::Stay);
-        assert!(answers.iter().all(|answer| answer.len() == 6), "{answers:?}");
+        assert!(answers.iter().all(|answer| answer.len() == ANSWER), "{answers:?}");
     }
     assert!(engine.linear_work().refused > 0, "{:?}", engine.linear_work());
     assert!(loads(&engine, "decode", "failed") > 0);

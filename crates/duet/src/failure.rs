@@ -10,6 +10,7 @@ use duet_engine::EngineError;
 use duet_history::HistoryError;
 use duet_model::LoadError;
 use duet_model::gguf::GgufError;
+use duet_offload::switching::GraphProfileError;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -27,6 +28,14 @@ pub(crate) fn data_error(flag: &str, error: BenchLoadError) -> anyhow::Error {
             BadInput(format!("{flag} {}: {problem}", file.display())).into()
         }
         other => other.into(),
+    }
+}
+
+/// Why there is no profile of graphs: `--graph-memory` that has no room for them is wrong input.
+pub(crate) fn graph_profile_error(error: GraphProfileError) -> anyhow::Error {
+    match error {
+        GraphProfileError::Budget { .. } => BadInput(format!("--graph-memory: {error}")).into(),
+        error => error.into(),
     }
 }
 

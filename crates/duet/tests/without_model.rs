@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::ffi::OsString;
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -382,15 +383,21 @@ fn devices_are_shown_without_a_runtime() {
     assert!(shown.stdout.ends_with('\n') && shown.stdout.lines().count() == 1);
 }
 
-/// With a runtime (`DUET_RT`) its CPU computes what it should; without, the test says that it is skipped.
-#[test]
-fn devices_of_a_runtime_are_tested() {
+/// The folder of a runtime (`DUET_RT`), or an excuse.
+fn runtime() -> Option<OsString> {
     use std::io::Write;
-    let Some(folder) = std::env::var_os("DUET_RT").filter(|folder| Path::new(folder).join("openvino").exists()) else {
+    let folder = std::env::var_os("DUET_RT").filter(|folder| Path::new(folder).join("openvino").exists());
+    if folder.is_none() {
         // Past the test harness, which would hide it.
         let _ = writeln!(std::io::stderr(), "skipped: DUET_RT names no folder with OpenVINO");
-        return;
-    };
+    }
+    folder
+}
+
+/// With a runtime its CPU computes what it should; without, the test says that it is skipped.
+#[test]
+fn devices_of_a_runtime_are_tested() {
+    let Some(folder) = runtime() else { return };
     let cache = tempfile::tempdir().unwrap();
     let shown = run(duet(cache.path(), &["devices", "--json"]).env("DUET_RT", folder));
     let json: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
@@ -398,4 +405,15 @@ fn devices_of_a_runtime_are_tested() {
     let cpu = devices.iter().find(|device| device["name"] == "CPU").unwrap();
     assert!(cpu["self_test"]["passed"]["inference_us"].as_f64().unwrap() > 0.0, "{json}");
     assert_eq!((&cpu["kind"], &cpu["shapes"]), (&"CPU".into(), &"dynamic".into()));
+}
+
+/// Memory that has no room for the graphs is a wrong flag: the CPU does not stand in silently.
+#[test]
+fn graph_memory_that_is_too_small_is_refused() {
+    let Some(folder) = runtime() else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
+    let arguments = ["run", model, "a", "--raw", "--device", "openvino:CPU", "--graph-memory", "1K"];
+    run(duet(cache.path(), &arguments).env("DUET_RT", folder))
+        .assert_refused(&["--graph-memory: graphs may take 1.0 KiB", "allow for more"]);
 }

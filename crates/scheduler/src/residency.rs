@@ -6,7 +6,8 @@
 //! followed while requests come and go:
 //!
 //! - the prompt that begins to be read is planned for, from whatever is resident then; if more prompts of its class wait
-//!   behind it, its plan is only whether to switch back, and the last of them switches;
+//!   behind it, its plan is only whether to switch back, and the last of them switches. What it would have switched is
+//!   held back meanwhile, and goes on by the same plan if nobody waits any more before the plan's place;
 //! - a background prompt switches nothing back while a stream of a higher class decodes;
 //! - where nothing is left to be read before what decodes, all blocks are switched;
 //! - decode rows of others pass blocks as they are: several passes over few rows, or one over too many. What that takes
@@ -17,7 +18,7 @@
 //! graph, or whose graph could not be loaded (then it is run elsewhere).
 
 use crate::heg::Heg;
-use crate::progressive::{Blocks, Exchange, Load, Place, Problem, ProblemError, Prompt, Role, just_in_time};
+use crate::progressive::{Blocks, Exchange, Load, Place, Problem, ProblemError, Prompt, Role, just_in_time_within};
 use duet_types::{Bytes, LaneSet, RequestId, Tokens};
 use std::collections::VecDeque;
 use std::ops::{Range, RangeInclusive};
@@ -66,7 +67,10 @@ pub(crate) struct Residency {
     /// A graph that was taken over from, while a kernel still computes on it.
     retiring: Option<(usize, Role)>,
     followed: Option<Followed>,
+    /// What is loaded whatever comes after the followed prompt.
     loads: VecDeque<Load>,
+    /// The decode graphs of its plan, after these: not while more prompts come.
+    switches: VecDeque<Load>,
     /// A load has failed: nothing more is loaded until the next prompt is planned for.
     gave_up: bool,
 }
@@ -86,8 +90,14 @@ impl GraphSet {
     /// # Errors
     /// If not even one graph of each block fits.
     pub fn check(&self) -> Result<(), ProblemError> {
+        self.exchange().map(|_| ())
+    }
+
+    /// How they take each other's place, whatever is read.
+    fn exchange(&self) -> Result<Exchange, ProblemError> {
         let prompt = Prompt { context: Tokens::ZERO, rows: Tokens(1) };
-        Problem::new(&self.blocks, prompt, &vec![Role::Prefill; self.blocks.count()], self.budget).map(|_| ())
+        let roles = vec![Role::Prefill; self.blocks.count()];
+        Ok(Problem::new(&self.blocks, prompt, &roles, self.budget)?.exchange())
     }
 
     /// The block of a node; the embeddings go with the first, and the head is always there.
@@ -118,18 +128,14 @@ impl Residency {
     /// If the graphs cannot be exchanged, or there are more blocks than layers.
     pub(crate) fn new(set: GraphSet, layers: usize) -> Self {
         assert!(set.blocks.count() <= layers, "a block is a layer at least");
-        let prompt = Prompt { context: Tokens::ZERO, rows: Tokens(1) };
-        let roles = vec![Role::Prefill; set.blocks.count()];
-        let problem = Problem::new(&set.blocks, prompt, &roles, set.budget);
-        let exchange = problem.expect("the graphs can be exchanged").exchange();
-        let resident = roles.into_iter().map(Some).collect();
         Self {
-            exchange,
-            resident,
+            exchange: set.exchange().expect("the graphs can be exchanged"),
+            resident: vec![Some(Role::Prefill); set.blocks.count()],
             loading: None,
             retiring: None,
             followed: None,
             loads: VecDeque::new(),
+            switches: VecDeque::new(),
             gave_up: false,
             set,
         }
@@ -150,27 +156,37 @@ impl Residency {
         self.followed.map_or(Tokens::ZERO, |followed| followed.from)
     }
 
-    /// Plans for a prompt that begins to be read, in the place of what was planned before.
-    pub(crate) fn plan(&mut self, request: RequestId, prompt: Prompt, then: Then) {
+    /// A prompt goes on to be read, with this left of it. It is planned for if it is another one than before, or if the
+    /// plan's place was passed while others waited; else only `then` changes.
+    pub(crate) fn follow(&mut self, request: RequestId, prompt: Prompt, then: Then) {
+        let chunk = prompt.context.saturating_sub(self.followed_from()).0 / self.chunk().0;
+        let is_ahead = !self.gave_up && self.switches.front().is_none_or(|next| next.at.chunk >= chunk);
+        match self.followed.as_mut().filter(|followed| followed.request == request) {
+            Some(followed) if then == Then::MorePrompts || is_ahead => followed.then = then,
+            _ => self.plan(request, prompt, then),
+        }
+    }
+
+    /// Plans for a prompt in the place of what was planned before.
+    fn plan(&mut self, request: RequestId, prompt: Prompt, then: Then) {
         self.followed = Some(Followed { request, then, from: prompt.context });
         self.gave_up = false;
         self.loads = self.missing().collect();
+        self.switches.clear();
         let roles: Vec<Role> = (0..self.resident.len()).map(|block| self.will_be(block)).collect();
         let blocks = &self.set.blocks;
         // A longer prompt is planned for by its last chunks: before them only switching back can pay.
-        let most = Tokens(blocks.rows().prefill.0.saturating_mul(PLANNED_CHUNKS));
-        let (is_long, planned) = (prompt.rows > most, Prompt { rows: prompt.rows.min(most), ..prompt });
+        let most = Tokens(blocks.rows().prefill.0.saturating_mul(chunks_planned(blocks.count())));
+        let planned = Prompt { rows: prompt.rows.min(most), ..prompt };
         let Ok(problem) = Problem::new(blocks, planned, &roles, self.set.budget) else { return };
         let skipped = (prompt.rows.0 - planned.rows.0) / blocks.rows().prefill.0;
-        let plan = just_in_time(&problem);
-        for load in plan.loads() {
-            let at = if is_long && load.role == Role::Decode {
-                Place { chunk: load.at.chunk + skipped, ..load.at }
-            } else {
-                load.at
-            };
-            if load.role == Role::Prefill || then == Then::Decode {
-                self.loads.push_back(Load { at, ..*load });
+        for load in just_in_time_within(&problem, PLAN_STEPS).loads() {
+            match load.role {
+                Role::Prefill => self.loads.push_back(*load),
+                Role::Decode => {
+                    let at = Place { chunk: load.at.chunk + skipped, ..load.at };
+                    self.switches.push_back(Load { at, ..*load });
+                }
             }
         }
     }
@@ -181,6 +197,7 @@ impl Residency {
         let unswitched = (0..self.resident.len()).filter(|&block| self.will_be(block) != Role::Decode);
         let switch = unswitched.map(|block| Load { block, role: Role::Decode, at: Place::START });
         self.loads = switch.collect();
+        self.switches.clear();
     }
 
     /// What is to be loaded now, when the followed prompt has come to `place` and these blocks compute. It has begun.
@@ -189,14 +206,14 @@ impl Residency {
         if self.loading.is_some() || self.retiring.is_some() {
             return None;
         }
-        while self.loads.front().is_some_and(|next| self.resident[next.block] == Some(next.role)) {
-            self.loads.pop_front();
+        while self.planned().next().is_some_and(|next| self.resident[next.block] == Some(next.role)) {
+            self.drop_next();
         }
-        let next = *self.loads.front().filter(|next| next.at <= place)?;
+        let next = *self.planned().next().filter(|next| next.at <= place)?;
         if self.exchange == Exchange::InPlace && computes(next.block) {
             return None;
         }
-        self.loads.pop_front();
+        self.drop_next();
         if self.exchange == Exchange::InPlace {
             self.resident[next.block] = None;
         }
@@ -222,6 +239,7 @@ impl Residency {
     pub(crate) fn failed(&mut self, block: usize) {
         self.end_load(block);
         self.loads.clear();
+        self.switches.clear();
         self.gave_up = true;
     }
 
@@ -232,12 +250,12 @@ impl Residency {
 
     /// Whether anything is being loaded, or will be without a new plan.
     pub(crate) fn is_switching(&self) -> bool {
-        self.loading.is_some() || !self.loads.is_empty()
+        self.loading.is_some() || self.planned().next().is_some()
     }
 
     /// Whether all blocks have their decode graphs, or will have by what is planned, as far as they can be loaded.
     pub(crate) fn ends_switched(&self) -> bool {
-        let planned = |block| self.loads.iter().rev().find(|load| load.block == block).map(|load| load.role);
+        let planned = |block| self.planned().rev().find(|load| load.block == block).map(|load| load.role);
         self.gave_up
             || (0..self.resident.len())
                 .all(|block| planned(block).unwrap_or_else(|| self.will_be(block)) == Role::Decode)
@@ -272,6 +290,20 @@ impl Residency {
 
     /// The place after the end of any prompt.
     pub(crate) const END: Place = Place { chunk: u32::MAX, block: 0 };
+
+    /// What is to be loaded, in order, as long as nothing changes.
+    fn planned(&self) -> impl DoubleEndedIterator<Item = &Load> {
+        let is_held = self.followed.is_some_and(|followed| followed.then == Then::MorePrompts);
+        let switches = (!is_held).then_some(&self.switches);
+        self.loads.iter().chain(switches.into_iter().flatten())
+    }
+
+    /// The first of what is planned has begun, or is not needed.
+    fn drop_next(&mut self) {
+        if self.loads.pop_front().is_none() {
+            self.switches.pop_front();
+        }
+    }
 
     fn end_load(&mut self, block: usize) -> GraphLoad {
         let load = self.loading.take().filter(|load| load.block == block);
@@ -309,8 +341,17 @@ pub fn layers_of(block: usize, blocks: usize, layers: usize) -> Range<usize> {
     block * layers / blocks..(block + 1) * layers / blocks
 }
 
-/// Chunks of a prompt that a plan looks at: with more it would take longer to find than it saves.
-const PLANNED_CHUNKS: u32 = 16;
+/// Chunks of a prompt that a plan of so many blocks looks at: with more it would take longer to find than it saves.
+fn chunks_planned(blocks: usize) -> u32 {
+    (PLANNED_PLACES / blocks.max(1)).clamp(4, 16) as u32
+}
+
+/// Places that a plan looks at where blocks are neither few nor many.
+const PLANNED_PLACES: usize = 128;
+
+/// Starts of a plan, times places, that are tried: a plan is made under the engine's lock, and takes 0.2 ms at most with
+/// so many. With twice as many the plans are hardly better.
+const PLAN_STEPS: usize = 512;
 
 #[cfg(test)]
 mod tests {
@@ -319,6 +360,7 @@ mod tests {
     use crate::progressive::{GraphCost, Pair, PassTime};
     use duet_types::Nanos;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     const LAYERS: usize = 7;
 
@@ -365,10 +407,41 @@ mod tests {
         assert!((residency.slowdown(&heg, 64.0, &all) - 120.0 / 80.0).abs() < 1e-9);
     }
 
+    /// What is loaded for a prompt of four chunks behind whose chunk of this index others wait: which block, at which place.
+    fn loads_of(others_wait_behind: Option<u32>) -> Vec<(usize, Place)> {
+        let (mut residency, mut loads) = (residency(9), Vec::new());
+        let places = (0..12).map(|index| Place { chunk: index / 3, block: index as usize % 3 });
+        for place in places.chain([Residency::END]) {
+            let read = Tokens(place.chunk.min(3) * 64);
+            let left = Prompt { context: read, rows: Tokens(4 * 64).saturating_sub(read) };
+            let then = if others_wait_behind == Some(place.chunk) { Then::MorePrompts } else { Then::Decode };
+            residency.follow(RequestId(0), left, then);
+            while let Some(load) = residency.begin_due(place, &|block| place.chunk < 4 && block == place.block) {
+                loads.push((load.block, place));
+                residency.loaded(load.block);
+            }
+        }
+        loads
+    }
+
+    /// While others wait nothing is switched. When they are gone the plan goes on, or a new one where it was passed.
+    #[test]
+    fn a_plan_is_held_while_other_prompts_wait() {
+        let planned = loads_of(None);
+        let first = planned.iter().map(|(_, place)| place.chunk).min().unwrap();
+        assert!(first > 0, "{planned:?}");
+        assert_eq!(loads_of(Some(0)), planned);
+        let held = loads_of(Some(first));
+        assert!(held.iter().all(|(_, place)| place.chunk > first), "{held:?}");
+        let blocks = |loads: &[(usize, Place)]| loads.iter().map(|(block, _)| *block).collect::<BTreeSet<_>>();
+        assert_eq!((held.len(), blocks(&held)), (3, blocks(&planned)));
+    }
+
     /// Whatever happens in between, graphs fit their budget, and in the end every block decodes.
     #[derive(Clone, Debug)]
     enum Happens {
         Prompt(u32, Then),
+        GoesOn(u32, Then),
         SwitchAll,
         Computes(usize),
         Rests,
@@ -377,9 +450,10 @@ mod tests {
     }
 
     fn happens() -> impl Strategy<Value = Happens> {
-        let then = prop_oneof![Just(Then::Decode), Just(Then::MorePrompts)];
+        let then = || prop_oneof![Just(Then::Decode), Just(Then::MorePrompts)];
         prop_oneof![
-            (1..3000_u32, then).prop_map(|(rows, then)| Happens::Prompt(rows, then)),
+            (1..3000_u32, then()).prop_map(|(rows, then)| Happens::Prompt(rows, then)),
+            (1..3000_u32, then()).prop_map(|(context, then)| Happens::GoesOn(context, then)),
             Just(Happens::SwitchAll),
             (0..3_usize).prop_map(Happens::Computes),
             Just(Happens::Rests),
@@ -399,7 +473,13 @@ mod tests {
                 match event {
                     Happens::Prompt(rows, then) => {
                         let prompt = Prompt { context: Tokens(0), rows: Tokens(rows) };
-                        residency.plan(RequestId(request as u64), prompt, then);
+                        residency.follow(RequestId(request as u64), prompt, then);
+                    }
+                    Happens::GoesOn(context, then) => {
+                        let left = Prompt { context: Tokens(context), rows: Tokens(64) };
+                        if let Some((request, _)) = residency.follows() {
+                            residency.follow(request, left, then);
+                        }
                     }
                     Happens::SwitchAll => residency.switch_all(),
                     Happens::Computes(block) if !residency.awaits(block) => computes = Some(block),
@@ -413,7 +493,7 @@ mod tests {
                 prop_assert!(computes.is_none_or(|block| !residency.awaits(block)), "{:?}", residency);
             }
             let prompt = Prompt { context: Tokens(0), rows: Tokens(100) };
-            residency.plan(RequestId(u64::MAX), prompt, Then::Decode);
+            residency.follow(RequestId(u64::MAX), prompt, Then::Decode);
             loop {
                 residency.begin_due(Residency::END, &|_| false);
                 match residency.loading {

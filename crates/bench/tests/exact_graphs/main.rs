@@ -1,31 +1,24 @@
 //! An engine with OpenVINO's CPU device in the paper's role of an NPU: prompts that wait get graphs of their own, and the
 //! answers stay. Skipped, with a word, where there is no runtime.
 
+#[path = "../serving/mod.rs"]
+mod serving;
 mod staged;
 
 use duet_engine::{
-    DeviceUse, Engine, EngineConfig, ExactCounts, Fallback, GenerateRequest, Generation, GenerationEvent, Mechanism,
-    Mechanisms, Method, Offload, PolicyName, StopConditions,
+    DeviceUse, Engine, EngineConfig, ExactCounts, Fallback, Generation, Mechanism, Mechanisms, Method, Offload,
+    PolicyName,
 };
-use duet_model::{LoadOptions, Model};
 use duet_offload::ExactModel;
-use duet_openvino::{Activations, CompileOptions, Runtime};
 use duet_runtimes::GraphDevice;
-use duet_types::{Bytes, Class, TokenId, Tokens};
+use duet_types::{Bytes, Class, Tokens};
+use serving::{ANSWER, answer, metric, model, until};
 use staged::{OwnGraphs, Stage, Staged};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-fn model() -> Arc<Model> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
-    Arc::new(Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap())
-}
 
 fn device(stage: &Arc<Stage>, own_graphs: OwnGraphs) -> Option<Arc<dyn GraphDevice>> {
-    let runtime = Runtime::load().map_err(|error| eprintln!("SKIPPED: {error}")).ok()?;
-    let device =
-        Arc::new(runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED)));
+    let device = Arc::new(serving::device()?);
     Some(Arc::new(Staged { device, stage: Arc::clone(stage), own_graphs, rows: Mutex::default() }))
 }
 
@@ -60,44 +53,9 @@ fn mechanisms() -> Mechanisms {
     Mechanisms::ALL.without(Mechanism::Elastic)
 }
 
-/// Prompts that share no beginning with each other.
+/// A person's prompt of so many rows.
 fn start(engine: &Engine, rows: u32) -> Generation {
-    let vocabulary = engine.model().config().vocabulary as u32;
-    let request = GenerateRequest {
-        prompt: (0..rows).map(|index| TokenId(3 + (index * 7 + rows * 11) % (vocabulary - 3))).collect(),
-        stop: StopConditions { max_tokens: Some(Tokens(4)), ignore_eos: true, ..StopConditions::default() },
-        class: Class::Reactive,
-        ..GenerateRequest::default()
-    };
-    engine.submit(request).unwrap()
-}
-
-fn answer(mut generation: Generation) -> Vec<TokenId> {
-    let mut tokens = Vec::new();
-    while let Some(event) = generation.next_blocking() {
-        match event {
-            GenerationEvent::Token { token, .. } => tokens.push(token),
-            GenerationEvent::Finished { .. } => {}
-            GenerationEvent::Failed(error) => panic!("{error}"),
-        }
-    }
-    tokens
-}
-
-/// Waits until the engine has come so far.
-fn until(engine: &Engine, holds: impl Fn(&ExactCounts) -> bool) {
-    let start = Instant::now();
-    while !holds(&engine.exact_graphs()) {
-        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", engine.exact_graphs());
-        std::thread::yield_now();
-    }
-}
-
-/// The value of a metric.
-fn metric(engine: &Engine, name: &str) -> u64 {
-    let text = engine.metrics_text();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name} in\n{text}"));
-    line.trim().parse().unwrap()
+    serving::start(engine, rows, Class::Reactive)
 }
 
 #[test]
@@ -112,14 +70,14 @@ fn graphs_are_made_while_a_prompt_before_is_read() {
     let warm = engine(device, mechanisms(), profiles.path());
     stage.hold();
     let (first, second, gone) = (start(&warm, 40), start(&warm, 90), start(&warm, 77));
-    until(&warm, |counts| counts.ready >= 2);
+    until(&warm, || warm.exact_graphs().ready >= 2);
     let held = warm.exact_graphs();
     assert!(held.resident_bytes > Bytes(0) && held.used == 0, "{held:?}");
     gone.cancel();
     stage.open();
     assert_eq!([first, second].map(answer), expected);
     drop(answer(gone));
-    until(&warm, |counts| counts.resident == 0);
+    until(&warm, || warm.exact_graphs().resident == 0);
     let counts = warm.exact_graphs();
     assert_eq!((counts.asked, counts.used, counts.failed, counts.resident_bytes), (3, 2, 0, Bytes(0)));
     assert_eq!((counts.ready, counts.ready + counts.called_off), (counts.reclaimed, 3));
@@ -137,9 +95,9 @@ fn a_graph_that_fails_loses_its_kernel_and_the_request_completes() {
     let engine = engine(device, mechanisms(), profiles.path());
     stage.hold();
     let (first, second) = (start(&engine, 40), start(&engine, 90));
-    until(&engine, |counts| counts.ready == 2);
+    until(&engine, || engine.exact_graphs().ready == 2);
     stage.open();
-    assert_eq!([first, second].map(|generation| answer(generation).len()), [4, 4]);
+    assert_eq!([first, second].map(|generation| answer(generation).len()), [ANSWER; 2]);
     assert!(engine.linear_work().refused > 0, "{:?}", engine.linear_work());
     assert!(engine.is_running());
 }

@@ -14,7 +14,7 @@ pub(crate) struct DeviceArgs {
     pub(crate) device: Option<DeviceName>,
     /// Which work the device gets: `alone`, all matrix products; `lane`: what the scheduler gives it, side by side with the
     /// cores, which compute their share of the rows meanwhile; or `static`: chunks of prompts beside the cores, and whole
-    /// prompts on graphs that are compiled for their length while they wait
+    /// prompts on graphs that are compiled for their length while they wait, if these are predicted to be ready in time
     #[arg(long, value_name = "USE", requires = "device", default_value = "alone")]
     pub(crate) device_use: DeviceUseName,
     /// Memory for the device's graphs: where it holds one set, those that read prompts are exchanged for those that decode

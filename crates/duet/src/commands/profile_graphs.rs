@@ -1,7 +1,7 @@
 //! `duet profile --device`: measures a device's graphs, and chooses how they are exchanged while a prompt is read.
 
 use crate::cli::{GraphProfileArgs, ProfileArgs};
-use crate::failure::{BadInput, print};
+use crate::failure::{BadInput, graph_profile_error, print};
 use crate::offloading;
 use crate::progress::eprintln_quiet;
 use anyhow::Context;
@@ -80,9 +80,8 @@ fn demand(model: &Model, arguments: &GraphProfileArgs) -> anyhow::Result<Demand>
 
 fn failure(error: GraphProfileError) -> anyhow::Error {
     match error {
-        GraphProfileError::Budget { .. } => BadInput(format!("--graph-memory: {error}")).into(),
         GraphProfileError::Shapes(_) => BadInput(format!("--graph-rows: {error}")).into(),
-        error => error.into(),
+        error => graph_profile_error(error),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Placing a model on a device that has no room for both graphs of its blocks: which they are is the profile's to say.
 
 use super::{DeviceName, cache, told};
+use crate::failure::graph_profile_error;
 use crate::models;
 use crate::progress::Progress;
 use duet_engine::{ExchangesGraphs, GraphExchange};
@@ -67,7 +68,7 @@ fn profile(
     let progress = Progress::spinner("profiling", &format!("graphs for {name}"));
     let folder = models::cache_folder("profiles").ok();
     let profile = GraphProfile::load_or_measure(folder.as_deref(), model, placement, demand, &mut |_| {});
-    let profile = profile.map_err(|error| anyhow::Error::new(error).context(name.to_string()))?;
+    let profile = profile.map_err(|error| graph_profile_error(error).context(name.to_string()))?;
     progress.finish("profiled");
     Ok(profile)
 }

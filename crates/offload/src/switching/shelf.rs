@@ -12,6 +12,7 @@ use crate::source::Source;
 use duet_graphs::Rows;
 use duet_model::Model;
 use duet_runtimes::GraphSource;
+use duet_scheduler::layers_of;
 use duet_types::{Bytes, Tokens};
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -106,10 +107,10 @@ fn head(model: &Model, placement: &Placement, rows: Tokens) -> Result<HeadGraph,
     Ok(HeadGraph::new(Slot::of(ReadyGraph::tried(graph, &widths, Rows::Static(rows))?, rows, widths)))
 }
 
-/// Cuts layers into blocks of nearly the same number.
+/// Cuts layers into so many blocks, or as many as there are layers, where the scheduler takes them to be cut.
 pub(super) fn cut(layers: usize, blocks: NonZeroUsize) -> Vec<Range<usize>> {
     let count = blocks.get().min(layers);
-    (0..count).map(|block| block * layers / count..(block + 1) * layers / count).collect()
+    (0..count).map(|block| layers_of(block, count, layers)).collect()
 }
 
 #[cfg(test)]

@@ -185,9 +185,11 @@ impl Blocks {
     /// over many does. (CoordGen §3.2, "graph equivalence by repetition")
     #[must_use]
     pub fn time(&self, block: usize, role: Role, context: Tokens, rows: Tokens) -> Nanos {
-        let (pass, each) = (self.cost(block, role).pass, self.rows.of(role).0);
-        let starts = (0..self.passes(role, rows)).map(|index| context + Tokens(index * each));
-        starts.map(|context| pass.after(context)).sum()
+        let PassTime { empty, per_position } = self.cost(block, role).pass;
+        let (passes, each) = (u64::from(self.passes(role, rows)), u64::from(self.rows.of(role).0));
+        // Each pass begins after the rows of those before it: 0, 1, 2 … times as many as a graph has.
+        let positions = passes * u64::from(context.0) + each * (passes * passes.saturating_sub(1) / 2);
+        Nanos(passes * empty.0 + positions * per_position.0)
     }
 
     /// One pass of all blocks after so many positions.

@@ -67,7 +67,7 @@ pub fn greedy_by(problem: &Problem<'_>, rule: Rule) -> Plan {
     plan(problem, loads(problem, rule, problem.unswitched()))
 }
 
-/// The loads that switch these blocks; the others have their decode graphs.
+/// The loads that switch these blocks, in ascending order; the others have their decode graphs.
 pub(super) fn loads(problem: &Problem<'_>, rule: Rule, mut unswitched: Vec<usize>) -> Vec<Load> {
     let (count, places) = (problem.blocks.count(), problem.places());
     let mut at = rule.from.index(count);
@@ -128,7 +128,8 @@ impl Window {
         let mut blocks = 0;
         let mut at = place;
         while at < last && (hidden < needed || blocks == 0) {
-            let role = if unswitched.contains(&at.block) { Role::Prefill } else { Role::Decode };
+            let is_switched = unswitched.binary_search(&at.block).is_err();
+            let role = if is_switched { Role::Decode } else { Role::Prefill };
             let (context, rows) = problem.prompt.chunk(problem.blocks, at.chunk);
             hidden += problem.blocks.time(at.block, role, context, rows);
             blocks += 1;

@@ -14,25 +14,34 @@ use super::greedy::{Hiding, Next, Rule, greedy, loads};
 use super::plan::{Load, Plan};
 use super::problem::Problem;
 use super::prompt::Place;
-use super::timeline::Timeline;
-use duet_types::{Instant, Nanos};
+use super::timeline::readiness;
+use duet_types::Nanos;
 
 /// The plan that is ready first.
 #[must_use]
 pub fn just_in_time(problem: &Problem<'_>) -> Plan {
+    best(problem, &starts(problem))
+}
+
+/// The plan that is ready first of so few starts that they and their places, multiplied, are no more than `steps`; of two
+/// at least. The starts are spread evenly over those of [`just_in_time`], the latest among them.
+#[must_use]
+pub fn just_in_time_within(problem: &Problem<'_>, steps: usize) -> Plan {
+    let all = starts(problem);
+    let count = (steps / problem.places().max(1)).clamp(2, STARTS_MAX).min(all.len());
+    let some: Vec<Place> = (0..count).map(|index| all[index * all.len() / count]).collect();
+    best(problem, &some)
+}
+
+fn best(problem: &Problem<'_>, starts: &[Place]) -> Plan {
     let known = [greedy(problem), asynchronous(problem)];
-    let best = known.into_iter().chain(relatives(problem)).min_by_key(|plan| readiness(problem, plan));
-    best.unwrap_or_else(|| asynchronous(problem))
+    let all = known.into_iter().chain(relatives(problem, starts));
+    all.min_by_key(|plan| readiness(plan, problem.blocks)).unwrap_or_else(|| asynchronous(problem))
 }
 
-fn readiness(problem: &Problem<'_>, plan: &Plan) -> (Instant, Instant) {
-    let timeline = Timeline::of(plan, problem.blocks);
-    (timeline.ready(), timeline.prefilled)
-}
-
-/// The relatives of the paper's rule, from the latest start on.
-fn relatives<'a>(problem: &'a Problem<'_>) -> impl Iterator<Item = Plan> + 'a {
-    starts(problem).into_iter().flat_map(move |from| {
+/// The relatives of the paper's rule, from these places on.
+fn relatives<'a>(problem: &'a Problem<'_>, starts: &'a [Place]) -> impl Iterator<Item = Plan> + 'a {
+    starts.iter().flat_map(move |&from| {
         let rules = [Next::Last, Next::Furthest]
             .into_iter()
             .flat_map(move |next| [Hiding::Whole, Hiding::Part].map(|hiding| Rule { next, hiding, from }));
@@ -82,6 +91,7 @@ mod tests {
     use super::super::blocks::{Block, Blocks, GraphCost, Pair, PassTime};
     use super::super::progress::Progress;
     use super::super::prompt::Prompt;
+    use super::super::timeline::Timeline;
     use super::*;
     use duet_types::{Bytes, Tokens};
 

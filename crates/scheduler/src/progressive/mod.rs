@@ -46,7 +46,7 @@ pub use blocks::{Block, Blocks, BlocksError, GraphCost, Pair, PassTime, Role};
 pub use choice::{Candidate, Choice, Point, Trial, Use, choose};
 pub use exact::exact;
 pub use greedy::{Hiding, Next, Rule, greedy, greedy_by};
-pub use just_in_time::just_in_time;
+pub use just_in_time::{just_in_time, just_in_time_within};
 pub use plan::{Exchange, Load, Plan};
 pub use problem::{Problem, ProblemError, Resident};
 pub use progress::{Progress, Todo};

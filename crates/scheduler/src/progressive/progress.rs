@@ -20,6 +20,10 @@ pub struct Progress {
     channel: Option<Load>,
     /// How many loads have begun.
     begun: usize,
+    /// How many loads have come to their place.
+    come: usize,
+    /// The graph of the last of these of each block.
+    wanted: Vec<Option<Role>>,
     resident: Vec<Resident>,
     /// The graph that is released as soon as its pass is done.
     retiring: Option<(usize, Role)>,
@@ -46,8 +50,12 @@ impl Progress {
     #[must_use]
     pub fn new(plan: Plan, blocks: &Blocks) -> Self {
         let (end, resident) = (plan.prompt.end(blocks), plan.initial.clone());
-        let place = Place::START;
-        Self { plan, end, place, lane: None, channel: None, begun: 0, resident, retiring: None }
+        let wanted = vec![None; resident.len()];
+        let (place, lane, channel) = (Place::START, None, None);
+        let mut progress =
+            Self { plan, end, place, lane, channel, begun: 0, come: 0, wanted, resident, retiring: None };
+        progress.come_to_place();
+        progress
     }
 
     /// What the lane, which is idle, is to do.
@@ -57,7 +65,7 @@ impl Progress {
             return Todo::Nothing;
         }
         let place = self.place;
-        let wanted = self.wanted(place.block);
+        let wanted = self.wanted[place.block];
         match (self.resident[place.block], wanted) {
             (Resident::None, _) => Todo::Await(place.block),
             (Resident::One(role), Some(wanted)) if role != wanted && self.plan.exchange == Exchange::InPlace => {
@@ -86,6 +94,7 @@ impl Progress {
     pub fn computed(&mut self) {
         assert!(self.lane.take().is_some(), "nothing was computed");
         self.place = self.place.next(self.resident.len());
+        self.come_to_place();
         if let Some((block, old)) = self.retiring.take() {
             self.resident[block] = Resident::One(old.other());
         }
@@ -173,15 +182,17 @@ impl Progress {
         let left = |(block, resident): (usize, &Resident)| match (self.channel, *resident) {
             (Some(load), _) if load.block == block => load.role,
             (_, Resident::One(role)) => role,
-            (_, Resident::None | Resident::Both) => self.wanted(block).unwrap_or(Role::Decode),
+            (_, Resident::None | Resident::Both) => self.wanted[block].unwrap_or(Role::Decode),
         };
         self.resident.iter().enumerate().map(left).collect()
     }
 
-    /// Which graph the plan wants a block to have from here on, if it loads one.
-    fn wanted(&self, block: usize) -> Option<Role> {
-        let mut due = self.plan.loads.iter().rev().filter(|load| load.at <= self.place && load.block == block);
-        due.next().map(|load| load.role)
+    /// From here on the plan wants these blocks to have other graphs.
+    fn come_to_place(&mut self) {
+        while let Some(load) = self.plan.loads.get(self.come).filter(|load| load.at <= self.place) {
+            self.wanted[load.block] = Some(load.role);
+            self.come += 1;
+        }
     }
 
     fn computes(&self, block: usize) -> bool {

@@ -33,6 +33,7 @@ fn prompt(rows: std::ops::Range<u32>) -> impl Strategy<Value = Prompt> {
 /// Every planner's plan.
 fn plans(problem: &Problem<'_>) -> Vec<Plan> {
     let mut plans = vec![synchronous(problem), asynchronous(problem), greedy(problem), just_in_time(problem)];
+    plans.push(just_in_time_within(problem, 60));
     for next in [Next::Last, Next::Furthest] {
         for hiding in [Hiding::Whole, Hiding::Part] {
             for from in [Place::START, Place { chunk: 1, block: 0 }] {
@@ -123,8 +124,11 @@ proptest! {
     fn the_latest_start_is_never_worse_than_the_papers(blocks in blocks(1..6), prompt in prompt(1..40)) {
         for problem in [Problem::in_place(&blocks, prompt).unwrap(), Problem::beside(&blocks, prompt).unwrap()] {
             let ready = |plan: &Plan| Timeline::of(plan, &blocks).ready();
-            prop_assert!(ready(&just_in_time(&problem)) <= ready(&greedy(&problem)));
-            prop_assert!(ready(&just_in_time(&problem)) <= ready(&asynchronous(&problem)));
+            for plan in [just_in_time(&problem), just_in_time_within(&problem, 60)] {
+                prop_assert!(ready(&plan) <= ready(&greedy(&problem)));
+                prop_assert!(ready(&plan) <= ready(&asynchronous(&problem)));
+            }
+            prop_assert_eq!(just_in_time_within(&problem, usize::MAX), just_in_time(&problem));
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a plan takes, as predicted: its steps in virtual time.
 //!
 //! The steps are [`Progress`]'s own; here is only a clock for one lane and one channel that loads. The channel loads
-//! beside the lane and takes nothing from it. O(places + loads).
+//! beside the lane and takes nothing from it.
 
 use super::blocks::{Blocks, Role};
 use super::plan::{Load, Plan};
@@ -58,25 +58,32 @@ struct Clock<'a> {
     lane: Option<Instant>,
     channel: Option<Instant>,
     progress: Progress,
-    timeline: Timeline,
+}
+
+/// What begins at one moment.
+struct Begun {
+    computed: Option<Computed>,
+    loaded: Option<Loaded>,
 }
 
 impl Timeline {
-    /// Follows a plan.
+    /// Follows a plan. O(steps × blocks), for [`Self::peak`].
     #[must_use]
     pub fn of(plan: &Plan, blocks: &Blocks) -> Self {
-        let progress = Progress::new(plan.clone(), blocks);
-        let timeline = Self::default();
-        let mut clock = Clock { blocks, plan, now: Instant::default(), lane: None, channel: None, progress, timeline };
+        let mut timeline = Self::default();
+        let mut clock = Clock::new(plan, blocks);
         while !clock.progress.is_done() {
-            clock.begin();
+            let Begun { computed, loaded } = clock.begin();
+            timeline.computed.extend(computed);
+            timeline.loaded.extend(loaded);
+            timeline.peak = timeline.peak.max(clock.progress.bytes(blocks));
             clock.advance();
         }
-        let computing: Nanos = clock.timeline.computed.iter().map(|done| done.until - done.from).sum();
-        let prefilled = clock.timeline.computed.last().map_or(Instant::default(), |done| done.until);
-        let switched = clock.timeline.loaded.last().map_or(Instant::default(), |done| done.until);
+        let computing: Nanos = timeline.computed.iter().map(|done| done.until - done.from).sum();
+        let prefilled = timeline.computed.last().map_or(Instant::default(), |done| done.until);
+        let switched = timeline.loaded.last().map_or(Instant::default(), |done| done.until);
         let stalled = Nanos(prefilled.0).saturating_sub(computing);
-        Self { prefilled, switched, stalled, ..clock.timeline }
+        Self { prefilled, switched, stalled, ..timeline }
     }
 
     /// When decoding may begin: the paper's objective, the later of the end of the prompt and the end of the last load.
@@ -86,23 +93,42 @@ impl Timeline {
     }
 }
 
-impl Clock<'_> {
+/// [`Timeline::ready`] and [`Timeline::prefilled`] of a plan, and nothing else of it: what planners compare. O(steps).
+pub(super) fn readiness(plan: &Plan, blocks: &Blocks) -> (Instant, Instant) {
+    let (mut prefilled, mut switched) = (Instant::default(), Instant::default());
+    let mut clock = Clock::new(plan, blocks);
+    while !clock.progress.is_done() {
+        let Begun { computed, loaded } = clock.begin();
+        prefilled = computed.map_or(prefilled, |computed| computed.until);
+        switched = loaded.map_or(switched, |loaded| loaded.until);
+        clock.advance();
+    }
+    (prefilled.max(switched), prefilled)
+}
+
+impl<'a> Clock<'a> {
+    fn new(plan: &'a Plan, blocks: &'a Blocks) -> Self {
+        let progress = Progress::new(plan.clone(), blocks);
+        Self { blocks, plan, now: Instant::default(), lane: None, channel: None, progress }
+    }
+
     /// Begins all that can begin now.
-    fn begin(&mut self) {
+    fn begin(&mut self) -> Begun {
+        let mut begun = Begun { computed: None, loaded: None };
         if self.channel.is_none() && self.progress.due().is_some() {
             let load = self.progress.begin_load();
             let until = self.now + self.blocks.cost(load.block, load.role).load;
             self.channel = Some(until);
-            self.timeline.loaded.push(Loaded { load, from: self.now, until });
+            begun.loaded = Some(Loaded { load, from: self.now, until });
         }
         if self.lane.is_none() && matches!(self.progress.todo(self.blocks), Todo::Compute { .. }) {
             let (place, role) = self.progress.begin_compute(self.blocks);
             let (context, rows) = self.plan.prompt.chunk(self.blocks, place.chunk);
             let until = self.now + self.blocks.time(place.block, role, context, rows);
             self.lane = Some(until);
-            self.timeline.computed.push(Computed { place, role, from: self.now, until });
+            begun.computed = Some(Computed { place, role, from: self.now, until });
         }
-        self.timeline.peak = self.timeline.peak.max(self.progress.bytes(self.blocks));
+        begun
     }
 
     /// Goes to the next end of something; of equals the load's, so that the block after it finds its graph.

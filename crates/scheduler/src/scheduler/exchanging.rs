@@ -84,7 +84,7 @@ impl Scheduler {
         self.residency = Some(residency);
     }
 
-    /// Plans for the prompt of a pass, if it is another one than before, or if others came to wait behind it.
+    /// Follows the prompt of a pass, if it is another one than before, or if others came to wait behind it.
     fn plan_for(&mut self, members: &[Member]) {
         let reader = members.first().filter(|member| member.stage == Stage::Prefill);
         let Some((reader, row)) = reader.and_then(|reader| Some((reader, self.table.get(reader.request)?))) else {
@@ -96,7 +96,7 @@ impl Scheduler {
         let may_switch = self.most_urgent(Stage::Decode).is_none_or(|decodes| reader.class <= decodes);
         let Some(residency) = &mut self.residency else { return };
         if may_switch && residency.follows() != Some((reader.request, then)) {
-            residency.plan(reader.request, prompt, then);
+            residency.follow(reader.request, prompt, then);
         }
     }
 
