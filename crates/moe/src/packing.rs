@@ -55,10 +55,22 @@ impl Packing {
     /// If a row is not there, or the input has another size.
     pub fn gather(&self, rows: &[f32], width: usize, input: &mut [f32]) {
         assert!(input.len() == self.slots() * width);
-        input.fill(0.0);
-        for (slot, route) in self.routes() {
+        for index in 0..self.slices.len() {
+            self.gather_slice(index, rows, width, &mut input[values_of(self.slice(index), width)]);
+        }
+    }
+
+    /// The same for the slots of the group's `index`th expert alone, where each has an input of its own.
+    ///
+    /// # Panics
+    /// As [`Self::gather`].
+    pub fn gather_slice(&self, index: usize, rows: &[f32], width: usize, input: &mut [f32]) {
+        assert!(input.len() == self.capacity * width);
+        let slice = &self.slices[index];
+        for (slot, route) in slice.iter().enumerate() {
             input[values(slot, width)].copy_from_slice(&rows[values(route.row as usize, width)]);
         }
+        input[slice.len() * width..].fill(0.0);
     }
 
     /// Adds a launch's results, weighted, to the rows that they belong to. What padded slots came to is left out.
@@ -67,7 +79,18 @@ impl Packing {
     /// If a row is not there, or the results have another size.
     pub fn scatter(&self, results: &[f32], width: usize, rows: &mut [f32]) {
         assert!(results.len() == self.slots() * width);
-        for (slot, route) in self.routes() {
+        for index in 0..self.slices.len() {
+            self.scatter_slice(index, &results[values_of(self.slice(index), width)], width, rows);
+        }
+    }
+
+    /// The same for the slots of the group's `index`th expert alone.
+    ///
+    /// # Panics
+    /// As [`Self::scatter`].
+    pub fn scatter_slice(&self, index: usize, results: &[f32], width: usize, rows: &mut [f32]) {
+        assert!(results.len() == self.capacity * width);
+        for (slot, route) in self.slices[index].iter().enumerate() {
             let row = &mut rows[values(route.row as usize, width)];
             for (sum, result) in row.iter_mut().zip(&results[values(slot, width)]) {
                 *sum += route.weight * result;
@@ -85,7 +108,11 @@ impl Packing {
 }
 
 fn values(row: usize, width: usize) -> Range<usize> {
-    row * width..(row + 1) * width
+    values_of(row..row + 1, width)
+}
+
+fn values_of(rows: Range<usize>, width: usize) -> Range<usize> {
+    rows.start * width..rows.end * width
 }
 
 #[cfg(test)]

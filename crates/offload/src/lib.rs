@@ -3,8 +3,8 @@
 //! `layers` makes the fused blocks of a loaded model's weights, `calibration` finds out between which numbers their values
 //! lie, for devices that compute in integers, `known_ranges` keeps that, `shapes` says for how many rows graphs are compiled and cuts rows to them,
 //! `source` emits a block for them, `ready` is a graph that was tried, `slot` one block on one device, `placed` the whole
-//! model; `exact` makes graphs for exactly a prompt's rows beside it. `routing` counts where a model's routers send rows, and `expert_file`
-//! keeps that beside the model. `patience` says when a device is taken to hang. `switching` exchanges graphs while a prompt is read. Attention,
+//! model; `exact` makes graphs for exactly a prompt's rows beside it. `routing` counts where a model's routers send rows,
+//! `expert_file` keeps that beside the model, and `experts` places a model that has some. `patience` says when a device is taken to hang. `switching` exchanges graphs while a prompt is read. Attention,
 //! rope and the cache stay on the CPU: they are sequence-wise, and static graphs are not for them. (Agent.xpu §4.2-4.3)
 //!
 //! Precision: weights are the file's own groups of 32, to the bit, on devices that take groups (`weights` says which and
@@ -19,6 +19,7 @@
 mod calibration;
 mod exact;
 mod expert_file;
+mod experts;
 mod identity;
 mod known_ranges;
 mod layers;
@@ -35,6 +36,7 @@ mod weights;
 pub use calibration::{CalibrateError, Seen};
 pub use exact::ExactModel;
 pub use expert_file::{expert_file, read_experts, write_experts};
+pub use experts::{ExpertScheme, ExpertSettings, PlacedExperts};
 pub use layers::{LayerBlocks, LayersError, head_block, layer_blocks};
 pub use placed::{OffloadError, PlacedModel, PlacedProgress};
 pub use routing::{RoutingError, calibrate_experts};

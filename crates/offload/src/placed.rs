@@ -37,6 +37,12 @@ pub enum OffloadError {
     /// It could not be found out between which numbers the model's values lie.
     #[error("the model cannot be calibrated: {0}")]
     Calibrate(#[from] CalibrateError),
+    /// Experts were asked for.
+    #[error("this model is dense: it has no experts to place")]
+    Dense,
+    /// Experts on a device that computes in integers.
+    #[error("the device computes on calibrated grids, and experts are not calibrated for that")]
+    UncalibratedExperts,
 }
 
 /// How far compiling is.

@@ -10,7 +10,7 @@ use std::time::Instant;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Widths {
     pub(crate) inputs: Vec<usize>,
-    pub(crate) output: usize,
+    pub(crate) outputs: Vec<usize>,
 }
 
 /// A graph, and how long it may take.
@@ -23,17 +23,23 @@ pub(crate) struct ReadyGraph {
 impl Widths {
     pub(crate) fn of(block: &Block) -> Self {
         let inputs = block.inputs().iter().map(|port| port.width).collect();
-        Self { inputs, output: block.outputs().first().map_or(0, |port| port.width) }
+        Self { inputs, outputs: block.outputs().iter().map(|port| port.width).collect() }
     }
 
     fn zeros(&self, rows: usize) -> Tensors {
         let inputs = self.inputs.iter().map(|width| Arc::new(Buffer::zeroed(rows * width)));
-        Tensors { inputs: inputs.collect(), outputs: vec![Buffer::zeroed(rows * self.output)] }
+        let outputs = self.outputs.iter().map(|width| Buffer::zeroed(rows * width));
+        Tensors { inputs: inputs.collect(), outputs: outputs.collect() }
+    }
+
+    /// Of the first output; of most blocks there is no other.
+    pub(crate) fn output(&self) -> usize {
+        self.outputs.first().copied().unwrap_or(0)
     }
 }
 
 impl ReadyGraph {
-    /// Tries the graph, which has one output, on zeros. The first run is the slowest: devices prepare weights in it.
+    /// Tries the graph on zeros. The first run is the slowest: devices prepare weights in it.
     ///
     /// # Errors
     /// If the device does not run it.

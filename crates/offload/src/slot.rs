@@ -53,8 +53,8 @@ impl Slot {
 
     /// Starts the block on all rows of its inputs, which make `len` floats, and does not wait.
     pub(crate) fn begin(&self, inputs: &[&[f32]], len: usize) -> Result<Started<'_>, NotRun> {
-        let Widths { inputs: widths, output: width } = &self.widths;
-        let rows = len / (*width).max(1);
+        let (widths, width) = (&self.widths.inputs, self.widths.output());
+        let rows = len / width.max(1);
         let fit = inputs.iter().zip(widths).all(|(input, width)| input.len() == rows * width);
         if !fit || inputs.len() != widths.len() || len != rows * width {
             return Err(NotRun::Unsupported(format!("{rows} rows of other widths than the graph's")));
@@ -75,14 +75,14 @@ impl Slot {
             buffer[..of.len()].copy_from_slice(&input[of]);
             Arc::new(buffer)
         });
-        let tensors = Tensors { inputs: lent.collect(), outputs: vec![Buffer::zeroed(rows * self.widths.output)] };
+        let tensors = Tensors { inputs: lent.collect(), outputs: vec![Buffer::zeroed(rows * self.widths.output())] };
         Lent { piece, rows, tensors }
     }
 
     fn start(&self, Lent { piece, rows, tensors }: Lent) -> Result<Running<'_>, NotRun> {
         let mut graph = self.graphs[piece.shape].lock().unwrap_or_else(PoisonError::into_inner);
         graph.start(tensors).map_err(|error| NotRun::Failed(error.to_string()))?;
-        Ok(Running { graph, piece, rows, width: self.widths.output })
+        Ok(Running { graph, piece, rows, width: self.widths.output() })
     }
 }
 

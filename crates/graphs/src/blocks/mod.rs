@@ -4,6 +4,7 @@
 mod experts;
 mod feed_forward;
 mod head;
+mod projection;
 mod qkv;
 
 pub use feed_forward::{FeedForward, GatedFeed};

@@ -1,6 +1,7 @@
 //! Models on OpenVINO's CPU device, beside the CPU's own kernels. Skipped, with a word, where there is no runtime.
 
 mod common;
+mod experts;
 mod placed;
 mod precision;
 mod requantised;

@@ -1,0 +1,159 @@
+//! Compiling a model with experts: projections, the head, and every group, which the cache keeps.
+
+use super::blocks::{BlockMaker, DenseBlocks};
+use super::plan::{self, LayerPlan, Plan};
+use super::settings::{ExpertScheme, ExpertSettings, Launched};
+use super::shelf::{Kept, Shelf};
+use super::{Layer, PlaceWork, PlacedExperts, times};
+use crate::layers::{LayersError, head_block};
+use crate::placed::{OffloadError, PlacedProgress, Target};
+use crate::ready::{ReadyGraph, Widths};
+use crate::shapes::Shapes;
+use crate::slot::Slot;
+use crate::source::Source;
+use duet_graphs::{ActivationRule, Block, Rows};
+use duet_model::{Model, PlainExperts};
+use duet_moe::{Calibration, Group, LayerCounts, MoeShape, Times};
+use duet_runtimes::{BlobCache, GraphDevice, GraphSource};
+use duet_types::{Bytes, Nanos, Tokens};
+use std::sync::{Arc, Mutex};
+
+/// See [`PlacedExperts::ready_on`].
+pub(super) fn filled(
+    model: &Model,
+    (device, cache): (Arc<dyn GraphDevice>, BlobCache),
+    counts: Option<&Calibration>,
+    settings: ExpertSettings,
+    progress: &mut dyn FnMut(PlacedProgress),
+) -> Result<PlacedExperts, OffloadError> {
+    let experts = model.blueprint().experts.ok_or(OffloadError::Dense)?;
+    if device.rules().activations == ActivationRule::Calibrated {
+        return Err(OffloadError::UncalibratedExperts);
+    }
+    let total = model.config().layers + 1;
+    let target = Target { model: &model.config().name, device: &*device, cache: Some(&cache) };
+    let filler = Filler { maker: BlockMaker { model, rule: device.rules().weights }, target, cache: &cache };
+    let shape = shape(&filler, &settings)?;
+    let times = filler.times(&shape, &settings)?;
+    let plan = Plan::of(model, counts, &settings, (shape, plan::device(&device.rules(), &settings, times)));
+    let mut filled = Filled::default();
+    for (layer, groups) in plan.layers.iter().enumerate() {
+        filler.layer(layer, groups, &mut filled)?;
+        progress(PlacedProgress { done: layer + 1, total });
+    }
+    let head = filled.qkv.is_some().then(|| filler.head()).transpose()?;
+    progress(PlacedProgress { done: total, total });
+    let work = model.work().experts.ok_or(OffloadError::Dense)?;
+    let launches = plan.most_groups() + usize::from(experts.shared.is_some());
+    let work = PlaceWork {
+        expert: work.expert,
+        shared: work.shared,
+        experts: experts.count,
+        hidden: model.blueprint().hidden,
+        // There is one at least: what the CPU computes comes with the first.
+        launches: launches.max(1),
+    };
+    let Filled { qkv, output, shared, kept, layers } = filled;
+    let resident = resident_plan(plan, &settings);
+    let shelf = Shelf::new(&resident, kept, (Arc::clone(&device), cache)).map_err(duet_runtimes::Error::Thread)?;
+    let stats = Mutex::default();
+    Ok(PlacedExperts { qkv, output, head, shared, shelf, layers, shape, times, settings, work, stats })
+}
+
+/// What is compiled so far.
+#[derive(Default)]
+struct Filled {
+    qkv: Option<Vec<Slot>>,
+    output: Vec<Slot>,
+    shared: Vec<Slot>,
+    kept: Vec<Kept>,
+    layers: Vec<Layer>,
+}
+
+struct Filler<'a> {
+    maker: BlockMaker<'a>,
+    target: Target<'a>,
+    cache: &'a BlobCache,
+}
+
+impl Filler<'_> {
+    fn times(&self, shape: &MoeShape, settings: &ExpertSettings) -> Result<Times, OffloadError> {
+        if settings.scheme == ExpertScheme::DenseOnly {
+            return Ok(Times {
+                launch: Nanos::ZERO,
+                slot: Nanos::ZERO,
+                cpu_row: Nanos::ZERO,
+                cpu_weights: Nanos::ZERO,
+            });
+        }
+        let rules = self.target.device.rules();
+        let experts = self.maker.model.blueprint().experts.map_or(1, |plan| plan.count);
+        let group = settings.group_size().min(experts);
+        times::measure(&self.maker, &self.target, shape, (plan::tile(&rules), group, settings.threads))
+    }
+
+    fn layer(&self, layer: usize, plan: &LayerPlan, filled: &mut Filled) -> Result<(), OffloadError> {
+        filled.layers.push(Layer { first_group: filled.kept.len() as u32 });
+        let read = self.maker.model.read_experts(layer, |plain| self.add(&plain, plan, filled));
+        read.map_err(LayersError::from)?.ok_or(OffloadError::Dense)?
+    }
+
+    fn add(&self, plain: &PlainExperts<'_>, plan: &LayerPlan, filled: &mut Filled) -> Result<(), OffloadError> {
+        let DenseBlocks { qkv, output, shared } = self.maker.dense(plain)?;
+        if let Some(block) = qkv {
+            filled.qkv.get_or_insert_default().push(self.slot(&block)?);
+        }
+        filled.output.push(self.slot(&output)?);
+        if let Some(block) = shared {
+            filled.shared.push(self.slot(&block)?);
+        }
+        for group in &plan.groups {
+            filled.kept.push(self.group(plain, group)?);
+        }
+        Ok(())
+    }
+
+    /// A block for a chunk, and for few rows.
+    fn slot(&self, block: &Block) -> Result<Slot, OffloadError> {
+        Slot::ready(&self.target, block, None, &Shapes::fixed())
+    }
+
+    fn head(&self) -> Result<Slot, OffloadError> {
+        let block = head_block(self.maker.model, self.maker.rule)?;
+        Slot::ready(&self.target, &block, None, &Shapes::of(self.target.device.rules().rows))
+    }
+
+    /// Compiles a group, tries it, and leaves it in the cache.
+    fn group(&self, plain: &PlainExperts<'_>, group: &Group) -> Result<Kept, OffloadError> {
+        let block = self.maker.group(plain, &group.experts)?;
+        let rows = Rows::Static(group.capacity);
+        let source = Source::of(&self.target, &GraphSource { block: &block, rows, ranges: None })?;
+        let (key, widths) = (source.key(&self.target), Widths::of(&block));
+        let tried = ReadyGraph::tried(source.obtain(&self.target)?, &widths, rows)?;
+        if self.cache.get(&key).is_none() {
+            return Err(duet_runtimes::Error::Keep(std::io::ErrorKind::StorageFull.into()).into());
+        }
+        Ok(Kept { group: group.clone(), widths, patience: tried.patience(), key })
+    }
+}
+
+/// The experts' shape; their bytes are those of an emitted block.
+fn shape(filler: &Filler<'_>, settings: &ExpertSettings) -> Result<MoeShape, OffloadError> {
+    let model = filler.maker.model;
+    let one = model.read_experts(0, |plain| filler.maker.group(&plain, &[duet_moe::ExpertId(0)]));
+    let block = one.map_err(LayersError::from)?.ok_or(OffloadError::Dense)??;
+    let chosen = model.blueprint().experts.map_or(1, |plan| plan.chosen) as u32;
+    let chunk = settings.chunk.max(Tokens(1));
+    Ok(MoeShape { chunk, chosen, expert_bytes: Bytes(block.constant_bytes().0.max(1)) })
+}
+
+/// What residency goes by: where all groups are launched, all are worth it.
+fn resident_plan(plan: Plan, settings: &ExpertSettings) -> Plan {
+    if settings.launched() == Launched::IfWorthIt {
+        return plan;
+    }
+    let times = Times { launch: Nanos::ZERO, slot: Nanos::ZERO, cpu_row: Nanos(1), cpu_weights: Nanos(1) };
+    let even = |layer: LayerPlan| LayerPlan { counts: LayerCounts::none(layer.counts.loads().len()), ..layer };
+    let device = duet_moe::Device { times, ..plan.device };
+    Plan { device, layers: plan.layers.into_iter().map(even).collect(), ..plan }
+}

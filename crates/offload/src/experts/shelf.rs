@@ -1,0 +1,158 @@
+//! The graphs of all groups: which are on the device, and how others come to it.
+//!
+//! Every group was compiled when the model was placed, and lies in the cache. A thread of its own brings those to the
+//! device that traffic makes worth it, and takes others from it, as [`Residency`] asks: nothing is compiled in a
+//! request's way, and no request waits for a graph. (NPUMoE §4.3)
+//!
+//! Invariant: a graph is taken away under its own lock, so never while a launch runs on it.
+
+use super::group_graph::GroupGraph;
+use super::plan::Plan;
+use crate::patience::Patience;
+use crate::ready::{ReadyGraph, Widths};
+use duet_moe::residency::{Command, Event};
+use duet_moe::{Group, GroupId, LayerCounts, Residency};
+use duet_runtimes::{BlobCache, BlobKey, GraphDevice};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// A group of a layer, compiled.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) group: Group,
+    pub(super) widths: Widths,
+    pub(super) patience: Patience,
+    pub(super) key: BlobKey,
+}
+
+/// All groups, and the thread that brings them.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    held: Arc<Held>,
+    commands: Option<Sender<Command>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread has in common with launches.
+#[derive(Debug)]
+struct Held {
+    groups: Vec<Place>,
+    residency: Mutex<Residency>,
+    device: Arc<dyn GraphDevice>,
+    cache: BlobCache,
+    loads: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Place {
+    kept: Kept,
+    graph: Mutex<Option<GroupGraph>>,
+}
+
+impl Shelf {
+    /// Groups of all layers, the first layer's first, and what the plan makes worth it on the device.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub(super) fn new(
+        plan: &Plan,
+        kept: Vec<Kept>,
+        (device, cache): (Arc<dyn GraphDevice>, BlobCache),
+    ) -> std::io::Result<Self> {
+        let layers = plan.layers.iter().map(|layer| (&layer.counts, layer.groups.clone())).collect();
+        let residency = Mutex::new(Residency::new(layers, plan.shape, &plan.device));
+        let groups = kept.into_iter().map(|kept| Place { kept, graph: Mutex::new(None) }).collect();
+        let held = Arc::new(Held { groups, residency, device, cache, loads: AtomicU64::new(0) });
+        while let Some(command) = held.residency().poll() {
+            held.carry_out(command);
+        }
+        held.loads.store(0, Ordering::Relaxed);
+        let (commands, orders) = channel();
+        let own = Arc::clone(&held);
+        let thread = std::thread::Builder::new().name("expert-graphs".to_owned()).spawn(move || own.serve(&orders))?;
+        Ok(Self { held, commands: Some(commands), thread: Some(thread) })
+    }
+
+    /// A chunk was routed. The layer's groups that are on the device, with their numbers.
+    pub(super) fn routed(&self, layer: usize, counts: LayerCounts) -> Vec<(GroupId, Group)> {
+        let mut residency = self.held.residency();
+        residency.handle(Event::Routed { layer, counts });
+        while let Some(command) = residency.poll() {
+            // After the thread has gone, nothing changes any more.
+            let _ = self.commands.as_ref().map(|commands| commands.send(command));
+        }
+        residency.hot(layer).map(|(id, group)| (id, group.clone())).collect()
+    }
+
+    /// A group, and its graph if it is on the device.
+    pub(super) fn graph(&self, id: GroupId) -> Option<(&Group, MutexGuard<'_, Option<GroupGraph>>)> {
+        let place = self.held.groups.get(id.0 as usize)?;
+        Some((&place.kept.group, lock(&place.graph)))
+    }
+
+    /// Graphs that were brought to the device since the beginning, and what those there take.
+    pub(super) fn loads(&self) -> (u64, duet_types::Bytes) {
+        (self.held.loads.load(Ordering::Relaxed), self.held.residency().taken())
+    }
+}
+
+impl Drop for Shelf {
+    fn drop(&mut self) {
+        drop(self.commands.take());
+        if let Some(thread) = self.thread.take() {
+            // What it panicked of is no more to anybody.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Held {
+    fn serve(&self, orders: &Receiver<Command>) {
+        while let Ok(command) = orders.recv() {
+            self.carry_out(command);
+            loop {
+                let next = self.residency().poll();
+                let Some(command) = next else { break };
+                self.carry_out(command);
+            }
+        }
+    }
+
+    fn carry_out(&self, command: Command) {
+        let event = match command {
+            Command::Load(id) => match self.groups.get(id.0 as usize).map(|place| self.load(place)) {
+                Some(Ok(())) => Event::Loaded(id),
+                _ => Event::LoadFailed(id),
+            },
+            Command::Release(id) => {
+                if let Some(place) = self.groups.get(id.0 as usize) {
+                    drop(lock(&place.graph).take());
+                }
+                Event::Released(id)
+            }
+        };
+        self.residency().handle(event);
+    }
+
+    fn load(&self, Place { kept, graph }: &Place) -> Result<(), duet_runtimes::Error> {
+        let Some(blob) = self.cache.get(&kept.key) else {
+            // Somebody emptied the cache. The CPU has the weights, too.
+            return Err(duet_runtimes::Error::Keep(std::io::ErrorKind::NotFound.into()));
+        };
+        let ready = ReadyGraph::like(self.device.import_graph(&blob)?, kept.patience);
+        let loaded = GroupGraph::new(ready, kept.widths.clone(), kept.group.capacity.as_usize());
+        *lock(graph) = Some(loaded);
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn residency(&self) -> MutexGuard<'_, Residency> {
+        lock(&self.residency)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
