@@ -9,7 +9,7 @@ use super::{Offload, Placement};
 use crate::request::EngineError;
 use crate::site::Site;
 use duet_model::Model;
-use duet_model::forward::{ExpertStats, ExpertWise, Fate, Node, Pass};
+use duet_model::forward::{ExpertStats, ExpertWise, Fate, Node, Pass, ProjectedBy};
 use duet_scheduler::Heg;
 use duet_scheduler::heg::{ExpertLaunches, TokenWise};
 
@@ -57,7 +57,10 @@ impl Placement {
         match (node, device) {
             (Node::Route { layer }, Some((offload, device))) => {
                 let run = model.route_on(device, pass, layer, site.crew);
-                if !self.took(offload, self.route_macs(pass), run)? {
+                let macs = self.route_macs(pass);
+                if run == Ok(ProjectedBy::Crew) {
+                    self.did_on_crew(macs);
+                } else if !self.took(offload, macs, run.map(|_| ()))? {
                     self.route_by_crew(model, pass, node, site);
                 }
             }

@@ -29,11 +29,14 @@ pub trait ExpertWise: Debug + Send + Sync {
     /// Multiply-accumulates of a place that a launch computes.
     fn place_macs(&self, launch: usize) -> u64;
 
-    /// Output projection, added to the residual stream: `[rows][queries]` and `[rows][hidden]` to `[rows][hidden]`.
+    /// Output projection, added to the residual stream: `[rows][queries]` and `[rows][hidden]` to `[rows][hidden]`. The
+    /// crew projects for a device that does not.
     ///
     /// # Errors
     /// [`NotRun`].
-    fn project(&self, layer: usize, attended: &[f32], residual: &[f32], out: &mut [f32]) -> Result<(), NotRun>;
+    fn project(&self, _layer: usize, _attended: &[f32], _residual: &[f32], _out: &mut [f32]) -> Result<(), NotRun> {
+        Err(NotRun::Unsupported("it does not project".to_owned()))
+    }
 
     /// What becomes of each place of these rows, launches being smaller than [`Self::launches`].
     fn dispatch(&self, layer: usize, rows: &RoutedRows<'_>) -> Vec<Fate>;
@@ -49,6 +52,15 @@ pub trait ExpertWise: Debug + Send + Sync {
         rows: &RoutedRows<'_>,
         fates: &[Fate],
     ) -> Result<Box<dyn BegunLaunch + '_>, NotRun>;
+}
+
+/// Who did the output projection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProjectedBy {
+    /// The device.
+    Device,
+    /// The crew.
+    Crew,
 }
 
 /// A launch that has begun.
@@ -166,11 +178,11 @@ impl Dispatched {
 }
 
 impl Model {
-    /// Output projection and routing of all rows; the device does the projection and says what it takes, if there is one.
-    /// Other nodes are refused.
+    /// Output projection and routing of all rows; the device does the projection if it does any, and says which places it
+    /// takes.
     ///
     /// # Errors
-    /// [`NotRun`] if the device did not project; the pass is as it was.
+    /// [`NotRun`] if the device failed to project; the pass is as it was.
     ///
     /// # Panics
     /// If the layer does not exist.
@@ -180,17 +192,25 @@ impl Model {
         pass: &mut Pass,
         layer: usize,
         crew: &dyn Crew,
-    ) -> Result<(), NotRun> {
-        let rows = 0..pass.rows();
+    ) -> Result<ProjectedBy, NotRun> {
+        let (rows, weights) = (0..pass.rows(), self.ffn_weights(layer));
         let buffers = &mut pass.activations.buffers;
         let (attended, residual, fed) = buffers.fed(rows.clone()).ok_or_else(sparse)?;
-        device.project(layer, attended, residual, fed)?;
-        buffers.take_fed(rows.clone());
-        let weights = self.ffn_weights(layer);
+        let projected_by = match device.project(layer, attended, residual, fed) {
+            Ok(()) => {
+                buffers.take_fed(rows.clone());
+                ProjectedBy::Device
+            }
+            Err(NotRun::Unsupported(_)) => {
+                project_attended(self.isa(), crew, &weights, buffers, rows.clone());
+                ProjectedBy::Crew
+            }
+            Err(failed) => return Err(failed),
+        };
         route(self.isa(), crew, &weights, buffers, rows.clone());
         let fates = buffers.routed(rows).map(|rows| device.dispatch(layer, &rows));
         pass.dispatch(fates.unwrap_or_default());
-        Ok(())
+        Ok(projected_by)
     }
 
     /// The same by the crew alone, with all places its own.

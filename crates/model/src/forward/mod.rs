@@ -18,7 +18,7 @@ pub use apart::{NodeInputs, NodeOutputs};
 pub use context_head::ContextHead;
 pub use duet_kernels::fused::RoutedRows;
 pub use exact::{NotPrepared, Prepared, PreparesRows};
-pub use expert_wise::{BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts};
+pub use expert_wise::{BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, ProjectedBy};
 pub use nodes::Node;
 pub use order::NodeOrder;
 pub use pass::{Activations, Pass, PassError, PassRefused, Segment};

@@ -45,7 +45,7 @@ fn launched(model: &Model, device: &PlacedExperts) -> (Vec<f32>, FateCounts, usi
     let order = NodeOrder::with_launches(model.config().layers, device.launches());
     for node in order.nodes() {
         let run = match node {
-            Node::Route { layer } => model.route_on(device, &mut pass, layer, &Solo),
+            Node::Route { layer } => model.route_on(device, &mut pass, layer, &Solo).map(|_| ()),
             Node::Experts { layer, launch } => model.launch_on(device, &mut pass, (layer, launch), &Solo),
             _ => model.run_node_on(device, &mut pass, node, 0..ROWS as usize, &Solo),
         };
