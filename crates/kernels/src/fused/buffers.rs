@@ -210,6 +210,14 @@ impl Buffers {
         Some((attended, &self.residual[stream.clone()], &mut self.normed[stream]))
     }
 
+    /// The same for a device that attends: queries, keys and values of these rows, of which queries come first; floats from
+    /// one row to the next; and where it writes what it finds.
+    pub fn attending(&mut self, rows: Range<usize>) -> Option<(&[f32], usize, &mut [f32])> {
+        let BufferShape { qkv, queries, .. } = self.shape;
+        let input = dense(qkv, &rows)?;
+        Some((&self.qkv[input], qkv, &mut self.attended[dense(queries, &rows)?]))
+    }
+
     /// Takes what a device wrote as the new residual stream of these rows.
     pub fn take_fed(&mut self, rows: Range<usize>) {
         let stride = stride(self.shape.hidden);

@@ -15,7 +15,9 @@
 //! | which groups are on the device, as traffic goes (§4.3) | `shelf.rs` |
 //! | who computes which expert of a row (§3.1, §3.2) | `dispatching.rs` |
 //! | gather, launch, scatter (§4.2) | `group_graph.rs` |
+//! | attention as static chunk graphs (§3.2) | `attention.rs` |
 
+mod attention;
 mod blocks;
 mod dispatching;
 mod filling;
@@ -25,14 +27,15 @@ mod settings;
 mod shelf;
 mod times;
 
-pub use settings::{ExpertScheme, ExpertSettings};
+pub use settings::{AttentionPlace, ExpertScheme, ExpertSettings};
 
 use crate::placed::{OffloadError, PlacedProgress, slot};
 use crate::slot::{Slot, Started};
+use attention::ChunkGraphs;
 use dispatching::{Routes, packing};
 use duet_model::Model;
 use duet_model::forward::{
-    Begun, BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, NotRun, RoutedRows, TokenWise,
+    AttentionWise, Begun, BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, NotRun, RoutedRows, TokenWise,
 };
 use duet_moe::{Calibration, MoeShape, Times};
 use duet_runtimes::{BlobCache, GraphDevice};
@@ -48,6 +51,7 @@ pub struct PlacedExperts {
     qkv: Option<Vec<Slot>>,
     output: Vec<Slot>,
     head: Option<Slot>,
+    attention: Option<ChunkGraphs>,
     /// The expert that all rows go to, of each layer: the first launch.
     shared: Vec<Slot>,
     shelf: Shelf,
@@ -129,6 +133,10 @@ impl TokenWise for PlacedExperts {
     fn experts(&self) -> Option<&dyn ExpertWise> {
         Some(self)
     }
+
+    fn attention(&self) -> Option<&dyn AttentionWise> {
+        self.attention.as_ref().map(|graphs| graphs as &dyn AttentionWise)
+    }
 }
 
 impl ExpertWise for PlacedExperts {
@@ -138,7 +146,8 @@ impl ExpertWise for PlacedExperts {
 
     fn stats(&self) -> ExpertStats {
         let (loads, resident) = self.shelf.loads();
-        ExpertStats { loads, resident, ..*self.stats.lock().unwrap_or_else(PoisonError::into_inner) }
+        let attention = self.attention.as_ref().map(ChunkGraphs::stats).unwrap_or_default();
+        ExpertStats { loads, resident, attention, ..*self.stats.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     fn place_macs(&self, launch: usize) -> u64 {
