@@ -170,6 +170,7 @@ fn products(macs_per_row: f64, weight_bytes: f64) -> Heg {
         attention: SequenceWise { macs_per_pair: 0.0, bytes_per_position: 0.0, row_bytes: 0.0 },
         ffn: nothing,
         head: nothing,
+        experts: None,
     }
 }
 
