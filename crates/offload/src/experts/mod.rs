@@ -25,6 +25,7 @@ mod settings;
 mod shelf;
 mod times;
 
+pub use blocks::expert_block;
 pub use settings::{ExpertScheme, ExpertSettings};
 
 use crate::placed::{OffloadError, PlacedProgress, slot};
