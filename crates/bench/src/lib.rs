@@ -4,6 +4,8 @@
 //! ceilings are probed beside every sample, and shares of a ceiling are shares of the probe next to the sample.
 
 pub mod agreement;
+mod bed;
+mod cores;
 mod forward;
 pub mod functional;
 pub mod graphs;
