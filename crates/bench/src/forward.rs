@@ -1,9 +1,9 @@
 //! One pass of one sequence through a model, its linear work on a device or by the crew. Nothing falls back: a kernel that
-//! the device does not run is an error.
+//! the device does not run is an error; but on a device of experts, what it does not take is the crew's, as in serving.
 
 use duet_kernels::crew::Crew;
 use duet_model::Model;
-use duet_model::forward::{Activations, NotRun, Pass, PassError, Segment, TokenWise};
+use duet_model::forward::{Activations, ExpertWise, Node, NodeOrder, NotRun, Pass, PassError, Segment, TokenWise};
 use duet_model::kv::KvTable;
 use duet_types::TokenId;
 
@@ -46,20 +46,55 @@ impl Forward<'_> {
         let (model, rows) = (self.model, tokens.len());
         let pass = Pass::new(model, activations, vec![Segment::new(kv, tokens.to_vec())]);
         let mut pass = pass.map_err(|refused| refused.error)?;
-        for node in model.nodes() {
-            match self.device {
-                Some(device) => model.run_node_on(device, &mut pass, node, 0..rows, self.crew)?,
-                None => model.run_node(&mut pass, node, 0..rows, self.crew),
-            }
+        for node in self.order().nodes() {
+            let run = self.node(&mut pass, node);
+            self.or_by_crew(run, || model.run_node(&mut pass, node, 0..rows, self.crew))?;
         }
-        match self.device {
-            _ if chosen.is_empty() => {}
-            Some(device) => model.logits_on(device, &mut pass, chosen, logits)?,
-            None => model.logits(&mut pass, chosen, logits, self.crew),
+        if !chosen.is_empty() {
+            let run = self.device.map(|device| model.logits_on(device, &mut pass, chosen, logits));
+            self.or_by_crew(run, || model.logits(&mut pass, chosen, logits, self.crew))?;
         }
         let (activations, mut tables) = pass.finish();
         let kv = tables.pop().expect("a pass of one segment gives one table back");
         Ok(Passed { activations, kv })
+    }
+
+    /// The nodes of a pass: launches of experts are nodes of their own.
+    fn order(&self) -> NodeOrder {
+        let launches = self.experts().map_or(0, ExpertWise::launches);
+        NodeOrder::with_launches(self.model.config().layers, launches)
+    }
+
+    /// Runs a node on the device, if there is one.
+    fn node(&self, pass: &mut Pass, node: Node) -> Option<Result<(), NotRun>> {
+        let rows = 0..pass.rows();
+        Some(match (node, self.experts()) {
+            (Node::Route { layer }, Some(experts)) => {
+                self.model.route_on(experts, pass, layer, self.crew).map(|_projected_by| ())
+            }
+            (Node::Experts { layer, launch }, Some(experts)) => {
+                match self.model.launch_on(experts, pass, (layer, launch), self.crew) {
+                    // Its group has just left the device; the crew has computed its places.
+                    Err(NotRun::Unsupported(_)) => Ok(()),
+                    run => run,
+                }
+            }
+            _ => self.model.run_node_on(self.device?, pass, node, rows, self.crew),
+        })
+    }
+
+    /// The crew's turn, where there is no device, or one of experts that does not take this.
+    fn or_by_crew(&self, run: Option<Result<(), NotRun>>, by_crew: impl FnOnce()) -> Result<(), NotRun> {
+        match run {
+            Some(Err(NotRun::Unsupported(_))) if self.experts().is_some() => by_crew(),
+            Some(run) => return run,
+            None => by_crew(),
+        }
+        Ok(())
+    }
+
+    fn experts(&self) -> Option<&dyn ExpertWise> {
+        self.device.and_then(TokenWise::experts)
     }
 
     /// Reads `tokens` after `kv` in chunks of so many rows; `logits` are those of the last row.

@@ -4,11 +4,14 @@
 //! ceilings are probed beside every sample, and shares of a ceiling are shares of the probe next to the sample.
 
 pub mod agreement;
+mod bed;
+mod cores;
 mod forward;
 pub mod functional;
 pub mod graphs;
 mod html;
 pub mod load;
+pub mod moe;
 mod optimality;
 mod plot;
 mod probe;

@@ -5,6 +5,7 @@ mod device;
 mod graphs;
 mod history;
 mod load;
+mod moe;
 mod moefy;
 mod profile;
 mod report;
@@ -20,6 +21,7 @@ pub(crate) use history::{
     WhichArgs, default_path as default_history,
 };
 pub(crate) use load::{LoadArgs, Peer};
+pub(crate) use moe::MoeArgs;
 pub(crate) use moefy::MoefyArgs;
 pub(crate) use profile::{GraphProfileArgs, ProfileArgs};
 pub(crate) use report::ReportArgs;
@@ -103,6 +105,8 @@ pub(crate) enum BenchCommand {
     Agreement(Box<AgreementArgs>),
     /// What compiled graphs cost and give on a device: compiling, loading, launching, exchanging
     Graphs(Box<GraphsArgs>),
+    /// What placing experts on a device costs and gives: groups, capacities, and the whole model by each scheme
+    Moe(Box<MoeArgs>),
 }
 
 /// `duet bench throughput`

@@ -70,6 +70,21 @@ fn a_machine_that_cannot_be_is_refused_by_name() {
     simulate(&["--profile", path]).assert_refused(&["memory.shared_gb_s", "greater than zero"]);
 }
 
+/// What is wrong with the model or a flag is said before a device is asked for.
+#[test]
+fn experts_are_not_measured_where_there_are_none() {
+    let cache = tempfile::tempdir().unwrap();
+    let fixture = |name: &str| format!("{}/../model/tests/fixtures/golden_{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+    let bench =
+        |model: &str, arguments: &[&str]| run(&mut duet(cache.path(), &[&["bench", "moe", model], arguments].concat()));
+    bench(&fixture("llama"), &[]).assert_refused(&["dense model", "duet moefy"]);
+    let sparse = fixture("qwen2moe");
+    bench(&sparse, &["--schemes", "best"]).assert_refused(&["--schemes", "no scheme `best`", "naive"]);
+    bench(&sparse, &["--group-sizes", "0"]).assert_refused(&["--group-sizes"]);
+    bench(&sparse, &["--capacities", "0"]).assert_refused(&["--capacities"]);
+    bench(&sparse, &["--llama-bench", "nowhere"]).assert_refused(&["--llama-bench nowhere", "no such program"]);
+}
+
 /// Same seed, same figures: all but the time that the simulation took.
 #[test]
 fn a_simulation_repeats_to_the_byte() {

@@ -46,6 +46,14 @@ impl Slot {
         Self { shapes: vec![rows], graphs: vec![Mutex::new(graph)], widths }
     }
 
+    /// Rows that its graphs compute where so many are asked for.
+    pub(crate) fn padded(&self, rows: usize) -> usize {
+        if self.shapes.is_empty() {
+            return rows;
+        }
+        cut(rows, &self.shapes).into_iter().map(|piece| self.shapes[piece.shape].as_usize()).sum()
+    }
+
     /// Runs the block on all rows of its inputs.
     pub(crate) fn run(&self, inputs: &[&[f32]], output: &mut [f32]) -> Result<(), NotRun> {
         Box::new(self.begin(inputs, output.len())?).finish(output)

@@ -1,9 +1,9 @@
 //! Each kind of block in each shape: what compiling, exporting, taking up and running it takes, and how large it is.
 
-use super::bed::{Bed, Runnable, timed};
 use super::line::{BlockLine, Line, RunTime};
 use super::random_weights::{ExpertShape, group};
 use super::{GraphsError, Settings};
+use crate::bed::{Bed, Runnable, timed};
 use crate::load::Progress;
 use crate::probe::rss_bytes;
 use crate::samples::median;

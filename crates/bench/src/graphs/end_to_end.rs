@@ -1,9 +1,9 @@
 //! A model's prefill and decode through the graphs, and with the CPU's kernels alone, in turns on the same cores.
 
-use super::bed::{Bed, timed};
-use super::cores::on_cores;
 use super::line::{EndToEndLine, Line};
 use super::{GraphsError, Settings};
+use crate::bed::{Bed, timed};
+use crate::cores::on_cores;
 use crate::forward::{Forward, likeliest};
 use crate::load::Progress;
 use crate::samples::median;

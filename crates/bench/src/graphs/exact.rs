@@ -5,10 +5,10 @@
 //! pass on graphs for exactly its rows; and by the CPU's kernels. The head is left out: it is the same in all. A graph pays
 //! where it is made while the prompt waits anyway, and never where somebody waits for it; both times are printed.
 
-use super::bed::{Bed, timed};
-use super::cores::on_cores;
 use super::line::{ExactLine, Line};
 use super::{GraphsError, Settings};
+use crate::bed::{Bed, timed};
+use crate::cores::on_cores;
 use crate::forward::Forward;
 use crate::load::Progress;
 use crate::samples::median;

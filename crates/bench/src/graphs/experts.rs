@@ -2,10 +2,10 @@
 //!
 //! Both compute the same rows of the same experts.
 
-use super::bed::{Bed, Runnable};
 use super::line::{ExpertsLine, Line};
 use super::random_weights::{ExpertShape, group};
 use super::{GraphsError, Settings};
+use crate::bed::{Bed, Runnable};
 use crate::load::Progress;
 use crate::samples::median;
 use duet_graphs::Rows;
@@ -37,10 +37,11 @@ fn line(
     rows: Tokens,
     experts: usize,
 ) -> Result<ExpertsLine, GraphsError> {
-    let runnable = |count, seed| {
+    let runnable = |count, seed| -> Result<Runnable, GraphsError> {
         let block = group(shape, count, &mut Random::new(seed))?;
         let mut runnable = Runnable::new(bed.compile(&block, Rows::Static(rows))?, &block, rows);
-        runnable.run().map(|_| runnable)
+        runnable.run()?;
+        Ok(runnable)
     };
     let mut grouped = runnable(experts, 0)?;
     let mut single = (0..experts).map(|seed| runnable(1, seed as u64)).collect::<Result<Vec<_>, _>>()?;

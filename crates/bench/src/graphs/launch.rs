@@ -1,10 +1,10 @@
 //! What a launch costs: a graph that computes next to nothing, and what several launches take beyond one graph that does
 //! the same.
 
-use super::bed::{Bed, Runnable};
 use super::line::{LaunchLine, Line};
 use super::random_weights::linear;
 use super::{GraphsError, Settings};
+use crate::bed::{Bed, Runnable};
 use crate::load::Progress;
 use crate::samples::median;
 use duet_graphs::{Block, BlockBuilder, Rows};

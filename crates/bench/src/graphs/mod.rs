@@ -12,9 +12,7 @@
 //!
 //! Samples of what is compared take turns, so that a machine that changes its speed changes it for all.
 
-mod bed;
 mod blocks;
-mod cores;
 mod end_to_end;
 mod exact;
 mod experts;
@@ -24,13 +22,15 @@ mod optimality;
 mod progressive;
 mod random_weights;
 
-pub use bed::Bed;
+pub use crate::bed::Bed;
 pub use line::Line;
 pub use progressive::Method;
 
+use crate::bed::BedError;
+use crate::cores::CoresError;
 use crate::forward::ForwardError;
 use crate::load::Progress;
-use duet_graphs::{BlockError, CalibrationError, WeightsError};
+use duet_graphs::{BlockError, WeightsError};
 use duet_offload::switching::{GraphProfileError, SwitchingError};
 use duet_offload::{LayersError, OffloadError};
 use duet_scheduler::progressive::ProblemError;
@@ -108,9 +108,9 @@ pub enum GraphsError {
     /// Random numbers make no weights.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// It is not known between which numbers a block's values lie.
+    /// A graph was not made, or did not run.
     #[error(transparent)]
-    Calibration(#[from] CalibrationError),
+    Bed(#[from] BedError),
     /// What was measured is no profile.
     #[error(transparent)]
     Profile(#[from] GraphProfileError),
@@ -129,9 +129,9 @@ pub enum GraphsError {
         /// The model's.
         context: Tokens,
     },
-    /// Threads could not be started, or a lane stopped.
-    #[error("cannot run on this machine's cores: {0}")]
-    Lanes(String),
+    /// Nothing ran on the cores.
+    #[error(transparent)]
+    Cores(#[from] CoresError),
     /// The device makes no graphs for exactly a prompt's rows.
     #[error("the device makes no graph for exactly a prompt's rows: {0}")]
     NotPrepared(String),

@@ -16,6 +16,23 @@ pub(super) struct DenseBlocks {
     pub(super) shared: Option<Block>,
 }
 
+/// Makes some of a layer's experts one block, with weights that a device of this rule takes. Nothing if the layer has none.
+///
+/// # Errors
+/// If their weights cannot be read or rounded.
+///
+/// # Panics
+/// If the layer does not have these.
+pub fn expert_block(
+    model: &Model,
+    layer: usize,
+    experts: &[ExpertId],
+    rule: WeightRule,
+) -> Result<Option<Block>, LayersError> {
+    let maker = BlockMaker { model, rule };
+    model.read_experts(layer, |plain| maker.group(&plain, experts))?.transpose()
+}
+
 /// Makes a layer's blocks of the file's weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockMaker<'a> {

@@ -27,6 +27,7 @@ mod settings;
 mod shelf;
 mod times;
 
+pub use blocks::expert_block;
 pub use settings::{AttentionPlace, ExpertScheme, ExpertSettings};
 
 use crate::placed::{OffloadError, PlacedProgress, slot};
@@ -163,9 +164,11 @@ impl ExpertWise for PlacedExperts {
         let Some(Layer { first_group }) = self.layers.get(layer).copied() else { return fates };
         let (shared, overflow) = (self.shared_launches(), self.settings.overflow);
         let (mut launches, mut slots) = (0, 0);
-        if shared > 0 && rows.experts.len() / rows.places > FEW_ROWS {
+        if let Some(shared) = self.shared.get(layer)
+            && rows.experts.len() / rows.places > FEW_ROWS
+        {
             fates.iter_mut().skip(rows.places - 1).step_by(rows.places).for_each(|fate| *fate = Fate::Launch(0));
-            launches += 1;
+            (launches, slots) = (1, shared.padded(rows.experts.len() / rows.places) as u64);
         }
         let routes = Routes::of(rows, self.work.experts, overflow);
         let hot = self.shelf.routed(layer, routes.counts.clone());

@@ -1,8 +1,8 @@
 //! A prompt, read while a plan is followed, and its answer, decoded on the graphs that are loaded then.
 
+use crate::bed::{Bed, timed};
 use crate::forward::{Forward, likeliest};
 use crate::graphs::GraphsError;
-use crate::graphs::bed::{Bed, timed};
 use duet_kernels::crew::Solo;
 use duet_model::kv::KvFormat;
 use duet_offload::switching::{Exchange, Loaded, Shelf, read};

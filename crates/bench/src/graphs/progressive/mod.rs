@@ -10,9 +10,9 @@ mod turns;
 
 pub use methods::Method;
 
-use super::bed::Bed;
 use super::line::{Line, MemoryLine, ProfileLine};
 use super::{GraphsError, Settings};
+use crate::bed::Bed;
 use crate::load::Progress;
 use crate::probe::rss_bytes;
 use answer::Answering;

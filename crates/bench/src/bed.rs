@@ -1,7 +1,6 @@
-//! What is measured: a model, a device, and how both are used.
+//! What is measured where a device takes compiled graphs: a model, the device, and how both are used.
 
-use super::GraphsError;
-use duet_graphs::{ActivationRule, Block, RowRule, Rows, calibrate};
+use duet_graphs::{ActivationRule, Block, CalibrationError, RowRule, Rows, calibrate};
 use duet_model::Model;
 use duet_model::tokenizer::SpecialTokens;
 use duet_runtimes::{BlobCache, Buffer, Emitted, Graph, GraphDevice, GraphSource, Tensors};
@@ -22,8 +21,19 @@ pub struct Bed {
     pub cache: BlobCache,
 }
 
+/// Why a graph was not made, or did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum BedError {
+    /// The device refused.
+    #[error(transparent)]
+    Device(#[from] duet_runtimes::Error),
+    /// It is not known between which numbers a block's values lie.
+    #[error(transparent)]
+    Calibration(#[from] CalibrationError),
+}
+
 /// A graph with the memory that it runs on.
-pub(super) struct Runnable {
+pub(crate) struct Runnable {
     graph: Box<dyn Graph>,
     inputs: Vec<Arc<Buffer>>,
     outputs: Vec<Buffer>,
@@ -31,21 +41,21 @@ pub(super) struct Runnable {
 
 impl Bed {
     /// Whether the device takes graphs of any number of rows.
-    pub(super) fn is_dynamic(&self) -> bool {
+    pub(crate) fn is_dynamic(&self) -> bool {
         self.device.rules().rows == RowRule::Any
     }
 
-    pub(super) fn compile(&self, block: &Block, rows: Rows) -> Result<Box<dyn Graph>, GraphsError> {
+    pub(crate) fn compile(&self, block: &Block, rows: Rows) -> Result<Box<dyn Graph>, BedError> {
         self.compile_emitted(&self.emit(block, rows)?)
     }
 
-    pub(super) fn compile_emitted(&self, emitted: &Emitted) -> Result<Box<dyn Graph>, GraphsError> {
+    pub(crate) fn compile_emitted(&self, emitted: &Emitted) -> Result<Box<dyn Graph>, BedError> {
         Ok(self.device.compile_graph(emitted)?)
     }
 
     /// A block as the device's compiler takes it; one that computes in integers is told the ranges of the numbers that the
     /// graph will be run on.
-    pub(super) fn emit(&self, block: &Block, rows: Rows) -> Result<Emitted, GraphsError> {
+    pub(crate) fn emit(&self, block: &Block, rows: Rows) -> Result<Emitted, BedError> {
         let ranges = match self.device.rules().activations {
             ActivationRule::Floats => None,
             ActivationRule::Calibrated => {
@@ -56,23 +66,23 @@ impl Bed {
         Ok(self.device.emit(&GraphSource { block, rows, ranges: ranges.as_ref() })?)
     }
 
-    pub(super) fn import(&self, blob: &[u8]) -> Result<Box<dyn Graph>, GraphsError> {
+    pub(crate) fn import(&self, blob: &[u8]) -> Result<Box<dyn Graph>, BedError> {
         Ok(self.device.import_graph(blob)?)
     }
 
     /// Tokens of a real text: this crate's own source, as often as it takes.
-    pub(super) fn text(&self, count: usize) -> Vec<TokenId> {
+    pub(crate) fn text(&self, count: usize) -> Vec<TokenId> {
         let tokens = self.model.tokenizer().encode(TEXT, SpecialTokens::AsText);
         tokens.into_iter().cycle().take(count).collect()
     }
 }
 
 /// Long enough for most prompts, and the same everywhere.
-const TEXT: &str = include_str!("../throughput.rs");
+const TEXT: &str = include_str!("throughput.rs");
 
 impl Runnable {
     /// A graph of `block`, to be run on so many rows of small numbers.
-    pub(super) fn new(graph: Box<dyn Graph>, block: &Block, rows: Tokens) -> Self {
+    pub(crate) fn new(graph: Box<dyn Graph>, block: &Block, rows: Tokens) -> Self {
         let rows = rows.as_usize();
         let inputs = block.inputs().iter().map(|port| Arc::new(Buffer::from(&*values(rows * port.width))));
         let outputs = block.outputs().iter().map(|port| Buffer::zeroed(rows * port.width));
@@ -80,7 +90,7 @@ impl Runnable {
     }
 
     /// Runs it once. How long that took, from lending the memory to having it back.
-    pub(super) fn run(&mut self) -> Result<Nanos, GraphsError> {
+    pub(crate) fn run(&mut self) -> Result<Nanos, BedError> {
         let tensors = Tensors { inputs: self.inputs.clone(), outputs: std::mem::take(&mut self.outputs) };
         let start = Instant::now();
         self.outputs = self.graph.run(tensors, LONGEST)?;
@@ -88,7 +98,7 @@ impl Runnable {
     }
 
     /// The graph, to be run on other rows.
-    pub(super) fn into_graph(self) -> Box<dyn Graph> {
+    pub(crate) fn into_graph(self) -> Box<dyn Graph> {
         self.graph
     }
 }
@@ -102,7 +112,7 @@ fn values(len: usize) -> Vec<f32> {
 const LONGEST: Nanos = Nanos(60_000_000_000);
 
 /// How long something takes, and what comes of it.
-pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (Nanos, T) {
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (Nanos, T) {
     let start = Instant::now();
     let made = work();
     (start.elapsed().into(), made)
