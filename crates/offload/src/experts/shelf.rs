@@ -65,9 +65,7 @@ impl Shelf {
         let residency = Mutex::new(Residency::new(layers, plan.shape, &plan.device));
         let groups = kept.into_iter().map(|kept| Place { kept, graph: Mutex::new(None) }).collect();
         let held = Arc::new(Held { groups, residency, device, cache, loads: AtomicU64::new(0) });
-        while let Some(command) = held.residency().poll() {
-            held.carry_out(command);
-        }
+        held.carry_out_all();
         held.loads.store(0, Ordering::Relaxed);
         let (commands, orders) = channel();
         let own = Arc::clone(&held);
@@ -112,11 +110,16 @@ impl Held {
     fn serve(&self, orders: &Receiver<Command>) {
         while let Ok(command) = orders.recv() {
             self.carry_out(command);
-            loop {
-                let next = self.residency().poll();
-                let Some(command) = next else { break };
-                self.carry_out(command);
-            }
+            self.carry_out_all();
+        }
+    }
+
+    /// What residency asks for, until it asks for nothing more. It is not locked while a command is carried out.
+    fn carry_out_all(&self) {
+        loop {
+            let next = self.residency().poll();
+            let Some(command) = next else { return };
+            self.carry_out(command);
         }
     }
 
