@@ -36,7 +36,7 @@ mod weights;
 pub use calibration::{CalibrateError, Seen};
 pub use exact::ExactModel;
 pub use expert_file::{expert_file, read_experts, write_experts};
-pub use experts::{ExpertScheme, ExpertSettings, PlacedExperts};
+pub use experts::{ExpertScheme, ExpertSettings, PlacedExperts, Saliency, VirtualExperts, VirtualSettings};
 pub use layers::{LayerBlocks, LayersError, head_block, layer_blocks};
 pub use placed::{OffloadError, PlacedModel, PlacedProgress};
 pub use routing::{RoutingError, calibrate_experts};
