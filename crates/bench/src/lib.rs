@@ -9,6 +9,7 @@ pub mod functional;
 pub mod graphs;
 mod html;
 pub mod load;
+pub mod moe;
 mod optimality;
 mod plot;
 mod probe;
