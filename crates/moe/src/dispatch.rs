@@ -115,6 +115,12 @@ impl Dispatched {
     pub fn drop_rate(&self) -> f64 {
         part(self.dropped, self.routes())
     }
+
+    /// Part of all routes that the CPU computes for want of room; zero if there are none.
+    #[must_use]
+    pub fn spill_rate(&self) -> f64 {
+        part(self.spilled, self.routes())
+    }
 }
 
 impl std::ops::AddAssign for Dispatched {
@@ -125,6 +131,22 @@ impl std::ops::AddAssign for Dispatched {
         self.cold += other.cold;
         self.spilled += other.spilled;
         self.dropped += other.dropped;
+    }
+}
+
+/// What became of routes since an earlier count of the same.
+impl std::ops::Sub for Dispatched {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            launches: self.launches - before.launches,
+            slots: self.slots - before.slots,
+            packed: self.packed - before.packed,
+            cold: self.cold - before.cold,
+            spilled: self.spilled - before.spilled,
+            dropped: self.dropped - before.dropped,
+        }
     }
 }
 

@@ -36,7 +36,8 @@ pub(super) fn filled(
     let filler = Filler { maker: BlockMaker { model, rule: device.rules().weights }, target, cache: &cache };
     let shape = shape(&filler, &settings)?;
     let times = filler.times(&shape, &settings)?;
-    let plan = Plan::of(model, counts, &settings, (shape, plan::device(&device.rules(), &settings, times)));
+    let on = plan::device(&device.rules(), &settings, times);
+    let plan = Plan::of(model, counts, settings.provision(), (shape, on));
     let mut filled = Filled::default();
     for (layer, groups) in plan.layers.iter().enumerate() {
         filler.layer(layer, groups, &mut filled)?;
@@ -62,7 +63,22 @@ pub(super) fn filled(
     let resident = resident_plan(plan, &settings);
     let shelf = Shelf::new(&resident, kept, (Arc::clone(&device), cache)).map_err(duet_runtimes::Error::Thread)?;
     let stats = Mutex::default();
-    Ok(PlacedExperts { qkv, output, head, attention, shared, shelf, layers, shape, times, settings, work, stats })
+    let dispatched = Mutex::default();
+    Ok(PlacedExperts {
+        qkv,
+        output,
+        head,
+        attention,
+        shared,
+        shelf,
+        layers,
+        shape,
+        times,
+        settings,
+        work,
+        stats,
+        dispatched,
+    })
 }
 
 /// What is compiled so far.

@@ -57,6 +57,15 @@ pub struct ExpertSettings {
     pub threads: usize,
 }
 
+/// How much a row would be missed by an expert that has no room for it: the least are pruned first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saliency {
+    /// How long its attention output is: the paper's. (NPUMoE §3.2)
+    AttentionNorm,
+    /// What the router gives to the expert, which is what its result is multiplied by.
+    RouterWeight,
+}
+
 /// Which of a layer's groups are launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Launched {
@@ -83,15 +92,21 @@ impl Default for ExpertSettings {
 }
 
 impl ExpertSettings {
-    /// Capacities.
-    pub(super) fn provision(&self) -> Provision {
+    /// Capacities; none where no expert is on the device.
+    pub(super) fn provision(&self) -> Option<Provision> {
         match self.scheme {
-            ExpertScheme::DenseOnly | ExpertScheme::Base => Provision::Uniform,
-            ExpertScheme::Naive => Provision::Calibrated { tiers_max: 1, headroom: self.headroom },
+            ExpertScheme::DenseOnly => None,
+            ExpertScheme::Base => Some(Provision::Uniform),
+            ExpertScheme::Naive => Some(Provision::Calibrated { tiers_max: 1, headroom: self.headroom }),
             ExpertScheme::Tiers | ExpertScheme::Groups | ExpertScheme::All => {
-                Provision::Calibrated { tiers_max: self.tiers_max, headroom: self.headroom }
+                Some(Provision::Calibrated { tiers_max: self.tiers_max, headroom: self.headroom })
             }
         }
+    }
+
+    /// By what rows are pruned, if they are.
+    pub(super) fn saliency(&self) -> Option<Saliency> {
+        (self.overflow == Overflow::Prune).then_some(Saliency::AttentionNorm)
     }
 
     /// Experts of a graph at most.
