@@ -60,7 +60,9 @@ pub struct Accuracy {
     pub above_chance: bool,
 }
 
-/// Beside the exact model's answers, with intervals that hold each in 95 of 100 samples.
+/// Beside the exact model's answers, with intervals that hold each in 95 of 100 samples. Where no answer changed, the
+/// bootstrap knows of no difference and its interval is a point: then agreement's says how little a few items tell, since
+/// accuracies differ no more than answers do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Agreement {
     /// Accuracy less the exact model's.
