@@ -12,7 +12,7 @@ use duet_model::forward::{ExpertStats, TokenWise};
 use duet_offload::{ExactModel, ExpertSettings, PlacedModel};
 use duet_openvino::{Activations, CompileOptions};
 use duet_runtimes::{BlobCache, GraphDevice};
-use duet_types::{Bytes, Tokens};
+use duet_types::{Bytes, Nanos, Tokens};
 use exchanging::Placed;
 use std::fmt;
 use std::path::PathBuf;
@@ -214,7 +214,7 @@ pub(crate) fn tell_shares(engine: &Engine) {
 
 /// Says on stderr where experts were computed, if a device computed some.
 fn tell_experts(engine: &Engine) {
-    let ExpertStats { places, launches, slots, .. } = engine.expert_work();
+    let ExpertStats { places, launches, slots, attention, .. } = engine.expert_work();
     if places.all() > 0 {
         let share = |of: u64| 100.0 * of as f64 / places.all() as f64;
         eprintln_quiet(&format!(
@@ -224,6 +224,15 @@ fn tell_experts(engine: &Engine) {
             share(places.crew),
             share(places.spilled),
             share(places.dropped)
+        ));
+    }
+    if attention.launches > 0 {
+        let each = |time: Nanos| time.as_millis_f64() / attention.launches as f64;
+        eprintln_quiet(&format!(
+            "attention: {} launches, {:.2} ms each, and {:.2} ms to pad for it",
+            attention.launches,
+            each(attention.running),
+            each(attention.padding)
         ));
     }
 }

@@ -4,7 +4,7 @@ use crate::offloading::DeviceName;
 use clap::{Args, ValueEnum};
 use duet_engine::{DeviceUse, Fallback};
 use duet_moe::Overflow;
-use duet_offload::{ExpertScheme, ExpertSettings};
+use duet_offload::{AttentionPlace, ExpertScheme, ExpertSettings};
 use duet_types::Bytes;
 use std::path::PathBuf;
 
@@ -31,6 +31,9 @@ pub(crate) struct DeviceArgs {
     /// `groups` are what it is compared with
     #[arg(long, value_name = "NAME", requires = "device", default_value = "all")]
     pub(crate) expert_scheme: ExpertScheme,
+    /// Of a model with experts: the device attends, too, while prompts are read, in graphs of a fixed length
+    #[arg(long, requires = "device")]
+    pub(crate) device_attention: bool,
     /// Fail where the device does, with nothing to stand in for it
     #[arg(long, requires = "device")]
     pub(crate) no_fallback: bool,
@@ -48,7 +51,8 @@ impl DeviceArgs {
             OverflowName::Spill => Overflow::Spill,
             OverflowName::Prune => Overflow::Prune,
         };
-        ExpertSettings { scheme: self.expert_scheme, overflow, ..ExpertSettings::default() }
+        let attention = if self.device_attention { AttentionPlace::Device } else { AttentionPlace::Cpu };
+        ExpertSettings { scheme: self.expert_scheme, overflow, attention, ..ExpertSettings::default() }
     }
 
     /// Threads of the device and of the cores beside it. A device that is made of the cores leaves them all but one if it
