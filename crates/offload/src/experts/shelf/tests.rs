@@ -18,7 +18,7 @@ struct Importing(DeviceInfo);
 struct Idle(Ports);
 
 impl Importing {
-    fn new() -> Arc<dyn GraphDevice> {
+    fn device() -> Arc<dyn GraphDevice> {
         let (name, peaks) = ("IMPORTING".to_owned(), Vec::new());
         let (full_name, architecture, driver, memory) = Default::default();
         Arc::new(Self(DeviceInfo { name, kind: DeviceKind::Npu, full_name, architecture, driver, memory, peaks }))
@@ -96,7 +96,7 @@ fn plan() -> Plan {
 
 /// A shelf whose cache holds the graphs of these experts.
 fn shelf(folder: &std::path::Path, cached: &[u32]) -> Shelf {
-    let (device, cache) = (Importing::new(), BlobCache::new(folder.to_owned(), Bytes(1 << 20)));
+    let (device, cache) = (Importing::device(), BlobCache::new(folder.to_owned(), Bytes(1 << 20)));
     let kept = |(expert, group): (u32, &Group)| {
         let source = BlobSource { model: Digest([0; 32]), block: Digest([expert as u8; 32]), shape: "16".to_owned() };
         let key = BlobKey::new(&source, &*device);
