@@ -297,7 +297,9 @@ impl Bench<'_> {
                 match node {
                     Node::Embed => {}
                     Node::Attention { .. } => times.attention += start.elapsed(),
-                    Node::Qkv { .. } | Node::Ffn { .. } => times.linear += start.elapsed(),
+                    Node::Qkv { .. } | Node::Ffn { .. } | Node::Route { .. } | Node::Experts { .. } => {
+                        times.linear += start.elapsed()
+                    }
                 }
             }
             if chunk.as_ptr_range().end == tokens.as_ptr_range().end {
