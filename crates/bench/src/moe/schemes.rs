@@ -151,8 +151,7 @@ fn since(before: ExpertStats, after: ExpertStats) -> ExpertStats {
         launches: after.launches - before.launches,
         slots: after.slots - before.slots,
         loads: after.loads - before.loads,
-        // What it holds is as it is now.
-        ..after
+        resident: after.resident,
     }
 }
 
