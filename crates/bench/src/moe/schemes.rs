@@ -53,9 +53,10 @@ pub(super) fn measure(
         for &length in &settings.lengths {
             progress(&format!("prompts of {length}, {scheme} in chunks of {chunk}"));
             let cpu = Contender { name: "cpu-only", chunk, placed: None };
-            let all = [Some(cpu), naive.clone(), Some(contender.clone())];
-            let [cpu, naive, turns] = turns(bed, settings, length, all)?;
-            tell(Line::Scheme(line(bed, settings, (&contender, length), &turns, (&cpu, &naive))?));
+            let beside = naive.clone().filter(|_| scheme != ExpertScheme::Naive);
+            let [cpu, beside, turns] = turns(bed, settings, length, [Some(cpu), beside, Some(contender.clone())])?;
+            let naive = if scheme == ExpertScheme::Naive { &turns } else { &beside };
+            tell(Line::Scheme(line(bed, settings, (&contender, length), &turns, (&cpu, naive))?));
             match alone.iter_mut().find(|(setting, _)| *setting == (length, chunk)) {
                 Some((_, all)) => all.extend(cpu),
                 None => alone.push(((length, chunk), cpu)),
