@@ -134,14 +134,14 @@ impl Filler<'_> {
         Ok(())
     }
 
-    /// A block for a chunk, and for few rows.
+    /// A block that all rows go through: one graph for any number where the device takes that, else one for a chunk and one
+    /// for few rows.
     fn slot(&self, block: &Block) -> Result<Slot, OffloadError> {
-        Slot::ready(&self.target, block, None, &Shapes::fixed())
+        Slot::ready(&self.target, block, None, &Shapes::of(self.target.device.rules().rows))
     }
 
     fn head(&self) -> Result<Slot, OffloadError> {
-        let block = head_block(self.maker.model, self.maker.rule)?;
-        Slot::ready(&self.target, &block, None, &Shapes::of(self.target.device.rules().rows))
+        self.slot(&head_block(self.maker.model, self.maker.rule)?)
     }
 
     /// Compiles a group, tries it, and leaves it in the cache.
