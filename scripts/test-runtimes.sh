@@ -25,4 +25,4 @@ if cargo nextest --version >/dev/null 2>&1; then
 fi
 cargo test -p duet-openvino -p duet-offload -p duet-qnn --no-fail-fast
 cargo test -p duet-graphs --test toolchains --no-fail-fast
-exec cargo test -p duet-bench --test graphs --test exact_graphs --test exchanged_graphs --no-fail-fast
+exec cargo test -p duet-bench --test graphs --test exact_graphs --test exchanged_graphs --test expert_graphs --no-fail-fast

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The same figures from duet, llama.cpp and OpenVINO GenAI, taken side by side.
 
-    compare.py --llama-bin DIR --model-q8 FILE [--model-q4 FILE] [--duet BINARY]
-               [--openvino PYTHON] [--rounds 3]
+    compare.py --llama-bin DIR --model-q8 FILE [--model-q4 FILE] [--model FILE]… [--duet BINARY]
+               [--openvino PYTHON] [--rounds 3] [--realtime]
 
 A machine's speed drifts by more than the differences worth knowing, so nothing is compared across
 runs: each round measures every peer on one figure before it goes to the next, every other round in
@@ -11,7 +11,8 @@ reverse order, and a ratio is taken within its round. Medians over rounds are pr
 The machine must be idle. llama.cpp's threads spin at barriers, so beside any other load its figures
 fall to a small part of the true ones, and ratios to it would flatter. Before every measurement the
 script waits for the machine to fall idle and gives up if it does not; `--busy` measures anyway and
-says so in every line of output.
+says so in every line of output. `--realtime` keeps the cores from other programs instead: every peer
+runs at a real-time priority (`chrt`, as root), so that the others wait as long as it does not.
 
 Figures, tokens per second:
   prefill    a prompt of 512 tokens, one sequence, to its first token
@@ -52,15 +53,22 @@ def main():
     parser.add_argument("--openvino", metavar="PYTHON", help="a Python that has openvino-genai")
     parser.add_argument("--model-q8", help="GGUF file, Q8_0")
     parser.add_argument("--model-q4", help="GGUF file, 4 bits")
+    parser.add_argument("--model", action="append", default=[], metavar="FILE",
+                        help="another GGUF file, such as one of experts; may be given again")
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--threads", type=positive, default=2)
     parser.add_argument("--batch", type=batches, default=[1, 4, 16])
-    parser.add_argument("--busy", action="store_true", help="measure on a busy machine (for trials)")
+    load = parser.add_mutually_exclusive_group()
+    load.add_argument("--busy", action="store_true", help="measure on a busy machine (for trials)")
+    load.add_argument("--realtime", action="store_true", help="keep the cores from other programs")
     arguments = parser.parse_args()
     models = {name: path for name, path in (("q8", arguments.model_q8), ("q4", arguments.model_q4))
               if path}
+    models |= {os.path.splitext(os.path.basename(path))[0]: path for path in arguments.model}
     if not models:
-        parser.error("give --model-q8, --model-q4 or both")
+        parser.error("give --model-q8, --model-q4 or --model")
+    if arguments.realtime and arguments.openvino:
+        parser.error("--realtime is for peers that are started for each figure: not --openvino")
     if not (arguments.duet or arguments.llama_bin or arguments.openvino):
         parser.error("give at least one of --duet, --llama-bin, --openvino")
 
@@ -79,9 +87,9 @@ def main():
 def start(arguments, model):
     peers = []
     if arguments.duet:
-        peers.append(Duet(arguments.duet, model, arguments.threads))
+        peers.append(Duet(arguments.duet, model, arguments))
     if arguments.llama_bin:
-        peers.append(LlamaCpp(arguments.llama_bin, model, arguments.threads))
+        peers.append(LlamaCpp(arguments.llama_bin, model, arguments))
     if arguments.openvino:
         try:
             peers.append(OpenVino(arguments.openvino, model, arguments.threads))
@@ -98,7 +106,7 @@ def measure(peers, arguments):
         order = peers if number % 2 == 0 else peers[::-1]
         for step in ("prefill", "decode"):
             for peer in order:
-                if not arguments.busy:
+                if not (arguments.busy or arguments.realtime):
                     wait_for_idle()
                 if step == "prefill":
                     figures[peer.name]["prefill"] = peer.prefill()
@@ -134,6 +142,7 @@ def busy_share():
 
 def report(name, model, rounds, arguments):
     note = {"busy_machine": True} if arguments.busy else {}
+    note |= {"realtime": True} if arguments.realtime else {}
     columns = ["prefill"] + [f"decode {batch}" for batch in arguments.batch]
     peers = list(rounds[0])
     lines = [(peer, {c: [r[peer][c] for r in rounds] for c in columns}) for peer in peers]
@@ -179,8 +188,9 @@ class PeerError(Exception):
 class Duet:
     name = "duet"
 
-    def __init__(self, binary, model, threads):
-        self.binary, self.model, self.threads = binary, model, threads
+    def __init__(self, binary, model, arguments):
+        self.binary, self.model, self.threads = binary, model, arguments.threads
+        self.priority = priority(arguments)
 
     def prefill(self):
         return self._bench(PREFILL, 1, [1], "prefill_tok_s")
@@ -191,10 +201,11 @@ class Duet:
         return {size: speeds[size] for size in batch}
 
     def _bench(self, prompt, generated, batch, key):
+        # One sample a round, after its own warm-up, and no context longer than those that are compared.
         line = last_json(run([
-            self.binary, "bench", "throughput", self.model, "--prompt", str(prompt),
-            "--gen", str(generated), "--batch", ",".join(map(str, batch)),
-            "--threads", str(self.threads), "--json"]))
+            *self.priority, self.binary, "bench", "throughput", self.model, "--prompt", str(prompt),
+            "--gen", str(generated), "--batch", ",".join(map(str, batch)), "--long", str(CONTEXT),
+            "--threads", str(self.threads), "--samples", "1", "--json"]))
         if key not in line:
             raise PeerError(f"duet printed no {key}: it printed {sorted(line)}")
         return line[key]
@@ -206,8 +217,9 @@ class Duet:
 class LlamaCpp:
     name = "llama.cpp"
 
-    def __init__(self, folder, model, threads):
-        self.folder, self.model, self.threads = folder, model, threads
+    def __init__(self, folder, model, arguments):
+        self.folder, self.model, self.threads = folder, model, arguments.threads
+        self.priority = priority(arguments)
 
     def prefill(self):
         return self._bench("-p", PREFILL, "-n", 0)
@@ -235,8 +247,8 @@ class LlamaCpp:
         return row["avg_ts"]
 
     def _run(self, program, *arguments):
-        return run([os.path.join(self.folder, program), "-m", self.model, "-t", str(self.threads),
-                    *map(str, arguments)], {"LD_LIBRARY_PATH": self.folder})
+        return run([*self.priority, os.path.join(self.folder, program), "-m", self.model,
+                    "-t", str(self.threads), *map(str, arguments)], {"LD_LIBRARY_PATH": self.folder})
 
     def close(self):
         pass
@@ -303,6 +315,10 @@ for line in sys.stdin:
     assert all(len(row) == new for row in result.tokens), "fewer tokens than asked for"
     print(json.dumps([result.perf_metrics.get_ttft().mean / 1e3, total]), flush=True)
 """
+
+
+def priority(arguments):
+    return ["chrt", "--fifo", "20"] if arguments.realtime else []
 
 
 def run(command, environment=None):

@@ -250,7 +250,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn surprise(logits: &[f32], token: TokenId) -> f64 {
+/// The negative logarithm of the chance that logits give to a token.
+pub(crate) fn surprise(logits: &[f32], token: TokenId) -> f64 {
     let largest = logits.iter().fold(f32::NEG_INFINITY, |largest, logit| largest.max(*logit));
     let sum: f64 = logits.iter().map(|logit| f64::from(logit - largest).exp()).sum();
     f64::from(largest) + sum.ln() - f64::from(logits[token.0 as usize])

@@ -1,19 +1,21 @@
 //! Placing a model's linear work on the device that was named.
 
 mod exchanging;
+mod experts;
 
 use crate::failure::BadInput;
 use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{DeviceUse, Engine, Fallback, Offload};
 use duet_model::Model;
-use duet_model::forward::TokenWise;
-use duet_offload::{ExactModel, PlacedModel};
+use duet_model::forward::{ExpertStats, TokenWise};
+use duet_offload::{ExactModel, ExpertSettings, PlacedModel};
 use duet_openvino::{Activations, CompileOptions};
 use duet_runtimes::{BlobCache, GraphDevice};
-use duet_types::Bytes;
+use duet_types::{Bytes, Nanos, Tokens};
 use exchanging::Placed;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -63,7 +65,7 @@ impl fmt::Display for DeviceName {
 }
 
 /// How a device is to be used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     /// What happens to work that it does not do.
     pub(crate) fallback: Fallback,
@@ -73,6 +75,12 @@ pub(crate) struct Wanted {
     pub(crate) threads: Option<u16>,
     /// What its graphs may take.
     pub(crate) graph_memory: Option<Bytes>,
+    /// The model's file, beside which counts of its experts are.
+    pub(crate) model_path: Option<PathBuf>,
+    /// Rows of a prompt's chunk.
+    pub(crate) chunk: Tokens,
+    /// How experts are placed.
+    pub(crate) experts: ExpertSettings,
 }
 
 /// Compiles the model for the device. A device that cannot be used is an error with [`Fallback::Never`]; else the person is
@@ -89,7 +97,7 @@ pub(crate) fn place(model: &Arc<Model>, name: &DeviceName, wanted: &Wanted) -> a
 }
 
 fn placed(model: &Arc<Model>, name: &DeviceName, wanted: &Wanted) -> anyhow::Result<Offload> {
-    let Wanted { fallback, device_use, threads, graph_memory } = *wanted;
+    let Wanted { fallback, device_use, threads, graph_memory, .. } = *wanted;
     let offload = |device: Arc<dyn TokenWise>, exchange| Offload {
         name: name.to_string(),
         device,
@@ -97,6 +105,9 @@ fn placed(model: &Arc<Model>, name: &DeviceName, wanted: &Wanted) -> anyhow::Res
         device_use,
         exchange,
     };
+    if model.blueprint().experts.is_some() {
+        return Ok(offload(Arc::new(experts::placed(model, name, wanted)?), None));
+    }
     match (device_use, graph_memory) {
         (DeviceUse::Alone, Some(budget)) => {
             let opened = opened(name, threads.unwrap_or_else(cores), Activations::ROUNDED)?;
@@ -191,11 +202,37 @@ pub(crate) fn tell_shares(engine: &Engine) {
             100.0 - share
         ));
     }
+    tell_experts(engine);
     let exact = engine.exact_graphs();
     if exact.asked > 0 {
         eprintln_quiet(&format!(
             "graphs of prompts' own: {} asked for, {} ready, {} used, {} called off, {} failed; {} hold {} now",
             exact.asked, exact.ready, exact.used, exact.called_off, exact.failed, exact.resident, exact.resident_bytes
+        ));
+    }
+}
+
+/// Says on stderr where experts were computed, if a device computed some.
+fn tell_experts(engine: &Engine) {
+    let ExpertStats { places, launches, slots, attention, .. } = engine.expert_work();
+    if places.all() > 0 {
+        let share = |of: u64| 100.0 * of as f64 / places.all() as f64;
+        eprintln_quiet(&format!(
+            "experts: {:.1} % in {launches} launches of {slots} slots, {:.1} % on the CPU, {:.1} % spilled to it, \
+             {:.1} % dropped",
+            share(places.launched),
+            share(places.crew),
+            share(places.spilled),
+            share(places.dropped)
+        ));
+    }
+    if attention.launches > 0 {
+        let each = |time: Nanos| time.as_millis_f64() / attention.launches as f64;
+        eprintln_quiet(&format!(
+            "attention: {} launches, {:.2} ms each, and {:.2} ms to pad for it",
+            attention.launches,
+            each(attention.running),
+            each(attention.padding)
         ));
     }
 }

@@ -7,6 +7,7 @@ use crate::offloading::{self, Wanted};
 use crate::progress::Progress;
 use duet_engine::{Engine, EngineConfig, Offload};
 use duet_model::{LoadOptions, Model};
+use duet_types::Tokens;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,20 +34,27 @@ pub(crate) fn start_with(
     let model = Arc::new(load(&path, arguments.threads)?);
     let learned_folder = config.profile_folder.clone();
     let (device_threads, threads) = device.threads(arguments.threads);
-    let offload = offload(&model, device, device_threads)?;
+    let offload = offload((&model, &path), device, (device_threads, config.chunk))?;
     let threads = if offload.is_some() { threads.map(usize::from) } else { config.threads };
     let config = EngineConfig { history: history.finish(), learned_folder, offload, threads, ..config };
     let engine = Engine::start(model, config)?;
     Ok(engine)
 }
 
-fn offload(model: &Arc<Model>, arguments: &DeviceArgs, threads: Option<u16>) -> anyhow::Result<Option<Offload>> {
+fn offload(
+    (model, path): (&Arc<Model>, &Path),
+    arguments: &DeviceArgs,
+    (threads, chunk): (Option<u16>, Tokens),
+) -> anyhow::Result<Option<Offload>> {
     let Some(device) = &arguments.device else { return Ok(None) };
     let wanted = Wanted {
         fallback: arguments.fallback(),
         device_use: arguments.device_use.into(),
         threads,
         graph_memory: arguments.graph_memory,
+        model_path: Some(path.to_owned()),
+        chunk,
+        experts: arguments.experts(),
     };
     offloading::place(model, device, &wanted)
 }

@@ -39,6 +39,7 @@ mod tests {
             drafts: DraftCounts { accepted: Tokens(20), rejected: Tokens(7), ..DraftCounts::default() },
             time_to_first_token: Duration::from_millis(250),
             total: Duration::from_millis(750),
+            ..Usage::default()
         };
         let expected = "31 tokens, 60.0 tok/s, first after 0.25 s (120 prompt tokens, 64 cached), \
                         20 drafted tokens were right, 7 not";

@@ -24,11 +24,16 @@ fn bad_arguments_are_refused_with_the_flag_named() {
     refused(&["dance"], "dance");
     refused(&["report"], "<NAME>");
     refused(&["report", "agent-xpu"], "--out");
-    refused(&["report", "novel", "--out", "x"], "no report is called `novel`; there are agent-xpu and coordgen");
+    refused(
+        &["report", "novel", "--out", "x"],
+        "no report is called `novel`; there are agent-xpu, coordgen and npumoe",
+    );
     refused(&["report", "agent-xpu", "--out", "x", "--seeds", "0"], "--seeds");
-    refused(&["report", "agent-xpu", "--out", "x", "--limit", "3"], "--limit is of the report coordgen");
+    refused(&["report", "agent-xpu", "--out", "x", "--limit", "3"], "--limit is of the report coordgen or npumoe");
     refused(&["report", "coordgen", "--out", "x", "--quick"], "--quick is of the report agent-xpu");
     refused(&["report", "coordgen", "--out", "x", "--limit", "0"], "--limit");
+    refused(&["report", "npumoe", "--out", "x", "--seeds", "3"], "--seeds is of the report agent-xpu");
+    refused(&["report", "npumoe", "--out", "x", "--model", "no-such-model"], "`no-such-model`");
     refused(&["report", "coordgen", "--out", "x", "--model", "no-such-model"], "`no-such-model`");
     run(duet(cache.path(), &["pull"]).env("DUET_LOG", "a=b=c")).assert_refused(&["DUET_LOG"]);
 }
@@ -148,6 +153,29 @@ fn a_report_of_drafts_is_written_and_repeats_to_the_byte() {
     let rows: Vec<serde_json::Value> = serde_json::from_str(&first[1]).unwrap();
     assert!(rows.iter().any(|row| row["figure"] == "Table 4" && row["predicted"].as_f64() >= Some(1.0)));
     assert_eq!(once("two"), first);
+}
+
+/// A small random model sends the samples' tokens somewhere.
+#[test]
+fn a_report_of_experts_is_written_and_says_what_it_is_of() {
+    let cache = tempfile::tempdir().unwrap();
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_mixtral.gguf");
+    let out = cache.path().join("report");
+    let ended = run(&mut duet(
+        cache.path(),
+        &["report", "npumoe", "--out", out.to_str().unwrap(), "--model", model, "--limit", "1", "--json"],
+    ));
+    assert_eq!(ended.status, 0, "{ended:#?}");
+    assert!(ended.stderr.contains("prompts of") && ended.stderr.contains("M2 Ultra, Phi-3.5-MoE"), "{ended:#?}");
+    let rows: Vec<serde_json::Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |figure: &str| rows.iter().filter(|row| row["figure"] == figure).count();
+    assert!(of("§5.3") > 12 && of("§5.8") > 12, "{rows:?}");
+    assert!(rows.iter().all(|row| row["predicted"].is_number()), "{rows:?}");
+    assert!(fs::read_to_string(out.join("index.html")).unwrap().contains("routers that were found of its rows"));
+
+    let dense = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
+    let refused = run(&mut duet(cache.path(), &["report", "npumoe", "--out", out.to_str().unwrap(), "--model", dense]));
+    refused.assert_refused(&["--model", "experts", "duet moefy"]);
 }
 
 #[test]

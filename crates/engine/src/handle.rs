@@ -1,5 +1,6 @@
 //! The engine as its users hold it: submit, receive, cancel.
 
+use crate::backend::Backend as _;
 use crate::config::EngineConfig;
 use crate::exact::ExactCounts;
 use crate::model_backend::ModelBackend;
@@ -10,6 +11,7 @@ use crate::runtime::{Cancel, Runtime};
 use crate::start::start;
 use crate::stats::{EngineStats, FlowView};
 use duet_model::Model;
+use duet_model::forward::ExpertStats;
 use duet_types::{RequestId, Tokens};
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -81,6 +83,12 @@ impl Engine {
     #[must_use]
     pub fn exact_graphs(&self) -> ExactCounts {
         self.runtime.exact()
+    }
+
+    /// What a device did with experts.
+    #[must_use]
+    pub fn expert_work(&self) -> ExpertStats {
+        self.runtime.backend().expert_stats()
     }
 
     /// Its figures in Prometheus' text format.

@@ -164,6 +164,12 @@ impl Placement {
         if node.is_of_experts() {
             return self.run_experts(model, pass, node, site);
         }
+        if let Node::Attention { layer } = node
+            && rows == (0..pass.rows())
+            && self.attends(model, pass, layer)?
+        {
+            return Ok(());
+        }
         let (macs, crew) = (self.macs(node), site.crew);
         let theirs = self.device_rows(node, rows.len(), site);
         let mut left = rows.clone();
@@ -178,6 +184,17 @@ impl Placement {
             self.did_on_crew(left.len() as u64 * macs);
         }
         Ok(())
+    }
+
+    /// Runs attention on the device, where it takes that. Whether it did.
+    fn attends(&self, model: &Model, pass: &mut Pass, layer: usize) -> Result<bool, EngineError> {
+        let Some(offload) = self.usable() else { return Ok(false) };
+        let Some(device) = offload.device.attention() else { return Ok(false) };
+        match model.attend_on(device, pass, layer) {
+            // Much attention is not for a device: that is no failure of it.
+            Err(NotRun::Unsupported(_)) => Ok(false),
+            run => self.took(offload, 0, run),
+        }
     }
 
     /// Whether rows of this node go to the device while the cores have others.

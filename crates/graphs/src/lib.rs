@@ -7,6 +7,7 @@
 //! Bytes go in and bytes come out: there is no device, file, model or clock here, and nothing of either toolchain is
 //! linked. Nothing that a block holds can make an emitter panic: it was checked when it was made.
 
+pub mod attention;
 mod block;
 mod blocks;
 mod builder;
@@ -18,6 +19,7 @@ pub mod reference;
 mod shape;
 mod weights;
 
+pub use attention::ChunkAttention;
 pub use block::{Activation, Block, Linear, Norm, Op, Port, ValueId};
 pub use blocks::{FeedForward, GatedFeed, port};
 pub use builder::BlockBuilder;

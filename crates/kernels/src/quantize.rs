@@ -183,6 +183,49 @@ impl SharedRows<'_> {
         isa.run(SetGroups { rows: self, row, first: 0, values });
     }
 
+    /// Copies row `from` of `source`, which is as wide, to row `row`.
+    ///
+    /// # Safety
+    /// No other worker touches this row, or writes that of the source, between the surrounding syncs.
+    ///
+    /// # Panics
+    /// If there is no such row, or the widths differ.
+    pub(crate) unsafe fn copy_row(&self, row: usize, source: &SharedRows<'_>, from: usize) {
+        assert!(self.groups == source.groups);
+        let ((to, to_height), (from, from_height)) = (self.place(row), source.place(from));
+        for group in 0..self.groups {
+            let (at, from_at) = (group * to_height, group * from_height);
+            // SAFETY: groups below `groups` of both rows' places; the rest is the caller's.
+            unsafe {
+                to.scales.add(at).write(from.scales.add(from_at).read());
+                to.sums.add(at).write(from.sums.add(from_at).read());
+                to.offsets.add(at).write(from.offsets.add(from_at).read());
+                let (bytes, from_bytes) = (to.quants.add(at * GROUP), from.quants.add(from_at * GROUP));
+                for step in 0..GROUP / 4 {
+                    let four = from_bytes.add(step * from_height * 4).cast::<u32>().read_unaligned();
+                    bytes.add(step * to_height * 4).cast::<u32>().write_unaligned(four);
+                }
+            }
+        }
+    }
+
+    /// Where a row begins, and how many rows its tile has: from one of the row's groups to the next.
+    #[inline(always)]
+    fn place(&self, row: usize) -> (Place, usize) {
+        assert!(row < self.rows);
+        let (tile, lane) = (row / TILE, row % TILE);
+        let height = self.height(tile);
+        let first = tile * self.groups * TILE;
+        let all = first..first + self.groups * height;
+        let place = Place {
+            quants: self.quants.narrow(all.start * GROUP..all.end * GROUP).as_mut_ptr().wrapping_add(lane * 4),
+            scales: self.scales.narrow(all.clone()).as_mut_ptr().wrapping_add(lane),
+            sums: self.sums.narrow(all.clone()).as_mut_ptr().wrapping_add(lane),
+            offsets: self.offsets.narrow(all).as_mut_ptr().wrapping_add(lane),
+        };
+        (place, height)
+    }
+
     /// The rows and groups that this worker quantises. Workers never write to one tile's lines in turns, which costs
     /// more than all the rest: many rows are divided by tiles, few by columns, in whole lines of scales where tiles are
     /// full.
@@ -226,6 +269,15 @@ impl SharedRows<'_> {
     }
 }
 
+/// Where a row lies in its tile: its first group.
+#[derive(Clone, Copy)]
+struct Place {
+    quants: *mut i8,
+    scales: *mut f32,
+    sums: *mut f32,
+    offsets: *mut i32,
+}
+
 /// With fewer tiles, shares of whole tiles would be uneven.
 const TILES_PER_WORKER: usize = 4;
 
@@ -254,17 +306,10 @@ impl Kernel for SetGroups<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let (tile, lane) = (self.row / TILE, self.row % TILE);
-        let height = self.rows.height(tile);
-        let groups = self.values.len().div_ceil(GROUP);
-        let start = tile * self.rows.groups * TILE + self.first * height;
-        let all = start..start + groups * height;
         // Checked once for all groups; the loop is too short to check each.
-        let scales = self.rows.scales.narrow(all.clone()).as_mut_ptr().wrapping_add(lane);
-        let sums = self.rows.sums.narrow(all.clone()).as_mut_ptr().wrapping_add(lane);
-        let offsets = self.rows.offsets.narrow(all.clone()).as_mut_ptr().wrapping_add(lane);
-        let bytes = self.rows.quants.narrow(all.start * GROUP..all.end * GROUP).as_mut_ptr().wrapping_add(lane * 4);
+        let (Place { quants: bytes, scales, sums, offsets }, height) = self.rows.place(self.row);
         for (index, chunk) in self.values.chunks(GROUP).enumerate() {
+            let at = (self.first + index) * height;
             let mut padded = [0.0; GROUP];
             let values = if chunk.len() == GROUP {
                 chunk.as_ptr()
@@ -273,8 +318,8 @@ impl Kernel for SetGroups<'_> {
                 padded.as_ptr()
             };
             let mut quants = [0_i8; GROUP];
-            // SAFETY: `values` holds 32 floats and `quants` 32 bytes. Each write goes to this row's place in group
-            // `index` of the ranges narrowed above; this row is this worker's by the promise of the callers.
+            // SAFETY: `values` holds 32 floats and `quants` 32 bytes. Each write goes to this row's place in a group that
+            // there is (checked by the callers); this row is this worker's by their promise.
             unsafe {
                 let (low, high) = (s.load(values), s.load(values.add(LANES)));
                 let largest = s.max_lane(s.max(s.abs(low), s.abs(high)));
@@ -285,10 +330,10 @@ impl Kernel for SetGroups<'_> {
                 s.store_i8(quants.as_mut_ptr().add(LANES), high);
                 // Small integers: exact in any order.
                 let sum = s.sum(s.add(low, high));
-                scales.add(index * height).write(scale);
-                sums.add(index * height).write(scale * sum);
-                offsets.add(index * height).write(-8 * sum as i32);
-                let to = bytes.add(index * height * GROUP);
+                scales.add(at).write(scale);
+                sums.add(at).write(scale * sum);
+                offsets.add(at).write(-8 * sum as i32);
+                let to = bytes.add(at * GROUP);
                 for step in 0..GROUP / 4 {
                     let four = quants.as_ptr().add(step * 4).cast::<u32>().read_unaligned();
                     to.add(step * height * 4).cast::<u32>().write_unaligned(four);

@@ -5,7 +5,7 @@
 //! A group that no row goes to is not launched.
 
 use crate::overflow::Divided;
-use crate::{ExpertId, Group, Overflow, Packing, Route};
+use crate::{Group, Overflow, Packing, Route};
 
 /// A chunk of a layer, ready to be computed.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,27 +41,25 @@ impl Dispatch {
     /// Dispatches routes, in the order of their rows, to the groups that are on the accelerator.
     #[must_use]
     pub fn of(routes: &[Route], hot: &[&Group], overflow: Overflow) -> Self {
+        let mut of_expert = by_expert(routes, hot);
+        let is_cold = |route: &&Route| of_expert.get(route.expert.index()).is_none_or(Option::is_none);
         let mut dispatch = Self {
             launches: Vec::new(),
-            on_cpu: routes
-                .iter()
-                .copied()
-                .filter(|route| !hot.iter().any(|group| holds(group, route.expert)))
-                .collect(),
+            on_cpu: routes.iter().filter(is_cold).copied().collect(),
             dropped: Vec::new(),
             counts: Dispatched::default(),
         };
         dispatch.counts.cold = dispatch.on_cpu.len() as u64;
         for (index, group) in hot.iter().enumerate() {
-            dispatch.launch(index, group, routes, overflow);
+            dispatch.launch(index, group, &mut of_expert, overflow);
         }
         dispatch
     }
 
-    fn launch(&mut self, index: usize, group: &Group, routes: &[Route], overflow: Overflow) {
+    fn launch(&mut self, index: usize, group: &Group, of_expert: &mut [Option<Vec<Route>>], overflow: Overflow) {
         let mut slices = Vec::with_capacity(group.experts.len());
-        for &expert in &group.experts {
-            let mine = routes.iter().copied().filter(|route| route.expert == expert).collect();
+        for expert in &group.experts {
+            let mine = of_expert[expert.index()].take().unwrap_or_default();
             let Divided { kept, over } = overflow.divide(mine, group.capacity);
             slices.push(kept);
             match overflow {
@@ -85,8 +83,18 @@ impl Dispatch {
     }
 }
 
-fn holds(group: &Group, expert: ExpertId) -> bool {
-    group.experts.contains(&expert)
+/// The routes of each expert that is on the accelerator, in their order; nothing in the place of one that is not.
+fn by_expert(routes: &[Route], hot: &[&Group]) -> Vec<Option<Vec<Route>>> {
+    let experts = || hot.iter().flat_map(|group| &group.experts);
+    let count = experts().map(|expert| expert.index() + 1).max().unwrap_or(0);
+    let mut of_expert = vec![None; count];
+    experts().for_each(|expert| of_expert[expert.index()] = Some(Vec::new()));
+    for route in routes {
+        if let Some(Some(mine)) = of_expert.get_mut(route.expert.index()) {
+            mine.push(*route);
+        }
+    }
+    of_expert
 }
 
 impl Dispatched {
@@ -107,6 +115,12 @@ impl Dispatched {
     pub fn drop_rate(&self) -> f64 {
         part(self.dropped, self.routes())
     }
+
+    /// Part of all routes that the CPU computes for want of room; zero if there are none.
+    #[must_use]
+    pub fn spill_rate(&self) -> f64 {
+        part(self.spilled, self.routes())
+    }
 }
 
 impl std::ops::AddAssign for Dispatched {
@@ -120,6 +134,22 @@ impl std::ops::AddAssign for Dispatched {
     }
 }
 
+/// What became of routes since an earlier count of the same.
+impl std::ops::Sub for Dispatched {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            launches: self.launches - before.launches,
+            slots: self.slots - before.slots,
+            packed: self.packed - before.packed,
+            cold: self.cold - before.cold,
+            spilled: self.spilled - before.spilled,
+            dropped: self.dropped - before.dropped,
+        }
+    }
+}
+
 fn part(of: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { of as f64 / all as f64 }
 }
@@ -127,6 +157,7 @@ fn part(of: u64, all: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ExpertId;
     use crate::samples::routes;
     use duet_types::Tokens;
     use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Neurons that work together, in clusters of one size.
+//! Neurons that work together, or rows that are alike, in clusters of one size.
 //!
 //! Each neuron is a direction: how much it contributes to each token. Spherical k-means with equal clusters: in each
 //! round neurons choose the nearest centre that has room, those first who would lose most by another. Everything is
@@ -24,6 +24,14 @@ pub(crate) fn clusters(directions: &Matrix, count: usize, hands: Hands) -> Vec<u
         centres = means(directions, &chosen, count);
     }
     chosen
+}
+
+/// The clusters' centres, which have length one.
+///
+/// # Panics
+/// As [`clusters`].
+pub(crate) fn centres(directions: &Matrix, count: usize, hands: Hands) -> Matrix {
+    means(directions, &clusters(directions, count, hands), count)
 }
 
 /// More change next to nothing.

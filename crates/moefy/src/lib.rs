@@ -5,6 +5,9 @@
 //! neurons of each feed-forward block are carved into a shared expert and clusters ([`mod@carve`]), layer by layer, on texts
 //! that are read ([`stream`]), and written as a GGUF file that other programs load as well ([`mod@write`]).
 //!
+//! Routers alone are found as well, of as many experts as are wanted, for rows that a model's layers are given
+//! ([`Router`], [`read()`]): where rows go can be known without experts that compute something.
+//!
 //! It is deterministic: the same model, texts and settings give the same file. What it costs is measured, not promised:
 //! [`perplexity()`] on texts that were not read. A dense model's neurons were not trained to be left out, so how many
 //! each token still goes to decides.
@@ -14,11 +17,15 @@ mod carve;
 mod clusters;
 mod matrix;
 mod perplexity;
+mod reading;
 mod ridge;
+mod router;
 mod stream;
 mod write;
 
 pub use perplexity::perplexity;
+pub use reading::{Brought, read};
+pub use router::{Chosen, Router};
 
 use block::Block;
 use carve::{Carved, Sample, carve, length};
@@ -85,6 +92,14 @@ pub enum MoefyError {
     /// A block of another kind.
     #[error("only blocks with SiLU gates and without norms behind them can be made into experts")]
     Block,
+    /// Too few rows to make a router of.
+    #[error("{rows} rows are too few for a router to {experts} experts")]
+    Router {
+        /// Rows that there are.
+        rows: usize,
+        /// Experts that were asked for.
+        experts: usize,
+    },
     /// Rows that are no whole vectors.
     #[error("a residual stream of {0} values is not supported here: it must be a multiple of 16")]
     Width(usize),

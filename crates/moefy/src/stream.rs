@@ -5,6 +5,7 @@
 
 use crate::MoefyError;
 use crate::matrix::Matrix;
+use crate::router::Chosen;
 use duet_kernels::crew::{Crew, Scoped};
 use duet_model::Model;
 use duet_model::forward::{Activations, Node, NotRun, Pass, Segment, TokenWise};
@@ -63,6 +64,18 @@ impl<'a> Stream<'a> {
             attended: Matrix::of(blueprint.heads * blueprint.head_dim, attended),
             residual: Matrix::of(blueprint.hidden, residual),
         })
+    }
+
+    /// Ends a layer with the model's own block, and says where its router sent the rows, if it has one.
+    pub(crate) fn run(&mut self, layer: usize) -> Option<Chosen> {
+        let count = self.model.blueprint().experts.map(|plan| plan.chosen);
+        let mut experts = Vec::new();
+        for pass in &mut self.passes {
+            self.model.run_node(pass, Node::Ffn { layer }, 0..pass.rows(), &self.crew);
+            let routes = (0..pass.rows()).filter_map(|row| pass.routes(row));
+            routes.for_each(|routes| experts.extend_from_slice(routes.experts));
+        }
+        count.map(|count| Chosen { count, experts })
     }
 
     /// Ends a layer: `residual` is what all texts go on with.

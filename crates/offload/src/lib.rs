@@ -36,7 +36,10 @@ mod weights;
 pub use calibration::{CalibrateError, Seen};
 pub use exact::ExactModel;
 pub use expert_file::{expert_file, read_experts, write_experts};
-pub use experts::{ExpertScheme, ExpertSettings, PlacedExperts, expert_block};
+pub use experts::{
+    AttentionPlace, ExpertScheme, ExpertSettings, PlacedExperts, Saliency, VirtualExperts, VirtualSettings,
+    expert_block,
+};
 pub use layers::{LayerBlocks, LayersError, head_block, layer_blocks};
 pub use placed::{OffloadError, PlacedModel, PlacedProgress};
 pub use routing::{RoutingError, calibrate_experts};

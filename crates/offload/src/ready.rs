@@ -3,6 +3,7 @@
 use crate::patience::{Patience, TRIAL_LIMIT, TRIAL_ROWS};
 use duet_graphs::{Block, Rows};
 use duet_runtimes::{Buffer, Error, Graph, Tensors};
+use duet_types::Tokens;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -43,12 +44,19 @@ impl ReadyGraph {
     ///
     /// # Errors
     /// If the device does not run it.
-    pub(crate) fn tried(mut graph: Box<dyn Graph>, widths: &Widths, rows: Rows) -> Result<Self, Error> {
+    pub(crate) fn tried(graph: Box<dyn Graph>, widths: &Widths, rows: Rows) -> Result<Self, Error> {
         let rows = match rows {
             Rows::Dynamic => TRIAL_ROWS,
             Rows::Static(rows) => rows,
         };
-        let zeros = widths.zeros(rows.as_usize());
+        Self::tried_on(graph, widths.zeros(rows.as_usize()), rows)
+    }
+
+    /// The same on zeros of any shape, which are of so many rows.
+    ///
+    /// # Errors
+    /// As [`Self::tried`].
+    pub(crate) fn tried_on(mut graph: Box<dyn Graph>, zeros: Tensors, rows: Tokens) -> Result<Self, Error> {
         let start = Instant::now();
         graph.run(zeros, TRIAL_LIMIT)?;
         Ok(Self { graph, patience: Patience::new(rows, start.elapsed().into()) })

@@ -5,7 +5,7 @@ use crate::compiled::CompiledGraph;
 use crate::device::Device;
 use crate::infer::InferRequest;
 use crate::running::Running;
-use duet_graphs::{LayoutRules, RowRule, WeightRule};
+use duet_graphs::{ChunkAttention, LayoutRules, RowRule, WeightRule};
 use duet_runtimes::{Buffer, DeviceInfo, DeviceKind, Emitted, Error, Graph, GraphDevice, GraphSource, Ports, Tensors};
 use duet_types::{Nanos, Tokens};
 
@@ -39,6 +39,11 @@ impl GraphDevice for Device {
         let duet_graphs::openvino::Ir { xml, bin } =
             duet_graphs::openvino::emit(source.block, source.rows, &self.rules())?;
         Ok(Emitted { graph: xml.into_bytes(), constants: bin })
+    }
+
+    fn emit_attention(&self, shape: &ChunkAttention) -> Result<Emitted, Error> {
+        let ir = duet_graphs::openvino::emit_attention(shape).ok_or(Error::NoAttention)?;
+        Ok(Emitted { graph: ir.xml.into_bytes(), constants: ir.bin })
     }
 
     fn compile_graph(&self, emitted: &Emitted) -> Result<Box<dyn Graph>, Error> {

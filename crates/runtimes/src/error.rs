@@ -181,6 +181,9 @@ pub enum Error {
     /// The system has no thread for an inference.
     #[error("there is no thread for an inference: {0}")]
     Thread(#[source] std::io::Error),
+    /// A device whose graphs hold no attention, or none of this shape.
+    #[error("the device takes no attention of this shape: leave that to the CPU")]
+    NoAttention,
     /// A compiled graph could not be kept for the next time.
     #[error("a compiled graph could not be kept: {0}")]
     Keep(#[source] std::io::Error),

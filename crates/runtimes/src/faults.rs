@@ -11,7 +11,7 @@ use crate::graph_device::{Emitted, Graph, GraphDevice, GraphSource};
 use crate::info::DeviceInfo;
 use crate::port::Ports;
 use crate::watchdog::{UnderWay, Watched};
-use duet_graphs::LayoutRules;
+use duet_graphs::{ChunkAttention, LayoutRules};
 use duet_types::Nanos;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -184,6 +184,10 @@ impl<D: GraphDevice> GraphDevice for FaultyDevice<D> {
 
     fn emit(&self, source: &GraphSource<'_>) -> Result<Emitted, Error> {
         self.device.emit(source)
+    }
+
+    fn emit_attention(&self, shape: &ChunkAttention) -> Result<Emitted, Error> {
+        self.device.emit_attention(shape)
     }
 
     fn compile_graph(&self, emitted: &Emitted) -> Result<Box<dyn Graph>, Error> {

@@ -9,7 +9,7 @@ use crate::buffer::{Buffer, Tensors};
 use crate::error::Error;
 use crate::info::DeviceInfo;
 use crate::port::Ports;
-use duet_graphs::{Block, LayoutRules, Ranges, Rows};
+use duet_graphs::{Block, ChunkAttention, LayoutRules, Ranges, Rows};
 use duet_types::Nanos;
 use std::fmt::Debug;
 
@@ -32,6 +32,14 @@ pub trait GraphDevice: Debug + Send + Sync {
     /// # Errors
     /// If the device does not take the block in this shape; [`Error::Uncalibrated`] if it needs ranges and has none.
     fn emit(&self, source: &GraphSource<'_>) -> Result<Emitted, Error>;
+
+    /// Writes a chunk's attention down.
+    ///
+    /// # Errors
+    /// [`Error::NoAttention`] if the device takes none, which most do.
+    fn emit_attention(&self, _shape: &ChunkAttention) -> Result<Emitted, Error> {
+        Err(Error::NoAttention)
+    }
 
     /// Compiles a graph. Takes tens of milliseconds on a CPU, and seconds for an NPU.
     ///

@@ -6,11 +6,13 @@
 //! | where the time of a layer goes, by scheme (Table 4) | `breakdown.rs`, with the clocks of `watched.rs` |
 //! | a prompt read and answered by the whole model, by scheme (§5.3, §5.8) | `schemes.rs` |
 //! | the model on the CPU alone, beside another engine | `native.rs`, `llama_bench.rs` |
+//! | what limited capacities cost in answers (§5.6) | `accuracy/` |
 //! | where routers sent rows, which capacities follow from (§3.3) | `counts.rs` |
 //!
 //! Samples of what is compared take turns, so that a machine that changes its speed changes it for all. At most two
 //! placements of the model are on the device at once: the naive one and the one that is measured beside it.
 
+pub mod accuracy;
 mod breakdown;
 mod counts;
 mod layer;

@@ -152,6 +152,7 @@ fn since(before: ExpertStats, after: ExpertStats) -> ExpertStats {
         slots: after.slots - before.slots,
         loads: after.loads - before.loads,
         resident: after.resident,
+        attention: after.attention,
     }
 }
 

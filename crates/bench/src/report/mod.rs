@@ -1,6 +1,7 @@
 //! `duet report NAME`: a paper's results as they are predicted, beside the paper's own.
 //!
-//! This file and those beside it are `agent-xpu`; `coordgen` is the other one, on the same rows, sections and page. The scheduler that serves is run on virtual lanes, which take as long as a profile of the paper's machine says
+//! This file and those beside it are `agent-xpu`; `coordgen` and `npumoe` are others, on the same rows, sections and page.
+//! The scheduler that serves is run on virtual lanes, which take as long as a profile of the paper's machine says
 //! (`duet-sim`). **Rule:** no constant of the profile is chosen from a result that is compared here, every deviation is
 //! told, and a reduction is told with the load that it was found at. Each section is a file: it says what it runs, and
 //! makes rows, tables and plots of what came out. (Agent.xpu §6)
@@ -19,6 +20,7 @@ mod jobs;
 mod lab;
 mod load_curve;
 mod mixed;
+mod npumoe;
 mod occupancy;
 mod outcome;
 mod overhead;
@@ -39,6 +41,7 @@ mod tuning;
 
 pub use coordgen::CoordGen;
 pub use lab::Progress;
+pub use npumoe::{NpuMoe, NpuMoeError};
 pub use plan::Plan;
 pub use row::Row;
 
@@ -56,6 +59,8 @@ pub enum ReportName {
     AgentXpu,
     /// The results of CoordGen and sd.npu.
     CoordGen,
+    /// The results of NPUMoE.
+    NpuMoe,
 }
 
 /// Why a report could not be made.
@@ -80,6 +85,9 @@ pub enum ReportError {
     /// The drafts of a model cannot be traced.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// The routes of a model cannot be had.
+    #[error(transparent)]
+    Routes(#[from] NpuMoeError),
 }
 
 impl ReportError {
@@ -90,6 +98,7 @@ impl ReportError {
             Self::Out { .. } => true,
             Self::Write { .. } => false,
             Self::Trace(error) => error.is_bad_input(),
+            Self::Routes(error) => error.is_bad_input(),
         }
     }
 }
@@ -112,6 +121,16 @@ pub fn coordgen(ask: &CoordGen<'_>, directory: &Path, progress: Progress<'_>) ->
     let files = Files::open(directory)?;
     let (lead, sections) = coordgen::sections(ask, progress)?;
     files.write(coordgen::TITLE, &lead, &sections)
+}
+
+/// Lets a model read prompts, predicts the results of NPUMoE of where their rows go, and writes the same two files.
+///
+/// # Errors
+/// As [`agent_xpu`]'s, and if the prompts or the model are not fit for it.
+pub fn npumoe(ask: &NpuMoe<'_>, directory: &Path, progress: Progress<'_>) -> Result<Vec<Row>, ReportError> {
+    let files = Files::open(directory)?;
+    let (lead, sections) = npumoe::sections(ask, progress)?;
+    files.write(npumoe::TITLE, &lead, &sections)
 }
 
 const TITLE: &str = "Agent.xpu, predicted";
@@ -156,7 +175,8 @@ impl FromStr for ReportName {
         match name {
             "agent-xpu" => Ok(Self::AgentXpu),
             "coordgen" => Ok(Self::CoordGen),
-            _ => Err(format!("no report is called `{name}`; there are agent-xpu and coordgen")),
+            "npumoe" => Ok(Self::NpuMoe),
+            _ => Err(format!("no report is called `{name}`; there are agent-xpu, coordgen and npumoe")),
         }
     }
 }

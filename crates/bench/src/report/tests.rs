@@ -124,5 +124,5 @@ fn a_place_that_cannot_be_written_is_refused_before_anything_is_run() {
     let error = agent_xpu(Plan::smoke(), &file.path().join("out"), &ran).unwrap_err();
     assert!(error.is_bad_input() && error.to_string().starts_with("--out "), "{error}");
     let unknown = "novel".parse::<ReportName>().unwrap_err();
-    assert_eq!(unknown, "no report is called `novel`; there are agent-xpu and coordgen");
+    assert_eq!(unknown, "no report is called `novel`; there are agent-xpu, coordgen and npumoe");
 }

@@ -3,6 +3,8 @@
 use crate::offloading::DeviceName;
 use clap::{Args, ValueEnum};
 use duet_engine::{DeviceUse, Fallback};
+use duet_moe::Overflow;
+use duet_offload::{AttentionPlace, ExpertScheme, ExpertSettings};
 use duet_types::Bytes;
 use std::path::PathBuf;
 
@@ -21,6 +23,17 @@ pub(crate) struct DeviceArgs {
     /// while a prompt is read [default: room for both]
     #[arg(long, value_name = "BYTES", requires = "device", value_parser = super::bytes)]
     pub(crate) graph_memory: Option<Bytes>,
+    /// Of a model with experts: what becomes of tokens that an expert has no room for on the device. `spill`: the CPU
+    /// computes them; `prune`: those whose attention found least are left out
+    #[arg(long, value_name = "RULE", requires = "device", default_value = "spill")]
+    pub(crate) expert_overflow: OverflowName,
+    /// Of a model with experts: how they are placed. `all` is the method; `dense-only`, `naive`, `base`, `tiers` and
+    /// `groups` are what it is compared with
+    #[arg(long, value_name = "NAME", requires = "device", default_value = "all")]
+    pub(crate) expert_scheme: ExpertScheme,
+    /// Of a model with experts: the device attends, too, while prompts are read, in graphs of a fixed length
+    #[arg(long, requires = "device")]
+    pub(crate) device_attention: bool,
     /// Fail where the device does, with nothing to stand in for it
     #[arg(long, requires = "device")]
     pub(crate) no_fallback: bool,
@@ -30,6 +43,16 @@ impl DeviceArgs {
     /// What happens to work that the device does not do.
     pub(crate) fn fallback(&self) -> Fallback {
         if self.no_fallback { Fallback::Never } else { Fallback::Crew }
+    }
+
+    /// How experts are placed.
+    pub(crate) fn experts(&self) -> ExpertSettings {
+        let overflow = match self.expert_overflow {
+            OverflowName::Spill => Overflow::Spill,
+            OverflowName::Prune => Overflow::Prune,
+        };
+        let attention = if self.device_attention { AttentionPlace::Device } else { AttentionPlace::Cpu };
+        ExpertSettings { scheme: self.expert_scheme, overflow, attention, ..ExpertSettings::default() }
     }
 
     /// Threads of the device and of the cores beside it. A device that is made of the cores leaves them all but one if it
@@ -50,6 +73,13 @@ pub(crate) enum DeviceUseName {
     Alone,
     Lane,
     Static,
+}
+
+/// What becomes of tokens that there is no room for, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OverflowName {
+    Spill,
+    Prune,
 }
 
 impl From<DeviceUseName> for DeviceUse {

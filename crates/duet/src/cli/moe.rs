@@ -3,6 +3,7 @@
 use crate::failure::BadInput;
 use crate::offloading::DeviceName;
 use clap::{Args, ValueEnum};
+use duet_bench::moe::accuracy::{self, Target};
 use duet_bench::moe::{Counts, LlamaBench, Part, Settings};
 use duet_offload::ExpertScheme;
 use duet_types::Tokens;
@@ -23,7 +24,7 @@ pub(crate) struct MoeArgs {
         value_enum,
         value_name = "PART,..",
         value_delimiter = ',',
-        default_value = "layer,breakdown,schemes,native"
+        default_value = "layer,breakdown,schemes,native,accuracy"
     )]
     pub(crate) only: Vec<MoePart>,
     /// Experts of a group, for one layer's
@@ -49,6 +50,16 @@ pub(crate) struct MoeArgs {
     /// Tokens decoded after each prompt
     #[arg(long, value_name = "TOKENS", default_value_t = 8, value_parser = super::count())]
     pub(crate) max_tokens: usize,
+    /// Questions and texts for accuracy, one JSON object a line: `task` and what a task has, `hellaswag`, `boolq` or
+    /// `ruler_…`; without them accuracy is left out
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) data: Vec<PathBuf>,
+    /// Items of each file at most, and as many to calibrate on
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = super::count())]
+    pub(crate) limit: usize,
+    /// Lengths of items, from and to: short ones hardly overflow any expert
+    #[arg(long, value_name = "TOKENS", num_args = 2, default_values = ["256", "1024"], value_parser = super::count())]
+    pub(crate) item_lengths: Vec<usize>,
     /// Samples of each figure
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = super::count())]
     pub(crate) samples: usize,
@@ -77,13 +88,15 @@ pub(crate) enum MoePart {
     Schemes,
     /// The model on the CPU alone
     Native,
+    /// What limited capacities cost in answers
+    Accuracy,
 }
 
 impl MoeArgs {
     /// What to measure.
     pub(crate) fn settings(&self, counts: Counts, llama_bench: Option<LlamaBench>) -> Settings {
         let settings = Settings {
-            parts: self.only.iter().map(|&part| part.into()).collect(),
+            parts: self.only.iter().filter_map(|&part| part.of_speed()).collect(),
             samples: self.samples,
             group_sizes: self.group_sizes.clone(),
             capacities: tokens(&self.capacities),
@@ -100,6 +113,26 @@ impl MoeArgs {
             return Settings { samples: 1, group_sizes, capacities, chunks, ..settings };
         }
         settings
+    }
+
+    /// What accuracy is measured by; nothing if it is not.
+    pub(crate) fn accuracy(&self, target: Target) -> Result<Option<accuracy::Settings>, BadInput> {
+        let wanted = self.only.iter().any(|part| matches!(part, MoePart::Accuracy));
+        if wanted && self.data.is_empty() {
+            let alone = "--only accuracy needs --data FILE: questions or texts, one JSON object a line";
+            return if self.only.len() == 1 { Err(BadInput(alone.to_owned())) } else { Ok(None) };
+        }
+        let [shortest, longest] = [0, 1].map(|at| tokens(&self.item_lengths).get(at).copied().unwrap_or(Tokens(1)));
+        if shortest > longest {
+            return Err(BadInput(format!("--item-lengths {shortest} {longest}: the first is to be the smaller one")));
+        }
+        Ok(wanted.then(|| accuracy::Settings {
+            modes: accuracy::Mode::all(),
+            limit: self.limit,
+            lengths: (shortest, longest),
+            threads: self.threads.map_or_else(|| crate::offloading::cores().into(), usize::from),
+            target: Some(target),
+        }))
     }
 
     /// The other engine, on the model whose file is at `path`.
@@ -120,13 +153,15 @@ fn tokens(all: &[usize]) -> Vec<Tokens> {
     all.iter().map(|&tokens| Tokens(u32::try_from(tokens).unwrap_or(u32::MAX))).collect()
 }
 
-impl From<MoePart> for Part {
-    fn from(name: MoePart) -> Self {
-        match name {
-            MoePart::Layer => Self::Layer,
-            MoePart::Breakdown => Self::Breakdown,
-            MoePart::Schemes => Self::Schemes,
-            MoePart::Native => Self::Native,
+impl MoePart {
+    /// The part that is about speed, if it is.
+    fn of_speed(self) -> Option<Part> {
+        match self {
+            Self::Layer => Some(Part::Layer),
+            Self::Breakdown => Some(Part::Breakdown),
+            Self::Schemes => Some(Part::Schemes),
+            Self::Native => Some(Part::Native),
+            Self::Accuracy => None,
         }
     }
 }

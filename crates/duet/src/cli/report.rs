@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// `duet report`
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Which paper: agent-xpu or coordgen
+    /// Which paper: agent-xpu, coordgen or npumoe
     #[arg(value_name = "NAME", value_parser = name)]
     pub(crate) name: ReportName,
     /// Write index.html and report.json into this directory
@@ -19,13 +19,14 @@ pub(crate) struct ReportArgs {
     /// agent-xpu: fewer traces and coarser sweeps, for a first look
     #[arg(long)]
     pub(crate) quick: bool,
-    /// coordgen: the model whose acceptance is taken [default: smollm2]
+    /// coordgen: the model whose acceptance is taken; npumoe: whose routing, and of a dense one that of experts that are
+    /// made of it [default: smollm2]
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// coordgen: files of requests, a task each [default: the samples that come with duet]
+    /// coordgen, npumoe: files of requests, a task each [default: the samples that come with duet]
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) workload: Vec<PathBuf>,
-    /// coordgen: requests of each task at most [default: 20]
+    /// coordgen: requests of each task at most [default: 20]; npumoe: prompts of 4096 tokens at most [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) limit: Option<u16>,
     /// Print report.json on stdout, one object a line

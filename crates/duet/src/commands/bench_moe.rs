@@ -6,9 +6,11 @@ use crate::failure::BadInput;
 use crate::progress::eprintln_quiet;
 use crate::{models, offloading, session};
 use duet_bench::graphs::Bed;
+use duet_bench::moe::accuracy::{self, Target};
 use duet_bench::moe::{self, Counts, MoeError};
 use duet_offload::expert_file;
 use duet_openvino::Activations;
+use std::sync::Arc;
 
 pub(super) fn moe(arguments: &MoeArgs) -> anyhow::Result<()> {
     let threads = arguments.threads.unwrap_or_else(half_of_cores);
@@ -20,10 +22,18 @@ pub(super) fn moe(arguments: &MoeArgs) -> anyhow::Result<()> {
     let counts = Counts::of(&model, &expert_file(&path), threads.into()).map_err(named)?;
     eprintln_quiet(&format!("bench: {}", counts.from.words()));
     let settings = arguments.settings(counts, llama_bench);
+    let accuracy = arguments.accuracy(Target { device: Arc::clone(&device), cache: cache.clone() })?;
     let bed = Bed { model, device, threads, cache };
     let mut lines = Lines::new(arguments.json);
     let progress = |what: &str| eprintln_quiet(&format!("bench: {what}"));
     moe::run(&bed, &settings, &progress, &mut |line| lines.tell(&line)).map_err(named)?;
+    if let Some(settings) = accuracy {
+        let measured =
+            accuracy::measure(&bed.model, &arguments.data, &settings, &progress, &mut |line| lines.tell(&line));
+        measured.map_err(|error| {
+            if error.is_bad_input() { BadInput(error.to_string()).into() } else { anyhow::Error::from(error) }
+        })?;
+    }
     lines.finish()
 }
 

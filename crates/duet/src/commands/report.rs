@@ -1,20 +1,24 @@
 //! `duet report`: a paper's results, predicted beside the paper's own.
 
+mod routed;
+
 use crate::cli::ReportArgs;
 use crate::failure::{BadInput, print};
 use crate::models;
 use crate::progress::eprintln_quiet;
 use crate::session;
-use duet_bench::report::{self, CoordGen, Plan, ReportName, Row};
+use duet_bench::report::{self, CoordGen, NpuMoe, Plan, ReportName, Row};
 use duet_bench::traces::Tracer;
 use duet_engine::EngineConfig;
 use duet_types::Tokens;
+use routed::Routed;
 
 pub(super) fn report(arguments: &ReportArgs) -> anyhow::Result<()> {
     check(arguments)?;
     let rows = match arguments.name {
         ReportName::AgentXpu => agent_xpu(arguments)?,
         ReportName::CoordGen => coordgen(arguments)?,
+        ReportName::NpuMoe => npumoe(arguments)?,
     };
     if arguments.json {
         return print(&rows.iter().map(|row| row.json().to_string() + "\n").collect::<String>());
@@ -28,10 +32,12 @@ fn check(arguments: &ReportArgs) -> Result<(), BadInput> {
     let ReportArgs { seeds, quick, model, workload, limit, .. } = arguments;
     let (report, wrong) = match arguments.name {
         ReportName::AgentXpu => (
-            "coordgen",
+            "coordgen or npumoe",
             [("--model", model.is_some()), ("--workload", !workload.is_empty()), ("--limit", limit.is_some())],
         ),
-        ReportName::CoordGen => ("agent-xpu", [("--seeds", seeds.is_some()), ("--quick", *quick), ("", false)]),
+        ReportName::CoordGen | ReportName::NpuMoe => {
+            ("agent-xpu", [("--seeds", seeds.is_some()), ("--quick", *quick), ("", false)])
+        }
     };
     match wrong.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(BadInput(format!("{flag} is of the report {report}"))),
@@ -58,9 +64,20 @@ fn coordgen(arguments: &ReportArgs) -> anyhow::Result<Vec<Row>> {
     Ok(report::coordgen(&ask, &arguments.out, &progress)?)
 }
 
+fn npumoe(arguments: &ReportArgs) -> anyhow::Result<Vec<Row>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let name = arguments.model.as_deref().unwrap_or(models::DEFAULT);
+    let routed = Routed::open(name, &arguments.workload, threads, &progress)?;
+    let limit = arguments.limit.map_or(LONG_PROMPTS, usize::from);
+    let ask = NpuMoe { model: &routed.model, name: &routed.name, workloads: &arguments.workload, limit, threads };
+    Ok(report::npumoe(&ask, &arguments.out, &progress)?)
+}
+
 /// As many as the spread of a figure needs.
 const SEEDS: u64 = 5;
 const QUICK_SEEDS: u64 = 1;
+/// Prompts of 4096 tokens, half a minute of a small model.
+const LONG_PROMPTS: usize = 3;
 /// Some minutes of a small model for each task.
 const LIMIT: usize = 20;
 /// The longest answer: more than nearly all references of the paper's tasks have.

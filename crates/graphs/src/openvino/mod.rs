@@ -9,11 +9,13 @@
 //! Only the text depends on the number of rows: the constants of a block are the same bytes for every shape, so graphs
 //! of several shapes can share one file of them.
 
+mod attention;
 mod linear;
 mod lower;
 mod network;
 mod xml;
 
+use crate::attention::ChunkAttention;
 use crate::block::Block;
 use crate::shape::{LayoutRules, Rows, ShapeError};
 
@@ -35,4 +37,12 @@ pub fn emit(block: &Block, rows: Rows, rules: &LayoutRules) -> Result<Ir, ShapeE
     rules.check(block, rows)?;
     let network = lower::lower(block, rows, rules.linear);
     Ok(Ir { xml: xml::write(&network), bin: network.into_constants() })
+}
+
+/// Writes a chunk's attention; nothing if it [is none](ChunkAttention::is_whole). Inputs and outputs are `f32` and named as
+/// [`crate::attention::port`] has them.
+#[must_use]
+pub fn emit_attention(shape: &ChunkAttention) -> Option<Ir> {
+    let network = shape.is_whole().then(|| attention::lower(shape))?;
+    Some(Ir { xml: xml::write(&network), bin: network.into_constants() })
 }

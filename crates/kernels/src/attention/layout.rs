@@ -78,7 +78,7 @@ impl KvLayout {
                 let (a, b) = if is_keys {
                     (self.key_at(from, dimension), self.key_at(to, dimension))
                 } else {
-                    ((from * self.head_dim + dimension) * width, (to * self.head_dim + dimension) * width)
+                    (self.value_at(from, dimension), self.value_at(to, dimension))
                 };
                 target[start + b..start + b + width].copy_from_slice(&source[start + a..start + a + width]);
             }
@@ -89,6 +89,10 @@ impl KvLayout {
         }
     }
 
+    pub(super) fn value_at(&self, position: usize, dimension: usize) -> usize {
+        (position * self.head_dim + dimension) * self.value_bytes()
+    }
+
     fn value_bytes(&self) -> usize {
         match self.format {
             KvFormat::F16 => 2,
@@ -96,7 +100,7 @@ impl KvLayout {
         }
     }
 
-    fn key_at(&self, position: usize, dimension: usize) -> usize {
+    pub(super) fn key_at(&self, position: usize, dimension: usize) -> usize {
         ((position / LANES * self.head_dim + dimension) * LANES + position % LANES) * self.value_bytes()
     }
 }

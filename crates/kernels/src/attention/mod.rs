@@ -8,6 +8,7 @@
 
 mod layout;
 mod partial;
+mod reading;
 mod softmax;
 mod source;
 mod tile;

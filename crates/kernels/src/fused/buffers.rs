@@ -47,10 +47,15 @@ impl ExpertShape {
         self.experts + usize::from(self.shared > 0)
     }
 
-    /// Tiles that the rows of all experts fill at most, each expert's rows beginning at a tile.
-    fn tiles(&self, rows: usize) -> usize {
+    /// Room for the rows that are gathered for the experts that rows are routed to, each expert's beginning at a tile.
+    fn gathered(&self, rows: usize) -> usize {
         let routed = rows * self.chosen;
-        routed / TILE + routed.min(self.experts) + if self.shared > 0 { rows.div_ceil(TILE) } else { 0 }
+        (routed / TILE + routed.min(self.experts)) * TILE
+    }
+
+    /// The same for all experts.
+    fn inner(&self, rows: usize) -> usize {
+        self.gathered(rows) + if self.shared > 0 { rows.next_multiple_of(TILE) } else { 0 }
     }
 }
 
@@ -81,21 +86,28 @@ struct Routed {
     weights: Aligned<f32>,
     /// What each made of it, in the order of the experts.
     products: Aligned<f32>,
+    /// The rows of each expert, quantised, as they go in and behind the gates.
+    gathered: QuantizedRows,
+    inner: QuantizedRows,
 }
 
 impl Routed {
     fn new(rows: usize, hidden: usize, experts: Option<ExpertShape>) -> Self {
         let (scores, places) = experts.map_or((0, 0), |experts| (stride(experts.scores()), experts.places()));
+        let widest = experts.map_or(0, |experts| experts.ffn.max(experts.shared));
         Self {
             scores: Aligned::zeroed(rows * scores),
             chosen: Aligned::zeroed(rows * places),
             weights: Aligned::zeroed(rows * places),
             products: Aligned::zeroed(rows * places * stride(hidden)),
+            gathered: QuantizedRows::new(experts.map_or(0, |experts| experts.gathered(rows)), hidden),
+            inner: QuantizedRows::new(experts.map_or(0, |experts| experts.inner(rows)), widest),
         }
     }
 
     fn bytes(&self) -> usize {
-        self.scores.bytes() + self.chosen.bytes() + self.weights.bytes() + self.products.bytes()
+        let floats = self.scores.bytes() + self.chosen.bytes() + self.weights.bytes() + self.products.bytes();
+        floats + self.gathered.bytes() + self.inner.bytes()
     }
 }
 
@@ -130,6 +142,8 @@ pub(super) struct SharedBuffers<'a> {
     pub(super) chosen: Shared<'a, u32>,
     pub(super) weights: Shared<'a, f32>,
     pub(super) products: Matrix<'a>,
+    pub(super) gathered: SharedRows<'a>,
+    pub(super) inner: SharedRows<'a>,
     pub(super) cosines: Matrix<'a>,
     pub(super) sines: Matrix<'a>,
 }
@@ -139,10 +153,8 @@ impl Buffers {
     #[must_use]
     pub fn new(shape: BufferShape, rows: usize) -> Self {
         let experts = shape.experts;
-        let widest = [shape.ffn, experts.map_or(0, |experts| experts.ffn.max(experts.shared))];
-        let widest = widest.into_iter().fold(shape.hidden.max(shape.queries), usize::max);
+        let widest = shape.ffn.max(shape.hidden).max(shape.queries);
         let gated = experts.map_or(0, |experts| experts.chosen * stride(experts.ffn) + stride(experts.shared));
-        let tiled = experts.map_or(0, |experts| experts.tiles(rows) * TILE);
         let floats = |columns| Aligned::zeroed(rows * stride(columns));
         Self {
             shape,
@@ -152,7 +164,7 @@ impl Buffers {
             qkv: floats(shape.qkv),
             attended: floats(shape.queries),
             gated: floats(shape.ffn + gated),
-            quantized: QuantizedRows::new(rows.max(tiled), widest),
+            quantized: QuantizedRows::new(rows, widest),
             routing: Routed::new(rows, shape.hidden, experts),
             cosines: floats(shape.angles),
             sines: floats(shape.angles),
@@ -208,6 +220,14 @@ impl Buffers {
         let stream = dense(hidden, &rows)?;
         let attended = &self.attended[dense(queries, &rows)?];
         Some((attended, &self.residual[stream.clone()], &mut self.normed[stream]))
+    }
+
+    /// The same for a device that attends: queries, keys and values of these rows, of which queries come first; floats from
+    /// one row to the next; and where it writes what it finds.
+    pub fn attending(&mut self, rows: Range<usize>) -> Option<(&[f32], usize, &mut [f32])> {
+        let BufferShape { qkv, queries, .. } = self.shape;
+        let input = dense(qkv, &rows)?;
+        Some((&self.qkv[input], qkv, &mut self.attended[dense(queries, &rows)?]))
     }
 
     /// Takes what a device wrote as the new residual stream of these rows.
@@ -278,6 +298,8 @@ impl Buffers {
             chosen: Shared::new(&mut self.routing.chosen),
             weights: Shared::new(&mut self.routing.weights),
             products: matrix(&mut self.routing.products, shape.hidden),
+            gathered: self.routing.gathered.share(shape.hidden),
+            inner: self.routing.inner.share(0),
             cosines: matrix(&mut self.cosines, shape.angles),
             sines: matrix(&mut self.sines, shape.angles),
         };

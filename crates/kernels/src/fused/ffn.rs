@@ -150,7 +150,7 @@ impl<'a> Call<'a> {
         let block = match &weights.block {
             Block::Dense { feed, norm } => Inner::Dense(feed, *norm),
             Block::Experts(all) => {
-                Inner::Experts(experts::Call::new(isa, (all, weights.gating), (shared, widths[1]), rows.clone()))
+                Inner::Experts(experts::Call::new(isa, (all, weights.gating), (shared, quantized[1]), rows.clone()))
             }
         };
         Self { isa, weights, shared, quantized, rows, block }

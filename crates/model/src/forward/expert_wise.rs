@@ -14,7 +14,7 @@ use super::token_wise::NotRun;
 use crate::load::Model;
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{Places, RoutedRows, feed_experts, project_attended, route};
-use duet_types::Bytes;
+use duet_types::{Bytes, Nanos};
 use std::fmt::Debug;
 use std::ops::{AddAssign, Range};
 
@@ -111,6 +111,19 @@ pub struct ExpertStats {
     pub loads: u64,
     /// What graphs take there now.
     pub resident: Bytes,
+    /// Attention there.
+    pub attention: AttentionStats,
+}
+
+/// What attention of chunks took on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttentionStats {
+    /// Chunks of layers.
+    pub launches: u64,
+    /// On the CPU: masks, and padding to the graphs' shapes.
+    pub padding: Nanos,
+    /// On the device.
+    pub running: Nanos,
 }
 
 impl FateCounts {

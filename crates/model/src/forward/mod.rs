@@ -5,6 +5,7 @@
 //! bit-identical whatever other rows share the pass, however the rows were chunked and whatever the crew's size.
 
 mod apart;
+mod attention_wise;
 mod context_head;
 mod exact;
 mod expert_wise;
@@ -15,10 +16,11 @@ mod routes;
 mod token_wise;
 
 pub use apart::{NodeInputs, NodeOutputs};
+pub use attention_wise::{AttentionWise, ChunkRows};
 pub use context_head::ContextHead;
 pub use duet_kernels::fused::RoutedRows;
 pub use exact::{NotPrepared, Prepared, PreparesRows};
-pub use expert_wise::{BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, ProjectedBy};
+pub use expert_wise::{AttentionStats, BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, ProjectedBy};
 pub use nodes::Node;
 pub use order::NodeOrder;
 pub use pass::{Activations, Pass, PassError, PassRefused, Segment};

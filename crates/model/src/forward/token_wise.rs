@@ -4,6 +4,7 @@
 //! Head norms, rope, the cache and attention stay here. After an error nothing has changed, so that the kernel can be run
 //! here instead. (Agent.xpu §4.2: token-wise nodes are what static graphs take)
 
+use super::attention_wise::AttentionWise;
 use super::exact::PreparesRows;
 use super::expert_wise::ExpertWise;
 use super::nodes::Node;
@@ -61,6 +62,11 @@ pub trait TokenWise: Debug + Send + Sync {
 
     /// What runs experts in launches, if this device does; it does not run feed-forward kernels whole then.
     fn experts(&self) -> Option<&dyn ExpertWise> {
+        None
+    }
+
+    /// What runs the attention of chunks, if this device does.
+    fn attention(&self) -> Option<&dyn AttentionWise> {
         None
     }
 

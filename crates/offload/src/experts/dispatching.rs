@@ -2,7 +2,7 @@
 //!
 //! Invariant: a place has one fate; launches have no more rows of an expert than its capacity.
 
-use super::settings::Launched;
+use super::settings::{Launched, Saliency};
 use duet_model::forward::{Fate, RoutedRows};
 use duet_moe::worth::worth;
 use duet_moe::{Dispatch, Dispatched, ExpertId, Group, LayerCounts, MoeShape, Overflow, Packing, Route, Times};
@@ -19,18 +19,19 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// Those of `rows`, of `experts` experts.
-    pub(super) fn of(rows: &RoutedRows<'_>, experts: usize, overflow: Overflow) -> Self {
+    /// Those of `rows`, of `experts` experts. Where no row is pruned, none needs a saliency.
+    pub(super) fn of(rows: &RoutedRows<'_>, experts: usize, saliency: Option<Saliency>) -> Self {
         let width = rows.attended.len() / (rows.experts.len() / rows.places).max(1);
         let mut counts = LayerCounts::none(experts);
         let mut routes = Vec::with_capacity(rows.experts.len());
         for (row, chosen) in rows.experts.chunks(rows.places).enumerate() {
-            let saliency = match overflow {
-                Overflow::Spill => 0.0,
-                Overflow::Prune => norm(&rows.attended[row * width..(row + 1) * width]),
+            let attended = match saliency {
+                Some(Saliency::AttentionNorm) => norm(&rows.attended[row * width..(row + 1) * width]),
+                Some(Saliency::RouterWeight) | None => 0.0,
             };
             for (place, &expert) in chosen.iter().enumerate().filter(|(_, expert)| (**expert as usize) < experts) {
                 let weight = rows.weights[row * rows.places + place];
+                let saliency = if saliency == Some(Saliency::RouterWeight) { weight } else { attended };
                 counts.count(ExpertId(expert));
                 routes.push(Route { row: row as u32, expert: ExpertId(expert), weight, saliency });
             }

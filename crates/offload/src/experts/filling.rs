@@ -1,8 +1,9 @@
 //! Compiling a model with experts: projections, the head, and every group, which the cache keeps.
 
+use super::attention::ChunkGraphs;
 use super::blocks::{BlockMaker, DenseBlocks};
 use super::plan::{self, LayerPlan, Plan};
-use super::settings::{ExpertScheme, ExpertSettings, Launched};
+use super::settings::{AttentionPlace, ExpertScheme, ExpertSettings, Launched};
 use super::shelf::{Kept, Shelf};
 use super::{Layer, PlaceWork, PlacedExperts, times};
 use crate::layers::{LayersError, head_block};
@@ -35,13 +36,18 @@ pub(super) fn filled(
     let filler = Filler { maker: BlockMaker { model, rule: device.rules().weights }, target, cache: &cache };
     let shape = shape(&filler, &settings)?;
     let times = filler.times(&shape, &settings)?;
-    let plan = Plan::of(model, counts, &settings, (shape, plan::device(&device.rules(), &settings, times)));
+    let on = plan::device(&device.rules(), &settings, times);
+    let plan = Plan::of(model, counts, settings.provision(), (shape, on));
     let mut filled = Filled::default();
     for (layer, groups) in plan.layers.iter().enumerate() {
         filler.layer(layer, groups, &mut filled)?;
         progress(PlacedProgress { done: layer + 1, total });
     }
     let head = filled.qkv.is_some().then(|| filler.head()).transpose()?;
+    let attention = match settings.attention {
+        AttentionPlace::Cpu => None,
+        AttentionPlace::Device => Some(ChunkGraphs::ready(&target, model, shape.chunk)?),
+    };
     progress(PlacedProgress { done: total, total });
     let work = model.work().experts.ok_or(OffloadError::Dense)?;
     let launches = plan.most_groups() + usize::from(experts.shared.is_some());
@@ -57,7 +63,22 @@ pub(super) fn filled(
     let resident = resident_plan(plan, &settings);
     let shelf = Shelf::new(&resident, kept, (Arc::clone(&device), cache)).map_err(duet_runtimes::Error::Thread)?;
     let stats = Mutex::default();
-    Ok(PlacedExperts { qkv, output, head, shared, shelf, layers, shape, times, settings, work, stats })
+    let dispatched = Mutex::default();
+    Ok(PlacedExperts {
+        qkv,
+        output,
+        head,
+        attention,
+        shared,
+        shelf,
+        layers,
+        shape,
+        times,
+        settings,
+        work,
+        stats,
+        dispatched,
+    })
 }
 
 /// What is compiled so far.

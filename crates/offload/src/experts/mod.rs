@@ -15,7 +15,10 @@
 //! | which groups are on the device, as traffic goes (§4.3) | `shelf.rs` |
 //! | who computes which expert of a row (§3.1, §3.2) | `dispatching.rs` |
 //! | gather, launch, scatter (§4.2) | `group_graph.rs` |
+//! | attention as static chunk graphs (§3.2) | `attention.rs` |
+//! | the same dispatching without a device | `virtual_experts.rs` |
 
+mod attention;
 mod blocks;
 mod dispatching;
 mod filling;
@@ -24,18 +27,21 @@ mod plan;
 mod settings;
 mod shelf;
 mod times;
+mod virtual_experts;
 
 pub use blocks::expert_block;
-pub use settings::{ExpertScheme, ExpertSettings};
+pub use settings::{AttentionPlace, ExpertScheme, ExpertSettings, Saliency};
+pub use virtual_experts::{VirtualExperts, VirtualSettings};
 
 use crate::placed::{OffloadError, PlacedProgress, slot};
 use crate::slot::{Slot, Started};
+use attention::ChunkGraphs;
 use dispatching::{Routes, packing};
 use duet_model::Model;
 use duet_model::forward::{
-    Begun, BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, NotRun, RoutedRows, TokenWise,
+    AttentionWise, Begun, BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, NotRun, RoutedRows, TokenWise,
 };
-use duet_moe::{Calibration, MoeShape, Times};
+use duet_moe::{Calibration, Dispatched, MoeShape, Times};
 use duet_runtimes::{BlobCache, GraphDevice};
 use group_graph::Launch;
 use settings::Launched;
@@ -49,6 +55,7 @@ pub struct PlacedExperts {
     qkv: Option<Vec<Slot>>,
     output: Vec<Slot>,
     head: Option<Slot>,
+    attention: Option<ChunkGraphs>,
     /// The expert that all rows go to, of each layer: the first launch.
     shared: Vec<Slot>,
     shelf: Shelf,
@@ -58,6 +65,8 @@ pub struct PlacedExperts {
     settings: ExpertSettings,
     work: PlaceWork,
     stats: Mutex<ExpertStats>,
+    /// The experts' that rows are routed to.
+    dispatched: Mutex<Dispatched>,
 }
 
 /// Where a layer's groups are among all.
@@ -97,6 +106,12 @@ impl PlacedExperts {
         self.times
     }
 
+    /// What became of routes so far; rows of the expert that all go to are none.
+    #[must_use]
+    pub fn dispatched(&self) -> Dispatched {
+        *self.dispatched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Launches before those of groups.
     fn shared_launches(&self) -> usize {
         usize::from(!self.shared.is_empty())
@@ -130,6 +145,10 @@ impl TokenWise for PlacedExperts {
     fn experts(&self) -> Option<&dyn ExpertWise> {
         Some(self)
     }
+
+    fn attention(&self) -> Option<&dyn AttentionWise> {
+        self.attention.as_ref().map(|graphs| graphs as &dyn AttentionWise)
+    }
 }
 
 impl ExpertWise for PlacedExperts {
@@ -139,7 +158,8 @@ impl ExpertWise for PlacedExperts {
 
     fn stats(&self) -> ExpertStats {
         let (loads, resident) = self.shelf.loads();
-        ExpertStats { loads, resident, ..*self.stats.lock().unwrap_or_else(PoisonError::into_inner) }
+        let attention = self.attention.as_ref().map(ChunkGraphs::stats).unwrap_or_default();
+        ExpertStats { loads, resident, attention, ..*self.stats.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     fn place_macs(&self, launch: usize) -> u64 {
@@ -161,13 +181,14 @@ impl ExpertWise for PlacedExperts {
             fates.iter_mut().skip(rows.places - 1).step_by(rows.places).for_each(|fate| *fate = Fate::Launch(0));
             (launches, slots) = (1, shared.padded(rows.experts.len() / rows.places) as u64);
         }
-        let routes = Routes::of(rows, self.work.experts, overflow);
+        let routes = Routes::of(rows, self.work.experts, self.settings.saliency());
         let hot = self.shelf.routed(layer, routes.counts.clone());
         let few = self.settings.launched() == Launched::All && rows.experts.len() / rows.places <= FEW_ROWS;
         let worth = |group| !few && routes.amortise(group, (&self.shape, &self.times), self.settings.launched());
         let groups = hot.iter().filter(|(_, group)| worth(group));
         let groups: Vec<_> = groups.map(|(id, group)| ((id.0 - first_group) as usize + shared, group)).collect();
         let counts = routes.divide(&groups, overflow, rows, &mut fates);
+        *self.dispatched.lock().unwrap_or_else(PoisonError::into_inner) += counts;
         (launches, slots) = (launches + counts.launches, slots + counts.slots);
         self.count(&fates, launches, slots);
         fates

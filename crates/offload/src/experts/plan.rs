@@ -1,9 +1,9 @@
 //! The plan of a model's experts on a device: capacities and groups of each layer, from what was calibrated. (NPUMoE §4)
 
-use super::settings::{ExpertScheme, ExpertSettings};
+use super::settings::ExpertSettings;
 use duet_graphs::{LayoutRules, RowRule};
 use duet_model::Model;
-use duet_moe::{Calibration, Device, Group, Grouping, LayerCounts, MoeShape, Tiers, Times};
+use duet_moe::{Calibration, Device, Group, Grouping, LayerCounts, MoeShape, Provision, Tiers, Times};
 use duet_types::{Bytes, Tokens};
 
 /// What plans follow from.
@@ -22,23 +22,20 @@ pub(super) struct LayerPlan {
 }
 
 impl Plan {
-    /// Plans all layers. Without counts all experts are taken as equally busy.
+    /// Plans all layers. Without counts all experts are taken as equally busy, without capacities there are no groups.
     pub(super) fn of(
         model: &Model,
         counts: Option<&Calibration>,
-        settings: &ExpertSettings,
+        provision: Option<Provision>,
         (shape, device): (MoeShape, Device),
     ) -> Self {
         let experts = model.blueprint().experts.map_or(0, |plan| plan.count);
         let layer = |layer: usize| {
             let counts = counts.and_then(|counts| counts.layers().get(layer)).cloned();
             let counts = counts.unwrap_or_else(|| LayerCounts::none(experts));
-            let tiers = Tiers::of(&counts, &shape, &device, settings.provision());
-            let groups = match settings.scheme {
-                ExpertScheme::DenseOnly => Vec::new(),
-                _ => Grouping::of(&counts, &tiers, &shape, &device).groups,
-            };
-            LayerPlan { counts, groups }
+            let tiers = provision.map(|provision| Tiers::of(&counts, &shape, &device, provision));
+            let groups = tiers.map(|tiers| Grouping::of(&counts, &tiers, &shape, &device).groups);
+            LayerPlan { counts, groups: groups.unwrap_or_default() }
         };
         Self { shape, device, layers: (0..model.config().layers).map(layer).collect() }
     }
@@ -69,6 +66,6 @@ pub(super) fn tile(rules: &LayoutRules) -> Tokens {
 }
 
 /// NPUMoE §3.2.
-const TILE: Tokens = Tokens(16);
+pub(super) const TILE: Tokens = Tokens(16);
 /// A graph beyond 1.2 GB would fall back to the CPU unseen on the paper's device. (NPUMoE §4.2)
 const GRAPH_BYTES_MAX: Bytes = Bytes(1 << 30);

@@ -24,6 +24,16 @@ pub enum ExpertScheme {
     All,
 }
 
+/// Who attends while prompts are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AttentionPlace {
+    /// The CPU, over the cache as it is.
+    #[default]
+    Cpu,
+    /// The device, in graphs of a chunk over keys and values of a fixed length.
+    Device,
+}
+
 /// How experts are placed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpertSettings {
@@ -41,8 +51,19 @@ pub struct ExpertSettings {
     pub headroom: f64,
     /// What graphs of experts may take on the device.
     pub memory: Bytes,
+    /// Who attends.
+    pub attention: AttentionPlace,
     /// Threads of the crew: what the CPU does with experts is weighed by it.
     pub threads: usize,
+}
+
+/// How much a row would be missed by an expert that has no room for it: the least are pruned first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saliency {
+    /// How long its attention output is: the paper's. (NPUMoE §3.2)
+    AttentionNorm,
+    /// What the router gives to the expert, which is what its result is multiplied by.
+    RouterWeight,
 }
 
 /// Which of a layer's groups are launched.
@@ -64,21 +85,28 @@ impl Default for ExpertSettings {
             tiers_max: 2,
             headroom: 1.25,
             memory: Bytes(u64::MAX),
+            attention: AttentionPlace::Cpu,
             threads: 1,
         }
     }
 }
 
 impl ExpertSettings {
-    /// Capacities.
-    pub(super) fn provision(&self) -> Provision {
+    /// Capacities; none where no expert is on the device.
+    pub(super) fn provision(&self) -> Option<Provision> {
         match self.scheme {
-            ExpertScheme::DenseOnly | ExpertScheme::Base => Provision::Uniform,
-            ExpertScheme::Naive => Provision::Calibrated { tiers_max: 1, headroom: self.headroom },
+            ExpertScheme::DenseOnly => None,
+            ExpertScheme::Base => Some(Provision::Uniform),
+            ExpertScheme::Naive => Some(Provision::Calibrated { tiers_max: 1, headroom: self.headroom }),
             ExpertScheme::Tiers | ExpertScheme::Groups | ExpertScheme::All => {
-                Provision::Calibrated { tiers_max: self.tiers_max, headroom: self.headroom }
+                Some(Provision::Calibrated { tiers_max: self.tiers_max, headroom: self.headroom })
             }
         }
+    }
+
+    /// By what rows are pruned, if they are.
+    pub(super) fn saliency(&self) -> Option<Saliency> {
+        (self.overflow == Overflow::Prune).then_some(Saliency::AttentionNorm)
     }
 
     /// Experts of a graph at most.

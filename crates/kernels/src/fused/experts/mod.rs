@@ -1,7 +1,8 @@
 //! Experts in place of a feed-forward block: each row goes to the few that a router chooses. Token-wise.
 //!
 //! Rows are sorted by expert ([`plan`]); each expert that has any is one gated block over its own rows, with nothing
-//! padded, and the crew divides all experts' products at once. A row's results are added in the order in which its
+//! padded. Most experts are one worker's, who does all their steps; a few are divided. Rows are quantised once, however
+//! many experts they go to. A row's results are added in the order in which its
 //! experts were chosen, so they are the same to the bit whatever other rows are in the call. Only the weights of experts
 //! that a row goes to are read. Scores are computed in single precision: they decide, and a router is small.
 //!
@@ -19,8 +20,7 @@ use super::{Feed, part};
 use crate::crew::Worker;
 use crate::isa::Isa;
 use crate::matmul::{Epilogue, Gating, Target, matmul_units, units};
-use crate::packed::PackedMatrix;
-use crate::quantize::{SharedRows, TILE};
+use crate::quantize::SharedRows;
 use crate::rows::{add_scaled, dots};
 use plan::{Batch, Plan};
 use routing::Chooser;
@@ -56,6 +56,7 @@ pub(super) struct Call<'a> {
     pub(super) experts: &'a Experts<'a>,
     pub(super) gating: Gating,
     pub(super) shared: SharedBuffers<'a>,
+    /// The normed rows, quantised.
     pub(super) quantized: SharedRows<'a>,
     /// Rows of the residual stream; their norms are rows `0..` of the normed ones.
     pub(super) rows: Range<usize>,
@@ -75,6 +76,7 @@ impl<'a> Call<'a> {
         assert!(experts.router.len() == experts.experts.len() * hidden);
         assert!(experts.shared.is_none_or(|expert| expert.gate.len() == hidden));
         assert!(call.scores() == shared.scores.columns && experts.chosen <= experts.experts.len());
+        assert!(call.quantized.rows() == call.rows.len());
         assert!(rows_fit(&call) && call.feeds().all(|feed| feed.down.outputs() == hidden));
         call
     }
@@ -95,15 +97,39 @@ impl<'a> Call<'a> {
         let chosen = unsafe { self.shared.chosen.part(0..self.rows.len() * self.places()) };
         let hidden = self.shared.residual.columns;
         let plan = Plan::new(chosen, places, self.scores(), hidden, |expert| self.feed(expert).down.inputs());
-        self.gather(&plan, worker);
-        worker.sync();
-        self.gate(&plan, worker);
-        worker.sync();
-        self.quantize(&plan, worker);
-        worker.sync();
-        self.project(&plan, worker);
+        for batch in plan.whole(worker) {
+            self.alone(&plan, batch);
+        }
+        self.together(&plan, worker);
         worker.sync();
         self.combine(&plan, worker);
+    }
+
+    /// All steps of an expert, for all of its rows.
+    fn alone(&self, plan: &Plan, batch: &Batch) {
+        let (rows, feed) = (0..batch.slots.len(), self.feed(batch.expert));
+        self.gather(plan, batch, rows.clone());
+        self.gate(batch, 0..units(&feed.gate_up));
+        self.quantize(batch, rows);
+        self.project(batch, 0..units(&feed.down));
+    }
+
+    /// The steps of those that are divided, one after the other.
+    fn together(&self, plan: &Plan, worker: &Worker<'_>) {
+        if plan.divided(worker).next().is_none() {
+            return;
+        }
+        if plan.divided(worker).any(|batch| !self.has_all(batch)) {
+            plan.rows(worker).for_each(|(batch, rows)| self.gather(plan, batch, rows));
+            worker.sync();
+        }
+        let parts = plan.parts(worker, |batch| units(&self.feed(batch.expert).gate_up));
+        parts.for_each(|(batch, units)| self.gate(batch, units));
+        worker.sync();
+        plan.rows(worker).for_each(|(batch, rows)| self.quantize(batch, rows));
+        worker.sync();
+        let parts = plan.parts(worker, |batch| units(&self.feed(batch.expert).down));
+        parts.for_each(|(batch, units)| self.project(batch, units));
     }
 
     /// Scores of all rows: blocks of experts of one row after the other.
@@ -146,53 +172,42 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Quantises each expert's rows.
-    fn gather(&self, plan: &Plan, worker: &Worker<'_>) {
-        for (batch, rows) in plan.rows(worker) {
-            let to = self.hidden_rows(batch);
-            for row in rows {
-                let from = plan.places[batch.slots.start + row] / self.places();
-                // SAFETY: nobody writes normed rows; the tile is this worker's.
-                unsafe {
-                    let normed = self.shared.normed.values.part(self.shared.normed.row(from));
-                    to.set_row(self.isa, row, normed);
-                }
-            }
+    /// Gathers some rows of an expert.
+    fn gather(&self, plan: &Plan, batch: &Batch, rows: Range<usize>) {
+        if self.has_all(batch) {
+            return;
+        }
+        let to = self.hidden_rows(batch);
+        for row in rows {
+            let from = plan.places[batch.slots.start + row] / self.places();
+            // SAFETY: the rows were quantised before the last sync, and nobody writes them; the tile is this worker's.
+            unsafe { to.copy_row(row, &self.quantized, from) };
         }
     }
 
-    fn gate(&self, plan: &Plan, worker: &Worker<'_>) {
-        let work = |batch: &Batch| self.work(batch, &self.feed(batch.expert).gate_up);
-        for (batch, units) in plan.shares(worker, work) {
-            let feed = self.feed(batch.expert);
-            let (out, stride) = self.gated(batch);
-            let epilogue = Epilogue::Gated(Target { out, first_row: 0, stride }, self.gating);
-            let rows = self.hidden_rows(batch);
-            // SAFETY: the rows were quantised before the last sync; the units are this worker's.
-            unsafe { matmul_units(self.isa, &feed.gate_up, &rows, batch.slots.len(), &epilogue, units) };
-        }
+    fn gate(&self, batch: &Batch, units: Range<usize>) {
+        let (feed, rows, (out, stride)) = (self.feed(batch.expert), self.hidden_rows(batch), self.gated(batch));
+        let epilogue = Epilogue::Gated(Target { out, first_row: 0, stride }, self.gating);
+        // SAFETY: the rows were gathered by this worker or before the last sync; the units are this worker's.
+        unsafe { matmul_units(self.isa, &feed.gate_up, &rows, batch.slots.len(), &epilogue, units) };
     }
 
     /// Quantises what the gates let through.
-    fn quantize(&self, plan: &Plan, worker: &Worker<'_>) {
-        for (batch, rows) in plan.rows(worker) {
-            let (to, (gated, stride)) = (self.inner_rows(batch), self.gated(batch));
-            let width = self.feed(batch.expert).down.inputs();
-            for row in rows {
-                // SAFETY: the row was computed before the last sync; the tile is this worker's.
-                unsafe { to.set_row(self.isa, row, gated.part(row * stride..row * stride + width)) };
-            }
+    fn quantize(&self, batch: &Batch, rows: Range<usize>) {
+        let (to, (gated, stride)) = (self.inner_rows(batch), self.gated(batch));
+        let width = self.feed(batch.expert).down.inputs();
+        for row in rows {
+            // SAFETY: the row was computed by this worker or before the last sync; the tile is this worker's.
+            unsafe { to.set_row(self.isa, row, gated.part(row * stride..row * stride + width)) };
         }
     }
 
-    fn project(&self, plan: &Plan, worker: &Worker<'_>) {
-        for (batch, units) in plan.shares(worker, |batch| self.work(batch, &self.feed(batch.expert).down)) {
-            let products = &self.shared.products;
-            let out = Target { out: products.values, first_row: batch.slots.start, stride: products.stride };
-            let (down, rows) = (&self.feed(batch.expert).down, self.inner_rows(batch));
-            // SAFETY: the rows were quantised before the last sync; the units are this worker's.
-            unsafe { matmul_units(self.isa, down, &rows, batch.slots.len(), &Epilogue::Store(out), units) };
-        }
+    fn project(&self, batch: &Batch, units: Range<usize>) {
+        let products = &self.shared.products;
+        let out = Target { out: products.values, first_row: batch.slots.start, stride: products.stride };
+        let (down, rows) = (&self.feed(batch.expert).down, self.inner_rows(batch));
+        // SAFETY: the rows were quantised by this worker or before the last sync; the units are this worker's.
+        unsafe { matmul_units(self.isa, down, &rows, batch.slots.len(), &Epilogue::Store(out), units) };
     }
 
     /// Adds what a row's experts made of it to the residual stream.
@@ -235,17 +250,21 @@ impl<'a> Call<'a> {
         self.experts.experts.len() + usize::from(self.experts.shared.is_some())
     }
 
-    /// Units of a product of a batch, and how much work each is: reading its weights is worth some rows.
-    fn work(&self, batch: &Batch, matrix: &PackedMatrix) -> (usize, usize) {
-        (units(matrix), (batch.slots.len() + TILE) * matrix.groups())
+    /// Whether an expert has all rows of the call, which then need not be gathered.
+    fn has_all(&self, batch: &Batch) -> bool {
+        batch.slots.len() == self.rows.len()
     }
 
+    /// What an expert takes in, quantised.
     fn hidden_rows(&self, batch: &Batch) -> SharedRows<'a> {
-        self.quantized.narrow(batch.hidden_at, batch.slots.len(), self.shared.residual.columns)
+        if self.has_all(batch) {
+            return self.quantized;
+        }
+        self.shared.gathered.narrow(batch.hidden_at, batch.slots.len(), self.shared.residual.columns)
     }
 
     fn inner_rows(&self, batch: &Batch) -> SharedRows<'a> {
-        self.quantized.narrow(batch.inner_at, batch.slots.len(), self.feed(batch.expert).down.inputs())
+        self.shared.inner.narrow(batch.inner_at, batch.slots.len(), self.feed(batch.expert).down.inputs())
     }
 
     /// A batch's gated rows, and their stride.

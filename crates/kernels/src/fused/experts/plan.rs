@@ -1,8 +1,12 @@
 //! The rows of a call, sorted by expert: where each expert's rows lie in the buffers, and who computes what.
 //!
 //! Every worker makes the same plan from the same choices. An expert's rows follow each other in the order of the call,
-//! and begin at a tile; nothing is padded. Places that somebody else computes, or nobody, have no slot. **Invariant:** each
-//! other place of each row is one slot, and each unit of each expert's product is one worker's.
+//! and begin at a tile; nothing is padded. Places that somebody else computes, or nobody, have no slot.
+//!
+//! The experts' work is laid end to end and cut into equal shares. An expert that lies in one share, or almost, is that
+//! worker's from beginning to end: what its steps hand on stays in the core's cache, and nobody waits for anybody. Only
+//! experts across a cut are divided, step by step. **Invariant:** each other place of each row is one slot, and each unit
+//! of each expert's product is one worker's.
 
 use super::super::buffers::stride;
 use crate::crew::Worker;
@@ -33,12 +37,15 @@ pub(super) struct Batch {
     pub(super) expert: usize,
     /// Its slots; there is one at least.
     pub(super) slots: Range<usize>,
-    /// Where its rows lie, quantised at the width of the residual stream, in blocks ([`SharedRows::narrow`]).
+    /// Where its rows are gathered, quantised at the width of the residual stream, in blocks ([`SharedRows::narrow`]); not
+    /// used by an expert that has all rows.
     pub(super) hidden_at: usize,
     /// The same at the expert's width.
     pub(super) inner_at: usize,
     /// Where its gated rows begin, in floats.
     pub(super) gated_at: usize,
+    /// Which part of all work it is.
+    work: Range<usize>,
 }
 
 /// All batches of a call, in the order of the experts.
@@ -76,41 +83,66 @@ impl Plan {
         Self { batches, places, slots }
     }
 
-    /// What of a product of every batch is this worker's. `units` says into how many units a batch's product can be divided,
-    /// and how much work one of them is.
-    pub(super) fn shares(
+    /// The batches that this worker computes alone.
+    pub(super) fn whole(&self, worker: &Worker<'_>) -> impl Iterator<Item = &Batch> {
+        self.batches.iter().filter(|batch| self.owner(batch, worker.size()) == Some(worker.rank()))
+    }
+
+    /// Those that all compute together.
+    pub(super) fn divided(&self, worker: &Worker<'_>) -> impl Iterator<Item = &Batch> {
+        self.batches.iter().filter(|batch| self.owner(batch, worker.size()).is_none())
+    }
+
+    /// What of each of those is this worker's: some of its `units`.
+    pub(super) fn parts(
         &self,
         worker: &Worker<'_>,
-        units: impl Fn(&Batch) -> (usize, usize),
+        units: impl Fn(&Batch) -> usize,
     ) -> impl Iterator<Item = (&Batch, Range<usize>)> {
-        let total: usize = self.batches.iter().map(&units).map(|(count, work)| count * work).sum();
-        let mine = worker.share(total);
-        let mut start = 0;
-        self.batches.iter().filter_map(move |batch| {
-            let (count, work) = units(batch);
+        let mine = worker.share(self.work());
+        self.divided(worker).filter_map(move |batch| {
+            let (Range { start, end }, count) = (batch.work.clone(), units(batch));
             // A unit is whose share its beginning lies in.
-            let unit = |at: usize| at.saturating_sub(start).div_ceil(work.max(1)).min(count);
-            let range = unit(mine.start)..unit(mine.end);
-            start += count * work;
+            let unit = |at: usize| (at.clamp(start, end) - start) * count;
+            let range = unit(mine.start).div_ceil(end - start)..unit(mine.end).div_ceil(end - start);
             (!range.is_empty()).then_some((batch, range))
         })
     }
 
-    /// The slots that this worker fills, as batches and rows of theirs: whole tiles.
+    /// The same for rows: whole tiles.
     pub(super) fn rows(&self, worker: &Worker<'_>) -> impl Iterator<Item = (&Batch, Range<usize>)> {
-        let tiles = self.shares(worker, |batch| (batch.slots.len().div_ceil(TILE), 1));
+        let tiles = self.parts(worker, |batch| batch.slots.len().div_ceil(TILE));
         tiles.map(|(batch, tiles)| (batch, tiles.start * TILE..(tiles.end * TILE).min(batch.slots.len())))
+    }
+
+    fn work(&self) -> usize {
+        self.batches.last().map_or(0, |batch| batch.work.end)
+    }
+
+    /// Who of `size` workers computes a batch alone: in whose share its middle lies, unless too much of it is outside.
+    fn owner(&self, batch: &Batch, size: usize) -> Option<usize> {
+        let (Range { start, end }, total) = (batch.work.clone(), self.work());
+        let rank = (start + (end - start) / 2) * size / total;
+        let share = total * rank / size..total * (rank + 1) / size;
+        let outside = share.start.saturating_sub(start) + end.saturating_sub(share.end);
+        (outside * OUTSIDE_MAX <= total / size).then_some(rank)
     }
 }
 
+/// Of a share, this part may be done by another than its worker: about what syncs would cost.
+const OUTSIDE_MAX: usize = 32;
+
 /// `starts` are the first slots of each expert, and behind the last.
 fn batches(starts: &[usize], hidden: usize, width: impl Fn(usize) -> usize) -> Vec<Batch> {
-    let (mut hidden_at, mut inner_at, mut gated_at) = (0, 0, 0);
+    let (mut hidden_at, mut inner_at, mut gated_at, mut start) = (0, 0, 0, 0);
     let bounds = starts.windows(2).enumerate().filter(|(_, bounds)| bounds[0] < bounds[1]);
     bounds
         .map(|(expert, bounds)| {
-            let batch = Batch { expert, slots: bounds[0]..bounds[1], hidden_at, inner_at, gated_at };
-            let rows = batch.slots.len();
+            let rows = bounds[1] - bounds[0];
+            // Reading the weights is worth some rows.
+            let work = start..start + (rows + TILE) * width(expert).max(1);
+            start = work.end;
+            let batch = Batch { expert, slots: bounds[0]..bounds[1], hidden_at, inner_at, gated_at, work };
             hidden_at += SharedRows::blocks(rows, hidden);
             inner_at += SharedRows::blocks(rows, width(expert));
             gated_at += rows * stride(width(expert));
@@ -152,6 +184,20 @@ mod tests {
         assert_eq!(at, [[0, 0, 0], [2 * 2, 2 * 2, 9 * 48]]);
     }
 
+    /// Four experts for two workers, and one expert for two.
+    #[test]
+    fn experts_across_a_cut_are_divided_and_no_others() {
+        let barrier = SpinBarrier::new(2);
+        let workers = [0, 1].map(|rank| Worker::new(rank, 2, &barrier));
+        let four = Plan::new(&[0, 1, 2, 3], Places::All, 4, 32, |_| 32);
+        let whole = workers.map(|worker| four.whole(&worker).map(|batch| batch.expert).collect::<Vec<_>>());
+        assert_eq!(whole, [[0, 1], [2, 3]]);
+        let one = Plan::new(&[0; 32], Places::All, 1, 32, |_| 32);
+        let rows = workers.map(|worker| one.rows(&worker).flat_map(|(_, rows)| rows).collect::<Vec<_>>());
+        assert_eq!(rows.concat(), (0..32).collect::<Vec<_>>());
+        assert_eq!(rows[0].len(), 16);
+    }
+
     proptest! {
         #[test]
         fn every_unit_is_one_workers(
@@ -159,12 +205,15 @@ mod tests {
             size in 1_usize..6,
             units in 1_usize..7,
         ) {
-            let plan = Plan::new(&chosen, Places::All, 12, 64, |_| 96);
+            let plan = Plan::new(&chosen, Places::All, 12, 64, |expert| 32 + 32 * (expert / 11));
             let barrier = SpinBarrier::new(size);
             let mut seen = vec![vec![0; units]; 12];
             for rank in 0..size {
                 let worker = Worker::new(rank, size, &barrier);
-                for (batch, range) in plan.shares(&worker, |batch| (units, batch.slots.len() + TILE)) {
+                for batch in plan.whole(&worker) {
+                    seen[batch.expert].iter_mut().for_each(|count| *count += 1);
+                }
+                for (batch, range) in plan.parts(&worker, |_| units) {
                     range.for_each(|unit| seen[batch.expert][unit] += 1);
                 }
             }

@@ -1,0 +1,42 @@
+//! Placing a model that has experts: in groups, by what `duet calibrate` counted.
+
+use super::{DeviceName, Wanted, cache, opened, told};
+use crate::failure::BadInput;
+use crate::progress::eprintln_quiet;
+use duet_engine::DeviceUse;
+use duet_model::Model;
+use duet_offload::{ExpertSettings, PlacedExperts, expert_file, read_experts};
+use duet_openvino::Activations;
+use duet_types::Bytes;
+use std::path::Path;
+
+/// Compiles projections, the head and groups of experts for the device, or takes their graphs from the cache.
+pub(super) fn placed(model: &Model, name: &DeviceName, wanted: &Wanted) -> anyhow::Result<PlacedExperts> {
+    if wanted.device_use != DeviceUse::Alone {
+        let text = "a device takes experts with --device-use alone only: leave --device-use out, or take a dense model";
+        return Err(BadInput(text.to_owned()).into());
+    }
+    let threads = wanted.threads.unwrap_or_else(super::cores);
+    let device = opened(name, threads, Activations::ROUNDED)?;
+    let counts = wanted.model_path.as_deref().and_then(|path| counts(path, model));
+    let settings = ExpertSettings {
+        memory: wanted.graph_memory.unwrap_or(Bytes(u64::MAX)),
+        threads: threads.into(),
+        chunk: wanted.chunk,
+        ..wanted.experts
+    };
+    let target = (device, cache()?);
+    told(name, || PlacedExperts::ready_on(model, target, counts.as_ref(), settings, &mut |_| {}))
+}
+
+/// What was counted of this model; the person is told where there is nothing.
+fn counts(path: &Path, model: &Model) -> Option<duet_moe::Calibration> {
+    let counts = read_experts(&expert_file(path), model);
+    if counts.is_none() {
+        let shown = path.display();
+        eprintln_quiet(&format!(
+            "warning: all experts are taken as equally busy; `duet calibrate {shown} --data FILE` counts how busy they are"
+        ));
+    }
+    counts
+}

@@ -1,0 +1,148 @@
+//! Graphs that follow traffic, on a device that can take graphs up and nothing else.
+
+use super::super::plan::LayerPlan;
+use super::*;
+use duet_graphs::LayoutRules;
+use duet_moe::{ExpertId, Load, MoeShape, Times};
+use duet_runtimes::{
+    BlobSource, Buffer, DeviceInfo, DeviceKind, Digest, Emitted, Error, Graph, GraphSource, Ports, Tensors,
+};
+use duet_types::{Bytes, Nanos, Tokens};
+use std::time::{Duration, Instant};
+
+/// Takes graphs up whose bytes are not empty, and compiles none.
+#[derive(Debug)]
+struct Importing(DeviceInfo);
+
+#[derive(Debug)]
+struct Idle(Ports);
+
+impl Importing {
+    fn device() -> Arc<dyn GraphDevice> {
+        let (name, peaks) = ("IMPORTING".to_owned(), Vec::new());
+        let (full_name, architecture, driver, memory) = Default::default();
+        Arc::new(Self(DeviceInfo { name, kind: DeviceKind::Npu, full_name, architecture, driver, memory, peaks }))
+    }
+}
+
+impl GraphDevice for Importing {
+    fn info(&self) -> &DeviceInfo {
+        &self.0
+    }
+
+    fn rules(&self) -> LayoutRules {
+        LayoutRules::FREE
+    }
+
+    fn toolchain(&self) -> &str {
+        "1"
+    }
+
+    fn settings(&self) -> String {
+        String::new()
+    }
+
+    fn emit(&self, _: &GraphSource<'_>) -> Result<Emitted, Error> {
+        Err(Error::NotStarted)
+    }
+
+    fn compile_graph(&self, _: &Emitted) -> Result<Box<dyn Graph>, Error> {
+        Err(Error::NotStarted)
+    }
+
+    fn import_graph(&self, _: &[u8]) -> Result<Box<dyn Graph>, Error> {
+        Ok(Box::new(Idle(Ports { inputs: Vec::new(), outputs: Vec::new() })))
+    }
+}
+
+impl Graph for Idle {
+    fn ports(&self) -> &Ports {
+        &self.0
+    }
+
+    fn export(&self) -> Result<Vec<u8>, Error> {
+        Err(Error::NotStarted)
+    }
+
+    fn start(&mut self, _: Tensors) -> Result<(), Error> {
+        Err(Error::NotStarted)
+    }
+
+    fn wait(&mut self, _: duet_types::Nanos) -> Result<Vec<Buffer>, Error> {
+        Err(Error::NotStarted)
+    }
+}
+
+fn loads(loads: [u64; 4]) -> LayerCounts {
+    LayerCounts::of(loads.map(Load).to_vec())
+}
+
+/// One layer of four experts, each a group; the first ones are busy, and there is memory for two.
+fn plan() -> Plan {
+    let group = |expert| Group { capacity: Tokens(16), experts: vec![ExpertId(expert)] };
+    let times = Times { launch: Nanos(100), slot: Nanos(1), cpu_row: Nanos(100), cpu_weights: Nanos(100) };
+    Plan {
+        shape: MoeShape { chunk: Tokens(64), chosen: 1, expert_bytes: Bytes(10) },
+        device: duet_moe::Device {
+            tile: Tokens(16),
+            graph_bytes_max: Bytes(100),
+            group_max: 1,
+            resident_bytes_max: Bytes(20),
+            times,
+        },
+        layers: vec![LayerPlan { counts: loads([50, 40, 5, 5]), groups: (0..4).map(group).collect() }],
+    }
+}
+
+/// A shelf whose cache holds the graphs of these experts.
+fn shelf(folder: &std::path::Path, cached: &[u32]) -> Shelf {
+    let (device, cache) = (Importing::device(), BlobCache::new(folder.to_owned(), Bytes(1 << 20)));
+    let kept = |(expert, group): (u32, &Group)| {
+        let source = BlobSource { model: Digest([0; 32]), block: Digest([expert as u8; 32]), shape: "16".to_owned() };
+        let key = BlobKey::new(&source, &*device);
+        if cached.contains(&expert) {
+            cache.put(&key, b"a graph").unwrap();
+        }
+        let widths = Widths { inputs: vec![4], outputs: vec![4] };
+        Kept { group: group.clone(), widths, patience: Patience::new(Tokens(16), Nanos(1)), key }
+    };
+    let plan = plan();
+    let kept = (0..).zip(&plan.layers[0].groups).map(kept).collect();
+    Shelf::new(&plan, kept, (device, cache)).unwrap()
+}
+
+fn hot(shelf: &Shelf, counts: LayerCounts) -> Vec<u32> {
+    shelf.routed(0, counts).into_iter().map(|(id, _)| id.0).collect()
+}
+
+/// Routes chunks of such counts until these are hot.
+fn until(shelf: &Shelf, counts: [u64; 4], wanted: &[u32]) {
+    let start = Instant::now();
+    while hot(shelf, loads(counts)) != wanted {
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", hot(shelf, loads(counts)));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn graphs_follow_traffic_and_those_that_are_there_can_be_launched() {
+    let folder = tempfile::tempdir().unwrap();
+    let shelf = shelf(folder.path(), &[0, 1, 2, 3]);
+    assert_eq!(hot(&shelf, loads([50, 40, 5, 5])), [0, 1], "what was calibrated is there from the beginning");
+    assert_eq!(shelf.loads(), (0, Bytes(20)));
+    until(&shelf, [1, 1, 31, 31], &[2, 3]);
+    assert!(shelf.loads().0 >= 2 && shelf.loads().1 == Bytes(20));
+    for (id, there) in [(0, false), (1, false), (2, true), (3, true)] {
+        assert_eq!(shelf.graph(GroupId(id)).unwrap().1.is_some(), there, "group {id}");
+    }
+    assert!(shelf.graph(GroupId(4)).is_none());
+}
+
+#[test]
+fn a_graph_that_the_cache_lost_leaves_its_experts_to_the_cpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let shelf = shelf(folder.path(), &[0, 2, 3]);
+    // The second one cannot be brought; the memory is there for whoever can.
+    assert!(!hot(&shelf, loads([50, 40, 5, 5])).contains(&1));
+    until(&shelf, [30, 30, 30, 1], &[0, 2]);
+}
