@@ -1,13 +1,14 @@
 //! Where the time of a layer goes: a chunk of a real text in the middle of the model, by the CPU alone and by each scheme,
 //! on the same routes. (NPUMoE §5.7, Table 4)
 //!
-//! Steps are told apart as the device's own interface does: packing is dividing rows among launches, gathering, padding
-//! and starting; experts is waiting for launches; what the crew computes meanwhile is its share. A launch ends with its
-//! results scattered, so scattering alone is timed on the same routes and taken off. The CPU's kernels gather, compute and
-//! scatter in one, which is all the crew's share.
+//! Packing is dividing rows among launches, gathering and padding; experts is launches; what the crew computes while the
+//! first one runs, beyond what it is waited for, is its share. A launch begins with its rows gathered and ends with its
+//! results scattered, and a device made of cores may compute before starting it returns: gathering and scattering alone are
+//! timed on the same routes and taken off. The CPU's kernels gather, compute and scatter in one, which is all the crew's
+//! share.
 
 use super::line::{BreakdownLine, Line, Steps};
-use super::watched::{Recalled, Seen, Watched};
+use super::watched::{Recalled, Watched};
 use super::{MoeError, Settings, middle};
 use crate::bed::{Bed, timed};
 use crate::cores::on_cores;
@@ -15,7 +16,7 @@ use crate::load::Progress;
 use crate::samples::median;
 use duet_kernels::crew::Crew;
 use duet_model::Model;
-use duet_model::forward::{Activations, ExpertStats, ExpertWise, FateCounts, Node, NotRun, Pass, Segment};
+use duet_model::forward::{Activations, ExpertWise, FateCounts, Node, NotRun, Pass, Segment};
 use duet_model::kv::KvFormat;
 use duet_moe::Packing;
 use duet_offload::{ExpertScheme, PlacedExperts};
@@ -98,17 +99,27 @@ impl Bench<'_> {
         let watched = Watched::new(device.map(|device| device as &dyn ExpertWise), &self.recalled);
         let (route, routed) = timed(|| model.route_on(&watched, pass, layer, self.crew));
         routed?;
-        let (launches, launched) = timed(|| {
+        let (launches, ran) = timed(|| {
             (0..watched.launches()).try_for_each(|launch| model.launch_on(&watched, pass, (layer, launch), self.crew))
         });
-        launched?;
+        ran?;
         let seen = watched.into_seen();
-        let scatter = self.scatter(&seen.packings);
-        let routing = route.saturating_sub(seen.project + seen.dispatch + seen.aside);
-        let output = by_crew.map_or(seen.project, |both| both.saturating_sub(routing));
-        let dense = [qkv, attention, output, routing];
         let after = device.map(ExpertWise::stats).unwrap_or_default();
-        Ok(sample((before, after), dense, (launches, scatter), &seen))
+        let (launched, slots) = (after.launches - before.launches, after.slots - before.slots);
+        let [gather, scatter] = self.moving(&seen.packings, slots as usize);
+        let device_time = seen.begin + seen.finish;
+        let routing = route.saturating_sub(seen.project + seen.dispatch + seen.aside);
+        let steps = Steps {
+            qkv,
+            attention,
+            output: by_crew.map_or(seen.project, |both| both.saturating_sub(routing)),
+            routing,
+            packing: seen.dispatch + gather,
+            experts: device_time.saturating_sub(gather + scatter),
+            crew: launches.saturating_sub(device_time),
+            scatter,
+        };
+        Ok(Sample { steps, places: seen.places, launches: launched, slots })
     }
 
     fn qkv(&self, pass: &mut Pass, device: Option<&PlacedExperts>) -> Result<(), NotRun> {
@@ -123,39 +134,19 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// How long scattering a layer's launches takes.
-    fn scatter(&self, packings: &[Packing]) -> Nanos {
+    /// How long gathering a layer's launches, padded to so many slots, and scattering them take.
+    fn moving(&self, packings: &[Packing], slots: usize) -> [Nanos; 2] {
         let hidden = self.model.blueprint().hidden;
         let mut rows = self.recalled.get().cloned().unwrap_or_default();
-        let results: Vec<Vec<f32>> = packings.iter().map(|packing| vec![0.5; packing.slots() * hidden]).collect();
-        let scatter = || packings.iter().zip(&results).for_each(|(packing, of)| packing.scatter(of, hidden, &mut rows));
-        timed(scatter).0
-    }
-}
-
-/// Puts a run together: `dense` are its steps up to routing.
-fn sample(
-    (before, after): (ExpertStats, ExpertStats),
-    dense: [Nanos; 4],
-    (launches, scatter): (Nanos, Nanos),
-    seen: &Seen,
-) -> Sample {
-    let [qkv, attention, output, routing] = dense;
-    let scatter = scatter.min(seen.finish);
-    Sample {
-        steps: Steps {
-            qkv,
-            attention,
-            output,
-            routing,
-            packing: seen.dispatch + seen.begin,
-            experts: seen.finish.saturating_sub(scatter),
-            crew: launches.saturating_sub(seen.begin + seen.finish),
-            scatter,
-        },
-        places: seen.places,
-        launches: after.launches - before.launches,
-        slots: after.slots - before.slots,
+        let mut lent: Vec<Vec<f32>> = packings.iter().map(|packing| vec![0.5; packing.slots() * hidden]).collect();
+        let packed: usize = packings.iter().map(Packing::slots).sum();
+        let mut padding = vec![0.5; slots.saturating_sub(packed) * hidden];
+        let (gather, ()) = timed(|| {
+            packings.iter().zip(&mut lent).for_each(|(packing, to)| packing.gather(&rows, hidden, to));
+            std::hint::black_box(&mut padding).fill(0.0);
+        });
+        let scatter = || packings.iter().zip(&lent).for_each(|(packing, of)| packing.scatter(of, hidden, &mut rows));
+        [gather, timed(scatter).0]
     }
 }
 

@@ -66,10 +66,10 @@ pub struct BreakdownLine {
     pub(super) output_ms: f64,
     /// Norm, scores and choice.
     pub(super) routing_ms: f64,
-    /// Rows divided among launches, gathered, padded, and launches started.
+    /// Rows divided among launches, gathered and padded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) packing_ms: Option<f64>,
-    /// Launches waited for.
+    /// Launches, from starting to having waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) experts_ms: Option<f64>,
     /// Experts that the CPU computes, while the first launch runs.
