@@ -22,6 +22,8 @@ pub struct Device {
 pub struct Times {
     /// A launch on the accelerator, and waiting for it.
     pub launch: Nanos,
+    /// Reading an expert's weights on the accelerator, once a launch; zero where it is part of what a launch takes.
+    pub weights: Nanos,
     /// A slot of a graph on the accelerator, padded or not.
     pub slot: Nanos,
     /// A row on the CPU.

@@ -40,6 +40,12 @@ pub(crate) fn device() -> Device {
         graph_bytes_max: Bytes(80),
         group_max: 8,
         resident_bytes_max: Bytes(200),
-        times: Times { launch: Nanos(500), slot: Nanos(5), cpu_row: Nanos(20), cpu_weights: Nanos(100) },
+        times: Times {
+            launch: Nanos(500),
+            weights: Nanos(0),
+            slot: Nanos(5),
+            cpu_row: Nanos(20),
+            cpu_weights: Nanos(100),
+        },
     }
 }

@@ -1,7 +1,7 @@
 //! What a group saves on the accelerator: whether its rows amortise its launch. (NPUMoE §4.3)
 //!
-//! A group is worth what the CPU would take for the rows that the group has room for, less its launch and all of its
-//! slots: below zero for cold groups and for tiny ones, which the paper leaves to the CPU as well. It is an expectation
+//! A group is worth what the CPU would take for the rows that the group has room for, less its launch, its weights and all
+//! of its slots: below zero for cold groups and for tiny ones, which the paper leaves to the CPU as well. It is an expectation
 //! over mean chunks; that rows beyond capacity let the CPU read an expert's weights all the same is not counted.
 
 use crate::{Group, MoeShape, Times};
@@ -18,7 +18,8 @@ pub fn worth(group: &Group, shares: &[f64], shape: &MoeShape, times: &Times) -> 
         let rows = (shares[expert.index()] * routed).min(f64::from(group.capacity.0));
         rows * times.cpu_row.0 as f64 + rows.min(1.0) * times.cpu_weights.0 as f64
     });
-    saved.sum::<f64>() - times.launch.0 as f64 - group.slots() as f64 * times.slot.0 as f64
+    let read = group.experts.len() as f64 * times.weights.0 as f64;
+    saved.sum::<f64>() - times.launch.0 as f64 - read - group.slots() as f64 * times.slot.0 as f64
 }
 
 #[cfg(test)]
@@ -43,6 +44,8 @@ mod tests {
         let slow = Times { launch: duet_types::Nanos(1000), ..times };
         assert!(worth(&group(32, 1), &even, &shape(), &slow) < 0.0);
         assert!(worth(&group(32, 2), &even, &shape(), &slow) > 0.0, "together they amortise what one alone does not");
+        let reading = Times { weights: duet_types::Nanos(400), ..times };
+        assert!((worth(&group(32, 4), &even, &shape(), &reading) - 220.0).abs() < 1e-6, "weights are read for each");
     }
 
     #[test]

@@ -100,12 +100,7 @@ struct Filler<'a> {
 impl Filler<'_> {
     fn times(&self, shape: &MoeShape, settings: &ExpertSettings) -> Result<Times, OffloadError> {
         if settings.scheme == ExpertScheme::DenseOnly {
-            return Ok(Times {
-                launch: Nanos::ZERO,
-                slot: Nanos::ZERO,
-                cpu_row: Nanos::ZERO,
-                cpu_weights: Nanos::ZERO,
-            });
+            return Ok(times::NOTHING);
         }
         let rules = self.target.device.rules();
         let experts = self.maker.model.blueprint().experts.map_or(1, |plan| plan.count);
@@ -173,7 +168,7 @@ fn resident_plan(plan: Plan, settings: &ExpertSettings) -> Plan {
     if settings.launched() == Launched::IfWorthIt {
         return plan;
     }
-    let times = Times { launch: Nanos::ZERO, slot: Nanos::ZERO, cpu_row: Nanos(1), cpu_weights: Nanos(1) };
+    let times = Times { cpu_row: Nanos(1), cpu_weights: Nanos(1), ..times::NOTHING };
     let even = |layer: LayerPlan| LayerPlan { counts: LayerCounts::none(layer.counts.loads().len()), ..layer };
     let device = duet_moe::Device { times, ..plan.device };
     Plan { device, layers: plan.layers.into_iter().map(even).collect(), ..plan }

@@ -37,10 +37,18 @@ pub(super) fn measure(
     let slot = long.0.saturating_sub(short.0) / slots.max(1);
     let launch = short.0.saturating_sub(slot * u64::from(few.0) * experts.len() as u64);
     let (cpu_row, cpu_weights) = cpu(maker.model, shape, threads.max(1));
-    Ok(Times { launch: Nanos(launch.max(1)), slot: Nanos(slot), cpu_row, cpu_weights })
+    // What does not grow with the slots is the launch's, reading weights included.
+    Ok(Times { launch: Nanos(launch.max(1)), weights: Nanos::ZERO, slot: Nanos(slot), cpu_row, cpu_weights })
 }
 
-const NOTHING: Times = Times { launch: Nanos::ZERO, slot: Nanos::ZERO, cpu_row: Nanos::ZERO, cpu_weights: Nanos::ZERO };
+/// Where there are no experts on the device.
+pub(super) const NOTHING: Times = Times {
+    launch: Nanos::ZERO,
+    weights: Nanos::ZERO,
+    slot: Nanos::ZERO,
+    cpu_row: Nanos::ZERO,
+    cpu_weights: Nanos::ZERO,
+};
 
 /// The median of some runs.
 fn launch(target: &Target<'_>, block: &Block, rows: Tokens) -> Result<Nanos, OffloadError> {

@@ -12,8 +12,8 @@ use super::settings::Saliency;
 use crate::placed::OffloadError;
 use duet_model::Model;
 use duet_model::forward::{BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, NotRun, RoutedRows, TokenWise};
-use duet_moe::{Calibration, Device, Dispatched, Group, MoeShape, Overflow, Provision, Times};
-use duet_types::{Bytes, Nanos, Tokens};
+use duet_moe::{Calibration, Device, Dispatched, Group, MoeShape, Overflow, Provision};
+use duet_types::{Bytes, Tokens};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What the plans of [`VirtualExperts`] follow from.
@@ -142,7 +142,7 @@ const UNBOUNDED: Device = Device {
     graph_bytes_max: Bytes(u64::MAX),
     group_max: usize::MAX,
     resident_bytes_max: Bytes(u64::MAX),
-    times: Times { launch: Nanos::ZERO, slot: Nanos::ZERO, cpu_row: Nanos::ZERO, cpu_weights: Nanos::ZERO },
+    times: super::times::NOTHING,
 };
 
 #[cfg(test)]

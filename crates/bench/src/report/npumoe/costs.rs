@@ -68,16 +68,23 @@ impl Costs {
         }
     }
 
-    /// What plans are made with. Reading an expert's weights on the accelerator is in none of these: a graph of a group is
-    /// worth what its rows save. (NPUMoE §4.3)
+    /// What the paper's plans are made with. Reading an expert's weights on the accelerator is in none of these: a graph of a
+    /// group is worth what its rows save. (NPUMoE §4.3)
     pub(super) fn times(&self) -> Times {
         let row = |anchors: &Anchors| nanos(self.sizes.expert_macs() / anchors.macs_per_s);
         Times {
             launch: self.npu.launch,
+            weights: Nanos::ZERO,
             slot: row(&self.npu),
             cpu_row: row(&self.cpu),
             cpu_weights: nanos(self.sizes.expert_bytes().0 as f64 / self.cpu.bytes_per_s),
         }
+    }
+
+    /// What ours are made with: the accelerator reads weights, too.
+    pub(super) fn times_with_weights(&self) -> Times {
+        let weights = nanos(self.sizes.expert_bytes().0 as f64 / self.npu.bytes_per_s);
+        Times { weights, ..self.times() }
     }
 
     /// A launch.

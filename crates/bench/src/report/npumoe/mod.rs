@@ -211,7 +211,8 @@ fn lead(study: &Study, grid: &Grid) -> Vec<String> {
             .to_owned(),
         "Core ML (CPU), CoreML (naïve) and ANEMLL, the paper's baselines, are called CPU, naïve and dense-only; base, T, TG and \
          all are the steps of its ablation; all is its system. duet is the same with nothing dropped: what has no room is \
-         computed on the CPU meanwhile, and answers are decoded there. Phi-3.5-MoE is not on the M2 Max, whose 64 GB do not \
+         computed on the CPU meanwhile, answers are decoded there, and so is any group whose weights the NPU reads for longer \
+         than its rows save. Phi-3.5-MoE is not on the M2 Max, whose 64 GB do not \
          hold its 84."
             .to_owned(),
         "A figure is that of the profiles as they are; from and to are its lowest and highest while one constant at a time, or \

@@ -51,7 +51,7 @@ impl Plan {
 
     /// The groups of each layer that are on the accelerator.
     pub(super) fn hot(self, place: Place, routing: &Routing, chunk: Tokens, costs: &Costs) -> Vec<Vec<Group>> {
-        let (device, shape) = (device(place, routing, costs, self.group_max()), moe_shape(place, chunk));
+        let (device, shape) = (self.device(place, routing, costs), moe_shape(place, chunk));
         let groups = |counts: &LayerCounts| {
             let tiers = Tiers::of(counts, &shape, &device, self.provision(chunk));
             Grouping::of(counts, &tiers, &shape, &device).groups
@@ -78,6 +78,19 @@ impl Plan {
         }
     }
 
+    /// The accelerator as `duet-moe` knows it.
+    fn device(self, place: Place, routing: &Routing, costs: &Costs) -> Device {
+        // Layers that were read stand for more, or fewer, of the model's.
+        let layers = place.target.sizes().layers as u64;
+        Device {
+            tile: TILE,
+            graph_bytes_max: GRAPH_BYTES_MAX,
+            group_max: self.group_max(),
+            resident_bytes_max: Bytes(place.machine.memory().0 / layers * routing.layers.len() as u64),
+            times: if self == Self::Exact { costs.times_with_weights() } else { costs.times() },
+        }
+    }
+
     fn group_max(self) -> usize {
         match self {
             Self::OnCpu | Self::Single(_) | Self::Tiers => 1,
@@ -94,19 +107,6 @@ pub(super) const GROUP_MAX: usize = 8;
 pub(super) const GRAPH_BYTES_MAX: Bytes = Bytes(1_288_490_188);
 /// "Multiples of 16" (§3.2).
 pub(super) const TILE: Tokens = Tokens(16);
-
-/// The accelerator as `duet-moe` knows it.
-fn device(place: Place, routing: &Routing, costs: &Costs, group_max: usize) -> Device {
-    // Layers that were read stand for more, or fewer, of the model's.
-    let layers = place.target.sizes().layers as u64;
-    Device {
-        tile: TILE,
-        graph_bytes_max: GRAPH_BYTES_MAX,
-        group_max,
-        resident_bytes_max: Bytes(place.machine.memory().0 / layers * routing.layers.len() as u64),
-        times: costs.times(),
-    }
-}
 
 fn moe_shape(place: Place, chunk: Tokens) -> MoeShape {
     MoeShape { chunk, chosen: place.target.routers().chosen(), expert_bytes: place.target.sizes().expert_bytes() }

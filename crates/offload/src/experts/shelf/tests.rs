@@ -80,7 +80,13 @@ fn loads(loads: [u64; 4]) -> LayerCounts {
 /// One layer of four experts, each a group; the first ones are busy, and there is memory for two.
 fn plan() -> Plan {
     let group = |expert| Group { capacity: Tokens(16), experts: vec![ExpertId(expert)] };
-    let times = Times { launch: Nanos(100), slot: Nanos(1), cpu_row: Nanos(100), cpu_weights: Nanos(100) };
+    let times = Times {
+        launch: Nanos(100),
+        weights: Nanos::ZERO,
+        slot: Nanos(1),
+        cpu_row: Nanos(100),
+        cpu_weights: Nanos(100),
+    };
     Plan {
         shape: MoeShape { chunk: Tokens(64), chosen: 1, expert_bytes: Bytes(10) },
         device: duet_moe::Device {
