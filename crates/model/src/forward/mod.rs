@@ -7,6 +7,7 @@
 mod apart;
 mod attention_wise;
 mod context_head;
+mod dispatched;
 mod exact;
 mod expert_wise;
 mod nodes;

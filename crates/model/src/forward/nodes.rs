@@ -47,6 +47,14 @@ pub enum Node {
     },
 }
 
+impl Node {
+    /// Whether experts are routed to or launched in it.
+    #[must_use]
+    pub fn is_of_experts(self) -> bool {
+        matches!(self, Self::Route { .. } | Self::Experts { .. })
+    }
+}
+
 impl Model {
     /// The nodes of a pass, three a layer.
     #[must_use]

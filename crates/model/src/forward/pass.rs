@@ -1,6 +1,6 @@
 //! What is on its way through the layers.
 
-use super::expert_wise::Dispatched;
+use super::dispatched::Dispatched;
 use crate::kv::{KvError, KvTable, PAGE_TOKENS};
 use crate::load::Model;
 use duet_kernels::attention::PageMemory;

@@ -209,6 +209,6 @@ impl Model {
     }
 }
 
-fn sparse() -> NotRun {
+pub(super) fn sparse() -> NotRun {
     NotRun::Unsupported("its rows are not dense".to_owned())
 }
