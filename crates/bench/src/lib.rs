@@ -18,5 +18,6 @@ mod probe;
 pub mod report;
 mod samples;
 pub mod speculate;
+mod table_5;
 pub mod throughput;
 pub mod traces;

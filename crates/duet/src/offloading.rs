@@ -108,6 +108,7 @@ fn placed(model: &Arc<Model>, name: &DeviceName, wanted: &Wanted) -> anyhow::Res
     if model.blueprint().experts.is_some() {
         return Ok(offload(Arc::new(experts::placed(model, name, wanted)?), None));
     }
+    experts::refuse_settings(&wanted.experts)?;
     match (device_use, graph_memory) {
         (DeviceUse::Alone, Some(budget)) => {
             let opened = opened(name, threads.unwrap_or_else(cores), Activations::ROUNDED)?;

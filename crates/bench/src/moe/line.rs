@@ -1,6 +1,7 @@
 //! What is printed: one line for each setting, as JSON or as text.
 
 use super::counts::CountsFrom;
+use crate::table_5::TABLE_5;
 use duet_model::forward::FateCounts;
 use duet_types::{Bytes, Nanos};
 use serde::Serialize;
@@ -210,7 +211,8 @@ impl fmt::Display for LayerLine {
             self.load_ms,
             Bytes(self.bytes)
         )?;
-        let published = |(group, capacity, _): &&(usize, u32, f64)| (*group, *capacity) == (self.group, self.capacity);
+        let published =
+            |(group, capacity, _): &&(u32, u32, f64)| (*group as usize, *capacity) == (self.group, self.capacity);
         match TABLE_5.iter().find(published) {
             Some((_, _, ms)) => write!(f, " (paper's device and model: {ms:.2} ms/token)"),
             None => Ok(()),
@@ -270,16 +272,3 @@ impl fmt::Display for Shares {
         write!(f, ", {:.1} % spilled, {:.1} % dropped", percent(self.spilled), percent(self.dropped))
     }
 }
-
-/// What the paper has beside these figures: group size, capacity, milliseconds a token of a whole block of Phi-3.5-MoE on
-/// an M2 Ultra's NPU. (NPUMoE §5.7, Table 5)
-const TABLE_5: [(usize, u32, f64); 8] = [
-    (1, 32, 0.31),
-    (4, 32, 0.27),
-    (8, 32, 0.26),
-    (1, 64, 0.23),
-    (4, 64, 0.19),
-    (8, 64, 0.18),
-    (1, 128, 0.16),
-    (8, 96, 0.15),
-];

@@ -29,6 +29,15 @@ pub(super) fn placed(model: &Model, name: &DeviceName, wanted: &Wanted) -> anyho
     told(name, || PlacedExperts::ready_on(model, target, counts.as_ref(), settings, &mut |_| {}))
 }
 
+/// A dense model has nothing that these could say anything about.
+pub(super) fn refuse_settings(settings: &ExpertSettings) -> Result<(), BadInput> {
+    if *settings == ExpertSettings::default() {
+        return Ok(());
+    }
+    let flags = "--expert-scheme, --expert-overflow and --device-attention";
+    Err(BadInput(format!("{flags} are for models with experts, and this one is dense: leave them out")))
+}
+
 /// What was counted of this model; the person is told where there is nothing.
 fn counts(path: &Path, model: &Model) -> Option<duet_moe::Calibration> {
     let counts = read_experts(&expert_file(path), model);
@@ -39,4 +48,24 @@ fn counts(path: &Path, model: &Model) -> Option<duet_moe::Calibration> {
         ));
     }
     counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use duet_moe::Overflow;
+    use duet_offload::{AttentionPlace, ExpertScheme};
+
+    #[test]
+    fn a_dense_model_is_asked_for_nothing_of_experts() {
+        let usual = ExpertSettings::default();
+        assert!(refuse_settings(&usual).is_ok());
+        for asked in [
+            ExpertSettings { scheme: ExpertScheme::Naive, ..usual },
+            ExpertSettings { overflow: Overflow::Prune, ..usual },
+            ExpertSettings { attention: AttentionPlace::Device, ..usual },
+        ] {
+            assert!(refuse_settings(&asked).unwrap_err().0.contains("--expert-scheme"));
+        }
+    }
 }

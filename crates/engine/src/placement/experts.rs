@@ -9,7 +9,7 @@ use super::{Offload, Placement};
 use crate::request::EngineError;
 use crate::site::Site;
 use duet_model::Model;
-use duet_model::forward::{ExpertStats, ExpertWise, Fate, Node, Pass, ProjectedBy};
+use duet_model::forward::{ExpertStats, ExpertWise, Fate, Node, NotRun, Pass, ProjectedBy};
 use duet_scheduler::Heg;
 use duet_scheduler::heg::{ExpertLaunches, TokenWise};
 
@@ -71,9 +71,14 @@ impl Placement {
                 if macs == 0 && launch > 0 {
                     return Ok(());
                 }
-                let run = model.launch_on(device, pass, (layer, launch), site.crew);
-                if !self.took(offload, macs, run)? {
-                    self.did_on_crew(macs);
+                match model.launch_on(device, pass, (layer, launch), site.crew) {
+                    // Its graph made room for another one since it was dispatched: that is no failure of the device.
+                    Err(NotRun::Unsupported(_)) => self.did_on_crew(macs),
+                    run => {
+                        if !self.took(offload, macs, run)? {
+                            self.did_on_crew(macs);
+                        }
+                    }
                 }
             }
             _ => {

@@ -6,7 +6,7 @@
 
 use super::pass::Pass;
 use super::token_wise::NotRun;
-use crate::kv::PAGE_TOKENS;
+use crate::kv::{KvTable, PAGE_TOKENS};
 use crate::load::Model;
 use duet_types::Tokens;
 use std::fmt::Debug;
@@ -30,12 +30,39 @@ pub struct ChunkRows<'a> {
     pub queries: &'a [f32],
     /// Floats from one row's queries to the next.
     pub stride: usize,
-    /// `[positions][kv heads × dimensions]`.
-    pub keys: &'a [f32],
-    /// `[positions][kv heads × dimensions]`.
-    pub values: &'a [f32],
+    /// What they see.
+    pub cache: CacheRows<'a>,
     /// Positions before the rows.
     pub before: Tokens,
+}
+
+/// The keys and values of a layer up to a position, in their pages.
+#[derive(Debug)]
+pub struct CacheRows<'a> {
+    kv: &'a KvTable,
+    layer: usize,
+    positions: Tokens,
+}
+
+impl CacheRows<'_> {
+    /// Writes keys and values as floats, `[positions][kv heads × dimensions]` each. What is longer stays as it is behind.
+    ///
+    /// # Panics
+    /// If there is no room for all positions.
+    pub fn read(&self, keys: &mut [f32], values: &mut [f32]) {
+        let layout = *self.kv.layout();
+        let (width, head) = (layout.kv_heads * layout.head_dim, layout.head_dim);
+        let floats = self.positions.as_usize() * width;
+        let pages: Vec<_> = self.kv.memory().collect();
+        let sides = keys[..floats].chunks_exact_mut(width).zip(values[..floats].chunks_exact_mut(width));
+        for (position, (keys, values)) in sides.enumerate() {
+            let page = pages[position / PAGE_TOKENS].bytes();
+            let heads = keys.chunks_exact_mut(head).zip(values.chunks_exact_mut(head)).enumerate();
+            for (kv_head, (keys, values)) in heads {
+                layout.read_position(page, (self.layer, kv_head, position % PAGE_TOKENS), keys, values);
+            }
+        }
+    }
 }
 
 impl Model {
@@ -57,28 +84,11 @@ impl Model {
         if !device.takes(Tokens(rows as u32), end) {
             return Err(no_chunk("it has too few rows, or too many positions"));
         }
-        let (keys, values) = dense_cache(segment, layer, end);
+        let cache = CacheRows { kv: &segment.kv, layer, positions: end };
         let buffers = &mut pass.activations.buffers;
         let (queries, stride, attended) = buffers.attending(0..rows).ok_or_else(|| no_chunk("rows are not dense"))?;
-        device.attend(layer, &ChunkRows { queries, stride, keys: &keys, values: &values, before }, attended)
+        device.attend(layer, &ChunkRows { queries, stride, cache, before }, attended)
     }
-}
-
-/// Keys and values of a layer up to a position, out of their pages.
-fn dense_cache(segment: &super::Segment, layer: usize, end: Tokens) -> (Vec<f32>, Vec<f32>) {
-    let layout = *segment.kv.layout();
-    let (width, head) = (layout.kv_heads * layout.head_dim, layout.head_dim);
-    let (mut keys, mut values) = (vec![0.0; end.as_usize() * width], vec![0.0; end.as_usize() * width]);
-    let pages: Vec<_> = segment.kv.memory().collect();
-    let positions = keys.chunks_exact_mut(width).zip(values.chunks_exact_mut(width)).enumerate();
-    for (position, (keys, values)) in positions {
-        let page = pages[position / PAGE_TOKENS].bytes();
-        let heads = keys.chunks_exact_mut(head).zip(values.chunks_exact_mut(head)).enumerate();
-        for (kv_head, (keys, values)) in heads {
-            layout.read_position(page, (layer, kv_head, position % PAGE_TOKENS), keys, values);
-        }
-    }
-    (keys, values)
 }
 
 fn no_chunk(why: &str) -> NotRun {

@@ -112,7 +112,7 @@ pub struct ExpertStats {
 pub struct AttentionStats {
     /// Chunks of layers.
     pub launches: u64,
-    /// On the CPU: masks, and padding to the graphs' shapes.
+    /// On the CPU: the cache read, masks, and padding to the graphs' shapes.
     pub padding: Nanos,
     /// On the device.
     pub running: Nanos,

@@ -17,7 +17,7 @@ mod routes;
 mod token_wise;
 
 pub use apart::{NodeInputs, NodeOutputs};
-pub use attention_wise::{AttentionWise, ChunkRows};
+pub use attention_wise::{AttentionWise, CacheRows, ChunkRows};
 pub use context_head::ContextHead;
 pub use duet_kernels::fused::RoutedRows;
 pub use exact::{NotPrepared, Prepared, PreparesRows};

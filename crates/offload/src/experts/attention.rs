@@ -101,14 +101,11 @@ fn filled(shape: &ChunkAttention, chunk: &ChunkRows<'_>) -> Tensors {
     for (to, from) in queries.chunks_exact_mut(width).zip(chunk.queries.chunks_exact(chunk.stride)) {
         to.copy_from_slice(&from[..width]);
     }
-    let padded = |from: &[f32]| {
-        let mut buffer = Buffer::zeroed(context * shape.keys());
-        buffer[..from.len()].copy_from_slice(from);
-        Arc::new(buffer)
-    };
+    let [mut keys, mut values] = [(); 2].map(|()| Buffer::zeroed(context * shape.keys()));
+    chunk.cache.read(&mut keys, &mut values);
     let mut mask = Buffer::zeroed(rows * context);
     shape.mask(chunk.before, &mut mask);
-    let inputs = vec![Arc::new(queries), padded(chunk.keys), padded(chunk.values), Arc::new(mask)];
+    let inputs = [queries, keys, values, mask].map(Arc::new).to_vec();
     Tensors { inputs, outputs: vec![Buffer::zeroed(rows * width)] }
 }
 

@@ -12,6 +12,7 @@ use super::targets::Target;
 use super::usage::Usage;
 use crate::report::row::{Paper, Row, Unit as Of};
 use crate::report::section::{Entry, Section, Table};
+use crate::table_5::TABLE_5;
 
 /// A part of a block in all over that in a baseline, in per cent more or less.
 struct Change {
@@ -37,18 +38,6 @@ const CHANGES: [Change; 4] = [
         than: &[Scheme::Naive],
         paper: [-54.0, -54.0],
     },
-];
-
-/// Table 5: experts of a group, capacity, ms a token.
-const TABLE_5: [(u32, u32, f64); 8] = [
-    (1, 32, 0.31),
-    (4, 32, 0.27),
-    (8, 32, 0.26),
-    (1, 64, 0.23),
-    (4, 64, 0.19),
-    (8, 64, 0.18),
-    (1, 128, 0.16),
-    (8, 96, 0.15),
 ];
 
 /// A run of Qwen3-MoE: CoreML's and ANEMLL's over ours.
