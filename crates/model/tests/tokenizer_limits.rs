@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use duet_model::tokenizer::{Detokenizer, SpecialTokens, Tokenizer, TokenizerError, TokenizerKind, TokenizerSpec};
-use duet_types::TokenId;
+use duet_model::tokenizer::{
+    Detokenizer, SpecialTokens, Tokenizer, TokenizerError, TokenizerKind, TokenizerSpec, TooManyTokens,
+};
+use duet_types::{TokenId, Tokens};
+use proptest::prelude::*;
 
 fn empty(kind: TokenizerKind) -> TokenizerSpec {
     TokenizerSpec {
@@ -165,4 +168,54 @@ fn tokenizer_streams_whole_characters() {
         assert_eq!(text, String::from_utf8_lossy(&bytes), "{bytes:02X?}");
         assert_eq!(tokenizer.decode(&ids(&bytes)), text);
     }
+}
+
+/// `runs` with a token for every byte, so that nothing is left unsaid.
+fn runs_and_bytes(kind: TokenizerKind) -> Tokenizer {
+    let mut spec = runs(kind);
+    // Every printable Latin letter and the 68 after them stand for a byte where tokens are spelled.
+    let spelled = (0x21..=0x7E).chain(0xA1..=0xAC).chain(0xAE..=0xFF).chain(0x100..=0x143);
+    for (character, byte) in spelled.zip(0_u8..=255) {
+        let character = char::from_u32(character).expect("a character");
+        let token = match kind {
+            TokenizerKind::BytePairs => character.to_string(),
+            TokenizerKind::SentencePiece => format!("<0x{byte:02X}>"),
+        };
+        if !spec.tokens.contains(&token) {
+            spec.tokens.push(token);
+            spec.scores.push(0.0);
+        }
+    }
+    Tokenizer::new(spec).expect("a vocabulary")
+}
+
+proptest! {
+    /// Within a limit the tokens are the same; beyond it there are none. The least number of tokens is one.
+    #[test]
+    fn tokenizer_limits_change_no_token(text in "[a▁ \n1!é√😀]{0,200}", most in 0..200_u32) {
+        for kind in [TokenizerKind::BytePairs, TokenizerKind::SentencePiece] {
+            let tokenizer = runs_and_bytes(kind);
+            let all = tokenizer.encode(&text, SpecialTokens::Parse);
+            prop_assert!(tokenizer.tokens_min(text.len()).as_usize() <= all.len());
+            let within = tokenizer.encode_within(&text, SpecialTokens::Parse, Tokens(most));
+            let expected = if all.len() <= most as usize { Ok(all) } else { Err(TooManyTokens { most: Tokens(most) }) };
+            prop_assert_eq!(within, expected);
+        }
+    }
+}
+
+/// A prompt that is a thousand times too long is refused by its length, and one that might fit is not read to its end.
+#[test]
+fn tokenizer_reads_no_more_than_fits() {
+    let tokenizer = runs_and_bytes(TokenizerKind::BytePairs);
+    assert_eq!(tokenizer.tokens_min(64 << 20), Tokens(1 << 20));
+    let text = "a ".repeat(8 << 20);
+    let begun = Instant::now();
+    assert!(tokenizer.encode_within(&text, SpecialTokens::Parse, Tokens(300_000)).is_err());
+    let few = begun.elapsed();
+    let begun = Instant::now();
+    let all = tokenizer.encode(&text, SpecialTokens::Parse).len();
+    let whole = begun.elapsed();
+    assert!(all > 16 * 300_000, "{all} tokens");
+    assert!(few * 4 < whole, "{few:?} for a small part of what takes {whole:?}");
 }

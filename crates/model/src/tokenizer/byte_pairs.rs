@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::ControlFlow;
 
 use duet_types::TokenId;
 use hashbrown::HashMap;
@@ -58,19 +59,30 @@ impl BytePairs {
         Ok(Self { pre, merges, bytes })
     }
 
-    /// Appends the tokens of `text`, which has no special tokens.
-    pub(super) fn encode(&self, vocabulary: &Vocabulary, text: &str, tokens: &mut Vec<TokenId>) {
+    /// Appends the tokens of `text`, which has no special tokens. Breaks off after the first word with which there are
+    /// more than `most` in all.
+    pub(super) fn encode(
+        &self,
+        vocabulary: &Vocabulary,
+        text: &str,
+        most: usize,
+        tokens: &mut Vec<TokenId>,
+    ) -> ControlFlow<()> {
         let mut scratch = Scratch::default();
         self.pre.split(text, |word| {
-            if self.pre.ignore_merges
-                && let Some(id) = vocabulary.find(word.as_bytes())
-                && (id as usize) < vocabulary.len()
-            {
-                tokens.push(TokenId(id));
-                return;
+            let whole = if self.pre.ignore_merges { vocabulary.find(word.as_bytes()) } else { None };
+            match whole.filter(|&id| (id as usize) < vocabulary.len()) {
+                Some(id) => tokens.push(TokenId(id)),
+                None => self.encode_word(vocabulary, word.as_bytes(), &mut scratch, tokens),
             }
-            self.encode_word(vocabulary, word.as_bytes(), &mut scratch, tokens);
-        });
+            if tokens.len() > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    }
+
+    /// Bytes of text that one token can stand for, at most; nothing if the vocabulary lacks a byte, which is not said.
+    pub(super) fn bytes_max(&self, vocabulary: &Vocabulary) -> Option<usize> {
+        let says_all = self.bytes.iter().all(|&byte| (byte as usize) < vocabulary.len());
+        says_all.then(|| vocabulary.bytes_max().max(1))
     }
 
     fn encode_word(&self, vocabulary: &Vocabulary, word: &[u8], scratch: &mut Scratch, tokens: &mut Vec<TokenId>) {

@@ -22,7 +22,8 @@ mod special;
 mod vocabulary;
 mod words;
 
-use duet_types::TokenId;
+use duet_types::{TokenId, Tokens};
+use std::ops::ControlFlow;
 
 pub use detokenizer::Detokenizer;
 pub use error::TokenizerError;
@@ -55,6 +56,16 @@ pub struct Tokenizer {
     add_eos: bool,
     /// In ascending order.
     ends: Vec<TokenId>,
+    /// Bytes of text that one token can stand for, at most. Absent if some text becomes no token at all.
+    bytes_max: Option<usize>,
+}
+
+/// A text has more tokens than its reader has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the text has more than {most} tokens")]
+pub struct TooManyTokens {
+    /// How many it may have.
+    pub most: Tokens,
 }
 
 /// Boxed because each holds a table of all bytes.
@@ -81,7 +92,14 @@ impl Tokenizer {
             TokenizerKind::BytePairs => Model::BytePairs(Box::new(BytePairs::new(&spec, &mut vocabulary)?)),
             TokenizerKind::SentencePiece => Model::SentencePiece(Box::new(SentencePiece::new(&spec, &vocabulary)?)),
         };
+        let bytes_max = match &model {
+            // A special token may take the white space after it along, however much that is.
+            _ if spec.strip_after_special => None,
+            Model::BytePairs(model) => model.bytes_max(&vocabulary),
+            Model::SentencePiece(model) => model.bytes_max(&vocabulary),
+        };
         Ok(Self {
+            bytes_max,
             vocabulary,
             special,
             model,
@@ -102,6 +120,41 @@ impl Tokenizer {
     #[must_use]
     pub fn encode(&self, text: &str, special: SpecialTokens) -> Vec<TokenId> {
         let mut tokens = Vec::new();
+        let _ = self.append(text, special, usize::MAX, &mut tokens);
+        tokens
+    }
+
+    /// The tokens of `text` as [`Self::encode`] makes them, if there are at most `most`. A text that has more costs no
+    /// more than one that has `most`, however long it is.
+    ///
+    /// # Errors
+    /// [`TooManyTokens`] if there are more.
+    pub fn encode_within(
+        &self,
+        text: &str,
+        special: SpecialTokens,
+        most: Tokens,
+    ) -> Result<Vec<TokenId>, TooManyTokens> {
+        let too_many = TooManyTokens { most };
+        if self.tokens_min(text.len()) > most {
+            return Err(too_many);
+        }
+        let mut tokens = Vec::new();
+        match self.append(text, special, most.as_usize(), &mut tokens) {
+            ControlFlow::Continue(()) => Ok(tokens),
+            ControlFlow::Break(()) => Err(too_many),
+        }
+    }
+
+    /// How many tokens a text of so many bytes has at least: no token stands for more bytes than the longest one.
+    #[must_use]
+    pub fn tokens_min(&self, bytes: usize) -> Tokens {
+        let tokens = self.bytes_max.map_or(0, |most| bytes.div_ceil(most));
+        Tokens(u32::try_from(tokens).unwrap_or(u32::MAX))
+    }
+
+    /// Appends the tokens of `text`; breaks off when there are more than `most` in all.
+    fn append(&self, text: &str, special: SpecialTokens, most: usize, tokens: &mut Vec<TokenId>) -> ControlFlow<()> {
         let mut position = Position::WordBegins;
         for piece in self.special.pieces(text, special) {
             match piece {
@@ -111,23 +164,43 @@ impl Tokenizer {
                 }
                 Piece::Text(text) => {
                     match &self.model {
-                        Model::BytePairs(model) => model.encode(&self.vocabulary, text, &mut tokens),
-                        Model::SentencePiece(model) => {
-                            model.encode(&self.vocabulary, text, position, &mut tokens);
-                        }
+                        Model::BytePairs(model) => model.encode(&self.vocabulary, text, most, tokens)?,
+                        Model::SentencePiece(model) => model.encode(&self.vocabulary, text, position, tokens),
                     }
                     position = Position::Continues;
                 }
             }
+            if tokens.len() > most {
+                return ControlFlow::Break(());
+            }
         }
-        tokens
+        ControlFlow::Continue(())
     }
 
     /// The tokens of a whole prompt: with `bos` before and `eos` after it where the model wants them and the text
     /// does not have them already.
     #[must_use]
     pub fn encode_prompt(&self, text: &str, special: SpecialTokens) -> Vec<TokenId> {
-        let mut tokens = self.encode(text, special);
+        self.as_prompt(self.encode(text, special))
+    }
+
+    /// The tokens of a whole prompt as [`Self::encode_prompt`] makes them, if there are at most `most`; see
+    /// [`Self::encode_within`].
+    ///
+    /// # Errors
+    /// [`TooManyTokens`] if there are more.
+    pub fn encode_prompt_within(
+        &self,
+        text: &str,
+        special: SpecialTokens,
+        most: Tokens,
+    ) -> Result<Vec<TokenId>, TooManyTokens> {
+        let tokens = self.as_prompt(self.encode_within(text, special, most)?);
+        if tokens.len() > most.as_usize() { Err(TooManyTokens { most }) } else { Ok(tokens) }
+    }
+
+    /// With the tokens before and after it that a whole prompt has.
+    fn as_prompt(&self, mut tokens: Vec<TokenId>) -> Vec<TokenId> {
         if let Some(bos) = self.bos.filter(|_| self.add_bos)
             && tokens.first() != Some(&bos)
         {

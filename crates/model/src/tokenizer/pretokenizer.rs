@@ -5,6 +5,7 @@
 
 use super::category::Category;
 use super::words::{Contractions, Letters, Tail, Words, gpt2_word};
+use std::ops::ControlFlow;
 
 /// A way of splitting, and the habits of the vocabularies that use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +76,9 @@ impl PreTokenizer {
         })
     }
 
-    /// Calls `word` with each word of `text`, in order. Linear in the text.
-    pub(super) fn split<'a>(&self, text: &'a str, mut word: impl FnMut(&'a str)) {
-        split_stages(self.stages, text, &mut word);
+    /// Calls `word` with each word of `text`, in order, until it breaks off. Linear in the text.
+    pub(super) fn split<'a>(&self, text: &'a str, mut word: impl FnMut(&'a str) -> ControlFlow<()>) -> ControlFlow<()> {
+        split_stages(self.stages, text, &mut word)
     }
 }
 
@@ -90,14 +91,19 @@ const TEKKEN: Words =
     Words { contractions: Contractions::None, letters: Letters::ByCase, digits: 1, tail: Tail::NewlinesAndSlashes };
 
 /// The depth of the recursion is the number of stages, four at most.
-fn split_stages<'a>(stages: &[Stage], text: &'a str, word: &mut dyn FnMut(&'a str)) {
+fn split_stages<'a>(
+    stages: &[Stage],
+    text: &'a str,
+    word: &mut dyn FnMut(&'a str) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let Some((stage, rest)) = stages.split_first() else { return word(text) };
     let mut begin = 0;
     while begin < text.len() {
         let end = stage.end(text, begin);
-        split_stages(rest, &text[begin..end], word);
+        split_stages(rest, &text[begin..end], word)?;
         begin = end;
     }
+    ControlFlow::Continue(())
 }
 
 impl Stage {

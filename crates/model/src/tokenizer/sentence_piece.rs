@@ -98,6 +98,13 @@ impl SentencePiece {
         }
     }
 
+    /// Bytes of text that one token can stand for, at most; nothing if some characters are not said.
+    pub(super) fn bytes_max(&self, vocabulary: &Vocabulary) -> Option<usize> {
+        let says_all = self.unknown.is_some() || self.bytes.iter().all(Option::is_some);
+        // A space in a token may be a `▁` in the text, and an unknown character is four bytes at most.
+        says_all.then(|| (vocabulary.bytes_max() * '▁'.len_utf8()).max(char::MAX.len_utf8()))
+    }
+
     /// Says a character byte by byte, or as unknown where the vocabulary lacks one of its bytes.
     fn say_bytes(&self, character: &str, tokens: &mut Vec<TokenId>) {
         let bytes: Option<Vec<TokenId>> = character.bytes().map(|byte| self.bytes[usize::from(byte)]).collect();

@@ -80,6 +80,12 @@ impl Vocabulary {
         }
     }
 
+    /// Length of the longest token, in bytes. O(tokens).
+    pub(super) fn bytes_max(&self) -> usize {
+        let begins = [0].into_iter().chain(self.ends.iter().copied());
+        self.ends.iter().zip(begins).map(|(end, begin)| end - begin).max().unwrap_or(0)
+    }
+
     /// The id that plain text with these bytes becomes. O(bytes); no allocation.
     pub(super) fn find(&self, bytes: &[u8]) -> Option<u32> {
         if bytes.len() > self.longest {
