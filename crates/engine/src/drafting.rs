@@ -6,7 +6,7 @@ use crate::request::{Drafts, GenerateRequest, Remember};
 use crate::speculation::Speculation;
 use duet_history::{HistoryStats, HistoryStore, Interaction, ModelFingerprint, TaskKey};
 use duet_speculate::confidence::Confidence;
-use duet_speculate::history::History;
+use duet_speculate::prediction::Prediction;
 use duet_speculate::{Drafter, Learns, Method, Speculator};
 use duet_types::TokenId;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +65,7 @@ impl Drafting {
         let automata = self.past.as_ref().zip(key.as_ref()).map(|(past, key)| past.store.for_task(key));
         let mut drafters = self.method.drafters(&automata.unwrap_or_default());
         if !predicted.is_empty() {
-            drafters.push(Box::new(History::predicted(prompt, predicted)) as Box<dyn Drafter>);
+            drafters.push(Box::new(Prediction::new(prompt, predicted)) as Box<dyn Drafter>);
         }
         let confidence = self.confidence.lock().unwrap_or_else(PoisonError::into_inner).for_a_request();
         let key = key.filter(|_| request.remember == Remember::Answer);

@@ -9,7 +9,8 @@
 //! | --- | --- |
 //! | prompt lookup, the simplest baseline (PLD) | `prompt_lookup.rs` |
 //! | suffix automaton, online (SAM) | `sam.rs`, over `suffix_automaton.rs` |
-//! | the task-relevant database (§3.1), predicted outputs | `history.rs` |
+//! | the task-relevant database (§3.1) | `history.rs` |
+//! | predicted outputs (OpenAI) | `prediction.rs` |
 //! | in-context distribution calibration (§3.3) | `calibration.rs`, of `successors.rs` |
 //! | draft extension, or reuse (§3.4, eq. 3) | `extension.rs` |
 //! | why drafts are rejected (Table 2) | `rejection.rs` |
@@ -29,6 +30,7 @@ pub mod drafter;
 pub mod extension;
 pub mod history;
 mod method;
+pub mod prediction;
 pub mod prompt_lookup;
 pub mod rejection;
 pub mod sam;

@@ -132,6 +132,16 @@ impl SuffixAutomaton {
         }
     }
 
+    /// The place of the same text after more was read: its state may have been split since.
+    #[must_use]
+    pub fn settled(&self, place: Matched) -> Matched {
+        let mut state = place.state;
+        while state != ROOT && self.shorter(state).1 >= place.len {
+            state = self.shorter(state).0;
+        }
+        Matched { state, ..place }
+    }
+
     /// What came after the text at `place`, latest first, as far as is remembered.
     #[must_use]
     pub fn successors(&self, place: Matched) -> Successors {
