@@ -29,6 +29,8 @@ pub struct EngineConfig {
     pub context: Option<Tokens>,
     /// Requests of each class that may wait; one more is refused as busy.
     pub queue_max: usize,
+    /// Tokens that open requests may hold, in prompts and expected answers; a request beyond that is refused as busy.
+    pub queue_tokens_max: Tokens,
     /// Who goes first.
     pub policy: PolicyName,
     /// What the policy may do.
@@ -78,6 +80,7 @@ impl Default for EngineConfig {
             spill_folder: None,
             context: None,
             queue_max: 1024,
+            queue_tokens_max: QUEUE_TOKENS_MAX,
             policy: PolicyName::default(),
             mechanisms: Mechanisms::ALL,
             chunk: Tokens(256),
@@ -99,3 +102,6 @@ impl Default for EngineConfig {
         }
     }
 }
+
+/// 64 MB of token ids.
+const QUEUE_TOKENS_MAX: Tokens = Tokens(16 << 20);

@@ -12,7 +12,7 @@ use crate::start::start;
 use crate::stats::{EngineStats, FlowView};
 use duet_model::Model;
 use duet_model::forward::ExpertStats;
-use duet_types::{RequestId, Tokens};
+use duet_types::{Class, RequestId, Tokens};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -52,6 +52,14 @@ impl Engine {
     pub fn submit(&self, request: GenerateRequest) -> Result<Generation, EngineError> {
         let (id, events) = self.runtime.submit(request)?;
         Ok(Generation { id, events, engine: self.runtime.canceller() })
+    }
+
+    /// Whether a request of this class would be queued now, so that a client can be refused before its prompt is read.
+    ///
+    /// # Errors
+    /// As [`Self::submit`] would refuse it.
+    pub fn has_room(&self, class: Class) -> Result<(), EngineError> {
+        self.runtime.has_room(class)
     }
 
     /// What it has to do now, and how full its KV memory is.

@@ -64,6 +64,7 @@ pub use fingerprint::model_fingerprint;
 pub use handle::{Engine, Generation};
 pub use kept::KvPlace;
 pub use observe::EngineSamples;
+pub use parameters::{STOP_BYTES_MAX, answer_max, predicted_max};
 pub use placement::{DeviceUse, Fallback, LinearWork, Offload};
 pub use request::{
     Drafts, EngineError, FlowKey, GenerateRequest, GenerationEvent, Remember, SamplingParams, StopConditions,

@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 /// Refuses a request that cannot be served.
 pub(crate) fn validate(request: &GenerateRequest, shape: &Shape) -> Result<(), EngineError> {
-    let GenerateRequest { prompt, sampling, stop, logprobs, .. } = request;
+    let GenerateRequest { prompt, sampling, stop, logprobs, predicted, .. } = request;
     let known = |token: &TokenId| (token.0 as usize) < shape.vocabulary;
     if prompt.is_empty() {
         return Err(EngineError::EmptyPrompt);
@@ -19,6 +19,9 @@ pub(crate) fn validate(request: &GenerateRequest, shape: &Shape) -> Result<(), E
     }
     if let Some(token) = prompt.iter().find(|token| !known(token)) {
         return refuse("prompt", "tokens of the model's vocabulary", token);
+    }
+    if let Some(token) = predicted.iter().find(|token| !known(token)) {
+        return refuse("prediction", "tokens of the model's vocabulary", token);
     }
     within("temperature", "between 0 and 2", sampling.temperature, 0.0, 2.0)?;
     within("top_p", "between 0 and 1", sampling.top_p, 0.0, 1.0)?;
@@ -46,7 +49,28 @@ pub(crate) fn validate(request: &GenerateRequest, shape: &Shape) -> Result<(), E
     if stop.stop.iter().any(String::is_empty) {
         return refuse("stop", "strings that are not empty", "\"\"");
     }
+    if let Some(long) = stop.stop.iter().find(|stop| stop.len() > STOP_BYTES_MAX) {
+        return refuse("stop", "strings of at most 1024 bytes", format_args!("one of {}", long.len()));
+    }
+    let answer = answer_max(Tokens(prompt.len() as u32), stop.max_tokens, shape.context);
+    if predicted.len() > predicted_max(answer).as_usize() {
+        return refuse("prediction", "at most a few times as long as the answer may be", predicted.len());
+    }
     Ok(())
+}
+
+/// How long an answer to a prompt of so many tokens can be.
+#[must_use]
+pub fn answer_max(prompt: Tokens, max_tokens: Option<Tokens>, context: Tokens) -> Tokens {
+    let room = Tokens(context.0.saturating_sub(prompt.0));
+    max_tokens.map_or(room, |max| max.min(room))
+}
+
+/// How many tokens may be expected of an answer that is at most so long ([`GenerateRequest::predicted`]): whatever is
+/// beyond that could hardly come true.
+#[must_use]
+pub fn predicted_max(answer: Tokens) -> Tokens {
+    Tokens(answer.0.saturating_mul(PREDICTED_PER_TOKEN)).max(PREDICTED_MIN).min(PREDICTED_MAX)
 }
 
 fn within(name: &'static str, expected: &'static str, value: f32, min: f32, max: f32) -> Result<(), EngineError> {
@@ -64,6 +88,14 @@ const REPETITION_PENALTY_MAX: f32 = 10.0;
 const LOGPROBS_MAX: u8 = 20;
 /// Each costs a search per token. OpenAI allows 4.
 const STOPS_MAX: usize = 16;
+/// Text that may be the beginning of a stop string is held back from the client, so long ones would stop a stream.
+pub const STOP_BYTES_MAX: usize = 1024;
+/// An answer that changes a text in places has parts of it, and the text may be some times as long as these parts.
+const PREDICTED_PER_TOKEN: u32 = 4;
+/// A short answer may be a part of a longer text. Costs nothing to speak of.
+const PREDICTED_MIN: Tokens = Tokens(1024);
+/// With 120 bytes a token of the drafter's automaton these are 8 MB a request.
+const PREDICTED_MAX: Tokens = Tokens(65_536);
 
 #[cfg(test)]
 mod tests {
@@ -86,6 +118,17 @@ mod tests {
     }
 
     #[test]
+    fn as_much_is_expected_as_an_answer_could_use() {
+        let max =
+            |prompt, max_tokens, context| predicted_max(answer_max(Tokens(prompt), max_tokens, Tokens(context))).0;
+        assert_eq!(max(100, None, 8192), 4 * 8092);
+        assert_eq!(max(100, Some(Tokens(2000)), 8192), 8000);
+        assert_eq!(max(100, Some(Tokens(16)), 8192), 1024);
+        assert_eq!(max(9000, None, 8192), 1024);
+        assert_eq!(max(0, None, u32::MAX), 65_536);
+    }
+
+    #[test]
     fn parameters_are_checked_against_their_ranges() {
         check(|_| (), "ok");
         check(|request| request.prompt.clear(), "the prompt is empty");
@@ -103,5 +146,13 @@ mod tests {
         check(|r| r.logprobs = Some(21), "top_logprobs must be between 0 and 20, got 21");
         check(|r| r.stop.max_tokens = Some(Tokens(0)), "max_tokens must be at least 1, got 0");
         check(|r| r.stop.stop = vec![String::new()], "stop must be strings that are not empty, got \"\"");
+        check(|r| r.stop.stop = vec!["x".repeat(1024); 16], "ok");
+        check(|r| r.stop.stop = vec!["x".repeat(1025)], "stop must be strings of at most 1024 bytes, got one of 1025");
+        check(|r| r.predicted = vec![TokenId(1); 1024], "ok");
+        check(
+            |r| r.predicted = vec![TokenId(1); 1025],
+            "prediction must be at most a few times as long as the answer may be, got 1025",
+        );
+        check(|r| r.predicted = vec![TokenId(10)], "prediction must be tokens of the model's vocabulary, got 10");
     }
 }

@@ -34,7 +34,7 @@ use duet_model::forward::{PreparesRows, TokenWise};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Event, Kernel, Line, Outcome, Phase, Scheduler, SchedulerConfig};
 use duet_speculate::Method;
-use duet_types::{Class, Instant, LaneSet, Nanos, RequestId};
+use duet_types::{Class, Instant, LaneSet, Nanos, RequestId, Tokens};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,6 +49,8 @@ pub(crate) struct RuntimeConfig {
     pub(crate) policy: PolicyName,
     /// Requests of a class that may wait.
     pub(crate) queue_max: usize,
+    /// Tokens that open requests may hold.
+    pub(crate) queue_tokens_max: Tokens,
     /// Where KV is spilled.
     pub(crate) spill_folder: PathBuf,
     /// What else observes it.
@@ -90,6 +92,7 @@ pub(crate) struct Shared<B: Backend> {
     clock: Clock,
     drafting: Arc<Drafting>,
     queue_max: usize,
+    queue_tokens_max: Tokens,
     /// Makes seeds for requests that have none.
     seeds: RandomState,
     state: Mutex<State<B>>,
@@ -169,6 +172,7 @@ impl<B: Backend> Runtime<B> {
                 clock,
                 drafting: Drafting::new(config.speculate, config.calibrate, config.past, config.learned),
                 queue_max: config.queue_max,
+                queue_tokens_max: config.queue_tokens_max,
                 seeds: RandomState::new(),
                 state: Mutex::new(State { scheduler, world: Observed { world, observer } }),
             }
@@ -190,18 +194,22 @@ impl<B: Backend> Runtime<B> {
         validate(&request, &shared.backend.shape())?;
         let (sender, receiver) = unbounded_channel();
         let class = request.class;
+        let tokens = Tokens((request.prompt.len() + request.predicted.len()) as u32);
         let owner = (request.tenant, request.flow.clone());
         let seed = shared.seeds.hash_one(shared.clock.now());
         let speculation = shared.drafting.begin(&request);
         let sequence = Sequence::new(&*shared.backend, request, speculation, seed, Outbox::new(sender), shared.clock);
-        let max = shared.queue_max;
         let id = shared.drive(|scheduler, world, now| {
-            // Each class has its own queue: background work never fills the one that people wait in.
-            let waiting = [Line::Queued, Line::Prefill].map(|line| scheduler.queue_len(line, class)).iter().sum();
-            let limit = QueueLimit { waiting, max };
-            world.submit(now, class, owner, sequence, limit)
+            let limit = shared.queue_limit(scheduler, class);
+            world.submit(now, class, owner, sequence, tokens, limit)
         })??;
         Ok((id, receiver))
+    }
+
+    /// Whether a request of this class would be queued now, so that a client can be refused before its prompt is read.
+    pub(crate) fn has_room(&self, class: Class) -> Result<(), EngineError> {
+        let state = self.shared.state.lock().map_err(|_| scheduler_failed())?;
+        state.world.world.has_room(Tokens::ZERO, self.shared.queue_limit(&state.scheduler, class))
     }
 
     /// For clients that may outlive the runtime.
@@ -307,6 +315,12 @@ impl<B: Backend> Drop for Runtime<B> {
 }
 
 impl<B: Backend> Shared<B> {
+    /// Each class has its own queue: background work never fills the one that people wait in.
+    fn queue_limit(&self, scheduler: &Scheduler, class: Class) -> QueueLimit {
+        let waiting = [Line::Queued, Line::Prefill].map(|line| scheduler.queue_len(line, class)).iter().sum();
+        QueueLimit { waiting, max: self.queue_max, tokens_max: self.queue_tokens_max }
+    }
+
     /// Lets something happen in the world, and drives the scheduler until nothing more does.
     fn enter<R>(&self, happen: impl FnOnce(&mut EngineWorld<B>, Instant) -> R) -> Result<R, EngineError> {
         self.drive(|_, world, now| happen(world, now))

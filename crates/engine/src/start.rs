@@ -65,6 +65,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
         probe,
         policy: config.policy,
         queue_max: config.queue_max,
+        queue_tokens_max: config.queue_tokens_max,
         speculate: config.speculate,
         calibrate: config.calibrate,
         past,

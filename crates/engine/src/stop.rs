@@ -3,10 +3,11 @@
 //! Text that might be the beginning of a stop string is held back until it is certain, so a client never sees a part
 //! of one. What is held is always shorter than the longest stop string.
 
-/// Looks for stop strings in a growing text.
+/// Looks for stop strings in a growing text. Each byte of the text costs a step or two for each stop string, however
+/// long these are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StopMatcher {
-    stops: Vec<String>,
+    stops: Vec<StopString>,
     held: String,
 }
 
@@ -22,7 +23,7 @@ pub(crate) enum Matched {
 impl StopMatcher {
     /// None of `stops` may be empty.
     pub(crate) fn new(stops: Vec<String>) -> Self {
-        Self { stops, held: String::new() }
+        Self { stops: stops.into_iter().map(StopString::new).collect(), held: String::new() }
     }
 
     /// Takes more text.
@@ -30,13 +31,17 @@ impl StopMatcher {
         if self.stops.is_empty() {
             return Matched::Nothing(text);
         }
+        let before = self.held.len();
         self.held.push_str(&text);
-        if let Some(start) = first_stop(&self.held, &self.stops) {
-            self.held.truncate(start);
-            return Matched::Stop(self.finish());
+        for (at, byte) in text.bytes().enumerate() {
+            if let Some(len) = self.step(byte) {
+                self.held.truncate(before + at + 1 - len);
+                return Matched::Stop(self.finish());
+            }
         }
-        let certain = self.held.len() - self.longest_beginning();
-        let rest = self.held.split_off(certain);
+        // Bytes suffice: a stop string begins with a whole character, so where one begins the held text can be cut.
+        let beginning = self.stops.iter().map(|stop| stop.matched).max().unwrap_or(0);
+        let rest = self.held.split_off(self.held.len() - beginning);
         Matched::Nothing(std::mem::replace(&mut self.held, rest))
     }
 
@@ -45,23 +50,51 @@ impl StopMatcher {
         std::mem::take(&mut self.held)
     }
 
-    /// Length of the longest end of the held text with which a stop string begins.
-    fn longest_beginning(&self) -> usize {
-        let held = self.held.as_bytes();
-        // Bytes suffice: a stop string begins with a whole character, so where one begins the held text can be cut.
-        let longest = |stop: &String| {
-            let most = held.len().min(stop.len() - 1);
-            (1..=most).rev().find(|&length| held.ends_with(&stop.as_bytes()[..length])).unwrap_or(0)
-        };
-        self.stops.iter().map(longest).max().unwrap_or(0)
+    /// Takes one byte. The length of the longest stop string that it completes, if it completes any: the one that is
+    /// complete first ends the text, so that it does not matter how the text was cut in pieces.
+    fn step(&mut self, byte: u8) -> Option<usize> {
+        let complete = |stop: &mut StopString| stop.step(byte).then_some(stop.text.len());
+        self.stops.iter_mut().filter_map(complete).max()
     }
 }
 
-/// Where the stop string begins that is complete first, so that it does not matter how the text was cut in pieces; of
-/// several complete at once, the longest.
-fn first_stop(text: &str, stops: &[String]) -> Option<usize> {
-    let found = stops.iter().filter_map(|stop| text.find(stop.as_str()).map(|start| (start + stop.len(), start)));
-    found.min().map(|(_, start)| start)
+/// One stop string, and how much of it the text ends with. (Knuth, Morris and Pratt 1977)
+#[derive(Clone, Debug)]
+struct StopString {
+    text: Box<[u8]>,
+    /// For each beginning of the string, by its length, how long the next shorter beginning is that it ends with.
+    shorter: Box<[usize]>,
+    /// Length of the longest beginning that the text ends with; below the string's own.
+    matched: usize,
+}
+
+impl StopString {
+    fn new(text: String) -> Self {
+        let text = text.into_bytes().into_boxed_slice();
+        let mut shorter = vec![0; text.len() + 1].into_boxed_slice();
+        let mut len = 0;
+        for at in 1..text.len() {
+            while len > 0 && text[at] != text[len] {
+                len = shorter[len];
+            }
+            len += usize::from(text[at] == text[len]);
+            shorter[at + 1] = len;
+        }
+        Self { text, shorter, matched: 0 }
+    }
+
+    /// Takes one byte; whether it completes the string.
+    fn step(&mut self, byte: u8) -> bool {
+        while self.matched > 0 && self.text[self.matched] != byte {
+            self.matched = self.shorter[self.matched];
+        }
+        self.matched += usize::from(self.text[self.matched] == byte);
+        let is_complete = self.matched == self.text.len();
+        if is_complete {
+            self.matched = self.shorter[self.matched];
+        }
+        is_complete
+    }
 }
 
 #[cfg(test)]
@@ -106,6 +139,28 @@ mod tests {
         check(&["abc", "b"], &["xabc"], "xa!");
         check(&["b", "ab"], &["xab"], "x!");
         check(&["\n\n", "User:"], &["hi\nUse", "r: x"], "hi\n|!");
+    }
+
+    /// The reference: where the stop string begins that is complete first; of several complete at once, the longest.
+    fn first_stop(text: &str, stops: &[String]) -> Option<usize> {
+        let found = stops.iter().filter_map(|stop| text.find(stop.as_str()).map(|start| (start + stop.len(), start)));
+        found.min().map(|(_, start)| start)
+    }
+
+    /// Every place where a long stop string almost fits would be compared with all of it, byte by byte.
+    #[test]
+    fn a_long_stop_string_that_almost_fits_everywhere_costs_a_step_or_two_a_byte() {
+        let stop = "a".repeat(1000) + "b";
+        let mut matcher = StopMatcher::new(vec![stop; 16]);
+        let mut released = 0;
+        for _ in 0..100_000 {
+            match matcher.push("a".to_owned()) {
+                Matched::Nothing(text) => released += text.len(),
+                Matched::Stop(_) => panic!("there is no b"),
+            }
+        }
+        assert_eq!(released, 100_000 - 1000);
+        assert_eq!(matcher.finish().len(), 1000);
     }
 
     #[test]

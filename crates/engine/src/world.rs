@@ -58,6 +58,8 @@ pub(crate) struct Helpers<B: Backend> {
 /// A request that was submitted and is not released.
 struct Open<B: Backend> {
     owner: Owner,
+    /// Of its prompt and of what is expected of its answer.
+    tokens: Tokens,
     place: Place<B>,
 }
 
@@ -79,11 +81,12 @@ enum Life {
     Stopping,
 }
 
-/// How many requests of a class may wait.
+/// How many requests of a class may wait, and how many tokens open requests may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueLimit {
     pub(crate) waiting: usize,
     pub(crate) max: usize,
+    pub(crate) tokens_max: Tokens,
 }
 
 impl<B: Backend> EngineWorld<B> {
@@ -119,15 +122,10 @@ impl<B: Backend> EngineWorld<B> {
         class: Class,
         owner: (TenantId, Option<FlowKey>),
         sequence: Sequence<B>,
+        tokens: Tokens,
         limit: QueueLimit,
     ) -> Result<RequestId, EngineError> {
-        if self.life == Life::Stopping {
-            return Err(EngineError::ShuttingDown);
-        }
-        // What comes to an idle engine does not wait.
-        if !self.open.is_empty() && limit.waiting >= limit.max {
-            return Err(EngineError::Busy { queued: limit.waiting });
-        }
+        self.has_room(tokens, limit)?;
         let id = RequestId(self.next_request);
         self.next_request += 1;
         let (tenant, key) = owner;
@@ -137,9 +135,23 @@ impl<B: Backend> EngineWorld<B> {
         let flow = self.flow(tenant, key.as_ref(), continued);
         let prompt = Tokens(sequence.prompt().len() as u32);
         let owner = Owner { tenant, flow, key };
-        self.open.insert(id, Open { owner, place: Place::Here(Box::new(sequence)) });
+        self.open.insert(id, Open { owner, tokens, place: Place::Here(Box::new(sequence)) });
         self.happened(now, Event::Submitted(Request { id, flow, class, prompt, prefix }));
         Ok(id)
+    }
+
+    /// Whether a request of so many tokens would be queued now.
+    pub(crate) fn has_room(&self, tokens: Tokens, limit: QueueLimit) -> Result<(), EngineError> {
+        if self.life == Life::Stopping {
+            return Err(EngineError::ShuttingDown);
+        }
+        let held: u64 = self.open.values().map(|open| u64::from(open.tokens.0)).sum();
+        let is_full = limit.waiting >= limit.max || held + u64::from(tokens.0) > u64::from(limit.tokens_max.0);
+        // What comes to an idle engine does not wait.
+        if !self.open.is_empty() && is_full {
+            return Err(EngineError::Busy { queued: limit.waiting });
+        }
+        Ok(())
     }
 
     /// A flow is known by the key that its client gave it, or else by the kept KV that a request continues.
@@ -218,7 +230,7 @@ impl<B: Backend> EngineWorld<B> {
             Err(_) => Event::SpillFailed { request },
         };
         match self.open.remove(&request) {
-            Some(Open { owner, place: Place::Moving(mut sequence, _) }) => {
+            Some(Open { owner, tokens, place: Place::Moving(mut sequence, _) }) => {
                 let place = match result {
                     Ok(file) => Place::OnDisk(sequence, Arc::new(file)),
                     Err((table, _)) => {
@@ -226,7 +238,7 @@ impl<B: Backend> EngineWorld<B> {
                         Place::Here(sequence)
                     }
                 };
-                self.open.insert(request, Open { owner, place });
+                self.open.insert(request, Open { owner, tokens, place });
             }
             other => {
                 if let Some(other) = other {

@@ -64,6 +64,7 @@ struct Setup {
     /// As long as so many nodes are predicted to take; every node takes a millisecond.
     preempt_nodes: u64,
     queue_max: usize,
+    queue_tokens_max: Tokens,
     spill_pages: usize,
     age: Nanos,
     speculate: Method,
@@ -81,6 +82,7 @@ fn setup() -> Setup {
         policy: PolicyName::Duet,
         preempt_nodes: 2,
         queue_max: 1000,
+        queue_tokens_max: Tokens(1 << 20),
         spill_pages: 0,
         age: Nanos(1_000_000_000),
         speculate: Method::None,
@@ -158,6 +160,7 @@ impl Bench {
             scheduler,
             policy: setup.policy,
             queue_max: setup.queue_max,
+            queue_tokens_max: setup.queue_tokens_max,
             spill_folder: std::env::temp_dir(),
             observers,
             probe: None,

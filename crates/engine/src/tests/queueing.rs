@@ -16,6 +16,23 @@ fn one_more_than_may_wait_is_refused() {
     assert_eq!(bench.answer(spell()).text(), "ab");
 }
 
+/// Requests that wait hold their prompts and what is expected of their answers.
+#[test]
+fn more_tokens_than_may_wait_are_refused() {
+    let model = FakeModel { script: letters("ab"), ..FakeModel::new(1000, 100) };
+    let bench = Bench::with(model, &Setup { queue_tokens_max: Tokens(100), ..setup() });
+    let running = bench.start(request(&[HOLD, SPELL]));
+    let expecting = |tokens| GenerateRequest { predicted: vec![SPELL; tokens], ..spell() };
+    let queued = bench.start(expecting(90));
+    assert_eq!(bench.submit(expecting(10)).unwrap_err(), EngineError::Busy { queued: 1 });
+    let small = bench.start(spell());
+    bench.hold.let_go();
+    for answered in [running, queued, small] {
+        assert_eq!(answer(answered).text(), "ab");
+    }
+    assert_eq!(bench.answer(expecting(500)).text(), "ab");
+}
+
 #[test]
 fn serial_requests_end_in_the_order_in_which_they_came() {
     let model = FakeModel { script: letters("ab"), ..FakeModel::new(1000, 100) };
