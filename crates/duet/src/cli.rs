@@ -270,6 +270,13 @@ pub(crate) struct ServeArgs {
     /// Port to listen on; 0 takes a free one
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
+    /// Answer clients that address the server by this name, too (several times; `*`: any). Addresses and `localhost` are
+    /// always answered; a name that a web page brings along is not, so that no page can reach the server
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
+    /// Connections at once; one more takes the place of one that says nothing
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = count())]
+    pub(crate) connections: usize,
     /// Let in holders of these API keys only: `name:key` on each line, `admin name:key` for one that sees all flows;
     /// DUET_API_KEY may hold one more
     #[arg(long, value_name = "FILE")]

@@ -2,7 +2,8 @@
 
 use crate::messages::ChatMessage;
 use duet_engine::{EngineError, FlowView, GenerateRequest, Generation, GenerationEvent};
-use duet_types::TokenId;
+use duet_model::tokenizer::TooManyTokens;
+use duet_types::{Class, TokenId, Tokens};
 use std::future::Future;
 use std::pin::Pin;
 
@@ -14,17 +15,34 @@ pub trait Backend: Send + Sync + 'static {
     /// How many token ids exist; all smaller ids are valid.
     fn vocabulary(&self) -> usize;
 
-    /// The prompt that asks the model for the next turn of a conversation. May take milliseconds per 100 kB.
+    /// The longest prompt and answer together.
+    fn context(&self) -> Tokens;
+
+    /// Whether a request of this class would be queued now.
     ///
     /// # Errors
-    /// [`PromptError`] if the model's chat template refuses the messages.
-    fn encode_chat(&self, messages: &[ChatMessage]) -> Result<Vec<TokenId>, PromptError>;
+    /// [`EngineError`], as [`Self::submit`] would refuse it.
+    fn has_room(&self, class: Class) -> Result<(), EngineError>;
 
-    /// The prompt that asks the model to go on with `text`. May take milliseconds per 100 kB.
-    fn encode_text(&self, text: &str) -> Vec<TokenId>;
+    /// The prompt that asks the model for the next turn of a conversation, of at most `most` tokens. May take milliseconds
+    /// per 10 000 tokens; what is too long takes no longer than what is not.
+    ///
+    /// # Errors
+    /// [`PromptError`] if the model's chat template refuses the messages, or if they are too long.
+    fn encode_chat(&self, messages: &[ChatMessage], most: Tokens) -> Result<Vec<TokenId>, PromptError>;
 
-    /// The tokens that an answer of this text might have.
-    fn encode_answer(&self, text: &str) -> Vec<TokenId>;
+    /// The prompt that asks the model to go on with `text`, of at most `most` tokens. Takes as long as
+    /// [`Self::encode_chat`].
+    ///
+    /// # Errors
+    /// [`TooManyTokens`] if it has more.
+    fn encode_text(&self, text: &str, most: Tokens) -> Result<Vec<TokenId>, TooManyTokens>;
+
+    /// The tokens that an answer of this text might have, at most `most`.
+    ///
+    /// # Errors
+    /// [`TooManyTokens`] if it has more.
+    fn encode_answer(&self, text: &str, most: Tokens) -> Result<Vec<TokenId>, TooManyTokens>;
 
     /// The bytes a token adds to an answer; they need not be whole characters. None for special tokens and for ids
     /// outside the vocabulary.
@@ -64,6 +82,9 @@ pub enum PromptError {
     /// The template refused the messages or failed; the text is its own.
     #[error("the messages do not fit the model's chat template: {0}")]
     Template(String),
+    /// They do not fit.
+    #[error(transparent)]
+    TooLong(#[from] TooManyTokens),
 }
 
 impl Events for Generation {

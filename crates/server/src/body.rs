@@ -1,36 +1,80 @@
-//! Reading a request's body within a bound.
+//! Reading a request's body within bounds of size, memory and time.
 //!
-//! No more than the limit is ever held. A body that is too long is refused as soon as that is known (at once where its
-//! length is declared), and what still comes is read and thrown away for a while: closing a connection with unread
-//! data resets it, and the client would see a broken pipe instead of the answer.
+//! No more than the limit is ever held, and nothing that [`Intake`](crate::intake) has no room for. A body that is refused
+//! is refused as soon as that is known (at once where its length is declared), and what still comes is read and thrown
+//! away for a while: closing a connection with unread data resets it, and the client would see a broken pipe instead of
+//! the answer.
 
+use crate::connections::Arrival;
 use crate::error::ApiError;
+use crate::intake::Hold;
+use crate::serve::App;
 use axum::body::{Body, BodyDataStream};
+use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use futures_util::StreamExt;
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
-/// The body, whole.
+/// A body that has arrived.
+pub(crate) struct Received {
+    pub(crate) headers: HeaderMap,
+    pub(crate) bytes: Vec<u8>,
+    /// Its share of memory.
+    pub(crate) hold: Hold,
+}
+
+/// The body of a request, whole.
 ///
 /// # Errors
-/// If it is longer than `limit` bytes or breaks off.
-pub(crate) async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
-    let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+/// If it is longer than the server takes, has no room beside others, comes too slowly, or breaks off.
+pub(crate) async fn read(app: &App, request: Request) -> Result<Received, ApiError> {
+    let (head, body) = request.into_parts();
+    let headers = head.headers;
     let mut data = body.into_data_stream();
+    let mut hold = app.intake.hold();
+    match collect(app, &headers, &mut data, &mut hold).await {
+        Ok(bytes) => {
+            if let Some(arrival) = head.extensions.get::<Arrival>() {
+                arrival.is_whole();
+            }
+            Ok(Received { headers, bytes, hold })
+        }
+        Err(error) => {
+            drop(hold);
+            discard_rest(&headers, data);
+            Err(error)
+        }
+    }
+}
+
+async fn collect(
+    app: &App,
+    headers: &HeaderMap,
+    data: &mut BodyDataStream,
+    hold: &mut Hold,
+) -> Result<Vec<u8>, ApiError> {
+    let limit = app.config.body_bytes_max;
+    let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if declared.is_some_and(|declared| declared > limit as u64) {
-        discard_rest(headers, data);
         return Err(ApiError::BodyTooLarge { limit });
     }
-    let mut bytes = Vec::with_capacity(declared.unwrap_or(0) as usize);
-    while let Some(chunk) = data.next().await {
+    let declared = declared.unwrap_or(0) as usize;
+    hold.grow(declared)?;
+    let mut bytes = Vec::with_capacity(declared);
+    let times = &app.config.times;
+    let end = Instant::now() + times.body;
+    loop {
+        let next = timeout_at(end.min(Instant::now() + times.body_pause), data.next());
+        let Some(chunk) = next.await.map_err(|_| ApiError::BodySlow)? else { return Ok(bytes) };
         let chunk = chunk.map_err(|_| ApiError::BodyBroken)?;
-        if bytes.len() + chunk.len() > limit {
-            tokio::spawn(discard(data));
+        let len = bytes.len() + chunk.len();
+        if len > limit {
             return Err(ApiError::BodyTooLarge { limit });
         }
+        hold.grow(len)?;
         bytes.extend_from_slice(&chunk);
     }
-    Ok(bytes)
 }
 
 /// Lets a refused client finish sending, so that it gets to see why.

@@ -1,16 +1,19 @@
 //! `POST /v1/chat/completions`.
 
+use crate::arrived::taken_apart;
 use crate::auth::Caller;
-use crate::backend::Backend;
+use crate::backend::{Backend, PromptError};
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Fields, Known};
 use crate::logprobs::{self, ScoredToken};
-use crate::options::{Options, unsupported};
-use crate::reply::{Encoded, Job, Shape, reply};
+use crate::messages::ChatMessage;
+use crate::options::{self, Options, unsupported};
+use crate::reply::{Job, Shape, reply};
 use crate::serve::App;
 use crate::{body, messages, prediction, task};
 use axum::Extension;
 use axum::extract::{Request, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -20,25 +23,31 @@ pub(crate) async fn create(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (head, body) = request.into_parts();
-    let body = body::read(&head.headers, body, app.config.body_bytes_max).await?;
-    let mut fields = Fields::parse(&body)?;
-    drop(body);
+    let received = body::read(&app, request).await?;
+    let ((job, messages), arrived) = taken_apart(&app, received, KNOWN, take).await?;
+    let encode = move |backend: &dyn Backend, most| match backend.encode_chat(&messages, most) {
+        Err(PromptError::TooLong(_)) => {
+            Err(ApiError::ContextExceeded { prompt: Chat::PROMPT, context: backend.context() })
+        }
+        prompt => prompt.map_err(ApiError::Prompt),
+    };
+    reply(app, caller.tenant, job, arrived, encode).await
+}
+
+/// What a body asks for.
+fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<(Job<Chat>, Vec<ChatMessage>), ApiError> {
     let mut ignored = Vec::new();
     refuse_unsupported(&mut fields, &mut ignored)?;
-    let mut options = Options::take(&mut fields, &head.headers, &app, &mut ignored)?;
+    let mut options = Options::take(&mut fields, headers, app, &mut ignored)?;
     let logprobs = logprobs_wanted(&mut fields)?;
     let messages = messages::take(&mut fields, &mut ignored)?;
     options.task.get_or_insert_with(|| task::of_messages(&messages));
     let predicted = prediction::take(&mut fields, &mut ignored)?;
     ignored.extend(fields.rest());
-    let encode = move |backend: &dyn Backend| {
-        let prompt = backend.encode_chat(&messages).map_err(ApiError::Prompt)?;
-        let predicted = predicted.map(|text| backend.encode_answer(&text)).unwrap_or_default();
-        Ok(Encoded { prompt, predicted })
-    };
-    reply(app, Job { options, tenant: caller.tenant, logprobs, shape: Chat, ignored }, encode).await
+    Ok((Job { options, logprobs, predicted, shape: Chat, ignored }, messages))
 }
+
+const KNOWN: Known = Known(&[&options::KNOWN, &["messages", "modalities", "tool_choice", "tools", "top_logprobs"]]);
 
 /// How many alternatives to report, if log probabilities are wanted at all.
 fn logprobs_wanted(fields: &mut Fields) -> Result<Option<u8>, ApiError> {

@@ -92,7 +92,8 @@ fn agreed(claims: [(&'static str, Option<Class>); 3]) -> Result<Option<Class>, A
     Ok(first.map(|(_, class)| class))
 }
 
-fn from_header(headers: &HeaderMap) -> Result<Option<Class>, ApiError> {
+/// What the header says, if it is there.
+pub(crate) fn from_header(headers: &HeaderMap) -> Result<Option<Class>, ApiError> {
     let mut class = None;
     for value in headers.get_all(HEADER) {
         let given = match value.as_bytes() {

@@ -1,16 +1,18 @@
 //! `POST /v1/completions`.
 
+use crate::arrived::taken_apart;
 use crate::auth::Caller;
 use crate::backend::Backend;
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Fields, Known};
 use crate::logprobs::{self, ScoredToken};
-use crate::options::{Options, unsupported};
-use crate::reply::{Encoded, Job, Shape, reply};
+use crate::options::{self, Options, unsupported};
+use crate::reply::{Job, Shape, reply};
 use crate::serve::App;
 use crate::{body, prediction};
 use axum::Extension;
 use axum::extract::{Request, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use duet_types::{TokenId, Tokens};
 use serde_json::{Value, json};
@@ -21,10 +23,14 @@ pub(crate) async fn create(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (head, body) = request.into_parts();
-    let body = body::read(&head.headers, body, app.config.body_bytes_max).await?;
-    let mut fields = Fields::parse(&body)?;
-    drop(body);
+    let received = body::read(&app, request).await?;
+    let ((job, prompt), arrived) = taken_apart(&app, received, KNOWN, take).await?;
+    let encode = move |backend: &dyn Backend, most| prompt.encode(backend, most);
+    reply(app, caller.tenant, job, arrived, encode).await
+}
+
+/// What a body asks for.
+fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<(Job<Completion>, Prompt), ApiError> {
     let mut ignored = Vec::new();
     if fields.string("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
         return Err(unsupported("suffix", "filling in the middle is not implemented"));
@@ -32,7 +38,7 @@ pub(crate) async fn create(
     if fields.take("response_format").is_some() {
         return Err(unsupported("response_format", "constrained output is not implemented"));
     }
-    let mut options = Options::take(&mut fields, &head.headers, &app, &mut ignored)?;
+    let mut options = Options::take(&mut fields, headers, app, &mut ignored)?;
     options.stop.max_tokens.get_or_insert(MAX_TOKENS_DEFAULT);
     let logprobs = fields.integer("logprobs", 0..=LOGPROBS_MAX)?.map(|top| u8::try_from(top).unwrap_or(u8::MAX));
     let prompt = Prompt::take(&mut fields, app.backend.vocabulary())?;
@@ -46,13 +52,10 @@ pub(crate) async fn create(
     let predicted = prediction::take(&mut fields, &mut ignored)?;
     ignored.extend(fields.rest());
     let shape = Completion { echo, text_offset: 0 };
-    let job = Job { options, tenant: caller.tenant, logprobs, shape, ignored };
-    let encode = move |backend: &dyn Backend| {
-        let predicted = predicted.map(|text| backend.encode_answer(&text)).unwrap_or_default();
-        Ok(Encoded { prompt: prompt.encode(backend), predicted })
-    };
-    reply(app, job, encode).await
+    Ok((Job { options, logprobs, predicted, shape, ignored }, prompt))
 }
+
+const KNOWN: Known = Known(&[&options::KNOWN, &["echo", "prompt", "suffix"]]);
 
 /// What to go on from.
 enum Prompt {
@@ -109,10 +112,12 @@ impl Prompt {
         }
     }
 
-    fn encode(self, backend: &dyn Backend) -> Vec<TokenId> {
+    fn encode(self, backend: &dyn Backend, most: Tokens) -> Result<Vec<TokenId>, ApiError> {
+        let exceeded = ApiError::ContextExceeded { prompt: Completion::PROMPT, context: backend.context() };
         match self {
-            Self::Text(text) => backend.encode_text(&text),
-            Self::Tokens(tokens) => tokens,
+            Self::Text(text) => backend.encode_text(&text, most).map_err(|_| exceeded),
+            Self::Tokens(tokens) if tokens.len() > most.as_usize() => Err(exceeded),
+            Self::Tokens(tokens) => Ok(tokens),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The real [`Backend`]: a running engine and its model.
 
 use crate::backend::{Backend, Events, PromptError};
-use crate::messages::ChatMessage;
+use crate::messages::{ChatMessage, Role};
 use duet_engine::{Engine, EngineError, FlowView, GenerateRequest};
 use duet_model::template::{self, Turn};
-use duet_model::tokenizer::SpecialTokens;
-use duet_types::TokenId;
+use duet_model::tokenizer::{SpecialTokens, TooManyTokens};
+use duet_types::{Class, TokenId, Tokens};
 use serde_json::Value;
 
 /// Serves what an engine runs.
@@ -31,24 +31,38 @@ impl Backend for EngineBackend {
         self.engine.model().tokenizer().vocabulary()
     }
 
-    fn encode_chat(&self, messages: &[ChatMessage]) -> Result<Vec<TokenId>, PromptError> {
+    fn context(&self) -> Tokens {
+        self.engine.context()
+    }
+
+    fn has_room(&self, class: Class) -> Result<(), EngineError> {
+        self.engine.has_room(class)
+    }
+
+    fn encode_chat(&self, messages: &[ChatMessage], most: Tokens) -> Result<Vec<TokenId>, PromptError> {
         let model = self.engine.model();
+        // Before the template takes copies of it. Templates may trim texts, and shorten what assistants said.
+        let kept = messages.iter().filter(|message| message.role != Role::Assistant);
+        let bytes = kept.map(|message| message.content.trim().len()).sum();
+        if model.tokenizer().tokens_min(bytes) > most {
+            return Err(TooManyTokens { most }.into());
+        }
         let messages: Vec<_> = messages.iter().map(for_template).collect();
         let text = model
             .template()
             .render(&messages, None, Turn::Generate)
             .map_err(|error| PromptError::Template(error.to_string()))?;
-        Ok(model.tokenizer().encode_prompt(&text, SpecialTokens::Parse))
+        Ok(model.tokenizer().encode_prompt_within(&text, SpecialTokens::Parse, most)?)
     }
 
     /// What looks like a special token in a text that is expected is text.
-    fn encode_answer(&self, text: &str) -> Vec<TokenId> {
-        self.engine.model().tokenizer().encode(text, SpecialTokens::AsText)
+    fn encode_answer(&self, text: &str, most: Tokens) -> Result<Vec<TokenId>, TooManyTokens> {
+        self.engine.model().tokenizer().encode_within(text, SpecialTokens::AsText, most)
     }
 
     /// Special tokens in the text count: whoever writes raw prompts means them.
-    fn encode_text(&self, text: &str) -> Vec<TokenId> {
-        self.engine.model().tokenizer().encode_prompt(text, SpecialTokens::Parse)
+    fn encode_text(&self, text: &str, most: Tokens) -> Result<Vec<TokenId>, TooManyTokens> {
+        self.engine.model().tokenizer().encode_prompt_within(text, SpecialTokens::Parse, most)
     }
 
     fn token_bytes(&self, token: TokenId) -> &[u8] {

@@ -5,6 +5,7 @@ use axum::Json;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use duet_engine::EngineError;
+use duet_types::Tokens;
 use serde_json::{Value, json};
 
 /// Why a request was not answered with a generation. The text is for the client's developer.
@@ -18,6 +19,18 @@ pub(crate) enum ApiError {
     BodyBroken,
     #[error("the body is larger than {limit} bytes")]
     BodyTooLarge { limit: usize },
+    #[error("the body came too slowly: send it without a pause of more than some seconds")]
+    BodySlow,
+    #[error("the body holds more than {most} values; the largest prompt here needs fewer")]
+    TooManyValues { most: usize },
+    #[error("other large requests are being read; try again in a moment")]
+    IntakeFull,
+    #[error("all connections that this server takes are at work; try again in a moment")]
+    TooManyConnections,
+    #[error(
+        "this model's maximum context length is {context} tokens, and the prompt does not leave room for an answer"
+    )]
+    ContextExceeded { prompt: &'static str, context: Tokens },
     #[error("'{param}' is required")]
     Missing { param: String },
     #[error("'{param}' must be {expected}, not {got}")]
@@ -38,8 +51,8 @@ pub(crate) enum ApiError {
     NoRoute { method: Method, path: String },
     #[error("{path} does not take {method}")]
     MethodNotAllowed { method: Method, path: String },
-    #[error("this server answers local clients only, not '{name}'")]
-    NotLocal { name: String },
+    #[error("this server does not answer as '{name}'; `duet serve --allow-host {name}` lets it")]
+    HostUnknown { name: String },
     #[error("an API key is needed: send it as `Authorization: Bearer KEY`")]
     KeyMissing,
     #[error("the API key is none of this server's")]
@@ -69,7 +82,13 @@ impl ApiError {
     fn class(&self) -> (StatusCode, Option<&'static str>) {
         match self {
             Self::MalformedJson(_) | Self::NotAnObject { .. } | Self::BodyBroken => (StatusCode::BAD_REQUEST, None),
-            Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, Some("request_too_large")),
+            Self::BodyTooLarge { .. } | Self::TooManyValues { .. } => {
+                (StatusCode::PAYLOAD_TOO_LARGE, Some("request_too_large"))
+            }
+            Self::BodySlow => (StatusCode::REQUEST_TIMEOUT, Some("request_timeout")),
+            Self::IntakeFull => (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded")),
+            Self::TooManyConnections => (StatusCode::SERVICE_UNAVAILABLE, Some("too_many_connections")),
+            Self::ContextExceeded { .. } => (StatusCode::BAD_REQUEST, Some("context_length_exceeded")),
             Self::Missing { .. } => (StatusCode::BAD_REQUEST, Some("missing_required_parameter")),
             Self::WrongType { .. } => (StatusCode::BAD_REQUEST, Some("invalid_type")),
             Self::OutOfRange { .. } | Self::Contradiction { .. } | Self::Needs { .. } | Self::Prompt(_) => {
@@ -79,7 +98,7 @@ impl ApiError {
             Self::ModelNotFound { .. } => (StatusCode::NOT_FOUND, Some("model_not_found")),
             Self::NoRoute { .. } => (StatusCode::NOT_FOUND, Some("unknown_url")),
             Self::MethodNotAllowed { .. } => (StatusCode::METHOD_NOT_ALLOWED, Some("method_not_allowed")),
-            Self::NotLocal { .. } => (StatusCode::FORBIDDEN, Some("not_local")),
+            Self::HostUnknown { .. } => (StatusCode::FORBIDDEN, Some("host_not_allowed")),
             Self::KeyMissing | Self::KeyUnknown => (StatusCode::UNAUTHORIZED, Some("invalid_api_key")),
             Self::FlowsHidden => (StatusCode::FORBIDDEN, Some("keys_needed")),
             Self::Engine { error, .. } => match error {
@@ -107,6 +126,7 @@ impl ApiError {
             | Self::Unsupported { param, .. } => Some(param),
             Self::Contradiction { param, .. } | Self::Needs { param, .. } => Some(param),
             Self::Prompt(_) => Some("messages"),
+            Self::ContextExceeded { prompt, .. } => Some(prompt),
             Self::ModelNotFound { .. } => Some("model"),
             Self::Engine { error: EngineError::Parameter { name, .. }, .. } => Some(name),
             Self::Engine { error: EngineError::EmptyPrompt | EngineError::PromptTooLong { .. }, prompt } => {
@@ -123,7 +143,7 @@ impl IntoResponse for ApiError {
         let mut response = (status, Json(self.body())).into_response();
         let headers = response.headers_mut();
         match self {
-            Self::Engine { error: EngineError::Busy { .. } | EngineError::OutOfMemory(_), .. } => {
+            Self::IntakeFull | Self::Engine { error: EngineError::Busy { .. } | EngineError::OutOfMemory(_), .. } => {
                 headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
             }
             Self::KeyMissing | Self::KeyUnknown => {

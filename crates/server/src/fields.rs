@@ -1,9 +1,13 @@
 //! A JSON object taken apart field by field.
 //!
+//! Of a body, only the fields that its route knows are built; the others are skipped, and their names noted. What is built
+//! has at most so many values, so that no body takes many times its own size in memory.
+//!
 //! Each getter removes its field, so what is left at the end is what nobody knows. `null` is the same as absent, as
 //! with OpenAI. Errors carry the field's path: `messages[2].content`.
 
 use crate::error::ApiError;
+use crate::values::{Body, Room};
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
 
@@ -11,21 +15,38 @@ use std::ops::RangeInclusive;
 pub(crate) struct Fields {
     path: String,
     map: Map<String, Value>,
+    /// Fields of the body that its route does not know.
+    skipped: Vec<String>,
+    known: Option<Known>,
+}
+
+/// The fields of the body that a route looks at, in one or several lists. One that is missing here could not be taken:
+/// every test that sends it would fail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known(pub(crate) &'static [&'static [&'static str]]);
+
+impl Known {
+    fn has(self, name: &str) -> bool {
+        self.0.iter().any(|names| names.contains(&name))
+    }
 }
 
 impl Fields {
-    /// The body of a request.
-    pub(crate) fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        match serde_json::from_slice(body)? {
-            Value::Object(map) => Ok(Self { path: String::new(), map }),
-            other => Err(ApiError::NotAnObject { got: type_name(&other) }),
+    /// The body of a request: those of its fields that are `known`, with at most `most` values in all.
+    pub(crate) fn parse(body: &[u8], known: Known, most: usize) -> Result<Self, ApiError> {
+        let room = Room::new(most);
+        match Body::parse(body, &|name| known.has(name), &room) {
+            Ok(Body::Object { map, skipped }) => Ok(Self { path: String::new(), map, skipped, known: Some(known) }),
+            Ok(Body::Other(got)) => Err(ApiError::NotAnObject { got }),
+            Err(_) if room.is_exceeded() => Err(ApiError::TooManyValues { most }),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// An object within the body; `path` is where it stands.
     pub(crate) fn nested(path: String, value: Value) -> Result<Self, ApiError> {
         match value {
-            Value::Object(map) => Ok(Self { path: path + ".", map }),
+            Value::Object(map) => Ok(Self { path: path + ".", map, skipped: Vec::new(), known: None }),
             other => Err(ApiError::WrongType { param: path, expected: "an object", got: type_name(&other) }),
         }
     }
@@ -37,6 +58,7 @@ impl Fields {
 
     /// The field, whatever it is.
     pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
+        debug_assert!(self.known.is_none_or(|known| known.has(name)), "{name} would have been skipped");
         self.map.remove(name).filter(|value| !value.is_null())
     }
 
@@ -97,7 +119,8 @@ impl Fields {
     /// The paths of the fields that nobody took, `null`s left out.
     pub(crate) fn rest(self) -> impl Iterator<Item = String> {
         let path = self.path;
-        self.map.into_iter().filter(|(_, value)| !value.is_null()).map(move |(name, _)| format!("{path}{name}"))
+        let left = self.map.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name);
+        left.chain(self.skipped).map(move |name| format!("{path}{name}"))
     }
 }
 

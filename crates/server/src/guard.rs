@@ -1,29 +1,43 @@
-//! Who may talk to a server that is bound to loopback.
+//! By which names clients may address the server, so that no web page reaches it through a browser.
 //!
-//! Any web page can make the user's browser send requests to 127.0.0.1. Two headers give it away, and a page cannot
-//! forge either: `Host` names the page's own domain when that was rebound to 127.0.0.1, and `Origin` names the page.
-//! Local pages (`http://localhost:3000`) are let in and may read the answers (CORS). Programs other than browsers send
-//! no `Origin` and are not affected.
+//! Any page can make a browser send requests to 127.0.0.1 or to a machine of the browser's network. Two headers give it
+//! away, and a page cannot forge either: `Host` names the page's own domain when that was rebound to the server's
+//! address, and `Origin` names the page. An address or `localhost` cannot be rebound, so these are let in on every
+//! address that the server listens on, and other names if they were allowed ([`Hosts`]). Pages of such names may read the
+//! answers (CORS). Programs other than browsers send no `Origin`.
 
 use crate::error::ApiError;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The names that a server answers to. Addresses of machines and `localhost` are among them always.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Hosts {
+    /// No other.
+    #[default]
+    Addresses,
+    /// And these, whatever the port.
+    Named(Vec<String>),
+    /// Any name: something before the server sees to it, such as a proxy.
+    Any,
+}
 
 /// Middleware: refuses requests that a foreign page makes.
-pub(crate) async fn local_only(request: Request, next: Next) -> Response {
+pub(crate) async fn known_hosts(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let host = headers.get(header::HOST).map(HeaderValue::as_bytes);
     let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
     for name in [host, authority].into_iter().flatten() {
-        if !is_local(name) {
+        if !hosts.allow(name) {
             return refusal(name);
         }
     }
     let Some(origin) = headers.get(header::ORIGIN).cloned() else { return next.run(request).await };
-    if !origin_host(origin.as_bytes()).is_some_and(is_local) {
+    if !hosts.allow_page(origin.as_bytes()) {
         return refusal(origin.as_bytes());
     }
     let is_preflight =
@@ -32,6 +46,33 @@ pub(crate) async fn local_only(request: Request, next: Next) -> Response {
     response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     response.headers_mut().append(header::VARY, HeaderValue::from_static("origin"));
     response
+}
+
+impl Hosts {
+    /// Whether `host`, with or without a port, is a name of the server.
+    fn allow(&self, host: &[u8]) -> bool {
+        let Some(name) = name_of(host) else { return *self == Self::Any };
+        let is_address = name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok();
+        is_address || self.has(name)
+    }
+
+    /// Whether a page of this origin may ask: one of this machine, or of a name that was allowed.
+    fn allow_page(&self, origin: &[u8]) -> bool {
+        let host = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
+        let Some(name) = host.and_then(name_of) else { return *self == Self::Any };
+        let address = name.parse::<IpAddr>();
+        let is_local =
+            name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.to_canonical().is_loopback());
+        is_local || self.has(name)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        match self {
+            Self::Addresses => false,
+            Self::Named(names) => names.iter().any(|allowed| allowed.eq_ignore_ascii_case(name)),
+            Self::Any => true,
+        }
+    }
 }
 
 /// A browser asks before it sends JSON.
@@ -46,38 +87,57 @@ fn preflight(request: &HeaderMap) -> Response {
 }
 
 fn refusal(name: &[u8]) -> Response {
-    ApiError::NotLocal { name: String::from_utf8_lossy(name).into_owned() }.into_response()
+    let name: String = String::from_utf8_lossy(name).chars().take(NAME_CHARS_MAX).collect();
+    ApiError::HostUnknown { name }.into_response()
 }
 
-/// `http://localhost:3000` → `localhost:3000`.
-fn origin_host(origin: &[u8]) -> Option<&[u8]> {
-    origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"))
+/// The name or address of a host: `[::1]:8080` → `::1`, `localhost:8080` → `localhost`.
+fn name_of(host: &[u8]) -> Option<&str> {
+    let host = std::str::from_utf8(host).ok()?;
+    match host.strip_prefix('[') {
+        Some(rest) => {
+            let (address, port) = rest.split_once(']')?;
+            (port.is_empty() || port.starts_with(':')).then_some(address)
+        }
+        None => Some(host.split_once(':').map_or(host, |(name, _)| name)),
+    }
 }
 
-/// Whether `name`, a host with or without a port, can only be this machine.
-fn is_local(name: &[u8]) -> bool {
-    let Ok(name) = std::str::from_utf8(name) else { return false };
-    let host = match name.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, port)) if port.is_empty() || port.starts_with(':') => address,
-        Some(_) => return false,
-        None => name.split_once(':').map_or(name, |(host, _)| host),
-    };
-    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
-}
+/// A header may hold kilobytes; the message repeats no more of it than names have.
+const NAME_CHARS_MAX: usize = 255;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_cannot_be_rebound_are_local() {
-        for local in ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8080"] {
-            assert!(is_local(local.as_bytes()), "{local}");
+    fn names_that_can_be_rebound_are_refused_unless_they_were_allowed() {
+        let named = Hosts::Named(vec!["duet.example".to_owned()]);
+        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8080", "192.168.0.2:1"]
+        {
+            assert!(Hosts::Addresses.allow(host.as_bytes()), "{host}");
+            assert!(named.allow(host.as_bytes()), "{host}");
         }
-        for foreign in ["example.com", "localhost.example.com", "127.0.0.1.example.com", "192.168.0.2", "[::2]", ""] {
-            assert!(!is_local(foreign.as_bytes()), "{foreign}");
+        for host in ["example.com", "localhost.example.com", "127.0.0.1.example.com", "", "[::1]example.com", "[::1"] {
+            assert!(!Hosts::Addresses.allow(host.as_bytes()), "{host}");
+            assert!(!named.allow(host.as_bytes()), "{host}");
+            assert!(Hosts::Any.allow(host.as_bytes()), "{host}");
         }
-        assert!(!is_local(b"[::1]example.com"));
-        assert!(!is_local(b"[::1"));
+        assert!(named.allow(b"DUET.example:8080"));
+        assert!(!Hosts::Addresses.allow(b"duet.example"));
+    }
+
+    /// A page of another machine has an address that cannot be rebound, and is foreign all the same.
+    #[test]
+    fn pages_are_of_this_machine_or_of_an_allowed_name() {
+        let named = Hosts::Named(vec!["duet.example".to_owned()]);
+        for page in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:80", "http://[::ffff:127.0.0.1]"] {
+            assert!(Hosts::Addresses.allow_page(page.as_bytes()), "{page}");
+        }
+        for page in ["http://192.168.0.2", "https://example.com", "null", "file://", "http://localhost.example.com"] {
+            assert!(!Hosts::Addresses.allow_page(page.as_bytes()), "{page}");
+            assert!(!named.allow_page(page.as_bytes()), "{page}");
+        }
+        assert!(named.allow_page(b"https://duet.example"));
     }
 }

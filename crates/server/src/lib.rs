@@ -11,10 +11,15 @@
 //! Defaults are OpenAI's, since that is what clients are written for: `temperature` 1, `top_p` 1, and in
 //! `/v1/completions` `max_tokens` 16. Text parts of one message are joined by a newline, as vLLM and llama.cpp do.
 //!
-//! One request: `routes` reads the bounded body (`body`), takes it apart field by field (`fields`, `messages`,
-//! `options`, `class`), submits it (`running`) and answers whole or streamed (`reply`) in the shape of its route (`chat`,
-//! `completions`).
+//! **Invariant:** what a client may make the server hold or wait for is bounded before it is held or waited for:
+//! connections and their silence (`connections`, `patience`), bytes of bodies and turns at work on them (`intake`), values
+//! of a body (`values`), tokens of a prompt ([`Backend::encode_chat`]).
+//!
+//! One request: its route (`chat`, `completions`) reads the bounded body (`body`), takes it apart field by field (`arrived`,
+//! `fields`, `messages`, `options`, `class`), makes tokens of it, submits it and answers whole or streamed (`reply`,
+//! `running`).
 
+mod arrived;
 mod auth;
 mod backend;
 mod body;
@@ -22,26 +27,31 @@ mod chat;
 mod class;
 mod completions;
 mod config;
+mod connections;
 mod engine_backend;
 mod error;
 mod fields;
 mod flows;
 mod guard;
 mod ids;
+mod intake;
 mod keys;
 mod logprobs;
 mod messages;
 mod models;
 mod options;
+mod patience;
 mod prediction;
 mod reply;
 mod running;
 mod serve;
 mod task;
+mod values;
 
 pub use backend::{Backend, EventFuture, Events, PromptError};
-pub use config::ServerConfig;
+pub use config::{ServerConfig, Times};
 pub use engine_backend::EngineBackend;
+pub use guard::Hosts;
 pub use keys::{ApiKeys, KeyError, KeyListError};
 pub use messages::{ChatMessage, Role};
 pub use serve::serve;

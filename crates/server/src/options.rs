@@ -6,7 +6,7 @@ use crate::fields::Fields;
 use crate::serve::App;
 use crate::task;
 use axum::http::HeaderMap;
-use duet_engine::{FlowKey, Remember, SamplingParams, StopConditions, TaskName};
+use duet_engine::{FlowKey, Remember, STOP_BYTES_MAX, SamplingParams, StopConditions, TaskName};
 use duet_types::{TokenId, Tokens};
 use serde_json::Value;
 
@@ -135,7 +135,10 @@ fn stop_strings(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
         return Err(fields.out_of_range("stop", expected, &Value::Array(values)));
     }
     let text = |value: Value| match value {
-        Value::String(text) if text.is_empty() => Err(fields.out_of_range("stop", "not empty", &Value::String(text))),
+        Value::String(text) if text.is_empty() || text.len() > STOP_BYTES_MAX => {
+            let expected = format!("of 1 to {STOP_BYTES_MAX} bytes");
+            Err(fields.out_of_range("stop", expected, &Value::String(text)))
+        }
         Value::String(text) => Ok(text),
         other => Err(fields.wrong_type("stop", EXPECTED, &other)),
     };
@@ -208,6 +211,52 @@ const UNSUPPORTED: [(&str, &str); 13] = [
     ("structured_outputs", "constrained output is not implemented"),
     ("prompt_logprobs", "log probabilities of the prompt are not implemented"),
     ("min_tokens", "a minimum length is not implemented"),
+];
+
+/// All fields that both routes look at.
+pub(crate) const KNOWN: [&str; 41] = [
+    "background",
+    "best_of",
+    "frequency_penalty",
+    "ignore_eos",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "metadata",
+    "min_p",
+    "model",
+    "n",
+    "prediction",
+    "presence_penalty",
+    "priority",
+    "prompt_cache_key",
+    "repeat_penalty",
+    "repetition_penalty",
+    "response_format",
+    "seed",
+    "service_tier",
+    "stop",
+    "store",
+    "stream",
+    "stream_options",
+    "temperature",
+    "top_k",
+    "top_p",
+    // Refused, by name.
+    "functions",
+    "function_call",
+    "audio",
+    "web_search_options",
+    "grammar",
+    "json_schema",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "structured_outputs",
+    "prompt_logprobs",
+    "min_tokens",
 ];
 
 /// Every stop string is searched for at every token, so their number is bounded; OpenAI allows 4.

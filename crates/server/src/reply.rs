@@ -1,17 +1,19 @@
 //! From a request to its response, whole or streamed; what differs between the routes is a [`Shape`].
 
+use crate::arrived::Arrived;
 use crate::backend::Backend;
 use crate::error::ApiError;
 use crate::ids::unix_seconds;
 use crate::logprobs::{ScoredToken, Scores};
 use crate::options::{Delivery, Options};
+use crate::prediction;
 use crate::running::{Running, Step};
 use crate::serve::{App, Phase};
 use axum::Json;
 use axum::http::HeaderValue;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use duet_engine::{Drafts, GenerateRequest, Usage};
+use duet_engine::{Drafts, GenerateRequest, Usage, answer_max};
 use duet_model::forward::FateCounts;
 use duet_types::{FinishReason, TenantId, TokenId, Tokens};
 use futures_util::stream::{Stream, unfold};
@@ -44,40 +46,51 @@ pub(crate) trait Shape: Send + 'static {
 /// A request, read and checked.
 pub(crate) struct Job<S> {
     pub(crate) options: Options,
-    /// Whose it is.
-    pub(crate) tenant: TenantId,
     /// How many alternatives to report with each token; absent: no log probabilities.
     pub(crate) logprobs: Option<u8>,
+    /// What the client expects as an answer.
+    pub(crate) predicted: Option<String>,
     pub(crate) shape: S,
     /// Paths of fields that have no effect.
     pub(crate) ignored: Vec<String>,
 }
 
-/// A request's texts as tokens.
-pub(crate) struct Encoded {
-    pub(crate) prompt: Vec<TokenId>,
-    /// What the client expects as an answer.
-    pub(crate) predicted: Vec<TokenId>,
-}
-
-/// Submits the job and answers it. `encode` makes the prompt and may take long; it runs off the async threads.
-pub(crate) async fn reply<S, E>(app: Arc<App>, job: Job<S>, encode: E) -> Result<Response, ApiError>
+/// Submits the job and answers it. `encode` makes the prompt, of at most so many tokens; it may take long, and runs off the
+/// async threads when its turn comes.
+pub(crate) async fn reply<S, E>(
+    app: Arc<App>,
+    tenant: TenantId,
+    job: Job<S>,
+    arrived: Arrived,
+    encode: E,
+) -> Result<Response, ApiError>
 where
     S: Shape,
-    E: FnOnce(&dyn Backend) -> Result<Encoded, ApiError> + Send + 'static,
+    E: FnOnce(&dyn Backend, Tokens) -> Result<Vec<TokenId>, ApiError> + Send + 'static,
 {
     app.check_model(job.options.model.as_deref())?;
     if *app.phase.borrow() != Phase::Serving {
         return Err(ApiError::ShuttingDown);
     }
-    let Job { options, tenant, logprobs, shape, ignored } = job;
+    let Job { options, logprobs, predicted, shape, ignored } = job;
     let Options { sampling, stop, service, flow, task, remember, delivery, .. } = options;
+    let class = service.class;
+    let engine = |error| ApiError::Engine { error, prompt: S::PROMPT };
+    // Before its prompt costs anything; the engine has the last word when it is submitted.
+    app.backend.has_room(class).map_err(engine)?;
     let (user, task) = (app.config.keys.user(tenant), task.unwrap_or_default());
+    let turn = app.intake.turn(class, arrived.bytes).await;
     let backend = Arc::clone(&app.backend);
     let submit = move || {
-        let Encoded { prompt, predicted } = encode(&*backend)?;
+        // At least one token must fit behind the prompt.
+        let most = Tokens(backend.context().0.saturating_sub(1));
+        let prompt = encode(&*backend, most)?;
         let prompt_tokens = Tokens(u32::try_from(prompt.len()).unwrap_or(u32::MAX));
-        let class = service.class;
+        let predicted = predicted.map(|text| {
+            prediction::encode(&*backend, &text, answer_max(prompt_tokens, stop.max_tokens, backend.context()))
+        });
+        let predicted = predicted.transpose()?.unwrap_or_default();
+        drop((turn, arrived));
         let request = GenerateRequest {
             prompt,
             sampling,
@@ -92,7 +105,7 @@ where
             remember,
             drafts: Drafts::ByMethod,
         };
-        let submitted = backend.submit(request).map_err(|error| ApiError::Engine { error, prompt: S::PROMPT })?;
+        let submitted = backend.submit(request).map_err(engine)?;
         Ok::<_, ApiError>((submitted, prompt_tokens))
     };
     let submitted = tokio::task::spawn_blocking(submit).await;

@@ -7,15 +7,15 @@ use crate::backend::Backend;
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::ids::{Ids, unix_seconds};
-use crate::{auth, chat, completions, flows, guard, models};
+use crate::intake::Intake;
+use crate::{auth, chat, completions, connections, flows, guard, models};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{Method, Uri};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
-use axum::serve::ListenerExt;
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,21 +34,12 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
     let grace = config.shutdown_grace;
+    let limits = (config.connections_max, config.times);
     let phase = watch::Sender::new(Phase::Serving);
-    let app = Arc::new(App { backend, config, ids: Ids::default(), started: unix_seconds(), phase: phase.clone() });
-
-    // A token is a small packet, and it must not wait for the client to acknowledge the one before.
-    let listener = listener.tap_io(|connection| {
-        if let Err(error) = connection.set_nodelay(true) {
-            tracing::debug!(%error, "no TCP_NODELAY");
-        }
-    });
-    let mut draining = phase.subscribe();
-    let drained = async move {
-        // The sender lives as long as the server; should it be gone, there is nothing to wait for either.
-        let _ = draining.wait_for(|phase| *phase != Phase::Serving).await;
-    };
-    let serving = axum::serve(listener, router(app)).with_graceful_shutdown(drained).into_future();
+    let intake = Intake::new(config.intake_bytes_max);
+    let (ids, started) = (Ids::default(), unix_seconds());
+    let app = Arc::new(App { backend, config, intake, ids, started, phase: phase.clone() });
+    let serving = connections::serve(listener, router(app), limits, phase.subscribe());
     let ending = async {
         shutdown.await;
         tracing::info!("shutting down");
@@ -67,6 +58,7 @@ pub async fn serve(
 pub(crate) struct App {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) config: ServerConfig,
+    pub(crate) intake: Intake,
     pub(crate) ids: Ids,
     /// When the model became available.
     pub(crate) started: u64,
@@ -96,7 +88,7 @@ impl App {
 }
 
 fn router(app: Arc<App>) -> Router {
-    let loopback_only = app.config.loopback_only;
+    let hosts = Arc::new(app.config.hosts.clone());
     let routes = Router::new()
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*name}", get(models::get))
@@ -112,8 +104,7 @@ fn router(app: Arc<App>) -> Router {
         // `body` bounds bodies, with an answer that clients get to see.
         .layer(DefaultBodyLimit::disable())
         .with_state(app);
-    let routes = if loopback_only { routes.layer(from_fn(guard::local_only)) } else { routes };
-    routes.layer(from_fn(log))
+    routes.layer(from_fn_with_state(hosts, guard::known_hosts)).layer(from_fn(log))
 }
 
 async fn no_route(method: Method, uri: Uri) -> ApiError {

@@ -6,7 +6,7 @@ use crate::progress::eprintln_quiet;
 use crate::{api_keys, models, session};
 use anyhow::Context;
 use duet_engine::EngineConfig;
-use duet_server::{EngineBackend, ServerConfig, serve as serve_http};
+use duet_server::{EngineBackend, Hosts, ServerConfig, serve as serve_http};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // The cores belong to the engine; HTTP needs little.
         .worker_threads(HTTP_THREADS)
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
         .enable_all()
         .build()
         .context("cannot start the HTTP threads")?;
@@ -36,7 +37,9 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
             aliases: alias_of(&arguments.model),
             keys,
             class_default: arguments.default_class.into(),
-            loopback_only: address.ip().is_loopback(),
+            loopback_only: address.ip().to_canonical().is_loopback(),
+            hosts: hosts(&arguments.allow_host),
+            connections_max: arguments.connections,
             ..ServerConfig::default()
         };
         // The handlers stand before the address is told: whoever reads it may send SIGTERM at once.
@@ -47,6 +50,16 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
 }
 
 const HTTP_THREADS: usize = 2;
+/// Requests are taken in by two threads at most, one is the engine's start, and some look up names or write logs.
+const BLOCKING_THREADS_MAX: usize = 8;
+
+/// The names that the server answers to beside addresses; `*` is any.
+fn hosts(allowed: &[String]) -> Hosts {
+    if allowed.iter().any(|name| name == "*") {
+        return Hosts::Any;
+    }
+    if allowed.is_empty() { Hosts::Addresses } else { Hosts::Named(allowed.to_vec()) }
+}
 
 async fn bind(host: IpAddr, port: u16) -> anyhow::Result<TcpListener> {
     let address = SocketAddr::new(host, port);

@@ -48,7 +48,7 @@ async fn bodies_that_are_not_requests() {
     ] {
         check(&server, CHAT, body, Refusal(400, param, message)).await;
     }
-    let deep = "[".repeat(100_000);
+    let deep = format!("{{\"messages\": {}", "[".repeat(100_000));
     check(&server, CHAT, &deep, Refusal(400, None, "recursion limit")).await;
     let response = server.post_bytes(CHAT, b"{\"messages\": \"\xff\"}").await;
     assert_eq!(response.status, 400);
@@ -106,7 +106,7 @@ async fn parameters_out_of_range_are_named() {
         ("repetition_penalty", json!(0), "got 0"),
         ("repeat_penalty", json!(-1), "got -1"),
         ("stop", json!(5), "a string or an array of strings"),
-        ("stop", json!(["ok", ""]), "not empty"),
+        ("stop", json!(["ok", ""]), "of 1 to 1024 bytes"),
         ("stop", json!(vec!["x"; 17]), "at most 16"),
         ("logit_bias", json!([1]), "a map from token ids"),
         ("logit_bias", json!({"word": 1}), "token ids below 265, got \"word\""),
@@ -208,7 +208,7 @@ async fn a_prompt_beyond_the_context_has_openais_code() {
     let server = Server::with(Fake { context: Tokens(100), ..Fake::default() }, ServerConfig::default()).await;
     let long = "x".repeat(101);
     let body = messages(json!([{"role": "user", "content": long}]));
-    check(&server, CHAT, &body, Refusal(400, Some("messages"), "context of 100")).await;
+    check(&server, CHAT, &body, Refusal(400, Some("messages"), "maximum context length is 100 tokens")).await;
     let response = server.post(COMPLETIONS, &json!({"prompt": long})).await;
     assert_eq!(response.status, 400);
     assert_eq!(response.json()["error"]["code"], "context_length_exceeded");

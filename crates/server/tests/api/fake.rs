@@ -8,8 +8,9 @@ use duet_engine::{
     TokenLogprobs, Usage,
 };
 use duet_model::forward::FateCounts;
+use duet_model::tokenizer::TooManyTokens;
 use duet_server::{Backend, ChatMessage, EventFuture, Events, PromptError};
-use duet_types::{FinishReason, FlowId, Nanos, RequestId, Stage, TokenId, Tokens};
+use duet_types::{Class, FinishReason, FlowId, Nanos, RequestId, Stage, TokenId, Tokens};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub(crate) struct Fake {
     pub(crate) fault: Fault,
     /// If present, every token takes a permit, which the test gives.
     pub(crate) gate: Option<Arc<Semaphore>>,
+    /// How many texts were made tokens of.
+    pub(crate) encoded: Mutex<usize>,
     /// What was submitted.
     pub(crate) requests: Mutex<Vec<GenerateRequest>>,
     /// What is open and what is kept, by tenant and key.
@@ -30,6 +33,8 @@ pub(crate) struct Fake {
 
 pub(crate) enum Fault {
     None,
+    /// Says before submission that there is no room.
+    Full(EngineError),
     /// Every submission is refused.
     Refuse(EngineError),
     /// Fails after so many tokens.
@@ -48,6 +53,7 @@ impl Default for Fake {
             context: Tokens(4096),
             fault: Fault::None,
             gate: None,
+            encoded: Mutex::default(),
             requests: Mutex::default(),
             flows: Arc::default(),
             cancelled: watch::Sender::new(0),
@@ -64,20 +70,35 @@ impl Backend for Fake {
         VOCABULARY.len()
     }
 
-    fn encode_chat(&self, messages: &[ChatMessage]) -> Result<Vec<TokenId>, PromptError> {
+    fn context(&self) -> Tokens {
+        self.context
+    }
+
+    fn has_room(&self, _: Class) -> Result<(), EngineError> {
+        match &self.fault {
+            Fault::Full(error) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn encode_chat(&self, messages: &[ChatMessage], most: Tokens) -> Result<Vec<TokenId>, PromptError> {
         if messages.iter().any(|message| message.content == "refuse me") {
             return Err(PromptError::Template("as you wish".to_owned()));
         }
         let render = |message: &ChatMessage| format!("<{}>{}", message.role.name(), message.content);
-        Ok(self.encode_text(&messages.iter().map(render).collect::<String>()))
+        Ok(self.encode_text(&messages.iter().map(render).collect::<String>(), most)?)
     }
 
-    fn encode_text(&self, text: &str) -> Vec<TokenId> {
-        text.bytes().map(|byte| TokenId(u32::from(byte))).collect()
+    fn encode_text(&self, text: &str, most: Tokens) -> Result<Vec<TokenId>, TooManyTokens> {
+        *self.encoded.lock().expect("no test panicked") += 1;
+        if text.len() > most.as_usize() {
+            return Err(TooManyTokens { most });
+        }
+        Ok(text.bytes().map(|byte| TokenId(u32::from(byte))).collect())
     }
 
-    fn encode_answer(&self, text: &str) -> Vec<TokenId> {
-        self.encode_text(text)
+    fn encode_answer(&self, text: &str, most: Tokens) -> Result<Vec<TokenId>, TooManyTokens> {
+        self.encode_text(text, most)
     }
 
     fn token_bytes(&self, token: TokenId) -> &[u8] {

@@ -53,6 +53,13 @@ impl Connection {
         self.stream.write_all(bytes).await.expect("the server reads");
     }
 
+    /// Waits until the server closes the connection, whatever it says before that.
+    pub(crate) async fn end(mut self) {
+        let mut rest = Vec::new();
+        // Closed or reset, both are an end.
+        let _ = self.stream.read_to_end(&mut rest).await;
+    }
+
     /// Waits for the head of an interim response, after which the real one is still to come.
     pub(crate) async fn interim(self) -> (u16, Self) {
         let Incoming { status, stream, .. } = self.head().await;

@@ -1,9 +1,9 @@
-//! A server bound to loopback is for local programs and local pages only.
+//! By which names a server can be addressed, and by which pages.
 
 use crate::Server;
 use crate::fake::Fake;
 use crate::http::{Connection, Response};
-use duet_server::ServerConfig;
+use duet_server::{Hosts, ServerConfig};
 
 async fn get(server: &Server, headers: &[(&str, &str)]) -> Response {
     Connection::send(server.address, "GET /v1/models", headers, None).await.response().await
@@ -15,14 +15,28 @@ async fn local() -> Server {
 
 #[tokio::test]
 async fn a_rebound_name_is_refused() {
-    let server = local().await;
-    for host in ["localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080"] {
-        assert_eq!(get(&server, &[("host", host)]).await.status, 200, "{host}");
+    // On loopback, and on every other address.
+    for server in [local().await, Server::start().await] {
+        for host in ["localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "192.168.0.2:8080"] {
+            assert_eq!(get(&server, &[("host", host)]).await.status, 200, "{host}");
+        }
+        let response = get(&server, &[("host", "evil.example:8080")]).await;
+        assert_eq!(response.status, 403);
+        assert_eq!(response.json()["error"]["code"], "host_not_allowed");
+        let message = response.json()["error"]["message"].as_str().expect("a text").to_owned();
+        assert!(message.contains("--allow-host"), "{message}");
     }
-    let response = get(&server, &[("host", "evil.example:8080")]).await;
-    assert_eq!(response.status, 403);
-    assert_eq!(response.json()["error"]["code"], "not_local");
-    assert_eq!(get(&Server::start().await, &[("host", "evil.example")]).await.status, 200, "not on loopback only");
+}
+
+#[tokio::test]
+async fn names_that_were_allowed_are_answered() {
+    let named = Hosts::Named(vec!["duet.example".to_owned()]);
+    let server = Server::with(Fake::default(), ServerConfig { hosts: named, ..ServerConfig::default() }).await;
+    let page = [("host", "duet.example"), ("origin", "https://duet.example")];
+    assert_eq!(get(&server, &page).await.status, 200);
+    assert_eq!(get(&server, &[("host", "evil.example")]).await.status, 403);
+    let server = Server::with(Fake::default(), ServerConfig { hosts: Hosts::Any, ..ServerConfig::default() }).await;
+    assert_eq!(get(&server, &[("host", "evil.example")]).await.status, 200);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The API over real TCP, against a fake engine.
 
+mod attacks;
 mod chat;
 mod classes;
 mod completions;
