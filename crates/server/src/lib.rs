@@ -11,7 +11,7 @@
 //! Defaults are OpenAI's, since that is what clients are written for: `temperature` 1, `top_p` 1, and in
 //! `/v1/completions` `max_tokens` 16. Text parts of one message are joined by a newline, as vLLM and llama.cpp do.
 //!
-//! One request: `routes` reads the bounded body (`body`), takes it apart field by field (`fields`, `messages`,
+//! One request: `serve` routes it and reads the bounded body (`body`), takes it apart field by field (`fields`, `messages`,
 //! `options`, `class`), submits it (`running`) and answers whole or streamed (`reply`) in the shape of its route (`chat`,
 //! `completions`).
 
