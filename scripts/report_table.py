@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints what README.md tells of `duet report agent-xpu`, from the report.json that it wrote: the table, and how often an
-uncertain constant turns a result round.
+"""Prints what docs/papers/agent-xpu.md tells of `duet report agent-xpu`, from the report.json that it wrote: the table,
+and how often an uncertain constant turns a result round.
 
     duet report agent-xpu --out DIR && scripts/report_table.py DIR/report.json
 """

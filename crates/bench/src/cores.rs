@@ -9,7 +9,7 @@ use std::sync::mpsc;
 #[error("cannot run on this machine's cores: {0}")]
 pub struct CoresError(String);
 
-/// Runs `work` with so many threads.
+/// Runs `work` with `threads` threads.
 pub(crate) fn on_cores<T, E>(
     threads: u16,
     work: impl FnOnce(&dyn Crew) -> Result<T, E> + Send + 'static,

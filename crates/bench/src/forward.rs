@@ -97,7 +97,7 @@ impl Forward<'_> {
         self.device.and_then(TokenWise::experts)
     }
 
-    /// Reads `tokens` after `kv` in chunks of so many rows; `logits` are those of the last row.
+    /// Reads `tokens` after `kv` in chunks of `chunk` rows; `logits` are those of the last row.
     pub(crate) fn read(
         &self,
         kv: KvTable,

@@ -41,7 +41,7 @@ fn settings() -> ExpertSettings {
     ExpertSettings { scheme: ExpertScheme::Groups, group_max: 2, chunk: CHUNK, ..ExpertSettings::default() }
 }
 
-/// Where the experts of a prompt of so many rows and its answer were computed.
+/// Where the experts of a prompt of `rows` rows and its answer were computed.
 fn experts(engine: &Engine, rows: u32, class: Class) -> FateCounts {
     let mut generation = start(engine, rows, class);
     while let Some(event) = generation.next_blocking() {

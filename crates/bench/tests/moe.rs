@@ -109,7 +109,7 @@ fn a_prompt_is_answered_by_every_scheme_as_by_the_cpu() {
         assert!(0.0 < ttft && ttft < total, "{line}");
         assert!((float(line, "ms_per_token") - ttft / f64::from(PROMPT)).abs() < 1e-9, "{line}");
         // By default nothing is dropped.
-        assert_eq!((float(line, "dropped"), line["counts"].as_str()), (0.0, Some("own-source")), "{line}");
+        assert_eq!((float(line, "dropped"), line["counts"].as_str()), (0.0, Some("shipped-text")), "{line}");
         if line["scheme"] == "cpu-only" {
             assert_eq!((float(line, "times_cpu_only"), line["same_tokens"].as_u64()), (1.0, Some(3)), "{line}");
             assert!(line.get("times_naive").is_none() && line.get("padding").is_none(), "{line}");
@@ -158,7 +158,7 @@ fn counts_beside_the_model_come_first() {
     let (model, folder) = (load("qwen2moe"), tempfile::tempdir().unwrap());
     let file = expert_file(&folder.path().join("model.gguf"));
     let own = Counts::of(&model, &file, 1).unwrap();
-    assert_eq!(own.from, CountsFrom::OwnSource);
+    assert_eq!(own.from, CountsFrom::ShippedText);
     write_experts(&file, &model, &own.calibration).unwrap();
     let found = Counts::of(&model, &file, 1).unwrap();
     assert_eq!((found.from, found.calibration), (CountsFrom::BesideModel, own.calibration));

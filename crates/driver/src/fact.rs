@@ -8,14 +8,14 @@ use duet_types::{Class, FlowId, Instant, LaneSet, Nanos, RequestId, Stage, Token
 pub enum Fact {
     /// A request came.
     Arrived {
-        /// Which.
+        /// The request that came.
         subject: Subject,
         /// Length of its prompt.
         prompt: Tokens,
     },
     /// KV was put in place for a request.
     Restored {
-        /// Which.
+        /// The request that goes on from it.
         subject: Subject,
         /// Positions that need not be computed.
         cached: Tokens,
@@ -24,7 +24,7 @@ pub enum Fact {
     },
     /// The first kernel of a request was launched.
     Began {
-        /// Which.
+        /// The request that begins.
         subject: Subject,
         /// Since it came.
         waited: Nanos,
@@ -62,9 +62,9 @@ pub enum Fact {
     },
     /// Rows of a prompt are computed.
     Read {
-        /// Whose.
+        /// The request whose prompt it is.
         subject: Subject,
-        /// How many.
+        /// How many rows of it.
         rows: Tokens,
     },
     /// A request has new tokens.
@@ -95,7 +95,7 @@ pub enum Fact {
     },
     /// A graph of a device that exchanges its graphs was loaded, or was not.
     GraphLoaded {
-        /// Which.
+        /// Its block, and which of the block's graphs.
         load: GraphLoad,
         /// How long that took.
         took: Nanos,
@@ -104,9 +104,9 @@ pub enum Fact {
     },
     /// A request is over.
     Ended {
-        /// Which.
+        /// The request that ended.
         subject: Subject,
-        /// How.
+        /// Whether it has an answer or failed.
         end: End,
         /// Since it came.
         lasted: Nanos,
@@ -133,7 +133,7 @@ pub struct Launched {
     pub lanes: LaneSet,
     /// Why it was chosen.
     pub reason: Reason,
-    /// When.
+    /// When it was launched.
     pub at: Instant,
     /// The flow of each member.
     pub flows: Vec<FlowId>,

@@ -37,7 +37,7 @@ pub enum Line<C = Command> {
 pub struct LogError {
     /// From 1.
     pub line: usize,
-    /// Why.
+    /// What is wrong with the line.
     pub error: String,
 }
 

@@ -72,7 +72,7 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Run the scheduler in virtual time, on machines that are not here
     Simulate(Box<SimulateArgs>),
-    /// Make a mixture of experts of a dense model, and say what that costs
+    /// Make a mixture of experts of a dense model, with fitted routers, and say what that costs
     Moefy(MoefyArgs),
     /// Count where a model's routers send tokens, layer by layer; plans for its experts follow from that
     Calibrate(CalibrateArgs),

@@ -85,7 +85,7 @@ pub(crate) struct TypeOverview {
     /// ggml's name of the type.
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
-    /// How many.
+    /// How many tensors have it.
     pub(crate) tensors: usize,
     /// Their elements.
     pub(crate) elements: u64,

@@ -153,7 +153,7 @@ where
     Ok(placed)
 }
 
-/// The device, to run on so many threads of it and to round activations so where it has such a choice.
+/// The device, to run on `threads` threads of it and to round activations so where it has such a choice.
 pub(crate) fn opened(
     name: &DeviceName,
     threads: u16,

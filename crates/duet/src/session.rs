@@ -64,7 +64,7 @@ pub(crate) fn open(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Mod
     open_with(name, arguments.threads)
 }
 
-/// As [`open`], on so many threads; without a number, on all cores.
+/// As [`open`], on `threads` threads; on all cores if there is no number.
 pub(crate) fn open_with(name: &str, threads: Option<u16>) -> anyhow::Result<Arc<Model>> {
     let path = models::locate(name)?;
     Ok(Arc::new(load(&path, threads)?))

@@ -8,7 +8,7 @@
 //!
 //! A device that fails loses its kernel to the crew, and the pass goes on with what it has: nobody's answer ends. The
 //! device is then left alone for a while, for twice as long after each failure in a row. What a device computes is not to
-//! the bit what the crew does, so an answer may be worded otherwise after that. (DESIGN: devices)
+//! the bit what the crew does, so an answer may be worded otherwise after that.
 //!
 //! Invariants: a kernel is run once, in one place, or has failed; what is counted is what was run.
 

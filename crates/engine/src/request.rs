@@ -176,7 +176,7 @@ pub enum EngineError {
     /// Too many requests wait.
     #[error("{queued} requests are waiting; try again later")]
     Busy {
-        /// How many.
+        /// How many requests of the class wait already.
         queued: usize,
     },
     /// KV memory ran out.
@@ -185,17 +185,17 @@ pub enum EngineError {
     /// A file that the engine was to write.
     #[error("cannot write {}: {error}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         error: String,
     },
     /// A device did not run a kernel that nothing else may run.
     #[error("{device} cannot go on: {error}")]
     Device {
-        /// Which.
+        /// The device's name.
         device: String,
-        /// Why.
+        /// What the device's runtime said.
         error: String,
     },
     /// The engine is stopping.

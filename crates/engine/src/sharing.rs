@@ -21,7 +21,7 @@ impl Sharing {
         Self { heg, device, cores }
     }
 
-    /// The device's share of so many rows of a node.
+    /// The device's share of `rows` rows of a node.
     pub(crate) fn device_rows(&self, node: Node, rows: Tokens) -> Tokens {
         let kind = match node {
             Node::Embed | Node::Attention { .. } | Node::Route { .. } | Node::Experts { .. } => return Tokens::ZERO,

@@ -66,6 +66,6 @@ pub struct KeptView {
     pub tokens: Tokens,
     /// On how many pages.
     pub pages: usize,
-    /// Where.
+    /// Whether it lies in memory or on disk.
     pub place: KvPlace,
 }

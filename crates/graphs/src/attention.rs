@@ -1,4 +1,4 @@
-//! Attention of a chunk as a graph: so many rows over keys and values of a fixed number of positions. (NPUMoE §3.2)
+//! Attention of a chunk as a graph: a fixed number of rows over a fixed number of positions. (NPUMoE §3.2)
 //!
 //! Static shapes know no growing cache, so keys and values come padded to the graph's positions, and a mask that the CPU
 //! makes says which of them a row sees. There are no weights in it: one graph serves all layers.

@@ -11,7 +11,7 @@ use duet_types::{Bytes, Tokens};
 /// How many rows a graph takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rows {
-    /// Exactly so many.
+    /// Exactly this number.
     Static(Tokens),
     /// Any number.
     Dynamic,
@@ -144,7 +144,7 @@ impl LayoutRules {
         ..Self::FREE
     };
 
-    /// Whether a device with these rules takes the block with so many rows.
+    /// Whether a device with these rules takes the block with these `rows`.
     ///
     /// # Errors
     /// The first rule that is broken.

@@ -33,7 +33,7 @@ pub enum HistoryError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         error: io::Error,
     },
     /// What was exported could not be written.

@@ -104,7 +104,7 @@ impl HistoryFile {
         })
     }
 
-    /// The newest texts of a task that have at most so many tokens together, oldest first.
+    /// The newest texts of a task that have at most `tokens` tokens together, oldest first.
     ///
     /// # Errors
     /// [`HistoryError`] if the file cannot be read.

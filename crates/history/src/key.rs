@@ -22,7 +22,7 @@ pub struct ModelFingerprint(pub u64);
 /// What interactions are kept under.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskKey {
-    /// Whose.
+    /// The user who asked; drafts never cross from one to another.
     pub user: UserName,
     /// What for.
     pub task: TaskName,

@@ -40,7 +40,7 @@ pub enum CalibrationError {
         /// From 0.
         layer: usize,
     },
-    /// A layer's counts are not those of so many tokens.
+    /// A layer's counts do not add up to its tokens, or an expert has more of them than there are.
     Counts {
         /// From 0.
         layer: usize,

@@ -19,11 +19,11 @@ pub enum Provision {
     Uniform,
     /// Four times the base for the busiest quarter, the base for the others. (§1)
     TopQuartile,
-    /// What was calibrated, in at most so many tiers.
+    /// Capacities follow what was calibrated, in a bounded number of tiers.
     Calibrated {
         /// Tiers of a layer; at least one is made.
         tiers_max: usize,
-        /// Room for so many times the expected load; 1 is the paper.
+        /// Room for the expected load times this; 1 is the paper.
         headroom: f64,
     },
 }

@@ -5,8 +5,11 @@
 //! neurons of each feed-forward block are carved into a shared expert and clusters ([`mod@carve`]), layer by layer, on texts
 //! that are read ([`stream`]), and written as a GGUF file that other programs load as well ([`mod@write`]).
 //!
-//! Routers alone are found as well, of as many experts as are wanted, for rows that a model's layers are given
-//! ([`Router`], [`read()`]): where rows go can be known without experts that compute something.
+//! Routers alone can be fitted as well, to any number of experts, for the rows that a model's layers are given ([`Router`],
+//! [`read()`]): that says where rows would go, without experts that compute anything.
+//!
+//! All routers made here are fitted afterwards. They say little about the balance of routers that were trained with their
+//! model.
 //!
 //! It is deterministic: the same model, texts and settings give the same file. What it costs is measured, not promised:
 //! [`perplexity()`] on texts that were not read. A dense model's neurons were not trained to be left out, so how many
@@ -86,7 +89,7 @@ pub enum MoefyError {
     Architecture {
         /// GGUF `general.architecture`.
         architecture: String,
-        /// Why.
+        /// What about the model stands against it.
         problem: &'static str,
     },
     /// A block of another kind.

@@ -20,7 +20,7 @@ pub struct Brought<'a> {
     pub chosen: Option<&'a Chosen>,
 }
 
-/// Lets a model read texts on so many threads and shows every layer to `each`, in their order.
+/// Lets a model read texts on `threads` threads and shows every layer to `each`, in their order.
 ///
 /// # Errors
 /// If there is no text, if one is longer than the model's context, or what `each` says.

@@ -1,7 +1,7 @@
-//! A router to any number of experts, found of the rows that a layer is given.
+//! A router to any number of experts, fitted to the rows that a layer is given.
 //!
-//! Experts divide what rows are about, and training keeps them about equally busy. So the rows that a router is found of
-//! are clustered, all clusters being of one size ([`mod@clusters`](crate::clusters)), and an expert is a cluster's centre. A
+//! Experts divide what rows are about, and training keeps them about equally busy. So the rows that a router is fitted
+//! to are clustered, all clusters being of one size ([`mod@clusters`](crate::clusters)), and an expert is a cluster's centre. A
 //! row goes to the experts whose centres are nearest to its direction, as many as want it: how unevenly, follows from the
 //! rows alone. Values are centred and scaled, each place of a row by itself, since a few places are far larger than all
 //! others; that and the nearest centre are one linear map with a bias, as a trained router is. (NPUMoE §2, for models
@@ -51,7 +51,7 @@ impl Router {
     /// Where rows go, `count` experts each.
     ///
     /// # Panics
-    /// If there are not so many experts, or `rows` are not whole rows.
+    /// If there are fewer than `count` experts, or `rows` are not whole rows.
     #[must_use]
     pub fn choose(&self, rows: &[f32], count: usize) -> Chosen {
         assert!((1..=self.centres.rows()).contains(&count));

@@ -29,7 +29,7 @@ pub struct ExactModel {
     cache: Option<BlobCache>,
 }
 
-/// A model's layers for exactly so many rows.
+/// A model's layers for exactly one number of rows.
 #[derive(Debug, Default)]
 struct ExactLayers {
     qkv: Vec<Slot>,
@@ -71,7 +71,7 @@ impl ExactModel {
         Ok(Some(layers))
     }
 
-    /// The least number of rows that the device takes and that holds so many.
+    /// The least number of rows that the device takes and that holds `rows`.
     fn taken(&self, rows: Tokens) -> Tokens {
         match self.device.rules().rows {
             RowRule::Any => rows,
@@ -79,7 +79,7 @@ impl ExactModel {
         }
     }
 
-    /// A block, compiled for so many rows; what it takes is added to `bytes`.
+    /// A block, compiled for `rows` rows; what it takes is added to `bytes`.
     fn slot(
         &self,
         block: &Block,

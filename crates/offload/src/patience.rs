@@ -1,7 +1,7 @@
 //! How long a graph may take before its device is taken to hang.
 //!
 //! Every graph is tried once when it is made ready. A later run may take many times as long as that, for the rows that it
-//! has: machines are shared, and cores slow down. Beyond that, nobody waits. (DESIGN §7: a device that hangs loses its work)
+//! has: machines are shared, and cores slow down. A device that takes longer than that loses its work to the CPU.
 
 use duet_types::{Nanos, Tokens};
 
@@ -13,12 +13,12 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// A trial on so many rows took so long.
+    /// A trial on `rows` rows took so long.
     pub(crate) fn new(rows: Tokens, took: Nanos) -> Self {
         Self { rows, took }
     }
 
-    /// The limit of a run on so many rows. Never less than for a trial's rows, and never less than [`SHORTEST`].
+    /// The limit of a run on `rows` rows. Never less than for a trial's rows, and never less than [`SHORTEST`].
     pub(crate) fn limit(&self, rows: usize) -> Nanos {
         let trials = rows.div_ceil(self.rows.as_usize().max(1)).max(1) as u64;
         let expected = self.took.0.saturating_mul(trials);

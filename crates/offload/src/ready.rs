@@ -52,7 +52,7 @@ impl ReadyGraph {
         Self::tried_on(graph, widths.zeros(rows.as_usize()), rows)
     }
 
-    /// The same on zeros of any shape, which are of so many rows.
+    /// The same on zeros of any shape, which are of `rows` rows.
     ///
     /// # Errors
     /// As [`Self::tried`].
@@ -77,7 +77,7 @@ impl ReadyGraph {
         self.graph.start(tensors)
     }
 
-    /// Waits for what was started on so many rows.
+    /// Waits for what was started on `rows` rows.
     pub(crate) fn wait(&mut self, rows: usize) -> Result<Vec<Buffer>, Error> {
         self.graph.wait(self.patience.limit(rows))
     }

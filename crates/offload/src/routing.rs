@@ -29,7 +29,7 @@ pub enum RoutingError {
     Counts(#[from] CalibrationError),
 }
 
-/// Lets a model read texts on so many threads and counts, layer by layer, how many rows each expert is given. `tell` is
+/// Lets a model read texts on `threads` threads and counts, layer by layer, how many rows each expert is given. `tell` is
 /// told after each text how many tokens of all were read.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use std::ops::Range;
 pub(crate) enum Shapes {
     /// Any number.
     Dynamic,
-    /// Exactly so many, ascending, at least one number.
+    /// Exactly these numbers, ascending, at least one number.
     Static(Vec<Tokens>),
 }
 

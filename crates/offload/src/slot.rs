@@ -41,12 +41,12 @@ impl Slot {
         Ok(Self { shapes, graphs, widths })
     }
 
-    /// A block with one graph, of so many rows.
+    /// A block with one graph, of `rows` rows.
     pub(crate) fn of(graph: ReadyGraph, rows: Tokens, widths: Widths) -> Self {
         Self { shapes: vec![rows], graphs: vec![Mutex::new(graph)], widths }
     }
 
-    /// Rows that its graphs compute where so many are asked for.
+    /// How many rows its graphs compute, padding included, when `rows` are asked for.
     pub(crate) fn padded(&self, rows: usize) -> usize {
         if self.shapes.is_empty() {
             return rows;

@@ -12,7 +12,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Emits the block for so many rows.
+    /// Emits the block for the rows that `source` names.
     pub(crate) fn of(target: &Target<'_>, source: &GraphSource<'_>) -> Result<Self, OffloadError> {
         let shape = match source.rows {
             Rows::Dynamic => "?".to_owned(),

@@ -44,7 +44,7 @@ pub enum Pinning {
 pub enum Activations {
     /// They are not: the product is computed in floats.
     Floats,
-    /// As eight bits, so many inputs with one scale. A group that does not divide a product's inputs is not used there.
+    /// As eight bits, one scale for this number of inputs. A group that does not divide a product's inputs is not used there.
     // No wider than this: with the largest number that OpenVINO takes it silently computes in floats.
     Groups(NonZeroU32),
 }
@@ -67,7 +67,7 @@ impl CompileOptions {
         Self { threads: Some(NonZeroU16::MIN), streams: Some(NonZeroU16::MIN), ..Self::default() }
     }
 
-    /// A model's blocks, to run on so many threads of a device where it has such. With [`Activations::Floats`] nothing is
+    /// A model's blocks, to run on `threads` threads of a device where it has such. With [`Activations::Floats`] nothing is
     /// rounded but the weights: half as fast, and what others are measured against.
     #[must_use]
     pub fn of_blocks(threads: u16, activations: Activations) -> Self {

@@ -40,7 +40,7 @@ impl Buffer {
     /// `len` zeros.
     ///
     /// # Panics
-    /// If so many floats do not fit in the address space.
+    /// If `len` floats do not fit in the address space.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         let layout = Self::layout(len);

@@ -21,9 +21,9 @@ impl Scheduler {
         self.short.clear();
     }
 
-    /// A pass has stopped between two kernels: if it is background prefill, a reactive request that waits for memory may
-    /// push it out now. At its end it would have waited for as long as a prompt is read; an iteration of decode is short,
-    /// and what makes room after it is chosen with care.
+    /// Called between two kernels of a pass. If the pass is background prefill, a reactive request short of memory may
+    /// evict it now; otherwise it would wait for the whole prompt. Decode passes are left alone: they end soon, and room is
+    /// made after them by the usual order.
     pub(crate) fn stopped(&mut self, pass: PassId) {
         let stopped = self
             .passes

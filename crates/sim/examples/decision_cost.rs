@@ -24,7 +24,7 @@ fn main() {
     }
 }
 
-/// The scheduler's time for each of some kernels, while about so many requests wait.
+/// The scheduler's time for each of some kernels, while about `queued` requests wait.
 fn measure(policy: PolicyName, queued: usize) -> Vec<Duration> {
     let client = |index: usize| {
         let class = if index.is_multiple_of(4) { Class::Reactive } else { Class::Proactive };

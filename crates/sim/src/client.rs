@@ -57,7 +57,7 @@ pub enum Graphs {
     /// They can.
     #[default]
     Compile,
-    /// It takes so many times as long as it should.
+    /// It takes this many times as long as it should.
     Slow(u32),
     /// The compiler gives up on them.
     Fail,

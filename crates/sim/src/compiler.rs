@@ -57,7 +57,7 @@ impl Compiler {
         self.worked
     }
 
-    /// Whether there is a graph for so many rows of a request.
+    /// Whether there is a graph for `rows` rows of a request.
     pub(crate) fn is_ready(&self, request: RequestId, rows: Tokens) -> bool {
         self.ready.values().any(|graph| graph.request == request && graph.rows == rows)
     }

@@ -10,7 +10,7 @@ use duet_types::{RequestId, Tokens};
 /// Rows that are drafted at most.
 const ROWS: u32 = 32;
 
-/// What is offered for an answer with so many tokens to come.
+/// What is offered for an answer with `left` tokens to come.
 pub(crate) fn offer(chance: Chance, left: Tokens) -> Offer {
     let rows = left.0.saturating_sub(1).min(ROWS);
     let worth = (1..=rows).map(|row| Chance::new((chance.tokens() as f32).powi(row as i32)));

@@ -124,7 +124,7 @@ mod tests {
         Member { request: RequestId(0), class: Class::Reactive, stage, rows, yields: Yields::Token }
     }
 
-    /// Tokens of each pass that verifies at most so many rows of what is offered.
+    /// Tokens of each pass that verifies at most `most` rows of what is offered.
     fn passes(steps: Vec<DraftStep>, most: u32) -> Vec<u32> {
         let mut answers = Replayed::new([steps]);
         let (mut offered, mut tokens) = (0, Vec::new());

@@ -35,7 +35,7 @@ pub struct Truth {
     pub seed: u64,
     /// Writing a page to disk, or reading it.
     pub page_io: Nanos,
-    /// A kernel that takes so many times its prediction is given up.
+    /// A kernel that takes longer than this many times its prediction is given up.
     pub hang_timeout: f64,
     /// What goes wrong.
     pub faults: Faults,

@@ -81,7 +81,7 @@ impl Confidence {
 const BIAS: f32 = -0.7;
 const RATE_FIRST: f32 = 1.0;
 const RATE_LAST: f32 = 0.03;
-/// Trials of earlier requests count as so many at most: the rates of a request's own follow from it.
+/// Trials of earlier requests count as this many at most: the rates of a request's own follow from it.
 const TRIALS_MAX: f32 = 64.0;
 /// Weights beyond this say no more than "certainly".
 const WEIGHT_MAX: f32 = 100.0;

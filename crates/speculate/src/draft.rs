@@ -29,7 +29,7 @@ pub struct Draft {
 /// One token of a draft.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DraftRow {
-    /// Which.
+    /// The token that this row would verify.
     pub token: TokenId,
     /// The row that it follows; absent for the first token of a path.
     pub parent: Option<usize>,

@@ -23,9 +23,9 @@ pub const EVIDENCE: usize = 64;
 /// A token that may come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which.
+    /// The token.
     pub token: TokenId,
-    /// Why.
+    /// How strong the drafter's grounds for it are; the trust in each kind is learned.
     pub evidence: Evidence,
 }
 

@@ -16,13 +16,13 @@ pub enum FunctionalError {
     /// A prompt without a token.
     #[error("the prompt of client {client} is empty")]
     EmptyPrompt {
-        /// Whose.
+        /// The client that sent it.
         client: usize,
     },
     /// A prompt that leaves no room for an answer.
     #[error("the prompt of client {client} has {prompt} tokens, and the model's context {context}")]
     PromptTooLong {
-        /// Whose.
+        /// The client that sent it.
         client: usize,
         /// Its length.
         prompt: usize,
@@ -32,9 +32,9 @@ pub enum FunctionalError {
     /// A token outside the vocabulary.
     #[error("token {token} in the prompt of client {client} is not in the model's vocabulary")]
     Token {
-        /// Whose.
+        /// The client that sent it.
         client: usize,
-        /// Which.
+        /// The token that the vocabulary lacks.
         token: TokenId,
     },
     /// Kernels are spans of nodes: the scheduler must count the nodes that the model has.

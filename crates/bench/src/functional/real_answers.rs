@@ -59,7 +59,7 @@ impl<'a> RealAnswers<'a> {
         Scoped { threads: if rows < ROWS_SHARED { 1 } else { self.real.threads } }
     }
 
-    /// Buffers for so many rows.
+    /// Buffers for `rows` rows.
     fn activations(&mut self, rows: usize) -> Activations {
         match self.spare.iter().position(|activations| activations.rows() >= rows) {
             Some(fits) => self.spare.swap_remove(fits),

@@ -76,7 +76,7 @@ fn turns(bed: &Bed, model: &Arc<ExactModel>, prepared: &Prepared, samples: usize
     })
 }
 
-/// How long the prompt takes in chunks of so many rows, up to the head.
+/// How long the prompt takes in chunks of `chunk` rows, up to the head.
 fn read(bed: &Bed, device: Option<&dyn TokenWise>, crew: &dyn Crew, chunk: Tokens) -> Result<Nanos, GraphsError> {
     let model = &*bed.model;
     let forward = Forward { model, device, crew };

@@ -51,7 +51,7 @@ pub struct BlockLine {
     pub(super) runs: Vec<RunTime>,
 }
 
-/// One run on so many rows.
+/// What one run took, for a number of rows.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct RunTime {
     pub(super) rows: u32,

@@ -11,7 +11,7 @@ pub(super) struct ExpertShape {
     pub(super) inner: usize,
 }
 
-/// A group of so many experts.
+/// A group of `experts` experts.
 pub(super) fn group(shape: ExpertShape, experts: usize, random: &mut Random) -> Result<Block, GraphsError> {
     let experts = (0..experts).map(|_| expert(shape, random)).collect::<Result<Vec<_>, _>>()?;
     Ok(Block::experts(experts)?)

@@ -61,7 +61,7 @@ impl Trace {
     }
 }
 
-/// Plays a trace with so many chats, each alone and beside the others.
+/// Plays a trace with `chats` chats, each alone and beside the others.
 pub(crate) fn case(
     subject: &Subject,
     trace: Trace,

@@ -1,6 +1,6 @@
 //! What a decision costs: the scheduler alone, with a queue of any length, in a world that does nothing.
 //!
-//! A batch decodes, and so many proactive requests wait; whenever one of them begins, another comes, so that the queue
+//! A batch decodes, and some proactive requests wait; whenever one of them begins, another comes, so that the queue
 //! keeps its length. Time is virtual, kernels take what the scheduler predicts, and no answer ends. What is timed is
 //! real: from handing the scheduler the end of a kernel until it has nothing more to say.
 

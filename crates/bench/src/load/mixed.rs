@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The background of a mixed run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Background {
-    /// It arrives at random, so many a minute (an open loop).
+    /// It arrives at random, this many a minute (an open loop).
     Rate(f64),
     /// So many requests are always under way (a closed loop).
     InFlight(usize),

@@ -63,9 +63,9 @@ pub enum LoadError {
     /// A workload file cannot be read.
     #[error("--workload {}: {problem}", file.display())]
     WorkloadFile {
-        /// Which.
+        /// The file that was named.
         file: PathBuf,
-        /// Why.
+        /// What the system said.
         problem: String,
     },
     /// A line of a workload file is wrong.
@@ -95,7 +95,7 @@ pub enum LoadError {
     /// A file has no prompt that the model can read and answer with more than a token.
     #[error("--workload {}: no prompt fits the model's context and has an answer of more than one token", file.display())]
     NothingAnswered {
-        /// Which.
+        /// The file whose prompts all failed.
         file: PathBuf,
     },
     /// There is no place for a history of answers.
@@ -112,9 +112,9 @@ pub enum LoadError {
     /// The report cannot be written.
     #[error("--report {}: {problem}", path.display())]
     Write {
-        /// Where.
+        /// The folder or file that was to be written.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         problem: String,
     },
 }

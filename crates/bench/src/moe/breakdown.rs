@@ -134,7 +134,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// How long gathering a layer's launches, padded to so many slots, and scattering them take.
+    /// How long gathering a layer's launches, padded to `slots` slots, and scattering them take.
     fn moving(&self, packings: &[Packing], slots: usize) -> [Nanos; 2] {
         let hidden = self.model.blueprint().hidden;
         let mut rows = self.recalled.get().cloned().unwrap_or_default();

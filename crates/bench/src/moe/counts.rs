@@ -24,12 +24,12 @@ pub struct Counts {
 pub enum CountsFrom {
     /// `duet calibrate` wrote them beside the model.
     BesideModel,
-    /// The model has just read a part of this program's source that no prompt is made of.
-    OwnSource,
+    /// The model has just read a text that ships with the program, and of which no prompt is made.
+    ShippedText,
 }
 
 impl Counts {
-    /// Those in `file`, if they are this model's, else new ones, by so many threads.
+    /// Those in `file`, if they are this model's, else new ones, by `threads` threads.
     ///
     /// # Errors
     /// If the model has no experts.
@@ -40,7 +40,7 @@ impl Counts {
         let mut text = model.tokenizer().encode(TEXT, SpecialTokens::AsText);
         text.truncate(TEXT_LENGTH.min(model.config().context.as_usize()));
         let calibration = calibrate_experts(model, &[text], threads, &mut |_| {})?;
-        Ok(Self { calibration, from: CountsFrom::OwnSource })
+        Ok(Self { calibration, from: CountsFrom::ShippedText })
     }
 }
 
@@ -50,12 +50,26 @@ impl CountsFrom {
     pub fn words(self) -> &'static str {
         match self {
             Self::BesideModel => "counts beside the model",
-            Self::OwnSource => "counts of this program's own source",
+            Self::ShippedText => "counts of a text that ships with duet",
         }
     }
 }
 
-/// Prompts are made of another file ([`crate::bed::Bed::text`]).
-const TEXT: &str = include_str!("../plot.rs");
+/// Prompts are made of another text ([`crate::bed::Bed::text`]).
+const TEXT: &str = include_str!("../../prompts/calibration.txt");
 /// Enough for each of some tens of experts to be chosen some hundred times.
 const TEXT_LENGTH: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tokenizer that splits at words and at punctuation gives each piece at least one token, so the number of pieces is
+    /// the least number of tokens.
+    #[test]
+    fn the_text_is_as_long_as_what_is_read_of_it() {
+        let words = TEXT.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()).count();
+        let marks = TEXT.split(|character: char| character.is_alphanumeric() || character.is_whitespace());
+        assert!(words + marks.filter(|run| !run.is_empty()).count() >= TEXT_LENGTH);
+    }
+}

@@ -52,7 +52,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Whether the device takes graphs of so many rows.
+/// Whether the device takes graphs of `capacity` rows.
 fn takes(bed: &Bed, capacity: Tokens) -> bool {
     match bed.device.rules().rows {
         RowRule::Any => true,

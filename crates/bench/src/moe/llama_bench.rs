@@ -28,15 +28,15 @@ pub enum LlamaBenchError {
     /// It did not start.
     #[error("{}: {error}", program.display())]
     Start {
-        /// Which.
+        /// The program that was named.
         program: PathBuf,
-        /// Why.
+        /// What the system said when it was started.
         error: io::Error,
     },
     /// It failed.
     #[error("{} failed: {said}", program.display())]
     Failed {
-        /// Which.
+        /// The program that was run.
         program: PathBuf,
         /// The last that it said.
         said: String,
@@ -58,7 +58,7 @@ struct Test {
 }
 
 impl LlamaBench {
-    /// Reads a prompt of so many tokens and decodes so many, once each, after a warm-up of its own.
+    /// Reads `prompt` tokens and decodes `generated`, once each, after a warm-up of its own.
     pub(super) fn rates(&self, prompt: Tokens, generated: usize, threads: u16) -> Result<Rates, LlamaBenchError> {
         let program = || self.program.clone();
         let mut command = Command::new(&self.program);

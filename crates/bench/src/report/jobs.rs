@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// `work` of every item, on so many threads. A panic of `work` goes on here.
+/// `work` of every item, on `threads` threads. A panic of `work` goes on here.
 pub(crate) fn map<T: Sync, R: Send>(items: &[T], threads: NonZeroUsize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     // Each thread takes the next item that nobody has.

@@ -72,7 +72,7 @@ impl<'a> Lab<'a> {
         self.run(what, self.plan.seeds, settings)
     }
 
-    /// What some settings come to, with so many seeds each.
+    /// What some settings come to, with `seeds` seeds each.
     pub(crate) fn run<K>(&mut self, what: &str, seeds: u64, settings: Vec<(K, Setting)>) -> Results<K> {
         let mut jobs = BTreeMap::new();
         for setting in settings.iter().map(|(_, setting)| setting) {

@@ -71,15 +71,15 @@ pub enum ReportError {
     Out {
         /// What cannot be made.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         problem: String,
     },
     /// A file cannot be written.
     #[error("cannot write {}: {problem}", path.display())]
     Write {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         problem: String,
     },
     /// The drafts of a model cannot be traced.

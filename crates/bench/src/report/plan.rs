@@ -23,7 +23,7 @@ pub struct Plan {
     pub(crate) batches: Vec<usize>,
     /// Shares of the iGPU.
     pub(crate) occupancies: Vec<f64>,
-    /// One of so many uncertain constants is varied.
+    /// Of the uncertain constants, every how-many-th is varied; 1 is all of them.
     pub(crate) constant_of: usize,
 }
 

@@ -34,7 +34,7 @@ pub(crate) enum Unit {
     Milliseconds,
     /// Requests a minute.
     PerMinute,
-    /// How many.
+    /// A plain number of things.
     Count,
     /// Joules.
     Joules,
@@ -74,7 +74,7 @@ pub(crate) struct BaselineLoad {
 }
 
 impl Row {
-    /// A figure of a setting that was run with so many seeds and requests.
+    /// A figure whose value is not known yet.
     pub(crate) fn new(
         figure: &'static str,
         setting: impl Into<String>,
@@ -111,7 +111,7 @@ impl Row {
         Self { predicted, n: of.n(), seeds: of.seed_count(), ..self }
     }
 
-    /// What was computed of so many requests. Its spread is that over what is uncertain.
+    /// What was computed from `n` requests. Its spread is that over what is uncertain.
     pub(crate) fn computed(self, predicted: Option<Estimate>, n: usize) -> Self {
         Self { predicted, n, ..self }
     }

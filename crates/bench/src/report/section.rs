@@ -63,7 +63,7 @@ impl Table {
 }
 
 impl Entry {
-    /// A number with so many decimals; a dash if there is none.
+    /// A number with `decimals` decimals; a dash if there is none.
     pub(crate) fn number(value: Option<f64>, decimals: usize) -> Self {
         Self::Plain(value.map_or("–".to_owned(), |value| format!("{value:.decimals$}")))
     }

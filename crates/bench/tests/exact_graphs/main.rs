@@ -53,7 +53,7 @@ fn mechanisms() -> Mechanisms {
     Mechanisms::ALL.without(Mechanism::Elastic)
 }
 
-/// A person's prompt of so many rows.
+/// A person's prompt of `rows` rows.
 fn start(engine: &Engine, rows: u32) -> Generation {
     serving::start(engine, rows, Class::Reactive)
 }

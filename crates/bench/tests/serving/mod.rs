@@ -22,7 +22,7 @@ pub(crate) fn device() -> Option<Device> {
     Some(runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED)))
 }
 
-/// A prompt of so many rows, which shares no beginning with those of other lengths.
+/// A prompt of `rows` rows, which shares no beginning with those of other lengths.
 pub(crate) fn start(engine: &Engine, rows: u32, class: Class) -> Generation {
     let vocabulary = engine.model().config().vocabulary as u32;
     let max_tokens = Some(Tokens(ANSWER as u32));

@@ -19,8 +19,8 @@ pub(crate) struct ReportArgs {
     /// agent-xpu: fewer traces and coarser sweeps, for a first look
     #[arg(long)]
     pub(crate) quick: bool,
-    /// coordgen: the model whose acceptance is taken; npumoe: whose routing, and of a dense one that of experts that are
-    /// made of it [default: smollm2]
+    /// coordgen: the model whose acceptance is taken; npumoe: the model whose rows go to experts; a dense one is made
+    /// into experts first, with fitted routers [default: smollm2]
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// coordgen, npumoe: files of requests, a task each [default: the samples that come with duet]

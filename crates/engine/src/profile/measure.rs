@@ -162,7 +162,7 @@ struct Fit {
     exposed: f64,
 }
 
-/// `read` is the share of the weights that so many rows read.
+/// `read` gives the share of the weights that a number of rows reads.
 fn fit(sizes: &[usize], times: &[f64], read: impl Fn(f64) -> f64) -> Fit {
     let (first, last) = (times[0], times[times.len() - 1]);
     let largest = sizes[sizes.len() - 1] as f64;

@@ -144,7 +144,7 @@ impl Point {
         Self { pass, node, layers: 0, left: samples, spent: Duration::ZERO, times: Vec::new() }
     }
 
-    /// Goes through the layers once, until their time is over: devices prepare a graph when it is first given so many rows.
+    /// Goes through the layers once, until their time is over: devices prepare a graph when it first sees a number of rows.
     /// The layers that it came to are timed afterwards.
     fn warm_up(&mut self, bench: &Bench, passes: &mut [Pass], site: Site<'_>, pace: Pace) -> Result<(), ProfileError> {
         let start = Instant::now();

@@ -12,9 +12,9 @@ use std::sync::atomic::AtomicUsize;
 /// What makes graphs, two layers each.
 #[derive(Debug, Default)]
 pub(super) struct Preparing {
-    /// Prompts of so many rows get none.
+    /// Prompts with this number of rows get no graphs.
     refuses: Option<Tokens>,
-    /// Layers of prompts of so many rows wait here.
+    /// Layers of prompts with this number of rows wait here.
     holds: Option<Tokens>,
     hold: Arc<Hold>,
     /// Layers that were made.

@@ -45,7 +45,7 @@ pub enum OnnxError {
     },
 }
 
-/// Writes the block for so many rows, as a device with these rules takes it. Inputs and outputs are `f32`,
+/// Writes the block for these `rows`, as a device with these rules takes it. Inputs and outputs are `f32`,
 /// `[rows, width]`, in the block's order, and named as its ports are.
 ///
 /// # Errors

@@ -28,7 +28,7 @@ pub struct Ir {
     pub bin: Vec<u8>,
 }
 
-/// Writes the block for so many rows, as a device with these rules takes it. Inputs and outputs are `f32`,
+/// Writes the block for these `rows`, as a device with these rules takes it. Inputs and outputs are `f32`,
 /// `[rows, width]`, in the block's order, and named as its ports are.
 ///
 /// # Errors

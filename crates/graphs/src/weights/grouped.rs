@@ -240,7 +240,7 @@ impl Grouped {
     }
 }
 
-/// What one of so many steps between two weights is worth. They may be as far apart as single precision does not say.
+/// How far apart two weights are, divided into `steps`. They may be as far apart as single precision does not say.
 fn step(least: f32, most: f32, steps: f32) -> f32 {
     usable(((f64::from(most) - f64::from(least)) / f64::from(steps)) as f32)
 }

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 /// All tensors of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// How many.
+    /// How many tensors there are.
     pub tensors: usize,
     /// Their elements: the parameters of the model.
     pub elements: u64,
@@ -22,7 +22,7 @@ pub struct Summary {
 pub struct KindSummary {
     /// The type.
     pub kind: TensorType,
-    /// How many.
+    /// How many tensors have it.
     pub tensors: usize,
     /// Their elements.
     pub elements: u64,

@@ -47,7 +47,7 @@ pub struct ExpertSettings {
     pub group_max: usize,
     /// Tiers of a layer at most, where there are tiers.
     pub tiers_max: usize,
-    /// Room for so many times the expected load, where there are tiers.
+    /// Where there are tiers, an expert has room for its expected load times this.
     pub headroom: f64,
     /// What graphs of experts may take on the device.
     pub memory: Bytes,

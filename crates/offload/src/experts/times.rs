@@ -68,7 +68,7 @@ fn launch(target: &Target<'_>, block: &Block, rows: Tokens) -> Result<Nanos, Off
     Ok(median(took))
 }
 
-/// A row of an expert, and its weights, on so many threads. Who all rows go to is taken off by its size.
+/// A row of an expert, and its weights, on `threads` threads. Who all rows go to is taken off by its size.
 fn cpu(model: &Model, shape: &MoeShape, threads: usize) -> (Nanos, Nanos) {
     let Some(work) = model.work().experts else { return (Nanos::ZERO, Nanos::ZERO) };
     let shared = work.shared as f64 / work.expert.max(1) as f64;

@@ -27,7 +27,7 @@ pub enum SwitchingError {
         /// Which graph of it.
         rows: Tokens,
     },
-    /// There is no graph of so many rows.
+    /// There is no graph with this number of rows.
     #[error("no graphs of {0} rows were compiled")]
     NoShape(Tokens),
     /// Fewer layers have graphs.

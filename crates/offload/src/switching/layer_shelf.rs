@@ -108,7 +108,7 @@ impl LayerShelf {
         &self.placement
     }
 
-    /// Loads the graphs of some layers that have so many rows.
+    /// Loads the graphs of some layers that have `rows` rows.
     ///
     /// # Errors
     /// If there are none, or the device does not take them up.

@@ -22,7 +22,7 @@ struct Both {
 }
 
 impl Loaded {
-    /// Loads what is to be resident, one after the other; graphs have so many `rows`.
+    /// Loads what is to be resident, one after the other; graphs have these `rows`.
     ///
     /// # Errors
     /// If one of them cannot be loaded.

@@ -27,7 +27,7 @@ pub struct ResidentModel {
 }
 
 impl ResidentModel {
-    /// Loads the prefill graphs of all blocks; graphs have so many `rows`.
+    /// Loads the prefill graphs of all blocks; graphs have these `rows`.
     ///
     /// # Errors
     /// If one of them cannot be loaded.

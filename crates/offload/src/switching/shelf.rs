@@ -75,7 +75,7 @@ impl Shelf {
         Arc::clone(&self.head)
     }
 
-    /// Loads the graphs of a block that have so many rows.
+    /// Loads the graphs of a block that have `rows` rows.
     ///
     /// # Errors
     /// If there are none, or the device does not take them up.
@@ -107,7 +107,7 @@ fn head(model: &Model, placement: &Placement, rows: Tokens) -> Result<HeadGraph,
     Ok(HeadGraph::new(Slot::of(ReadyGraph::tried(graph, &widths, Rows::Static(rows))?, rows, widths)))
 }
 
-/// Cuts layers into so many blocks, or as many as there are layers, where the scheduler takes them to be cut.
+/// Cuts layers into `blocks` blocks, or as many as there are layers, where the scheduler takes them to be cut.
 pub(super) fn cut(layers: usize, blocks: NonZeroUsize) -> Vec<Range<usize>> {
     let count = blocks.get().min(layers);
     (0..count).map(|block| layers_of(block, count, layers)).collect()

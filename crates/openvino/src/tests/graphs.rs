@@ -14,7 +14,7 @@ impl Graph {
     }
 }
 
-/// `y = one + other`, of so many rows of four values.
+/// `y = one + other`, of `rows` rows of four values.
 pub(super) fn sum(rows: i64) -> Graph {
     let shape = [rows, 4];
     let layers = [parameter(0, "one", &shape), parameter(1, "other", &shape)];

@@ -72,7 +72,7 @@ pub(crate) fn experts(rows: Tokens) -> Case {
     Case::random(Block::experts(experts).unwrap(), rows, &mut numbers)
 }
 
-/// Norm and logits of so many tokens.
+/// Norm and logits of `rows` tokens.
 pub(crate) fn head(rows: Tokens, vocabulary: usize) -> Case {
     let mut numbers = Numbers(4);
     let block = Block::head(numbers.norm(HIDDEN), numbers.linear(HIDDEN, vocabulary)).unwrap();

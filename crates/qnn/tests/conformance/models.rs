@@ -39,7 +39,7 @@ fn a_layer_of_a_real_model_conforms() {
     let qkv_ranges = calibration.qkv(LAYER, &blocks.qkv).unwrap();
     let feed_forward_ranges = calibration.feed_forward(LAYER, &blocks.feed_forward).unwrap();
     for rows in [Tokens(32), Tokens(128)] {
-        let seen = Seen::while_reading(&model, include_str!("../../../../README.md"), rows).unwrap();
+        let seen = Seen::while_reading(&model, include_str!("reading.txt"), rows).unwrap();
         assert_eq!(seen.rows(), rows);
         let case = |block: &Block, inputs: &[&[f32]], ranges| {
             Case::calibrated(block.clone(), rows, inputs.iter().map(|input| input.to_vec()).collect(), ranges)

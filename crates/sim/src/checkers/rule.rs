@@ -27,11 +27,11 @@ pub enum Rule {
 /// A rule that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// Which.
+    /// The rule.
     pub rule: Rule,
-    /// When.
+    /// When it was broken, in virtual time.
     pub at: Instant,
-    /// How.
+    /// What was seen that the rule forbids, in words.
     pub how: String,
 }
 

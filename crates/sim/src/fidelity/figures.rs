@@ -30,7 +30,7 @@ pub enum Figure {
 /// The latencies of a class, in seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassFidelity {
-    /// Which.
+    /// The class whose requests these are.
     pub class: Class,
     /// Requests that were answered.
     pub n: usize,

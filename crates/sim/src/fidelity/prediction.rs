@@ -25,9 +25,9 @@ pub struct PredictionError {
 /// The kernels of a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageError {
-    /// Which.
+    /// The stage that all these kernels belong to.
     pub stage: Stage,
-    /// How many.
+    /// How many kernels these are.
     pub n: usize,
     /// By the annotation, as profiled.
     pub profiled: PredictionError,
@@ -48,7 +48,7 @@ pub struct Shape {
     pub rows: u32,
     /// Whether they brought a pass to its end, with the head and the choice of tokens.
     pub ends: Ends,
-    /// How many.
+    /// How many kernels these are.
     pub n: usize,
     /// Seconds that they took.
     pub measured_s: f64,

@@ -14,7 +14,7 @@ use std::str::FromStr;
 pub enum Method {
     /// Both graphs of each block are loaded all the time.
     Both,
-    /// One graph of so many rows for both stages.
+    /// One graph with this number of rows for both stages.
     Shared(Tokens),
     /// All graphs are exchanged when the prompt is read.
     Synchronous,
@@ -50,7 +50,7 @@ impl Method {
         }
     }
 
-    /// Its plan for a prompt of so many rows.
+    /// Its plan for a prompt of `rows` rows.
     pub(super) fn plan(self, blocks: &Blocks, rows: Tokens) -> Result<Plan, GraphsError> {
         let prompt = Prompt { context: Tokens::ZERO, rows };
         let in_place = || Problem::in_place(blocks, prompt);

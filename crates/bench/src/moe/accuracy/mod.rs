@@ -72,9 +72,9 @@ pub enum AccuracyError {
     /// A file cannot be read.
     #[error("{}: {problem}", file.display())]
     File {
-        /// Which.
+        /// The file that was named.
         file: PathBuf,
-        /// Why.
+        /// What the system said.
         problem: String,
     },
     /// A line of a file is not what its task says.

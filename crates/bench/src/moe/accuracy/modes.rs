@@ -115,7 +115,7 @@ fn calibrated(headroom: f64) -> Provision {
     Provision::Calibrated { tiers_max: ExpertSettings::default().tiers_max, headroom }
 }
 
-/// Room for so many times the calibrated load: the paper's is one.
+/// An expert has room for its calibrated load times one of these; the paper's is 1.
 const HEADROOMS: [f64; 4] = [0.75, 1.0, 1.25, 1.5];
 
 #[cfg(test)]

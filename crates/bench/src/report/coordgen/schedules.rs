@@ -42,7 +42,7 @@ impl Schedule {
         }
     }
 
-    /// What it takes for a prompt of so many tokens.
+    /// What it takes for a prompt of `prompt` tokens.
     pub(super) fn timeline(self, blocks: &Blocks, prompt: u32) -> Timeline {
         let rows = Tokens(prompt.clamp(1, Blocks::POSITIONS_MAX.0));
         Timeline::of(&self.plan(blocks, Prompt { context: Tokens::ZERO, rows }), blocks)

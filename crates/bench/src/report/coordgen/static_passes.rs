@@ -70,7 +70,7 @@ impl Passes {
         Self { heg: heg.clone(), drafter, npu, cpu, verify_ratio: assumptions.verify_ratio, load_bytes_per_s }
     }
 
-    /// The same, if so many bytes of a graph are loaded in a second.
+    /// The same, with graphs loaded at `load_bytes_per_s`.
     pub(super) fn loading(self, load_bytes_per_s: f64) -> Self {
         Self { load_bytes_per_s, ..self }
     }
@@ -109,7 +109,7 @@ impl Passes {
         1.0 + (slower - 1.0) * share
     }
 
-    /// Seconds of a pass of so many rows on the CPU, all of which go through the head.
+    /// Seconds of a pass of `rows` rows on the CPU, all of which go through the head.
     pub(super) fn on_cpu(&self, network: Network, rows: u32, context: u32) -> f64 {
         self.seconds(network, &self.cpu, rows, context, Heads::All)
     }

@@ -76,7 +76,7 @@ pub(super) struct Setting {
 enum Decode {
     /// On a graph of the NPU.
     Npu(Graph),
-    /// On the CPU, with at most so many rows of a draft.
+    /// On the CPU, with at most `drafted` rows of a draft.
     Cpu { drafted: usize },
 }
 

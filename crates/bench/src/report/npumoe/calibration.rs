@@ -37,7 +37,7 @@ const PROSE: [&str; 3] = [
      K busiest experts that are also the K busiest of the prompts that were run on, as the mean over layers with the lowest and \
      the highest layer. By chance it is K over the number of experts. The paper has imbalance as a plot only (Figure 5).",
     "Across data sets: the mean over pairs of data sets of what was calibrated on.",
-    "Routers that were found of rows divide what the rows are about into clusters of one size, and send each row to those next \
+    "Routers that were fitted to rows divide what the rows are about into clusters of one size, and send each row to those next \
      to it. Trained routers differ: they serve the model's loss, and a penalty keeps them balanced over far more texts.",
 ];
 

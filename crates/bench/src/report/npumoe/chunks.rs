@@ -116,7 +116,7 @@ pub(super) struct Sums {
 }
 
 impl Chunks {
-    /// Sums, each layer that was read standing for so many.
+    /// Sums, each layer that was read counted as often as `stand_for` says.
     pub(super) fn sums(&self, stand_for: &[u64]) -> Sums {
         let mut sums = Sums::default();
         for (layer, &count) in self.layers.iter().zip(stand_for) {

@@ -92,7 +92,7 @@ impl Costs {
         self.anchors(unit).launch
     }
 
-    /// Some experts' products, so many rows each.
+    /// Some experts' products, `rows` rows each.
     pub(super) fn experts(&self, unit: Unit, experts: u32, rows: u32) -> Nanos {
         let count = f64::from(experts);
         let bytes = self.sizes.expert_bytes().0 as f64;
@@ -105,7 +105,7 @@ impl Costs {
         self.products(unit, macs, macs * self.sizes.weight_bytes, rows)
     }
 
-    /// Attention over so many pairs.
+    /// Attention over `pairs` pairs of a row and a position.
     pub(super) fn attention(&self, unit: Unit, pairs: f64) -> Nanos {
         nanos(pairs * self.sizes.pair_macs() / self.anchors(unit).attention_macs_per_s)
     }
@@ -122,7 +122,7 @@ impl Costs {
         self.products(unit, macs, macs * self.sizes.weight_bytes, 1)
     }
 
-    /// One core copies so many bytes, reading and writing counted.
+    /// One core copies `bytes`, reading and writing counted.
     pub(super) fn copy(&self, bytes: f64) -> Nanos {
         nanos(bytes / self.copy_bytes_per_s)
     }

@@ -119,7 +119,7 @@ impl Stage<'_> {
         self.on_cpu(launch.filled, launch.capacity, launch.experts, after);
     }
 
-    /// Experts on all cores, so many slots each, of which some are filled.
+    /// Experts on all cores, `slots` slots each, of which some are filled.
     fn on_cpu(&mut self, filled: u32, slots: u32, experts: u32, after: Nanos) {
         self.copy(Work::Gather, self.costs.gather_bytes(filled, slots * experts), after);
         let takes = self.costs.launch(Unit::Cpu) + self.costs.experts(Unit::Cpu, experts, slots);

@@ -1,10 +1,11 @@
 //! `duet report npumoe`: the results of NPUMoE as they are predicted, beside the paper's own.
 //!
-//! **Rule:** routing is real, time is predicted. A real model reads real prompts and its layers' routers say where rows go
-//! ([`routing`]); `duet-moe` makes its plans of one half of the prompts and dispatches the other; what that takes is then
-//! timed on the profiles of the paper's machines, for the paper's models by their shapes, on a timeline of two lanes. The
-//! schemes differ in who computes what and in the plan, and in nothing else. No constant is chosen from a result that is
-//! compared here; what the paper leaves open is swept. (NPUMoE §5)
+//! **Rule:** prompts and rows are real, routers may be fitted, time is predicted. A real model reads real prompts, and
+//! routers say where its rows go ([`routing`]): those in its file, or some that are fitted to its rows. (The routers of a
+//! model that `duet moefy` made are fitted, too.) `duet-moe` makes its plans of one half of the prompts and dispatches the
+//! other; what that takes is then timed on the profiles of the paper's machines, for the paper's models by their shapes, on
+//! a timeline of two lanes. The schemes differ in who computes what and in the plan, and in nothing else. No constant is
+//! chosen from a result that is compared here; what the paper leaves open is swept. (NPUMoE §5)
 //!
 //! | what | file |
 //! | --- | --- |
@@ -188,15 +189,16 @@ fn lead(study: &Study, grid: &Grid) -> Vec<String> {
         .map(|(name, [calibrate, run])| format!("{name} ({calibrate} tokens to calibrate on, {run} to run on)"))
         .collect();
     let whose = |routers: Routers| match study.read.by(routers).source {
-        Source::Own => format!("{}: the best of its own routers' choices", routers.name()),
-        Source::Found => format!("{}: routers that were found of its rows", routers.name()),
+        Source::Own => format!("{}: the best of the choices of the routers in its file", routers.name()),
+        Source::Found => format!("{}: routers that were fitted to its rows", routers.name()),
     };
     vec![
         format!(
             "What NPUMoE would do on the paper's two machines, as far as they are known. Nothing of this ran on an Apple \
-             machine. Routing is real and is that of {}: it read {}. Of every data set each second prompt was calibrated on \
+             machine. Prompts and rows are real: {} read {}. Of every data set each second prompt was calibrated on \
              and the others were run on; prompts of 1024 and 4096 tokens are those rows one behind the other, {} and {} of \
-             them. ({}; {}.) The paper's models have routers of their own, whose balance may be another.",
+             them. ({}; {}.) Routers that `duet moefy` made, or that were fitted here, are not those of a model that was trained \
+             with experts, such as the paper's: their balance may be another.",
             study.model,
             sets.join("; "),
             grid.rows / 1024,

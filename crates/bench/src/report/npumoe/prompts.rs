@@ -24,7 +24,7 @@ pub(super) struct DataSet {
 pub(super) struct Amounts {
     /// Tokens to calibrate on, about.
     pub(super) calibrate: Tokens,
-    /// Tokens to run on, at least if there are so many.
+    /// Tokens to run on at least, if the prompts have that many.
     pub(super) run: Tokens,
 }
 

@@ -1,9 +1,10 @@
-//! Real routing: where rows of real prompts go, in every layer. (NPUMoE §5.1: "real routing traces from workload")
+//! Where rows of real prompts go, in every layer. (NPUMoE §5.1: "real routing traces from workload")
 //!
 //! A model reads the prompts ([`duet_moefy::read`]). Where it has a router with as many experts as the paper's model has,
-//! that router's best are taken, as many as the paper's model takes; otherwise a router of that many experts is found of the
-//! rows that the layer is given ([`duet_moefy::Router`]), on the prompts to calibrate on alone. The rows that a layer is given
-//! and their saliency, the norm of the attention output, are the model's own in both cases.
+//! that router's best are taken, as many as the paper's model takes; otherwise a router to that many experts is fitted to
+//! the rows that the layer is given ([`duet_moefy::Router`]), on the prompts to calibrate on alone. The routers of a model
+//! that `duet moefy` carved are fitted as well: neither kind was trained with its model. The rows that a layer is given and
+//! their saliency, the norm of the attention output, are the model's own in both cases.
 //!
 //! The paper's models have more layers than most models that can be read here: a layer of theirs is the one of ours that
 //! lies at the same depth.
@@ -30,9 +31,9 @@ pub(super) enum Routers {
 /// Whose routers they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The model's own: its best, as many as are wanted.
+    /// Those in the model's file: their best, as many as are wanted.
     Own,
-    /// Found of the rows.
+    /// Fitted to the rows.
     Found,
 }
 

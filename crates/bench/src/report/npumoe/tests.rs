@@ -222,7 +222,7 @@ fn the_page_needs_nothing_else() {
     for reference in ["src=", "href=\"http", "url(", "@import", "<script", "<link", "<img"] {
         assert!(!page.contains(reference), "{reference}");
     }
-    for part in ["<svg", "npu.gemm_tflops", "sample, reactive (", "fixed expert shape", "found of its rows"] {
+    for part in ["<svg", "npu.gemm_tflops", "sample, reactive (", "fixed expert shape", "fitted to its rows"] {
         assert!(page.contains(part), "{part}");
     }
 }

@@ -1,6 +1,6 @@
 //! What a layer's graphs cost in each shape, and so what those of a block do.
 //!
-//! Layers are alike: a block of so many costs so many times one layer, and each load what loads have in common besides.
+//! Layers are alike: a block of n layers costs n times one layer, and each load what loads have in common besides.
 
 use super::GraphProfileError;
 use duet_scheduler::progressive::{Block, Blocks, Candidate, GraphCost, Pair, PassTime};
@@ -46,7 +46,7 @@ pub struct LoadTime {
 }
 
 impl ShapeCost {
-    /// The graphs of a block of so many layers. A time that is too long for a profile is said to be by
+    /// The graphs of a block of `layers` layers. A time that is too long for a profile is said to be by
     /// [`GraphCosts::blocks`].
     #[must_use]
     pub fn of_block(&self, layers: usize) -> GraphCost {
@@ -79,7 +79,7 @@ impl GraphCosts {
         &self.shapes
     }
 
-    /// The model, cut into so many blocks with graphs of these rows.
+    /// The model, cut into the candidate's blocks, with graphs of its rows.
     ///
     /// # Errors
     /// If such graphs were not measured, or the blocks cannot be.

@@ -24,7 +24,7 @@ pub enum GraphBudget {
 }
 
 impl Demand {
-    /// Short, medium and long prompts with answers of a paragraph, those that a context of so many tokens holds, or one
+    /// Short, medium and long prompts with answers of a paragraph, those that fit in `context`, or one
     /// of half of it.
     #[must_use]
     pub fn mixed(context: Tokens, budget: GraphBudget) -> Self {
