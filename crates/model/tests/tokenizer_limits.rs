@@ -190,13 +190,15 @@ fn runs_and_bytes(kind: TokenizerKind) -> Tokenizer {
 }
 
 proptest! {
-    /// Within a limit the tokens are the same; beyond it there are none. The least number of tokens is one.
+    /// Within a limit the tokens are the same; beyond it there are none, and what certainly exceeds it does.
     #[test]
     fn tokenizer_limits_change_no_token(text in "[a▁ \n1!é√😀]{0,200}", most in 0..200_u32) {
         for kind in [TokenizerKind::BytePairs, TokenizerKind::SentencePiece] {
             let tokenizer = runs_and_bytes(kind);
             let all = tokenizer.encode(&text, SpecialTokens::Parse);
-            prop_assert!(tokenizer.tokens_min(text.len()).as_usize() <= all.len());
+            let halves = text.split_at(text.floor_char_boundary(text.len() / 2));
+            let exceeds = |most| tokenizer.certainly_exceeds([halves.0, halves.1].into_iter(), Tokens(most));
+            prop_assert!(!exceeds(all.len() as u32));
             let within = tokenizer.encode_within(&text, SpecialTokens::Parse, Tokens(most));
             let expected = if all.len() <= most as usize { Ok(all) } else { Err(TooManyTokens { most: Tokens(most) }) };
             prop_assert_eq!(within, expected);
@@ -208,7 +210,12 @@ proptest! {
 #[test]
 fn tokenizer_reads_no_more_than_fits() {
     let tokenizer = runs_and_bytes(TokenizerKind::BytePairs);
-    assert_eq!(tokenizer.tokens_min(64 << 20), Tokens(1 << 20));
+    // Runs of 64 are the longest tokens, of letters as well as of spaces.
+    let run = "a".repeat(64 << 20);
+    assert!(!tokenizer.certainly_exceeds([run.as_str()].into_iter(), Tokens(1 << 20)));
+    assert!(tokenizer.certainly_exceeds([run.as_str(), "a"].into_iter(), Tokens(1 << 20)));
+    assert!(tokenizer.certainly_exceeds([" "; 65].into_iter(), Tokens(1)));
+    drop(run);
     let text = "a ".repeat(8 << 20);
     let begun = Instant::now();
     assert!(tokenizer.encode_within(&text, SpecialTokens::Parse, Tokens(300_000)).is_err());
@@ -218,4 +225,15 @@ fn tokenizer_reads_no_more_than_fits() {
     let whole = begun.elapsed();
     assert!(all > 16 * 300_000, "{all} tokens");
     assert!(few * 4 < whole, "{few:?} for a small part of what takes {whole:?}");
+}
+
+/// Bytes without a token are not said: any number of them fits, and none of them hides what does not fit.
+#[test]
+fn tokenizer_counts_only_what_is_said() {
+    let spec = runs(TokenizerKind::BytePairs);
+    let tokenizer = Tokenizer::new(spec).expect("a vocabulary");
+    let unsaid = "\u{4}".repeat(10_000);
+    assert_eq!(tokenizer.encode_within(&unsaid, SpecialTokens::Parse, Tokens(1)), Ok(Vec::new()));
+    let said = unsaid + &"a".repeat(10_000);
+    assert!(tokenizer.certainly_exceeds([said.as_str()].into_iter(), Tokens(150)));
 }

@@ -43,8 +43,7 @@ impl Backend for EngineBackend {
         let model = self.engine.model();
         // Before the template takes copies of it. Templates may trim texts, and shorten what assistants said.
         let kept = messages.iter().filter(|message| message.role != Role::Assistant);
-        let bytes = kept.map(|message| message.content.trim().len()).sum();
-        if model.tokenizer().tokens_min(bytes) > most {
+        if model.tokenizer().certainly_exceeds(kept.map(|message| message.content.trim()), most) {
             return Err(TooManyTokens { most }.into());
         }
         let messages: Vec<_> = messages.iter().map(for_template).collect();

@@ -28,7 +28,8 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
         let (model, engine_arguments) = (arguments.model.clone(), arguments.engine.clone());
         let device = arguments.device.clone();
         let config = arguments.scheduling.apply(engine_arguments.config());
-        let config = EngineConfig { policy: arguments.policy, ..config };
+        let queue_max = waiting_max(arguments.connections);
+        let config = EngineConfig { policy: arguments.policy, queue_max, ..config };
         let history = arguments.history.place(HistoryDefault::On);
         let start = move || session::start_with(&model, &engine_arguments, &device, history, config);
         let starting = tokio::task::spawn_blocking(start);
@@ -52,6 +53,12 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
 const HTTP_THREADS: usize = 2;
 /// Requests are taken in by two threads at most, one is the engine's start, and some look up names or write logs.
 const BLOCKING_THREADS_MAX: usize = 8;
+
+/// How many requests of a class may wait, each on a connection of its own: whatever waits, there are connections for
+/// answers under way and for whoever comes next, if only to be told to come again.
+fn waiting_max(connections: usize) -> usize {
+    (connections * 3 / 8).max(1)
+}
 
 /// The names that the server answers to beside addresses; `*` is any.
 fn hosts(allowed: &[String]) -> Hosts {

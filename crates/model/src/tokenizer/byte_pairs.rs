@@ -13,6 +13,7 @@ use super::TokenizerError;
 use super::alphabet::spelled_bytes;
 use super::chain::Chain;
 use super::pretokenizer::PreTokenizer;
+use super::reach::Reach;
 use super::spec::TokenizerSpec;
 use super::vocabulary::Vocabulary;
 
@@ -79,10 +80,9 @@ impl BytePairs {
         })
     }
 
-    /// Bytes of text that one token can stand for, at most; nothing if the vocabulary lacks a byte, which is not said.
-    pub(super) fn bytes_max(&self, vocabulary: &Vocabulary) -> Option<usize> {
-        let says_all = self.bytes.iter().all(|&byte| (byte as usize) < vocabulary.len());
-        says_all.then(|| vocabulary.bytes_max().max(1))
+    /// How much text one token can stand for.
+    pub(super) fn reach(&self, vocabulary: &Vocabulary) -> Reach {
+        Reach::of_bytes(vocabulary, |byte| (self.bytes[usize::from(byte)] as usize) < vocabulary.len())
     }
 
     fn encode_word(&self, vocabulary: &Vocabulary, word: &[u8], scratch: &mut Scratch, tokens: &mut Vec<TokenId>) {

@@ -15,6 +15,7 @@ mod chain;
 mod detokenizer;
 mod error;
 mod pretokenizer;
+mod reach;
 mod roles;
 mod sentence_piece;
 mod spec;
@@ -31,6 +32,7 @@ pub use spec::{TokenType, TokenizerKind, TokenizerSpec};
 
 use crate::gguf::Metadata;
 use byte_pairs::BytePairs;
+use reach::Reach;
 use sentence_piece::{Position, SentencePiece};
 use special::{Piece, SpecialMatcher};
 use vocabulary::Vocabulary;
@@ -56,8 +58,8 @@ pub struct Tokenizer {
     add_eos: bool,
     /// In ascending order.
     ends: Vec<TokenId>,
-    /// Bytes of text that one token can stand for, at most. Absent if some text becomes no token at all.
-    bytes_max: Option<usize>,
+    /// Absent if one token can stand for any amount of text.
+    reach: Option<Reach>,
 }
 
 /// A text has more tokens than its reader has room for.
@@ -92,14 +94,14 @@ impl Tokenizer {
             TokenizerKind::BytePairs => Model::BytePairs(Box::new(BytePairs::new(&spec, &mut vocabulary)?)),
             TokenizerKind::SentencePiece => Model::SentencePiece(Box::new(SentencePiece::new(&spec, &vocabulary)?)),
         };
-        let bytes_max = match &model {
+        let reach = match &model {
             // A special token may take the white space after it along, however much that is.
             _ if spec.strip_after_special => None,
-            Model::BytePairs(model) => model.bytes_max(&vocabulary),
-            Model::SentencePiece(model) => model.bytes_max(&vocabulary),
+            Model::BytePairs(model) => Some(model.reach(&vocabulary)),
+            Model::SentencePiece(model) => model.reach(&vocabulary),
         };
         Ok(Self {
-            bytes_max,
+            reach,
             vocabulary,
             special,
             model,
@@ -136,7 +138,7 @@ impl Tokenizer {
         most: Tokens,
     ) -> Result<Vec<TokenId>, TooManyTokens> {
         let too_many = TooManyTokens { most };
-        if self.tokens_min(text.len()) > most {
+        if self.certainly_exceeds([text].into_iter(), most) {
             return Err(too_many);
         }
         let mut tokens = Vec::new();
@@ -146,11 +148,11 @@ impl Tokenizer {
         }
     }
 
-    /// How many tokens a text of so many bytes has at least: no token stands for more bytes than the longest one.
+    /// Whether some texts together certainly have more than `most` tokens, as far as that shows without tokenising them:
+    /// a millisecond for each megabyte at most.
     #[must_use]
-    pub fn tokens_min(&self, bytes: usize) -> Tokens {
-        let tokens = self.bytes_max.map_or(0, |most| bytes.div_ceil(most));
-        Tokens(u32::try_from(tokens).unwrap_or(u32::MAX))
+    pub fn certainly_exceeds<'a>(&self, texts: impl Iterator<Item = &'a str>, most: Tokens) -> bool {
+        self.reach.as_ref().is_some_and(|reach| reach.exceeds(texts, most.as_usize()))
     }
 
     /// Appends the tokens of `text`; breaks off when there are more than `most` in all.

@@ -15,6 +15,7 @@ use duet_types::TokenId;
 
 use super::TokenizerError;
 use super::chain::Chain;
+use super::reach::Reach;
 use super::spec::TokenizerSpec;
 use super::vocabulary::Vocabulary;
 
@@ -98,11 +99,10 @@ impl SentencePiece {
         }
     }
 
-    /// Bytes of text that one token can stand for, at most; nothing if some characters are not said.
-    pub(super) fn bytes_max(&self, vocabulary: &Vocabulary) -> Option<usize> {
+    /// How much text one token can stand for; nothing if some characters are not said at all.
+    pub(super) fn reach(&self, vocabulary: &Vocabulary) -> Option<Reach> {
         let says_all = self.unknown.is_some() || self.bytes.iter().all(Option::is_some);
-        // A space in a token may be a `▁` in the text, and an unknown character is four bytes at most.
-        says_all.then(|| (vocabulary.bytes_max() * '▁'.len_utf8()).max(char::MAX.len_utf8()))
+        says_all.then(|| Reach::of_pieces(vocabulary))
     }
 
     /// Says a character byte by byte, or as unknown where the vocabulary lacks one of its bytes.

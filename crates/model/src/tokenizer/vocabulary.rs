@@ -80,10 +80,9 @@ impl Vocabulary {
         }
     }
 
-    /// Length of the longest token, in bytes. O(tokens).
-    pub(super) fn bytes_max(&self) -> usize {
-        let begins = [0].into_iter().chain(self.ends.iter().copied());
-        self.ends.iter().zip(begins).map(|(end, begin)| end - begin).max().unwrap_or(0)
+    /// How many ids there are, extra ids included.
+    pub(super) fn ids(&self) -> u32 {
+        u32::try_from(self.ends.len()).unwrap_or(u32::MAX)
     }
 
     /// The id that plain text with these bytes becomes. O(bytes); no allocation.
