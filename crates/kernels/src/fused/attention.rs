@@ -1,6 +1,6 @@
 //! Attention of the rows of one sequence. Sequence-wise.
 
-use super::Buffers;
+use super::{Buffers, are_disjoint};
 use crate::attention::{Attention, Branch, Context, KvLayout, PageMemory, Partials, Queries};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
@@ -43,7 +43,7 @@ pub struct TreeRows<'a> {
 /// Runs the kernel.
 ///
 /// # Panics
-/// If a shape does not fit.
+/// If a shape does not fit, or two sequences have a row in common.
 pub fn attention(
     isa: Isa,
     crew: &dyn Crew,
@@ -53,6 +53,8 @@ pub fn attention(
     layer: usize,
     sequences: &[SequenceRows<'_>],
 ) {
+    let rows = sequences.iter().map(|sequence| sequence.first_row..sequence.first_row + sequence.rows);
+    assert!(are_disjoint(rows), "a row of two sequences");
     let hidden = buffers.shape().hidden;
     let workers = crew.size();
     let floats = {
