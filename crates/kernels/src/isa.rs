@@ -1,4 +1,8 @@
 //! Which instruction set the kernels use, chosen when the program starts.
+//!
+//! A set is run only where the processor has every feature that its code is compiled with: both come from one list
+//! ([`crate::simd`]). `DUET_ISA` chooses one by name; a name that this machine cannot honour is an error
+//! ([`Isa::chosen`]), never a quiet choice of another set.
 
 use crate::simd::Kernel;
 use crate::simd::portable::Portable;
@@ -6,6 +10,7 @@ use crate::simd::portable::Portable;
 use crate::simd::{
     avx2::{Avx2, Avx2Vnni},
     avx512::Avx512,
+    features::{avx2_features, avx2_vnni_features, avx512_features, compiled_for, detected, names},
 };
 use std::fmt;
 use std::sync::OnceLock;
@@ -19,51 +24,116 @@ pub enum Isa {
     Avx2,
     /// The same and AVX-VNNI.
     Avx2Vnni,
-    /// AVX-512 (F, BW, DQ, VL) and its VNNI.
+    /// AVX2, FMA, F16C, AVX-512 (F, BW, DQ, VL) and its VNNI.
     Avx512Vnni,
 }
 
+/// Why an instruction set cannot be used by its name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IsaError {
+    /// No set has this name.
+    #[error("DUET_ISA: there is no instruction set `{name}`; this machine has {}", listed(.available))]
+    Unknown {
+        /// As it was given.
+        name: String,
+        /// What could be used here.
+        available: Vec<Isa>,
+    },
+    /// The processor cannot run it.
+    #[error("DUET_ISA: this machine lacks {} for `{isa}`; it has {}", .missing.join(", "), listed(.available))]
+    Missing {
+        /// The set.
+        isa: Isa,
+        /// The features that the processor lacks.
+        missing: Vec<&'static str>,
+        /// What could be used here.
+        available: Vec<Isa>,
+    },
+}
+
 impl Isa {
+    /// All sets, the fastest last, whether this machine has them or not.
+    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::Avx2Vnni, Self::Avx512Vnni];
+
     /// All sets this machine has, the fastest last.
     #[must_use]
     pub fn available() -> Vec<Self> {
-        let mut sets = vec![Self::Portable];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
-                sets.push(Self::Avx2);
-                if is_x86_feature_detected!("avxvnni") {
-                    sets.push(Self::Avx2Vnni);
-                }
-            }
-            if is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512vnni")
-            {
-                sets.push(Self::Avx512Vnni);
-            }
-        }
-        sets
+        available_with(has_feature)
     }
 
-    /// The fastest available, or the one that the environment variable `DUET_ISA` names if the machine has it.
+    /// The fastest that this machine has, whatever the environment says.
     #[must_use]
     pub fn best() -> Self {
-        static BEST: OnceLock<Isa> = OnceLock::new();
-        *BEST.get_or_init(|| {
-            let sets = Self::available();
-            let wanted = std::env::var("DUET_ISA").ok();
-            let named = sets.iter().find(|isa| wanted.as_deref() == Some(isa.to_string().as_str()));
-            named.or(sets.last()).copied().unwrap_or(Self::Portable)
-        })
+        Self::available().last().copied().unwrap_or(Self::Portable)
+    }
+
+    /// The set that the environment variable `DUET_ISA` names; the fastest if it is empty or not there.
+    ///
+    /// # Errors
+    /// [`IsaError`] if it names no set, or one that this machine lacks.
+    pub fn chosen() -> Result<Self, IsaError> {
+        static CHOSEN: OnceLock<Result<Isa, IsaError>> = OnceLock::new();
+        CHOSEN
+            .get_or_init(|| Self::by_name(&std::env::var_os("DUET_ISA").unwrap_or_default().to_string_lossy()))
+            .clone()
+    }
+
+    /// The set of this name, if this machine has it; the fastest if the name is empty.
+    ///
+    /// # Errors
+    /// [`IsaError`] if no set has this name, or this machine lacks it.
+    pub fn by_name(name: &str) -> Result<Self, IsaError> {
+        if name.is_empty() {
+            return Ok(Self::best());
+        }
+        let available = Self::available();
+        let Some(isa) = Self::ALL.into_iter().find(|isa| isa.name() == name) else {
+            return Err(IsaError::Unknown { name: name.to_owned(), available });
+        };
+        if available.contains(&isa) {
+            return Ok(isa);
+        }
+        let missing = isa.features().iter().copied().filter(|feature| !has_feature(feature)).collect();
+        Err(IsaError::Missing { isa, missing, available })
+    }
+
+    /// Its name: what `DUET_ISA` takes.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx2Vnni => "avx2-vnni",
+            Self::Avx512Vnni => "avx512-vnni",
+        }
+    }
+
+    /// The features that a processor needs for it: all that its code is compiled with.
+    #[cfg(target_arch = "x86_64")]
+    #[must_use]
+    pub const fn features(self) -> &'static [&'static str] {
+        match self {
+            Self::Portable => &[],
+            Self::Avx2 => avx2_features!(names!()),
+            Self::Avx2Vnni => avx2_vnni_features!(names!()),
+            Self::Avx512Vnni => avx512_features!(names!()),
+        }
+    }
+
+    /// The features that a processor needs for it; of the sets of another architecture, that architecture.
+    #[cfg(not(target_arch = "x86_64"))]
+    #[must_use]
+    pub const fn features(self) -> &'static [&'static str] {
+        match self {
+            Self::Portable => &[],
+            Self::Avx2 | Self::Avx2Vnni | Self::Avx512Vnni => &["x86_64"],
+        }
     }
 
     /// Runs `kernel` compiled for this set.
     ///
     /// # Panics
-    /// If the machine lacks it: take values from [`Self::available`] or [`Self::best`].
+    /// If the machine lacks it: take values from [`Self::available`], [`Self::best`] or [`Self::chosen`].
     #[inline]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         static AVAILABLE: OnceLock<Vec<Isa>> = OnceLock::new();
@@ -87,32 +157,109 @@ impl Isa {
 
 impl fmt::Display for Isa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Portable => "portable",
-            Self::Avx2 => "avx2",
-            Self::Avx2Vnni => "avx2-vnni",
-            Self::Avx512Vnni => "avx512-vnni",
-        })
+        f.write_str(self.name())
     }
 }
 
+/// The sets of a machine that has the features for which `has` holds.
+fn available_with(has: impl Fn(&str) -> bool) -> Vec<Isa> {
+    Isa::ALL.into_iter().filter(|isa| isa.features().iter().all(|feature| has(feature))).collect()
+}
+
+/// Whether this machine has a feature of any set.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
-    // SAFETY: our caller has detected the features, and this function enables them.
-    kernel.run(unsafe { Avx2::new() })
+fn has_feature(name: &str) -> bool {
+    avx2_vnni_features!(detected!(name)) || avx512_features!(detected!(name))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_feature(_name: &str) -> bool {
+    false
+}
+
+fn listed(sets: &[Isa]) -> String {
+    sets.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-unsafe fn run_avx2_vnni<K: Kernel>(kernel: K) -> K::Output {
-    // SAFETY: our caller has detected the features, and this function enables them.
-    kernel.run(unsafe { Avx2Vnni::new() })
-}
+avx2_features!(compiled_for!(
+    unsafe fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
+        // SAFETY: our caller has detected the features, and this function enables them.
+        kernel.run(unsafe { Avx2::new() })
+    }
+));
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
-    // SAFETY: our caller has detected the features, and this function enables them.
-    kernel.run(unsafe { Avx512::new() })
+avx2_vnni_features!(compiled_for!(
+    unsafe fn run_avx2_vnni<K: Kernel>(kernel: K) -> K::Output {
+        // SAFETY: our caller has detected the features, and this function enables them.
+        kernel.run(unsafe { Avx2Vnni::new() })
+    }
+));
+
+#[cfg(target_arch = "x86_64")]
+avx512_features!(compiled_for!(
+    unsafe fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
+        // SAFETY: our caller has detected the features, and this function enables them.
+        kernel.run(unsafe { Avx512::new() })
+    }
+));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A set that enables what was not detected would run instructions that the processor does not have.
+    #[test]
+    fn a_machine_that_lacks_one_feature_lacks_every_set_that_is_compiled_with_it() {
+        assert_eq!(available_with(|_| true), Isa::ALL);
+        assert_eq!(available_with(|_| false), [Isa::Portable]);
+        for lacking in Isa::ALL.iter().flat_map(|isa| isa.features()) {
+            let without: Vec<_> = Isa::ALL.into_iter().filter(|isa| !isa.features().contains(lacking)).collect();
+            assert_eq!(available_with(|feature| feature != *lacking), without, "without {lacking}");
+        }
+    }
+
+    /// The vectors of AVX-512 are reduced, halved and widened with AVX2, FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn avx512_is_not_there_without_what_its_kernels_narrow_to() {
+        for feature in ["avx2", "fma", "f16c"] {
+            assert!(!available_with(|other| other != feature).contains(&Isa::Avx512Vnni), "{feature}");
+        }
+    }
+
+    #[test]
+    fn features_of_all_sets_can_be_asked_for() {
+        let available = Isa::available();
+        for isa in Isa::ALL {
+            assert_eq!(available.contains(&isa), isa.features().iter().all(|feature| has_feature(feature)), "{isa}");
+        }
+        assert!(!has_feature("no-such-feature"));
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_honoured_is_refused_with_what_there_is() {
+        let here = listed(&Isa::available());
+        for isa in Isa::ALL {
+            let missing: Vec<_> = isa.features().iter().filter(|feature| !has_feature(feature)).copied().collect();
+            match Isa::by_name(isa.name()) {
+                Ok(found) => assert_eq!((found, missing), (isa, Vec::new())),
+                Err(error) => {
+                    let lacks = missing.join(", ");
+                    assert_eq!(
+                        error.to_string(),
+                        format!("DUET_ISA: this machine lacks {lacks} for `{isa}`; it has {here}")
+                    );
+                }
+            }
+        }
+        for typo in ["avx3", "AVX2", "avx2 ", "avx512vnni", "\u{fffd}"] {
+            assert_eq!(
+                Isa::by_name(typo).unwrap_err().to_string(),
+                format!("DUET_ISA: there is no instruction set `{typo}`; this machine has {here}")
+            );
+        }
+        assert_eq!(Isa::by_name(""), Ok(Isa::best()));
+    }
 }

@@ -1,7 +1,9 @@
 //! Activations as signed bytes, laid out for the matrix products.
 //!
-//! Each row is cut into groups of [`GROUP`] values; a group has one scale, `max |x| / 127`. Rows lie in tiles of
-//! [`TILE`], so that a product reads one stream: for every four columns the four bytes of each row of the tile. The
+//! Each row is cut into groups of [`GROUP`] values; a group has one scale, `max |x| / 127`. A group whose largest value
+//! is too small for `127 / max |x|` to be finite (below 3.7e-37) is zero: scale and quants. A group that holds an infinity
+//! or NaN has the scale NaN and zero quants, so that all products with its row are NaN. Both are the same bits on every
+//! instruction set. Rows lie in tiles of [`TILE`], so that a product reads one stream: for every four columns the four bytes of each row of the tile. The
 //! last tile is as high as there are rows left, and no higher: a line that a core writes is one that another must fetch.
 //! A row's bytes and scales depend on that row alone; where they lie, on the number of rows.
 
@@ -322,14 +324,16 @@ impl Kernel for SetGroups<'_> {
             // there is (checked by the callers); this row is this worker's by their promise.
             unsafe {
                 let (low, high) = (s.load(values), s.load(values.add(LANES)));
-                let largest = s.max_lane(s.max(s.abs(low), s.abs(high)));
-                let scale = largest / 127.0;
-                let inverse = s.splat(if largest > 0.0 { 127.0 / largest } else { 0.0 });
+                let (scale, inverse) = scale_and_inverse(s.max_lane(s.max(s.abs(low), s.abs(high))));
+                let inverse = s.splat(inverse);
                 let (low, high) = (s.round(s.mul(low, inverse)), s.round(s.mul(high, inverse)));
-                s.store_i8(quants.as_mut_ptr(), low);
-                s.store_i8(quants.as_mut_ptr().add(LANES), high);
-                // Small integers: exact in any order.
+                // Small integers: exact in any order. Values that are no numbers stay so through product and sum.
                 let sum = s.sum(s.add(low, high));
+                let (scale, sum) = if sum.is_nan() { (f32::NAN, 0.0) } else { (scale, sum) };
+                if !scale.is_nan() {
+                    s.store_i8(quants.as_mut_ptr(), low);
+                    s.store_i8(quants.as_mut_ptr().add(LANES), high);
+                }
                 scales.add(at).write(scale);
                 sums.add(at).write(scale * sum);
                 offsets.add(at).write(-8 * sum as i32);
@@ -342,3 +346,15 @@ impl Kernel for SetGroups<'_> {
         }
     }
 }
+
+/// What a group's quants are multiplied with, and its values divided by; zero twice where the latter would not be finite,
+/// and where `largest` is not.
+#[inline(always)]
+fn scale_and_inverse(largest: f32) -> (f32, f32) {
+    let inverse = 127.0 / largest;
+    // Infinite for what is too small, zero for what is infinite, NaN for what is none.
+    if inverse > 0.0 && inverse < f32::INFINITY { (largest / 127.0, inverse) } else { (0.0, 0.0) }
+}
+
+#[cfg(test)]
+mod tests;

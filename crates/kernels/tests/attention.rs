@@ -4,7 +4,7 @@ use duet_kernels::attention::{KvFormat, KvLayout, PAGE, PageMemory, SPAN_PAGES};
 use duet_kernels::crew::{Crew, Scoped, Solo};
 use duet_kernels::fused::{
     AttentionShape, BufferShape, Buffers, HeadNorms, KvDestination, KvTail, Norm, QkvWeights, RowNorm, SequenceRows,
-    attention, qkv,
+    TreeRows, attention, qkv,
 };
 use duet_kernels::isa::Isa;
 use duet_kernels::packed::{Form, PackedMatrix, WeightGroup};
@@ -45,10 +45,45 @@ impl Sequence {
 
     /// Feeds positions `len..len + rows` and returns their attention results.
     fn feed(&mut self, isa: Isa, crew: &dyn Crew, rows: usize) -> Vec<Vec<f32>> {
-        let dim = self.layout.head_dim;
+        let positions: Vec<usize> = (self.len..self.len + rows).collect();
         while self.pages.len() * PAGE < self.len + rows {
             self.pages.push(PageMemory::new(self.layout));
         }
+        let mut buffers = self.buffers(&positions);
+        let destinations: Vec<_> = positions.iter().map(|&position| KvDestination { tail: 0, position }).collect();
+        let mut pages = std::mem::take(&mut self.pages);
+        let tail = KvTail { first: 0, pages: pages.iter_mut().collect() };
+        self.project(isa, crew, &mut buffers, tail, &destinations);
+        self.pages = pages;
+        let all = self.rows(0, rows, None);
+        attention(isa, crew, &self.shape(), &mut buffers, &self.layout, LAYER, &[all]);
+        self.len += rows;
+        (0..rows).map(|row| buffers.attended(row).to_vec()).collect()
+    }
+
+    /// The attention results of a draft tree behind the context, of which nothing is kept.
+    fn feed_tree(&self, isa: Isa, crew: &dyn Crew, paths: &[Vec<usize>]) -> Vec<Vec<f32>> {
+        let positions: Vec<usize> = paths.iter().map(|path| self.len + path.len() - 1).collect();
+        let mut buffers = self.buffers(&positions);
+        let mut page = PageMemory::new(self.layout);
+        let destinations: Vec<_> = (0..paths.len()).map(|position| KvDestination { tail: 0, position }).collect();
+        self.project(isa, crew, &mut buffers, KvTail { first: 0, pages: vec![&mut page] }, &destinations);
+        let tree = self.rows(0, paths.len(), Some(TreeRows { page: &page, paths }));
+        attention(isa, crew, &self.shape(), &mut buffers, &self.layout, LAYER, &[tree]);
+        (0..paths.len()).map(|row| buffers.attended(row).to_vec()).collect()
+    }
+
+    fn rows<'a>(&'a self, first_row: usize, rows: usize, tree: Option<TreeRows<'a>>) -> SequenceRows<'a> {
+        SequenceRows { pages: self.pages.iter().collect(), first_row, rows, start: self.len, tree }
+    }
+
+    fn shape(&self) -> AttentionShape {
+        AttentionShape { heads: self.heads, scale: 0.3, window: self.window }
+    }
+
+    /// Buffers with a row of the residual stream at each of these positions.
+    fn buffers(&self, positions: &[usize]) -> Buffers {
+        let dim = self.layout.head_dim;
         let shape = BufferShape {
             hidden: HIDDEN,
             qkv: self.matrix.outputs(),
@@ -57,9 +92,8 @@ impl Sequence {
             experts: None,
             angles: dim / 2,
         };
-        let mut buffers = Buffers::new(shape, rows);
-        for row in 0..rows {
-            let position = self.len + row;
+        let mut buffers = Buffers::new(shape, positions.len());
+        for (row, &position) in positions.iter().enumerate() {
             for (i, x) in buffers.residual_mut(row).iter_mut().enumerate() {
                 *x = noise((position * 977 + i) as u64);
             }
@@ -69,6 +103,10 @@ impl Sequence {
                 (cosines[i], sines[i]) = (angle.cos(), angle.sin());
             }
         }
+        buffers
+    }
+
+    fn project(&self, isa: Isa, crew: &dyn Crew, buffers: &mut Buffers, tail: KvTail<'_>, to: &[KvDestination]) {
         let ones = vec![1.0; HIDDEN];
         let weights = QkvWeights {
             norm: RowNorm::Rms(Norm { weight: &ones, epsilon: 1e-5 }),
@@ -76,18 +114,24 @@ impl Sequence {
             bias: None,
             norms: HeadNorms::None,
             heads: self.heads,
-            angles: (0, dim / 2),
+            angles: (0, self.layout.head_dim / 2),
         };
-        let destinations: Vec<_> = (0..rows).map(|row| KvDestination { tail: 0, position: self.len + row }).collect();
-        let mut tails = [KvTail { first: 0, pages: self.pages.iter_mut().collect() }];
-        qkv(isa, crew, &weights, &mut buffers, 0..rows, 1, &mut tails, &destinations);
-        let shape = AttentionShape { heads: self.heads, scale: 0.3, window: self.window };
-        let sequence =
-            SequenceRows { pages: self.pages.iter().collect(), first_row: 0, rows, start: self.len, tree: None };
-        attention(isa, crew, &shape, &mut buffers, &self.layout, 1, &[sequence]);
-        self.len += rows;
-        (0..rows).map(|row| buffers.attended(row).to_vec()).collect()
+        qkv(isa, crew, &weights, buffers, 0..to.len(), LAYER, &mut [tail], to);
     }
+}
+
+const LAYER: usize = 1;
+
+/// Each row's path from the root, given the place of its parent among the rows before it and the context's end.
+fn paths(parents: &[prop::sample::Index]) -> Vec<Vec<usize>> {
+    let mut paths: Vec<Vec<usize>> = Vec::new();
+    for (row, parent) in parents.iter().enumerate() {
+        let parent = parent.index(row + 1).checked_sub(1);
+        let mut path = parent.map_or_else(Vec::new, |parent| paths[parent].clone());
+        path.push(row);
+        paths.push(path);
+    }
+    paths
 }
 
 /// The plain computation rounds nothing, so the tolerances are those of eight-bit activations (and of the cache).
@@ -96,7 +140,7 @@ fn results_are_softmax_averages() {
     for (format, tolerance) in [(KvFormat::F16, 2e-2), (KvFormat::Int8, 4e-2)] {
         for window in [None, Some(20)] {
             let mut sequence = Sequence::new(2, 3, 32, format, window);
-            let results = sequence.feed(Isa::best(), &Solo, 100);
+            let results = sequence.feed(Isa::chosen().unwrap(), &Solo, 100);
             let expected = plain(&Sequence::new(2, 3, 32, format, window), 100);
             for (row, (result, expected)) in results.iter().zip(&expected).enumerate() {
                 for (a, b) in result.iter().zip(expected) {
@@ -153,18 +197,68 @@ fn plain(sequence: &Sequence, rows: usize) -> Vec<Vec<f64>> {
         .collect()
 }
 
+/// Workers would write to the same results.
 #[test]
-fn instruction_sets_agree_to_the_bit() {
-    for format in [KvFormat::F16, KvFormat::Int8] {
-        let mut results = Vec::new();
+#[should_panic(expected = "a row of two sequences")]
+fn sequences_that_share_a_row_are_refused() {
+    let mut sequence = Sequence::new(1, 2, 16, KvFormat::F16, None);
+    sequence.feed(Isa::Portable, &Solo, 8);
+    let mut buffers = sequence.buffers(&[8, 9, 10]);
+    let start = |rows| SequenceRows { start: 4, ..rows };
+    let rows = [start(sequence.rows(1, 2, None)), start(sequence.rows(0, 2, None))];
+    attention(Isa::Portable, &Solo, &sequence.shape(), &mut buffers, &sequence.layout, LAYER, &rows);
+}
+
+/// Those that lie beside each other, or are empty, are not.
+#[test]
+fn sequences_in_any_order_are_taken() {
+    let mut sequence = Sequence::new(1, 2, 16, KvFormat::F16, None);
+    sequence.feed(Isa::Portable, &Solo, 8);
+    let mut buffers = sequence.buffers(&[8, 9, 10]);
+    let start = |rows| SequenceRows { start: 4, ..rows };
+    let rows = [(2, 1), (1, 0), (0, 2)].map(|(first, rows)| start(sequence.rows(first, rows, None)));
+    attention(Isa::Portable, &Solo, &sequence.shape(), &mut buffers, &sequence.layout, LAYER, &rows);
+}
+
+/// Rows of results would overlap where the products are wider than the buffers.
+#[test]
+#[should_panic(expected = "rows of results would overlap")]
+fn a_projection_that_is_wider_than_the_buffers_is_refused() {
+    let (wide, mut narrow) = [2, 1].map(|heads| Sequence::new(heads, 2, 16, KvFormat::F16, None)).into();
+    narrow.matrix = wide.matrix;
+    let mut buffers = Sequence::new(1, 2, 16, KvFormat::F16, None).buffers(&[0, 1]);
+    let mut page = PageMemory::new(narrow.layout);
+    let to = [0, 1].map(|position| KvDestination { tail: 0, position });
+    narrow.project(Isa::Portable, &Solo, &mut buffers, KvTail { first: 0, pages: vec![&mut page] }, &to);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Contexts of one and of several spans, windows, heads that share keys, draft trees across borders of pages, crews.
+    #[test]
+    fn instruction_sets_agree_to_the_bit(
+        kv_heads in 1_usize..3,
+        group in 1_usize..9,
+        head_dim in prop::sample::select(vec![16_usize, 48, 64]),
+        int8 in any::<bool>(),
+        window in prop::option::of(1_usize..200),
+        context in prop_oneof![3 => 1_usize..140, 1 => SPAN_PAGES * PAGE - 3..SPAN_PAGES * PAGE + 70],
+        parents in prop::collection::vec(any::<prop::sample::Index>(), 1..20),
+        threads in 1_usize..4,
+    ) {
+        let format = if int8 { KvFormat::Int8 } else { KvFormat::F16 };
+        let (crew, paths) = (Scoped { threads }, paths(&parents));
+        let results = |isa: Isa| {
+            let mut sequence = Sequence::new(kv_heads, group, head_dim, format, window);
+            let mut all = sequence.feed(isa, &crew, context);
+            all.extend(sequence.feed_tree(isa, &crew, &paths));
+            all.extend(sequence.feed(isa, &crew, 1));
+            all
+        };
+        let portable = results(Isa::Portable);
         for isa in Isa::available() {
-            let mut sequence = Sequence::new(1, 2, 48, format, None);
-            let mut all = sequence.feed(isa, &Solo, 70);
-            all.extend(sequence.feed(isa, &Solo, 1));
-            results.push((isa, all));
-        }
-        for (isa, result) in &results {
-            assert!(*result == results[0].1, "{isa} differs from {}, {format:?}", results[0].0);
+            prop_assert!(results(isa) == portable, "{}", isa);
         }
     }
 }
@@ -183,7 +277,7 @@ proptest! {
     ) {
         let format = if group % 2 == 0 { KvFormat::F16 } else { KvFormat::Int8 };
         let rows = SPAN_PAGES * PAGE + cuts.iter().sum::<usize>();
-        let isa = Isa::best();
+        let isa = Isa::chosen().unwrap();
         let whole = Sequence::new(kv_heads, group, 16, format, window).feed(isa, &Solo, rows);
         let mut sequence = Sequence::new(kv_heads, group, 16, format, window);
         let crew = Scoped { threads };

@@ -112,7 +112,7 @@ impl Layer {
 
     /// The same in parts: the output projection, routing, and the places of each mark after the other.
     fn run_in_parts(&self, rows: usize, marks: &[Vec<bool>]) -> Vec<Vec<f32>> {
-        let (isa, crew, weights, all) = (Isa::best(), &Scoped { threads: 2 }, self.weights(), 0..rows);
+        let (isa, crew, weights, all) = (Isa::chosen().unwrap(), &Scoped { threads: 2 }, self.weights(), 0..rows);
         let mut buffers = self.buffers(&all.clone().collect::<Vec<_>>());
         project_attended(isa, crew, &weights, &mut buffers, all.clone());
         route(isa, crew, &weights, &mut buffers, all.clone());
@@ -174,7 +174,7 @@ fn results_are_those_of_the_experts_a_row_goes_to() {
         let layer = Layer::new(6, 2, 40, shared, routing);
         let rows: Vec<usize> = (0..30).collect();
         let (mut error, mut total) = (0.0, 0.0);
-        for (row, result) in layer.run(Isa::best(), &Scoped { threads: 2 }, &rows).iter().enumerate() {
+        for (row, result) in layer.run(Isa::chosen().unwrap(), &Scoped { threads: 2 }, &rows).iter().enumerate() {
             let before = floats(row + 50, HIDDEN, 1.0);
             for ((a, b), x) in result.iter().zip(layer.plain(row)).zip(before) {
                 error += (f64::from(*a) - b).powi(2);
@@ -188,7 +188,7 @@ fn results_are_those_of_the_experts_a_row_goes_to() {
 #[test]
 fn parts_of_the_kernel_are_the_kernel() {
     let layer = Layer::new(6, 2, 40, Some(32), Routing::SoftmaxOfChosen);
-    let whole = layer.run(Isa::best(), &Solo, &(0..30).collect::<Vec<_>>());
+    let whole = layer.run(Isa::chosen().unwrap(), &Solo, &(0..30).collect::<Vec<_>>());
     let (all, some): (Vec<_>, Vec<_>) = (0..90).map(|place| (true, noise(place) > 0.0)).unzip();
     assert_eq!(layer.run_in_parts(30, &[all]), whole);
     // Two halves are added in another order.
@@ -216,7 +216,7 @@ proptest! {
         ),
     ) {
         let layer = Layer::new(experts, chosen.index(experts) + 1, width, shared, routing);
-        let together = layer.run(Isa::best(), &Scoped { threads }, &rows);
+        let together = layer.run(Isa::chosen().unwrap(), &Scoped { threads }, &rows);
         for (&row, result) in rows.iter().zip(&together) {
             prop_assert!(&layer.run(Isa::Portable, &Solo, &[row])[0] == result);
         }

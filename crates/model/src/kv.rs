@@ -288,12 +288,20 @@ impl KvTable {
         self.pages.iter().filter_map(|page| page.memory.as_ref())
     }
 
-    /// The position of the first writable slot's page, and the pages from there on, all owned by this table alone
-    /// (after [`Self::reserve`]).
-    pub(crate) fn tail(&mut self) -> (usize, Vec<&mut PageMemory>) {
+    /// The position of the page that holds the next one, and the pages of the next `rows` positions, all owned by this
+    /// table alone (after [`Self::reserve`]).
+    ///
+    /// # Panics
+    /// If a page is missing, or is another table's as well: to leave it out would move what is written to the next page.
+    pub(crate) fn tail(&mut self, rows: Tokens) -> (usize, Vec<&mut PageMemory>) {
         let first = self.len / PAGE;
-        let pages = self.pages[first..].iter_mut();
-        (first * PAGE, pages.filter_map(|page| Arc::get_mut(page)?.memory.as_mut()).collect())
+        let last = if rows == Tokens::ZERO { first } else { (self.len + rows.as_usize()).div_ceil(PAGE) };
+        assert!(last <= self.pages.len(), "no pages were reserved for {rows} positions behind {}", self.len);
+        let own = |page| {
+            let memory = Arc::get_mut(page).and_then(|page: &mut Page| page.memory.as_mut());
+            memory.unwrap_or_else(|| panic!("a page to write to is shared: it was not reserved"))
+        };
+        (first * PAGE, self.pages[first..last].iter_mut().map(own).collect())
     }
 
     /// The shape of its pages.
@@ -305,7 +313,7 @@ impl KvTable {
     pub(crate) fn write_positions(&mut self, from: &PageMemory, slots: &[usize]) {
         let layout = *self.layout();
         let len = self.len;
-        let (first, mut pages) = self.tail();
+        let (first, mut pages) = self.tail(Tokens(slots.len() as u32));
         for (index, &slot) in slots.iter().enumerate() {
             let at = len + index - first;
             layout.copy_position(from.bytes(), slot, pages[at / PAGE].bytes_mut(), at % PAGE);
@@ -378,8 +386,8 @@ mod tests {
         let pool = pool(8);
         let mut table = pool.table();
         grown(&mut table, 100).unwrap();
-        for page in table.tail().1 {
-            page.bytes_mut().fill(7);
+        for page in &mut table.pages {
+            Arc::get_mut(page).unwrap().memory.as_mut().unwrap().bytes_mut().fill(7);
         }
         let mut file = Vec::new();
         table.write_to(&mut file).unwrap();
@@ -391,6 +399,45 @@ mod tests {
         assert!(pool.read_table(Tokens(200), &mut file.as_slice()).is_err(), "the file is too short");
         drop((whole, prefix, table));
         assert_eq!(pool.free_pages(), 8);
+    }
+
+    /// A table whose last, partial page is another's as well, which no call leaves behind: [`KvTable::fork`] copies it.
+    fn sharing(pool: &KvPool) -> (KvTable, KvTable) {
+        let mut table = pool.table();
+        grown(&mut table, 2 * PAGE + 10).unwrap();
+        let other = KvTable { pool: pool.clone(), pages: table.pages.clone(), len: table.len };
+        table.truncate(Tokens(PAGE as u32 + 10));
+        (table, other)
+    }
+
+    /// The page behind it is this table's alone: leaving the shared one out would write 64 positions too late.
+    #[test]
+    #[should_panic(expected = "a page to write to is shared")]
+    fn a_shared_page_is_never_left_out_of_those_to_write_to() {
+        let pool = pool(8);
+        let (mut table, _other) = sharing(&pool);
+        table.pages.extend(pool.take(1).unwrap());
+        table.tail(Tokens(PAGE as u32));
+    }
+
+    #[test]
+    #[should_panic(expected = "no pages were reserved for 60 positions behind 74")]
+    fn pages_that_were_not_reserved_are_not_made_up() {
+        let pool = pool(8);
+        sharing(&pool).0.tail(Tokens(60));
+    }
+
+    #[test]
+    fn what_is_reserved_can_be_written_and_changes_no_other_table() {
+        let pool = pool(8);
+        let (mut table, other) = sharing(&pool);
+        let before: Vec<_> = other.memory().map(|page| page.bytes().to_vec()).collect();
+        assert_eq!(table.tail(Tokens::ZERO).1.len(), 0, "who writes nothing needs nothing");
+        table.reserve(Tokens(60)).unwrap();
+        let (first, pages) = table.tail(Tokens(60));
+        assert_eq!((first, pages.len()), (PAGE, 2));
+        pages.into_iter().for_each(|page| page.bytes_mut().fill(9));
+        assert!(other.memory().map(PageMemory::bytes).eq(before), "it was copied");
     }
 
     #[test]
@@ -423,7 +470,7 @@ mod tests {
                 prop_assert_eq!(distinct.len() + pool.free_pages(), pool.capacity_pages());
                 for table in &mut tables {
                     if table.reserve(Tokens(1)).is_ok() {
-                        let (first, pages) = table.tail();
+                        let (first, pages) = table.tail(Tokens(1));
                         prop_assert!(first + pages.len() * PAGE > table.len().as_usize());
                         table.truncate(table.len());
                     }

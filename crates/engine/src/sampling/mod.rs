@@ -2,7 +2,8 @@
 //!
 //! The order is: penalties and biases, temperature, top-k, top-p (of what top-k left), min-p, draw. All three cuts keep
 //! a beginning of the likeliest-first order, so only as much of that order is made as is needed. Nothing sorts a whole
-//! vocabulary. The same seed and logits give the same token, whatever else runs.
+//! vocabulary. The same seed and logits give the same token, whatever else runs. Temperatures so small that nothing can be
+//! divided by them (below 2.9e-39) are 0, as is what they come near to: the likeliest token.
 
 mod candidates;
 mod likeliest;
@@ -20,7 +21,7 @@ use duet_types::TokenId;
 use maximum::largest;
 use penalties::Penalties;
 use rng::Rng;
-use softmax::Weighting;
+use softmax::{Weighting, is_greedy};
 
 /// One request's way to choose tokens.
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ impl Sampler {
         let token = match likeliest {
             // Nothing is possible, or one thing is certain.
             None => 0,
-            Some((token, max)) if self.temperature == 0.0 || max == f32::INFINITY => token as usize,
+            Some((token, max)) if is_greedy(self.temperature) || max == f32::INFINITY => token as usize,
             Some((_, max)) => self.draw(logits, Weighting::new(max, self.temperature), &mut scratch.candidates),
         };
         let token = TokenId(token as u32);
@@ -146,6 +147,7 @@ const CANDIDATES_GROWTH: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn choose(sampler: &mut Sampler, logits: &[f32]) -> TokenId {
         sampler.choose(&mut logits.to_vec(), largest(logits), &mut Scratch::default())
@@ -205,6 +207,48 @@ mod tests {
         let mut candidates = Vec::new();
         sampler.gather(&logits, Weighting::new(0.0, 1.0), &mut candidates);
         assert_eq!(candidates.len(), 1500);
+    }
+
+    #[test]
+    fn the_smallest_temperatures_take_the_likeliest() {
+        for bits in [1, 0x0009_0000, 0x001F_FFFF, 0x0020_0000, 0x0020_0001, 0x0080_0000] {
+            let params = SamplingParams { temperature: f32::from_bits(bits), ..warm() };
+            let mut sampler = Sampler::new(&params, &[], 1);
+            assert_eq!(choose(&mut sampler, &[1.0, -3.0, 7.0, 6.5]), TokenId(2), "{}", params.temperature);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        /// Every positive temperature: where the likeliest token leads by much, as measured by it, it is the one.
+        #[test]
+        fn the_nearer_to_zero_the_surer_is_the_likeliest(
+            bits in 1..=f32::MAX.to_bits(),
+            logits in prop::collection::vec(prop_oneof![-30.0..30.0_f32, Just(f32::NEG_INFINITY), Just(f32::NAN)], 1..40),
+            likeliest in any::<prop::sample::Index>(),
+            lead in prop_oneof![1e-6..1e-3_f32, 1e-3..10.0_f32],
+            seed in any::<u64>(),
+            top_k in prop_oneof![Just(0_u32), 1..5_u32],
+            top_p in prop_oneof![Just(1.0_f32), 0.1..1.0_f32],
+            min_p in prop_oneof![Just(0.0_f32), 0.0..0.9_f32],
+        ) {
+            let (temperature, mut logits) = (f32::from_bits(bits), logits);
+            let (second, likeliest) = (largest(&logits).map_or(0.0, |(_, max)| max), likeliest.index(logits.len()));
+            logits[likeliest] = second + lead;
+            if !is_greedy(temperature) {
+                let weighting = Weighting::new(logits[likeliest], temperature);
+                prop_assert_eq!(weighting.of(logits[likeliest]), 1.0);
+                prop_assert!(logits.iter().all(|&logit| (0.0..=1.0).contains(&weighting.of(logit))));
+            }
+            let params = SamplingParams { temperature, top_k, top_p, min_p, ..SamplingParams::default() };
+            let token = choose(&mut Sampler::new(&params, &[], seed), &logits);
+            prop_assert!(logits[token.0 as usize].is_finite(), "what is impossible was drawn");
+            // Beyond 87 all others weigh nothing.
+            if f64::from(logits[likeliest] - second) / f64::from(temperature) > 88.0 {
+                prop_assert_eq!(token, TokenId(likeliest as u32));
+            }
+        }
     }
 
     #[test]

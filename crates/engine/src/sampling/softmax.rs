@@ -11,7 +11,13 @@ pub(crate) struct Weighting {
     inverse: f32,
 }
 
+/// Whether a temperature has no finite inverse: 0, and below 2.9e-39. All weight is then the likeliest token's.
+pub(crate) fn is_greedy(temperature: f32) -> bool {
+    !(1.0 / temperature).is_finite()
+}
+
 impl Weighting {
+    /// For a temperature that is not greedy ([`is_greedy`]).
     pub(crate) fn new(max: f32, temperature: f32) -> Self {
         Self { max, inverse: 1.0 / temperature }
     }

@@ -243,7 +243,8 @@ unsafe fn to_bytes<S: Simd>(s: S, from: &[f32], to: *mut i8) -> f32 {
         largest = s.max(s.min(s.abs(unsafe { s.load(from.as_ptr().add(d)) }), bound), largest);
     }
     let scale = s.max_lane(largest) / 127.0;
-    let inverse = s.splat(if scale > 0.0 { 1.0 / scale } else { 0.0 });
+    // A scale below 2.9e-39 cannot be divided by: what is that small counts as zero.
+    let (scale, inverse) = if (1.0 / scale).is_finite() { (scale, s.splat(1.0 / scale)) } else { (0.0, s.splat(0.0)) };
     let limit = s.splat(127.0);
     for d in (0..from.len()).step_by(LANES) {
         // SAFETY: as above.

@@ -119,55 +119,71 @@ impl Queries<'_> {
     }
 }
 
-/// Attends with tile `tile` of key head `kv_head`, over all spans, and writes the results.
-///
-/// # Safety
-/// No other worker touches these rows and heads of the results meanwhile; queries and pages are not written.
-///
-/// # Panics
-/// If the shapes do not fit.
-pub(crate) unsafe fn attend(isa: Isa, context: &Context<'_>, queries: &Queries<'_>, kv_head: usize, tile: usize) {
-    check(context, queries);
-    isa.run(Attend { context, queries, kv_head, tile, spans: 0..queries.spans(), partials: None });
+/// Some rows of one sequence and what they attend to. **Invariant:** their shapes fit together, which is found out once,
+/// however many tiles and spans there are.
+#[derive(Debug)]
+pub(crate) struct Attention<'a> {
+    isa: Isa,
+    context: Context<'a>,
+    queries: Queries<'a>,
 }
 
-/// Attends with a tile over one span only; the result goes to `partials`, to be merged by [`merge`].
-///
-/// # Safety
-/// As [`attend`], for the partials of this tile and span.
-///
-/// # Panics
-/// If the shapes do not fit.
-pub(crate) unsafe fn attend_span(
-    isa: Isa,
-    context: &Context<'_>,
-    queries: &Queries<'_>,
-    kv_head: usize,
-    tile: usize,
-    span: usize,
-    partials: &Partials<'_>,
-) {
-    check(context, queries);
-    isa.run(Attend { context, queries, kv_head, tile, spans: span..span + 1, partials: Some(partials) });
-}
+impl<'a> Attention<'a> {
+    /// O(pages).
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    pub(crate) fn new(isa: Isa, context: Context<'a>, queries: Queries<'a>) -> Self {
+        check(&context, &queries);
+        Self { isa, context, queries }
+    }
 
-/// Merges the partial results of a tile's spans, in order, and writes the results.
-///
-/// # Safety
-/// As [`attend`]; every span of this tile has been attended to.
-///
-/// # Panics
-/// If the shapes do not fit.
-pub(crate) unsafe fn merge(
-    isa: Isa,
-    context: &Context<'_>,
-    queries: &Queries<'_>,
-    kv_head: usize,
-    tile: usize,
-    partials: &Partials<'_>,
-) {
-    check(context, queries);
-    isa.run(Merge { context, queries, kv_head, tile, partials });
+    /// Key heads.
+    pub(crate) fn kv_heads(&self) -> usize {
+        self.context.layout.kv_heads
+    }
+
+    /// Tiles of each key head.
+    pub(crate) fn tiles(&self) -> usize {
+        self.queries.tiles(self.context.layout)
+    }
+
+    /// Spans that the last row sees.
+    pub(crate) fn spans(&self) -> usize {
+        self.queries.spans()
+    }
+
+    /// Pages that the last row of a tile sees, at least one: what it costs.
+    pub(crate) fn pages(&self, tile: usize) -> usize {
+        self.queries.pages(self.context.layout, self.context.window, tile)
+    }
+
+    /// Attends with tile `tile` of key head `kv_head`, over all spans, and writes the results.
+    ///
+    /// # Safety
+    /// No other worker touches these rows and heads of the results meanwhile; queries and pages are not written. There are
+    /// such a key head and tile.
+    pub(crate) unsafe fn attend(&self, kv_head: usize, tile: usize) {
+        let (context, queries) = (&self.context, &self.queries);
+        self.isa.run(Attend { context, queries, kv_head, tile, spans: 0..queries.spans(), partials: None });
+    }
+
+    /// Attends with a tile over one span only; the result goes to `partials`, to be merged by [`Self::merge`].
+    ///
+    /// # Safety
+    /// As [`Self::attend`], for the partials of this tile and span.
+    pub(crate) unsafe fn attend_span(&self, kv_head: usize, tile: usize, span: usize, partials: &Partials<'_>) {
+        let (context, queries, partials) = (&self.context, &self.queries, Some(partials));
+        self.isa.run(Attend { context, queries, kv_head, tile, spans: span..span + 1, partials });
+    }
+
+    /// Merges the partial results of a tile's spans, in order, and writes the results.
+    ///
+    /// # Safety
+    /// As [`Self::attend`]; every span of this tile has been attended to.
+    pub(crate) unsafe fn merge(&self, kv_head: usize, tile: usize, partials: &Partials<'_>) {
+        self.isa.run(Merge { context: &self.context, queries: &self.queries, kv_head, tile, partials });
+    }
 }
 
 fn check(context: &Context<'_>, queries: &Queries<'_>) {
@@ -205,7 +221,7 @@ impl Kernel for Attend<'_> {
         let first = self.tile * ROWS;
         macro_rules! rows {
             ($rows:literal) => {
-                // SAFETY: the shapes were checked; the rest is the promise of `attend` and `attend_span`.
+                // SAFETY: the shapes were checked; the rest is the promise of `Attention`'s callers.
                 unsafe { self.run_rows::<S, $rows>(s, first) }
             };
         }

@@ -44,6 +44,49 @@ mod tests {
     use super::super::layout::{PageMemory, Slot};
     use super::*;
     use crate::isa::Isa;
+    use proptest::prelude::*;
+
+    /// A page with one key and value, and both as they are read again.
+    fn write(isa: Isa, format: KvFormat, key: &[f32], value: &[f32]) -> (Vec<u8>, Vec<f32>, Vec<f32>) {
+        let layout = KvLayout { layers: 1, kv_heads: 1, head_dim: key.len(), format };
+        let mut page = PageMemory::new(layout);
+        // SAFETY: nobody else has the page.
+        unsafe { page.writer().write(isa, Slot { position: 3, layer: 0, kv_head: 0 }, key, value) };
+        let (mut keys, mut values) = (vec![0.0; key.len()], vec![0.0; key.len()]);
+        layout.read_position(page.bytes(), (0, 0, 3), &mut keys, &mut values);
+        (page.bytes().to_vec(), keys, values)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1024))]
+
+        /// Of any bits, but no larger than an exponent: what is too small for a scale of eight bits is zero.
+        #[test]
+        fn any_floats_are_stored_alike_on_every_instruction_set(
+            exponent_max in 0_u32..=255,
+            bits in prop::collection::vec(any::<u32>(), 32),
+        ) {
+            let bounded = |bits: u32| f32::from_bits(bits & 0x807F_FFFF | (bits >> 23 & 255).min(exponent_max) << 23);
+            let floats: Vec<f32> = bits.into_iter().map(bounded).collect();
+            let (key, value) = floats.split_at(16);
+            for format in [KvFormat::F16, KvFormat::Int8] {
+                let (page, keys, values) = write(Isa::Portable, format, key, value);
+                for isa in Isa::available() {
+                    prop_assert_eq!(&write(isa, format, key, value).0, &page, "{}", isa);
+                }
+                for (stored, given) in [(keys, key), (values, value)] {
+                    prop_assert!(stored.iter().all(|x| x.is_finite()));
+                    let largest = given.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
+                    if format == KvFormat::Int8 && given.iter().all(|x| x.is_finite()) && largest < f32::MAX / 2.0 {
+                        let is_zero = (127.0 / largest).is_infinite() && stored.iter().all(|&x| x == 0.0);
+                        // Half a step, with room for the rounding of the scale.
+                        let near = |(a, b): (&f32, &f32)| (a - b).abs() <= largest * 0.004;
+                        prop_assert!(is_zero || stored.iter().zip(given).all(near), "{:?} {:?}", stored, given);
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn what_was_written_is_read_again() {
@@ -54,7 +97,7 @@ mod tests {
             for (position, layer, kv_head) in [(0, 0, 0), (17, 1, 2), (63, 0, 1)] {
                 let (key, value) = (side(position), side(position + 7));
                 // SAFETY: nobody else has the page.
-                unsafe { page.writer().write(Isa::best(), Slot { position, layer, kv_head }, &key, &value) };
+                unsafe { page.writer().write(Isa::chosen().unwrap(), Slot { position, layer, kv_head }, &key, &value) };
                 let (mut keys, mut values) = ([9.0; 32], [9.0; 32]);
                 layout.read_position(page.bytes(), (layer, kv_head, position), &mut keys, &mut values);
                 let near = |(a, b): (&f32, &f32)| (a - b).abs() < tolerance;

@@ -1,7 +1,7 @@
 //! Attention of the rows of one sequence. Sequence-wise.
 
-use super::Buffers;
-use crate::attention::{Branch, Context, KvLayout, PageMemory, Partials, Queries, attend, attend_span, merge};
+use super::{Buffers, are_disjoint};
+use crate::attention::{Attention, Branch, Context, KvLayout, PageMemory, Partials, Queries};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
 
@@ -43,7 +43,7 @@ pub struct TreeRows<'a> {
 /// Runs the kernel.
 ///
 /// # Panics
-/// If a shape does not fit.
+/// If a shape does not fit, or two sequences have a row in common.
 pub fn attention(
     isa: Isa,
     crew: &dyn Crew,
@@ -53,6 +53,8 @@ pub fn attention(
     layer: usize,
     sequences: &[SequenceRows<'_>],
 ) {
+    let rows = sequences.iter().map(|sequence| sequence.first_row..sequence.first_row + sequence.rows);
+    assert!(are_disjoint(rows), "a row of two sequences");
     let hidden = buffers.shape().hidden;
     let workers = crew.size();
     let floats = {
@@ -75,7 +77,7 @@ pub fn attention(
                 offset += floats;
                 Partials::new(memory.narrow(offset - floats..offset), &queries, layout)
             });
-            Call { isa, context, queries, partials }
+            Call { attention: Attention::new(isa, context, queries), partials }
         })
         .collect();
     let total = calls.iter().map(Call::cost).sum();
@@ -119,30 +121,25 @@ fn queries<'a>(
 }
 
 struct Call<'a> {
-    isa: Isa,
-    context: Context<'a>,
-    queries: Queries<'a>,
+    attention: Attention<'a>,
     partials: Option<Partials<'a>>,
 }
 
 impl Call<'_> {
     /// Head by head, so that what a worker has fetched of a head serves all tiles that it takes.
     fn attend(&self, turns: &mut Turns<'_>) {
-        for kv_head in 0..self.context.layout.kv_heads {
-            for tile in 0..self.queries.tiles(self.context.layout) {
+        let attention = &self.attention;
+        for kv_head in 0..attention.kv_heads() {
+            for tile in 0..attention.tiles() {
                 match &self.partials {
                     // SAFETY: each item is one worker's; the queries and pages are read only.
-                    None if turns.is_mine(self.pages(tile)) => unsafe {
-                        attend(self.isa, &self.context, &self.queries, kv_head, tile);
-                    },
+                    None if turns.is_mine(attention.pages(tile)) => unsafe { attention.attend(kv_head, tile) },
                     None => {}
                     Some(partials) => {
-                        for span in 0..self.queries.spans() {
-                            if turns.is_mine(self.pages(tile)) {
+                        for span in 0..attention.spans() {
+                            if turns.is_mine(attention.pages(tile)) {
                                 // SAFETY: as above.
-                                unsafe {
-                                    attend_span(self.isa, &self.context, &self.queries, kv_head, tile, span, partials);
-                                }
+                                unsafe { attention.attend_span(kv_head, tile, span, partials) };
                             }
                         }
                     }
@@ -153,30 +150,26 @@ impl Call<'_> {
 
     fn merge(&self, turns: &mut Turns<'_>) {
         let Some(partials) = &self.partials else { return };
-        for tile in 0..self.queries.tiles(self.context.layout) {
-            for kv_head in 0..self.context.layout.kv_heads {
+        for tile in 0..self.attention.tiles() {
+            for kv_head in 0..self.attention.kv_heads() {
                 if turns.is_mine(1) {
                     // SAFETY: each item is one worker's; the partials were completed before the sync.
-                    unsafe { merge(self.isa, &self.context, &self.queries, kv_head, tile, partials) };
+                    unsafe { self.attention.merge(kv_head, tile, partials) };
                 }
             }
         }
     }
 
-    /// What an item of a tile costs.
-    fn pages(&self, tile: usize) -> usize {
-        self.queries.pages(self.context.layout, self.context.window, tile)
-    }
-
     /// What [`Self::attend`]'s items cost.
     fn cost(&self) -> usize {
-        let items = self.context.layout.kv_heads * if self.partials.is_some() { self.queries.spans() } else { 1 };
-        (0..self.queries.tiles(self.context.layout)).map(|tile| items * self.pages(tile)).sum()
+        let spans = if self.partials.is_some() { self.attention.spans() } else { 1 };
+        let items = self.attention.kv_heads() * spans;
+        (0..self.attention.tiles()).map(|tile| items * self.attention.pages(tile)).sum()
     }
 
     /// How many items [`Self::merge`] has.
     fn merges(&self) -> usize {
-        self.partials.map_or(0, |_| self.context.layout.kv_heads * self.queries.tiles(self.context.layout))
+        self.partials.map_or(0, |_| self.attention.kv_heads() * self.attention.tiles())
     }
 }
 

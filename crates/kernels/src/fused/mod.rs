@@ -111,3 +111,26 @@ fn part(rows: usize, columns: usize, worker: &Worker<'_>) -> (Range<usize>, Rang
     let panels = worker.share(columns.div_ceil(PANEL));
     (0..rows, panels.start * PANEL..(panels.end * PANEL).min(columns))
 }
+
+/// Whether no two ranges have anything in common: what kernels that write to several places at once rely on. Empty ones
+/// have nothing in common with any.
+fn are_disjoint<T: Ord>(ranges: impl Iterator<Item = Range<T>>) -> bool {
+    let mut ranges: Vec<Range<T>> = ranges.filter(|range| !range.is_empty()).collect();
+    ranges.sort_unstable_by(|a, b| a.start.cmp(&b.start));
+    ranges.windows(2).all(|pair| pair[0].end <= pair[1].start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::are_disjoint;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ranges_are_disjoint_if_nothing_is_in_two(ranges in prop::collection::vec((0_usize..20, 0_usize..5), 0..6)) {
+            let ranges = || ranges.iter().map(|&(start, len)| start..start + len);
+            let most = (0..25).map(|at| ranges().filter(|range| range.contains(&at)).count()).max();
+            prop_assert_eq!(are_disjoint(ranges()), most <= Some(1));
+        }
+    }
+}

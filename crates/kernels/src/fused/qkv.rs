@@ -1,7 +1,7 @@
 //! QKV: norm, projection, bias, head norms, rope, and keys and values into the cache. Token-wise.
 
 use super::buffers::SharedBuffers;
-use super::{Buffers, Norm, RowNorm, norm_rows};
+use super::{Buffers, Norm, RowNorm, are_disjoint, norm_rows};
 use crate::attention::{PAGE, PageMemory, PageWriter, Slot};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
@@ -164,9 +164,8 @@ impl<'a> Finish<'a> {
         destinations: &'a [KvDestination],
     ) -> Self {
         assert!(rows.end * shared.qkv.stride <= shared.qkv.values.len() && destinations.len() == rows.len());
-        let mut seen: Vec<(usize, usize)> = destinations.iter().map(|to| (to.tail, to.position)).collect();
-        seen.sort_unstable();
-        assert!(seen.windows(2).all(|pair| pair[0] != pair[1]), "two rows at one position");
+        let places = destinations.iter().map(|to| (to.tail, to.position, 0)..(to.tail, to.position, 1));
+        assert!(are_disjoint(places), "two rows at one position");
         Self { isa, weights, shared, rows, layer, tails, destinations }
     }
 

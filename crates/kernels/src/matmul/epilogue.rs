@@ -80,6 +80,14 @@ impl Epilogue<'_> {
         }
     }
 
+    /// Whether a row's results end before the next row's begin, if they come from so many panels.
+    pub(super) fn keeps_rows_apart(&self, panels: usize) -> bool {
+        match self {
+            Self::Store(target) | Self::Add(target) => panels * PANEL <= target.stride,
+            Self::Gated(target, _) => panels / 2 * PANEL <= target.stride,
+        }
+    }
+
     /// Whether panels must come in pairs.
     pub(super) fn takes_pairs(&self) -> bool {
         matches!(self, Self::Gated(..))

@@ -71,6 +71,7 @@ pub unsafe fn matmul_units(
     assert!(weights.groups() == activations.groups());
     assert!(rows == activations.rows());
     assert!(!epilogue.takes_pairs() || weights.panels().is_multiple_of(2));
+    assert!(epilogue.keeps_rows_apart(weights.panels()), "rows of results would overlap");
     isa.run(Product { weights, activations, rows, panels, epilogue });
 }
 

@@ -5,6 +5,7 @@
 //! detected: who has one may use the instructions.
 
 use super::Simd;
+use super::features::{avx2_features, avx2_vnni_features, compiled_for};
 use crate::matmul::{RowTiles, Weights, rows_by_panels};
 use crate::packed::Panel;
 use std::arch::x86_64::*;
@@ -54,7 +55,7 @@ macro_rules! both {
 }
 
 macro_rules! avx2 {
-    ($name:ident, $features:literal, $activation:ty, $activations:item, $dot:item) => {
+    ($name:ident, $features:ident, $activation:ty, $activations:item, $dot:item) => {
         impl Simd for $name {
             type F = [__m256; 2];
             type I = [__m256i; 2];
@@ -229,11 +230,16 @@ macro_rules! avx2 {
             $activations
             #[inline(always)]
             $dot
-            #[target_feature(enable = $features)]
-            unsafe fn rows_by_panels<W: Weights, const R: usize, const P: usize>(self, panels: &[Panel; P], tiles: &RowTiles<'_>) {
-                // SAFETY: what is asked of our caller is what is asked here.
-                unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
-            }
+            $features!(compiled_for!(
+                unsafe fn rows_by_panels<W: Weights, const R: usize, const P: usize>(
+                    self,
+                    panels: &[Panel; P],
+                    tiles: &RowTiles<'_>,
+                ) {
+                    // SAFETY: what is asked of our caller is what is asked here.
+                    unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
+                }
+            ));
             #[inline(always)]
             fn prefetch(self, from: *const u8) {
                 // SAFETY: a prefetch may name any address, and `self` shows that the instruction set is there.
@@ -247,7 +253,7 @@ macro_rules! avx2 {
 // and odd bytes of the weights is exact, where `vpmaddubsw` would saturate.
 avx2!(
     Avx2,
-    "avx2,fma,f16c",
+    avx2_features,
     [__m256i; 2],
     unsafe fn activations(self, from: *const i8) -> [__m256i; 2] {
         // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
@@ -271,7 +277,7 @@ avx2!(
 
 avx2!(
     Avx2Vnni,
-    "avx2,fma,f16c,avxvnni",
+    avx2_vnni_features,
     __m256i,
     unsafe fn activations(self, from: *const i8) -> __m256i {
         // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.

@@ -4,6 +4,7 @@
 //! detected: who has one may use the instructions.
 
 use super::Simd;
+use super::features::{avx512_features, compiled_for};
 use crate::matmul::{RowTiles, Weights, rows_by_panels};
 use crate::packed::Panel;
 use std::arch::x86_64::*;
@@ -171,15 +172,16 @@ impl Simd for Avx512 {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_dpbusd_epi32(sum, weights, activations) }
     }
-    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn rows_by_panels<W: Weights, const R: usize, const P: usize>(
-        self,
-        panels: &[Panel; P],
-        tiles: &RowTiles<'_>,
-    ) {
-        // SAFETY: what is asked of our caller is what is asked here.
-        unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
-    }
+    avx512_features!(compiled_for!(
+        unsafe fn rows_by_panels<W: Weights, const R: usize, const P: usize>(
+            self,
+            panels: &[Panel; P],
+            tiles: &RowTiles<'_>,
+        ) {
+            // SAFETY: what is asked of our caller is what is asked here.
+            unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
+        }
+    ));
     #[inline(always)]
     fn prefetch(self, from: *const u8) {
         // SAFETY: a prefetch may name any address, and `self` shows that the instruction set is there.

@@ -8,6 +8,8 @@
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod features;
 pub(crate) mod portable;
 
 use crate::matmul::{RowTiles, Weights};

@@ -20,7 +20,12 @@ impl<'a> Facts<'a> {
         let key = |name: &str| format!("{prefix}.{name}");
         let number = |name: &str| positive(metadata, &key(name));
         let hidden = number("embedding_length")?;
+        let refuse = |name: &str, problem: String| Err(LoadError::Setting { key: key(name), problem });
         let layers = number("block_count")?;
+        // Before anything is made for each.
+        if layers > LAYERS_MAX {
+            return refuse("block_count", format!("{layers} layers, more than {LAYERS_MAX}"));
+        }
         let heads = number("attention.head_count")?;
         let kv_heads = optional(metadata, &key("attention.head_count_kv"))?.unwrap_or(heads);
         let head_dim = optional(metadata, &key("attention.key_length"))?.unwrap_or(hidden / heads);
@@ -28,6 +33,13 @@ impl<'a> Facts<'a> {
         let epsilon = metadata.f32(&key("attention.layer_norm_rms_epsilon"))?;
         let embeddings = file.tensor("token_embd.weight").ok_or_else(|| missing("token_embd.weight"))?;
         let vocabulary = embeddings.info.rows();
+        if embeddings.info.row_len() != hidden {
+            return Err(LoadError::Shape {
+                tensor: embeddings.info.name.clone(),
+                expected: vec![hidden, vocabulary],
+                found: embeddings.info.shape.clone(),
+            });
+        }
         let facts = Self {
             file,
             prefix,
@@ -50,14 +62,10 @@ impl<'a> Facts<'a> {
                 extras: &[],
             },
         };
-        let refuse = |name: &str, problem: String| Err(LoadError::Setting { key: key(name), problem });
-        if layers > LAYERS_MAX {
-            return refuse("block_count", format!("{layers} layers, more than {LAYERS_MAX}"));
-        }
         if !heads.is_multiple_of(kv_heads) {
             return refuse("attention.head_count", format!("{heads} heads do not divide by {kv_heads} key heads"));
         }
-        if head_dim > HEAD_DIM_MAX || !head_dim.is_multiple_of(16) || value_dim != head_dim {
+        if !(1..=HEAD_DIM_MAX).contains(&head_dim) || !head_dim.is_multiple_of(16) || value_dim != head_dim {
             let problem =
                 format!("heads of {head_dim} (values {value_dim}); supported: equal multiples of 16 to {HEAD_DIM_MAX}");
             return refuse("attention.key_length", problem);

@@ -9,7 +9,7 @@ use duet_kernels::fused::{
     AttentionShape, Block, Buffers, Experts, FfnWeights, HeadNorms, HeadWeights, KvDestination, KvTail, Norm,
     QkvWeights, RowNorm, SequenceRows, SharedExpert, TreeRows, attention, feed_forward, head, keys_and_values, qkv,
 };
-use duet_types::TokenId;
+use duet_types::{TokenId, Tokens};
 use std::ops::Range;
 
 /// One node of the heterogeneous execution graph: what can be run alone.
@@ -285,7 +285,7 @@ fn cache_rows<'a>(pass: &'a mut Pass, rows: &Range<usize>) -> (&'a mut Buffers, 
     for (segment, tree) in pass.segments.iter_mut().zip(&mut pass.trees) {
         let count = segment.tokens.len();
         let (start, (first, pages)) = match tree {
-            None => (segment.kv.len().as_usize(), segment.kv.tail()),
+            None => (segment.kv.len().as_usize(), segment.kv.tail(Tokens(count as u32))),
             Some(tree) => (0, (0, vec![&mut tree.page])),
         };
         let chosen = (row..row + count).filter(|row| rows.contains(row));

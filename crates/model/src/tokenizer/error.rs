@@ -37,6 +37,14 @@ pub enum TokenizerError {
         /// How many tokens there are.
         tokens: usize,
     },
+    /// Special tokens with more text than any model's.
+    #[error("the special tokens have {bytes} bytes of text, more than the {limit} that duet allows")]
+    SpecialBytes {
+        /// Of all of them together.
+        bytes: usize,
+        /// The bound.
+        limit: usize,
+    },
     /// The special tokens could not be made into a matcher.
     #[error("special tokens cannot be matched: {0}")]
     Special(#[from] aho_corasick::BuildError),

@@ -1,0 +1,114 @@
+//! Tiny models with something changed, as files, and what becomes of them: an error, or a model that runs.
+
+use duet_kernels::crew::Solo;
+use duet_model::forward::{Activations, Pass, Segment};
+use duet_model::gguf::{GgufFile, TensorType, Value, writer::GgufWriter};
+use duet_model::kv::KvFormat;
+use duet_model::{LoadOptions, Model};
+use duet_types::{TokenId, Tokens};
+use std::path::Path;
+
+/// All tiny models: one of each architecture at least.
+pub(crate) const MODELS: [&str; 12] = [
+    "llama",
+    "llama_rope_linear",
+    "llama_rope_llama3",
+    "qwen2",
+    "qwen3",
+    "gemma3",
+    "mixtral",
+    "olmoe",
+    "qwen2moe",
+    "qwen3moe",
+    "phimoe",
+    "phimoe_longrope",
+];
+
+/// A model's file, taken apart.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) metadata: Vec<(String, Value)>,
+    pub(crate) tensors: Vec<PartTensor>,
+}
+
+/// A tensor of it.
+#[derive(Clone)]
+pub(crate) struct PartTensor {
+    pub(crate) name: String,
+    pub(crate) shape: Vec<u64>,
+    kind: TensorType,
+    bytes: Vec<u8>,
+}
+
+impl PartTensor {
+    /// The same under another name.
+    pub(crate) fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    /// One of single precision, with small numbers in it.
+    pub(crate) fn floats(name: &str, shape: &[u64]) -> Self {
+        let floats = (0..shape.iter().product::<u64>()).map(|i| (i % 13) as f32 / 13.0 + 0.1);
+        let bytes = floats.flat_map(f32::to_le_bytes).collect();
+        Self { name: name.to_owned(), shape: shape.to_vec(), kind: TensorType::F32, bytes }
+    }
+}
+
+impl Parts {
+    /// Of a tiny model.
+    pub(crate) fn of(name: &str) -> Self {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        let file = GgufFile::open(&fixtures.join(format!("golden_{name}.gguf"))).unwrap();
+        let tensors = file.tensors().iter().map(|info| PartTensor {
+            name: info.name.clone(),
+            shape: info.shape.clone(),
+            kind: info.kind,
+            bytes: file.tensor(&info.name).unwrap().data().to_vec(),
+        });
+        let metadata = file.metadata().iter().map(|(key, value)| (key.to_owned(), value.clone()));
+        Self { metadata: metadata.collect(), tensors: tensors.collect() }
+    }
+
+    /// Put together, loaded and run: the error of loading, or nothing.
+    pub(crate) fn load_and_run(&self) -> Result<(), String> {
+        let mut writer = GgufWriter::new();
+        for (key, value) in &self.metadata {
+            writer.metadata(key, value.clone()).unwrap();
+        }
+        for PartTensor { name, shape, kind, bytes } in &self.tensors {
+            writer.tensor(name, shape, *kind, bytes.clone()).unwrap();
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, writer.to_bytes()).unwrap();
+        let options = LoadOptions { threads: 1, ..LoadOptions::default() };
+        let model = Model::load(file.path(), &options, &mut |_| {}).map_err(|error| error.to_string())?;
+        run(&model);
+        Ok(())
+    }
+}
+
+/// Everything that reads a model's tensors: a pass with the first and the last tokens, its logits, and what devices take.
+fn run(model: &Model) {
+    let last = model.config().vocabulary as u32 - 1;
+    let tokens: Vec<TokenId> = [0, 1, last, last / 2].map(|token| TokenId(token.min(last))).to_vec();
+    let rows = tokens.len();
+    for format in [KvFormat::F16, KvFormat::Int8] {
+        let kv = model.kv_pool(format, Tokens(64)).table();
+        let segments = vec![Segment::new(kv, tokens.clone())];
+        // A context may be too short for so many.
+        let Ok(mut pass) = Pass::new(model, Activations::new(model, rows), segments) else { continue };
+        model.run_span(&mut pass, 0..model.node_count(), &Solo);
+        let mut logits = Vec::new();
+        model.logits(&mut pass, &[0, rows - 1], &mut logits, &Solo);
+        assert!(logits.len() >= 2 * model.config().vocabulary);
+    }
+    for layer in 0..model.config().layers {
+        let read = |rows: &mut dyn Iterator<Item = Vec<f32>>| assert!(rows.count() > 0);
+        let experts =
+            model.read_experts(layer, |plain| read(&mut plain.qkv.floats().chain(plain.experts[0].down.floats())));
+        if experts.unwrap().is_none() {
+            model.read_layer(layer, |plain| read(&mut plain.qkv.floats().chain(plain.down.floats()))).unwrap();
+        }
+    }
+    assert_eq!(model.plain_head().unwrap().floats().count(), model.config().vocabulary);
+}
