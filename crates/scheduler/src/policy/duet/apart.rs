@@ -11,7 +11,8 @@
 //!    many that is; the paper counts to `B_cap`. Rows of a background prompt ride in decode passes by the same rule: a
 //!    prompt for which no graph will come in time, or a second one while the static lane is taken. Until it is overdue, it
 //!    is read in no other way while a reactive stream decodes.
-//! 4. The shortest prompt of a class is read [first](crate::order).
+//! 4. The shortest prompt of a class is read [first](crate::order), for as long as the others may be overtaken: a reactive
+//!    one for `overtaking`, a proactive one until it is overdue.
 //! 5. Background prefill has both lanes, too, if others wait behind it and nothing decodes.
 //! 6. A graph is compiled for a prompt only where it will be ready before the prompt has been read without it. The paper
 //!    compiles one for whoever waits.
