@@ -241,7 +241,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 12, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 16, ..ProptestConfig::default() })]
 
     /// With reactive load above capacity every proactive request ends within `age + work / share`. Work is lane time: what
     /// all the proactive requests take one after another (under `serial`), twice, since a kernel on one of two lanes does
@@ -249,7 +249,12 @@ proptest! {
     #[test]
     fn nobody_starves(
         background in prop::collection::vec((1..200_u32, 1..6_u32, 0..10_000_000_u64), 1..5),
-        config in prop_oneof![Just(machines::npu_igpu()), Just(machines::cpu()), Just(machines::single())],
+        (policy, config) in prop_oneof![
+            Just((PolicyName::Duet, machines::npu_igpu())),
+            Just((PolicyName::Duet, machines::cpu())),
+            Just((PolicyName::Duet, machines::single())),
+            Just((PolicyName::AgentXpu, machines::single())),
+        ],
         prompt in 20..300_u32,
     ) {
         let mut config = config;
@@ -270,7 +275,7 @@ proptest! {
         };
         let alone_ends = alone.run(Metrics::default()).observer;
         let work: u64 = (0..count).map(|index| alone_ends.latency(RequestId(index as u64)).unwrap().0).max().unwrap();
-        let scenario = Scenario { clients, ..Scenario::new(PolicyName::Duet, config.clone()) };
+        let scenario = Scenario { clients, ..Scenario::new(policy, config.clone()) };
         let metrics = scenario.run(Metrics::default()).observer;
         let kernels = 2 * config.limits.preempt.0 + 20_000_000;
         let bound = config.limits.age.0 + ((2 * work + kernels) as f64 / config.limits.overdue_share) as u64;
