@@ -43,6 +43,10 @@ pub struct Limits {
     pub decode_stall: Nanos,
     /// A proactive request that is older is overdue.
     pub age: Nanos,
+    /// How long after its arrival a reactive prompt may be overtaken by shorter ones that came later, where the shortest
+    /// is read first. From then on it waits for the prompt that is being read and those that came before it only.
+    #[cfg_attr(feature = "serde", serde(default = "overtaking_default"))]
+    pub overtaking: Nanos,
     /// Share of machine time that overdue work gets at least.
     pub overdue_share: f64,
     /// How much longer background riders may make a reactive pass, as a share of it.
@@ -80,6 +84,15 @@ fn draft_default() -> [Tokens; 2] {
     DRAFT
 }
 
+/// A few answers of a large model: a burst of short questions still goes before a long one, and a stream of them does
+/// not keep it waiting for longer than a person would.
+const OVERTAKING: Nanos = Nanos(10_000_000_000);
+
+#[cfg(feature = "serde")]
+fn overtaking_default() -> Nanos {
+    OVERTAKING
+}
+
 /// KV memory, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -102,6 +115,7 @@ impl Default for Limits {
             preempt: Nanos(10_000_000),
             decode_stall: Nanos(200_000_000),
             age: Nanos(30_000_000_000),
+            overtaking: OVERTAKING,
             overdue_share: 0.05,
             stretch: 0.05,
             graph_expiry: Nanos(2_000_000_000),

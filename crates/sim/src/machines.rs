@@ -94,6 +94,7 @@ fn config(machine: Machine, prefill_rows: u32) -> SchedulerConfig {
             preempt: Nanos(4_000_000),
             decode_stall: Nanos(50_000_000),
             age: Nanos(1_000_000_000),
+            overtaking: Nanos(1_000_000_000),
             graph_expiry: Nanos(50_000_000),
             ..Limits::default()
         },

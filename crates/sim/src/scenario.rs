@@ -123,6 +123,7 @@ fn read_option(scenario: &mut Scenario, word: &str, words: &mut Words<'_>) -> Re
         "preempt" => config.limits.preempt = words.time()?,
         "stall" => config.limits.decode_stall = words.time()?,
         "age" => config.limits.age = words.time()?,
+        "overtaking" => config.limits.overtaking = words.time()?,
         "share" => config.limits.overdue_share = words.parsed()?,
         "stretch" => config.limits.stretch = words.parsed()?,
         "occupancy" => config.limits.occupancy = words.parsed()?,

@@ -71,6 +71,33 @@ fn the_youngest_first_breaks_the_order_of_equals() {
     assert_eq!(broken_by(youngest, scenario), Some(Rule::Order));
 }
 
+/// Begins everybody at once, and reads the shortest prompt, however long the others have waited.
+#[derive(Debug)]
+struct ShortestForGood(OneByOne);
+
+impl Policy for ShortestForGood {
+    fn decide(&mut self, view: &View<'_>) -> Option<Decision> {
+        let queued = view.requests().find(|request| request.phase() == Phase::Queued);
+        queued.map(|request| Decision::Begin(request.id())).or_else(|| self.0.decide(view))
+    }
+}
+
+/// C is shorter than B, but by then B has waited for so long that it holds its place.
+#[test]
+fn the_shortest_first_for_good_breaks_the_order() {
+    let shortest = || ShortestForGood(OneByOne { rank: |request| (0, request.rows_left().0.into()) });
+    let scenario = |overtaking: &str| {
+        format!(
+            "npu-igpu  without preemption  overtaking {overtaking}
+             at 0ms  A  reactive  prompt 100  output 1
+             at 1ms  B  reactive  prompt 200  output 1
+             at 2ms  C  reactive  prompt 20   output 1"
+        )
+    };
+    assert_eq!(broken_by(shortest(), &scenario("50ms")), None);
+    assert_eq!(broken_by(shortest(), &scenario("5ms")), Some(Rule::Order));
+}
+
 #[test]
 fn background_first_breaks_the_reactive_bound() {
     let background = OneByOne { rank: |request| (u64::from(request.class() == Class::Reactive), request.id().0) };

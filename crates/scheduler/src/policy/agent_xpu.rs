@@ -1,4 +1,4 @@
-//! Agent.xpu, to the letter of the paper. (§4.3-4.5)
+//! Agent.xpu, as the paper describes it. (§4.3-4.5)
 //!
 //! Prefill and decode are two pipelines. Prefill takes one request at a time, all of its prompt layer by layer, mainly
 //! on the static lane; decode is batched on the dynamic lane. A reactive prefill goes before a proactive one, at kernel
@@ -6,9 +6,21 @@
 //!
 //! On a machine whose lanes are all dynamic (two sets of cores) there are no chunks and no remainders, a graph is never
 //! missing, and a kernel that both lanes share is one kernel of their team: the same policy, with less to decide.
+//!
+//! Where it is not the paper's letter:
+//!
+//! - While an overdue prompt is read beside a reactive one, the reactive remainder still goes to the dynamic lane, when
+//!   that is idle; the paper reads it on the static lane only.
+//! - A kernel's time on a lane counts neither launches nor how the machine is lately when a node is divided.
+//! - Contention is memory-bound or not, by the annotation; the paper grades it.
+//! - On one lane (there is no other, or it was lost) the paper's privileges mean nothing, since there is no lane beside
+//!   the reactive work. There overdue work has the [share](crate::ageing) that it has under `duet`.
+//!
+//! Reactive prompts are read in the order of arrival, so none is overtaken. There is no bound on the gap between two
+//! tokens: prefill goes first, and where prompts keep the dynamic lane busy for good, decode waits for as long.
 
 use super::pipeline::{Pipeline, Sharing, decode_status, joined};
-use super::{Admission, Candidate, Decision, Policy, begin, if_idle};
+use super::{Admission, Candidate, Decision, Policy, begin, if_idle, overdue_decode};
 use crate::annotation;
 use crate::arbitration::{self, Claim};
 use crate::batching;
@@ -24,7 +36,7 @@ use crate::reason::Reason;
 use crate::span::Cut;
 use crate::view::View;
 use crate::warm_up::{self, Worth};
-use duet_types::{Class, LaneSet, Stage, Tokens};
+use duet_types::{Class, LaneSet, Nanos, Stage, Tokens};
 
 /// The paper's policy.
 #[derive(Debug, Default)]
@@ -35,13 +47,16 @@ pub struct AgentXpu {
 impl Policy for AgentXpu {
     fn decide(&mut self, view: &View<'_>) -> Option<Decision> {
         self.prefill.forget_ended(view);
-        begin(view, Order::Arrival, 1).or_else(|| warm_up::next(view, Order::Arrival, Worth::Always)).or_else(|| {
-            // Prefill kernels for the static lane hinder nobody; for the dynamic lane the order decides.
-            arbitration::order(view).into_iter().find_map(|claim| match claim {
-                Claim::Prefill => self.prefill(view),
-                Claim::Decode => decode(view),
+        begin(view, Order::Arrival, 1)
+            .or_else(|| warm_up::next(view, Order::Arrival, Worth::Always))
+            .or_else(|| self.owed(view))
+            .or_else(|| {
+                // Prefill kernels for the static lane hinder nobody; for the dynamic lane the order decides.
+                arbitration::order(view).into_iter().find_map(|claim| match claim {
+                    Claim::Prefill => self.prefill(view),
+                    Claim::Decode => decode(view),
+                })
             })
-        })
     }
 
     fn admission(&self) -> Admission {
@@ -50,6 +65,24 @@ impl Policy for AgentXpu {
 }
 
 impl AgentXpu {
+    /// The share of overdue work where one lane is all there is: a kernel of its prefill or its decode, between those of
+    /// reactive work.
+    fn owed(&mut self, view: &View<'_>) -> Option<Decision> {
+        let lane = if_idle(view, view.only_lane()?)?;
+        let oldest = view.oldest_overdue()?;
+        if !view.owes(Nanos(view.config().limits.preempt.0 / 2)) {
+            return None;
+        }
+        if oldest.stage() == Stage::Prefill {
+            let candidate = candidate(view, Class::Proactive)?;
+            return self.prefill.next(view, candidate, Sharing::Affinity).map(Decision::into_owed);
+        }
+        // An iteration under way is in its way, and the next one takes it along unless it is full.
+        let under_way = view.passes().any(|pass| pass.stage != Stage::Prefill);
+        let rides = batching::next_batch(view).iter().any(|request| request.id() == oldest.id());
+        if under_way || rides { decode(view).map(Decision::into_owed) } else { overdue_decode(view, lane) }
+    }
+
     /// The next prefill kernel: of the reactive request, or of the proactive one if there is none; and of an overdue one
     /// beside the reactive one. (§4.3 ①, §4.4 ②, §4.5 ③)
     fn prefill(&mut self, view: &View<'_>) -> Option<Decision> {

@@ -21,15 +21,17 @@ pub use restart::Restart;
 pub use serial::Serial;
 pub use timeshare::Timeshare;
 
+use crate::batching::only_company;
 use crate::kernel::{Member, PassId, Yields};
 use crate::order::{self, Order};
 use crate::pass::Pass;
+use crate::preemption;
 use crate::queues::Line;
 use crate::reason::Reason;
 use crate::span::{Cut, Span, next_span};
 use crate::speculation;
 use crate::view::View;
-use duet_types::{Class, Instant, LaneSet, RequestId, Stage};
+use duet_types::{Class, Instant, LaneSet, RequestId, Stage, Tokens};
 
 /// Chooses what runs next.
 pub trait Policy: std::fmt::Debug + Send {
@@ -191,6 +193,15 @@ impl<'a> Candidate<'a> {
         let span = next_span(&config.heg, config.machine.anchors(lanes), candidate.pass(), cut);
         candidate.launch(span, lanes, reason)
     }
+}
+
+/// A decode iteration of overdue requests alone, on `lane`: for those that the next batch has no place for.
+fn overdue_decode(view: &View<'_>, lane: LaneSet) -> Option<Decision> {
+    let overdue = view.queue(Line::Decode, Class::Proactive).filter(|request| view.is_overdue(request));
+    let batch = only_company(overdue.take(view.config().limits.batch).collect());
+    let members = batch.iter().map(|request| request.member(Tokens(1))).collect();
+    let cut = preemption::within_bound(view, Stage::Decode);
+    Some(Candidate::drafted(view, members)?.launch_cut(view, cut, lane, Reason::Owed))
 }
 
 /// The lanes of a policy for one device: the team, or the dynamic lane where lanes form none.

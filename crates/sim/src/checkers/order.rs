@@ -7,7 +7,9 @@
 //!   same pass. `timeshare` is exempt from this one: its requests have turns.
 //!
 //! `duet` on an NPU and an iGPU reads the shortest prompt first. There it is asserted that an overdue request is not
-//! overtaken in the queue; the second rule does not hold, since a prompt may wait for its graph.
+//! overtaken in the queue; the second rule does not hold, since a background prompt may wait for its graph. In its place:
+//! - when a pass that reads a reactive prompt begins, no older reactive request that could be read has waited for
+//!   `overtaking`.
 //!
 //! One that was discarded begins anew, at its old place. One whose KV comes from disk may be overtaken while it is read:
 //! it is not ready, and the lane would be idle. (Agent.xpu §4.1: queues; §4.4: equals do not preempt each other)
@@ -17,7 +19,7 @@ use super::{Checker, Rule};
 use crate::scenario::Scenario;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Command, Kernel, Mechanism};
-use duet_types::{Class, Instant, Nanos, RequestId};
+use duet_types::{Class, Instant, Nanos, RequestId, Stage};
 
 #[derive(Debug)]
 pub(super) struct Order {
@@ -29,8 +31,15 @@ pub(super) struct Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     Arrival,
-    /// The shortest prompt first, but for requests of this age.
-    ShortestFirst(Nanos),
+    /// The shortest prompt first, but for those that hold their places.
+    ShortestFirst(Ages),
+}
+
+/// From which age on requests hold their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ages {
+    reactive: Nanos,
+    proactive: Nanos,
 }
 
 impl Order {
@@ -39,15 +48,16 @@ impl Order {
         let (machine, mechanisms) = (&config.machine, config.mechanisms);
         let apart = machine.lanes.len() > 1 && !(machine.team.is_some() && mechanisms.has(Mechanism::Teams));
         let age = if mechanisms.has(Mechanism::Ageing) { config.limits.age } else { Nanos(u64::MAX) };
-        let kept = if policy == PolicyName::Duet && apart { Kept::ShortestFirst(age) } else { Kept::Arrival };
+        let ages = Ages { reactive: config.limits.overtaking, proactive: age };
+        let kept = if policy == PolicyName::Duet && apart { Kept::ShortestFirst(ages) } else { Kept::Arrival };
         Self { policy, kept }
     }
 
-    /// Whether nobody who comes later may overtake it.
+    /// Whether nobody who comes later may overtake it in the queue, where reactive requests keep the order of arrival.
     fn holds_its_place(&self, seen: &Seen, now: Instant) -> bool {
         match self.kept {
             Kept::Arrival => true,
-            Kept::ShortestFirst(age) => seen.class == Class::Reactive || (now - seen.arrived) >= age,
+            Kept::ShortestFirst(ages) => seen.class == Class::Reactive || (now - seen.arrived) >= ages.proactive,
         }
     }
 
@@ -87,6 +97,28 @@ impl Order {
         }
         Ok(())
     }
+
+    /// A pass that reads a reactive prompt begins, and others may be shorter.
+    fn read(&self, picture: &Picture, now: Instant, kernel: &Kernel, ages: Ages) -> Result<(), String> {
+        if picture.passes.contains_key(&kernel.pass) || kernel.stage() != Stage::Prefill {
+            return Ok(());
+        }
+        let is_member = |id| kernel.members.iter().any(|member| member.request == id);
+        let waits = |id, other: &Seen| {
+            let could_be_read = picture.can_run(other) && other.stage() == Stage::Prefill;
+            could_be_read && !is_member(id) && now - other.arrived >= ages.reactive
+        };
+        let readers = kernel.members.iter().filter(|member| member.stage == Stage::Prefill);
+        for seen in readers.filter_map(|member| picture.requests.get(&member.request)) {
+            let older = if seen.class == Class::Reactive { self.overtaken(picture, seen, waits) } else { None };
+            if let Some(older) = older {
+                return Err(format!(
+                    "a prompt is read before that of {older}, which came before it and has waited long"
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Checker for Order {
@@ -95,10 +127,11 @@ impl Checker for Order {
     }
 
     fn command(&mut self, picture: &Picture, now: Instant, command: &Command) -> Result<(), String> {
-        let in_order = self.policy != PolicyName::Timeshare && self.kept == Kept::Arrival;
-        match command {
-            Command::Restore(request) => self.restore(picture, now, *request),
-            Command::Launch { kernel, .. } if in_order => self.launch(picture, kernel),
+        match (command, self.kept) {
+            (Command::Restore(request), _) => self.restore(picture, now, *request),
+            (Command::Launch { .. }, Kept::Arrival) if self.policy == PolicyName::Timeshare => Ok(()),
+            (Command::Launch { kernel, .. }, Kept::Arrival) => self.launch(picture, kernel),
+            (Command::Launch { kernel, .. }, Kept::ShortestFirst(ages)) => self.read(picture, now, kernel, ages),
             _ => Ok(()),
         }
     }

@@ -1,9 +1,10 @@
 //! The progress of overdue proactive requests is bounded from below.
 //!
-//! `duet` promises that a proactive request ends at the latest `age + work / share` after its arrival, where its work is
-//! its own machine time and that of the proactive requests before it. Faults change the work (kernels are repeated, KV is
-//! read again), so the bound is asserted in the form from which it follows: from the age on, time is owed. While the
-//! oldest proactive request is overdue, is ready or in a pass, and has memory, at every event
+//! `duet`, and `agent-xpu` on one lane, promise that a proactive request ends at the latest `age + work / share` after
+//! its arrival, where its work is its own machine time and that of the proactive requests before it. Faults change the
+//! work (kernels are repeated, KV is read again), so the bound is asserted in the form from which it follows: from the
+//! age on, time is owed. While the oldest proactive request is overdue, is ready or in a pass, and has memory, at every
+//! event
 //!
 //! ```text
 //! owed <= 3 kernel + share (longest kernel of anybody)
@@ -15,7 +16,7 @@
 //! paid for in advance, and one is under way. The longest kernel is one that cannot be interrupted meanwhile.
 //!
 //! Nothing is owed while the request waits for memory or is on disk; a fault (a kernel that fails, a lane that is lost)
-//! starts the count anew. (Agent.xpu §4.5 ③ has no bound; this is duet's)
+//! starts the count anew. (Agent.xpu §4.5 ③ has no bound; this is ours)
 
 use super::picture::{OnLanes, Picture, Seen, Standing};
 use super::{Books, Checker, Rule};
@@ -50,7 +51,13 @@ impl ProactiveProgress {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let Scenario { policy, config, truth, clients } = scenario;
         let has = |mechanism| config.mechanisms.has(mechanism);
-        let keeps = *policy == PolicyName::Duet && has(Mechanism::Ageing) && has(Mechanism::Preemption);
+        let shares = match policy {
+            PolicyName::Duet => true,
+            // On one lane its privileges mean nothing.
+            PolicyName::AgentXpu => config.machine.lanes.len() == 1,
+            _ => false,
+        };
+        let keeps = shares && has(Mechanism::Ageing) && has(Mechanism::Preemption);
         let longest = clients.iter().map(|client| client.prompt + client.output).max().unwrap_or_default();
         let slower = (1.0 + truth.jitter) * config.machine.contention.memory_beside_memory;
         Self {

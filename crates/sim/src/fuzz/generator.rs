@@ -49,6 +49,7 @@ fn limits(random: &mut Random, limits: &mut Limits) {
     limits.preempt = millis(random.between(4, 13));
     limits.decode_stall = millis(random.between(0, 80));
     limits.age = millis(random.between(0, 200));
+    limits.overtaking = millis(random.between(0, 200));
     limits.overdue_share = one_of(random, &[0.02, 0.05, 0.2]);
     limits.graphs = random.between(0, 5) as usize;
     limits.graph_expiry = millis(random.between(1, 60));

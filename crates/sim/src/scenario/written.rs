@@ -50,6 +50,7 @@ fn write_limits(f: &mut fmt::Formatter<'_>, config: &SchedulerConfig, usual: &Sc
     option(f, "preempt", Millis(limits.preempt.0), Millis(other.preempt.0))?;
     option(f, "stall", Millis(limits.decode_stall.0), Millis(other.decode_stall.0))?;
     option(f, "age", Millis(limits.age.0), Millis(other.age.0))?;
+    option(f, "overtaking", Millis(limits.overtaking.0), Millis(other.overtaking.0))?;
     option(f, "share", limits.overdue_share, other.overdue_share)?;
     option(f, "stretch", limits.stretch, other.stretch)?;
     option(f, "occupancy", limits.occupancy, other.occupancy)?;

@@ -214,3 +214,90 @@ fn overdue_work_has_its_share() {
         "#]],
     );
 }
+
+/// On one lane `agent-xpu` has no lane beside B, C and D for the overdue A: it has its share between their kernels.
+#[test]
+fn agent_xpu_shares_its_only_lane_with_overdue_work() {
+    check(
+        "single  policy agent-xpu  age 4ms  share 0.3  preempt 2ms
+         at 0ms  A  proactive  prompt 100  output 2
+         at 0ms  B  reactive   prompt 100  output 1
+         at 1ms  C  reactive   prompt 300  output 1
+         at 1ms  D  reactive   prompt 300  output 1",
+        expect![[r#"
+            0.00                 arrive   A proactive
+            0.00                 arrive   B reactive
+            0.00      cpu        prefill  A[0..100] n0..2                1.00  background
+            1.00                 arrive   C reactive
+            1.00                 arrive   D reactive
+            1.00      cpu        prefill  B[0..100] n0..2                1.00  keeps off decode
+            2.00      cpu        prefill  B[0..100] n2..3                0.10  keeps off decode
+            2.10      cpu        prefill  B[0..100] n3..4                1.00  keeps off decode
+            3.10      cpu        prefill  B[0..100] n4..5                1.00  keeps off decode
+            4.10      cpu        prefill  B[0..100] n5..6                0.10  keeps off decode
+            4.20      cpu        prefill  B[0..100] n6..7                1.00  keeps off decode
+            5.20                 end      B stop
+            5.20      cpu        prefill  C[0..132] n0..1                0.00  keeps off decode
+            5.20      cpu        prefill  C[0..132] n1..2 r0..96         0.96  keeps off decode
+            6.16      cpu        prefill  C[0..132] n1..2 r96..132       0.50  keeps off decode
+            6.66      cpu        prefill  A[0..100] n2..3                0.10  overdue: its share
+            6.76      cpu        prefill  C[0..132] n2..3                0.13  keeps off decode
+            6.89      cpu        prefill  A[0..100] n3..4                1.00  overdue: its share
+            7.89      cpu        prefill  C[0..132] n3..4 r0..96         0.96  keeps off decode
+            8.85      cpu        prefill  C[0..132] n3..4 r96..132       0.50  keeps off decode
+            9.35      cpu        prefill  C[0..132] n4..5 r0..96         0.96  keeps off decode
+            10.31     cpu        prefill  A[0..100] n4..5                1.00  overdue: its share
+            11.31     cpu        prefill  C[0..132] n4..5 r96..132       0.50  keeps off decode
+            11.81     cpu        prefill  C[0..132] n5..6                0.13  keeps off decode
+            11.94     cpu        prefill  C[0..132] n6..7 r0..96         0.96  keeps off decode
+            12.90     cpu        prefill  C[0..132] n6..7 r96..132       0.50  keeps off decode
+            13.40     cpu        prefill  C[132..264] n0..1              0.00  keeps off decode
+            13.40     cpu        prefill  C[132..264] n1..2 r0..96       0.96  keeps off decode
+            14.36     cpu        prefill  A[0..100] n5..6                0.10  overdue: its share
+            14.46     cpu        prefill  A[0..100] n6..7                1.00  overdue: its share
+            15.46     cpu        prefill  C[132..264] n1..2 r96..132     0.50  keeps off decode
+            15.96     cpu        prefill  C[132..264] n2..3              0.26  keeps off decode
+            16.23     cpu        prefill  C[132..264] n3..4 r0..96       0.96  keeps off decode
+            17.19     cpu        decode   A[100] n0..3                   0.60  overdue: its share
+            17.79     cpu        prefill  C[132..264] n3..4 r96..132     0.50  keeps off decode
+            18.29     cpu        prefill  C[132..264] n4..5 r0..96       0.96  keeps off decode
+            19.25     cpu        decode   A[100] n3..5                   1.00  overdue: its share
+            20.25     cpu        prefill  C[132..264] n4..5 r96..132     0.50  keeps off decode
+            20.75     cpu        prefill  C[132..264] n5..6              0.26  keeps off decode
+            21.01     cpu        prefill  C[132..264] n6..7 r0..96       0.96  keeps off decode
+            21.97     cpu        prefill  C[132..264] n6..7 r96..132     0.50  keeps off decode
+            22.47     cpu        decode   A[100] n5..7                   0.60  overdue: its share
+            23.07                end      A stop
+            23.07     cpu        prefill  C[264..300] n0..3              0.80  keeps off decode
+            23.87     cpu        prefill  C[264..300] n3..5              1.00  keeps off decode
+            24.87     cpu        prefill  C[264..300] n5..7              0.80  keeps off decode
+            25.67                end      C stop
+            25.67     cpu        prefill  D[0..132] n0..1                0.00  keeps off decode
+            25.67     cpu        prefill  D[0..132] n1..2 r0..96         0.96  keeps off decode
+            26.63     cpu        prefill  D[0..132] n1..2 r96..132       0.50  keeps off decode
+            27.13     cpu        prefill  D[0..132] n2..3                0.13  keeps off decode
+            27.27     cpu        prefill  D[0..132] n3..4 r0..96         0.96  keeps off decode
+            28.23     cpu        prefill  D[0..132] n3..4 r96..132       0.50  keeps off decode
+            28.73     cpu        prefill  D[0..132] n4..5 r0..96         0.96  keeps off decode
+            29.69     cpu        prefill  D[0..132] n4..5 r96..132       0.50  keeps off decode
+            30.19     cpu        prefill  D[0..132] n5..6                0.13  keeps off decode
+            30.32     cpu        prefill  D[0..132] n6..7 r0..96         0.96  keeps off decode
+            31.28     cpu        prefill  D[0..132] n6..7 r96..132       0.50  keeps off decode
+            31.78     cpu        prefill  D[132..264] n0..1              0.00  keeps off decode
+            31.78     cpu        prefill  D[132..264] n1..2 r0..96       0.96  keeps off decode
+            32.74     cpu        prefill  D[132..264] n1..2 r96..132     0.50  keeps off decode
+            33.24     cpu        prefill  D[132..264] n2..3              0.26  keeps off decode
+            33.50     cpu        prefill  D[132..264] n3..4 r0..96       0.96  keeps off decode
+            34.46     cpu        prefill  D[132..264] n3..4 r96..132     0.50  keeps off decode
+            34.96     cpu        prefill  D[132..264] n4..5 r0..96       0.96  keeps off decode
+            35.92     cpu        prefill  D[132..264] n4..5 r96..132     0.50  keeps off decode
+            36.42     cpu        prefill  D[132..264] n5..6              0.26  keeps off decode
+            36.69     cpu        prefill  D[132..264] n6..7 r0..96       0.96  keeps off decode
+            37.65     cpu        prefill  D[132..264] n6..7 r96..132     0.50  keeps off decode
+            38.15     cpu        prefill  D[264..300] n0..3              0.80  keeps off decode
+            38.95     cpu        prefill  D[264..300] n3..5              1.00  keeps off decode
+            39.95     cpu        prefill  D[264..300] n5..7              0.80  keeps off decode
+            40.75                end      D stop
+        "#]],
+    );
+}

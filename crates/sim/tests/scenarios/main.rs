@@ -12,6 +12,7 @@ mod elastic;
 mod faults;
 mod launches;
 mod memory;
+mod order;
 mod piggyback;
 mod pipelines;
 mod policies;

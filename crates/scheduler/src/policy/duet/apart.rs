@@ -11,7 +11,8 @@
 //!    many that is; the paper counts to `B_cap`. Rows of a background prompt ride in decode passes by the same rule: a
 //!    prompt for which no graph will come in time, or a second one while the static lane is taken. Until it is overdue, it
 //!    is read in no other way while a reactive stream decodes.
-//! 4. The shortest prompt of a class is read [first](crate::order).
+//! 4. The shortest prompt of a class is read [first](crate::order), for as long as the others may be overtaken: a reactive
+//!    one for `overtaking`, a proactive one until it is overdue.
 //! 5. Background prefill has both lanes, too, if others wait behind it and nothing decodes.
 //! 6. A graph is compiled for a prompt only where it will be ready before the prompt has been read without it. The paper
 //!    compiles one for whoever waits.
@@ -19,7 +20,7 @@
 //!    [overdue](crate::ageing) work has its share, on whatever lane its next kernel goes to.
 
 use super::super::pipeline::{Pipeline, Sharing, is_warm};
-use super::super::{Candidate, Decision, begin, if_idle};
+use super::super::{Candidate, Decision, begin, if_idle, overdue_decode};
 use crate::arbitration;
 use crate::batching;
 use crate::graphs::GraphState;
@@ -199,11 +200,7 @@ fn owed_decode(view: &View<'_>, oldest: &RequestView<'_>, lane: LaneSet) -> Opti
         return decode(view, class);
     }
     // It would not ride if the batch is full, or if it must be alone.
-    let overdue = view.queue(Line::Decode, Class::Proactive).filter(|request| view.is_overdue(request));
-    let batch = batching::only_company(overdue.take(view.config().limits.batch).collect());
-    let members = batch.iter().map(|request| request.member(Tokens(1))).collect();
-    let cut = preemption::within_bound(view, Stage::Decode);
-    Some(Candidate::drafted(view, members)?.launch_cut(view, cut, lane, Reason::Owed))
+    overdue_decode(view, lane)
 }
 
 fn batch<'a>(view: &View<'a>, class: Class, lane: LaneSet) -> Option<(Candidate<'a>, Reason)> {
