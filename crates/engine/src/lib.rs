@@ -22,6 +22,7 @@ mod handle;
 mod kept;
 mod lane_watch;
 mod learned;
+mod machine_memory;
 mod memory;
 mod model_backend;
 mod observe;
@@ -63,6 +64,7 @@ pub use exchange::{ExchangesGraphs, GraphExchange};
 pub use fingerprint::model_fingerprint;
 pub use handle::{Engine, Generation};
 pub use kept::KvPlace;
+pub use machine_memory::MachineMemory;
 pub use observe::EngineSamples;
 pub use placement::{DeviceUse, Fallback, LinearWork, Offload};
 pub use request::{
