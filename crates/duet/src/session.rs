@@ -31,6 +31,8 @@ pub(crate) fn start_with(
     history: Option<HistoryPlace>,
     config: EngineConfig,
 ) -> anyhow::Result<Engine> {
+    // Before anything is downloaded or loaded.
+    device.check()?;
     let path = models::locate(name)?;
     let history = Opening::begin(history);
     let model = Arc::new(load(&path, arguments.threads)?);
