@@ -1,10 +1,12 @@
 //! Benchmarks: what `duet bench` runs.
 //!
 //! Every figure is measured by the run that prints it. Clouds change a core's speed within seconds, so the machine's
-//! ceilings are probed beside every sample, and shares of a ceiling are shares of the probe next to the sample.
+//! ceilings are probed beside every sample, and shares of a ceiling are shares of the probe next to the sample; `ceiling` says when a
+//! probe is believed.
 
 pub mod agreement;
 mod bed;
+mod ceiling;
 mod cores;
 mod forward;
 pub mod functional;

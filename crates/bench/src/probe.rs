@@ -1,27 +1,38 @@
 //! The machine's ceilings and the process's memory.
 
+use crate::ceiling::{Peak, peak};
 use crate::samples::median;
 use duet_kernels::crew::Crew;
 use duet_kernels::isa::Isa;
 use duet_kernels::probe::{ReadProbe, int8_macs_per_second};
 use serde::Serialize;
+use std::time::Instant;
 
-/// What the machine can do at most, as the crew that was measured reached it.
+/// What the machine can do at most, as the crew that was measured reached it: medians of the ceilings beside the samples.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Ceilings {
-    /// Integer multiply-accumulates, 10⁹ a second: the median of all probes.
+    /// Integer multiply-accumulates, 10⁹ a second.
     pub int8_gmacs: f64,
-    /// Bytes read from memory, 10⁹ a second: the median of all probes.
+    /// Bytes read from memory, 10⁹ a second.
     pub read_gbs: f64,
+    /// Ceilings that were found.
+    pub found: usize,
+    /// Those of them whose probes never agreed: the best probe is what was taken.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unsettled: usize,
 }
 
-/// Probes taken beside samples.
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// Ceilings found beside samples, by the rule of [`crate::ceiling`].
 pub(crate) struct Ceiling<'a> {
     isa: Isa,
     crew: &'a dyn Crew,
     read: Option<ReadProbe>,
-    int8: Vec<f64>,
-    bytes: Vec<f64>,
+    int8: Vec<Peak>,
+    bytes: Vec<Peak>,
 }
 
 /// Far more than any cache, little enough to be read in 20 ms.
@@ -33,23 +44,31 @@ impl<'a> Ceiling<'a> {
     }
 
     /// Integer multiply-accumulates a second, now.
-    pub(crate) fn int8(&mut self) -> f64 {
-        let rate = int8_macs_per_second(self.isa, self.crew);
-        self.int8.push(rate);
-        rate
+    pub(crate) fn int8(&mut self) -> Peak {
+        let start = Instant::now();
+        let found = peak(|| int8_macs_per_second(self.isa, self.crew), || start.elapsed());
+        self.int8.push(found);
+        found
     }
 
     /// Bytes read a second, now. Its buffer is only allocated by the first call.
-    pub(crate) fn read(&mut self) -> f64 {
+    pub(crate) fn read(&mut self) -> Peak {
         let probe = self.read.get_or_insert_with(|| ReadProbe::new(READ_BYTES));
-        let rate = probe.bytes_per_second(self.isa, self.crew);
-        self.bytes.push(rate);
-        rate
+        let start = Instant::now();
+        let found = peak(|| probe.bytes_per_second(self.isa, self.crew), || start.elapsed());
+        self.bytes.push(found);
+        found
     }
 
     pub(crate) fn ceilings(&self) -> Ceilings {
-        let giga = |rates: &[f64]| median(rates.to_vec()).unwrap_or(0.0) / 1e9;
-        Ceilings { int8_gmacs: giga(&self.int8), read_gbs: giga(&self.bytes) }
+        let giga = |peaks: &[Peak]| median(peaks.iter().map(|peak| peak.rate).collect()).unwrap_or(0.0) / 1e9;
+        let all = || self.int8.iter().chain(&self.bytes);
+        Ceilings {
+            int8_gmacs: giga(&self.int8),
+            read_gbs: giga(&self.bytes),
+            found: all().count(),
+            unsettled: all().filter(|peak| !peak.settled).count(),
+        }
     }
 }
 

@@ -1,12 +1,16 @@
 //! `duet bench throughput`: how fast a model runs on this machine, and how near to what the machine can do.
 
+use crate::ceiling::{Sample, beside, overall};
 use crate::forward::likeliest;
-use crate::probe::{Ceiling, Ceilings, peak_rss_bytes};
+pub use crate::probe::Ceilings;
+use crate::probe::{Ceiling, peak_rss_bytes};
 use crate::samples::median;
 use duet_device::{Accelerator, Cpu, CpuConfig, Pinning};
 use duet_engine::profile::heg;
 use duet_kernels::crew::Crew;
+use duet_model::arch::Blueprint;
 use duet_model::forward::{Activations, Node, Pass, PassRefused, Segment};
+use duet_model::gguf::{GgufFile, TensorInfo};
 use duet_model::kv::{KvFormat, KvPool, KvTable};
 use duet_model::{LoadError, LoadOptions, Model};
 use duet_types::{TokenId, Tokens};
@@ -66,14 +70,27 @@ pub struct Report {
     pub peak_rss_bytes: Option<u64>,
     /// Packed weights.
     pub weight_bytes: u64,
+    /// Weights that a token of one sequence needs, as the file stores them: no row of the embedding but one, which does
+    /// not count; of experts those that a token goes to.
+    pub file_bytes_per_token: u64,
+    /// The same weights as they are packed, which is what is read.
+    pub packed_bytes_per_token: u64,
+    /// `file_bytes_per_token` for each token of the decode with a batch of 1, over the read ceiling: what of the machine's
+    /// bandwidth is put to use. Absent without such a decode, or if its share of the ceiling is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_share_of_ceiling: Option<f64>,
     /// KV of the largest measurement that `peak_rss_bytes` covers.
     pub kv_bytes: u64,
     /// Prompt tokens a second.
     pub prefill_tok_s: f64,
     /// 10⁹ multiply-accumulates a second within QKV and feed-forward nodes, norms and rope included in their time.
     pub prefill_linear_gmacs: f64,
-    /// That over the integer ceiling probed beside each sample.
-    pub prefill_linear_share: f64,
+    /// That over the integer ceiling probed beside each sample; absent if it was above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefill_share_of_ceiling: Option<f64>,
+    /// Why it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspect: Option<String>,
     /// Share of prefill time spent in attention nodes.
     pub prefill_attention_share: f64,
     /// By batch, at a context of [`DECODE_CONTEXT`].
@@ -95,8 +112,12 @@ pub struct Decode {
     pub tok_s: f64,
     /// Weights and KV read, 10⁹ bytes a second.
     pub read_gbs: f64,
-    /// That over the read ceiling probed beside each sample.
-    pub read_share: f64,
+    /// That over the read ceiling probed beside each sample; absent if it was above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_share: Option<f64>,
+    /// Why it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspect: Option<String>,
 }
 
 /// Decode speed of one sequence at a long context.
@@ -111,7 +132,11 @@ pub struct DecodeLong {
     /// As in [`Decode`].
     pub read_gbs: f64,
     /// As in [`Decode`].
-    pub read_share: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_share: Option<f64>,
+    /// As in [`Decode`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspect: Option<String>,
 }
 
 /// The cost of a pass.
@@ -165,6 +190,7 @@ pub fn run(path: &Path, settings: &Settings, progress: fn(&str)) -> Result<Repor
     let start = Instant::now();
     let model = Model::load(path, &LoadOptions::default(), &mut |_| {})?;
     let load = start.elapsed();
+    let file_bytes = file_bytes_per_token(&GgufFile::open(path).map_err(LoadError::from)?, model.blueprint());
     let longest = settings.long_contexts.iter().copied().max().unwrap_or(0).max(DECODE_CONTEXT);
     let tokens = settings.prompt.max(longest + settings.generate.max(PASS_ROWS[PASS_ROWS.len() - 1]));
     let context = model.config().context.as_usize();
@@ -178,7 +204,7 @@ pub fn run(path: &Path, settings: &Settings, progress: fn(&str)) -> Result<Repor
     let all = lanes.descriptor().lanes;
     let settings = settings.clone();
     let job = Box::new(move |crew: &dyn Crew| {
-        let report = Bench { model: &model, crew, settings: &settings, progress }.report(load);
+        let report = Bench { model: &model, crew, settings: &settings, progress }.report(load, file_bytes);
         // The receiver waits for this; if it is gone, nobody wants the report.
         let _ = send.send(report);
     });
@@ -201,7 +227,7 @@ struct Prefill {
 }
 
 impl Bench<'_> {
-    fn report(&self, load: Duration) -> Result<Report, ThroughputError> {
+    fn report(&self, load: Duration, file_bytes: u64) -> Result<Report, ThroughputError> {
         let (model, settings) = (self.model, self.settings);
         let samples = settings.samples.max(1);
         let mut ceiling = Ceiling::new(model.isa(), self.crew);
@@ -211,16 +237,20 @@ impl Bench<'_> {
 
         (self.progress)("prefill");
         let (mut rates, mut linear, mut shares, mut attention) = (vec![], vec![], vec![], vec![]);
+        let macs =
+            |prefill: &Prefill| model.linear_macs() as f64 * settings.prompt as f64 / prefill.linear.as_secs_f64();
         for _ in 0..samples {
-            let before = ceiling.int8();
-            let prefill = self.prefill(settings.prompt)?;
-            let peak = (before + ceiling.int8()) / 2.0;
-            let macs = model.linear_macs() as f64 * settings.prompt as f64 / prefill.linear.as_secs_f64();
+            let (prefill, share) = beside(|| {
+                let before = ceiling.int8();
+                let value = self.prefill(settings.prompt)?;
+                Ok::<_, ThroughputError>(Sample { rate: macs(&value), value, before, after: ceiling.int8() })
+            })?;
             rates.push(settings.prompt as f64 / prefill.total.as_secs_f64());
-            linear.push(macs / 1e9);
-            shares.push(macs / peak);
+            linear.push(macs(&prefill) / 1e9);
+            shares.push(share);
             attention.push(prefill.attention.as_secs_f64() / prefill.total.as_secs_f64());
         }
+        let (prefill_share_of_ceiling, suspect) = overall(&shares, "linear layers", "GMAC/s", DISTURBED);
 
         (self.progress)("decode");
         let decode: Result<Vec<Decode>, _> =
@@ -229,8 +259,8 @@ impl Bench<'_> {
         for &context in &settings.long_contexts {
             for (format, kv) in [(KvFormat::F16, "f16"), (KvFormat::Int8, "int8")] {
                 let speed = self.decode_at(context, format, 1, samples, &mut ceiling)?;
-                let Decode { tok_s, read_gbs, read_share, .. } = speed;
-                decode_long.push(DecodeLong { context, kv, tok_s, read_gbs, read_share });
+                let Decode { tok_s, read_gbs, read_share, suspect, .. } = speed;
+                decode_long.push(DecodeLong { context, kv, tok_s, read_gbs, read_share, suspect });
             }
         }
         (self.progress)("pass cost");
@@ -240,6 +270,8 @@ impl Bench<'_> {
             pass_cost_long.push(PassCostLong { context, pass_cost: self.pass_costs(context, samples)? });
         }
         let middle = |values| median(values).unwrap_or(0.0);
+        let (decode, ceilings) = (decode?, ceiling.ceilings());
+        let one = decode.iter().find(|decode| decode.batch == 1 && decode.read_share.is_some());
         Ok(Report {
             model: model.config().name.clone(),
             isa: model.isa().to_string(),
@@ -247,16 +279,20 @@ impl Bench<'_> {
             prompt: settings.prompt,
             generate: settings.generate,
             n: samples,
-            ceilings: ceiling.ceilings(),
+            ceilings,
             load_s: load.as_secs_f64(),
             peak_rss_bytes,
             weight_bytes: model.weight_bytes().0,
+            file_bytes_per_token: file_bytes,
+            packed_bytes_per_token: self.weights_read(1) as u64,
+            read_share_of_ceiling: one.map(|one| file_bytes as f64 * one.tok_s / (ceilings.read_gbs * 1e9)),
             kv_bytes,
             prefill_tok_s: middle(rates),
             prefill_linear_gmacs: middle(linear),
-            prefill_linear_share: middle(shares),
+            prefill_share_of_ceiling,
+            suspect,
             prefill_attention_share: middle(attention),
-            decode: decode?,
+            decode,
             decode_long,
             pass_cost,
             pass_cost_long,
@@ -330,21 +366,25 @@ impl Bench<'_> {
         let mut tables = self.contexts(&pool, context, batch)?;
         let kv_token = pool.page_bytes().0 as f64 / 64.0;
         let (mut rates, mut reads, mut shares) = (vec![], vec![], vec![]);
+        let kv = (context as f64 + steps as f64 / 2.0) * batch as f64 * kv_token;
+        let read = |took: f64| (self.weights_read(batch) + kv) * steps as f64 / took;
         for _ in 0..samples {
-            let before = ceiling.read();
-            let took = self.steps(&mut tables, steps)?.as_secs_f64();
-            let peak = (before + ceiling.read()) / 2.0;
-            let kv = (context as f64 + steps as f64 / 2.0) * batch as f64 * kv_token;
-            let read = (self.weights_read(batch) + kv) * steps as f64 / took;
+            let (took, share) = beside(|| {
+                let before = ceiling.read();
+                let value = self.steps(&mut tables, steps)?.as_secs_f64();
+                let sample = Sample { rate: read(value), value, before, after: ceiling.read() };
+                for table in &mut tables {
+                    table.truncate(Tokens(context as u32));
+                }
+                Ok::<_, ThroughputError>(sample)
+            })?;
             rates.push((batch * steps) as f64 / took);
-            reads.push(read / 1e9);
-            shares.push(read / peak);
-            for table in &mut tables {
-                table.truncate(Tokens(context as u32));
-            }
+            reads.push(read(took) / 1e9);
+            shares.push(share);
         }
         let middle = |values| median(values).unwrap_or(0.0);
-        Ok(Decode { batch, tok_s: middle(rates), read_gbs: middle(reads), read_share: middle(shares) })
+        let (read_share, suspect) = overall(&shares, "reading weights and KV", "GB/s", DISTURBED_OR_CACHED);
+        Ok(Decode { batch, tok_s: middle(rates), read_gbs: middle(reads), read_share, suspect })
     }
 
     /// Bytes of weights that a step of `batch` sequences reads: of experts as many as the scheduler expects.
@@ -434,6 +474,23 @@ impl Bench<'_> {
         (0..count).map(|i| TokenId(((i * 7919 + seed * 104_729 + 1000) % vocabulary) as u32)).collect()
     }
 }
+
+/// Bytes of the file's tensors that one token needs: experts in proportion, the embedding only where it is the head too.
+fn file_bytes_per_token(file: &GgufFile, blueprint: &Blueprint) -> u64 {
+    const EMBEDDING: &str = "token_embd.weight";
+    let is_head_too = file.tensor("output.weight").is_none();
+    let chosen = |tensor: &TensorInfo| match blueprint.experts {
+        Some(experts) if tensor.name.contains("_exps.") => experts.chosen as f64 / experts.count as f64,
+        _ => 1.0,
+    };
+    let read = file.tensors().iter().filter(|tensor| is_head_too || tensor.name != EMBEDDING);
+    read.map(|tensor| tensor.bytes() as f64 * chosen(tensor)).sum::<f64>() as u64
+}
+
+/// What a figure above its ceiling is due to.
+const DISTURBED: &str = "the probes were disturbed; measure again on a machine that does nothing else";
+const DISTURBED_OR_CACHED: &str =
+    "the probes were disturbed, or a cache holds what is read; a ceiling of memory says nothing then";
 
 fn only(mut tables: Vec<KvTable>) -> Result<KvTable, ThroughputError> {
     tables.pop().ok_or_else(|| ThroughputError::Pass("no table came back".to_owned()))

@@ -4,13 +4,16 @@
 //! of a run, without the lanes, the model or the time it took. The first line is the configuration and the policy; an
 //! event's line is followed by one line for each command that it led to, so that a replay can be compared with them.
 //! Between them lie probes of the machine's speed, which decide nothing and tell a simulator how fast the lanes were.
+//!
+//! A killed process leaves a log that ends early: whole lines, the last one maybe cut, which is read up to there. The
+//! first line is written at once, what follows at least every second in which something happens.
 
 use crate::log_reader::{Line, LogError, LogReader};
 use crate::observer::Observer;
 use crate::probe::{Probe, Rates};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Command, Event, Scheduler, SchedulerConfig};
-use duet_types::Instant;
+use duet_types::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 
@@ -31,6 +34,7 @@ pub struct Header {
 pub struct EventLog<W> {
     out: Option<W>,
     line: String,
+    flushed: Instant,
 }
 
 /// A line that is written.
@@ -76,7 +80,8 @@ impl<W: Write> EventLog<W> {
     pub fn begin(mut out: W, header: &Header) -> std::io::Result<Self> {
         let line = serde_json::to_string(header).map_err(std::io::Error::other)?;
         writeln!(out, "{line}")?;
-        Ok(Self { out: Some(out), line: String::new() })
+        out.flush()?;
+        Ok(Self { out: Some(out), line: String::new(), flushed: Instant::default() })
     }
 
     fn write(&mut self, entry: &Entry<'_>) {
@@ -99,6 +104,10 @@ impl<W: Write> EventLog<W> {
 impl<W: Write> Observer for EventLog<W> {
     fn event(&mut self, now: Instant, event: &Event) {
         self.write(&Entry::Event(now.0, event));
+        if now - self.flushed >= FLUSH_INTERVAL {
+            self.flushed = now;
+            self.out = self.out.take().and_then(|mut out| out.flush().is_ok().then_some(out));
+        }
     }
 
     fn command(&mut self, _: Instant, command: &Command) {
@@ -109,6 +118,9 @@ impl<W: Write> Observer for EventLog<W> {
         self.write(&Entry::Probe(now.0, probe));
     }
 }
+
+/// A process that is killed loses this much, if what it writes to is buffered.
+pub(crate) const FLUSH_INTERVAL: Nanos = Nanos(1_000_000_000);
 
 /// Hands the events of a log to a new scheduler and compares its commands with those of the log. A log that ends in the
 /// middle is replayed as far as it goes.

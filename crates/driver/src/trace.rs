@@ -9,6 +9,7 @@
 //! kept for whoever asks.
 
 use crate::digest::Digest;
+use crate::event_log::FLUSH_INTERVAL;
 use crate::fact::{Fact, KernelEnd, Launched, LoadEnd};
 use crate::observer::Observer;
 use crate::trace_event::{
@@ -230,7 +231,5 @@ fn track(lane: LaneId) -> u32 {
 
 /// All tracks are of one process.
 const PROCESS: u32 = 1;
-/// A process that is killed loses this much, if what it writes to is buffered.
-const FLUSH_INTERVAL: Nanos = Nanos(1_000_000_000);
 /// The track of what happens to requests; lanes come below it.
 const REQUESTS: u32 = 1;

@@ -25,8 +25,15 @@ impl Opening {
 }
 
 fn open(place: &HistoryPlace) -> Option<HistoryStore> {
-    match HistoryStore::open(&place.path, place.limits) {
-        Ok(history) => {
+    match HistoryStore::open_or_begin_anew(&place.path, place.limits) {
+        Ok((history, aside)) => {
+            if let Some(aside) = aside {
+                eprintln_quiet(&format!(
+                    "warning: the history in {} was damaged; it is {} now, and a new one begins",
+                    place.path.display(),
+                    aside.display()
+                ));
+            }
             tracing::info!("answers are kept in {}; --history off keeps none", place.path.display());
             Some(history)
         }

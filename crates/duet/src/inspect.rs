@@ -1,7 +1,8 @@
 //! What a model file says about itself, and what running it needs. Reads the header only.
 
 use anyhow::Context;
-use duet_model::gguf::{self, GgufFile, GroupForm, Metadata, TensorInfo, TensorType};
+use duet_model::gguf::{self, GgufError, GgufFile, GroupForm, Metadata, TensorInfo, TensorType};
+use duet_types::Bytes;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -216,6 +217,11 @@ impl From<&TensorInfo> for TensorOverview {
 
 /// Single precision, as the eight-bit KV format stores it.
 const INT8_SCALE_BYTES: u64 = 4;
+
+/// What the weights of a file take in memory, about.
+pub(crate) fn packed_weights(path: &Path) -> Result<Bytes, GgufError> {
+    Ok(Bytes(GgufFile::open(path)?.tensors().iter().map(packed_bytes).sum()))
+}
 
 /// Matrices are packed in groups of 32 quants with a half-precision scale, and a minimum where the type has one;
 /// types that the kernels have no form for become eight bits. Vectors are kept in single precision.

@@ -1,11 +1,13 @@
 //! A model in memory and an engine that runs it: what `run`, `chat` and `serve` start with.
 
 use crate::cli::{DeviceArgs, EngineArgs, HistoryPlace};
+use crate::failure::BadInput;
 use crate::history::Opening;
+use crate::inspect;
 use crate::models;
 use crate::offloading::{self, Wanted};
-use crate::progress::Progress;
-use duet_engine::{Engine, EngineConfig, Offload};
+use crate::progress::{Progress, eprintln_quiet};
+use duet_engine::{Engine, EngineConfig, MachineMemory, Offload};
 use duet_model::{LoadOptions, Model};
 use duet_types::Tokens;
 use std::path::Path;
@@ -29,6 +31,8 @@ pub(crate) fn start_with(
     history: Option<HistoryPlace>,
     config: EngineConfig,
 ) -> anyhow::Result<Engine> {
+    // Before anything is downloaded or loaded.
+    device.check()?;
     let path = models::locate(name)?;
     let history = Opening::begin(history);
     let model = Arc::new(load(&path, arguments.threads)?);
@@ -70,7 +74,29 @@ pub(crate) fn open_with(name: &str, threads: Option<u16>) -> anyhow::Result<Arc<
     Ok(Arc::new(load(&path, threads)?))
 }
 
+/// Refuses a model whose weights alone are more than all the memory there is, container or machine. Less than that may
+/// still be more than is free just now: the system then makes room, or swaps, and the person is warned.
+fn check_fits(path: &Path, memory: MachineMemory) -> Result<(), BadInput> {
+    // What is wrong with a file is told by who loads it.
+    let Ok(needed) = inspect::packed_weights(path) else { return Ok(()) };
+    let shown = path.display();
+    match memory {
+        MachineMemory { total: Some(total), .. } if needed > total => Err(BadInput(format!(
+            "{shown}: its weights take {needed} of memory, and there are {total} in all; take a smaller model, or one of \
+             fewer bits"
+        ))),
+        MachineMemory { available: Some(available), .. } if needed > available => {
+            eprintln_quiet(&format!(
+                "warning: the weights of {shown} take {needed} of memory, and {available} are free now"
+            ));
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
 fn load(path: &Path, threads: Option<u16>) -> anyhow::Result<Model> {
+    check_fits(path, MachineMemory::now())?;
     let what = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let mut options = LoadOptions::default();
     if let Some(threads) = threads {
@@ -93,4 +119,25 @@ fn load(path: &Path, threads: Option<u16>) -> anyhow::Result<Model> {
         progress.finish("loaded");
     }
     Ok(model)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use duet_types::Bytes;
+
+    #[test]
+    fn a_model_that_can_never_fit_is_refused_with_the_sizes() {
+        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf"));
+        let needed = inspect::packed_weights(path).unwrap();
+        let memory =
+            |total: u64, available: u64| MachineMemory { total: Some(Bytes(total)), available: Some(Bytes(available)) };
+        let refused = check_fits(path, memory(needed.0 - 1, 0)).unwrap_err().to_string();
+        for words in ["golden_llama.gguf", &needed.to_string(), "in all", "smaller model"] {
+            assert!(refused.contains(words), "{refused}");
+        }
+        assert_eq!(check_fits(path, memory(needed.0, 0)), Ok(()));
+        assert_eq!(check_fits(path, MachineMemory::default()), Ok(()), "what nobody knows refuses nothing");
+        assert_eq!(check_fits(Path::new("none.gguf"), memory(1, 1)), Ok(()), "who loads it says what is wrong");
+    }
 }

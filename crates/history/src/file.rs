@@ -1,8 +1,11 @@
 //! The file: a database of texts by task, changed in transactions.
 //!
-//! The database (redb) is copy-on-write and syncs before a commit returns, so the file is whole whenever the process or
-//! the machine stops. It is checked as a whole when it is opened: what something else damaged is found then, not later.
-//! The process that has it open is the only one.
+//! The database (redb) is copy-on-write, and every transaction has its default durability, `Immediate`: the disk is waited
+//! for before a commit returns. So what was committed is there after the process or the machine stopped at any write, as
+//! long as the disk keeps what it was waited for; the tests kill processes, and replay the writes of a run in any order
+//! that a disk may choose, torn at sectors. The file is checked as a whole when it is opened: what something else damaged
+//! is found then, not later, and what can be found of older states is not searched for. The process that has it open is
+//! the only one.
 //! **Invariant:** a change is there in full or not at all; no task has more tokens than its limit, and the file is no
 //! longer than its own: the oldest texts go first. Nobody but the file's owner may read it.
 
@@ -58,10 +61,42 @@ impl HistoryFile {
         Ok(history)
     }
 
+    /// As [`Self::open`]; but a damaged file gets another name beside it, which is returned, and a new history begins.
+    ///
+    /// # Errors
+    /// As of [`Self::open`]. A file that is no history is left alone.
+    pub fn open_or_begin_anew(path: &Path, limits: Limits) -> Result<(Self, Option<PathBuf>), HistoryError> {
+        match Self::open(path, limits) {
+            Err(HistoryError::Damaged { .. }) => {}
+            opened => return Ok((opened?, None)),
+        }
+        let failed = |error| HistoryError::io(path, error);
+        // One process at a time: the second one finds what the first one began. Where folders have no locks, the file
+        // has: nobody renames one that another process has open, since it is not found damaged then.
+        let folder = File::open(folder_of(path)).map_err(failed)?;
+        let _ = folder.lock();
+        match Self::open(path, limits) {
+            Err(HistoryError::Damaged { .. }) => {}
+            opened => return Ok((opened?, None)),
+        }
+        let aside = unused_name(path).map_err(failed)?;
+        fs::rename(path, &aside).map_err(failed)?;
+        Ok((Self::open(path, limits)?, Some(aside)))
+    }
+
     /// Begins a history in an empty file. If the process is killed meanwhile it is neither empty nor a history.
     pub(crate) fn begin(path: &Path, limits: Limits) -> Result<Self, HistoryError> {
+        let create = || Builder::new().set_cache_size(CACHE_BYTES).create(path);
+        Self::begin_on(path, limits, create)
+    }
+
+    fn begin_on(
+        path: &Path,
+        limits: Limits,
+        create: impl FnOnce() -> Result<Database, redb::DatabaseError>,
+    ) -> Result<Self, HistoryError> {
         let begin = || -> Result<_, redb::Error> {
-            let database = Builder::new().set_cache_size(CACHE_BYTES).create(path)?;
+            let database = create()?;
             let transaction = database.begin_write()?;
             transaction.open_table(META)?.insert(FORMAT_KEY, FORMAT)?;
             // They exist from now on.
@@ -232,8 +267,30 @@ fn create(path: &Path) -> Result<(), HistoryError> {
     match file.persist_noclobber(path) {
         Err(error) if error.error.kind() != ErrorKind::AlreadyExists => Err(failed(error.error)),
         // Another process was faster.
-        _ => Ok(()),
+        Err(_) => Ok(()),
+        // Else the machine could stop, and nothing would have the name.
+        Ok(_) => sync_folder(folder_of(path)).map_err(failed),
     }
+}
+
+/// Makes a rename last.
+pub(crate) fn sync_folder(folder: &Path) -> std::io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+/// A name beside `path` that nothing has: `history.redb.damaged`, or with a number.
+fn unused_name(path: &Path) -> std::io::Result<PathBuf> {
+    let named = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(if number == 1 { ".damaged".to_owned() } else { format!(".damaged.{number}") });
+        PathBuf::from(name)
+    };
+    for number in 1..=ASIDE_MAX {
+        if !named(number).try_exists()? {
+            return Ok(named(number));
+        }
+    }
+    Err(std::io::Error::other(format!("{ASIDE_MAX} damaged histories lie beside it; delete what is not needed")))
 }
 
 /// An empty file beside `path` that its owner alone may read; gone when it is dropped.
@@ -260,5 +317,11 @@ const MAGIC: &[u8] = b"redb\x1a\x0a\xa9\x0d\x0a";
 /// Answers are private.
 #[cfg(unix)]
 const FILE_MODE: u32 = 0o600;
+/// Damaged files that are kept. Something is wrong with the disk long before.
+const ASIDE_MAX: u32 = 100;
 /// Pages that the database keeps in memory. Texts are written once and read once.
 const CACHE_BYTES: usize = 4 << 20;
+
+#[cfg(test)]
+#[path = "power_tests.rs"]
+mod power_tests;

@@ -13,7 +13,7 @@
 //!
 //! Invariants:
 //! - what one user's requests left is never given to another's, nor what one model said to another model;
-//! - what [`HistoryStore::flush`] has waited for is in the file, whenever and however the process ends;
+//! - what [`HistoryStore::flush`] has waited for is in the file, whenever the process or the machine stops;
 //! - file and memory stay within their [`Limits`], and what is oldest goes first;
 //! - no request waits for the file: without room in the queue an interaction is dropped, and the log says so.
 

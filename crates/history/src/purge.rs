@@ -4,12 +4,10 @@
 //! old one's place: whenever the process stops, the file is the old one or the new one.
 
 use crate::error::HistoryError;
-use crate::file::{HistoryFile, folder_of, temporary};
+use crate::file::{HistoryFile, folder_of, sync_folder, temporary};
 use crate::key::Filter;
 use crate::tables::{ORDER, Row, TEXTS, Tables};
 use redb::{ReadableDatabase, ReadableTable};
-use std::fs::File;
-use std::path::Path;
 
 impl HistoryFile {
     /// Removes the tasks that a filter means. Returns how many interactions that were.
@@ -50,9 +48,4 @@ impl HistoryFile {
         tables.write_rows(&to.rows)?;
         Ok(writing.commit()?)
     }
-}
-
-/// Makes a rename last.
-fn sync_folder(folder: &Path) -> std::io::Result<()> {
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

@@ -44,7 +44,19 @@ impl HistoryStore {
     /// # Errors
     /// [`HistoryError`] if another process has it open, if it is no history or damaged, or if the system refuses.
     pub fn open(path: &Path, limits: Limits) -> Result<Self, HistoryError> {
-        let file = HistoryFile::open(path, limits)?;
+        Self::start(HistoryFile::open(path, limits)?, path)
+    }
+
+    /// As [`Self::open`]; but a damaged file gets another name beside it, which is returned, and a new history begins.
+    ///
+    /// # Errors
+    /// As of [`Self::open`]. A file that is no history is left alone.
+    pub fn open_or_begin_anew(path: &Path, limits: Limits) -> Result<(Self, Option<PathBuf>), HistoryError> {
+        let (file, aside) = HistoryFile::open_or_begin_anew(path, limits)?;
+        Ok((Self::start(file, path)?, aside))
+    }
+
+    fn start(file: HistoryFile, path: &Path) -> Result<Self, HistoryError> {
         let index = Arc::new(Index::default());
         let (jobs, receiver) = sync_channel(QUEUE_MAX);
         let keeper = Keeper::new(file, Arc::clone(&index));

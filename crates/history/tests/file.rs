@@ -211,6 +211,45 @@ fn a_damaged_file_is_refused_or_whole() {
     assert!(refused > 20, "{refused} of {}", damaged.len());
 }
 
+/// Cut or changed anywhere: it is read as it was, or kept under another name while a new history begins. Never a panic.
+#[test]
+fn a_damaged_file_is_set_aside_for_a_new_history() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history");
+    let whole = filled(&path);
+    let expected = contents(&HistoryFile::open(&path, Limits::default()).unwrap());
+    let flip = |place: usize| {
+        let mut bytes = whole.clone();
+        bytes[place] ^= 0x80;
+        bytes
+    };
+    let cuts = (16..whole.len()).step_by(whole.len() / 23).map(|len| whole[..len].to_vec());
+    let flips = (9..256).step_by(11).chain((256..whole.len()).step_by(whole.len() / 31)).map(flip);
+    let mut set_aside = 0;
+    for (case, bytes) in cuts.chain(flips).enumerate() {
+        fs::write(&path, &bytes).unwrap();
+        let (mut file, aside) = match HistoryFile::open_or_begin_anew(&path, Limits::default()) {
+            Ok(opened) => opened,
+            Err(error) => panic!("case {case}: {error}"),
+        };
+        let Some(aside) = aside else {
+            assert_eq!(contents(&file), expected, "case {case}");
+            continue;
+        };
+        set_aside += 1;
+        assert_eq!(fs::read(&aside).unwrap(), bytes, "case {case}: it is kept as it was found");
+        assert_eq!(contents(&file).len(), 0);
+        file.append(&[interaction(key(1, 1, 0), 4, 10, 0)]).unwrap();
+        assert_eq!(contents(&file).len(), 1);
+        // The second one does not take the first one's place.
+        if set_aside > 2 {
+            fs::remove_file(&aside).unwrap();
+        }
+    }
+    assert!(set_aside > 20, "{set_aside}");
+    assert!(folder.path().join("history.damaged").exists() && folder.path().join("history.damaged.2").exists());
+}
+
 #[cfg(unix)]
 #[test]
 fn only_the_owner_may_read_it() {

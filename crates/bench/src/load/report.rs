@@ -18,9 +18,11 @@ use super::workload::Workload;
 use super::{LoadError, Progress, page};
 use crate::plot::{Axis, Mark, Point, Series, cumulative, histogram, lines};
 use duet_engine::PolicyName;
+use duet_files::WholeFile;
 use duet_types::Class;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::io::Write;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -557,7 +559,11 @@ fn write(settings: &ReportSettings, sections: &[Section], directory: &Path) -> R
     let title = format!("duet bench load: {}, {}", settings.subject.name(), settings.extent.name());
     for (name, text) in [("report.json", json), ("index.html", page::page(&title, sections))] {
         let path = directory.join(name);
-        std::fs::write(&path, text).map_err(|error| write_error(&path, &error))?;
+        let written = WholeFile::begin(&path).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.commit()
+        });
+        written.map_err(|error| write_error(&path, &error))?;
     }
     Ok(())
 }

@@ -1,32 +1,32 @@
-//! The two files of a report. They are opened before anything is run.
+//! The two files of a report. That they can be written is found out before anything is run; each is written whole.
 
 use super::ReportError;
 use super::page;
 use super::row::Row;
 use super::section::Section;
-use std::fs::{File, OpenOptions};
+use duet_files::WholeFile;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// `index.html` and `report.json` in a directory, open.
+/// `index.html` and `report.json` in a directory.
 #[derive(Debug)]
 pub(super) struct Files {
-    page: (PathBuf, File),
-    rows: (PathBuf, File),
+    page: PathBuf,
+    rows: PathBuf,
 }
 
 impl Files {
-    /// Opens both; the directory is made if need be.
+    /// Tries both, which leaves nothing; the directory is made if need be.
     pub(super) fn open(directory: &Path) -> Result<Self, ReportError> {
         let out =
             |path: &Path, error: std::io::Error| ReportError::Out { path: path.into(), problem: error.to_string() };
         std::fs::create_dir_all(directory).map_err(|error| out(directory, error))?;
-        let open = |name: &str| {
+        let tried = |name: &str| {
             let path = directory.join(name);
-            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-            file.map_err(|error| out(&path, error)).map(|file| (path, file))
+            // Held until the end, an empty file would be left by who stops the program.
+            WholeFile::begin(&path).map_err(|error| out(&path, error)).map(|_| path)
         };
-        Ok(Self { page: open("index.html")?, rows: open("report.json")? })
+        Ok(Self { page: tried("index.html")?, rows: tried("report.json")? })
     }
 
     /// Writes a page of some sections, and their rows, which it returns.
@@ -44,7 +44,10 @@ fn lines(rows: &[Row]) -> String {
     format!("[\n{}\n]\n", lines.join(",\n"))
 }
 
-fn write((path, mut file): (PathBuf, File), text: &str) -> Result<(), ReportError> {
-    let written = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
+fn write(path: PathBuf, text: &str) -> Result<(), ReportError> {
+    let written = WholeFile::begin(&path).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.commit()
+    });
     written.map_err(|error| ReportError::Write { path, problem: error.to_string() })
 }

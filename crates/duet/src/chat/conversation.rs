@@ -4,7 +4,7 @@
 //! either answered or taken back before the next one.
 
 use crate::prompt::{Message, Role};
-use std::fs::File;
+use duet_files::WholeFile;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -76,7 +76,12 @@ impl Conversation {
             Some(extension) if extension == "json" => serde_json::to_string_pretty(&self.messages())? + "\n",
             _ => self.markdown(),
         };
-        File::create_new(path)?.write_all(text.as_bytes())
+        if path.try_exists()? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let mut file = WholeFile::begin(path)?;
+        file.write_all(text.as_bytes())?;
+        file.commit_new()
     }
 
     fn markdown(&self) -> String {

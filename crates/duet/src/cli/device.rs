@@ -1,5 +1,6 @@
 //! Flags about accelerators.
 
+use crate::failure::BadInput;
 use crate::offloading::DeviceName;
 use clap::{Args, ValueEnum};
 use duet_engine::{DeviceUse, Fallback};
@@ -43,6 +44,25 @@ impl DeviceArgs {
     /// What happens to work that the device does not do.
     pub(crate) fn fallback(&self) -> Fallback {
         if self.no_fallback { Fallback::Never } else { Fallback::Crew }
+    }
+
+    /// Refuses flags that no model and no device makes sense of together, before either is looked for. What depends on the
+    /// model (whether it has experts) or on the device (how large its graphs are) is found out later.
+    pub(crate) fn check(&self) -> Result<(), BadInput> {
+        let refuse = |text: &str| Err(BadInput(text.to_owned()));
+        if self.device.is_none() || self.device_use == DeviceUseName::Alone {
+            return Ok(());
+        }
+        if self.graph_memory.is_some() {
+            return refuse("--graph-memory is for --device-use alone: leave one of them out");
+        }
+        if self.experts() != ExpertSettings::default() {
+            return refuse(
+                "--expert-scheme, --expert-overflow and --device-attention are for models with experts, which a device \
+                 takes with --device-use alone only: leave --device-use out",
+            );
+        }
+        Ok(())
     }
 
     /// How experts are placed.

@@ -32,10 +32,10 @@ pub(crate) struct SchedulingArgs {
     /// Switch mechanisms of the policy off, to see what they are worth
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = mechanism, hide = true)]
     pub(crate) without: Vec<Mechanism>,
-    /// Write a timeline of every kernel, for Perfetto (ui.perfetto.dev)
+    /// Write a timeline of every kernel, for Perfetto (ui.perfetto.dev), which reads it too if it ends early
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Write what happened and what was decided, for `duet replay`
+    /// Write what happened and what was decided, for `duet replay`; of a killed server it is read as far as it goes
     #[arg(long, value_name = "FILE")]
     pub(crate) event_log: Option<PathBuf>,
 }

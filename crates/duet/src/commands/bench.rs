@@ -4,7 +4,7 @@ use super::{bench_agreement, bench_graphs, bench_identity, bench_load, bench_moe
 use crate::cli::{BenchArgs, BenchCommand, ThroughputArgs};
 use crate::failure::print;
 use crate::models;
-use duet_bench::throughput::{self, PassCost, Report, Settings};
+use duet_bench::throughput::{self, Ceilings, PassCost, Report, Settings};
 use duet_types::Bytes;
 
 pub(super) fn bench(arguments: &BenchArgs) -> anyhow::Result<()> {
@@ -36,19 +36,34 @@ fn measure_throughput(arguments: &ThroughputArgs) -> anyhow::Result<()> {
     print(&page(&report))
 }
 
+/// `44 % of the ceiling`, or why nobody can say.
+fn share(share: Option<f64>, suspect: Option<&str>) -> String {
+    match (share, suspect) {
+        (Some(share), _) => format!("{:.0} % of the ceiling", 100.0 * share),
+        (None, Some(why)) => format!("SUSPECT: {why}"),
+        (None, None) => "no share of the ceiling was measured".to_owned(),
+    }
+}
+
+fn unsettled(ceilings: &Ceilings) -> String {
+    let Ceilings { found, unsettled, .. } = *ceilings;
+    if unsettled == 0 { String::new() } else { format!(" ({unsettled} of {found} times the probes did not agree)") }
+}
+
 fn page(report: &Report) -> String {
     let mut page = format!(
         "{} on {} threads ({}), medians of {}\n\
-         ceilings  {:.0} GMAC/s int8, {:.1} GB/s read\n\
+         ceilings  {:.0} GMAC/s int8, {:.1} GB/s read{}\n\
          load      {:.2} s\n\
          memory    {} packed, {} KV{}\n\
-         prefill   {:.0} tok/s at {} tokens; linear layers {:.0} GMAC/s, {:.0} % of the ceiling; attention {:.0} % of the time\n",
+         prefill   {:.0} tok/s at {} tokens; linear layers {:.0} GMAC/s, {}; attention {:.0} % of the time\n",
         report.model,
         report.threads,
         report.isa,
         report.n,
         report.ceilings.int8_gmacs,
         report.ceilings.read_gbs,
+        unsettled(&report.ceilings),
         report.load_s,
         Bytes(report.weight_bytes),
         Bytes(report.kv_bytes),
@@ -56,26 +71,26 @@ fn page(report: &Report) -> String {
         report.prefill_tok_s,
         report.prompt,
         report.prefill_linear_gmacs,
-        report.prefill_linear_share * 100.0,
+        share(report.prefill_share_of_ceiling, report.suspect.as_deref()),
         report.prefill_attention_share * 100.0,
     );
     for decode in &report.decode {
         page += &format!(
-            "decode    {:.1} tok/s at batch {}; {:.1} GB/s, {:.0} % of the ceiling\n",
+            "decode    {:.1} tok/s at batch {}; {:.1} GB/s, {}\n",
             decode.tok_s,
             decode.batch,
             decode.read_gbs,
-            decode.read_share * 100.0
+            share(decode.read_share, decode.suspect.as_deref())
         );
     }
     for decode in &report.decode_long {
         page += &format!(
-            "decode    {:.1} tok/s at a context of {} ({} KV); {:.1} GB/s, {:.0} % of the ceiling\n",
+            "decode    {:.1} tok/s at a context of {} ({} KV); {:.1} GB/s, {}\n",
             decode.tok_s,
             decode.context,
             decode.kv,
             decode.read_gbs,
-            decode.read_share * 100.0
+            share(decode.read_share, decode.suspect.as_deref())
         );
     }
     let mut costs = |place: &str, costs: &[PassCost]| {
@@ -88,4 +103,18 @@ fn page(report: &Report) -> String {
         costs(&format!(" at a context of {}", long.context), &long.pass_cost);
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_told_or_why_there_is_none() {
+        assert_eq!(share(Some(0.516), None), "52 % of the ceiling");
+        assert_eq!(share(None, Some("above it")), "SUSPECT: above it");
+        assert_eq!(unsettled(&Ceilings { int8_gmacs: 1.0, read_gbs: 1.0, found: 9, unsettled: 0 }), "");
+        let told = unsettled(&Ceilings { int8_gmacs: 1.0, read_gbs: 1.0, found: 9, unsettled: 2 });
+        assert_eq!(told, " (2 of 9 times the probes did not agree)");
+    }
 }

@@ -6,12 +6,12 @@ use crate::progress::eprintln_quiet;
 use crate::{models, session};
 use anyhow::Context;
 use duet_bench::load::{self, spread};
+use duet_files::WholeFile;
 use duet_model::Model;
 use duet_model::gguf::GgufFile;
 use duet_moefy::{Kept, Moefied, MoefyError, Shape, perplexity};
 use duet_types::{TokenId, Tokens};
 use serde::Serialize;
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
@@ -132,8 +132,12 @@ fn refuse_the_model_itself(from: &Path, to: &Path) -> anyhow::Result<()> {
 
 fn write(moefied: &Moefied, model: &Model, from: &Path, to: &Path) -> anyhow::Result<()> {
     let file = GgufFile::open(from)?;
-    let mut out = BufWriter::new(File::create(to).with_context(|| format!("--output {}", to.display()))?);
-    moefied.write(model, &file, &mut out).map_err(told)
+    let named = || format!("--output {}", to.display());
+    // Under its own name it is whole: who stops this meanwhile has no half a model.
+    let mut out = BufWriter::new(WholeFile::begin(to).with_context(named)?);
+    moefied.write(model, &file, &mut out).map_err(told)?;
+    let out = out.into_inner().map_err(std::io::IntoInnerError::into_error);
+    out.and_then(WholeFile::commit).with_context(named)
 }
 
 fn page(report: &Report, output: &Path) -> String {

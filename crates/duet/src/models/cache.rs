@@ -1,6 +1,7 @@
 //! Where downloaded models live: one directory per origin, one lock per directory.
 //!
-//! A model in the cache is whole (see [`super::partial`]), so finding one needs no lock; only who downloads needs it.
+//! A model in the cache was whole when it came there (see [`super::partial`]), so finding one needs no lock; only who
+//! downloads or removes needs it.
 
 use super::fetch::FetchError;
 use super::source::{Origin, is_gguf};
@@ -16,6 +17,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Slot {
     directory: PathBuf,
     file_name: Option<String>,
+    /// Where an earlier duet kept the same origin, maybe together with others.
+    former: Option<PathBuf>,
 }
 
 /// The right to download into a slot. Given back on drop, and by the system when the process dies.
@@ -37,19 +40,30 @@ pub(crate) fn root() -> anyhow::Result<PathBuf> {
 impl Slot {
     /// The slot of `origin` in the cache at `root`. Creates nothing.
     pub(crate) fn new(root: &Path, origin: &Origin) -> Self {
+        let models = root.join("models");
         Self {
-            directory: root.join("models").join(origin.cache_directory()),
+            directory: models.join(origin.cache_directory()),
             file_name: origin.file_name().map(Into::into),
+            former: origin.former_cache_directory().map(|directory| models.join(directory)),
         }
     }
 
     /// The model, if it was downloaded before.
     pub(crate) fn cached(&self) -> Option<PathBuf> {
+        self.model_in(&self.directory)
+    }
+
+    /// What an earlier duet may have downloaded for this slot or for another one.
+    pub(crate) fn former(&self) -> Option<PathBuf> {
+        self.model_in(self.former.as_deref()?)
+    }
+
+    fn model_in(&self, directory: &Path) -> Option<PathBuf> {
         if let Some(name) = &self.file_name {
-            let path = self.directory.join(name);
+            let path = directory.join(name);
             return path.is_file().then_some(path);
         }
-        let entries = fs::read_dir(&self.directory).ok()?;
+        let entries = fs::read_dir(directory).ok()?;
         let mut models: Vec<_> = entries
             .flatten()
             .filter(|entry| entry.file_name().to_str().is_some_and(is_gguf))
@@ -80,6 +94,11 @@ impl Slot {
 }
 
 impl SlotLock<'_> {
+    /// Which slot this is.
+    pub(crate) fn slot(&self) -> &Slot {
+        self.slot
+    }
+
     /// Where a file of this name belongs.
     pub(crate) fn target(&self, name: &str) -> PathBuf {
         self.slot.directory.join(name)
@@ -113,7 +132,7 @@ mod tests {
         fs::write(lock.target("m.gguf.abc.partial"), "half").unwrap();
         assert_eq!(slot.cached(), None);
         fs::write(lock.target("m.gguf"), "whole").unwrap();
-        assert_eq!(slot.cached(), Some(root.path().join("models/pypi/x/m.gguf")));
+        assert_eq!(slot.cached(), Some(root.path().join("models/pypi/x==/only/m.gguf")));
     }
 
     #[test]

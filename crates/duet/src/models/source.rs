@@ -71,7 +71,8 @@ impl Origin {
         }))
     }
 
-    /// Directory of this origin within the cache, relative to its root.
+    /// Directory of this origin within the cache, relative to its root. With [`Self::file_name`] it belongs to this origin
+    /// alone: what joins the parts (`@`, `==`) cannot be in them, and `only` is no name of a model file.
     pub(crate) fn cache_directory(&self) -> PathBuf {
         match self {
             Self::Hub(hub) => {
@@ -87,10 +88,19 @@ impl Origin {
                 path
             }
             Self::Package(package) => {
-                let version = package.version.as_deref().map(|version| format!("-{version}")).unwrap_or_default();
-                PathBuf::from("pypi").join(format!("{}{version}", package.name))
+                let version = package.version.as_deref().unwrap_or_default();
+                let path = PathBuf::from("pypi").join(format!("{}=={version}", package.name));
+                if package.file.is_some() { path } else { path.join("only") }
             }
         }
+    }
+
+    /// Where duet kept this origin when packages shared directories: `a-1` was that of the package `a-1` and that of `a`
+    /// in version `1`. What is there counts only if its checksum says what it is.
+    pub(crate) fn former_cache_directory(&self) -> Option<PathBuf> {
+        let Self::Package(package) = self else { return None };
+        let version = package.version.as_deref().map(|version| format!("-{version}")).unwrap_or_default();
+        Some(PathBuf::from("pypi").join(format!("{}{version}", package.name)))
     }
 
     /// Name of the model file, where it is known before the download.
@@ -202,8 +212,32 @@ mod tests {
     fn a_package_may_leave_out_version_and_file() {
         assert_eq!(round_trip("pypi:llm-x").file_name(), None);
         let origin = round_trip("pypi:llm-x==0.1.2/m.gguf");
-        assert_eq!(origin.cache_directory(), PathBuf::from("pypi/llm-x-0.1.2"));
+        assert_eq!(origin.cache_directory(), PathBuf::from("pypi/llm-x==0.1.2"));
         assert_eq!(origin.file_name(), Some("m.gguf"));
+        assert_eq!(origin.former_cache_directory(), Some(PathBuf::from("pypi/llm-x-0.1.2")));
+    }
+
+    /// Names whose parts could be joined to the same text in many ways.
+    #[test]
+    fn no_two_origins_share_a_place_in_the_cache() {
+        let parts = ["a", "a-1", "1", "only", "a-1-1"];
+        let mut names = Vec::new();
+        for one in parts {
+            names.extend([format!("pypi:{one}"), format!("pypi:{one}/a.gguf"), format!("hf:{one}/a/a.gguf")]);
+            for two in parts {
+                names.extend([format!("pypi:{one}=={two}"), format!("pypi:{one}=={two}/a.gguf")]);
+                names.extend([format!("hf:a/{one}@{two}/a.gguf"), format!("hf:a/{one}/{two}/a.gguf")]);
+            }
+        }
+        let mut places = std::collections::HashMap::new();
+        for name in names {
+            let origin = round_trip(&name);
+            let place = (origin.cache_directory(), origin.file_name().map(str::to_owned));
+            assert_eq!(places.insert(place, name.clone()), None, "{name}");
+        }
+        // A package whose only model is meant is looked for in the whole directory: no named file is in it.
+        let [only, named] = ["pypi:a==1", "pypi:a==1/a.gguf"].map(|name| round_trip(name).cache_directory());
+        assert_ne!(only, named);
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+#[cfg(unix)]
+pub(crate) mod server;
+
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -48,6 +51,14 @@ pub(crate) fn run_with_input(command: &mut Command, input: &str) -> Run {
     let output = child.wait_with_output().expect("duet ends");
     writer.join().expect("the writer does not panic");
     Run::from(output)
+}
+
+/// Sends a signal to a process that was not waited for yet.
+#[cfg(unix)]
+pub(crate) fn signal(child: &std::process::Child, number: libc::c_int) {
+    let pid = libc::pid_t::try_from(child.id()).expect("a process id");
+    // SAFETY: the child was not waited for yet, so its process id is still its own.
+    assert_eq!(unsafe { libc::kill(pid, number) }, 0);
 }
 
 impl Run {

@@ -1,0 +1,147 @@
+//! Flags of devices and `duet profile`, on a machine without a runtime: what is wrong is said before anything is
+//! downloaded or loaded, and what is missing with what brings it.
+
+mod support;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use support::{duet, run};
+
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
+const EXPERTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_mixtral.gguf");
+
+/// Two devices, and flags that no model and no device makes sense of together.
+#[test]
+fn wrong_combinations_are_refused_before_anything_is_downloaded() {
+    let device = ["--device", "openvino:CPU"];
+    let wrong: [(&[&str], &[&str]); 8] = [
+        (&["--device", "openvino:GPU"], &["--device", "cannot be used multiple times"]),
+        (&["--device-use", "lane", "--graph-memory", "1G"], &["--graph-memory", "--device-use alone"]),
+        (&["--device-use", "static", "--graph-memory", "1G"], &["--graph-memory", "--device-use alone"]),
+        (&["--device-use", "lane", "--expert-scheme", "naive"], &["--expert-scheme", "--device-use alone"]),
+        (&["--device-use", "static", "--expert-overflow", "prune"], &["--expert-overflow", "--device-use alone"]),
+        (&["--device-use", "lane", "--device-attention"], &["--device-attention", "--device-use alone"]),
+        (&["--device-use", "both"], &["--device-use", "alone, lane, static"]),
+        (&["--graph-memory", "much"], &["--graph-memory", "512M"]),
+    ];
+    let commands: [&[&str]; 3] = [&["run", ABSENT, "hi"], &["chat", ABSENT], &["serve", ABSENT, "--port", "0"]];
+    for command in commands {
+        for (flags, words) in wrong {
+            let cache = tempfile::tempdir().unwrap();
+            let refused = run(&mut without_network(cache.path(), &[command, &device, flags].concat()));
+            refused.assert_refused(words);
+            assert!(!cache.path().join("models").exists(), "{refused:#?}");
+        }
+    }
+}
+
+/// Flags about a device without one.
+#[test]
+fn flags_of_devices_need_a_device() {
+    let flags: [&[&str]; 6] = [
+        &["--device-use", "lane"],
+        &["--graph-memory", "1G"],
+        &["--expert-overflow", "prune"],
+        &["--expert-scheme", "naive"],
+        &["--device-attention"],
+        &["--no-fallback"],
+    ];
+    let cache = tempfile::tempdir().unwrap();
+    for flags in flags {
+        run(&mut without_network(cache.path(), &[&["run", ABSENT, "hi"], flags].concat()))
+            .assert_refused(&["--device"]);
+    }
+    for flags in [["--graph-rows", "16"], ["--graph-memory", "1G"], ["--workload", "none.jsonl"]] {
+        let refused = run(&mut without_network(cache.path(), &[&["profile", ABSENT], &flags[..]].concat()));
+        refused.assert_refused(&["--device"]);
+    }
+    run(&mut without_network(cache.path(), &["run", ABSENT, "hi", "--device", "cuda:0"]))
+        .assert_refused(&["no device `cuda:0`", "duet devices"]);
+    assert!(!cache.path().join("models").exists());
+}
+
+/// Without a runtime the CPU stands in and says so; where it may not, the error says what is missing and what brings it.
+#[cfg(target_os = "linux")]
+#[test]
+fn without_a_runtime_each_use_is_told() {
+    let cache = tempfile::tempdir().unwrap();
+    let without = |arguments: &[&str]| run(&mut without_runtime(cache.path(), arguments));
+    let ask = |model, flags: &[&str]| {
+        let question = ["run", model, "ab", "--raw", "--max-tokens", "2", "--threads", "1"];
+        without(&[&question[..], &["--device", "openvino:CPU"], flags].concat())
+    };
+    let plain = without(&["run", MODEL, "ab", "--raw", "--max-tokens", "2", "--threads", "1"]);
+    let uses: [&[&str]; 4] = [&[], &["--device-use", "lane"], &["--device-use", "static"], &["--graph-memory", "1G"]];
+    for flags in uses {
+        let stood_in = ask(MODEL, flags);
+        assert_eq!((stood_in.status, &stood_in.stdout), (0, &plain.stdout), "{flags:?}: {stood_in:#?}");
+        assert!(stood_in.stderr.contains("warning: the CPU does the work: openvino:CPU"), "{stood_in:#?}");
+        ask(MODEL, &[flags, &["--no-fallback"]].concat()).assert_failed(&["openvino:CPU", "libopenvino_c", "loaded"]);
+    }
+    let of_experts: [&[&str]; 3] =
+        [&["--expert-overflow", "prune"], &["--expert-scheme", "naive"], &["--device-attention"]];
+    for flags in of_experts {
+        ask(EXPERTS, &[flags, &["--no-fallback"]].concat()).assert_failed(&["openvino:CPU", "libopenvino_c"]);
+        // Whether a model has experts is in its file only.
+        ask(MODEL, flags).assert_refused(&["--expert-scheme", "dense"]);
+    }
+    ask(EXPERTS, &["--device-use", "lane"]).assert_refused(&["experts", "--device-use alone"]);
+    let profiled = without(&["profile", MODEL, "--device", "openvino:CPU", "--threads", "1"]);
+    assert_eq!(profiled.status, 1, "{profiled:#?}");
+    assert!(profiled.stderr.contains("libopenvino_c"), "{profiled:#?}");
+}
+
+/// What the scheduler predicts with: measured, printed, and kept for the next start. With a real model, predictions are
+/// compared with measurements as well, which takes a while.
+#[test]
+fn a_machine_is_profiled_for_a_model() {
+    let cache = tempfile::tempdir().unwrap();
+    let real = std::env::var("DUET_TEST_MODEL").ok().filter(|path| !path.is_empty());
+    let check: &[&str] = if real.is_some() { &["--check"] } else { &[] };
+    let model = real.as_deref().unwrap_or(MODEL);
+    let profiled = run(&mut duet(cache.path(), &[&["profile", model, "--json"], check].concat()));
+    assert_eq!(profiled.status, 0, "{profiled:#?}");
+    assert!(profiled.stderr.contains("profile: written to"), "{profiled:#?}");
+    let report: serde_json::Value = serde_json::from_str(&profiled.stdout).unwrap();
+    let lanes = report["lanes"].as_array().unwrap();
+    assert!(!lanes.is_empty());
+    for lane in lanes {
+        for figure in ["int8_gmacs", "attention_gmacs", "read_gbs", "launch_us"] {
+            assert!(lane[figure].as_f64().is_some_and(|figure| figure.is_finite() && figure > 0.0), "{figure}: {lane}");
+        }
+        assert!(["lane", "team"].contains(&lane["kind"].as_str().unwrap()), "{lane}");
+    }
+    for figure in ["mean_abs_pct", "p90_abs_pct"] {
+        let error = report["prediction_error"][figure].as_f64();
+        assert_eq!(error.is_some_and(|error| error.is_finite() && error >= 0.0), !check.is_empty(), "{report}");
+    }
+    assert!(fs::read_dir(cache.path().join("profiles")).unwrap().count() > 0);
+
+    let wrong = |arguments: &[&str]| run(&mut duet(cache.path(), &[&["profile"], arguments].concat()));
+    wrong(&["no-such-model"]).assert_refused(&["`no-such-model`"]);
+    wrong(&[model, "--threads", "0"]).assert_refused(&["--threads"]);
+    wrong(&[model, "--kv", "int4"]).assert_refused(&["--kv", "f16, int8"]);
+}
+
+/// A model that would be downloaded if it came to that.
+const ABSENT: &str = "hf:nobody/nothing/none.gguf";
+
+fn without_network(cache: &Path, arguments: &[&str]) -> Command {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = duet(cache, arguments);
+    command.env("HF_ENDPOINT", format!("http://{address}"));
+    command
+}
+
+/// What is looked at first is a library that is none.
+#[cfg(target_os = "linux")]
+fn without_runtime(cache: &Path, arguments: &[&str]) -> Command {
+    let libraries = cache.join("runtime/openvino/libs");
+    fs::create_dir_all(&libraries).unwrap();
+    fs::write(libraries.join("libopenvino_c.so.2641"), "no library").unwrap();
+    let mut command = duet(cache, arguments);
+    command.env("DUET_RT", cache.join("runtime"));
+    command
+}
