@@ -39,15 +39,22 @@ impl Server {
     }
 
     pub(crate) fn get(&self, path: &str) -> String {
-        self.exchange(&format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\n\r\n", self.port))
+        self.send("GET", path, "", "")
     }
 
     pub(crate) fn post(&self, path: &str, body: &str) -> String {
-        self.exchange(&format!(
-            "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            self.port,
-            body.len()
-        ))
+        self.send("POST", path, "", body)
+    }
+
+    /// The response to a request with further `headers`, each of which ends its line.
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
+        let Self { port, .. } = self;
+        let content = match body.len() {
+            0 => String::new(),
+            length => format!("Content-Type: application/json\r\nContent-Length: {length}\r\n"),
+        };
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n");
+        self.exchange(&format!("{head}{content}{headers}\r\n{body}"))
     }
 
     fn exchange(&self, request: &str) -> String {

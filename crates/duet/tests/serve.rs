@@ -1,0 +1,118 @@
+//! A real engine behind the real server: keys, a full queue, clients that do not read.
+
+#![cfg(unix)]
+
+mod support;
+
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use support::server::Server;
+
+const CHAT: &str = "/v1/chat/completions";
+
+/// The model, or an excuse.
+fn model() -> Option<String> {
+    let path = std::env::var("DUET_TEST_MODEL").ok().filter(|path| !path.is_empty());
+    if path.is_none() {
+        // Past the test harness, which would hide it.
+        let _ = writeln!(std::io::stderr(), "skipped: DUET_TEST_MODEL names no model");
+    }
+    path
+}
+
+/// A cache that holds no model: only the profile of this machine, so that it is measured once.
+fn cache() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// Sends a chat of one message; the status and the body of the answer.
+fn ask(server: &Server, headers: &str, content: &str, fields: &Value) -> (u16, Value) {
+    let mut body = json!({"messages": [{"role": "user", "content": content}], "temperature": 0});
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let response = server.send("POST", CHAT, headers, &body.to_string());
+    let status = response.split(' ').nth(1).unwrap().parse().unwrap();
+    let (_, body) = response.split_once("\r\n\r\n").unwrap();
+    (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}")))
+}
+
+#[test]
+fn nothing_of_one_key_is_used_for_another() {
+    let Some(model) = model() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let keys = directory.path().join("keys");
+    std::fs::write(&keys, "ada:first-key\ngrace:second-key\nadmin root:third-key\n").unwrap();
+    let mut server =
+        Server::start_with(cache(), &model, &["--api-key-file", keys.to_str().unwrap(), "--history", "off"]);
+    let instructions = "Name three colours of flags. ".repeat(30);
+    let cached = |key: &str| {
+        let header = format!("Authorization: Bearer {key}\r\n");
+        let (status, answer) = ask(&server, &header, &instructions, &json!({"max_tokens": 4}));
+        assert_eq!(status, 200, "{answer}");
+        answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()
+    };
+    assert_eq!(cached("first-key"), 0);
+    assert!(cached("first-key") > 100, "the same prompt by the same key");
+    assert_eq!(cached("second-key"), 0, "the same prompt by another key");
+
+    let (status, refusal) = ask(&server, "", &instructions, &json!({}));
+    assert_eq!((status, refusal["error"]["code"].as_str()), (401, Some("invalid_api_key")));
+    let flows = |key: &str| {
+        let response = server.send("GET", "/v1/flows", &format!("Authorization: Bearer {key}\r\n"), "");
+        let (_, body) = response.split_once("\r\n\r\n").unwrap();
+        let body: Value = serde_json::from_str(body).unwrap();
+        let mut tenants: Vec<String> =
+            body["data"].as_array().unwrap().iter().map(|flow| flow["tenant"].as_str().unwrap().to_owned()).collect();
+        tenants.sort();
+        tenants.dedup();
+        tenants
+    };
+    assert_eq!(flows("first-key"), ["ada"]);
+    assert_eq!(flows("second-key"), ["grace"]);
+    assert_eq!(flows("third-key"), ["ada", "grace"]);
+    assert_eq!(server.terminate(), Some(0));
+}
+
+/// Eight connections, so three requests of a class may wait.
+#[test]
+fn more_than_may_wait_are_told_to_come_again() {
+    let Some(model) = model() else { return };
+    let mut server = Server::start_with(cache(), &model, &["--connections", "8", "--batch", "1", "--history", "off"]);
+    let asking = |index: usize| {
+        let content = format!("{index}. Tell me of the sea and of ships.");
+        ask(&server, "", &content, &json!({"service_tier": "flex", "max_tokens": 150, "ignore_eos": true}))
+    };
+    let answers: Vec<(u16, Value)> = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..7).map(|index| scope.spawn(move || asking(index))).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    let of = |status: u16| answers.iter().filter(|answer| answer.0 == status).count();
+    assert_eq!(of(200) + of(429), 7, "{answers:?}");
+    assert!(of(200) >= 3 && of(429) >= 1, "{answers:?}");
+    let (_, refused) = answers.iter().find(|answer| answer.0 == 429).unwrap();
+    assert_eq!(refused["error"]["type"], "rate_limit_error");
+    assert_eq!(server.terminate(), Some(0));
+}
+
+/// A client that never reads its stream is in nobody's way, and does not keep the server from ending.
+#[test]
+fn a_client_that_does_not_read_is_in_nobodys_way() {
+    let Some(model) = model() else { return };
+    let mut server = Server::start_with(cache(), &model, &["--history", "off"]);
+    let messages = json!([{"role": "user", "content": "Tell me of the sea."}]);
+    let body = json!({"messages": messages, "stream": true, "ignore_eos": true, "logprobs": true, "top_logprobs": 20});
+    let body = body.to_string();
+    let mut deaf = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let head = format!("POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    deaf.write_all(head.as_bytes()).unwrap();
+    // It has begun.
+    deaf.read_exact(&mut [0; 12]).unwrap();
+    let (status, answer) = ask(&server, "", "What is the capital of France?", &json!({"max_tokens": 20}));
+    assert_eq!(status, 200, "{answer}");
+    let begun = Instant::now();
+    assert_eq!(server.terminate(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
+    drop(deaf);
+}
