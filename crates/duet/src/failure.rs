@@ -8,6 +8,7 @@ use duet_bench::report::ReportError;
 use duet_bench::throughput::ThroughputError;
 use duet_engine::EngineError;
 use duet_history::HistoryError;
+use duet_kernels::isa::IsaError;
 use duet_model::LoadError;
 use duet_model::gguf::GgufError;
 use duet_offload::switching::GraphProfileError;
@@ -90,6 +91,7 @@ fn status(error: &anyhow::Error) -> u8 {
         cause.is::<BadInput>()
             || cause.is::<LoadError>()
             || cause.is::<GgufError>()
+            || cause.is::<IsaError>()
             || cause.downcast_ref::<FetchError>().is_some_and(FetchError::is_bad_input)
             || cause.downcast_ref::<BenchLoadError>().is_some_and(BenchLoadError::is_bad_input)
             || cause.downcast_ref::<HistoryError>().is_some_and(HistoryError::is_bad_input)

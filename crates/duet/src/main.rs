@@ -22,6 +22,7 @@ mod state;
 mod terminal;
 
 use clap::Parser;
+use duet_kernels::isa::Isa;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -30,6 +31,8 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let work = || -> anyhow::Result<()> {
         logging::start(cli.verbose)?;
+        // Whatever is asked for: a name that is ignored would be found out by nobody.
+        Isa::chosen()?;
         commands::dispatch(&cli.command)
     };
     match catch_unwind(AssertUnwindSafe(work)) {

@@ -2,6 +2,7 @@
 
 mod support;
 
+use duet_kernels::isa::Isa;
 use std::ffi::OsString;
 use std::fs;
 use std::net::TcpListener;
@@ -36,6 +37,24 @@ fn bad_arguments_are_refused_with_the_flag_named() {
     refused(&["report", "npumoe", "--out", "x", "--model", "no-such-model"], "`no-such-model`");
     refused(&["report", "coordgen", "--out", "x", "--model", "no-such-model"], "`no-such-model`");
     run(duet(cache.path(), &["pull"]).env("DUET_LOG", "a=b=c")).assert_refused(&["DUET_LOG"]);
+}
+
+/// Ignored, it would be the fastest set that is measured in place of the one that was meant.
+#[test]
+fn an_instruction_set_that_is_not_here_is_refused_with_those_that_are() {
+    let cache = tempfile::tempdir().unwrap();
+    let named = |isa: &str| run(duet(cache.path(), &["history", "list"]).env("DUET_ISA", isa));
+    let available: Vec<_> = Isa::available().into_iter().map(Isa::name).collect();
+    let here = available.join(", ");
+    named("avx3").assert_refused(&["DUET_ISA", "`avx3`", &here]);
+    for isa in Isa::ALL {
+        if available.contains(&isa.name()) {
+            assert_eq!(named(isa.name()).status, 0, "{isa}");
+        } else {
+            named(isa.name()).assert_refused(&["DUET_ISA", "this machine lacks", isa.name(), &here]);
+        }
+    }
+    assert_eq!(named("").status, 0, "empty is as if it were not there");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Speed of the matrix products beside the machine's ceilings: `cargo run --release -p duet-kernels --example gemm`.
 
 use duet_kernels::crew::{Crew, Scoped, Solo, Worker};
-use duet_kernels::isa::Isa;
+use duet_kernels::isa::{Isa, IsaError};
 use duet_kernels::matmul::{Epilogue, Target, matmul};
 use duet_kernels::memory::{Aligned, Shared};
 use duet_kernels::packed::{Form, PackedMatrix, WeightGroup};
@@ -9,8 +9,8 @@ use duet_kernels::probe::{ReadProbe, int8_macs_per_second};
 use duet_kernels::quantize::QuantizedRows;
 use std::time::Instant;
 
-fn main() {
-    let isa = Isa::best();
+fn main() -> Result<(), IsaError> {
+    let isa = Isa::chosen()?;
     println!("{isa}");
     let probe = ReadProbe::new(256 << 20);
     for crew in [&Solo as &dyn Crew, &Scoped { threads: 2 }] {
@@ -68,4 +68,5 @@ fn main() {
             }
         }
     }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use crate::gguf::{GgufError, GgufFile, Metadata};
 use crate::template::{ChatTemplate, TemplateError};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::weights::{LayerWeights, Packer, Weights};
-use duet_kernels::isa::Isa;
+use duet_kernels::isa::{Isa, IsaError};
 use duet_kernels::packed::PackedMatrix;
 use duet_types::{Bytes, Tokens};
 use std::path::Path;
@@ -32,13 +32,13 @@ pub struct ModelConfig {
 pub struct LoadOptions {
     /// Threads that pack weights.
     pub threads: usize,
-    /// The instruction set that kernels use.
-    pub isa: Isa,
+    /// The instruction set that kernels use; none: what the environment chooses ([`Isa::chosen`]).
+    pub isa: Option<Isa>,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { threads: std::thread::available_parallelism().map_or(1, usize::from), isa: Isa::best() }
+        Self { threads: std::thread::available_parallelism().map_or(1, usize::from), isa: None }
     }
 }
 
@@ -114,6 +114,9 @@ pub enum LoadError {
         /// Rows of the embeddings.
         embeddings: usize,
     },
+    /// The environment names an instruction set that cannot be used.
+    #[error(transparent)]
+    Isa(#[from] IsaError),
     /// The chat template could not be compiled.
     #[error("chat template: {0}")]
     Template(#[from] TemplateError),
@@ -137,6 +140,7 @@ impl Model {
     /// # Errors
     /// [`LoadError`] names the field, tensor or file at fault.
     pub fn load(path: &Path, options: &LoadOptions, progress: &mut dyn FnMut(LoadProgress)) -> Result<Self, LoadError> {
+        let isa = options.isa.map_or_else(Isa::chosen, Ok)?;
         let file = GgufFile::open(path)?;
         let blueprint = blueprint(&file)?;
         let metadata = file.metadata();
@@ -154,7 +158,7 @@ impl Model {
         }
         let template = template(&file, &tokenizer)?;
         let weights = pack(Packer { file: &file, blueprint: &blueprint }, options.threads, progress)?;
-        Ok(Self { config, blueprint, weights, tokenizer, template, isa: options.isa, file })
+        Ok(Self { config, blueprint, weights, tokenizer, template, isa, file })
     }
 
     /// What the model is.

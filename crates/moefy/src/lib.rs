@@ -32,7 +32,7 @@ pub use router::{Chosen, Router};
 
 use block::Block;
 use carve::{Carved, Sample, carve, length};
-use duet_kernels::isa::Isa;
+use duet_kernels::isa::IsaError;
 use duet_model::forward::PassError;
 use duet_model::gguf::{GgufError, GgufFile};
 use duet_model::{LoadError, Model};
@@ -112,6 +112,9 @@ pub enum MoefyError {
     /// The model's weights could not be read again.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The environment names an instruction set that cannot be used.
+    #[error(transparent)]
+    Isa(#[from] IsaError),
     /// A text could not be read.
     #[error(transparent)]
     Pass(#[from] PassError),
@@ -190,7 +193,7 @@ impl Moefied {
             return Err(MoefyError::NoText);
         }
         let texts: Vec<Vec<TokenId>> = texts.iter().filter(|text| !text.is_empty()).cloned().collect();
-        let hands = Hands { isa: Isa::best(), threads };
+        let hands = Hands { isa: model.isa(), threads };
         // What the dense model has is what the experts should come to: errors of a layer are made good by the next.
         let (mut dense, mut ours) = (Stream::new(model, &texts, threads)?, Stream::new(model, &texts, threads)?);
         let mut layers = Vec::with_capacity(model.config().layers);

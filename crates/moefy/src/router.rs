@@ -33,14 +33,14 @@ impl Router {
     /// A router to `experts` experts of rows of `width` values, whose clusters are found of [`ROWS_MAX`] of them at most.
     ///
     /// # Errors
-    /// If there are fewer rows than experts.
+    /// If there are fewer rows than experts, or the environment names an instruction set that cannot be used.
     pub fn of(rows: &[f32], width: usize, experts: usize, threads: usize) -> Result<Self, MoefyError> {
         let all = Matrix::of(width, rows.to_vec());
         let used = (all.rows().min(ROWS_MAX) / experts.max(1)) * experts;
         if used == 0 {
             return Err(MoefyError::Router { rows: all.rows(), experts });
         }
-        let hands = Hands { isa: Isa::best(), threads };
+        let hands = Hands { isa: Isa::chosen()?, threads };
         let scale = Scale::of(&all);
         // From all over the rows.
         let places: Vec<usize> = (0..used).map(|at| at * all.rows() / used).collect();

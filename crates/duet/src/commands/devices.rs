@@ -7,7 +7,7 @@ use crate::terminal::plain;
 use duet_types::Bytes;
 
 pub(super) fn devices(arguments: &DevicesArgs) -> anyhow::Result<()> {
-    let overview = Overview::look();
+    let overview = Overview::look()?;
     if arguments.json {
         return print(&(serde_json::to_string(&overview)? + "\n"));
     }

@@ -3,15 +3,15 @@
 use super::{Lanes, ShapesReport};
 use duet_device::available_cores;
 use duet_kernels::crew::Scoped;
-use duet_kernels::isa::Isa;
+use duet_kernels::isa::{Isa, IsaError};
 use duet_kernels::probe::{ReadProbe, int8_macs_per_second};
 
-pub(super) fn look() -> Lanes {
-    let (isa, crew) = (Isa::best(), Scoped { threads: available_cores().len() });
+pub(super) fn look() -> Result<Lanes, IsaError> {
+    let (isa, crew) = (Isa::chosen()?, Scoped { threads: available_cores().len() });
     let read = ReadProbe::new(READ_BYTES);
     // The best of a few: what disturbs a probe makes it slower, never faster.
     let best = |probe: &dyn Fn() -> f64| (0..PROBES).map(|_| probe()).fold(0.0, f64::max) / 1e9;
-    Lanes {
+    Ok(Lanes {
         full_name: first_value("/proc/cpuinfo", "model name"),
         cores: crew.threads,
         isa: isa.to_string(),
@@ -19,7 +19,7 @@ pub(super) fn look() -> Lanes {
         int8_gmacs: best(&|| int8_macs_per_second(isa, &crew)),
         read_gbs: best(&|| read.bytes_per_second(isa, &crew)),
         shapes: ShapesReport::Dynamic,
-    }
+    })
 }
 
 const PROBES: usize = 5;
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_cores_multiply_and_read() {
-        let lanes = look();
+        let lanes = look().unwrap();
         assert!(lanes.cores > 0 && lanes.int8_gmacs > 0.0 && lanes.read_gbs > 0.0, "{lanes:?}");
     }
 }

@@ -3,6 +3,7 @@
 mod lanes;
 mod runtimes;
 
+use duet_kernels::isa::IsaError;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -126,8 +127,11 @@ pub(crate) struct MissingRuntime {
 
 impl Overview {
     /// Looks at the machine. Takes a second or two: the cores are measured, and each device compiles a small graph.
-    pub(crate) fn look() -> Self {
-        let lanes = lanes::look();
+    ///
+    /// # Errors
+    /// If the environment names an instruction set that cannot be used.
+    pub(crate) fn look() -> Result<Self, IsaError> {
+        let lanes = lanes::look()?;
         let mut overview = Self { lanes, runtimes: Vec::new(), missing: Vec::new() };
         for looked in runtimes::look() {
             match looked {
@@ -135,6 +139,6 @@ impl Overview {
                 Err(missing) => overview.missing.push(missing),
             }
         }
-        overview
+        Ok(overview)
     }
 }
