@@ -7,9 +7,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# The whole workspace, as scripts/test.sh builds it: a part of it would choose other features and be compiled again.
 tests() {
     if cargo nextest --version >/dev/null 2>&1; then
-        cargo nextest run -p duet-kernels -p duet-model --status-level fail \
+        cargo nextest run --workspace --status-level fail \
             -E 'package(duet-kernels) | binary(golden) | binary(invariance)' "$@"
     else
         cargo test --quiet -p duet-kernels -p duet-model --lib \
@@ -17,8 +18,9 @@ tests() {
     fi
 }
 
-sets=$(cargo run --quiet -p duet-kernels --example isas)
-tests --no-run
+cargo build --workspace --all-targets
+target=$(cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+sets=$("$target/debug/examples/isas")
 
 if [ $# -gt 0 ]; then
     for isa in "$@"; do
