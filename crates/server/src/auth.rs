@@ -37,7 +37,7 @@ pub(crate) async fn identify(State(app): State<Arc<App>>, mut request: Request, 
         }
         Err(error) => {
             let (head, unread) = request.into_parts();
-            body::discard_unread(&head.headers, unread);
+            body::discard_unread(&app, &head.headers, unread);
             error.into_response()
         }
     }

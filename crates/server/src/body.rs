@@ -7,12 +7,13 @@
 
 use crate::connections::Arrival;
 use crate::error::ApiError;
-use crate::intake::Hold;
+use crate::intake::{Hold, Pace, SMALL_BYTES};
 use crate::serve::App;
 use axum::body::{Body, BodyDataStream};
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use futures_util::StreamExt;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -42,7 +43,7 @@ pub(crate) async fn read(app: &App, request: Request) -> Result<Received, ApiErr
         }
         Err(error) => {
             drop(hold);
-            discard_rest(&headers, data);
+            discard_rest(app, &headers, data);
             Err(error)
         }
     }
@@ -74,27 +75,33 @@ async fn collect(
         }
         hold.grow(len)?;
         bytes.extend_from_slice(&chunk);
+        if len > SMALL_BYTES {
+            app.intake.pace().let_through(chunk.len()).await;
+        }
     }
 }
 
 /// Lets a refused client finish sending, so that it gets to see why.
-pub(crate) fn discard_unread(headers: &HeaderMap, body: Body) {
-    discard_rest(headers, body.into_data_stream());
+pub(crate) fn discard_unread(app: &App, headers: &HeaderMap, body: Body) {
+    discard_rest(app, headers, body.into_data_stream());
 }
 
-fn discard_rest(headers: &HeaderMap, data: BodyDataStream) {
+fn discard_rest(app: &App, headers: &HeaderMap, data: BodyDataStream) {
     // A client that waits for `100 Continue` sends nothing after a refusal; reading would invite it to.
     if !headers.contains_key(header::EXPECT) {
-        tokio::spawn(discard(data));
+        tokio::spawn(discard(data, Arc::clone(app.intake.pace())));
     }
 }
 
 /// Reads on, keeping nothing, within bounds.
-async fn discard(mut data: BodyDataStream) {
+async fn discard(mut data: BodyDataStream, pace: Arc<Pace>) {
     let reading = async {
         let mut discarded = 0;
         while let Some(Ok(chunk)) = data.next().await {
             discarded += chunk.len();
+            if discarded > SMALL_BYTES {
+                pace.let_through(chunk.len()).await;
+            }
             if discarded > DISCARD_BYTES_MAX {
                 break;
             }

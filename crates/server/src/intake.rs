@@ -4,6 +4,9 @@
 //! read until their prompt is tokens; what has no room is refused (429) before it takes any. Small ones are bounded by
 //! the number of connections.
 //!
+//! **Pace.** What is beyond the first [`SMALL_BYTES`] of bodies is read at [`LARGE_BYTES_A_SECOND`] in all: copying is work as
+//! well, and clients that send without end could keep the processor busy with it. They wait in their own sockets instead.
+//!
 //! **Turns.** Taking a body apart and tokenising take the processor, which belongs to the lanes, so there are two serial
 //! queues for that and no more threads than two: one for small requests that people wait for, and one for all others, in
 //! which people's go first. A small request never waits behind a large one, nor a person's behind the background's.
@@ -14,7 +17,9 @@ use crate::error::ApiError;
 use duet_types::Class;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::Instant;
 
 /// A body is small up to here: it is taken apart in less than a millisecond and tokenised in a few.
 pub(crate) const SMALL_BYTES: usize = 64 << 10;
@@ -24,6 +29,7 @@ pub(crate) const SMALL_BYTES: usize = 64 << 10;
 pub(crate) struct Intake {
     /// A permit for each kilobyte.
     memory: Arc<Semaphore>,
+    pace: Arc<Pace>,
     small_reactive: Arc<Turns>,
     others: Arc<Turns>,
 }
@@ -32,6 +38,7 @@ impl Intake {
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             memory: Arc::new(Semaphore::new(bytes_max / KILOBYTE)),
+            pace: Arc::default(),
             small_reactive: Arc::default(),
             others: Arc::default(),
         }
@@ -40,6 +47,11 @@ impl Intake {
     /// Room for a body.
     pub(crate) fn hold(&self) -> Hold {
         Hold { memory: Arc::clone(&self.memory), share: None, bytes: SMALL_BYTES }
+    }
+
+    /// The pace of large bodies.
+    pub(crate) fn pace(&self) -> &Arc<Pace> {
+        &self.pace
     }
 
     /// Waits for a turn of a request whose body has so many bytes.
@@ -79,6 +91,31 @@ impl Hold {
         Ok(())
     }
 }
+
+/// Lets so many bytes a second through, whoever sends them.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// When all that was let through is paid for; absent before the first.
+    paid: Mutex<Option<Instant>>,
+}
+
+impl Pace {
+    /// Waits until so many bytes more may be read after these.
+    pub(crate) async fn let_through(&self, bytes: usize) {
+        let paid = {
+            let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = Instant::now();
+            let cost = Duration::from_secs_f64(bytes as f64 / LARGE_BYTES_A_SECOND);
+            let until = paid.map_or(now, |paid| paid.max(now)) + cost;
+            *paid = Some(until);
+            until
+        };
+        tokio::time::sleep_until(paid).await;
+    }
+}
+
+/// Some tenth of a core's time goes into reading and parsing so much; the longest body takes a sixth of a second.
+const LARGE_BYTES_A_SECOND: f64 = 64e6;
 
 /// A serial queue in which people go first.
 #[derive(Debug, Default)]
@@ -176,6 +213,24 @@ mod tests {
         let Poll::Ready(next) = poll(next.as_mut()) else { panic!("it is free") };
         drop(next);
         assert!(poll(pin!(intake.turn(Class::Proactive, 1))).is_ready());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_bodies_share_a_pace() {
+        let intake = Intake::new(1 << 20);
+        let begun = Instant::now();
+        let send = async || {
+            for _ in 0..100 {
+                intake.pace().let_through(64_000).await;
+            }
+        };
+        tokio::join!(send(), send());
+        let took = begun.elapsed().as_secs_f64();
+        assert!((took - 12.8e6 / LARGE_BYTES_A_SECOND).abs() < 0.1, "{took} s");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let begun = Instant::now();
+        intake.pace().let_through(64_000).await;
+        assert!(begun.elapsed() < Duration::from_millis(10), "no debt is left, and no credit was saved");
     }
 
     #[test]
