@@ -277,6 +277,17 @@ impl Digest {
         Some(Fact::Ended { subject: entry.subject, end, lasted: now - entry.arrived })
     }
 
+    /// What is to be said of the requests under way, if the scheduler has failed and they with it.
+    #[must_use]
+    pub fn failed(&self, now: Instant) -> Vec<Fact> {
+        let ended = |entry: &Entry| Fact::Ended {
+            subject: entry.subject,
+            end: End::Failed,
+            lasted: now - entry.arrived.min(now),
+        };
+        self.requests.values().map(ended).collect()
+    }
+
     /// Changes an entry, if the request is under way; the queues follow.
     fn update(&mut self, request: RequestId, change: impl FnOnce(&mut Entry)) {
         let Some(entry) = self.requests.get_mut(&request) else { return };

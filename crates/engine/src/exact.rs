@@ -93,11 +93,10 @@ impl ExactGraphs {
                 self.graphs.remove(&id);
                 Some(Event::GraphFailed { graph: id })
             }
-            (None, Ok(prepared)) => {
-                self.free(prepared);
+            (None, made) => {
+                self.unwanted(made);
                 None
             }
-            (None, Err(_)) => None,
         }
     }
 
@@ -118,6 +117,19 @@ impl ExactGraphs {
             }
             None => {}
         }
+    }
+
+    /// A graph was made, or not, for a request that nobody knows any more.
+    pub(crate) fn unwanted(&mut self, made: Result<Prepared, NotPrepared>) {
+        if let Ok(prepared) = made {
+            self.free(prepared);
+        }
+    }
+
+    /// Gives all graphs back.
+    pub(crate) fn reclaim_all(&mut self) {
+        let all: Vec<GraphId> = self.graphs.keys().copied().collect();
+        all.into_iter().for_each(|id| self.reclaim(id));
     }
 
     /// The graph that a kernel on the device's lane can run on: its only member's, if it takes exactly the kernel's rows.

@@ -39,12 +39,14 @@ pub struct GraphExchange {
 #[derive(Debug)]
 pub(crate) struct GraphLoader {
     loads: Sender<GraphLoad>,
+    blocks: usize,
 }
 
 impl GraphLoader {
-    /// Starts the thread. `done` is called on it with what came of each load.
+    /// Starts the thread for a device of so many blocks. `done` is called on it with what came of each load.
     pub(crate) fn start(
         device: Arc<dyn ExchangesGraphs>,
+        blocks: usize,
         done: impl Fn(Event) + Send + 'static,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let (loads, receiver) = channel();
@@ -54,7 +56,12 @@ impl GraphLoader {
             }
         };
         let thread = std::thread::Builder::new().name("duet-exchange".to_owned()).spawn(work)?;
-        Ok((Self { loads }, thread))
+        Ok((Self { loads, blocks }, thread))
+    }
+
+    /// Blocks whose graphs it loads.
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks
     }
 
     /// Queues a load.

@@ -74,8 +74,8 @@ impl Engine {
         self.runtime.flows()
     }
 
-    /// Whether it takes requests. It does until it is dropped, unless an invariant of its scheduler was broken: then all
-    /// requests fail, and only a new engine helps.
+    /// Whether it takes requests. It does until it is dropped. If an invariant of its scheduler is broken, the requests that
+    /// are open fail and it goes on with a new scheduler; if even that fails, only a new engine helps.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.runtime.is_running()

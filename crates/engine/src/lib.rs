@@ -4,8 +4,8 @@
 //! the lanes run on the model; the lane that led a kernel chooses the token, turns it into text, sends it to the client
 //! and runs the scheduler for what comes next. When the request ends, its KV is kept for the next turn of its flow.
 //!
-//! Invariants: every submitted request's events end with exactly one `Finished` or `Failed`, also if a kernel panics or
-//! the engine stops; a request's text depends on its parameters, seed and prompt, not on what else runs, nor on what
+//! Invariants: every submitted request's events end with exactly one `Finished` or `Failed`, also if a kernel panics, the
+//! scheduler fails or the engine stops; a request's text depends on its parameters, seed and prompt, not on what else runs, nor on what
 //! was cached. (Agent.xpu §4.1)
 
 mod backend;
@@ -30,6 +30,7 @@ mod on_lanes;
 mod outbox;
 mod parameters;
 mod pass;
+mod past;
 mod placement;
 mod preparer;
 mod prober;

@@ -5,6 +5,7 @@
 //! others are still on lanes; the one that finds none completes the pass and reports once more.
 
 use crate::backend::Backend;
+use crate::request::EngineError;
 use crate::shared_pass::SharedPass;
 use duet_scheduler::{Completes, Event, Kernel, Outcome};
 use std::sync::Arc;
@@ -34,6 +35,15 @@ impl<B: Backend> OnLanes<B> {
     /// The pass.
     pub(crate) fn pass(&self) -> &Arc<SharedPass<B>> {
         &self.pass
+    }
+
+    /// Ends its members with `error`, if no kernel has it. If one has, they end when it drops the pass.
+    pub(crate) fn fail(self, backend: &B, error: &EngineError) {
+        let Some(pass) = Arc::into_inner(self.pass) else { return };
+        pass.undo(backend);
+        for (_, mut sequence) in pass.take_members() {
+            sequence.finish_failed(error.clone());
+        }
     }
 
     /// A kernel goes to a lane.

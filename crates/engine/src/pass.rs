@@ -290,8 +290,13 @@ fn lost() -> EngineError {
     EngineError::Internal("its keys and values are lost".to_owned())
 }
 
-/// What a panic said.
+/// What a kernel's panic said.
 fn message(panic: &(dyn Any + Send)) -> String {
+    format!("a kernel panicked: {}", panic_message(panic))
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("a kernel panicked: {}", text.unwrap_or("no message"))
+    text.unwrap_or("no message")
 }

@@ -52,7 +52,7 @@ impl Preparer {
     /// Starts the thread. `done` is called on it with what came of each graph that was begun, also if it was called off.
     pub(crate) fn start(
         device: Arc<dyn PreparesRows>,
-        done: impl Fn(GraphId, Result<Prepared, NotPrepared>) + Send + 'static,
+        done: impl Fn(Graph, Result<Prepared, NotPrepared>) + Send + 'static,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let shared = Arc::<Shared>::default();
         let of_thread = Arc::clone(&shared);
@@ -86,7 +86,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self, device: &dyn PreparesRows, done: impl Fn(GraphId, Result<Prepared, NotPrepared>)) {
+    fn work(&self, device: &dyn PreparesRows, done: impl Fn(Graph, Result<Prepared, NotPrepared>)) {
         while let Some(work) = self.next() {
             match work {
                 Work::Free(unwanted) => drop(unwanted),
@@ -95,7 +95,7 @@ impl Shared {
                     let made = catch_unwind(AssertUnwindSafe(|| device.prepare(graph.rows, &wanted)));
                     let made = made.unwrap_or_else(|_| Err(NotPrepared::Failed("compiling panicked".to_owned())));
                     self.state().under_way = None;
-                    done(graph.id, made);
+                    done(graph, made);
                 }
             }
         }

@@ -4,6 +4,11 @@
 //! the alarm clock, a table that arrived on disk) takes the lock, runs the driver's loop until nothing more is known to
 //! happen, and leaves. The lock is held for microseconds: kernels, sampling, text and files are done outside.
 //! Completions run the scheduler inline.
+//!
+//! A panic under the lock (a broken invariant of the scheduler or its world, an observer's) ends the requests that are
+//! open and not the engine: a new scheduler begins with nothing ([`recovery`]).
+
+mod recovery;
 
 use crate::backend::Backend;
 use crate::calibration::Calibrate;
@@ -20,13 +25,13 @@ use crate::preparer::Preparer;
 use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey, GenerateRequest, GenerationEvent};
 use crate::sequence::{Sequence, Workspace};
-use crate::shared_pass::{SharedPass, is_part};
+use crate::shared_pass::is_part;
 use crate::site::Site;
 use crate::speed_probe::SpeedProbe;
 use crate::spill::Mover;
 use crate::stats::{EngineStats, FlowView, KeptView, RequestView};
 use crate::timer::Timer;
-use crate::world::{EngineWorld, Helpers, QueueLimit};
+use crate::world::{EngineWorld, Held, Helpers, QueueLimit};
 use duet_device::Cpu;
 use duet_driver::{Observed, Observer, Probe};
 use duet_kernels::crew::Crew;
@@ -37,7 +42,6 @@ use duet_speculate::Method;
 use duet_types::{Class, Instant, LaneSet, Nanos, RequestId, Tokens};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -95,12 +99,24 @@ pub(crate) struct Shared<B: Backend> {
     queue_tokens_max: Tokens,
     /// Makes seeds for requests that have none.
     seeds: RandomState,
+    /// What a new scheduler begins with.
+    config: SchedulerConfig,
+    policy: PolicyName,
     state: Mutex<State<B>>,
 }
 
 struct State<B: Backend> {
     scheduler: Scheduler,
     world: Observed<EngineWorld<B>, Observers>,
+    health: Health,
+}
+
+/// Whether there is a scheduler to be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Running,
+    /// It failed, and no new one could be begun.
+    Failed,
 }
 
 /// Lets a client cancel without knowing the backend.
@@ -153,15 +169,16 @@ impl<B: Backend> Runtime<B> {
         let mut exchange = None;
         if let Some(device) = config.exchanges {
             let tell = reach(&cell);
-            let (loader, thread) = GraphLoader::start(device, move |event| {
-                tell().map(|shared| shared.enter(|world, now| world.happened(now, event)));
+            let blocks = config.scheduler.graphs.as_ref().map_or(0, |graphs| graphs.blocks.count());
+            let (loader, thread) = GraphLoader::start(device, blocks, move |event| {
+                tell().map(|shared| shared.enter(|world, now| world.graph_loaded(now, event)));
             })?;
             exchange = Some(loader);
             helpers.push(thread);
         }
         let lanes = config.scheduler.machine.lanes.len();
         let metrics = Metrics::new(&config.scheduler);
-        let scheduler = Scheduler::new(config.scheduler, config.policy.policy());
+        let scheduler = Scheduler::new(config.scheduler.clone(), config.policy.policy());
         let observer = Observers::new(Samples::new(lanes), metrics, config.observers);
         let shared = Arc::new_cyclic(|shared| {
             let helpers = Helpers { timer, mover, exchange, _prober: prober };
@@ -174,7 +191,9 @@ impl<B: Backend> Runtime<B> {
                 queue_max: config.queue_max,
                 queue_tokens_max: config.queue_tokens_max,
                 seeds: RandomState::new(),
-                state: Mutex::new(State { scheduler, world: Observed { world, observer } }),
+                config: config.scheduler,
+                policy: config.policy,
+                state: Mutex::new(State { scheduler, world: Observed { world, observer }, health: Health::Running }),
             }
         });
         *cell.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&shared);
@@ -200,7 +219,7 @@ impl<B: Backend> Runtime<B> {
         let speculation = shared.drafting.begin(&request);
         let sequence = Sequence::new(&*shared.backend, request, speculation, seed, Outbox::new(sender), shared.clock);
         let id = shared.drive(|scheduler, world, now| {
-            let limit = shared.queue_limit(scheduler, class);
+            let limit = shared.queue_limit(scheduler, world, class);
             world.submit(now, class, owner, sequence, tokens, limit)
         })??;
         Ok((id, receiver))
@@ -208,8 +227,15 @@ impl<B: Backend> Runtime<B> {
 
     /// Whether a request of this class would be queued now, so that a client can be refused before its prompt is read.
     pub(crate) fn has_room(&self, class: Class) -> Result<(), EngineError> {
-        let state = self.shared.state.lock().map_err(|_| scheduler_failed())?;
-        state.world.world.has_room(Tokens::ZERO, self.shared.queue_limit(&state.scheduler, class))
+        let state = self.shared.state();
+        let world = &state.world.world;
+        world.has_room(Tokens::ZERO, self.shared.queue_limit(&state.scheduler, world, class))
+    }
+
+    /// Tells the scheduler what never happened.
+    #[cfg(test)]
+    pub(crate) fn lie(&self, event: Event) -> Result<(), EngineError> {
+        self.shared.enter(|world, now| world.happened(now, event))
     }
 
     /// For clients that may outlive the runtime.
@@ -219,13 +245,13 @@ impl<B: Backend> Runtime<B> {
     }
 
     pub(crate) fn stats(&self) -> EngineStats {
-        let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.shared.state();
         let queued = [Class::Reactive, Class::Proactive].map(|class| state.scheduler.queue_len(Line::Queued, class));
         let queued: usize = queued.iter().sum();
         let pages = self.shared.backend.kv_pages();
         EngineStats {
             queued,
-            running: state.world.world.open() - queued,
+            running: state.world.world.open().saturating_sub(queued),
             flows_kept: state.world.world.kept().len(),
             kv_pages_used: pages.capacity - pages.free,
             kv_pages: pages.capacity,
@@ -235,13 +261,13 @@ impl<B: Backend> Runtime<B> {
 
     /// What was sampled since the last call.
     pub(crate) fn take_samples(&self) -> EngineSamples {
-        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.state();
         state.world.observer.samples.take(self.shared.clock.now())
     }
 
-    /// Whether it still schedules: a broken invariant ends that for good.
+    /// Whether it still schedules.
     pub(crate) fn is_running(&self) -> bool {
-        !self.shared.state.is_poisoned()
+        self.shared.state().health == Health::Running
     }
 
     /// The figures as Prometheus reads them.
@@ -249,7 +275,7 @@ impl<B: Backend> Runtime<B> {
         let (drafting, history) = (self.shared.drafting.cost(), self.shared.drafting.history());
         let experts = self.backend().expert_stats();
         let exposition = {
-            let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let state = self.shared.state();
             let waiting = |line, class| state.scheduler.queue_len(line, class);
             let (pages, exact) = (state.scheduler.pages(), state.world.world.exact());
             let elsewhere = Elsewhere { drafting, history, exact, experts };
@@ -260,12 +286,12 @@ impl<B: Backend> Runtime<B> {
 
     /// What became of graphs for exactly a prompt's rows.
     pub(crate) fn exact(&self) -> ExactCounts {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).world.world.exact()
+        self.shared.state().world.world.exact()
     }
 
     /// All flows that have requests or kept KV.
     pub(crate) fn flows(&self) -> Vec<FlowView> {
-        let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.shared.state();
         let now = self.shared.clock.now();
         let mut flows: BTreeMap<_, FlowView> = BTreeMap::new();
         let mut of = |owner: &crate::kept::Owner, change: &mut dyn FnMut(&mut FlowView)| {
@@ -304,8 +330,8 @@ impl<B: Backend> Runtime<B> {
 impl<B: Backend> Drop for Runtime<B> {
     fn drop(&mut self) {
         if self.shared.enter(EngineWorld::stop).is_err() {
-            // The scheduler has failed; its helpers end all the same.
-            self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).world.world.abandon();
+            // The scheduler failed over it; its helpers end all the same.
+            self.shared.state().world.world.abandon();
         }
         for helper in self.helpers.drain(..) {
             // They catch nothing and report nothing.
@@ -316,9 +342,9 @@ impl<B: Backend> Drop for Runtime<B> {
 
 impl<B: Backend> Shared<B> {
     /// Each class has its own queue: background work never fills the one that people wait in.
-    fn queue_limit(&self, scheduler: &Scheduler, class: Class) -> QueueLimit {
-        let waiting = [Line::Queued, Line::Prefill].map(|line| scheduler.queue_len(line, class)).iter().sum();
-        QueueLimit { waiting, max: self.queue_max, tokens_max: self.queue_tokens_max }
+    fn queue_limit(&self, scheduler: &Scheduler, world: &EngineWorld<B>, class: Class) -> QueueLimit {
+        let known: usize = [Line::Queued, Line::Prefill].map(|line| scheduler.queue_len(line, class)).iter().sum();
+        QueueLimit { waiting: known + world.unheard(), max: self.queue_max, tokens_max: self.queue_tokens_max }
     }
 
     /// Lets something happen in the world, and drives the scheduler until nothing more does.
@@ -327,80 +353,52 @@ impl<B: Backend> Shared<B> {
     }
 
     fn drive<R>(&self, happen: impl FnOnce(&Scheduler, &mut EngineWorld<B>, Instant) -> R) -> Result<R, EngineError> {
-        let mut state = self.state.lock().map_err(|_| scheduler_failed())?;
-        let State { scheduler, world } = &mut *state;
-        // Read under the lock, so that time never goes backwards.
-        let now = self.clock.now();
-        let result = happen(scheduler, &mut world.world, now);
-        duet_driver::run(scheduler, world);
-        world.observer.samples.decided(Nanos((self.clock.now() - now).0));
-        Ok(result)
+        self.guarded(|state, now| {
+            let State { scheduler, world, .. } = state;
+            let result = happen(scheduler, &mut world.world, now);
+            duet_driver::run(scheduler, world);
+            world.observer.samples.decided(Nanos((self.clock.now() - now).0));
+            result
+        })
     }
 
     /// The machine was probed. Nobody decides by it.
     fn probed(&self, probe: &Probe) {
         // If the scheduler has failed, the record ends there.
-        if let Ok(mut state) = self.state.lock() {
-            let now = self.clock.now();
-            state.world.observer.probe(now, probe);
-        }
+        let _ = self.guarded(|state, now| state.world.observer.probe(now, probe));
     }
 
-    /// Runs a kernel and reports it, on the leading lane of its team.
+    /// Runs a kernel and reports it, on the leading lane of its team. If the scheduler fails over the report, its clients
+    /// are told.
     pub(crate) fn run_kernel(
         &self,
         kernel: &Kernel,
-        pass: &SharedPass<B>,
+        mut held: Held<B>,
         mut workspace: Workspace,
         resources: Resources<'_>,
     ) {
         let Resources { lanes, crew, exact } = resources;
         let site = Site::new(lanes, crew);
-        let ran = pass.execute(kernel, &*self.backend, Site { exact: exact.as_deref(), ..site }, &mut workspace);
+        let on_device = Site { exact: exact.as_deref(), ..site };
+        let mut ran = held.pass.execute(kernel, &*self.backend, on_device, &mut workspace);
         // Before anybody hears of it, so that the last one who has it is not this lane.
         drop(exact);
-        let report = AssertUnwindSafe(|| {
-            let mut ran = ran;
-            if is_part(kernel) && ran.is_ok() {
-                if self.reported_part(kernel, &mut workspace)? == Reported::Yes {
-                    return Ok(());
-                }
-                ran = pass.complete(kernel, &*self.backend, site, &mut workspace);
+        if is_part(kernel) && ran.is_ok() {
+            let mut part = Some(held);
+            let reported = self.enter(|world, now| world.part_ended(now, kernel, &mut workspace, &mut part));
+            let Some(last) = part else { return };
+            if reported.is_err() {
+                drop(last);
+                // What came since waits for it.
+                let _ = self.enter(|_, _| ());
+                return;
             }
-            let event = ended(kernel, ran);
-            self.enter(|world, now| {
-                world.give_back(workspace);
-                world.kernel_ended(now, kernel.pass, event);
-            })
-        });
-        // If the scheduler has failed, its clients were told.
-        let report: Result<Result<(), EngineError>, _> = catch_unwind(report);
-        if report.is_err() {
-            // A broken invariant of the scheduler or the world. The lock is poisoned, so nothing more can be asked of
-            // them; let nobody wait for an answer.
-            self.state.lock().unwrap_or_else(PoisonError::into_inner).world.world.abandon();
+            ran = last.pass.complete(kernel, &*self.backend, site, &mut workspace);
+            held = last;
         }
+        let event = ended(kernel, ran);
+        let _ = self.enter(|world, now| world.kernel_ended(now, kernel, event, workspace, held));
     }
-
-    /// Reports a kernel on a part of the rows, unless it is to complete its pass first.
-    fn reported_part(&self, kernel: &Kernel, workspace: &mut Workspace) -> Result<Reported, EngineError> {
-        self.enter(|world, now| {
-            if world.is_last_of(kernel.pass) {
-                return Reported::No;
-            }
-            world.give_back(std::mem::take(workspace));
-            let outcome = Outcome::Progressed;
-            world.kernel_ended(now, kernel.pass, Event::KernelDone { kernel: kernel.id, outcome });
-            Reported::Yes
-        })
-    }
-}
-
-/// Whether the world has heard of a kernel's end.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reported {
-    Yes,
-    No,
 }
 
 /// What the world hears of it.
@@ -419,8 +417,4 @@ impl<B: Backend> Cancel for Shared<B> {
         // If the scheduler has failed, the request has ended.
         let _ = self.enter(|world, now| world.happened(now, Event::Cancelled(request)));
     }
-}
-
-fn scheduler_failed() -> EngineError {
-    EngineError::Internal("the scheduler failed".to_owned())
 }

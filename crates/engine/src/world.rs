@@ -3,11 +3,14 @@
 //! It belongs to whoever holds the engine's lock. Nothing in here computes, waits or allocates KV memory at length:
 //! kernels run on lanes, and KV is moved to and from disk by a thread of its own.
 
+mod anew;
+
 use crate::backend::Backend;
 use crate::exact::{ExactCounts, ExactGraphs};
 use crate::exchange::GraphLoader;
 use crate::kept::{Found, KeptStore, Owner};
 use crate::on_lanes::OnLanes;
+use crate::past::{Past, When};
 use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey};
 use crate::runtime::{Resources, Shared};
@@ -19,7 +22,7 @@ use crate::timer::Timer;
 use duet_device::{Accelerator, CpuLanes};
 use duet_driver::World;
 use duet_model::forward::{NotPrepared, Prepared};
-use duet_scheduler::{Command, End, Event, GraphId, Kernel, PassId, Request, Source};
+use duet_scheduler::{Command, End, Event, Graph, Kernel, Outcome, PassId, Request, Source};
 use duet_types::{Class, FinishReason, FlowId, Instant, LaneSet, RequestId, TenantId, Tokens};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -37,12 +40,15 @@ pub(crate) struct EngineWorld<B: Backend> {
     /// Flows that clients named.
     named: HashMap<(TenantId, FlowKey), FlowId>,
     events: VecDeque<(Instant, Event)>,
+    /// When the last thing happened of which the scheduler has heard.
+    heard: Instant,
     spare: Vec<Workspace>,
     /// Absent once the engine stops.
     helpers: Option<Helpers<B>>,
     next_request: u64,
     next_flow: u64,
     life: Life,
+    past: Past,
 }
 
 /// The threads that sleep.
@@ -72,6 +78,15 @@ enum Place<B: Backend> {
     Awaiting(Box<Sequence<B>>),
     OnDisk(Box<Sequence<B>>, Arc<SpillFile>),
     InPass(PassId),
+    /// It is being put from one place to another, within one call.
+    InHand,
+}
+
+/// What a kernel has from its launch until the world has heard of its end. The pages of its members, if nobody else has
+/// them, go back before it is said that it has left its lanes.
+pub(crate) struct Held<B: Backend> {
+    pub(crate) pass: Arc<SharedPass<B>>,
+    _on_lanes: Arc<crate::past::OnLanes>,
 }
 
 /// Whether the engine goes on.
@@ -107,11 +122,13 @@ impl<B: Backend> EngineWorld<B> {
             kept: KeptStore::new(),
             named: HashMap::new(),
             events: VecDeque::new(),
+            heard: Instant::default(),
             spare: Vec::new(),
             helpers: Some(helpers),
             next_request: 0,
             next_flow: 0,
             life: Life::Running,
+            past: Past::new(),
         }
     }
 
@@ -173,13 +190,49 @@ impl<B: Backend> EngineWorld<B> {
         flow
     }
 
-    /// Whether a kernel on a part of the rows, which ends now, is to complete its pass first.
-    pub(crate) fn is_last_of(&self, pass: PassId) -> bool {
-        self.passes.get(&pass).is_some_and(OnLanes::is_completed_by_last)
+    /// A kernel on a part of the rows ended well. If it is to complete its pass first, it keeps what it has; else that is
+    /// all.
+    pub(crate) fn part_ended(
+        &mut self,
+        now: Instant,
+        kernel: &Kernel,
+        workspace: &mut Workspace,
+        held: &mut Option<Held<B>>,
+    ) {
+        let is_last = self.passes.get(&kernel.pass).is_some_and(OnLanes::is_completed_by_last);
+        if self.when(kernel) == When::Present && is_last {
+            return;
+        }
+        let event = Event::KernelDone { kernel: kernel.id, outcome: Outcome::Progressed };
+        if let Some(held) = held.take() {
+            self.kernel_ended(now, kernel, event, std::mem::take(workspace), held);
+        }
     }
 
-    /// Notes how a kernel ended, and takes back what its pass had if that is over.
-    pub(crate) fn kernel_ended(&mut self, now: Instant, pass: PassId, event: Event) {
+    /// Notes how a kernel ended, takes back what it worked with, and what its pass had if that is over. If its scheduler
+    /// has failed meanwhile, nobody wants to know.
+    pub(crate) fn kernel_ended(
+        &mut self,
+        now: Instant,
+        kernel: &Kernel,
+        event: Event,
+        workspace: Workspace,
+        held: Held<B>,
+    ) {
+        // Under the lock, so that whoever waits for it goes on now.
+        drop(held);
+        self.spare.push(workspace);
+        if self.when(kernel) == When::Present {
+            self.left_lanes(now, kernel.pass, event);
+        }
+    }
+
+    /// When a kernel was launched.
+    fn when(&self, kernel: &Kernel) -> When {
+        kernel.members.first().map_or(When::Present, |member| self.past.of(member.request))
+    }
+
+    fn left_lanes(&mut self, now: Instant, pass: PassId, event: Event) {
         if self.passes.get_mut(&pass).is_some_and(|on_lanes| on_lanes.ended(&event))
             && let Some(over) = self.passes.remove(&pass)
         {
@@ -188,14 +241,19 @@ impl<B: Backend> EngineWorld<B> {
         self.happened(now, event);
     }
 
-    /// Takes back what a kernel worked with.
-    pub(crate) fn give_back(&mut self, workspace: Workspace) {
-        self.spare.push(workspace);
+    /// Graphs for a prompt's rows are there, or not.
+    pub(crate) fn prepared(&mut self, now: Instant, graph: Graph, made: Result<Prepared, NotPrepared>) {
+        if self.past.of(graph.request) == When::Past {
+            return self.exact.unwanted(made);
+        }
+        if let Some(event) = self.exact.prepared(graph.id, made) {
+            self.happened(now, event);
+        }
     }
 
-    /// Graphs for a prompt's rows are there, or not.
-    pub(crate) fn prepared(&mut self, now: Instant, id: GraphId, made: Result<Prepared, NotPrepared>) {
-        if let Some(event) = self.exact.prepared(id, made) {
+    /// A graph was loaded in another's place, or not.
+    pub(crate) fn graph_loaded(&mut self, now: Instant, event: Event) {
+        if self.past.loaded() == When::Present {
             self.happened(now, event);
         }
     }
@@ -215,6 +273,12 @@ impl<B: Backend> EngineWorld<B> {
 
     /// A table has arrived, on disk or in memory.
     pub(crate) fn moved(&mut self, now: Instant, moved: Moved<B::Table>) {
+        if self.past.moved() == When::Present {
+            self.arrived(now, moved);
+        }
+    }
+
+    fn arrived(&mut self, now: Instant, moved: Moved<B::Table>) {
         match moved {
             Moved::Saved { request, result } => self.saved(now, request, result),
             Moved::Loaded { request, result } => self.loaded(now, request, result),
@@ -257,7 +321,7 @@ impl<B: Backend> EngineWorld<B> {
 
     fn loaded(&mut self, now: Instant, request: RequestId, result: std::io::Result<B::Table>) {
         let Some(open) = self.open.get_mut(&request) else { return };
-        let place = std::mem::replace(&mut open.place, Place::InPass(PassId(u64::MAX)));
+        let place = std::mem::replace(&mut open.place, Place::InHand);
         let Place::Moving(mut sequence, source) = place else { panic!("{request} was not being read") };
         let taken = match source {
             Some(Source::TakenOver(of)) => Some(of),
@@ -300,15 +364,9 @@ impl<B: Backend> EngineWorld<B> {
         }
     }
 
-    /// Drops everything, after a broken invariant: nothing can be relied on. Clients are told by their outboxes.
-    pub(crate) fn abandon(&mut self) {
-        self.life = Life::Stopping;
-        self.helpers = None;
-        self.exact.stop();
-        self.open.clear();
-        self.passes.clear();
-        self.kept.clear();
-        self.events.clear();
+    /// How many things happened of which the scheduler has not heard: none, unless something of the past is to come.
+    pub(crate) fn unheard(&self) -> usize {
+        self.events.len()
     }
 
     /// How many requests are open.
@@ -328,7 +386,7 @@ impl<B: Backend> EngineWorld<B> {
 
     fn take(&mut self, request: RequestId) -> Place<B> {
         let open = self.open.get_mut(&request).unwrap_or_else(|| panic!("{request} is not open"));
-        std::mem::replace(&mut open.place, Place::InPass(PassId(u64::MAX)))
+        std::mem::replace(&mut open.place, Place::InHand)
     }
 
     fn put(&mut self, request: RequestId, place: Place<B>) {
@@ -367,11 +425,12 @@ impl<B: Backend> EngineWorld<B> {
 
     fn move_table(&mut self, now: Instant, job: Job<B::Table>) {
         if let Some(helpers) = &self.helpers {
+            self.past.moves();
             return helpers.mover.queue(job);
         }
         // The engine stops: everything is cancelled, and nobody will want the KV.
         let stopped = || std::io::Error::other("the engine stops");
-        self.moved(
+        self.arrived(
             now,
             match job {
                 Job::Save { request, table } => Moved::Saved { request, result: Err((table, stopped())) },
@@ -428,13 +487,14 @@ impl<B: Backend> EngineWorld<B> {
         let workspace = self.spare.pop().unwrap_or_default();
         let shared = self.shared.upgrade().expect("the world is part of what is shared");
         let (id, pass_id) = (kernel.id, kernel.pass);
+        let held = Held { pass, _on_lanes: self.past.on_lanes() };
         let job = Box::new(move |crew: &dyn duet_kernels::crew::Crew| {
-            shared.run_kernel(&kernel, &pass, workspace, Resources { lanes, crew, exact });
+            shared.run_kernel(&kernel, held, workspace, Resources { lanes, crew, exact });
         });
         if let Err(stopped) = self.lanes.launch(lanes, job) {
             tracing::warn!("a kernel cannot be run: {stopped}");
             announced.iter().for_each(|pass| pass.has_read());
-            self.kernel_ended(now, pass_id, Event::KernelFailed { kernel: id });
+            self.left_lanes(now, pass_id, Event::KernelFailed { kernel: id });
         }
     }
 
@@ -455,7 +515,9 @@ impl<B: Backend> EngineWorld<B> {
         let Some(open) = self.open.remove(&request) else { return };
         let mut sequence = match open.place {
             Place::Here(sequence) | Place::OnDisk(sequence, _) => sequence,
-            Place::Moving(..) | Place::Awaiting(_) | Place::InPass(_) => panic!("{request} is released while it moves"),
+            Place::Moving(..) | Place::Awaiting(_) | Place::InPass(_) | Place::InHand => {
+                panic!("{request} is released while it moves")
+            }
         };
         match end {
             End::Failed => sequence.finish_failed(EngineError::Internal("a kernel failed".to_owned())),
@@ -479,7 +541,13 @@ impl<B: Backend> EngineWorld<B> {
 
 impl<B: Backend> World for EngineWorld<B> {
     fn next(&mut self) -> Option<(Instant, Event)> {
-        self.events.pop_front()
+        if !self.past.is_over() {
+            return None;
+        }
+        let (at, event) = self.events.pop_front()?;
+        // Of those that waited for the past to be over, the first lead to others, which come after the last.
+        self.heard = self.heard.max(at);
+        Some((self.heard, event))
     }
 
     fn apply(&mut self, now: Instant, command: Command) {
@@ -493,7 +561,10 @@ impl<B: Backend> World for EngineWorld<B> {
             }
             Command::Reclaim(graph) => self.exact.reclaim(graph),
             Command::LoadGraph(load) => match self.helpers.as_ref().and_then(|helpers| helpers.exchange.as_ref()) {
-                Some(loader) => loader.load(load),
+                Some(loader) => {
+                    self.past.loads();
+                    loader.load(load);
+                }
                 // The engine stops.
                 None => self.happened(now, Event::GraphLoadFailed { block: load.block }),
             },

@@ -36,10 +36,10 @@ pub struct Lane {
 pub enum Shapes {
     /// Any number of rows.
     Dynamic,
-    /// Token-wise nodes on exactly one chunk of rows, and what a graph was prepared for. Preparing one takes this long.
+    /// Token-wise nodes on exactly one chunk of rows, and what a graph was prepared for.
     Static {
-        /// Compiling and loading a graph.
-        compile: Nanos,
+        /// How long compiling and loading a graph takes; absent: none can be prepared.
+        compile: Option<Nanos>,
     },
 }
 

@@ -34,8 +34,8 @@ pub(crate) enum Worth {
 ///
 /// The requests that will be read next come first, in the policy's order.
 pub(crate) fn next(view: &View<'_>, order: Order, worth: Worth) -> Option<Decision> {
-    let Shapes::Static { compile } = view.config().machine.lane(view.prefill_lane()).shapes else {
-        // A dynamic lane is always warm.
+    let Shapes::Static { compile: Some(compile) } = view.config().machine.lane(view.prefill_lane()).shapes else {
+        // A dynamic lane is always warm, and some lanes never are.
         return None;
     };
     let compile = match worth {

@@ -14,7 +14,7 @@ use duet_types::{Bytes, Nanos, Tokens};
 /// An NPU and an iGPU. Compiling a graph takes 5 ms.
 #[must_use]
 pub fn npu_igpu() -> SchedulerConfig {
-    let compile = Nanos(5_000_000);
+    let compile = Some(Nanos(5_000_000));
     let lanes = vec![lane("npu", Shapes::Static { compile }, FAST, SLOW), lane("igpu", Shapes::Dynamic, SLOW, FAST)];
     config(Machine { lanes, team: None, contention: Contention::NONE }, 1000)
 }

@@ -139,7 +139,7 @@ fn read_option(scenario: &mut Scenario, word: &str, words: &mut Words<'_>) -> Re
         "jitter" => truth.jitter = words.parsed()?,
         "seed" => truth.seed = words.parsed()?,
         "compile" => {
-            let compile = words.time()?;
+            let compile = Some(words.time()?);
             config.machine.lanes.iter_mut().filter(|lane| lane.shapes != Shapes::Dynamic).for_each(|lane| {
                 lane.shapes = Shapes::Static { compile };
             });

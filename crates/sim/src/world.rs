@@ -111,7 +111,7 @@ impl<A: Answers> VirtualWorld<A> {
     #[must_use]
     pub fn with_answers(clients: Vec<Client>, config: &SchedulerConfig, truth: &Truth, answers: A) -> Self {
         let compile = truth.machine.lanes.iter().find_map(|lane| match lane.shapes {
-            Shapes::Static { compile } => Some(compile),
+            Shapes::Static { compile } => compile,
             Shapes::Dynamic => None,
         });
         let mut world = Self {

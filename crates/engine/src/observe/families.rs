@@ -32,6 +32,7 @@ pub(super) struct Families {
     pub(super) lane_busy: Family<OfLane, Seconds>,
     pub(super) kernel_time_ratio: Histograms<OfAnyStage>,
     pub(super) kernels_failed: Counter,
+    pub(super) scheduler_failures: Counter,
     pub(super) tokens_generated: Family<OfClass, Counter>,
     pub(super) drafts: Counter,
     pub(super) draft_time: Seconds,
@@ -71,6 +72,7 @@ impl Families {
             lane_busy: Family::default(),
             kernel_time_ratio: Family::new_with_constructor(|| Histogram::new(RATIO)),
             kernels_failed: Counter::default(),
+            scheduler_failures: Counter::default(),
             tokens_generated: Family::default(),
             drafts: Counter::default(),
             draft_time: Seconds::default(),
@@ -136,6 +138,8 @@ impl Families {
         let help = "Measured time of a kernel over its predicted time";
         registry.register("kernel_time_ratio", help, self.kernel_time_ratio.clone());
         registry.register("kernels_failed", "Kernels that failed, or whose lane is gone", self.kernels_failed.clone());
+        let help = "Schedulers that failed, with all requests that were open";
+        registry.register("scheduler_failures", help, self.scheduler_failures.clone());
     }
 
     fn register_drafts(&self, registry: &mut Registry) {

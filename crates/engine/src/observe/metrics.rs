@@ -90,6 +90,11 @@ impl Metrics {
         Exposition(Arc::clone(&self.registry))
     }
 
+    /// Counts a scheduler that failed.
+    pub(crate) fn scheduler_failed(&self) {
+        self.families.scheduler_failures.inc();
+    }
+
     /// Counts what has happened.
     pub(crate) fn count(&self, fact: &Fact) {
         let families = &self.families;

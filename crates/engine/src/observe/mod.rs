@@ -29,6 +29,18 @@ impl Observers {
         Self { digest: Digest::default(), samples, metrics, others }
     }
 
+    /// A new scheduler begins: counting goes on, but what records the run cannot, since kernels and passes are numbered
+    /// anew.
+    pub(crate) fn begin_anew(&mut self, now: Instant) {
+        self.metrics.scheduler_failed();
+        let ended = std::mem::take(&mut self.digest).failed(now);
+        self.take(now, ended);
+        if !self.others.is_empty() {
+            tracing::warn!("the record of this run ends here");
+        }
+        self.others.clear();
+    }
+
     fn take(&mut self, now: Instant, facts: Vec<Fact>) {
         for fact in &facts {
             self.samples.take_in(now, fact);

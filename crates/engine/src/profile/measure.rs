@@ -56,7 +56,7 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
             None if *threads == 1 => format!("cpu{lane}"),
             None => format!("cpu{lane}x{threads}"),
         };
-        profiled.push(Lane { name, shapes: shapes::of_lane(of, lane)?, anchors });
+        profiled.push(Lane { name, shapes: shapes::of_lane(of, lane), anchors });
     }
     placement.measured(&super::heg(model, kv), &profiled);
     let joined = profiled.len() > 1 && shapes::form_a_team(placement);

@@ -29,6 +29,13 @@ struct Graph {
     freed_on: Arc<Mutex<Vec<String>>>,
 }
 
+impl Preparing {
+    /// All prompts get one but those of so many rows.
+    pub(super) fn refusing(rows: Tokens) -> Self {
+        Self { refuses: Some(rows), ..Self::default() }
+    }
+}
+
 impl PreparesRows for Preparing {
     fn prepare(&self, rows: Tokens, goes_on: &dyn Fn() -> bool) -> Result<Prepared, NotPrepared> {
         if self.refuses == Some(rows) {
@@ -81,7 +88,7 @@ pub(super) fn beside_a_device(preparing: Preparing) -> Setup {
 
 fn static_setup(preparing: &Arc<Preparing>) -> Setup {
     let prepares: Arc<dyn PreparesRows> = Arc::clone(preparing) as _;
-    Setup { shapes: Shapes::Static { compile: Nanos(1_000_000) }, prepares: Some(prepares), ..setup() }
+    Setup { shapes: Shapes::Static { compile: Some(Nanos(1_000_000)) }, prepares: Some(prepares), ..setup() }
 }
 
 fn bench(preparing: &Arc<Preparing>) -> Bench {
@@ -89,7 +96,7 @@ fn bench(preparing: &Arc<Preparing>) -> Bench {
 }
 
 /// Waits for something that other threads do.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !holds() {
         assert!(start.elapsed().as_secs() < 10, "{what}");
@@ -98,7 +105,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A prompt of 20 tokens that holds the lanes until it is let go.
-fn holding() -> Vec<TokenId> {
+pub(super) fn holding() -> Vec<TokenId> {
     let mut prompt = letters("zyxwvutsrqponmlkjihg");
     prompt[2] = HOLD;
     prompt
@@ -106,7 +113,7 @@ fn holding() -> Vec<TokenId> {
 
 #[test]
 fn both_lanes_have_rows_of_one_node_at_once() {
-    let bench = bench(&Arc::new(Preparing { refuses: Some(Tokens(11)), ..Preparing::default() }));
+    let bench = bench(&Arc::new(Preparing::refusing(Tokens(11))));
     // One in the chunk, one in the remainder.
     let mut prompt = letters("abcdefghijk");
     (prompt[2], prompt[9]) = (HOLD, HOLD);
@@ -120,7 +127,7 @@ fn both_lanes_have_rows_of_one_node_at_once() {
 /// Whichever lane comes first: what the other one finds is no pass of its own to begin.
 #[test]
 fn a_part_that_fails_beside_another_says_why() {
-    let bench = bench(&Arc::new(Preparing { refuses: Some(Tokens(11)), ..Preparing::default() }));
+    let bench = bench(&Arc::new(Preparing::refusing(Tokens(11))));
     for panics_at in [2, 9].repeat(20) {
         let mut prompt = letters("abcdefghijk");
         prompt[panics_at] = PANIC;
@@ -133,7 +140,7 @@ fn a_part_that_fails_beside_another_says_why() {
 
 #[test]
 fn a_prompt_that_waits_is_read_on_a_graph_of_its_own() {
-    let preparing = Arc::new(Preparing { refuses: Some(Tokens(20)), ..Preparing::default() });
+    let preparing = Arc::new(Preparing::refusing(Tokens(20)));
     let bench = bench(&preparing);
     let first = bench.start(hashed(&holding(), 3));
     bench.hold.wait_until_reached(1);

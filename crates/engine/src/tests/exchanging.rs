@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 /// What loads graphs, and remembers it.
 #[derive(Debug, Default)]
-struct Loading {
+pub(super) struct Loading {
     /// Whether loads of it fail.
     failing: Option<Role>,
     loads: Mutex<Vec<GraphLoad>>,
@@ -25,7 +25,7 @@ impl ExchangesGraphs for Loading {
 
 impl Loading {
     /// Blocks and graphs that were loaded, and in whose place.
-    fn loads(&self) -> Vec<(usize, Role, Exchange)> {
+    pub(super) fn loads(&self) -> Vec<(usize, Role, Exchange)> {
         self.loads.lock().unwrap().iter().map(|load| (load.block, load.role, load.exchange)).collect()
     }
 
@@ -40,7 +40,7 @@ impl Loading {
 }
 
 /// Each of the two layers is a block. A pass of 8 rows takes 3 ms, one of 2 rows 1 ms; either graph is a byte.
-fn exchanging(loading: &Arc<Loading>, budget: u64) -> Setup {
+pub(super) fn exchanging(loading: &Arc<Loading>, budget: u64) -> Setup {
     let cost = |millis: u64| GraphCost {
         pass: PassTime { empty: Nanos(millis * 1_000_000), per_position: Nanos::ZERO },
         load: Nanos(1_000_000),
@@ -52,7 +52,7 @@ fn exchanging(loading: &Arc<Loading>, budget: u64) -> Setup {
     Setup { exchange: Some(GraphExchange { device, blocks, budget: Bytes(budget) }), ..setup() }
 }
 
-fn prompt(len: u32) -> GenerateRequest {
+pub(super) fn prompt(len: u32) -> GenerateRequest {
     GenerateRequest {
         prompt: (0..len).map(|index| TokenId(1 + (len + index) % 16)).collect(),
         stop: StopConditions { max_tokens: Some(Tokens(4)), ..StopConditions::default() },

@@ -8,6 +8,7 @@ mod exchanging;
 mod failing;
 mod flows;
 mod queueing;
+mod recovering;
 mod remembering;
 mod speculating;
 mod streaming;

@@ -33,7 +33,7 @@ impl SocProfile {
     /// The NPU and the iGPU, as the scheduler sees them when they run this model.
     #[must_use]
     pub fn accelerators(&self, heg: &Heg) -> Machine {
-        let compile = Nanos((self.graphs.compile_s.value * 1e9) as u64);
+        let compile = Some(Nanos((self.graphs.compile_s.value * 1e9) as u64));
         let lanes = vec![lane("npu", Shapes::Static { compile }, &self.npu), lane("igpu", Shapes::Dynamic, &self.igpu)];
         let contention = self.contention(heg, &lanes);
         Machine { lanes, team: None, contention }

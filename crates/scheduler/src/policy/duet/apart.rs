@@ -171,7 +171,7 @@ fn wants_dynamic_lane(view: &View<'_>) -> bool {
 /// than a stream may stop.
 fn graph_is_coming(view: &View<'_>, request: &RequestView<'_>) -> bool {
     let fixed = view.prefill_lane();
-    let Shapes::Static { compile } = view.config().machine.lane(fixed).shapes else { return false };
+    let Shapes::Static { compile: Some(compile) } = view.config().machine.lane(fixed).shapes else { return false };
     let load = Load::of([&request.member(view.config().limits.prefill_rows)]);
     let reading = view.predict_pass(&load, Stage::Prefill, LaneSet::from_iter([fixed]));
     view.graph(request.id()) == Some(GraphState::Preparing) && compile <= reading.max(view.config().limits.decode_stall)
