@@ -5,7 +5,8 @@
 # which is downloaded once. Tests on long texts also want DUET_WORKLOADS, a folder of more workloads; one next to the
 # checkout is found by itself. Tests of accelerators want DUET_RT, a folder that scripts/runtimes.sh fills. Tests that lack
 # what they want are skipped; which ones, and why, is told at the end. DUET_REQUIRE makes failures of them: see
-# crates/testing. Without a network, `cargo test --workspace` runs all tests that need no model.
+# crates/testing. Models of users' sizes have a script of their own, test-real-models.sh. Without a network, `cargo test
+# --workspace` runs all tests that need no model.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
