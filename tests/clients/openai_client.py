@@ -1,6 +1,6 @@
 """Tries a running server with the official `openai` package.
 
-    pip install openai
+    pip install -r tests/clients/requirements.txt
     python tests/clients/openai_client.py http://127.0.0.1:8080/v1
 
 One line per check, then 'N passed, M failed'; exits non-zero if any failed. Works with any model: nothing is

@@ -19,8 +19,7 @@ use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Command, End, Event, SchedulerConfig, Source};
 use duet_sim::{Client, Failing, Metrics, Random, Scenario, Simulation, Truth, machines};
 use duet_types::{Class, FinishReason, Instant, Nanos, RequestId, TokenId, Tokens};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A prompt and the longest answer to it.
@@ -318,11 +317,7 @@ fn a_simulation_has_figures_of_real_answers() {
 
 #[test]
 fn a_real_model_answers_as_the_engine_does() {
-    let Some(path) = std::env::var_os("DUET_TEST_MODEL").filter(|path| !path.is_empty()).map(PathBuf::from) else {
-        // Past the test harness, which would hide it.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: DUET_TEST_MODEL names no model");
-        return;
-    };
+    let Some(path) = duet_testing::path(duet_testing::Need::Model) else { return };
     let model = load(&path);
     let engine =
         Engine::start(Arc::clone(&model), EngineConfig { threads: Some(1), ..EngineConfig::default() }).unwrap();

@@ -1,5 +1,5 @@
 //! The program with a real model: `DUET_TEST_MODEL` is the path of a GGUF file with a chat template. Without it these
-//! tests say that they are skipped. Unix only, because signals are part of what is tested.
+//! tests are skipped. Unix only, because signals are part of what is tested.
 
 #![cfg(unix)]
 
@@ -18,12 +18,7 @@ const QUESTION: &str = "What is the capital of France? Answer in one sentence.";
 
 /// The model, or an excuse.
 fn model() -> Option<String> {
-    let path = std::env::var("DUET_TEST_MODEL").ok().filter(|path| !path.is_empty());
-    if path.is_none() {
-        // Past the test harness, which would hide it.
-        let _ = writeln!(std::io::stderr(), "skipped: DUET_TEST_MODEL names no model");
-    }
-    path
+    duet_testing::path(duet_testing::Need::Model).map(|path| path.to_str().unwrap().to_owned())
 }
 
 /// A cache that holds no model: only the profile of this machine, so that it is measured once.

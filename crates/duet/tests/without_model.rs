@@ -3,10 +3,11 @@
 mod support;
 
 use duet_kernels::isa::Isa;
+use duet_testing::Need;
 use std::ffi::OsString;
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use support::{duet, run, run_with_input, tiny_gguf};
 
@@ -525,17 +526,16 @@ fn devices_are_shown_without_a_runtime() {
 }
 
 /// The folder of a runtime (`DUET_RT`), or an excuse.
-fn runtime() -> Option<OsString> {
-    use std::io::Write;
-    let folder = std::env::var_os("DUET_RT").filter(|folder| Path::new(folder).join("openvino").exists());
-    if folder.is_none() {
-        // Past the test harness, which would hide it.
-        let _ = writeln!(std::io::stderr(), "skipped: DUET_RT names no folder with OpenVINO");
+fn runtime() -> Option<PathBuf> {
+    let folder = duet_testing::path(Need::Runtimes)?;
+    if !folder.join("openvino").exists() {
+        duet_testing::skip(Need::Runtimes, "DUET_RT names a folder without OpenVINO");
+        return None;
     }
-    folder
+    Some(folder)
 }
 
-/// With a runtime its CPU computes what it should; without, the test says that it is skipped.
+/// With a runtime its CPU computes what it should; without, the test is skipped.
 #[test]
 fn devices_of_a_runtime_are_tested() {
     let Some(folder) = runtime() else { return };

@@ -1,5 +1,5 @@
 //! The real model with drafts and without: the same answers, token for token, greedy and drawn, whatever is penalised.
-//! `DUET_TEST_MODEL` is the path of a GGUF file; without it this says that it is SKIPPED.
+//! `DUET_TEST_MODEL` is the path of a GGUF file; without it this is skipped.
 
 use duet_engine::{
     Calibrate, Engine, EngineConfig, GenerateRequest, GenerationEvent, Method, SamplingParams, StopConditions, Usage,
@@ -8,8 +8,8 @@ use duet_engine::{
 use duet_model::template::{ChatMessage, Turn};
 use duet_model::tokenizer::SpecialTokens;
 use duet_model::{LoadOptions, Model};
+use duet_testing::Need;
 use duet_types::{Bytes, TokenId, Tokens};
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,12 +21,8 @@ const PROMPTS: [&str; 2] = [
 ];
 
 fn model() -> Option<Arc<Model>> {
-    let Some(path) = std::env::var("DUET_TEST_MODEL").ok().filter(|path| !path.is_empty()) else {
-        // Past the test harness, which would hide it.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: DUET_TEST_MODEL names no model");
-        return None;
-    };
-    Some(Arc::new(Model::load(Path::new(&path), &LoadOptions::default(), &mut |_| {}).unwrap()))
+    let path = duet_testing::path(Need::Model)?;
+    Some(Arc::new(Model::load(&path, &LoadOptions::default(), &mut |_| {}).unwrap()))
 }
 
 fn engine(model: &Arc<Model>, folder: &Path, speculate: Method, verify: Verify, calibrate: Calibrate) -> Engine {

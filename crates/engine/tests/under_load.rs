@@ -1,23 +1,18 @@
 //! The real model under load: answers are those alone, token for token, though requests are preempted, batched, and
-//! spilled to disk. `DUET_TEST_MODEL` is the path of a GGUF file; without it this says that it is SKIPPED.
+//! spilled to disk. `DUET_TEST_MODEL` is the path of a GGUF file; without it this is skipped.
 
 use duet_engine::{Engine, EngineConfig, GenerateRequest, GenerationEvent, PolicyName, SamplingParams, StopConditions};
 use duet_model::{LoadOptions, Model};
+use duet_testing::Need;
 use duet_types::{Bytes, Class, TokenId, Tokens};
-use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 
 const CONTEXT: Tokens = Tokens(640);
 const REQUESTS: u64 = 9;
 
 fn model() -> Option<Arc<Model>> {
-    let Some(path) = std::env::var("DUET_TEST_MODEL").ok().filter(|path| !path.is_empty()) else {
-        // Past the test harness, which would hide it.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: DUET_TEST_MODEL names no model");
-        return None;
-    };
-    Some(Arc::new(Model::load(Path::new(&path), &LoadOptions::default(), &mut |_| {}).unwrap()))
+    let path = duet_testing::path(Need::Model)?;
+    Some(Arc::new(Model::load(&path, &LoadOptions::default(), &mut |_| {}).unwrap()))
 }
 
 /// Request `seed`: some hundred tokens, drawn with a temperature.

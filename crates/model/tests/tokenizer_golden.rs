@@ -1,13 +1,14 @@
 //! The tokens are those of llama.cpp. The fixtures and their maker: `scripts/golden/tokenizer.py`.
 //!
 //! The small vocabularies travel with the fixtures. The tests of a real model need `DUET_TEST_MODEL` (a GGUF of
-//! SmolLM2-135M-Instruct) and `DUET_WORKLOADS` (the folder of `corpus.txt`); without them they say so and pass.
+//! SmolLM2-135M-Instruct) and `DUET_WORKLOADS` (the folder of `corpus.txt`); without them they are skipped.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use duet_model::gguf::GgufFile;
 use duet_model::tokenizer::{SpecialTokens, Tokenizer, TokenizerKind, TokenizerSpec};
+use duet_testing::Need;
 use duet_types::TokenId;
 use serde_json::Value;
 
@@ -15,15 +16,6 @@ fn fixture(name: &str) -> Value {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).expect("fixtures are JSON")
-}
-
-/// A path from the environment, or a line on stderr that names the test that did not run.
-fn path_for(test: &str, variable: &str) -> Option<PathBuf> {
-    let path = std::env::var_os(variable).map(PathBuf::from);
-    if path.is_none() {
-        eprintln!("SKIPPED {test}: {variable} is not set");
-    }
-    path
 }
 
 fn strings(value: &Value) -> Vec<String> {
@@ -155,7 +147,7 @@ fn tokenizer_prompts_begin_and_end_as_the_file_says() {
 
 #[test]
 fn tokenizer_of_a_real_model_is_exact() {
-    let Some(model) = path_for("tokenizer_of_a_real_model_is_exact", "DUET_TEST_MODEL") else { return };
+    let Some(model) = duet_testing::path(Need::Model) else { return };
     let file = GgufFile::open(&model).expect("a GGUF file");
     let begun = Instant::now();
     let tokenizer = Tokenizer::from_metadata(file.metadata()).expect("a tokenizer");
@@ -175,9 +167,8 @@ fn tokenizer_of_a_real_model_is_exact() {
 
 #[test]
 fn tokenizer_of_a_real_model_is_exact_on_the_corpus() {
-    let test = "tokenizer_of_a_real_model_is_exact_on_the_corpus";
-    let Some(model) = path_for(test, "DUET_TEST_MODEL") else { return };
-    let Some(workloads) = path_for(test, "DUET_WORKLOADS") else { return };
+    let Some(model) = duet_testing::path(Need::Model) else { return };
+    let Some(workloads) = duet_testing::path(Need::Workloads) else { return };
     let file = GgufFile::open(&model).expect("a GGUF file");
     let tokenizer = Tokenizer::from_metadata(file.metadata()).expect("a tokenizer");
     let corpus = std::fs::read_to_string(workloads.join("corpus.txt")).expect("corpus.txt");

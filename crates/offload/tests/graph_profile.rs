@@ -16,7 +16,7 @@ fn model() -> Model {
 }
 
 fn placement(folder: &Path) -> Option<Placement> {
-    let runtime = Runtime::load().map_err(|error| eprintln!("SKIPPED: {error}")).ok()?;
+    let runtime = duet_testing::loaded(Runtime::load())?;
     let device = runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED));
     Some(Placement { device: Arc::new(device), cache: BlobCache::new(folder.to_owned(), Bytes(1 << 30)) })
 }

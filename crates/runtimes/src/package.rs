@@ -1,6 +1,6 @@
 //! The runtimes that duet knows: which packages bring them, in which versions, and how their libraries are called.
 //!
-//! This is the one place with versions: messages, tests and `scripts/test-runtimes.sh` read them here.
+//! This is the one place with versions: messages, tests and `scripts/runtimes.sh` read them here.
 
 /// A library that a Python package brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

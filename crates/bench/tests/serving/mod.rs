@@ -18,7 +18,7 @@ pub(crate) fn model() -> Arc<Model> {
 
 /// The device, or a word that there is no runtime.
 pub(crate) fn device() -> Option<Device> {
-    let runtime = Runtime::load().map_err(|error| eprintln!("SKIPPED: {error}")).ok()?;
+    let runtime = duet_testing::loaded(Runtime::load())?;
     Some(runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED)))
 }
 

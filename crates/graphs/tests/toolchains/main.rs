@@ -1,7 +1,7 @@
 //! What is emitted, run by the toolchains that it is emitted for, and compared with the reference.
 //!
-//! `DUET_RT` is a folder that they are installed in, with numpy: `scripts/test-runtimes.sh` does that. Without it, or for a
-//! toolchain that is not there, the tests say SKIPPED and why.
+//! `DUET_RT` is a folder that they are installed in, with numpy: `scripts/runtimes.sh` does that. Without it, or for a
+//! toolchain that is not there, the tests are skipped.
 
 mod cases;
 mod toolchain;

@@ -11,6 +11,7 @@ import pathlib
 import sys
 
 NOT_INSTALLED = 3
+PACKAGES = ("openvino", "onnxruntime", "onnxruntime_qnn", "numpy")
 
 
 def main():
@@ -18,7 +19,10 @@ def main():
     try:
         load = {"openvino": openvino, "onnxruntime": onnxruntime, "qnn": qnn}[toolchain]()
         import numpy
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        # One that is there and does not load is an error.
+        if error.name not in PACKAGES:
+            raise
         print(error)
         sys.exit(NOT_INSTALLED)
     for case in sorted(path for path in folder.iterdir() if path.is_dir()):

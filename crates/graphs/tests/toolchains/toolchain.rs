@@ -2,6 +2,7 @@
 
 use crate::cases::Case;
 use duet_graphs::reference;
+use duet_testing::Need;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,16 +27,13 @@ impl Toolchain {
 
     /// Whether it ran: else it is not installed.
     fn run(self, folder: &Path) -> bool {
-        let Some(installed) = std::env::var_os("DUET_RT") else {
-            println!("SKIPPED: DUET_RT is not set");
-            return false;
-        };
+        let Some(installed) = duet_testing::path(Need::Runtimes) else { return false };
         let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/toolchains/run.py");
         let mut python = Command::new("python3");
         let output = python.arg(script).arg(self.name()).arg(folder).env("PYTHONPATH", installed).output();
         let output = output.expect("python3 runs the toolchains");
         if output.status.code() == Some(NOT_INSTALLED) {
-            println!("SKIPPED: {}", String::from_utf8_lossy(&output.stdout).trim());
+            duet_testing::skip(Need::Runtimes, String::from_utf8_lossy(&output.stdout).trim());
             return false;
         }
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,6 +1,6 @@
 //! Models on the device: a layer of a real one, and a small one from end to end.
 //!
-//! `DUET_TEST_MODEL` is the path of a GGUF file; without it the layer is SKIPPED.
+//! `DUET_TEST_MODEL` is the path of a GGUF file; without it the layer is skipped.
 
 use crate::blocks::Case;
 use crate::conforms;
@@ -12,7 +12,6 @@ use duet_model::kv::KvFormat;
 use duet_model::{LoadOptions, Model};
 use duet_offload::{LayerBlocks, PlacedModel, Seen, head_block, layer_blocks};
 use duet_types::{TokenId, Tokens};
-use std::io::Write;
 use std::path::Path;
 
 fn load(path: &Path) -> Model {
@@ -26,14 +25,11 @@ const LAYER_TOLERANCE: f64 = 5e-3;
 /// Calibrated on one text, run on another.
 #[test]
 fn a_layer_of_a_real_model_conforms() {
-    let Some(path) = std::env::var_os("DUET_TEST_MODEL").filter(|path| !path.is_empty()) else {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: DUET_TEST_MODEL names no model");
-        return;
-    };
+    let Some(path) = duet_testing::path(duet_testing::Need::Model) else { return };
     if device("HTP").is_none() {
         return;
     }
-    let model = load(Path::new(&path));
+    let model = load(&path);
     let calibration = Seen::of(&model).unwrap();
     let blocks = layer_blocks(&model, LAYER, LayoutRules::HTP.weights).unwrap();
     let qkv_ranges = calibration.qkv(LAYER, &blocks.qkv).unwrap();

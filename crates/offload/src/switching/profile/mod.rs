@@ -179,10 +179,14 @@ impl GraphProfile {
 
     /// Chooses among all candidates.
     fn chosen(of: GraphSubject, costs: GraphCosts, demand: Demand) -> Result<Swept, GraphProfileError> {
-        let budget = demand.budget.bytes(&costs);
+        let (budget, needed) = (demand.budget.bytes(&costs), costs.least_set());
+        // A wrong budget is told before times are looked at, which are wrong where the machine was busy.
+        if budget < needed {
+            return Err(GraphProfileError::Budget { needed, budget });
+        }
         let trials = candidates::trials(&costs, &demand)?;
         let choice = choose(&trials, budget).map_err(GraphProfileError::Problem)?;
-        let choice = choice.ok_or_else(|| GraphProfileError::Budget { needed: costs.least_set(), budget })?;
+        let choice = choice.ok_or(GraphProfileError::Budget { needed, budget })?;
         let profile = Self { of, costs, demand, chosen: choice.best.candidate };
         Ok(Swept { profile, choice })
     }

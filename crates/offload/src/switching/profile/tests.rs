@@ -127,6 +127,21 @@ fn a_damaged_profile_and_one_whose_choice_makes_no_blocks_are_refused() {
     assert_eq!(GraphProfile::load(folder.path(), &profile.of), None);
 }
 
+/// Times that make no blocks, since the machine was busy, are no excuse for a budget that is too small.
+#[test]
+fn a_budget_is_refused_whatever_the_times_are() {
+    let pass = PassTime { empty: Nanos(1_000), per_position: Nanos(1 << 40) };
+    let load = LoadTime::default();
+    let shape = |rows| ShapeCost { rows: Tokens(rows), pass, load, bytes: Bytes(10), compile: Nanos(1), samples: 1 };
+    let costs = GraphCosts { layers: 4, measured: 3, shapes: vec![shape(16), shape(32)] };
+    let chosen = |bytes| {
+        let demand = Demand::mixed(Tokens(4096), GraphBudget::Bytes(Bytes(bytes)));
+        GraphProfile::chosen(subject("m"), costs.clone(), demand)
+    };
+    assert!(matches!(chosen(39), Err(GraphProfileError::Budget { needed: Bytes(40), budget: Bytes(39) })));
+    assert!(matches!(chosen(40), Err(GraphProfileError::Blocks(_))));
+}
+
 #[test]
 fn a_block_costs_its_layers_and_what_loads_have_in_common() {
     let pass = PassTime { empty: Nanos(100), per_position: Nanos(2) };
