@@ -4,7 +4,6 @@ mod support;
 
 use duet_kernels::isa::Isa;
 use duet_testing::Need;
-use std::ffi::OsString;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
