@@ -1,6 +1,7 @@
 //! Models: GGUF files, tokenizers, chat templates, architectures, the paged KV cache and the forward pass.
 
 pub mod arch;
+pub mod exact;
 pub mod forward;
 pub mod gguf;
 mod identity;

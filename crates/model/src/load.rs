@@ -233,6 +233,13 @@ impl Model {
     pub(crate) fn file(&self) -> &GgufFile {
         &self.file
     }
+
+    /// The same weights under another setting, to show that a wrong one is noticed. What shapes follow from stays.
+    #[cfg(test)]
+    pub(crate) fn with_blueprint(mut self, change: impl FnOnce(&mut Blueprint)) -> Self {
+        change(&mut self.blueprint);
+        self
+    }
 }
 
 /// The name and the tokenizer of the model in `path`, without its weights.

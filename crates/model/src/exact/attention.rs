@@ -1,0 +1,95 @@
+//! A layer's attention: every row over its own position and those before it.
+
+use super::ExactReader;
+use super::rows::{Rows, dot, rms_norm, softmax};
+use super::tensors::Tensors;
+use crate::arch::{Extra, Rope, RopePairs};
+use crate::load::LoadError;
+
+impl ExactReader {
+    /// Adds what attention finds to the residual stream.
+    pub(super) fn attend(&self, tensors: &Tensors<'_>, layer: usize, residual: &mut Rows) -> Result<(), LoadError> {
+        let b = &self.blueprint;
+        let normed = self.norm(tensors, &format!("blk.{layer}.attn_norm"), residual)?;
+        let [queries, keys, values] = self.project(tensors, layer, &normed)?;
+        let attended = self.attended(layer, &queries, &keys, &values);
+        let mut output = self.product(&tensors.output(layer)?, &attended);
+        if b.has(Extra::OutputBias) {
+            output.add_to_each(&tensors.layer_vector(layer, "attn_output.bias", b.hidden)?);
+        }
+        if b.has(Extra::PostNorms) {
+            let weight = tensors.layer_vector(layer, "post_attention_norm.weight", b.hidden)?;
+            output.each_mut().for_each(|row| rms_norm(row, &weight, b.epsilon));
+        }
+        residual.add(&output);
+        Ok(())
+    }
+
+    /// Queries, keys and values, turned and as they are cached.
+    fn project(&self, tensors: &Tensors<'_>, layer: usize, normed: &Rows) -> Result<[Rows; 3], LoadError> {
+        let b = &self.blueprint;
+        let [mut queries, mut keys, mut values] = tensors.qkv(layer)?.map(|matrix| self.product(&matrix, normed));
+        if b.has(Extra::QkvBias) {
+            for (rows, name) in [(&mut queries, "attn_q"), (&mut keys, "attn_k"), (&mut values, "attn_v")] {
+                rows.add_to_each(&tensors.layer_vector(layer, &format!("{name}.bias"), rows.columns())?);
+            }
+        }
+        let rope = &b.ropes[b.layers[layer].rope];
+        for (rows, name) in [(&mut queries, "attn_q_norm"), (&mut keys, "attn_k_norm")] {
+            let width = if b.has(Extra::WidthNorms) { rows.columns() } else { b.head_dim };
+            if b.has(Extra::HeadNorms) || b.has(Extra::WidthNorms) {
+                let weight = tensors.layer_vector(layer, &format!("{name}.weight"), width)?;
+                let parts = rows.each_mut().flat_map(|row| row.chunks_exact_mut(width));
+                parts.for_each(|part| rms_norm(part, &weight, b.epsilon));
+            }
+            for (position, row) in rows.each_mut().enumerate() {
+                row.chunks_exact_mut(b.head_dim).for_each(|head| turn(head, position, rope, b.rope_pairs));
+            }
+        }
+        for rows in [&mut keys, &mut values] {
+            let heads = rows.each_mut().flat_map(|row| row.chunks_exact_mut(b.head_dim));
+            heads.for_each(|head| self.rounding.cached(head));
+        }
+        Ok([queries, keys, values])
+    }
+
+    fn attended(&self, layer: usize, queries: &Rows, keys: &Rows, values: &Rows) -> Rows {
+        let b = &self.blueprint;
+        let mut attended = Rows::zeros(queries.len(), queries.columns());
+        for position in 0..queries.len() {
+            let first = b.layers[layer].window.map_or(0, |window| (position + 1).saturating_sub(window));
+            for head in 0..b.heads {
+                let at = head * b.head_dim..(head + 1) * b.head_dim;
+                let kv_head = head / (b.heads / b.kv_heads);
+                let kv_at = kv_head * b.head_dim..(kv_head + 1) * b.head_dim;
+                let query = &queries.row(position)[at.clone()];
+                let score = |seen: usize| dot(query, &keys.row(seen)[kv_at.clone()]) * f64::from(b.attention_scale);
+                let mut weights: Vec<f64> = (first..=position).map(score).collect();
+                softmax(&mut weights);
+                let mut sums = vec![0.0; b.head_dim];
+                for (weight, seen) in weights.iter().zip(first..) {
+                    let value = &values.row(seen)[kv_at.clone()];
+                    sums.iter_mut().zip(value).for_each(|(sum, value)| *sum += weight * f64::from(*value));
+                }
+                let out = &mut attended.row_mut(position)[at];
+                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum as f32);
+            }
+        }
+        attended
+    }
+}
+
+/// Turns the pairs of a head by their angles at a position.
+fn turn(head: &mut [f32], position: usize, rope: &Rope, pairs: RopePairs) {
+    let half = rope.frequencies.len();
+    for (pair, frequency) in rope.frequencies.iter().enumerate() {
+        let (sine, cosine) = (position as f64 * f64::from(*frequency)).sin_cos();
+        let (one, other) = match pairs {
+            RopePairs::Neighbours => (2 * pair, 2 * pair + 1),
+            RopePairs::Halves => (pair, pair + half),
+        };
+        let (x, y) = (f64::from(head[one]), f64::from(head[other]));
+        head[one] = ((x * cosine - y * sine) * f64::from(rope.magnitude)) as f32;
+        head[other] = ((y * cosine + x * sine) * f64::from(rope.magnitude)) as f32;
+    }
+}

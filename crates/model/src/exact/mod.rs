@@ -1,0 +1,152 @@
+//! The forward pass in plain floats, to measure the kernels by.
+//!
+//! [`ExactReader`] follows the same [`Blueprint`] through the same file as [`Model`](crate::Model), and shares nothing else
+//! with it: no packed weights, no fused kernels, no paged cache. Weights are read from the file row by row when a product
+//! needs them, so a reader of any model holds a few rows and one layer's keys and values; sums are kept in `f64`. It is
+//! written to be read, and is fast enough for a small model and some hundred tokens.
+//!
+//! It reads in two ways ([`Rounding`]). With nothing rounded, its logits are what the file's weights mean: what the kernels
+//! lose against it is the cost of their eight bits. Rounded as the kernels round, what is left is the order of additions,
+//! and where such a difference turns one rounded value: a wrong constant anywhere shows far above that.
+
+mod attention;
+mod feed;
+mod products;
+mod rounding;
+mod rows;
+mod tensors;
+#[cfg(test)]
+mod tests;
+
+pub use rounding::Rounding;
+
+use crate::arch::{Blueprint, Extra, blueprint};
+use crate::gguf::GgufFile;
+use crate::load::LoadError;
+use duet_types::TokenId;
+use rows::Rows;
+use std::path::Path;
+use tensors::Tensors;
+
+/// A model's file, read in plain floats.
+#[derive(Debug)]
+pub struct ExactReader {
+    file: GgufFile,
+    blueprint: Blueprint,
+    rounding: Rounding,
+}
+
+/// Why there are no logits.
+#[derive(Debug, thiserror::Error)]
+pub enum ExactError {
+    /// A tensor that is missing or of another shape.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A token without an embedding.
+    #[error("token {token} is not in the vocabulary of {vocabulary}")]
+    Token {
+        /// The token.
+        token: TokenId,
+        /// How many there are.
+        vocabulary: usize,
+    },
+    /// More tokens than the model's context holds.
+    #[error("{tokens} tokens are more than the model's context of {context}")]
+    Context {
+        /// Tokens given.
+        tokens: usize,
+        /// The longest sequence.
+        context: usize,
+    },
+    /// Logits of a row that was not given.
+    #[error("logits of row {row} are asked for, but there are {rows}")]
+    Row {
+        /// The row.
+        row: usize,
+        /// Rows given.
+        rows: usize,
+    },
+}
+
+impl ExactReader {
+    /// Opens a model's file. Its tensors are checked when they are read.
+    ///
+    /// # Errors
+    /// [`LoadError`] names the field at fault.
+    pub fn open(path: &Path, rounding: Rounding) -> Result<Self, LoadError> {
+        let file = GgufFile::open(path)?;
+        let blueprint = blueprint(&file)?;
+        Ok(Self { file, blueprint, rounding })
+    }
+
+    /// What it follows.
+    #[must_use]
+    pub fn blueprint(&self) -> &Blueprint {
+        &self.blueprint
+    }
+
+    /// Reads a text from its first position on: `result[i * vocabulary..]` are the logits of row `rows[i]`, which say what
+    /// follows `tokens[rows[i]]`.
+    ///
+    /// # Errors
+    /// [`ExactError`].
+    pub fn logits(&self, tokens: &[TokenId], rows: &[usize]) -> Result<Vec<f32>, ExactError> {
+        self.check(tokens, rows)?;
+        let tensors = self.tensors();
+        let mut residual = self.embed(&tensors, tokens)?;
+        for layer in 0..self.blueprint.layers.len() {
+            self.attend(&tensors, layer, &mut residual)?;
+            self.feed(&tensors, layer, &mut residual)?;
+            tensors.forget_layer(layer);
+        }
+        let b = &self.blueprint;
+        let normed = self.norm(&tensors, "output_norm", &residual.pick(rows))?;
+        let mut logits = self.product(&tensors.head()?, &normed);
+        if b.has(Extra::HeadBias) {
+            logits.add_to_each(&tensors.vector("output.bias", b.vocabulary)?);
+        }
+        Ok(logits.into_values())
+    }
+
+    fn check(&self, tokens: &[TokenId], rows: &[usize]) -> Result<(), ExactError> {
+        let Blueprint { context, vocabulary, .. } = self.blueprint;
+        if tokens.len() > context {
+            return Err(ExactError::Context { tokens: tokens.len(), context });
+        }
+        if let Some(&token) = tokens.iter().find(|token| token.0 as usize >= vocabulary) {
+            return Err(ExactError::Token { token, vocabulary });
+        }
+        match rows.iter().find(|&&row| row >= tokens.len()) {
+            Some(&row) => Err(ExactError::Row { row, rows: tokens.len() }),
+            None => Ok(()),
+        }
+    }
+
+    fn tensors(&self) -> Tensors<'_> {
+        Tensors { file: &self.file, blueprint: &self.blueprint }
+    }
+
+    fn embed(&self, tensors: &Tensors<'_>, tokens: &[TokenId]) -> Result<Rows, LoadError> {
+        let embeddings = tensors.embeddings()?;
+        let mut residual = Rows::zeros(tokens.len(), self.blueprint.hidden);
+        for (row, token) in residual.each_mut().zip(tokens) {
+            embeddings.dequantize_row(token.0 as usize, row);
+            row.iter_mut().for_each(|x| *x *= self.blueprint.embedding_scale);
+        }
+        Ok(residual)
+    }
+
+    /// Each row after the norm of the residual stream that is called `name`.
+    fn norm(&self, tensors: &Tensors<'_>, name: &str, rows: &Rows) -> Result<Rows, LoadError> {
+        let (hidden, epsilon) = (self.blueprint.hidden, self.blueprint.epsilon);
+        let weight = tensors.vector(&format!("{name}.weight"), hidden)?;
+        let mut normed = rows.clone();
+        if self.blueprint.has(Extra::LayerNorms) {
+            let bias = tensors.vector(&format!("{name}.bias"), hidden)?;
+            normed.each_mut().for_each(|row| rows::layer_norm(row, &weight, &bias, epsilon));
+        } else {
+            normed.each_mut().for_each(|row| rows::rms_norm(row, &weight, epsilon));
+        }
+        Ok(normed)
+    }
+}

@@ -1,0 +1,123 @@
+//! What the kernels round, and how: their documented rules, written a second time.
+//!
+//! Activations become signed bytes in groups of 32, in steps of a 127th of the group's largest. Weights keep the quants
+//! of types that have groups of 32, and become signed bytes in the same way where a type has none, or where tensors that
+//! are packed together have several types; scales and minima are half precision in units of 1/1024. Keys and values are
+//! half precision, or signed bytes with one scale for a head. Everything else is floats.
+
+use crate::gguf::{Group, GroupForm, Tensor};
+use duet_kernels::attention::KvFormat;
+use half::f16;
+
+/// What is rounded on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounding {
+    /// Nothing.
+    None,
+    /// What the kernels round, as they do.
+    AsKernels {
+        /// How they store keys and values.
+        kv: KvFormat,
+    },
+}
+
+/// How a matrix's weights are rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WeightRounding {
+    /// Not at all.
+    None,
+    /// The file's quants are kept, their scales become half precision.
+    Scales(GroupForm),
+    /// To eight bits.
+    EightBits,
+}
+
+/// Weights or activations that share a scale.
+const GROUP: usize = 32;
+
+/// What packed scales count in.
+const UNIT: f32 = 1.0 / 1024.0;
+
+impl Rounding {
+    /// How the weights of tensors are rounded that are packed into one matrix.
+    pub(super) fn of_weights(self, together: &[Tensor<'_>]) -> WeightRounding {
+        let Self::AsKernels { .. } = self else { return WeightRounding::None };
+        let mut forms = together.iter().map(|tensor| (tensor.info.kind, tensor.info.kind.group_form()));
+        match forms.next() {
+            Some((kind, Some(form))) if forms.all(|(other, _)| other == kind) => WeightRounding::Scales(form),
+            _ => WeightRounding::EightBits,
+        }
+    }
+
+    /// Rounds what goes into a product.
+    pub(super) fn activations(self, row: &mut [f32]) {
+        if let Self::AsKernels { .. } = self {
+            row.chunks_mut(GROUP).for_each(|group| {
+                let largest = largest(group);
+                let (scale, inverse) = (largest / 127.0, if largest > 0.0 { 127.0 / largest } else { 0.0 });
+                group.iter_mut().for_each(|x| *x = (*x * inverse).round_ties_even() * scale);
+            });
+        }
+    }
+
+    /// Rounds the key or the value of a head.
+    pub(super) fn cached(self, head: &mut [f32]) {
+        match self {
+            Self::None => {}
+            Self::AsKernels { kv: KvFormat::F16 } => {
+                let bound = f16::MAX.to_f32();
+                head.iter_mut().for_each(|x| *x = f16::from_f32(x.clamp(-bound, bound)).to_f32());
+            }
+            Self::AsKernels { kv: KvFormat::Int8 } => {
+                let scale = largest(head) / 127.0;
+                let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+                head.iter_mut().for_each(|x| *x = (*x * inverse).round_ties_even().clamp(-127.0, 127.0) * scale);
+            }
+        }
+    }
+}
+
+impl WeightRounding {
+    /// Reads a row of a tensor.
+    pub(super) fn read(self, tensor: Tensor<'_>, row: usize, out: &mut [f32]) {
+        match self {
+            Self::None => tensor.dequantize_row(row, out),
+            Self::Scales(form) => {
+                let mut groups = vec![Group::default(); out.len() / GROUP];
+                tensor.groups_row(row, &mut groups);
+                for (group, out) in groups.iter().zip(out.as_chunks_mut().0) {
+                    with_half_scales(form, group, out);
+                }
+            }
+            Self::EightBits => {
+                tensor.dequantize_row(row, out);
+                out.chunks_mut(GROUP).for_each(to_eight_bits);
+            }
+        }
+    }
+}
+
+fn with_half_scales(form: GroupForm, group: &Group, out: &mut [f32; GROUP]) {
+    let (GroupForm::Nibble { zero } | GroupForm::Byte { zero }) = form;
+    let (scale, min) = (to_half(group.scale), to_half(group.min));
+    for (weight, &quant) in out.iter_mut().zip(&group.quants) {
+        *weight = match zero {
+            Some(zero) => scale * (f32::from(quant) - f32::from(zero)),
+            None => scale * f32::from(quant) + min,
+        };
+    }
+}
+
+fn to_eight_bits(group: &mut [f32]) {
+    let scale = largest(group) / 127.0;
+    let (inverse, half) = (if scale > 0.0 { 1.0 / scale } else { 0.0 }, to_half(scale));
+    group.iter_mut().for_each(|x| *x = (*x * inverse).round_ties_even().clamp(-127.0, 127.0) * half);
+}
+
+fn to_half(scale: f32) -> f32 {
+    f16::from_f32(scale / UNIT).to_f32() * UNIT
+}
+
+fn largest(values: &[f32]) -> f32 {
+    values.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()))
+}

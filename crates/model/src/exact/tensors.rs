@@ -1,0 +1,144 @@
+//! The file's tensors, by name and checked against the blueprint.
+
+use super::rounding::{Rounding, WeightRounding};
+use crate::arch::{Blueprint, ExpertPlan};
+use crate::gguf::{GgufFile, Tensor};
+use crate::load::LoadError;
+use std::ops::Range;
+
+/// Finds tensors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tensors<'a> {
+    pub(super) file: &'a GgufFile,
+    pub(super) blueprint: &'a Blueprint,
+}
+
+/// Some rows of a tensor, as a matrix.
+#[derive(Clone, Debug)]
+pub(super) struct Matrix<'a> {
+    pub(super) tensor: Tensor<'a>,
+    pub(super) rows: Range<usize>,
+    /// Tensors that the kernels keep in one matrix with this one, itself among them.
+    pub(super) together: Vec<Tensor<'a>>,
+}
+
+impl Matrix<'_> {
+    pub(super) fn inputs(&self) -> usize {
+        self.tensor.info.row_len()
+    }
+
+    pub(super) fn outputs(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(super) fn rounding(&self, rounding: Rounding) -> WeightRounding {
+        rounding.of_weights(&self.together)
+    }
+}
+
+/// The matrices of a gated block.
+#[derive(Clone, Debug)]
+pub(super) struct Feed<'a> {
+    pub(super) gate: Matrix<'a>,
+    pub(super) up: Matrix<'a>,
+    pub(super) down: Matrix<'a>,
+}
+
+impl<'a> Tensors<'a> {
+    pub(super) fn embeddings(&self) -> Result<Tensor<'a>, LoadError> {
+        self.shaped("token_embd.weight", &[self.blueprint.hidden, self.blueprint.vocabulary])
+    }
+
+    /// `output.weight`, or the embeddings where they are tied.
+    pub(super) fn head(&self) -> Result<Matrix<'a>, LoadError> {
+        let name = if self.file.tensor("output.weight").is_some() { "output.weight" } else { "token_embd.weight" };
+        self.matrix(name, self.blueprint.hidden, self.blueprint.vocabulary)
+    }
+
+    /// Projections to queries, keys and values.
+    pub(super) fn qkv(&self, layer: usize) -> Result<[Matrix<'a>; 3], LoadError> {
+        let b = self.blueprint;
+        let tensor = |part: &str, heads: usize| self.shaped(&weight(layer, part), &[b.hidden, heads * b.head_dim]);
+        Ok(together([tensor("attn_q", b.heads)?, tensor("attn_k", b.kv_heads)?, tensor("attn_v", b.kv_heads)?]))
+    }
+
+    pub(super) fn output(&self, layer: usize) -> Result<Matrix<'a>, LoadError> {
+        let b = self.blueprint;
+        self.matrix(&weight(layer, "attn_output"), b.heads * b.head_dim, b.hidden)
+    }
+
+    /// The gated block of `ffn` neurons whose tensors' names end in `suffix`.
+    pub(super) fn feed(&self, layer: usize, suffix: &str, ffn: usize) -> Result<Feed<'a>, LoadError> {
+        let hidden = self.blueprint.hidden;
+        let name = |part: &str| weight(layer, &format!("{part}{suffix}"));
+        let (gate, up) = (name("ffn_gate"), name("ffn_up"));
+        let [gate, up] = together([self.shaped(&gate, &[hidden, ffn])?, self.shaped(&up, &[hidden, ffn])?]);
+        Ok(Feed { gate, up, down: self.matrix(&name("ffn_down"), ffn, hidden)? })
+    }
+
+    /// The gated block of one of many experts, which lie in one tensor of each kind.
+    pub(super) fn expert(&self, layer: usize, plan: &ExpertPlan, expert: usize) -> Result<Feed<'a>, LoadError> {
+        let (hidden, ExpertPlan { ffn, count, .. }) = (self.blueprint.hidden, *plan);
+        let stack = |part: &str, inputs, outputs| self.shaped(&weight(layer, part), &[inputs, outputs, count]);
+        let [gate, up] = together([stack("ffn_gate_exps", hidden, ffn)?, stack("ffn_up_exps", hidden, ffn)?]);
+        let [down] = together([stack("ffn_down_exps", ffn, hidden)?]);
+        let of = |stack: Matrix<'a>, rows: usize| Matrix { rows: expert * rows..(expert + 1) * rows, ..stack };
+        Ok(Feed { gate: of(gate, ffn), up: of(up, ffn), down: of(down, hidden) })
+    }
+
+    /// A matrix that is kept for itself.
+    fn matrix(&self, name: &str, inputs: usize, outputs: usize) -> Result<Matrix<'a>, LoadError> {
+        let [matrix] = together([self.shaped(name, &[inputs, outputs])?]);
+        Ok(matrix)
+    }
+
+    /// A vector of layer `layer`.
+    pub(super) fn layer_vector(&self, layer: usize, name: &str, len: usize) -> Result<Vec<f32>, LoadError> {
+        self.vector(&format!("blk.{layer}.{name}"), len)
+    }
+
+    /// A vector; dimensions of one do not count.
+    pub(super) fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, LoadError> {
+        let mut values = vec![0.0; len];
+        self.shaped(name, &[len])?.dequantize_row(0, &mut values);
+        Ok(values)
+    }
+
+    /// All rows of a matrix, one after the other, as the file has them.
+    pub(super) fn floats(&self, name: &str, inputs: usize, outputs: usize) -> Result<Vec<f32>, LoadError> {
+        let tensor = self.shaped(name, &[inputs, outputs])?;
+        let mut values = vec![0.0; inputs * outputs];
+        values.chunks_exact_mut(inputs).enumerate().for_each(|(row, values)| tensor.dequantize_row(row, values));
+        Ok(values)
+    }
+
+    /// Lets go of the file's pages behind a layer that was read.
+    pub(super) fn forget_layer(&self, layer: usize) {
+        let prefix = format!("blk.{layer}.");
+        self.file.tensors().iter().filter(|tensor| tensor.name.starts_with(&prefix)).for_each(|t| self.file.forget(t));
+    }
+
+    fn shaped(&self, name: &str, expected: &[usize]) -> Result<Tensor<'a>, LoadError> {
+        let tensor = self.file.tensor(name).ok_or_else(|| LoadError::MissingTensor { name: name.to_owned() })?;
+        let plain = |shape: &[u64]| {
+            let used = shape.iter().rposition(|&len| len != 1).map_or(1, |last| last + 1);
+            shape[..used].to_vec()
+        };
+        let wanted: Vec<u64> = expected.iter().map(|&len| len as u64).collect();
+        if plain(&tensor.info.shape) == plain(&wanted) {
+            Ok(tensor)
+        } else {
+            let found = tensor.info.shape.clone();
+            Err(LoadError::Shape { tensor: name.to_owned(), expected: expected.to_vec(), found })
+        }
+    }
+}
+
+fn weight(layer: usize, part: &str) -> String {
+    format!("blk.{layer}.{part}.weight")
+}
+
+/// Whole tensors that are kept in one matrix.
+fn together<const N: usize>(tensors: [Tensor<'_>; N]) -> [Matrix<'_>; N] {
+    tensors.map(|tensor| Matrix { tensor, rows: 0..tensor.info.rows(), together: tensors.to_vec() })
+}

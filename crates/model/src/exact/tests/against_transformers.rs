@@ -1,0 +1,104 @@
+//! With nothing rounded, the reader's logits are those of Hugging Face `transformers` in single precision.
+
+use super::{ExactReader, Golden, QuantModels, Rounding, all_rows, best, model, random_blocks, relative};
+use crate::arch::Blueprint;
+use std::path::Path;
+
+/// Of the root mean square. Measured: 4e-7 (phimoe) to 1.6e-6 (Q6_K), which is the references' own single precision.
+pub(super) const TOLERANCE: f64 = 4e-6;
+
+/// How far the logits of some rows are from the expected.
+fn error(path: &Path, golden: &Golden, bug: impl Fn(&mut Blueprint)) -> f64 {
+    let mut reader = ExactReader::open(path, Rounding::None).unwrap();
+    bug(&mut reader.blueprint);
+    let found = reader.logits(&golden.tokens(), &golden.rows).unwrap();
+    relative(&found, &golden.logits.concat())
+}
+
+/// How far the reader is from `transformers` when it has a bug.
+pub(super) fn error_with(name: &str, bug: impl Fn(&mut Blueprint)) -> f64 {
+    error(&model(name), &Golden::of(name), bug)
+}
+
+fn check(name: &str) {
+    let golden = Golden::of(name);
+    let error = error_with(name, |_| ());
+    eprintln!("{name}: {error:.1e}");
+    assert!(error < TOLERANCE, "{name}: relative error {error:.1e}");
+    let reader = ExactReader::open(&model(name), Rounding::None).unwrap();
+    let logits = reader.logits(&golden.tokens(), &all_rows(&golden.tokens())).unwrap();
+    let argmax: Vec<usize> = logits.chunks_exact(reader.blueprint().vocabulary).map(best).collect();
+    assert_eq!(argmax, golden.argmax, "{name}");
+}
+
+#[test]
+fn llama() {
+    check("llama");
+}
+
+#[test]
+fn llama_with_linear_rope_scaling() {
+    check("llama_rope_linear");
+}
+
+#[test]
+fn llama_with_llama3_rope_scaling() {
+    check("llama_rope_llama3");
+}
+
+#[test]
+fn qwen2() {
+    check("qwen2");
+}
+
+#[test]
+fn qwen3() {
+    check("qwen3");
+}
+
+#[test]
+fn gemma3() {
+    check("gemma3");
+}
+
+#[test]
+fn mixtral() {
+    check("mixtral");
+}
+
+#[test]
+fn olmoe() {
+    check("olmoe");
+}
+
+#[test]
+fn qwen2moe() {
+    check("qwen2moe");
+}
+
+#[test]
+fn qwen3moe() {
+    check("qwen3moe");
+}
+
+#[test]
+fn phimoe() {
+    check("phimoe");
+}
+
+#[test]
+fn phimoe_with_longrope_and_a_window() {
+    check("phimoe_longrope");
+}
+
+#[test]
+fn every_tensor_type() {
+    let golden = QuantModels::read();
+    assert_eq!(golden.models.len(), random_blocks::models().len());
+    for (name, kind) in random_blocks::models() {
+        let file = random_blocks::model_of(kind);
+        let error = error(file.path(), &golden.of(&name.to_lowercase()), |_| ());
+        eprintln!("{name}: {error:.1e}");
+        assert!(error < TOLERANCE, "{name}: relative error {error:.1e}");
+    }
+}
