@@ -91,8 +91,12 @@ struct Continuation {
     top: Vec<(f64, u32, f64)>,
 }
 
-/// Logits of the two programs differ by about 0.15 on average; a tie is a margin that this noise can turn.
-const TIE: f64 = 0.7;
+/// Logits of the two programs differ by about 0.15 on average; a tie is a margin that this noise can turn. Measured:
+/// 0.290.
+const TIE: f64 = 0.3;
+
+/// Continuations that agree to the last token, at least, of 50. Measured: 18.
+const AGREE: usize = 15;
 
 #[test]
 fn greedy_continuations_part_only_at_ties() {
@@ -100,7 +104,7 @@ fn greedy_continuations_part_only_at_ties() {
     let golden: Greedy = fixture("golden_smollm2_greedy.json");
     let model = load(&path);
     let mut run = Run::new(&model);
-    let (mut agree, mut steps, mut failures) = (0, 0, Vec::new());
+    let (mut agree, mut steps, mut margin_max, mut failures) = (0, 0, 0.0_f64, Vec::new());
     for prompt in &golden.prompts {
         let expected = &prompt.runs["q4_1"];
         run.restart();
@@ -122,6 +126,7 @@ fn greedy_continuations_part_only_at_ties() {
         }
         let (best, second, second_logit) = expected.top[same];
         let margin = best - second_logit;
+        margin_max = margin_max.max(margin);
         let chose = run.best();
         eprintln!(
             "{}: parts at step {same}, margin {margin:.3}, {}",
@@ -133,7 +138,9 @@ fn greedy_continuations_part_only_at_ties() {
         }
     }
     eprintln!("{agree} of {} continuations agree for all 32 tokens; {steps} steps agree in all", golden.prompts.len());
+    eprintln!("the largest margin at which one parts: {margin_max:.3}");
     assert!(failures.is_empty(), "these part where llama.cpp was sure: {failures:?}");
+    assert!(agree >= AGREE, "only {agree} continuations agree for all 32 tokens");
 }
 
 #[derive(Deserialize)]
@@ -166,8 +173,11 @@ fn perplexity(model: &Model, tokens: &[TokenId], windows: usize) -> f64 {
     (total / f64::from(count)).exp()
 }
 
+/// Of perplexity over 64 windows, relative. Measured: 0.0002 (22.1777 against 22.1736).
+const PERPLEXITY: f64 = 0.001;
+
 #[test]
-fn perplexity_is_within_one_per_cent() {
+fn perplexity_is_llama_cpps() {
     let (Some(path), Some(workloads)) = (data("DUET_TEST_MODEL"), data("DUET_WORKLOADS")) else { return };
     let golden: Perplexity = fixture("golden_smollm2_perplexity.json");
     let windows = std::env::var("DUET_PERPLEXITY_WINDOWS").map_or("64".to_owned(), |windows| windows);
@@ -177,5 +187,5 @@ fn perplexity_is_within_one_per_cent() {
     let tokens = model.tokenizer().encode(&text, SpecialTokens::AsText);
     let measured = perplexity(&model, &tokens, windows.parse().unwrap());
     eprintln!("perplexity over {windows} windows: {measured:.4}, llama.cpp {expected:.4}");
-    assert!((measured / expected - 1.0).abs() < 0.01, "{measured} against {expected}");
+    assert!((measured / expected - 1.0).abs() < PERPLEXITY, "{measured} against {expected}");
 }
