@@ -2,7 +2,7 @@
 
 use crate::load::LoadError;
 use duet_engine::{Drafts, Engine, GenerateRequest, GenerationEvent, SamplingParams, StopConditions, Usage};
-use duet_types::{TokenId, Tokens};
+use duet_types::{TenantId, TokenId, Tokens};
 
 /// An answer.
 #[derive(Clone, Debug)]
@@ -39,17 +39,20 @@ pub(super) struct Asked {
     pub(super) temperature: f32,
     /// Whether it is drafted.
     pub(super) drafts: Drafts,
+    /// Who asks: nobody has the KV of another's prompts.
+    pub(super) tenant: TenantId,
 }
 
 /// Asks for an answer and waits for its end.
 pub(super) fn ask(engine: &Engine, prompt: &[TokenId], asked: Asked) -> Result<Answer, LoadError> {
-    let Asked { output, temperature, drafts } = asked;
+    let Asked { output, temperature, drafts, tenant } = asked;
     let before = unused_rows(engine);
     let mut generation = engine.submit(GenerateRequest {
         prompt: prompt.to_vec(),
         sampling: SamplingParams { temperature, seed: Some(SEED), ..SamplingParams::default() },
         stop: StopConditions { max_tokens: Some(output), ..StopConditions::default() },
         drafts,
+        tenant,
         ..GenerateRequest::default()
     })?;
     let mut tokens = Vec::new();

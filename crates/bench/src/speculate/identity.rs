@@ -1,7 +1,8 @@
 //! Whether drafting changes an answer: every prompt of a file, answered with drafts and without, token by token.
 //!
-//! One engine answers both ways. The drafted answer comes first, so that its prompt calibrates; the plain one forks the KV
-//! that is kept of the prompt, which is read once. Drafts come from the answers to all prompts before, too.
+//! One engine answers both ways, each for a tenant of its own, so that both read the prompt themselves: whatever drafting
+//! did to the keys and values of a prompt, the plain answer does not share it. Drafts come from the answers to all prompts
+//! before, too.
 
 use super::answer::{Answer, Asked, ask};
 use super::{KV_BYTES, Settings, name_of};
@@ -9,7 +10,7 @@ use crate::load::{LoadError, Progress, Workload};
 use duet_engine::{Drafts, Engine, EngineConfig};
 use duet_history::{HistoryStore, Limits};
 use duet_model::Model;
-use duet_types::Bytes;
+use duet_types::{Bytes, TenantId, TokenId};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
@@ -81,12 +82,18 @@ fn of_file(
             found.too_long += 1;
             continue;
         }
-        let Settings { output, temperature, .. } = *settings;
-        let [drafted, plain] =
-            [Drafts::ByMethod, Drafts::None].map(|drafts| ask(engine, &tokens, Asked { output, temperature, drafts }));
-        found.add(index, &drafted?, &plain?);
+        let [drafted, plain] = both_ways(engine, &tokens, settings)?;
+        found.add(index, &drafted, &plain);
     }
     Ok(found)
+}
+
+/// The drafted answer and the plain one.
+fn both_ways(engine: &Engine, prompt: &[TokenId], settings: &Settings) -> Result<[Answer; 2], LoadError> {
+    let Settings { output, temperature, .. } = *settings;
+    let drafted = Asked { output, temperature, drafts: Drafts::ByMethod, tenant: TenantId(0) };
+    let plain = Asked { drafts: Drafts::None, tenant: TenantId(1), ..drafted };
+    Ok([ask(engine, prompt, drafted)?, ask(engine, prompt, plain)?])
 }
 
 impl Identity {
@@ -99,5 +106,33 @@ impl Identity {
         if drafted.tokens != plain.tokens {
             self.different.push(index);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use duet_engine::EngineConfig;
+    use duet_model::LoadOptions;
+    use duet_types::Tokens;
+
+    #[test]
+    fn both_answers_read_the_prompt_themselves() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
+        let model = Arc::new(Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap());
+        let settings = Settings {
+            files: Vec::new(),
+            contenders: Vec::new(),
+            limit: 1,
+            output: Tokens(8),
+            temperature: 0.0,
+            config: EngineConfig::default(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let engine = start(&model, &settings, folder.path()).unwrap();
+        let prompt: Vec<TokenId> = (0..100).map(|token| TokenId(token % 7 + 40)).collect();
+        let answers = both_ways(&engine, &prompt, &settings).unwrap();
+        assert_eq!(answers[0].tokens, answers[1].tokens);
+        assert_eq!(answers.map(|answer| answer.usage.cached), [Tokens(0); 2]);
     }
 }

@@ -18,7 +18,7 @@ use answer::{Answer, Asked, ask};
 use duet_engine::{Drafts, Engine, EngineConfig, Method};
 use duet_history::{HistoryStore, Limits};
 use duet_model::Model;
-use duet_types::{Bytes, Tokens};
+use duet_types::{Bytes, TenantId, Tokens};
 use line::{Measured, summary};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,7 +82,8 @@ pub fn run(
         let name = name_of(file);
         let folder = tempfile::tempdir().map_err(|error| LoadError::History(error.to_string()))?;
         let mut subjects = subjects(model, settings, folder.path())?;
-        let asked = Asked { output: settings.output, temperature: settings.temperature, drafts: Drafts::ByMethod };
+        let Settings { output, temperature, .. } = *settings;
+        let asked = Asked { output, temperature, drafts: Drafts::ByMethod, tenant: TenantId::default() };
         for (index, prompt) in prompts.iter().enumerate() {
             progress(&format!("{name}, prompt {} of {}", index + 1, prompts.len()));
             let tokens = crate::load::encode(model, &prompt.messages)?;
