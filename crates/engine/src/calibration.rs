@@ -1,8 +1,9 @@
 //! Calibration of drafts from the prompt: what the model would say after each of its tokens. (CoordGen §3.3)
 //!
 //! The paper keeps the top successors of all rows, for which the whole head must be computed for them: a quarter of a
-//! small model's prefill. Only tokens of the prompt are followed, so a [head over the prompt's
-//! tokens](crate::backend::Backend::vocabulary_of) gives the same drafts for a hundredth of that.
+//! small model's prefill. A [head over the prompt's tokens](crate::backend::Backend::vocabulary_of) costs a hundredth of
+//! that and gives other drafts: the likeliest successors among the prompt's tokens, where the paper has the likeliest of
+//! all. One that the prompt does not hold is never drafted from it, and one that is not among the likeliest of all may be.
 
 use crate::backend::Backend;
 use crate::speculation::KEPT;

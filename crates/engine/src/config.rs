@@ -1,13 +1,13 @@
 //! How an engine runs.
 
 use crate::calibration::Calibrate;
-use crate::placement::Offload;
+use crate::placement::{DeviceUse, Offload};
 use duet_history::HistoryStore;
 use duet_model::kv::KvFormat;
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Mechanisms, Verify};
+use duet_scheduler::{Limits, Mechanisms, Verify};
 use duet_speculate::Method;
-use duet_types::{Bytes, Tokens};
+use duet_types::{Bytes, Nanos, Tokens};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +69,35 @@ pub struct EngineConfig {
     /// Answers are kept in it, to draft from; absent: they are not.
     pub history: Option<Arc<HistoryStore>>,
 }
+
+impl EngineConfig {
+    /// The bounds that the scheduler of an engine with this configuration and context has.
+    #[must_use]
+    pub fn limits(&self, context: Tokens) -> Limits {
+        let whole = self.offload.as_ref().is_some_and(|offload| offload.device_use == DeviceUse::Static);
+        let (chunk, batch) = (self.chunk.max(Tokens(1)), self.batch.max(1));
+        Limits {
+            chunk,
+            batch,
+            // The paper reads whole prompts layer by layer, and so does everybody on a device in its role; else duet and
+            // the baselines read chunks through all layers, with the decode rows that ride along.
+            prefill_rows: match self.policy {
+                _ if whole => PREFILL_BUFFER.min(context).max(chunk),
+                PolicyName::AgentXpu => PREFILL_BUFFER.min(context).max(chunk),
+                _ => chunk + Tokens(batch as u32),
+            },
+            draft: self.draft_rows,
+            verify: self.verify,
+            preempt: Nanos::from(self.preempt),
+            decode_stall: Nanos::from(self.decode_stall),
+            age: Nanos::from(self.proactive_age),
+            ..Limits::default()
+        }
+    }
+}
+
+/// The paper's prefill buffer. (Agent.xpu §4.1)
+const PREFILL_BUFFER: Tokens = Tokens(4096);
 
 impl Default for EngineConfig {
     fn default() -> Self {

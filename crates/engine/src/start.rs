@@ -7,7 +7,7 @@ use crate::fingerprint::model_fingerprint;
 use crate::learned::LearnedFile;
 use crate::memory::{Budget, available, budget, graphs_held};
 use crate::model_backend::ModelBackend;
-use crate::placement::{DeviceUse, Placement};
+use crate::placement::Placement;
 use crate::profile::{Effort, Measured, Profile, heg, measure};
 use crate::request::EngineError;
 use crate::runtime::{Runtime, RuntimeConfig};
@@ -16,9 +16,8 @@ use duet_device::{Cpu, CpuConfig, available_cores};
 use duet_driver::{EventLog, Header, Observer, Rates, Trace};
 use duet_model::Model;
 use duet_model::kv::PAGE_TOKENS;
-use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{GraphSet, Heg, Limits, MemoryLimits, SchedulerConfig};
-use duet_types::{Bytes, LaneSet, Nanos, Tokens};
+use duet_types::{Bytes, LaneSet, Tokens};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -122,29 +121,9 @@ fn graph_set(exchange: Option<&GraphExchange>, lanes: LaneSet) -> Result<Option<
 
 /// Chunks are those of the graphs that prompts are read on, where graphs are exchanged.
 fn limits(config: &EngineConfig, context: Tokens, exchange: Option<&GraphExchange>) -> Limits {
-    let whole = config.offload.as_ref().is_some_and(|offload| offload.device_use == DeviceUse::Static);
-    let batch = config.batch.max(1);
     let chunk = exchange.map_or(config.chunk, |exchange| exchange.blocks.rows().prefill);
-    let limits = Limits { chunk: chunk.max(Tokens(1)), batch, ..Limits::default() };
-    Limits {
-        // The paper reads whole prompts layer by layer, and so does everybody on a device in its role; else duet and the
-        // baselines read chunks through all layers, with the decode rows that ride along.
-        prefill_rows: match config.policy {
-            _ if whole => PREFILL_BUFFER.min(context).max(limits.chunk),
-            PolicyName::AgentXpu => PREFILL_BUFFER.min(context).max(limits.chunk),
-            _ => limits.chunk + Tokens(limits.batch as u32),
-        },
-        draft: config.draft_rows,
-        verify: config.verify,
-        preempt: Nanos::from(config.preempt),
-        decode_stall: Nanos::from(config.decode_stall),
-        age: Nanos::from(config.proactive_age),
-        ..limits
-    }
+    EngineConfig { chunk, ..config.clone() }.limits(context)
 }
-
-/// The paper's prefill buffer. (Agent.xpu §4.1)
-const PREFILL_BUFFER: Tokens = Tokens(4096);
 
 fn memory(config: &EngineConfig, budget: &Budget, page_bytes: Bytes) -> MemoryLimits {
     let pages = budget.pool.as_usize() / PAGE_TOKENS;

@@ -7,7 +7,7 @@
 //! detail has arrived at`. The tree is not built in advance: it is walked when it is wanted.
 //!
 //! Ours: rows of decode and verify passes calibrate as well as those of the prompt (the answer's own successors are what
-//! comes next most often), also rows of rejected drafts; and successors are kept under two tokens as well as under one,
+//! comes next most often), those of a draft as far as it was right; and successors are kept under two tokens as well as under one,
 //! of which the longer goes first.
 
 use crate::drafter::{Candidate, Drafter, Evidence, Kind, Place};

@@ -55,7 +55,7 @@ const PROSE: [&str; 2] = [
      it gives the other, so both stand side by side; some do nothing here. Teams are for lanes that can run one kernel \
      together, which an NPU and an iGPU cannot. Spilling is for memory that is scarce, and it is not in these runs.",
     "Negative figures are mechanisms that cost more than they give at this load. They are the paper's, and they stay in \
-     agent-xpu, which is the paper to the letter.",
+     agent-xpu, which is the paper's policy.",
 ];
 
 fn without(results: &Results<Variant>, (size, policy): (Size, PolicyName), load: Load, missing: Mechanism) -> [Row; 2] {

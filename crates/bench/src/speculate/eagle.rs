@@ -38,7 +38,8 @@ pub(super) fn line(model: &Model, workload: &str, plain: &[Answer]) -> Line {
         valid: None,
         wasted: None,
         underutilised: None,
-        identical: true,
+        // Its answers are not made.
+        identical: None,
         simulated: true,
     }
 }

@@ -54,8 +54,9 @@ pub struct Line {
     /// or were not there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub underutilised: Option<f64>,
-    /// Whether all answers are those of plain decode.
-    pub identical: bool,
+    /// Whether all answers are those of plain decode; absent where none were made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identical: Option<bool>,
     /// Whether its figures are computed from those of others.
     pub simulated: bool,
 }
@@ -79,6 +80,7 @@ pub(super) fn summary(workload: &str, method: &str, measured: &Measured<'_>) -> 
         Some(own.iter().map(of).sum::<Duration>().as_secs_f64() * 1e6 / per).filter(|micros| *micros > 0.0)
     };
     let rarely = measured.rarely_accepted();
+    let plain = measured.plain.iter().map(|answer| &answer.tokens);
     let share = |count: f64| Some(count / rows).filter(|share| share.is_finite());
     Line {
         workload: workload.to_owned(),
@@ -99,7 +101,7 @@ pub(super) fn summary(workload: &str, method: &str, measured: &Measured<'_>) -> 
         valid: share(decoded),
         wasted: share(rejected),
         underutilised: share(unused),
-        identical: own.iter().map(|answer| &answer.tokens).eq(measured.plain.iter().map(|answer| &answer.tokens)),
+        identical: Some(own.iter().map(|answer| &answer.tokens).eq(plain)),
         simulated: false,
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn speculate(arguments: &SpeculateArgs) -> anyhow::Result<()> {
         if printed.is_ok() {
             printed = result;
         }
-        if !line.identical {
+        if line.identical == Some(false) {
             different.push(format!("{} on {}", line.method, line.workload));
         }
     };
@@ -63,10 +63,10 @@ fn page(line: &Line) -> String {
         line.draft_us_per_step.map(|micros| format!(", {micros:.0} us a draft")).unwrap_or_default(),
         line.extra_bytes.map(|bytes| format!(", {:.1} MB", bytes as f64 / 1e6)).unwrap_or_default(),
         line.n,
-        match (line.simulated, line.identical) {
-            (true, _) => ", simulated",
-            (false, true) => ", identical",
-            (false, false) => ", NOT IDENTICAL",
+        match line.identical {
+            None => ", simulated",
+            Some(true) => ", identical",
+            Some(false) => ", NOT IDENTICAL",
         },
     )
 }

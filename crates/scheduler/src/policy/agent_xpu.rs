@@ -11,8 +11,7 @@
 //!
 //! - While an overdue prompt is read beside a reactive one, the reactive remainder still goes to the dynamic lane, when
 //!   that is idle; the paper reads it on the static lane only.
-//! - A kernel's time on a lane counts neither launches nor how the machine is lately when a node is divided.
-//! - Contention is memory-bound or not, by the annotation; the paper grades it.
+//! - The times by which a node is divided count neither launches nor how the machine is lately.
 //! - On one lane (there is no other, or it was lost) the paper's privileges mean nothing, since there is no lane beside
 //!   the reactive work. There overdue work has the [share](crate::ageing) that it has under `duet`.
 //!

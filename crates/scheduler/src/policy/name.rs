@@ -12,7 +12,7 @@ pub enum PolicyName {
     /// Our best.
     #[default]
     Duet,
-    /// Agent.xpu, to the letter.
+    /// Agent.xpu, as the paper describes it.
     AgentXpu,
     /// Continuous batching on the dynamic lane, as OpenVINO's serving.
     IgpuBatching,

@@ -59,8 +59,11 @@ const PROSE: [&str; 2] = [
      Llama-3.2-1B).",
     "Drafts of PLD and SAM end where nothing is worth at least 0.02 tokens; the others are filled to 31 rows, which makes 32 \
      with the last token. History is what was answered to earlier requests of the same file. PLD with the paper's techniques \
-     calibrates from answers, too, which the paper does not; CoordGen is the paper to the letter, duet adds several \
-     candidates a place and everything that passes tell.",
+     calibrates from answers, too, which the paper does not; duet adds several candidates a place and everything that passes \
+     tell. CoordGen is the paper's calibration, extension and longest drafts, and differs from its words in three points: \
+     successors are kept under two tokens as well as under one, drafters are merged by what was learned of how often each \
+     is right, and a rejected segment is proposed for eight tokens of \
+     the answer, where the paper drops it when drafts come to a length that it does not state.",
 ];
 
 /// Tokens a verification.

@@ -198,6 +198,7 @@ fn the_rows_have_every_figure_and_say_whose_routing_it_is() {
     }
 }
 
+/// Which figure of the paper stands beside which row: they are typed in there and here, and nothing predicts them.
 #[test]
 fn the_papers_figures_stand_where_they_belong() {
     let paper = |figure: &str, quantity: &str, setting: &str| -> Vec<f64> {
