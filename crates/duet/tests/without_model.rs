@@ -190,7 +190,7 @@ fn a_report_of_experts_is_written_and_says_what_it_is_of() {
     let of = |figure: &str| rows.iter().filter(|row| row["figure"] == figure).count();
     assert!(of("§5.3") > 12 && of("§5.8") > 12, "{rows:?}");
     assert!(rows.iter().all(|row| row["predicted"].is_number()), "{rows:?}");
-    assert!(fs::read_to_string(out.join("index.html")).unwrap().contains("routers that were found of its rows"));
+    assert!(fs::read_to_string(out.join("index.html")).unwrap().contains("routers that were fitted to its rows"));
 
     let dense = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
     let refused = run(&mut duet(cache.path(), &["report", "npumoe", "--out", out.to_str().unwrap(), "--model", dense]));
