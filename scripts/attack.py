@@ -221,7 +221,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("duet")
     parser.add_argument("model", nargs="?")
-    parser.add_argument("--seconds", type=float, default=4, help="repeat each attack for so long (default: 4)")
+    parser.add_argument("--seconds", type=float, default=3, help="repeat each attack for so long (default: 3)")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each attack")
     arguments = parser.parse_args()
     command = [arguments.duet, "serve", *filter(None, [arguments.model]), "--port", "0", "--history", "off"]
