@@ -12,9 +12,9 @@ export DUET_TEST_MODEL DUET_REAL_MODELS
 export DUET_REQUIRE=${DUET_REQUIRE:-model},real-models
 packages=(-p duet-kernels -p duet-model -p duet-engine)
 if ! cargo nextest --version >/dev/null 2>&1; then
-    exec cargo test --profile optimised "${packages[@]}" --no-fail-fast -- --skip gemma_270m:: --skip qwen_1_5b:: --skip 24k
+    exec cargo test --profile optimised "${packages[@]}" --no-fail-fast -- --skip gemma_270m:: --skip qwen_1_5b:: --skip needles
 fi
-here='binary(real_models) & test(/^qwen_0_5b::/) - test(/24k|8_bits/)'
+here='binary(real_models) & test(/^qwen_0_5b::/) - test(/needles|8_bits/)'
 cargo nextest run --cargo-profile optimised "${packages[@]}" --no-fail-fast --ignore-default-filter \
     -E "not binary(real_models) + ($here)"
 if [ -n "${DUET_SKIPS:-}" ]; then

@@ -42,12 +42,15 @@ fn question(needle: &Needle) -> String {
 
 /// Reports with the needles among them: so many tokens, and a few more.
 fn text(model: &Model, length: Tokens) -> String {
-    let tokens = |day: usize| model.tokenizer().encode(&filler(day), SpecialTokens::AsText).len();
-    let (mut days, mut count) = (0, 0);
-    while count < length.0 as usize {
-        days += 1;
-        count += tokens(days);
-    }
+    let tokens = |text: &str| model.tokenizer().encode(text, SpecialTokens::AsText).len();
+    // Counted of a text as a whole: a sentence alone has a token more than among others.
+    let each = tokens(&reports(100)) / 100;
+    let first = length.as_usize() / each.max(1);
+    (first..).step_by(10).map(reports).find(|text| tokens(text) >= length.as_usize()).expect("a text may be long")
+}
+
+/// The reports of so many days.
+fn reports(days: usize) -> String {
     let mut text = String::from("Read these reports.\n\n");
     for day in 1..=days {
         text += &filler(day);
