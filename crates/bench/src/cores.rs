@@ -1,6 +1,6 @@
 //! Work on pinned cores, as an engine's lanes do it.
 
-use duet_device::{Accelerator, Cpu, CpuConfig, Pinning};
+use duet_device::{Cpu, CpuConfig, Pinning};
 use duet_kernels::crew::Crew;
 use std::sync::mpsc;
 
@@ -26,6 +26,6 @@ where
         // The receiver waits for this; if it is gone, nobody wants it.
         let _ = send.send(work(crew));
     });
-    lanes.launch(lanes.descriptor().lanes, job).map_err(|error| CoresError(error.to_string()))?;
+    lanes.launch(lanes.all(), job).map_err(|error| CoresError(error.to_string()))?;
     receive.recv().map_err(|_| CoresError("a kernel panicked".to_owned()))?
 }

@@ -5,7 +5,7 @@ use crate::forward::likeliest;
 pub use crate::probe::Ceilings;
 use crate::probe::{Ceiling, peak_rss_bytes};
 use crate::samples::median;
-use duet_device::{Accelerator, Cpu, CpuConfig, Pinning};
+use duet_device::{Cpu, CpuConfig, Pinning};
 use duet_engine::profile::heg;
 use duet_kernels::crew::Crew;
 use duet_model::arch::Blueprint;
@@ -201,7 +201,7 @@ pub fn run(path: &Path, settings: &Settings, progress: fn(&str)) -> Result<Repor
     let cpu = Cpu::start(&lanes).map_err(|error| ThroughputError::Lanes(error.to_string()))?;
     let (send, receive) = mpsc::channel();
     let lanes = cpu.lanes();
-    let all = lanes.descriptor().lanes;
+    let all = lanes.all();
     let settings = settings.clone();
     let job = Box::new(move |crew: &dyn Crew| {
         let report = Bench { model: &model, crew, settings: &settings, progress }.report(load, file_bytes);

@@ -1,15 +1,16 @@
 //! An engine with OpenVINO's CPU device, which is given room for one graph of each block: prompts are read and answered
 //! while graphs are exchanged, and the answers stay. Skipped, with a word, where there is no runtime.
 
+#[path = "serving/preferring.rs"]
+mod preferring;
 mod serving;
 
-use duet_engine::{
-    DeviceUse, Engine, EngineConfig, ExchangesGraphs, Fallback, Generation, GraphExchange, Method, Offload,
-};
+use duet_engine::{Device, Engine, EngineConfig, ExchangesGraphs, Generation, GraphExchange, Method, Silicon};
 use duet_model::forward::NotRun;
 use duet_offload::switching::{Placement, ResidentModel, Shelf};
 use duet_runtimes::{BlobCache, FaultPlan, FaultyDevice, GraphDevice};
 use duet_scheduler::GraphLoad;
+use duet_scheduler::machine::RowsTaken;
 use duet_scheduler::progressive::{Block, Blocks, GraphCost, Pair, PassTime, Role};
 use duet_types::{Bytes, Class, Nanos, TokenId, Tokens};
 use serving::{ANSWER, answer, metric, model, start, until};
@@ -60,21 +61,22 @@ fn engine(folder: &Path, graphs: Graphs, sets: f64, faults: FaultPlan) -> Option
     let (blocks, budget) = exchange(&shelf, sets);
     let resident = Arc::new(ResidentModel::prefilling(shelf, ROWS).unwrap());
     let exchanging = Arc::new(Serving(Arc::clone(&resident)));
-    let offload = Offload {
+    let device = Device {
         name: "openvino:CPU".to_owned(),
-        device: resident,
-        fallback: Fallback::Crew,
-        device_use: DeviceUse::Alone,
+        version: String::new(),
+        nodes: resident,
+        rows: RowsTaken::Any,
+        silicon: Silicon::Cores,
         exchange: (graphs == Graphs::Exchanged).then_some(GraphExchange { device: exchanging, blocks, budget }),
     };
     let config = EngineConfig {
         threads: Some(1),
-        offload: Some(offload),
+        devices: vec![device],
         speculate: Method::None,
         chunk: ROWS.prefill,
         ..EngineConfig::default()
     };
-    Some(Engine::start(model, config).unwrap())
+    Some(preferring::preferring_devices(&model, &config))
 }
 
 /// Prompts one after another, and then all of them at once, of both classes.
@@ -114,7 +116,7 @@ fn answers_are_the_same_whatever_is_exchanged_meanwhile() {
         // Back for one of the longer prompts; a load may take longer than the small model takes to answer.
         until(&engine, || loads(&engine, "prefill", "done") >= 1);
         let work = engine.linear_work();
-        assert!(work.on_device > 0 && work.refused == 0, "{work:?}");
+        assert!(work.on_devices() > 0 && work.refused() == 0, "{work:?}");
     }
 }
 
@@ -129,7 +131,7 @@ fn a_device_that_loads_no_more_loses_no_request() {
         let answers = answers(&engine, Graphs::Stay);
         assert!(answers.iter().all(|answer| answer.len() == ANSWER), "{answers:?}");
     }
-    assert!(engine.linear_work().refused > 0, "{:?}", engine.linear_work());
+    assert!(engine.linear_work().refused() > 0, "{:?}", engine.linear_work());
     assert!(loads(&engine, "decode", "failed") > 0);
     assert!(engine.is_running());
 }

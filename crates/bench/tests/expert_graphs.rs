@@ -1,15 +1,18 @@
 //! An engine whose model has experts, on OpenVINO's CPU device: they are launched in groups between which others go, and
 //! answers say where they were computed. Skipped, with a word, where there is no runtime.
 
+#[path = "serving/preferring.rs"]
+mod preferring;
 #[allow(dead_code, reason = "tests of dense models need more of it")]
 mod serving;
 
-use duet_engine::{DeviceUse, Engine, EngineConfig, Fallback, GenerationEvent, Method, Offload};
+use duet_engine::{Device, Engine, EngineConfig, GenerationEvent, Method, Silicon};
 use duet_model::forward::FateCounts;
 use duet_model::{LoadOptions, Model};
 use duet_moe::Overflow;
 use duet_offload::{AttentionPlace, ExpertScheme, ExpertSettings, PlacedExperts};
 use duet_runtimes::{BlobCache, FaultPlan, FaultyDevice, GraphDevice};
+use duet_scheduler::machine::RowsTaken;
 use duet_types::{Bytes, Class, Tokens};
 use serving::{ANSWER, metric, start};
 use std::path::Path;
@@ -27,14 +30,19 @@ fn engine(settings: ExpertSettings, faults: FaultPlan) -> Option<Engine> {
     let device: Arc<dyn GraphDevice> = Arc::new(FaultyDevice::new(serving::device()?, faults));
     let cache = BlobCache::new(folder.path().to_owned(), Bytes(1 << 30));
     let placed = PlacedExperts::ready_on(&model, (device, cache), None, settings, &mut |_| {}).unwrap();
-    let (fallback, device_use) = (Fallback::Crew, DeviceUse::Alone);
-    let offload =
-        Offload { name: "openvino:CPU".to_owned(), device: Arc::new(placed), fallback, device_use, exchange: None };
+    let device = Device {
+        name: "openvino:CPU".to_owned(),
+        version: String::new(),
+        nodes: Arc::new(placed),
+        rows: RowsTaken::Any,
+        silicon: Silicon::Cores,
+        exchange: None,
+    };
     // Rows that were drafted in vain would be counted, too.
     let speculate = Method::None;
     let config =
-        EngineConfig { offload: Some(offload), chunk: CHUNK, threads: Some(1), speculate, ..EngineConfig::default() };
-    Some(Engine::start(model, config).unwrap())
+        EngineConfig { devices: vec![device], chunk: CHUNK, threads: Some(1), speculate, ..EngineConfig::default() };
+    Some(preferring::preferring_devices(&model, &config))
 }
 
 fn settings() -> ExpertSettings {
@@ -111,5 +119,5 @@ fn a_device_that_is_gone_loses_no_request() {
         let experts = experts(&engine, rows, Class::Reactive);
         assert_eq!((experts.all(), experts.dropped), (places(&engine, rows), 0));
     }
-    assert!(engine.linear_work().refused > 0);
+    assert!(engine.linear_work().refused() > 0);
 }

@@ -1,9 +1,9 @@
-//! The CPU as an accelerator: cores in lanes, one thread a core.
+//! The CPU's cores in lanes, one thread a core.
 
-use crate::accelerator::{Accelerator, Descriptor, DeviceStopped, Job, Kind, Shapes};
 use crate::affinity::available_cores;
 use crate::core_time::CoreTime;
 use crate::gate::Gate;
+use crate::job::{Job, LanesStopped};
 use crate::lane_thread::{Mailbox, Posted, lane_main};
 use crate::team::Team;
 use duet_types::LaneSet;
@@ -25,8 +25,8 @@ pub struct CpuConfig {
 pub enum Pinning {
     /// Each thread is bound to one core, in order, as long as there are cores.
     Pinned,
-    /// The first thread floats, since it waits for a device most of the time; the others as [`Self::Pinned`].
-    AllButFirst,
+    /// So many first threads float, since each waits for a device most of the time; the others as [`Self::Pinned`].
+    AllButFirst(usize),
     /// The operating system moves threads as it likes.
     Floating,
 }
@@ -46,7 +46,7 @@ pub struct CpuLanes {
 
 #[derive(Debug)]
 struct Inner {
-    descriptor: Descriptor,
+    all: LaneSet,
     /// The threads of each lane.
     lanes: Vec<Range<usize>>,
     /// One per thread.
@@ -64,10 +64,11 @@ impl CpuConfig {
         Self { lanes, pinning: Pinning::Pinned }
     }
 
-    /// A lane of one thread, which waits for a device, before a lane of `threads` cores.
+    /// A lane of one thread for each of so many devices, which waits for it, before a lane of `threads` cores.
     #[must_use]
-    pub fn beside_a_device(threads: usize) -> Self {
-        Self { lanes: vec![1, threads.max(1)], pinning: Pinning::AllButFirst }
+    pub fn beside_devices(devices: usize, threads: usize) -> Self {
+        let lanes = [vec![1; devices], vec![threads.max(1)]].concat();
+        Self { lanes, pinning: Pinning::AllButFirst(devices) }
     }
 }
 
@@ -89,15 +90,14 @@ impl Cpu {
             lanes.push(first..first + threads);
             first += threads;
         }
-        let descriptor = Descriptor { kind: Kind::Cpu, shapes: Shapes::Dynamic, lanes: LaneSet::first(count) };
         let mailboxes = (0..first).map(|_| Mailbox::default()).collect();
-        let inner = Arc::new(Inner { descriptor, lanes, mailboxes, gate: Gate::default() });
+        let inner = Arc::new(Inner { all: LaneSet::first(count), lanes, mailboxes, gate: Gate::default() });
         let mut cpu = Self { lanes: CpuLanes { inner }, threads: Vec::new() };
         let cores = available_cores();
         for index in 0..first {
             let core = match config.pinning {
                 Pinning::Pinned => cores.get(index).copied(),
-                Pinning::AllButFirst => index.checked_sub(1).and_then(|index| cores.get(index).copied()),
+                Pinning::AllButFirst(floating) => index.checked_sub(floating).and_then(|at| cores.get(at).copied()),
                 Pinning::Floating => None,
             };
             let inner = Arc::clone(&cpu.lanes.inner);
@@ -124,6 +124,30 @@ impl Cpu {
 }
 
 impl CpuLanes {
+    /// All lanes.
+    #[must_use]
+    pub fn all(&self) -> LaneSet {
+        self.inner.all
+    }
+
+    /// Queues `job` for the team of `lanes`; it runs after what these lanes were given before. The caller must see to it
+    /// that jobs of overlapping teams are not under way together: the scheduler does.
+    ///
+    /// # Errors
+    /// [`LanesStopped`]; the job is dropped.
+    ///
+    /// # Panics
+    /// If `lanes` is empty, or names a lane that there is not.
+    pub fn launch(&self, lanes: LaneSet, job: Job) -> Result<(), LanesStopped> {
+        assert!(self.inner.all.contains_all(lanes), "no such lanes: {lanes}");
+        let mut threads = lanes.iter().flat_map(|lane| self.inner.lanes[usize::from(lane.0)].clone());
+        let leader = threads.next().expect("a job needs a lane");
+        let team = Team::new(Arc::clone(&self.inner.mailboxes), threads.collect());
+        self.inner.gate.enter()?;
+        self.inner.mailboxes[leader].post(Posted { team, job });
+        Ok(())
+    }
+
     /// What the threads of each lane got of their cores; absent where the operating system does not say. Takes some
     /// microseconds a thread.
     #[must_use]
@@ -143,21 +167,5 @@ impl Drop for Cpu {
             // A lane's thread catches what its jobs throw, so it has nothing to report.
             let _ = thread.join();
         }
-    }
-}
-
-impl Accelerator for CpuLanes {
-    fn descriptor(&self) -> &Descriptor {
-        &self.inner.descriptor
-    }
-
-    fn launch(&self, lanes: LaneSet, job: Job) -> Result<(), DeviceStopped> {
-        assert!(self.inner.descriptor.lanes.contains_all(lanes), "no such lanes: {lanes}");
-        let mut threads = lanes.iter().flat_map(|lane| self.inner.lanes[usize::from(lane.0)].clone());
-        let leader = threads.next().expect("a job needs a lane");
-        let team = Team::new(Arc::clone(&self.inner.mailboxes), threads.collect());
-        self.inner.gate.enter()?;
-        self.inner.mailboxes[leader].post(Posted { team, job });
-        Ok(())
     }
 }

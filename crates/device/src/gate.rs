@@ -3,7 +3,7 @@
 //! A thread may be asked to help with any job that is under way on the device, so none may leave before the last job
 //! has ended. Jobs launch their successors before they end, so work that began before the stop is carried through.
 
-use crate::accelerator::DeviceStopped;
+use crate::job::LanesStopped;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -22,10 +22,10 @@ struct State {
 
 impl Gate {
     /// Lets a job in. While the device is stopping, only the jobs under way may launch more.
-    pub(crate) fn enter(&self) -> Result<(), DeviceStopped> {
+    pub(crate) fn enter(&self) -> Result<(), LanesStopped> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.stopping && state.open_jobs == 0 {
-            return Err(DeviceStopped);
+            return Err(LanesStopped);
         }
         state.open_jobs += 1;
         Ok(())

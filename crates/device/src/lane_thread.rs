@@ -3,10 +3,10 @@
 //! Between two rounds of a job there are microseconds, between two tokens a few more: the thread spins that long before
 //! it parks, because waking a parked thread costs more than the gap. A parked thread uses no CPU.
 
-use crate::accelerator::Job;
 use crate::affinity::{CoreId, pin_to};
 use crate::core_time::{CoreTime, told_in};
 use crate::gate::Gate;
+use crate::job::Job;
 use crate::round::Slot;
 use crate::team::Team;
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! Lanes and teams: every rank runs, results are visible, panics and drops end cleanly.
 
-use duet_device::{Accelerator, Cpu, CpuConfig, CpuLanes, DeviceStopped, Pinning};
+use duet_device::{Cpu, CpuConfig, CpuLanes, LanesStopped, Pinning};
 use duet_kernels::crew::Crew;
 use duet_types::{LaneId, LaneSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -163,7 +163,7 @@ fn a_stopped_device_refuses_jobs() {
     let cpu = cpu(&[1, 1]);
     let lanes = cpu.lanes();
     drop(cpu);
-    assert_eq!(lanes.launch(LaneSet::first(1), Box::new(|_| ())), Err(DeviceStopped));
+    assert_eq!(lanes.launch(LaneSet::first(1), Box::new(|_| ())), Err(LanesStopped));
 }
 
 #[test]

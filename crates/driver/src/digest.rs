@@ -5,7 +5,7 @@
 //! such facts for timelines and metrics alike. **Invariant:** its table stands where the scheduler's does: after the
 //! commands of an event are drained, [`Digest::waiting`] is the scheduler's queue length.
 
-use crate::fact::{Fact, Found, KernelEnd, Launched, LoadEnd, Origin, Subject, kernel_ended, pass_began};
+use crate::fact::{Fact, Found, KernelEnd, LaneHealth, Launched, LoadEnd, Origin, Subject, kernel_ended, pass_began};
 use duet_scheduler::{
     Command, End, Event, Generated, GraphLoad, Kernel, Line, Member, Outcome, PassId, Phase, Reason, Source,
 };
@@ -67,7 +67,10 @@ impl Digest {
                 }
             }
             Event::KernelFailed { kernel } => facts.extend(self.kernel_failed(now, *kernel)),
+            &Event::LaneSlow { lane } => facts.push(Fact::Lane { lane, health: LaneHealth::Slow }),
+            &Event::LaneBack { lane } => facts.push(Fact::Lane { lane, health: LaneHealth::Well }),
             Event::LaneLost { lane } => {
+                facts.push(Fact::Lane { lane: *lane, health: LaneHealth::Lost });
                 let victims = self.running.iter().filter(|(_, launched)| launched.lanes.contains(*lane));
                 for kernel in victims.map(|(&id, _)| id).collect::<Vec<_>>() {
                     facts.extend(self.kernel_failed(now, kernel));
@@ -108,7 +111,7 @@ impl Digest {
             Command::Discard(request) => self.discard(*request),
             Command::Release { request, end } => facts.extend(self.release(now, *request, *end)),
             Command::LoadGraph(load) => self.loading = Some((now, *load)),
-            Command::Prepare(_) | Command::Reclaim(_) | Command::SetTimer { .. } => {}
+            Command::Prepare(_) | Command::Reclaim(_) | Command::Probe(_) | Command::SetTimer { .. } => {}
         }
         facts
     }

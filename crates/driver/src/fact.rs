@@ -1,7 +1,7 @@
 //! Facts: what events and commands come to, in words that people ask in.
 
 use duet_scheduler::{End, GraphLoad, Kernel, Member, Reason};
-use duet_types::{Class, FlowId, Instant, LaneSet, Nanos, RequestId, Stage, Tokens};
+use duet_types::{Class, FlowId, Instant, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
 
 /// Something that people ask about.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +77,13 @@ pub enum Fact {
         rows: Option<Tokens>,
         /// Since the token before.
         gap: Option<Nanos>,
+    },
+    /// A lane failed, takes too long, or can be used again.
+    Lane {
+        /// Which lane.
+        lane: LaneId,
+        /// How it is now.
+        health: LaneHealth,
     },
     /// KV is written to disk.
     SpillBegan {
@@ -190,4 +197,15 @@ pub(crate) fn pass_began(kernel: &Kernel) -> Fact {
 /// What a launch came to.
 pub(crate) fn kernel_ended(now: Instant, launched: Launched, end: KernelEnd) -> Fact {
     Fact::KernelEnded { took: now - launched.at, launched, end }
+}
+
+/// How a lane is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LaneHealth {
+    /// It can be used.
+    Well,
+    /// A kernel on it takes much longer than predicted.
+    Slow,
+    /// It failed, and is tried again later.
+    Lost,
 }

@@ -15,7 +15,7 @@ mod trace_event;
 
 pub use digest::Digest;
 pub use event_log::{EventLog, Header, ReplayError, Replayed, replay};
-pub use fact::{Fact, Found, KernelEnd, Launched, LoadEnd, Origin, Subject};
+pub use fact::{Fact, Found, KernelEnd, LaneHealth, Launched, LoadEnd, Origin, Subject};
 pub use log_reader::{Line, LogError, LogReader};
 pub use observer::{Observed, Observer};
 pub use probe::{LaneTime, Probe, Rates};

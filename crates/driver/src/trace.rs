@@ -10,7 +10,7 @@
 
 use crate::digest::Digest;
 use crate::event_log::FLUSH_INTERVAL;
-use crate::fact::{Fact, KernelEnd, Launched, LoadEnd};
+use crate::fact::{Fact, KernelEnd, LaneHealth, Launched, LoadEnd};
 use crate::observer::Observer;
 use crate::trace_event::{
     InstantArgs, KernelArgs, NameArgs, Queues, SortArgs, TraceEvent, class_name, end_name, micros, of, positions,
@@ -114,6 +114,14 @@ impl<W: Write> Trace<W> {
                     self.instant(now, "preempted", InstantArgs { by: by.clone(), ..of(victim) });
                 }
             }
+            Fact::Lane { lane, health } => {
+                let name = match health {
+                    LaneHealth::Well => "lane back",
+                    LaneHealth::Slow => "lane slow",
+                    LaneHealth::Lost => "lane lost",
+                };
+                self.mark(now, track(lane), name, InstantArgs::default());
+            }
             Fact::SpillBegan { request } => self.instant(now, "spills", whose(request)),
             Fact::Spilled { request } => self.instant(now, "spilled", whose(request)),
             Fact::SpillFailed { request } => self.instant(now, "spill failed", whose(request)),
@@ -138,7 +146,11 @@ impl<W: Write> Trace<W> {
     }
 
     fn instant(&mut self, now: Instant, name: &str, args: InstantArgs) {
-        let (ts, tid) = (Some(micros(now)), REQUESTS);
+        self.mark(now, REQUESTS, name, args);
+    }
+
+    fn mark(&mut self, now: Instant, tid: u32, name: &str, args: InstantArgs) {
+        let ts = Some(micros(now));
         self.write(&TraceEvent { name, cat: "request", ph: "i", ts, dur: None, pid: PROCESS, tid, s: Some("t"), args });
     }
 

@@ -152,7 +152,7 @@ fn count() -> impl clap::builder::TypedValueParser<Value = usize> {
     clap::value_parser!(u32).range(1..=1 << 20).map(|count| count as usize)
 }
 
-fn bytes(text: &str) -> Result<Bytes, String> {
+pub(crate) fn bytes(text: &str) -> Result<Bytes, String> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let shift = match unit.to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
         "" => 0,
@@ -169,9 +169,21 @@ fn bytes(text: &str) -> Result<Bytes, String> {
 /// `duet devices`
 #[derive(Debug, Args)]
 pub(crate) struct DevicesArgs {
-    /// Print one JSON object
+    /// Print one JSON object; with --lanes one a line
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print the lanes that an engine would have, with what they can do and how fast they were measured
+    #[arg(long)]
+    pub(crate) lanes: bool,
+    /// The model that they are measured with
+    #[arg(long, value_name = "MODEL", default_value = crate::models::DEFAULT)]
+    pub(crate) model: String,
+    /// The devices beside the cores.
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// How to run.
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
 }
 
 /// `duet replay`
@@ -293,6 +305,9 @@ pub(crate) struct ServeArgs {
     /// What is kept.
     #[command(flatten)]
     pub(crate) history: HistoryArgs,
+    /// Print the lanes at the start, with what they can do and how fast they were measured, a JSON object each
+    #[arg(long)]
+    pub(crate) lanes: bool,
     /// Where matrix products are done.
     #[command(flatten)]
     pub(crate) device: DeviceArgs,

@@ -102,7 +102,12 @@ fn status(error: &anyhow::Error) -> u8 {
             )
             || matches!(
                 cause.downcast_ref::<EngineError>(),
-                Some(EngineError::EmptyPrompt | EngineError::PromptTooLong { .. } | EngineError::Parameter { .. })
+                Some(
+                    EngineError::EmptyPrompt
+                        | EngineError::PromptTooLong { .. }
+                        | EngineError::Parameter { .. }
+                        | EngineError::Configuration(_)
+                )
             )
     });
     if bad_input { 2 } else { 1 }

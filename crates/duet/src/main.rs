@@ -11,6 +11,7 @@ mod devices;
 mod failure;
 mod history;
 mod inspect;
+mod lanes;
 mod logging;
 mod models;
 mod offloading;

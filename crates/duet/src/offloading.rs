@@ -2,78 +2,31 @@
 
 mod exchanging;
 mod experts;
+mod spec;
+
+pub(crate) use spec::{DeviceName, DeviceSpec, ShapesName};
 
 use crate::failure::BadInput;
 use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
-use duet_engine::{DeviceUse, Engine, Fallback, Offload};
+use duet_engine::{Device, Engine, Fallback, Silicon};
 use duet_model::Model;
 use duet_model::forward::{ExpertStats, TokenWise};
-use duet_offload::{ExactModel, ExpertSettings, PlacedModel};
+use duet_offload::{ExactModel, ExpertSettings, PlacedModel, rows_taken};
 use duet_openvino::{Activations, CompileOptions};
 use duet_runtimes::{BlobCache, GraphDevice};
+use duet_scheduler::machine::RowsTaken;
 use duet_types::{Bytes, Nanos, Tokens};
 use exchanging::Placed;
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 
-/// A device as it is written: `openvino:CPU`, `qnn:HTP`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DeviceName {
-    /// One of OpenVINO's, by its name there.
-    OpenVino(String),
-    /// Qualcomm's HTP, maybe of a certain generation.
-    #[cfg(feature = "qnn")]
-    Qnn(String),
-}
-
-impl DeviceName {
-    /// Whether it computes on the cores that duet computes on.
-    pub(crate) fn is_made_of_cores(&self) -> bool {
-        match self {
-            Self::OpenVino(device) => device.starts_with("CPU"),
-            // Elsewhere it is an emulator.
-            #[cfg(feature = "qnn")]
-            Self::Qnn(_) => cfg!(not(target_arch = "aarch64")),
-        }
-    }
-}
-
-impl FromStr for DeviceName {
-    type Err = BadInput;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name.split_once(':') {
-            Some(("openvino", device)) if !device.is_empty() => Ok(Self::OpenVino(device.to_owned())),
-            #[cfg(feature = "qnn")]
-            Some(("qnn", device)) if !device.is_empty() => Ok(Self::Qnn(device.to_owned())),
-            _ => Err(BadInput(format!("there is no device `{name}`; `openvino:CPU` is one, `duet devices` lists all"))),
-        }
-    }
-}
-
-impl fmt::Display for DeviceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OpenVino(device) => write!(f, "openvino:{device}"),
-            #[cfg(feature = "qnn")]
-            Self::Qnn(device) => write!(f, "qnn:{device}"),
-        }
-    }
-}
-
-/// How a device is to be used.
+/// How devices are to be used.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
-    /// What happens to work that it does not do.
+    /// What happens to work that they do not do.
     pub(crate) fallback: Fallback,
-    /// Which work it gets.
-    pub(crate) device_use: DeviceUse,
-    /// Its threads, where it has such; as many as there are cores if it is not said.
-    pub(crate) threads: Option<u16>,
-    /// What its graphs may take.
+    /// Memory for the graphs of the only one.
     pub(crate) graph_memory: Option<Bytes>,
     /// The model's file, beside which counts of its experts are.
     pub(crate) model_path: Option<PathBuf>,
@@ -83,46 +36,59 @@ pub(crate) struct Wanted {
     pub(crate) experts: ExpertSettings,
 }
 
-/// Compiles the model for the device. A device that cannot be used is an error with [`Fallback::Never`]; else the person is
-/// told, and the CPU does all work.
-pub(crate) fn place(model: &Arc<Model>, name: &DeviceName, wanted: &Wanted) -> anyhow::Result<Option<Offload>> {
-    match placed(model, name, wanted) {
-        Ok(offload) => Ok(Some(offload)),
-        Err(error) if wanted.fallback == Fallback::Never || error.is::<BadInput>() => Err(error),
-        Err(error) => {
-            eprintln_quiet(&format!("warning: the CPU does the work: {error:#}"));
-            Ok(None)
+/// Compiles the model for the devices. One that cannot be used is an error with [`Fallback::Never`]; else the person is
+/// told, and the others do all work.
+pub(crate) fn place(model: &Arc<Model>, specs: &[&DeviceSpec], wanted: &Wanted) -> anyhow::Result<Vec<Device>> {
+    let mut devices = Vec::new();
+    for spec in specs {
+        match placed(model, spec, wanted) {
+            Ok(device) => devices.push(device),
+            Err(error) if wanted.fallback == Fallback::Never || error.is::<BadInput>() => return Err(error),
+            Err(error) => {
+                eprintln_quiet(&format!("warning: others do the work of {}: {error:#}", spec.label()));
+            }
+        }
+    }
+    Ok(devices)
+}
+
+fn placed(model: &Arc<Model>, spec: &DeviceSpec, wanted: &Wanted) -> anyhow::Result<Device> {
+    let (name, threads) = (&spec.device, spec.threads_given());
+    let opened = opened(name, threads.unwrap_or_else(cores), Activations::ROUNDED)?;
+    let silicon = if name.is_made_of_cores() { Silicon::Cores } else { Silicon::Own };
+    let version = format!("{} {}", opened.toolchain(), opened.settings());
+    let device = |nodes: Arc<dyn TokenWise>, rows, exchange| Device {
+        name: spec.label(),
+        version: version.clone(),
+        nodes,
+        rows,
+        silicon,
+        exchange,
+    };
+    if model.blueprint().experts.is_some() {
+        let nodes = experts::placed(model, spec, opened, wanted)?;
+        return Ok(device(Arc::new(nodes), RowsTaken::Any, None));
+    }
+    experts::refuse_settings(&wanted.experts)?;
+    if let Some(budget) = spec.graph_memory.or(wanted.graph_memory) {
+        return Ok(match exchanging::placed(model, name, Arc::clone(&opened), budget)? {
+            Placed::Exchanging(nodes, exchange) => device(nodes, RowsTaken::Any, Some(exchange)),
+            Placed::Whole => device(Arc::new(ready(model, name, &*opened)?), RowsTaken::Any, None),
+        });
+    }
+    match spec.rows(rows_taken(&*opened))? {
+        RowsTaken::Any => Ok(device(Arc::new(ready(model, name, &*opened)?), RowsTaken::Any, None)),
+        RowsTaken::Chunk => {
+            let nodes =
+                told(name, || ExactModel::ready_on(Arc::clone(model), opened, cache().ok().as_ref(), &mut |_| {}))?;
+            Ok(device(Arc::new(nodes), RowsTaken::Chunk, None))
         }
     }
 }
 
-fn placed(model: &Arc<Model>, name: &DeviceName, wanted: &Wanted) -> anyhow::Result<Offload> {
-    let Wanted { fallback, device_use, threads, graph_memory, .. } = *wanted;
-    let offload = |device: Arc<dyn TokenWise>, exchange| Offload {
-        name: name.to_string(),
-        device,
-        fallback,
-        device_use,
-        exchange,
-    };
-    if model.blueprint().experts.is_some() {
-        return Ok(offload(Arc::new(experts::placed(model, name, wanted)?), None));
-    }
-    experts::refuse_settings(&wanted.experts)?;
-    match (device_use, graph_memory) {
-        (DeviceUse::Alone, Some(budget)) => {
-            let opened = opened(name, threads.unwrap_or_else(cores), Activations::ROUNDED)?;
-            match exchanging::placed(model, name, opened, budget)? {
-                Placed::Exchanging(device, exchange) => Ok(offload(device, Some(exchange))),
-                Placed::Whole => Ok(offload(Arc::new(compiled(model, name, threads, Activations::ROUNDED)?), None)),
-            }
-        }
-        (_, Some(_)) => Err(BadInput("--graph-memory is for --device-use alone".to_owned()).into()),
-        (DeviceUse::Alone | DeviceUse::Lane, None) => {
-            Ok(offload(Arc::new(compiled(model, name, threads, Activations::ROUNDED)?), None))
-        }
-        (DeviceUse::Static, None) => Ok(offload(Arc::new(compiled_static(model, name, threads)?), None)),
-    }
+/// The model's graphs for a device.
+fn ready(model: &Model, name: &DeviceName, device: &dyn GraphDevice) -> anyhow::Result<PlacedModel> {
+    told(name, || PlacedModel::ready_on(model, device, cache().ok().as_ref(), &mut |_| {}))
 }
 
 /// Compiles the model for the device, or takes its graphs from the cache.
@@ -133,13 +99,7 @@ pub(crate) fn compiled(
     activations: Activations,
 ) -> anyhow::Result<PlacedModel> {
     let device = opened(name, threads.unwrap_or_else(cores), activations)?;
-    told(name, || PlacedModel::ready_on(model, &*device, cache().ok().as_ref(), &mut |_| {}))
-}
-
-/// The same in chunks, with more to be compiled for prompts as they come.
-fn compiled_static(model: &Arc<Model>, name: &DeviceName, threads: Option<u16>) -> anyhow::Result<ExactModel> {
-    let device = opened(name, threads.unwrap_or_else(cores), Activations::ROUNDED)?;
-    told(name, || ExactModel::ready_on(Arc::clone(model), device, cache().ok().as_ref(), &mut |_| {}))
+    ready(model, name, &*device)
 }
 
 /// Compiles, and says so.
@@ -160,6 +120,7 @@ pub(crate) fn opened(
     activations: Activations,
 ) -> anyhow::Result<Arc<dyn GraphDevice>> {
     let device: Result<Arc<dyn GraphDevice>, duet_runtimes::Error> = match name {
+        DeviceName::Cpu => return Err(BadInput("the cores are no device with graphs".to_owned()).into()),
         DeviceName::OpenVino(device) => duet_openvino::Runtime::load()
             .and_then(|runtime| runtime.device(device))
             .map(|device| Arc::new(device.with_options(CompileOptions::of_blocks(threads, activations))) as _),
@@ -195,13 +156,15 @@ const CACHE_BYTES: Bytes = Bytes(4 << 30);
 /// Says on stderr where linear work was done, if a device was to do it.
 pub(crate) fn tell_shares(engine: &Engine) {
     let work = engine.linear_work();
-    if let Some(device) = &work.device {
-        let share = 100.0 * work.device_share();
-        let refused = if work.refused > 0 { format!(", {} kernels refused", work.refused) } else { String::new() };
-        eprintln_quiet(&format!(
-            "linear work: {share:.1} % on {device}, {:.1} % on the CPU's lanes{refused}",
-            100.0 - share
-        ));
+    if !work.devices.is_empty() {
+        let share = |macs: u64| format!("{:.1} %", 100.0 * work.share(macs));
+        let devices = work.devices.iter().map(|device| {
+            let refused =
+                if device.refused > 0 { format!(" ({} kernels refused)", device.refused) } else { String::new() };
+            format!("{} on {}{refused}", share(device.macs), device.name)
+        });
+        let devices: Vec<String> = devices.collect();
+        eprintln_quiet(&format!("linear work: {}, {} on the CPU's lanes", devices.join(", "), share(work.on_crew)));
     }
     tell_experts(engine);
     let exact = engine.exact_graphs();
@@ -235,20 +198,5 @@ fn tell_experts(engine: &Engine) {
             each(attention.running),
             each(attention.padding)
         ));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_device_is_named_with_its_runtime() {
-        assert_eq!("openvino:GPU.1".parse::<DeviceName>().unwrap().to_string(), "openvino:GPU.1");
-        #[cfg(feature = "qnn")]
-        assert_eq!("qnn:HTP.v79".parse::<DeviceName>().unwrap().to_string(), "qnn:HTP.v79");
-        for wrong in ["", "CPU", "openvino", "openvino:", "cuda:0"] {
-            assert!(wrong.parse::<DeviceName>().unwrap_err().0.contains("duet devices"), "{wrong}");
-        }
     }
 }

@@ -4,10 +4,11 @@ use crate::cli::{DeviceArgs, EngineArgs, HistoryPlace};
 use crate::failure::BadInput;
 use crate::history::Opening;
 use crate::inspect;
+use crate::lanes;
 use crate::models;
 use crate::offloading::{self, Wanted};
 use crate::progress::{Progress, eprintln_quiet};
-use duet_engine::{Engine, EngineConfig, MachineMemory, Offload};
+use duet_engine::{Device, Engine, EngineConfig, MachineMemory};
 use duet_model::{LoadOptions, Model};
 use duet_types::Tokens;
 use std::path::Path;
@@ -37,30 +38,37 @@ pub(crate) fn start_with(
     let history = Opening::begin(history);
     let model = Arc::new(load(&path, arguments.threads)?);
     let learned_folder = config.profile_folder.clone();
-    let (device_threads, threads) = device.threads(arguments.threads);
-    let offload = offload((&model, &path), device, (device_threads, config.chunk))?;
-    let threads = if offload.is_some() { threads.map(usize::from) } else { config.threads };
-    let config = EngineConfig { history: history.finish(), learned_folder, offload, threads, ..config };
+    let config = EngineConfig { history: history.finish(), learned_folder, ..config };
+    let config = beside_devices((&model, &path), arguments, device, config)?;
     let engine = Engine::start(model, config)?;
+    if device.accelerators().next().is_some() {
+        eprintln_quiet(&lanes::sentence(&engine));
+    }
     Ok(engine)
 }
 
-fn offload(
-    (model, path): (&Arc<Model>, &Path),
-    arguments: &DeviceArgs,
-    (threads, chunk): (Option<u16>, Tokens),
-) -> anyhow::Result<Option<Offload>> {
-    let Some(device) = &arguments.device else { return Ok(None) };
+/// A configuration with the devices that were named.
+pub(crate) fn beside_devices(
+    model: (&Arc<Model>, &Path),
+    arguments: &EngineArgs,
+    device: &DeviceArgs,
+    config: EngineConfig,
+) -> anyhow::Result<EngineConfig> {
+    let devices = devices(model, device, config.chunk)?;
+    let threads = if devices.is_empty() { config.threads } else { device.cores(arguments.threads).map(usize::from) };
+    let (fallback, occupancy) = (device.fallback(), device.occupancy.clone());
+    Ok(EngineConfig { devices, fallback, occupancy, threads, ..config })
+}
+
+fn devices((model, path): (&Arc<Model>, &Path), arguments: &DeviceArgs, chunk: Tokens) -> anyhow::Result<Vec<Device>> {
     let wanted = Wanted {
         fallback: arguments.fallback(),
-        device_use: arguments.device_use.into(),
-        threads,
         graph_memory: arguments.graph_memory,
         model_path: Some(path.to_owned()),
         chunk,
         experts: arguments.experts(),
     };
-    offloading::place(model, device, &wanted)
+    offloading::place(model, &arguments.accelerators().collect::<Vec<_>>(), &wanted)
 }
 
 /// Finds (downloads if need be) and loads the model called `name`.

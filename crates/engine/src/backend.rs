@@ -3,12 +3,12 @@
 //! The real one is [`ModelBackend`](crate::model_backend::ModelBackend); the tests' one is small, deterministic, and
 //! keeps the awkward parts: pages run out, kernels panic, nodes must come in order.
 
+use crate::executors::Site;
 use crate::request::EngineError;
-use crate::site::Site;
 use duet_kernels::crew::Crew;
-use duet_model::forward::{ExpertStats, FateCounts};
+use duet_model::forward::{ExpertStats, FateCounts, NotRun};
 use duet_model::kv::KvError;
-use duet_types::{TokenId, Tokens};
+use duet_types::{LaneId, LaneSet, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 
@@ -26,6 +26,26 @@ pub(crate) trait Backend: Send + Sync + 'static {
     type Inputs: Send + Sync;
     /// What some rows of a node came to.
     type Outputs: Send;
+
+    /// Lanes whose executors are devices: kernels of such a lane alone may run without the pass.
+    fn device_lanes(&self) -> LaneSet {
+        LaneSet::EMPTY
+    }
+
+    /// Devices among these lanes that failed since this was last asked.
+    fn take_failures(&self, _lanes: LaneSet) -> LaneSet {
+        LaneSet::EMPTY
+    }
+
+    /// Devices that failed and were not probed well since.
+    fn failed(&self) -> LaneSet {
+        LaneSet::EMPTY
+    }
+
+    /// Tries whether the device of a lost lane works again. Takes as long as a kernel over a few rows.
+    fn probe(&self, _lane: LaneId) -> Result<(), NotRun> {
+        Ok(())
+    }
 
     /// Its sizes.
     fn shape(&self) -> Shape;
@@ -53,7 +73,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
 
     /// What these nodes of a pass read, the last of them being token-wise and the others done, if a device computes rows
     /// of it without the pass; nothing else.
-    fn inputs(&self, pass: &mut Self::Pass, nodes: Range<usize>) -> Option<Self::Inputs>;
+    fn inputs(&self, pass: &mut Self::Pass, nodes: Range<usize>, site: Site<'_>) -> Option<Self::Inputs>;
 
     /// Runs some rows on a device, without the pass. Nothing if it did not run them, and somebody is to stand in.
     ///

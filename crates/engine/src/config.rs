@@ -1,9 +1,10 @@
 //! How an engine runs.
 
 use crate::calibration::Calibrate;
-use crate::placement::{DeviceUse, Offload};
+use crate::executors::{Device, Fallback};
 use duet_history::HistoryStore;
 use duet_model::kv::KvFormat;
+use duet_scheduler::machine::RowsTaken;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Limits, Mechanisms, Verify};
 use duet_speculate::Method;
@@ -57,9 +58,14 @@ pub struct EngineConfig {
     pub profile_folder: Option<PathBuf>,
     /// Where it is kept how far drafters can be trusted; absent: every start learns it anew.
     pub learned_folder: Option<PathBuf>,
-    /// A device for linear work; absent: the CPU's lanes do all of it.
-    pub offload: Option<Offload>,
-    /// Memory for graphs that a static device's lane makes for exactly a prompt's rows; absent: an eighth of what the
+    /// Devices beside the cores, each a lane of its own.
+    pub devices: Vec<Device>,
+    /// What happens to work that a device does not do.
+    pub fallback: Fallback,
+    /// Shares of lanes, by their names, that may be used at most; `cpu` is all lanes of cores. The rest is left to the
+    /// display or to other programs.
+    pub occupancy: Vec<(String, f64)>,
+    /// Memory for graphs that a device of fixed shapes makes for exactly a prompt's rows; absent: an eighth of what the
     /// machine has left. With less than one takes, there are none.
     pub graph_bytes: Option<Bytes>,
     /// A timeline of kernels is written here, for Perfetto.
@@ -74,7 +80,7 @@ impl EngineConfig {
     /// The bounds that the scheduler of an engine with this configuration and context has.
     #[must_use]
     pub fn limits(&self, context: Tokens) -> Limits {
-        let whole = self.offload.as_ref().is_some_and(|offload| offload.device_use == DeviceUse::Static);
+        let whole = self.devices.iter().any(|device| device.rows == RowsTaken::Chunk);
         let (chunk, batch) = (self.chunk.max(Tokens(1)), self.batch.max(1));
         Limits {
             chunk,
@@ -123,7 +129,9 @@ impl Default for EngineConfig {
             calibrate: Calibrate::default(),
             profile_folder: None,
             learned_folder: None,
-            offload: None,
+            devices: Vec::new(),
+            fallback: Fallback::default(),
+            occupancy: Vec::new(),
             graph_bytes: None,
             trace: None,
             event_log: None,

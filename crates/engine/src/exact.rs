@@ -9,7 +9,7 @@
 use crate::preparer::Preparer;
 use duet_model::forward::{NotPrepared, Prepared, TokenWise};
 use duet_scheduler::{Event, Graph, GraphId, Kernel};
-use duet_types::{Bytes, Tokens};
+use duet_types::{Bytes, LaneId, LaneSet, Tokens};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,6 +18,8 @@ use std::sync::Arc;
 pub(crate) struct ExactGraphs {
     /// Absent where no device makes such graphs, and once the engine stops.
     preparer: Option<Preparer>,
+    /// The lane that runs them.
+    lanes: LaneSet,
     graphs: BTreeMap<GraphId, Entry>,
     counts: ExactCounts,
 }
@@ -64,8 +66,9 @@ pub struct ExactCounts {
 }
 
 impl ExactGraphs {
-    pub(crate) fn new(preparer: Option<Preparer>) -> Self {
-        Self { preparer, ..Self::default() }
+    pub(crate) fn new(preparer: Option<(LaneId, Preparer)>) -> Self {
+        let lanes = preparer.iter().map(|(lane, _)| *lane).collect();
+        Self { preparer: preparer.map(|(_, preparer)| preparer), lanes, ..Self::default() }
     }
 
     /// Has a graph made. What is to be told at once, if none can be.
@@ -132,8 +135,11 @@ impl ExactGraphs {
         all.into_iter().for_each(|id| self.reclaim(id));
     }
 
-    /// The graph that a kernel on the device's lane can run on: its only member's, if it takes exactly the kernel's rows.
-    pub(crate) fn of_kernel(&mut self, kernel: &Kernel) -> Option<Arc<dyn TokenWise>> {
+    /// The graph that a kernel on these lanes can run on: its only member's, if it takes exactly the kernel's rows.
+    pub(crate) fn of_kernel(&mut self, lanes: LaneSet, kernel: &Kernel) -> Option<Arc<dyn TokenWise>> {
+        if lanes != self.lanes {
+            return None;
+        }
         let [member] = &kernel.members[..] else { return None };
         let rows = Tokens(kernel.rows.end - kernel.rows.start);
         let fits = |entry: &&mut Entry| entry.graph.request == member.request && entry.graph.rows == rows;

@@ -3,8 +3,8 @@
 //! of its vocabulary make kernels wait or panic.
 
 use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
+use crate::executors::Site;
 use crate::request::EngineError;
-use crate::site::Site;
 use duet_kernels::crew::Crew;
 use duet_model::kv::{KvError, PAGE_TOKENS};
 use duet_types::{LaneSet, TokenId, Tokens};
@@ -334,7 +334,11 @@ impl Backend for FakeModel {
         Ok(())
     }
 
-    fn inputs(&self, pass: &mut FakePass, nodes: Range<usize>) -> Option<FakeInputs> {
+    fn device_lanes(&self) -> LaneSet {
+        if self.device == FakeDevice::Absent { LaneSet::EMPTY } else { LaneSet::first(1) }
+    }
+
+    fn inputs(&self, pass: &mut FakePass, nodes: Range<usize>, _: Site<'_>) -> Option<FakeInputs> {
         let token_wise = (nodes.end - 1) % 3 != 2;
         (self.device != FakeDevice::Absent && token_wise).then(|| FakeInputs { nodes, tokens: pass.tokens() })
     }

@@ -3,15 +3,16 @@
 use crate::backend::Backend as _;
 use crate::config::EngineConfig;
 use crate::exact::ExactCounts;
+use crate::executors::LinearWork;
 use crate::model_backend::ModelBackend;
 use crate::observe::EngineSamples;
-use crate::placement::LinearWork;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent};
 use crate::runtime::{Cancel, Runtime};
 use crate::start::start;
 use crate::stats::{EngineStats, FlowView};
 use duet_model::Model;
 use duet_model::forward::ExpertStats;
+use duet_scheduler::Machine;
 use duet_types::{Class, RequestId, Tokens};
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -79,6 +80,12 @@ impl Engine {
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.runtime.is_running()
+    }
+
+    /// The lanes with what they can do, as they were measured, and when that was in seconds since 1970.
+    #[must_use]
+    pub fn machine(&self) -> (&Machine, u64) {
+        self.runtime.machine()
     }
 
     /// Where linear work was done so far.

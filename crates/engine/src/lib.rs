@@ -15,6 +15,7 @@ mod config;
 mod drafting;
 mod exact;
 mod exchange;
+mod executors;
 #[cfg(test)]
 mod fake_model;
 mod fingerprint;
@@ -31,7 +32,6 @@ mod outbox;
 mod parameters;
 mod pass;
 mod past;
-mod placement;
 mod preparer;
 mod prober;
 pub mod profile;
@@ -40,8 +40,6 @@ mod runtime;
 mod sampling;
 mod sequence;
 mod shared_pass;
-mod sharing;
-mod site;
 mod speculation;
 mod speed_probe;
 mod spill;
@@ -62,13 +60,13 @@ pub use duet_scheduler::{Mechanism, Mechanisms, Verify};
 pub use duet_speculate::{Method, UnknownMethod};
 pub use exact::ExactCounts;
 pub use exchange::{ExchangesGraphs, GraphExchange};
+pub use executors::{Device, DeviceWork, Fallback, LinearWork, Silicon};
 pub use fingerprint::model_fingerprint;
 pub use handle::{Engine, Generation};
 pub use kept::KvPlace;
 pub use machine_memory::MachineMemory;
 pub use observe::EngineSamples;
 pub use parameters::{STOP_BYTES_MAX, answer_max, predicted_max};
-pub use placement::{DeviceUse, Fallback, LinearWork, Offload};
 pub use request::{
     Drafts, EngineError, FlowKey, GenerateRequest, GenerationEvent, Remember, SamplingParams, StopConditions,
     TokenLogprobs, Usage,

@@ -1,18 +1,17 @@
 //! The real model behind the engine's seam.
 
 use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
-use crate::placement::{LinearWork, Placement};
+use crate::executors::{Executors, LinearWork, Site};
 use crate::request::EngineError;
-use crate::site::Site;
 use duet_kernels::crew::{Crew, Solo};
 use duet_model::Model;
 use duet_model::forward::{
-    Activations, ContextHead, ExpertStats, FateCounts, Node, NodeInputs, NodeOrder, NodeOutputs, Pass, PassError,
-    PassRefused, Segment,
+    Activations, ContextHead, ExpertStats, FateCounts, Node, NodeInputs, NodeOrder, NodeOutputs, NotRun, Pass,
+    PassError, PassRefused, Segment,
 };
 use duet_model::kv::{KvError, KvPool, KvTable};
 use duet_model::tokenizer::Detokenizer;
-use duet_types::{TokenId, Tokens};
+use duet_types::{LaneId, LaneSet, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +25,7 @@ pub(crate) struct ModelBackend {
     order: NodeOrder,
     /// Rows that activation buffers hold: a prefill chunk and a decode batch.
     rows: usize,
-    placement: Arc<Placement>,
+    executors: Arc<Executors>,
     /// Buffers that no pass uses. At most one for each pass that was ever under way at once.
     spare: Mutex<Vec<Activations>>,
 }
@@ -38,11 +37,11 @@ impl ModelBackend {
         pool: KvPool,
         context: Tokens,
         rows: Tokens,
-        placement: Arc<Placement>,
+        executors: Arc<Executors>,
     ) -> Self {
         let shape = Shape { context, vocabulary: model.config().vocabulary };
-        let order = NodeOrder::with_launches(model.config().layers, placement.launches());
-        Self { model, pool, shape, order, rows: rows.as_usize(), placement, spare: Mutex::default() }
+        let order = NodeOrder::with_launches(model.config().layers, executors.launches());
+        Self { model, pool, shape, order, rows: rows.as_usize(), executors, spare: Mutex::default() }
     }
 
     pub(crate) fn model(&self) -> &Arc<Model> {
@@ -51,7 +50,7 @@ impl ModelBackend {
 
     /// Where linear work was done.
     pub(crate) fn linear_work(&self) -> LinearWork {
-        self.placement.linear_work()
+        self.executors.linear_work()
     }
 
     fn take_activations(&self) -> Activations {
@@ -76,6 +75,22 @@ impl Backend for ModelBackend {
     type Vocabulary = ContextHead;
     type Inputs = NodeInputs;
     type Outputs = NodeOutputs;
+
+    fn device_lanes(&self) -> LaneSet {
+        self.executors.device_lanes()
+    }
+
+    fn take_failures(&self, lanes: LaneSet) -> LaneSet {
+        self.executors.take_failures(lanes)
+    }
+
+    fn failed(&self) -> LaneSet {
+        self.executors.failed()
+    }
+
+    fn probe(&self, lane: LaneId) -> Result<(), NotRun> {
+        self.executors.probe(&self.model, lane)
+    }
 
     fn shape(&self) -> Shape {
         self.shape.clone()
@@ -111,13 +126,13 @@ impl Backend for ModelBackend {
         site: Site<'_>,
     ) -> Result<(), EngineError> {
         nodes.try_for_each(|index| {
-            self.placement.run_node(&self.model, pass, self.order.node(index), rows.clone(), site)
+            self.executors.run_node(&self.model, pass, self.order.node(index), rows.clone(), site)
         })
     }
 
-    fn inputs(&self, pass: &mut Pass, nodes: Range<usize>) -> Option<NodeInputs> {
+    fn inputs(&self, pass: &mut Pass, nodes: Range<usize>, site: Site<'_>) -> Option<NodeInputs> {
         let node = self.order.node(nodes.end.checked_sub(1)?);
-        if !self.placement.runs_apart(node) {
+        if !self.executors.runs_apart(node, site) {
             return None;
         }
         if nodes.start == 0 {
@@ -133,7 +148,7 @@ impl Backend for ModelBackend {
         rows: Range<usize>,
         site: Site<'_>,
     ) -> Result<Option<NodeOutputs>, EngineError> {
-        self.placement.run_apart(inputs, rows, site)
+        self.executors.run_apart(inputs, rows, site)
     }
 
     fn join(&self, pass: &mut Pass, outputs: &NodeOutputs, crew: &dyn Crew) -> Result<(), EngineError> {
@@ -147,7 +162,7 @@ impl Backend for ModelBackend {
         logits: &mut Vec<f32>,
         site: Site<'_>,
     ) -> Result<(), EngineError> {
-        self.placement.logits(&self.model, pass, rows, logits, site)
+        self.executors.logits(&self.model, pass, rows, logits, site)
     }
 
     fn vocabulary_of(&self, text: &[TokenId]) -> ContextHead {
@@ -163,7 +178,7 @@ impl Backend for ModelBackend {
         crew: &dyn Crew,
     ) -> Vec<Vec<(TokenId, f32)>> {
         let macs = among.map_or(self.model.work().head.macs, ContextHead::macs);
-        self.placement.did_on_crew(rows.len() as u64 * macs);
+        self.executors.did_by_crew(rows.len() as u64 * macs);
         match among {
             Some(head) => self.model.likeliest_among(pass, rows, head, count, crew),
             None => self.model.top_k(pass, &rows.collect::<Vec<_>>(), count, crew),
@@ -175,7 +190,7 @@ impl Backend for ModelBackend {
     }
 
     fn expert_stats(&self) -> ExpertStats {
-        self.placement.expert_stats()
+        self.executors.expert_stats()
     }
 
     fn finish(&self, pass: Pass, accepted: &[Accepted]) -> Vec<KvTable> {

@@ -5,10 +5,10 @@
 //! that it can be run again.
 
 use crate::backend::{Accepted, Backend, Refused};
+use crate::executors::Site;
 use crate::request::EngineError;
 use crate::sampling::{Candidate, Scratch, likeliest};
 use crate::sequence::{Sequence, Workspace, Yielding};
-use crate::site::Site;
 use crate::speculation::KEPT;
 use duet_kernels::crew::Crew;
 use duet_scheduler::{Completes, Generated, Kernel, Outcome, Yields};
@@ -108,8 +108,13 @@ impl<B: Backend> PassUnderWay<B> {
     }
 
     /// What the nodes of a kernel read, if a device can do without the pass.
-    pub(crate) fn inputs(&mut self, kernel: &Kernel, backend: &B) -> Result<Option<B::Inputs>, EngineError> {
-        Ok(backend.inputs(self.begun(kernel, backend)?, kernel.nodes.clone()))
+    pub(crate) fn inputs(
+        &mut self,
+        kernel: &Kernel,
+        backend: &B,
+        site: Site<'_>,
+    ) -> Result<Option<B::Inputs>, EngineError> {
+        Ok(backend.inputs(self.begun(kernel, backend)?, kernel.nodes.clone(), site))
     }
 
     /// Takes what a device made of some rows.

@@ -63,6 +63,11 @@ impl Past {
         Arc::clone(&self.present)
     }
 
+    /// Whether what holds this was launched since the last failure.
+    pub(crate) fn is_present(&self, of: &Arc<OnLanes>) -> bool {
+        Arc::ptr_eq(&self.present, of)
+    }
+
     /// A table was given to the thread that moves tables.
     pub(crate) fn moves(&mut self) {
         self.moves.present += 1;

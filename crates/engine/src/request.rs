@@ -190,6 +190,9 @@ pub enum EngineError {
         /// What the system said.
         error: String,
     },
+    /// Settings that cannot be together, or that name what there is not.
+    #[error("{0}")]
+    Configuration(String),
     /// A device did not run a kernel that nothing else may run.
     #[error("{device} cannot go on: {error}")]
     Device {

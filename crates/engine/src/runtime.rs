@@ -16,17 +16,18 @@ use crate::clock::Clock;
 use crate::drafting::{Drafting, Past};
 use crate::exact::{ExactCounts, ExactGraphs};
 use crate::exchange::{ExchangesGraphs, GraphLoader};
+use crate::executors::Site;
 use crate::lane_watch::LaneWatch;
 use crate::learned::LearnedFile;
 use crate::observe::{Elsewhere, EngineSamples, Metrics, Observers, Samples};
 use crate::outbox::Outbox;
 use crate::parameters::validate;
+use crate::past::OnLanes;
 use crate::preparer::Preparer;
 use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey, GenerateRequest, GenerationEvent};
 use crate::sequence::{Sequence, Workspace};
 use crate::shared_pass::is_part;
-use crate::site::Site;
 use crate::speed_probe::SpeedProbe;
 use crate::spill::Mover;
 use crate::stats::{EngineStats, FlowView, KeptView, RequestView};
@@ -35,13 +36,14 @@ use crate::world::{EngineWorld, Held, Helpers, QueueLimit};
 use duet_device::Cpu;
 use duet_driver::{Observed, Observer, Probe};
 use duet_kernels::crew::Crew;
-use duet_model::forward::{PreparesRows, TokenWise};
+use duet_model::forward::{NotRun, PreparesRows, TokenWise};
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Event, Kernel, Line, Outcome, Phase, Scheduler, SchedulerConfig};
+use duet_scheduler::{Event, Kernel, Line, Machine, Outcome, Phase, Scheduler, SchedulerConfig};
 use duet_speculate::Method;
-use duet_types::{Class, Instant, LaneSet, Nanos, RequestId, Tokens};
+use duet_types::{Class, Instant, LaneId, LaneSet, Nanos, RequestId, Tokens};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -50,6 +52,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// How a runtime schedules and queues.
 pub(crate) struct RuntimeConfig {
     pub(crate) scheduler: SchedulerConfig,
+    /// When its machine was measured, in seconds since 1970.
+    pub(crate) measured_at: u64,
     pub(crate) policy: PolicyName,
     /// Requests of a class that may wait.
     pub(crate) queue_max: usize,
@@ -71,7 +75,7 @@ pub(crate) struct RuntimeConfig {
     /// Exchanges its graphs as the scheduler asks.
     pub(crate) exchanges: Option<Arc<dyn ExchangesGraphs>>,
     /// Makes graphs for exactly a prompt's rows, if a lane runs such.
-    pub(crate) prepares: Option<Arc<dyn PreparesRows>>,
+    pub(crate) prepares: Option<(LaneId, Arc<dyn PreparesRows>)>,
 }
 
 /// What a kernel runs with.
@@ -101,6 +105,7 @@ pub(crate) struct Shared<B: Backend> {
     seeds: RandomState,
     /// What a new scheduler begins with.
     config: SchedulerConfig,
+    measured_at: u64,
     policy: PolicyName,
     state: Mutex<State<B>>,
 }
@@ -145,6 +150,15 @@ impl<B: Backend> Runtime<B> {
             done().map(|shared| shared.enter(|world, now| world.moved(now, moved)));
         })?;
         let mut helpers = vec![timer_thread, mover_thread];
+        let mut watch = None;
+        if !backend.device_lanes().is_empty() {
+            let tell = reach(&cell);
+            let (started, thread) = Timer::start(clock, move || {
+                tell().map(|shared| shared.enter(EngineWorld::look_for_slow));
+            })?;
+            watch = Some(started);
+            helpers.push(thread);
+        }
         let mut prober = None;
         if let Some(probe) = config.probe {
             let tell = reach(&cell);
@@ -158,12 +172,12 @@ impl<B: Backend> Runtime<B> {
             helpers.push(thread);
         }
         let mut exact = None;
-        if let Some(device) = config.prepares {
+        if let Some((lane, device)) = config.prepares {
             let tell = reach(&cell);
             let (preparer, thread) = Preparer::start(device, move |graph, made| {
                 tell().map(|shared| shared.enter(|world, now| world.prepared(now, graph, made)));
             })?;
-            exact = Some(preparer);
+            exact = Some((lane, preparer));
             helpers.push(thread);
         }
         let mut exchange = None;
@@ -181,7 +195,7 @@ impl<B: Backend> Runtime<B> {
         let scheduler = Scheduler::new(config.scheduler.clone(), config.policy.policy());
         let observer = Observers::new(Samples::new(lanes), metrics, config.observers);
         let shared = Arc::new_cyclic(|shared| {
-            let helpers = Helpers { timer, mover, exchange, _prober: prober };
+            let helpers = Helpers { timer, watch, mover, exchange, _prober: prober };
             let world =
                 EngineWorld::new(Arc::clone(&backend), cpu.lanes(), shared.clone(), helpers, ExactGraphs::new(exact));
             Shared {
@@ -192,12 +206,20 @@ impl<B: Backend> Runtime<B> {
                 queue_tokens_max: config.queue_tokens_max,
                 seeds: RandomState::new(),
                 config: config.scheduler,
+                measured_at: config.measured_at,
                 policy: config.policy,
                 state: Mutex::new(State { scheduler, world: Observed { world, observer }, health: Health::Running }),
             }
         });
         *cell.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&shared);
+        // Those that failed while they were measured.
+        let _ = shared.enter(EngineWorld::hear_of_failed);
         Ok(Self { shared, helpers, _cpu: cpu })
+    }
+
+    /// The lanes, as they were measured, and when that was.
+    pub(crate) fn machine(&self) -> (&Machine, u64) {
+        (&self.shared.config.machine, self.shared.measured_at)
     }
 
     pub(crate) fn backend(&self) -> &Arc<B> {
@@ -378,14 +400,15 @@ impl<B: Backend> Shared<B> {
         resources: Resources<'_>,
     ) {
         let Resources { lanes, crew, exact } = resources;
-        let site = Site::new(lanes, crew);
+        let site = Site { shares: &kernel.shares, ..Site::new(lanes, crew) };
         let on_device = Site { exact: exact.as_deref(), ..site };
         let mut ran = held.pass.execute(kernel, &*self.backend, on_device, &mut workspace);
         // Before anybody hears of it, so that the last one who has it is not this lane.
         drop(exact);
+        let mut failed = self.backend.take_failures(lanes);
         if is_part(kernel) && ran.is_ok() {
             let mut part = Some(held);
-            let reported = self.enter(|world, now| world.part_ended(now, kernel, &mut workspace, &mut part));
+            let reported = self.enter(|world, now| world.part_ended(now, kernel, &mut workspace, &mut part, failed));
             let Some(last) = part else { return };
             if reported.is_err() {
                 drop(last);
@@ -395,9 +418,26 @@ impl<B: Backend> Shared<B> {
             }
             ran = last.pass.complete(kernel, &*self.backend, site, &mut workspace);
             held = last;
+            failed = failed.union(self.backend.take_failures(lanes));
         }
         let event = ended(kernel, ran);
-        let _ = self.enter(|world, now| world.kernel_ended(now, kernel, event, workspace, held));
+        let _ = self.enter(|world, now| world.kernel_ended(now, kernel, event, workspace, held, failed));
+    }
+
+    /// Tries whether a lost lane's device works again, on its lane.
+    pub(crate) fn run_probe(&self, lane: LaneId, guard: Arc<OnLanes>) {
+        let found = catch_unwind(AssertUnwindSafe(|| self.backend.probe(lane)));
+        let found = match found.unwrap_or_else(|_| Err(NotRun::Failed("a probe panicked".to_owned()))) {
+            Ok(()) => Event::LaneBack { lane },
+            Err(error) => {
+                tracing::warn!("lane {lane} does not work yet: {error}");
+                Event::LaneLost { lane }
+            }
+        };
+        let _ = self.enter(|world, now| {
+            world.probed(now, found, &guard);
+            drop(guard);
+        });
     }
 }
 

@@ -8,12 +8,12 @@
 //! Invariant: whoever has the pass finds in it all that was computed before, wherever that was.
 
 use crate::backend::Backend;
+use crate::executors::Site;
 use crate::pass::PassUnderWay;
 use crate::request::EngineError;
 use crate::sequence::{Sequence, Workspace};
-use crate::site::{DeviceSide, Site};
 use duet_scheduler::{Kernel, Outcome};
-use duet_types::{LaneSet, RequestId};
+use duet_types::RequestId;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -44,11 +44,6 @@ impl<B: Backend> SharedPass<B> {
         }
     }
 
-    /// Whether a kernel on these lanes reads before the cores go on.
-    pub(crate) fn reads_first(kernel: &Kernel, lanes: LaneSet) -> bool {
-        is_part(kernel) && Site::side_of(lanes) == DeviceSide::Device
-    }
-
     /// A kernel that reads first is about to be launched.
     pub(crate) fn announce(&self) {
         self.beside().to_read += 1;
@@ -72,7 +67,7 @@ impl<B: Backend> SharedPass<B> {
         if !is_part(kernel) {
             return self.with_all(backend, site, |pass| pass.run(kernel, backend, site, workspace));
         }
-        if site.of_device() == DeviceSide::Device {
+        if site.lanes.len() == 1 && backend.device_lanes().contains_all(site.lanes) {
             return self.run_beside(kernel, backend, site);
         }
         self.wait_for_readers();
@@ -127,7 +122,7 @@ impl<B: Backend> SharedPass<B> {
         if let Some((_, inputs)) = copied {
             return Ok(Some(inputs));
         }
-        let inputs = self.with_all(backend, site, |pass| pass.inputs(kernel, backend))?.map(Arc::new);
+        let inputs = self.with_all(backend, site, |pass| pass.inputs(kernel, backend, site))?.map(Arc::new);
         self.beside().inputs = inputs.clone().map(|inputs| (kernel.nodes.clone(), inputs));
         Ok(inputs)
     }

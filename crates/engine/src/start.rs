@@ -3,11 +3,11 @@
 use crate::config::EngineConfig;
 use crate::drafting::Past;
 use crate::exchange::GraphExchange;
+use crate::executors::Executors;
 use crate::fingerprint::model_fingerprint;
 use crate::learned::LearnedFile;
 use crate::memory::{Budget, available, budget, graphs_held};
 use crate::model_backend::ModelBackend;
-use crate::placement::Placement;
 use crate::profile::{Effort, Measured, Profile, heg, measure};
 use crate::request::EngineError;
 use crate::runtime::{Runtime, RuntimeConfig};
@@ -16,8 +16,9 @@ use duet_device::{Cpu, CpuConfig, available_cores};
 use duet_driver::{EventLog, Header, Observer, Rates, Trace};
 use duet_model::Model;
 use duet_model::kv::PAGE_TOKENS;
-use duet_scheduler::{GraphSet, Heg, Limits, MemoryLimits, SchedulerConfig};
-use duet_types::{Bytes, LaneSet, Tokens};
+use duet_scheduler::machine::{Joins, Lane};
+use duet_scheduler::{GraphSet, Heg, Limits, Machine, MemoryLimits, SchedulerConfig};
+use duet_types::{Bytes, LaneId, LaneSet, Tokens};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -28,26 +29,27 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let budget = budget(&config, model.config().context, PAGE_TOKENS, page_bytes, available())?;
     tracing::info!(context = budget.context.0, kv_tokens = budget.pool.0, "KV memory");
     let threads = config.threads.unwrap_or_else(|| available_cores().len());
-    let placement = Arc::new(Placement::new(model.work(), config.offload.clone()));
-    // A device that does all linear work stands where the cores stand: it is not measured, and drift makes up for it.
-    let (cpu_config, timed) = match placement.device_lane() {
-        Some(_) => (CpuConfig::beside_a_device(threads), Arc::clone(&placement)),
-        None => (CpuConfig::prefill_and_decode(threads), Arc::new(Placement::new(model.work(), None))),
+    let executors = Arc::new(Executors::new(model.work(), config.devices.clone(), config.fallback));
+    let cpu_config = match executors.devices().len() {
+        0 => CpuConfig::prefill_and_decode(threads),
+        devices => CpuConfig::beside_devices(devices, threads),
     };
     let cpu = Cpu::start(&cpu_config)
         .map_err(|error| EngineError::Internal(format!("a lane could not be started: {error}")))?;
-    let measured = Measured { model: &model, kv: config.kv_format, cpu: &cpu_config, placement: &timed };
+    let measured = Measured { model: &model, kv: config.kv_format, cpu: &cpu_config, executors: &executors };
     let profile = profile(&measured, config.profile_folder.as_deref(), &cpu)?;
     let heg = heg(&model, config.kv_format);
-    let heg = Heg { experts: placement.expert_launches(&heg), ..heg };
-    placement.measured(&heg, &profile.machine.lanes);
-    placement.count_from_here();
-    let exchange = placement.exchange().cloned();
+    let heg = Heg { experts: executors.expert_launches(&heg), ..heg };
+    executors.count_from_here();
+    // Those that failed meanwhile are told of when the scheduler begins.
+    executors.take_failures(executors.device_lanes());
+    let (exchanging, exchange) = exchange(&executors)?.unzip();
+    let measured_at = profile.measured_at;
     let scheduler = SchedulerConfig {
-        graphs: graph_set(exchange.as_ref(), profile.machine.all())?,
-        machine: profile.machine,
+        graphs: graph_set(exchange.as_ref(), exchanging.unwrap_or_default())?,
+        machine: capped(profile.machine, &config.occupancy)?,
         heg,
-        limits: Limits { graphs: graphs(&config, &placement), ..limits(&config, budget.context, exchange.as_ref()) },
+        limits: Limits { graphs: graphs(&config, &executors), ..limits(&config, budget.context, exchange.as_ref()) },
         memory: memory(&config, &budget, page_bytes),
         mechanisms: config.mechanisms,
     };
@@ -56,11 +58,12 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let probe = config.event_log.is_some().then(|| SpeedProbe::new(Arc::clone(&model)));
     let past = past(&model, &config);
     let learned = config.learned_folder.as_deref().map(|folder| LearnedFile::of(folder, &model.config().name));
-    let prepares = placement.prepares();
-    let backend = ModelBackend::new(model, pool, budget.context, rows, placement);
+    let prepares = executors.prepares();
+    let backend = ModelBackend::new(model, pool, budget.context, rows, executors);
     let runtime = RuntimeConfig {
         observers: observers(&config, &scheduler, profile.probe)?,
         scheduler,
+        measured_at,
         probe,
         policy: config.policy,
         queue_max: config.queue_max,
@@ -103,15 +106,47 @@ fn profile(of: &Measured<'_>, folder: Option<&Path>, cpu: &Cpu) -> Result<Profil
 }
 
 /// Graphs for exactly a prompt's rows that there may be at once.
-fn graphs(config: &EngineConfig, placement: &Placement) -> usize {
+fn graphs(config: &EngineConfig, executors: &Executors) -> usize {
     let most = Limits::default().graphs;
-    let Some(device) = placement.prepares() else { return most };
+    let Some((_, device)) = executors.prepares() else { return most };
     let held = graphs_held(config, available(), device.bytes(), most);
     tracing::info!("memory for {held} graphs of prompts' own, {} each", device.bytes());
     held
 }
 
-/// The graphs that the scheduler is to exchange: those of a device that does all linear work, whatever the lane.
+/// The device whose graphs are exchanged, and its lane.
+fn exchange(executors: &Executors) -> Result<Option<(LaneSet, GraphExchange)>, EngineError> {
+    let exchanging = |lane: LaneId| Some((LaneSet::from_iter([lane]), executors.device(lane)?.exchange.clone()?));
+    let mut all = executors.device_lanes().iter().filter_map(exchanging);
+    let first = all.next();
+    match all.next() {
+        Some(_) => {
+            Err(EngineError::Configuration("two devices exchange graphs: give one of them more memory".to_owned()))
+        }
+        None => Ok(first),
+    }
+}
+
+/// The machine with the shares of its lanes that may be used.
+fn capped(mut machine: Machine, shares: &[(String, f64)]) -> Result<Machine, EngineError> {
+    for (name, share) in shares {
+        let is_meant = |lane: &Lane| match lane.capabilities.joins {
+            Joins::Crew => name == "cpu" || *name == lane.name,
+            Joins::Rows => *name == lane.name,
+        };
+        let names: Vec<String> = machine.lanes.iter().map(|lane| lane.name.clone()).collect();
+        let mut lanes = machine.lanes.iter_mut().filter(|lane| is_meant(lane)).peekable();
+        if lanes.peek().is_none() || !(0.01..=1.0).contains(share) {
+            let text =
+                format!("occupancy {name}={share}: a lane (cpu, {}) and a share from 0.01 to 1", names.join(", "));
+            return Err(EngineError::Configuration(text));
+        }
+        lanes.for_each(|lane| lane.occupancy = *share);
+    }
+    Ok(machine)
+}
+
+/// The graphs that the scheduler is to exchange, and the lane that runs them.
 fn graph_set(exchange: Option<&GraphExchange>, lanes: LaneSet) -> Result<Option<GraphSet>, EngineError> {
     let Some(GraphExchange { blocks, budget, .. }) = exchange.cloned() else { return Ok(None) };
     let set = GraphSet { lanes, blocks, budget };

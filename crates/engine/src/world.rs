@@ -4,6 +4,7 @@
 //! kernels run on lanes, and KV is moved to and from disk by a thread of its own.
 
 mod anew;
+mod lane_health;
 
 use crate::backend::Backend;
 use crate::exact::{ExactCounts, ExactGraphs};
@@ -15,15 +16,15 @@ use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey};
 use crate::runtime::{Resources, Shared};
 use crate::sequence::{Sequence, Workspace};
-use crate::shared_pass::SharedPass;
-use crate::site::{DeviceSide, Site};
+use crate::shared_pass::{SharedPass, is_part};
 use crate::spill::{Job, Moved, Mover, SpillFile};
 use crate::timer::Timer;
-use duet_device::{Accelerator, CpuLanes};
+use duet_device::CpuLanes;
 use duet_driver::World;
 use duet_model::forward::{NotPrepared, Prepared};
 use duet_scheduler::{Command, End, Event, Graph, Kernel, Outcome, PassId, Request, Source};
 use duet_types::{Class, FinishReason, FlowId, Instant, LaneSet, RequestId, TenantId, Tokens};
+use lane_health::Watched;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
@@ -49,11 +50,14 @@ pub(crate) struct EngineWorld<B: Backend> {
     next_flow: u64,
     life: Life,
     past: Past,
+    watched: Watched,
 }
 
 /// The threads that sleep.
 pub(crate) struct Helpers<B: Backend> {
     pub(crate) timer: Timer,
+    /// Rings when a kernel on a device's lane may be late; absent where there are no devices.
+    pub(crate) watch: Option<Timer>,
     pub(crate) mover: Mover<B::Table>,
     /// Present where a device exchanges its graphs.
     pub(crate) exchange: Option<GraphLoader>,
@@ -129,6 +133,7 @@ impl<B: Backend> EngineWorld<B> {
             next_flow: 0,
             life: Life::Running,
             past: Past::new(),
+            watched: Watched::default(),
         }
     }
 
@@ -198,6 +203,7 @@ impl<B: Backend> EngineWorld<B> {
         kernel: &Kernel,
         workspace: &mut Workspace,
         held: &mut Option<Held<B>>,
+        failed: LaneSet,
     ) {
         let is_last = self.passes.get(&kernel.pass).is_some_and(OnLanes::is_completed_by_last);
         if self.when(kernel) == When::Present && is_last {
@@ -205,7 +211,7 @@ impl<B: Backend> EngineWorld<B> {
         }
         let event = Event::KernelDone { kernel: kernel.id, outcome: Outcome::Progressed };
         if let Some(held) = held.take() {
-            self.kernel_ended(now, kernel, event, std::mem::take(workspace), held);
+            self.kernel_ended(now, kernel, event, std::mem::take(workspace), held, failed);
         }
     }
 
@@ -218,12 +224,15 @@ impl<B: Backend> EngineWorld<B> {
         event: Event,
         workspace: Workspace,
         held: Held<B>,
+        failed: LaneSet,
     ) {
         // Under the lock, so that whoever waits for it goes on now.
         drop(held);
         self.spare.push(workspace);
         if self.when(kernel) == When::Present {
+            self.before_end(now, kernel.id, failed);
             self.left_lanes(now, kernel.pass, event);
+            self.after_end(now, failed);
         }
     }
 
@@ -481,9 +490,11 @@ impl<B: Backend> EngineWorld<B> {
         let on_lanes = self.passes.get_mut(&kernel.pass).expect("it was gathered");
         on_lanes.launched(&kernel);
         let pass = Arc::clone(on_lanes.pass());
-        let announced = SharedPass::<B>::reads_first(&kernel, lanes).then(|| Arc::clone(&pass));
+        let apart = lanes.len() == 1 && self.backend.device_lanes().contains_all(lanes);
+        let announced = (apart && is_part(&kernel)).then(|| Arc::clone(&pass));
         announced.iter().for_each(|pass| pass.announce());
-        let exact = if Site::side_of(lanes) == DeviceSide::Device { self.exact.of_kernel(&kernel) } else { None };
+        let exact = if apart { self.exact.of_kernel(lanes, &kernel) } else { None };
+        self.watch(now, lanes, &kernel);
         let workspace = self.spare.pop().unwrap_or_default();
         let shared = self.shared.upgrade().expect("the world is part of what is shared");
         let (id, pass_id) = (kernel.id, kernel.pass);
@@ -559,6 +570,7 @@ impl<B: Backend> World for EngineWorld<B> {
                     self.happened(now, event);
                 }
             }
+            Command::Probe(lane) => self.probe(now, lane),
             Command::Reclaim(graph) => self.exact.reclaim(graph),
             Command::LoadGraph(load) => match self.helpers.as_ref().and_then(|helpers| helpers.exchange.as_ref()) {
                 Some(loader) => {

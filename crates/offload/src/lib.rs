@@ -51,3 +51,4 @@ pub use experts::{
 pub use layers::{LayerBlocks, LayersError, head_block, layer_blocks};
 pub use placed::{OffloadError, PlacedModel, PlacedProgress};
 pub use routing::{RoutingError, calibrate_experts};
+pub use shapes::rows_taken;

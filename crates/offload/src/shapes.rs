@@ -6,6 +6,8 @@
 //! Invariant: the pieces cover all rows once, in order, and each fits its shape.
 
 use duet_graphs::RowRule;
+use duet_runtimes::GraphDevice;
+use duet_scheduler::machine::RowsTaken;
 use duet_types::Tokens;
 use std::ops::Range;
 
@@ -35,6 +37,15 @@ impl Shapes {
 
 /// A decode batch and a prompt's chunk. (CoordGen §3.2: G² and G¹)
 const STATIC_ROWS: [Tokens; 2] = [Tokens(32), Tokens(256)];
+
+/// Rows that a lane of this device takes, if it is not told otherwise.
+#[must_use]
+pub fn rows_taken(device: &dyn GraphDevice) -> RowsTaken {
+    match device.rules().rows {
+        RowRule::Any => RowsTaken::Any,
+        RowRule::StaticMultipleOf(_) => RowsTaken::Chunk,
+    }
+}
 
 /// Some rows, and the shape that they are run in.
 #[derive(Clone, Debug, PartialEq, Eq)]

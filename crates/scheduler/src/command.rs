@@ -3,7 +3,7 @@
 use crate::kernel::Kernel;
 use crate::reason::Reason;
 use crate::residency::GraphLoad;
-use duet_types::{FinishReason, Instant, LaneSet, RequestId, Tokens};
+use duet_types::{FinishReason, Instant, LaneId, LaneSet, RequestId, Tokens};
 
 /// Everything the scheduler can ask of the world.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +27,8 @@ pub enum Command {
     /// Load a block's graph, in the place of the other one or beside it, and answer `GraphLoaded` or `GraphLoadFailed`.
     /// What it takes over from goes when no kernel computes on it any more.
     LoadGraph(GraphLoad),
+    /// Try whether the executor of a lost lane works again, and answer `LaneBack` or `LaneLost`.
+    Probe(LaneId),
     /// Write KV to disk and free its pages, and answer `Spilled` or `SpillFailed`. The request is idle, or has ended; if a
     /// restoration under way has taken over what it left, the answer is `SpillFailed`.
     Spill(RequestId),

@@ -61,8 +61,6 @@ pub struct Limits {
     /// How many of these are verified.
     #[cfg_attr(feature = "serde", serde(default))]
     pub verify: Verify,
-    /// Share of the dynamic lane that may be used at most, in slices of `preempt`; the rest is the display's.
-    pub occupancy: f64,
 }
 
 /// How many rows of a draft are verified.
@@ -122,7 +120,6 @@ impl Default for Limits {
             graphs: 4,
             draft: DRAFT,
             verify: Verify::Paying,
-            occupancy: 1.0,
         }
     }
 }

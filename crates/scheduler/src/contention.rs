@@ -6,13 +6,24 @@
 
 use crate::annotation::Bound;
 use crate::mechanism::Mechanism;
-use crate::view::View;
-use duet_types::Class;
+use crate::view::{RunningView, View};
+use duet_types::{Class, LaneSet};
 
-/// Whether a kernel of this class, bound by that, has to wait for what runs.
-pub(crate) fn must_wait(view: &View<'_>, class: Class, bound: Bound) -> bool {
+/// Whether a kernel of this class on these lanes, bound by that, has to wait for what runs.
+pub(crate) fn must_wait(view: &View<'_>, class: Class, lanes: LaneSet, bound: Bound) -> bool {
+    let hurts = |running: &RunningView| {
+        let both = bound == Bound::Memory && running.bound == Bound::Memory;
+        running.class == Class::Reactive && both && is_felt(view, running.lanes, lanes)
+    };
     view.has(Mechanism::ContentionDeferral)
-        && bound == Bound::Memory
         && class == Class::Proactive
-        && view.running().any(|running| running.class == Class::Reactive && running.bound == Bound::Memory)
+        && view.running().any(|running| hurts(&running))
+}
+
+/// Whether memory-bound kernels on these lanes disturb each other by more than background work may: so they do, unless
+/// it was measured of the two that they do not.
+fn is_felt(view: &View<'_>, lanes: LaneSet, beside: LaneSet) -> bool {
+    let measured = view.config().machine.measured_contention(lanes, beside);
+    let bearable = 1.0 + view.config().limits.stretch;
+    measured.is_none_or(|contention| contention.factor(Bound::Memory, Bound::Memory) > bearable)
 }

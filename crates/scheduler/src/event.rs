@@ -77,8 +77,20 @@ pub enum Event {
         /// The block.
         block: usize,
     },
-    /// A lane is gone, and the kernel that it ran with it. There is always another one left.
+    /// The executor of a lane failed, hangs, or is gone; so is a kernel that it has not answered for. Also the answer to
+    /// a `Command::Probe` that found it no better. There is always a lane left that takes any shape.
     LaneLost {
+        /// Which.
+        lane: LaneId,
+    },
+    /// Something is wrong with the lane, and a kernel on it has not ended: it takes much longer than predicted, or its
+    /// executor has failed and others compute the rest of it. Nothing else goes there; the kernel is still answered.
+    LaneSlow {
+        /// Which.
+        lane: LaneId,
+    },
+    /// The lane can be used again: its slow kernel has ended, or a `Command::Probe` found it well.
+    LaneBack {
         /// Which.
         lane: LaneId,
     },

@@ -5,6 +5,7 @@
 //! Cutting loses nothing, since a pass holds its own state between nodes. (Agent.xpu §4.2: chunked kernels; §4.4:
 //! preemption at their boundaries)
 
+use crate::division::Share;
 use duet_types::{Class, KernelId, Nanos, RequestId, Stage, Tokens};
 use std::fmt;
 use std::ops::Range;
@@ -59,6 +60,10 @@ pub struct Kernel {
     pub completes: Completes,
     /// How long it should take.
     pub predicted: Nanos,
+    /// The rows of its token-wise nodes that devices of its team take, from the first on; the cores of the team take the
+    /// others. None where its lanes are one executor.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub shares: Vec<Share>,
 }
 
 /// What is complete when a kernel is done.

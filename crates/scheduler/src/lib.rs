@@ -14,7 +14,7 @@
 //! | annotations, two-anchor roofline (§4.2, appendix A) | `annotation.rs`, `machine.rs`, corrected by `drift.rs` |
 //! | decoupled pipelines (§4.3 ①②) | `policy/agent_xpu.rs`, `policy/pipeline.rs` |
 //! | arbitration, prefill first (§4.3 ③) | `arbitration.rs` |
-//! | elastic tensor parallelism (§4.3 ④, Algorithm 1) | `elastic.rs`, launched by `split.rs` |
+//! | elastic tensor parallelism (§4.3 ④, Algorithm 1) | `elastic.rs`, launched by `split.rs`; within a team `division.rs` |
 //! | graph warm-up and reclaim (§4.3 ⑤) | `warm_up.rs`, `graphs.rs` |
 //! | contention deferral (§4.3 ⑤) | `contention.rs` |
 //! | preemption, double activation buffer (§4.4) | `preemption.rs`, `pass.rs` |
@@ -25,6 +25,7 @@
 //! | rows of drafts, by what they cost and are worth (CoordGen §3.4, and ours) | `speculation.rs` |
 //! | order among equals (ours) | `order.rs` |
 //! | memory manager (§4.1) | `memory.rs`, `room.rs`, `reuse.rs` |
+//! | what executors can do, and whether they do (ours) | `capabilities.rs`, `health.rs` |
 //! | the policies, ours and the baselines | `policy/` |
 //!
 //! Invariants:
@@ -37,14 +38,17 @@ mod ageing;
 pub mod annotation;
 mod arbitration;
 mod batching;
+mod capabilities;
 mod command;
 mod config;
 mod contention;
+pub mod division;
 mod drift;
 pub mod elastic;
 mod event;
 pub mod few_rows;
 mod graphs;
+mod health;
 pub mod heg;
 mod kernel;
 pub mod machine;
@@ -71,6 +75,7 @@ mod warm_up;
 
 pub use command::{Command, End, Graph, GraphId};
 pub use config::{Limits, MemoryLimits, SchedulerConfig, Verify};
+pub use division::Share;
 pub use event::{Event, Generated, Outcome, Prefix, Request, Source};
 pub use graphs::GraphState;
 pub use heg::Heg;

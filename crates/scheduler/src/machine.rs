@@ -2,9 +2,12 @@
 //!
 //! Every figure is a measurement of `duet profile` or a published number of a SoC profile; none is chosen here.
 
+pub use crate::capabilities::{Attention, Capabilities, Covers, ExactGraphs, Experts, Joins, MemoryDomain, RowsTaken};
 pub use crate::few_rows::FewRows;
 
-use duet_types::{LaneId, LaneSet, Nanos};
+use crate::annotation::Bound;
+use crate::heg::Node;
+use duet_types::{LaneId, LaneSet, Nanos, Tokens};
 
 /// The lanes there are.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,10 +15,13 @@ use duet_types::{LaneId, LaneSet, Nanos};
 pub struct Machine {
     /// Lane `i` has the id `i`.
     pub lanes: Vec<Lane>,
-    /// All lanes as one team, on machines whose lanes can run one kernel together.
-    pub team: Option<Anchors>,
-    /// What kernels that run side by side do to each other.
+    /// Lanes that can run one kernel together, as they were measured together. Lanes that share no memory form none.
+    pub teams: Vec<Team>,
+    /// What kernels that run side by side do to each other, where nothing was measured of their lanes.
     pub contention: Contention,
+    /// What was measured of two lanes.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub pairs: Vec<LanePair>,
 }
 
 /// One serial execution queue.
@@ -24,23 +30,39 @@ pub struct Machine {
 pub struct Lane {
     /// What it is called in timelines: `npu`, `igpu`, `cpu0`.
     pub name: String,
-    /// The shapes it can run.
-    pub shapes: Shapes,
+    /// What it can do.
+    pub capabilities: Capabilities,
     /// How fast it is.
+    pub anchors: Anchors,
+    /// Share of its time that may be used at most, in slices of [`Limits::preempt`](crate::Limits::preempt); the rest is
+    /// the display's, or another program's.
+    #[cfg_attr(feature = "serde", serde(default = "whole"))]
+    pub occupancy: f64,
+}
+
+/// Lanes that run one kernel together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Team {
+    /// Two or more.
+    pub lanes: LaneSet,
+    /// How fast they are together.
     pub anchors: Anchors,
 }
 
-/// The shapes a lane can run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What kernels on two lanes do to each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Shapes {
-    /// Any number of rows.
-    Dynamic,
-    /// Token-wise nodes on exactly one chunk of rows, and what a graph was prepared for.
-    Static {
-        /// How long compiling and loading a graph takes; absent: none can be prepared.
-        compile: Option<Nanos>,
-    },
+pub struct LanePair {
+    /// The two, whose kernels ran side by side.
+    pub lanes: LaneSet,
+    /// What came of it.
+    pub contention: Contention,
+}
+
+#[cfg(feature = "serde")]
+fn whole() -> f64 {
+    1.0
 }
 
 /// The two anchors of a roofline, and what a launch costs. (Agent.xpu appendix A)
@@ -91,7 +113,40 @@ pub struct Contention {
     pub compute_beside_compute: f64,
 }
 
+impl Lane {
+    /// A lane that may be used all the time.
+    #[must_use]
+    pub fn new(name: impl Into<String>, capabilities: Capabilities, anchors: Anchors) -> Self {
+        Self { name: name.into(), capabilities, anchors, occupancy: 1.0 }
+    }
+}
+
 impl Machine {
+    /// These lanes, of which nothing is known together.
+    #[must_use]
+    pub fn of(lanes: Vec<Lane>) -> Self {
+        Self { lanes, teams: Vec::new(), contention: Contention::NONE, pairs: Vec::new() }
+    }
+
+    /// The same, with all of them a team.
+    #[must_use]
+    pub fn with_team(self, anchors: Anchors) -> Self {
+        let lanes = self.all();
+        Self { teams: vec![Team { lanes, anchors }], ..self }
+    }
+
+    /// Whether a lane may not be used all the time.
+    #[must_use]
+    pub fn is_capped(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.occupancy < 1.0)
+    }
+
+    /// Caps how much of the lane of the iGPU role may be used, in the display's favour.
+    pub fn cap_decode_lane(&mut self, share: f64) {
+        let lane = usize::from(self.decode_lane().0);
+        self.lanes[lane].occupancy = share;
+    }
+
     /// All lanes.
     #[must_use]
     pub fn all(&self) -> LaneSet {
@@ -110,35 +165,100 @@ impl Machine {
     /// The lane of the NPU role: where prefill goes.
     #[must_use]
     pub fn prefill_lane(&self) -> LaneId {
-        let fixed = self.lanes.iter().position(|lane| lane.shapes != Shapes::Dynamic);
+        let fixed = self.lanes.iter().position(|lane| !lane.capabilities.is_dynamic());
         LaneId(fixed.unwrap_or(0) as u8)
     }
 
     /// The lane of the iGPU role: where decode goes. The only lane has both roles.
     #[must_use]
     pub fn decode_lane(&self) -> LaneId {
-        let dynamic = self.lanes.iter().rposition(|lane| lane.shapes == Shapes::Dynamic);
+        let dynamic = self.lanes.iter().rposition(|lane| lane.capabilities.is_dynamic());
         LaneId(dynamic.unwrap_or(0) as u8)
     }
 
     /// Whether the lane needs a graph for shapes other than the chunk.
     #[must_use]
     pub fn is_static(&self, lane: LaneId) -> bool {
-        self.lane(lane).shapes != Shapes::Dynamic
+        !self.lane(lane).capabilities.is_dynamic()
     }
 
-    /// How fast a team is: one lane, or all of them together.
+    /// Lanes that take any rows.
+    #[must_use]
+    pub fn dynamic(&self) -> LaneSet {
+        self.all().iter().filter(|&lane| !self.is_static(lane)).collect()
+    }
+
+    /// Whether some lanes can run one kernel: one of them can, and several were measured together.
+    #[must_use]
+    pub fn is_team(&self, lanes: LaneSet) -> bool {
+        lanes.len() == 1 && self.all().contains_all(lanes) || self.teams.iter().any(|team| team.lanes == lanes)
+    }
+
+    /// All sets of these lanes that can run one kernel, whose cores stay together: a set has all of the cores' lanes
+    /// among these, or none. The smaller sets come first.
+    #[must_use]
+    pub fn teams_among(&self, lanes: LaneSet) -> Vec<LaneSet> {
+        let crew: LaneSet = lanes.iter().filter(|&lane| self.lane(lane).capabilities.joins == Joins::Crew).collect();
+        let singles = lanes.iter().map(|lane| LaneSet::from_iter([lane]));
+        let sets = singles.chain(self.teams.iter().map(|team| team.lanes)).filter(|&set| lanes.contains_all(set));
+        let mut sets: Vec<LaneSet> = sets.filter(|&set| set.contains_all(crew) || set.without(crew) == set).collect();
+        sets.sort_by_key(|set| set.len());
+        sets
+    }
+
+    /// Whether these lanes compute a kind of node over a context without help from others.
+    #[must_use]
+    pub fn computes(&self, lanes: LaneSet, node: Node, context: Tokens) -> bool {
+        lanes.iter().any(|lane| self.lane(lane).capabilities.computes(node, context))
+    }
+
+    /// The executors of some lanes, each by its first lane: the cores are one, however many lanes they are.
+    #[must_use]
+    pub fn executors(&self, lanes: LaneSet) -> LaneSet {
+        let cores = |lane: &LaneId| self.lane(*lane).capabilities.joins == Joins::Crew;
+        let first = self.all().iter().find(cores);
+        lanes.iter().map(|lane| if cores(&lane) { first.unwrap_or(lane) } else { lane }).collect()
+    }
+
+    /// What a kernel on `lanes` suffers beside one on `others`.
+    #[must_use]
+    pub fn contention_of(&self, lanes: LaneSet, others: LaneSet) -> &Contention {
+        self.measured_contention(lanes, others).unwrap_or(&self.contention)
+    }
+
+    /// The same, if it was measured of a lane of either.
+    #[must_use]
+    pub fn measured_contention(&self, lanes: LaneSet, others: LaneSet) -> Option<&Contention> {
+        let both = lanes.union(others);
+        let is_between = |set: LaneSet| both.contains_all(set) && !lanes.contains_all(set) && !others.contains_all(set);
+        self.pairs.iter().find(|pair| is_between(pair.lanes)).map(|pair| &pair.contention)
+    }
+
+    /// How fast a team is: one lane, or some that were measured together.
     ///
     /// # Panics
-    /// If these lanes cannot form a team.
+    /// If these lanes form no team.
     #[must_use]
     pub fn anchors(&self, lanes: LaneSet) -> &Anchors {
         match lanes.leader() {
             Some(lane) if lanes.len() == 1 => &self.lane(lane).anchors,
             _ => {
-                assert_eq!(lanes, self.all(), "a team is all lanes");
-                self.team.as_ref().expect("these lanes form no team")
+                let team = self.teams.iter().find(|team| team.lanes == lanes);
+                &team.unwrap_or_else(|| panic!("lanes {lanes} form no team")).anchors
             }
+        }
+    }
+}
+
+impl Contention {
+    /// The factor on the time of a kernel that is bound by `of` beside one that is bound by `beside`.
+    #[must_use]
+    pub fn factor(&self, of: Bound, beside: Bound) -> f64 {
+        match (of, beside) {
+            (Bound::Memory, Bound::Memory) => self.memory_beside_memory,
+            (Bound::Memory, Bound::Compute) => self.memory_beside_compute,
+            (Bound::Compute, Bound::Memory) => self.compute_beside_memory,
+            (Bound::Compute, Bound::Compute) => self.compute_beside_compute,
         }
     }
 }

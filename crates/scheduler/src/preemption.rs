@@ -10,21 +10,21 @@ use crate::mechanism::Mechanism;
 use crate::pass::Pass;
 use crate::span::Cut;
 use crate::view::View;
-use duet_types::{Class, Nanos, Stage};
+use duet_types::{Class, LaneSet, Nanos, Stage};
 
 /// How the next kernel of a pass is cut. The first one of a prefill pass also takes memory from the system, for pages
 /// that were never written, which no annotation knows of: half of its time is left for that.
-pub(crate) fn cut(view: &View<'_>, pass: &Pass) -> Cut {
+pub(crate) fn cut(view: &View<'_>, pass: &Pass, lanes: LaneSet) -> Cut {
     if pass.class == Class::Reactive || !view.has(Mechanism::Preemption) {
         return Cut::Whole;
     }
-    match within_bound(view, pass.stage) {
+    match within_bound(view, pass.stage, lanes) {
         Cut::Within(bound) if pass.node == 0 && pass.stage == Stage::Prefill => Cut::Within(Nanos(bound.0 / 2)),
         cut => cut,
     }
 }
 
-/// Half the bound, as the machine is lately: a kernel that takes twice its prediction still keeps it.
-pub(crate) fn within_bound(view: &View<'_>, stage: Stage) -> Cut {
-    Cut::Within(Nanos((view.config().limits.preempt.0 as f64 / 2.0 / view.drift(stage)) as u64))
+/// Half the bound, as these lanes are lately: a kernel that takes twice its prediction still keeps it.
+pub(crate) fn within_bound(view: &View<'_>, stage: Stage, lanes: LaneSet) -> Cut {
+    Cut::Within(Nanos((view.config().limits.preempt.0 as f64 / 2.0 / view.drift(lanes, stage)) as u64))
 }

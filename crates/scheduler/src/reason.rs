@@ -64,10 +64,12 @@ pub enum Reason {
     Contention,
     /// A request becomes overdue then.
     Ageing,
-    /// The dynamic lane rests, so that its occupancy stays below the cap.
+    /// A lane rests, so that its occupancy stays below the cap.
     Occupancy,
     /// An unused graph expires then.
     Expiry,
+    /// A lost lane is tried again then.
+    Probe,
 }
 
 impl fmt::Display for Reason {
@@ -98,6 +100,7 @@ impl fmt::Display for Reason {
             Self::Ageing => f.write_str("ageing"),
             Self::Occupancy => f.write_str("occupancy cap"),
             Self::Expiry => f.write_str("expiry"),
+            Self::Probe => f.write_str("probe of a lost lane"),
         }
     }
 }

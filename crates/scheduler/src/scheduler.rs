@@ -15,6 +15,7 @@ use crate::config::{MemoryLimits, SchedulerConfig};
 use crate::drift::Drift;
 use crate::event::{Event, Request};
 use crate::graphs::Graphs;
+use crate::health::Health;
 use crate::kernel::PassId;
 use crate::mechanism::Mechanism;
 use crate::memory::{Memory, Pages};
@@ -26,7 +27,7 @@ use crate::request_table::{Phase, Progress, RequestTable};
 use crate::residency::Residency;
 use crate::span::Span;
 use crate::view::View;
-use duet_types::{Class, Instant, KernelId, LaneSet, Nanos, RequestId};
+use duet_types::{Class, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Decides what runs. See the crate's documentation for its invariants.
@@ -47,15 +48,15 @@ pub struct Scheduler {
     pub(crate) short: BTreeSet<RequestId>,
     /// Live requests that wait for a page: before them nobody of their class is admitted.
     pub(crate) hungry: BTreeSet<RequestId>,
-    lost: LaneSet,
+    pub(crate) health: Health,
     /// Graphs that are exchanged, if there are any.
     residency: Option<Residency>,
     /// Lanes whose next kernel waits for its graph.
     stalled: LaneSet,
     /// What is left of kernels that were cut where their graphs change.
     cut: Vec<CutKernel>,
-    /// Until when the dynamic lane must rest, if its occupancy is capped.
-    rests_until: Instant,
+    /// Until when lanes must rest whose occupancy is capped.
+    rests: BTreeMap<LaneId, Instant>,
     pub(crate) commands: VecDeque<Command>,
     timers: BTreeSet<Instant>,
     next_kernel: u64,
@@ -101,14 +102,14 @@ impl Scheduler {
             graphs: Graphs::default(),
             memory,
             ageing,
-            drift: Drift::NONE,
+            drift: Drift::default(),
             short: BTreeSet::new(),
             hungry: BTreeSet::new(),
-            lost: LaneSet::EMPTY,
+            health: Health::default(),
             residency: config.graphs.clone().map(|graphs| Residency::new(graphs, config.heg.layers)),
             stalled: LaneSet::EMPTY,
             cut: Vec::new(),
-            rests_until: Instant::default(),
+            rests: BTreeMap::new(),
             commands: VecDeque::new(),
             timers: BTreeSet::new(),
             next_kernel: 0,
@@ -140,6 +141,8 @@ impl Scheduler {
             Event::GraphLoaded { block } => self.residency().loaded(block),
             Event::GraphLoadFailed { block } => self.residency().failed(block),
             Event::LaneLost { lane } => self.lane_lost(lane),
+            Event::LaneSlow { lane } => self.health.slow(lane),
+            Event::LaneBack { lane } => self.health.back(lane),
             Event::Spilled { request } => self.spilled(request),
             Event::SpillFailed { request } => self.spill_failed(request),
             Event::Dropped { request } => {
@@ -147,7 +150,10 @@ impl Scheduler {
                 self.memory_changed_hands();
             }
             Event::Cancelled(request) => self.cancel(request),
-            Event::Timer => self.timers = self.timers.split_off(&Instant(now.0 + 1)),
+            Event::Timer => {
+                self.timers = self.timers.split_off(&Instant(now.0 + 1));
+                self.commands.extend(self.health.due(now).into_iter().map(Command::Probe));
+            }
         }
         self.decide();
     }
@@ -211,17 +217,16 @@ impl Scheduler {
     }
 
     fn view(&self) -> View<'_> {
-        let busy = self.running.values().fold(self.lost, |busy, running| busy.union(running.lanes));
+        let lost = self.health.unusable();
+        let busy = self.running.values().fold(lost, |busy, running| busy.union(running.lanes));
         let kept = self.cut.iter().fold(self.stalled, |kept, cut| kept.union(cut.lanes));
-        let mut idle = self.config.machine.all().without(busy).without(kept);
-        if self.now < self.rests_until {
-            idle = idle.without(LaneSet::from_iter([self.config.machine.decode_lane()]));
-        }
+        let rests = self.rests.iter().filter(|(_, until)| self.now < **until).map(|(&lane, _)| lane).collect();
+        let idle = self.config.machine.all().without(busy).without(kept).without(rests);
         View {
             now: self.now,
             config: &self.config,
             idle,
-            lost: self.lost,
+            lost,
             table: &self.table,
             passes: &self.passes,
             running: &self.running,

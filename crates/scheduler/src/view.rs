@@ -5,6 +5,7 @@
 use crate::ageing::Ageing;
 use crate::annotation::{self, Bound};
 use crate::config::SchedulerConfig;
+use crate::division::copy_time;
 use crate::drift::Drift;
 use crate::graphs::{GraphState, Graphs};
 use crate::heg::Load;
@@ -101,10 +102,50 @@ impl<'a> View<'a> {
         self.left().iter().filter(|&lane| !self.config.machine.is_static(lane)).last().unwrap_or(lane)
     }
 
-    /// All lanes as one team, if they form one and none is lost.
+    /// All lanes that are left as one team, if they are several and form one. Cores of which some are lost form none.
     #[must_use]
     pub fn team(&self) -> Option<LaneSet> {
-        (self.config.machine.team.is_some() && self.lost.is_empty()).then(|| self.config.machine.all())
+        let left = self.left();
+        (left.len() > 1 && self.config.machine.is_team(left)).then_some(left)
+    }
+
+    /// The lanes of the iGPU role for a pass: of those that take any rows, the team that is predicted to run these nodes
+    /// of it soonest. Where that one is busy, an idle one that is slower by no more than a person may have to wait.
+    #[must_use]
+    pub fn dynamic_lanes(&self, load: &Load, stage: Stage, nodes: &Range<usize>) -> LaneSet {
+        let usable = self.config.machine.dynamic().without(self.lost);
+        if usable.len() <= 1 || !self.has(Mechanism::Teams) {
+            return LaneSet::from_iter([self.decode_lane()]);
+        }
+        let timed = self.timed(usable, load, stage, nodes);
+        let Some((best, lanes)) = timed.iter().min().copied() else { return LaneSet::from_iter([self.decode_lane()]) };
+        let bound = best + self.config.limits.preempt;
+        let idle = timed.into_iter().filter(|(time, lanes)| self.idle.contains_all(*lanes) && *time <= bound).min();
+        idle.map_or(lanes, |(_, lanes)| lanes)
+    }
+
+    /// Of the teams among these lanes the one that is predicted to run a whole pass soonest: all of them, where they are
+    /// cores.
+    #[must_use]
+    pub fn quickest(&self, among: LaneSet, load: &Load, stage: Stage) -> LaneSet {
+        let timed = self.timed(among, load, stage, &(0..self.config.heg.nodes()));
+        timed.into_iter().min().map_or(among, |(_, lanes)| lanes)
+    }
+
+    /// The teams among some lanes that compute these nodes, and how long each takes.
+    fn timed(&self, among: LaneSet, load: &Load, stage: Stage, nodes: &Range<usize>) -> Vec<(Nanos, LaneSet)> {
+        let teams = self.config.machine.teams_among(among).into_iter();
+        let able = teams.filter(|&lanes| self.computes(lanes, load, nodes));
+        able.map(|lanes| (self.predict(load, stage, nodes, lanes), lanes)).collect()
+    }
+
+    /// Whether these lanes compute all of some nodes without help from others.
+    #[must_use]
+    pub fn computes(&self, lanes: LaneSet, load: &Load, nodes: &Range<usize>) -> bool {
+        let heg = &self.config.heg;
+        let context = Tokens(load.positions.max(0.0) as u32);
+        let mut kinds = heg.kinds().filter(|(kind, _)| heg.count(nodes, *kind) > 0);
+        kinds.all(|(kind, _)| self.config.machine.computes(lanes, kind, context))
     }
 
     /// The only lane that there is.
@@ -248,7 +289,14 @@ impl<'a> View<'a> {
         let residency = self.residency.filter(|residency| residency.concerns(lanes));
         // Graphs that are there may not be those that suit.
         let slowdown = residency.map_or(1.0, |residency| residency.slowdown(&self.config.heg, load.rows, nodes));
-        self.drift.correct(stage, Nanos((time.0 as f64 * slowdown) as u64))
+        let time = Nanos((time.0 as f64 * slowdown) as u64) + self.copied(load, lanes);
+        self.drift.correct(self.config.machine.executors(lanes), stage, time)
+    }
+
+    /// What handing a pass over to lanes with memory of their own takes, and back.
+    fn copied(&self, load: &Load, lanes: LaneSet) -> Nanos {
+        let lanes = lanes.iter().map(|lane| &self.config.machine.lane(lane).capabilities);
+        lanes.map(|capabilities| copy_time(capabilities, &self.config.heg, load)).max().unwrap_or_default()
     }
 
     /// How long a whole pass will take on these lanes.
@@ -257,10 +305,10 @@ impl<'a> View<'a> {
         self.predict(load, stage, &(0..self.config.heg.nodes()), lanes)
     }
 
-    /// The measured time over the predicted one, lately: bounds are divided by it.
+    /// The measured time over the predicted one on these lanes, lately: bounds are divided by it.
     #[must_use]
-    pub fn drift(&self, stage: Stage) -> f64 {
-        self.drift.ratio(stage)
+    pub fn drift(&self, lanes: LaneSet, stage: Stage) -> f64 {
+        self.drift.ratio(self.config.machine.executors(lanes), stage)
     }
 }
 

@@ -11,7 +11,7 @@
 use crate::annotation::node_time;
 use crate::graphs::GraphState;
 use crate::heg::{Load, Node};
-use crate::machine::Shapes;
+use crate::machine::{Covers, ExactGraphs};
 use crate::mechanism::Mechanism;
 use crate::order::{self, Order};
 use crate::policy::Decision;
@@ -34,19 +34,12 @@ pub(crate) enum Worth {
 ///
 /// The requests that will be read next come first, in the policy's order.
 pub(crate) fn next(view: &View<'_>, order: Order, worth: Worth) -> Option<Decision> {
-    let Shapes::Static { compile: Some(compile) } = view.config().machine.lane(view.prefill_lane()).shapes else {
-        // A dynamic lane is always warm, and some lanes never are.
-        return None;
-    };
-    let compile = match worth {
-        Worth::Always => Nanos::ZERO,
-        Worth::InTime => compile,
-    };
-    expire(view).or_else(|| prepare(view, order, compile))
+    // A dynamic lane is always warm, and some lanes never are.
+    let exact = view.config().machine.lane(view.prefill_lane()).capabilities.exact?;
+    expire(view).or_else(|| prepare(view, order, worth, &exact))
 }
 
-/// `compile`: what compiling may take at least.
-fn prepare(view: &View<'_>, order: Order, compile: Nanos) -> Option<Decision> {
+fn prepare(view: &View<'_>, order: Order, worth: Worth, exact: &ExactGraphs) -> Option<Decision> {
     if !view.has(Mechanism::WarmUp) || view.graphs().count() >= view.config().limits.graphs {
         return None;
     }
@@ -62,7 +55,11 @@ fn prepare(view: &View<'_>, order: Order, compile: Nanos) -> Option<Decision> {
     let mut read_by = under_way(view);
     let next = waiting.take(view.config().limits.graphs).find(|request| {
         read_by += reading(view, request);
-        compile <= read_by && view.graph(request.id()).is_none() && may_be_static(view, request)
+        let in_time = match worth {
+            Worth::Always => true,
+            Worth::InTime => exact.ready_after(request.rows_left()) <= read_by,
+        };
+        in_time && view.graph(request.id()).is_none() && may_be_static(view, request, exact)
     })?;
     Some(Decision::Prepare(next.id()))
 }
@@ -82,8 +79,8 @@ fn reading(view: &View<'_>, request: &RequestView<'_>) -> Nanos {
 
 /// Whether its longest kernel as a graph keeps the bound on preemption: a graph takes all rows of a node, so attention
 /// over a long prompt cannot be cut. Nothing preempts a reactive one.
-fn may_be_static(view: &View<'_>, request: &RequestView<'_>) -> bool {
-    if request.class() == Class::Reactive {
+fn may_be_static(view: &View<'_>, request: &RequestView<'_>, exact: &ExactGraphs) -> bool {
+    if request.class() == Class::Reactive || exact.covers == Covers::TokenWise {
         return true;
     }
     let config = view.config();

@@ -109,9 +109,10 @@ impl ApiError {
                 EngineError::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded")),
                 EngineError::OutOfMemory(_) => (StatusCode::SERVICE_UNAVAILABLE, Some("out_of_memory")),
                 EngineError::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, Some("shutting_down")),
-                EngineError::File { .. } | EngineError::Device { .. } | EngineError::Internal(_) => {
-                    (StatusCode::INTERNAL_SERVER_ERROR, None)
-                }
+                EngineError::File { .. }
+                | EngineError::Configuration(_)
+                | EngineError::Device { .. }
+                | EngineError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, None),
             },
             Self::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, Some("shutting_down")),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, None),

@@ -110,6 +110,16 @@ impl Lanes {
         Some(self.end(now, kernel))
     }
 
+    /// A lost lane works again.
+    pub(crate) fn back(&mut self, lane: LaneId) {
+        self.lost = self.lost.without(LaneSet::from_iter([lane]));
+    }
+
+    /// Whether a lane is lost.
+    pub(crate) fn is_lost(&self, lane: LaneId) -> bool {
+        self.lost.contains(lane)
+    }
+
     /// Whether a lane is there, and another one that takes any shape.
     pub(crate) fn can_lose(&self, lane: LaneId) -> bool {
         let left = self.machine.all().without(self.lost);

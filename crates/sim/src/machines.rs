@@ -6,7 +6,7 @@
 //! where weights take 0.5 ms, and 2 µs where they take 1 ms. Launching, embeddings and the head take no time.
 
 use duet_scheduler::heg::{ExpertLaunches, Heg, SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, Machine, PerRow, Shapes};
+use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, PerRow};
 use duet_scheduler::progressive::{Blocks, GraphCost, Pair, PassTime};
 use duet_scheduler::{GraphSet, Limits, Mechanisms, MemoryLimits, SchedulerConfig};
 use duet_types::{Bytes, Nanos, Tokens};
@@ -14,16 +14,15 @@ use duet_types::{Bytes, Nanos, Tokens};
 /// An NPU and an iGPU. Compiling a graph takes 5 ms.
 #[must_use]
 pub fn npu_igpu() -> SchedulerConfig {
-    let compile = Some(Nanos(5_000_000));
-    let lanes = vec![lane("npu", Shapes::Static { compile }, FAST, SLOW), lane("igpu", Shapes::Dynamic, SLOW, FAST)];
-    config(Machine { lanes, team: None, contention: Contention::NONE }, 1000)
+    let npu = Capabilities::static_with(Nanos(5_000_000));
+    config(Machine::of(vec![lane("npu", npu, FAST, SLOW), lane("igpu", Capabilities::DYNAMIC, SLOW, FAST)]), 1000)
 }
 
 /// Two sets of cores, which can join.
 #[must_use]
 pub fn cpu() -> SchedulerConfig {
-    let lanes = vec![lane("cpu0", Shapes::Dynamic, SLOW, SLOW), lane("cpu1", Shapes::Dynamic, SLOW, SLOW)];
-    config(Machine { lanes, team: Some(anchors(FAST, FAST)), contention: Contention::NONE }, 132)
+    let lanes = ["cpu0", "cpu1"].map(|name| lane(name, Capabilities::CORES, SLOW, SLOW));
+    config(Machine::of(lanes.to_vec()).with_team(anchors(FAST, FAST)), 132)
 }
 
 /// One lane that takes everything, through graphs of which there is room for one of each block (or `spare` bytes more):
@@ -47,8 +46,7 @@ pub fn exchanging(spare: Bytes) -> SchedulerConfig {
 /// One lane that takes everything.
 #[must_use]
 pub fn single() -> SchedulerConfig {
-    let lanes = vec![lane("cpu", Shapes::Dynamic, FAST, FAST)];
-    config(Machine { lanes, team: None, contention: Contention::NONE }, 132)
+    config(Machine::of(vec![lane("cpu", Capabilities::CORES, FAST, FAST)]), 132)
 }
 
 /// One lane that takes everything, with experts in three launches a layer: 13 nodes. Routing takes as long as projection, and
@@ -76,8 +74,8 @@ fn anchors(arithmetic: f64, memory: f64) -> Anchors {
     }
 }
 
-fn lane(name: &str, shapes: Shapes, arithmetic: f64, memory: f64) -> Lane {
-    Lane { name: name.to_owned(), shapes, anchors: anchors(arithmetic, memory) }
+fn lane(name: &str, capabilities: Capabilities, arithmetic: f64, memory: f64) -> Lane {
+    Lane::new(name, capabilities, anchors(arithmetic, memory))
 }
 
 fn config(machine: Machine, prefill_rows: u32) -> SchedulerConfig {

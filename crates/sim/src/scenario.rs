@@ -7,6 +7,8 @@
 //! at 9ms  C  reactive   prompt 99   output 1  continues B
 //! at 9ms  D  proactive  prompt 99   output 9  fails-once 3  hangs-from 5  graph-slow 10  drafts 800
 //! at 4ms  lane 0 is lost
+//! at 9ms  lane 0 works again
+//! at 20ms lane 0 is slow until 30ms
 //! ```
 
 mod written;
@@ -16,7 +18,7 @@ use crate::client::{Client, Continues, Failing, Graphs};
 use crate::machines;
 use crate::world::{Truth, VirtualWorld};
 use duet_driver::{Observed, Observer, run};
-use duet_scheduler::machine::Shapes;
+use duet_scheduler::machine::Capabilities;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Chance, Mechanism, Scheduler, SchedulerConfig};
 use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Tokens};
@@ -74,9 +76,20 @@ impl FromStr for Scenario {
             match words.word()? {
                 "lane" => {
                     let lane = LaneId(words.number()? as u8);
-                    words.expect("is")?;
-                    words.expect("lost")?;
-                    scenario.truth.faults.lost.push((Instant(at.0), lane));
+                    let faults = &mut scenario.truth.faults;
+                    let at = Instant(at.0);
+                    match (words.word()?, words.word()?) {
+                        ("is", "lost") => faults.lost.push((at, lane)),
+                        ("works", "again") => faults.works_again.push((at, lane)),
+                        ("is", "slow") => {
+                            words.expect("until")?;
+                            faults.slow.push((at, Instant(words.time()?.0), lane));
+                        }
+                        _ => {
+                            let text = "a lane `is lost`, `is slow until` a time, or `works again`";
+                            return Err(ScenarioError(text.to_owned()));
+                        }
+                    }
                 }
                 name => {
                     let client = client(name, Instant(at.0), words, &scenario.clients)?;
@@ -126,7 +139,10 @@ fn read_option(scenario: &mut Scenario, word: &str, words: &mut Words<'_>) -> Re
         "overtaking" => config.limits.overtaking = words.time()?,
         "share" => config.limits.overdue_share = words.parsed()?,
         "stretch" => config.limits.stretch = words.parsed()?,
-        "occupancy" => config.limits.occupancy = words.parsed()?,
+        "occupancy" => {
+            let share = words.parsed()?;
+            config.machine.cap_decode_lane(share);
+        }
         "expiry" => config.limits.graph_expiry = words.time()?,
         "graphs" => config.limits.graphs = words.number()? as usize,
         "page" => config.memory.page = Tokens(words.number()?),
@@ -139,9 +155,9 @@ fn read_option(scenario: &mut Scenario, word: &str, words: &mut Words<'_>) -> Re
         "jitter" => truth.jitter = words.parsed()?,
         "seed" => truth.seed = words.parsed()?,
         "compile" => {
-            let compile = Some(words.time()?);
-            config.machine.lanes.iter_mut().filter(|lane| lane.shapes != Shapes::Dynamic).for_each(|lane| {
-                lane.shapes = Shapes::Static { compile };
+            let compile = words.time()?;
+            config.machine.lanes.iter_mut().filter(|lane| !lane.capabilities.is_dynamic()).for_each(|lane| {
+                lane.capabilities = Capabilities::static_with(compile);
             });
         }
         "contention" => config.machine.contention.memory_beside_memory = words.parsed()?,

@@ -117,6 +117,8 @@ impl Observer for Timeline {
             Event::GraphLoaded { block } => ("loaded", format!("graph of block {block}")),
             Event::GraphLoadFailed { block } => ("failed", format!("graph of block {block}")),
             Event::LaneLost { lane } => ("lost", self.lanes[usize::from(lane.0)].clone()),
+            Event::LaneSlow { lane } => ("slow", self.lanes[usize::from(lane.0)].clone()),
+            Event::LaneBack { lane } => ("back", self.lanes[usize::from(lane.0)].clone()),
             Event::Spilled { request } => ("spilled", self.name(*request).to_owned()),
             Event::SpillFailed { request } => ("failed", format!("spill of {}", self.name(*request))),
             Event::Dropped { request } => ("dropped", self.name(*request).to_owned()),
@@ -141,6 +143,7 @@ impl Observer for Timeline {
                 };
                 ("load", format!("{role} graph of block {}", load.block))
             }
+            Command::Probe(lane) => ("probe", self.lanes[usize::from(lane.0)].clone()),
             Command::Spill(request) => ("spill", self.name(*request).to_owned()),
             Command::Forget(request) => ("forget", self.name(*request).to_owned()),
             Command::Discard(request) => ("discard", self.name(*request).to_owned()),

@@ -12,11 +12,11 @@ use crate::passes::{Ended, Passes};
 use crate::speed::SpeedTimeline;
 use crate::watchdog::Watchdog;
 use duet_driver::World;
-use duet_scheduler::machine::Shapes;
+use duet_scheduler::machine::ExactGraphs;
 use duet_scheduler::{
     Command, End, Event, Kernel, Machine, Member, Outcome, Pages, PassId, Prefix, Request, SchedulerConfig, Yields,
 };
-use duet_types::{FlowId, Instant, KernelId, LaneSet, Nanos, RequestId, Stage, Tokens};
+use duet_types::{FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
 use std::collections::BTreeMap;
 
 /// How the world truly is; the scheduler knows its configuration only.
@@ -48,9 +48,10 @@ pub struct VirtualWorld<A = KnownLengths> {
     answers: A,
     nodes: usize,
     chunk: Tokens,
-    compile: Nanos,
+    exact: Option<ExactGraphs>,
     page_io: Nanos,
     failing_spills: Vec<u32>,
+    works_again: Vec<(Instant, LaneId)>,
     hang_timeout: f64,
     watchdog: Watchdog,
     lanes: Lanes,
@@ -110,16 +111,14 @@ impl<A: Answers> VirtualWorld<A> {
     /// A world in which these clients will come, and get these answers.
     #[must_use]
     pub fn with_answers(clients: Vec<Client>, config: &SchedulerConfig, truth: &Truth, answers: A) -> Self {
-        let compile = truth.machine.lanes.iter().find_map(|lane| match lane.shapes {
-            Shapes::Static { compile } => compile,
-            Shapes::Dynamic => None,
-        });
+        let exact = truth.machine.lanes.iter().find_map(|lane| lane.capabilities.exact);
         let mut world = Self {
             nodes: config.heg.nodes(),
             chunk: config.limits.chunk,
-            compile: compile.unwrap_or_default(),
+            exact,
             page_io: truth.page_io,
             failing_spills: truth.faults.spills.clone(),
+            works_again: truth.faults.works_again.clone(),
             hang_timeout: truth.hang_timeout,
             watchdog: Watchdog::default(),
             lanes: Lanes::new(truth, config.heg.clone(), config.limits.chunk),
@@ -152,6 +151,10 @@ impl<A: Answers> VirtualWorld<A> {
             }
         }
         truth.faults.lost.iter().for_each(|&(at, lane)| world.schedule(at, Event::LaneLost { lane }));
+        for &(from, until, lane) in &truth.faults.slow {
+            world.schedule(from, Event::LaneSlow { lane });
+            world.schedule(until, Event::LaneBack { lane });
+        }
         world.clients = clients;
         world
     }
@@ -334,6 +337,13 @@ impl<A: Answers> VirtualWorld<A> {
         Event::KernelDone { kernel: id, outcome }
     }
 
+    /// Somebody looks whether a lost lane works again. One that never will gives no answer, so that time comes to an end.
+    fn probe(&mut self, lane: LaneId) {
+        let Some(&(at, _)) = self.works_again.iter().find(|(_, of)| *of == lane) else { return };
+        let event = if at <= self.now { Event::LaneBack { lane } } else { Event::LaneLost { lane } };
+        self.schedule(self.now + PROBE, event);
+    }
+
     /// A kernel hangs: its lane is given up if there is another one, and itself if there is not.
     fn hung(&mut self, id: KernelId) -> Event {
         let lane = self.lanes.leader(id);
@@ -434,6 +444,7 @@ impl<A: Answers> VirtualWorld<A> {
                     self.undo(kernel.pass);
                 }
             }
+            Event::LaneBack { lane } => self.lanes.back(*lane),
             Event::Spilled { request } => self.kv.spilled(*request, SpillResult::Written),
             Event::SpillFailed { request } => self.kv.spilled(*request, SpillResult::Failed),
             Event::GraphLoaded { .. } => self.graphs.iter_mut().for_each(DeviceGraphs::loaded),
@@ -445,6 +456,9 @@ impl<A: Answers> VirtualWorld<A> {
 
 /// Far more than jitter, contention and a machine that slowed down make of a prediction.
 const HANG_TIMEOUT: f64 = 20.0;
+
+/// A probe of a lane runs a small kernel.
+const PROBE: Nanos = Nanos(1_000_000);
 
 /// Commands that a client is worth.
 fn patience(client: &Client, nodes: usize) -> u64 {
@@ -470,7 +484,9 @@ impl<A: Answers> World for VirtualWorld<A> {
         self.now = at;
         let mut event = match next {
             Next::Agenda(order) => match self.agenda.remove(&(at, order)).expect("it is the first") {
-                Event::LaneLost { lane } if !self.lanes.can_lose(lane) => return self.next(),
+                Event::LaneLost { lane } if !self.lanes.can_lose(lane) && !self.lanes.is_lost(lane) => {
+                    return self.next();
+                }
                 event => event,
             },
             Next::Kernel(kernel) => self.kernel_ended(kernel),
@@ -489,9 +505,11 @@ impl<A: Answers> World for VirtualWorld<A> {
             Command::Restore(request) => self.restore(request),
             Command::Launch { lanes, kernel, .. } => self.launch(lanes, kernel),
             Command::Prepare(graph) => {
-                let time = self.client(graph.request).graph.compile_time(self.compile);
+                let takes = self.exact.map_or(Nanos::ZERO, |exact| exact.ready_after(graph.rows));
+                let time = self.client(graph.request).graph.compile_time(takes);
                 self.compiler.prepare(now, graph, time);
             }
+            Command::Probe(lane) => self.probe(lane),
             Command::Reclaim(graph) => self.compiler.reclaim(now, graph),
             Command::LoadGraph(load) => {
                 let graphs = self.graphs.as_mut().expect("graphs are loaded for a device that exchanges them");

@@ -209,7 +209,7 @@ fn launch(kernel: u64) -> Command {
     };
     let (id, pass) = (KernelId(kernel), PassId(kernel));
     let (nodes, rows, completes, predicted) = (0..7, 0..20, Completes::Pass, Nanos(1_000));
-    let kernel = Kernel { id, pass, members: vec![member], nodes, rows, completes, predicted };
+    let kernel = Kernel { id, pass, members: vec![member], nodes, rows, completes, predicted, shares: Vec::new() };
     Command::Launch { lanes: LaneSet::from_iter([LaneId(0)]), kernel, reason: Reason::Background }
 }
 

@@ -14,9 +14,11 @@
 //! Invariant: what is there and does not work is a failure, never a reason to skip.
 
 mod need;
+mod profiles;
 mod skips;
 
 pub use need::Need;
+pub use profiles::prefer_devices;
 
 use skips::Skips;
 use std::fmt::Display;

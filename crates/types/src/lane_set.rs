@@ -4,7 +4,7 @@ use crate::LaneId;
 use std::fmt;
 
 /// A set of lanes. The lane with the smallest number leads: it runs rank 0 of a team and reports completion.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LaneSet(u64);
 

@@ -8,7 +8,7 @@ use super::summary::Sample;
 use duet_driver::{World, step};
 use duet_engine::PolicyName;
 use duet_scheduler::heg::{SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, Machine, PerRow, Shapes};
+use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, PerRow};
 use duet_scheduler::{
     Command, Completes, Event, Generated, Heg, Kernel, Limits, Mechanisms, MemoryLimits, Outcome, PassId, Request,
     Scheduler, SchedulerConfig, Yields,
@@ -132,6 +132,7 @@ impl World for Idle {
             Command::Prepare(graph) => self.happens(now, Event::GraphFailed { graph: graph.id }),
             Command::LoadGraph(load) => self.happens(now, Event::GraphLoadFailed { block: load.block }),
             Command::Spill(request) => self.happens(now, Event::SpillFailed { request }),
+            Command::Probe(lane) => self.happens(now, Event::LaneLost { lane }),
             Command::Reclaim(_) | Command::Forget(_) | Command::Discard(_) | Command::Release { .. } => {}
         }
     }
@@ -159,9 +160,8 @@ fn config() -> SchedulerConfig {
         per_row: PerRow::NONE,
         few_rows: FewRows::NONE,
     };
-    let lane = |name: &str| Lane { name: name.to_owned(), shapes: Shapes::Dynamic, anchors: anchors(1.0) };
-    let machine =
-        Machine { lanes: vec![lane("cpu0"), lane("cpu1")], team: Some(anchors(2.0)), contention: Contention::NONE };
+    let lane = |name: &str| Lane::new(name, Capabilities::CORES, anchors(1.0));
+    let machine = Machine::of(vec![lane("cpu0"), lane("cpu1")]).with_team(anchors(2.0));
     let (limits, memory, mechanisms) = (Limits::default(), MemoryLimits::UNBOUNDED, Mechanisms::default());
     SchedulerConfig { machine, heg, limits, memory, mechanisms, graphs: None }
 }

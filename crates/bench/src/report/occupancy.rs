@@ -22,7 +22,7 @@ pub(crate) fn section(lab: &mut Lab<'_>) -> Section {
         for policy in OURS.into_iter().chain([BASELINE]) {
             for &cap in &caps {
                 let mut simulation = lab.simulation(size, policy);
-                simulation.config.limits.occupancy = f64::from(cap) / 100.0;
+                simulation.config.machine.cap_decode_lane(f64::from(cap) / 100.0);
                 settings.push(((size, policy, cap), Setting { simulation, load }));
             }
         }

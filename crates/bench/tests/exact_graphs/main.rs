@@ -6,11 +6,11 @@ mod serving;
 mod staged;
 
 use duet_engine::{
-    DeviceUse, Engine, EngineConfig, ExactCounts, Fallback, Generation, Mechanism, Mechanisms, Method, Offload,
-    PolicyName,
+    Device, Engine, EngineConfig, ExactCounts, Generation, Mechanism, Mechanisms, Method, PolicyName, Silicon,
 };
 use duet_offload::ExactModel;
 use duet_runtimes::GraphDevice;
+use duet_scheduler::machine::RowsTaken;
 use duet_types::{Bytes, Class, Tokens};
 use serving::{ANSWER, answer, metric, model, until};
 use staged::{OwnGraphs, Stage, Staged};
@@ -26,16 +26,17 @@ fn device(stage: &Arc<Stage>, own_graphs: OwnGraphs) -> Option<Arc<dyn GraphDevi
 fn engine(device: Arc<dyn GraphDevice>, mechanisms: Mechanisms, profiles: &Path) -> Engine {
     let model = model();
     let placed = ExactModel::ready_on(Arc::clone(&model), device, None, &mut |_| {}).unwrap();
-    let offload = Offload {
+    let device = Device {
         name: "openvino:CPU".to_owned(),
-        device: Arc::new(placed),
-        fallback: Fallback::Crew,
-        device_use: DeviceUse::Static,
+        version: String::new(),
+        nodes: Arc::new(placed),
+        rows: RowsTaken::Chunk,
+        silicon: Silicon::Cores,
         exchange: None,
     };
     let config = EngineConfig {
         threads: Some(1),
-        offload: Some(offload),
+        devices: vec![device],
         mechanisms,
         speculate: Method::None,
         // duet's own policy has no graph made that takes longer than reading a small model's prompt.
@@ -84,7 +85,7 @@ fn graphs_are_made_while_a_prompt_before_is_read() {
     assert_eq!(metric(&warm, "duet_exact_graphs_total{fate=\"used\"}"), 2);
     assert_eq!(metric(&warm, "duet_exact_graphs_total{fate=\"reclaimed\"}"), counts.reclaimed);
     let work = warm.linear_work();
-    assert!(work.on_device > 0 && work.refused == 0, "{work:?}");
+    assert!(work.on_devices() > 0 && work.refused() == 0, "{work:?}");
 }
 
 #[test]
@@ -98,6 +99,6 @@ fn a_graph_that_fails_loses_its_kernel_and_the_request_completes() {
     until(&engine, || engine.exact_graphs().ready == 2);
     stage.open();
     assert_eq!([first, second].map(|generation| answer(generation).len()), [ANSWER; 2]);
-    assert!(engine.linear_work().refused > 0, "{:?}", engine.linear_work());
+    assert!(engine.linear_work().refused() > 0, "{:?}", engine.linear_work());
     assert!(engine.is_running());
 }

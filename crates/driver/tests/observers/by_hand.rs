@@ -67,5 +67,6 @@ pub(crate) fn whole_pass(kernel: u64, members: Vec<Member>) -> Kernel {
         rows: 0..rows,
         completes: Completes::Pass,
         predicted: Nanos(100_000),
+        shares: Vec::new(),
     }
 }

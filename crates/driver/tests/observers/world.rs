@@ -5,7 +5,7 @@
 
 use duet_driver::{Observed, Observer, World, step};
 use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, Machine, PerRow, Shapes};
+use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, PerRow};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{
     Command, Event, Generated, Kernel, Limits, Mechanisms, MemoryLimits, Outcome, PassId, Request, Scheduler,
@@ -41,14 +41,10 @@ pub(crate) fn config(pages: usize) -> SchedulerConfig {
         per_row: PerRow::NONE,
         few_rows: FewRows::NONE,
     };
-    let lane = |name: &str| Lane { name: name.to_owned(), shapes: Shapes::Dynamic, anchors: anchors(1.0) };
+    let lane = |name: &str| Lane::new(name, Capabilities::CORES, anchors(1.0));
     let linear = |macs: f64| TokenWise { macs_per_row: macs, weight_bytes: macs, row_bytes: 1e3, routed: None };
     SchedulerConfig {
-        machine: Machine {
-            lanes: vec![lane("cpu0"), lane("cpu1")],
-            team: Some(anchors(1.9)),
-            contention: Contention::NONE,
-        },
+        machine: Machine::of(vec![lane("cpu0"), lane("cpu1")]).with_team(anchors(1.9)),
         heg: Heg {
             layers: 2,
             qkv: linear(1e6),
@@ -197,7 +193,7 @@ impl World for Virtual {
                 self.agenda.insert((at, self.order), Event::Timer);
             }
             Command::Release { .. } => self.released += 1,
-            Command::Forget(_) | Command::Reclaim(_) | Command::LoadGraph(_) => {}
+            Command::Forget(_) | Command::Reclaim(_) | Command::Probe(_) | Command::LoadGraph(_) => {}
             Command::Prepare(graph) => self.plan(Nanos(1_000), Event::GraphFailed { graph: graph.id }),
         }
     }

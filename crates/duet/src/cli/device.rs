@@ -1,68 +1,100 @@
 //! Flags about accelerators.
 
 use crate::failure::BadInput;
-use crate::offloading::DeviceName;
+use crate::offloading::{DeviceName, DeviceSpec, ShapesName};
 use clap::{Args, ValueEnum};
-use duet_engine::{DeviceUse, Fallback};
+use duet_engine::Fallback;
 use duet_moe::Overflow;
 use duet_offload::{AttentionPlace, ExpertScheme, ExpertSettings};
 use duet_types::Bytes;
 use std::path::PathBuf;
 
-/// Where a model's matrix products are done.
+/// Devices beside the cores, each a lane of its own.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DeviceArgs {
-    /// Do the model's matrix products on an accelerator, by its name in `duet devices`; the CPU stands in where it fails
-    #[arg(long, value_name = "NAME")]
-    pub(crate) device: Option<DeviceName>,
-    /// Which work the device gets: `alone`, all matrix products; `lane`: what the scheduler gives it, side by side with the
-    /// cores, which compute their share of the rows meanwhile; or `static`: chunks of prompts beside the cores, and whole
-    /// prompts on graphs that are compiled for their length while they wait, if these are predicted to be ready in time
-    #[arg(long, value_name = "USE", requires = "device", default_value = "alone")]
-    pub(crate) device_use: DeviceUseName,
-    /// Memory for the device's graphs: where it holds one set, those that read prompts are exchanged for those that decode
-    /// while a prompt is read [default: room for both]
-    #[arg(long, value_name = "BYTES", requires = "device", value_parser = super::bytes)]
+    /// Run the model on an accelerator too, by its name in `duet devices`; given again, on several. Each is measured with
+    /// the model and gets what it does well, beside the cores, which stand in where it fails. After the name may follow
+    /// `,shapes=fixed` (chunks of prompts, and whole prompts on graphs that are compiled for their length while they wait)
+    /// or `,shapes=any`, where the device has the choice; `,threads=N`; `,graph-memory=BYTES`; and `,name=NAME`, as it is
+    /// called in figures. `cpu` is the cores, which are always there
+    #[arg(long = "device", value_name = "NAME[,OPTION=VALUE]...")]
+    pub(crate) devices: Vec<DeviceSpec>,
+    /// Share of a lane that may be used at most, so that the rest is left to the display or to other programs: the lane by
+    /// its name, or `cpu`. May be given again
+    #[arg(long, value_name = "LANE=SHARE", value_parser = share)]
+    pub(crate) occupancy: Vec<(String, f64)>,
+    /// Memory for the graphs of the only device: where it holds one set, those that read prompts are exchanged for those
+    /// that decode while a prompt is read [default: room for both]
+    #[arg(long, value_name = "BYTES", requires = "devices", value_parser = super::bytes)]
     pub(crate) graph_memory: Option<Bytes>,
     /// Of a model with experts: what becomes of tokens that an expert has no room for on the device. `spill`: the CPU
     /// computes them; `prune`: those whose attention found least are left out
-    #[arg(long, value_name = "RULE", requires = "device", default_value = "spill")]
+    #[arg(long, value_name = "RULE", requires = "devices", default_value = "spill")]
     pub(crate) expert_overflow: OverflowName,
     /// Of a model with experts: how they are placed. `all` is the method; `dense-only`, `naive`, `base`, `tiers` and
     /// `groups` are what it is compared with
-    #[arg(long, value_name = "NAME", requires = "device", default_value = "all")]
+    #[arg(long, value_name = "NAME", requires = "devices", default_value = "all")]
     pub(crate) expert_scheme: ExpertScheme,
     /// Of a model with experts: the device attends, too, while prompts are read, in graphs of a fixed length
-    #[arg(long, requires = "device")]
+    #[arg(long, requires = "devices")]
     pub(crate) device_attention: bool,
-    /// Fail where the device does, with nothing to stand in for it
-    #[arg(long, requires = "device")]
+    /// Fail where a device does, with nothing to stand in for it
+    #[arg(long, requires = "devices")]
     pub(crate) no_fallback: bool,
 }
 
 impl DeviceArgs {
-    /// What happens to work that the device does not do.
+    /// What happens to work that a device does not do.
     pub(crate) fn fallback(&self) -> Fallback {
         if self.no_fallback { Fallback::Never } else { Fallback::Crew }
     }
 
-    /// Refuses flags that no model and no device makes sense of together, before either is looked for. What depends on the
-    /// model (whether it has experts) or on the device (how large its graphs are) is found out later.
+    /// The devices that are not the cores.
+    pub(crate) fn accelerators(&self) -> impl Iterator<Item = &DeviceSpec> {
+        self.devices.iter().filter(|spec| spec.device != DeviceName::Cpu)
+    }
+
+    /// Refuses what no model and no device makes sense of together, before either is looked for. What depends on the model
+    /// (whether it has experts) or on the device (how large its graphs are) is found out later.
     pub(crate) fn check(&self) -> Result<(), BadInput> {
-        let refuse = |text: &str| Err(BadInput(text.to_owned()));
-        if self.device.is_none() || self.device_use == DeviceUseName::Alone {
-            return Ok(());
+        let devices: Vec<&DeviceSpec> = self.accelerators().collect();
+        for (index, spec) in devices.iter().enumerate() {
+            spec.check()?;
+            if let Some(other) = devices[..index].iter().find(|other| other.label() == spec.label()) {
+                let text = format!(
+                    "--device {} is given twice: leave one out, or give one a name of its own, as in `{},name=second`",
+                    other.label(),
+                    spec.device
+                );
+                return Err(BadInput(text));
+            }
+            let same = |other: &&&DeviceSpec| other.device.is_same(&spec.device) && other.device != spec.device;
+            if let Some(other) = devices[..index].iter().find(same) {
+                let (one, other) = (&other.device, &spec.device);
+                return Err(BadInput(format!("--device {one} and --device {other} are one device: leave one out")));
+            }
         }
-        if self.graph_memory.is_some() {
-            return refuse("--graph-memory is for --device-use alone: leave one of them out");
+        let exchanging = devices.iter().filter(|spec| spec.graph_memory.is_some()).count();
+        if self.graph_memory.is_some() && (devices.len() > 1 || exchanging > 0) {
+            let text = "--graph-memory is for the only device: give it to one of several as `,graph-memory=BYTES`";
+            return Err(BadInput(text.to_owned()));
         }
-        if self.experts() != ExpertSettings::default() {
-            return refuse(
-                "--expert-scheme, --expert-overflow and --device-attention are for models with experts, which a device \
-                 takes with --device-use alone only: leave --device-use out",
-            );
+        if exchanging > 1 {
+            return Err(BadInput("graph-memory is for one device: the others need room for their graphs".to_owned()));
         }
-        Ok(())
+        let fixed = devices.iter().find(|spec| spec.shapes == Some(ShapesName::Fixed));
+        let exchanges = self.graph_memory.is_some() || fixed.is_some_and(|spec| spec.graph_memory.is_some());
+        match fixed {
+            Some(spec) if exchanges => Err(BadInput(format!(
+                "--device {spec}: a device that exchanges its graphs (graph-memory) makes none for prompts of their own \
+                 (shapes=fixed): leave one of them out"
+            ))),
+            Some(spec) if self.experts() != ExpertSettings::default() => Err(BadInput(format!(
+                "--device {spec}: experts have groups of fixed shapes of their own: leave `shapes=fixed` out, or \
+                 --expert-scheme, --expert-overflow and --device-attention"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// How experts are placed.
@@ -75,24 +107,22 @@ impl DeviceArgs {
         ExpertSettings { scheme: self.expert_scheme, overflow, attention, ..ExpertSettings::default() }
     }
 
-    /// Threads of the device and of the cores beside it. A device that is made of the cores leaves them all but one if it
-    /// is a lane beside them, and they wait for it else.
-    pub(crate) fn threads(&self, threads: Option<u16>) -> (Option<u16>, Option<u16>) {
-        let of_cores = self.device.as_ref().is_some_and(DeviceName::is_made_of_cores);
-        if !of_cores || self.device_use == DeviceUseName::Alone {
-            return (threads, threads);
+    /// Threads of the cores beside the devices, of which those that are made of cores have theirs.
+    pub(crate) fn cores(&self, threads: Option<u16>) -> Option<u16> {
+        let of_cores: Vec<&DeviceSpec> = self.accelerators().filter(|spec| spec.device.is_made_of_cores()).collect();
+        if of_cores.is_empty() {
+            return threads;
         }
         let all = threads.unwrap_or_else(crate::offloading::cores);
-        (Some(1), Some(all.saturating_sub(1).max(1)))
+        let taken: u16 = of_cores.iter().map(|spec| spec.threads_taken()).sum();
+        Some(all.saturating_sub(taken).max(1))
     }
 }
 
-/// Which work a device gets, as it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DeviceUseName {
-    Alone,
-    Lane,
-    Static,
+fn share(text: &str) -> Result<(String, f64), String> {
+    let parsed = text.split_once('=').and_then(|(lane, share)| Some((lane.to_owned(), share.parse::<f64>().ok()?)));
+    let valid = parsed.filter(|(lane, share)| !lane.is_empty() && (0.01..=1.0).contains(share));
+    valid.ok_or_else(|| "a lane and a share from 0.01 to 1 are wanted, as in `openvino:GPU=0.7`".to_owned())
 }
 
 /// What becomes of tokens that there is no room for, as it is written.
@@ -100,16 +130,6 @@ pub(crate) enum DeviceUseName {
 pub(crate) enum OverflowName {
     Spill,
     Prune,
-}
-
-impl From<DeviceUseName> for DeviceUse {
-    fn from(name: DeviceUseName) -> Self {
-        match name {
-            DeviceUseName::Alone => Self::Alone,
-            DeviceUseName::Lane => Self::Lane,
-            DeviceUseName::Static => Self::Static,
-        }
-    }
 }
 
 /// `duet bench agreement`
@@ -136,4 +156,52 @@ pub(crate) struct AgreementArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        device: DeviceArgs,
+    }
+
+    fn checked(line: &str) -> Result<(), String> {
+        let words = std::iter::once("duet").chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        line.device.check().map_err(|error| error.0)
+    }
+
+    #[test]
+    fn devices_that_cannot_be_together_are_refused_with_what_would_work() {
+        for line in [
+            "",
+            "--device cpu",
+            "--device openvino:NPU --device openvino:GPU --device cpu",
+            "--device openvino:CPU,shapes=fixed,threads=1 --device openvino:CPU,name=igpu",
+            "--device openvino:NPU,graph-memory=1g --device openvino:GPU",
+            "--device openvino:GPU --occupancy openvino:GPU=0.7 --occupancy cpu=0.5",
+        ] {
+            assert_eq!(checked(line), Ok(()), "{line}");
+        }
+        for (line, words) in [
+            ("--device openvino:CPU --device openvino:CPU", "name=second"),
+            ("--device openvino:GPU --device openvino:GPU.0", "are one device"),
+            ("--device openvino:NPU --device openvino:GPU --graph-memory 1g", "graph-memory=BYTES"),
+            ("--device openvino:NPU,shapes=fixed --graph-memory 1g", "leave one of them out"),
+            ("--device openvino:NPU,shapes=fixed --device-attention", "shapes=fixed"),
+            ("--device openvino:NPU,shapes=round", "fixed"),
+            ("--device openvino:NPU,colour=red", "threads=N"),
+            ("--device cpu,threads=2", "--threads"),
+            ("--device cuda:0", "duet devices"),
+            ("--occupancy cpu=1.5", "from 0.01 to 1"),
+            ("--graph-memory 1g", "--device"),
+        ] {
+            let refused = checked(line).unwrap_err();
+            assert!(refused.contains(words), "{line}: {refused}");
+        }
+    }
 }

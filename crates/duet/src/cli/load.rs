@@ -1,6 +1,6 @@
 //! `duet bench load`: its flags and what may be written there.
 
-use super::{EngineArgs, SchedulingArgs, count, number, policy};
+use super::{DeviceArgs, EngineArgs, SchedulingArgs, count, number, policy};
 use clap::Args;
 use duet_bench::load::{Part, Rates};
 use duet_engine::PolicyName;
@@ -69,6 +69,9 @@ pub(crate) struct LoadArgs {
     /// Who goes first.
     #[command(flatten)]
     pub(crate) scheduling: SchedulingArgs,
+    /// The devices beside the cores.
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,

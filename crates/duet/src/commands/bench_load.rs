@@ -3,7 +3,7 @@
 use crate::cli::{LoadArgs, Peer};
 use crate::failure::{BadInput, print};
 use crate::progress::eprintln_quiet;
-use crate::session;
+use crate::{models, session};
 use duet_bench::load::{
     self, Background, Bound, Classes, CurvePoint, CurveSettings, Extent, LoadReport, MixedSettings, Rates,
     ReportSettings, Server, Subject, Summary, Target, Workload,
@@ -27,12 +27,12 @@ pub(super) fn load(arguments: &LoadArgs) -> anyhow::Result<()> {
 
 /// Everything, into a directory.
 fn write_report(arguments: &LoadArgs, workload: &Workload, directory: &Path) -> anyhow::Result<()> {
-    let model = session::open(&arguments.model, &arguments.engine)?;
-    let mut others = engines(&model, arguments);
+    let engines = Engines::open(arguments)?;
+    let mut others = engines.of_policies(arguments);
     let subject = others.remove(0);
     let batching = PolicyName::CpuBatching;
     if !arguments.policy.contains(&batching) {
-        others.push(engine(&model, arguments, batching));
+        others.push(engines.of(batching));
     }
     others.extend(arguments.peer.iter().map(|peer| server(peer, arguments)));
     let extent = match (arguments.full, arguments.smoke) {
@@ -57,8 +57,7 @@ fn write_report(arguments: &LoadArgs, workload: &Workload, directory: &Path) -> 
 
 /// Latency over load, of all policies and peers.
 fn measure_curve(arguments: &LoadArgs, workload: &Workload) -> anyhow::Result<()> {
-    let model = session::open(&arguments.model, &arguments.engine)?;
-    let mut subjects = engines(&model, arguments);
+    let mut subjects = Engines::open(arguments)?.of_policies(arguments);
     subjects.extend(arguments.peer.iter().map(|peer| server(peer, arguments)));
     let points = if arguments.points.is_empty() {
         load::POINTS.map(|(reactive, proactive)| Rates { reactive, proactive }).into()
@@ -96,10 +95,7 @@ fn measure_one(arguments: &LoadArgs, workload: &Workload) -> anyhow::Result<()> 
     };
     let subject = match &arguments.url {
         Some(url) => server(&Peer { name: url.clone(), url: url.clone() }, arguments),
-        None => {
-            let model = session::open(&arguments.model, &arguments.engine)?;
-            engines(&model, arguments).swap_remove(0)
-        }
+        None => Engines::open(arguments)?.of_policies(arguments).swap_remove(0),
     };
     let report = load::run(&subject, workload, &settings, &tell)?;
     if arguments.json {
@@ -122,14 +118,32 @@ fn background(arguments: &LoadArgs) -> Background {
     }
 }
 
-/// One engine for each policy that was named.
-fn engines(model: &Arc<Model>, arguments: &LoadArgs) -> Vec<Subject> {
-    arguments.policy.iter().map(|&policy| engine(model, arguments, policy)).collect()
+/// What engines are started with: a model in memory, and on the devices that were named.
+struct Engines {
+    model: Arc<Model>,
+    config: EngineConfig,
 }
 
-fn engine(model: &Arc<Model>, arguments: &LoadArgs, policy: PolicyName) -> Subject {
-    let config = EngineConfig { policy, ..arguments.scheduling.apply(arguments.engine.config()) };
-    Subject::Engine { model: Arc::clone(model), config: Box::new(config) }
+impl Engines {
+    fn open(arguments: &LoadArgs) -> anyhow::Result<Self> {
+        // Before anything is downloaded or loaded.
+        arguments.device.check()?;
+        let path = models::locate(&arguments.model)?;
+        let model = session::open(&arguments.model, &arguments.engine)?;
+        let config = arguments.scheduling.apply(arguments.engine.config());
+        let config = session::beside_devices((&model, &path), &arguments.engine, &arguments.device, config)?;
+        Ok(Self { model, config })
+    }
+
+    /// One for each policy that was named.
+    fn of_policies(&self, arguments: &LoadArgs) -> Vec<Subject> {
+        arguments.policy.iter().map(|&policy| self.of(policy)).collect()
+    }
+
+    fn of(&self, policy: PolicyName) -> Subject {
+        let config = EngineConfig { policy, ..self.config.clone() };
+        Subject::Engine { model: Arc::clone(&self.model), config: Box::new(config) }
+    }
 }
 
 fn server(peer: &Peer, arguments: &LoadArgs) -> Subject {

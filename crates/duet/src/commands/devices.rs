@@ -4,9 +4,14 @@ use crate::cli::DevicesArgs;
 use crate::devices::{DeviceReport, Lanes, MissingRuntime, Overview, SelfTestReport, ShapesReport};
 use crate::failure::print;
 use crate::terminal::plain;
+use crate::{lanes, session};
 use duet_types::Bytes;
 
 pub(super) fn devices(arguments: &DevicesArgs) -> anyhow::Result<()> {
+    if arguments.lanes {
+        let engine = session::start(&arguments.model, &arguments.engine, &arguments.device, None)?;
+        return print(&if arguments.json { lanes::json(&engine)? } else { lanes::page(&engine) });
+    }
     let overview = Overview::look()?;
     if arguments.json {
         return print(&(serde_json::to_string(&overview)? + "\n"));
@@ -15,7 +20,7 @@ pub(super) fn devices(arguments: &DevicesArgs) -> anyhow::Result<()> {
 }
 
 fn page(overview: &Overview) -> String {
-    let mut page = format!("duet {}\n{}", env!("CARGO_PKG_VERSION"), lanes(&overview.lanes));
+    let mut page = format!("duet {}\n{}", env!("CARGO_PKG_VERSION"), cores(&overview.lanes));
     for runtime in &overview.runtimes {
         let (version, path) = (plain(&runtime.version), plain(&runtime.path.to_string_lossy()));
         page += &format!("{} {version} ({path})\n", runtime.name);
@@ -25,7 +30,7 @@ fn page(overview: &Overview) -> String {
     page
 }
 
-fn lanes(lanes: &Lanes) -> String {
+fn cores(lanes: &Lanes) -> String {
     let mut facts: Vec<_> = lanes.full_name.iter().map(|name| plain(name)).collect();
     facts.push(format!("{} {}", lanes.cores, if lanes.cores == 1 { "core" } else { "cores" }));
     facts.push(lanes.isa.clone());

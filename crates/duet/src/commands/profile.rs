@@ -68,7 +68,7 @@ pub(super) fn profile(arguments: &ProfileArgs) -> anyhow::Result<()> {
 fn report<'a>(profile: &Profile, prediction_error: Option<PredictionError>, sweep: &'a Sweep) -> Report<'a> {
     let machine = &profile.machine;
     let lanes = machine.lanes.iter().map(|lane| (lane.name.clone(), "lane", lane.anchors));
-    let team = machine.team.iter().map(|anchors| ("team".to_owned(), "team", *anchors));
+    let team = machine.teams.iter().map(|team| (format!("team {}", team.lanes), "team", team.anchors));
     let lanes = lanes.chain(team).map(|(name, kind, anchors)| LaneReport {
         name,
         kind,

@@ -1,9 +1,9 @@
 //! `duet serve`: the HTTP API until Ctrl-C or SIGTERM.
 
 use crate::cli::{HistoryDefault, ServeArgs};
-use crate::failure::BadInput;
+use crate::failure::{BadInput, print};
 use crate::progress::eprintln_quiet;
-use crate::{api_keys, models, session};
+use crate::{api_keys, lanes, models, session};
 use anyhow::Context;
 use duet_engine::EngineConfig;
 use duet_server::{EngineBackend, Hosts, ServerConfig, serve as serve_http};
@@ -34,6 +34,9 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
         let start = move || session::start_with(&model, &engine_arguments, &device, history, config);
         let starting = tokio::task::spawn_blocking(start);
         let engine = starting.await.context("loading the model failed")??;
+        if arguments.lanes {
+            print(&lanes::json(&engine)?)?;
+        }
         let config = ServerConfig {
             aliases: alias_of(&arguments.model),
             keys,

@@ -1,26 +1,32 @@
 //! Placing a model that has experts: in groups, by what `duet calibrate` counted.
 
-use super::{DeviceName, Wanted, cache, opened, told};
+use super::{DeviceSpec, ShapesName, Wanted, cache, told};
 use crate::failure::BadInput;
 use crate::progress::eprintln_quiet;
-use duet_engine::DeviceUse;
 use duet_model::Model;
 use duet_offload::{ExpertSettings, PlacedExperts, expert_file, read_experts};
-use duet_openvino::Activations;
+use duet_runtimes::GraphDevice;
 use duet_types::Bytes;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Compiles projections, the head and groups of experts for the device, or takes their graphs from the cache.
-pub(super) fn placed(model: &Model, name: &DeviceName, wanted: &Wanted) -> anyhow::Result<PlacedExperts> {
-    if wanted.device_use != DeviceUse::Alone {
-        let text = "a device takes experts with --device-use alone only: leave --device-use out, or take a dense model";
-        return Err(BadInput(text.to_owned()).into());
+pub(super) fn placed(
+    model: &Model,
+    spec: &DeviceSpec,
+    device: Arc<dyn GraphDevice>,
+    wanted: &Wanted,
+) -> anyhow::Result<PlacedExperts> {
+    let name = &spec.device;
+    if spec.shapes == Some(ShapesName::Fixed) {
+        let text =
+            format!("--device {spec}: experts have groups of fixed shapes of their own: leave `shapes=fixed` out");
+        return Err(BadInput(text).into());
     }
-    let threads = wanted.threads.unwrap_or_else(super::cores);
-    let device = opened(name, threads, Activations::ROUNDED)?;
+    let threads = spec.threads_given().unwrap_or_else(super::cores);
     let counts = wanted.model_path.as_deref().and_then(|path| counts(path, model));
     let settings = ExpertSettings {
-        memory: wanted.graph_memory.unwrap_or(Bytes(u64::MAX)),
+        memory: spec.graph_memory.or(wanted.graph_memory).unwrap_or(Bytes(u64::MAX)),
         threads: threads.into(),
         chunk: wanted.chunk,
         ..wanted.experts

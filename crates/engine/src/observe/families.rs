@@ -30,6 +30,8 @@ pub(super) struct Families {
     pub(super) pass_riders: Histogram,
     pub(super) token_gap: Histograms<OfClass>,
     pub(super) lane_busy: Family<OfLane, Seconds>,
+    pub(super) lane_usable: Family<OfLane, Gauge>,
+    pub(super) lane_losses: Family<OfLane, Counter>,
     pub(super) kernel_time_ratio: Histograms<OfAnyStage>,
     pub(super) kernels_failed: Counter,
     pub(super) scheduler_failures: Counter,
@@ -70,6 +72,8 @@ impl Families {
             pass_riders: Histogram::new(RIDERS),
             token_gap: Family::new_with_constructor(|| Histogram::new(TOKEN_GAP_S)),
             lane_busy: Family::default(),
+            lane_usable: Family::default(),
+            lane_losses: Family::default(),
             kernel_time_ratio: Family::new_with_constructor(|| Histogram::new(RATIO)),
             kernels_failed: Counter::default(),
             scheduler_failures: Counter::default(),
@@ -135,6 +139,9 @@ impl Families {
         registry.register("pass_riders", help, self.pass_riders.clone());
         let help = "Time that a lane ran kernels";
         registry.register_with_unit("lane_busy", help, Unit::Seconds, self.lane_busy.clone());
+        let help = "1 if kernels are launched on a lane, 0 while it is lost or takes much longer than predicted";
+        registry.register("lane_usable", help, self.lane_usable.clone());
+        registry.register("lane_losses", "Failures of a lane's executor, probes included", self.lane_losses.clone());
         let help = "Measured time of a kernel over its predicted time";
         registry.register("kernel_time_ratio", help, self.kernel_time_ratio.clone());
         registry.register("kernels_failed", "Kernels that failed, or whose lane is gone", self.kernels_failed.clone());
@@ -217,7 +224,10 @@ impl Families {
             drop(self.kv_restores.get_or_create(&origin.into()));
         }
         for lane in lanes {
-            drop(self.lane_busy.get_or_create(&OfLane { lane }));
+            let lane = OfLane { lane };
+            drop(self.lane_busy.get_or_create(&lane));
+            drop(self.lane_losses.get_or_create(&lane));
+            self.lane_usable.get_or_create(&lane).set(1);
         }
     }
 }

@@ -8,12 +8,12 @@ use super::families::Families;
 use super::labels::{OfClass, OfLane, OfSpill, OfStage, OfUse};
 use crate::drafting::DraftCost;
 use crate::exact::ExactCounts;
-use duet_driver::{Fact, Found, KernelEnd, Launched, Origin};
+use duet_driver::{Fact, Found, KernelEnd, LaneHealth, Launched, Origin};
 use duet_history::HistoryStats;
 use duet_model::forward::ExpertStats;
 use duet_scheduler::{Line, Pages, SchedulerConfig, annotation};
 use duet_speculate::Utilisation;
-use duet_types::{Class, Nanos, Tokens};
+use duet_types::{Class, LaneId, LaneSet, Nanos, Tokens};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
@@ -56,7 +56,9 @@ impl Metrics {
         let registry = Arc::new(registry);
         let lanes = names.map(|lane| OfLane { lane }).collect();
         let machine = &config.machine;
-        let all = machine.team.as_ref().unwrap_or(&machine.lane(machine.decode_lane()).anchors);
+        let all = machine.dynamic();
+        let all = if machine.is_team(all) { all } else { LaneSet::from_iter([machine.decode_lane()]) };
+        let all = machine.anchors(all);
         let saturating = annotation::saturating_rows(&config.heg, all);
         Self { families, exact, experts, registry, lanes, saturating }
     }
@@ -137,6 +139,7 @@ impl Metrics {
                     families.token_gap.get_or_create(&subject.class.into()).observe(gap.as_secs_f64());
                 }
             }
+            Fact::Lane { lane, health } => self.count_health(lane, health),
             Fact::SpillBegan { .. } => {}
             Fact::Spilled { .. } => {
                 families.kv_spills.get_or_create(&OfSpill::DONE).inc();
@@ -151,6 +154,14 @@ impl Metrics {
             Fact::Ended { subject, end, .. } => {
                 families.ended.get_or_create(&(subject.class, end).into()).inc();
             }
+        }
+    }
+
+    fn count_health(&self, lane: LaneId, health: LaneHealth) {
+        let Some(lane) = self.lanes.get(usize::from(lane.0)) else { return };
+        self.families.lane_usable.get_or_create(lane).set(i64::from(health == LaneHealth::Well));
+        if health == LaneHealth::Lost {
+            self.families.lane_losses.get_or_create(lane).inc();
         }
     }
 

@@ -1,13 +1,13 @@
 //! Timing the model's own kernels on a team: what every part of a profile is made of.
 
 use super::ProfileError;
-use crate::placement::Placement;
-use crate::site::Site;
-use duet_device::{Accelerator, CpuLanes};
+use crate::executors::{Executors, Site};
+use duet_device::CpuLanes;
 use duet_kernels::crew::Crew;
 use duet_model::Model;
 use duet_model::forward::{Activations, Node, Pass, PassRefused, Segment};
 use duet_model::kv::{KvFormat, KvPool, KvTable};
+use duet_scheduler::{Heg, Machine, division};
 use duet_types::{LaneSet, TokenId, Tokens};
 use std::io;
 use std::ops::Range;
@@ -19,8 +19,18 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 pub(super) struct Bench {
     pub(super) model: Arc<Model>,
-    placement: Arc<Placement>,
+    executors: Arc<Executors>,
+    /// By which teams with devices divide rows: of the lanes that are measured already.
+    machine: Arc<Machine>,
+    heg: Heg,
     pool: KvPool,
+}
+
+/// A kind of matrix product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Product {
+    Qkv,
+    Ffn,
 }
 
 /// One sequence of a timed pass.
@@ -34,9 +44,34 @@ pub(super) struct Shape {
 
 impl Bench {
     /// With KV memory for `positions`.
-    pub(super) fn new(model: Arc<Model>, placement: Arc<Placement>, kv: KvFormat, positions: usize) -> Self {
+    pub(super) fn new(model: Arc<Model>, executors: Arc<Executors>, kv: KvFormat, positions: usize) -> Self {
         let pool = model.kv_pool(kv, Tokens(u32::try_from(positions).unwrap_or(u32::MAX)));
-        Self { model, placement, pool }
+        let (machine, heg) = (Arc::new(Machine::of(Vec::new())), super::heg(&model, kv));
+        Self { model, executors, machine, heg, pool }
+    }
+
+    /// The same, for teams of lanes that are measured one by one.
+    pub(super) fn of_teams(&self, machine: &Machine) -> Self {
+        Self { machine: Arc::new(machine.clone()), ..self.clone() }
+    }
+
+    /// What a device alone is timed with: feed-forward, but of devices that take it in launches of experts, which need a
+    /// crew, projections.
+    pub(super) fn product(&self, team: LaneSet) -> Product {
+        let alone = team.leader().filter(|_| team.len() == 1).and_then(|lane| self.executors.device(lane));
+        if alone.is_some_and(|device| device.nodes.experts().is_some()) { Product::Qkv } else { Product::Ffn }
+    }
+
+    /// The nodes that are run for one: on a team whose device launches experts, these are nodes of their own.
+    fn launched(&self, node: Node, site: Site<'_>) -> Vec<Node> {
+        let launches = self.executors.launches_on(site.lanes);
+        match node {
+            Node::Ffn { layer } if launches > 0 => {
+                let experts = (0..launches).map(|launch| Node::Experts { layer, launch });
+                std::iter::once(Node::Route { layer }).chain(experts).collect()
+            }
+            node => vec![node],
+        }
     }
 
     /// A pass that has not begun. What is in its context does not matter to time, so it is zeros.
@@ -64,12 +99,19 @@ impl Bench {
     pub(super) fn time(
         &self,
         pass: &mut Pass,
-        mut nodes: impl Iterator<Item = Node>,
+        nodes: impl Iterator<Item = Node>,
         site: Site<'_>,
     ) -> Result<Duration, ProfileError> {
         let rows = pass.rows();
+        let shares = match site.lanes.len() {
+            1 => Vec::new(),
+            _ => division::shares(&self.machine, &self.heg, site.lanes, Tokens(rows as u32)),
+        };
+        let site = Site { shares: &shares, ..site };
+        let nodes: Vec<Node> = nodes.flat_map(|node| self.launched(node, site)).collect();
         let start = Instant::now();
-        let ran = nodes.try_for_each(|node| self.placement.run_node(&self.model, pass, node, 0..rows, site));
+        let mut nodes = nodes.into_iter();
+        let ran = nodes.try_for_each(|node| self.executors.run_node(&self.model, pass, node, 0..rows, site));
         ran.map_err(|error| ProfileError::Pass(error.to_string()))?;
         Ok(start.elapsed())
     }
@@ -82,7 +124,7 @@ impl Bench {
         logits: &mut Vec<f32>,
         site: Site<'_>,
     ) -> Result<(), ProfileError> {
-        let ran = self.placement.logits(&self.model, pass, rows, logits, site);
+        let ran = self.executors.logits(&self.model, pass, rows, logits, site);
         ran.map_err(|error| ProfileError::Pass(error.to_string()))
     }
 

@@ -2,8 +2,8 @@
 
 use super::bench::{Bench, Shape, median, on};
 use super::{Measured, Profile, ProfileError, heg};
-use crate::site::Site;
-use duet_device::{Accelerator, CpuLanes};
+use crate::executors::Site;
+use duet_device::CpuLanes;
 use duet_scheduler::heg::Load;
 use duet_scheduler::{Yields, annotation};
 use duet_types::{LaneSet, Tokens};
@@ -30,7 +30,7 @@ pub struct PredictionError {
 /// # Errors
 /// [`ProfileError`].
 pub(super) fn check(of: &Measured<'_>, lanes: &CpuLanes, profile: &Profile) -> Result<PredictionError, ProfileError> {
-    let Measured { model, kv, placement, .. } = *of;
+    let Measured { model, kv, executors, .. } = *of;
     let context = model.config().context.as_usize();
     let shapes: Vec<Vec<Shape>> = SHAPES
         .iter()
@@ -38,13 +38,12 @@ pub(super) fn check(of: &Measured<'_>, lanes: &CpuLanes, profile: &Profile) -> R
         .map(|&(batch, shape)| vec![shape; batch])
         .collect();
     let largest = shapes.iter().map(|batch| batch.iter().map(|shape| shape.context + shape.rows + 64).sum::<usize>());
-    let bench = Bench::new(Arc::clone(model), Arc::clone(placement), kv, largest.max().unwrap_or(0));
+    let bench = Bench::new(Arc::clone(model), Arc::clone(executors), kv, largest.max().unwrap_or(0));
     let heg = heg(model, kv);
-    let all = lanes.descriptor().lanes;
+    let all = lanes.all();
     let mut teams: Vec<LaneSet> = all.iter().map(|lane| LaneSet::from_iter([lane])).collect();
-    if profile.machine.team.is_some() {
-        teams.push(all);
-    }
+    teams.extend(profile.machine.teams.iter().map(|team| team.lanes));
+    let bench = bench.of_teams(&profile.machine);
     let mut ratios = Vec::new();
     for team in teams {
         for batch in &shapes {

@@ -10,23 +10,23 @@
 //! The fastest of several samples counts: what else runs on the machine can only make a sample slower, and the scheduler
 //! corrects for a slower machine by itself.
 
-use super::bench::{Bench, Shape, fastest, median, on, start};
+use super::bench::{Bench, Product, Shape, fastest, median, on, start};
 use super::times::{FEW_POSITIONS, Pace, ROWS, SIZED_POSITIONS, Times, sizes};
-use super::{Measured, Profile, ProfileError, shapes};
-use crate::site::{DEVICE_LANE, Site};
+use super::{Measured, Profile, ProfileError, capabilities};
+use crate::executors::Site;
 use crate::speed_probe::SpeedProbe;
-use duet_device::{Accelerator, CpuLanes};
+use duet_device::CpuLanes;
 use duet_driver::Rates;
 use duet_kernels::crew::Crew;
 use duet_model::Model;
 use duet_model::kv::KvFormat;
 use duet_scheduler::Machine;
 use duet_scheduler::few_rows;
-use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, PerRow};
+use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, LanePair, PerRow, Team};
 use duet_types::{LaneId, LaneSet, Nanos};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How much time to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,29 +42,37 @@ pub enum Effort {
 /// # Errors
 /// [`ProfileError`].
 pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Result<Profile, ProfileError> {
-    let Measured { model, kv, cpu, placement } = *of;
-    let bench = Bench::new(Arc::clone(model), Arc::clone(placement), kv, SIZED_POSITIONS + FEW_POSITIONS);
+    let Measured { model, kv, cpu, executors } = *of;
+    let bench = Bench::new(Arc::clone(model), Arc::clone(executors), kv, SIZED_POSITIONS + FEW_POSITIONS);
     let launch = launch_cost(lanes)?;
-    let all = lanes.descriptor().lanes;
+    let all = lanes.all();
     let mut probe = Probes::new(model);
-    let mut profiled = Vec::new();
+    let mut machine = Machine::of(Vec::new());
     for (lane, threads) in all.iter().zip(&cpu.lanes) {
         let anchors = anchors(&bench, lanes, LaneSet::from_iter([lane]), launch, effort)?;
         probe.take();
-        let name = match placement.device_lane().filter(|_| lane == DEVICE_LANE) {
+        let name = match executors.device(lane) {
             Some(device) => device.name.clone(),
             None if *threads == 1 => format!("cpu{lane}"),
             None => format!("cpu{lane}x{threads}"),
         };
-        profiled.push(Lane { name, shapes: shapes::of_lane(of, lane), anchors });
+        machine.lanes.push(Lane::new(name, capabilities::of_lane(of, lane), anchors));
     }
-    placement.measured(&super::heg(model, kv), &profiled);
-    let joined = profiled.len() > 1 && shapes::form_a_team(placement);
-    let team = if joined { Some(anchors(&bench, lanes, all, launch, effort)?) } else { None };
+    let bench = bench.of_teams(&machine);
+    for team in capabilities::teams(&machine) {
+        let anchors = anchors(&bench, lanes, team, launch, effort)?;
+        machine.teams.push(Team { lanes: team, anchors });
+    }
     probe.take();
-    let contention = if profiled.len() > 1 { contention(&bench, lanes, effort)? } else { Contention::NONE };
-    let machine = Machine { lanes: profiled, team, contention };
-    Ok(Profile { of: of.subject(), machine, probe: probe.fastest })
+    if machine.lanes.len() > 1 {
+        machine.contention = contention(&bench, lanes, [0, machine.lanes.len() - 1], effort)?;
+        for pair in capabilities::pairs(&machine) {
+            let contention = contention(&bench, lanes, pair, effort)?;
+            machine.pairs.push(LanePair { lanes: pair.iter().map(|&lane| LaneId(lane as u8)).collect(), contention });
+        }
+    }
+    let measured_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Ok(Profile { of: of.subject(), machine, measured_at, probe: probe.fastest })
 }
 
 /// Probes between the measurements: of each turn the median, of the turns the fastest. A sample of the anchors takes as
@@ -103,17 +111,19 @@ fn anchors(
     let (timed, pace) = (bench.clone(), Pace::of(effort));
     let (rows, context) = sizes(&bench.model);
     let times = on(lanes, team, move |site| Times::take(&timed, site, pace))??;
-    let work = bench.model.work();
-    let ffn = super::heg(&bench.model, KvFormat::F16).ffn;
-    let read = |rows: f64| ffn.weights_read(rows) / ffn.all_weights().max(1.0);
+    let (work, heg) = (bench.model.work(), super::heg(&bench.model, KvFormat::F16));
+    let (product, macs) = match bench.product(team) {
+        Product::Qkv => (heg.qkv, work.qkv.macs),
+        Product::Ffn => (heg.ffn, work.ffn.macs),
+    };
+    let read = |rows: f64| product.weights_read(rows) / product.all_weights().max(1.0);
     let fit = fit(rows, &times.ffn, read);
     let largest = rows[rows.len() - 1] as f64;
-    let macs = super::heg(&bench.model, KvFormat::F16).attention.macs_per_pair;
-    let (attention_macs_per_s, attention_row) = attention(largest, context as f64, macs, &times);
+    let (attention_macs_per_s, attention_row) = attention(largest, context as f64, heg.attention.macs_per_pair, &times);
     let mut anchors = Anchors {
-        macs_per_s: work.ffn.macs as f64 / fit.row,
+        macs_per_s: macs as f64 / fit.row,
         attention_macs_per_s,
-        bytes_per_s: ffn.all_weights() / fit.weights,
+        bytes_per_s: product.all_weights() / fit.weights,
         launch,
         exposed: fit.exposed,
         per_row: PerRow { qkv: 0.0, attention: attention_row },
@@ -207,7 +217,7 @@ fn launch_cost(lanes: &CpuLanes) -> Result<Nanos, ProfileError> {
 }
 
 fn chain(lanes: CpuLanes, left: u32, done: std::sync::mpsc::Sender<()>) -> Result<(), ProfileError> {
-    let team = lanes.descriptor().lanes;
+    let team = lanes.all();
     let next = lanes.clone();
     let job = Box::new(move |crew: &dyn Crew| {
         // The other members come for every kernel.
@@ -222,11 +232,11 @@ fn chain(lanes: CpuLanes, left: u32, done: std::sync::mpsc::Sender<()>) -> Resul
     lanes.launch(team, job).map_err(|error| ProfileError::Lanes(error.to_string()))
 }
 
-/// Runs kernels on the first and the last lane, alone and side by side, and compares how many come to their end.
-fn contention(bench: &Bench, lanes: &CpuLanes, effort: Effort) -> Result<Contention, ProfileError> {
+/// Runs kernels on two lanes, alone and side by side, and compares how many come to their end.
+fn contention(bench: &Bench, lanes: &CpuLanes, pair: [usize; 2], effort: Effort) -> Result<Contention, ProfileError> {
     let window = Duration::from_millis(if effort == Effort::Quick { 60 } else { 500 });
-    let all: Vec<LaneId> = lanes.descriptor().lanes.iter().collect();
-    let (first, last) = (LaneSet::from_iter([all[0]]), LaneSet::from_iter([all[all.len() - 1]]));
+    let all: Vec<LaneId> = lanes.all().iter().collect();
+    let [first, last] = pair.map(|lane| LaneSet::from_iter([all[lane]]));
     let run = |team: LaneSet, rows: usize| {
         let bench = bench.clone();
         start(lanes, team, move |site| repeat(&bench, site, rows, window))

@@ -5,10 +5,10 @@
 //! seconds, when a model first runs on a machine, and kept in a file. (Agent.xpu §3.1, §4.2, appendix A)
 
 mod bench;
+mod capabilities;
 mod check;
 mod heg;
 mod measure;
-mod shapes;
 mod sweep;
 mod times;
 
@@ -22,7 +22,7 @@ use sweep::sweep;
 
 pub(crate) use measure::measure;
 
-use crate::placement::{Offload, Placement};
+use crate::executors::{Device, Executors};
 use duet_device::{Cpu, CpuConfig, available_cores};
 use duet_driver::Rates;
 use duet_files::{plain, write_whole};
@@ -41,6 +41,9 @@ pub struct Profile {
     pub of: Subject,
     /// The lanes.
     pub machine: Machine,
+    /// When it was measured, in seconds since 1970.
+    #[serde(default)]
+    pub measured_at: u64,
     /// What a short probe of one core found meanwhile: later probes say how much faster or slower the machine is than
     /// this profile. (The fastest, as with the anchors.)
     pub probe: Rates,
@@ -57,9 +60,9 @@ pub struct Subject {
     pub kv: String,
     /// Threads of each lane.
     pub lanes: Vec<usize>,
-    /// The device behind the first lane, if there is one.
+    /// The devices of the first lanes, with their versions.
     #[serde(default)]
-    pub device: Option<String>,
+    pub devices: Vec<String>,
     /// The instruction set.
     pub isa: String,
     /// The version of the program: kernels change.
@@ -83,7 +86,7 @@ pub struct Profiler {
     model: Arc<Model>,
     kv: KvFormat,
     config: CpuConfig,
-    placement: Arc<Placement>,
+    executors: Arc<Executors>,
     cpu: Cpu,
 }
 
@@ -93,7 +96,7 @@ pub(crate) struct Measured<'a> {
     pub(crate) model: &'a Arc<Model>,
     pub(crate) kv: KvFormat,
     pub(crate) cpu: &'a CpuConfig,
-    pub(crate) placement: &'a Arc<Placement>,
+    pub(crate) executors: &'a Arc<Executors>,
 }
 
 impl Profiler {
@@ -105,12 +108,12 @@ impl Profiler {
         let threads = threads.unwrap_or_else(|| available_cores().len());
         let config = CpuConfig::prefill_and_decode(threads);
         let cpu = Cpu::start(&config).map_err(|error| ProfileError::Lanes(error.to_string()))?;
-        let placement = Arc::new(Placement::new(model.work(), None));
-        Ok(Self { model, kv, config, placement, cpu })
+        let executors = Arc::new(Executors::cores(model.work()));
+        Ok(Self { model, kv, config, executors, cpu })
     }
 
     fn measured(&self) -> Measured<'_> {
-        Measured { model: &self.model, kv: self.kv, cpu: &self.config, placement: &self.placement }
+        Measured { model: &self.model, kv: self.kv, cpu: &self.config, executors: &self.executors }
     }
 
     /// Measures the profile.
@@ -145,7 +148,7 @@ impl Measured<'_> {
             weight_bytes: self.model.weight_bytes().0,
             kv: format!("{:?}", self.kv).to_lowercase(),
             lanes: self.cpu.lanes.clone(),
-            device: self.placement.device_lane().map(Offload::as_a_lane),
+            devices: self.executors.devices().map(Device::identity).collect(),
             isa: self.model.isa().to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
@@ -157,7 +160,8 @@ impl Subject {
     fn file_name(&self) -> String {
         let lanes: Vec<String> = self.lanes.iter().map(usize::to_string).collect();
         let lanes = lanes.join("-");
-        let lanes = self.device.as_ref().map_or(lanes.clone(), |device| format!("{}-{lanes}", plain(device)));
+        let devices: Vec<String> = self.devices.iter().map(|device| plain(device)).collect();
+        let lanes = [devices, vec![lanes]].concat().join("-");
         let model = plain(&self.model);
         format!("{model}.{}.{}.{lanes}.{}.{}.json", self.weight_bytes, self.kv, plain(&self.isa), plain(&self.version))
     }
@@ -200,15 +204,15 @@ impl Profile {
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
         // A device and the cores may well be slower together than apart, where the device is made of cores.
-        let Some(team) = self.machine.team.as_ref().filter(|_| self.of.device.is_none()) else { return false };
+        let Some(team) = self.machine.teams.first().filter(|_| self.of.devices.is_empty()) else { return false };
         let lanes = self.machine.lanes.iter().map(|lane| lane.anchors.macs_per_s);
-        team.macs_per_s < lanes.fold(0.0, f64::max)
+        team.anchors.macs_per_s < lanes.fold(0.0, f64::max)
     }
 
     /// A file may hold anything; predictions divide by these.
     fn is_sane(&self) -> bool {
         let lanes = self.machine.lanes.iter().map(|lane| &lane.anchors);
-        let mut all = lanes.chain(self.machine.team.as_ref());
+        let mut all = lanes.chain(self.machine.teams.iter().map(|team| &team.anchors));
         all.all(|anchors| {
             let rates = [anchors.macs_per_s, anchors.attention_macs_per_s, anchors.bytes_per_s];
             let rows = [anchors.per_row.qkv, anchors.per_row.attention];
@@ -223,7 +227,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, PerRow, Shapes};
+    use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, PerRow};
     use duet_types::Nanos;
 
     fn profile(bytes_per_s: f64) -> Profile {
@@ -232,7 +236,7 @@ mod tests {
             weight_bytes: 7,
             kv: "f16".to_owned(),
             lanes: vec![1],
-            device: None,
+            devices: Vec::new(),
             isa: "portable".to_owned(),
             version: "1.2.3".to_owned(),
         };
@@ -245,9 +249,9 @@ mod tests {
             per_row: PerRow::NONE,
             few_rows: FewRows::NONE,
         };
-        let lane = Lane { name: "cpu0".to_owned(), shapes: Shapes::Dynamic, anchors };
+        let lane = Lane::new("cpu0", Capabilities::CORES, anchors);
         let probe = Rates { macs_per_s: 2e11, bytes_per_s: 2e10 };
-        Profile { of, machine: Machine { lanes: vec![lane], team: None, contention: Contention::NONE }, probe }
+        Profile { of, machine: Machine::of(vec![lane]), measured_at: 7, probe }
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use super::Measured;
 use super::ProfileError;
 use super::bench::{Bench, Shape, median, on};
-use crate::site::Site;
-use duet_device::{Accelerator, CpuLanes};
+use crate::executors::Site;
+use duet_device::CpuLanes;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -51,10 +51,10 @@ const CONTEXTS: [usize; 4] = [128, 512, 1024, 2048];
 /// # Errors
 /// [`ProfileError`].
 pub(super) fn sweep(of: &Measured<'_>, lanes: &CpuLanes) -> Result<Sweep, ProfileError> {
-    let Measured { model, kv, placement, .. } = *of;
+    let Measured { model, kv, executors, .. } = *of;
     let positions = DECODE_BATCHES[DECODE_BATCHES.len() - 1] * (CONTEXTS[CONTEXTS.len() - 1] + 128);
-    let bench = Bench::new(Arc::clone(model), Arc::clone(placement), kv, positions);
-    let all = lanes.descriptor().lanes;
+    let bench = Bench::new(Arc::clone(model), Arc::clone(executors), kv, positions);
+    let all = lanes.all();
     let time = |batch: usize, shape: Shape| {
         let bench = bench.clone();
         on(lanes, all, move |site| time_passes(&bench, site, &vec![shape; batch]))?

@@ -5,9 +5,9 @@
 //! measured less often and not for longer.
 
 use super::ProfileError;
-use super::bench::{Bench, Shape, fastest};
+use super::bench::{Bench, Product, Shape, fastest};
 use super::measure::Effort;
-use crate::site::Site;
+use crate::executors::Site;
 use duet_model::Model;
 use duet_model::forward::{Node, Pass};
 use duet_scheduler::few_rows;
@@ -47,7 +47,7 @@ pub(super) struct Pace {
 /// Seconds of a layer's nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Times {
-    /// Output projection and feed-forward, for each size.
+    /// Output projection and feed-forward, or the [product](Product) that stands for them, for each size.
     pub(super) ffn: Vec<f64>,
     /// The same for a few rows.
     pub(super) few: [f64; few_rows::SIZES.len()],
@@ -87,6 +87,10 @@ impl Pace {
 impl Times {
     /// Times everything on the lanes of the site.
     pub(super) fn take(bench: &Bench, site: Site<'_>, pace: Pace) -> Result<Self, ProfileError> {
+        let product = match bench.product(site.lanes) {
+            Product::Qkv => qkv,
+            Product::Ffn => ffn,
+        };
         let (sizes, context) = sizes(&bench.model);
         let largest = sizes[sizes.len() - 1];
         let mut shapes: Vec<Shape> = sizes.iter().map(|&rows| Shape { context, rows }).collect();
@@ -95,22 +99,27 @@ impl Times {
         // Small passes are short, and noise is not.
         let samples = |rows: usize| if rows < 48 { 3 * pace.samples } else { pace.samples };
         let mut wanted: Vec<Point> =
-            sizes.iter().enumerate().map(|(pass, &rows)| Point::new(pass, ffn, samples(rows))).collect();
+            sizes.iter().enumerate().map(|(pass, &rows)| Point::new(pass, product, samples(rows))).collect();
         wanted.push(Point::new(far, qkv, pace.samples));
         wanted.push(Point::new(near, attention, pace.samples));
         wanted.push(Point::new(far, attention, pace.samples));
         let mut ffn = timed(bench, site, pace, &shapes, wanted)?;
         let rest = ffn.split_off(sizes.len());
         let [qkv, attention_near, attention_far] = [0, 1, 2].map(|at| rest[at]);
-        Ok(Self { ffn, few: few(bench, site, pace)?, qkv, attention_near, attention_far })
+        Ok(Self { ffn, few: few(bench, site, pace, product)?, qkv, attention_near, attention_far })
     }
 }
 
-/// Seconds of a layer's feed-forward for each size of a few rows.
-fn few(bench: &Bench, site: Site<'_>, pace: Pace) -> Result<[f64; few_rows::SIZES.len()], ProfileError> {
+/// Seconds of a layer's product for each size of a few rows.
+fn few(
+    bench: &Bench,
+    site: Site<'_>,
+    pace: Pace,
+    product: fn(usize) -> Node,
+) -> Result<[f64; few_rows::SIZES.len()], ProfileError> {
     let most = bench.model.config().context.as_usize();
     let shapes = few_rows::SIZES.map(|rows| Shape { context: 0, rows: most.min(rows as usize) });
-    let points = (0..shapes.len()).map(|pass| Point::new(pass, ffn, pace.samples)).collect();
+    let points = (0..shapes.len()).map(|pass| Point::new(pass, product, pace.samples)).collect();
     let times = timed(bench, site, pace, &shapes, points)?;
     Ok(std::array::from_fn(|at| times[at]))
 }

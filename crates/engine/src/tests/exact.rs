@@ -88,7 +88,7 @@ pub(super) fn beside_a_device(preparing: Preparing) -> Setup {
 
 fn static_setup(preparing: &Arc<Preparing>) -> Setup {
     let prepares: Arc<dyn PreparesRows> = Arc::clone(preparing) as _;
-    Setup { shapes: Shapes::Static { compile: Some(Nanos(1_000_000)) }, prepares: Some(prepares), ..setup() }
+    Setup { first: Capabilities::static_with(Nanos(1_000_000)), prepares: Some(prepares), ..setup() }
 }
 
 fn bench(preparing: &Arc<Preparing>) -> Bench {

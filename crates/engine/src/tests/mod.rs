@@ -27,11 +27,11 @@ use duet_driver::Observer;
 use duet_model::forward::PreparesRows;
 use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::heg::{SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, PerRow, Shapes};
+use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, PerRow};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{GraphSet, Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig};
 use duet_speculate::Method;
-use duet_types::{Class, FinishReason, LaneSet, Nanos, TokenId, Tokens};
+use duet_types::{Class, FinishReason, LaneId, LaneSet, Nanos, TokenId, Tokens};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -54,8 +54,8 @@ struct Answer {
 #[derive(Clone, Debug)]
 struct Setup {
     lanes: Vec<usize>,
-    /// Of the first lane. A static one is in no team, and reads prompts whole.
-    shapes: Shapes,
+    /// What the first lane can do. A static one is in no team, and reads prompts whole.
+    first: Capabilities,
     /// Makes graphs for it.
     prepares: Option<Arc<dyn PreparesRows>>,
     /// Exchanges its graphs.
@@ -76,7 +76,7 @@ struct Setup {
 fn setup() -> Setup {
     Setup {
         lanes: vec![1, 1],
-        shapes: Shapes::Dynamic,
+        first: Capabilities::CORES,
         prepares: None,
         exchange: None,
         chunk: 8,
@@ -102,16 +102,18 @@ impl Setup {
             per_row: PerRow::NONE,
             few_rows: FewRows::NONE,
         };
-        let lane = Lane { name: "cpu".to_owned(), shapes: Shapes::Dynamic, anchors };
-        let team = (self.lanes.len() > 1 && self.shapes == Shapes::Dynamic).then_some(anchors);
-        let mut machine = Machine { lanes: vec![lane; self.lanes.len()], team, contention: Contention::NONE };
-        machine.lanes[0].shapes = self.shapes;
+        let lane = Lane::new("cpu", Capabilities::CORES, anchors);
+        let mut machine = Machine::of(vec![lane; self.lanes.len()]);
+        machine.lanes[0].capabilities = self.first;
+        if self.lanes.len() > 1 && self.first.is_dynamic() {
+            machine = machine.with_team(anchors);
+        }
         // A megabyte of weights a node is a millisecond, however many rows there are.
         let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1e6, row_bytes: 0.0, routed: None };
         let attention = SequenceWise { macs_per_pair: 0.0, bytes_per_position: 0.0, row_bytes: 0.0 };
         let limits = Limits {
             chunk: Tokens(self.chunk),
-            prefill_rows: if self.shapes == Shapes::Dynamic { Tokens(self.chunk + 4) } else { Tokens(1000) },
+            prefill_rows: if self.first.is_dynamic() { Tokens(self.chunk + 4) } else { Tokens(1000) },
             preempt: Nanos(2 * self.preempt_nodes * 1_000_000),
             age: self.age,
             ..Limits::default()
@@ -159,6 +161,7 @@ impl Bench {
         let cpu = Cpu::start(&CpuConfig { lanes: setup.lanes.clone(), pinning: Pinning::Floating }).unwrap();
         let config = RuntimeConfig {
             scheduler,
+            measured_at: 0,
             policy: setup.policy,
             queue_max: setup.queue_max,
             queue_tokens_max: setup.queue_tokens_max,
@@ -169,7 +172,7 @@ impl Bench {
             calibrate: crate::Calibrate::default(),
             past,
             learned: setup.learned.clone(),
-            prepares: setup.prepares.clone(),
+            prepares: setup.prepares.clone().map(|device| (LaneId(0), device)),
             exchanges: setup.exchange.as_ref().map(|exchange| Arc::clone(&exchange.device)),
         };
         Self { runtime: Runtime::start(model, cpu, config).unwrap(), hold }

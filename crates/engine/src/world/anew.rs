@@ -31,6 +31,9 @@ impl<B: Backend> EngineWorld<B> {
         self.exact.reclaim_all();
         self.past.begin(RequestId(self.next_request));
         self.load_first_graphs();
+        self.watched.forget();
+        // The new scheduler takes all lanes for well.
+        self.hear_of_failed(self.heard);
     }
 
     /// A new scheduler takes it that all blocks have their prefill graphs.

@@ -10,7 +10,7 @@
 
 use super::nodes::Node;
 use super::pass::Pass;
-use super::token_wise::{NotRun, TokenWise};
+use super::token_wise::{NotRun, TokenWise, not_token_wise};
 use crate::load::Model;
 use duet_kernels::crew::Crew;
 use std::ops::Range;
@@ -47,13 +47,11 @@ impl NodeInputs {
         let mut values = vec![0.0; rows.len() * self.width];
         let residual = of_rows(&self.residual, self.rows, &rows);
         match self.node {
-            Node::Embed | Node::Attention { .. } | Node::Route { .. } | Node::Experts { .. } => {
-                return Err(NotRun::Unsupported("it is not token-wise".to_owned()));
-            }
             Node::Qkv { layer } => device.qkv(layer, residual, &mut values)?,
             Node::Ffn { layer } => {
                 device.feed_forward(layer, of_rows(&self.attended, self.rows, &rows), residual, &mut values)?;
             }
+            _ => return Err(not_token_wise()),
         }
         Ok(NodeOutputs { node: self.node, rows, values })
     }
@@ -92,7 +90,6 @@ impl Model {
             width: outputs / rows.max(1),
         };
         match node {
-            Node::Embed | Node::Attention { .. } | Node::Route { .. } | Node::Experts { .. } => None,
             Node::Qkv { .. } => {
                 let (residual, qkv) = buffers.projected(0..rows)?;
                 Some(inputs(residual, &[], qkv.len()))
@@ -101,6 +98,7 @@ impl Model {
                 let (attended, residual, fed) = buffers.fed(0..rows)?;
                 Some(inputs(residual, attended, fed.len()))
             }
+            _ => None,
         }
     }
 

@@ -148,3 +148,29 @@ impl AddAssign for FateCounts {
         self.dropped += other.dropped;
     }
 }
+
+impl ExpertStats {
+    /// What was done since an earlier time; what is resident is what is resident.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let (places, before) = (&self.places, &earlier.places);
+        let (attention, attended) = (&self.attention, &earlier.attention);
+        Self {
+            places: FateCounts {
+                launched: places.launched - before.launched,
+                crew: places.crew - before.crew,
+                spilled: places.spilled - before.spilled,
+                dropped: places.dropped - before.dropped,
+            },
+            launches: self.launches - earlier.launches,
+            slots: self.slots - earlier.slots,
+            loads: self.loads - earlier.loads,
+            resident: self.resident,
+            attention: AttentionStats {
+                launches: attention.launches - attended.launches,
+                padding: attention.padding.saturating_sub(attended.padding),
+                running: attention.running.saturating_sub(attended.running),
+            },
+        }
+    }
+}

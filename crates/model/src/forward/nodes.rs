@@ -48,6 +48,12 @@ pub enum Node {
 }
 
 impl Node {
+    /// Whether each row is computed by itself, with dense weights: what may be divided over executors.
+    #[must_use]
+    pub fn is_token_wise(self) -> bool {
+        matches!(self, Self::Qkv { .. } | Self::Ffn { .. })
+    }
+
     /// Whether experts are routed to or launched in it.
     #[must_use]
     pub fn is_of_experts(self) -> bool {

@@ -144,30 +144,55 @@ impl Model {
         crew: &dyn Crew,
     ) -> Result<(), NotRun> {
         assert!(rows.end <= pass.rows() && theirs <= rows.len());
+        if !node.is_token_wise() {
+            self.run_node(pass, node, rows, crew);
+            return Ok(());
+        }
         let (theirs, ours) = (rows.start..rows.start + theirs, rows.start + theirs..rows.end);
-        let buffers = &mut pass.activations.buffers;
-        let begun = match node {
-            Node::Embed | Node::Attention { .. } | Node::Route { .. } | Node::Experts { .. } => {
-                self.run_node(pass, node, rows, crew);
-                return Ok(());
-            }
-            Node::Qkv { layer } => match buffers.projected(theirs.clone()) {
-                Some((residual, qkv)) => device.begin_qkv(layer, residual, qkv.len()),
-                None => Err(sparse()),
-            },
-            Node::Ffn { layer } => match buffers.fed(theirs.clone()) {
-                Some((attended, residual, _)) => device.begin_feed_forward(layer, attended, residual),
-                None => Err(sparse()),
-            },
-        };
+        let begun = self.begin_node_on(device, pass, node, theirs.clone());
         if !ours.is_empty() {
             self.run_node(pass, node, ours, crew);
         }
-        self.join(begun?, pass, node, theirs, crew)
+        self.end_node_on(begun?, pass, node, theirs, crew)
     }
 
-    /// Takes a device's results.
-    fn join(
+    /// Begins the linear part of a token-wise node on some rows on a device, and does not wait. The pass does not change
+    /// until [`Self::end_node_on`]; other rows may be computed meanwhile.
+    ///
+    /// # Errors
+    /// [`NotRun`], also of nodes that are not token-wise.
+    ///
+    /// # Panics
+    /// If the rows or the layer do not exist.
+    pub fn begin_node_on<'d>(
+        &self,
+        device: &'d dyn TokenWise,
+        pass: &mut Pass,
+        node: Node,
+        rows: Range<usize>,
+    ) -> Result<Box<dyn Begun + 'd>, NotRun> {
+        let buffers = &mut pass.activations.buffers;
+        match node {
+            Node::Qkv { layer } => {
+                let (residual, qkv) = buffers.projected(rows).ok_or_else(sparse)?;
+                device.begin_qkv(layer, residual, qkv.len())
+            }
+            Node::Ffn { layer } => {
+                let (attended, residual, _) = buffers.fed(rows).ok_or_else(sparse)?;
+                device.begin_feed_forward(layer, attended, residual)
+            }
+            _ => Err(not_token_wise()),
+        }
+    }
+
+    /// Waits for what was begun on these rows, and takes its results.
+    ///
+    /// # Errors
+    /// [`NotRun`]; the rows are as they were.
+    ///
+    /// # Panics
+    /// As [`Self::begin_node_on`].
+    pub fn end_node_on(
         &self,
         begun: Box<dyn Begun + '_>,
         pass: &mut Pass,
@@ -207,6 +232,10 @@ impl Model {
         out.resize(out.len().max(len), 0.0);
         device.head(&residual, &mut out[..len])
     }
+}
+
+pub(super) fn not_token_wise() -> NotRun {
+    NotRun::Unsupported("it is not token-wise".to_owned())
 }
 
 pub(super) fn sparse() -> NotRun {

@@ -119,12 +119,12 @@ fn decode(view: &View<'_>) -> Option<Decision> {
     // An iteration that a reactive request waits to join goes on as if it were its own.
     let joins = view.queue(Line::Decode, Class::Reactive).next().is_some();
     let class = if joins { Class::Reactive } else { pass.class };
-    if contention::must_wait(view, class, bound) {
+    if contention::must_wait(view, class, lanes, bound) {
         return None;
     }
     // Short enough that a prefill kernel, of whatever class, gets the lane soon.
     let cut = if lanes.len() == 1 || view.has(Mechanism::Preemption) {
-        preemption::within_bound(view, Stage::Decode)
+        preemption::within_bound(view, Stage::Decode, lanes)
     } else {
         Cut::Whole
     };

@@ -200,7 +200,7 @@ fn overdue_decode(view: &View<'_>, lane: LaneSet) -> Option<Decision> {
     let overdue = view.queue(Line::Decode, Class::Proactive).filter(|request| view.is_overdue(request));
     let batch = only_company(overdue.take(view.config().limits.batch).collect());
     let members = batch.iter().map(|request| request.member(Tokens(1))).collect();
-    let cut = preemption::within_bound(view, Stage::Decode);
+    let cut = preemption::within_bound(view, Stage::Decode, lane);
     Some(Candidate::drafted(view, members)?.launch_cut(view, cut, lane, Reason::Owed))
 }
 

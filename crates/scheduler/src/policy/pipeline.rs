@@ -11,9 +11,9 @@ use super::{Candidate, Decision, if_idle};
 use crate::annotation;
 use crate::contention;
 use crate::elastic::{DecodeStatus, Partition, Times, chunks, partition};
-use crate::heg::Node;
+use crate::heg::{Load, Node};
 use crate::kernel::PassId;
-use crate::machine::Shapes;
+use crate::machine::Covers;
 use crate::mechanism::Mechanism;
 use crate::pass::Pass;
 use crate::preemption;
@@ -22,7 +22,7 @@ use crate::reason::Reason;
 use crate::span::{Cut, Span, next_span};
 use crate::split::{Share, Split};
 use crate::view::View;
-use duet_types::{Class, LaneSet, Nanos, Stage, Tokens};
+use duet_types::{Class, LaneId, LaneSet, Nanos, Stage, Tokens};
 use std::collections::BTreeMap;
 
 /// The prefill pipeline: which rows of the current node go to which lane.
@@ -52,18 +52,21 @@ impl Pipeline {
             return None;
         }
         let machine = &view.config().machine;
-        let (fixed, dynamic) = (view.prefill_lane(), view.decode_lane());
-        if machine.lane(fixed).shapes == Shapes::Dynamic {
+        let fixed = view.prefill_lane();
+        if !machine.is_static(fixed) {
             return dynamic_prefill(view, candidate, sharing);
         }
         let pass = candidate.pass();
-        let (fixed, dynamic) = (LaneSet::from_iter([fixed]), LaneSet::from_iter([dynamic]));
+        let exact = machine.lane(fixed).capabilities.exact;
+        let fixed = LaneSet::from_iter([fixed]);
+        let dynamic = view.dynamic_lanes(&pass.load, pass.stage, &(pass.node..pass.node + 1));
         if sharing == Sharing::DynamicOnly {
             return whole_kernel(view, candidate, dynamic, Reason::OverduePrefill);
         }
         let attends = view.config().heg.node(pass.node) == Node::Attention;
         let goes_on_warm = pass.lanes == fixed && !attends && !self.is_split(pass);
-        if is_warm(view, pass) && (pass.is_between_nodes() || goes_on_warm) {
+        let covered = !attends || exact.is_some_and(|exact| exact.covers == Covers::Layers);
+        if covered && is_warm(view, pass) && (pass.is_between_nodes() || goes_on_warm) {
             return whole_kernel(view, candidate, fixed, Reason::Warm);
         }
         if attends {
@@ -137,11 +140,11 @@ fn times(view: &View<'_>, pass: &Pass, chunk: Tokens, remainder: Tokens) -> Time
     let kind = config.heg.node(pass.node.max(1));
     let time = |rows: Tokens, lane| {
         let load = pass.load.part(f64::from(rows.0) / f64::from(pass.rows));
-        annotation::node_time(&config.heg, &config.machine.lane(lane).anchors, &load, kind)
+        annotation::node_time(&config.heg, config.machine.anchors(lane), &load, kind)
     };
-    let dynamic = view.decode_lane();
+    let dynamic = view.dynamic_lanes(&pass.load, pass.stage, &(pass.node..pass.node + 1));
     Times {
-        chunk_static: time(chunk, view.prefill_lane()),
+        chunk_static: time(chunk, LaneSet::from_iter([view.prefill_lane()])),
         chunk_dynamic: time(chunk, dynamic),
         remainder: if remainder == Tokens::ZERO { Nanos::ZERO } else { time(remainder, dynamic) },
     }
@@ -152,13 +155,19 @@ fn sequence_wise(view: &View<'_>, candidate: Candidate<'_>, dynamic: LaneSet) ->
     let (pass, config) = (candidate.pass(), view.config());
     let lanes = if_idle(view, dynamic).filter(|_| pass.is_idle())?;
     let bound = annotation::bound(&config.heg, config.machine.anchors(lanes), &pass.load, Node::Attention);
-    if contention::must_wait(view, pass.class, bound) {
+    if contention::must_wait(view, pass.class, lanes, bound) {
         return None;
     }
-    let cut = preemption::cut(view, pass);
+    let cut = preemption::cut(view, pass, lanes);
     let rows = next_span(&config.heg, config.machine.anchors(lanes), pass, cut).rows;
     let nodes = pass.node..pass.node + 1;
     Some(candidate.launch(Span { nodes, rows }, lanes, Reason::Dynamic))
+}
+
+/// A prefill that needs no dynamic lane: its graph is ready, and holds its attention too.
+pub(super) fn is_all_static(view: &View<'_>, pass: &Pass) -> bool {
+    let exact = view.config().machine.lane(view.prefill_lane()).capabilities.exact;
+    is_warm(view, pass) && exact.is_some_and(|exact| exact.covers == Covers::Layers)
 }
 
 /// A prefill whose graph is ready.
@@ -176,20 +185,33 @@ pub(super) fn whole_kernel(
     let pass = candidate.pass();
     let lanes = if_idle(view, lanes).filter(|_| pass.is_idle())?;
     let config = view.config();
-    let cut = match (preemption::within_bound(view, Stage::Prefill), reason) {
+    let cut = match (preemption::within_bound(view, Stage::Prefill, lanes), reason) {
         (Cut::Within(bound), Reason::Warm) => Cut::Chunks(bound, config.limits.chunk),
         (cut, _) => cut,
     };
     let span = next_span(&config.heg, config.machine.anchors(lanes), pass, cut);
+    let span = computed_by(view, lanes, reason, &pass.load, span);
     let kind = config.heg.node(span.nodes.start);
     let bound = match span.nodes.len() {
         1 => annotation::bound(&config.heg, config.machine.anchors(lanes), &pass.load, kind),
         _ => annotation::pass_bound(&config.heg, config.machine.anchors(lanes), &pass.load),
     };
-    if contention::must_wait(view, pass.class, bound) {
+    if contention::must_wait(view, pass.class, lanes, bound) {
         return None;
     }
     Some(candidate.launch(span, lanes, reason))
+}
+
+/// A span as far as its lanes compute it: one that lacks attention stops before it, unless its graph holds that too.
+fn computed_by(view: &View<'_>, lanes: LaneSet, reason: Reason, load: &Load, span: Span) -> Span {
+    let covers = |lane: LaneId| view.config().machine.lane(lane).capabilities.exact.map(|exact| exact.covers);
+    if reason == Reason::Warm && lanes.leader().and_then(covers) == Some(Covers::Layers) {
+        return span;
+    }
+    let start = span.nodes.start;
+    let lacks = |node: &usize| !view.computes(lanes, load, &(*node..*node + 1));
+    let end = (start + 1..span.nodes.end).find(lacks).unwrap_or(span.nodes.end);
+    Span { nodes: start..end, ..span }
 }
 
 /// Prefill on lanes that take any shape: the prefill lane, or the team while decode is idle.
@@ -208,7 +230,7 @@ fn dynamic_prefill(view: &View<'_>, candidate: Candidate<'_>, sharing: Sharing) 
         Class::Proactive => alone,
     };
     if joins && let Some(team) = joined(view) {
-        let cut = preemption::cut(view, pass);
+        let cut = preemption::cut(view, pass, team);
         return Some(candidate.launch_cut(view, cut, team, Reason::Joined));
     }
     let reason = match (pass.class, pass.interrupted) {

@@ -37,7 +37,10 @@ impl Policy for Restart {
             Phase::InPass(_) => (Candidate::UnderWay(view.passes().next()?), Reason::GoesOn),
         };
         let pass = candidate.pass();
-        let cut = preemption::cut(view, pass);
+        if !pass.is_idle() {
+            return None;
+        }
+        let cut = preemption::cut(view, pass, lanes);
         Some(candidate.launch_cut(view, cut, lanes, reason))
     }
 

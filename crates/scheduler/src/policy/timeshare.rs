@@ -41,8 +41,11 @@ impl Policy for Timeshare {
             Phase::InPass(pass) => Candidate::UnderWay(view.passes().find(|under_way| under_way.id == pass)?),
             _ => Candidate::drafted(view, vec![next.member(view.config().limits.chunk)])?,
         };
+        if !candidate.pass().is_idle() {
+            return None;
+        }
         self.last = Some(next.id());
-        let cut = crate::preemption::within_bound(view, Stage::Prefill);
+        let cut = crate::preemption::within_bound(view, Stage::Prefill, lanes);
         Some(candidate.launch_cut(view, cut, lanes, Reason::Turn))
     }
 

@@ -7,7 +7,9 @@ use super::Scheduler;
 use crate::command::{Command, End, GraphId};
 use crate::config::SchedulerConfig;
 use crate::event::{Generated, Outcome};
+use crate::health::Probed;
 use crate::kernel::{Member, PassId, Yields};
+use crate::machine::Joins;
 use crate::mechanism::Mechanism;
 use crate::pass::Broken;
 use crate::reason::Reason;
@@ -18,6 +20,7 @@ use duet_types::{Class, FinishReason, KernelId, LaneId, LaneSet, Nanos, RequestI
 impl Scheduler {
     pub(super) fn kernel_done(&mut self, kernel: KernelId, outcome: Outcome) {
         self.learn(kernel);
+        self.health.ran_well(self.running.get(&kernel).map(|running| running.lanes).unwrap_or_default());
         let (pass, complete) = self.end_kernel(kernel);
         // A pass that nobody wants any more may still have come to its end.
         if self.passes[&pass].broken.is_some_and(|why| !(complete && why == Broken::Unwanted)) {
@@ -45,8 +48,14 @@ impl Scheduler {
     }
 
     pub(super) fn lane_lost(&mut self, lane: LaneId) {
-        self.lost = self.lost.union(LaneSet::from_iter([lane]));
-        assert!(has_dynamic_lane(&self.config, self.lost), "the last lane that takes any shape is lost");
+        let probed = match self.config.machine.lane(lane).capabilities.joins {
+            Joins::Crew => Probed::Never,
+            Joins::Rows => Probed::Later,
+        };
+        if let Some(at) = self.health.lose(self.now, lane, probed) {
+            self.set_timer(at, Reason::Probe);
+        }
+        assert!(has_dynamic_lane(&self.config, self.health.lost()), "the last lane that takes any shape is lost");
         let victims: Vec<KernelId> =
             self.running.iter().filter(|(_, running)| running.lanes.contains(lane)).map(|(&id, _)| id).collect();
         for kernel in victims {
@@ -193,7 +202,8 @@ impl Scheduler {
     pub(super) fn learn(&mut self, kernel: KernelId) {
         if let Some(running) = self.running.get(&kernel).filter(|running| running.undisturbed) {
             let stage = self.passes[&running.pass].stage;
-            self.drift.learn(stage, running.predicted, self.now - running.launched);
+            let executors = self.config.machine.executors(running.lanes);
+            self.drift.learn(executors, stage, running.predicted, self.now - running.launched);
         }
     }
 
@@ -217,13 +227,15 @@ impl Scheduler {
         (running.pass, complete)
     }
 
-    /// Lets the dynamic lane rest after a kernel, if its occupancy is capped.
+    /// Lets lanes rest after a kernel whose occupancy is capped.
     pub(super) fn rest(&mut self, lanes: LaneSet, time: Nanos) {
-        let occupancy = self.config.limits.occupancy;
-        if occupancy < 1.0 && lanes.contains(self.view().decode_lane()) {
-            let pause = Nanos((time.0 as f64 * (1.0 - occupancy) / occupancy) as u64);
-            self.rests_until = self.now + pause;
-            self.set_timer(self.rests_until, Reason::Occupancy);
+        for lane in lanes.iter() {
+            let occupancy = self.config.machine.lane(lane).occupancy;
+            if occupancy < 1.0 {
+                let until = self.now + Nanos((time.0 as f64 * (1.0 - occupancy) / occupancy) as u64);
+                self.rests.insert(lane, until);
+                self.set_timer(until, Reason::Occupancy);
+            }
         }
     }
 }

@@ -57,7 +57,9 @@ impl Scheduler {
     pub(super) fn go_on_cut(&mut self) {
         for kernel in std::mem::take(&mut self.cut) {
             let pass = self.passes.get(&kernel.pass).filter(|pass| pass.broken.is_none());
-            let Some(pass) = pass.filter(|_| kernel.lanes.without(self.lost) == kernel.lanes) else { continue };
+            let Some(pass) = pass.filter(|_| kernel.lanes.without(self.health.unusable()) == kernel.lanes) else {
+                continue;
+            };
             let members = pass.members.clone();
             let is_free = pass.is_idle() && self.view().idle.contains_all(kernel.lanes);
             if !is_free || self.waits_for_graph(&members, kernel.span.nodes.start, kernel.lanes) {

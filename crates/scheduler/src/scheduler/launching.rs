@@ -5,6 +5,7 @@ use super::{Running, Scheduler};
 use crate::annotation::{self, Bound};
 use crate::command::Command;
 use crate::config::SchedulerConfig;
+use crate::division::Members;
 use crate::heg::Load;
 use crate::kernel::{Kernel, Member, PassId};
 use crate::machine::Anchors;
@@ -107,10 +108,12 @@ impl Scheduler {
         let predicted = self.view().predict(&load, row.stage, &span.nodes, lanes);
         let anchors = self.config.machine.anchors(lanes);
         let bound = kernel_bound(&self.config, anchors, &load, &span);
+        let team = Members { machine: &self.config.machine, heg: &self.config.heg, drift: Some(&self.drift) };
+        let shares = team.shares(lanes, row.stage, Tokens(span.rows.end - span.rows.start));
         let undisturbed = self.running.is_empty();
         self.running.values_mut().for_each(|running| running.undisturbed = false);
-        let shares = |other: &Pass| !other.lanes.without(lanes).contains_all(other.lanes);
-        for other in self.passes.values_mut().filter(|other| other.id != pass && other.is_idle() && shares(other)) {
+        let meets = |other: &Pass| !other.lanes.without(lanes).contains_all(other.lanes);
+        for other in self.passes.values_mut().filter(|other| other.id != pass && other.is_idle() && meets(other)) {
             other.interrupted = true;
         }
         for member in self.passes[&pass].members.clone() {
@@ -122,7 +125,7 @@ impl Scheduler {
         self.next_kernel += 1;
         let members = row.members.clone();
         let Span { nodes, rows } = span.clone();
-        let kernel = Kernel { id, pass, members, nodes, rows, completes, predicted };
+        let kernel = Kernel { id, pass, members, nodes, rows, completes, predicted, shares };
         let launched = self.now;
         self.running.insert(id, Running { pass, lanes, bound, span, launched, predicted, undisturbed });
         self.commands.push_back(Command::Launch { lanes, kernel, reason });

@@ -66,7 +66,7 @@ impl Idleness {
     /// Whether each stage has a lane of its own.
     fn are_lanes_apart(&self, picture: &Picture) -> bool {
         let machine = &self.config.machine;
-        let joins = machine.team.is_some() && self.config.mechanisms.has(Mechanism::Teams);
+        let joins = machine.is_team(machine.all()) && self.config.mechanisms.has(Mechanism::Teams);
         let both = machine.lanes.len() == 2 && picture.lost.is_empty();
         let preempts = self.config.mechanisms.has(Mechanism::Preemption);
         match self.policy {
@@ -110,7 +110,7 @@ impl Checker for Idleness {
     }
 
     fn settled(&mut self, picture: &Picture, now: Instant, _: &Books) -> Result<(), String> {
-        if picture.rests(now) || self.config.limits.occupancy < 1.0 {
+        if picture.rests(now) || self.config.machine.is_capped() {
             return Ok(());
         }
         self.nothing_runs(picture)?;

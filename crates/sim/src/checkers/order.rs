@@ -46,7 +46,7 @@ impl Order {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let (policy, config) = (scenario.policy, &scenario.config);
         let (machine, mechanisms) = (&config.machine, config.mechanisms);
-        let apart = machine.lanes.len() > 1 && !(machine.team.is_some() && mechanisms.has(Mechanism::Teams));
+        let apart = machine.lanes.len() > 1 && !(machine.is_team(machine.all()) && mechanisms.has(Mechanism::Teams));
         let age = if mechanisms.has(Mechanism::Ageing) { config.limits.age } else { Nanos(u64::MAX) };
         let ages = Ages { reactive: config.limits.overtaking, proactive: age };
         let kept = if policy == PolicyName::Duet && apart { Kept::ShortestFirst(ages) } else { Kept::Arrival };

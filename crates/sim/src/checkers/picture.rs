@@ -151,6 +151,8 @@ impl Picture {
             Event::SpillFailed { request } => self.spill_ended(*request, Standing::Ready),
             Event::Cancelled(request) => self.change(*request, |seen| seen.cancelled |= seen.is_live()),
             Event::GraphLoaded { .. } | Event::GraphLoadFailed { .. } => self.is_loading = false,
+            Event::LaneSlow { lane } => self.lost = self.lost.union(LaneSet::from_iter([*lane])),
+            Event::LaneBack { lane } => self.lost = self.lost.without(LaneSet::from_iter([*lane])),
             Event::GraphReady { .. } | Event::GraphFailed { .. } | Event::Dropped { .. } | Event::Timer => {}
         }
     }
@@ -185,7 +187,11 @@ impl Picture {
                 self.rests_until = self.rests_until.max(*at);
             }
             Command::LoadGraph(_) => self.is_loading = true,
-            Command::SetTimer { .. } | Command::Prepare(_) | Command::Reclaim(_) | Command::Forget(_) => {}
+            Command::SetTimer { .. }
+            | Command::Prepare(_)
+            | Command::Reclaim(_)
+            | Command::Probe(_)
+            | Command::Forget(_) => {}
         }
     }
 

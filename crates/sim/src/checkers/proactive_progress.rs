@@ -61,7 +61,7 @@ impl ProactiveProgress {
         let longest = clients.iter().map(|client| client.prompt + client.output).max().unwrap_or_default();
         let slower = (1.0 + truth.jitter) * config.machine.contention.memory_beside_memory;
         Self {
-            promised: if keeps && config.limits.occupancy >= 1.0 { Promise::Share } else { Promise::Nothing },
+            promised: if keeps && !config.machine.is_capped() { Promise::Share } else { Promise::Nothing },
             age: config.limits.age,
             share: config.limits.overdue_share,
             lanes: config.machine.lanes.len(),
@@ -112,7 +112,7 @@ impl Checker for ProactiveProgress {
                     self.pay(picture, now, kernel);
                 }
             }
-            Event::KernelFailed { .. } | Event::LaneLost { .. } => self.owed = 0.0,
+            Event::KernelFailed { .. } | Event::LaneLost { .. } | Event::LaneSlow { .. } => self.owed = 0.0,
             _ => {}
         }
         let bound = 3.0 * self.kernel + self.share * self.longest.0 as f64;
@@ -137,8 +137,9 @@ fn kernel_max(config: &SchedulerConfig, longest: Tokens) -> Nanos {
     let batch = (0..config.limits.batch).fold(Load::default(), |load, _| load.with_rows(last.clone(), Yields::Token));
     let part = Load::default().with_rows(longest.saturating_sub(PART_ROWS)..longest, Yields::Token);
     let chunk = Load::default().with_rows(longest.saturating_sub(config.limits.prefill_rows)..longest, Yields::Token);
-    let dynamic = config.machine.lanes.iter().filter(|lane| lane.shapes == duet_scheduler::machine::Shapes::Dynamic);
-    let anchors = dynamic.map(|lane| &lane.anchors).chain(&config.machine.team);
+    let dynamic = config.machine.lanes.iter().filter(|lane| lane.capabilities.is_dynamic());
+    let teams = config.machine.teams.iter().map(|team| &team.anchors);
+    let anchors = dynamic.map(|lane| &lane.anchors).chain(teams);
     let times = anchors.flat_map(|anchors| {
         config.heg.kinds().flat_map(move |(node, _)| {
             let part = if node.divides_rows() { part } else { chunk };

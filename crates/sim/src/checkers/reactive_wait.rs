@@ -70,8 +70,8 @@ impl ReactiveWait {
         let has = |mechanism| config.mechanisms.has(mechanism);
         let mechanisms = has(Mechanism::Preemption) && has(Mechanism::PrefillFirst);
         let promised =
-            if policy && mechanisms && config.limits.occupancy >= 1.0 { Promise::Bounded } else { Promise::Nothing };
-        let joins = config.machine.team.is_some() && has(Mechanism::Teams);
+            if policy && mechanisms && !config.machine.is_capped() { Promise::Bounded } else { Promise::Nothing };
+        let joins = config.machine.is_team(config.machine.all()) && has(Mechanism::Teams);
         let apart = scenario.policy == PolicyName::Duet && config.machine.lanes.len() > 1 && !joins;
         Self {
             promised,
@@ -167,7 +167,7 @@ impl Checker for ReactiveWait {
         self.longest = under_way.chain([self.longest]).max().unwrap_or_default();
         self.restart(picture, now);
         match event {
-            Event::KernelFailed { .. } | Event::LaneLost { .. } => self.waiting.clear(),
+            Event::KernelFailed { .. } | Event::LaneLost { .. } | Event::LaneSlow { .. } => self.waiting.clear(),
             Event::Cancelled(request) => {
                 self.waiting.remove(request);
             }

@@ -35,6 +35,7 @@ impl Checker for Silence {
             Command::Prepare(graph) => live(picture, graph.request, "a graph").map(|_| ()),
             Command::Release { request, .. } => live(picture, *request, "a release").map(|_| ()),
             Command::Spill(_)
+            | Command::Probe(_)
             | Command::Forget(_)
             | Command::Reclaim(_)
             | Command::LoadGraph(_)

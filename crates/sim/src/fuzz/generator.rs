@@ -26,6 +26,9 @@ pub fn scenario(seed: u64) -> Scenario {
     let policy = one_of(&mut random, &PolicyName::ALL);
     let mut config = one_of(&mut random, &MACHINES)();
     limits(&mut random, &mut config.limits);
+    if chance(&mut random, 0.1) {
+        config.machine.cap_decode_lane(one_of(&mut random, &[0.3, 0.5, 0.9]));
+    }
     memory(&mut random, &mut config.memory);
     if chance(&mut random, 0.3) {
         config.machine.contention.memory_beside_memory = f64::from(random.between(10, 25)) / 10.0;
@@ -53,9 +56,6 @@ fn limits(random: &mut Random, limits: &mut Limits) {
     limits.overdue_share = one_of(random, &[0.02, 0.05, 0.2]);
     limits.graphs = random.between(0, 5) as usize;
     limits.graph_expiry = millis(random.between(1, 60));
-    if chance(random, 0.1) {
-        limits.occupancy = one_of(random, &[0.3, 0.5, 0.9]);
-    }
 }
 
 /// Pages for the longest request alone at least, most of the time; a page is ten positions.
@@ -81,7 +81,18 @@ fn truth(random: &mut Random, config: &SchedulerConfig) -> Truth {
     }
     if config.machine.lanes.len() > 1 && chance(random, 0.2) {
         let lane = LaneId(random.between(0, config.machine.lanes.len() as u32) as u8);
-        truth.faults.lost = vec![(moment(random, 80_000), lane)];
+        let at = moment(random, 80_000);
+        truth.faults.lost = vec![(at, lane)];
+        // Drawn from what was drawn, so that everything else of a seed stays what it was.
+        if (at.0 / 1_000) % 2 == 0 {
+            truth.faults.works_again = vec![(Instant(at.0 + 1_500_000_000), lane)];
+        }
+    }
+    if config.machine.lanes.len() > 1 && truth.faults.lost.is_empty() && chance(random, 0.2) {
+        // The last lane stays: one that takes any rows must be left.
+        let lane = LaneId(random.between(0, config.machine.lanes.len() as u32 - 1) as u8);
+        let from = moment(random, 80_000);
+        truth.faults.slow = vec![(from, from + micros(random.between(100, 40_000)), lane)];
     }
     truth
 }

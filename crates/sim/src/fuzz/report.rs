@@ -30,6 +30,8 @@ pub enum Happening {
     Hang,
     /// A lane was lost.
     LaneLoss,
+    /// A lost lane worked again.
+    LaneReturn,
     /// KV was sent to disk.
     Spill,
     /// It did not get there.
@@ -58,7 +60,7 @@ pub struct Report {
 
 impl Happening {
     /// Everything that is counted.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Request,
         Self::Answer,
         Self::Failure,
@@ -68,6 +70,7 @@ impl Happening {
         Self::KernelFailure,
         Self::Hang,
         Self::LaneLoss,
+        Self::LaneReturn,
         Self::Spill,
         Self::SpillFailure,
         Self::ReadBack,
@@ -90,6 +93,7 @@ impl Happening {
             Self::KernelFailure => "kernels failed",
             Self::Hang => "kernels hung",
             Self::LaneLoss => "lanes lost",
+            Self::LaneReturn => "lanes that came back",
             Self::Spill => "spills",
             Self::SpillFailure => "spills failed",
             Self::ReadBack => "read back",
@@ -173,6 +177,7 @@ impl Observer for Tally {
             Event::GraphFailed { .. } => Happening::GraphFailure,
             Event::GraphLoadFailed { .. } => Happening::GraphFailure,
             Event::LaneLost { .. } => Happening::LaneLoss,
+            Event::LaneBack { .. } => Happening::LaneReturn,
             Event::SpillFailed { .. } => Happening::SpillFailure,
             Event::Cancelled(request) if self.live.contains(request) => Happening::Cancellation,
             Event::Cancelled(_) => Happening::IdleCancellation,
@@ -181,6 +186,7 @@ impl Observer for Tally {
             | Event::Spilled { .. }
             | Event::GraphLoaded { .. }
             | Event::Dropped { .. }
+            | Event::LaneSlow { .. }
             | Event::Timer => return,
         };
         self.report.add(happening, 1);
@@ -204,7 +210,11 @@ impl Observer for Tally {
                     End::Failed => Happening::Failure,
                 }
             }
-            Command::Restore(_) | Command::Reclaim(_) | Command::Forget(_) | Command::SetTimer { .. } => return,
+            Command::Restore(_)
+            | Command::Reclaim(_)
+            | Command::Forget(_)
+            | Command::Probe(_)
+            | Command::SetTimer { .. } => return,
         };
         self.report.add(happening, 1);
     }

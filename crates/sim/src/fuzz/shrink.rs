@@ -37,6 +37,16 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
             smaller.truth.faults.lost.remove(index);
         })
     }));
+    all.extend((0..faults.slow.len()).filter_map(|index| {
+        changed(scenario, |smaller| {
+            smaller.truth.faults.slow.remove(index);
+        })
+    }));
+    all.extend((0..faults.works_again.len()).filter_map(|index| {
+        changed(scenario, |smaller| {
+            smaller.truth.faults.works_again.remove(index);
+        })
+    }));
     all.extend((0..faults.spills.len()).filter_map(|index| {
         changed(scenario, |smaller| {
             smaller.truth.faults.spills.remove(index);

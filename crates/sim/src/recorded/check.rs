@@ -11,7 +11,7 @@ pub(super) fn check_config(config: &SchedulerConfig) -> Result<(), String> {
     if lanes == 0 || lanes > usize::from(LaneSet::LANES_MAX) {
         return Err(format!("config.machine has {lanes} lanes"));
     }
-    let all = machine.lanes.iter().map(|lane| &lane.anchors).chain(&machine.team);
+    let all = machine.lanes.iter().map(|lane| &lane.anchors).chain(machine.teams.iter().map(|team| &team.anchors));
     if !all.into_iter().all(are_sane) {
         return Err("config.machine has anchors that are no rates".to_owned());
     }
@@ -40,8 +40,7 @@ pub(super) fn check_config(config: &SchedulerConfig) -> Result<(), String> {
 /// Whether a kernel is one of this machine and this model.
 pub(super) fn check_kernel(config: &SchedulerConfig, lanes: LaneSet, kernel: &Kernel) -> Result<(), String> {
     let machine = &config.machine;
-    let forms_team = lanes.len() == 1 || (machine.team.is_some() && lanes == machine.all());
-    if lanes.is_empty() || !machine.all().contains_all(lanes) || !forms_team {
+    if lanes.is_empty() || !machine.all().contains_all(lanes) || !machine.is_team(lanes) {
         return Err(format!("kernel {} runs on lanes {lanes}, which form no team", kernel.id));
     }
     if kernel.members.is_empty() || kernel.members.iter().any(|member| member.is_empty()) {

@@ -23,7 +23,12 @@ impl fmt::Display for Scenario {
             write_client(f, client, &self.clients)?;
         }
         let lost = &self.truth.faults.lost;
-        lost.iter().try_for_each(|(at, lane)| write!(f, "\nat {}  lane {lane} is lost", Millis(at.0)))
+        lost.iter().try_for_each(|(at, lane)| write!(f, "\nat {}  lane {lane} is lost", Millis(at.0)))?;
+        for (from, until, lane) in &self.truth.faults.slow {
+            write!(f, "\nat {}  lane {lane} is slow until {}", Millis(from.0), Millis(until.0))?;
+        }
+        let works = &self.truth.faults.works_again;
+        works.iter().try_for_each(|(at, lane)| write!(f, "\nat {}  lane {lane} works again", Millis(at.0)))
     }
 }
 
@@ -53,7 +58,7 @@ fn write_limits(f: &mut fmt::Formatter<'_>, config: &SchedulerConfig, usual: &Sc
     option(f, "overtaking", Millis(limits.overtaking.0), Millis(other.overtaking.0))?;
     option(f, "share", limits.overdue_share, other.overdue_share)?;
     option(f, "stretch", limits.stretch, other.stretch)?;
-    option(f, "occupancy", limits.occupancy, other.occupancy)?;
+    option(f, "occupancy", config.machine.lane(config.machine.decode_lane()).occupancy, 1.0)?;
     option(f, "expiry", Millis(limits.graph_expiry.0), Millis(other.graph_expiry.0))?;
     option(f, "graphs", limits.graphs, other.graphs)?;
     option(f, "page", memory.page, other_memory.page)?;

@@ -4,7 +4,7 @@ use super::profile::{SocProfile, UnitProfile};
 use crate::dram;
 use duet_scheduler::annotation::{Demand, demand};
 use duet_scheduler::heg::{Heg, Load};
-use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, Machine, PerRow, Shapes};
+use duet_scheduler::machine::{Anchors, Capabilities, Contention, FewRows, Lane, Machine, PerRow};
 use duet_types::{Nanos, Tokens};
 
 /// Power of the lanes, in watts.
@@ -33,17 +33,20 @@ impl SocProfile {
     /// The NPU and the iGPU, as the scheduler sees them when they run this model.
     #[must_use]
     pub fn accelerators(&self, heg: &Heg) -> Machine {
-        let compile = Some(Nanos((self.graphs.compile_s.value * 1e9) as u64));
-        let lanes = vec![lane("npu", Shapes::Static { compile }, &self.npu), lane("igpu", Shapes::Dynamic, &self.igpu)];
+        let compile = Nanos((self.graphs.compile_s.value * 1e9) as u64);
+        let lanes = vec![
+            lane("npu", Capabilities::static_with(compile), &self.npu),
+            lane("igpu", Capabilities::DYNAMIC, &self.igpu),
+        ];
         let contention = self.contention(heg, &lanes);
-        Machine { lanes, team: None, contention }
+        Machine { contention, ..Machine::of(lanes) }
     }
 
     /// The CPU alone: what CPU serving has.
     #[must_use]
     pub fn cpu_only(&self) -> Machine {
-        let lanes = vec![lane("cpu", Shapes::Dynamic, &self.cpu)];
-        Machine { lanes, team: None, contention: Contention::NONE }
+        let lanes = vec![lane("cpu", Capabilities::CORES, &self.cpu)];
+        Machine::of(lanes)
     }
 
     /// Power of the lanes of a machine of this profile, by their names.
@@ -82,7 +85,7 @@ impl SocProfile {
     }
 }
 
-fn lane(name: &str, shapes: Shapes, unit: &UnitProfile) -> Lane {
+fn lane(name: &str, capabilities: Capabilities, unit: &UnitProfile) -> Lane {
     // Two operations are one multiply-accumulate.
     let macs = |tflops: f64| tflops * 1e12 / 2.0;
     let anchors = Anchors {
@@ -94,7 +97,7 @@ fn lane(name: &str, shapes: Shapes, unit: &UnitProfile) -> Lane {
         per_row: PerRow::NONE,
         few_rows: FewRows::NONE,
     };
-    Lane { name: name.to_owned(), shapes, anchors }
+    Lane::new(name, capabilities, anchors)
 }
 
 fn power(unit: &UnitProfile) -> UnitPower {

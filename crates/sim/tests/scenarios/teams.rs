@@ -102,6 +102,7 @@ fn a_lost_npu() {
             0.00      npu        prefill  A[0..200] n0..2 r0..100        1.00  balanced, 1 chunks on the static lane
             0.00      igpu       prefill  A[0..200] n0..2 r100..200      2.00  balanced, 1 chunks on the static lane
             1.50                 lost     npu
+            1.50                 wait     until 1001.50                        probe of a lost lane
             2.00      igpu       prefill  A[0..200] n2..3                0.20  keeps off decode
             2.20      igpu       prefill  A[0..200] n3..4 r0..96         1.92  keeps off decode
             4.12      igpu       prefill  A[0..200] n3..4 r96..192       1.92  keeps off decode
@@ -116,6 +117,7 @@ fn a_lost_npu() {
             15.42     igpu       decode   A[200] n0..6                   1.90  reactive first
             17.32     igpu       decode   A[200] n6..7                   0.50  goes on
             17.82                end      A stop
+            1001.50              probe    npu
         "#]],
     );
 }

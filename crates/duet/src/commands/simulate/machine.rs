@@ -82,7 +82,9 @@ fn tuned(mut simulation: Simulation, tuning: &TuningArgs) -> Simulation {
     limits.batch_cap = tuning.batch_cap.unwrap_or(limits.batch_cap);
     limits.stretch = tuning.stretch.unwrap_or(limits.stretch);
     limits.age = tuning.proactive_age.map_or(limits.age, |seconds| Nanos((seconds * 1e9) as u64));
-    limits.occupancy = tuning.occupancy.unwrap_or(limits.occupancy);
+    if let Some(share) = tuning.occupancy {
+        config.machine.cap_decode_lane(share);
+    }
     config.mechanisms = tuning.without.iter().fold(config.mechanisms, |all, &mechanism| all.without(mechanism));
     simulation
 }

@@ -3,7 +3,7 @@
 use super::*;
 use duet_driver::Digest;
 use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, Machine, PerRow, Shapes};
+use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, PerRow};
 use duet_scheduler::progressive::{Exchange, Role};
 use duet_scheduler::{
     Command, Completes, End, Event, Generated, GraphLoad, Kernel, Limits, Mechanisms, Member, MemoryLimits, Outcome,
@@ -24,11 +24,11 @@ fn config() -> SchedulerConfig {
         per_row: PerRow::NONE,
         few_rows: FewRows::NONE,
     };
-    let lane = |name: &str| Lane { name: name.to_owned(), shapes: Shapes::Dynamic, anchors };
+    let lane = |name: &str| Lane::new(name, Capabilities::CORES, anchors);
     let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 1.0, routed: None };
     let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 1.0 };
     SchedulerConfig {
-        machine: Machine { lanes: vec![lane("cpu0"), lane("cpu1")], team: Some(anchors), contention: Contention::NONE },
+        machine: Machine::of(vec![lane("cpu0"), lane("cpu1")]).with_team(anchors),
         heg: Heg { layers: 1, qkv: linear, ffn: linear, attention, head: linear, experts: None },
         limits: Limits::default(),
         memory: MemoryLimits::UNBOUNDED,
@@ -88,6 +88,7 @@ impl Run {
             nodes: 0..4,
             rows: 0..rows,
             completes: Completes::Pass,
+            shares: Vec::new(),
             predicted: Nanos(20_000_000),
         };
         let lanes = LaneSet::from_iter(lanes.iter().map(|&lane| LaneId(lane)));
@@ -232,7 +233,7 @@ fn all_series_are_there_from_the_start_and_the_text_is_whole() {
     let text = run.text();
     assert!(text.ends_with("# EOF\n"));
     let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-    assert_eq!(described.len(), 44, "{described:?}");
+    assert_eq!(described.len(), 46, "{described:?}");
     for metric in described {
         let (name, _) = metric.split_once(' ').expect("a name and a type");
         assert!(text.lines().any(|line| line.starts_with(name)), "{name} has no series");

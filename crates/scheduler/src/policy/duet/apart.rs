@@ -19,14 +19,15 @@
 //! 7. A reactive stream that has waited for half of its stall budget goes before reactive prefill, and
 //!    [overdue](crate::ageing) work has its share, on whatever lane its next kernel goes to.
 
-use super::super::pipeline::{Pipeline, Sharing, is_warm};
+use super::super::pipeline::{Pipeline, Sharing, is_all_static};
 use super::super::{Candidate, Decision, begin, if_idle, overdue_decode};
+use crate::annotation;
 use crate::arbitration;
 use crate::batching;
+use crate::contention;
 use crate::graphs::GraphState;
 use crate::heg::Load;
 use crate::kernel::Member;
-use crate::machine::Shapes;
 use crate::mechanism::Mechanism;
 use crate::order::{self, Order};
 use crate::piggyback;
@@ -72,9 +73,9 @@ impl Apart {
         let reader = candidate.pass().members.first().and_then(|member| view.request(member.request));
         let waits = reader.is_some_and(|request| graph_is_coming(view, &request));
         let next = self.prefill.next(view, candidate, background_sharing(view))?;
-        let dynamic = LaneSet::from_iter([view.decode_lane()]);
         let (Decision::Launch { lanes, .. } | Decision::Start { lanes, .. }) = &next else { return Some(next) };
-        let keeps_off = *lanes == dynamic && decodes(view, Class::Reactive) && waits;
+        let dynamic = view.config().machine.dynamic();
+        let keeps_off = dynamic.contains_all(*lanes) && decodes(view, Class::Reactive) && waits;
         (!keeps_off).then_some(next)
     }
 
@@ -91,8 +92,8 @@ impl Apart {
                 self.prefill.next(view, candidate, Sharing::Affinity).map(Decision::into_owed)
             }
             Stage::Decode | Stage::Verify => {
-                let lane = if_idle(view, LaneSet::from_iter([view.decode_lane()]))?;
-                owed_decode(view, &oldest, lane)
+                let lanes = if_idle(view, decode_lanes(view, Class::Proactive))?;
+                owed_decode(view, &oldest, lanes)
             }
         }
     }
@@ -164,23 +165,27 @@ fn decodes(view: &View<'_>, class: Class) -> bool {
 /// Whether a reactive prefill will want the dynamic lane for its next node: background decode that began now would make
 /// it wait.
 fn wants_dynamic_lane(view: &View<'_>) -> bool {
-    prefill(view, Class::Reactive).is_some_and(|candidate| !is_warm(view, candidate.pass()))
+    prefill(view, Class::Reactive).is_some_and(|candidate| !is_all_static(view, candidate.pass()))
 }
 
 /// Whether a graph for a prompt is being compiled, and is worth waiting for: it takes less time than the prompt does, or
 /// than a stream may stop.
 fn graph_is_coming(view: &View<'_>, request: &RequestView<'_>) -> bool {
     let fixed = view.prefill_lane();
-    let Shapes::Static { compile: Some(compile) } = view.config().machine.lane(fixed).shapes else { return false };
+    let Some(exact) = view.config().machine.lane(fixed).capabilities.exact else { return false };
     let load = Load::of([&request.member(view.config().limits.prefill_rows)]);
     let reading = view.predict_pass(&load, Stage::Prefill, LaneSet::from_iter([fixed]));
+    let compile = exact.ready_after(request.rows_left());
     view.graph(request.id()) == Some(GraphState::Preparing) && compile <= reading.max(view.config().limits.decode_stall)
 }
 
 /// The next decode kernel, if a request of this class decodes: of the iteration under way, whoever it is for, or of a new
 /// batch. One that stopped in the middle would hold its members, who could not ride in the next one.
 fn decode(view: &View<'_>, class: Class) -> Option<Decision> {
-    let lane = if_idle(view, LaneSet::from_iter([view.decode_lane()])).filter(|_| decodes(view, class))?;
+    if !decodes(view, class) {
+        return None;
+    }
+    let lane = if_idle(view, decode_lanes(view, class))?;
     let (candidate, reason) = match view.passes().find(|pass| pass.buffer == Stage::Decode) {
         Some(pass) if pass.is_idle() => {
             (Candidate::UnderWay(pass), if pass.interrupted { Reason::Resumes } else { Reason::GoesOn })
@@ -188,7 +193,24 @@ fn decode(view: &View<'_>, class: Class) -> Option<Decision> {
         Some(_) => return None,
         None => batch(view, class, lane)?,
     };
-    Some(candidate.launch_cut(view, preemption::within_bound(view, Stage::Decode), lane, reason))
+    let config = view.config();
+    let bound = annotation::pass_bound(&config.heg, config.machine.anchors(lane), &candidate.pass().load);
+    if contention::must_wait(view, candidate.pass().class, lane, bound) {
+        return None;
+    }
+    Some(candidate.launch_cut(view, preemption::within_bound(view, Stage::Decode, lane), lane, reason))
+}
+
+/// Where a class decodes: the team of dynamic lanes that is predicted to be quickest with its rows.
+fn decode_lanes(view: &View<'_>, class: Class) -> LaneSet {
+    let load = match view.passes().find(|pass| pass.buffer == Stage::Decode) {
+        Some(pass) => pass.load,
+        None => {
+            let batch = batching::of_class(view, class);
+            Load::of(&batch.iter().map(|request| request.member(Tokens(1))).collect::<Vec<_>>())
+        }
+    };
+    view.dynamic_lanes(&load, Stage::Decode, &(0..view.config().heg.nodes()))
 }
 
 /// The iteration under way, or the next one if it takes the oldest overdue request along; else one of overdue requests.

@@ -19,6 +19,7 @@ use crate::batching::only_company;
 use crate::heg::Load;
 use crate::kernel::Member;
 use crate::order::Order;
+use crate::pass::Pass;
 use crate::piggyback;
 use crate::preemption;
 use crate::queues::Line;
@@ -38,18 +39,33 @@ pub(super) fn decide(view: &View<'_>, all: LaneSet) -> Option<Decision> {
 /// The reactive pass under way, or the next one.
 fn reactive(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
     if let Some(pass) = view.passes().find(|pass| pass.class == Class::Reactive) {
+        // One that a slow lane has goes on when that has ended.
+        if !pass.is_idle() {
+            return None;
+        }
+        let lanes = quickest(view, pass, lanes);
         return Some(Candidate::UnderWay(pass).launch_cut(view, Cut::Whole, lanes, Reason::GoesOn));
     }
     let (mut members, stage) = compose(view, Class::Reactive, lanes, |_| true);
     let riders = piggyback::board(view, &mut members, stage, lanes);
     let reason = if riders > 0 { Reason::Piggyback { riders } } else { Reason::ReactiveFirst };
-    Some(Candidate::drafted(view, members)?.launch_cut(view, Cut::Whole, lanes, reason))
+    let candidate = Candidate::drafted(view, members)?;
+    let lanes = quickest(view, candidate.pass(), lanes);
+    Some(candidate.launch_cut(view, Cut::Whole, lanes, reason))
+}
+
+/// The team among these lanes that runs a pass: all of them where they are cores, and else as many as are predicted to
+/// make it sooner.
+fn quickest(view: &View<'_>, pass: &Pass, lanes: LaneSet) -> LaneSet {
+    // Rows of a node that are on their way stay with the team that has the others.
+    if pass.is_between_nodes() { view.quickest(lanes, &pass.load, pass.stage) } else { pass.lanes }
 }
 
 /// The background pass under way, or the next one.
 fn background(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
     let (candidate, reason) = next_background(view, lanes)?;
-    let cut = preemption::cut(view, candidate.pass());
+    let lanes = quickest(view, candidate.pass(), lanes);
+    let cut = preemption::cut(view, candidate.pass(), lanes);
     Some(candidate.launch_cut(view, cut, lanes, reason))
 }
 
@@ -131,7 +147,8 @@ fn owed(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
         return None;
     }
     let candidate = match view.passes().find(|pass| pass.class == Class::Proactive) {
-        Some(pass) => Candidate::UnderWay(pass),
+        Some(pass) if pass.is_idle() => Candidate::UnderWay(pass),
+        Some(_) => return None,
         None => {
             let decodes = oldest.stage() == Stage::Decode;
             let (members, _) = compose(view, Class::Proactive, lanes, |request| {
@@ -141,7 +158,8 @@ fn owed(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
         }
     };
     let pass = candidate.pass();
-    let cut = preemption::within_bound(view, pass.stage);
+    let lanes = quickest(view, pass, lanes);
+    let cut = preemption::within_bound(view, pass.stage, lanes);
     let span = next_span(&view.config().heg, view.config().machine.anchors(lanes), pass, cut);
     let time = view.predict(&pass.load, pass.stage, &span.nodes, lanes);
     view.owes(time).then(|| candidate.launch(span, lanes, Reason::Owed))
@@ -164,6 +182,10 @@ fn side_by_side(view: &View<'_>) -> Option<Decision> {
     if view.passes().any(|pass| pass.class == Class::Reactive && pass.stage == Stage::Prefill) {
         return None;
     }
+    let whole = 0..view.config().heg.nodes();
+    if ![prefill_lane, decode_lane].iter().all(|&lane| view.computes(lane, &Load::default(), &whole)) {
+        return None;
+    }
     let under_way = view.pass(Class::Reactive, Stage::Decode);
     let members: Vec<Member> = match under_way {
         Some(pass) => pass.members.clone(),
@@ -182,7 +204,7 @@ fn side_by_side(view: &View<'_>) -> Option<Decision> {
     }
     let lanes = if_idle(view, prefill_lane)?;
     let (candidate, _) = next_background(view, lanes)?;
-    let cut = preemption::cut(view, candidate.pass());
+    let cut = preemption::cut(view, candidate.pass(), lanes);
     Some(candidate.launch_cut(view, cut, lanes, Reason::SideBySide))
 }
 

@@ -5,22 +5,34 @@
 //!
 //! Invariant: on the device and by the crew, every place's work is counted once; what was dropped is counted nowhere.
 
-use super::{Offload, Placement};
+use super::{Executors, Site};
 use crate::request::EngineError;
-use crate::site::Site;
 use duet_model::Model;
 use duet_model::forward::{ExpertStats, ExpertWise, Fate, Node, NotRun, Pass, ProjectedBy};
 use duet_scheduler::Heg;
 use duet_scheduler::heg::{ExpertLaunches, TokenWise};
+use duet_types::LaneSet;
+use std::sync::PoisonError;
 
-impl Placement {
+impl Executors {
     /// Launches of a layer's experts; none if no device has them.
     pub(crate) fn launches(&self) -> usize {
         self.experts().map_or(0, ExpertWise::launches)
     }
 
+    /// The same, if the device that has them is among these lanes.
+    pub(crate) fn launches_on(&self, lanes: LaneSet) -> usize {
+        let devices = lanes.iter().filter_map(|lane| self.device(lane));
+        devices.filter_map(|device| device.nodes.experts()).map(ExpertWise::launches).next().unwrap_or(0)
+    }
+
     /// What the device did with them.
     pub(crate) fn expert_stats(&self) -> ExpertStats {
+        let before = self.experts_before.lock().unwrap_or_else(PoisonError::into_inner);
+        self.all_expert_stats().since(&before)
+    }
+
+    pub(super) fn all_expert_stats(&self) -> ExpertStats {
         self.experts().map(ExpertWise::stats).unwrap_or_default()
     }
 
@@ -53,19 +65,19 @@ impl Placement {
         node: Node,
         site: Site<'_>,
     ) -> Result<(), EngineError> {
-        let device = self.usable().and_then(|offload| Some((offload, offload.device.experts()?)));
+        let device = self.usable(site).find_map(|device| Some((device, device.device.nodes.experts()?)));
         match (node, device) {
-            (Node::Route { layer }, Some((offload, device))) => {
+            (Node::Route { layer }, Some((lane, device))) => {
                 let run = model.route_on(device, pass, layer, site.crew);
                 let macs = self.route_macs(pass);
                 if run == Ok(ProjectedBy::Crew) {
-                    self.did_on_crew(macs);
-                } else if !self.took(offload, macs, run.map(|_| ()))? {
+                    self.did_by_crew(macs);
+                } else if !self.took(lane, macs, run.map(|_| ()))? {
                     self.route_by_crew(model, pass, node, site);
                 }
             }
             (Node::Route { .. }, None) => self.route_by_crew(model, pass, node, site),
-            (Node::Experts { layer, launch }, Some((offload, device))) => {
+            (Node::Experts { layer, launch }, Some((lane, device))) => {
                 self.count_crew(pass, device, launch);
                 let macs = launch_macs(pass, device, launch);
                 if macs == 0 && launch > 0 {
@@ -73,10 +85,10 @@ impl Placement {
                 }
                 match model.launch_on(device, pass, (layer, launch), site.crew) {
                     // Its graph made room for another one since it was dispatched: that is no failure of the device.
-                    Err(NotRun::Unsupported(_)) => self.did_on_crew(macs),
+                    Err(NotRun::Unsupported(_)) => self.did_by_crew(macs),
                     run => {
-                        if !self.took(offload, macs, run)? {
-                            self.did_on_crew(macs);
+                        if !self.took(lane, macs, run)? {
+                            self.did_by_crew(macs);
                         }
                     }
                 }
@@ -84,7 +96,7 @@ impl Placement {
             _ => {
                 if let (Node::Experts { launch, .. }, Some(device)) = (node, self.experts()) {
                     self.count_crew(pass, device, launch);
-                    self.did_on_crew(launch_macs(pass, device, launch));
+                    self.did_by_crew(launch_macs(pass, device, launch));
                 }
                 model.run_node(pass, node, 0..pass.rows(), site.crew);
             }
@@ -93,12 +105,12 @@ impl Placement {
     }
 
     fn experts(&self) -> Option<&dyn ExpertWise> {
-        self.offload.as_ref().and_then(|offload: &Offload| offload.device.experts())
+        self.devices().find_map(|device| device.nodes.experts())
     }
 
     fn route_by_crew(&self, model: &Model, pass: &mut Pass, node: Node, site: Site<'_>) {
         model.run_node(pass, node, 0..pass.rows(), site.crew);
-        self.did_on_crew(self.route_macs(pass));
+        self.did_by_crew(self.route_macs(pass));
     }
 
     fn route_macs(&self, pass: &Pass) -> u64 {
@@ -111,7 +123,7 @@ impl Placement {
         let all = pass.rows() as u64 * (self.work.ffn.macs - work.route);
         let launched: u64 = (0..device.launches()).map(|launch| launch_macs(pass, device, launch)).sum();
         let dropped = pass.places_with(Fate::Dropped) as u64 * work.expert;
-        self.did_on_crew(all.saturating_sub(launched + dropped));
+        self.did_by_crew(all.saturating_sub(launched + dropped));
     }
 }
 

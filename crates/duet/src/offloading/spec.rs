@@ -1,0 +1,184 @@
+//! A device as a person writes it: `openvino:NPU`, `openvino:CPU,shapes=fixed,threads=1,name=npu`, `cpu`.
+
+use crate::cli;
+use crate::failure::BadInput;
+use duet_scheduler::machine::RowsTaken;
+use duet_types::Bytes;
+use std::fmt;
+use std::str::FromStr;
+
+/// A device's name, with its runtime's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceName {
+    /// The cores, on which duet's own kernels run.
+    Cpu,
+    /// One of OpenVINO's, by its name there.
+    OpenVino(String),
+    /// Qualcomm's HTP, maybe of a certain generation.
+    #[cfg(feature = "qnn")]
+    Qnn(String),
+}
+
+/// A device, and how it is to be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceSpec {
+    pub(crate) device: DeviceName,
+    /// As it is called in figures, if not by its name.
+    name: Option<String>,
+    /// Which rows it gets, where it has the choice.
+    pub(crate) shapes: Option<ShapesName>,
+    /// Its threads, where it has such.
+    threads: Option<u16>,
+    /// What its graphs may take.
+    pub(crate) graph_memory: Option<Bytes>,
+}
+
+/// Numbers of rows, as they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShapesName {
+    Any,
+    Fixed,
+}
+
+impl DeviceName {
+    /// Whether it computes on the cores that duet computes on.
+    pub(crate) fn is_made_of_cores(&self) -> bool {
+        match self {
+            Self::Cpu => true,
+            Self::OpenVino(device) => device.starts_with("CPU"),
+            // Elsewhere it is an emulator.
+            #[cfg(feature = "qnn")]
+            Self::Qnn(_) => cfg!(not(target_arch = "aarch64")),
+        }
+    }
+
+    /// Whether two names are of one device: OpenVINO calls the first of a kind with its number or without.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let whole = |name: &Self| name.to_string().trim_end_matches(".0").to_owned();
+        whole(self) == whole(other)
+    }
+}
+
+impl DeviceSpec {
+    /// What the device is called in figures and timelines.
+    pub(crate) fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.device.to_string())
+    }
+
+    /// Options that the cores do not take.
+    pub(crate) fn check(&self) -> Result<(), BadInput> {
+        match self.shapes {
+            Some(ShapesName::Any) if self.graph_memory.is_some() => {
+                Err(BadInput(format!("--device {self}: graphs that are exchanged have fixed shapes; leave one out")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Its threads; those of a device of cores leave the others to the crew.
+    pub(crate) fn threads_given(&self) -> Option<u16> {
+        if self.device.is_made_of_cores() { Some(self.threads_taken()) } else { self.threads }
+    }
+
+    /// Cores that a device of cores takes from the crew.
+    pub(crate) fn threads_taken(&self) -> u16 {
+        self.threads.unwrap_or(1)
+    }
+
+    /// The rows that it gets, on a device that takes these.
+    pub(crate) fn rows(&self, taken: RowsTaken) -> Result<RowsTaken, BadInput> {
+        match (self.shapes, taken) {
+            (Some(ShapesName::Any), RowsTaken::Chunk) => {
+                Err(BadInput(format!("--device {self}: it takes fixed shapes only; leave `shapes=any` out")))
+            }
+            (Some(ShapesName::Fixed), _) | (None, RowsTaken::Chunk) => Ok(RowsTaken::Chunk),
+            (Some(ShapesName::Any) | None, RowsTaken::Any) => Ok(RowsTaken::Any),
+        }
+    }
+}
+
+impl FromStr for DeviceName {
+    type Err = BadInput;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name.split_once(':') {
+            None if name == "cpu" => Ok(Self::Cpu),
+            Some(("openvino", device)) if !device.is_empty() => Ok(Self::OpenVino(device.to_owned())),
+            #[cfg(feature = "qnn")]
+            Some(("qnn", device)) if !device.is_empty() => Ok(Self::Qnn(device.to_owned())),
+            _ => Err(BadInput(format!("there is no device `{name}`; `openvino:CPU` is one, `duet devices` lists all"))),
+        }
+    }
+}
+
+impl FromStr for DeviceSpec {
+    type Err = BadInput;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parts = text.split(',');
+        let device = parts.next().unwrap_or_default().parse()?;
+        let mut spec = Self { device, name: None, shapes: None, threads: None, graph_memory: None };
+        for option in parts {
+            let refused = || BadInput(format!("{text}: {OPTIONS}, not `{option}`"));
+            match option.split_once('=').ok_or_else(refused)? {
+                ("name", name) if !name.is_empty() => spec.name = Some(name.to_owned()),
+                ("shapes", "any") => spec.shapes = Some(ShapesName::Any),
+                ("shapes", "fixed") => spec.shapes = Some(ShapesName::Fixed),
+                ("threads", count) => {
+                    spec.threads = Some(count.parse().ok().filter(|&count| count > 0).ok_or_else(refused)?);
+                }
+                ("graph-memory", bytes) => spec.graph_memory = Some(cli::bytes(bytes).map_err(|_| refused())?),
+                _ => return Err(refused()),
+            }
+        }
+        if spec.device == DeviceName::Cpu && text != "cpu" {
+            return Err(BadInput(format!("{text}: the cores take no options here; --threads says how many")));
+        }
+        Ok(spec)
+    }
+}
+
+/// What may follow a device's name.
+const OPTIONS: &str =
+    "after a device may follow shapes=any or shapes=fixed, threads=N, graph-memory=BYTES and name=NAME";
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::OpenVino(device) => write!(f, "openvino:{device}"),
+            #[cfg(feature = "qnn")]
+            Self::Qnn(device) => write!(f, "qnn:{device}"),
+        }
+    }
+}
+
+impl fmt::Display for DeviceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_named_with_its_runtime() {
+        assert_eq!("openvino:GPU.1".parse::<DeviceName>().unwrap().to_string(), "openvino:GPU.1");
+        #[cfg(feature = "qnn")]
+        assert_eq!("qnn:HTP.v79".parse::<DeviceName>().unwrap().to_string(), "qnn:HTP.v79");
+        for wrong in ["", "CPU", "openvino", "openvino:", "cuda:0"] {
+            assert!(wrong.parse::<DeviceName>().unwrap_err().0.contains("duet devices"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_a_device_can_is_what_it_gets() {
+        let rows = |spec: &str, taken| spec.parse::<DeviceSpec>().unwrap().rows(taken).map_err(|error| error.0);
+        assert_eq!(rows("openvino:NPU", RowsTaken::Chunk), Ok(RowsTaken::Chunk));
+        assert_eq!(rows("openvino:GPU", RowsTaken::Any), Ok(RowsTaken::Any));
+        assert_eq!(rows("openvino:GPU,shapes=fixed", RowsTaken::Any), Ok(RowsTaken::Chunk));
+        assert!(rows("openvino:NPU,shapes=any", RowsTaken::Chunk).unwrap_err().contains("fixed shapes only"));
+    }
+}

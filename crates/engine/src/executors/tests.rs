@@ -1,0 +1,132 @@
+use super::float_device::FloatDevice;
+use super::*;
+use duet_kernels::crew::Solo;
+use duet_model::LoadOptions;
+use duet_model::forward::{Activations, Segment, TokenWise};
+use duet_model::kv::KvFormat;
+use duet_scheduler::machine::RowsTaken;
+use duet_types::{TokenId, Tokens};
+use std::path::Path;
+
+const ROWS: u32 = 48;
+
+/// A device that fails when it is asked to.
+#[derive(Debug)]
+struct Moody {
+    inner: FloatDevice,
+    fails: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Moody {
+    fn checked<R>(&self, run: impl FnOnce(&FloatDevice) -> Result<R, NotRun>) -> Result<R, NotRun> {
+        if self.fails.load(Ordering::Relaxed) { Err(NotRun::Failed("it is gone".to_owned())) } else { run(&self.inner) }
+    }
+}
+
+impl TokenWise for Moody {
+    fn qkv(&self, layer: usize, residual: &[f32], qkv: &mut [f32]) -> Result<(), NotRun> {
+        self.checked(|device| device.qkv(layer, residual, qkv))
+    }
+
+    fn feed_forward(&self, layer: usize, attended: &[f32], residual: &[f32], fed: &mut [f32]) -> Result<(), NotRun> {
+        self.checked(|device| device.feed_forward(layer, attended, residual, fed))
+    }
+
+    fn head(&self, residual: &[f32], logits: &mut [f32]) -> Result<(), NotRun> {
+        self.checked(|device| device.head(residual, logits))
+    }
+}
+
+/// A model, two devices beside the cores, and a pass of it.
+struct Bed {
+    model: Model,
+    executors: Executors,
+    fails: [Arc<std::sync::atomic::AtomicBool>; 2],
+}
+
+impl Bed {
+    fn new(fallback: Fallback) -> Self {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
+        let model = Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap();
+        let fails = [Arc::default(), Arc::default()];
+        let device = |at: usize| Device {
+            name: format!("float{at}"),
+            version: "1".to_owned(),
+            nodes: Arc::new(Moody { inner: FloatDevice::new(&model), fails: Arc::clone(&fails[at]) }),
+            rows: RowsTaken::Any,
+            silicon: device::Silicon::Own,
+            exchange: None,
+        };
+        let executors = Executors::new(model.work(), vec![device(0), device(1)], fallback);
+        Self { model, executors, fails }
+    }
+
+    /// Runs a node on these lanes with these shares of the first two.
+    fn run(&self, lanes: &[u8], shares: [u32; 2], node: Node) -> Result<(), EngineError> {
+        let table = self.model.kv_pool(KvFormat::F16, Tokens(ROWS)).table();
+        let segment = Segment::new(table, (3..3 + ROWS).map(TokenId).collect());
+        let mut pass = Pass::new(&self.model, Activations::new(&self.model, ROWS as usize), vec![segment]).unwrap();
+        self.model.run_node(&mut pass, Node::Embed, 0..ROWS as usize, &Solo);
+        let lanes: LaneSet = lanes.iter().map(|&lane| LaneId(lane)).collect();
+        let shares = [0, 1].map(|lane| {
+            let rows = Tokens(shares[usize::from(lane)]);
+            Share { lane: LaneId(lane), qkv: rows, ffn: rows }
+        });
+        let site = Site { shares: &shares, ..Site::new(lanes, &Solo) };
+        self.executors.run_node(&self.model, &mut pass, node, 0..ROWS as usize, site)
+    }
+
+    /// Rows that each device and the crew computed of such nodes so far.
+    fn rows(&self, node: Node) -> [u64; 3] {
+        let work = self.executors.linear_work();
+        let macs = [work.devices[0].macs, work.devices[1].macs, work.on_crew];
+        macs.map(|macs| macs / self.executors.macs(node))
+    }
+}
+
+#[test]
+fn rows_go_to_the_executors_of_their_kernel() {
+    for node in [Node::Qkv { layer: 0 }, Node::Ffn { layer: 0 }] {
+        for (lanes, shares, rows) in [
+            (&[0][..], [0, 0], [48, 0, 0]),
+            (&[1], [0, 0], [0, 48, 0]),
+            (&[2], [0, 0], [0, 0, 48]),
+            (&[0, 2], [32, 0], [32, 0, 16]),
+            (&[0, 1, 2], [16, 16], [16, 16, 16]),
+            (&[0, 1], [16, 32], [16, 32, 0]),
+        ] {
+            let bed = Bed::new(Fallback::Never);
+            bed.run(lanes, shares, node).unwrap();
+            assert_eq!(bed.rows(node), rows, "lanes {lanes:?}");
+        }
+    }
+}
+
+#[test]
+fn a_device_that_fails_is_stood_in_for_told_of_once_and_left_alone_until_it_is_probed() {
+    let (bed, node) = (Bed::new(Fallback::Crew), Node::Ffn { layer: 0 });
+    bed.fails[0].store(true, Ordering::Relaxed);
+    bed.run(&[0, 1, 2], [16, 16], node).unwrap();
+    assert_eq!(bed.rows(node), [0, 16, 32]);
+    let all = LaneSet::first(3);
+    assert_eq!(bed.executors.take_failures(LaneSet::from_iter([LaneId(1)])), LaneSet::EMPTY);
+    assert_eq!(bed.executors.take_failures(all), LaneSet::first(1));
+    assert_eq!(bed.executors.take_failures(all), LaneSet::EMPTY);
+    // It works again, but nobody has looked.
+    assert!(bed.executors.probe(&bed.model, LaneId(0)).is_err());
+    bed.fails[0].store(false, Ordering::Relaxed);
+    bed.run(&[0], [0, 0], node).unwrap();
+    assert_eq!(bed.rows(node), [0, 16, 80]);
+    bed.executors.probe(&bed.model, LaneId(0)).unwrap();
+    bed.run(&[0], [0, 0], node).unwrap();
+    assert_eq!(bed.rows(node), [48, 16, 80]);
+    assert_eq!(bed.executors.linear_work().refused(), 1);
+}
+
+#[test]
+fn without_a_fallback_its_error_is_the_requests() {
+    let bed = Bed::new(Fallback::Never);
+    bed.fails[1].store(true, Ordering::Relaxed);
+    let error = bed.run(&[0, 1, 2], [16, 16], Node::Ffn { layer: 0 }).unwrap_err();
+    assert!(matches!(&error, EngineError::Device { device, .. } if device == "float1"), "{error}");
+}
