@@ -84,7 +84,7 @@ fn truth(random: &mut Random, config: &SchedulerConfig) -> Truth {
         let at = moment(random, 80_000);
         truth.faults.lost = vec![(at, lane)];
         // Drawn from what was drawn, so that everything else of a seed stays what it was.
-        if (at.0 / 1_000) % 2 == 0 {
+        if (at.0 / 1_000).is_multiple_of(2) {
             truth.faults.works_again = vec![(Instant(at.0 + 1_500_000_000), lane)];
         }
     }
