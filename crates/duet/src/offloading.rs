@@ -10,7 +10,7 @@ use duet_engine::{DeviceUse, Engine, Fallback, Offload};
 use duet_model::Model;
 use duet_model::forward::{ExpertStats, TokenWise};
 use duet_offload::{ExactModel, ExpertSettings, PlacedModel};
-use duet_openvino::{Activations, CompileOptions};
+use duet_openvino::{Activations, CompileOptions, LeftOut};
 use duet_runtimes::{BlobCache, GraphDevice};
 use duet_types::{Bytes, Nanos, Tokens};
 use exchanging::Placed;
@@ -162,11 +162,22 @@ pub(crate) fn opened(
     let device: Result<Arc<dyn GraphDevice>, duet_runtimes::Error> = match name {
         DeviceName::OpenVino(device) => duet_openvino::Runtime::load()
             .and_then(|runtime| runtime.device(device))
-            .map(|device| Arc::new(device.with_options(CompileOptions::of_blocks(threads, activations))) as _),
+            .map(|device| Arc::new(as_wanted(device, CompileOptions::of_blocks(threads, activations))) as _),
         #[cfg(feature = "qnn")]
         DeviceName::Qnn(device) => htp(device).map(|device| Arc::new(device) as _),
     };
     device.map_err(|error| anyhow::Error::new(error).context(name.to_string()))
+}
+
+/// The device with these options, as far as it takes them; the log has the others.
+fn as_wanted(device: duet_openvino::Device, wanted: CompileOptions) -> duet_openvino::Device {
+    let device = device.with_options(wanted);
+    let name = &device.info().name;
+    for LeftOut { option, why } in device.left_out() {
+        tracing::debug!(device = %name, %option, %why, "an option is left out");
+    }
+    tracing::debug!(device = %name, options = %device.options(), "a device is set");
+    device
 }
 
 /// Qualcomm's HTP.

@@ -184,6 +184,10 @@ mod tests {
             String::new()
         }
 
+        fn tolerance(&self) -> f64 {
+            0.0
+        }
+
         fn emit(&self, _: &GraphSource<'_>) -> Result<Emitted, Error> {
             Err(Error::NotStarted)
         }

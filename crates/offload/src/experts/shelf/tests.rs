@@ -42,6 +42,10 @@ impl GraphDevice for Importing {
         String::new()
     }
 
+    fn tolerance(&self) -> f64 {
+        0.0
+    }
+
     fn emit(&self, _: &GraphSource<'_>) -> Result<Emitted, Error> {
         Err(Error::NotStarted)
     }
