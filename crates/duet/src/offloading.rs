@@ -9,7 +9,7 @@ use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{DeviceUse, Engine, Fallback, Offload};
 use duet_model::Model;
 use duet_model::forward::{ExpertStats, TokenWise};
-use duet_offload::{ExactModel, ExpertSettings, PlacedModel};
+use duet_offload::{ExactModel, ExpertSettings, GraphRoom, GraphUse, OffloadError, PlacedModel};
 use duet_openvino::{Activations, CompileOptions, LeftOut};
 use duet_runtimes::{BlobCache, GraphDevice};
 use duet_types::{Bytes, Nanos, Tokens};
@@ -75,6 +75,8 @@ pub(crate) struct Wanted {
     pub(crate) threads: Option<u16>,
     /// What its graphs may take.
     pub(crate) graph_memory: Option<Bytes>,
+    /// What they may take on disk.
+    pub(crate) graph_cache: Option<Bytes>,
     /// The model's file, beside which counts of its experts are.
     pub(crate) model_path: Option<PathBuf>,
     /// Rows of a prompt's chunk.
@@ -97,7 +99,7 @@ pub(crate) fn place(model: &Arc<Model>, name: &DeviceName, wanted: &Wanted) -> a
 }
 
 fn placed(model: &Arc<Model>, name: &DeviceName, wanted: &Wanted) -> anyhow::Result<Offload> {
-    let Wanted { fallback, device_use, threads, graph_memory, .. } = *wanted;
+    let Wanted { fallback, device_use, threads, graph_memory, graph_cache, .. } = *wanted;
     let offload = |device: Arc<dyn TokenWise>, exchange| Offload {
         name: name.to_string(),
         device,
@@ -112,34 +114,42 @@ fn placed(model: &Arc<Model>, name: &DeviceName, wanted: &Wanted) -> anyhow::Res
     match (device_use, graph_memory) {
         (DeviceUse::Alone, Some(budget)) => {
             let opened = opened(name, threads.unwrap_or_else(cores), Activations::ROUNDED)?;
-            match exchanging::placed(model, name, opened, budget)? {
+            match exchanging::placed(model, name, opened, (budget, graph_cache))? {
                 Placed::Exchanging(device, exchange) => Ok(offload(device, Some(exchange))),
-                Placed::Whole => Ok(offload(Arc::new(compiled(model, name, threads, Activations::ROUNDED)?), None)),
+                Placed::Whole => {
+                    Ok(offload(Arc::new(compiled(model, name, (threads, graph_cache), Activations::ROUNDED)?), None))
+                }
             }
         }
         (_, Some(_)) => Err(BadInput("--graph-memory is for --device-use alone".to_owned()).into()),
         (DeviceUse::Alone | DeviceUse::Lane, None) => {
-            Ok(offload(Arc::new(compiled(model, name, threads, Activations::ROUNDED)?), None))
+            Ok(offload(Arc::new(compiled(model, name, (threads, graph_cache), Activations::ROUNDED)?), None))
         }
-        (DeviceUse::Static, None) => Ok(offload(Arc::new(compiled_static(model, name, threads)?), None)),
+        (DeviceUse::Static, None) => Ok(offload(Arc::new(compiled_static(model, name, (threads, graph_cache))?), None)),
     }
 }
 
-/// Compiles the model for the device, or takes its graphs from the cache.
+/// Compiles the model for the device, or takes its graphs from the cache, which may become so large if that is said.
 pub(crate) fn compiled(
     model: &Model,
     name: &DeviceName,
-    threads: Option<u16>,
+    (threads, graph_cache): (Option<u16>, Option<Bytes>),
     activations: Activations,
 ) -> anyhow::Result<PlacedModel> {
     let device = opened(name, threads.unwrap_or_else(cores), activations)?;
-    told(name, || PlacedModel::ready_on(model, &*device, cache().ok().as_ref(), &mut |_| {}))
+    let cache = cache(model, &*device, graph_cache, GraphUse::Resident).ok();
+    told(name, || PlacedModel::ready_on(model, &*device, cache.as_ref(), &mut |_| {}))
 }
 
 /// The same in chunks, with more to be compiled for prompts as they come.
-fn compiled_static(model: &Arc<Model>, name: &DeviceName, threads: Option<u16>) -> anyhow::Result<ExactModel> {
+fn compiled_static(
+    model: &Arc<Model>,
+    name: &DeviceName,
+    (threads, graph_cache): (Option<u16>, Option<Bytes>),
+) -> anyhow::Result<ExactModel> {
     let device = opened(name, threads.unwrap_or_else(cores), Activations::ROUNDED)?;
-    told(name, || ExactModel::ready_on(Arc::clone(model), device, cache().ok().as_ref(), &mut |_| {}))
+    let cache = cache(model, &*device, graph_cache, GraphUse::Resident).ok();
+    told(name, || ExactModel::ready_on(Arc::clone(model), device, cache.as_ref(), &mut |_| {}))
 }
 
 /// Compiles, and says so.
@@ -190,18 +200,26 @@ fn htp(name: &str) -> Result<duet_qnn::Device, duet_runtimes::Error> {
     Ok(device)
 }
 
-/// Where compiled graphs are kept.
-pub(crate) fn cache() -> anyhow::Result<BlobCache> {
-    Ok(BlobCache::new(models::cache_folder("graphs")?, CACHE_BYTES))
+/// Where compiled graphs are kept: with room for all of the model's, if nothing else is asked for.
+pub(crate) fn cache(
+    model: &Model,
+    device: &dyn GraphDevice,
+    asked: Option<Bytes>,
+    graph_use: GraphUse,
+) -> anyhow::Result<BlobCache> {
+    let limit = GraphRoom::of(model, &device.rules(), graph_use)?.limit(asked).map_err(|error| match error {
+        OffloadError::CacheTooSmall { .. } => {
+            BadInput(format!("--graph-cache: {error}; give it that much, or leave the flag out")).into()
+        }
+        other => anyhow::Error::from(other),
+    })?;
+    Ok(BlobCache::new(models::cache_folder("graphs")?, limit))
 }
 
 /// All there are.
 pub(crate) fn cores() -> u16 {
     std::thread::available_parallelism().map_or(1, |all| u16::try_from(all.get()).unwrap_or(u16::MAX))
 }
-
-/// Compiled graphs of a few models.
-const CACHE_BYTES: Bytes = Bytes(4 << 30);
 
 /// Says on stderr where linear work was done, if a device was to do it.
 pub(crate) fn tell_shares(engine: &Engine) {

@@ -56,6 +56,7 @@ fn offload(
         device_use: arguments.device_use.into(),
         threads,
         graph_memory: arguments.graph_memory,
+        graph_cache: arguments.graph_cache,
         model_path: Some(path.to_owned()),
         chunk,
         experts: arguments.experts(),

@@ -24,6 +24,9 @@ pub(crate) struct DeviceArgs {
     /// while a prompt is read [default: room for both]
     #[arg(long, value_name = "BYTES", requires = "device", value_parser = super::bytes)]
     pub(crate) graph_memory: Option<Bytes>,
+    /// Disk for compiled graphs, of all models [default: what this model's may take, and 4 GiB at least]
+    #[arg(long, value_name = "BYTES", requires = "device", value_parser = super::bytes)]
+    pub(crate) graph_cache: Option<Bytes>,
     /// Of a model with experts: what becomes of tokens that an expert has no room for on the device. `spill`: the CPU
     /// computes them; `prune`: those whose attention found least are left out
     #[arg(long, value_name = "RULE", requires = "device", default_value = "spill")]

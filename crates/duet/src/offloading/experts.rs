@@ -5,13 +5,14 @@ use crate::failure::BadInput;
 use crate::progress::eprintln_quiet;
 use duet_engine::DeviceUse;
 use duet_model::Model;
-use duet_offload::{ExpertSettings, PlacedExperts, expert_file, read_experts};
+use duet_offload::{ExpertSettings, GraphUse, PlacedExperts, expert_file, read_experts};
 use duet_openvino::Activations;
 use duet_types::Bytes;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Compiles projections, the head and groups of experts for the device, or takes their graphs from the cache.
-pub(super) fn placed(model: &Model, name: &DeviceName, wanted: &Wanted) -> anyhow::Result<PlacedExperts> {
+pub(super) fn placed(model: &Arc<Model>, name: &DeviceName, wanted: &Wanted) -> anyhow::Result<PlacedExperts> {
     if wanted.device_use != DeviceUse::Alone {
         let text = "a device takes experts with --device-use alone only: leave --device-use out, or take a dense model";
         return Err(BadInput(text.to_owned()).into());
@@ -25,7 +26,8 @@ pub(super) fn placed(model: &Model, name: &DeviceName, wanted: &Wanted) -> anyho
         chunk: wanted.chunk,
         ..wanted.experts
     };
-    let target = (device, cache()?);
+    let cache = cache(model, &*device, wanted.graph_cache, GraphUse::Resident)?;
+    let target = (device, cache);
     told(name, || PlacedExperts::ready_on(model, target, counts.as_ref(), settings, &mut |_| {}))
 }
 
