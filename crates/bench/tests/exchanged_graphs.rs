@@ -125,7 +125,8 @@ fn answers_are_the_same_whatever_is_exchanged_meanwhile() {
 fn a_device_that_loads_no_more_loses_no_request() {
     let folder = tempfile::tempdir().unwrap();
     // Far more than those with which the engine starts.
-    let faults = (20..2000).fold(FaultPlan::default(), FaultPlan::import_fails);
+    let no_more = |plan: FaultPlan, nth| plan.import_fails(nth).compile_fails(nth);
+    let faults = (20..2000).fold(FaultPlan::default(), no_more);
     let Some(engine) = engine(folder.path(), Graphs::Exchanged, 1.0, faults) else { return };
     for _ in 0..8 {
         let answers = answers(&engine, Graphs::Stay);

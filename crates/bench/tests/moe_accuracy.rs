@@ -11,9 +11,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-fn model(name: &str) -> Model {
+fn model(name: &str) -> Arc<Model> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures");
-    Model::load(&folder.join(format!("golden_{name}.gguf")), &LoadOptions::default(), &mut |_| {}).unwrap()
+    let path = folder.join(format!("golden_{name}.gguf"));
+    Arc::new(Model::load(&path, &LoadOptions::default(), &mut |_| {}).unwrap())
 }
 
 /// Questions that are asked after a few words, eight of each kind.
@@ -48,7 +49,7 @@ fn pruned(headroom: f64) -> Mode {
     Mode::Pruned { provision, saliency: Saliency::AttentionNorm }
 }
 
-fn lines(model: &Model, data: &[PathBuf], settings: &Settings) -> Result<Vec<Line>, AccuracyError> {
+fn lines(model: &Arc<Model>, data: &[PathBuf], settings: &Settings) -> Result<Vec<Line>, AccuracyError> {
     let mut lines = Vec::new();
     measure(model, data, settings, &|_| {}, &mut |line| lines.push(line)).map(|()| lines)
 }

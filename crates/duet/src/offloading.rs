@@ -12,8 +12,8 @@ use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{Device, Engine, Fallback, Silicon};
 use duet_model::Model;
 use duet_model::forward::{ExpertStats, TokenWise};
-use duet_offload::{ExactModel, ExpertSettings, PlacedModel, rows_taken};
-use duet_openvino::{Activations, CompileOptions};
+use duet_offload::{ExactModel, ExpertSettings, GraphRoom, GraphUse, OffloadError, PlacedModel, rows_taken};
+use duet_openvino::{Activations, CompileOptions, LeftOut};
 use duet_runtimes::{BlobCache, GraphDevice};
 use duet_scheduler::machine::RowsTaken;
 use duet_types::{Bytes, Nanos, Tokens};
@@ -28,6 +28,8 @@ pub(crate) struct Wanted {
     pub(crate) fallback: Fallback,
     /// Memory for the graphs of the only one.
     pub(crate) graph_memory: Option<Bytes>,
+    /// What they may take on disk.
+    pub(crate) graph_cache: Option<Bytes>,
     /// The model's file, beside which counts of its experts are.
     pub(crate) model_path: Option<PathBuf>,
     /// Rows of a prompt's chunk.
@@ -71,35 +73,41 @@ fn placed(model: &Arc<Model>, spec: &DeviceSpec, wanted: &Wanted) -> anyhow::Res
     }
     experts::refuse_settings(&wanted.experts)?;
     if let Some(budget) = spec.graph_memory.or(wanted.graph_memory) {
-        return Ok(match exchanging::placed(model, name, Arc::clone(&opened), budget)? {
+        return Ok(match exchanging::placed(model, name, Arc::clone(&opened), (budget, wanted.graph_cache))? {
             Placed::Exchanging(nodes, exchange) => device(nodes, RowsTaken::Any, Some(exchange)),
-            Placed::Whole => device(Arc::new(ready(model, name, &*opened)?), RowsTaken::Any, None),
+            Placed::Whole => device(Arc::new(ready(model, name, &*opened, wanted.graph_cache)?), RowsTaken::Any, None),
         });
     }
     match spec.rows(rows_taken(&*opened))? {
-        RowsTaken::Any => Ok(device(Arc::new(ready(model, name, &*opened)?), RowsTaken::Any, None)),
+        RowsTaken::Any => Ok(device(Arc::new(ready(model, name, &*opened, wanted.graph_cache)?), RowsTaken::Any, None)),
         RowsTaken::Chunk => {
-            let nodes =
-                told(name, || ExactModel::ready_on(Arc::clone(model), opened, cache().ok().as_ref(), &mut |_| {}))?;
+            let cache = cache(model, &*opened, wanted.graph_cache, GraphUse::Resident).ok();
+            let nodes = told(name, || ExactModel::ready_on(Arc::clone(model), opened, cache.as_ref(), &mut |_| {}))?;
             Ok(device(Arc::new(nodes), RowsTaken::Chunk, None))
         }
     }
 }
 
 /// The model's graphs for a device.
-fn ready(model: &Model, name: &DeviceName, device: &dyn GraphDevice) -> anyhow::Result<PlacedModel> {
-    told(name, || PlacedModel::ready_on(model, device, cache().ok().as_ref(), &mut |_| {}))
+fn ready(
+    model: &Model,
+    name: &DeviceName,
+    device: &dyn GraphDevice,
+    graph_cache: Option<Bytes>,
+) -> anyhow::Result<PlacedModel> {
+    let cache = cache(model, device, graph_cache, GraphUse::Resident).ok();
+    told(name, || PlacedModel::ready_on(model, device, cache.as_ref(), &mut |_| {}))
 }
 
-/// Compiles the model for the device, or takes its graphs from the cache.
+/// Compiles the model for the device, or takes its graphs from the cache, which may become so large if that is said.
 pub(crate) fn compiled(
     model: &Model,
     name: &DeviceName,
-    threads: Option<u16>,
+    (threads, graph_cache): (Option<u16>, Option<Bytes>),
     activations: Activations,
 ) -> anyhow::Result<PlacedModel> {
     let device = opened(name, threads.unwrap_or_else(cores), activations)?;
-    ready(model, name, &*device)
+    ready(model, name, &*device, graph_cache)
 }
 
 /// Compiles, and says so.
@@ -123,11 +131,22 @@ pub(crate) fn opened(
         DeviceName::Cpu => return Err(BadInput("the cores are no device with graphs".to_owned()).into()),
         DeviceName::OpenVino(device) => duet_openvino::Runtime::load()
             .and_then(|runtime| runtime.device(device))
-            .map(|device| Arc::new(device.with_options(CompileOptions::of_blocks(threads, activations))) as _),
+            .map(|device| Arc::new(as_wanted(device, CompileOptions::of_blocks(threads, activations))) as _),
         #[cfg(feature = "qnn")]
         DeviceName::Qnn(device) => htp(device).map(|device| Arc::new(device) as _),
     };
     device.map_err(|error| anyhow::Error::new(error).context(name.to_string()))
+}
+
+/// The device with these options, as far as it takes them; the log has the others.
+fn as_wanted(device: duet_openvino::Device, wanted: CompileOptions) -> duet_openvino::Device {
+    let device = device.with_options(wanted);
+    let name = &device.info().name;
+    for LeftOut { option, why } in device.left_out() {
+        tracing::debug!(device = %name, %option, %why, "an option is left out");
+    }
+    tracing::debug!(device = %name, options = %device.options(), "a device is set");
+    device
 }
 
 /// Qualcomm's HTP.
@@ -140,18 +159,26 @@ fn htp(name: &str) -> Result<duet_qnn::Device, duet_runtimes::Error> {
     Ok(device)
 }
 
-/// Where compiled graphs are kept.
-pub(crate) fn cache() -> anyhow::Result<BlobCache> {
-    Ok(BlobCache::new(models::cache_folder("graphs")?, CACHE_BYTES))
+/// Where compiled graphs are kept: with room for all of the model's, if nothing else is asked for.
+pub(crate) fn cache(
+    model: &Model,
+    device: &dyn GraphDevice,
+    asked: Option<Bytes>,
+    graph_use: GraphUse,
+) -> anyhow::Result<BlobCache> {
+    let limit = GraphRoom::of(model, &device.rules(), graph_use)?.limit(asked).map_err(|error| match error {
+        OffloadError::CacheTooSmall { .. } => {
+            BadInput(format!("--graph-cache: {error}; give it that much, or leave the flag out")).into()
+        }
+        other => anyhow::Error::from(other),
+    })?;
+    Ok(BlobCache::new(models::cache_folder("graphs")?, limit))
 }
 
 /// All there are.
 pub(crate) fn cores() -> u16 {
     std::thread::available_parallelism().map_or(1, |all| u16::try_from(all.get()).unwrap_or(u16::MAX))
 }
-
-/// Compiled graphs of a few models.
-const CACHE_BYTES: Bytes = Bytes(4 << 30);
 
 /// Says on stderr where linear work was done, if a device was to do it.
 pub(crate) fn tell_shares(engine: &Engine) {

@@ -64,6 +64,7 @@ fn devices((model, path): (&Arc<Model>, &Path), arguments: &DeviceArgs, chunk: T
     let wanted = Wanted {
         fallback: arguments.fallback(),
         graph_memory: arguments.graph_memory,
+        graph_cache: arguments.graph_cache,
         model_path: Some(path.to_owned()),
         chunk,
         experts: arguments.experts(),

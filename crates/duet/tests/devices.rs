@@ -16,7 +16,7 @@ const EXPERTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtu
 #[test]
 fn wrong_combinations_are_refused_before_anything_is_downloaded() {
     let device = ["--device", "openvino:CPU"];
-    let wrong: [(&[&str], &[&str]); 8] = [
+    let wrong: [(&[&str], &[&str]); 9] = [
         (&["--device", "openvino:GPU"], &["--device", "cannot be used multiple times"]),
         (&["--device-use", "lane", "--graph-memory", "1G"], &["--graph-memory", "--device-use alone"]),
         (&["--device-use", "static", "--graph-memory", "1G"], &["--graph-memory", "--device-use alone"]),
@@ -25,6 +25,7 @@ fn wrong_combinations_are_refused_before_anything_is_downloaded() {
         (&["--device-use", "lane", "--device-attention"], &["--device-attention", "--device-use alone"]),
         (&["--device-use", "both"], &["--device-use", "alone, lane, static"]),
         (&["--graph-memory", "much"], &["--graph-memory", "512M"]),
+        (&["--graph-cache", "much"], &["--graph-cache", "512M"]),
     ];
     let commands: [&[&str]; 3] = [&["run", ABSENT, "hi"], &["chat", ABSENT], &["serve", ABSENT, "--port", "0"]];
     for command in commands {
@@ -40,9 +41,10 @@ fn wrong_combinations_are_refused_before_anything_is_downloaded() {
 /// Flags about a device without one.
 #[test]
 fn flags_of_devices_need_a_device() {
-    let flags: [&[&str]; 6] = [
+    let flags: [&[&str]; 7] = [
         &["--device-use", "lane"],
         &["--graph-memory", "1G"],
+        &["--graph-cache", "1G"],
         &["--expert-overflow", "prune"],
         &["--expert-scheme", "naive"],
         &["--device-attention"],
@@ -91,6 +93,27 @@ fn without_a_runtime_each_use_is_told() {
     let profiled = without(&["profile", MODEL, "--device", "openvino:CPU", "--threads", "1"]);
     assert_eq!(profiled.status, 1, "{profiled:#?}");
     assert!(profiled.stderr.contains("libopenvino_c"), "{profiled:#?}");
+}
+
+/// Graphs that are loaded while a model is served need room on disk: less is refused with what they need, before any is
+/// compiled. Those that are loaded at the start need none.
+#[test]
+fn a_cache_without_room_for_what_is_loaded_is_refused() {
+    if duet_testing::loaded(duet_openvino::Runtime::load()).is_none() {
+        return;
+    }
+    let cache = tempfile::tempdir().unwrap();
+    let ask = |model, flags: &[&str]| {
+        let question = ["run", model, "ab", "--raw", "--max-tokens", "2", "--threads", "1"];
+        run(&mut duet(cache.path(), &[&question[..], &["--device", "openvino:CPU", "--graph-cache"], flags].concat()))
+    };
+    ask(EXPERTS, &["1K"]).assert_refused(&["--graph-cache", "1.0 KiB", "take about"]);
+    ask(MODEL, &["1K", "--graph-memory", "1G"]).assert_refused(&["--graph-cache", "1.0 KiB", "take about"]);
+    assert!(!cache.path().join("graphs").exists(), "nothing was compiled");
+    for (model, room) in [(EXPERTS, "1G"), (MODEL, "1K")] {
+        let answered = ask(model, &[room, "--no-fallback"]);
+        assert_eq!(answered.status, 0, "{model}, {room}: {answered:#?}");
+    }
 }
 
 /// What the scheduler predicts with: measured, printed, and kept for the next start. With a real model, predictions are

@@ -8,6 +8,8 @@
 //! - what is hot, on its way in or on its way out never exceeds the memory, nor is it asked for twice;
 //! - a group is used only from `Loaded` until its `Release`: a request never waits for a graph, the CPU computes meanwhile;
 //! - groups and their capacities stay what they were: nothing is compiled because traffic changed, only loaded;
+//! - a group that could not be loaded is tried again, after twice as many chunks of its layer each time: what failed for a
+//!   moment costs a moment, and what always fails costs next to nothing;
 //! - each exchange saves time under the traffic at hand by a margin, so traffic that does not change ends in rest.
 
 use crate::worth::worth;
@@ -31,7 +33,7 @@ pub enum Event {
     },
     /// A group's graph is on the accelerator.
     Loaded(GroupId),
-    /// It could not be loaded; it is not tried again.
+    /// It could not be loaded. It is tried again when its layer has seen some chunks.
     LoadFailed(GroupId),
     /// A group's graph is gone from the accelerator.
     Released(GroupId),
@@ -75,6 +77,8 @@ struct Held {
     group: Group,
     bytes: Bytes,
     state: State,
+    /// Loads that failed since one that did not.
+    failures: u32,
     /// By the shares at hand.
     worth: f64,
 }
@@ -85,7 +89,10 @@ enum State {
     Loading,
     Hot,
     Releasing,
-    Failed,
+    /// Until its layer has seen so many chunks more.
+    Failed {
+        chunks: u32,
+    },
 }
 
 impl Residency {
@@ -96,7 +103,7 @@ impl Residency {
         let groups = layers.into_iter().enumerate().flat_map(|(layer, (_, groups))| {
             groups.into_iter().map(move |group| {
                 let bytes = group.bytes(shape.expert_bytes);
-                Held { layer, group, bytes, state: State::Cold, worth: 0.0 }
+                Held { layer, group, bytes, state: State::Cold, failures: 0, worth: 0.0 }
             })
         });
         let mut residency = Self {
@@ -117,9 +124,16 @@ impl Residency {
     pub fn handle(&mut self, event: Event) {
         match event {
             Event::Routed { layer, counts } => self.observe(layer, &counts),
-            Event::Loaded(group) => self.turn(group, State::Loading, State::Hot),
-            Event::LoadFailed(group) => self.turn(group, State::Loading, State::Failed),
-            Event::Released(group) => self.turn(group, State::Releasing, State::Cold),
+            Event::Loaded(group) => self.turn(group, State::Loading, |held| {
+                held.failures = 0;
+                State::Hot
+            }),
+            Event::LoadFailed(group) => self.turn(group, State::Loading, |held| {
+                let chunks = RETRY_FIRST.saturating_mul(1 << held.failures.min(RETRY_DOUBLED));
+                held.failures = held.failures.saturating_add(1);
+                State::Failed { chunks }
+            }),
+            Event::Released(group) => self.turn(group, State::Releasing, |_| State::Cold),
         }
         self.go_on();
     }
@@ -166,6 +180,7 @@ impl Residency {
             *share += new * (observed - *share);
         }
         self.appraise(layer);
+        self.forgive(layer);
     }
 
     fn appraise(&mut self, layer: usize) {
@@ -174,9 +189,20 @@ impl Residency {
         }
     }
 
-    fn turn(&mut self, group: GroupId, from: State, to: State) {
+    fn turn(&mut self, group: GroupId, from: State, to: impl FnOnce(&mut Held) -> State) {
         if let Some(held) = self.groups.get_mut(group.0 as usize).filter(|held| held.state == from) {
-            held.state = to;
+            held.state = to(held);
+        }
+    }
+
+    /// A layer has seen a chunk: of its groups that could not be loaded, some have waited long enough.
+    fn forgive(&mut self, layer: usize) {
+        for held in self.groups.iter_mut().filter(|held| held.layer == layer) {
+            held.state = match held.state {
+                State::Failed { chunks: 0 | 1 } => State::Cold,
+                State::Failed { chunks } => State::Failed { chunks: chunks - 1 },
+                other => other,
+            };
         }
     }
 
@@ -281,6 +307,10 @@ const MEMORY: f64 = 16.0;
 const MARGIN: f64 = 1.25;
 /// Part of a launch that a group must save to come in; it goes out when it saves nothing.
 const MARGIN_OF_LAUNCH: f64 = 0.25;
+/// Chunks after which a group is tried again that could not be loaded: a prompt's worth.
+const RETRY_FIRST: u32 = 16;
+/// How often that is doubled: a group that never loads is tried every thousand chunks.
+const RETRY_DOUBLED: u32 = 6;
 /// Groups that are tried for an exchange: each looks at all hot ones.
 const CANDIDATES: usize = 8;
 
@@ -371,6 +401,31 @@ mod tests {
         assert_eq!(drain(&mut residency), [Command::Load(GroupId(1))]);
         residency.handle(Event::Loaded(GroupId(1)));
         assert_eq!(drain(&mut residency), []);
+    }
+
+    #[test]
+    fn what_could_not_be_loaded_is_tried_again_less_and_less_often_and_used_when_it_comes() {
+        let traffic = layer(&[300, 300, 1, 1, 1, 1]);
+        let (mut residency, _) = of(std::slice::from_ref(&traffic), 1);
+        // Chunks until it is asked for again.
+        let mut waits = Vec::new();
+        for _ in 0..3 {
+            assert_eq!(drain(&mut residency), [Command::Load(GroupId(0))]);
+            residency.handle(Event::LoadFailed(GroupId(0)));
+            let mut chunks = 0;
+            let other = |command: &Command| *command != Command::Load(GroupId(0));
+            while residency.commands.iter().all(other) {
+                settle(&mut residency);
+                residency.handle(Event::Routed { layer: 0, counts: traffic.clone() });
+                chunks += 1;
+                assert!(chunks < 1000, "never again");
+            }
+            waits.push(chunks);
+        }
+        assert!(waits.windows(2).all(|pair| pair[1] > pair[0]), "{waits:?}");
+        settle(&mut residency);
+        assert_eq!(residency.place(GroupId(0)), Place::Accelerator);
+        assert_eq!(residency.groups[0].failures, 0);
     }
 
     /// What whoever holds the graphs does next.

@@ -10,6 +10,7 @@ use crate::identity::identity;
 use crate::placed::OffloadError;
 use duet_graphs::{ActivationRule, Block, Range, Ranges};
 use duet_model::Model;
+use duet_moe::ExpertId;
 use duet_runtimes::{BlobCache, BlobKey, BlobSource, GraphDevice};
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -22,6 +23,12 @@ pub(crate) enum Place {
     /// Of this layer.
     FeedForward(usize),
     Head,
+    /// The output projection of this layer, which has experts.
+    Output(usize),
+    /// The expert of this layer that all rows go to.
+    Shared(usize),
+    /// One of this layer's experts.
+    Expert(usize, ExpertId),
 }
 
 /// The ranges of a model's blocks on a device; none where the device computes in floats.
@@ -57,6 +64,25 @@ impl<'a> KnownRanges<'a> {
         Ok(ranges.transpose()?)
     }
 
+    /// The ranges of a group of a layer's experts, if the device wants any. Each is calibrated alone, as the block that `one`
+    /// makes of it, so that what is kept of it holds in whichever group it is.
+    pub(crate) fn of_experts(
+        &self,
+        layer: usize,
+        experts: &[ExpertId],
+        group: &Block,
+        one: &dyn Fn(ExpertId) -> Result<Block, OffloadError>,
+    ) -> Result<Option<Ranges>, OffloadError> {
+        let Some(calibrated) = &self.calibrated else { return Ok(None) };
+        let ranges = experts.iter().map(|&expert| Ok(calibrated.get(Place::Expert(layer, expert), &one(expert)?)?));
+        let ranges: Vec<Ranges> = ranges.collect::<Result<_, OffloadError>>()?;
+        // A block's values are its inputs, one of each expert, and then what each expert makes of its own.
+        let inputs = ranges.iter().filter_map(|ranges| ranges.values().first());
+        let made = ranges.iter().flat_map(|ranges| ranges.values().iter().skip(1));
+        let values = inputs.chain(made).copied().collect();
+        Ok(Some(Ranges::new(group, values).map_err(CalibrateError::from)?))
+    }
+
     /// Keeps what was found out. That it could not be kept makes only the next start slower.
     pub(crate) fn keep(&self) {
         let Some(calibrated) = &self.calibrated else { return };
@@ -84,6 +110,9 @@ impl Calibrated<'_> {
             Place::Qkv(layer) => seen.qkv(layer, block),
             Place::FeedForward(layer) => seen.feed_forward(layer, block),
             Place::Head => seen.head(block),
+            Place::Output(layer) => seen.feed_forward(layer, block),
+            Place::Shared(layer) => seen.shared(layer, block),
+            Place::Expert(layer, expert) => seen.expert(layer, expert.0, block),
         }?;
         self.known.borrow_mut().insert(place, ranges.values().to_vec());
         Ok(ranges)
@@ -95,11 +124,11 @@ fn key(model: &Model, device: &dyn GraphDevice) -> BlobKey {
     BlobKey::new(&source, device)
 }
 
-/// For each block: its place, how many ranges, and these; all numbers little-endian.
+/// For each block: its place (three numbers), how many ranges, and these; all numbers little-endian.
 fn written(known: &BTreeMap<Place, Vec<Range>>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (place, ranges) in known {
-        bytes.extend(place.number().to_le_bytes());
+        place.numbers().iter().for_each(|number| bytes.extend(number.to_le_bytes()));
         bytes.extend((ranges.len() as u32).to_le_bytes());
         for range in ranges {
             bytes.extend(range.least().to_le_bytes());
@@ -114,33 +143,43 @@ fn parse(bytes: &[u8]) -> Option<BTreeMap<Place, Vec<Range>>> {
     let (words, []) = bytes.as_chunks::<4>() else { return None };
     let mut words = words.iter().copied();
     let mut known = BTreeMap::new();
-    while let Some(place) = words.next() {
+    while let Some(kind) = words.next() {
+        let place = Place::of([kind, words.next()?, words.next()?].map(u32::from_le_bytes))?;
         let count = u32::from_le_bytes(words.next()?) as usize;
         if words.len() < count.checked_mul(2)? {
             return None;
         }
         let mut float = || words.next().map(f32::from_le_bytes);
         let ranges = (0..count).map(|_| Some(Range::new(float()?, float()?))).collect::<Option<_>>()?;
-        known.insert(Place::of(u32::from_le_bytes(place)), ranges);
+        known.insert(place, ranges);
     }
     Some(known)
 }
 
 impl Place {
-    fn number(self) -> u32 {
+    /// What kind, of which layer, which expert.
+    fn numbers(self) -> [u32; 3] {
         match self {
-            Self::Head => u32::MAX,
-            Self::Qkv(layer) => 2 * layer as u32,
-            Self::FeedForward(layer) => 2 * layer as u32 + 1,
+            Self::Head => [0, 0, 0],
+            Self::Qkv(layer) => [1, layer as u32, 0],
+            Self::FeedForward(layer) => [2, layer as u32, 0],
+            Self::Output(layer) => [3, layer as u32, 0],
+            Self::Shared(layer) => [4, layer as u32, 0],
+            Self::Expert(layer, expert) => [5, layer as u32, expert.0],
         }
     }
 
-    fn of(number: u32) -> Self {
-        match (number, (number / 2) as usize, number % 2) {
-            (u32::MAX, ..) => Self::Head,
-            (_, layer, 0) => Self::Qkv(layer),
-            (_, layer, _) => Self::FeedForward(layer),
-        }
+    fn of([kind, layer, expert]: [u32; 3]) -> Option<Self> {
+        let layer = layer as usize;
+        Some(match kind {
+            0 => Self::Head,
+            1 => Self::Qkv(layer),
+            2 => Self::FeedForward(layer),
+            3 => Self::Output(layer),
+            4 => Self::Shared(layer),
+            5 => Self::Expert(layer, ExpertId(expert)),
+            _ => return None,
+        })
     }
 }
 
@@ -182,6 +221,10 @@ mod tests {
 
         fn settings(&self) -> String {
             String::new()
+        }
+
+        fn tolerance(&self) -> f64 {
+            0.0
         }
 
         fn emit(&self, _: &GraphSource<'_>) -> Result<Emitted, Error> {
@@ -226,8 +269,36 @@ mod tests {
         assert_eq!(get(Place::Qkv(0)), (first, true));
     }
 
+    /// A group is the experts' own blocks, side by side: what is found of them alone is what would be found of it.
+    #[test]
+    fn a_groups_ranges_are_its_experts() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_mixtral.gguf");
+        let model = Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap();
+        let (device, rule) = (Integers::new(), LayoutRules::HTP.weights);
+        let known = KnownRanges::of(&model, &device, None);
+        let experts = [ExpertId(2), ExpertId(0)];
+        let block = |experts: &[ExpertId]| crate::expert_block(&model, 1, experts, rule).unwrap().unwrap();
+        let group = block(&experts);
+        let ranges = known.of_experts(1, &experts, &group, &|expert| Ok(block(&[expert]))).unwrap().unwrap();
+        let alone = experts.map(|expert| known.get(Place::Expert(1, expert), &block(&[expert])).unwrap().unwrap());
+        assert_ne!(alone[0], alone[1]);
+        let of = |values: &[Range], of: &[usize]| of.iter().map(|&at| values[at]).collect::<Vec<_>>();
+        // Two inputs, then five values of each: gate, up, the gate's nonlinearity, their product, what comes out.
+        assert_eq!(ranges.values().len(), 12);
+        assert_eq!(of(ranges.values(), &[0, 2, 3, 4, 5, 6]), alone[0].values());
+        assert_eq!(of(ranges.values(), &[1, 7, 8, 9, 10, 11]), alone[1].values());
+    }
+
     fn place() -> impl Strategy<Value = Place> {
-        prop_oneof![Just(Place::Head), (0_usize..99).prop_map(Place::Qkv), (0_usize..99).prop_map(Place::FeedForward)]
+        let layer = 0_usize..99;
+        prop_oneof![
+            Just(Place::Head),
+            layer.clone().prop_map(Place::Qkv),
+            layer.clone().prop_map(Place::FeedForward),
+            layer.clone().prop_map(Place::Output),
+            layer.clone().prop_map(Place::Shared),
+            (layer, 0_u32..999).prop_map(|(layer, expert)| Place::Expert(layer, ExpertId(expert))),
+        ]
     }
 
     proptest! {

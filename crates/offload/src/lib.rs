@@ -9,6 +9,7 @@
 //! | the ranges of their values, for devices that compute in integers | `calibration`, kept by `known_ranges` |
 //! | for how many rows graphs are compiled, and how rows are cut to them | `shapes` |
 //! | a block as a device's compiler takes it | `source` |
+//! | how much room compiled graphs want in the cache | `room` |
 //! | a graph that was tried, and how long it may take later | `ready`, `patience` |
 //! | one block on one device, and the whole model | `slot`, `placed` |
 //! | graphs for exactly a prompt's rows | `exact` |
@@ -34,6 +35,7 @@ mod layers;
 mod patience;
 mod placed;
 mod ready;
+mod room;
 mod routing;
 mod shapes;
 mod slot;
@@ -50,5 +52,6 @@ pub use experts::{
 };
 pub use layers::{LayerBlocks, LayersError, head_block, layer_blocks};
 pub use placed::{OffloadError, PlacedModel, PlacedProgress};
+pub use room::{GraphRoom, GraphUse};
 pub use routing::{RoutingError, calibrate_experts};
 pub use shapes::rows_taken;

@@ -8,6 +8,7 @@ use crate::slot::Slot;
 use duet_model::Model;
 use duet_model::forward::{Begun, NotRun, TokenWise};
 use duet_runtimes::{BlobCache, GraphDevice};
+use duet_types::Bytes;
 
 /// The blocks of a model, compiled.
 #[derive(Debug)]
@@ -40,9 +41,16 @@ pub enum OffloadError {
     /// Experts were asked for.
     #[error("this model is dense: it has no experts to place")]
     Dense,
-    /// Experts on a device that computes in integers.
-    #[error("the device computes on calibrated grids, and experts are not calibrated for that")]
-    UncalibratedExperts,
+    /// A cache that has no room for what is loaded from it while requests are served.
+    #[error(
+        "{asked} for compiled graphs are too little: those that are loaded while this model is served take about {needed}"
+    )]
+    CacheTooSmall {
+        /// What it may take.
+        asked: Bytes,
+        /// What it needs.
+        needed: Bytes,
+    },
 }
 
 /// How far compiling is.

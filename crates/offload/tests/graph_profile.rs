@@ -10,9 +10,9 @@ use duet_types::{Bytes, Nanos, Tokens};
 use std::path::Path;
 use std::sync::Arc;
 
-fn model() -> Model {
+fn model() -> Arc<Model> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
-    Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap()
+    Arc::new(Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap())
 }
 
 fn placement(folder: &Path) -> Option<Placement> {

@@ -19,17 +19,22 @@ use std::sync::Arc;
 const ROWS: Pair<Tokens> = Pair { prefill: Tokens(16), decode: Tokens(4) };
 const PROMPT: u32 = 43;
 
-fn model() -> Model {
+fn model() -> Arc<Model> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
-    Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap()
+    Arc::new(Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap())
 }
 
 /// A device that fails by the plan, and a shelf of the model's graphs in a folder.
-fn shelf(model: &Model, folder: &Path, faults: FaultPlan) -> Option<Shelf> {
+fn shelf(model: &Arc<Model>, folder: &Path, faults: FaultPlan) -> Option<Shelf> {
+    shelf_within(model, folder, Bytes(1 << 30), faults)
+}
+
+/// The same with so much room in the cache.
+fn shelf_within(model: &Arc<Model>, folder: &Path, room: Bytes, faults: FaultPlan) -> Option<Shelf> {
     let runtime = duet_testing::loaded(Runtime::load())?;
     let device = runtime.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED));
     let device: Arc<dyn GraphDevice> = Arc::new(FaultyDevice::new(device, faults));
-    let cache = BlobCache::new(folder.to_owned(), Bytes(1 << 30));
+    let cache = BlobCache::new(folder.to_owned(), room);
     let placement = Placement { device, cache };
     let blocks = NonZeroUsize::new(2).unwrap();
     Some(Shelf::fill(model, placement, blocks, &[ROWS.decode, ROWS.prefill], &mut |_| {}).unwrap())
@@ -134,22 +139,43 @@ fn a_load_that_fails_ends_the_run_with_its_reason() {
     }
     let layers = model.config().layers as u32;
     let before = 5 + 2 * layers;
-    let shelf = shelf(&model, folder.path(), FaultPlan::default().import_fails(before + 1)).unwrap();
+    // What cannot be taken up is compiled, after the cache was asked once more.
+    let faults = FaultPlan::default().import_fails(before + 1).import_fails(before + 2).compile_fails(0);
+    let shelf = shelf(&model, folder.path(), faults).unwrap();
     let blocks = blocks(&shelf);
     let prompt = Prompt { context: Tokens::ZERO, rows: Tokens(PROMPT) };
     let plan = asynchronous(&Problem::in_place(&blocks, prompt).unwrap());
     let error = follow(&model, &shelf, &blocks, plan).unwrap_err();
-    assert!(error.to_string().contains("import_model"), "{error}");
+    assert!(error.to_string().contains("compile_model"), "{error}");
 }
 
+/// All files of the cache are gone, or nothing was ever kept: graphs are compiled when they are loaded, and compute the same.
 #[test]
-fn a_graph_that_has_gone_from_the_cache_is_said_to_be() {
+fn a_graph_that_has_gone_from_the_cache_is_compiled_again() {
     let (model, folder) = (model(), tempfile::tempdir().unwrap());
-    let Some(shelf) = shelf(&model, folder.path(), FaultPlan::default()) else { return };
+    let Some(roomy) = shelf(&model, folder.path(), FaultPlan::default()) else { return };
+    let blocks = blocks(&roomy);
+    let prompt = Prompt { context: Tokens::ZERO, rows: Tokens(PROMPT) };
+    let plan = || greedy(&Problem::in_place(&blocks, prompt).unwrap());
+    let expected = follow(&model, &roomy, &blocks, plan()).unwrap().0;
     for file in std::fs::read_dir(folder.path()).unwrap() {
         std::fs::remove_file(file.unwrap().path()).unwrap();
     }
-    assert!(matches!(shelf.load(1, ROWS.decode), Err(SwitchingError::Gone { rows: Tokens(4), .. })));
+    assert_eq!(follow(&model, &roomy, &blocks, plan()).unwrap().0, expected);
+    assert!(std::fs::read_dir(folder.path()).unwrap().count() > 0, "they are kept again");
+    // Room for no graph at all.
+    let nowhere = tempfile::tempdir().unwrap();
+    let tight = shelf_within(&model, nowhere.path(), Bytes(100), FaultPlan::default()).unwrap();
+    assert_eq!(follow(&model, &tight, &blocks, plan()).unwrap().0, expected);
+    // What they take is known all the same; a compiler writes some bytes more or less each time.
+    let [known, kept] = [&tight, &roomy].map(|shelf| shelf.bytes(0, ROWS.decode).0 as f64);
+    assert!((known / kept - 1.0).abs() < 0.01, "{known} and {kept}");
+}
+
+#[test]
+fn what_was_never_on_the_shelf_is_not_loaded() {
+    let (model, folder) = (model(), tempfile::tempdir().unwrap());
+    let Some(shelf) = shelf(&model, folder.path(), FaultPlan::default()) else { return };
     assert!(matches!(shelf.load(0, Tokens(99)), Err(SwitchingError::NoShape(Tokens(99)))));
     assert!(matches!(shelf.load(7, ROWS.decode), Err(SwitchingError::NotLoaded(7))));
 }

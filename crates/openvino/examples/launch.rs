@@ -58,7 +58,7 @@ fn launch_costs(device: &Device, options: &CompileOptions) -> Result<(), Error> 
         let (x, mut y) = (Buffer::from(&*numbers(SIZE * SIZE)), Buffer::zeroed(SIZE * SIZE));
         let mut request = graph.request()?;
         let borrowed = median(SAMPLES, || request.run(&[&x], &mut [&mut y]))?;
-        let mut ready = device.clone().with_options(options.clone()).compile_graph(&source.emitted())?;
+        let mut ready = device.clone().with_options(*options).compile_graph(&source.emitted())?;
         let (x, mut outputs) = (Arc::new(x), vec![y]);
         let started = median(SAMPLES, || {
             let tensors = Tensors { inputs: vec![Arc::clone(&x)], outputs: std::mem::take(&mut outputs) };

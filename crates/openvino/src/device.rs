@@ -2,7 +2,8 @@
 
 use crate::compile::{Ir, compile, import};
 use crate::compiled::CompiledGraph;
-use crate::options::CompileOptions;
+use crate::offer::{LeftOut, Offer, refusal};
+use crate::options::{CompileOptions, NpuFrontEnd, Precision};
 use crate::runtime::Runtime;
 use duet_runtimes::DeviceInfo;
 use duet_runtimes::Error;
@@ -13,11 +14,18 @@ pub struct Device {
     runtime: Runtime,
     info: DeviceInfo,
     options: CompileOptions,
+    left_out: Vec<LeftOut>,
 }
 
 impl Device {
     pub(crate) fn new(runtime: Runtime, info: DeviceInfo) -> Self {
-        Self { runtime, info, options: CompileOptions::default() }
+        Self { runtime, info, options: CompileOptions::default(), left_out: Vec::new() }
+    }
+
+    /// The NPU's plugin with its front end, computing on the CPU.
+    pub(crate) fn npu_front_end_on_cpu(runtime: Runtime, info: DeviceInfo) -> Self {
+        let options = CompileOptions { npu_front_end: Some(NpuFrontEnd::OnCpu), ..CompileOptions::default() };
+        Self { options, ..Self::new(runtime, info) }
     }
 
     /// What it says of itself.
@@ -32,10 +40,34 @@ impl Device {
         &self.runtime
     }
 
-    /// The same device, which compiles blocks and takes them up with these options.
+    /// The same device, which compiles blocks and takes them up with these options, as far as it takes them: it is asked.
+    /// Takes some milliseconds.
     #[must_use]
-    pub fn with_options(self, options: CompileOptions) -> Self {
-        Self { options, ..self }
+    pub fn with_options(self, wanted: CompileOptions) -> Self {
+        let npu_front_end = wanted.npu_front_end.or(self.options.npu_front_end);
+        let refusal = |one: &CompileOptions| refusal(&self.runtime, &self.info.name, one);
+        let (options, left_out) = self.offer().taken(CompileOptions { npu_front_end, ..wanted }, &refusal);
+        Self { options, left_out, ..self }
+    }
+
+    /// What it was to be told, and is not.
+    #[must_use]
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    /// What it computes in, as it was told; if it was told nothing, the coarsest that it offers.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        match self.options.npu_front_end {
+            // Who computes behind it is told nothing.
+            Some(NpuFrontEnd::OnCpu) => Offer::of(&|key| self.runtime.property("CPU", key)).computes_in(None),
+            None => self.offer().computes_in(self.options.precision),
+        }
+    }
+
+    fn offer(&self) -> Offer {
+        Offer::of(&|key| self.runtime.property(&self.info.name, key))
     }
 
     /// How it compiles blocks and takes them up; the calls that follow have options of their own.

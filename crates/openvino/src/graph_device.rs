@@ -4,6 +4,7 @@ use crate::compile::Ir;
 use crate::compiled::CompiledGraph;
 use crate::device::Device;
 use crate::infer::InferRequest;
+use crate::options::Activations;
 use crate::running::Running;
 use duet_graphs::{ChunkAttention, LayoutRules, RowRule, WeightRule};
 use duet_runtimes::{Buffer, DeviceInfo, DeviceKind, Emitted, Error, Graph, GraphDevice, GraphSource, Ports, Tensors};
@@ -33,6 +34,10 @@ impl GraphDevice for Device {
 
     fn settings(&self) -> String {
         self.options().to_string()
+    }
+
+    fn tolerance(&self) -> f64 {
+        self.precision().tolerance() + self.options().activations.map_or(0.0, Activations::tolerance)
     }
 
     fn emit(&self, source: &GraphSource<'_>) -> Result<Emitted, Error> {

@@ -7,14 +7,15 @@
 //! | --- | --- |
 //! | its functions, objects and structures | `library.rs`, `handle.rs`, `raw.rs`, `text.rs` |
 //! | the runtime and its devices | `runtime.rs`, `device.rs`, `describe.rs` |
-//! | compiling, exporting, importing | `compile.rs`, `options.rs`, `compiled.rs` |
+//! | compiling, exporting, importing | `compile.rs`, `compiled.rs` |
+//! | how: what is wanted, and what a device takes of it | `options.rs`, `offer.rs` |
 //! | memory that is lent | `tensor.rs` |
 //! | inferences: waited for at once, or started | `infer.rs`, `running.rs` |
-//! | whether a device computes what it should | `self_test.rs` |
 //! | as a device like those of other runtimes | `graph_device.rs` |
 //!
 //! Invariants:
 //! - no safe call reads or writes memory that was given back, however handles are dropped or forgotten;
+//! - no device is told an option that it does not list as its own;
 //! - a device that hangs blocks nobody who gave it a time limit;
 //! - whatever OpenVINO refuses is an error with OpenVINO's own words, never a panic.
 
@@ -27,11 +28,11 @@ mod handle;
 mod infer;
 mod library;
 mod matmul;
+mod offer;
 mod options;
 mod raw;
 mod running;
 mod runtime;
-mod self_test;
 mod tensor;
 #[cfg(test)]
 mod tests;
@@ -44,11 +45,11 @@ pub use device::Device;
 pub use duet_runtimes::{
     ALIGNMENT, BlobCache, BlobKey, BlobSource, Buffer, DeviceInfo, DeviceKind, Digest, Dimension, Emitted, Error,
     FaultPlan, FaultyDevice, Graph, GraphDevice, GraphSource, Missing, Obtained, Origin, Peak, Port, Ports, SelfTest,
-    Side, Tensors,
+    Side, Tensors, self_test,
 };
 pub use infer::InferRequest;
 pub use matmul::MatMul;
+pub use offer::LeftOut;
 pub use options::{Activations, CompileOptions, NpuFrontEnd, Pinning, Precision};
 pub use running::{Finished, Running};
 pub use runtime::Runtime;
-pub use self_test::self_test;

@@ -1,13 +1,13 @@
 //! How a graph is compiled: OpenVINO's properties, typed.
 //!
-//! What is left out is left to the device. OpenVINO takes properties as texts and some devices ignore what they do not
-//! know; here a wrong one cannot be written down.
+//! What is left out is left to the device. OpenVINO takes properties as texts, and plugins throw at what they do not know:
+//! here a wrong one cannot be written down, and `offer.rs` leaves out what a device does not take.
 
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
 
 /// How a graph is compiled.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CompileOptions {
     /// Threads of an inference (CPU).
     pub threads: Option<NonZeroU16>,
@@ -68,7 +68,8 @@ impl CompileOptions {
     }
 
     /// A model's blocks, to run on `threads` threads of a device where it has such. With [`Activations::Floats`] nothing is
-    /// rounded but the weights: half as fast, and what others are measured against.
+    /// rounded but the weights: half as fast, and what others are measured against. They are what is wanted:
+    /// [`crate::Device::with_options`] leaves out what the device does not take.
     #[must_use]
     pub fn of_blocks(threads: u16, activations: Activations) -> Self {
         Self {
@@ -78,6 +79,32 @@ impl CompileOptions {
             precision: Some(Precision::F32),
             streams: Some(NonZeroU16::MIN),
             ..Self::default()
+        }
+    }
+
+    /// The same options, each by itself: what a device is asked about one after the other.
+    pub(crate) fn one_by_one(&self) -> impl Iterator<Item = Self> + use<> {
+        let nothing = Self::default();
+        let each = [
+            Self { threads: self.threads, ..nothing },
+            Self { pinning: self.pinning, ..nothing },
+            Self { activations: self.activations, ..nothing },
+            Self { precision: self.precision, ..nothing },
+            Self { streams: self.streams, ..nothing },
+        ];
+        each.into_iter().filter(move |one| *one != nothing)
+    }
+
+    /// Those of both; where both have one, the other's.
+    #[must_use]
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            threads: other.threads.or(self.threads),
+            pinning: other.pinning.or(self.pinning),
+            activations: other.activations.or(self.activations),
+            precision: other.precision.or(self.precision),
+            streams: other.streams.or(self.streams),
+            npu_front_end: other.npu_front_end.or(self.npu_front_end),
         }
     }
 
@@ -115,6 +142,15 @@ impl Activations {
     /// As duet's own kernels round them, to eight bits in groups of 32, where the device does so.
     pub const ROUNDED: Self = Self::Groups(NonZeroU32::new(32).unwrap());
 
+    /// The same of rounding activations: eight bits round a group's values by a part in 250 of its largest.
+    #[must_use]
+    pub fn tolerance(self) -> f64 {
+        match self {
+            Self::Floats => 0.0,
+            Self::Groups(_) => 3e-2,
+        }
+    }
+
     fn value(self) -> String {
         match self {
             Self::Floats => "0".to_owned(),
@@ -124,6 +160,18 @@ impl Activations {
 }
 
 impl Precision {
+    /// How far a block's results are from the reference interpreter's at most, where nothing else is rounded: the root mean
+    /// square of the differences, in that of the results. A half has eleven bits and a bfloat eight; a feed-forward block
+    /// rounds a dozen times one behind the other, and sums are taken in whatever order a device likes.
+    #[must_use]
+    pub fn tolerance(self) -> f64 {
+        match self {
+            Self::F32 => 1e-5,
+            Self::F16 => 5e-3,
+            Self::Bf16 => 3e-2,
+        }
+    }
+
     fn value(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -152,5 +200,16 @@ mod tests {
         let options = CompileOptions { activations: Some(Activations::Floats), ..CompileOptions::one_core() };
         let shown = "INFERENCE_NUM_THREADS=1 DYNAMIC_QUANTIZATION_GROUP_SIZE=0 NUM_STREAMS=1";
         assert_eq!(options.to_string(), shown);
+    }
+
+    #[test]
+    fn options_are_those_that_they_are_one_by_one() {
+        let options =
+            CompileOptions { pinning: Some(Pinning::Floating), ..CompileOptions::of_blocks(3, Activations::Floats) };
+        let parts: Vec<_> = options.one_by_one().collect();
+        assert_eq!(parts.len(), 5);
+        assert!(parts.iter().all(|one| one.properties().len() == 1));
+        assert_eq!(parts.into_iter().fold(CompileOptions::default(), CompileOptions::and), options);
+        assert_eq!(CompileOptions::default().one_by_one().count(), 0);
     }
 }

@@ -5,7 +5,7 @@ use crate::describe::describe;
 use crate::device::Device;
 use crate::handle::Handle;
 use crate::library::Library;
-use crate::options::{CompileOptions, NpuFrontEnd};
+use crate::options::CompileOptions;
 use crate::raw;
 use crate::text::c_text;
 use duet_runtimes::Error;
@@ -86,34 +86,35 @@ impl Runtime {
     #[must_use]
     pub fn npu_front_end_on_cpu(&self) -> Device {
         let info = describe("NPU", &|key| self.property("NPU", key));
-        let options = CompileOptions { npu_front_end: Some(NpuFrontEnd::OnCpu), ..CompileOptions::default() };
-        Device::new(self.clone(), info).with_options(options)
+        Device::npu_front_end_on_cpu(self.clone(), info)
     }
 
     /// What a device's plugin says of `key`; absent if it does not know it, or needs hardware that is not there.
     pub(crate) fn property(&self, device: &str, key: &str) -> Option<String> {
-        let (device, key) = (c_text("a device's name", device).ok()?, c_text("a property's key", key).ok()?);
-        let mut value = ptr::null_mut();
-        // SAFETY: the core lives, both texts outlive the call, and `value` is a place for a pointer.
-        let status = unsafe {
-            (self.library().functions.ov_core_get_property)(
-                self.core().as_ptr(),
-                device.as_ptr(),
-                key.as_ptr(),
-                &mut value,
-            )
-        };
-        self.library().check("ov_core_get_property", status).ok()?;
-        // SAFETY: on success OpenVINO has handed over a text.
-        let value = unsafe { self.library().take_text(value) };
+        let value = self.property_of(self.core(), device, key).ok()?;
         Some(value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
+
+    /// The same of a core that has settings of its own.
+    ///
+    /// # Errors
+    /// If the plugin does not know the property, or throws at what the core was told for it.
+    pub(crate) fn property_of(&self, core: &Handle<raw::Core>, device: &str, key: &str) -> Result<String, Error> {
+        let (device, key) = (c_text("a device's name", device)?, c_text("a property's key", key)?);
+        let mut value = ptr::null_mut();
+        let get = self.library().functions.ov_core_get_property;
+        // SAFETY: the core lives, both texts outlive the call, and `value` is a place for a pointer.
+        let status = unsafe { get(core.as_ptr(), device.as_ptr(), key.as_ptr(), &mut value) };
+        self.library().check("ov_core_get_property", status)?;
+        // SAFETY: on success OpenVINO has handed over a text.
+        Ok(unsafe { self.library().take_text(value) })
     }
 
     /// A core that imports graphs for `device` with `options`: importing takes no properties of its own, and those of
     /// the core that compiles must stay as they are. There are as many as there are different options, which is few.
     pub(crate) fn importer(&self, device: &CStr, options: &CompileOptions) -> Result<Arc<Handle<raw::Core>>, Error> {
         let mut importers = self.inner.importers.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (device.to_owned(), options.clone());
+        let key = (device.to_owned(), *options);
         if let Some(core) = importers.get(&key) {
             return Ok(Arc::clone(core));
         }

@@ -75,6 +75,9 @@ impl Device {
     }
 }
 
+/// Activations have sixteen bits, and nonlinearities are rounded once more.
+const TOLERANCE: f64 = 5e-3;
+
 /// What `HTP` may be followed by.
 const NAMES: &str = "HTP, HTP.v68, HTP.v73, HTP.v75, HTP.v79, HTP.v81";
 
@@ -111,6 +114,10 @@ impl GraphDevice for Device {
     fn settings(&self) -> String {
         let generation = self.generation.map(|generation| generation.number().to_string());
         format!("htp_arch={}", generation.as_deref().unwrap_or("default"))
+    }
+
+    fn tolerance(&self) -> f64 {
+        TOLERANCE
     }
 
     fn emit(&self, source: &GraphSource<'_>) -> Result<Emitted, Error> {

@@ -18,7 +18,6 @@
 //! | memory that is lent | `lent.rs` |
 //! | the thread of inferences, and devices that never answer | `lane.rs` |
 //! | errors of ONNX Runtime | `error.rs` |
-//! | whether a device computes what it should | `self_test.rs` |
 //!
 //! Invariants:
 //! - no node of a graph runs on the CPU's own kernels in the HTP's place: what the HTP does not take is refused;
@@ -34,10 +33,8 @@ mod lent;
 mod ports;
 mod provider;
 mod runtime;
-mod self_test;
 mod session;
 
 pub use device::Device;
 pub use generation::Generation;
 pub use runtime::Runtime;
-pub use self_test::self_test;

@@ -77,6 +77,9 @@ impl Provider {
             ("backend_path", text(&self.backend)?),
             // Inputs and outputs are rounded by the HTP too, not by the CPU.
             ("offload_graph_io_quantization", "0".to_owned()),
+            // A pass is dozens of short launches, between which the HTP would clock down. It is a vote of the session, so
+            // that it lasts as long as the model is loaded, and an unknown name would only be a line in a log.
+            ("htp_performance_mode", "burst".to_owned()),
         ];
         options.extend(generation.map(|generation| ("htp_arch", generation.number().to_string())));
         // An option without the provider's name before it is dropped silently.

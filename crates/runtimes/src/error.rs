@@ -150,15 +150,17 @@ pub enum Error {
         /// The shape of the memory.
         lent: String,
     },
-    /// The self-test's product is wrong.
-    #[error("the self-test's product is wrong: value {index} is {got}, not {expected}")]
+    /// The self-test's results are wrong.
+    #[error(
+        "the self-test's feed-forward block came out wrong: {:.3} % off, where the device's precision explains {:.3} %",
+        100.0 * off,
+        100.0 * tolerance
+    )]
     WrongResult {
-        /// Which value.
-        index: usize,
-        /// What it should be.
-        expected: f32,
-        /// What the device made of it.
-        got: f32,
+        /// How far off: the root mean square of the differences, in that of what was expected.
+        off: f64,
+        /// How far it may be.
+        tolerance: f64,
     },
     /// The device does not take the block, or not in this shape.
     #[error(transparent)]

@@ -182,6 +182,10 @@ impl<D: GraphDevice> GraphDevice for FaultyDevice<D> {
         self.device.settings()
     }
 
+    fn tolerance(&self) -> f64 {
+        self.device.tolerance()
+    }
+
     fn emit(&self, source: &GraphSource<'_>) -> Result<Emitted, Error> {
         self.device.emit(source)
     }

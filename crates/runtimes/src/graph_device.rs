@@ -27,6 +27,10 @@ pub trait GraphDevice: Debug + Send + Sync {
     /// How it compiles, the same text for the same settings and only for these.
     fn settings(&self) -> String;
 
+    /// How far a block's results may be from the reference interpreter's, given how the device computes and is set: the root
+    /// mean square of the differences, in that of the results.
+    fn tolerance(&self) -> f64;
+
     /// Writes a block down as its toolchain reads it.
     ///
     /// # Errors

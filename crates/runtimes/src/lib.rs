@@ -9,7 +9,8 @@
 //! | what the engine needs of a device | `graph_device.rs`, `info.rs`, `port.rs`, `error.rs` |
 //! | memory that is lent | `buffer.rs` |
 //! | word that work has ended, and devices that never answer | `completion.rs`, `watchdog.rs` |
-//! | whether a device computes what it should | `self_test.rs`, `product.rs` |
+//! | whether a device computes what it should | `self_test.rs` |
+//! | products that tests multiply | `product.rs` |
 //! | graphs that were compiled before, on disk | `cache.rs`, `blob_file.rs`, `blob_key.rs` |
 //! | devices that fail on demand, for tests | `faults.rs` |
 //!
@@ -51,5 +52,5 @@ pub use graph_device::{Emitted, Graph, GraphDevice, GraphSource};
 pub use info::{DeviceInfo, DeviceKind, Peak};
 pub use package::{ONNX_RUNTIME, OPENVINO, Package, QNN_PROVIDER};
 pub use port::{Dimension, LentRows, Port, Ports};
-pub use self_test::{SelfTest, Square, self_test};
+pub use self_test::{SelfTest, self_test};
 pub use watchdog::{UnderWay, Watched};

@@ -1,4 +1,4 @@
-//! Products of small whole numbers, which are exact in every format: what self-tests and tests multiply.
+//! Products of small whole numbers, which are exact in every format: what tests multiply.
 
 /// `x · wᵀ`, for rows of `inputs` values and a row of weights for each output; row by row.
 #[must_use]

@@ -92,6 +92,10 @@ impl GraphDevice for Staged {
         self.device.settings()
     }
 
+    fn tolerance(&self) -> f64 {
+        self.device.tolerance()
+    }
+
     fn emit(&self, source: &GraphSource<'_>) -> Result<Emitted, Error> {
         let emitted = self.device.emit(source)?;
         let Digest(digest) = emitted.digest();

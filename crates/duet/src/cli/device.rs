@@ -27,6 +27,9 @@ pub(crate) struct DeviceArgs {
     /// that decode while a prompt is read [default: room for both]
     #[arg(long, value_name = "BYTES", requires = "devices", value_parser = super::bytes)]
     pub(crate) graph_memory: Option<Bytes>,
+    /// Disk for compiled graphs, of all models [default: what this model's may take, and 4 GiB at least]
+    #[arg(long, value_name = "BYTES", requires = "devices", value_parser = super::bytes)]
+    pub(crate) graph_cache: Option<Bytes>,
     /// Of a model with experts: what becomes of tokens that an expert has no room for on the device. `spill`: the CPU
     /// computes them; `prune`: those whose attention found least are left out
     #[arg(long, value_name = "RULE", requires = "devices", default_value = "spill")]

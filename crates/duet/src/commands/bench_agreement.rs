@@ -9,7 +9,8 @@ use duet_openvino::Activations;
 
 pub(super) fn agreement(arguments: &AgreementArgs) -> anyhow::Result<()> {
     let model = session::open_with(&arguments.model, arguments.threads)?;
-    let compiled = |activations| offloading::compiled(&model, &arguments.device, arguments.threads, activations);
+    let compiled =
+        |activations| offloading::compiled(&model, &arguments.device, (arguments.threads, None), activations);
     let (device, exact) = (compiled(Activations::ROUNDED)?, compiled(Activations::Floats)?);
     let settings = Settings {
         files: arguments.workload.clone(),

@@ -6,12 +6,14 @@ use crate::failure::BadInput;
 use crate::progress::eprintln_quiet;
 use crate::{offloading, session};
 use duet_bench::graphs::{self, Bed};
+use duet_offload::GraphUse;
 use duet_openvino::Activations;
 
 pub(super) fn graphs(arguments: &GraphsArgs) -> anyhow::Result<()> {
     let threads = arguments.threads.unwrap_or_else(half_of_cores);
-    let (device, cache) = (offloading::opened(&arguments.device, threads, Activations::ROUNDED)?, offloading::cache()?);
+    let device = offloading::opened(&arguments.device, threads, Activations::ROUNDED)?;
     let model = session::open_with(&arguments.model, arguments.threads)?;
+    let cache = offloading::cache(&model, &*device, None, GraphUse::Exchanged)?;
     let bed = Bed { model, device, threads, cache };
     let mut lines = Lines::new(arguments.json);
     let progress = |what: &str| eprintln_quiet(&format!("bench: {what}"));

@@ -8,7 +8,7 @@ use crate::{models, offloading, session};
 use duet_bench::graphs::Bed;
 use duet_bench::moe::accuracy::{self, Target};
 use duet_bench::moe::{self, Counts, MoeError};
-use duet_offload::expert_file;
+use duet_offload::{GraphUse, expert_file};
 use duet_openvino::Activations;
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ pub(super) fn moe(arguments: &MoeArgs) -> anyhow::Result<()> {
     let llama_bench = arguments.llama_bench(&path)?;
     let model = session::open_with(&arguments.model, arguments.threads)?;
     moe::check(&model).map_err(named)?;
-    let (device, cache) = (offloading::opened(&arguments.device, threads, Activations::ROUNDED)?, offloading::cache()?);
+    let device = offloading::opened(&arguments.device, threads, Activations::ROUNDED)?;
+    let cache = offloading::cache(&model, &*device, None, GraphUse::Resident)?;
     let counts = Counts::of(&model, &expert_file(&path), threads.into()).map_err(named)?;
     eprintln_quiet(&format!("bench: {}", counts.from.words()));
     let settings = arguments.settings(counts, llama_bench);

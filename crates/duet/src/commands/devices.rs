@@ -61,8 +61,9 @@ fn shapes(shapes: ShapesReport) -> &'static str {
 
 fn self_test(report: &SelfTestReport) -> String {
     match report {
-        SelfTestReport::Passed { compile_ms, inference_us } => {
-            format!("self-test passed: compiled in {compile_ms:.0} ms, ran in {inference_us:.0} us")
+        SelfTestReport::Passed { compile_ms, inference_us, off_percent } => {
+            let took = format!("compiled in {compile_ms:.0} ms, ran in {inference_us:.0} us");
+            format!("self-test passed: a layer's block {took}, {off_percent:.3} % off")
         }
         SelfTestReport::Failed(why) => format!("self-test FAILED: {}", plain(why)),
     }
@@ -91,17 +92,18 @@ mod tests {
             memory_bytes: Some(16 << 30),
             peaks: vec![PeakReport { format: "i8".to_owned(), gops: 11_000.0 }],
             shapes: ShapesReport::Static,
+            settings: "NUM_STREAMS=1".to_owned(),
             self_test,
         }
     }
 
     #[test]
     fn a_device_is_two_lines() {
-        let shown = device(&npu(SelfTestReport::Passed { compile_ms: 61.7, inference_us: 93.4 }));
+        let shown = device(&npu(SelfTestReport::Passed { compile_ms: 61.7, inference_us: 93.4, off_percent: 0.041 }));
         assert_eq!(
             shown,
             "  NPU    Intel(R) AI Boost\u{fffd}[2J, 16.0 GiB, driver 1.17, 11000 GOP/s i8\n\
-             \x20        static shapes only; self-test passed: compiled in 62 ms, ran in 93 us\n"
+             \x20        static shapes only; self-test passed: a layer's block compiled in 62 ms, ran in 93 us, 0.041 % off\n"
         );
         let failed = device(&npu(SelfTestReport::Failed("no compiler".to_owned())));
         assert!(failed.ends_with("; self-test FAILED: no compiler\n"), "{failed}");

@@ -7,6 +7,7 @@ use crate::progress::eprintln_quiet;
 use anyhow::Context;
 use duet_bench::load;
 use duet_model::Model;
+use duet_offload::GraphUse;
 use duet_offload::switching::{
     Demand, GraphBudget, GraphCosts, GraphProfile, GraphProfileError, Measuring, Placement, ShapeCost, Swept,
 };
@@ -15,6 +16,7 @@ use duet_scheduler::progressive::Point;
 use duet_types::{Bytes, Nanos, Tokens};
 use serde::Serialize;
 use std::path::Path;
+use std::sync::Arc;
 
 /// What graphs of a shape cost. What is said of all layers is extrapolated from those that were measured.
 #[derive(Debug, Serialize)]
@@ -53,11 +55,12 @@ struct CandidateLine {
 }
 
 /// Does nothing if there is no device.
-pub(super) fn profile(model: &Model, arguments: &ProfileArgs, folder: Option<&Path>) -> anyhow::Result<()> {
+pub(super) fn profile(model: &Arc<Model>, arguments: &ProfileArgs, folder: Option<&Path>) -> anyhow::Result<()> {
     let Some(name) = &arguments.graphs.device else { return Ok(()) };
     let threads = arguments.engine.threads.unwrap_or_else(offloading::cores);
-    let placement =
-        Placement { device: offloading::opened(name, threads, Activations::ROUNDED)?, cache: offloading::cache()? };
+    let device = offloading::opened(name, threads, Activations::ROUNDED)?;
+    let cache = offloading::cache(model, &*device, None, GraphUse::Exchanged)?;
+    let placement = Placement { device, cache };
     let rows = arguments.graphs.graph_rows.iter().map(|&rows| Tokens(rows as u32)).collect();
     let measuring = Measuring { rows, ..Measuring::default() };
     let demand = demand(model, &arguments.graphs)?;

@@ -73,7 +73,9 @@ pub(crate) struct DeviceReport {
     pub(crate) peaks: Vec<PeakReport>,
     /// The shapes that it runs.
     pub(crate) shapes: ShapesReport,
-    /// How the self-test went.
+    /// How graphs are compiled for it: what it takes of what serving wants.
+    pub(crate) settings: String,
+    /// How the self-test went, with these settings.
     pub(crate) self_test: SelfTestReport,
 }
 
@@ -106,6 +108,8 @@ pub(crate) enum SelfTestReport {
         compile_ms: f64,
         /// How long an inference took.
         inference_us: f64,
+        /// How far its results were from the reference interpreter's.
+        off_percent: f64,
     },
     /// There was none, or it was wrong: why.
     Failed(String),

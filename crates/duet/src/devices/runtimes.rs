@@ -1,7 +1,9 @@
 //! Devices of runtimes that are found at run time. A driver that does not answer keeps no other device from being shown.
 
 use super::{DeviceReport, MissingRuntime, PeakReport, Runtime, SelfTestReport, ShapesReport};
-use duet_runtimes::{Error, GraphDevice, OPENVINO, Package, RowRule, SelfTest};
+use crate::offloading::cores;
+use duet_openvino::{Activations, CompileOptions};
+use duet_runtimes::{Error, GraphDevice, OPENVINO, Package, RowRule, self_test};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -66,23 +68,26 @@ fn within<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + Send
 
 fn openvino(name: &'static str) -> Result<Runtime, Error> {
     let runtime = duet_openvino::Runtime::load()?;
-    let devices = runtime.devices()?.iter().map(|device| report(duet_openvino::self_test(device), device)).collect();
+    // Set as serving sets them: a device that takes no work that way is no device.
+    let options = CompileOptions::of_blocks(cores(), Activations::ROUNDED);
+    let devices = runtime.devices()?.into_iter().map(|device| report(&device.with_options(options))).collect();
     Ok(Runtime { name, version: runtime.version().to_owned(), path: runtime.path().to_owned(), devices })
 }
 
 #[cfg(feature = "qnn")]
 fn qnn(name: &'static str) -> Result<Runtime, Error> {
     let runtime = duet_qnn::Runtime::load()?;
-    let devices = runtime.devices().iter().map(|device| report(duet_qnn::self_test(device), device)).collect();
+    let devices = runtime.devices().iter().map(|device| report(device)).collect();
     Ok(Runtime { name, version: runtime.version(), path: runtime.path().to_owned(), devices })
 }
 
-fn report(tested: Result<SelfTest, Error>, device: &dyn GraphDevice) -> DeviceReport {
+fn report(device: &dyn GraphDevice) -> DeviceReport {
     let info = device.info().clone();
-    let self_test = match tested {
+    let self_test = match self_test(device) {
         Ok(passed) => SelfTestReport::Passed {
             compile_ms: passed.compile.as_millis_f64(),
             inference_us: passed.inference.as_millis_f64() * 1e3,
+            off_percent: 100.0 * passed.off,
         },
         Err(error) => SelfTestReport::Failed(error.to_string()),
     };
@@ -94,6 +99,7 @@ fn report(tested: Result<SelfTest, Error>, device: &dyn GraphDevice) -> DeviceRe
         driver: info.driver,
         memory_bytes: info.memory.map(|memory| memory.0),
         peaks: peaks.collect(),
+        settings: device.settings(),
         shapes: match device.rules().rows {
             RowRule::Any => ShapesReport::Dynamic,
             RowRule::StaticMultipleOf(_) => ShapesReport::Static,

@@ -7,6 +7,7 @@ use crate::progress::Progress;
 use duet_engine::{ExchangesGraphs, GraphExchange};
 use duet_model::Model;
 use duet_model::forward::{NotRun, TokenWise};
+use duet_offload::GraphUse;
 use duet_offload::switching::{Demand, GraphBudget, GraphProfile, Placement, ResidentModel, Shelf};
 use duet_runtimes::GraphDevice;
 use duet_scheduler::GraphLoad;
@@ -33,15 +34,16 @@ impl ExchangesGraphs for Serving {
     }
 }
 
-/// Chooses blocks and shapes for this memory, by the device's profile, which is measured if there is none, and loads the
+/// Chooses blocks and shapes for this memory (and keeps graphs within `asked` of disk, if that is said), by the device's profile, which is measured if there is none, and loads the
 /// graphs that prompts are read on.
 pub(super) fn placed(
     model: &Arc<Model>,
     name: &DeviceName,
     device: Arc<dyn GraphDevice>,
-    budget: Bytes,
+    (budget, asked): (Bytes, Option<Bytes>),
 ) -> anyhow::Result<Placed> {
-    let placement = Placement { device, cache: cache()? };
+    let cache = cache(model, &*device, asked, GraphUse::Exchanged)?;
+    let placement = Placement { device, cache };
     let profile = profile(model, name, &placement, budget)?;
     let (blocks, chosen) = (profile.blocks(), profile.candidate());
     if blocks.bytes(Role::Prefill) + blocks.bytes(Role::Decode) <= budget {

@@ -4,7 +4,7 @@ use super::{DeviceSpec, ShapesName, Wanted, cache, told};
 use crate::failure::BadInput;
 use crate::progress::eprintln_quiet;
 use duet_model::Model;
-use duet_offload::{ExpertSettings, PlacedExperts, expert_file, read_experts};
+use duet_offload::{ExpertSettings, GraphUse, PlacedExperts, expert_file, read_experts};
 use duet_runtimes::GraphDevice;
 use duet_types::Bytes;
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Compiles projections, the head and groups of experts for the device, or takes their graphs from the cache.
 pub(super) fn placed(
-    model: &Model,
+    model: &Arc<Model>,
     spec: &DeviceSpec,
     device: Arc<dyn GraphDevice>,
     wanted: &Wanted,
@@ -31,7 +31,8 @@ pub(super) fn placed(
         chunk: wanted.chunk,
         ..wanted.experts
     };
-    let target = (device, cache()?);
+    let cache = cache(model, &*device, wanted.graph_cache, GraphUse::Resident)?;
+    let target = (device, cache);
     told(name, || PlacedExperts::ready_on(model, target, counts.as_ref(), settings, &mut |_| {}))
 }
 

@@ -6,6 +6,7 @@ use crate::weights::linear_weights;
 use duet_graphs::{Activation, Block, GatedFeed, Linear, Norm, WeightRule};
 use duet_model::{Gating, Model, NormForm, PlainExperts, PlainFeed};
 use duet_moe::ExpertId;
+use duet_types::Bytes;
 
 /// What a layer has on a device beside its groups.
 #[derive(Debug)]
@@ -31,6 +32,17 @@ pub fn expert_block(
 ) -> Result<Option<Block>, LayersError> {
     let maker = BlockMaker { model, rule };
     model.read_experts(layer, |plain| maker.group(&plain, experts))?.transpose()
+}
+
+/// Constants of what a layer has on a device beside its groups.
+///
+/// # Errors
+/// If its weights cannot be read or rounded.
+pub(crate) fn dense_bytes(model: &Model, layer: usize, rule: WeightRule) -> Result<Bytes, LayersError> {
+    let maker = BlockMaker { model, rule };
+    let blocks = model.read_experts(layer, |plain| maker.dense(&plain))?.transpose()?;
+    let Some(DenseBlocks { qkv, output, shared }) = blocks else { return Ok(Bytes::ZERO) };
+    Ok([qkv, Some(output), shared].iter().flatten().map(Block::constant_bytes).sum())
 }
 
 /// Makes a layer's blocks of the file's weights.

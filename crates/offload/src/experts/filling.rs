@@ -2,38 +2,38 @@
 
 use super::attention::ChunkGraphs;
 use super::blocks::{BlockMaker, DenseBlocks};
+use super::making::GroupMaker;
 use super::plan::{self, LayerPlan, Plan};
 use super::settings::{AttentionPlace, ExpertScheme, ExpertSettings, Launched};
-use super::shelf::{Kept, Shelf};
+use super::shelf::{Kept, Shelf, Sources};
 use super::{Layer, PlaceWork, PlacedExperts, times};
+use crate::known_ranges::{KnownRanges, Place};
 use crate::layers::{LayersError, head_block};
 use crate::placed::{OffloadError, PlacedProgress, Target};
 use crate::ready::{ReadyGraph, Widths};
 use crate::shapes::Shapes;
 use crate::slot::Slot;
 use crate::source::Source;
-use duet_graphs::{ActivationRule, Block, Rows};
+use duet_graphs::{Block, Ranges, Rows};
 use duet_model::{Model, PlainExperts};
-use duet_moe::{Calibration, Group, LayerCounts, MoeShape, Times};
+use duet_moe::{Calibration, ExpertId, Group, LayerCounts, MoeShape, Times};
 use duet_runtimes::{BlobCache, GraphDevice, GraphSource};
 use duet_types::{Bytes, Nanos, Tokens};
 use std::sync::{Arc, Mutex};
 
 /// See [`PlacedExperts::ready_on`].
 pub(super) fn filled(
-    model: &Model,
+    model: &Arc<Model>,
     (device, cache): (Arc<dyn GraphDevice>, BlobCache),
     counts: Option<&Calibration>,
     settings: ExpertSettings,
     progress: &mut dyn FnMut(PlacedProgress),
 ) -> Result<PlacedExperts, OffloadError> {
     let experts = model.blueprint().experts.ok_or(OffloadError::Dense)?;
-    if device.rules().activations == ActivationRule::Calibrated {
-        return Err(OffloadError::UncalibratedExperts);
-    }
     let total = model.config().layers + 1;
     let target = Target { model: &model.config().name, device: &*device, cache: Some(&cache) };
-    let filler = Filler { maker: BlockMaker { model, rule: device.rules().weights }, target, cache: &cache };
+    let ranges = KnownRanges::of(model, &*device, Some(&cache));
+    let filler = Filler { maker: BlockMaker { model, rule: device.rules().weights }, target, ranges: &ranges };
     let shape = shape(&filler, &settings)?;
     let times = filler.times(&shape, &settings)?;
     let on = plan::device(&device.rules(), &settings, times);
@@ -44,6 +44,7 @@ pub(super) fn filled(
         progress(PlacedProgress { done: layer + 1, total });
     }
     let head = filled.qkv.is_some().then(|| filler.head()).transpose()?;
+    ranges.keep();
     let attention = match settings.attention {
         AttentionPlace::Cpu => None,
         AttentionPlace::Device => Some(ChunkGraphs::ready(&target, model, shape.chunk)?),
@@ -61,7 +62,9 @@ pub(super) fn filled(
     };
     let Filled { qkv, output, shared, kept, layers } = filled;
     let resident = resident_plan(plan, &settings);
-    let shelf = Shelf::new(&resident, kept, (Arc::clone(&device), cache)).map_err(duet_runtimes::Error::Thread)?;
+    let maker = GroupMaker { model: Arc::clone(model), device: Arc::clone(&device), cache: cache.clone() };
+    let sources = Sources { device: Arc::clone(&device), cache, maker: Box::new(maker) };
+    let shelf = Shelf::new(&resident, kept, sources).map_err(duet_runtimes::Error::Thread)?;
     let stats = Mutex::default();
     let dispatched = Mutex::default();
     Ok(PlacedExperts {
@@ -91,10 +94,16 @@ struct Filled {
     layers: Vec<Layer>,
 }
 
+/// A group's experts as a block, and its ranges if the device wants any.
+pub(super) struct GroupBlock {
+    pub(super) block: Block,
+    pub(super) ranges: Option<Ranges>,
+}
+
 struct Filler<'a> {
     maker: BlockMaker<'a>,
     target: Target<'a>,
-    cache: &'a BlobCache,
+    ranges: &'a KnownRanges<'a>,
 }
 
 impl Filler<'_> {
@@ -105,58 +114,76 @@ impl Filler<'_> {
         let rules = self.target.device.rules();
         let experts = self.maker.model.blueprint().experts.map_or(1, |plan| plan.count);
         let group = settings.group_size().min(experts);
-        times::measure(&self.maker, &self.target, shape, (plan::tile(&rules), group, settings.threads))
+        let experts: Vec<ExpertId> = (0..group as u32).map(ExpertId).collect();
+        let read = self.maker.model.read_experts(0, |plain| self.group_block(&plain, 0, &experts));
+        let Some(group) = read.map_err(LayersError::from)?.transpose()? else { return Ok(times::NOTHING) };
+        times::measure(self.maker.model, &self.target, shape, (&group, plan::tile(&rules), settings.threads))
     }
 
     fn layer(&self, layer: usize, plan: &LayerPlan, filled: &mut Filled) -> Result<(), OffloadError> {
         filled.layers.push(Layer { first_group: filled.kept.len() as u32 });
-        let read = self.maker.model.read_experts(layer, |plain| self.add(&plain, plan, filled));
+        let read = self.maker.model.read_experts(layer, |plain| self.add(&plain, (layer, plan), filled));
         read.map_err(LayersError::from)?.ok_or(OffloadError::Dense)?
     }
 
-    fn add(&self, plain: &PlainExperts<'_>, plan: &LayerPlan, filled: &mut Filled) -> Result<(), OffloadError> {
+    fn add(
+        &self,
+        plain: &PlainExperts<'_>,
+        (layer, plan): (usize, &LayerPlan),
+        filled: &mut Filled,
+    ) -> Result<(), OffloadError> {
         let DenseBlocks { qkv, output, shared } = self.maker.dense(plain)?;
         if let Some(block) = qkv {
-            filled.qkv.get_or_insert_default().push(self.slot(&block)?);
+            filled.qkv.get_or_insert_default().push(self.slot(&block, Place::Qkv(layer))?);
         }
-        filled.output.push(self.slot(&output)?);
+        filled.output.push(self.slot(&output, Place::Output(layer))?);
         if let Some(block) = shared {
-            filled.shared.push(self.slot(&block)?);
+            filled.shared.push(self.slot(&block, Place::Shared(layer))?);
         }
         for group in &plan.groups {
-            filled.kept.push(self.group(plain, group)?);
+            filled.kept.push(self.group(plain, layer, group)?);
         }
         Ok(())
     }
 
     /// A block that all rows go through: one graph for any number where the device takes that, else one for a chunk and one
     /// for few rows.
-    fn slot(&self, block: &Block) -> Result<Slot, OffloadError> {
-        Slot::ready(&self.target, block, None, &Shapes::of(self.target.device.rules().rows))
+    fn slot(&self, block: &Block, place: Place) -> Result<Slot, OffloadError> {
+        let ranges = self.ranges.get(place, block)?;
+        Slot::ready(&self.target, block, ranges.as_ref(), &Shapes::of(self.target.device.rules().rows))
     }
 
     fn head(&self) -> Result<Slot, OffloadError> {
-        self.slot(&head_block(self.maker.model, self.maker.rule)?)
+        self.slot(&head_block(self.maker.model, self.maker.rule)?, Place::Head)
     }
 
-    /// Compiles a group, tries it, and leaves it in the cache.
-    fn group(&self, plain: &PlainExperts<'_>, group: &Group) -> Result<Kept, OffloadError> {
-        let block = self.maker.group(plain, &group.experts)?;
+    fn group_block(
+        &self,
+        plain: &PlainExperts<'_>,
+        layer: usize,
+        experts: &[ExpertId],
+    ) -> Result<GroupBlock, OffloadError> {
+        let block = self.maker.group(plain, experts)?;
+        let one = |expert| Ok(self.maker.group(plain, &[expert])?);
+        let ranges = self.ranges.of_experts(layer, experts, &block, &one)?;
+        Ok(GroupBlock { block, ranges })
+    }
+
+    /// Compiles a group, tries it, and leaves it in the cache, if that has room.
+    fn group(&self, plain: &PlainExperts<'_>, layer: usize, group: &Group) -> Result<Kept, OffloadError> {
+        let GroupBlock { block, ranges } = self.group_block(plain, layer, &group.experts)?;
         let rows = Rows::Static(group.capacity);
-        let source = Source::of(&self.target, &GraphSource { block: &block, rows, ranges: None })?;
+        let source = Source::of(&self.target, &GraphSource { block: &block, rows, ranges: ranges.as_ref() })?;
         let (key, widths) = (source.key(&self.target), Widths::of(&block));
         let tried = ReadyGraph::tried(source.obtain(&self.target)?, &widths, rows)?;
-        if self.cache.get(&key).is_none() {
-            return Err(duet_runtimes::Error::Keep(std::io::ErrorKind::StorageFull.into()).into());
-        }
-        Ok(Kept { group: group.clone(), widths, patience: tried.patience(), key })
+        Ok(Kept { layer, group: group.clone(), ranges, widths, patience: tried.patience(), key })
     }
 }
 
 /// The experts' shape; their bytes are those of an emitted block.
 fn shape(filler: &Filler<'_>, settings: &ExpertSettings) -> Result<MoeShape, OffloadError> {
     let model = filler.maker.model;
-    let one = model.read_experts(0, |plain| filler.maker.group(&plain, &[duet_moe::ExpertId(0)]));
+    let one = model.read_experts(0, |plain| filler.maker.group(&plain, &[ExpertId(0)]));
     let block = one.map_err(LayersError::from)?.ok_or(OffloadError::Dense)??;
     let chosen = model.blueprint().experts.map_or(1, |plan| plan.chosen) as u32;
     let chunk = settings.chunk.max(Tokens(1));

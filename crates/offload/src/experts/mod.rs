@@ -13,6 +13,7 @@
 //! | what a launch, a slot and a row on the CPU take (§4.3) | `times.rs` |
 //! | compiling all of it | `filling.rs` |
 //! | which groups are on the device, as traffic goes (§4.3) | `shelf.rs` |
+//! | a group's graph that the cache has lost | `making.rs` |
 //! | who computes which expert of a row (§3.1, §3.2) | `dispatching.rs` |
 //! | gather, launch, scatter (§4.2) | `group_graph.rs` |
 //! | attention as static chunk graphs (§3.2) | `attention.rs` |
@@ -23,12 +24,14 @@ mod blocks;
 mod dispatching;
 mod filling;
 mod group_graph;
+mod making;
 mod plan;
 mod settings;
 mod shelf;
 mod times;
 mod virtual_experts;
 
+pub(crate) use blocks::dense_bytes;
 pub use blocks::expert_block;
 pub use settings::{AttentionPlace, ExpertScheme, ExpertSettings, Saliency};
 pub use virtual_experts::{VirtualExperts, VirtualSettings};
@@ -86,12 +89,13 @@ struct PlaceWork {
 }
 
 impl PlacedExperts {
-    /// Makes a model ready on a device. Without counts all experts are taken as equally busy.
+    /// Makes a model ready on a device. Without counts all experts are taken as equally busy. Groups that the cache has no
+    /// room for are compiled whenever they are brought to the device.
     ///
     /// # Errors
     /// If the model has no experts, or the device does not take them.
     pub fn ready_on(
-        model: &Model,
+        model: &Arc<Model>,
         (device, cache): (Arc<dyn GraphDevice>, BlobCache),
         counts: Option<&Calibration>,
         settings: ExpertSettings,

@@ -1,18 +1,23 @@
 //! The graphs of all groups: which are on the device, and how others come to it.
 //!
 //! Every group was compiled when the model was placed, and lies in the cache. A thread of its own brings those to the
-//! device that traffic makes worth it, and takes others from it, as [`Residency`] asks: nothing is compiled in a
-//! request's way, and no request waits for a graph. (NPUMoE §4.3)
+//! device that traffic makes worth it, and takes others from it, as [`Residency`] asks. What the cache has lost, to other
+//! graphs or to whoever emptied it, that thread compiles again: nothing is compiled in a request's way, and no request waits
+//! for a graph. (NPUMoE §4.3)
 //!
-//! Invariant: a graph is taken away under its own lock, so never while a launch runs on it.
+//! Invariants:
+//! - a graph is taken away under its own lock, so never while a launch runs on it;
+//! - whatever the cache holds, every group can be brought to the device.
 
 use super::group_graph::GroupGraph;
 use super::plan::Plan;
 use crate::patience::Patience;
+use crate::placed::OffloadError;
 use crate::ready::{ReadyGraph, Widths};
+use duet_graphs::Ranges;
 use duet_moe::residency::{Command, Event};
 use duet_moe::{Group, GroupId, LayerCounts, Residency};
-use duet_runtimes::{BlobCache, BlobKey, GraphDevice};
+use duet_runtimes::{BlobCache, BlobKey, Graph, GraphDevice};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,10 +26,30 @@ use std::thread::JoinHandle;
 /// A group of a layer, compiled.
 #[derive(Debug)]
 pub(super) struct Kept {
+    pub(super) layer: usize,
     pub(super) group: Group,
+    /// For devices that compute in integers.
+    pub(super) ranges: Option<Ranges>,
     pub(super) widths: Widths,
     pub(super) patience: Patience,
     pub(super) key: BlobKey,
+}
+
+/// Compiles a group once more.
+pub(super) trait MakesGroups: std::fmt::Debug + Send + Sync {
+    /// The group's graph, which the cache has again if it has room.
+    ///
+    /// # Errors
+    /// If the device does not compile it.
+    fn make(&self, kept: &Kept) -> Result<Box<dyn Graph>, OffloadError>;
+}
+
+/// What graphs run on, where they are kept, and who makes those again that are not there any more.
+#[derive(Debug)]
+pub(super) struct Sources {
+    pub(super) device: Arc<dyn GraphDevice>,
+    pub(super) cache: BlobCache,
+    pub(super) maker: Box<dyn MakesGroups>,
 }
 
 /// All groups, and the thread that brings them.
@@ -40,8 +65,7 @@ pub(super) struct Shelf {
 struct Held {
     groups: Vec<Place>,
     residency: Mutex<Residency>,
-    device: Arc<dyn GraphDevice>,
-    cache: BlobCache,
+    sources: Sources,
     loads: AtomicU64,
 }
 
@@ -56,15 +80,11 @@ impl Shelf {
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub(super) fn new(
-        plan: &Plan,
-        kept: Vec<Kept>,
-        (device, cache): (Arc<dyn GraphDevice>, BlobCache),
-    ) -> std::io::Result<Self> {
+    pub(super) fn new(plan: &Plan, kept: Vec<Kept>, sources: Sources) -> std::io::Result<Self> {
         let layers = plan.layers.iter().map(|layer| (&layer.counts, layer.groups.clone())).collect();
         let residency = Mutex::new(Residency::new(layers, plan.shape, &plan.device));
         let groups = kept.into_iter().map(|kept| Place { kept, graph: Mutex::new(None) }).collect();
-        let held = Arc::new(Held { groups, residency, device, cache, loads: AtomicU64::new(0) });
+        let held = Arc::new(Held { groups, residency, sources, loads: AtomicU64::new(0) });
         held.settle();
         held.loads.store(0, Ordering::Relaxed);
         let (commands, orders) = channel();
@@ -140,12 +160,8 @@ impl Held {
         self.residency().handle(event);
     }
 
-    fn load(&self, Place { kept, graph }: &Place) -> Result<(), duet_runtimes::Error> {
-        let Some(blob) = self.cache.get(&kept.key) else {
-            // Somebody emptied the cache. The CPU has the weights, too.
-            return Err(duet_runtimes::Error::Keep(std::io::ErrorKind::NotFound.into()));
-        };
-        let ready = ReadyGraph::like(self.device.import_graph(&blob)?, kept.patience);
+    fn load(&self, Place { kept, graph }: &Place) -> Result<(), OffloadError> {
+        let ready = ReadyGraph::like(self.sources.graph(kept)?, kept.patience);
         let loaded = GroupGraph::new(ready, kept.widths.clone(), kept.group.capacity.as_usize());
         *lock(graph) = Some(loaded);
         self.loads.fetch_add(1, Ordering::Relaxed);
@@ -154,6 +170,14 @@ impl Held {
 
     fn residency(&self) -> MutexGuard<'_, Residency> {
         lock(&self.residency)
+    }
+}
+
+impl Sources {
+    /// A group's graph from the cache, or else compiled: bytes that are whole may be refused all the same.
+    fn graph(&self, kept: &Kept) -> Result<Box<dyn Graph>, OffloadError> {
+        let taken_up = self.cache.get(&kept.key).and_then(|blob| self.device.import_graph(&blob).ok());
+        taken_up.map_or_else(|| self.maker.make(kept), Ok)
     }
 }
 

@@ -4,16 +4,16 @@
 //! A launch and its slots are told apart by the same group at two capacities; rows and weights on the CPU by a single row,
 //! which reads all that it goes to, and a chunk.
 
-use super::blocks::BlockMaker;
+use super::filling::GroupBlock;
 use crate::placed::{OffloadError, Target};
 use crate::ready::Widths;
 use crate::source::Source;
-use duet_graphs::{Block, Rows};
+use duet_graphs::Rows;
 use duet_kernels::crew::Solo;
 use duet_model::Model;
 use duet_model::forward::{Activations, Node, Pass, Segment};
 use duet_model::kv::KvFormat;
-use duet_moe::{ExpertId, MoeShape, Times};
+use duet_moe::{MoeShape, Times};
 use duet_runtimes::{Buffer, GraphSource, Tensors};
 use duet_types::{Nanos, TokenId, Tokens};
 use std::collections::BTreeSet;
@@ -22,21 +22,19 @@ use std::time::Instant;
 
 /// Measures a group of some experts of the first layer, and the CPU's kernels by themselves on one of `threads` threads.
 pub(super) fn measure(
-    maker: &BlockMaker<'_>,
+    model: &Model,
     target: &Target<'_>,
     shape: &MoeShape,
-    (tile, experts, threads): (Tokens, usize, usize),
+    (group, tile, threads): (&GroupBlock, Tokens, usize),
 ) -> Result<Times, OffloadError> {
-    let experts: Vec<ExpertId> = (0..experts as u32).map(ExpertId).collect();
-    let block = maker.model.read_experts(0, |plain| maker.group(&plain, &experts)).map_err(crate::LayersError::from)?;
-    let Some(block) = block else { return Ok(NOTHING) };
-    let block = block?;
+    // Each has an input of its own.
+    let experts = group.block.inputs().len() as u64;
     let (few, many) = (tile, Tokens(tile.0 * 4));
-    let [short, long] = [launch(target, &block, few)?, launch(target, &block, many)?];
-    let slots = ((many.0 - few.0) as usize * experts.len()) as u64;
+    let [short, long] = [launch(target, group, few)?, launch(target, group, many)?];
+    let slots = u64::from(many.0 - few.0) * experts;
     let slot = long.0.saturating_sub(short.0) / slots.max(1);
-    let launch = short.0.saturating_sub(slot * u64::from(few.0) * experts.len() as u64);
-    let (cpu_row, cpu_weights) = cpu(maker.model, shape, threads.max(1));
+    let launch = short.0.saturating_sub(slot * u64::from(few.0) * experts);
+    let (cpu_row, cpu_weights) = cpu(model, shape, threads.max(1));
     // What does not grow with the slots is the launch's, reading weights included.
     Ok(Times { launch: Nanos(launch.max(1)), weights: Nanos::ZERO, slot: Nanos(slot), cpu_row, cpu_weights })
 }
@@ -51,8 +49,9 @@ pub(super) const NOTHING: Times = Times {
 };
 
 /// The median of some runs.
-fn launch(target: &Target<'_>, block: &Block, rows: Tokens) -> Result<Nanos, OffloadError> {
-    let source = GraphSource { block, rows: Rows::Static(rows), ranges: None };
+fn launch(target: &Target<'_>, group: &GroupBlock, rows: Tokens) -> Result<Nanos, OffloadError> {
+    let GroupBlock { block, ranges } = group;
+    let source = GraphSource { block, rows: Rows::Static(rows), ranges: ranges.as_ref() };
     let mut graph = Source::of(target, &source)?.obtain(target)?;
     let widths = Widths::of(block);
     let values = |width: &usize| (0..rows.as_usize() * width).map(|i| (i % 17) as f32 * 0.1 - 0.8).collect::<Vec<_>>();

@@ -19,14 +19,6 @@ pub enum SwitchingError {
     /// A context could not be made.
     #[error("no keys and values: {0}")]
     Kv(std::io::Error),
-    /// The graph was compiled before, and is not in the cache any more.
-    #[error("the graph of {rows} rows of layer {layer} has gone from the cache: give the cache more room")]
-    Gone {
-        /// Which layer.
-        layer: usize,
-        /// Which graph of it.
-        rows: Tokens,
-    },
     /// There is no graph with this number of rows.
     #[error("no graphs of {0} rows were compiled")]
     NoShape(Tokens),

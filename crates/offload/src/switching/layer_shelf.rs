@@ -1,8 +1,10 @@
 //! The graphs of layers in every shape that is wanted, compiled and kept in the cache: what can be loaded.
 //!
 //! Nothing of them is in memory. Loading reads the bytes from the cache and lets the device take them up, which is what
-//! an exchange of graphs costs. One layer's graphs are tried when they are put on the shelf, so that each of the others
-//! has a limit like theirs.
+//! an exchange of graphs costs. What the cache has lost is compiled again by whoever loads it, which no lane does. One
+//! layer's graphs are tried when they are put on the shelf, so that each of the others has a limit like theirs.
+//!
+//! Invariant: whatever the cache holds, every graph of the shelf can be loaded.
 
 use super::block_graphs::BlockGraphs;
 use super::error::SwitchingError;
@@ -13,9 +15,9 @@ use crate::placed::{OffloadError, Target};
 use crate::ready::{ReadyGraph, Widths};
 use crate::slot::Slot;
 use crate::source::Source;
-use duet_graphs::Rows;
+use duet_graphs::{Block, Ranges, Rows};
 use duet_model::Model;
-use duet_runtimes::{BlobCache, BlobKey, GraphDevice, GraphSource};
+use duet_runtimes::{BlobCache, BlobKey, Graph, GraphDevice, GraphSource};
 use duet_types::{Bytes, Tokens};
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,13 +27,14 @@ use std::sync::Arc;
 pub struct Placement {
     /// The device.
     pub device: Arc<dyn GraphDevice>,
-    /// The cache; it has to have room for all of them.
+    /// The cache. What it has no room for is compiled each time that it is loaded.
     pub cache: BlobCache,
 }
 
 /// The graphs of a model's first layers, or of all.
 #[derive(Debug)]
 pub struct LayerShelf {
+    model: Arc<Model>,
     placement: Placement,
     layers: usize,
     shapes: Vec<Shape>,
@@ -48,6 +51,7 @@ struct Shape {
 /// The graphs of one kind of block: alike but for their weights.
 #[derive(Debug)]
 struct Kind {
+    block: fn(LayerBlocks) -> Block,
     like: Like,
     layers: Vec<Kept>,
 }
@@ -57,6 +61,8 @@ struct Kind {
 struct Kept {
     key: BlobKey,
     bytes: Bytes,
+    /// For devices that compute in integers.
+    ranges: Option<Ranges>,
 }
 
 /// What the layers have in common.
@@ -71,9 +77,9 @@ impl LayerShelf {
     /// told how many layers are.
     ///
     /// # Errors
-    /// If the device does not take the graphs, or the cache cannot hold them.
+    /// If the device does not take the graphs.
     pub fn fill(
-        model: &Model,
+        model: &Arc<Model>,
         placement: Placement,
         layers: usize,
         rows: &[Tokens],
@@ -94,7 +100,7 @@ impl LayerShelf {
         }
         ranges.keep();
         let shapes = filling.into_iter().filter_map(Filling::filled).collect();
-        Ok(Self { placement, layers, shapes })
+        Ok(Self { model: Arc::clone(model), placement, layers, shapes })
     }
 
     /// How many layers.
@@ -116,7 +122,7 @@ impl LayerShelf {
         let shape = self.shapes.iter().find(|shape| shape.rows == rows).ok_or(SwitchingError::NoShape(rows))?;
         let slots = |kind: &Kind| {
             let kept = kind.layers.get(layers.clone()).ok_or(SwitchingError::NoLayers(layers.end))?;
-            let slot = |(layer, kept): (usize, &Kept)| self.slot(&kept.key, &kind.like, layer, rows);
+            let slot = |(layer, kept): (usize, &Kept)| self.slot(kind, kept, layer, rows);
             layers.clone().zip(kept).map(slot).collect::<Result<Vec<_>, _>>()
         };
         let (qkv, feed_forward) = (slots(&shape.qkv)?, slots(&shape.feed_forward)?);
@@ -131,10 +137,21 @@ impl LayerShelf {
         kinds.flat_map(|kind| kind.layers.get(layers.clone()).unwrap_or_default()).map(|kept| kept.bytes).sum()
     }
 
-    fn slot(&self, key: &BlobKey, like: &Like, layer: usize, rows: Tokens) -> Result<Slot, SwitchingError> {
-        let blob = self.placement.cache.get(key).ok_or(SwitchingError::Gone { layer, rows })?;
-        let graph = self.placement.device.import_graph(&blob).map_err(OffloadError::from)?;
-        Ok(Slot::of(ReadyGraph::like(graph, like.patience), rows, like.widths.clone()))
+    fn slot(&self, kind: &Kind, kept: &Kept, layer: usize, rows: Tokens) -> Result<Slot, SwitchingError> {
+        let Placement { device, cache } = &self.placement;
+        // Bytes that are whole may be refused all the same.
+        let taken_up = cache.get(&kept.key).and_then(|blob| device.import_graph(&blob).ok());
+        let graph = taken_up.map_or_else(|| self.compiled(kind, kept, layer, rows), Ok)?;
+        Ok(Slot::of(ReadyGraph::like(graph, kind.like.patience), rows, kind.like.widths.clone()))
+    }
+
+    /// A graph that the cache has lost.
+    fn compiled(&self, kind: &Kind, kept: &Kept, layer: usize, rows: Tokens) -> Result<Box<dyn Graph>, OffloadError> {
+        let Placement { device, cache } = &self.placement;
+        let block = (kind.block)(layer_blocks(&self.model, layer, device.rules().weights)?);
+        let target = Target { model: &self.model.config().name, device: &**device, cache: Some(cache) };
+        let source = GraphSource { block: &block, rows: Rows::Static(rows), ranges: kept.ranges.as_ref() };
+        Source::of(&target, &source)?.obtain(&target)
     }
 }
 
@@ -161,9 +178,11 @@ impl Filling {
     fn add(&mut self, filler: &Filler<'_>, layer: usize, blocks: &LayerBlocks) -> Result<(), OffloadError> {
         let rows = Rows::Static(self.rows);
         let ranges = filler.ranges.get(Place::Qkv(layer), &blocks.qkv)?;
-        filler.add(&mut self.qkv, &GraphSource { block: &blocks.qkv, rows, ranges: ranges.as_ref() })?;
+        let source = GraphSource { block: &blocks.qkv, rows, ranges: ranges.as_ref() };
+        filler.add(&mut self.qkv, &source, |blocks| blocks.qkv)?;
         let ranges = filler.ranges.get(Place::FeedForward(layer), &blocks.feed_forward)?;
-        filler.add(&mut self.feed_forward, &GraphSource { block: &blocks.feed_forward, rows, ranges: ranges.as_ref() })
+        let source = GraphSource { block: &blocks.feed_forward, rows, ranges: ranges.as_ref() };
+        filler.add(&mut self.feed_forward, &source, |blocks| blocks.feed_forward)
     }
 
     /// Absent for a model without layers.
@@ -174,16 +193,22 @@ impl Filling {
 
 impl Filler<'_> {
     /// Adds a layer's graph; the first one is tried, and so says how long its like may take.
-    fn add(&self, kind: &mut Option<Kind>, wanted: &GraphSource<'_>) -> Result<(), OffloadError> {
+    fn add(
+        &self,
+        kind: &mut Option<Kind>,
+        wanted: &GraphSource<'_>,
+        block: fn(LayerBlocks) -> Block,
+    ) -> Result<(), OffloadError> {
         let source = Source::of(&self.target, wanted)?;
         let key = source.key(&self.target);
-        let kept = Kept { bytes: source.keep(&self.target, self.cache, &key)?, key };
+        let ranges = wanted.ranges.cloned();
+        let kept = Kept { bytes: source.keep(&self.target, self.cache, &key)?, key, ranges };
         match kind {
             Some(kind) => kind.layers.push(kept),
             None => {
                 let widths = Widths::of(wanted.block);
                 let tried = ReadyGraph::tried(source.obtain(&self.target)?, &widths, wanted.rows)?;
-                *kind = Some(Kind { like: Like { widths, patience: tried.patience() }, layers: vec![kept] });
+                *kind = Some(Kind { block, like: Like { widths, patience: tried.patience() }, layers: vec![kept] });
             }
         }
         Ok(())

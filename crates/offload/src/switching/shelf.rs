@@ -32,9 +32,9 @@ impl Shelf {
     /// `blocks` blocks, or as many as it has layers. The head gets a graph of the first number of rows and stays loaded.
     ///
     /// # Errors
-    /// If the device does not take the graphs, or the cache cannot hold them.
+    /// If the device does not take the graphs.
     pub fn fill(
-        model: &Model,
+        model: &Arc<Model>,
         placement: Placement,
         blocks: NonZeroUsize,
         rows: &[Tokens],

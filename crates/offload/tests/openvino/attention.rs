@@ -14,12 +14,13 @@ use std::sync::Arc;
 
 const CHUNK: u32 = 64;
 
-fn load(name: &str) -> Model {
+fn load(name: &str) -> Arc<Model> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures");
-    Model::load(&folder.join(format!("golden_{name}.gguf")), &LoadOptions::default(), &mut |_| {}).unwrap()
+    let path = folder.join(format!("golden_{name}.gguf"));
+    Arc::new(Model::load(&path, &LoadOptions::default(), &mut |_| {}).unwrap())
 }
 
-fn placed(model: &Model, folder: &Path) -> Option<PlacedExperts> {
+fn placed(model: &Arc<Model>, folder: &Path) -> Option<PlacedExperts> {
     let device = runtime()?.device("CPU").unwrap().with_options(CompileOptions::of_blocks(1, Rounding::ROUNDED));
     let cache = BlobCache::new(folder.to_owned(), Bytes(1 << 30));
     let settings = ExpertSettings {

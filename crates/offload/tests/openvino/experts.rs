@@ -17,9 +17,10 @@ use std::sync::Arc;
 const TOLERANCE: f32 = 0.15;
 const ROWS: u32 = 60;
 
-fn load(name: &str) -> Model {
+fn load(name: &str) -> Arc<Model> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures");
-    Model::load(&folder.join(format!("golden_{name}.gguf")), &LoadOptions::default(), &mut |_| {}).unwrap()
+    let path = folder.join(format!("golden_{name}.gguf"));
+    Arc::new(Model::load(&path, &LoadOptions::default(), &mut |_| {}).unwrap())
 }
 
 fn tokens() -> Vec<TokenId> {
@@ -139,4 +140,26 @@ fn a_launch_that_fails_is_the_crews() {
     let (found, fates, refused) = launched(&model, &placed);
     assert!(furthest(&found, &expected(&model)) < TOLERANCE && refused > 0);
     assert!(fates.crew > 0 && fates.all() == places(&model), "{fates:?}");
+}
+
+/// A cache that holds no group, and one that holds some: each group that is wanted is on the device all the same, whichever
+/// the cache has lost.
+#[test]
+fn a_cache_that_is_too_small_keeps_no_group_from_the_device() {
+    let Some(runtime) = runtime() else { return };
+    let (model, folder) = (load("mixtral"), tempfile::tempdir().unwrap());
+    let counts = calibrate_experts(&model, &[tokens()], 1, &mut |_| {}).unwrap();
+    let of = |room| {
+        let cache = BlobCache::new(folder.path().join(format!("{room}")), Bytes(room));
+        let target = (device(&runtime), cache);
+        let settings = settings(ExpertScheme::Groups);
+        let placed = PlacedExperts::ready_on(&model, target, Some(&counts), settings, &mut |_| {}).unwrap();
+        launched(&model, &placed)
+    };
+    let (expected, roomy, _) = of(1 << 30);
+    assert!(roomy.launched > roomy.all() / 2, "{roomy:?}");
+    for room in [100, 40_000] {
+        let (found, fates, _) = of(room);
+        assert_eq!((fates, found == expected), (roomy, true), "room for {room} bytes");
+    }
 }

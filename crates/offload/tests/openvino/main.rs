@@ -6,3 +6,4 @@ mod experts;
 mod placed;
 mod precision;
 mod requantised;
+mod room;

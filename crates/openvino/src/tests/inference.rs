@@ -2,20 +2,17 @@
 
 use super::graphs::{Graph, shaped, sum};
 use super::{cpu, exact, product};
-use crate::self_test::self_test;
 use duet_runtimes::Dimension;
 use duet_runtimes::product::{reference, whole_numbers};
 use duet_runtimes::{ALIGNMENT, Buffer};
 use duet_runtimes::{Error, Side};
 
 #[test]
-fn the_cpu_describes_itself_and_passes_the_self_test() {
+fn the_cpu_describes_itself() {
     let Some(cpu) = cpu() else { return };
     let devices = cpu.runtime().devices().unwrap();
     assert!(devices.iter().any(|device| device.info() == cpu.info()));
     assert!(cpu.info().full_name.is_some());
-    let passed = self_test(&cpu).unwrap();
-    assert!(passed.inference.0 > 0 && passed.compile.0 > 0);
 }
 
 /// Checked when this is compiled.

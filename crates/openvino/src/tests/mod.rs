@@ -5,7 +5,9 @@ mod graph_device;
 mod graphs;
 mod inference;
 mod npu_front_end;
+mod options;
 mod refusals;
+mod self_test;
 mod started;
 
 use crate::compiled::CompiledGraph;

@@ -3,6 +3,7 @@
 
 use super::cpu;
 use crate::matmul::MatMul;
+use crate::options::{Activations, CompileOptions};
 use duet_runtimes::product::{reference, whole_numbers};
 use duet_runtimes::{Buffer, DeviceKind};
 
@@ -12,7 +13,7 @@ const ROWS: usize = 32;
 #[test]
 fn static_graphs_compile_run_and_come_back_and_rows_that_vary_are_refused() {
     let Some(cpu) = cpu() else { return };
-    let npu = cpu.runtime().npu_front_end_on_cpu();
+    let npu = cpu.runtime().npu_front_end_on_cpu().with_options(CompileOptions::of_blocks(1, Activations::ROUNDED));
     assert_eq!(npu.info().kind, DeviceKind::Npu);
     let weights = whole_numbers(INPUTS * INPUTS, 5);
     let varying = MatMul::new(None, INPUTS, INPUTS, &weights);

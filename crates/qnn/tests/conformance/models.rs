@@ -7,12 +7,16 @@ use crate::conforms;
 use crate::device::device;
 use duet_graphs::{Block, LayoutRules, reference};
 use duet_kernels::crew::Solo;
-use duet_model::forward::{Activations, NotRun, Pass, Segment, TokenWise};
+use duet_model::forward::{Activations, ExpertWise, Node, NodeOrder, NotRun, Pass, Segment, TokenWise};
 use duet_model::kv::KvFormat;
 use duet_model::{LoadOptions, Model};
-use duet_offload::{LayerBlocks, PlacedModel, Seen, head_block, layer_blocks};
-use duet_types::{TokenId, Tokens};
+use duet_offload::{
+    ExpertScheme, ExpertSettings, LayerBlocks, PlacedExperts, PlacedModel, Seen, head_block, layer_blocks,
+};
+use duet_runtimes::{BlobCache, GraphDevice};
+use duet_types::{Bytes, TokenId, Tokens};
 use std::path::Path;
+use std::sync::Arc;
 
 fn load(path: &Path) -> Model {
     Model::load(path, &LoadOptions::default(), &mut |_| {}).unwrap()
@@ -79,6 +83,57 @@ fn a_small_model_answers_as_its_blocks_say() {
         }
     }
     assert!(certain > STEPS / 2, "only {certain} choices were certain");
+}
+
+/// Projections, the head, and experts in groups, whose grids are those of each expert's own rows.
+#[test]
+fn a_small_model_with_experts_answers_nearly_as_on_the_cpu() {
+    let Some(device) = device("HTP.v75") else { return };
+    for name in ["mixtral", "qwen2moe"] {
+        let path = format!("{}/../model/tests/fixtures/golden_{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+        let (model, folder) = (Arc::new(load(Path::new(&path))), tempfile::tempdir().unwrap());
+        let cache = BlobCache::new(folder.path().to_owned(), Bytes(1 << 30));
+        let settings = ExpertSettings {
+            scheme: ExpertScheme::Groups,
+            chunk: EXPERT_ROWS,
+            group_max: 2,
+            ..ExpertSettings::default()
+        };
+        let target: (Arc<dyn GraphDevice>, _) = (Arc::new(device.clone()), cache);
+        let placed = PlacedExperts::ready_on(&model, target, None, settings, &mut |_| {}).unwrap();
+        let (found, native) = (experts_logits(&model, Some(&placed)), experts_logits(&model, None));
+        let largest = native.iter().fold(0.0_f32, |largest, logit| largest.max(logit.abs()));
+        let worst = found.iter().zip(&native).fold(0.0_f32, |worst, (a, b)| worst.max((a - b).abs()));
+        let places = placed.stats().places;
+        println!("{name}: {:.4} of the largest off, {places:?}", worst / largest);
+        assert!(worst < EXPERTS_TOLERANCE * largest, "{name}: off by {worst} of {largest}");
+        assert!(places.launched > places.all() / 2 && places.dropped == 0, "{name}: {places:?}");
+    }
+}
+
+/// As [`NATIVE_TOLERANCE`], and a router may send a row elsewhere for a small difference.
+const EXPERTS_TOLERANCE: f32 = 0.15;
+
+const EXPERT_ROWS: Tokens = Tokens(48);
+
+/// Logits of the last of some rows, all linear work on the device if there is one.
+fn experts_logits(model: &Model, device: Option<&PlacedExperts>) -> Vec<f32> {
+    let rows = EXPERT_ROWS.as_usize();
+    let tokens = (0..EXPERT_ROWS.0).map(|row| TokenId(3 + row * 7 % 50)).collect();
+    let table = model.kv_pool(KvFormat::F16, EXPERT_ROWS).table();
+    let mut pass = Pass::new(model, Activations::new(model, rows), vec![Segment::new(table, tokens)]).unwrap();
+    let Some(device) = device else { return run(model, &mut pass, rows, None) };
+    let mut logits = Vec::new();
+    for node in NodeOrder::with_launches(model.config().layers, device.launches()).nodes() {
+        match node {
+            Node::Route { layer } => drop(model.route_on(device, &mut pass, layer, &Solo).unwrap()),
+            Node::Experts { layer, launch } => model.launch_on(device, &mut pass, (layer, launch), &Solo).unwrap(),
+            _ => model.run_node_on(device, &mut pass, node, 0..rows, &Solo).unwrap(),
+        }
+    }
+    model.logits_on(device, &mut pass, &[rows - 1], &mut logits).unwrap();
+    logits.truncate(model.config().vocabulary);
+    logits
 }
 
 /// A model whose blocks the reference interpreter runs.

@@ -89,6 +89,10 @@ impl GraphDevice for Fake {
         self.settings.clone()
     }
 
+    fn tolerance(&self) -> f64 {
+        0.0
+    }
+
     /// Its graphs are products of weights that the tests make: see [`product`].
     fn emit(&self, source: &GraphSource<'_>) -> Result<Emitted, Error> {
         Err(Error::Uncalibrated { block: source.block.name().to_owned() })

@@ -139,7 +139,7 @@ impl AccuracyError {
 /// # Errors
 /// [`AccuracyError`].
 pub fn measure(
-    model: &Model,
+    model: &Arc<Model>,
     data: &[PathBuf],
     settings: &Settings,
     progress: Progress<'_>,
@@ -179,7 +179,7 @@ fn calibrate(
 
 /// The exact model first, then each mode that there is a device for.
 fn subjects(
-    model: &Model,
+    model: &Arc<Model>,
     counts: &Calibration,
     settings: &Settings,
     progress: Progress<'_>,

@@ -8,6 +8,7 @@ use duet_moe::{Calibration, Dispatched, Overflow, Provision};
 use duet_offload::{ExpertScheme, ExpertSettings, PlacedExperts, Saliency, VirtualExperts, VirtualSettings};
 use duet_types::Tokens;
 use std::fmt;
+use std::sync::Arc;
 
 /// A way to compute experts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,7 +73,7 @@ impl Subject {
 
     /// A mode, planned from counts. Nothing if it needs a device and there is none.
     pub(super) fn of(
-        model: &Model,
+        model: &Arc<Model>,
         mode: Mode,
         counts: &Calibration,
         (target, threads): (Option<&Target>, usize),

@@ -35,6 +35,7 @@ use duet_types::{Bytes, Tokens};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a model's graphs cost on a device, and how they are best exchanged there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,7 +90,7 @@ impl GraphProfile {
     /// # Errors
     /// If the device does not run the graphs, or no choice fits.
     pub fn measure(
-        model: &Model,
+        model: &Arc<Model>,
         placement: &Placement,
         measuring: &Measuring,
         demand: Demand,
@@ -114,7 +115,7 @@ impl GraphProfile {
     /// As [`Self::measure`].
     pub fn load_or_measure(
         folder: Option<&Path>,
-        model: &Model,
+        model: &Arc<Model>,
         placement: &Placement,
         demand: Demand,
         progress: &mut dyn FnMut(&str),
