@@ -97,6 +97,9 @@ pub(crate) enum BenchCommand {
     Throughput(ThroughputArgs),
     /// Latency of mixed load: requests that a person waits for beside requests that nobody waits for
     Load(Box<LoadArgs>),
+    /// Devices beside the cores, as the papers have them, under the same load by the paper's policy and by ours, and the
+    /// cores alone
+    Compose(Box<LoadArgs>),
     /// What drafting is worth: real prompts, answered by each method
     Speculate(Box<SpeculateArgs>),
     /// Whether drafting changes any answer to the prompts of a file; it must not

@@ -47,7 +47,8 @@ pub(crate) fn place(model: &Arc<Model>, specs: &[&DeviceSpec], wanted: &Wanted) 
             Ok(device) => devices.push(device),
             Err(error) if wanted.fallback == Fallback::Never || error.is::<BadInput>() => return Err(error),
             Err(error) => {
-                eprintln_quiet(&format!("warning: others do the work of {}: {error:#}", spec.label()));
+                let who = if specs.len() == 1 { "the CPU does" } else { "the others do" };
+                eprintln_quiet(&format!("warning: {who} the work: {error:#}"));
             }
         }
     }

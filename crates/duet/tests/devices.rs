@@ -12,18 +12,20 @@ use support::{duet, run};
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
 const EXPERTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_mixtral.gguf");
 
-/// Two devices, and flags that no model and no device makes sense of together.
+/// Devices and flags that no model makes sense of together.
 #[test]
 fn wrong_combinations_are_refused_before_anything_is_downloaded() {
     let device = ["--device", "openvino:CPU"];
-    let wrong: [(&[&str], &[&str]); 9] = [
-        (&["--device", "openvino:GPU"], &["--device", "cannot be used multiple times"]),
-        (&["--device-use", "lane", "--graph-memory", "1G"], &["--graph-memory", "--device-use alone"]),
-        (&["--device-use", "static", "--graph-memory", "1G"], &["--graph-memory", "--device-use alone"]),
-        (&["--device-use", "lane", "--expert-scheme", "naive"], &["--expert-scheme", "--device-use alone"]),
-        (&["--device-use", "static", "--expert-overflow", "prune"], &["--expert-overflow", "--device-use alone"]),
-        (&["--device-use", "lane", "--device-attention"], &["--device-attention", "--device-use alone"]),
-        (&["--device-use", "both"], &["--device-use", "alone, lane, static"]),
+    let npu = "openvino:NPU,shapes=fixed";
+    let wrong: [(&[&str], &[&str]); 10] = [
+        (&device, &["openvino:CPU is given twice", "name=second"]),
+        (&["--device", "openvino:CPU.0"], &["are one device"]),
+        (&["--device", "openvino:GPU", "--graph-memory", "1G"], &["--graph-memory", "graph-memory=BYTES"]),
+        (&["--device", "openvino:NPU,shapes=fixed,graph-memory=1G"], &["graph-memory", "shapes=fixed"]),
+        (&["--device", npu, "--expert-scheme", "naive"], &["--expert-scheme", "shapes=fixed"]),
+        (&["--device", npu, "--expert-overflow", "prune"], &["--expert-overflow", "shapes=fixed"]),
+        (&["--device", npu, "--device-attention"], &["--device-attention", "shapes=fixed"]),
+        (&["--device", "openvino:NPU,shapes=both"], &["--device", "shapes=any or shapes=fixed"]),
         (&["--graph-memory", "much"], &["--graph-memory", "512M"]),
         (&["--graph-cache", "much"], &["--graph-cache", "512M"]),
     ];
@@ -41,8 +43,7 @@ fn wrong_combinations_are_refused_before_anything_is_downloaded() {
 /// Flags about a device without one.
 #[test]
 fn flags_of_devices_need_a_device() {
-    let flags: [&[&str]; 7] = [
-        &["--device-use", "lane"],
+    let flags: [&[&str]; 6] = [
         &["--graph-memory", "1G"],
         &["--graph-cache", "1G"],
         &["--expert-overflow", "prune"],
@@ -70,17 +71,24 @@ fn flags_of_devices_need_a_device() {
 fn without_a_runtime_each_use_is_told() {
     let cache = tempfile::tempdir().unwrap();
     let without = |arguments: &[&str]| run(&mut without_runtime(cache.path(), arguments));
-    let ask = |model, flags: &[&str]| {
-        let question = ["run", model, "ab", "--raw", "--max-tokens", "2", "--threads", "1"];
-        without(&[&question[..], &["--device", "openvino:CPU"], flags].concat())
+    let ask_on = |device, model, flags: &[&str]| {
+        let question = ["run", model, "ab", "--raw", "--max-tokens", "2", "--threads", "1", "--device", device];
+        without(&[&question[..], flags].concat())
     };
+    let ask = |model, flags: &[&str]| ask_on("openvino:CPU", model, flags);
     let plain = without(&["run", MODEL, "ab", "--raw", "--max-tokens", "2", "--threads", "1"]);
-    let uses: [&[&str]; 4] = [&[], &["--device-use", "lane"], &["--device-use", "static"], &["--graph-memory", "1G"]];
-    for flags in uses {
-        let stood_in = ask(MODEL, flags);
+    let uses: [(&str, &[&str]); 4] = [
+        ("openvino:CPU", &[]),
+        ("openvino:CPU,shapes=any", &[]),
+        ("openvino:CPU,shapes=fixed", &[]),
+        ("openvino:CPU", &["--graph-memory", "1G"]),
+    ];
+    for (device, flags) in uses {
+        let stood_in = ask_on(device, MODEL, flags);
         assert_eq!((stood_in.status, &stood_in.stdout), (0, &plain.stdout), "{flags:?}: {stood_in:#?}");
         assert!(stood_in.stderr.contains("warning: the CPU does the work: openvino:CPU"), "{stood_in:#?}");
-        ask(MODEL, &[flags, &["--no-fallback"]].concat()).assert_failed(&["openvino:CPU", "libopenvino_c", "loaded"]);
+        let failed = ask_on(device, MODEL, &[flags, &["--no-fallback"]].concat());
+        failed.assert_failed(&["openvino:CPU", "libopenvino_c", "loaded"]);
     }
     let of_experts: [&[&str]; 3] =
         [&["--expert-overflow", "prune"], &["--expert-scheme", "naive"], &["--device-attention"]];
@@ -89,7 +97,6 @@ fn without_a_runtime_each_use_is_told() {
         // Whether a model has experts is in its file only.
         ask(MODEL, flags).assert_refused(&["--expert-scheme", "dense"]);
     }
-    ask(EXPERTS, &["--device-use", "lane"]).assert_refused(&["experts", "--device-use alone"]);
     let profiled = without(&["profile", MODEL, "--device", "openvino:CPU", "--threads", "1"]);
     assert_eq!(profiled.status, 1, "{profiled:#?}");
     assert!(profiled.stderr.contains("libopenvino_c"), "{profiled:#?}");

@@ -15,13 +15,15 @@ use duet_model::forward::ExpertStats;
 use duet_scheduler::Machine;
 use duet_types::{Class, RequestId, Tokens};
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A running engine. Clones share it; when the last clone is dropped it stops: generations that are open fail with
 /// `ShuttingDown`, and the drop returns when the kernel under way has ended.
 #[derive(Clone)]
 pub struct Engine {
     runtime: Arc<Runtime<ModelBackend>>,
+    /// Linear work at the last samples.
+    sampled: Arc<Mutex<LinearWork>>,
 }
 
 impl Engine {
@@ -30,7 +32,7 @@ impl Engine {
     /// # Errors
     /// If threads cannot be started, a file cannot be written, or the KV memory is too small for one context.
     pub fn start(model: Arc<Model>, config: EngineConfig) -> Result<Self, EngineError> {
-        Ok(Self { runtime: Arc::new(start(model, config)?) })
+        Ok(Self { runtime: Arc::new(start(model, config)?), sampled: Arc::default() })
     }
 
     /// The model it runs.
@@ -115,7 +117,9 @@ impl Engine {
     /// What was sampled since the last call, for benchmarks.
     #[must_use]
     pub fn take_samples(&self) -> EngineSamples {
-        self.runtime.take_samples()
+        let now = self.linear_work();
+        let before = std::mem::replace(&mut *self.sampled.lock().unwrap_or_else(PoisonError::into_inner), now.clone());
+        EngineSamples { work: now.since(&before), ..self.runtime.take_samples() }
     }
 }
 

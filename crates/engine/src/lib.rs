@@ -27,7 +27,6 @@ mod machine_memory;
 mod memory;
 mod model_backend;
 mod observe;
-mod on_lanes;
 mod outbox;
 mod parameters;
 mod pass;
@@ -39,7 +38,6 @@ mod request;
 mod runtime;
 mod sampling;
 mod sequence;
-mod shared_pass;
 mod speculation;
 mod speed_probe;
 mod spill;
@@ -65,7 +63,7 @@ pub use fingerprint::model_fingerprint;
 pub use handle::{Engine, Generation};
 pub use kept::KvPlace;
 pub use machine_memory::MachineMemory;
-pub use observe::EngineSamples;
+pub use observe::{EngineSamples, PredictionErrors};
 pub use parameters::{STOP_BYTES_MAX, answer_max, predicted_max};
 pub use request::{
     Drafts, EngineError, FlowKey, GenerateRequest, GenerationEvent, Remember, SamplingParams, StopConditions,

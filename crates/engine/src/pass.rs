@@ -1,307 +1,265 @@
-//! A pass under way: the sequences whose rows it carries, and what the model holds of them between nodes.
+//! A pass under way, which has one owner: this. Lanes come to it with their kernels, one after the other or side by side.
 //!
-//! One kernel has it at a time ([`SharedPass`](crate::shared_pass::SharedPass)). Whatever happens in a kernel, each sequence
-//! gets its table back: after the last node with its new rows, and after an error or a panic as it was before the pass, so
-//! that it can be run again.
+//! A lane of cores has the rows for itself while it computes. A device's lane needs no more than what its rows read: it
+//! copies that of all rows when it comes to a node first, so that the cores can go on, and what its rows come to waits
+//! until somebody has the rows. Cores that begin a part of a node let a device's kernel that was launched before them
+//! read first. (Agent.xpu §4.3 ④, Algorithm 1: both lanes of a split run at once)
+//!
+//! The scheduler takes a pass for complete when the last kernel of its last node is done, whichever that is, and wants
+//! its tokens from that one. So how many kernels are on lanes is known here, and a kernel on a part of the rows ends under
+//! the engine's lock, where it is certain whether others are still on lanes; the one that finds none completes the pass.
+//!
+//! Invariants: whoever has the rows finds in them all that was computed before, wherever that was. Whatever happens in a
+//! kernel, each sequence gets its table back: after the last node with its new rows, and after an error or a panic as it
+//! was before the pass, so that it can be run again.
 
-use crate::backend::{Accepted, Backend, Refused};
+mod choosing;
+mod rows;
+
+pub(crate) use rows::panic_message;
+
+use crate::backend::Backend;
 use crate::executors::Site;
 use crate::request::EngineError;
-use crate::sampling::{Candidate, Scratch, likeliest};
-use crate::sequence::{Sequence, Workspace, Yielding};
-use crate::speculation::KEPT;
-use duet_kernels::crew::Crew;
-use duet_scheduler::{Completes, Generated, Kernel, Outcome, Yields};
-use duet_types::{Class, FinishReason, RequestId, Stage};
-use std::any::Any;
+use crate::sequence::{Sequence, Workspace};
+use duet_scheduler::{Completes, Event, Kernel, Outcome};
+use duet_types::{Class, LaneSet, RequestId, Stage};
+use rows::{Rows, message};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Some rows on their way through the nodes.
+/// A pass, and its kernels on lanes.
 pub(crate) struct PassUnderWay<B: Backend> {
-    /// In the order of their rows.
-    members: Vec<(RequestId, Box<Sequence<B>>)>,
-    /// Present while it is under way.
-    pass: Option<B::Pass>,
-    life: Life,
+    rows: Mutex<Rows<B>>,
+    apart: Mutex<Apart<B>>,
+    /// A device's kernel has read.
+    has_read: Condvar,
+    on_lanes: Mutex<OnLanes>,
 }
 
-/// Kernels may still come when the pass was undone: those that ran beside the one that failed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Life {
-    NotBegun,
-    UnderWay,
+/// What devices have of it.
+struct Apart<B: Backend> {
+    /// Kernels on parts that were launched on a device's lane and have not read yet.
+    to_read: usize,
+    /// What the current nodes read.
+    inputs: Option<(Range<usize>, Arc<B::Inputs>)>,
+    /// What is to be joined.
+    outputs: Vec<B::Outputs>,
+}
+
+/// Its kernels on lanes, and how far it is.
+#[derive(Debug, Default)]
+struct OnLanes {
+    kernels: usize,
+    progress: Progress,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Progress {
+    #[default]
+    GoesOn,
+    /// All rows of its last node are with lanes.
+    Closing,
+    /// A kernel failed.
+    Broken,
+}
+
+/// Whether anybody still needs a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    GoesOn,
+    /// It came to its end, or it failed and none of its kernels is on a lane.
     Over,
-}
-
-/// A member whose next token is to be chosen.
-struct Choice<'a, B: Backend> {
-    request: RequestId,
-    sequence: &'a mut Sequence<B>,
-    rows: Yielding<'a>,
-    outcome: Option<(Generated, Accepted)>,
 }
 
 impl<B: Backend> PassUnderWay<B> {
     pub(crate) fn new(members: Vec<(RequestId, Box<Sequence<B>>)>) -> Self {
-        Self { members, pass: None, life: Life::NotBegun }
-    }
-
-    /// The sequences, after the pass ended or was undone.
-    pub(crate) fn take_members(&mut self) -> Vec<(RequestId, Box<Sequence<B>>)> {
-        std::mem::take(&mut self.members)
-    }
-
-    /// Does some work on it. After an error or a panic the pass is undone; what fails after that says nothing new.
-    pub(crate) fn guarded<R>(
-        &mut self,
-        backend: &B,
-        work: impl FnOnce(&mut Self) -> Result<R, EngineError>,
-    ) -> Result<R, EngineError> {
-        let was = self.life;
-        let result = Self::caught(|| work(self));
-        if let (Err(error), Life::NotBegun | Life::UnderWay) = (&result, was) {
-            for (_, sequence) in &mut self.members {
-                sequence.fail(error.clone());
-            }
-            self.undo(backend);
-        }
-        result
-    }
-
-    /// Makes an error of a panic.
-    pub(crate) fn caught<R>(work: impl FnOnce() -> Result<R, EngineError>) -> Result<R, EngineError> {
-        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(EngineError::Internal(message(&*panic))))
-    }
-
-    /// Gives every sequence its table back, as it was before the pass.
-    pub(crate) fn undo(&mut self, backend: &B) {
-        self.life = Life::Over;
-        let Some(pass) = self.pass.take() else { return };
-        // If the model cannot even give it up, the tables are lost, and their sequences will fail when they are run.
-        if let Ok(tables) = catch_unwind(AssertUnwindSafe(|| backend.abandon(pass))) {
-            self.put_back(tables);
+        Self {
+            rows: Mutex::new(Rows::new(members)),
+            apart: Mutex::new(Apart { to_read: 0, inputs: None, outputs: Vec::new() }),
+            has_read: Condvar::new(),
+            on_lanes: Mutex::default(),
         }
     }
 
-    /// Runs a kernel on all rows; the one that completes the pass ends it.
+    /// A kernel goes to its lanes. One on a part that runs apart reads before the cores go on.
+    pub(crate) fn launched(&self, kernel: &Kernel, way: Way) {
+        let mut on_lanes = lock(&self.on_lanes);
+        on_lanes.kernels += 1;
+        if on_lanes.progress == Progress::GoesOn && kernel.completes == Completes::Pass {
+            on_lanes.progress = Progress::Closing;
+        }
+        if way == Way::Apart {
+            lock(&self.apart).to_read += 1;
+        }
+    }
+
+    /// It did not get there after all.
+    pub(crate) fn not_launched(&self, way: Way) {
+        if way == Way::Apart {
+            self.read_or_gone();
+        }
+    }
+
+    /// Whether a kernel on a part that ends now is the one that completes the pass.
+    pub(crate) fn is_completed_by_last(&self) -> bool {
+        let on_lanes = lock(&self.on_lanes);
+        on_lanes.kernels == 1 && on_lanes.progress == Progress::Closing
+    }
+
+    /// A kernel has left its lanes.
+    pub(crate) fn ended(&self, event: &Event) -> Need {
+        let mut on_lanes = lock(&self.on_lanes);
+        on_lanes.kernels -= 1;
+        match event {
+            Event::KernelDone { outcome: Outcome::Progressed, .. } => {}
+            Event::KernelDone { .. } => return Need::Over,
+            _ => on_lanes.progress = Progress::Broken,
+        }
+        let over = on_lanes.kernels == 0 && on_lanes.progress == Progress::Broken;
+        if over { Need::Over } else { Need::GoesOn }
+    }
+
+    /// Runs a kernel. One on all rows that completes the pass ends it; one on a part leaves that to [`Self::complete`].
+    /// The caller catches panics and [settles](Self::settled) what came of it.
     pub(crate) fn run(
-        &mut self,
+        &self,
         kernel: &Kernel,
         backend: &B,
         site: Site<'_>,
         workspace: &mut Workspace,
     ) -> Result<Outcome, EngineError> {
-        let outcome = self.run_part(kernel, backend, site)?;
-        if kernel.completes == Completes::Span { Ok(outcome) } else { self.complete(kernel, backend, site, workspace) }
-    }
-
-    /// Runs a kernel, and does not end the pass.
-    pub(crate) fn run_part(&mut self, kernel: &Kernel, backend: &B, site: Site<'_>) -> Result<Outcome, EngineError> {
-        let pass = self.begun(kernel, backend)?;
-        backend.run(pass, kernel.nodes.clone(), kernel.rows.start as usize..kernel.rows.end as usize, site)?;
+        let way = Way::of(kernel, site.lanes, backend);
+        if way == Way::Apart && self.run_apart(kernel, backend, site)? {
+            return Ok(Outcome::Progressed);
+        }
+        let site = if way == Way::Apart { site.without_device() } else { site };
+        if way == Way::Part {
+            self.wait_for_readers();
+        }
+        let mut rows = self.joined(backend, site)?;
+        let range = kernel.rows.start as usize..kernel.rows.end as usize;
+        backend.run(rows.begun(kernel, backend)?, kernel.nodes.clone(), range, site)?;
         if kernel.class() == Class::Proactive && kernel.stage() == Stage::Prefill {
             // Nobody waits, and the next chunk, perhaps a person's, finds its memory prepared.
             backend.warm_memory();
         }
-        Ok(Outcome::Progressed)
+        match (way, kernel.completes) {
+            (Way::Whole, Completes::Pass) => rows.complete(kernel, backend, site, workspace),
+            _ => Ok(Outcome::Progressed),
+        }
     }
 
-    /// What the nodes of a kernel read, if a device can do without the pass.
-    pub(crate) fn inputs(
-        &mut self,
-        kernel: &Kernel,
-        backend: &B,
-        site: Site<'_>,
-    ) -> Result<Option<B::Inputs>, EngineError> {
-        Ok(backend.inputs(self.begun(kernel, backend)?, kernel.nodes.clone(), site))
-    }
-
-    /// Takes what a device made of some rows.
-    pub(crate) fn join(&mut self, outputs: &[B::Outputs], backend: &B, crew: &dyn Crew) -> Result<(), EngineError> {
-        outputs.iter().try_for_each(|outputs| backend.join(self.pass.as_mut().ok_or_else(lost)?, outputs, crew))
-    }
-
-    /// Ends the pass after its last node: chooses tokens, and gives the tables back.
+    /// Ends a pass whose parts of the last node are all done.
     pub(crate) fn complete(
-        &mut self,
+        &self,
         kernel: &Kernel,
         backend: &B,
         site: Site<'_>,
         workspace: &mut Workspace,
     ) -> Result<Outcome, EngineError> {
-        self.count_experts(kernel, backend);
-        self.calibrate(kernel, backend, site.crew);
-        let pass = self.pass.as_mut().ok_or_else(lost)?;
-        let yielding = yielding_rows(kernel);
-        if !yielding.is_empty() {
-            backend.logits(pass, &yielding, &mut workspace.logits, site)?;
-        }
-        let (generated, accepted) = self.choose(kernel, backend, site.crew, workspace);
-        let pass = self.pass.take().ok_or_else(lost)?;
-        self.life = Life::Over;
-        self.put_back(backend.finish(pass, &accepted));
-        Ok(Outcome::Tokens(generated))
+        self.joined(backend, site)?.complete(kernel, backend, site, workspace)
     }
 
-    fn begun(&mut self, kernel: &Kernel, backend: &B) -> Result<&mut B::Pass, EngineError> {
-        if self.life == Life::NotBegun {
-            self.begin(kernel, backend)?;
-            self.life = Life::UnderWay;
-        }
-        self.pass.as_mut().ok_or_else(lost)
-    }
-
-    /// Says to each member where its rows' experts were computed.
-    fn count_experts(&mut self, kernel: &Kernel, backend: &B) {
-        let Some(pass) = &self.pass else { return };
-        let mut start = 0;
-        for ((_, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
-            let rows = start..start + member.len().as_usize();
-            start = rows.end;
-            sequence.routed(backend.fates(pass, rows));
-        }
-    }
-
-    /// Calibrates the drafts of members whose prompts were read.
-    fn calibrate(&mut self, kernel: &Kernel, backend: &B, crew: &dyn Crew) {
-        let Some(pass) = &mut self.pass else { return };
-        let mut start = 0;
-        for ((_, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
-            let rows = start..start + member.len().as_usize();
-            start = rows.end;
-            if member.stage == Stage::Prefill {
-                sequence.calibrate(backend, pass, member, rows, crew);
-            }
-        }
-    }
-
-    fn begin(&mut self, kernel: &Kernel, backend: &B) -> Result<(), EngineError> {
-        let members = self.members.iter_mut().zip(&kernel.members);
-        let rows: Vec<_> = members.map(|((_, sequence), member)| sequence.take_rows(backend, member)).collect();
-        if rows.iter().any(Option::is_none) {
-            // Somebody's keys and values are lost. The others' are not: each is run alone after this.
-            for ((_, sequence), rows) in self.members.iter_mut().zip(rows) {
-                rows.map(|rows| sequence.put_back(rows.table));
-            }
-            return Err(lost());
-        }
-        let rows = rows.into_iter().flatten().collect();
-        match backend.begin(rows) {
-            Ok(pass) => self.pass = Some(pass),
-            Err(Refused { error, tables }) => {
-                self.put_back(tables);
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    fn put_back(&mut self, tables: Vec<B::Table>) {
-        for ((_, sequence), table) in self.members.iter_mut().zip(tables) {
-            sequence.put_back(table);
-        }
-    }
-
-    /// Chooses the next tokens of every member that yields some, and says which rows of each member stay. The crew shares
-    /// the members: a vocabulary is long.
-    fn choose(
-        &mut self,
-        kernel: &Kernel,
+    /// Does some work of a kernel, and makes an error of a panic; after either the pass is undone.
+    pub(crate) fn settled<R>(
+        &self,
         backend: &B,
-        crew: &dyn Crew,
-        workspace: &mut Workspace,
-    ) -> (Vec<Generated>, Vec<Accepted>) {
-        let vocabulary = backend.shape().vocabulary;
-        let rows: usize = kernel.members.iter().map(|member| member.head_rows().as_usize()).sum();
-        let logits = workspace.logits.get_mut(..rows * vocabulary).unwrap_or_default();
-        let likeliest = likeliest(logits, vocabulary, KEPT, crew);
-        let choices = self.choices(kernel, vocabulary, logits, &likeliest);
-        let scratches = &mut workspace.scratches;
-        scratches.resize_with(scratches.len().max(crew.size()), Mutex::default);
-        let scratches = &*scratches;
-        if choices.len() == 1 {
-            choices.iter().for_each(|choice| choose_one(choice, backend, &scratches[0]));
-        } else {
-            crew.run(&|worker| {
-                for choice in choices.iter().skip(worker.rank()).step_by(worker.size()) {
-                    choose_one(choice, backend, &scratches[worker.rank()]);
-                }
-            });
+        work: impl FnOnce() -> Result<R, EngineError>,
+    ) -> Result<R, EngineError> {
+        let done = catch_unwind(AssertUnwindSafe(work));
+        let done = done.unwrap_or_else(|panic| Err(EngineError::Internal(message(&*panic))));
+        if let Err(error) = &done {
+            lock(&self.rows).break_with(error, backend);
         }
-        let mut outcomes = choices.into_iter().filter_map(|choice| {
-            let Choice { outcome, .. } = choice.into_inner().unwrap_or_else(PoisonError::into_inner);
-            outcome
-        });
-        let (mut generated, mut accepted) = (Vec::new(), Vec::new());
-        for member in &kernel.members {
-            let outcome = if member.yields == Yields::Token { outcomes.next() } else { None };
-            let (new, rows) = outcome.map_or((None, Accepted::All), |(new, rows)| (Some(new), rows));
-            generated.extend(new);
-            accepted.push(rows);
-        }
-        (generated, accepted)
+        done
     }
 
-    /// The members that yield tokens, each with the logits of its rows.
-    fn choices<'a>(
-        &'a mut self,
-        kernel: &Kernel,
-        vocabulary: usize,
-        mut logits: &'a mut [f32],
-        mut likeliest: &'a [Vec<Candidate>],
-    ) -> Vec<Mutex<Choice<'a, B>>> {
-        let mut choices = Vec::new();
-        for ((request, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
-            if member.yields == Yields::Token {
-                let count = member.head_rows().as_usize();
-                let (own, others) = logits.split_at_mut(count * vocabulary);
-                let (best, others_best) = likeliest.split_at(count);
-                (logits, likeliest) = (others, others_best);
-                let rows = Yielding { logits: own, likeliest: best };
-                choices.push(Mutex::new(Choice { request: *request, sequence, rows, outcome: None }));
-            }
+    /// Gives every sequence its table back, as it was before the pass.
+    pub(crate) fn undo(&self, backend: &B) {
+        lock(&self.rows).undo(backend);
+    }
+
+    /// The sequences, after the pass ended or was undone.
+    pub(crate) fn take_members(&self) -> Vec<(RequestId, Box<Sequence<B>>)> {
+        std::mem::take(&mut lock(&self.rows).members)
+    }
+
+    /// Ends its members with `error`, if no kernel has it. If one has, they end when it drops the pass.
+    pub(crate) fn fail(self: Arc<Self>, backend: &B, error: &EngineError) {
+        let Some(pass) = Arc::into_inner(self) else { return };
+        pass.undo(backend);
+        for (_, mut sequence) in pass.take_members() {
+            sequence.finish_failed(error.clone());
         }
-        choices
+    }
+
+    /// Runs a part on the lane of a device, without the rows. Whether the device did.
+    fn run_apart(&self, kernel: &Kernel, backend: &B, site: Site<'_>) -> Result<bool, EngineError> {
+        let read = catch_unwind(AssertUnwindSafe(|| self.read(kernel, backend, site)));
+        self.read_or_gone();
+        let Some(inputs) = read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))? else { return Ok(false) };
+        let rows = kernel.rows.start as usize..kernel.rows.end as usize;
+        let outputs = backend.run_apart(&inputs, rows, site)?;
+        let did = outputs.is_some();
+        lock(&self.apart).outputs.extend(outputs);
+        Ok(did)
+    }
+
+    /// What the rows of these nodes read, if a device can do without the pass.
+    fn read(&self, kernel: &Kernel, backend: &B, site: Site<'_>) -> Result<Option<Arc<B::Inputs>>, EngineError> {
+        let copied = lock(&self.apart).inputs.clone().filter(|(nodes, _)| *nodes == kernel.nodes);
+        if let Some((_, inputs)) = copied {
+            return Ok(Some(inputs));
+        }
+        let inputs = self.joined(backend, site)?.inputs(kernel, backend, site)?.map(Arc::new);
+        lock(&self.apart).inputs = inputs.clone().map(|inputs| (kernel.nodes.clone(), inputs));
+        Ok(inputs)
+    }
+
+    fn read_or_gone(&self) {
+        lock(&self.apart).to_read -= 1;
+        self.has_read.notify_all();
+    }
+
+    fn wait_for_readers(&self) {
+        let apart = lock(&self.apart);
+        drop(self.has_read.wait_while(apart, |apart| apart.to_read > 0).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The rows, with all that was computed of them.
+    fn joined(&self, backend: &B, site: Site<'_>) -> Result<MutexGuard<'_, Rows<B>>, EngineError> {
+        let mut rows = lock(&self.rows);
+        let outputs = std::mem::take(&mut lock(&self.apart).outputs);
+        rows.join(&outputs, backend, site.crew)?;
+        Ok(rows)
     }
 }
 
-/// A panic here is the sequence's own, and ends it: its token may be out, so it must not be run again.
-fn choose_one<B: Backend>(choice: &Mutex<Choice<'_, B>>, backend: &B, scratch: &Mutex<Scratch>) {
-    let mut choice = choice.lock().unwrap_or_else(PoisonError::into_inner);
-    let Choice { request, sequence, rows, outcome } = &mut *choice;
-    let mut scratch = scratch.lock().unwrap_or_else(PoisonError::into_inner);
-    let chosen = catch_unwind(AssertUnwindSafe(|| sequence.yields(backend, *request, rows, &mut scratch)));
-    *outcome = Some(chosen.unwrap_or_else(|panic| {
-        sequence.fail(EngineError::Internal(message(&*panic)));
-        // Whatever it was about to say, no row but the first is certain.
-        let accepted = if rows.likeliest.len() == 1 { Accepted::All } else { Accepted::Path(vec![0]) };
-        (Generated::one(*request, Some(FinishReason::Stop)), accepted)
-    }));
+/// How a kernel runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// On all rows.
+    Whole,
+    /// On some rows of a node, by cores or a team.
+    Part,
+    /// On some rows of a node, on the lane of one device.
+    Apart,
 }
 
-/// The rows whose logits are wanted: the last row of each member that yields a token, and all rows of a draft.
-fn yielding_rows(kernel: &Kernel) -> Vec<usize> {
-    let mut end = 0;
-    let mut rows = Vec::new();
-    for member in &kernel.members {
-        end += member.len().as_usize();
-        rows.extend(end - member.head_rows().as_usize()..end);
+impl Way {
+    pub(crate) fn of<B: Backend>(kernel: &Kernel, lanes: LaneSet, backend: &B) -> Self {
+        let all: u32 = kernel.members.iter().map(|member| member.len().0).sum();
+        match kernel.rows == (0..all) {
+            true => Self::Whole,
+            false if lanes.len() == 1 && backend.device_lanes().contains_all(lanes) => Self::Apart,
+            false => Self::Part,
+        }
     }
-    rows
 }
 
-fn lost() -> EngineError {
-    EngineError::Internal("its keys and values are lost".to_owned())
-}
-
-/// What a kernel's panic said.
-fn message(panic: &(dyn Any + Send)) -> String {
-    format!("a kernel panicked: {}", panic_message(panic))
-}
-
-/// What a panic said.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("no message")
+/// What a panicking lane left is looked after by whoever comes next.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

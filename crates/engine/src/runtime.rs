@@ -22,12 +22,12 @@ use crate::learned::LearnedFile;
 use crate::observe::{Elsewhere, EngineSamples, Metrics, Observers, Samples};
 use crate::outbox::Outbox;
 use crate::parameters::validate;
+use crate::pass::Way;
 use crate::past::OnLanes;
 use crate::preparer::Preparer;
 use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey, GenerateRequest, GenerationEvent};
 use crate::sequence::{Sequence, Workspace};
-use crate::shared_pass::is_part;
 use crate::speed_probe::SpeedProbe;
 use crate::spill::Mover;
 use crate::stats::{EngineStats, FlowView, KeptView, RequestView};
@@ -402,11 +402,12 @@ impl<B: Backend> Shared<B> {
         let Resources { lanes, crew, exact } = resources;
         let site = Site { shares: &kernel.shares, ..Site::new(lanes, crew) };
         let on_device = Site { exact: exact.as_deref(), ..site };
-        let mut ran = held.pass.execute(kernel, &*self.backend, on_device, &mut workspace);
+        let backend = &*self.backend;
+        let mut ran = held.pass.settled(backend, || held.pass.run(kernel, backend, on_device, &mut workspace));
         // Before anybody hears of it, so that the last one who has it is not this lane.
         drop(exact);
         let mut failed = self.backend.take_failures(lanes);
-        if is_part(kernel) && ran.is_ok() {
+        if Way::of(kernel, lanes, backend) != Way::Whole && ran.is_ok() {
             let mut part = Some(held);
             let reported = self.enter(|world, now| world.part_ended(now, kernel, &mut workspace, &mut part, failed));
             let Some(last) = part else { return };
@@ -416,7 +417,7 @@ impl<B: Backend> Shared<B> {
                 let _ = self.enter(|_, _| ());
                 return;
             }
-            ran = last.pass.complete(kernel, &*self.backend, site, &mut workspace);
+            ran = last.pass.settled(backend, || last.pass.complete(kernel, backend, site, &mut workspace));
             held = last;
             failed = failed.union(self.backend.take_failures(lanes));
         }

@@ -10,13 +10,12 @@ use crate::backend::Backend;
 use crate::exact::{ExactCounts, ExactGraphs};
 use crate::exchange::GraphLoader;
 use crate::kept::{Found, KeptStore, Owner};
-use crate::on_lanes::OnLanes;
+use crate::pass::{Need, PassUnderWay, Way};
 use crate::past::{Past, When};
 use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey};
 use crate::runtime::{Resources, Shared};
 use crate::sequence::{Sequence, Workspace};
-use crate::shared_pass::{SharedPass, is_part};
 use crate::spill::{Job, Moved, Mover, SpillFile};
 use crate::timer::Timer;
 use duet_device::CpuLanes;
@@ -35,7 +34,7 @@ pub(crate) struct EngineWorld<B: Backend> {
     /// For the kernels, which report to it.
     shared: Weak<Shared<B>>,
     open: HashMap<RequestId, Open<B>>,
-    passes: BTreeMap<PassId, OnLanes<B>>,
+    passes: BTreeMap<PassId, Arc<PassUnderWay<B>>>,
     exact: ExactGraphs,
     kept: KeptStore<B::Table>,
     /// Flows that clients named.
@@ -89,7 +88,7 @@ enum Place<B: Backend> {
 /// What a kernel has from its launch until the world has heard of its end. The pages of its members, if nobody else has
 /// them, go back before it is said that it has left its lanes.
 pub(crate) struct Held<B: Backend> {
-    pub(crate) pass: Arc<SharedPass<B>>,
+    pub(crate) pass: Arc<PassUnderWay<B>>,
     _on_lanes: Arc<crate::past::OnLanes>,
 }
 
@@ -205,7 +204,7 @@ impl<B: Backend> EngineWorld<B> {
         held: &mut Option<Held<B>>,
         failed: LaneSet,
     ) {
-        let is_last = self.passes.get(&kernel.pass).is_some_and(OnLanes::is_completed_by_last);
+        let is_last = self.passes.get(&kernel.pass).is_some_and(|pass| pass.is_completed_by_last());
         if self.when(kernel) == When::Present && is_last {
             return;
         }
@@ -242,10 +241,10 @@ impl<B: Backend> EngineWorld<B> {
     }
 
     fn left_lanes(&mut self, now: Instant, pass: PassId, event: Event) {
-        if self.passes.get_mut(&pass).is_some_and(|on_lanes| on_lanes.ended(&event))
+        if self.passes.get(&pass).is_some_and(|pass| pass.ended(&event) == Need::Over)
             && let Some(over) = self.passes.remove(&pass)
         {
-            self.scatter(over.pass());
+            self.scatter(&over);
         }
         self.happened(now, event);
     }
@@ -272,7 +271,7 @@ impl<B: Backend> EngineWorld<B> {
         self.exact.counts()
     }
 
-    fn scatter(&mut self, pass: &SharedPass<B>) {
+    fn scatter(&mut self, pass: &PassUnderWay<B>) {
         for (request, sequence) in pass.take_members() {
             if let Some(open) = self.open.get_mut(&request) {
                 open.place = Place::Here(sequence);
@@ -477,23 +476,21 @@ impl<B: Backend> EngineWorld<B> {
     fn undo_pass_of(&mut self, request: RequestId) {
         let Some(Open { place: Place::InPass(pass), .. }) = self.open.get(&request) else { return };
         if let Some(over) = self.passes.remove(pass) {
-            over.pass().undo(&self.backend);
-            self.scatter(over.pass());
+            over.undo(&self.backend);
+            self.scatter(&over);
         }
     }
 
     fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: Kernel) {
         if !self.passes.contains_key(&kernel.pass) {
             let gathered = self.gather(&kernel);
-            self.passes.insert(kernel.pass, OnLanes::new(gathered));
+            self.passes.insert(kernel.pass, Arc::new(gathered));
         }
-        let on_lanes = self.passes.get_mut(&kernel.pass).expect("it was gathered");
-        on_lanes.launched(&kernel);
-        let pass = Arc::clone(on_lanes.pass());
-        let apart = lanes.len() == 1 && self.backend.device_lanes().contains_all(lanes);
-        let announced = (apart && is_part(&kernel)).then(|| Arc::clone(&pass));
-        announced.iter().for_each(|pass| pass.announce());
-        let exact = if apart { self.exact.of_kernel(lanes, &kernel) } else { None };
+        let pass = Arc::clone(&self.passes[&kernel.pass]);
+        let way = Way::of(&kernel, lanes, &*self.backend);
+        pass.launched(&kernel, way);
+        let announced = Arc::clone(&pass);
+        let exact = self.exact.of_kernel(lanes, &kernel);
         self.watch(now, lanes, &kernel);
         let workspace = self.spare.pop().unwrap_or_default();
         let shared = self.shared.upgrade().expect("the world is part of what is shared");
@@ -504,12 +501,12 @@ impl<B: Backend> EngineWorld<B> {
         });
         if let Err(stopped) = self.lanes.launch(lanes, job) {
             tracing::warn!("a kernel cannot be run: {stopped}");
-            announced.iter().for_each(|pass| pass.has_read());
+            announced.not_launched(way);
             self.left_lanes(now, pass_id, Event::KernelFailed { kernel: id });
         }
     }
 
-    fn gather(&mut self, kernel: &Kernel) -> SharedPass<B> {
+    fn gather(&mut self, kernel: &Kernel) -> PassUnderWay<B> {
         let members = kernel.members.iter().map(|member| {
             let open = self.open.get_mut(&member.request).unwrap_or_else(|| panic!("{} is not open", member.request));
             match std::mem::replace(&mut open.place, Place::InPass(kernel.pass)) {
@@ -517,7 +514,7 @@ impl<B: Backend> EngineWorld<B> {
                 _ => panic!("{} is not idle", member.request),
             }
         });
-        SharedPass::new(members.collect())
+        PassUnderWay::new(members.collect())
     }
 
     fn release(&mut self, now: Instant, request: RequestId, end: End) {

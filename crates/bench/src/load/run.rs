@@ -2,6 +2,7 @@
 
 use super::conservation::conservation;
 use super::interference::{Interference, identical_outputs, interference};
+use super::lanes::{LaneFigures, lanes};
 use super::mixed::{self, Background, MixedSettings};
 use super::sampled::{Decisions, PreemptMs};
 use super::summary::Summary;
@@ -36,6 +37,9 @@ pub struct LoadReport {
     /// What the scheduler took, in the mixed slices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<Decisions>,
+    /// What each lane did in the mixed slices; none of a server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<LaneFigures>,
     /// Whether every reactive request had the same answer alone and mixed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identical_outputs: Option<bool>,
@@ -88,6 +92,7 @@ pub fn run(
         preempt_ms: PreemptMs::of(together),
         work_conservation: shares.work_conservation.filter(|_| closed),
         scheduler: Decisions::of(together),
+        lanes: lanes(together),
         identical_outputs: identical_outputs(&played),
         reactive,
         proactive,

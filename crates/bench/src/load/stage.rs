@@ -35,6 +35,8 @@ pub(crate) struct Slice {
     pub(crate) records: Vec<Record>,
     /// Of the time since the window opened; absent where there was no engine to ask.
     pub(crate) samples: Option<EngineSamples>,
+    /// The engine's lanes by their names.
+    pub(crate) lanes: Vec<String>,
 }
 
 /// Where actors act.
@@ -88,12 +90,13 @@ pub(crate) fn play(
         }
         stage.sleep_until(timing.window);
         drop(foreground_done);
-        let samples = stage.target.take_samples();
+        let samples = (stage.target.take_samples(), stage.target.lanes());
         stage.close();
         samples
     });
     let records = stage.records.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let slice = Slice { window: timing.window, records, samples };
+    let (samples, lanes) = samples;
+    let slice = Slice { window: timing.window, records, samples, lanes };
     match slice.all_failed() {
         Some(problem) => Err(LoadError::AllFailed { subject: subject.name(), problem }),
         None => Ok(slice),

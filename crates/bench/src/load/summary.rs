@@ -167,7 +167,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn slice(records: Vec<Record>) -> Slice {
-        Slice { window: Duration::from_secs(10), records, samples: None }
+        Slice { window: Duration::from_secs(10), records, ..Slice::default() }
     }
 
     #[test]

@@ -42,6 +42,11 @@ pub(crate) trait Target: Send + Sync {
 
     /// What the engine sampled since the last call; `None` where there is no engine to ask.
     fn take_samples(&self) -> Option<EngineSamples>;
+
+    /// The engine's lanes by their names; none where there is no engine to ask.
+    fn lanes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Why a job did not end well.
@@ -144,6 +149,11 @@ impl Target for EngineTarget {
 
     fn take_samples(&self) -> Option<EngineSamples> {
         self.engine().map(|engine| engine.take_samples())
+    }
+
+    fn lanes(&self) -> Vec<String> {
+        let names = |engine: Engine| engine.machine().0.lanes.iter().map(|lane| lane.name.clone()).collect();
+        self.engine().map(names).unwrap_or_default()
     }
 }
 

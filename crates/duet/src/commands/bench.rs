@@ -11,6 +11,7 @@ pub(super) fn bench(arguments: &BenchArgs) -> anyhow::Result<()> {
     match &arguments.command {
         BenchCommand::Throughput(arguments) => measure_throughput(arguments),
         BenchCommand::Load(arguments) => bench_load::load(arguments),
+        BenchCommand::Compose(arguments) => bench_load::compose(arguments),
         BenchCommand::Speculate(arguments) => bench_speculate::speculate(arguments),
         BenchCommand::Identity(arguments) => bench_identity::identity(arguments),
         BenchCommand::Agreement(arguments) => bench_agreement::agreement(arguments),

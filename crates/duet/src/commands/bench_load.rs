@@ -85,14 +85,7 @@ fn measure_one(arguments: &LoadArgs, workload: &Workload) -> anyhow::Result<()> 
     if arguments.policy.len() > 1 {
         return Err(BadInput("--policy: several policies need --curve".into()).into());
     }
-    let seconds = Duration::from_secs_f64(arguments.seconds);
-    let settings = MixedSettings {
-        reactive: arguments.reactive,
-        backgrounds: vec![background(arguments)],
-        seconds,
-        rounds: arguments.rounds.unwrap_or((arguments.seconds / TURN_SECONDS).ceil() as usize).max(1),
-        seed: arguments.seed,
-    };
+    let settings = mixed(arguments);
     let subject = match &arguments.url {
         Some(url) => server(&Peer { name: url.clone(), url: url.clone() }, arguments),
         None => Engines::open(arguments)?.of_policies(arguments).swap_remove(0),
@@ -102,6 +95,47 @@ fn measure_one(arguments: &LoadArgs, workload: &Workload) -> anyhow::Result<()> 
         return print(&(serde_json::to_string(&report)? + "\n"));
     }
     print(&page(&report))
+}
+
+/// The papers' machine: devices beside the cores under the paper's policy and ours, and the cores alone under ours, one
+/// after the other under the same load.
+pub(super) fn compose(arguments: &LoadArgs) -> anyhow::Result<()> {
+    if arguments.device.accelerators().next().is_none() {
+        return Err(BadInput("bench compose needs --device, once or several times".into()).into());
+    }
+    if arguments.url.is_some() || arguments.curve || arguments.report.is_some() {
+        return Err(BadInput("bench compose takes no --url, --curve or --report".into()).into());
+    }
+    let workload = Workload::read(&arguments.workload)?;
+    let settings = mixed(arguments);
+    let engines = Engines::open(arguments)?;
+    let cores = Engines { config: arguments.scheduling.apply(arguments.engine.config()), model: engines.model.clone() };
+    let subjects = [
+        ("devices and cores", engines.of(PolicyName::Duet)),
+        ("devices and cores", engines.of(PolicyName::AgentXpu)),
+        ("cores alone", cores.of(PolicyName::Duet)),
+    ];
+    for (executors, subject) in subjects {
+        let report = load::run(&subject, &workload, &settings, &tell)?;
+        if arguments.json {
+            let mut line = serde_json::to_value(&report)?;
+            line["executors"] = executors.into();
+            print(&(line.to_string() + "\n"))?;
+        } else {
+            print(&format!("{executors}, {}", page(&report)))?;
+        }
+    }
+    Ok(())
+}
+
+fn mixed(arguments: &LoadArgs) -> MixedSettings {
+    MixedSettings {
+        reactive: arguments.reactive,
+        backgrounds: vec![background(arguments)],
+        seconds: Duration::from_secs_f64(arguments.seconds),
+        rounds: arguments.rounds.unwrap_or((arguments.seconds / TURN_SECONDS).ceil() as usize).max(1),
+        seed: arguments.seed,
+    }
 }
 
 /// Half a minute each: shorter than the drift of a machine's speed, longer than any request.
@@ -180,6 +214,16 @@ fn page(report: &LoadReport) -> String {
     }
     if let Some(conserved) = report.work_conservation {
         page += &format!("the background got {:.0} % of what the foreground left\n", conserved * 100.0);
+    }
+    for lane in &report.lanes {
+        let macs = lane.mac_share.map(|share| format!(", {:.0} % of products", share * 100.0)).unwrap_or_default();
+        let error = shown(lane.prediction_error_pct, 0, "%");
+        page += &format!(
+            "lane {:<8} busy {:.0} %{macs}, predictions off by {error} (n {})\n",
+            lane.lane,
+            lane.busy * 100.0,
+            lane.n
+        );
     }
     if let Some(scheduler) = &report.scheduler {
         let share = scheduler.share.map(|share| share * 100.0);

@@ -87,6 +87,18 @@ impl LinearWork {
         macs as f64 / (self.on_devices() + self.on_crew).max(1) as f64
     }
 
+    /// What was done since an earlier time.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = earlier.devices.iter().map(Some).chain(std::iter::repeat(None));
+        let devices = self.devices.iter().zip(before).map(|(now, before)| DeviceWork {
+            name: now.name.clone(),
+            macs: now.macs - before.map_or(0, |before| before.macs),
+            refused: now.refused - before.map_or(0, |before| before.refused),
+        });
+        Self { devices: devices.collect(), on_crew: self.on_crew - earlier.on_crew }
+    }
+
     /// Pieces of work that devices did not do.
     #[must_use]
     pub fn refused(&self) -> u64 {

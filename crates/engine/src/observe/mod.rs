@@ -9,8 +9,8 @@ mod metrics;
 mod samples;
 
 pub(crate) use metrics::{Elsewhere, Metrics};
-pub use samples::EngineSamples;
 pub(crate) use samples::Samples;
+pub use samples::{EngineSamples, PredictionErrors};
 
 use duet_driver::{Digest, Fact, Observer, Probe};
 use duet_scheduler::{Command, Event};

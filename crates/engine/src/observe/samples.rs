@@ -2,12 +2,13 @@
 //!
 //! They are drained by whoever wants them, and bounded for those who do not.
 
+use crate::executors::LinearWork;
 use duet_driver::Fact;
 use duet_types::{Class, Instant, Nanos};
 use std::collections::VecDeque;
 
 /// What was sampled since the last time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineSamples {
     /// For each reactive request, from its admission to the launch of its first kernel.
     pub reactive_start: Vec<Nanos>,
@@ -17,8 +18,21 @@ pub struct EngineSamples {
     pub wall: Nanos,
     /// How long each lane ran kernels.
     pub lanes_busy: Vec<Nanos>,
+    /// How far kernels that each lane led were from their predictions.
+    pub lanes_error: Vec<PredictionErrors>,
+    /// Where linear work was done.
+    pub work: LinearWork,
     /// Kernels that came to their end.
     pub kernels: u64,
+}
+
+/// How far kernels were from their predictions: of each, the deviation as a share of the prediction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PredictionErrors {
+    /// Kernels.
+    pub n: u64,
+    /// The sum of their absolute deviations.
+    pub sum: f64,
 }
 
 /// Collects samples.
@@ -28,6 +42,7 @@ pub(crate) struct Samples {
     reactive_start: VecDeque<Nanos>,
     decisions: VecDeque<Nanos>,
     lanes_busy: Vec<Nanos>,
+    lanes_error: Vec<PredictionErrors>,
     kernels: u64,
 }
 
@@ -38,6 +53,7 @@ impl Samples {
             reactive_start: VecDeque::new(),
             decisions: VecDeque::new(),
             lanes_busy: vec![Nanos::ZERO; lanes],
+            lanes_error: vec![PredictionErrors::default(); lanes],
             kernels: 0,
         }
     }
@@ -53,8 +69,13 @@ impl Samples {
             Fact::Began { subject, waited, .. } if subject.class == Class::Reactive => {
                 push(&mut self.reactive_start, *waited);
             }
-            Fact::KernelEnded { launched, .. } => {
+            Fact::KernelEnded { launched, took, .. } => {
                 self.kernels += 1;
+                let leader = launched.lanes.leader().and_then(|lane| self.lanes_error.get_mut(usize::from(lane.0)));
+                if let (Some(errors), predicted @ 1..) = (leader, launched.kernel.predicted.0) {
+                    errors.n += 1;
+                    errors.sum += (took.0 as f64 / predicted as f64 - 1.0).abs();
+                }
                 // What began before the last drain counts from then on.
                 let took = now - launched.at.max(self.since).min(now);
                 for lane in launched.lanes.iter() {
@@ -77,6 +98,11 @@ impl Samples {
             decisions: std::mem::take(&mut self.decisions).into(),
             wall,
             lanes_busy: std::mem::replace(&mut self.lanes_busy, fresh),
+            lanes_error: {
+                let fresh = vec![PredictionErrors::default(); self.lanes_error.len()];
+                std::mem::replace(&mut self.lanes_error, fresh)
+            },
+            work: LinearWork::default(),
             kernels: std::mem::take(&mut self.kernels),
         }
     }

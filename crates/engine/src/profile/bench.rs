@@ -103,8 +103,9 @@ impl Bench {
         site: Site<'_>,
     ) -> Result<Duration, ProfileError> {
         let rows = pass.rows();
-        let shares = match site.lanes.len() {
-            1 => Vec::new(),
+        let has_device = site.lanes.without(self.executors.device_lanes()) != site.lanes;
+        let shares = match (site.lanes.len(), has_device) {
+            (1, _) | (_, false) => Vec::new(),
             _ => division::shares(&self.machine, &self.heg, site.lanes, Tokens(rows as u32)),
         };
         let site = Site { shares: &shares, ..site };

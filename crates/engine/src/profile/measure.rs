@@ -44,12 +44,15 @@ pub enum Effort {
 pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Result<Profile, ProfileError> {
     let Measured { model, kv, cpu, executors } = *of;
     let bench = Bench::new(Arc::clone(model), Arc::clone(executors), kv, SIZED_POSITIONS + FEW_POSITIONS);
-    let launch = launch_cost(lanes)?;
     let all = lanes.all();
+    let cores = all.without(executors.device_lanes());
+    let of_cores = launch_cost(lanes, cores)?;
     let mut probe = Probes::new(model);
     let mut machine = Machine::of(Vec::new());
     for (lane, threads) in all.iter().zip(&cpu.lanes) {
-        let anchors = anchors(&bench, lanes, LaneSet::from_iter([lane]), launch, effort)?;
+        let team = LaneSet::from_iter([lane]);
+        let launch = if executors.device(lane).is_some() { launch_cost(lanes, team)? } else { of_cores };
+        let anchors = anchors(&bench, lanes, team, launch, effort)?;
         probe.take();
         let name = match executors.device(lane) {
             Some(device) => device.name.clone(),
@@ -60,6 +63,7 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
     }
     let bench = bench.of_teams(&machine);
     for team in capabilities::teams(&machine) {
+        let launch = if team == cores { of_cores } else { launch_cost(lanes, team)? };
         let anchors = anchors(&bench, lanes, team, launch, effort)?;
         machine.teams.push(Team { lanes: team, anchors });
     }
@@ -203,21 +207,20 @@ impl Fit {
 
 /// From the end of a kernel to the beginning of the next one on the same lanes, as the engine launches them: from the
 /// lane's own thread.
-fn launch_cost(lanes: &CpuLanes) -> Result<Nanos, ProfileError> {
+fn launch_cost(lanes: &CpuLanes, team: LaneSet) -> Result<Nanos, ProfileError> {
     const LAUNCHES: u32 = 100;
     let mut times = Vec::new();
     for _ in 0..5 {
         let (send, receive) = channel();
         let start = Instant::now();
-        chain(lanes.clone(), LAUNCHES, send)?;
+        chain(lanes.clone(), team, LAUNCHES, send)?;
         receive.recv().map_err(|_| ProfileError::Lanes("a lane stopped".to_owned()))?;
         times.push(start.elapsed().as_secs_f64() / f64::from(LAUNCHES));
     }
     Ok(Nanos::from(Duration::from_secs_f64(fastest(times))))
 }
 
-fn chain(lanes: CpuLanes, left: u32, done: std::sync::mpsc::Sender<()>) -> Result<(), ProfileError> {
-    let team = lanes.all();
+fn chain(lanes: CpuLanes, team: LaneSet, left: u32, done: std::sync::mpsc::Sender<()>) -> Result<(), ProfileError> {
     let next = lanes.clone();
     let job = Box::new(move |crew: &dyn Crew| {
         // The other members come for every kernel.
@@ -226,7 +229,7 @@ fn chain(lanes: CpuLanes, left: u32, done: std::sync::mpsc::Sender<()>) -> Resul
             let _ = done.send(());
         } else {
             // A lane that stops breaks the chain, and the sender goes with it.
-            let _ = chain(next, left - 1, done);
+            let _ = chain(next, team, left - 1, done);
         }
     });
     lanes.launch(team, job).map_err(|error| ProfileError::Lanes(error.to_string()))

@@ -160,11 +160,20 @@ impl Subject {
     fn file_name(&self) -> String {
         let lanes: Vec<String> = self.lanes.iter().map(usize::to_string).collect();
         let lanes = lanes.join("-");
-        let devices: Vec<String> = self.devices.iter().map(|device| plain(device)).collect();
-        let lanes = [devices, vec![lanes]].concat().join("-");
+        let lanes = match self.devices.len() {
+            0 => lanes,
+            // Versions and settings are long, and a file's name is not.
+            count => format!("{count}-devices-{:016x}-{lanes}", digest(&self.devices)),
+        };
         let model = plain(&self.model);
         format!("{model}.{}.{}.{lanes}.{}.{}.json", self.weight_bytes, self.kv, plain(&self.isa), plain(&self.version))
     }
+}
+
+/// FNV-1a, the same in every build: what a file holds says whether it is the right one.
+fn digest(texts: &[String]) -> u64 {
+    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl Profile {

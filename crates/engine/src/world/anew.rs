@@ -23,8 +23,8 @@ impl<B: Backend> EngineWorld<B> {
                 Place::InPass(_) | Place::InHand => {}
             }
         }
-        for (_, on_lanes) in std::mem::take(&mut self.passes) {
-            on_lanes.fail(&self.backend, error);
+        for (_, pass) in std::mem::take(&mut self.passes) {
+            pass.fail(&self.backend, error);
         }
         self.events.clear();
         self.kept.clear();

@@ -1,0 +1,155 @@
+//! The end of a pass: the next tokens of its members, and which rows of each stay.
+
+use super::rows::{Rows, lost, message};
+use crate::backend::{Accepted, Backend};
+use crate::executors::Site;
+use crate::request::EngineError;
+use crate::sampling::{Candidate, Scratch, likeliest};
+use crate::sequence::{Sequence, Workspace, Yielding};
+use crate::speculation::KEPT;
+use duet_kernels::crew::Crew;
+use duet_scheduler::{Generated, Kernel, Outcome, Yields};
+use duet_types::{FinishReason, RequestId, Stage};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+/// A member whose next token is to be chosen.
+struct Choice<'a, B: Backend> {
+    request: RequestId,
+    sequence: &'a mut Sequence<B>,
+    rows: Yielding<'a>,
+    outcome: Option<(Generated, Accepted)>,
+}
+
+impl<B: Backend> Rows<B> {
+    /// Ends the pass after its last node: chooses tokens, and gives the tables back.
+    pub(super) fn complete(
+        &mut self,
+        kernel: &Kernel,
+        backend: &B,
+        site: Site<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<Outcome, EngineError> {
+        self.count_experts(kernel, backend);
+        self.calibrate(kernel, backend, site.crew);
+        let pass = self.pass.as_mut().ok_or_else(lost)?;
+        let yielding = yielding_rows(kernel);
+        if !yielding.is_empty() {
+            backend.logits(pass, &yielding, &mut workspace.logits, site)?;
+        }
+        let (generated, accepted) = self.choose(kernel, backend, site.crew, workspace);
+        self.end(backend, &accepted)?;
+        Ok(Outcome::Tokens(generated))
+    }
+
+    /// Says to each member where its rows' experts were computed.
+    fn count_experts(&mut self, kernel: &Kernel, backend: &B) {
+        let Some(pass) = &self.pass else { return };
+        let mut start = 0;
+        for ((_, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
+            let rows = start..start + member.len().as_usize();
+            start = rows.end;
+            sequence.routed(backend.fates(pass, rows));
+        }
+    }
+
+    /// Calibrates the drafts of members whose prompts were read.
+    fn calibrate(&mut self, kernel: &Kernel, backend: &B, crew: &dyn Crew) {
+        let Some(pass) = &mut self.pass else { return };
+        let mut start = 0;
+        for ((_, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
+            let rows = start..start + member.len().as_usize();
+            start = rows.end;
+            if member.stage == Stage::Prefill {
+                sequence.calibrate(backend, pass, member, rows, crew);
+            }
+        }
+    }
+
+    /// Chooses the next tokens of every member that yields some, and says which rows of each member stay. The crew shares
+    /// the members: a vocabulary is long.
+    fn choose(
+        &mut self,
+        kernel: &Kernel,
+        backend: &B,
+        crew: &dyn Crew,
+        workspace: &mut Workspace,
+    ) -> (Vec<Generated>, Vec<Accepted>) {
+        let vocabulary = backend.shape().vocabulary;
+        let rows: usize = kernel.members.iter().map(|member| member.head_rows().as_usize()).sum();
+        let logits = workspace.logits.get_mut(..rows * vocabulary).unwrap_or_default();
+        let likeliest = likeliest(logits, vocabulary, KEPT, crew);
+        let choices = self.choices(kernel, vocabulary, logits, &likeliest);
+        let scratches = &mut workspace.scratches;
+        scratches.resize_with(scratches.len().max(crew.size()), Mutex::default);
+        let scratches = &*scratches;
+        if choices.len() == 1 {
+            choices.iter().for_each(|choice| choose_one(choice, backend, &scratches[0]));
+        } else {
+            crew.run(&|worker| {
+                for choice in choices.iter().skip(worker.rank()).step_by(worker.size()) {
+                    choose_one(choice, backend, &scratches[worker.rank()]);
+                }
+            });
+        }
+        let mut outcomes = choices.into_iter().filter_map(|choice| {
+            let Choice { outcome, .. } = choice.into_inner().unwrap_or_else(PoisonError::into_inner);
+            outcome
+        });
+        let (mut generated, mut accepted) = (Vec::new(), Vec::new());
+        for member in &kernel.members {
+            let outcome = if member.yields == Yields::Token { outcomes.next() } else { None };
+            let (new, rows) = outcome.map_or((None, Accepted::All), |(new, rows)| (Some(new), rows));
+            generated.extend(new);
+            accepted.push(rows);
+        }
+        (generated, accepted)
+    }
+
+    /// The members that yield tokens, each with the logits of its rows.
+    fn choices<'a>(
+        &'a mut self,
+        kernel: &Kernel,
+        vocabulary: usize,
+        mut logits: &'a mut [f32],
+        mut likeliest: &'a [Vec<Candidate>],
+    ) -> Vec<Mutex<Choice<'a, B>>> {
+        let mut choices = Vec::new();
+        for ((request, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
+            if member.yields == Yields::Token {
+                let count = member.head_rows().as_usize();
+                let (own, others) = logits.split_at_mut(count * vocabulary);
+                let (best, others_best) = likeliest.split_at(count);
+                (logits, likeliest) = (others, others_best);
+                let rows = Yielding { logits: own, likeliest: best };
+                choices.push(Mutex::new(Choice { request: *request, sequence, rows, outcome: None }));
+            }
+        }
+        choices
+    }
+}
+
+/// A panic here is the sequence's own, and ends it: its token may be out, so it must not be run again.
+fn choose_one<B: Backend>(choice: &Mutex<Choice<'_, B>>, backend: &B, scratch: &Mutex<Scratch>) {
+    let mut choice = choice.lock().unwrap_or_else(PoisonError::into_inner);
+    let Choice { request, sequence, rows, outcome } = &mut *choice;
+    let mut scratch = scratch.lock().unwrap_or_else(PoisonError::into_inner);
+    let chosen = catch_unwind(AssertUnwindSafe(|| sequence.yields(backend, *request, rows, &mut scratch)));
+    *outcome = Some(chosen.unwrap_or_else(|panic| {
+        sequence.fail(EngineError::Internal(message(&*panic)));
+        // Whatever it was about to say, no row but the first is certain.
+        let accepted = if rows.likeliest.len() == 1 { Accepted::All } else { Accepted::Path(vec![0]) };
+        (Generated::one(*request, Some(FinishReason::Stop)), accepted)
+    }));
+}
+
+/// The rows whose logits are wanted: the last row of each member that yields a token, and all rows of a draft.
+fn yielding_rows(kernel: &Kernel) -> Vec<usize> {
+    let mut end = 0;
+    let mut rows = Vec::new();
+    for member in &kernel.members {
+        end += member.len().as_usize();
+        rows.extend(end - member.head_rows().as_usize()..end);
+    }
+    rows
+}
