@@ -57,6 +57,10 @@ pub(crate) fn place(model: &Arc<Model>, specs: &[&DeviceSpec], wanted: &Wanted) 
 
 fn placed(model: &Arc<Model>, spec: &DeviceSpec, wanted: &Wanted) -> anyhow::Result<Device> {
     let (name, threads) = (&spec.device, spec.threads_given());
+    let is_dense = model.blueprint().experts.is_none();
+    if is_dense {
+        experts::refuse_settings(&wanted.experts)?;
+    }
     let opened = opened(name, threads.unwrap_or_else(cores), Activations::ROUNDED)?;
     let silicon = if name.is_made_of_cores() { Silicon::Cores } else { Silicon::Own };
     let version = format!("{} {}", opened.toolchain(), opened.settings());
@@ -68,11 +72,10 @@ fn placed(model: &Arc<Model>, spec: &DeviceSpec, wanted: &Wanted) -> anyhow::Res
         silicon,
         exchange,
     };
-    if model.blueprint().experts.is_some() {
+    if !is_dense {
         let nodes = experts::placed(model, spec, opened, wanted)?;
         return Ok(device(Arc::new(nodes), RowsTaken::Any, None));
     }
-    experts::refuse_settings(&wanted.experts)?;
     if let Some(budget) = spec.graph_memory.or(wanted.graph_memory) {
         return Ok(match exchanging::placed(model, name, Arc::clone(&opened), (budget, wanted.graph_cache))? {
             Placed::Exchanging(nodes, exchange) => device(nodes, RowsTaken::Any, Some(exchange)),

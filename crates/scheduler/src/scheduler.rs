@@ -4,8 +4,6 @@ mod endings;
 mod exchanging;
 mod launching;
 
-use exchanging::CutKernel;
-
 use endings::has_dynamic_lane;
 
 use crate::ageing::{Ageing, Overdue};
@@ -53,8 +51,6 @@ pub struct Scheduler {
     residency: Option<Residency>,
     /// Lanes whose next kernel waits for its graph.
     stalled: LaneSet,
-    /// What is left of kernels that were cut where their graphs change.
-    cut: Vec<CutKernel>,
     /// Until when lanes must rest whose occupancy is capped.
     rests: BTreeMap<LaneId, Instant>,
     pub(crate) commands: VecDeque<Command>,
@@ -108,7 +104,6 @@ impl Scheduler {
             health: Health::default(),
             residency: config.graphs.clone().map(|graphs| Residency::new(graphs, config.heg.layers)),
             stalled: LaneSet::EMPTY,
-            cut: Vec::new(),
             rests: BTreeMap::new(),
             commands: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -219,9 +214,8 @@ impl Scheduler {
     fn view(&self) -> View<'_> {
         let lost = self.health.unusable();
         let busy = self.running.values().fold(lost, |busy, running| busy.union(running.lanes));
-        let kept = self.cut.iter().fold(self.stalled, |kept, cut| kept.union(cut.lanes));
         let rests = self.rests.iter().filter(|(_, until)| self.now < **until).map(|(&lane, _)| lane).collect();
-        let idle = self.config.machine.all().without(busy).without(kept).without(rests);
+        let idle = self.config.machine.all().without(busy).without(self.stalled).without(rests);
         View {
             now: self.now,
             config: &self.config,
@@ -247,7 +241,6 @@ impl Scheduler {
     /// Asks the policy until it wants nothing more.
     fn decide(&mut self) {
         self.load_due();
-        self.go_on_cut();
         // Taken out while it looks at the rest.
         let mut policy = std::mem::replace(&mut self.policy, Box::new(crate::policy::Idle));
         let mut left = DECISIONS_MAX + 4 * self.table.len();

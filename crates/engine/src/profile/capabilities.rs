@@ -1,8 +1,9 @@
 //! What lanes can do, alone and together: what a device says of itself, and what making a graph on it was measured to cost.
 
 use super::Measured;
-use duet_scheduler::Machine;
-use duet_scheduler::machine::{Attention, Capabilities, Covers, ExactGraphs, Experts, Joins, RowsTaken};
+use duet_scheduler::heg::{Load, Node};
+use duet_scheduler::machine::{Anchors, Attention, Capabilities, Covers, ExactGraphs, Experts, Joins, RowsTaken};
+use duet_scheduler::{Heg, Machine, Yields, annotation};
 use duet_types::{LaneId, LaneSet, Nanos, Tokens};
 use std::time::Instant;
 
@@ -23,6 +24,13 @@ pub(super) fn of_lane(of: &Measured<'_>, lane: LaneId) -> Capabilities {
         graph_memory: device.exchange.as_ref().map(|exchange| exchange.budget),
         ..Capabilities::CORES
     }
+}
+
+/// How long the longest node takes for a chunk: nothing interrupts a device in it.
+pub(super) fn chunk_time(heg: &Heg, anchors: &Anchors) -> Nanos {
+    let load = Load::default().with_rows(Tokens::ZERO..MANY_ROWS, Yields::Context);
+    let time = |node| annotation::node_time(heg, anchors, &load, node);
+    time(Node::Qkv).max(time(Node::Ffn))
 }
 
 /// What graphs for a prompt's rows cost; nothing where none can be made, and prompts are read in chunks.
@@ -69,7 +77,7 @@ const MANY_ROWS: Tokens = Tokens(256);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use duet_scheduler::machine::{Anchors, FewRows, Lane, PerRow};
+    use duet_scheduler::machine::{FewRows, Lane, PerRow};
 
     fn machine(lanes: &[Capabilities]) -> Machine {
         let anchors = Anchors {

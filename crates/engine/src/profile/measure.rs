@@ -59,7 +59,11 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
             None if *threads == 1 => format!("cpu{lane}"),
             None => format!("cpu{lane}x{threads}"),
         };
-        machine.lanes.push(Lane::new(name, capabilities::of_lane(of, lane), anchors));
+        let mut capabilities = capabilities::of_lane(of, lane);
+        if executors.device(lane).is_some() {
+            capabilities.uninterruptible = capabilities::chunk_time(&super::heg(model, kv), &anchors);
+        }
+        machine.lanes.push(Lane::new(name, capabilities, anchors));
     }
     let bench = bench.of_teams(&machine);
     for team in capabilities::teams(&machine) {

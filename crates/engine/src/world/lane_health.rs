@@ -129,5 +129,5 @@ impl<B: Backend> EngineWorld<B> {
 
 /// Times its prediction: far more than jitter and a busy machine make of it.
 const TIMES: u64 = 8;
-/// And a process may be off its core for a while.
-const LEAST: Nanos = Nanos(100_000_000);
+/// And a process may be off its core for some tenths of a second.
+const LEAST: Nanos = Nanos(500_000_000);

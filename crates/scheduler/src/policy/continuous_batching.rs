@@ -63,8 +63,11 @@ impl Policy for ContinuousBatching {
             Device::DynamicLane => LaneSet::from_iter([view.decode_lane()]),
         };
         let lanes = if_idle(view, lanes)?;
-        if view.passes().next().is_some() {
-            return None;
+        if let Some(pass) = view.passes().next() {
+            // Cut where its graphs change, it goes on.
+            return pass
+                .is_idle()
+                .then(|| Candidate::UnderWay(pass).launch_cut(view, Cut::Whole, lanes, Reason::GoesOn));
         }
         let members = self.iteration(view);
         let reactive = self.order == Order::ClassThenArrival && members.iter().any(|m| m.class == Class::Reactive);

@@ -4,23 +4,13 @@
 
 use super::Scheduler;
 use crate::command::Command;
-use crate::kernel::{Member, PassId};
+use crate::kernel::Member;
 use crate::progressive::{Place, Prompt};
-use crate::reason::Reason;
 use crate::request_table::{Phase, Row};
 use crate::residency::{Residency, Then};
 use crate::span::Span;
 use duet_types::{Class, LaneSet, RequestId, Stage};
 use std::collections::BTreeSet;
-
-/// What is left of a kernel that was cut.
-#[derive(Clone, Debug)]
-pub(super) struct CutKernel {
-    pub(super) pass: PassId,
-    pub(super) span: Span,
-    pub(super) lanes: LaneSet,
-    pub(super) reason: Reason,
-}
 
 impl Scheduler {
     /// A kernel from `node` on is about to be launched: plans for the prompt that it reads, begins what is due, and says
@@ -40,33 +30,15 @@ impl Scheduler {
     }
 
     /// What of a kernel is launched now: while graphs are exchanged it ends with its block, so that loads begin at their
-    /// places, and goes on by itself.
-    pub(super) fn cut_at_block(&mut self, kernel: CutKernel) -> Span {
-        let CutKernel { span, lanes, .. } = &kernel;
-        let concerned = self.residency.as_ref().filter(|residency| residency.concerns(*lanes));
+    /// places. What is left of it is the policy's to launch, as after any other kernel: a person who came meanwhile goes
+    /// first.
+    pub(super) fn cut_at_block(&self, span: Span, lanes: LaneSet) -> Span {
+        let concerned = self.residency.as_ref().filter(|residency| residency.concerns(lanes));
         let switching = concerned.filter(|residency| residency.is_switching());
         let end = switching.map(|residency| residency.block_end(&self.config.heg, span.nodes.start));
-        let Some(end) = end.filter(|end| *end < span.nodes.end) else { return kernel.span };
-        let (now, later) = (span.nodes.start..end, end..span.nodes.end);
-        let rows = span.rows.clone();
-        self.cut.push(CutKernel { span: Span { nodes: later, rows: rows.clone() }, ..kernel });
-        Span { nodes: now, rows }
-    }
-
-    /// Kernels that were cut go on, unless their pass has ended.
-    pub(super) fn go_on_cut(&mut self) {
-        for kernel in std::mem::take(&mut self.cut) {
-            let pass = self.passes.get(&kernel.pass).filter(|pass| pass.broken.is_none());
-            let Some(pass) = pass.filter(|_| kernel.lanes.without(self.health.unusable()) == kernel.lanes) else {
-                continue;
-            };
-            let members = pass.members.clone();
-            let is_free = pass.is_idle() && self.view().idle.contains_all(kernel.lanes);
-            if !is_free || self.waits_for_graph(&members, kernel.span.nodes.start, kernel.lanes) {
-                self.cut.push(kernel);
-            } else {
-                self.launch(kernel.pass, kernel.span, kernel.lanes, kernel.reason);
-            }
+        match end.filter(|end| *end < span.nodes.end) {
+            Some(end) => Span { nodes: span.nodes.start..end, ..span },
+            None => span,
         }
     }
 

@@ -1,6 +1,5 @@
 //! Launching: a policy's decisions, checked and carried out.
 
-use super::exchanging::CutKernel;
 use super::{Running, Scheduler};
 use crate::annotation::{self, Bound};
 use crate::command::Command;
@@ -102,7 +101,7 @@ impl Scheduler {
     pub(super) fn launch(&mut self, pass: PassId, span: Span, lanes: LaneSet, reason: Reason) {
         assert!(!lanes.is_empty(), "a kernel needs a lane");
         assert!(self.view().idle.contains_all(lanes), "lanes {lanes} are not all idle");
-        let span = self.cut_at_block(CutKernel { pass, span, lanes, reason });
+        let span = self.cut_at_block(span, lanes);
         let row = &self.passes[&pass];
         let load = row.load.part(f64::from(span.rows.end - span.rows.start) / f64::from(row.rows));
         let predicted = self.view().predict(&load, row.stage, &span.nodes, lanes);

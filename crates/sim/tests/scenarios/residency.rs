@@ -12,50 +12,50 @@ fn decode_graphs_are_loaded_while_the_prompt_is_read() {
         expect![[r#"
             0.00                 arrive   A reactive
             0.00      cpu        prefill  A[0..100] n0..4                2.10  reactive first
-            2.10      cpu        prefill  A[0..100] n4..7                2.10  reactive first
-            4.20      cpu        prefill  A[0..100] n7..10               2.10  reactive first
-            6.30      cpu        prefill  A[0..100] n10..13              2.10  reactive first
-            8.40      cpu        prefill  A[0..100] n13..16              2.10  reactive first
-            10.50     cpu        prefill  A[0..100] n16..19              2.10  reactive first
+            2.10      cpu        prefill  A[0..100] n4..7                2.10  goes on
+            4.20      cpu        prefill  A[0..100] n7..10               2.10  goes on
+            6.30      cpu        prefill  A[0..100] n10..13              2.10  goes on
+            8.40      cpu        prefill  A[0..100] n13..16              2.10  goes on
+            10.50     cpu        prefill  A[0..100] n16..19              2.10  goes on
             12.60     cpu        prefill  A[100..200] n0..4              2.20  reactive first
-            14.80     cpu        prefill  A[100..200] n4..7              2.20  reactive first
-            17.00     cpu        prefill  A[100..200] n7..10             2.20  reactive first
-            19.20     cpu        prefill  A[100..200] n10..13            2.20  reactive first
-            21.40     cpu        prefill  A[100..200] n13..16            2.20  reactive first
-            23.60     cpu        prefill  A[100..200] n16..19            2.20  reactive first
+            14.80     cpu        prefill  A[100..200] n4..7              2.20  goes on
+            17.00     cpu        prefill  A[100..200] n7..10             2.20  goes on
+            19.20     cpu        prefill  A[100..200] n10..13            2.20  goes on
+            21.40     cpu        prefill  A[100..200] n13..16            2.20  goes on
+            23.60     cpu        prefill  A[100..200] n16..19            2.20  goes on
             25.80     cpu        prefill  A[200..300] n0..4              2.30  reactive first
-            28.10     cpu        prefill  A[200..300] n4..7              2.30  reactive first
-            30.40     cpu        prefill  A[200..300] n7..10             2.30  reactive first
-            32.70     cpu        prefill  A[200..300] n10..13            2.30  reactive first
-            35.00     cpu        prefill  A[200..300] n13..16            2.30  reactive first
-            37.30     cpu        prefill  A[200..300] n16..19            2.30  reactive first
+            28.10     cpu        prefill  A[200..300] n4..7              2.30  goes on
+            30.40     cpu        prefill  A[200..300] n7..10             2.30  goes on
+            32.70     cpu        prefill  A[200..300] n10..13            2.30  goes on
+            35.00     cpu        prefill  A[200..300] n13..16            2.30  goes on
+            37.30     cpu        prefill  A[200..300] n16..19            2.30  goes on
             39.60     cpu        prefill  A[300..400] n0..4              2.40  reactive first
-            42.00     cpu        prefill  A[300..400] n4..7              2.40  reactive first
-            44.40     cpu        prefill  A[300..400] n7..10             2.40  reactive first
-            46.80     cpu        prefill  A[300..400] n10..13            2.40  reactive first
-            49.20     cpu        prefill  A[300..400] n13..16            2.40  reactive first
-            51.60     cpu        prefill  A[300..400] n16..19            2.40  reactive first
+            42.00     cpu        prefill  A[300..400] n4..7              2.40  goes on
+            44.40     cpu        prefill  A[300..400] n7..10             2.40  goes on
+            46.80     cpu        prefill  A[300..400] n10..13            2.40  goes on
+            49.20     cpu        prefill  A[300..400] n13..16            2.40  goes on
+            51.60     cpu        prefill  A[300..400] n16..19            2.40  goes on
             54.00     cpu        prefill  A[400..500] n0..4              2.50  reactive first
             56.50                load     decode graph of block 0
-            56.50     cpu        prefill  A[400..500] n4..7              2.50  reactive first
+            56.50     cpu        prefill  A[400..500] n4..7              2.50  goes on
             58.50                loaded   graph of block 0
             59.00                load     decode graph of block 1
-            59.00     cpu        prefill  A[400..500] n7..10             2.50  reactive first
+            59.00     cpu        prefill  A[400..500] n7..10             2.50  goes on
             61.00                loaded   graph of block 1
             61.50                load     decode graph of block 2
-            61.50     cpu        prefill  A[400..500] n10..13            2.50  reactive first
+            61.50     cpu        prefill  A[400..500] n10..13            2.50  goes on
             63.50                loaded   graph of block 2
             64.00                load     decode graph of block 3
-            64.00     cpu        prefill  A[400..500] n13..16            2.50  reactive first
+            64.00     cpu        prefill  A[400..500] n13..16            2.50  goes on
             66.00                loaded   graph of block 3
             66.50                load     decode graph of block 4
-            66.50     cpu        prefill  A[400..500] n16..19            2.50  reactive first
+            66.50     cpu        prefill  A[400..500] n16..19            2.50  goes on
             68.50                loaded   graph of block 4
             69.00                load     decode graph of block 5
             69.00     cpu        decode   A[500] n0..4                   1.50  reactive first
-            70.50     cpu        decode   A[500] n4..7                   1.50  reactive first
+            70.50     cpu        decode   A[500] n4..7                   1.50  goes on
             71.00                loaded   graph of block 5
-            72.00     cpu        decode   A[500] n7..19                  6.00  reactive first
+            72.00     cpu        decode   A[500] n7..19                  6.00  goes on
             78.01                end      A stop
         "#]],
     );
@@ -74,19 +74,19 @@ fn prompts_that_come_later_switch_back_if_that_pays() {
             0.00                 arrive   A reactive
             0.00      cpu        prefill  A[0..100] n0..4                2.10  reactive first
             2.10                 load     decode graph of block 0
-            2.10      cpu        prefill  A[0..100] n4..7                2.10  reactive first
+            2.10      cpu        prefill  A[0..100] n4..7                2.10  goes on
             4.10                 loaded   graph of block 0
             4.20                 load     decode graph of block 1
-            4.20      cpu        prefill  A[0..100] n7..10               2.10  reactive first
+            4.20      cpu        prefill  A[0..100] n7..10               2.10  goes on
             6.20                 loaded   graph of block 1
             6.30                 load     decode graph of block 2
-            6.30      cpu        prefill  A[0..100] n10..13              2.10  reactive first
+            6.30      cpu        prefill  A[0..100] n10..13              2.10  goes on
             8.30                 loaded   graph of block 2
             8.40                 load     decode graph of block 3
-            8.40      cpu        prefill  A[0..100] n13..16              2.10  reactive first
+            8.40      cpu        prefill  A[0..100] n13..16              2.10  goes on
             10.40                loaded   graph of block 3
             10.50                load     decode graph of block 4
-            10.50     cpu        prefill  A[0..100] n16..19              2.10  reactive first
+            10.50     cpu        prefill  A[0..100] n16..19              2.10  goes on
             12.50                loaded   graph of block 4
             12.60                end      A stop
             12.60                load     decode graph of block 5
@@ -101,40 +101,40 @@ fn prompts_that_come_later_switch_back_if_that_pays() {
             102.00    cpu        prefill  C[0..100] n0..4                2.10  reactive first
             104.00               loaded   graph of block 1
             104.00               load     prefill graph of block 2
-            104.10    cpu        prefill  C[0..100] n4..7                2.10  reactive first
+            104.10    cpu        prefill  C[0..100] n4..7                2.10  goes on
             105.00               arrive   D proactive
             106.00               loaded   graph of block 2
             106.00               load     prefill graph of block 3
-            106.20    cpu        prefill  C[0..100] n7..10               2.10  reactive first
+            106.20    cpu        prefill  C[0..100] n7..10               2.10  goes on
             108.00               loaded   graph of block 3
             108.00               load     prefill graph of block 4
-            108.30    cpu        prefill  C[0..100] n10..13              2.10  reactive first
+            108.30    cpu        prefill  C[0..100] n10..13              2.10  goes on
             110.00               loaded   graph of block 4
             110.00               load     prefill graph of block 5
-            110.40    cpu        prefill  C[0..100] n13..16              2.10  reactive first
+            110.40    cpu        prefill  C[0..100] n13..16              2.10  goes on
             112.00               loaded   graph of block 5
-            112.50    cpu        prefill  C[0..100] n16..19              2.10  reactive first
+            112.50    cpu        prefill  C[0..100] n16..19              2.10  goes on
             114.60    cpu        prefill  C[100..200] n0..4              2.20  reactive first
             116.80               load     decode graph of block 0
-            116.80    cpu        prefill  C[100..200] n4..7              2.20  reactive first
+            116.80    cpu        prefill  C[100..200] n4..7              2.20  goes on
             118.80               loaded   graph of block 0
             119.00               load     decode graph of block 1
-            119.00    cpu        prefill  C[100..200] n7..10             2.20  reactive first
+            119.00    cpu        prefill  C[100..200] n7..10             2.20  goes on
             121.00               loaded   graph of block 1
             121.20               load     decode graph of block 2
-            121.20    cpu        prefill  C[100..200] n10..13            2.20  reactive first
+            121.20    cpu        prefill  C[100..200] n10..13            2.20  goes on
             123.20               loaded   graph of block 2
             123.40               load     decode graph of block 3
-            123.40    cpu        prefill  C[100..200] n13..16            2.20  reactive first
+            123.40    cpu        prefill  C[100..200] n13..16            2.20  goes on
             125.40               loaded   graph of block 3
             125.60               load     decode graph of block 4
-            125.60    cpu        prefill  C[100..200] n16..19            2.20  reactive first
+            125.60    cpu        prefill  C[100..200] n16..19            2.20  goes on
             127.60               loaded   graph of block 4
             127.80               load     decode graph of block 5
             127.80    cpu        decode   C[200] n0..4                   1.20  reactive first
-            129.00    cpu        decode   C[200] n4..7                   1.20  reactive first
+            129.00    cpu        decode   C[200] n4..7                   1.20  goes on
             129.80               loaded   graph of block 5
-            130.20    cpu        decode   C[200] n7..19                  4.80  reactive first
+            130.20    cpu        decode   C[200] n7..19                  4.80  goes on
             135.01    cpu        decode   C[201]                         7.21  reactive first
             142.22               end      C stop
             142.22               load     prefill graph of block 0
@@ -148,16 +148,16 @@ fn prompts_that_come_later_switch_back_if_that_pays() {
             147.42    cpu        prefill  D[0..100] n6..7                1.00  goes on
             148.22               loaded   graph of block 2
             148.22               load     prefill graph of block 3
-            148.42    cpu        prefill  D[0..100] n7..8                1.00  goes on
-            149.42    cpu        prefill  D[0..100] n8..10               1.10  goes on
+            148.42    cpu        prefill  D[0..100] n7..9                1.10  goes on
+            149.52    cpu        prefill  D[0..100] n9..10               1.00  goes on
             150.22               loaded   graph of block 3
             150.22               load     prefill graph of block 4
             150.52    cpu        prefill  D[0..100] n10..12              1.10  goes on
             151.62    cpu        prefill  D[0..100] n12..13              1.00  goes on
             152.22               loaded   graph of block 4
             152.22               load     prefill graph of block 5
-            152.62    cpu        prefill  D[0..100] n13..14              1.00  goes on
-            153.62    cpu        prefill  D[0..100] n14..16              1.10  goes on
+            152.62    cpu        prefill  D[0..100] n13..15              1.10  goes on
+            153.72    cpu        prefill  D[0..100] n15..16              1.00  goes on
             154.22               loaded   graph of block 5
             154.72    cpu        prefill  D[0..100] n16..18              1.10  goes on
             155.82    cpu        prefill  D[0..100] n18..19              1.00  goes on
@@ -168,16 +168,16 @@ fn prompts_that_come_later_switch_back_if_that_pays() {
             160.22    cpu        prefill  D[100..200] n6..7              1.00  goes on
             161.02               loaded   graph of block 0
             161.22               load     decode graph of block 1
-            161.22    cpu        prefill  D[100..200] n7..8              1.00  goes on
-            162.22    cpu        prefill  D[100..200] n8..10             1.20  goes on
+            161.22    cpu        prefill  D[100..200] n7..9              1.20  goes on
+            162.42    cpu        prefill  D[100..200] n9..10             1.00  goes on
             163.22               loaded   graph of block 1
             163.42               load     decode graph of block 2
             163.42    cpu        prefill  D[100..200] n10..12            1.20  goes on
             164.62    cpu        prefill  D[100..200] n12..13            1.00  goes on
             165.42               loaded   graph of block 2
             165.62               load     decode graph of block 3
-            165.62    cpu        prefill  D[100..200] n13..14            1.00  goes on
-            166.62    cpu        prefill  D[100..200] n14..16            1.20  goes on
+            165.62    cpu        prefill  D[100..200] n13..15            1.20  goes on
+            166.82    cpu        prefill  D[100..200] n15..16            1.00  goes on
             167.62               loaded   graph of block 3
             167.82               load     decode graph of block 4
             167.82    cpu        prefill  D[100..200] n16..18            1.20  goes on
@@ -201,31 +201,31 @@ fn a_graph_that_cannot_be_loaded_is_tried_again_with_the_next_prompt() {
             0.00                 arrive   A reactive
             0.00      cpu        prefill  A[0..100] n0..4                2.10  reactive first
             2.10                 load     decode graph of block 0
-            2.10      cpu        prefill  A[0..100] n4..7                2.10  reactive first
+            2.10      cpu        prefill  A[0..100] n4..7                2.10  goes on
             4.10                 loaded   graph of block 0
             4.20                 load     decode graph of block 1
-            4.20      cpu        prefill  A[0..100] n7..10               2.10  reactive first
+            4.20      cpu        prefill  A[0..100] n7..10               2.10  goes on
             6.20                 failed   graph of block 1
-            6.30      cpu        prefill  A[0..100] n10..19              6.30  reactive first
+            6.30      cpu        prefill  A[0..100] n10..19              6.30  goes on
             12.60                end      A stop
             50.00                arrive   B reactive
             50.00                load     decode graph of block 1
             50.00     cpu        prefill  B[0..100] n0..4                4.20  reactive first
             52.00                loaded   graph of block 1
             54.20                load     prefill graph of block 0
-            54.20     cpu        prefill  B[0..100] n4..7                4.20  reactive first
+            54.20     cpu        prefill  B[0..100] n4..7                4.20  goes on
             56.20                loaded   graph of block 0
             58.40                load     prefill graph of block 1
-            58.40     cpu        prefill  B[0..100] n7..10               2.10  reactive first
+            58.40     cpu        prefill  B[0..100] n7..10               2.10  goes on
             60.40                loaded   graph of block 1
             60.40                load     decode graph of block 0
-            60.50     cpu        prefill  B[0..100] n10..13              2.10  reactive first
+            60.50     cpu        prefill  B[0..100] n10..13              2.10  goes on
             62.40                loaded   graph of block 0
             62.40                load     decode graph of block 1
-            62.60     cpu        prefill  B[0..100] n13..16              2.10  reactive first
+            62.60     cpu        prefill  B[0..100] n13..16              2.10  goes on
             64.40                loaded   graph of block 1
             64.40                load     decode graph of block 2
-            64.70     cpu        prefill  B[0..100] n16..19              2.10  reactive first
+            64.70     cpu        prefill  B[0..100] n16..19              2.10  goes on
             66.40                loaded   graph of block 2
             66.40                load     decode graph of block 3
             66.80                end      B stop
@@ -249,9 +249,9 @@ fn a_device_that_loads_nothing_stops_nobody() {
             0.00                 arrive   A reactive
             0.00      cpu        prefill  A[0..100] n0..4                2.10  reactive first
             2.10                 load     decode graph of block 0
-            2.10      cpu        prefill  A[0..100] n4..7                2.10  reactive first
+            2.10      cpu        prefill  A[0..100] n4..7                2.10  goes on
             4.10                 failed   graph of block 0
-            4.20      cpu        prefill  A[0..100] n7..19               8.40  reactive first
+            4.20      cpu        prefill  A[0..100] n7..19               8.40  goes on
             12.60     cpu        decode   A[100]                        33.03  reactive first
             45.63                end      A stop
             60.00                arrive   B reactive
@@ -260,6 +260,69 @@ fn a_device_that_loads_nothing_stops_nobody() {
             62.00     cpu        prefill  B[0..100]                     12.60  reactive first
             74.60     cpu        prefill  B[100..200]                   13.20  reactive first
             87.80                end      B stop
+        "#]],
+    );
+}
+
+/// While a background prompt is read block by block, a person's goes between two blocks, and waits for no graph that is
+/// loaded for the background.
+#[test]
+fn a_person_goes_between_two_blocks_of_a_background_prompt() {
+    check(
+        "exchanging  preempt 100ms
+         at 0ms  A  proactive  prompt 200  output 1
+         at 3ms  B  reactive  prompt 60  output 1",
+        expect![[r#"
+            0.00                 arrive   A proactive
+            0.00      cpu        prefill  A[0..100] n0..4                2.10  background
+            2.10      cpu        prefill  A[0..100] n4..7                2.10  goes on
+            3.00                 arrive   B reactive
+            4.20                 load     decode graph of block 5
+            4.20      cpu        prefill  B[0..60] n0..4                 1.26  reactive first
+            5.46      cpu        prefill  B[0..60] n4..7                 1.26  goes on
+            6.20                 loaded   graph of block 5
+            6.20                 load     decode graph of block 0
+            6.72      cpu        prefill  B[0..60] n7..10                1.26  goes on
+            7.98      cpu        prefill  B[0..60] n10..13               1.26  goes on
+            8.20                 loaded   graph of block 0
+            8.20                 load     decode graph of block 1
+            9.24      cpu        prefill  B[0..60] n13..16               1.26  goes on
+            10.20                loaded   graph of block 1
+            10.20                load     decode graph of block 2
+            10.50     cpu        prefill  B[0..60] n16..19               1.51  goes on
+            12.01                end      B stop
+            12.20                loaded   graph of block 2
+            12.20                load     prefill graph of block 0
+            12.20     cpu        prefill  A[0..100] n7..10               4.20  resumes
+            14.20                loaded   graph of block 0
+            14.20                load     prefill graph of block 1
+            16.20                loaded   graph of block 1
+            16.40                load     prefill graph of block 2
+            16.40     cpu        prefill  A[0..100] n10..13              2.10  goes on
+            18.40                loaded   graph of block 2
+            18.40                load     prefill graph of block 5
+            18.50     cpu        prefill  A[0..100] n13..16              2.10  goes on
+            20.40                loaded   graph of block 5
+            20.60     cpu        prefill  A[0..100] n16..19              2.10  goes on
+            22.70     cpu        prefill  A[100..200] n0..4              2.20  background
+            24.90                load     decode graph of block 0
+            24.90     cpu        prefill  A[100..200] n4..7              2.20  goes on
+            26.90                loaded   graph of block 0
+            27.10                load     decode graph of block 1
+            27.10     cpu        prefill  A[100..200] n7..10             2.20  goes on
+            29.10                loaded   graph of block 1
+            29.30                load     decode graph of block 2
+            29.30     cpu        prefill  A[100..200] n10..13            2.20  goes on
+            31.30                loaded   graph of block 2
+            31.50                load     decode graph of block 3
+            31.50     cpu        prefill  A[100..200] n13..16            2.20  goes on
+            33.50                loaded   graph of block 3
+            33.70                load     decode graph of block 4
+            33.70     cpu        prefill  A[100..200] n16..19            2.20  goes on
+            35.70                loaded   graph of block 4
+            35.90                end      A stop
+            35.90                load     decode graph of block 5
+            37.90                loaded   graph of block 5
         "#]],
     );
 }
