@@ -31,6 +31,7 @@ pub mod lengths;
 pub mod machines;
 mod meter;
 mod metrics;
+mod paced;
 mod passes;
 mod random;
 mod recorded;

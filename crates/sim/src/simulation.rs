@@ -41,12 +41,16 @@ impl Simulation {
             decode_stall: DECODE_STALL,
             graph_expiry: GRAPH_EXPIRY,
             stretch: STRETCH,
-            graphs: soc.graphs.resident.value as usize,
+            graphs: soc.graphs_held(heg),
             ..Limits::default()
         };
         let power = Some(soc.power(&machine));
         let config = config(machine, heg, limits);
-        let truth = Truth { shared_bytes_per_s: Some(soc.shared_bytes_per_s()), ..Truth::of(&config) };
+        let truth = Truth {
+            shared_bytes_per_s: Some(soc.shared_bytes_per_s()),
+            graph_bytes_per_s: Some(soc.graph_bytes_per_s()),
+            ..Truth::of(&config)
+        };
         Self { policy, config, truth, power }
     }
 
