@@ -102,7 +102,9 @@ impl<'a> Lab<'a> {
 
     fn play(&self, setting: &Setting, seed: u64) -> Figures {
         let traffic = self.traffic(setting.load, seed);
-        setting.simulation.run(traffic.clients(), traffic.window)
+        let mut simulation = setting.simulation.clone();
+        simulation.truth.seed = seed;
+        simulation.run(traffic.clients(), traffic.window)
     }
 
     fn traffic(&self, load: Load, seed: u64) -> Traffic {

@@ -39,6 +39,7 @@ mod shown;
 #[cfg(test)]
 mod tests;
 mod tuning;
+mod varied;
 
 pub use coordgen::CoordGen;
 pub use lab::Progress;
