@@ -26,7 +26,7 @@ pub(crate) struct Lab<'a> {
     pub(crate) soc: SocProfile,
     /// How much is run.
     pub(crate) plan: Plan,
-    /// How the baselines are set.
+    /// How the baselines and the paper's policy are set.
     pub(crate) tunings: Tunings,
     mixes: [Mix; 2],
     threads: NonZeroUsize,
@@ -66,6 +66,11 @@ impl<'a> Lab<'a> {
         self.tunings.apply(size, Regime::Mixed, Simulation::on_soc(soc, &size.heg(), policy))
     }
 
+    /// A simulation of the machine with the settings that the policy has by itself: the paper's.
+    pub(crate) fn untuned(&self, size: Size, policy: PolicyName) -> Simulation {
+        Simulation::on_soc(&self.soc, &size.heg(), policy)
+    }
+
     /// What some cells come to.
     pub(crate) fn cells(&mut self, what: &str, cells: impl IntoIterator<Item = Cell>) -> Results<Cell> {
         let settings: Vec<(Cell, Setting)> = cells.into_iter().map(|cell| (cell, self.setting(cell))).collect();
@@ -96,7 +101,7 @@ impl<'a> Lab<'a> {
 
     /// A cell as it is run.
     pub(crate) fn setting(&self, cell: Cell) -> Setting {
-        let simulation = Simulation::on_soc(&self.soc, &cell.size.heg(), cell.policy);
+        let simulation = self.untuned(cell.size, cell.policy);
         Setting { simulation: self.tunings.apply(cell.size, Regime::of(cell.load), simulation), load: cell.load }
     }
 

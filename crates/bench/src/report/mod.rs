@@ -148,8 +148,8 @@ const LEAD: [&str; 4] = [
      traces. A load of 3 + 6 is three reactive and six proactive requests a minute. A figure is that of the mean over seeds, \
      with the lowest and the highest seed beside it; a deviation is the distance from what the paper says, 0 within a range.",
     "No constant of the machine was chosen for the results that are compared here. One limit of duet was: how much longer \
-     background riders may make a reactive pass, which is swept in the section on limits. The baselines were tuned as well; \
-     of agent-xpu nothing was.",
+     background riders may make a reactive pass, which is swept in the section on limits. The baselines were tuned as well, and \
+     so was agent-xpu: its chunk, its B_cap and its age of overdue work. Rows of its literal values stand beside.",
 ];
 
 fn sections(plan: Plan, progress: Progress<'_>) -> Vec<Section> {

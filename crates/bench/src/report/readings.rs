@@ -61,6 +61,11 @@ pub(crate) fn npu_busy(figures: &Figures) -> Option<f64> {
     busy(figures, "npu")
 }
 
+/// The longest that a reactive request waited for background work under way, in milliseconds.
+pub(crate) fn longest_preemption(figures: &Figures) -> Option<f64> {
+    figures.preempt.last().map(|wait| wait.as_millis_f64())
+}
+
 /// Where the time of a class went: active prefill, pending prefill, active decode, pending decode; mean seconds.
 pub(crate) const PARTS: [&str; 4] = ["active prefill", "pending prefill", "active decode", "pending decode"];
 
