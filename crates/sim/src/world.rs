@@ -6,7 +6,7 @@ use crate::client::{Client, Graphs};
 use crate::compiler::Compiler;
 use crate::device_graphs::DeviceGraphs;
 use crate::faults::Faults;
-use crate::kv::{Keeps, KvMemory, SpillResult};
+use crate::kv::{Keeps, Kept, KvMemory, SpillResult};
 use crate::lanes::{Lanes, Warmth};
 use crate::passes::{Ended, Passes};
 use crate::speed::SpeedTimeline;
@@ -69,6 +69,10 @@ pub struct VirtualWorld<A = KnownLengths> {
     scheduled: u64,
     requests: BTreeMap<RequestId, State>,
     ended: BTreeMap<RequestId, End>,
+    /// The flow of every request that came.
+    flows: BTreeMap<RequestId, FlowId>,
+    /// Requests that are submitted so long after the end of another.
+    followers: BTreeMap<RequestId, Vec<(RequestId, Nanos)>>,
     spills: u32,
     /// Commands that may still come: more are a scheduler that goes round in circles.
     patience: u64,
@@ -153,6 +157,8 @@ impl<A: Answers> VirtualWorld<A> {
             scheduled: 0,
             requests: BTreeMap::new(),
             ended: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            followers: BTreeMap::new(),
             spills: 0,
             patience: 10_000 + clients.iter().map(|client| patience(client, config.heg.nodes())).sum::<u64>(),
             kernels: 0,
@@ -163,9 +169,12 @@ impl<A: Answers> VirtualWorld<A> {
         };
         for (index, client) in clients.iter().enumerate() {
             let id = RequestId(index as u64);
-            let (class, prompt) = (client.class, client.prompt);
-            let request = Request { id, flow: FlowId(id.0), class, prompt, prefix: None };
-            world.schedule(client.arrives, Event::Submitted(request));
+            match client.continues.zip(client.follows) {
+                Some((continues, gap)) => {
+                    world.followers.entry(RequestId(continues.client as u64)).or_default().push((id, gap));
+                }
+                None => world.schedule(client.arrives, submission(id, client)),
+            }
             if let Some(at) = client.cancelled {
                 world.schedule(at, Event::Cancelled(id));
             }
@@ -216,6 +225,12 @@ impl<A: Answers> VirtualWorld<A> {
         Books { used, on_disk, live: self.kv.live(), ledger }
     }
 
+    /// What became of KV.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        self.kv.kept_so_far()
+    }
+
     /// Of these, kernels that hung.
     #[must_use]
     pub fn hangs(&self) -> u64 {
@@ -250,8 +265,10 @@ impl<A: Answers> VirtualWorld<A> {
         let kept = shared.and_then(|(of, tokens)| Some((of, tokens.min(self.kv.kept(of)?))));
         request.prefix = kept.filter(|(_, tokens)| *tokens > Tokens::ZERO).map(|(of, tokens)| Prefix { of, tokens });
         if let Some(continues) = self.client(request.id).continues {
-            request.flow = FlowId(continues.client as u64);
+            let before = RequestId(continues.client as u64);
+            request.flow = self.flows.get(&before).copied().unwrap_or(FlowId(before.0));
         }
+        self.flows.insert(request.id, request.flow);
         self.requests.insert(request.id, State::default());
     }
 
@@ -448,6 +465,9 @@ impl<A: Answers> VirtualWorld<A> {
         }
         let before = self.ended.insert(request, end);
         assert!(before.is_none(), "{request} was released twice");
+        for (next, gap) in self.followers.remove(&request).unwrap_or_default() {
+            self.schedule(self.now + gap, submission(next, self.client(next)));
+        }
     }
 
     fn discard(&mut self, request: RequestId) {
@@ -495,6 +515,12 @@ const HANG_TIMEOUT: f64 = 20.0;
 
 /// A probe of a lane runs a small kernel.
 const PROBE: Nanos = Nanos(1_000_000);
+
+/// A client's request, as if it began a flow.
+fn submission(id: RequestId, client: &Client) -> Event {
+    let (class, prompt) = (client.class, client.prompt);
+    Event::Submitted(Request { id, flow: FlowId(id.0), class, prompt, prefix: None })
+}
 
 /// Commands that a client is worth.
 fn patience(client: &Client, nodes: usize) -> u64 {

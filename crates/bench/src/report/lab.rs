@@ -6,13 +6,13 @@
 use super::jobs;
 use super::outcome::Outcome;
 use super::plan::Plan;
-use super::setting::{Cell, Load, Setting, Size};
+use super::setting::{Cell, Load, Setting, Size, Turns};
 use super::tuning::{Regime, Tunings};
 use duet_scheduler::policy::PolicyName;
 use duet_sim::lengths::{Mix, proactive_mix, reactive_mix};
 use duet_sim::traffic::Stream;
-use duet_sim::{Figures, Simulation, SocProfile, Traffic};
-use duet_types::Tokens;
+use duet_sim::{Figures, Flows, Simulation, SocProfile, Traffic};
+use duet_types::{Nanos, Tokens};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -109,7 +109,12 @@ impl<'a> Lab<'a> {
         let traffic = self.traffic(setting.load, seed);
         let mut simulation = setting.simulation.clone();
         simulation.truth.seed = seed;
-        simulation.run(traffic.clients(), traffic.window)
+        let window = traffic.window;
+        let clients = match setting.load.turns {
+            Turns::One => traffic.clients(),
+            Turns::Several => Flows { first: traffic, gaps: GAPS }.clients(),
+        };
+        simulation.run(clients, window)
     }
 
     fn traffic(&self, load: Load, seed: u64) -> Traffic {
@@ -126,6 +131,11 @@ impl<'a> Lab<'a> {
 }
 
 impl<K: PartialEq> Results<K> {
+    /// What was asked for, in its order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &K> {
+        self.0.iter().map(|(name, _)| name)
+    }
+
     /// What a setting came to.
     ///
     /// # Panics
@@ -136,6 +146,9 @@ impl<K: PartialEq> Results<K> {
     }
 }
 
+/// How long a person takes from an answer to the next turn, and how long an agent's tool does, on average. An assumption.
+const GAPS: [Nanos; 2] = [Nanos(15_000_000_000), Nanos(5_000_000_000)];
+
 fn key(setting: &Setting, seed: u64) -> Key {
     format!("{:?} {:?} {seed}", setting.simulation, setting.load)
 }
@@ -143,7 +156,6 @@ fn key(setting: &Setting, seed: u64) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use duet_types::Nanos;
     use std::sync::Mutex;
 
     #[test]

@@ -16,6 +16,7 @@ mod constants;
 mod coordgen;
 mod crossing;
 mod files;
+mod flows;
 mod jobs;
 mod lab;
 mod limits;
@@ -168,6 +169,7 @@ fn sections(plan: Plan, progress: Progress<'_>) -> Vec<Section> {
         beyond::section(&mut lab),
         ablation::section(&mut lab),
         occupancy::section(&mut lab),
+        flows::section(&mut lab),
         sensitivity::section(&mut lab),
         baselines,
         limits,

@@ -27,7 +27,9 @@ pub struct Plan {
     pub(crate) ages: Vec<u64>,
     /// Shares of the iGPU.
     pub(crate) occupancies: Vec<f64>,
-    /// Of the uncertain constants, every how-many-th is varied; 1 is all of them.
+    /// Positions that memory holds where clients come again; absent: all there are.
+    pub(crate) memories: Vec<Option<u32>>,
+    /// Of the uncertain constants, and of the limits that differ from serving, every how-many-th is varied; 1 is all.
     pub(crate) constant_of: usize,
 }
 
@@ -47,6 +49,7 @@ impl Plan {
             batch_caps: vec![1, 2, 3, 4, 6, 8],
             ages: vec![10, 30, 60, 120],
             occupancies: vec![1.0, 0.9, 0.8, 0.7, 0.6, 0.5],
+            memories: vec![None, Some(16_384), Some(8_192)],
             constant_of: 1,
         }
     }
@@ -81,7 +84,8 @@ impl Plan {
             batch_caps: vec![8],
             ages: vec![30],
             occupancies: vec![1.0, 0.7],
-            constant_of: 12,
+            memories: vec![Some(8_192)],
+            constant_of: 16,
             ..Self::quick(1)
         }
     }

@@ -71,8 +71,7 @@ const PROSE: [&str; 3] = [
      that is to be below its limit; a ratio on the other side of the limit than with the profile as it is, is marked. The \
      baselines keep the settings that were best with the profile as it is.",
     "Constants of the CPU change nothing here, since none of these policies computes on it; those of power change energy alone. \
-     Where memory has no room for a prompt's own graphs, those of compiling and loading them change nothing either: as many as \
-     there is room for are in the section on limits.",
+     Where memory has no room for a prompt's own graphs, those of compiling and loading them change nothing either.",
     "Beside constants, what the machine does not tell: no graphs for single prompts at all, and as many as the profile allows, \
      whatever memory holds; and kernels that take up to 10, 20 or 30 % more or less than the scheduler predicts, evenly and \
      each by itself, where it predicts them exactly otherwise.",

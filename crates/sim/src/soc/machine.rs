@@ -69,6 +69,12 @@ impl SocProfile {
         self.graphs.load_gb_s.value * 1e9
     }
 
+    /// Writing so many positions' keys and values to disk, or reading them.
+    pub(crate) fn page_io(&self, heg: &Heg, page: Tokens) -> Nanos {
+        let bytes = heg.layers as f64 * heg.attention.bytes_per_position * f64::from(page.0);
+        Nanos((bytes / self.graph_bytes_per_s() * 1e9) as u64)
+    }
+
     /// The CPU alone: what CPU serving has.
     #[must_use]
     pub fn cpu_only(&self) -> Machine {

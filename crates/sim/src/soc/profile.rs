@@ -72,7 +72,7 @@ pub struct GraphProfile {
     pub compile_w: Constant,
     /// Graphs for single prompts that may be there at once.
     pub resident: Constant,
-    /// Loading a compiled graph with its weights.
+    /// Loading a compiled graph with its weights: what the disk gives, which it gives to KV, too.
     pub load_gb_s: Constant,
 }
 
