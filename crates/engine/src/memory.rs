@@ -3,6 +3,7 @@
 use crate::config::EngineConfig;
 use crate::machine_memory::MachineMemory;
 use crate::request::EngineError;
+use duet_scheduler::machine::ExactGraphs;
 use duet_types::{Bytes, Tokens};
 
 /// KV memory in tokens, and the longest sequence.
@@ -40,8 +41,8 @@ pub(crate) fn budget(
 
 /// How many graphs that are made for one prompt memory holds, one of which takes so much; no more than `most`.
 pub(crate) fn graphs_held(config: &EngineConfig, available: Bytes, one: Bytes, most: usize) -> usize {
-    let bytes = config.graph_bytes.unwrap_or(Bytes(available.0 / GRAPHS_SHARE));
-    usize::try_from(bytes.0 / one.0.max(1)).map_or(most, |held| held.min(most))
+    let bytes = config.graph_bytes.unwrap_or(Bytes(available.0 / ExactGraphs::SHARE_OF_FREE));
+    ExactGraphs::held(bytes, one, most)
 }
 
 /// Memory that this machine, or the container that this is, could give a new program. Where the system does not tell, the
@@ -58,8 +59,6 @@ pub(crate) fn available() -> Bytes {
 
 /// KV may take a quarter of what is available: duet shares the machine with what its user does.
 const AVAILABLE_SHARE: u64 = 4;
-/// Half of that for graphs, which only make prompts faster.
-const GRAPHS_SHARE: u64 = 8;
 /// Assumed where the system does not tell: a small laptop's spare memory.
 const AVAILABLE_UNKNOWN: Bytes = Bytes(4 << 30);
 

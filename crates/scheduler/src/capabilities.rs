@@ -172,6 +172,15 @@ impl ExactGraphs {
     pub fn ready_after(&self, rows: Tokens) -> Nanos {
         self.compile + Nanos(self.compile_per_row.0.saturating_mul(u64::from(rows.0)))
     }
+
+    /// The part of free memory that they may take, as a divisor: they only make prompts faster.
+    pub const SHARE_OF_FREE: u64 = 8;
+
+    /// For how many prompts there may be graphs at once in so much memory, those of a prompt taking `one`; at most `most`.
+    #[must_use]
+    pub fn held(memory: Bytes, one: Bytes, most: usize) -> usize {
+        usize::try_from(memory.0 / one.0.max(1)).map_or(most, |held| held.min(most))
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use duet_types::{Class, Instant, Nanos, Tokens};
 pub struct Client {
     /// What timelines call it.
     pub name: String,
-    /// When it is submitted.
+    /// When it is submitted, if it does not follow another.
     pub arrives: Instant,
     /// Who waits for it.
     pub class: Class,
@@ -18,6 +18,9 @@ pub struct Client {
     pub output: Tokens,
     /// The request whose tokens its prompt begins with.
     pub continues: Option<Continues>,
+    /// How long after the end of the request that it continues it is submitted: a person reads, or a tool runs. Absent: it
+    /// waits for nobody.
+    pub follows: Option<Nanos>,
     /// When its client gives it up; also before it arrives, or after its end.
     pub cancelled: Option<Instant>,
     /// Which of its kernels fail.
@@ -74,6 +77,7 @@ impl Client {
             prompt: Tokens(prompt),
             output: Tokens(output),
             continues: None,
+            follows: None,
             cancelled: None,
             failing: Failing::Never,
             hanging: Failing::Never,

@@ -1,4 +1,5 @@
-//! The graph compiler: one graph after another, each for as long as its lane says, or longer.
+//! The graph compiler: one graph after another, each for as long as its lane says, or longer, and then loaded, which the
+//! [lanes](crate::lanes) time, since it shares the memory with them.
 
 use duet_scheduler::{Graph, GraphId};
 use duet_types::{Instant, Nanos, RequestId, Tokens};
@@ -10,6 +11,8 @@ pub(crate) struct Compiler {
     /// Graphs to come, and how long each takes.
     queue: VecDeque<(Graph, Nanos)>,
     compiling: Option<(Graph, Instant)>,
+    /// The one that is compiled and not there yet.
+    loading: Option<Graph>,
     ready: BTreeMap<GraphId, Graph>,
     /// For how long it has worked on graphs that it has done with.
     worked: Nanos,
@@ -33,13 +36,27 @@ impl Compiler {
         let (graph, at) = self.compiling.take().expect("a graph is being compiled");
         assert_eq!(at, now, "graphs are ready when their time has come");
         self.worked += now - self.since;
+        self.loading = Some(graph);
+        graph
+    }
+
+    /// The graph that was compiled last is there.
+    pub(crate) fn loaded(&mut self, now: Instant) -> Graph {
+        let graph = self.loading.take().expect("a graph is being loaded");
+        self.ready.insert(graph.id, graph);
         self.start_next(now);
         graph
     }
 
-    /// A compiled graph is loaded.
-    pub(crate) fn load(&mut self, graph: Graph) {
-        self.ready.insert(graph.id, graph);
+    /// The graph that was compiled last is of no use.
+    pub(crate) fn failed(&mut self, now: Instant) {
+        self.loading = None;
+        self.start_next(now);
+    }
+
+    /// Whether this graph is compiled and not there yet.
+    pub(crate) fn is_loading(&self, id: GraphId) -> bool {
+        self.loading.is_some_and(|graph| graph.id == id)
     }
 
     pub(crate) fn reclaim(&mut self, now: Instant, id: GraphId) {
@@ -49,6 +66,9 @@ impl Compiler {
             self.worked += now - self.since;
             self.compiling = None;
             self.start_next(now);
+        }
+        if self.is_loading(id) {
+            self.failed(now);
         }
     }
 
@@ -65,12 +85,13 @@ impl Compiler {
     /// Whether a graph of the request is still there.
     pub(crate) fn has_any(&self, request: RequestId) -> bool {
         let waiting = self.queue.iter().map(|(graph, _)| graph);
-        let mut all = waiting.chain(self.ready.values()).chain(self.compiling.as_ref().map(|(graph, _)| graph));
+        let under_way = self.compiling.as_ref().map(|(graph, _)| graph).into_iter().chain(&self.loading);
+        let mut all = waiting.chain(self.ready.values()).chain(under_way);
         all.any(|graph| graph.request == request)
     }
 
     fn start_next(&mut self, now: Instant) {
-        if self.compiling.is_none() {
+        if self.compiling.is_none() && self.loading.is_none() {
             self.since = now;
             self.compiling = self.queue.pop_front().map(|(graph, time)| (graph, now + time));
         }

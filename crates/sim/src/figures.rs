@@ -1,5 +1,6 @@
 //! From a run to figures.
 
+use crate::kv::Kept;
 use crate::latencies::{Latencies, Times};
 use crate::meter::Meter;
 use crate::soc::Power;
@@ -27,6 +28,10 @@ pub struct Figures {
     pub drain: Nanos,
     /// For how long the graph compiler worked: one thread of the CPU.
     pub compiled: Nanos,
+    /// What became of KV.
+    pub kept: Kept,
+    /// Tokens of prompts.
+    pub prompts: u64,
 }
 
 /// Requests of one class that were answered.
@@ -70,7 +75,8 @@ pub struct LaneFigures {
 }
 
 impl Figures {
-    /// Of a run in which requests came for `window`; `compiled` is the time that the graph compiler worked.
+    /// Of a run in which requests came for `window`; `compiled` is the time that the graph compiler worked, and `kept` what
+    /// became of KV.
     #[must_use]
     pub fn new(
         latencies: &Latencies,
@@ -79,6 +85,7 @@ impl Figures {
         power: Option<&Power>,
         window: Nanos,
         compiled: Nanos,
+        kept: Kept,
     ) -> Self {
         let lasted = Nanos(meter.last().0);
         let mut preempt: Vec<Nanos> =
@@ -95,6 +102,8 @@ impl Figures {
             lasted,
             drain: lasted.saturating_sub(window),
             compiled,
+            kept,
+            prompts: latencies.requests().map(|times| u64::from(times.prompt.0)).sum(),
         }
     }
 

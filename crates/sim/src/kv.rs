@@ -14,6 +14,18 @@ pub(crate) struct KvMemory {
     held: BTreeMap<RequestId, Kv>,
     /// What `held` comes to, so that nobody has to count.
     total: Total,
+    kept: Kept,
+}
+
+/// What became of KV in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Pages written to disk.
+    pub spilled: usize,
+    /// Pages read back.
+    pub read: usize,
+    /// Prompt tokens that requests found computed by others.
+    pub reused: u64,
 }
 
 /// Sums over all KV.
@@ -61,7 +73,7 @@ pub(crate) struct Found {
 
 impl KvMemory {
     pub(crate) fn new(limits: MemoryLimits) -> Self {
-        Self { limits, held: BTreeMap::new(), total: Total::default() }
+        Self { limits, held: BTreeMap::new(), total: Total::default(), kept: Kept::default() }
     }
 
     /// Changes what is held for a request, if anything is.
@@ -100,8 +112,20 @@ impl KvMemory {
         self.held.get(&request).filter(|kv| kv.place != Place::Disk).map_or(Tokens::ZERO, |kv| kv.tokens)
     }
 
+    /// What became of KV so far.
+    pub(crate) fn kept_so_far(&self) -> Kept {
+        self.kept
+    }
+
     /// Puts in place what there is: its own KV, or `shared` tokens of an ended request's.
     pub(crate) fn restore(&mut self, request: RequestId, shared: Option<(RequestId, Tokens)>) -> Found {
+        let found = self.placed(request, shared);
+        self.kept.read += found.read;
+        self.kept.reused += found.source.map_or(0, |_| u64::from(found.cached.0));
+        found
+    }
+
+    fn placed(&mut self, request: RequestId, shared: Option<(RequestId, Tokens)>) -> Found {
         let own = self.update(request, |own| {
             assert_eq!(own.place, Place::Disk, "{request} is restored, but its KV is not on disk");
             (own.place, own.reserved) = (Place::Memory, own.tokens);
@@ -180,14 +204,18 @@ impl KvMemory {
 
     /// A spill ended. It may have been taken over or forgotten meanwhile.
     pub(crate) fn spilled(&mut self, request: RequestId, result: SpillResult) {
-        self.update(request, |kv| {
-            if kv.place == Place::Spilling {
-                kv.place = match result {
-                    SpillResult::Written => Place::Disk,
-                    SpillResult::Failed => Place::Memory,
-                };
+        let written = self.update(request, |kv| {
+            if kv.place != Place::Spilling {
+                return Tokens::ZERO;
             }
+            let (place, written) = match result {
+                SpillResult::Written => (Place::Disk, kv.tokens),
+                SpillResult::Failed => (Place::Memory, Tokens::ZERO),
+            };
+            kv.place = place;
+            written
         });
+        self.kept.spilled += self.limits.pages_of(written.unwrap_or_default());
     }
 
     /// Pages in memory, and on disk or on the way there.

@@ -2,13 +2,14 @@
 //! that time, longer while another one disturbs it, and a little more or less if there is jitter.
 //!
 //! How kernels disturb each other is [shared memory](crate::dram) where the machine's bandwidth is known, and the measured
-//! factors of its contention where it is not.
+//! factors of its contention where it is not. A graph that is being loaded has its part of shared memory, too.
 //!
 //! Checked: a lane runs one kernel, and none after it was lost; lanes that run one kernel together can; a static lane
 //! runs chunks of token-wise nodes, or a request's graph.
 
 use crate::dram;
 use crate::kernel_log::load;
+use crate::paced::Paced;
 use crate::random::Random;
 use crate::speed::SpeedTimeline;
 use crate::watchdog::Watchdog;
@@ -32,6 +33,8 @@ pub(crate) struct Lanes {
     random: Random,
     speed: SpeedTimeline,
     running: BTreeMap<KernelId, Running>,
+    /// The graph that is being loaded.
+    loading: Option<Paced>,
     lost: LaneSet,
 }
 
@@ -40,13 +43,7 @@ struct Running {
     kernel: Kernel,
     lanes: LaneSet,
     bound: Bound,
-    /// Bytes a second that it moves when nothing disturbs it.
-    bytes_per_s: f64,
-    /// Time that it still takes when nothing disturbs it, as of `since`.
-    left: f64,
-    since: Instant,
-    /// How much slower it is at present.
-    factor: f64,
+    pace: Paced,
 }
 
 /// Whether a graph is ready for exactly the rows of a kernel.
@@ -67,6 +64,7 @@ impl Lanes {
             random: Random::new(truth.seed),
             speed: truth.speed.clone(),
             running: BTreeMap::new(),
+            loading: None,
             lost: LaneSet::EMPTY,
         }
     }
@@ -85,7 +83,7 @@ impl Lanes {
         };
         let left = if self.jitter > 0.0 { time * deviation } else { time };
         let bytes_per_s = if left > 0.0 { demand.bytes / left * 1e9 } else { 0.0 };
-        let running = Running { lanes, bound, bytes_per_s, left, since: now, factor: 1.0, kernel };
+        let running = Running { lanes, bound, pace: Paced::new(now, left, bytes_per_s), kernel };
         self.running.insert(running.kernel.id, running);
         self.disturb(now);
     }
@@ -93,7 +91,7 @@ impl Lanes {
     /// The kernel that ends first, and when. Ties go to the one that was launched first.
     pub(crate) fn next(&self, watchdog: &Watchdog) -> Option<(Instant, KernelId)> {
         let ending = self.running.iter().filter(|(id, _)| !watchdog.watches(**id));
-        ending.map(|(&id, running)| (running.ends(), id)).min()
+        ending.map(|(&id, running)| (running.pace.ends(), id)).min()
     }
 
     /// Takes a kernel off its lanes.
@@ -101,6 +99,24 @@ impl Lanes {
         let running = self.running.remove(&kernel).expect("a kernel ends once");
         self.disturb(now);
         running.kernel
+    }
+
+    /// A graph is loaded from now on, one at a time.
+    pub(crate) fn load(&mut self, now: Instant, takes: Nanos, bytes_per_s: f64) {
+        let before = self.loading.replace(Paced::new(now, takes.0 as f64, bytes_per_s));
+        assert!(before.is_none(), "two graphs are loaded at once");
+        self.disturb(now);
+    }
+
+    /// When the graph will be loaded.
+    pub(crate) fn load_ends(&self) -> Option<Instant> {
+        self.loading.as_ref().map(Paced::ends)
+    }
+
+    /// The graph is loaded, or not wanted any more.
+    pub(crate) fn end_load(&mut self, now: Instant) {
+        self.loading = None;
+        self.disturb(now);
     }
 
     /// A lane is gone. Returns the kernel that went with it.
@@ -158,17 +174,14 @@ impl Lanes {
     fn disturb(&mut self, now: Instant) {
         let factors = match self.shared_bytes_per_s {
             Some(shared) => {
-                let demands: Vec<f64> = self.running.values().map(|running| running.bytes_per_s).collect();
+                let kernels = self.running.values().map(|running| &running.pace);
+                let demands: Vec<f64> = kernels.chain(&self.loading).map(Paced::bytes_per_s).collect();
                 dram::speeds(shared, &demands).into_iter().map(|speed| 1.0 / speed).collect()
             }
             None => self.measured_factors(),
         };
-        for (running, factor) in self.running.values_mut().zip(factors) {
-            if factor.to_bits() != running.factor.to_bits() {
-                running.left -= (now - running.since).0 as f64 / running.factor;
-                (running.since, running.factor) = (now, factor);
-            }
-        }
+        let kernels = self.running.values_mut().map(|running| &mut running.pace);
+        kernels.chain(&mut self.loading).zip(factors).for_each(|(pace, factor)| pace.slow(now, factor));
     }
 
     /// How much slower each kernel is beside the others, by what decides their times.
@@ -188,8 +201,52 @@ impl Lanes {
     }
 }
 
-impl Running {
-    fn ends(&self) -> Instant {
-        self.since + Nanos((self.left * self.factor).max(0.0).round() as u64)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machines;
+    use duet_scheduler::{Completes, Member, PassId, Yields};
+    use duet_types::{Class, RequestId, Stage};
+
+    /// A kernel of one token on the iGPU, which gets all of the memory's bandwidth when it is alone.
+    fn decoding() -> Lanes {
+        let config = machines::npu_igpu();
+        let lane = config.machine.decode_lane();
+        let shared = config.machine.lane(lane).anchors.bytes_per_s;
+        let truth = Truth { shared_bytes_per_s: Some(shared), ..Truth::of(&config) };
+        let member = Member {
+            request: RequestId(0),
+            class: Class::Proactive,
+            stage: Stage::Decode,
+            rows: Tokens(9)..Tokens(10),
+            yields: Yields::Token,
+        };
+        let kernel = Kernel {
+            id: KernelId(0),
+            pass: PassId(0),
+            members: vec![member],
+            nodes: 0..config.heg.nodes(),
+            rows: 0..1,
+            completes: Completes::Pass,
+            predicted: Nanos(1),
+            shares: Vec::new(),
+        };
+        let mut lanes = Lanes::new(&truth, config.heg, config.limits.chunk);
+        lanes.launch(Instant(0), LaneSet::from_iter([lane]), kernel, Warmth::Cold, 1.0);
+        lanes
+    }
+
+    #[test]
+    fn loading_a_graph_and_decoding_take_bandwidth_from_each_other() {
+        let ends = |lanes: &Lanes| lanes.next(&Watchdog::default()).unwrap().0;
+        let alone = ends(&decoding());
+        let mut lanes = decoding();
+        let fast = lanes.shared_bytes_per_s.unwrap();
+        lanes.load(Instant(0), Nanos(alone.0), fast);
+        assert!(ends(&lanes).0 > alone.0 * 3 / 2, "{:?} and {alone:?} alone", ends(&lanes));
+        assert!(lanes.load_ends().unwrap().0 > alone.0 * 3 / 2);
+        // With the load called off half-way, half of the time was at half the speed.
+        lanes.end_load(Instant(alone.0));
+        assert!(lanes.load_ends().is_none() && ends(&lanes).0 < alone.0 * 8 / 5, "{:?}", ends(&lanes));
     }
 }

@@ -41,12 +41,17 @@ impl Simulation {
             decode_stall: DECODE_STALL,
             graph_expiry: GRAPH_EXPIRY,
             stretch: STRETCH,
-            graphs: soc.graphs.resident.value as usize,
+            graphs: soc.graphs_held(heg),
             ..Limits::default()
         };
         let power = Some(soc.power(&machine));
         let config = config(machine, heg, limits);
-        let truth = Truth { shared_bytes_per_s: Some(soc.shared_bytes_per_s()), ..Truth::of(&config) };
+        let truth = Truth {
+            shared_bytes_per_s: Some(soc.shared_bytes_per_s()),
+            graph_bytes_per_s: Some(soc.graph_bytes_per_s()),
+            page_io: soc.page_io(heg, config.memory.page),
+            ..Truth::of(&config)
+        };
         Self { policy, config, truth, power }
     }
 
@@ -71,8 +76,9 @@ impl Simulation {
         let mut observed = Observed { world, observer: (Latencies::default(), Meter::of(window)) };
         run(&mut Scheduler::new(self.config.clone(), self.policy.policy()), &mut observed);
         let (latencies, meter) = &observed.observer;
-        let compiled = observed.world.compiled();
-        let figures = Figures::new(latencies, meter, &self.config.machine, self.power.as_ref(), window, compiled);
+        let (compiled, kept) = (observed.world.compiled(), observed.world.kept());
+        let power = self.power.as_ref();
+        let figures = Figures::new(latencies, meter, &self.config.machine, power, window, compiled, kept);
         (figures, observed.world)
     }
 }

@@ -6,7 +6,7 @@ use crate::client::{Client, Graphs};
 use crate::compiler::Compiler;
 use crate::device_graphs::DeviceGraphs;
 use crate::faults::Faults;
-use crate::kv::{Keeps, KvMemory, SpillResult};
+use crate::kv::{Keeps, Kept, KvMemory, SpillResult};
 use crate::lanes::{Lanes, Warmth};
 use crate::passes::{Ended, Passes};
 use crate::speed::SpeedTimeline;
@@ -27,6 +27,9 @@ pub struct Truth {
     /// Bytes a second that all lanes get together from the memory that they share; if it is not known, kernels disturb
     /// each other by the machine's contention.
     pub shared_bytes_per_s: Option<f64>,
+    /// Bytes a second at which a compiled graph is loaded when nothing disturbs it; if it is not known, loading is a part
+    /// of compiling, and disturbs nobody.
+    pub graph_bytes_per_s: Option<f64>,
     /// How fast it is, against its anchors.
     pub speed: SpeedTimeline,
     /// Largest relative deviation of a kernel's time from its annotation.
@@ -49,6 +52,8 @@ pub struct VirtualWorld<A = KnownLengths> {
     nodes: usize,
     chunk: Tokens,
     exact: Option<ExactGraphs>,
+    /// A prompt's graphs being loaded, when nothing disturbs that.
+    graph_load: Option<Load>,
     page_io: Nanos,
     failing_spills: Vec<u32>,
     works_again: Vec<(Instant, LaneId)>,
@@ -64,12 +69,29 @@ pub struct VirtualWorld<A = KnownLengths> {
     scheduled: u64,
     requests: BTreeMap<RequestId, State>,
     ended: BTreeMap<RequestId, End>,
+    /// The flow of every request that came.
+    flows: BTreeMap<RequestId, FlowId>,
+    /// Requests that are submitted so long after the end of another.
+    followers: BTreeMap<RequestId, Vec<(RequestId, Nanos)>>,
     spills: u32,
     /// Commands that may still come: more are a scheduler that goes round in circles.
     patience: u64,
     kernels: u64,
     hangs: u64,
     now: Instant,
+}
+
+/// Bytes that are brought into memory.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    takes: Nanos,
+    bytes_per_s: f64,
+}
+
+impl Load {
+    fn of(graphs: &ExactGraphs, bytes_per_s: f64) -> Self {
+        Self { takes: Nanos((graphs.bytes.0 as f64 / bytes_per_s * 1e9) as u64), bytes_per_s }
+    }
 }
 
 /// A request that was submitted and is not released.
@@ -88,6 +110,7 @@ impl Truth {
         Self {
             machine,
             shared_bytes_per_s: None,
+            graph_bytes_per_s: None,
             speed: SpeedTimeline::default(),
             jitter: 0.0,
             seed: 0,
@@ -116,6 +139,7 @@ impl<A: Answers> VirtualWorld<A> {
             nodes: config.heg.nodes(),
             chunk: config.limits.chunk,
             exact,
+            graph_load: exact.zip(truth.graph_bytes_per_s).map(|(exact, bytes_per_s)| Load::of(&exact, bytes_per_s)),
             page_io: truth.page_io,
             failing_spills: truth.faults.spills.clone(),
             works_again: truth.faults.works_again.clone(),
@@ -133,6 +157,8 @@ impl<A: Answers> VirtualWorld<A> {
             scheduled: 0,
             requests: BTreeMap::new(),
             ended: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            followers: BTreeMap::new(),
             spills: 0,
             patience: 10_000 + clients.iter().map(|client| patience(client, config.heg.nodes())).sum::<u64>(),
             kernels: 0,
@@ -143,9 +169,12 @@ impl<A: Answers> VirtualWorld<A> {
         };
         for (index, client) in clients.iter().enumerate() {
             let id = RequestId(index as u64);
-            let (class, prompt) = (client.class, client.prompt);
-            let request = Request { id, flow: FlowId(id.0), class, prompt, prefix: None };
-            world.schedule(client.arrives, Event::Submitted(request));
+            match client.continues.zip(client.follows) {
+                Some((continues, gap)) => {
+                    world.followers.entry(RequestId(continues.client as u64)).or_default().push((id, gap));
+                }
+                None => world.schedule(client.arrives, submission(id, client)),
+            }
             if let Some(at) = client.cancelled {
                 world.schedule(at, Event::Cancelled(id));
             }
@@ -196,6 +225,12 @@ impl<A: Answers> VirtualWorld<A> {
         Books { used, on_disk, live: self.kv.live(), ledger }
     }
 
+    /// What became of KV.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        self.kv.kept_so_far()
+    }
+
     /// Of these, kernels that hung.
     #[must_use]
     pub fn hangs(&self) -> u64 {
@@ -230,8 +265,10 @@ impl<A: Answers> VirtualWorld<A> {
         let kept = shared.and_then(|(of, tokens)| Some((of, tokens.min(self.kv.kept(of)?))));
         request.prefix = kept.filter(|(_, tokens)| *tokens > Tokens::ZERO).map(|(of, tokens)| Prefix { of, tokens });
         if let Some(continues) = self.client(request.id).continues {
-            request.flow = FlowId(continues.client as u64);
+            let before = RequestId(continues.client as u64);
+            request.flow = self.flows.get(&before).copied().unwrap_or(FlowId(before.0));
         }
+        self.flows.insert(request.id, request.flow);
         self.requests.insert(request.id, State::default());
     }
 
@@ -362,15 +399,31 @@ impl<A: Answers> VirtualWorld<A> {
         self.graphs.iter_mut().for_each(|graphs| graphs.ended(kernel));
     }
 
-    fn graph_compiled(&mut self) -> Event {
+    /// A graph is compiled, and may have to be loaded before anything is to be told.
+    fn graph_compiled(&mut self) -> Option<Event> {
         let graph = self.compiler.compiled(self.now);
-        match self.client(graph.request).graph {
-            Graphs::Compile | Graphs::Slow(_) => {
-                self.compiler.load(graph);
-                Event::GraphReady { graph: graph.id }
+        match (self.client(graph.request).graph, self.graph_load) {
+            (Graphs::Fail, _) => {
+                self.compiler.failed(self.now);
+                Some(Event::GraphFailed { graph: graph.id })
             }
-            Graphs::Fail => Event::GraphFailed { graph: graph.id },
+            (Graphs::Compile | Graphs::Slow(_), None) => Some(self.graph_loaded()),
+            (Graphs::Compile | Graphs::Slow(_), Some(load)) => {
+                self.lanes.load(self.now, load.takes, load.bytes_per_s);
+                None
+            }
         }
+    }
+
+    fn graph_loaded(&mut self) -> Event {
+        self.lanes.end_load(self.now);
+        Event::GraphReady { graph: self.compiler.loaded(self.now).id }
+    }
+
+    /// How long a graph is compiled, without being loaded where that is apart.
+    fn compiling(&self, rows: Tokens) -> Nanos {
+        let whole = self.exact.map_or(Nanos::ZERO, |exact| exact.ready_after(rows));
+        whole.saturating_sub(self.graph_load.map_or(Nanos::ZERO, |load| load.takes))
     }
 
     fn restore(&mut self, request: RequestId) {
@@ -412,6 +465,9 @@ impl<A: Answers> VirtualWorld<A> {
         }
         let before = self.ended.insert(request, end);
         assert!(before.is_none(), "{request} was released twice");
+        for (next, gap) in self.followers.remove(&request).unwrap_or_default() {
+            self.schedule(self.now + gap, submission(next, self.client(next)));
+        }
     }
 
     fn discard(&mut self, request: RequestId) {
@@ -460,6 +516,12 @@ const HANG_TIMEOUT: f64 = 20.0;
 /// A probe of a lane runs a small kernel.
 const PROBE: Nanos = Nanos(1_000_000);
 
+/// A client's request, as if it began a flow.
+fn submission(id: RequestId, client: &Client) -> Event {
+    let (class, prompt) = (client.class, client.prompt);
+    Event::Submitted(Request { id, flow: FlowId(id.0), class, prompt, prefix: None })
+}
+
 /// Commands that a client is worth.
 fn patience(client: &Client, nodes: usize) -> u64 {
     u64::from(client.prompt.0 + 4 * client.output.0) * nodes as u64 * 2
@@ -471,6 +533,7 @@ enum Next {
     Agenda(u64),
     Kernel(KernelId),
     Graph,
+    Loaded,
     Hang(KernelId),
 }
 
@@ -480,7 +543,8 @@ impl<A: Answers> World for VirtualWorld<A> {
         let kernel = self.lanes.next(&self.watchdog).map(|(at, kernel)| (at, Next::Kernel(kernel)));
         let graph = self.compiler.next_at().map(|at| (at, Next::Graph));
         let hang = self.watchdog.next().map(|(at, kernel)| (at, Next::Hang(kernel)));
-        let (at, next) = [agenda, kernel, graph, hang].into_iter().flatten().min()?;
+        let loaded = self.lanes.load_ends().map(|at| (at, Next::Loaded));
+        let (at, next) = [agenda, kernel, graph, loaded, hang].into_iter().flatten().min()?;
         self.now = at;
         let mut event = match next {
             Next::Agenda(order) => match self.agenda.remove(&(at, order)).expect("it is the first") {
@@ -490,7 +554,11 @@ impl<A: Answers> World for VirtualWorld<A> {
                 event => event,
             },
             Next::Kernel(kernel) => self.kernel_ended(kernel),
-            Next::Graph => self.graph_compiled(),
+            Next::Graph => match self.graph_compiled() {
+                Some(event) => event,
+                None => return self.next(),
+            },
+            Next::Loaded => self.graph_loaded(),
             Next::Hang(kernel) => self.hung(kernel),
         };
         self.note(&mut event);
@@ -505,12 +573,16 @@ impl<A: Answers> World for VirtualWorld<A> {
             Command::Restore(request) => self.restore(request),
             Command::Launch { lanes, kernel, .. } => self.launch(lanes, kernel),
             Command::Prepare(graph) => {
-                let takes = self.exact.map_or(Nanos::ZERO, |exact| exact.ready_after(graph.rows));
-                let time = self.client(graph.request).graph.compile_time(takes);
+                let time = self.client(graph.request).graph.compile_time(self.compiling(graph.rows));
                 self.compiler.prepare(now, graph, time);
             }
             Command::Probe(lane) => self.probe(lane),
-            Command::Reclaim(graph) => self.compiler.reclaim(now, graph),
+            Command::Reclaim(graph) => {
+                if self.compiler.is_loading(graph) {
+                    self.lanes.end_load(now);
+                }
+                self.compiler.reclaim(now, graph);
+            }
             Command::LoadGraph(load) => {
                 let graphs = self.graphs.as_mut().expect("graphs are loaded for a device that exchanges them");
                 let (at, event) = graphs.load(now, load);
@@ -528,5 +600,37 @@ impl<A: Answers> World for VirtualWorld<A> {
             }
             Command::Release { request, end } => self.release(request, end),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machines;
+    use duet_scheduler::{Graph, GraphId};
+    use duet_types::{Bytes, Class};
+
+    /// Loading is a part of what the lane says that its graphs take, and is apart where its rate is known.
+    #[test]
+    fn a_graph_is_ready_when_it_is_compiled_and_loaded() {
+        let ready = |graph_bytes_per_s: Option<f64>, reclaim: bool| {
+            let mut config = machines::npu_igpu();
+            let exact = config.machine.lanes[0].capabilities.exact.as_mut().unwrap();
+            (exact.compile_per_row, exact.bytes) = (Nanos(1_000), Bytes(3_000_000));
+            let truth = Truth { graph_bytes_per_s, ..Truth::of(&config) };
+            let mut world = VirtualWorld::new(vec![Client::new(Class::Reactive, 100, 1)], &config, &truth);
+            world.next().unwrap();
+            let graph = |id| Graph { id: GraphId(id), request: RequestId(0), rows: Tokens(100) };
+            world.apply(Instant(0), Command::Prepare(graph(0)));
+            if reclaim {
+                world.apply(Instant(0), Command::Prepare(graph(1)));
+                world.apply(Instant(0), Command::Reclaim(GraphId(0)));
+            }
+            world.next().unwrap()
+        };
+        let at = |id| (Instant(5_100_000), Event::GraphReady { graph: GraphId(id) });
+        assert_eq!(ready(None, false), at(0));
+        assert_eq!(ready(Some(1e9), false), at(0));
+        assert_eq!(ready(Some(1e9), true), at(1));
     }
 }

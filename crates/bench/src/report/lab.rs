@@ -6,13 +6,13 @@
 use super::jobs;
 use super::outcome::Outcome;
 use super::plan::Plan;
-use super::setting::{Cell, Load, Setting, Size};
+use super::setting::{Cell, Load, Setting, Size, Turns};
 use super::tuning::{Regime, Tunings};
 use duet_scheduler::policy::PolicyName;
 use duet_sim::lengths::{Mix, proactive_mix, reactive_mix};
 use duet_sim::traffic::Stream;
-use duet_sim::{Figures, Simulation, SocProfile, Traffic};
-use duet_types::Tokens;
+use duet_sim::{Figures, Flows, Simulation, SocProfile, Traffic};
+use duet_types::{Nanos, Tokens};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Lab<'a> {
     pub(crate) soc: SocProfile,
     /// How much is run.
     pub(crate) plan: Plan,
-    /// How the baselines are set.
+    /// How the baselines and the paper's policy are set.
     pub(crate) tunings: Tunings,
     mixes: [Mix; 2],
     threads: NonZeroUsize,
@@ -66,6 +66,11 @@ impl<'a> Lab<'a> {
         self.tunings.apply(size, Regime::Mixed, Simulation::on_soc(soc, &size.heg(), policy))
     }
 
+    /// A simulation of the machine with the settings that the policy has by itself: the paper's.
+    pub(crate) fn untuned(&self, size: Size, policy: PolicyName) -> Simulation {
+        Simulation::on_soc(&self.soc, &size.heg(), policy)
+    }
+
     /// What some cells come to.
     pub(crate) fn cells(&mut self, what: &str, cells: impl IntoIterator<Item = Cell>) -> Results<Cell> {
         let settings: Vec<(Cell, Setting)> = cells.into_iter().map(|cell| (cell, self.setting(cell))).collect();
@@ -96,13 +101,20 @@ impl<'a> Lab<'a> {
 
     /// A cell as it is run.
     pub(crate) fn setting(&self, cell: Cell) -> Setting {
-        let simulation = Simulation::on_soc(&self.soc, &cell.size.heg(), cell.policy);
+        let simulation = self.untuned(cell.size, cell.policy);
         Setting { simulation: self.tunings.apply(cell.size, Regime::of(cell.load), simulation), load: cell.load }
     }
 
     fn play(&self, setting: &Setting, seed: u64) -> Figures {
         let traffic = self.traffic(setting.load, seed);
-        setting.simulation.run(traffic.clients(), traffic.window)
+        let mut simulation = setting.simulation.clone();
+        simulation.truth.seed = seed;
+        let window = traffic.window;
+        let clients = match setting.load.turns {
+            Turns::One => traffic.clients(),
+            Turns::Several => Flows { first: traffic, gaps: GAPS }.clients(),
+        };
+        simulation.run(clients, window)
     }
 
     fn traffic(&self, load: Load, seed: u64) -> Traffic {
@@ -119,6 +131,11 @@ impl<'a> Lab<'a> {
 }
 
 impl<K: PartialEq> Results<K> {
+    /// What was asked for, in its order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &K> {
+        self.0.iter().map(|(name, _)| name)
+    }
+
     /// What a setting came to.
     ///
     /// # Panics
@@ -129,6 +146,9 @@ impl<K: PartialEq> Results<K> {
     }
 }
 
+/// How long a person takes from an answer to the next turn, and how long an agent's tool does, on average. An assumption.
+const GAPS: [Nanos; 2] = [Nanos(15_000_000_000), Nanos(5_000_000_000)];
+
 fn key(setting: &Setting, seed: u64) -> Key {
     format!("{:?} {:?} {seed}", setting.simulation, setting.load)
 }
@@ -136,7 +156,6 @@ fn key(setting: &Setting, seed: u64) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use duet_types::Nanos;
     use std::sync::Mutex;
 
     #[test]

@@ -16,6 +16,7 @@ mod constants;
 mod coordgen;
 mod crossing;
 mod files;
+mod flows;
 mod jobs;
 mod lab;
 mod limits;
@@ -39,6 +40,7 @@ mod shown;
 #[cfg(test)]
 mod tests;
 mod tuning;
+mod varied;
 
 pub use coordgen::CoordGen;
 pub use lab::Progress;
@@ -147,8 +149,8 @@ const LEAD: [&str; 4] = [
      traces. A load of 3 + 6 is three reactive and six proactive requests a minute. A figure is that of the mean over seeds, \
      with the lowest and the highest seed beside it; a deviation is the distance from what the paper says, 0 within a range.",
     "No constant of the machine was chosen for the results that are compared here. One limit of duet was: how much longer \
-     background riders may make a reactive pass, which is swept in the section on limits. The baselines were tuned as well; \
-     of agent-xpu nothing was.",
+     background riders may make a reactive pass, which is swept in the section on limits. The baselines were tuned as well, and \
+     so was agent-xpu: its chunk, its B_cap and its age of overdue work. Rows of its literal values stand beside.",
 ];
 
 fn sections(plan: Plan, progress: Progress<'_>) -> Vec<Section> {
@@ -167,6 +169,7 @@ fn sections(plan: Plan, progress: Progress<'_>) -> Vec<Section> {
         beyond::section(&mut lab),
         ablation::section(&mut lab),
         occupancy::section(&mut lab),
+        flows::section(&mut lab),
         sensitivity::section(&mut lab),
         baselines,
         limits,

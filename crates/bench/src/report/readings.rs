@@ -61,6 +61,21 @@ pub(crate) fn npu_busy(figures: &Figures) -> Option<f64> {
     busy(figures, "npu")
 }
 
+/// Pages of keys and values that were written to disk.
+pub(crate) fn spilled(figures: &Figures) -> Option<f64> {
+    Some(figures.kept.spilled as f64)
+}
+
+/// Share of prompts' tokens that were found computed, in per cent.
+pub(crate) fn reused(figures: &Figures) -> Option<f64> {
+    (figures.prompts > 0).then(|| figures.kept.reused as f64 / figures.prompts as f64 * 100.0)
+}
+
+/// The longest that a reactive request waited for background work under way, in milliseconds.
+pub(crate) fn longest_preemption(figures: &Figures) -> Option<f64> {
+    figures.preempt.last().map(|wait| wait.as_millis_f64())
+}
+
 /// Where the time of a class went: active prefill, pending prefill, active decode, pending decode; mean seconds.
 pub(crate) const PARTS: [&str; 4] = ["active prefill", "pending prefill", "active decode", "pending decode"];
 

@@ -1,28 +1,19 @@
-//! Sensitivity: whether the conclusions hold across the profile's intervals, one constant at a time.
+//! Sensitivity: whether the conclusions hold across the profile's intervals, one constant at a time, and beside what it
+//! does not say: graphs for single prompts, and kernels that do not keep to their predictions.
 
 use super::lab::{Lab, Results};
 use super::outcome::{Estimate, Outcome, Read, ratio};
-use super::policies::BASELINE;
+use super::policies::{BASELINE, OURS};
 use super::readings::{igpu_seconds, joules, proactive_mean, reactive_mean};
 use super::row::{Row, Unit};
 use super::section::{Entry, Section, Table};
 use super::setting::{Load, Setting, Size};
+use super::varied::{JITTERS, Varied};
 use duet_scheduler::policy::PolicyName;
 use duet_sim::SocProfile;
-use duet_sim::soc::Path;
 
 /// The paper's mix, with both models.
 const LOAD: (f64, f64) = (3.0, 6.0);
-
-/// What the profile is, or which constant is another.
-type Varied = Option<(Path, End)>;
-
-/// An end of an interval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Low,
-    High,
-}
 
 /// What is run on each profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,13 +46,15 @@ const CONCLUSIONS: [Conclusion; 6] = [
 
 /// Runs it.
 pub(crate) fn section(lab: &mut Lab<'_>) -> Section {
-    let varied = varied(lab);
+    let varied = Varied::all(lab);
+    let constants = varied.iter().filter(|at| at.is_constant()).count();
     let settings = varied.iter().flat_map(|&at| Size::ALL.map(|size| settings(lab, size, at))).flatten().collect();
     let results = lab.run("sensitivity", lab.plan.sweep_seeds, settings);
     let (mut rows, mut tables) = (Vec::new(), Vec::new());
     for size in Size::ALL {
-        rows.extend(CONCLUSIONS.iter().flat_map(|conclusion| conclusion.rows(&results, size, &varied)));
+        rows.extend(CONCLUSIONS.iter().flat_map(|conclusion| conclusion.rows(&results, size, &varied, constants)));
         tables.push(table(&results, &lab.soc, size, &varied));
+        rows.extend(jittered(&results, size));
     }
     Section {
         id: "sensitivity",
@@ -73,41 +66,26 @@ pub(crate) fn section(lab: &mut Lab<'_>) -> Section {
     }
 }
 
-const PROSE: [&str; 2] = [
+const PROSE: [&str; 3] = [
     "Each constant that has an interval is set to its ends, one at a time, at 3 + 6 requests a minute. A conclusion is a ratio \
      that is to be below its limit; a ratio on the other side of the limit than with the profile as it is, is marked. The \
      baselines keep the settings that were best with the profile as it is.",
-    "Constants of the CPU change nothing here, since none of these policies computes on it, nor does the rate at which graphs \
-     are loaded, since none exchanges them; those of power change energy alone.",
+    "Constants of the CPU change nothing here, since none of these policies computes on it; those of power change energy alone. \
+     Where memory has no room for a prompt's own graphs, those of compiling and loading them change nothing either.",
+    "Beside constants, what the machine does not tell: no graphs for single prompts at all, and as many as the profile allows, \
+     whatever memory holds; and kernels that take up to 10, 20 or 30 % more or less than the scheduler predicts, evenly and \
+     each by itself, where it predicts them exactly otherwise.",
 ];
 
-/// The profile as it is, then every end of every interval.
-fn varied(lab: &Lab<'_>) -> Vec<Varied> {
-    let uncertain = lab.soc.constants().into_iter().filter(|(_, constant)| constant.interval().is_some());
-    let paths = uncertain.map(|(path, _)| path).step_by(lab.plan.constant_of);
-    [None].into_iter().chain(paths.flat_map(|path| [End::Low, End::High].map(|end| Some((path, end))))).collect()
-}
-
-/// The profile with one constant at an end of its interval.
-fn profile(soc: &SocProfile, varied: Varied) -> SocProfile {
-    let constants = soc.constants();
-    let found = varied.and_then(|(path, end)| {
-        let (_, constant) = constants.iter().find(|(known, _)| *known == path)?;
-        let (low, high) = constant.interval()?;
-        Some(soc.with(path, if end == End::Low { low } else { high }))
-    });
-    found.unwrap_or_else(|| soc.clone())
-}
-
 fn settings(lab: &Lab<'_>, size: Size, varied: Varied) -> Vec<(Point, Setting)> {
-    let soc = profile(&lab.soc, varied);
+    let soc = varied.profile(&lab.soc);
     let load = Load::mixed(LOAD.0, LOAD.1);
     let policies = [PolicyName::Duet, PolicyName::AgentXpu, BASELINE, PolicyName::Serial];
-    let mixed = policies.map(|policy| {
-        ((size, varied, Of::Mixed(policy)), Setting { simulation: lab.simulation_on(&soc, size, policy), load })
-    });
-    let simulation = lab.simulation_on(&soc, size, PolicyName::Duet);
-    let alone = ((size, varied, Of::DuetAlone), Setting { simulation, load: load.alone() });
+    let simulation = |policy| varied.apply(lab.simulation_on(&soc, size, policy));
+    let mixed =
+        policies.map(|policy| ((size, varied, Of::Mixed(policy)), Setting { simulation: simulation(policy), load }));
+    let alone = Setting { simulation: simulation(PolicyName::Duet), load: load.alone() };
+    let alone = ((size, varied, Of::DuetAlone), alone);
     mixed.into_iter().chain([alone]).collect()
 }
 
@@ -164,59 +142,68 @@ impl Conclusion {
     /// Whether it is another than with the profile as it is.
     fn flips(&self, results: &Results<Point>, size: Size, varied: Varied) -> bool {
         let holds = |varied| self.holds((self.ratio)(&Profile { results, size, varied }));
-        holds(varied) != holds(None)
+        holds(varied) != holds(Varied::Nothing)
     }
 
     /// How often it flips, and where; and the least and the most that its ratio comes to.
-    fn rows(&self, results: &Results<Point>, size: Size, varied: &[Varied]) -> [Row; 2] {
+    fn rows(&self, results: &Results<Point>, size: Size, varied: &[Varied], constants: usize) -> [Row; 3] {
         let ratio = |&varied: &Varied| (self.ratio)(&Profile { results, size, varied });
-        let of = results.get(&(size, None, Of::Mixed(PolicyName::Duet)));
+        let of = results.get(&(size, Varied::Nothing, Of::Mixed(PolicyName::Duet)));
         let setting = format!("{size}, {}, each constant over its interval", Load::mixed(LOAD.0, LOAD.1));
-        let values: Vec<f64> = varied.iter().filter_map(ratio).map(|estimate| estimate.value).collect();
-        let nominal = ratio(&None).map(|estimate| Estimate {
+        let ends = varied.iter().filter(|varied| varied.is_constant());
+        let values: Vec<f64> = ends.filter_map(ratio).map(|estimate| estimate.value).collect();
+        let nominal = ratio(&Varied::Nothing).map(|estimate| Estimate {
             value: estimate.value,
             low: values.iter().copied().fold(estimate.value, f64::min),
             high: values.iter().copied().fold(estimate.value, f64::max),
         });
         let flips: Vec<Varied> = varied.iter().copied().filter(|&varied| self.flips(results, size, varied)).collect();
-        let places: Vec<String> = flips.iter().copied().map(shown).collect();
+        let (ends, others): (Vec<Varied>, _) = flips.into_iter().partition(|at| at.is_constant());
         let holds = if self.holds(nominal) == Some(true) { "it holds" } else { "it does not hold" };
-        let found =
-            if places.is_empty() { "never flips".to_owned() } else { format!("flips at {}", places.join(", ")) };
+        let found = |flips: &[Varied]| match flips {
+            [] => "never flips".to_owned(),
+            flips => format!("flips at {}", flips.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        };
+        let beside = format!("{size}, {}, by graphs and jitter", Load::mixed(LOAD.0, LOAD.1));
         [
             Row::new("sensitivity", setting.clone(), format!("ratio: {}", self.says), Unit::Times)
                 .predicted(nominal, of)
                 .note(format!("{holds}; low and high over the intervals")),
+            Row::new("sensitivity", setting, format!("ends of {constants} that flip: {}", self.says), Unit::Count)
+                .predicted(Some(Estimate::exact(ends.len() as f64)), of)
+                .note(found(&ends)),
             Row::new(
                 "sensitivity",
-                setting,
-                format!("ends of {} that flip: {}", varied.len() - 1, self.says),
+                beside,
+                format!("of {} that flip: {}", varied.len() - 1 - constants, self.says),
                 Unit::Count,
             )
-            .predicted(Some(Estimate::exact(flips.len() as f64)), of)
-            .note(found),
+            .predicted(Some(Estimate::exact(others.len() as f64)), of)
+            .note(found(&others)),
         ]
     }
 }
 
-fn shown(varied: Varied) -> String {
-    match varied {
-        None => "as it is".to_owned(),
-        Some((path, End::Low)) => format!("{path} low"),
-        Some((path, End::High)) => format!("{path} high"),
-    }
+/// Both classes under both policies, by how far kernels are off.
+fn jittered(results: &Results<Point>, size: Size) -> Vec<Row> {
+    let varied = [Varied::Nothing].into_iter().chain(JITTERS.map(Varied::Jitter));
+    let classes: [(&str, Read); 2] = [("reactive mean", reactive_mean), ("proactive mean", proactive_mean)];
+    let row = |policy: PolicyName, at: Varied, (quantity, read): (&str, Read)| {
+        let outcome = results.get(&(size, at, Of::Mixed(policy)));
+        let percent = if let Varied::Jitter(percent) = at { percent } else { 0 };
+        let setting = format!("{size}, {}, {policy}, jitter ±{percent} %", Load::mixed(LOAD.0, LOAD.1));
+        Row::new("sensitivity", setting, quantity, Unit::Seconds).predicted(outcome.read(read), outcome)
+    };
+    let of = |policy: PolicyName| varied.clone().flat_map(move |at| classes.map(|class| row(policy, at, class)));
+    OURS.into_iter().flat_map(of).collect()
 }
 
 fn table(results: &Results<Point>, soc: &SocProfile, size: Size, varied: &[Varied]) -> Table {
     let caption = format!("{size}, {}: the ratios that the conclusions are about", Load::mixed(LOAD.0, LOAD.1));
-    let mut table = Table::new(caption, &["constant", "value"]);
+    let mut table = Table::new(caption, &["varied", "value"]);
     table.head.extend(CONCLUSIONS.iter().map(|conclusion| conclusion.says.to_owned()));
     for &at in varied {
-        let value = at.and_then(|(path, _)| {
-            let changed = profile(soc, at);
-            changed.constants().into_iter().find(|(known, _)| *known == path).map(|(_, constant)| constant.value)
-        });
-        let mut row = vec![Entry::text(shown(at)), value.map_or(Entry::text("–"), Entry::text)];
+        let mut row = vec![Entry::text(at), at.value(soc)];
         for conclusion in &CONCLUSIONS {
             let ratio = (conclusion.ratio)(&Profile { results, size, varied: at });
             let entry = Entry::number(ratio.map(|estimate| estimate.value), 3);

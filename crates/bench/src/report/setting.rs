@@ -23,6 +23,17 @@ pub(crate) struct Load {
     pub(crate) proactive: f64,
     /// What proactive requests are of.
     pub(crate) of: ProactiveOf,
+    /// Whether clients come again.
+    pub(crate) turns: Turns,
+}
+
+/// How often clients come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turns {
+    /// Once.
+    One,
+    /// Several times, with what was said: requests a minute are first turns.
+    Several,
 }
 
 /// What proactive requests are of.
@@ -89,12 +100,17 @@ impl fmt::Display for Size {
 impl Load {
     /// Of the mixes of both classes.
     pub(crate) const fn mixed(reactive: f64, proactive: f64) -> Self {
-        Self { reactive, proactive, of: ProactiveOf::Mix }
+        Self { reactive, proactive, of: ProactiveOf::Mix, turns: Turns::One }
+    }
+
+    /// Of flows of the mixes of both classes.
+    pub(crate) const fn flows(reactive: f64, proactive: f64) -> Self {
+        Self { turns: Turns::Several, ..Self::mixed(reactive, proactive) }
     }
 
     /// Of proactive requests alone.
     pub(crate) fn only(of: ProactiveOf, proactive: f64) -> Self {
-        Self { reactive: 0.0, proactive, of }
+        Self { reactive: 0.0, proactive, of, turns: Turns::One }
     }
 
     /// The same reactive requests without the others.
@@ -105,9 +121,10 @@ impl Load {
 
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.of {
-            ProactiveOf::Mix => write!(f, "{} + {} a minute", self.reactive, self.proactive),
-            of => write!(f, "{of}, {} a minute", self.proactive),
+        match (self.of, self.turns) {
+            (ProactiveOf::Mix, Turns::One) => write!(f, "{} + {} a minute", self.reactive, self.proactive),
+            (ProactiveOf::Mix, Turns::Several) => write!(f, "{} + {} flows a minute", self.reactive, self.proactive),
+            (of, _) => write!(f, "{of}, {} a minute", self.proactive),
         }
     }
 }

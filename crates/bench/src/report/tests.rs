@@ -68,6 +68,7 @@ fn the_rows_are_an_array_with_every_figure() {
         "beyond",
         "occupancy",
         "limits",
+        "flows",
         "sensitivity",
     ] {
         assert!(rows.iter().any(|row| row["figure"] == figure), "{figure}");

@@ -31,6 +31,8 @@ pub struct SocProfile {
 pub struct MemoryProfile {
     /// What units get together while several of them read.
     pub shared_gb_s: Constant,
+    /// What is free before a model is loaded.
+    pub free_gb: Constant,
 }
 
 /// One unit.
@@ -61,13 +63,16 @@ pub struct UnitProfile {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphProfile {
-    /// Compiling what one prompt needs, while it waits.
+    /// Compiling some graph, on one thread.
     pub compile_s: Constant,
+    /// The work of that graph, 10⁹ multiply-accumulates in all layers that it serves: a prompt's graphs take as much longer
+    /// as they have more work.
+    pub compile_gmac: Constant,
     /// Power of the CPU thread that compiles.
     pub compile_w: Constant,
     /// Graphs for single prompts that may be there at once.
     pub resident: Constant,
-    /// Loading a compiled graph with its weights.
+    /// Loading a compiled graph with its weights: what the disk gives, which it gives to KV, too.
     pub load_gb_s: Constant,
 }
 
@@ -95,11 +100,15 @@ impl SocProfile {
     /// All constants, with their places.
     #[must_use]
     pub fn constants(&self) -> Vec<(Path, &Constant)> {
-        let mut all = vec![(Path("memory", "shared_gb_s"), &self.memory.shared_gb_s)];
+        let mut all = vec![
+            (Path("memory", "shared_gb_s"), &self.memory.shared_gb_s),
+            (Path("memory", "free_gb"), &self.memory.free_gb),
+        ];
         for (unit, profile) in [("npu", &self.npu), ("igpu", &self.igpu), ("cpu", &self.cpu)] {
             all.extend(profile.constants().map(|(name, constant)| (Path(unit, name), constant)));
         }
         all.push((Path("graphs", "compile_s"), &self.graphs.compile_s));
+        all.push((Path("graphs", "compile_gmac"), &self.graphs.compile_gmac));
         all.push((Path("graphs", "compile_w"), &self.graphs.compile_w));
         all.push((Path("graphs", "resident"), &self.graphs.resident));
         all.push((Path("graphs", "load_gb_s"), &self.graphs.load_gb_s));
@@ -123,10 +132,12 @@ impl SocProfile {
     fn constant_mut(&mut self, Path(part, name): Path) -> Option<&mut Constant> {
         match (part, name) {
             ("memory", "shared_gb_s") => Some(&mut self.memory.shared_gb_s),
+            ("memory", "free_gb") => Some(&mut self.memory.free_gb),
             ("npu", name) => self.npu.constant_mut(name),
             ("igpu", name) => self.igpu.constant_mut(name),
             ("cpu", name) => self.cpu.constant_mut(name),
             ("graphs", "compile_s") => Some(&mut self.graphs.compile_s),
+            ("graphs", "compile_gmac") => Some(&mut self.graphs.compile_gmac),
             ("graphs", "compile_w") => Some(&mut self.graphs.compile_w),
             ("graphs", "resident") => Some(&mut self.graphs.resident),
             ("graphs", "load_gb_s") => Some(&mut self.graphs.load_gb_s),
@@ -140,9 +151,8 @@ impl SocProfile {
     pub(crate) fn problem(&self) -> Option<(Path, String)> {
         self.constants().into_iter().find_map(|(path, constant)| {
             let least = match path.1 {
-                "gemm_tflops" | "attention_tflops" | "read_gb_s" | "shared_gb_s" | "load_gb_s" | "rows" | "context" => {
-                    Least::Positive
-                }
+                "gemm_tflops" | "attention_tflops" | "read_gb_s" | "shared_gb_s" | "compile_gmac" | "load_gb_s"
+                | "rows" | "context" => Least::Positive,
                 _ => Least::Zero,
             };
             constant.problem(least).map(|problem| (path, problem))
