@@ -8,6 +8,7 @@ expected of what it says, only of how the API behaves.
 """
 
 import asyncio
+import json
 import sys
 import traceback
 
@@ -192,14 +193,43 @@ def fields_without_effect_are_listed():
 
 
 @check
+def a_required_call_is_valid_and_goes_back():
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tool = {"type": "function", "function": {"name": "get_weather", "parameters": parameters}}
+    asked = {"tools": [tool], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 64}
+    choice = chat(**asked).choices[0]
+    assert choice.finish_reason == "tool_calls", choice
+    call = choice.message.tool_calls[0]
+    assert call.function.name == "get_weather" and isinstance(json.loads(call.function.arguments)["city"], str)
+    result = {"role": "tool", "tool_call_id": call.id, "content": "sunny"}
+    messages = QUESTION + [choice.message.model_dump(exclude_none=True), result]
+    assert chat(messages=messages, tools=[tool]).choices
+    wrong = QUESTION + [{**result, "tool_call_id": "never"}]
+    refused(BadRequestError, lambda: chat(messages=wrong), param="messages[1].tool_call_id")
+
+
+@check
+def answers_keep_to_a_schema():
+    schema = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"], "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
+    content = chat(response_format=form, max_tokens=32).choices[0].message.content
+    assert list(json.loads(content)) == ["sure"], content
+
+
+@check
+def several_answers_come_at_once():
+    assert [choice.index for choice in chat(n=3, max_tokens=4).choices] == [0, 1, 2]
+
+
+@check
 def bad_requests_name_the_parameter():
     refused(BadRequestError, lambda: chat(temperature=-1), param="temperature", mentions="-1")
     refused(BadRequestError, lambda: chat(top_p=7), param="top_p")
-    refused(BadRequestError, lambda: chat(n=2), param="n")
+    refused(BadRequestError, lambda: chat(n=17), param="n")
     refused(BadRequestError, lambda: chat(messages=[]), param="messages")
     wizard = [{"role": "wizard", "content": "hi"}]
     refused(BadRequestError, lambda: chat(messages=wizard), param="messages[0].role", mentions="wizard")
-    refused(BadRequestError, lambda: chat(response_format={"type": "json_object"}), param="response_format")
+    refused(BadRequestError, lambda: chat(response_format={"type": "yaml"}), param="response_format.type", mentions="yaml")
     # Errors before the first chunk are errors of the call, streamed or not.
     refused(BadRequestError, lambda: chat(temperature=-1, stream=True), param="temperature")
 

@@ -196,7 +196,7 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(model: &'a Model, device: Option<&'a dyn TokenWise>, crew: &'a dyn Crew) -> Self {
         let pool = model.kv_pool(KvFormat::F16, model.config().context);
-        Self { forward: Forward { model, device, crew }, pool }
+        Self { forward: Forward { model, device, experts: None, crew }, pool }
     }
 
     /// What comes next at each position of the text but the last.

@@ -13,6 +13,8 @@ pub(crate) struct Forward<'a> {
     pub(crate) model: &'a Model,
     /// Absent: the crew does all.
     pub(crate) device: Option<&'a dyn TokenWise>,
+    /// Absent: experts are no launches.
+    pub(crate) experts: Option<&'a dyn ExpertWise>,
     pub(crate) crew: &'a dyn Crew,
 }
 
@@ -61,14 +63,14 @@ impl Forward<'_> {
 
     /// The nodes of a pass: launches of experts are nodes of their own.
     fn order(&self) -> NodeOrder {
-        let launches = self.experts().map_or(0, ExpertWise::launches);
+        let launches = self.experts.map_or(0, ExpertWise::launches);
         NodeOrder::with_launches(self.model.config().layers, launches)
     }
 
     /// Runs a node on the device, if there is one.
     fn node(&self, pass: &mut Pass, node: Node) -> Option<Result<(), NotRun>> {
         let rows = 0..pass.rows();
-        Some(match (node, self.experts()) {
+        Some(match (node, self.experts) {
             (Node::Route { layer }, Some(experts)) => {
                 self.model.route_on(experts, pass, layer, self.crew).map(|_projected_by| ())
             }
@@ -86,15 +88,11 @@ impl Forward<'_> {
     /// The crew's turn, where there is no device, or one of experts that does not take this.
     fn or_by_crew(&self, run: Option<Result<(), NotRun>>, by_crew: impl FnOnce()) -> Result<(), NotRun> {
         match run {
-            Some(Err(NotRun::Unsupported(_))) if self.experts().is_some() => by_crew(),
+            Some(Err(NotRun::Unsupported(_))) if self.experts.is_some() => by_crew(),
             Some(run) => return run,
             None => by_crew(),
         }
         Ok(())
-    }
-
-    fn experts(&self) -> Option<&dyn ExpertWise> {
-        self.device.and_then(TokenWise::experts)
     }
 
     /// Reads `tokens` after `kv` in chunks of `chunk` rows; `logits` are those of the last row.

@@ -4,6 +4,7 @@
 //! ceilings are probed beside every sample, and shares of a ceiling are shares of the probe next to the sample; `ceiling` says when a
 //! probe is believed.
 
+pub mod agents;
 pub mod agreement;
 mod bed;
 mod ceiling;

@@ -8,7 +8,7 @@ mod preferring;
 #[allow(dead_code, reason = "other tests need more of it")]
 mod serving;
 
-use duet_engine::{Device, Engine, EngineConfig, Generation, Method, PolicyName, Silicon};
+use duet_engine::{Device, Engine, EngineConfig, Generation, Method, PolicyName};
 use duet_model::Model;
 use duet_model::forward::{NotRun, TokenWise};
 use duet_offload::{ExactModel, PlacedModel};
@@ -52,18 +52,12 @@ impl TokenWise for Killable {
 /// The machine, or nothing where there is no runtime.
 fn machine(model: &Arc<Model>, gone: &Arc<AtomicBool>) -> Option<Vec<Device>> {
     let (npu, igpu) = (serving::device()?, serving::device()?);
-    let device = |name: &str, nodes: Arc<dyn TokenWise>, rows| Device {
-        name: name.to_owned(),
-        version: String::new(),
-        nodes,
-        rows,
-        silicon: Silicon::Cores,
-        exchange: None,
-    };
-    let chunks = ExactModel::ready_on(Arc::clone(model), Arc::new(npu), None, &mut |_| {}).unwrap();
+    let chunks = Arc::new(ExactModel::ready_on(Arc::clone(model), Arc::new(npu), None, &mut |_| {}).unwrap());
     let inner = PlacedModel::ready_on(model, &igpu, None, &mut |_| {}).unwrap();
     let any = Killable { inner, gone: Arc::clone(gone) };
-    Some(vec![device("npu", Arc::new(chunks), RowsTaken::Chunk), device("igpu", Arc::new(any), RowsTaken::Any)])
+    let prepares = Some(Arc::clone(&chunks) as _);
+    let npu = Device { rows: RowsTaken::Chunk, prepares, ..Device::new("npu", "", chunks) };
+    Some(vec![npu, Device::new("igpu", "", Arc::new(any))])
 }
 
 fn config(devices: Vec<Device>, policy: PolicyName, folder: &Path) -> EngineConfig {

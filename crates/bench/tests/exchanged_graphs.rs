@@ -5,12 +5,11 @@
 mod preferring;
 mod serving;
 
-use duet_engine::{Device, Engine, EngineConfig, ExchangesGraphs, Generation, GraphExchange, Method, Silicon};
+use duet_engine::{Device, Engine, EngineConfig, ExchangesGraphs, Generation, GraphExchange, Method};
 use duet_model::forward::NotRun;
 use duet_offload::switching::{Placement, ResidentModel, Shelf};
 use duet_runtimes::{BlobCache, FaultPlan, FaultyDevice, GraphDevice};
 use duet_scheduler::GraphLoad;
-use duet_scheduler::machine::RowsTaken;
 use duet_scheduler::progressive::{Block, Blocks, GraphCost, Pair, PassTime, Role};
 use duet_types::{Bytes, Class, Nanos, TokenId, Tokens};
 use serving::{ANSWER, answer, metric, model, start, until};
@@ -62,12 +61,8 @@ fn engine(folder: &Path, graphs: Graphs, sets: f64, faults: FaultPlan) -> Option
     let resident = Arc::new(ResidentModel::prefilling(shelf, ROWS).unwrap());
     let exchanging = Arc::new(Serving(Arc::clone(&resident)));
     let device = Device {
-        name: "openvino:CPU".to_owned(),
-        version: String::new(),
-        nodes: resident,
-        rows: RowsTaken::Any,
-        silicon: Silicon::Cores,
         exchange: (graphs == Graphs::Exchanged).then_some(GraphExchange { device: exchanging, blocks, budget }),
+        ..Device::new("openvino:CPU", "", resident)
     };
     let config = EngineConfig {
         threads: Some(1),

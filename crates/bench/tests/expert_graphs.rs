@@ -6,13 +6,12 @@ mod preferring;
 #[allow(dead_code, reason = "tests of dense models need more of it")]
 mod serving;
 
-use duet_engine::{Device, Engine, EngineConfig, GenerationEvent, Method, Silicon};
+use duet_engine::{Device, Engine, EngineConfig, GenerationEvent, Method};
 use duet_model::forward::FateCounts;
 use duet_model::{LoadOptions, Model};
 use duet_moe::Overflow;
-use duet_offload::{AttentionPlace, ExpertScheme, ExpertSettings, PlacedExperts};
+use duet_offload::{ExpertScheme, ExpertSettings, PlacedAttention, PlacedExperts};
 use duet_runtimes::{BlobCache, FaultPlan, FaultyDevice, GraphDevice};
-use duet_scheduler::machine::RowsTaken;
 use duet_types::{Bytes, Class, Tokens};
 use serving::{ANSWER, metric, start};
 use std::path::Path;
@@ -26,18 +25,19 @@ fn model() -> Arc<Model> {
 }
 
 fn engine(settings: ExpertSettings, faults: FaultPlan) -> Option<Engine> {
+    engine_with(settings, faults, false)
+}
+
+/// The same; the device attends, or does not.
+fn engine_with(settings: ExpertSettings, faults: FaultPlan, attends: bool) -> Option<Engine> {
     let (model, folder) = (model(), tempfile::tempdir().unwrap());
     let device: Arc<dyn GraphDevice> = Arc::new(FaultyDevice::new(serving::device()?, faults));
     let cache = BlobCache::new(folder.path().to_owned(), Bytes(1 << 30));
-    let placed = PlacedExperts::ready_on(&model, (device, cache), None, settings, &mut |_| {}).unwrap();
-    let device = Device {
-        name: "openvino:CPU".to_owned(),
-        version: String::new(),
-        nodes: Arc::new(placed),
-        rows: RowsTaken::Any,
-        silicon: Silicon::Cores,
-        exchange: None,
-    };
+    let on = (Arc::clone(&device), cache);
+    let placed = Arc::new(PlacedExperts::ready_on(&model, on, None, settings, &mut |_| {}).unwrap());
+    let experts = Some(Arc::clone(&placed) as _);
+    let attention = attends.then(|| Arc::new(PlacedAttention::ready_on(&model, &*device, CHUNK).unwrap()) as _);
+    let device = Device { experts, attention, ..Device::new("openvino:CPU", "", placed) };
     // Rows that were drafted in vain would be counted, too.
     let speculate = Method::None;
     let config =
@@ -56,6 +56,7 @@ fn experts(engine: &Engine, rows: u32, class: Class) -> FateCounts {
         match event {
             GenerationEvent::Finished { usage, .. } => return usage.experts,
             GenerationEvent::Failed(error) => panic!("{error}"),
+            GenerationEvent::Reading { .. } => {}
             GenerationEvent::Token { .. } => {}
         }
     }
@@ -102,13 +103,10 @@ fn what_is_pruned_is_said() {
 
 #[test]
 fn attention_may_be_the_devices_too() {
-    let Some(engine) = engine(ExpertSettings { attention: AttentionPlace::Device, ..settings() }, FaultPlan::default())
-    else {
-        return;
-    };
+    let Some(engine) = engine_with(settings(), FaultPlan::default(), true) else { return };
     experts(&engine, 130, Class::Reactive);
     // Two whole chunks; the two rows that are left are too few.
-    assert_eq!(engine.expert_work().attention.launches, 2 * engine.model().config().layers as u64);
+    assert_eq!(engine.attention_work().launches, 2 * engine.model().config().layers as u64);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The command line: every command, flag and range. Nothing is done here.
 
+mod agents;
 mod calibrate;
 mod device;
 mod graphs;
 mod history;
 mod load;
+mod mcp;
 mod moe;
 mod moefy;
 mod profile;
@@ -13,6 +15,7 @@ mod scheduling;
 mod simulate;
 mod speculate;
 
+pub(crate) use agents::AgentsArgs;
 pub(crate) use calibrate::CalibrateArgs;
 pub(crate) use device::{AgreementArgs, DeviceArgs};
 pub(crate) use graphs::GraphsArgs;
@@ -21,6 +24,7 @@ pub(crate) use history::{
     WhichArgs, default_path as default_history,
 };
 pub(crate) use load::{LoadArgs, Peer};
+pub(crate) use mcp::McpArgs;
 pub(crate) use moe::MoeArgs;
 pub(crate) use moefy::MoefyArgs;
 pub(crate) use profile::{GraphProfileArgs, ProfileArgs};
@@ -33,6 +37,7 @@ use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use duet_engine::{EngineConfig, Method, PolicyName, SamplingParams, StopConditions};
 use duet_model::kv::KvFormat;
+use duet_server::{BehindAnswers, KeepPrefix};
 use duet_types::{Bytes, Class, Tokens};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -60,6 +65,8 @@ pub(crate) enum Command {
     Chat(ChatArgs),
     /// Serve a model over an OpenAI-compatible HTTP API
     Serve(ServeArgs),
+    /// Take background work from other agents, as an MCP server on stdin and stdout
+    Mcp(McpArgs),
     /// Show, export or remove the answers that chat and serve have kept
     History(HistoryCommandArgs),
     /// Show what is in a model file and what it needs
@@ -104,6 +111,8 @@ pub(crate) enum BenchCommand {
     Speculate(Box<SpeculateArgs>),
     /// Whether drafting changes any answer to the prompts of a file; it must not
     Identity(Box<IdentityArgs>),
+    /// What agents get of a server: valid and right calls, how fast they come, and how soon a second turn begins
+    Agents(Box<AgentsArgs>),
     /// How near a device comes to the CPU's own kernels, on real texts
     Agreement(Box<AgreementArgs>),
     /// What compiled graphs cost and give on a device: compiling, loading, launching, exchanging
@@ -299,6 +308,14 @@ pub(crate) struct ServeArgs {
     /// Whether a person waits for requests that do not say so
     #[arg(long, value_name = "CLASS", default_value = "reactive")]
     pub(crate) default_class: ClassName,
+    /// Clocks and billing headers that clients write into instructions anew with every request: `keep` the prefix behind
+    /// them by moving or leaving them out, or serve them `as-sent`
+    #[arg(long, value_name = "HOW", default_value = "keep")]
+    pub(crate) volatile_prefix: VolatilePrefix,
+    /// Requests for titles, tags and suggestions that clients send behind an answer, if they do not say their class:
+    /// `background`, or `as-said`, as all others
+    #[arg(long, value_name = "CLASS", default_value = "background")]
+    pub(crate) behind_answers: BehindAnswersName,
     /// What decides; `duet` is the best, the others are for comparison
     #[arg(long, value_name = "NAME", default_value = "duet", value_parser = policy)]
     pub(crate) policy: PolicyName,
@@ -395,6 +412,38 @@ impl From<ClassName> for Class {
         match name {
             ClassName::Reactive => Self::Reactive,
             ClassName::Proactive => Self::Proactive,
+        }
+    }
+}
+
+/// What becomes of volatile lines, as it is written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum VolatilePrefix {
+    Keep,
+    AsSent,
+}
+
+impl From<VolatilePrefix> for KeepPrefix {
+    fn from(name: VolatilePrefix) -> Self {
+        match name {
+            VolatilePrefix::Keep => Self::Kept,
+            VolatilePrefix::AsSent => Self::AsSent,
+        }
+    }
+}
+
+/// The class of requests behind answers, as it is written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum BehindAnswersName {
+    Background,
+    AsSaid,
+}
+
+impl From<BehindAnswersName> for BehindAnswers {
+    fn from(name: BehindAnswersName) -> Self {
+        match name {
+            BehindAnswersName::Background => Self::Background,
+            BehindAnswersName::AsSaid => Self::AsSaid,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The lanes of an engine, as they were measured: for people at the start, and as a line of JSON each.
 
 use duet_engine::Engine;
-use duet_scheduler::machine::{Attention, Capabilities, Joins, Lane, RowsTaken};
+use duet_scheduler::machine::{AttendedChunks, Attention, Capabilities, Joins, Lane, RowsTaken};
+use duet_types::Tokens;
 use serde::Serialize;
 
 /// One lane.
@@ -66,8 +67,16 @@ fn described(lane: &Lane) -> String {
         (Joins::Rows, RowsTaken::Any) => "device, any rows".to_owned(),
         (Joins::Rows, RowsTaken::Chunk) => "device, chunks".to_owned(),
     };
-    if *joins == Joins::Rows && *attention != Attention::None {
-        words += " and attention";
+    match attention {
+        _ if *joins == Joins::Crew => {}
+        Attention::None => {}
+        Attention::Chunks(AttendedChunks { context_min: Tokens::ZERO, context_max, .. }) => {
+            words += &format!(" and their attention up to {context_max} positions");
+        }
+        Attention::Chunks(AttendedChunks { context_min, context_max, .. }) => {
+            words += &format!(" and their attention from {context_min} to {context_max} positions");
+        }
+        Attention::UpTo(_) | Attention::Any => words += " and attention",
     }
     if let Some(exact) = exact {
         words += &format!(", a prompt's own graphs in {:.1} s", exact.compile.as_secs_f64());

@@ -27,12 +27,13 @@ pub(crate) fn colors() -> bool {
     stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// The network libraries speak only from the highest level on: their details drown ours.
+/// The libraries of networks and of MCP speak only from the highest level on: their details drown ours, and hold what
+/// clients wrote.
 fn filter_of(verbose: u8) -> &'static str {
     match verbose {
         0 => "warn",
-        1 => "info",
-        2 => "debug,rustls=info,ureq=info,ureq_proto=info,hyper=info,rustyline=info",
+        1 => "info,rmcp=warn",
+        2 => "debug,rustls=info,ureq=info,ureq_proto=info,hyper=info,rmcp=warn,rustyline=info",
         _ => "trace",
     }
 }

@@ -13,6 +13,7 @@ mod history;
 mod inspect;
 mod lanes;
 mod logging;
+mod mcp;
 mod models;
 mod offloading;
 mod progress;

@@ -1,15 +1,19 @@
 //! Placing a model's linear work on the device that was named.
 
+mod attention;
+mod defaults;
 mod exchanging;
 mod experts;
 mod spec;
 
+pub(crate) use attention::AttentionPlace;
+pub(crate) use defaults::{Unpaying, working};
 pub(crate) use spec::{DeviceName, DeviceSpec, ShapesName};
 
 use crate::failure::BadInput;
 use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
-use duet_engine::{Device, Engine, Fallback, Silicon};
+use duet_engine::{Device, Engine, Fallback};
 use duet_model::Model;
 use duet_model::forward::{ExpertStats, TokenWise};
 use duet_offload::{ExactModel, ExpertSettings, GraphRoom, GraphUse, OffloadError, PlacedModel, rows_taken};
@@ -36,6 +40,8 @@ pub(crate) struct Wanted {
     pub(crate) chunk: Tokens,
     /// How experts are placed.
     pub(crate) experts: ExpertSettings,
+    /// Who attends.
+    pub(crate) attention: AttentionPlace,
 }
 
 /// Compiles the model for the devices. One that cannot be used is an error with [`Fallback::Never`]; else the person is
@@ -61,35 +67,48 @@ fn placed(model: &Arc<Model>, spec: &DeviceSpec, wanted: &Wanted) -> anyhow::Res
     if is_dense {
         experts::refuse_settings(&wanted.experts)?;
     }
+    attention::check(model, wanted)?;
     let opened = opened(name, threads.unwrap_or_else(cores), Activations::ROUNDED)?;
-    let silicon = if name.is_made_of_cores() { Silicon::Cores } else { Silicon::Own };
-    let version = format!("{} {}", opened.toolchain(), opened.settings());
-    let device = |nodes: Arc<dyn TokenWise>, rows, exchange| Device {
-        name: spec.label(),
-        version: version.clone(),
-        nodes,
-        rows,
-        silicon,
-        exchange,
-    };
+    let version = identity(&*opened);
+    let device = |nodes: Arc<dyn TokenWise>| Device::new(spec.label(), version, nodes);
+    let attention = || attention::placed(model, name, &*opened, wanted);
     if !is_dense {
-        let nodes = experts::placed(model, spec, opened, wanted)?;
-        return Ok(device(Arc::new(nodes), RowsTaken::Any, None));
+        let placed = Arc::new(experts::placed(model, spec, Arc::clone(&opened), wanted)?);
+        let experts = Some(Arc::clone(&placed) as _);
+        return Ok(Device { experts, attention: attention()?, ..device(placed) });
     }
     if let Some(budget) = spec.graph_memory.or(wanted.graph_memory) {
         return Ok(match exchanging::placed(model, name, Arc::clone(&opened), (budget, wanted.graph_cache))? {
-            Placed::Exchanging(nodes, exchange) => device(nodes, RowsTaken::Any, Some(exchange)),
-            Placed::Whole => device(Arc::new(ready(model, name, &*opened, wanted.graph_cache)?), RowsTaken::Any, None),
+            Placed::Exchanging(nodes, exchange) => {
+                attention::refuse_exchanging(wanted)?;
+                Device { exchange: Some(exchange), ..device(nodes) }
+            }
+            Placed::Whole => {
+                let nodes = Arc::new(ready(model, name, &*opened, wanted.graph_cache)?);
+                Device { attention: attention()?, ..device(nodes) }
+            }
         });
     }
     match spec.rows(rows_taken(&*opened))? {
-        RowsTaken::Any => Ok(device(Arc::new(ready(model, name, &*opened, wanted.graph_cache)?), RowsTaken::Any, None)),
+        RowsTaken::Any => {
+            let nodes = Arc::new(ready(model, name, &*opened, wanted.graph_cache)?);
+            Ok(Device { attention: attention()?, ..device(nodes) })
+        }
         RowsTaken::Chunk => {
             let cache = cache(model, &*opened, wanted.graph_cache, GraphUse::Resident).ok();
+            let attention = attention()?;
             let nodes = told(name, || ExactModel::ready_on(Arc::clone(model), opened, cache.as_ref(), &mut |_| {}))?;
-            Ok(device(Arc::new(nodes), RowsTaken::Chunk, None))
+            let nodes = Arc::new(nodes);
+            let prepares = Some(Arc::clone(&nodes) as _);
+            Ok(Device { rows: RowsTaken::Chunk, prepares, attention, ..device(nodes) })
         }
     }
+}
+
+/// A device's driver, compiler and settings: what was measured of another one says nothing of it.
+fn identity(device: &dyn GraphDevice) -> String {
+    let driver = device.info().driver.as_deref().unwrap_or("no driver named");
+    format!("{driver}, {} {}", device.toolchain(), device.settings())
 }
 
 /// The model's graphs for a device.
@@ -198,6 +217,7 @@ pub(crate) fn tell_shares(engine: &Engine) {
         eprintln_quiet(&format!("linear work: {}, {} on the CPU's lanes", devices.join(", "), share(work.on_crew)));
     }
     tell_experts(engine);
+    tell_attention(engine);
     let exact = engine.exact_graphs();
     if exact.asked > 0 {
         eprintln_quiet(&format!(
@@ -209,7 +229,7 @@ pub(crate) fn tell_shares(engine: &Engine) {
 
 /// Says on stderr where experts were computed, if a device computed some.
 fn tell_experts(engine: &Engine) {
-    let ExpertStats { places, launches, slots, attention, .. } = engine.expert_work();
+    let ExpertStats { places, launches, slots, .. } = engine.expert_work();
     if places.all() > 0 {
         let share = |of: u64| 100.0 * of as f64 / places.all() as f64;
         eprintln_quiet(&format!(
@@ -221,13 +241,21 @@ fn tell_experts(engine: &Engine) {
             share(places.dropped)
         ));
     }
+}
+
+/// Says on stderr what devices did of attention.
+fn tell_attention(engine: &Engine) {
+    let attention = engine.attention_work();
     if attention.launches > 0 {
         let each = |time: Nanos| time.as_millis_f64() / attention.launches as f64;
         eprintln_quiet(&format!(
-            "attention: {} launches, {:.2} ms each, and {:.2} ms to pad for it",
+            "attention: {} launches of a layer and a chunk, {:.2} ms each, and {:.2} ms to get {:.0} positions ready for it; \
+             {} of keys and values are kept",
             attention.launches,
             each(attention.running),
-            each(attention.padding)
+            each(attention.padding),
+            attention.read as f64 / attention.launches as f64,
+            attention.kept
         ));
     }
 }

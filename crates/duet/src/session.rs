@@ -1,4 +1,4 @@
-//! A model in memory and an engine that runs it: what `run`, `chat` and `serve` start with.
+//! A model in memory and an engine that runs it: what `run`, `chat`, `serve` and `mcp` start with.
 
 use crate::cli::{DeviceArgs, EngineArgs, HistoryPlace};
 use crate::failure::BadInput;
@@ -6,10 +6,11 @@ use crate::history::Opening;
 use crate::inspect;
 use crate::lanes;
 use crate::models;
-use crate::offloading::{self, Wanted};
+use crate::offloading::{self, DeviceSpec, Unpaying, Wanted};
 use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{Device, Engine, EngineConfig, MachineMemory};
 use duet_model::{LoadOptions, Model};
+use duet_scheduler::machine::RowsTaken;
 use duet_types::Tokens;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,12 +40,52 @@ pub(crate) fn start_with(
     let model = Arc::new(load(&path, arguments.threads)?);
     let learned_folder = config.profile_folder.clone();
     let config = EngineConfig { history: history.finish(), learned_folder, ..config };
+    if device.devices.is_empty() {
+        let unpaying = Unpaying::read(models::cache_folder("profiles").ok());
+        return start_by_default((&model, &path), device, config, (offloading::working(), unpaying));
+    }
     let config = beside_devices((&model, &path), arguments, device, config)?;
     let engine = Engine::start(model, config)?;
     if device.accelerators().next().is_some() {
         eprintln_quiet(&lanes::sentence(&engine));
     }
     Ok(engine)
+}
+
+/// Starts an engine with those of the devices that pay, as is measured when a model first meets one. Prompts are read on one
+/// device of fixed shapes, and experts are computed on one device, so that of several the first is taken.
+fn start_by_default(
+    (model, path): (&Arc<Model>, &Path),
+    arguments: &DeviceArgs,
+    config: EngineConfig,
+    (working, mut unpaying): (Vec<DeviceSpec>, Unpaying),
+) -> anyhow::Result<Engine> {
+    let mut specs = if working.is_empty() { working } else { unpaying.without(model, working) };
+    if model.blueprint().experts.is_some() {
+        specs.truncate(1);
+    }
+    loop {
+        let wanted = wanted(path, arguments, config.chunk);
+        let mut devices = offloading::place(model, &specs.iter().collect::<Vec<_>>(), &wanted)?;
+        let mut fixed = 0;
+        devices.retain(|device| device.rows == RowsTaken::Any || std::mem::replace(&mut fixed, 1) == 0);
+        let engine = Engine::start(Arc::clone(model), EngineConfig { devices, ..config.clone() })?;
+        let names = engine.unpaying();
+        let (out, rest): (Vec<_>, Vec<_>) = specs.into_iter().partition(|spec| names.contains(&spec.label()));
+        if out.is_empty() {
+            if !rest.is_empty() {
+                eprintln_quiet(&lanes::sentence(&engine));
+            }
+            return Ok(engine);
+        }
+        for spec in &out {
+            eprintln_quiet(&format!(
+                "{spec} is left out: measured with this model it is no gain beside the cores; --device {spec} uses it"
+            ));
+        }
+        unpaying.add(model, &out);
+        specs = rest;
+    }
 }
 
 /// A configuration with the devices that were named.
@@ -61,15 +102,19 @@ pub(crate) fn beside_devices(
 }
 
 fn devices((model, path): (&Arc<Model>, &Path), arguments: &DeviceArgs, chunk: Tokens) -> anyhow::Result<Vec<Device>> {
-    let wanted = Wanted {
+    offloading::place(model, &arguments.accelerators().collect::<Vec<_>>(), &wanted(path, arguments, chunk))
+}
+
+fn wanted(path: &Path, arguments: &DeviceArgs, chunk: Tokens) -> Wanted {
+    Wanted {
         fallback: arguments.fallback(),
         graph_memory: arguments.graph_memory,
         graph_cache: arguments.graph_cache,
         model_path: Some(path.to_owned()),
         chunk,
         experts: arguments.experts(),
-    };
-    offloading::place(model, &arguments.accelerators().collect::<Vec<_>>(), &wanted)
+        attention: arguments.attention(),
+    }
 }
 
 /// Finds (downloads if need be) and loads the model called `name`.
@@ -133,7 +178,35 @@ fn load(path: &Path, threads: Option<u16>) -> anyhow::Result<Model> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
     use duet_types::Bytes;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        device: DeviceArgs,
+    }
+
+    #[test]
+    fn devices_that_nobody_named_are_used_if_they_pay() {
+        if duet_testing::loaded(duet_openvino::Runtime::load()).is_none() {
+            return;
+        }
+        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf"));
+        let model = Arc::new(Model::load(path, &LoadOptions::default(), &mut |_| {}).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let specs: Vec<DeviceSpec> = vec!["openvino:CPU,threads=1,name=found".parse().unwrap()];
+        let arguments = Line::parse_from(["duet"]).device;
+        let config = EngineConfig { threads: Some(1), ..EngineConfig::default() };
+        let start = |specs| {
+            let unpaying = Unpaying::read(Some(folder.path().to_owned()));
+            start_by_default((&model, path), &arguments, config.clone(), (specs, unpaying)).unwrap()
+        };
+        let lanes = start(specs.clone()).machine().0.lanes.len();
+        let unpaying = Unpaying::read(Some(folder.path().to_owned()));
+        assert_eq!(unpaying.without(&model, specs.clone()).len(), lanes - 1, "what is left out is kept so");
+        assert_eq!(start(Vec::new()).machine().0.lanes.len(), 1);
+    }
 
     #[test]
     fn a_model_that_can_never_fit_is_refused_with_the_sizes() {

@@ -17,14 +17,13 @@ const EXPERTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtu
 fn wrong_combinations_are_refused_before_anything_is_downloaded() {
     let device = ["--device", "openvino:CPU"];
     let npu = "openvino:NPU,shapes=fixed";
-    let wrong: [(&[&str], &[&str]); 10] = [
+    let wrong: [(&[&str], &[&str]); 9] = [
         (&device, &["openvino:CPU is given twice", "name=second"]),
         (&["--device", "openvino:CPU.0"], &["are one device"]),
         (&["--device", "openvino:GPU", "--graph-memory", "1G"], &["--graph-memory", "graph-memory=BYTES"]),
         (&["--device", "openvino:NPU,shapes=fixed,graph-memory=1G"], &["graph-memory", "shapes=fixed"]),
         (&["--device", npu, "--expert-scheme", "naive"], &["--expert-scheme", "shapes=fixed"]),
         (&["--device", npu, "--expert-overflow", "prune"], &["--expert-overflow", "shapes=fixed"]),
-        (&["--device", npu, "--device-attention"], &["--device-attention", "shapes=fixed"]),
         (&["--device", "openvino:NPU,shapes=both"], &["--device", "shapes=any or shapes=fixed"]),
         (&["--graph-memory", "much"], &["--graph-memory", "512M"]),
         (&["--graph-cache", "much"], &["--graph-cache", "512M"]),
@@ -77,11 +76,12 @@ fn without_a_runtime_each_use_is_told() {
     };
     let ask = |model, flags: &[&str]| ask_on("openvino:CPU", model, flags);
     let plain = without(&["run", MODEL, "ab", "--raw", "--max-tokens", "2", "--threads", "1"]);
-    let uses: [(&str, &[&str]); 4] = [
+    let uses: [(&str, &[&str]); 5] = [
         ("openvino:CPU", &[]),
         ("openvino:CPU,shapes=any", &[]),
         ("openvino:CPU,shapes=fixed", &[]),
         ("openvino:CPU", &["--graph-memory", "1G"]),
+        ("openvino:CPU", &["--device-attention"]),
     ];
     for (device, flags) in uses {
         let stood_in = ask_on(device, MODEL, flags);
@@ -90,8 +90,7 @@ fn without_a_runtime_each_use_is_told() {
         let failed = ask_on(device, MODEL, &[flags, &["--no-fallback"]].concat());
         failed.assert_failed(&["openvino:CPU", "libopenvino_c", "loaded"]);
     }
-    let of_experts: [&[&str]; 3] =
-        [&["--expert-overflow", "prune"], &["--expert-scheme", "naive"], &["--device-attention"]];
+    let of_experts: [&[&str]; 2] = [&["--expert-overflow", "prune"], &["--expert-scheme", "naive"]];
     for flags in of_experts {
         ask(EXPERTS, &[flags, &["--no-fallback"]].concat()).assert_failed(&["openvino:CPU", "libopenvino_c"]);
         // Whether a model has experts is in its file only.

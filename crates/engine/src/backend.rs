@@ -6,7 +6,7 @@
 use crate::executors::Site;
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
-use duet_model::forward::{ExpertStats, FateCounts, NotRun};
+use duet_model::forward::{AttentionStats, ExpertStats, FateCounts, NotRun};
 use duet_model::kv::KvError;
 use duet_types::{LaneId, LaneSet, TokenId, Tokens};
 use std::io::{self, Read, Write};
@@ -127,6 +127,11 @@ pub(crate) trait Backend: Send + Sync + 'static {
         ExpertStats::default()
     }
 
+    /// What devices did of attention so far.
+    fn attention_stats(&self) -> AttentionStats {
+        AttentionStats::default()
+    }
+
     /// Ends a pass after its last node: each table has grown by those of its rows that are accepted.
     fn finish(&self, pass: Self::Pass, accepted: &[Accepted]) -> Vec<Self::Table>;
 
@@ -150,6 +155,11 @@ pub(crate) trait Backend: Send + Sync + 'static {
 
     /// The text that was not certain until now.
     fn finish_text(&self, text: &mut Self::Text) -> String;
+
+    /// What a token is called that stands for no text.
+    fn special_name(&self, _token: TokenId) -> Option<&str> {
+        None
+    }
 
     /// Whether the model ends its turn with `token`.
     fn ends_turn(&self, token: TokenId) -> bool;

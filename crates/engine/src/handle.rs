@@ -11,7 +11,7 @@ use crate::runtime::{Cancel, Runtime};
 use crate::start::start;
 use crate::stats::{EngineStats, FlowView};
 use duet_model::Model;
-use duet_model::forward::ExpertStats;
+use duet_model::forward::{AttentionStats, ExpertStats};
 use duet_scheduler::Machine;
 use duet_types::{Class, RequestId, Tokens};
 use std::fmt;
@@ -90,6 +90,13 @@ impl Engine {
         self.runtime.machine()
     }
 
+    /// Names of the devices that were measured to be no gain beside the cores. They are used all the same: whoever started
+    /// the engine asked for them.
+    #[must_use]
+    pub fn unpaying(&self) -> Vec<String> {
+        self.runtime.unpaying()
+    }
+
     /// Where linear work was done so far.
     #[must_use]
     pub fn linear_work(&self) -> LinearWork {
@@ -106,6 +113,12 @@ impl Engine {
     #[must_use]
     pub fn expert_work(&self) -> ExpertStats {
         self.runtime.backend().expert_stats()
+    }
+
+    /// What devices did of the attention of prompts.
+    #[must_use]
+    pub fn attention_work(&self) -> AttentionStats {
+        self.runtime.backend().attention_stats()
     }
 
     /// Its figures in Prometheus' text format.

@@ -12,6 +12,7 @@ mod backend;
 mod calibration;
 mod clock;
 mod config;
+mod constraint;
 mod drafting;
 mod exact;
 mod exchange;
@@ -51,6 +52,7 @@ mod world;
 
 pub use calibration::Calibrate;
 pub use config::EngineConfig;
+pub use constraint::Constraint;
 pub use duet_driver::{ReplayError, Replayed, replay};
 pub use duet_history::{HistoryStore, TaskName, UserName};
 pub use duet_scheduler::policy::{PolicyName, UnknownPolicy};
@@ -58,7 +60,7 @@ pub use duet_scheduler::{Mechanism, Mechanisms, Verify};
 pub use duet_speculate::{Method, UnknownMethod};
 pub use exact::ExactCounts;
 pub use exchange::{ExchangesGraphs, GraphExchange};
-pub use executors::{Device, DeviceWork, Fallback, LinearWork, Silicon};
+pub use executors::{Device, DeviceWork, Fallback, LinearWork};
 pub use fingerprint::model_fingerprint;
 pub use handle::{Engine, Generation};
 pub use kept::KvPlace;
@@ -66,7 +68,7 @@ pub use machine_memory::MachineMemory;
 pub use observe::{EngineSamples, PredictionErrors};
 pub use parameters::{STOP_BYTES_MAX, answer_max, predicted_max};
 pub use request::{
-    Drafts, EngineError, FlowKey, GenerateRequest, GenerationEvent, Remember, SamplingParams, StopConditions,
+    Drafts, EngineError, FlowKey, GenerateRequest, GenerationEvent, Progress, Remember, SamplingParams, StopConditions,
     TokenLogprobs, Usage,
 };
 pub use speculation::DraftCounts;

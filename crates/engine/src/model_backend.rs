@@ -6,8 +6,8 @@ use crate::request::EngineError;
 use duet_kernels::crew::{Crew, Solo};
 use duet_model::Model;
 use duet_model::forward::{
-    Activations, ContextHead, ExpertStats, FateCounts, Node, NodeInputs, NodeOrder, NodeOutputs, NotRun, Pass,
-    PassError, PassRefused, Segment,
+    Activations, AttentionStats, ContextHead, ExpertStats, FateCounts, Node, NodeInputs, NodeOrder, NodeOutputs,
+    NotRun, Pass, PassError, PassRefused, Segment,
 };
 use duet_model::kv::{KvError, KvPool, KvTable};
 use duet_model::tokenizer::Detokenizer;
@@ -193,6 +193,10 @@ impl Backend for ModelBackend {
         self.executors.expert_stats()
     }
 
+    fn attention_stats(&self) -> AttentionStats {
+        self.executors.attention_stats()
+    }
+
     fn finish(&self, pass: Pass, accepted: &[Accepted]) -> Vec<KvTable> {
         if accepted.iter().all(|accepted| *accepted == Accepted::All) {
             return self.take_back(pass.finish());
@@ -233,6 +237,10 @@ impl Backend for ModelBackend {
 
     fn finish_text(&self, text: &mut Detokenizer) -> String {
         text.finish()
+    }
+
+    fn special_name(&self, token: TokenId) -> Option<&str> {
+        self.model.tokenizer().text_of_special(token)
     }
 
     fn ends_turn(&self, token: TokenId) -> bool {

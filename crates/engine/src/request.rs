@@ -1,5 +1,6 @@
 //! What a client asks of the engine, and what comes back.
 
+use crate::constraint::Constraint;
 use crate::speculation::DraftCounts;
 use duet_history::{TaskName, UserName};
 use duet_model::forward::FateCounts;
@@ -43,7 +44,7 @@ pub struct StopConditions {
 }
 
 /// One generation. The default is greedy, and nobody's in particular.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct GenerateRequest {
     /// The prompt, special tokens included.
     pub prompt: Vec<TokenId>,
@@ -69,6 +70,22 @@ pub struct GenerateRequest {
     pub remember: Remember,
     /// Whether it is drafted.
     pub drafts: Drafts,
+    /// What the answer is held to; absent: nothing.
+    pub constraint: Option<Constraint>,
+    /// Whether the client hears how far its prompt was read.
+    pub progress: Progress,
+    /// Special tokens that are written out in the text, by their names: whoever reads calls out of it needs their marks.
+    pub marks: Vec<TokenId>,
+}
+
+/// Whether a client hears how far its prompt was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// It hears of tokens only.
+    #[default]
+    Untold,
+    /// It does, after each chunk.
+    Told,
 }
 
 /// Whether an answer is drafted.
@@ -95,9 +112,17 @@ pub enum Remember {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey(pub Arc<str>);
 
-/// What a generation yields, in order: any number of `Token`s, then exactly one `Finished` or `Failed`.
+/// What a generation yields, in order: any number of `Reading`s if asked for, any number of `Token`s, then exactly one
+/// `Finished` or `Failed`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GenerationEvent {
+    /// A part of the prompt was read.
+    Reading {
+        /// Positions that were computed or were there.
+        read: Tokens,
+        /// Of these, those that were there.
+        cached: Tokens,
+    },
     /// One token was generated. `text` never ends within a character and never holds a part of a stop string;
     /// it may be empty while bytes are held back.
     Token {
@@ -139,10 +164,14 @@ pub struct Usage {
     pub cached: Tokens,
     /// Generated tokens (an end-of-turn token counts).
     pub generated: Tokens,
+    /// Of these, tokens that the answer's grammar left no choice for.
+    pub forced: Tokens,
     /// What came of drafts of them.
     pub drafts: DraftCounts,
     /// Where its tokens' experts were computed, if a device computes some.
     pub experts: FateCounts,
+    /// The stop string that ended it, by its place among the request's; none if it ended otherwise.
+    pub stopped_by: Option<usize>,
     /// From submission to the first token.
     pub time_to_first_token: Duration,
     /// From submission to the end.

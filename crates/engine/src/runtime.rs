@@ -13,6 +13,7 @@ mod recovery;
 use crate::backend::Backend;
 use crate::calibration::Calibrate;
 use crate::clock::Clock;
+use crate::constraint::{Constrained, Constraint, MaskMaker};
 use crate::drafting::{Drafting, Past};
 use crate::exact::{ExactCounts, ExactGraphs};
 use crate::exchange::{ExchangesGraphs, GraphLoader};
@@ -37,6 +38,7 @@ use duet_device::Cpu;
 use duet_driver::{Observed, Observer, Probe};
 use duet_kernels::crew::Crew;
 use duet_model::forward::{NotRun, PreparesRows, TokenWise};
+use duet_scheduler::machine::Joins;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Event, Kernel, Line, Machine, Outcome, Phase, Scheduler, SchedulerConfig};
 use duet_speculate::Method;
@@ -45,7 +47,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -99,6 +101,8 @@ pub(crate) struct Shared<B: Backend> {
     backend: Arc<B>,
     clock: Clock,
     drafting: Arc<Drafting>,
+    /// Started with the first answer that is held to a grammar.
+    masks: OnceLock<Arc<MaskMaker>>,
     queue_max: usize,
     queue_tokens_max: Tokens,
     /// Makes seeds for requests that have none.
@@ -201,6 +205,7 @@ impl<B: Backend> Runtime<B> {
             Shared {
                 backend,
                 clock,
+                masks: OnceLock::new(),
                 drafting: Drafting::new(config.speculate, config.calibrate, config.past, config.learned),
                 queue_max: config.queue_max,
                 queue_tokens_max: config.queue_tokens_max,
@@ -222,6 +227,14 @@ impl<B: Backend> Runtime<B> {
         (&self.shared.config.machine, self.shared.measured_at)
     }
 
+    /// Devices that are no gain, by their names.
+    pub(crate) fn unpaying(&self) -> Vec<String> {
+        let SchedulerConfig { machine, heg, limits, .. } = &self.shared.config;
+        let lanes = machine.all().iter().filter(|&lane| machine.lane(lane).capabilities.joins == Joins::Rows);
+        let unpaying = lanes.filter(|&lane| !duet_scheduler::pays(machine, heg, lane, limits.prefill_rows));
+        unpaying.map(|lane| machine.lane(lane).name.clone()).collect()
+    }
+
     pub(crate) fn backend(&self) -> &Arc<B> {
         &self.shared.backend
     }
@@ -229,7 +242,7 @@ impl<B: Backend> Runtime<B> {
     /// Checks and queues a request; its events come out of the receiver.
     pub(crate) fn submit(
         &self,
-        request: GenerateRequest,
+        mut request: GenerateRequest,
     ) -> Result<(RequestId, UnboundedReceiver<GenerationEvent>), EngineError> {
         let shared = &self.shared;
         validate(&request, &shared.backend.shape())?;
@@ -238,8 +251,8 @@ impl<B: Backend> Runtime<B> {
         let tokens = Tokens((request.prompt.len() + request.predicted.len()) as u32);
         let owner = (request.tenant, request.flow.clone());
         let seed = shared.seeds.hash_one(shared.clock.now());
-        let speculation = shared.drafting.begin(&request);
-        let sequence = Sequence::new(&*shared.backend, request, speculation, seed, Outbox::new(sender), shared.clock);
+        let guided = (shared.drafting.begin(&request), shared.constrained(request.constraint.take())?);
+        let sequence = Sequence::new(&*shared.backend, request, guided, seed, Outbox::new(sender), shared.clock);
         let id = shared.drive(|scheduler, world, now| {
             let limit = shared.queue_limit(scheduler, world, class);
             world.submit(now, class, owner, sequence, tokens, limit)
@@ -367,6 +380,18 @@ impl<B: Backend> Shared<B> {
     fn queue_limit(&self, scheduler: &Scheduler, world: &EngineWorld<B>, class: Class) -> QueueLimit {
         let known: usize = [Line::Queued, Line::Prefill].map(|line| scheduler.queue_len(line, class)).iter().sum();
         QueueLimit { waiting: known + world.unheard(), max: self.queue_max, tokens_max: self.queue_tokens_max }
+    }
+
+    /// What holds an answer to a constraint, if it has one.
+    fn constrained(&self, constraint: Option<Constraint>) -> Result<Option<Box<Constrained>>, EngineError> {
+        let Some(constraint) = constraint else { return Ok(None) };
+        if self.masks.get().is_none() {
+            let maker = MaskMaker::start()
+                .map_err(|error| EngineError::Internal(format!("a thread could not be started: {error}")))?;
+            // Of two at once, one is dropped.
+            let _ = self.masks.set(Arc::new(maker));
+        }
+        Ok(self.masks.get().map(|maker| Box::new(Constrained::new(maker, constraint))))
     }
 
     /// Lets something happen in the world, and drives the scheduler until nothing more does.

@@ -6,15 +6,16 @@
 use crate::backend::{Accepted, Backend, Rows, Table as _};
 use crate::calibration::Vocabulary;
 use crate::clock::Clock;
+use crate::constraint::Constrained;
 use crate::outbox::Outbox;
-use crate::request::{EngineError, GenerateRequest, GenerationEvent, Usage};
+use crate::request::{EngineError, GenerateRequest, GenerationEvent, Progress, Usage};
 use crate::sampling::{Candidate, Sampler, Scratch, logprobs};
 use crate::speculation::Speculation;
 use crate::stop::{Matched, StopMatcher};
 use duet_kernels::crew::Crew;
 use duet_model::forward::FateCounts;
 use duet_scheduler::{Generated, Member, Offer, Yields};
-use duet_speculate::VerifyRows;
+use duet_speculate::{Draft, VerifyRows};
 use duet_types::{FinishReason, Instant, RequestId, Stage, TokenId, Tokens};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -31,6 +32,8 @@ pub(crate) struct Sequence<B: Backend> {
     /// Its keys and values. Absent before it begins, in a pass, on disk, and when they were lost.
     table: Option<B::Table>,
     sampler: Sampler,
+    /// Absent if every token may come.
+    constrained: Option<Box<Constrained>>,
     /// Absent if nothing is drafted.
     speculation: Option<Box<Speculation>>,
     /// Present while the prompt is read, if it calibrates drafts.
@@ -40,6 +43,9 @@ pub(crate) struct Sequence<B: Backend> {
     begun: Begun,
     logprobs: Option<u8>,
     ending: Ending,
+    /// Special tokens that are written out.
+    marks: Vec<TokenId>,
+    progress: Progress,
     text: B::Text,
     stops: StopMatcher,
     /// Text that goes out with the end.
@@ -93,12 +99,12 @@ impl<B: Backend> Sequence<B> {
     pub(crate) fn new(
         backend: &B,
         request: GenerateRequest,
-        speculation: Option<Box<Speculation>>,
+        (speculation, constrained): (Option<Box<Speculation>>, Option<Box<Constrained>>),
         seed: u64,
         outbox: Outbox,
         clock: Clock,
     ) -> Self {
-        let GenerateRequest { prompt, sampling, stop, logprobs, .. } = request;
+        let GenerateRequest { prompt, sampling, stop, logprobs, marks, progress, .. } = request;
         let context = backend.shape().context.as_usize();
         let len_max = stop.max_tokens.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
         Self {
@@ -107,12 +113,15 @@ impl<B: Backend> Sequence<B> {
             len_max,
             table: None,
             sampler: Sampler::new(&sampling, &prompt, seed),
+            constrained,
             speculation,
             vocabulary: None,
             experts: FateCounts::default(),
             begun: Begun::NotYet,
             logprobs,
             ending: if stop.ignore_eos { Ending::IgnoresEndOfTurn } else { Ending::AtEndOfTurn },
+            marks,
+            progress,
             text: backend.text(),
             stops: StopMatcher::new(stop.stop),
             tail: String::new(),
@@ -165,8 +174,11 @@ impl<B: Backend> Sequence<B> {
         Some(Rows { table, tokens, parents })
     }
 
-    /// Its first pass begins: what drafts need of its prompt.
+    /// Its first pass begins: what drafts need of its prompt, and the mask of its first token.
     fn prepare_drafts(&mut self, backend: &B) {
+        if let Some(constrained) = &mut self.constrained {
+            constrained.begin();
+        }
         let Some(speculation) = &mut self.speculation else { return };
         let prompt = &self.tokens[..self.prompt_len];
         speculation.read(prompt);
@@ -246,6 +258,13 @@ impl<B: Backend> Sequence<B> {
         self.experts += fates;
     }
 
+    /// Rows of its prompt were computed, up to this position.
+    pub(crate) fn has_read(&self, read: Tokens) {
+        if self.progress == Progress::Told {
+            self.outbox.send(GenerationEvent::Reading { read, cached: self.cached });
+        }
+    }
+
     /// Calibrates its drafts from rows of its prompt, which are `rows` of a pass after all nodes.
     pub(crate) fn calibrate(
         &mut self,
@@ -272,8 +291,19 @@ impl<B: Backend> Sequence<B> {
     /// What may follow, as far as there is room for it.
     fn draft(&mut self) -> Offer {
         // The last token that may come needs no row.
-        let room = (self.len_max - self.tokens.len()).saturating_sub(1);
-        self.speculation.as_mut().map_or(Offer::NONE, |speculation| speculation.draft(Tokens(room as u32)))
+        let room = Tokens((self.len_max - self.tokens.len()).saturating_sub(1) as u32);
+        let Some(constrained) = &mut self.constrained else {
+            return self.speculation.as_mut().map_or(Offer::NONE, |speculation| speculation.draft(room));
+        };
+        let mut offer = Offer::NONE;
+        constrained.guiding(|guide| match &mut self.speculation {
+            None => Draft::default(),
+            Some(speculation) => {
+                offer = speculation.draft_guided(room, guide);
+                speculation.latest().clone()
+            }
+        });
+        offer
     }
 
     /// Learns from the rows of a pass: `before` tokens were known before it, and the rows of `path` were right.
@@ -309,13 +339,25 @@ impl<B: Backend> Sequence<B> {
         let logits = &mut rows.logits[row * vocabulary..][..vocabulary];
         // The sampler changes the logits, but the model's own are reported.
         let reported = self.logprobs.map(|alternatives| (logits.to_vec(), alternatives));
-        let token = self.sampler.choose(logits, rows.likeliest[row].first().copied(), scratch);
+        let likeliest = &rows.likeliest[row];
+        let mask = self.constrained.as_mut().map(|constrained| constrained.mask(row));
+        let token = match mask {
+            Some(Some(mask)) => self.sampler.choose_among(mask, logits, likeliest, scratch),
+            // Of an answer that nothing can follow, the token is the last one's place, and has no text.
+            None | Some(None) => self.sampler.choose(logits, likeliest.first().copied(), scratch),
+        };
+        let is_stuck = matches!(mask, Some(None));
         let logprobs = reported.map(|(logits, alternatives)| logprobs(&logits, token, alternatives, scratch));
         self.tokens.push(token);
         self.times.first_token.get_or_insert_with(|| self.times.clock.now());
 
-        let ends_turn = self.ending == Ending::AtEndOfTurn && backend.ends_turn(token);
-        let new = if ends_turn { String::new() } else { backend.push_text(&mut self.text, token) };
+        let is_complete = self.constrained.as_mut().is_some_and(|constrained| constrained.chosen(token));
+        let ends_turn = is_stuck || (self.ending == Ending::AtEndOfTurn && backend.ends_turn(token));
+        let new = match backend.special_name(token).filter(|_| self.marks.contains(&token)) {
+            _ if ends_turn => String::new(),
+            Some(mark) => backend.finish_text(&mut self.text) + mark,
+            None => backend.push_text(&mut self.text, token),
+        };
         let (text, stopped) = match self.stops.push(new) {
             Matched::Nothing(text) => (text, false),
             Matched::Stop(text) => (text, true),
@@ -325,7 +367,7 @@ impl<B: Backend> Sequence<B> {
             return Some(FinishReason::Stop);
         }
         let reason = match () {
-            () if ends_turn => FinishReason::Stop,
+            () if ends_turn || is_complete => FinishReason::Stop,
             () if self.tokens.len() >= self.len_max => FinishReason::Length,
             () => return None,
         };
@@ -355,7 +397,9 @@ impl<B: Backend> Sequence<B> {
             cached: self.cached,
             generated: Tokens((self.tokens.len() - self.prompt_len) as u32),
             drafts: self.speculation.as_ref().map(|speculation| speculation.counts()).unwrap_or_default(),
+            forced: Tokens(self.constrained.as_ref().map_or(0, |constrained| constrained.forced_count())),
             experts: self.experts,
+            stopped_by: self.stops.ended_by(),
             // Without a token there was no first one; the whole time was waiting.
             time_to_first_token: self.times.first_token.map_or(total, since),
             total,

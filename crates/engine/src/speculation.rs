@@ -8,13 +8,14 @@
 //! (a row with the model's own probability of its token), and keeps the distribution for the same reason.
 //! (CoordGen §3.4; Leviathan et al. 2023, Appendix A, with a point mass as the draft's distribution)
 //!
-//! A grammar would rule tokens out before the choice, and so prunes what is drafted at [`Speculation::draft`].
+//! A grammar rules tokens out before the choice, and guides what is drafted ([`Speculation::draft_guided`]).
 
 use crate::calibration::Calibrate;
 use crate::drafting::Drafting;
 use duet_history::TaskKey;
 use duet_scheduler::{Chance, Offer};
 use duet_speculate::drafter::Rejected;
+use duet_speculate::guide::{Guide, Unguided};
 use duet_speculate::successors::{SUCCESSORS, Successors};
 use duet_speculate::{Draft, Learns, ROWS_MAX, Speculator, WORTH_MIN};
 use duet_types::{Bytes, TokenId, Tokens};
@@ -57,7 +58,12 @@ impl Speculation {
 
     /// What may follow, at most `most` rows, to be offered to the scheduler.
     pub(crate) fn draft(&mut self, most: Tokens) -> Offer {
-        self.draft = self.speculator.draft(most.as_usize().min(ROWS_MAX), WORTH_MIN);
+        self.draft_guided(most, &mut Unguided)
+    }
+
+    /// The same of an answer that is held to something.
+    pub(crate) fn draft_guided(&mut self, most: Tokens, guide: &mut dyn Guide) -> Offer {
+        self.draft = self.speculator.draft_guided(most.as_usize().min(ROWS_MAX), WORTH_MIN, guide);
         Offer::new(self.draft.rows().iter().map(|row| Chance::new(row.worth)).collect())
     }
 
@@ -198,7 +204,7 @@ mod tests {
         };
         let (sender, _receiver) = tokio::sync::mpsc::unbounded_channel();
         let speculation = drafting.begin(&request);
-        let mut sequence = Sequence::new(backend, request, speculation, 0, Outbox::new(sender), Clock::start());
+        let mut sequence = Sequence::new(backend, request, (speculation, None), 0, Outbox::new(sender), Clock::start());
         let mut scratch = Scratch::default();
         let (mut drafted, mut left) = (0, true);
         while left {

@@ -16,7 +16,7 @@ use duet_device::{Cpu, CpuConfig, available_cores};
 use duet_driver::{EventLog, Header, Observer, Rates, Trace};
 use duet_model::Model;
 use duet_model::kv::PAGE_TOKENS;
-use duet_scheduler::machine::{Joins, Lane};
+use duet_scheduler::machine::{Joins, Lane, RowsTaken};
 use duet_scheduler::{GraphSet, Heg, Limits, Machine, MemoryLimits, SchedulerConfig};
 use duet_types::{Bytes, LaneId, LaneSet, Tokens};
 use std::fs::File;
@@ -29,6 +29,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let budget = budget(&config, model.config().context, PAGE_TOKENS, page_bytes, available())?;
     tracing::info!(context = budget.context.0, kv_tokens = budget.pool.0, "KV memory");
     let threads = config.threads.unwrap_or_else(|| available_cores().len());
+    only_one_static(&config)?;
     let executors = Arc::new(Executors::new(model.work(), config.devices.clone(), config.fallback));
     let cpu_config = match executors.devices().len() {
         0 => CpuConfig::prefill_and_decode(threads),
@@ -38,6 +39,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
         .map_err(|error| EngineError::Internal(format!("a lane could not be started: {error}")))?;
     let measured = Measured { model: &model, kv: config.kv_format, cpu: &cpu_config, executors: &executors };
     let profile = profile(&measured, config.profile_folder.as_deref(), &cpu)?;
+    executors.give_attention_as(&profile.machine);
     let heg = heg(&model, config.kv_format);
     let heg = Heg { experts: executors.expert_launches(&heg), ..heg };
     executors.count_from_here();
@@ -112,6 +114,18 @@ fn graphs(config: &EngineConfig, executors: &Executors) -> usize {
     let held = graphs_held(config, available(), device.bytes(), most);
     tracing::info!("memory for {held} graphs of prompts' own, {} each", device.bytes());
     held
+}
+
+/// Prompts are read on one lane of fixed shapes: a second one would stand idle.
+fn only_one_static(config: &EngineConfig) -> Result<(), EngineError> {
+    let fixed = config.devices.iter().filter(|device| device.rows == RowsTaken::Chunk);
+    let names: Vec<&str> = fixed.map(|device| device.name.as_str()).collect();
+    if names.len() > 1 {
+        let text =
+            format!("{}: prompts are read on one device of fixed shapes, leave the others out", names.join(", "));
+        return Err(EngineError::Configuration(text));
+    }
+    Ok(())
 }
 
 /// The device whose graphs are exchanged, and its lane.

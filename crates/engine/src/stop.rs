@@ -9,6 +9,8 @@
 pub(crate) struct StopMatcher {
     stops: Vec<StopString>,
     held: String,
+    /// Which of `stops` ended the text, once one has.
+    ended_by: Option<usize>,
 }
 
 /// What came of more text.
@@ -23,7 +25,7 @@ pub(crate) enum Matched {
 impl StopMatcher {
     /// None of `stops` may be empty.
     pub(crate) fn new(stops: Vec<String>) -> Self {
-        Self { stops: stops.into_iter().map(StopString::new).collect(), held: String::new() }
+        Self { stops: stops.into_iter().map(StopString::new).collect(), held: String::new(), ended_by: None }
     }
 
     /// Takes more text.
@@ -34,7 +36,8 @@ impl StopMatcher {
         let before = self.held.len();
         self.held.push_str(&text);
         for (at, byte) in text.bytes().enumerate() {
-            if let Some(len) = self.step(byte) {
+            if let Some((len, which)) = self.step(byte) {
+                self.ended_by = Some(which);
                 self.held.truncate(before + at + 1 - len);
                 return Matched::Stop(self.finish());
             }
@@ -50,11 +53,16 @@ impl StopMatcher {
         std::mem::take(&mut self.held)
     }
 
-    /// Takes one byte. The length of the longest stop string that it completes, if it completes any: the one that is
+    /// Which of the stop strings ended the text, by its place among them.
+    pub(crate) fn ended_by(&self) -> Option<usize> {
+        self.ended_by
+    }
+
+    /// Takes one byte. The length and the place of the longest stop string that it completes, if it completes any: the one that is
     /// complete first ends the text, so that it does not matter how the text was cut in pieces.
-    fn step(&mut self, byte: u8) -> Option<usize> {
-        let complete = |stop: &mut StopString| stop.step(byte).then_some(stop.text.len());
-        self.stops.iter_mut().filter_map(complete).max()
+    fn step(&mut self, byte: u8) -> Option<(usize, usize)> {
+        let complete = |(which, stop): (usize, &mut StopString)| stop.step(byte).then_some((stop.text.len(), which));
+        self.stops.iter_mut().enumerate().filter_map(complete).max()
     }
 }
 
@@ -139,6 +147,15 @@ mod tests {
         check(&["abc", "b"], &["xabc"], "xa!");
         check(&["b", "ab"], &["xab"], "x!");
         check(&["\n\n", "User:"], &["hi\nUse", "r: x"], "hi\n|!");
+    }
+
+    #[test]
+    fn which_one_ended_it_is_known() {
+        let mut matcher = StopMatcher::new(vec!["x".to_owned(), "b".to_owned(), "ab".to_owned()]);
+        assert_eq!(matcher.push("za".to_owned()), Matched::Nothing("z".to_owned()));
+        assert_eq!(matcher.ended_by(), None);
+        assert_eq!(matcher.push("bx".to_owned()), Matched::Stop(String::new()));
+        assert_eq!(matcher.ended_by(), Some(2), "the longest of those that are complete first");
     }
 
     /// The reference: where the stop string begins that is complete first; of several complete at once, the longest.

@@ -1,17 +1,20 @@
 //! Devices beside the cores: each is a lane, one that fails loses its work to the cores and no answer ends, and one that
 //! works again is used again; without a fallback its error is told.
 
+#[path = "../../model/tests/float_attention/mod.rs"]
+mod float_attention;
 #[path = "../../model/tests/float_device/mod.rs"]
 mod float_device;
 
 use duet_engine::{
     Device, Engine, EngineConfig, EngineError, Fallback, GenerateRequest, GenerationEvent, Method, SamplingParams,
-    Silicon, StopConditions,
+    StopConditions,
 };
-use duet_model::forward::{NotRun, TokenWise};
+use duet_model::forward::{AttentionWise, ChunksTaken, NotRun, TokenWise};
 use duet_model::{LoadOptions, Model};
-use duet_scheduler::machine::RowsTaken;
+use duet_scheduler::machine::Attention;
 use duet_types::{Class, TokenId, Tokens};
+use float_attention::FloatAttention;
 use float_device::FloatDevice;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,14 +54,14 @@ fn model() -> Arc<Model> {
 }
 
 fn device(model: &Model, name: &str, gone: &Arc<AtomicBool>) -> Device {
-    Device {
-        name: name.to_owned(),
-        version: "1".to_owned(),
-        nodes: Arc::new(Fickle { inner: FloatDevice::new(model), gone: Arc::clone(gone) }),
-        rows: RowsTaken::Any,
-        silicon: Silicon::Own,
-        exchange: None,
-    }
+    Device::new(name, "1", Arc::new(Fickle { inner: FloatDevice::new(model), gone: Arc::clone(gone) }))
+}
+
+/// A device that attends for chunks of some rows, while its flag is not set.
+fn attending(model: &Model, fails: &Arc<AtomicBool>) -> Device {
+    let taken = ChunksTaken { rows_min: Tokens(16), rows_max: Tokens(64), context_max: Tokens(128) };
+    let attention: Arc<dyn AttentionWise> = Arc::new(FloatAttention::new(model, taken, fails));
+    Device { attention: Some(attention), ..device(model, "one", &Arc::default()) }
 }
 
 fn config(devices: Vec<Device>, fallback: Fallback) -> EngineConfig {
@@ -71,6 +74,9 @@ fn preferring(model: &Arc<Model>, config: &EngineConfig) -> Engine {
     let config = EngineConfig { profile_folder: Some(folder.path().to_owned()), ..config.clone() };
     drop(Engine::start(Arc::clone(model), config.clone()).unwrap());
     duet_testing::prefer_devices(folder.path());
+    if config.devices.iter().any(|device| device.attention.is_some()) {
+        duet_testing::attend_on_devices(folder.path());
+    }
     Engine::start(Arc::clone(model), config).unwrap()
 }
 
@@ -87,6 +93,7 @@ fn answer(engine: &Engine) -> Result<Vec<TokenId>, EngineError> {
     let mut tokens = Vec::new();
     while let Some(event) = generation.next_blocking() {
         match event {
+            GenerationEvent::Reading { .. } => {}
             GenerationEvent::Token { token, .. } => tokens.push(token),
             GenerationEvent::Failed(error) => return Err(error),
             GenerationEvent::Finished { .. } => {}
@@ -110,7 +117,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn two_devices_and_the_cores_share_the_work() {
+fn devices_that_are_quicker_than_the_cores_do_their_work() {
     let (model, here) = (model(), Arc::default());
     let devices = vec![device(&model, "one", &here), device(&model, "two", &here)];
     let engine = preferring(&model, &config(devices, Fallback::Never));
@@ -172,6 +179,41 @@ fn without_a_fallback_its_error_is_told() {
     gone.store(true, Ordering::Relaxed);
     let error = answer(&engine).unwrap_err();
     assert!(matches!(&error, EngineError::Device { device, .. } if device == "one"), "{error:?}");
+}
+
+#[test]
+fn attention_is_a_devices_where_its_profile_says_so() {
+    let model = model();
+    let engine = preferring(&model, &config(vec![attending(&model, &Arc::default())], Fallback::Never));
+    assert_eq!(answer(&engine).unwrap().len(), 6);
+    let attention = engine.attention_work();
+    // The prompt is one chunk; what is decoded has too few rows.
+    assert_eq!(attention.launches, model.config().layers as u64);
+}
+
+#[test]
+fn attention_that_fails_ends_no_answer() {
+    let (model, fails) = (model(), Arc::<AtomicBool>::default());
+    let engine = preferring(&model, &config(vec![attending(&model, &fails)], Fallback::Crew));
+    fails.store(true, Ordering::Relaxed);
+    assert_eq!(answer(&engine).unwrap().len(), 6);
+    assert!(engine.attention_work().launches == 0 && engine.linear_work().refused() > 0);
+    until("the loss", || figure(&engine, "duet_lane_losses_total{lane=\"one\"}") >= 1.0);
+    let broken = attending(&model, &Arc::new(AtomicBool::new(true)));
+    let started = Engine::start(Arc::clone(&model), config(vec![broken], Fallback::Never));
+    let error = started.err().unwrap().to_string();
+    assert!(error.contains("its attention is gone"), "{error}");
+}
+
+/// One that is slower than the cores by far: measured, and not used.
+#[test]
+fn attention_that_does_not_pay_is_left_to_the_cores() {
+    let model = model();
+    let slow = attending(&model, &Arc::default());
+    let engine = Engine::start(Arc::clone(&model), config(vec![slow], Fallback::Never)).unwrap();
+    assert_eq!(engine.machine().0.lanes[0].capabilities.attention, Attention::None);
+    assert_eq!(answer(&engine).unwrap().len(), 6);
+    assert_eq!(engine.attention_work().launches, 0);
 }
 
 #[test]

@@ -3,10 +3,18 @@
 //! A page holds the keys and values of [`PAGE_TOKENS`] consecutive positions of one sequence, all layers. Every page in
 //! use belongs to one table, or is shared read-only by several (a common prefix); it returns to its pool when the last
 //! table drops it. `used <= capacity` always holds. Positions `0..len` of a table are written; a pass writes only to
-//! pages that its table owns alone. (Agent.xpu §4.1)
+//! pages that its table owns alone. What a copy of a table's positions is worth later, its lineage says (`kv/lineage.rs`).
+//! (Agent.xpu §4.1)
+
+#[cfg(test)]
+mod copies;
+mod lineage;
+
+pub use lineage::LineageId;
 
 use duet_kernels::attention::{KvLayout, PAGE, PageMemory};
 use duet_types::{Bytes, Tokens};
+use lineage::Lineage;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
 
@@ -101,7 +109,7 @@ impl KvPool {
     /// An empty table.
     #[must_use]
     pub fn table(&self) -> KvTable {
-        KvTable { pool: self.clone(), pages: Vec::new(), len: 0 }
+        KvTable { pool: self.clone(), pages: Vec::new(), len: 0, lineage: Lineage::new() }
     }
 
     /// Reads the first `prefix` positions of what [`KvTable::write_to`] wrote.
@@ -203,6 +211,7 @@ pub struct KvTable {
     pool: KvPool,
     pages: Vec<Arc<Page>>,
     len: usize,
+    lineage: Lineage,
 }
 
 impl fmt::Debug for KvTable {
@@ -255,6 +264,7 @@ impl KvTable {
     pub fn truncate(&mut self, len: Tokens) {
         self.len = self.len.min(len.as_usize());
         self.pages.truncate(self.len.div_ceil(PAGE));
+        self.lineage.cut(self.len);
     }
 
     /// A second table that shares this one's first `prefix` positions read-only; copies at most one page.
@@ -272,7 +282,7 @@ impl KvTable {
                 *last = copy_page(last, copy);
             }
         }
-        Ok(Self { pool: self.pool.clone(), pages, len })
+        Ok(Self { pool: self.pool.clone(), pages, len, lineage: self.lineage.fork(len) })
     }
 
     /// Writes its pages, whole, one after the other. They mean something to a pool of the same layout only.
@@ -304,6 +314,21 @@ impl KvTable {
         (first * PAGE, self.pages[first..last].iter_mut().map(own).collect())
     }
 
+    /// Names what is in it, for who copies that.
+    pub(crate) fn lineage(&self) -> LineageId {
+        self.lineage.id()
+    }
+
+    /// Of positions that were copied under an id, how many of its own are still the same.
+    pub(crate) fn unchanged_since(&self, id: LineageId) -> Tokens {
+        Tokens(self.len.min(self.lineage.in_common(id)) as u32)
+    }
+
+    /// Somebody has copied positions up to `end`, or is about to.
+    pub(crate) fn copied_to(&self, end: Tokens) {
+        self.lineage.copied_to(end.as_usize());
+    }
+
     /// The shape of its pages.
     pub(crate) fn layout(&self) -> &KvLayout {
         self.pool.layout()
@@ -320,9 +345,10 @@ impl KvTable {
         }
     }
 
-    /// `rows` more positions are written.
+    /// `rows` more positions are written, and what may have been copied behind them is none.
     pub(crate) fn grow(&mut self, rows: usize) {
         self.len += rows;
+        self.lineage.cut(self.len);
         debug_assert!(self.len <= self.pages.len() * PAGE);
     }
 }
@@ -405,7 +431,7 @@ mod tests {
     fn sharing(pool: &KvPool) -> (KvTable, KvTable) {
         let mut table = pool.table();
         grown(&mut table, 2 * PAGE + 10).unwrap();
-        let other = KvTable { pool: pool.clone(), pages: table.pages.clone(), len: table.len };
+        let other = KvTable { pool: pool.clone(), pages: table.pages.clone(), len: table.len, lineage: Lineage::new() };
         table.truncate(Tokens(PAGE as u32 + 10));
         (table, other)
     }
@@ -448,6 +474,35 @@ mod tests {
         let error = table.reserve(Tokens(65)).unwrap_err();
         assert_eq!(error, KvError::Full { wanted: 2, free: 1, capacity: 2 });
         assert_eq!((table.len(), table.pages(), pool.free_pages()), (Tokens(64), 1, 1));
+    }
+
+    #[test]
+    fn a_copy_is_worth_what_was_not_written_since() {
+        let pool = pool(8);
+        let mut table = pool.table();
+        grown(&mut table, 100).unwrap();
+        let id = table.lineage();
+        // A pass of 50 rows is copied while it is written, and given up.
+        table.reserve(Tokens(50)).unwrap();
+        table.copied_to(Tokens(150));
+        assert_eq!(table.unchanged_since(id), Tokens(100), "rows of a pass are not its own yet");
+        table.truncate(table.len());
+        assert_ne!(table.lineage(), id);
+        grown(&mut table, 60).unwrap();
+        assert_eq!(table.unchanged_since(id), Tokens(100));
+        let fork = table.fork(Tokens(70)).unwrap();
+        assert_eq!((fork.unchanged_since(id), fork.unchanged_since(table.lineage())), (Tokens(70), Tokens::ZERO));
+        // Of one that is accepted in part, what was accepted remains.
+        let id = table.lineage();
+        table.reserve(Tokens(20)).unwrap();
+        table.copied_to(Tokens(180));
+        table.grow(5);
+        table.truncate(table.len());
+        assert_eq!((table.len(), table.unchanged_since(id)), (Tokens(165), Tokens(165)));
+        let mut file = Vec::new();
+        table.write_to(&mut file).unwrap();
+        let back = pool.read_table(Tokens(64), &mut file.as_slice()).unwrap();
+        assert_eq!(back.unchanged_since(table.lineage()), Tokens::ZERO, "nobody knows whose file it was");
     }
 
     proptest! {

@@ -22,9 +22,16 @@ fn logits(model: &Model, nodes: &[Node], device: &dyn TokenWise, theirs: usize) 
     let table = model.kv_pool(KvFormat::F16, Tokens(64)).table();
     let tokens = (3..3 + ROWS as u32).map(TokenId).collect();
     let mut pass = Pass::new(model, Activations::new(model, ROWS), vec![Segment::new(table, tokens)]).unwrap();
-    let run = nodes
-        .iter()
-        .try_for_each(|&node| model.run_node_beside(device, &mut pass, node, 0..ROWS, theirs, &Scoped { threads: 2 }));
+    let crew = Scoped { threads: 2 };
+    let run = nodes.iter().try_for_each(|&node| {
+        if !node.is_token_wise() {
+            model.run_node(&mut pass, node, 0..ROWS, &crew);
+            return Ok(());
+        }
+        let begun = model.begin_node_on(device, &mut pass, node, 0..theirs);
+        model.run_node(&mut pass, node, theirs..ROWS, &crew);
+        model.end_node_on(begun?, &mut pass, node, 0..theirs, &crew)
+    });
     let mut logits = Vec::new();
     model.logits(&mut pass, &(0..ROWS).collect::<Vec<_>>(), &mut logits, &Solo);
     (logits.chunks_exact(model.config().vocabulary).map(<[f32]>::to_vec).collect(), run)

@@ -147,8 +147,4 @@ impl TokenWise for ExactModel {
     ) -> Result<Box<dyn Begun + '_>, NotRun> {
         self.chunks.begin_feed_forward(layer, attended, residual)
     }
-
-    fn prepares(self: Arc<Self>) -> Option<Arc<dyn PreparesRows>> {
-        Some(self)
-    }
 }

@@ -1,7 +1,7 @@
 //! A model's token-wise blocks as compiled graphs on an accelerator.
 //!
-//! Attention, rope and the cache stay on the CPU: they are sequence-wise, and static graphs are not for them. (Agent.xpu
-//! §4.2-4.3)
+//! Rope and the cache stay on the CPU, and attention, unless it is asked for: they are sequence-wise, and static graphs are
+//! not for them. (Agent.xpu §4.2-4.3)
 //!
 //! | what | module |
 //! | --- | --- |
@@ -15,6 +15,7 @@
 //! | graphs for exactly a prompt's rows | `exact` |
 //! | where a model's routers send rows, and the file that keeps that | `routing`, `expert_file` |
 //! | a model that has experts | `experts` |
+//! | attention of chunks, and the keys and values that it reads | `attention` |
 //! | exchanging graphs while a prompt is read | `switching` |
 //!
 //! Precision: weights are the file's own groups of 32, to the bit, on devices that take groups (`weights` says which and
@@ -25,6 +26,7 @@
 //! differ by a thousandth, and after a few layers the two sets of rounding errors, about one per cent of a block, are
 //! unrelated. So device and CPU answers deviate from unrounded results by similar amounts, and from each other by as much.
 
+mod attention;
 mod calibration;
 mod exact;
 mod expert_file;
@@ -43,12 +45,12 @@ mod source;
 pub mod switching;
 mod weights;
 
+pub use attention::PlacedAttention;
 pub use calibration::{CalibrateError, Seen};
 pub use exact::ExactModel;
 pub use expert_file::{expert_file, read_experts, write_experts};
 pub use experts::{
-    AttentionPlace, ExpertScheme, ExpertSettings, PlacedExperts, Saliency, VirtualExperts, VirtualSettings,
-    expert_block,
+    ExpertScheme, ExpertSettings, PlacedExperts, Saliency, VirtualExperts, VirtualSettings, expert_block,
 };
 pub use layers::{LayerBlocks, LayersError, head_block, layer_blocks};
 pub use placed::{OffloadError, PlacedModel, PlacedProgress};

@@ -41,6 +41,9 @@ pub enum OffloadError {
     /// Experts were asked for.
     #[error("this model is dense: it has no experts to place")]
     Dense,
+    /// Attention was asked for.
+    #[error("every layer of this model attends within a window, which devices leave to the CPU")]
+    Windows,
     /// A cache that has no room for what is loaded from it while requests are served.
     #[error(
         "{asked} for compiled graphs are too little: those that are loaded while this model is served take about {needed}"

@@ -58,6 +58,13 @@ impl Buffer {
     }
 }
 
+impl Default for Buffer {
+    /// Of no floats.
+    fn default() -> Self {
+        Self::zeroed(0)
+    }
+}
+
 impl From<&[f32]> for Buffer {
     fn from(values: &[f32]) -> Self {
         let mut buffer = Self::zeroed(values.len());

@@ -11,9 +11,9 @@
 //!
 //! Rows of a batch whose contexts differ cost what their sums cost: predictions take a [`Load`] and are O(1).
 
-use crate::heg::{Heg, Load, Node};
+use crate::heg::{Heg, Load};
 use crate::machine::Anchors;
-use duet_types::Nanos;
+use duet_types::{Nanos, NodeKind};
 use std::ops::Range;
 
 /// What decides how long a kernel takes.
@@ -63,13 +63,13 @@ pub fn demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -
 }
 
 fn span_demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -> Demand {
-    let mut sum = Demand::default();
+    let (mut sum, order) = (Demand::default(), heg.order());
     let mut add = |count: usize, cost: Cost, step: f64| {
         sum.seconds += count as f64 * time(anchors, cost) * step;
         sum.bytes += count as f64 * cost.memory * anchors.bytes_per_s;
     };
-    for kind in [Node::Embed].into_iter().chain(heg.kinds().map(|(kind, _)| kind)) {
-        let count = heg.count(nodes, kind);
+    for kind in [NodeKind::Embed].into_iter().chain(order.kinds().map(|(kind, _)| kind)) {
+        let count = order.count_of(kind, nodes);
         if count > 0 {
             add(count, cost(heg, anchors, load, kind), step(anchors, load, kind));
         }
@@ -97,20 +97,20 @@ const SATURATION_STEPS: usize = 16;
 
 /// How long one node takes for `load`, without a launch.
 #[must_use]
-pub fn node_time(heg: &Heg, anchors: &Anchors, load: &Load, kind: Node) -> Nanos {
+pub fn node_time(heg: &Heg, anchors: &Anchors, load: &Load, kind: NodeKind) -> Nanos {
     Nanos((time(anchors, cost(heg, anchors, load, kind)) * step(anchors, load, kind) * 1e9) as u64)
 }
 
 /// What decides the time of a node.
 #[must_use]
-pub fn bound(heg: &Heg, anchors: &Anchors, load: &Load, kind: Node) -> Bound {
+pub fn bound(heg: &Heg, anchors: &Anchors, load: &Load, kind: NodeKind) -> Bound {
     bound_of(cost(heg, anchors, load, kind))
 }
 
 /// What decides the time of a whole pass.
 #[must_use]
 pub fn pass_bound(heg: &Heg, anchors: &Anchors, load: &Load) -> Bound {
-    let layer = heg.kinds().map(|(kind, count)| (cost(heg, anchors, load, kind), count as f64));
+    let layer = heg.order().kinds().map(|(kind, count)| (cost(heg, anchors, load, kind), count as f64));
     bound_of(layer.fold(Cost { compute: 0.0, memory: 0.0 }, |sum, (cost, count)| Cost {
         compute: sum.compute + count * cost.compute,
         memory: sum.memory + count * cost.memory,
@@ -126,22 +126,22 @@ fn time(anchors: &Anchors, Cost { compute, memory }: Cost) -> f64 {
 }
 
 /// What the roofline's time of a node is to be multiplied with.
-fn step(anchors: &Anchors, load: &Load, kind: Node) -> f64 {
+fn step(anchors: &Anchors, load: &Load, kind: NodeKind) -> f64 {
     match kind {
-        Node::Qkv | Node::Ffn | Node::Route | Node::Experts => anchors.few_rows.factor(load.rows),
-        Node::Embed | Node::Attention => 1.0,
+        NodeKind::Qkv | NodeKind::Ffn | NodeKind::Route | NodeKind::Experts => anchors.few_rows.factor(load.rows),
+        NodeKind::Embed | NodeKind::Attention => 1.0,
     }
 }
 
-fn cost(heg: &Heg, anchors: &Anchors, load: &Load, kind: Node) -> Cost {
+fn cost(heg: &Heg, anchors: &Anchors, load: &Load, kind: NodeKind) -> Cost {
     match kind {
         // A copy of one row of the embeddings for each row.
-        Node::Embed => Cost { compute: 0.0, memory: load.rows * heg.qkv.row_bytes / anchors.bytes_per_s },
-        Node::Qkv => with_rows(token_wise(anchors, &heg.qkv, load.rows), load.rows * anchors.per_row.qkv),
-        Node::Ffn => token_wise(anchors, &heg.ffn, load.rows),
-        Node::Route => token_wise(anchors, &heg.experts.map_or(heg.ffn, |experts| experts.route), load.rows),
-        Node::Experts => token_wise(anchors, &heg.experts.map_or(heg.ffn, |experts| experts.launch), load.rows),
-        Node::Attention => Cost {
+        NodeKind::Embed => Cost { compute: 0.0, memory: load.rows * heg.qkv.row_bytes / anchors.bytes_per_s },
+        NodeKind::Qkv => with_rows(token_wise(anchors, &heg.qkv, load.rows), load.rows * anchors.per_row.qkv),
+        NodeKind::Ffn => token_wise(anchors, &heg.ffn, load.rows),
+        NodeKind::Route => token_wise(anchors, &heg.experts.map_or(heg.ffn, |experts| experts.route), load.rows),
+        NodeKind::Experts => token_wise(anchors, &heg.experts.map_or(heg.ffn, |experts| experts.launch), load.rows),
+        NodeKind::Attention => Cost {
             compute: load.pairs * heg.attention.macs_per_pair / anchors.attention_macs_per_s
                 + load.rows * anchors.per_row.attention,
             memory: (load.positions * heg.attention.bytes_per_position + load.rows * heg.attention.row_bytes)
@@ -195,12 +195,12 @@ mod tests {
     /// The knee is at `P_eff / B_eff` = 100 multiply-accumulates a byte: at 100 rows here.
     #[test]
     fn few_rows_are_memory_bound_and_many_compute_bound() {
-        let load = |rows| Load { rows, pairs: 0.0, positions: 0.0, tokens: 0.0 };
+        let load = |rows| Load { rows, ..Load::default() };
         for (rows, expected, nanos) in
             [(1.0, Bound::Memory, 100_000), (99.0, Bound::Memory, 100_000), (200.0, Bound::Compute, 200_000)]
         {
-            assert_eq!(bound(&heg(), &anchors(0.0), &load(rows), Node::Qkv), expected);
-            assert_eq!(node_time(&heg(), &anchors(0.0), &load(rows), Node::Qkv), Nanos(nanos));
+            assert_eq!(bound(&heg(), &anchors(0.0), &load(rows), NodeKind::Qkv), expected);
+            assert_eq!(node_time(&heg(), &anchors(0.0), &load(rows), NodeKind::Qkv), Nanos(nanos));
         }
     }
 
@@ -211,14 +211,14 @@ mod tests {
 
     #[test]
     fn what_is_not_hidden_is_added() {
-        let load = Load { rows: 50.0, pairs: 0.0, positions: 0.0, tokens: 0.0 };
-        assert_eq!(node_time(&heg(), &anchors(1.0), &load, Node::Ffn), Nanos(150_000));
-        assert_eq!(node_time(&heg(), &anchors(0.5), &load, Node::Ffn), Nanos(125_000));
+        let load = Load { rows: 50.0, ..Load::default() };
+        assert_eq!(node_time(&heg(), &anchors(1.0), &load, NodeKind::Ffn), Nanos(150_000));
+        assert_eq!(node_time(&heg(), &anchors(0.5), &load, NodeKind::Ffn), Nanos(125_000));
     }
 
     #[test]
     fn spans_add_up_and_the_head_comes_with_the_last_node() {
-        let load = Load { rows: 1.0, pairs: 10.0, positions: 10.0, tokens: 1.0 };
+        let load = Load { rows: 1.0, pairs: 10.0, positions: 10.0, tokens: 1.0, requests: 1 };
         let whole = span_time(&heg(), &anchors(0.0), &load, &(0..7));
         let parts: Nanos = (0..7).map(|node| span_time(&heg(), &anchors(0.0), &load, &(node..node + 1))).sum();
         assert_eq!(whole, parts);

@@ -5,8 +5,8 @@
 //! takes token-wise nodes on chunks of fixed size, and graphs made for exactly a prompt's rows; a GPU takes any rows.
 //! (Agent.xpu §4.2: device variants of nodes)
 
-use crate::heg::Node;
-use duet_types::{Bytes, Nanos, Tokens};
+use crate::heg::Load;
+use duet_types::{Bytes, Nanos, NodeKind, Tokens};
 
 /// What one lane's executor can do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,8 +65,32 @@ pub enum Attention {
     None,
     /// Over contexts up to a length.
     UpTo(Tokens),
+    /// That of chunks of prompts, where it was measured to be sooner done than the cores'.
+    Chunks(AttendedChunks),
     /// Over any context.
     Any,
+}
+
+/// Attention of a chunk: rows of one prompt, which see all positions before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct AttendedChunks {
+    /// Rows at least.
+    pub rows_min: Tokens,
+    /// Rows at most.
+    pub rows_max: Tokens,
+    /// Positions up to the end of the chunk, at least.
+    pub context_min: Tokens,
+    /// The same, at most.
+    pub context_max: Tokens,
+}
+
+impl AttendedChunks {
+    /// Whether it takes so many rows that end at a position.
+    #[must_use]
+    pub fn takes(&self, rows: Tokens, end: Tokens) -> bool {
+        (self.rows_min..=self.rows_max).contains(&rows) && (self.context_min..=self.context_max).contains(&end)
+    }
 }
 
 /// Whether a lane computes groups of experts.
@@ -145,23 +169,36 @@ impl Capabilities {
         Self { exact: Some(exact), ..Self::STATIC }
     }
 
+    /// Whether it can be reckoned with: rates are rates, and nothing takes for ever.
+    pub(crate) fn is_sane(&self) -> bool {
+        let copies = match self.memory {
+            MemoryDomain::Host => true,
+            MemoryDomain::Own { bytes_per_s } => bytes_per_s.is_finite() && bytes_per_s > 0.0,
+        };
+        let made = self.exact.is_none_or(|exact| exact.compile <= LONGEST && exact.compile_per_row <= LONGEST);
+        copies && made && self.uninterruptible <= LONGEST
+    }
+
     /// Whether it takes any number of rows.
     #[must_use]
     pub fn is_dynamic(&self) -> bool {
         self.rows == RowsTaken::Any
     }
 
-    /// Whether it computes a node over contexts of this length without help from another lane.
+    /// Whether it computes a node of such a pass without help from another lane.
     #[must_use]
-    pub fn computes(&self, node: Node, context: Tokens) -> bool {
+    pub fn computes(&self, node: NodeKind, load: &Load) -> bool {
         match node {
-            Node::Embed | Node::Qkv | Node::Ffn => true,
-            Node::Attention => match self.attention {
+            NodeKind::Embed | NodeKind::Qkv | NodeKind::Ffn => true,
+            NodeKind::Attention => match self.attention {
                 Attention::None => false,
-                Attention::UpTo(longest) => context <= longest,
+                Attention::UpTo(longest) => Tokens(load.positions.max(0.0) as u32) <= longest,
+                Attention::Chunks(chunks) => {
+                    load.chunk_end().is_some_and(|end| chunks.takes(Tokens(load.rows as u32), end))
+                }
                 Attention::Any => true,
             },
-            Node::Route | Node::Experts => self.experts == Experts::Taken,
+            NodeKind::Route | NodeKind::Experts => self.experts == Experts::Taken,
         }
     }
 }
@@ -170,7 +207,7 @@ impl ExactGraphs {
     /// How long graphs for so many rows take to be compiled and loaded.
     #[must_use]
     pub fn ready_after(&self, rows: Tokens) -> Nanos {
-        self.compile + Nanos(self.compile_per_row.0.saturating_mul(u64::from(rows.0)))
+        Nanos(self.compile.0.saturating_add(self.compile_per_row.0.saturating_mul(u64::from(rows.0))))
     }
 
     /// The part of free memory that they may take, as a divisor: they only make prompts faster.
@@ -183,17 +220,52 @@ impl ExactGraphs {
     }
 }
 
+/// A day: whatever takes longer is no measurement.
+const LONGEST: Nanos = Nanos(86_400_000_000_000);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Yields;
 
     #[test]
     fn a_lane_attends_as_far_as_it_says() {
+        let far = |end| Load::default().with_rows(Tokens(end - 100)..Tokens(end), Yields::Context);
         let npu = Capabilities { attention: Attention::UpTo(Tokens(4096)), ..Capabilities::STATIC };
-        assert!(npu.computes(Node::Attention, Tokens(4096)) && !npu.computes(Node::Attention, Tokens(4097)));
-        assert!(!Capabilities::STATIC.computes(Node::Attention, Tokens(1)));
-        assert!(Capabilities::STATIC.computes(Node::Ffn, Tokens(1)));
-        assert!(!Capabilities::DYNAMIC.computes(Node::Experts, Tokens(1)));
+        assert!(npu.computes(NodeKind::Attention, &far(4096)) && !npu.computes(NodeKind::Attention, &far(4097)));
+        assert!(!Capabilities::STATIC.computes(NodeKind::Attention, &far(101)));
+        assert!(Capabilities::STATIC.computes(NodeKind::Ffn, &far(101)));
+        assert!(!Capabilities::DYNAMIC.computes(NodeKind::Experts, &far(101)));
+    }
+
+    #[test]
+    fn chunks_are_rows_of_one_prompt() {
+        let chunks = AttendedChunks {
+            rows_min: Tokens(64),
+            rows_max: Tokens(256),
+            context_min: Tokens(512),
+            context_max: Tokens(4096),
+        };
+        let npu = Capabilities { attention: Attention::Chunks(chunks), ..Capabilities::STATIC };
+        let computes = |load: &Load| npu.computes(NodeKind::Attention, load);
+        let rows = |start, end| Load::default().with_rows(Tokens(start)..Tokens(end), Yields::Token);
+        assert!(computes(&rows(512, 768)) && computes(&rows(256, 512)) && computes(&rows(3840, 4096)));
+        for not in [rows(0, 256), rows(512, 575), rows(512, 769), rows(3900, 4100), Load::default()] {
+            assert!(!computes(&not), "{not:?}");
+        }
+        assert!(!computes(&rows(500, 600).with_rows(Tokens(500)..Tokens(600), Yields::Token)));
+        let draft = (0..64).fold(rows(900, 901), |load, row| load.with_draft_row(Tokens(901 + row)));
+        assert!(!computes(&draft));
+    }
+
+    #[test]
+    fn what_no_device_is_like_is_found_out() {
+        assert!(Capabilities::static_with(Nanos(5)).is_sane() && Capabilities::CORES.is_sane());
+        assert!(!Capabilities::static_with(Nanos(u64::MAX)).is_sane());
+        for bytes_per_s in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let device = Capabilities { memory: MemoryDomain::Own { bytes_per_s }, ..Capabilities::DYNAMIC };
+            assert!(!device.is_sane(), "{bytes_per_s}");
+        }
     }
 
     #[test]

@@ -2,17 +2,17 @@
 //!
 //! Algorithm 1's rule for an idle decode, for any number of executors and without chunks: a team's cores are one
 //! executor, and each device another. What an executor takes is its annotation for so many rows, what it costs to hand
-//! them over and back, its launch, and how it drifts lately; what it gets is as many whole tiles as it ends with by the
+//! them over and back, its launch, and how it drifted when it last ran alone; what it gets is as many whole tiles as it ends with by the
 //! time at which all do. An executor that cannot end one tile by then gets none. (Agent.xpu §4.3 ④, Algorithm 1)
 //!
 //! Invariant: every row is one executor's; the cores' are the last ones, and devices' come in the order of their lanes.
 
 use crate::annotation;
 use crate::drift::Drift;
-use crate::heg::{Heg, Load, Node};
+use crate::heg::{Heg, Load};
 use crate::kernel::Yields;
 use crate::machine::{Anchors, Capabilities, Joins, Machine, MemoryDomain};
-use duet_types::{LaneId, LaneSet, Nanos, Stage, Tokens};
+use duet_types::{LaneId, LaneSet, Nanos, NodeKind, Stage, Tokens};
 
 /// A device's rows of the token-wise nodes of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +60,11 @@ impl Members<'_> {
             }
             divide(rows, &times)
         };
-        let (qkv, ffn) = (of_node(Node::Qkv), of_node(Node::Ffn));
+        let (qkv, ffn) = (of_node(NodeKind::Qkv), of_node(NodeKind::Ffn));
         devices.iter().enumerate().map(|(at, &lane)| Share { lane, qkv: qkv[at], ffn: ffn[at] }).collect()
     }
 
-    fn time(&self, lanes: LaneSet, stage: Stage, node: Node, rows: Tokens) -> Nanos {
+    fn time(&self, lanes: LaneSet, stage: Stage, node: NodeKind, rows: Tokens) -> Nanos {
         let load = Load::default().with_rows(Tokens::ZERO..rows, Yields::Context);
         let anchors = self.machine.anchors(lanes);
         let time = annotation::node_time(self.heg, anchors, &load, node) + launch(self.machine, lanes, anchors);

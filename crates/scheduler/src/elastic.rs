@@ -58,22 +58,6 @@ pub fn partition(chunks: u32, times: &Times, decode: DecodeStatus) -> Partition 
     }
 }
 
-/// Shares rows between two lanes that take any number of them, so that they end as nearly together as whole tiles allow:
-/// what the first takes, the second taking the others. The times are those of so many rows, of none nothing. It is
-/// Algorithm 1's rule for an idle decode, without chunks.
-#[must_use]
-pub fn balance(
-    rows: Tokens,
-    tile: Tokens,
-    first: impl Fn(Tokens) -> Nanos,
-    second: impl Fn(Tokens) -> Nanos,
-) -> Tokens {
-    let time = |of: &dyn Fn(Tokens) -> Nanos, rows: Tokens| if rows == Tokens::ZERO { Nanos::ZERO } else { of(rows) };
-    let tiles = (0..rows.0).step_by(tile.0.max(1) as usize).map(Tokens);
-    let shares = tiles.chain([rows]);
-    shares.min_by_key(|&share| time(&first, share).max(time(&second, rows - share))).unwrap_or(rows)
-}
-
 /// A prompt as chunks and a remainder: `N_chk` and `S_rem`.
 #[must_use]
 pub fn chunks(rows: Tokens, chunk: Tokens) -> (u32, Tokens) {
@@ -99,18 +83,6 @@ mod tests {
         assert_eq!(partition(5, &times, DecodeStatus::Busy), Partition { static_chunks: 5, defer: Nanos(41) });
         let long = Times { remainder: Nanos(99), ..times };
         assert_eq!(partition(5, &long, DecodeStatus::Busy).defer, Nanos(0));
-    }
-
-    #[test]
-    fn lanes_that_take_any_rows_end_together() {
-        let linear = |each: u64| move |rows: Tokens| Nanos(u64::from(rows.0) * each);
-        assert_eq!(balance(Tokens(256), Tokens(16), linear(10), linear(30)), Tokens(192));
-        assert_eq!(balance(Tokens(256), Tokens(16), linear(10), linear(10_000_000)), Tokens(256));
-        assert_eq!(balance(Tokens(5), Tokens(16), linear(10), linear(1)), Tokens(0));
-        // Where each reads all weights for a row already, few rows are one lane's.
-        let reads = |weights: u64| move |rows: Tokens| Nanos(weights + u64::from(rows.0));
-        assert_eq!(balance(Tokens(64), Tokens(16), reads(1000), reads(900)), Tokens(0));
-        assert_eq!(balance(Tokens(64), Tokens(16), reads(900), reads(1000)), Tokens(64));
     }
 
     proptest! {

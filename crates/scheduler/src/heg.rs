@@ -1,16 +1,13 @@
-//! The heterogeneous execution graph: the nodes a pass goes through, and the work in each.
+//! The heterogeneous execution graph: the work in each node that a pass goes through.
 //!
-//! `Embed`, then for each layer three fused kernels, `Qkv`, `Attention` and `Ffn`; the head runs with the last node for
-//! the rows that yield a token. `Qkv` and `Ffn` are token-wise: they take any rows of any requests, so they may be
-//! chunked and batched. `Attention` is sequence-wise: each row has its own context. Prefill goes through the graph once
-//! for each chunk, decode once for each token. (Agent.xpu §4.2)
+//! Which nodes these are, and in what order, is [`NodeOrder`]'s. `Qkv` and `Ffn` are token-wise: they take any rows of any
+//! requests, so they may be chunked and batched. `Attention` is sequence-wise: each row has its own context. Prefill goes
+//! through the graph once for each chunk, decode once for each token. (Agent.xpu §4.2)
 //!
-//! Where a device takes experts in launches of a group each, the feed-forward is `Route` and then a node for each launch,
-//! so that a pass can be preempted between any two of them. These take all rows of a pass at once: which go where is
-//! known to all rows together. (NPUMoE §4.2)
+//! Launches of experts take all rows of a pass at once: which go where is known to all rows together. (NPUMoE §4.2)
 
 use crate::kernel::{Member, Yields};
-use duet_types::Tokens;
+use duet_types::{NodeOrder, Tokens};
 use std::ops::Range;
 
 /// The graph of one model: what its nodes compute and read. All layers are alike.
@@ -100,23 +97,6 @@ pub struct SequenceWise {
     pub row_bytes: f64,
 }
 
-/// What a node is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Node {
-    /// Embeddings.
-    Embed,
-    /// Norm, projections, rope, cache.
-    Qkv,
-    /// Attention.
-    Attention,
-    /// Output projection and feed-forward.
-    Ffn,
-    /// Output projection, and experts chosen.
-    Route,
-    /// A launch of experts.
-    Experts,
-}
-
 /// How much is in a pass: all that a prediction needs to know of its members.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
@@ -128,79 +108,21 @@ pub struct Load {
     pub positions: f64,
     /// Rows that yield a token.
     pub tokens: f64,
+    /// Requests that the rows are of.
+    pub requests: u32,
 }
 
 impl Heg {
+    /// Its nodes in order.
+    #[must_use]
+    pub fn order(&self) -> NodeOrder {
+        NodeOrder::with_launches(self.layers, self.experts.map_or(0, |experts| experts.launches))
+    }
+
     /// How many nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {
-        self.first_node(self.layers)
-    }
-
-    /// The first node of a layer; the head's place for the layer behind the last.
-    #[must_use]
-    pub fn first_node(&self, layer: usize) -> usize {
-        1 + layer * self.of_layer()
-    }
-
-    /// What node `index` is.
-    #[must_use]
-    pub fn node(&self, index: usize) -> Node {
-        let Some(after) = index.checked_sub(1) else { return Node::Embed };
-        match (after % self.of_layer(), self.experts) {
-            (0, _) => Node::Qkv,
-            (1, _) => Node::Attention,
-            (2, None) => Node::Ffn,
-            (2, Some(_)) => Node::Route,
-            _ => Node::Experts,
-        }
-    }
-
-    /// What is in a layer, and how often.
-    pub fn kinds(&self) -> impl Iterator<Item = (Node, usize)> {
-        let feed = match self.experts {
-            None => [(Node::Ffn, 1), (Node::Experts, 0)],
-            Some(experts) => [(Node::Route, 1), (Node::Experts, experts.launches)],
-        };
-        [(Node::Qkv, 1), (Node::Attention, 1)].into_iter().chain(feed).filter(|(_, count)| *count > 0)
-    }
-
-    /// The layer of node `index`; the embeddings go with the first.
-    #[must_use]
-    pub fn layer(&self, index: usize) -> usize {
-        index.saturating_sub(1) / self.of_layer()
-    }
-
-    /// How many nodes of a kind are in a span.
-    #[must_use]
-    pub fn count(&self, span: &Range<usize>, kind: Node) -> usize {
-        let before = |end: usize| {
-            let Some(behind) = end.checked_sub(1) else { return 0 };
-            let (layers, rest) = (behind / self.of_layer(), behind % self.of_layer());
-            // In each layer, from this place on, so many.
-            let of = |place: usize, count: usize| layers * count + rest.saturating_sub(place).min(count);
-            match (kind, self.experts) {
-                (Node::Embed, _) => 1,
-                (Node::Qkv, _) => of(0, 1),
-                (Node::Attention, _) => of(1, 1),
-                (Node::Ffn, None) | (Node::Route, Some(_)) => of(2, 1),
-                (Node::Experts, Some(experts)) => of(3, experts.launches),
-                (Node::Ffn, Some(_)) | (Node::Route | Node::Experts, None) => 0,
-            }
-        };
-        before(span.end) - before(span.start)
-    }
-
-    fn of_layer(&self) -> usize {
-        3 + self.experts.map_or(0, |experts| experts.launches)
-    }
-}
-
-impl Node {
-    /// Whether some of its rows can be computed without the others.
-    #[must_use]
-    pub fn divides_rows(self) -> bool {
-        !matches!(self, Self::Route | Self::Experts)
+        self.order().count()
     }
 }
 
@@ -222,7 +144,7 @@ impl Load {
     pub fn with_draft_row(self, at: Tokens) -> Self {
         let seen = f64::from(at.0) + 1.0;
         let (rows, pairs, tokens) = (self.rows + 1.0, self.pairs + seen, self.tokens + 1.0);
-        Self { rows, pairs, positions: self.positions + 1.0, tokens }
+        Self { rows, pairs, positions: self.positions + 1.0, tokens, requests: self.requests }
     }
 
     /// This load and some positions of one request more.
@@ -236,7 +158,14 @@ impl Load {
             pairs: self.pairs + count * (start + end + 1.0) / 2.0,
             positions: self.positions + end,
             tokens: self.tokens + if yields == Yields::Token { 1.0 } else { 0.0 },
+            requests: self.requests + 1,
         }
+    }
+
+    /// The positions behind its rows, if they are a part of one prompt.
+    #[must_use]
+    pub fn chunk_end(&self) -> Option<Tokens> {
+        (self.requests == 1 && self.tokens <= 1.0).then_some(Tokens(self.positions as u32))
     }
 
     /// The part of this load that `share` of its rows make up.
@@ -251,29 +180,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_counted_as_they_come() {
-        let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 0.0, routed: None };
-        let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 0.0 };
-        let heg = Heg { layers: 3, qkv: linear, ffn: linear, attention, head: linear, experts: None };
-        let launched =
-            |launches| Heg { experts: Some(ExpertLaunches { launches, route: linear, launch: linear }), ..heg.clone() };
-        for (heg, nodes) in [(heg.clone(), 10), (launched(1), 13), (launched(4), 22)] {
-            assert_eq!(heg.nodes(), nodes);
-            assert_eq!(1 + heg.layers * heg.kinds().map(|(_, count)| count).sum::<usize>(), nodes);
-            for start in 0..=heg.nodes() {
-                for end in start..=heg.nodes() {
-                    for kind in [Node::Embed, Node::Qkv, Node::Attention, Node::Ffn, Node::Route, Node::Experts] {
-                        let counted = (start..end).filter(|&node| heg.node(node) == kind).count();
-                        assert_eq!(heg.count(&(start..end), kind), counted, "{kind:?} in {start}..{end}");
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
     fn a_row_sees_all_positions_up_to_its_own() {
         let load = Load::default().with_rows(Tokens(2)..Tokens(5), Yields::Token);
-        assert_eq!(load, Load { rows: 3.0, pairs: 3.0 + 4.0 + 5.0, positions: 5.0, tokens: 1.0 });
+        assert_eq!(load, Load { rows: 3.0, pairs: 3.0 + 4.0 + 5.0, positions: 5.0, tokens: 1.0, requests: 1 });
     }
 }

@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | request table (§4.1) | `request_table.rs` |
 //! | dual queues (§4.1) | `queues.rs` |
-//! | heterogeneous execution graph (§4.2) | `heg.rs`, cut in kernels by `kernel.rs` and `span.rs` |
+//! | heterogeneous execution graph (§4.2) | `heg.rs` and `duet-types`' `nodes.rs`, cut in kernels by `kernel.rs` and `span.rs` |
 //! | annotations, two-anchor roofline (§4.2, appendix A) | `annotation.rs`, `machine.rs`, corrected by `drift.rs` |
 //! | decoupled pipelines (§4.3 ①②) | `policy/agent_xpu.rs`, `policy/pipeline.rs` |
 //! | arbitration, prefill first (§4.3 ③) | `arbitration.rs` |
@@ -25,7 +25,7 @@
 //! | rows of drafts, by what they cost and are worth (CoordGen §3.4, and ours) | `speculation.rs` |
 //! | order among equals (ours) | `order.rs` |
 //! | memory manager (§4.1) | `memory.rs`, `room.rs`, `reuse.rs` |
-//! | what executors can do, and whether they do (ours) | `capabilities.rs`, `health.rs` |
+//! | what executors can do, whether they do, and whether that pays (ours) | `capabilities.rs`, `health.rs`, `pays.rs` |
 //! | the policies, ours and the baselines | `policy/` |
 //!
 //! Invariants:
@@ -56,6 +56,7 @@ mod mechanism;
 mod memory;
 mod order;
 mod pass;
+mod pays;
 mod piggyback;
 pub mod policy;
 mod preemption;
@@ -84,6 +85,7 @@ pub use machine::Machine;
 pub use mechanism::{Mechanism, Mechanisms};
 pub use memory::Pages;
 pub use pass::Pass;
+pub use pays::pays;
 pub use queues::Line;
 pub use reason::Reason;
 pub use request_table::{Phase, Progress};

@@ -2,12 +2,14 @@
 //!
 //! Every figure is a measurement of `duet profile` or a published number of a SoC profile; none is chosen here.
 
-pub use crate::capabilities::{Attention, Capabilities, Covers, ExactGraphs, Experts, Joins, MemoryDomain, RowsTaken};
+pub use crate::capabilities::{
+    AttendedChunks, Attention, Capabilities, Covers, ExactGraphs, Experts, Joins, MemoryDomain, RowsTaken,
+};
 pub use crate::few_rows::FewRows;
 
 use crate::annotation::Bound;
-use crate::heg::Node;
-use duet_types::{LaneId, LaneSet, Nanos, Tokens};
+use crate::heg::Load;
+use duet_types::{LaneId, LaneSet, Nanos, NodeKind};
 
 /// The lanes there are.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,6 +137,19 @@ impl Machine {
         Self { teams: vec![Team { lanes, anchors }], ..self }
     }
 
+    /// Whether it can be reckoned with, speeds aside. A file may hold anything.
+    #[must_use]
+    pub fn is_sane(&self) -> bool {
+        let all = self.all();
+        let lanes =
+            self.lanes.iter().all(|lane| (0.001..=1.0).contains(&lane.occupancy) && lane.capabilities.is_sane());
+        let sets = self.teams.iter().map(|team| team.lanes).chain(self.pairs.iter().map(|pair| pair.lanes));
+        let mut contentions = self.pairs.iter().map(|pair| &pair.contention).chain([&self.contention]);
+        lanes
+            && sets.into_iter().all(|set| set.len() > 1 && all.contains_all(set))
+            && contentions.all(Contention::is_sane)
+    }
+
     /// Whether a lane may not be used all the time.
     #[must_use]
     pub fn is_capped(&self) -> bool {
@@ -206,10 +221,10 @@ impl Machine {
         sets
     }
 
-    /// Whether these lanes compute a kind of node over a context without help from others.
+    /// Whether these lanes compute a kind of node of such a pass without help from others.
     #[must_use]
-    pub fn computes(&self, lanes: LaneSet, node: Node, context: Tokens) -> bool {
-        lanes.iter().any(|lane| self.lane(lane).capabilities.computes(node, context))
+    pub fn computes(&self, lanes: LaneSet, node: NodeKind, load: &Load) -> bool {
+        lanes.iter().any(|lane| self.lane(lane).capabilities.computes(node, load))
     }
 
     /// The executors of some lanes, each by its first lane: the cores are one, however many lanes they are.
@@ -251,6 +266,12 @@ impl Machine {
 }
 
 impl Contention {
+    /// Factors slow down, and come to an end.
+    fn is_sane(&self) -> bool {
+        let bounds = [Bound::Memory, Bound::Compute];
+        bounds.iter().all(|&of| bounds.iter().all(|&beside| (1.0..=1e3).contains(&self.factor(of, beside))))
+    }
+
     /// The factor on the time of a kernel that is bound by `of` beside one that is bound by `beside`.
     #[must_use]
     pub fn factor(&self, of: Bound, beside: Bound) -> f64 {

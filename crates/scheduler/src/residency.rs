@@ -73,6 +73,8 @@ pub(crate) struct Residency {
     switches: VecDeque<Load>,
     /// A load has failed: nothing more is loaded until the next prompt is planned for.
     gave_up: bool,
+    /// Loads that were begun since the last kernel on these graphs.
+    idle_loads: usize,
 }
 
 /// The prompt that is planned for.
@@ -103,7 +105,7 @@ impl GraphSet {
     /// The block of a node; the embeddings go with the first, and the head is always there.
     #[must_use]
     pub fn block_of(&self, heg: &Heg, node: usize) -> usize {
-        let (layer, count) = (heg.layer(node), self.blocks.count());
+        let (layer, count) = (heg.order().layer(node), self.blocks.count());
         (0..count).rfind(|&block| layers_of(block, count, heg.layers).start <= layer).unwrap_or(0)
     }
 
@@ -137,6 +139,7 @@ impl Residency {
             loads: VecDeque::new(),
             switches: VecDeque::new(),
             gave_up: false,
+            idle_loads: 0,
             set,
         }
     }
@@ -200,10 +203,19 @@ impl Residency {
         self.switches.clear();
     }
 
+    /// A kernel on these graphs is launched.
+    pub(crate) fn runs(&mut self) {
+        self.idle_loads = 0;
+    }
+
     /// What is to be loaded now, when the followed prompt has come to `place` and these blocks compute. It has begun.
+    ///
+    /// Plans change while kernels wait for their graphs. All blocks may be exchanged and exchanged back for that; then a
+    /// kernel comes first, on whatever graphs there are, so that plans that undo each other keep nobody waiting for ever.
     pub(crate) fn begin_due(&mut self, place: Place, computes: &dyn Fn(usize) -> bool) -> Option<GraphLoad> {
         self.retiring = self.retiring.filter(|&(block, _)| computes(block));
-        if self.loading.is_some() || self.retiring.is_some() {
+        let is_idling = self.idle_loads >= 2 * self.resident.len();
+        if self.loading.is_some() || self.retiring.is_some() || is_idling {
             return None;
         }
         while self.planned().next().is_some_and(|next| self.resident[next.block] == Some(next.role)) {
@@ -214,6 +226,7 @@ impl Residency {
             return None;
         }
         self.drop_next();
+        self.idle_loads += 1;
         if self.exchange == Exchange::InPlace {
             self.resident[next.block] = None;
         }
@@ -280,7 +293,7 @@ impl Residency {
     /// The node after the last one of a node's block.
     pub(crate) fn block_end(&self, heg: &Heg, node: usize) -> usize {
         let block = self.block_of(heg, node);
-        heg.first_node(layers_of(block, self.resident.len(), heg.layers).end)
+        heg.order().first_node(layers_of(block, self.resident.len(), heg.layers).end)
     }
 
     /// Rows of the graphs that prompts are read on.
@@ -437,6 +450,25 @@ mod tests {
         assert_eq!((held.len(), blocks(&held)), (3, blocks(&planned)));
     }
 
+    /// Two prompts that take turns, and neither is read.
+    #[test]
+    fn plans_that_undo_each_other_come_to_an_end() {
+        let mut residency = residency(9);
+        let mut loads = 0;
+        for turn in 0..100 {
+            let left = Prompt { context: Tokens(0), rows: Tokens(4 * 64) };
+            residency.follow(RequestId(turn % 2), left, Then::Decode);
+            while let Some(load) = residency.begin_due(Residency::END, &|_| false) {
+                loads += 1;
+                residency.loaded(load.block);
+            }
+        }
+        assert_eq!(loads, 6, "all blocks, there and back");
+        residency.runs();
+        residency.follow(RequestId(2), Prompt { context: Tokens(0), rows: Tokens(4 * 64) }, Then::Decode);
+        assert!(residency.begin_due(Residency::END, &|_| false).is_some(), "and on behind a kernel");
+    }
+
     /// Whatever happens in between, graphs fit their budget, and in the end every block decodes.
     #[derive(Clone, Debug)]
     enum Happens {
@@ -482,7 +514,10 @@ mod tests {
                         }
                     }
                     Happens::SwitchAll => residency.switch_all(),
-                    Happens::Computes(block) if !residency.awaits(block) => computes = Some(block),
+                    Happens::Computes(block) if !residency.awaits(block) => {
+                        residency.runs();
+                        computes = Some(block);
+                    }
                     Happens::Computes(_) => {}
                     Happens::Rests => computes = None,
                     Happens::Loaded => loading.into_iter().for_each(|block| residency.loaded(block)),
@@ -495,6 +530,7 @@ mod tests {
             let prompt = Prompt { context: Tokens(0), rows: Tokens(100) };
             residency.follow(RequestId(u64::MAX), prompt, Then::Decode);
             loop {
+                residency.runs();
                 residency.begin_due(Residency::END, &|_| false);
                 match residency.loading {
                     Some(load) => residency.loaded(load.block),

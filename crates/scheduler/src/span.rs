@@ -6,10 +6,10 @@
 //! it is left for what annotations do not know. (Agent.xpu §4.2: kernels; §4.4: bounded preemption)
 
 use crate::annotation::{node_time, span_time};
-use crate::heg::{Heg, Node};
+use crate::heg::Heg;
 use crate::machine::Anchors;
 use crate::pass::Pass;
-use duet_types::{Nanos, Tokens};
+use duet_types::{Nanos, NodeKind, Tokens};
 use std::ops::Range;
 
 /// A piece of a pass.
@@ -40,13 +40,13 @@ pub(crate) fn next_span(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> 
         // Some rows of the node went before; the rest of them follow.
         return Span { nodes: pass.node..pass.assigned_to, rows: part_of_node(heg, anchors, pass, cut) };
     }
-    let first = heg.node(pass.node);
+    let first = heg.order().kind(pass.node);
     let bound = match cut {
         Cut::Whole => return Span { nodes, rows: all },
         Cut::Within(bound) | Cut::Chunks(bound, _) => bound,
     };
     if node_time(heg, anchors, &pass.load, first) > bound {
-        let whole = !first.divides_rows() || (matches!(cut, Cut::Chunks(..)) && first == Node::Attention);
+        let whole = !first.divides_rows() || (matches!(cut, Cut::Chunks(..)) && first == NodeKind::Attention);
         let rows = if whole { all } else { part_of_node(heg, anchors, pass, cut) };
         return Span { nodes: pass.node..pass.node + 1, rows };
     }
@@ -67,7 +67,7 @@ fn part_of_node(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> Range<u3
     let rows = |parts: usize| (parts as u32 * PART_ROWS).min(open.end - open.start);
     let time = |parts: usize| {
         let load = pass.load.part(f64::from(rows(parts)) / f64::from(pass.rows));
-        node_time(heg, anchors, &load, heg.node(pass.node))
+        node_time(heg, anchors, &load, heg.order().kind(pass.node))
     };
     let bound = bound.max(time(1));
     let parts = largest(1, (open.end - open.start).div_ceil(PART_ROWS) as usize, |parts| time(parts) <= bound);

@@ -142,10 +142,9 @@ impl<'a> View<'a> {
     /// Whether these lanes compute all of some nodes without help from others.
     #[must_use]
     pub fn computes(&self, lanes: LaneSet, load: &Load, nodes: &Range<usize>) -> bool {
-        let heg = &self.config.heg;
-        let context = Tokens(load.positions.max(0.0) as u32);
-        let mut kinds = heg.kinds().filter(|(kind, _)| heg.count(nodes, *kind) > 0);
-        kinds.all(|(kind, _)| self.config.machine.computes(lanes, kind, context))
+        let order = self.config.heg.order();
+        let mut kinds = order.kinds().filter(|(kind, _)| order.count_of(*kind, nodes) > 0);
+        kinds.all(|(kind, _)| self.config.machine.computes(lanes, kind, load))
     }
 
     /// The only lane that there is.

@@ -10,7 +10,7 @@
 
 use crate::annotation::node_time;
 use crate::graphs::GraphState;
-use crate::heg::{Load, Node};
+use crate::heg::Load;
 use crate::machine::{Covers, ExactGraphs};
 use crate::mechanism::Mechanism;
 use crate::order::{self, Order};
@@ -19,7 +19,7 @@ use crate::queues::Line;
 use crate::reason::Reason;
 use crate::request_table::Phase;
 use crate::view::{RequestView, View};
-use duet_types::{Class, LaneSet, Nanos, RequestId, Stage};
+use duet_types::{Class, LaneSet, Nanos, NodeKind, RequestId, Stage};
 
 /// For whom graphs are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ fn may_be_static(view: &View<'_>, request: &RequestView<'_>, exact: &ExactGraphs
     let config = view.config();
     let load = Load::of([&request.member(config.limits.prefill_rows)]);
     let anchors = &config.machine.lane(view.prefill_lane()).anchors;
-    node_time(&config.heg, anchors, &load, Node::Attention) <= config.limits.preempt
+    node_time(&config.heg, anchors, &load, NodeKind::Attention) <= config.limits.preempt
 }
 
 fn expire(view: &View<'_>) -> Option<Decision> {

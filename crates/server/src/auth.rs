@@ -1,4 +1,4 @@
-//! Who asks: the key in `Authorization: Bearer KEY`, where the server has keys.
+//! Who asks: the key in `Authorization: Bearer KEY` or in `x-api-key: KEY` (Anthropic's clients), where the server has keys.
 //!
 //! **Invariant:** with keys, nothing behind this is reached without one of them. What is before it (`/health`, and
 //! "there is nothing here") tells nothing of anybody.
@@ -7,7 +7,7 @@ use crate::body;
 use crate::error::ApiError;
 use crate::serve::App;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use duet_types::TenantId;
@@ -50,8 +50,12 @@ fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, ApiError> {
         let sight = if app.config.loopback_only { Sight::Everything } else { Sight::Nothing };
         return Ok(Caller { tenant: TenantId::default(), sight });
     }
-    let key = bearer(headers).ok_or(ApiError::KeyMissing)?;
-    keys.holder(key).ok_or(ApiError::KeyUnknown)
+    // Some clients send both, and mean one.
+    let sent: Vec<&[u8]> = bearer(headers).into_iter().chain(headers.get(API_KEY).map(HeaderValue::as_bytes)).collect();
+    if sent.is_empty() {
+        return Err(ApiError::KeyMissing);
+    }
+    sent.into_iter().find_map(|key| keys.holder(key)).ok_or(ApiError::KeyUnknown)
 }
 
 /// `Bearer KEY` → `KEY`. The scheme's case does not matter.
@@ -60,3 +64,5 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let (scheme, key) = value.split_at_checked("Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| key.trim_ascii())
 }
+
+const API_KEY: &str = "x-api-key";

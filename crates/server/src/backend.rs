@@ -1,9 +1,11 @@
 //! What the server needs of an engine. The real one is [`EngineBackend`](crate::EngineBackend); tests bring a fake.
 
 use crate::messages::ChatMessage;
-use duet_engine::{EngineError, FlowView, GenerateRequest, Generation, GenerationEvent};
+use duet_agents::{Begins, ReasoningFormat, Refused, Tool, ToolFormat, Turn};
+use duet_engine::{Constraint, EngineError, FlowView, GenerateRequest, Generation, GenerationEvent};
 use duet_model::tokenizer::TooManyTokens;
-use duet_types::{Class, TokenId, Tokens};
+use duet_types::{Bytes, Class, TokenId, Tokens};
+use serde_json::{Map, Value};
 use std::future::Future;
 use std::pin::Pin;
 
@@ -11,6 +13,11 @@ use std::pin::Pin;
 pub trait Backend: Send + Sync + 'static {
     /// The model's name, as clients see it.
     fn model_name(&self) -> &str;
+
+    /// What can be told of the model beside its name.
+    fn about(&self) -> About<'_> {
+        About::default()
+    }
 
     /// How many token ids exist; all smaller ids are valid.
     fn vocabulary(&self) -> usize;
@@ -29,7 +36,20 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`PromptError`] if the model's chat template refuses the messages, or if they are too long.
-    fn encode_chat(&self, messages: &[ChatMessage], most: Tokens) -> Result<Vec<TokenId>, PromptError>;
+    fn encode_chat(&self, chat: &Chat<'_>, most: Tokens) -> Result<ChatPrompt, PromptError>;
+
+    /// How the model marks calls and reasoning.
+    fn families(&self) -> Families;
+
+    /// What a turn is held to; nothing if every answer is right. Takes from a fraction of a millisecond to some hundred for
+    /// the largest schemas.
+    ///
+    /// # Errors
+    /// [`Refused`], in words for the client.
+    fn constrain(&self, turn: &Turn<'_>) -> Result<Option<Constraint>, Refused>;
+
+    /// The special token of this name.
+    fn special(&self, name: &str) -> Option<TokenId>;
 
     /// The prompt that asks the model to go on with `text`, of at most `most` tokens. Takes as long as
     /// [`Self::encode_chat`].
@@ -65,6 +85,56 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Whether it can still answer requests.
     fn is_running(&self) -> bool;
+}
+
+/// What can be told of a model. What is empty is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct About<'a> {
+    /// GGUF's `general.architecture`.
+    pub architecture: &'a str,
+    /// The source of its chat template.
+    pub template: &'a str,
+    /// The longest sequence that it was made for; what is served may be less.
+    pub context: Tokens,
+    /// What its weights take in memory.
+    pub weights: Bytes,
+}
+
+/// A conversation, as a template is to be given it.
+#[derive(Clone, Copy, Debug)]
+pub struct Chat<'a> {
+    /// What was said.
+    pub messages: &'a [ChatMessage],
+    /// What may be called.
+    pub tools: &'a [Tool],
+    /// What the template is told beside that: `enable_thinking`, for example.
+    pub told: &'a Map<String, Value>,
+}
+
+/// A conversation as a prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChatPrompt {
+    /// Its tokens.
+    pub tokens: Vec<TokenId>,
+    /// Whether it ends within the model's reasoning.
+    pub begins: Begins,
+}
+
+/// How a model marks calls and reasoning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Families {
+    /// Calls.
+    pub tools: ToolFormat,
+    /// Reasoning, if it knows of any.
+    pub reasoning: Option<ReasoningFormat>,
+}
+
+impl Families {
+    /// Marks that may be special tokens: of reasoning, and of calls where there are tools.
+    pub(crate) fn marks(self, tools: bool) -> impl Iterator<Item = &'static str> {
+        let calls = if tools { self.tools.marks() } else { &[] };
+        self.reasoning.map_or(&[][..], ReasoningFormat::marks).iter().chain(calls).copied()
+    }
 }
 
 /// A generation under way, as the server sees it.

@@ -18,6 +18,14 @@ pub(crate) struct Service {
     pub(crate) class: Class,
     /// The class in OpenAI's words, for the response.
     pub(crate) tier: &'static str,
+    chosen_by: ChosenBy,
+}
+
+/// Who chose a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChosenBy {
+    Client,
+    Default,
 }
 
 impl Service {
@@ -31,13 +39,22 @@ impl Service {
         ];
         // A header that means nothing is refused even where the body has the last word.
         let header = from_header(headers)?;
-        let class = agreed(claims)?.or(header).unwrap_or(default);
+        let said = agreed(claims)?.or(header);
+        let chosen_by = if said.is_some() { ChosenBy::Client } else { ChosenBy::Default };
+        let class = said.unwrap_or(default);
         let tier = match class {
             Class::Reactive if tier == Some(Tier::Priority) => "priority",
             Class::Reactive => "default",
-            Class::Proactive => "flex",
+            Class::Proactive => BACKGROUND,
         };
-        Ok(Self { class, tier })
+        Ok(Self { class, tier, chosen_by })
+    }
+
+    /// Makes it background work, unless the client said its class.
+    pub(crate) fn demote(&mut self) {
+        if self.chosen_by == ChosenBy::Default {
+            (self.class, self.tier) = (Class::Proactive, BACKGROUND);
+        }
     }
 }
 
@@ -114,4 +131,6 @@ fn bad_header(got: &str) -> ApiError {
     ApiError::OutOfRange { param: HEADER.to_owned(), expected: "reactive or proactive".to_owned(), got }
 }
 
+/// What background work is called in responses.
+const BACKGROUND: &str = "flex";
 const HEADER: &str = "x-duet-class";

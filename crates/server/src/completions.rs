@@ -3,17 +3,21 @@
 use crate::arrived::taken_apart;
 use crate::auth::Caller;
 use crate::backend::Backend;
+use crate::chat::{ShowsUsage, envelope};
 use crate::error::ApiError;
 use crate::fields::{Fields, Known};
 use crate::logprobs::{self, ScoredToken};
-use crate::options::{self, Options, unsupported};
-use crate::reply::{Job, Shape, reply};
+use crate::options::{self, Delivery, Options, unsupported};
+use crate::reply::{About, Choice, Ended, Frame, Job, Said, Writer, reply, usage_json};
 use crate::serve::App;
-use crate::{body, prediction};
+use crate::turn::{Prepared, constraint_of};
+use crate::{answer_form, body, prediction};
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use duet_agents::ResponseFormat;
+use duet_engine::Usage;
 use duet_types::{TokenId, Tokens};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -24,38 +28,55 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let received = body::read(&app, request).await?;
-    let ((job, prompt), arrived) = taken_apart(&app, received, KNOWN, take).await?;
-    let encode = move |backend: &dyn Backend, most| prompt.encode(backend, most);
-    reply(app, caller.tenant, job, arrived, encode).await
+    let ((job, prompts, form), arrived) = taken_apart(&app, received, KNOWN, take).await?;
+    reply(app, caller.tenant, job, arrived, move |backend, most| {
+        let constraint = constraint_of(backend, &form)?;
+        let prepare = |prompt: Prompt| Ok(Prepared::text(prompt.encode(backend, most)?, constraint.clone()));
+        prompts.into_iter().map(prepare).collect()
+    })
+    .await
 }
 
 /// What a body asks for.
-fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<(Job<Completion>, Prompt), ApiError> {
+fn take(
+    mut fields: Fields,
+    headers: &HeaderMap,
+    app: &App,
+) -> Result<(Job<Completion>, Vec<Prompt>, ResponseFormat), ApiError> {
     let mut ignored = Vec::new();
     if fields.string("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
         return Err(unsupported("suffix", "filling in the middle is not implemented"));
     }
-    if fields.take("response_format").is_some() {
-        return Err(unsupported("response_format", "constrained output is not implemented"));
-    }
+    let form = answer_form::take(&mut fields, &mut ignored)?;
     let mut options = Options::take(&mut fields, headers, app, &mut ignored)?;
     options.stop.max_tokens.get_or_insert(MAX_TOKENS_DEFAULT);
     let logprobs = fields.integer("logprobs", 0..=LOGPROBS_MAX)?.map(|top| u8::try_from(top).unwrap_or(u8::MAX));
-    let prompt = Prompt::take(&mut fields, app.backend.vocabulary())?;
+    let prompts = Prompt::take_all(&mut fields, app.backend.vocabulary())?;
+    let choices = options::choices(&mut fields)?;
+    let count = prompts.len().saturating_mul(choices);
+    if count > ANSWERS_MAX {
+        let expected = format!("at most {ANSWERS_MAX} answers, of all prompts together");
+        return Err(fields.out_of_range("prompt", expected, &count.into()));
+    }
     let echo = match fields.boolean("echo")?.unwrap_or(false) {
         true if logprobs.is_some() => {
             return Err(unsupported("echo", "log probabilities of the prompt are not implemented"));
         }
-        true => prompt.text(&*app.backend),
-        false => String::new(),
+        true => prompts.iter().map(|prompt| prompt.text(&*app.backend)).collect(),
+        false => vec![String::new(); prompts.len()],
     };
     let predicted = prediction::take(&mut fields, &mut ignored)?;
     ignored.extend(fields.rest());
-    let shape = Completion { echo, text_offset: 0 };
-    Ok((Job { options, logprobs, predicted, shape, ignored }, prompt))
+    let usage = options.delivery == Delivery::Streamed { usage: true };
+    let writer = Completion {
+        usage: if usage { ShowsUsage::AtEnd } else { ShowsUsage::No },
+        echo: echo.into_iter().flat_map(|echo| vec![echo; choices]).collect(),
+        text_offset: vec![0; count],
+    };
+    Ok((Job { options, logprobs, predicted, choices, writer, ignored }, prompts, form))
 }
 
-const KNOWN: Known = Known(&[&options::KNOWN, &["echo", "prompt", "suffix"]]);
+const KNOWN: Known = Known(&[&options::KNOWN, &answer_form::KNOWN, &["echo", "prompt", "suffix"]]);
 
 /// What to go on from.
 enum Prompt {
@@ -64,31 +85,30 @@ enum Prompt {
 }
 
 impl Prompt {
-    /// A text, token ids, or a list of exactly one of these.
-    fn take(fields: &mut Fields, vocabulary: usize) -> Result<Self, ApiError> {
+    /// A text, token ids, or a list of such.
+    fn take_all(fields: &mut Fields, vocabulary: usize) -> Result<Vec<Self>, ApiError> {
         let Some(value) = fields.take("prompt") else {
             return Err(ApiError::Missing { param: "prompt".to_owned() });
         };
-        match value {
-            Value::String(text) => Ok(Self::Text(text)),
-            Value::Array(mut items) => match items.first() {
-                Some(Value::String(_) | Value::Array(_)) if items.len() > 1 => {
-                    Err(unsupported("prompt", "one prompt a request; send several requests for more"))
-                }
-                Some(Value::String(_)) => match items.swap_remove(0) {
-                    Value::String(text) => Ok(Self::Text(text)),
-                    other => Err(fields.wrong_type("prompt", EXPECTED, &other)),
-                },
-                Some(Value::Array(tokens)) => Self::from_tokens(fields, tokens, vocabulary),
-                _ => Self::from_tokens(fields, &items, vocabulary),
-            },
-            other => Err(fields.wrong_type("prompt", EXPECTED, &other)),
+        let items = match value {
+            Value::String(text) => return Ok(vec![Self::Text(text)]),
+            Value::Array(items) => items,
+            other => return Err(fields.wrong_type("prompt", EXPECTED, &other)),
+        };
+        if !matches!(items.first(), Some(Value::String(_) | Value::Array(_))) {
+            return Ok(vec![Self::from_tokens(fields, "prompt", &items, vocabulary)?]);
         }
+        let prompt = |(index, item): (usize, Value)| match item {
+            Value::String(text) => Ok(Self::Text(text)),
+            Value::Array(tokens) => Self::from_tokens(fields, &format!("prompt[{index}]"), &tokens, vocabulary),
+            other => Err(fields.wrong_type("prompt", EXPECTED, &other)),
+        };
+        items.into_iter().enumerate().map(prompt).collect()
     }
 
-    fn from_tokens(fields: &Fields, tokens: &[Value], vocabulary: usize) -> Result<Self, ApiError> {
+    fn from_tokens(fields: &Fields, name: &str, tokens: &[Value], vocabulary: usize) -> Result<Self, ApiError> {
         let token = |(index, value): (usize, &Value)| {
-            let path = format!("prompt[{index}]");
+            let path = format!("{name}[{index}]");
             if !value.is_i64() && !value.is_u64() {
                 return Err(fields.wrong_type(&path, "a token id", value));
             }
@@ -123,44 +143,82 @@ impl Prompt {
 }
 
 struct Completion {
-    /// Goes before the generated text.
-    echo: String,
-    /// Where the next token begins in the text, in characters.
-    text_offset: usize,
+    usage: ShowsUsage,
+    /// Of each choice, what goes before the generated text.
+    echo: Vec<String>,
+    /// Of each choice, where the next token begins in the text, in characters.
+    text_offset: Vec<usize>,
 }
 
-impl Shape for Completion {
+impl Completion {
+    fn chunk(&self, about: &About, choice: Value) -> Frame {
+        let mut chunk = envelope(about, OBJECT, json!([choice]));
+        if self.usage == ShowsUsage::AtEnd {
+            chunk["usage"] = Value::Null;
+        }
+        Frame::data(&chunk)
+    }
+}
+
+impl Writer for Completion {
     const ID_PREFIX: &'static str = "cmpl-";
-    const OBJECT: &'static str = "text_completion";
-    const CHUNK_OBJECT: &'static str = "text_completion";
     const PROMPT: &'static str = "prompt";
 
-    fn whole(&mut self, backend: &dyn Backend, text: String, scored: Option<&[ScoredToken]>, reason: &str) -> Value {
-        let logprobs = scored.map(|tokens| logprobs::completion(backend, tokens, &mut self.text_offset));
-        json!({
-            "text": std::mem::take(&mut self.echo) + &text,
-            "index": 0,
-            "logprobs": logprobs,
-            "finish_reason": reason,
-        })
+    fn whole(&mut self, about: &About, choices: Vec<Choice>, usage: Usage) -> Value {
+        let Self { echo, text_offset, .. } = self;
+        let choices = choices.into_iter().enumerate().map(|(index, choice)| {
+            let offset = &mut text_offset[index];
+            let logprobs = choice.scored.map(|tokens| logprobs::completion(&*about.app.backend, &tokens, offset));
+            json!({
+                "text": std::mem::take(&mut echo[index]) + &choice.text,
+                "index": index,
+                "logprobs": logprobs,
+                "finish_reason": choice.ended.map(Ended::name),
+            })
+        });
+        let mut response = envelope(about, OBJECT, choices.collect());
+        response["usage"] = usage_json(usage);
+        response
     }
 
-    fn opening(&mut self) -> Option<Value> {
-        let echo = std::mem::take(&mut self.echo);
-        (!echo.is_empty()).then(|| json!({"text": echo, "index": 0, "logprobs": null, "finish_reason": null}))
+    fn opening(&mut self, about: &About, index: usize) -> Vec<Frame> {
+        let echo = std::mem::take(&mut self.echo[index]);
+        if echo.is_empty() {
+            return Vec::new();
+        }
+        let choice = json!({"text": echo, "index": index, "logprobs": null, "finish_reason": null});
+        vec![self.chunk(about, choice)]
     }
 
-    fn piece(&mut self, backend: &dyn Backend, text: String, scored: Option<&[ScoredToken]>) -> Value {
-        let logprobs = scored.map(|tokens| logprobs::completion(backend, tokens, &mut self.text_offset));
-        json!({"text": text, "index": 0, "logprobs": logprobs, "finish_reason": null})
+    fn piece(&mut self, about: &About, index: usize, said: Said, scored: Option<&[ScoredToken]>) -> Vec<Frame> {
+        let Said::Text(text) = said else { return Vec::new() };
+        let offset = &mut self.text_offset[index];
+        let logprobs = scored.map(|tokens| logprobs::completion(&*about.app.backend, tokens, offset));
+        let choice = json!({"text": text, "index": index, "logprobs": logprobs, "finish_reason": null});
+        vec![self.chunk(about, choice)]
     }
 
-    fn end(&mut self, reason: &str) -> Value {
-        json!({"text": "", "index": 0, "logprobs": null, "finish_reason": reason})
+    fn ended(&mut self, about: &About, index: usize, ended: Ended, _: Usage) -> Vec<Frame> {
+        let choice = json!({"text": "", "index": index, "logprobs": null, "finish_reason": ended.name()});
+        vec![self.chunk(about, choice)]
+    }
+
+    fn last(&mut self, about: &About, usage: Usage) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        if self.usage == ShowsUsage::AtEnd {
+            let mut last = envelope(about, OBJECT, json!([]));
+            last["usage"] = usage_json(usage);
+            frames.push(Frame::data(&last));
+        }
+        frames.push(Frame::done());
+        frames
     }
 }
 
-const EXPECTED: &str = "a string, an array of token ids, or an array of one of these";
+const OBJECT: &str = "text_completion";
+const EXPECTED: &str = "a string, an array of token ids, or an array of these";
+/// Each is a request of its own.
+const ANSWERS_MAX: usize = 128;
 /// OpenAI's default for this route.
 const MAX_TOKENS_DEFAULT: Tokens = Tokens(16);
 /// OpenAI's bound for this route.

@@ -22,12 +22,36 @@ pub struct ServerConfig {
     pub keys: ApiKeys,
     /// The class of requests that do not say theirs.
     pub class_default: Class,
+    /// What becomes of lines that clients write anew with every request.
+    pub prefix: KeepPrefix,
+    /// The class of requests that clients send behind an answer, if they do not say theirs.
+    pub behind_answers: BehindAnswers,
     /// The listener is bound to loopback: whoever asks is on this machine.
     pub loopback_only: bool,
     /// The names by which clients may address the server.
     pub hosts: Hosts,
     /// After the shutdown signal, how long generations under way may still run.
     pub shutdown_grace: Duration,
+}
+
+/// Requests for titles, tags and suggestions that clients send behind an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BehindAnswers {
+    /// They are background work, unless their clients say otherwise.
+    #[default]
+    Background,
+    /// They are as all other requests.
+    AsSaid,
+}
+
+/// What becomes of lines of instructions that clients write anew with every request: clocks, billing headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepPrefix {
+    /// They are moved or left out, so that a conversation that goes on is found again.
+    #[default]
+    Kept,
+    /// They stay where they are.
+    AsSent,
 }
 
 /// How long clients may keep the server waiting before it closes their connections.
@@ -53,6 +77,8 @@ impl Default for ServerConfig {
             aliases: Vec::new(),
             keys: ApiKeys::default(),
             class_default: Class::Reactive,
+            prefix: KeepPrefix::default(),
+            behind_answers: BehindAnswers::default(),
             loopback_only: false,
             hosts: Hosts::default(),
             shutdown_grace: Duration::from_secs(10),

@@ -1,30 +1,75 @@
 //! The real [`Backend`]: a running engine and its model.
 
-use crate::backend::{Backend, Events, PromptError};
-use crate::messages::{ChatMessage, Role};
-use duet_engine::{Engine, EngineError, FlowView, GenerateRequest};
-use duet_model::template::{self, Turn};
+use crate::backend::{About, Backend, Chat, ChatPrompt, Events, Families, PromptError};
+use crate::for_template::for_template;
+use crate::messages::Role;
+use duet_agents::{
+    Automaton, Begins, Limits, ReasoningFormat, Refused, TokenText, ToolFormat, Turn as Wanted, Vocabulary, constraint,
+};
+use duet_engine::{Constraint, Engine, EngineError, FlowView, GenerateRequest};
+use duet_model::template::Turn;
 use duet_model::tokenizer::{SpecialTokens, TooManyTokens};
 use duet_types::{Class, TokenId, Tokens};
-use serde_json::Value;
+use std::sync::{Arc, OnceLock};
 
 /// Serves what an engine runs.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EngineBackend {
     engine: Engine,
+    families: Families,
+    /// Made for the first answer that is held to a grammar: a tenth of a second.
+    vocabulary: Arc<OnceLock<Result<Vocabulary, Refused>>>,
 }
 
 impl EngineBackend {
     /// Keeps `engine` running for as long as it lives.
     #[must_use]
     pub fn new(engine: Engine) -> Self {
-        Self { engine }
+        let source = engine.model().template().source();
+        let families =
+            Families { tools: ToolFormat::of_template(source), reasoning: ReasoningFormat::of_template(source) };
+        Self { engine, families, vocabulary: Arc::default() }
+    }
+
+    fn vocabulary_of_grammars(&self) -> Result<&Vocabulary, Refused> {
+        let made = self.vocabulary.get_or_init(|| {
+            let model = Arc::clone(self.engine.model());
+            let tokenizer = model.tokenizer();
+            let all = (0..tokenizer.vocabulary() as u32).map(TokenId);
+            let ends: Vec<TokenId> = all.clone().filter(|token| tokenizer.is_end_of_generation(*token)).collect();
+            let texts: Vec<TokenText> = all
+                .map(|token| match tokenizer.text_of_special(token) {
+                    Some(name) => TokenText::Special(name.to_owned()),
+                    None => TokenText::Text(tokenizer.bytes(token).to_vec()),
+                })
+                .collect();
+            let spelled = Arc::clone(&model);
+            Vocabulary::new(texts, &ends, move |text| spelled.tokenizer().encode(text, SpecialTokens::AsText))
+        });
+        made.as_ref().map_err(Clone::clone)
+    }
+}
+
+impl std::fmt::Debug for EngineBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineBackend").field("engine", &self.engine).finish_non_exhaustive()
     }
 }
 
 impl Backend for EngineBackend {
     fn model_name(&self) -> &str {
         &self.engine.model().config().name
+    }
+
+    fn about(&self) -> About<'_> {
+        let model = self.engine.model();
+        let config = model.config();
+        About {
+            architecture: &config.architecture,
+            template: model.template().source(),
+            context: config.context,
+            weights: model.weight_bytes(),
+        }
     }
 
     fn vocabulary(&self) -> usize {
@@ -39,19 +84,40 @@ impl Backend for EngineBackend {
         self.engine.has_room(class)
     }
 
-    fn encode_chat(&self, messages: &[ChatMessage], most: Tokens) -> Result<Vec<TokenId>, PromptError> {
+    fn encode_chat(&self, chat: &Chat<'_>, most: Tokens) -> Result<ChatPrompt, PromptError> {
         let model = self.engine.model();
         // Before the template takes copies of it. Templates may trim texts, and shorten what assistants said.
-        let kept = messages.iter().filter(|message| message.role != Role::Assistant);
+        let kept = chat.messages.iter().filter(|message| message.role != Role::Assistant);
         if model.tokenizer().certainly_exceeds(kept.map(|message| message.content.trim()), most) {
             return Err(TooManyTokens { most }.into());
         }
-        let messages: Vec<_> = messages.iter().map(for_template).collect();
+        let (messages, tools) = for_template(chat, self.families.tools);
         let text = model
             .template()
-            .render(&messages, None, Turn::Generate)
+            .render_with(&messages, tools.as_ref(), Turn::Generate, chat.told)
             .map_err(|error| PromptError::Template(error.to_string()))?;
-        Ok(model.tokenizer().encode_prompt_within(&text, SpecialTokens::Parse, most)?)
+        let begins = self.families.reasoning.map_or(Begins::Outside, |format| format.begins(&text));
+        let tokens = model.tokenizer().encode_prompt_within(&text, SpecialTokens::Parse, most)?;
+        Ok(ChatPrompt { tokens, begins })
+    }
+
+    fn families(&self) -> Families {
+        self.families
+    }
+
+    fn constrain(&self, turn: &Wanted<'_>) -> Result<Option<Constraint>, Refused> {
+        let special = |name: &str| self.special(name);
+        let Some(grammar) = constraint(turn, &special)? else { return Ok(None) };
+        let automaton = Automaton::start(self.vocabulary_of_grammars()?, &grammar, Limits::default())?;
+        Ok(Some(Constraint::new(automaton)))
+    }
+
+    fn special(&self, name: &str) -> Option<TokenId> {
+        let tokenizer = self.engine.model().tokenizer();
+        match tokenizer.encode(name, SpecialTokens::Parse).as_slice() {
+            [token] if tokenizer.text_of_special(*token).is_some() => Some(*token),
+            _ => None,
+        }
     }
 
     /// What looks like a special token in a text that is expected is text.
@@ -86,15 +152,5 @@ impl Backend for EngineBackend {
 
     fn metrics(&self) -> String {
         self.engine.metrics_text()
-    }
-}
-
-fn for_template(message: &ChatMessage) -> template::ChatMessage {
-    template::ChatMessage {
-        role: message.role.name().to_owned(),
-        content: message.content.clone(),
-        tool_calls: message.tool_calls.clone(),
-        tool_call_id: message.tool_call_id.clone().map(Value::String),
-        name: message.name.clone().map(Value::String),
     }
 }

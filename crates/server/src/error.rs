@@ -4,6 +4,7 @@ use crate::backend::PromptError;
 use axum::Json;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use duet_agents::Refused;
 use duet_engine::EngineError;
 use duet_types::Tokens;
 use serde_json::{Value, json};
@@ -43,8 +44,18 @@ pub(crate) enum ApiError {
     Contradiction { param: &'static str, with: &'static str },
     #[error("'{param}' has no meaning without '{needs}'")]
     Needs { param: &'static str, needs: &'static str },
+    #[error("'{param}': {error}")]
+    Refused { param: &'static str, error: Refused },
     #[error(transparent)]
     Prompt(PromptError),
+    #[error("'{param}': {error}")]
+    PromptOf { param: &'static str, error: PromptError },
+    #[error("there is no response '{id}': it was not stored, was deleted, or made room for later ones")]
+    ResponseNotFound { id: String, param: Option<String> },
+    #[error("'{param}': there is no item '{id}' in any stored response")]
+    ItemNotFound { id: String, param: String },
+    #[error("the response '{id}' {why}")]
+    ResponseState { id: String, param: Option<&'static str>, why: &'static str },
     #[error("the model '{model}' is not loaded; this server serves '{loaded}'")]
     ModelNotFound { model: String, loaded: String },
     #[error("there is nothing at {method} {path}")]
@@ -53,7 +64,7 @@ pub(crate) enum ApiError {
     MethodNotAllowed { method: Method, path: String },
     #[error("this server does not answer as '{name}'; `duet serve --allow-host {name}` lets it")]
     HostUnknown { name: String },
-    #[error("an API key is needed: send it as `Authorization: Bearer KEY`")]
+    #[error("an API key is needed: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`")]
     KeyMissing,
     #[error("the API key is none of this server's")]
     KeyUnknown,
@@ -79,6 +90,10 @@ impl ApiError {
         json!({"error": {"message": self.to_string(), "type": kind, "param": self.param(), "code": code}})
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        self.class().0
+    }
+
     fn class(&self) -> (StatusCode, Option<&'static str>) {
         match self {
             Self::MalformedJson(_) | Self::NotAnObject { .. } | Self::BodyBroken => (StatusCode::BAD_REQUEST, None),
@@ -91,11 +106,17 @@ impl ApiError {
             Self::ContextExceeded { .. } => (StatusCode::BAD_REQUEST, Some("context_length_exceeded")),
             Self::Missing { .. } => (StatusCode::BAD_REQUEST, Some("missing_required_parameter")),
             Self::WrongType { .. } => (StatusCode::BAD_REQUEST, Some("invalid_type")),
-            Self::OutOfRange { .. } | Self::Contradiction { .. } | Self::Needs { .. } | Self::Prompt(_) => {
-                (StatusCode::BAD_REQUEST, Some("invalid_value"))
-            }
+            Self::OutOfRange { .. }
+            | Self::Contradiction { .. }
+            | Self::Needs { .. }
+            | Self::Prompt(_)
+            | Self::PromptOf { .. }
+            | Self::ResponseState { .. }
+            | Self::Refused { .. } => (StatusCode::BAD_REQUEST, Some("invalid_value")),
             Self::Unsupported { .. } => (StatusCode::BAD_REQUEST, Some("unsupported_parameter")),
             Self::ModelNotFound { .. } => (StatusCode::NOT_FOUND, Some("model_not_found")),
+            Self::ItemNotFound { .. } => (StatusCode::NOT_FOUND, Some("item_not_found")),
+            Self::ResponseNotFound { .. } => (StatusCode::NOT_FOUND, Some("response_not_found")),
             Self::NoRoute { .. } => (StatusCode::NOT_FOUND, Some("unknown_url")),
             Self::MethodNotAllowed { .. } => (StatusCode::METHOD_NOT_ALLOWED, Some("method_not_allowed")),
             Self::HostUnknown { .. } => (StatusCode::FORBIDDEN, Some("host_not_allowed")),
@@ -124,8 +145,12 @@ impl ApiError {
             Self::Missing { param }
             | Self::WrongType { param, .. }
             | Self::OutOfRange { param, .. }
+            | Self::ItemNotFound { param, .. }
             | Self::Unsupported { param, .. } => Some(param),
-            Self::Contradiction { param, .. } | Self::Needs { param, .. } => Some(param),
+            Self::Contradiction { param, .. } | Self::Needs { param, .. } | Self::Refused { param, .. } => Some(param),
+            Self::ResponseNotFound { param, .. } => param.as_deref(),
+            Self::ResponseState { param, .. } => *param,
+            Self::PromptOf { param, .. } => Some(param),
             Self::Prompt(_) => Some("messages"),
             Self::ContextExceeded { prompt, .. } => Some(prompt),
             Self::ModelNotFound { .. } => Some("model"),
@@ -138,10 +163,15 @@ impl ApiError {
     }
 }
 
+/// What a refusal says, among its response's extensions: for routes that say it in another shape.
+#[derive(Clone, Debug)]
+pub(crate) struct Message(pub(crate) String);
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, _) = self.class();
         let mut response = (status, Json(self.body())).into_response();
+        response.extensions_mut().insert(Message(self.to_string()));
         let headers = response.headers_mut();
         match self {
             Self::IntakeFull | Self::Engine { error: EngineError::Busy { .. } | EngineError::OutOfMemory(_), .. } => {

@@ -56,10 +56,25 @@ impl Fields {
         format!("{}{name}", self.path)
     }
 
+    /// Whether the field is there to be taken.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.map.get(name).is_some_and(|value| !value.is_null())
+    }
+
     /// The field, whatever it is.
     pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
         debug_assert!(self.known.is_none_or(|known| known.has(name)), "{name} would have been skipped");
         self.map.remove(name).filter(|value| !value.is_null())
+    }
+
+    /// The field, left where it is.
+    pub(crate) fn peek(&self, name: &str) -> Option<&Value> {
+        self.map.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Whether the field is this text; it stays.
+    pub(crate) fn is(&self, name: &str, text: &str) -> bool {
+        self.map.get(name).is_some_and(|value| value == text)
     }
 
     pub(crate) fn boolean(&mut self, name: &str) -> Result<Option<bool>, ApiError> {

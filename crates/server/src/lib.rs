@@ -1,9 +1,9 @@
-//! The OpenAI-compatible HTTP server.
+//! The HTTP server, compatible with OpenAI's and Anthropic's.
 //!
 //! **Invariant:** a field of a request is honoured, refused with its name, or listed in the response header
 //! `x-duet-ignored-fields`; none is dropped silently.
 //! **Invariant:** a generation is owned by the response it feeds. When the client goes away the response is dropped,
-//! and with it the work; nothing else holds it.
+//! and with it the work; nothing else holds it. (But `responses` in the background, which the store of responses owns.)
 //! **Invariant:** only this crate knows JSON and HTTP status codes, and it knows nothing of models, devices or threads:
 //! all of that is behind [`Backend`].
 //! **Invariant:** where there are keys (`keys`), nothing is done or told without one of them (`auth`).
@@ -15,13 +15,17 @@
 //! connections and their silence (`connections`, `patience`), bytes of bodies and turns at work on them (`intake`), values
 //! of a body (`values`), tokens of a prompt ([`Backend::encode_chat`]).
 //!
-//! One request: its route (`chat`, `completions`) reads the bounded body (`body`), takes it apart field by field (`arrived`,
-//! `fields`, `messages`, `options`, `class`), makes tokens of it, submits it and answers whole or streamed (`reply`,
-//! `running`).
+//! One request: its route (`chat`, `completions`, `responses`, `anthropic`, `ollama`) reads the bounded body (`body`), takes it apart field by field (`arrived`,
+//! `fields`, `messages`, `tools`, `answer_form`, `thinking`, `options`, `class`, `volatile`, `behind`), makes a prompt and what the answer is held
+//! to of it (`turn`), submits it, and answers whole or streamed (`reply`): what the model says is read into text, reasoning
+//! and calls (`reply::said`), and each route writes these in its own shape (`reply::writer`).
 
+mod answer_form;
+mod anthropic;
 mod arrived;
 mod auth;
 mod backend;
+mod behind;
 mod body;
 mod chat;
 mod class;
@@ -32,6 +36,7 @@ mod engine_backend;
 mod error;
 mod fields;
 mod flows;
+mod for_template;
 mod guard;
 mod ids;
 mod intake;
@@ -39,17 +44,25 @@ mod keys;
 mod logprobs;
 mod messages;
 mod models;
+mod ollama;
 mod options;
 mod patience;
 mod prediction;
 mod reply;
+mod responses;
 mod running;
 mod serve;
+mod systemone;
 mod task;
+mod thinking;
+mod tokenize;
+mod tools;
+mod turn;
 mod values;
+mod volatile;
 
-pub use backend::{Backend, EventFuture, Events, PromptError};
-pub use config::{ServerConfig, Times};
+pub use backend::{About, Backend, Chat, ChatPrompt, EventFuture, Events, Families, PromptError};
+pub use config::{BehindAnswers, KeepPrefix, ServerConfig, Times};
 pub use engine_backend::EngineBackend;
 pub use guard::Hosts;
 pub use keys::{ApiKeys, KeyError, KeyListError};

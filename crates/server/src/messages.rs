@@ -1,8 +1,9 @@
 //! The messages of a conversation, as OpenAI writes them.
 
 use crate::error::ApiError;
-use crate::fields::{Fields, type_name};
+use crate::fields::{Fields, brief, type_name};
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,17 +56,66 @@ pub(crate) fn take(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Vec
     if messages.is_empty() {
         return Err(fields.out_of_range("messages", "at least one message", &Value::Array(messages)));
     }
-    let read = |(index, message)| message_from(format!("messages[{index}]"), message, ignored);
-    messages.into_iter().enumerate().map(read).collect()
+    let mut calls = Made::default();
+    let mut read = Vec::with_capacity(messages.len());
+    for (index, message) in messages.into_iter().enumerate() {
+        let path = format!("messages[{index}]");
+        let message = message_from(path.clone(), message, ignored)?;
+        calls.check(&path, &message)?;
+        read.push(message);
+    }
+    Ok(read)
 }
 
-fn message_from(path: String, message: Value, ignored: &mut Vec<String>) -> Result<ChatMessage, ApiError> {
+/// The calls that were made so far: a result of any other would lead the model astray.
+#[derive(Debug, Default)]
+pub(crate) struct Made(HashSet<String>);
+
+impl Made {
+    /// Takes note of a message's calls, or refuses the result of one that was never made. `path` is where it stands.
+    pub(crate) fn check(&mut self, path: &str, message: &ChatMessage) -> Result<(), ApiError> {
+        let calls = message.tool_calls.iter().flat_map(|calls| calls.as_array().into_iter().flatten());
+        self.0.extend(calls.filter_map(|call| call["id"].as_str().map(str::to_owned)));
+        match &message.tool_call_id {
+            Some(id) if !self.0.contains(id) => {
+                let (param, got) = (format!("{path}.tool_call_id"), brief(&Value::String(id.clone())));
+                Err(ApiError::OutOfRange { param, expected: "the id of a call in a message before it".to_owned(), got })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Each of an assistant's calls names a function, and its arguments are an object or its text.
+fn check_calls(fields: &Fields, calls: &[Value]) -> Result<(), ApiError> {
+    for (index, call) in calls.iter().enumerate() {
+        let mut call = Fields::nested(fields.path_of(&format!("tool_calls[{index}]")), call.clone())?;
+        let Some(function) = call.take("function") else {
+            return Err(ApiError::Missing { param: call.path_of("function") });
+        };
+        let mut function = Fields::nested(call.path_of("function"), function)?;
+        if function.string("name")?.is_none() {
+            return Err(ApiError::Missing { param: function.path_of("name") });
+        }
+        match function.take("arguments") {
+            None | Some(Value::String(_) | Value::Object(_)) => {}
+            Some(other) => return Err(function.wrong_type("arguments", "a text of JSON", &other)),
+        }
+    }
+    Ok(())
+}
+
+/// One message; `path` is where it stands.
+pub(crate) fn message_from(path: String, message: Value, ignored: &mut Vec<String>) -> Result<ChatMessage, ApiError> {
     let mut fields = Fields::nested(path, message)?;
     let role = role_from(&mut fields)?;
     let content = fields.take("content");
     let tool_calls = match (role, fields.take("tool_calls")) {
         (_, None) => None,
-        (Role::Assistant, Some(calls @ Value::Array(_))) => Some(calls),
+        (Role::Assistant, Some(Value::Array(calls))) => {
+            check_calls(&fields, &calls)?;
+            Some(Value::Array(calls))
+        }
         (Role::Assistant, Some(other)) => return Err(fields.wrong_type("tool_calls", "an array", &other)),
         (_, Some(_)) => {
             let why = "only an assistant's message calls tools";

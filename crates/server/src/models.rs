@@ -19,9 +19,12 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> (StatusCode, Json<Val
 }
 
 /// The loaded model, under its own name and its aliases.
+///
+/// Codex reads a list `models` instead, and fails without one. Each entry there would bring the instructions that Codex
+/// gives its model; with none it takes its own, so the list is empty.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<Value> {
     let names = std::iter::once(app.backend.model_name()).chain(app.config.aliases.iter().map(String::as_str));
-    Json(json!({"object": "list", "data": names.map(|name| model(&app, name)).collect::<Value>()}))
+    Json(json!({"object": "list", "data": names.map(|name| model(&app, name)).collect::<Value>(), "models": []}))
 }
 
 /// One model by any name that requests may use.

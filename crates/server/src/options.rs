@@ -6,7 +6,7 @@ use crate::fields::Fields;
 use crate::serve::App;
 use crate::task;
 use axum::http::HeaderMap;
-use duet_engine::{FlowKey, Remember, STOP_BYTES_MAX, SamplingParams, StopConditions, TaskName};
+use duet_engine::{FlowKey, Progress, Remember, STOP_BYTES_MAX, SamplingParams, StopConditions, TaskName};
 use duet_types::{TokenId, Tokens};
 use serde_json::Value;
 
@@ -23,6 +23,8 @@ pub(crate) struct Options {
     /// Whether later answers may be drafted from this one: not if the client says `store: false`.
     pub(crate) remember: Remember,
     pub(crate) delivery: Delivery,
+    /// Whether the client hears how far its prompt was read.
+    pub(crate) progress: Progress,
 }
 
 /// How the answer is sent.
@@ -50,12 +52,14 @@ impl Options {
             task: task::take(fields, ignored)?,
             remember: remember(fields)?,
             delivery: delivery(fields, ignored)?,
+            progress: progress(fields)?,
         };
         Ok(options)
     }
 }
 
-fn sampling(fields: &mut Fields, vocabulary: usize) -> Result<SamplingParams, ApiError> {
+/// How tokens are chosen.
+pub(crate) fn sampling(fields: &mut Fields, vocabulary: usize) -> Result<SamplingParams, ApiError> {
     let repetition = fields.number("repetition_penalty", PENALTY_FACTOR_MIN..=PENALTY_FACTOR_MAX)?;
     let repeat = fields.number("repeat_penalty", PENALTY_FACTOR_MIN..=PENALTY_FACTOR_MAX)?;
     let repetition = one_of(("repetition_penalty", repetition), ("repeat_penalty", repeat))?;
@@ -118,29 +122,30 @@ fn stop_conditions(fields: &mut Fields) -> Result<StopConditions, ApiError> {
     let max_tokens = one_of(("max_tokens", tokens), ("max_completion_tokens", completion_tokens))?;
     Ok(StopConditions {
         max_tokens: max_tokens.map(|tokens| Tokens(u32::try_from(tokens).unwrap_or(u32::MAX))),
-        stop: stop_strings(fields)?,
+        stop: stop_strings(fields, "stop")?,
         ignore_eos: fields.boolean("ignore_eos")?.unwrap_or(false),
     })
 }
 
-fn stop_strings(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
+/// Takes stop strings, which the route calls so.
+pub(crate) fn stop_strings(fields: &mut Fields, name: &str) -> Result<Vec<String>, ApiError> {
     const EXPECTED: &str = "a string or an array of strings";
-    let values = match fields.take("stop") {
+    let values = match fields.take(name) {
         None => return Ok(Vec::new()),
         Some(Value::Array(values)) => values,
         Some(value) => vec![value],
     };
     if values.len() > STOP_STRINGS_MAX {
         let expected = format!("at most {STOP_STRINGS_MAX} strings");
-        return Err(fields.out_of_range("stop", expected, &Value::Array(values)));
+        return Err(fields.out_of_range(name, expected, &Value::Array(values)));
     }
     let text = |value: Value| match value {
         Value::String(text) if text.is_empty() || text.len() > STOP_BYTES_MAX => {
             let expected = format!("of 1 to {STOP_BYTES_MAX} bytes");
-            Err(fields.out_of_range("stop", expected, &Value::String(text)))
+            Err(fields.out_of_range(name, expected, &Value::String(text)))
         }
         Value::String(text) => Ok(text),
-        other => Err(fields.wrong_type("stop", EXPECTED, &other)),
+        other => Err(fields.wrong_type(name, EXPECTED, &other)),
     };
     values.into_iter().map(text).collect()
 }
@@ -169,12 +174,24 @@ fn delivery(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Delivery, 
     Ok(Delivery::Streamed { usage })
 }
 
+/// `return_progress`, as llama.cpp calls it.
+fn progress(fields: &mut Fields) -> Result<Progress, ApiError> {
+    let told = fields.boolean("return_progress")?.unwrap_or(false);
+    Ok(if told { Progress::Told } else { Progress::Untold })
+}
+
+/// `n`: answers to each prompt.
+pub(crate) fn choices(fields: &mut Fields) -> Result<usize, ApiError> {
+    Ok(fields.integer("n", 1..=CHOICES_MAX)?.map_or(1, |count| usize::try_from(count).unwrap_or(1)))
+}
+
+/// Each is a request of its own.
+const CHOICES_MAX: i64 = 16;
+
 /// Fields that would change the answer and that this server cannot honour. Harmless values of them pass.
 fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
-    for name in ["n", "best_of"] {
-        if fields.integer(name, 1..=i64::MAX)?.is_some_and(|count| count != 1) {
-            return Err(unsupported(name, "one answer a request; send several requests for more"));
-        }
+    if fields.integer("best_of", 1..=i64::MAX)?.is_some_and(|count| count != 1) {
+        return Err(unsupported("best_of", "answers are not compared; `n` gives several"));
     }
     for (name, why) in UNSUPPORTED {
         if fields.take(name).is_some() {
@@ -197,24 +214,17 @@ pub(crate) fn unsupported(param: &str, why: &'static str) -> ApiError {
 }
 
 /// Of OpenAI, llama.cpp and vLLM: each would constrain or replace the output, so an answer without it would be wrong.
-const UNSUPPORTED: [(&str, &str); 13] = [
-    ("functions", "function calling is not implemented"),
-    ("function_call", "function calling is not implemented"),
+const UNSUPPORTED: [(&str, &str); 6] = [
+    ("functions", "functions are called as `tools`"),
+    ("function_call", "functions are called as `tools`"),
     ("audio", "this server answers with text only"),
     ("web_search_options", "this server does not search the web"),
-    ("grammar", "constrained output is not implemented"),
-    ("json_schema", "constrained output is not implemented"),
-    ("guided_json", "constrained output is not implemented"),
-    ("guided_regex", "constrained output is not implemented"),
-    ("guided_choice", "constrained output is not implemented"),
-    ("guided_grammar", "constrained output is not implemented"),
-    ("structured_outputs", "constrained output is not implemented"),
     ("prompt_logprobs", "log probabilities of the prompt are not implemented"),
     ("min_tokens", "a minimum length is not implemented"),
 ];
 
 /// All fields that both routes look at.
-pub(crate) const KNOWN: [&str; 41] = [
+pub(crate) const KNOWN: [&str; 34] = [
     "background",
     "best_of",
     "frequency_penalty",
@@ -233,7 +243,7 @@ pub(crate) const KNOWN: [&str; 41] = [
     "prompt_cache_key",
     "repeat_penalty",
     "repetition_penalty",
-    "response_format",
+    "return_progress",
     "seed",
     "service_tier",
     "stop",
@@ -248,13 +258,6 @@ pub(crate) const KNOWN: [&str; 41] = [
     "function_call",
     "audio",
     "web_search_options",
-    "grammar",
-    "json_schema",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "structured_outputs",
     "prompt_logprobs",
     "min_tokens",
 ];

@@ -8,7 +8,8 @@ use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::ids::{Ids, unix_seconds};
 use crate::intake::Intake;
-use crate::{auth, chat, completions, connections, flows, guard, models};
+use crate::responses::{self, Store};
+use crate::{anthropic, auth, chat, completions, connections, flows, guard, models, ollama, systemone, tokenize};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{Method, Uri};
@@ -38,7 +39,8 @@ pub async fn serve(
     let phase = watch::Sender::new(Phase::Serving);
     let intake = Intake::new(config.intake_bytes_max);
     let (ids, started) = (Ids::default(), unix_seconds());
-    let app = Arc::new(App { backend, config, intake, ids, started, phase: phase.clone() });
+    let app =
+        Arc::new(App { backend, config, intake, ids, started, phase: phase.clone(), responses: Store::default() });
     let serving = connections::serve(listener, router(app), limits, phase.subscribe());
     let ending = async {
         shutdown.await;
@@ -63,6 +65,8 @@ pub(crate) struct App {
     /// When the model became available.
     pub(crate) started: u64,
     pub(crate) phase: watch::Sender<Phase>,
+    /// Responses that clients may come back to.
+    pub(crate) responses: Store,
 }
 
 /// Where the server stands in its life; it only goes forward.
@@ -94,17 +98,27 @@ fn router(app: Arc<App>) -> Router {
         .route("/v1/models/{*name}", get(models::get))
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
+        .route("/v1/messages", post(anthropic::create))
+        .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
+        .route("/v1/systemone", post(systemone::create))
+        .route("/tokenize", post(tokenize::tokenize))
+        .route("/detokenize", post(tokenize::detokenize))
+        .merge(responses::routes())
         .route("/v1/flows", get(flows::list))
         .route("/metrics", get(flows::metrics))
         .route_layer(from_fn_with_state(Arc::clone(&app), auth::identify))
         // Says only that the server lives; whoever watches over it needs no key.
         .route("/health", get(models::health))
+        .merge(ollama::routes(&app))
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         // `body` bounds bodies, with an answer that clients get to see.
         .layer(DefaultBodyLimit::disable())
         .with_state(app);
-    routes.layer(from_fn_with_state(hosts, guard::known_hosts)).layer(from_fn(log))
+    routes
+        .layer(from_fn_with_state(hosts, guard::known_hosts))
+        .layer(from_fn(anthropic::refusal::in_its_words))
+        .layer(from_fn(log))
 }
 
 async fn no_route(method: Method, uri: Uri) -> ApiError {

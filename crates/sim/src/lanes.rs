@@ -15,9 +15,8 @@ use crate::speed::SpeedTimeline;
 use crate::watchdog::Watchdog;
 use crate::world::Truth;
 use duet_scheduler::annotation::{self, Bound};
-use duet_scheduler::heg::Node;
 use duet_scheduler::{Heg, Kernel, Machine};
-use duet_types::{Instant, KernelId, LaneId, LaneSet, Nanos, Tokens};
+use duet_types::{Instant, KernelId, LaneId, LaneSet, Nanos, NodeKind, Tokens};
 use std::collections::BTreeMap;
 
 /// The lanes and what they run.
@@ -78,7 +77,7 @@ impl Lanes {
         let time = (demand.seconds * 1e9).floor() * slowdown;
         let deviation = 1.0 + self.jitter * (2.0 * self.random.share() - 1.0);
         let bound = match kernel.nodes.len() {
-            1 => annotation::bound(&self.heg, anchors, &part, self.heg.node(kernel.nodes.start)),
+            1 => annotation::bound(&self.heg, anchors, &part, self.heg.order().kind(kernel.nodes.start)),
             _ => annotation::pass_bound(&self.heg, anchors, &part),
         };
         let left = if self.jitter > 0.0 { time * deviation } else { time };
@@ -166,7 +165,7 @@ impl Lanes {
         }
         let chunk = kernel.rows.end - kernel.rows.start == self.chunk.0;
         assert!(chunk, "the static lane got rows {:?}, and no graph is ready", kernel.rows);
-        let token_wise = |node| self.heg.node(node) != Node::Attention;
+        let token_wise = |node| self.heg.order().kind(node) != NodeKind::Attention;
         assert!(kernel.nodes.clone().all(token_wise), "the static lane got attention, and no graph is ready");
     }
 
@@ -186,16 +185,12 @@ impl Lanes {
 
     /// How much slower each kernel is beside the others, by what decides their times.
     fn measured_factors(&self) -> Vec<f64> {
-        let contention = &self.machine.contention;
-        let beside = |one: Bound, other: Bound| match (one, other) {
-            (Bound::Memory, Bound::Memory) => contention.memory_beside_memory,
-            (Bound::Memory, Bound::Compute) => contention.memory_beside_compute,
-            (Bound::Compute, Bound::Memory) => contention.compute_beside_memory,
-            (Bound::Compute, Bound::Compute) => contention.compute_beside_compute,
+        let beside = |one: &Running, other: &Running| {
+            self.machine.contention_of(one.lanes, other.lanes).factor(one.bound, other.bound)
         };
         let factor = |(&id, running): (&KernelId, &Running)| {
             let others = self.running.iter().filter(|(other, _)| **other != id);
-            others.fold(1.0_f64, |factor, (_, other)| factor.max(beside(running.bound, other.bound)))
+            others.fold(1.0_f64, |factor, (_, other)| factor.max(beside(running, other)))
         };
         self.running.iter().map(factor).collect()
     }

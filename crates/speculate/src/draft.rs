@@ -53,6 +53,18 @@ impl Draft {
         &self.rows
     }
 
+    /// The tokens that lead to a row, its own last.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[must_use]
+    pub fn path(&self, row: usize) -> Vec<TokenId> {
+        let rows = std::iter::successors(Some(row), |&row| self.rows[row].parent);
+        let mut path: Vec<TokenId> = rows.map(|row| self.rows[row].token).collect();
+        path.reverse();
+        path
+    }
+
     /// How many rows.
     #[must_use]
     pub fn len(&self) -> usize {

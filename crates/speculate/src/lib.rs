@@ -15,6 +15,7 @@
 //! | draft extension, or reuse (§3.4, eq. 3) | `extension.rs` |
 //! | why drafts are rejected (Table 2) | `rejection.rs` |
 //! | tree drafts from several sources (§3.3-3.4) | `speculator.rs`, `draft.rs` |
+//! | what a grammar rules out or makes certain (ours) | `guide.rs` |
 //! | competition of the sources (ours) | `confidence.rs` |
 //! | valid, wasted and underutilised rows (sd.npu §3.2) | `utilisation.rs` |
 //! | the methods by name | `method.rs` |
@@ -28,6 +29,7 @@ pub mod confidence;
 pub mod draft;
 pub mod drafter;
 pub mod extension;
+pub mod guide;
 pub mod history;
 mod method;
 pub mod prediction;
@@ -41,6 +43,7 @@ mod utilisation;
 
 pub use draft::{Draft, DraftRow, ROWS_MAX, VerifyRows, WORTH_MIN};
 pub use drafter::Drafter;
+pub use guide::Guide;
 pub use method::{Learns, Method, UnknownMethod};
 pub use rejection::{Rejection, Rejections};
 pub use speculator::Speculator;

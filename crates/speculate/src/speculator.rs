@@ -8,6 +8,7 @@
 use crate::confidence::{Confidence, Opinions};
 use crate::draft::{Draft, DraftRow};
 use crate::drafter::{Candidate, Drafter, Place, Rejected};
+use crate::guide::{Guide, Unguided};
 use crate::successors::Successors;
 use duet_types::TokenId;
 use std::cmp::Ordering;
@@ -25,6 +26,8 @@ pub struct Speculator {
 struct Scratch {
     candidates: Vec<Candidate>,
     merged: Vec<(TokenId, Opinions)>,
+    /// Tokens that may follow a row, and how likely each is.
+    chances: Vec<(TokenId, f32)>,
     /// Of each row of the draft, and first of its root, where each drafter is.
     places: Vec<Place>,
     open: BinaryHeap<Open>,
@@ -77,12 +80,17 @@ impl Speculator {
 
     /// What may come next: at most `rows` rows, each worth at least `floor`.
     pub fn draft(&mut self, rows: usize, floor: f32) -> Draft {
+        self.draft_guided(rows, floor, &mut Unguided)
+    }
+
+    /// The same of an answer that not every token can follow, or that some token must.
+    pub fn draft_guided(&mut self, rows: usize, floor: f32, guide: &mut dyn Guide) -> Draft {
         let mut draft = Draft::default();
         self.scratch.open.clear();
         self.scratch.places.clear();
         self.scratch.places.extend(self.drafters.iter().map(|drafter| drafter.end()));
         if rows > 0 {
-            self.expand(None, 1.0, floor);
+            self.expand((&draft, None), 1.0, floor, guide);
         }
         while let Some(Open { worth, token, parent, .. }) = self.scratch.open.pop() {
             draft.push(DraftRow { token, parent, worth });
@@ -94,7 +102,7 @@ impl Speculator {
                 let place = drafter.step(self.scratch.places[from + index], token);
                 self.scratch.places.push(place);
             }
-            self.expand(Some(draft.len() - 1), worth, floor);
+            self.expand((&draft, Some(draft.len() - 1)), worth, floor, guide);
         }
         draft
     }
@@ -112,15 +120,22 @@ impl Speculator {
     }
 
     /// Opens the candidates that follow a row.
-    fn expand(&mut self, row: Option<usize>, worth: f32, floor: f32) {
+    fn expand(&mut self, (draft, row): (&Draft, Option<usize>), worth: f32, floor: f32, guide: &mut dyn Guide) {
         self.merge(row.map_or(0, |row| row + 1));
-        for (token, opinions) in &self.scratch.merged {
-            let worth = worth * self.confidence.chance(opinions);
+        let path = || row.map_or_else(Vec::new, |row| draft.path(row));
+        let mut chances = std::mem::take(&mut self.scratch.chances);
+        chances.clear();
+        let merged = self.scratch.merged.iter();
+        chances.extend(merged.map(|(token, opinions)| (*token, self.confidence.chance(opinions))));
+        guide.rule(&path, &mut chances);
+        for &(token, chance) in &chances {
+            let worth = worth * chance;
             if worth >= floor {
                 let order = u32::MAX - self.scratch.open.len() as u32;
-                self.scratch.open.push(Open { worth, order, token: *token, parent: row });
+                self.scratch.open.push(Open { worth, order, token, parent: row });
             }
         }
+        self.scratch.chances = chances;
     }
 
     /// The candidates of all drafters at their places number `at`, each with all opinions on it.
@@ -189,6 +204,31 @@ mod tests {
             let path: Vec<u32> = draft.rows().iter().map(|row| row.token.0).collect();
             assert_eq!(path[0], 4, "{method}");
         }
+    }
+
+    /// Lets odd tokens come only after even ones, and 9 after 5 always.
+    #[derive(Debug)]
+    struct Alternating(TokenId);
+
+    impl Guide for Alternating {
+        fn rule(&mut self, path: &dyn Fn() -> Vec<TokenId>, chances: &mut Vec<(TokenId, f32)>) {
+            let last = path().last().copied().unwrap_or(self.0);
+            chances.retain(|(token, _)| token.0 % 2 != last.0 % 2);
+            if last.0 == 5 {
+                *chances = vec![(TokenId(9), 1.0)];
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_ruled_out_is_not_drafted_and_what_is_certain_is() {
+        let mut speculator = speculator(Method::Sam, &[1, 2, 3, 4, 5, 7, 1, 2, 3]);
+        let path = |draft: &Draft| draft.rows().iter().map(|row| row.token.0).collect::<Vec<_>>();
+        assert_eq!(path(&speculator.draft(4, 0.0))[..3], [4, 5, 7]);
+        let guided = speculator.draft_guided(3, 0.0, &mut Alternating(TokenId(3)));
+        assert_eq!(path(&guided), [4, 5, 9]);
+        assert_eq!(guided.rows()[2].worth, guided.rows()[1].worth, "what is certain loses nothing");
+        assert!(speculator.draft_guided(3, 0.0, &mut Alternating(TokenId(4))).is_empty());
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod profiles;
 mod skips;
 
 pub use need::Need;
-pub use profiles::prefer_devices;
+pub use profiles::{attend_on_devices, prefer_devices};
 
 use skips::Skips;
 use std::fmt::Display;

@@ -51,7 +51,7 @@ fn on_lanes(bed: &Bed, output: usize, samples: usize, placed: PlacedModel) -> Re
 
 fn turn(bed: &Bed, device: Option<&PlacedModel>, crew: &dyn Crew, output: usize) -> Result<Turn, GraphsError> {
     let model = &*bed.model;
-    let forward = Forward { model, device: device.map(|device| device as &dyn TokenWise), crew };
+    let forward = Forward { model, device: device.map(|device| device as &dyn TokenWise), experts: None, crew };
     let pool = model.kv_pool(KvFormat::F16, Tokens((PROMPT + output + 1) as u32));
     let (prompt, mut logits) = (bed.text(PROMPT), Vec::new());
     let (prefill, kv) = timed(|| forward.read(pool.table(), &prompt, CHUNK, &mut logits));

@@ -79,7 +79,7 @@ fn turns(bed: &Bed, model: &Arc<ExactModel>, prepared: &Prepared, samples: usize
 /// How long the prompt takes in chunks of `chunk` rows, up to the head.
 fn read(bed: &Bed, device: Option<&dyn TokenWise>, crew: &dyn Crew, chunk: Tokens) -> Result<Nanos, GraphsError> {
     let model = &*bed.model;
-    let forward = Forward { model, device, crew };
+    let forward = Forward { model, device, experts: None, crew };
     let (prompt, pool) = (bed.text(PROMPT.as_usize()), model.kv_pool(KvFormat::F16, PROMPT));
     let mut activations = Activations::new(model, chunk.min(PROMPT).as_usize());
     let (took, read) = timed(|| {

@@ -39,7 +39,7 @@ fn turn(bed: &Bed, length: Tokens) -> Result<Rates, MoeError> {
     let own = bed.clone();
     on_cores(bed.threads, move |crew| {
         let model = &*own.model;
-        let forward = Forward { model, device: None, crew };
+        let forward = Forward { model, device: None, experts: None, crew };
         let (prompt, mut logits) = (own.text(length.as_usize()), Vec::new());
         let pool = model.kv_pool(KvFormat::F16, length + Tokens(GENERATED as u32));
         let (prefill, kv) = timed(|| forward.read(pool.table(), &prompt, CHUNK, &mut logits));

@@ -120,7 +120,8 @@ fn turn(
     crew: &dyn Crew,
 ) -> Result<Turn, MoeError> {
     let (model, placed) = (&*bed.model, contender.placed.as_deref());
-    let forward = Forward { model, device: placed.map(|placed| placed as &dyn TokenWise), crew };
+    let device = placed.map(|placed| placed as &dyn TokenWise);
+    let forward = Forward { model, device, experts: placed.map(|placed| placed as &dyn ExpertWise), crew };
     let pool = model.kv_pool(KvFormat::F16, length + Tokens(output as u32));
     let (prompt, mut logits) = (bed.text(length.as_usize()), Vec::new());
     let before = placed.map(ExpertWise::stats).unwrap_or_default();
@@ -152,7 +153,6 @@ fn since(before: ExpertStats, after: ExpertStats) -> ExpertStats {
         slots: after.slots - before.slots,
         loads: after.loads - before.loads,
         resident: after.resident,
-        attention: after.attention,
     }
 }
 

@@ -5,9 +5,7 @@
 mod serving;
 mod staged;
 
-use duet_engine::{
-    Device, Engine, EngineConfig, ExactCounts, Generation, Mechanism, Mechanisms, Method, PolicyName, Silicon,
-};
+use duet_engine::{Device, Engine, EngineConfig, ExactCounts, Generation, Mechanism, Mechanisms, Method, PolicyName};
 use duet_offload::ExactModel;
 use duet_runtimes::GraphDevice;
 use duet_scheduler::machine::RowsTaken;
@@ -25,15 +23,9 @@ fn device(stage: &Arc<Stage>, own_graphs: OwnGraphs) -> Option<Arc<dyn GraphDevi
 /// An engine with the device as a static lane, and some mechanisms. Profiles are kept in the folder: measuring takes longest.
 fn engine(device: Arc<dyn GraphDevice>, mechanisms: Mechanisms, profiles: &Path) -> Engine {
     let model = model();
-    let placed = ExactModel::ready_on(Arc::clone(&model), device, None, &mut |_| {}).unwrap();
-    let device = Device {
-        name: "openvino:CPU".to_owned(),
-        version: String::new(),
-        nodes: Arc::new(placed),
-        rows: RowsTaken::Chunk,
-        silicon: Silicon::Cores,
-        exchange: None,
-    };
+    let placed = Arc::new(ExactModel::ready_on(Arc::clone(&model), device, None, &mut |_| {}).unwrap());
+    let prepares = Some(Arc::clone(&placed) as _);
+    let device = Device { rows: RowsTaken::Chunk, prepares, ..Device::new("openvino:CPU", "", placed) };
     let config = EngineConfig {
         threads: Some(1),
         devices: vec![device],

@@ -49,6 +49,7 @@ pub(crate) async fn stream(
             }
         };
         match event {
+            Some(GenerationEvent::Reading { .. }) => {}
             Some(GenerationEvent::Token { text, .. }) => {
                 said += &text;
                 say(&text)?;

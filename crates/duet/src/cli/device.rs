@@ -1,11 +1,11 @@
 //! Flags about accelerators.
 
 use crate::failure::BadInput;
-use crate::offloading::{DeviceName, DeviceSpec, ShapesName};
+use crate::offloading::{AttentionPlace, DeviceName, DeviceSpec, ShapesName};
 use clap::{Args, ValueEnum};
 use duet_engine::Fallback;
 use duet_moe::Overflow;
-use duet_offload::{AttentionPlace, ExpertScheme, ExpertSettings};
+use duet_offload::{ExpertScheme, ExpertSettings};
 use duet_types::Bytes;
 use std::path::PathBuf;
 
@@ -16,7 +16,8 @@ pub(crate) struct DeviceArgs {
     /// the model and gets what it does well, beside the cores, which stand in where it fails. After the name may follow
     /// `,shapes=fixed` (chunks of prompts, and whole prompts on graphs that are compiled for their length while they wait)
     /// or `,shapes=any`, where the device has the choice; `,threads=N`; `,graph-memory=BYTES`; and `,name=NAME`, as it is
-    /// called in figures. `cpu` is the cores, which are always there
+    /// called in figures. `cpu` is the cores, which are always there [default: the devices that work and pay, as is
+    /// measured; `cpu` alone for none]
     #[arg(long = "device", value_name = "NAME[,OPTION=VALUE]...")]
     pub(crate) devices: Vec<DeviceSpec>,
     /// Share of a lane that may be used at most, so that the rest is left to the display or to other programs: the lane by
@@ -38,7 +39,8 @@ pub(crate) struct DeviceArgs {
     /// `groups` are what it is compared with
     #[arg(long, value_name = "NAME", requires = "devices", default_value = "all")]
     pub(crate) expert_scheme: ExpertScheme,
-    /// Of a model with experts: the device attends, too, while prompts are read, in graphs of a fixed length
+    /// Devices attend, too, while prompts are read, in graphs of a few fixed lengths over keys and values that stay where
+    /// they read them: for chunks and contexts where that is measured to be sooner done than on the cores
     #[arg(long, requires = "devices")]
     pub(crate) device_attention: bool,
     /// Fail where a device does, with nothing to stand in for it
@@ -85,7 +87,12 @@ impl DeviceArgs {
         if exchanging > 1 {
             return Err(BadInput("graph-memory is for one device: the others need room for their graphs".to_owned()));
         }
-        let fixed = devices.iter().find(|spec| spec.shapes == Some(ShapesName::Fixed));
+        let mut all_fixed = devices.iter().filter(|spec| spec.shapes == Some(ShapesName::Fixed));
+        let fixed = all_fixed.next();
+        if let (Some(one), Some(other)) = (fixed, all_fixed.next()) {
+            let text = "prompts are read on one device of fixed shapes: leave one out, or give it shapes=any";
+            return Err(BadInput(format!("--device {one} and --device {other}: {text}")));
+        }
         let exchanges = self.graph_memory.is_some() || fixed.is_some_and(|spec| spec.graph_memory.is_some());
         match fixed {
             Some(spec) if exchanges => Err(BadInput(format!(
@@ -94,7 +101,7 @@ impl DeviceArgs {
             ))),
             Some(spec) if self.experts() != ExpertSettings::default() => Err(BadInput(format!(
                 "--device {spec}: experts have groups of fixed shapes of their own: leave `shapes=fixed` out, or \
-                 --expert-scheme, --expert-overflow and --device-attention"
+                 --expert-scheme and --expert-overflow"
             ))),
             _ => Ok(()),
         }
@@ -106,8 +113,12 @@ impl DeviceArgs {
             OverflowName::Spill => Overflow::Spill,
             OverflowName::Prune => Overflow::Prune,
         };
-        let attention = if self.device_attention { AttentionPlace::Device } else { AttentionPlace::Cpu };
-        ExpertSettings { scheme: self.expert_scheme, overflow, attention, ..ExpertSettings::default() }
+        ExpertSettings { scheme: self.expert_scheme, overflow, ..ExpertSettings::default() }
+    }
+
+    /// Who attends while prompts are read.
+    pub(crate) fn attention(&self) -> AttentionPlace {
+        if self.device_attention { AttentionPlace::DeviceWhereItPays } else { AttentionPlace::Cores }
     }
 
     /// Threads of the cores beside the devices, of which those that are made of cores have theirs.
@@ -186,6 +197,7 @@ mod tests {
             "--device openvino:NPU --device openvino:GPU --device cpu",
             "--device openvino:CPU,shapes=fixed,threads=1 --device openvino:CPU,name=igpu",
             "--device openvino:NPU,graph-memory=1g --device openvino:GPU",
+            "--device openvino:NPU,shapes=fixed --device-attention",
             "--device openvino:GPU --occupancy openvino:GPU=0.7 --occupancy cpu=0.5",
         ] {
             assert_eq!(checked(line), Ok(()), "{line}");
@@ -195,9 +207,11 @@ mod tests {
             ("--device openvino:GPU --device openvino:GPU.0", "are one device"),
             ("--device openvino:NPU --device openvino:GPU --graph-memory 1g", "graph-memory=BYTES"),
             ("--device openvino:NPU,shapes=fixed --graph-memory 1g", "leave one of them out"),
-            ("--device openvino:NPU,shapes=fixed --device-attention", "shapes=fixed"),
+            ("--device openvino:NPU,shapes=fixed --expert-scheme naive", "shapes=fixed"),
             ("--device openvino:NPU,shapes=round", "fixed"),
             ("--device openvino:NPU,colour=red", "threads=N"),
+            ("--device openvino:NPU,shapes=fixed --device openvino:GPU,shapes=fixed", "shapes=any"),
+            ("--device openvino:GPU,name=cpu2", "take another"),
             ("--device cpu,threads=2", "--threads"),
             ("--device cuda:0", "duet devices"),
             ("--occupancy cpu=1.5", "from 0.01 to 1"),

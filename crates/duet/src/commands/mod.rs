@@ -1,6 +1,7 @@
 //! One file per command. A new one is a variant of [`Command`], a module here and a line in [`dispatch`].
 
 mod bench;
+mod bench_agents;
 mod bench_agreement;
 mod bench_graphs;
 mod bench_identity;
@@ -13,6 +14,7 @@ mod chat;
 mod devices;
 mod history;
 mod inspect;
+mod mcp;
 mod moefy;
 mod profile;
 mod profile_graphs;
@@ -32,6 +34,7 @@ pub(crate) fn dispatch(command: &Command) -> anyhow::Result<()> {
         Command::Run(arguments) => run::run(arguments),
         Command::Chat(arguments) => chat::chat(arguments),
         Command::Serve(arguments) => serve::serve(arguments),
+        Command::Mcp(arguments) => mcp::mcp(arguments),
         Command::History(arguments) => history::history(arguments),
         Command::Inspect(arguments) => inspect::inspect(arguments),
         Command::Devices(arguments) => devices::devices(arguments),

@@ -41,6 +41,8 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
             aliases: alias_of(&arguments.model),
             keys,
             class_default: arguments.default_class.into(),
+            prefix: arguments.volatile_prefix.into(),
+            behind_answers: arguments.behind_answers.into(),
             loopback_only: address.ip().to_canonical().is_loopback(),
             hosts: hosts(&arguments.allow_host),
             connections_max: arguments.connections,

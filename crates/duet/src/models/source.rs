@@ -23,6 +23,8 @@ pub(crate) enum Origin {
     Hub(HubFile),
     /// A model file inside a Python wheel, through the package index that pip is configured for.
     Package(Package),
+    /// A model file in parts, each in a wheel of its own.
+    Parts(Parts),
 }
 
 /// `hf:owner/repo[@revision]/file.gguf`
@@ -49,6 +51,19 @@ pub(crate) struct Package {
     pub(crate) file: Option<String>,
 }
 
+/// `pypi:package{1..count}==version/file.gguf`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Parts {
+    /// What the names of all the distributions begin with; the part's number follows.
+    pub(crate) name: String,
+    /// How many there are.
+    pub(crate) count: u32,
+    /// Exact version of each.
+    pub(crate) version: String,
+    /// What the file is called once it is joined.
+    pub(crate) file: String,
+}
+
 const REVISION_DEFAULT: &str = "main";
 
 impl Origin {
@@ -63,7 +78,7 @@ impl Origin {
             }));
         }
         let rest = text.strip_prefix("pypi:")?;
-        let parsed = Package::parse(rest).map(Self::Package);
+        let parsed = Package::parse(rest).map(Self::Package).or_else(|| Parts::parse(rest).map(Self::Parts));
         Some(parsed.ok_or_else(|| {
             BadInput(format!(
                 "`{text}` is not of the form pypi:PACKAGE, pypi:PACKAGE==VERSION or pypi:PACKAGE==VERSION/FILE.gguf"
@@ -92,6 +107,10 @@ impl Origin {
                 let path = PathBuf::from("pypi").join(format!("{}=={version}", package.name));
                 if package.file.is_some() { path } else { path.join("only") }
             }
+            Self::Parts(parts) => {
+                let folder = format!("{}=={}", parts.name, parts.version);
+                PathBuf::from("pypi-parts").join(folder).join(parts.count.to_string())
+            }
         }
     }
 
@@ -108,6 +127,7 @@ impl Origin {
         match self {
             Self::Hub(hub) => Some(base_name(&hub.file)),
             Self::Package(package) => package.file.as_deref(),
+            Self::Parts(parts) => Some(&parts.file),
         }
     }
 }
@@ -154,6 +174,25 @@ impl Package {
     }
 }
 
+impl Parts {
+    fn parse(text: &str) -> Option<Self> {
+        let (requirement, file) = text.split_once('/')?;
+        let (name, rest) = requirement.split_once("{1..")?;
+        let (count, version) = rest.split_once("}==")?;
+        let count = count.parse().ok().filter(|count| (2..=PARTS_MAX).contains(count))?;
+        let parts_valid = [name, version, file].into_iter().all(is_component) && is_gguf(file);
+        parts_valid.then(|| Self { name: name.into(), count, version: version.into(), file: file.into() })
+    }
+
+    /// The requirement of one part as pip reads it.
+    pub(crate) fn requirement(&self, number: u32) -> String {
+        format!("{}{number}=={}", self.name, self.version)
+    }
+}
+
+/// Each is a run of pip.
+const PARTS_MAX: u32 = 1000;
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -164,6 +203,9 @@ impl fmt::Display for Origin {
             Self::Package(package) => {
                 write!(f, "pypi:{}", package.requirement())?;
                 package.file.as_ref().map_or(Ok(()), |file| write!(f, "/{file}"))
+            }
+            Self::Parts(parts) => {
+                write!(f, "pypi:{}{{1..{}}}=={}/{}", parts.name, parts.count, parts.version, parts.file)
             }
         }
     }
@@ -217,6 +259,13 @@ mod tests {
         assert_eq!(origin.former_cache_directory(), Some(PathBuf::from("pypi/llm-x-0.1.2")));
     }
 
+    #[test]
+    fn a_file_in_parts_names_its_packages() {
+        let Origin::Parts(parts) = round_trip("pypi:x-part{1..12}==0.9.0/m.gguf") else { panic!("it is in parts") };
+        assert_eq!((parts.requirement(1), parts.requirement(12)), ("x-part1==0.9.0".into(), "x-part12==0.9.0".into()));
+        assert_eq!(Origin::Parts(parts).file_name(), Some("m.gguf"));
+    }
+
     /// Names whose parts could be joined to the same text in many ways.
     #[test]
     fn no_two_origins_share_a_place_in_the_cache() {
@@ -224,6 +273,7 @@ mod tests {
         let mut names = Vec::new();
         for one in parts {
             names.extend([format!("pypi:{one}"), format!("pypi:{one}/a.gguf"), format!("hf:{one}/a/a.gguf")]);
+            names.extend([format!("pypi:{one}{{1..2}}==1/a.gguf"), format!("pypi:{one}{{1..3}}==1/a.gguf")]);
             for two in parts {
                 names.extend([format!("pypi:{one}=={two}"), format!("pypi:{one}=={two}/a.gguf")]);
                 names.extend([format!("hf:a/{one}@{two}/a.gguf"), format!("hf:a/{one}/{two}/a.gguf")]);
@@ -256,6 +306,11 @@ mod tests {
             "pypi:x==-r",
             "pypi:x/../m.gguf",
             "pypi:x/m.txt",
+            "pypi:x{1..3}/m.gguf",
+            "pypi:x{1..0}==1/m.gguf",
+            "pypi:x{1..1001}==1/m.gguf",
+            "pypi:x{1..3}==1/../m.gguf",
+            "pypi:-r{1..3}==1/m.gguf",
         ] {
             let parsed = Origin::parse(text).expect("has a prefix");
             assert!(parsed.is_err_and(|error| error.to_string().contains(text)), "{text}");

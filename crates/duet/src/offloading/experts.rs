@@ -41,7 +41,7 @@ pub(super) fn refuse_settings(settings: &ExpertSettings) -> Result<(), BadInput>
     if *settings == ExpertSettings::default() {
         return Ok(());
     }
-    let flags = "--expert-scheme, --expert-overflow and --device-attention";
+    let flags = "--expert-scheme and --expert-overflow";
     Err(BadInput(format!("{flags} are for models with experts, and this one is dense: leave them out")))
 }
 
@@ -61,7 +61,7 @@ fn counts(path: &Path, model: &Model) -> Option<duet_moe::Calibration> {
 mod tests {
     use super::*;
     use duet_moe::Overflow;
-    use duet_offload::{AttentionPlace, ExpertScheme};
+    use duet_offload::ExpertScheme;
 
     #[test]
     fn a_dense_model_is_asked_for_nothing_of_experts() {
@@ -70,7 +70,6 @@ mod tests {
         for asked in [
             ExpertSettings { scheme: ExpertScheme::Naive, ..usual },
             ExpertSettings { overflow: Overflow::Prune, ..usual },
-            ExpertSettings { attention: AttentionPlace::Device, ..usual },
         ] {
             assert!(refuse_settings(&asked).unwrap_err().0.contains("--expert-scheme"));
         }

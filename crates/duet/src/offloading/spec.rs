@@ -60,6 +60,11 @@ impl DeviceName {
 }
 
 impl DeviceSpec {
+    /// A device as it comes.
+    pub(crate) fn of(device: DeviceName) -> Self {
+        Self { device, name: None, shapes: None, threads: None, graph_memory: None }
+    }
+
     /// What the device is called in figures and timelines.
     pub(crate) fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.device.to_string())
@@ -68,6 +73,10 @@ impl DeviceSpec {
     /// Options that the cores do not take.
     pub(crate) fn check(&self) -> Result<(), BadInput> {
         match self.shapes {
+            // Lanes of cores are called so, and shares of lanes go by their names.
+            _ if self.label().starts_with("cpu") => {
+                Err(BadInput(format!("--device {self}: a name that begins with `cpu` is the cores'; take another")))
+            }
             Some(ShapesName::Any) if self.graph_memory.is_some() => {
                 Err(BadInput(format!("--device {self}: graphs that are exchanged have fixed shapes; leave one out")))
             }
@@ -117,7 +126,7 @@ impl FromStr for DeviceSpec {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut parts = text.split(',');
         let device = parts.next().unwrap_or_default().parse()?;
-        let mut spec = Self { device, name: None, shapes: None, threads: None, graph_memory: None };
+        let mut spec = Self::of(device);
         for option in parts {
             let refused = || BadInput(format!("{text}: {OPTIONS}, not `{option}`"));
             match option.split_once('=').ok_or_else(refused)? {

@@ -1,11 +1,15 @@
 //! A device as an executor: what it computes, how it is, and what it has done.
 
 use super::Site;
+use super::executor::{Ended, Executor, Task};
 use crate::exchange::GraphExchange;
-use duet_model::forward::{PreparesRows, TokenWise};
-use duet_scheduler::machine::RowsTaken;
-use std::sync::Arc;
+use crate::request::EngineError;
+use duet_model::forward::{AttentionWise, Begun, ExpertWise, NotRun, Pass, PreparesRows, TokenWise};
+use duet_scheduler::machine::{Attention, Capabilities, Experts, Joins, RowsTaken};
+use duet_types::{LaneId, Tokens};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A device with a model's nodes, which an engine gives a lane of its own.
 #[derive(Clone, Debug)]
@@ -16,21 +20,16 @@ pub struct Device {
     pub version: String,
     /// The model on it.
     pub nodes: Arc<dyn TokenWise>,
+    /// Its experts, if it runs them in launches; it does not run feed-forward kernels whole then.
+    pub experts: Option<Arc<dyn ExpertWise>>,
+    /// What runs the attention of chunks, if it does.
+    pub attention: Option<Arc<dyn AttentionWise>>,
     /// Rows of a kernel that it takes.
     pub rows: RowsTaken,
-    /// Whether it computes on the cores that the crew computes on.
-    pub silicon: Silicon,
+    /// What makes graphs of it for exactly so many rows, if it takes chunks.
+    pub prepares: Option<Arc<dyn PreparesRows>>,
     /// How its graphs are exchanged, if it has no room for all of them.
     pub exchange: Option<GraphExchange>,
-}
-
-/// What a device is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silicon {
-    /// Its own.
-    Own,
-    /// The cores: while it computes, they cannot.
-    Cores,
 }
 
 /// What happens to work that a device does not do.
@@ -64,13 +63,29 @@ pub struct DeviceWork {
 }
 
 impl Device {
+    /// One that runs token-wise nodes of any number of rows, and nothing else.
+    #[must_use]
+    pub fn new(name: impl Into<String>, version: impl Into<String>, nodes: Arc<dyn TokenWise>) -> Self {
+        Self {
+            name: name.into(),
+            version: version.into(),
+            nodes,
+            experts: None,
+            attention: None,
+            rows: RowsTaken::Any,
+            prepares: None,
+            exchange: None,
+        }
+    }
+
     /// What a profile calls it: measurements of another driver, or of other shapes, say nothing of it.
     pub(crate) fn identity(&self) -> String {
         let rows = match self.rows {
             RowsTaken::Any => "any",
             RowsTaken::Chunk => "chunks",
         };
-        format!("{} {} {rows}", self.name, self.version)
+        let attends = if self.attention.is_some() { " attends" } else { "" };
+        format!("{} {} {rows}{attends}", self.name, self.version)
     }
 }
 
@@ -109,20 +124,89 @@ impl LinearWork {
 /// A device on its lane.
 #[derive(Debug)]
 pub(super) struct DeviceLane {
+    pub(super) lane: LaneId,
     pub(super) device: Device,
+    fallback: Fallback,
     macs: AtomicU64,
     refused: AtomicU64,
     /// It failed, and no probe has come to a good end since.
     failed: AtomicBool,
     /// The scheduler has not heard of that.
     untold: AtomicBool,
+    /// The attention that it is given.
+    attention: Mutex<Attention>,
+}
+
+impl Executor for DeviceLane {
+    /// Of attention it has what it was given: none before that was measured, or read from a profile.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            joins: Joins::Rows,
+            rows: self.device.rows,
+            attention: self.attention(),
+            experts: if self.device.experts.is_some() { Experts::Taken } else { Experts::NotTaken },
+            graph_memory: self.device.exchange.as_ref().map(|exchange| exchange.budget),
+            ..Capabilities::CORES
+        }
+    }
+
+    fn begin<'e>(
+        &'e self,
+        task: Task<'e>,
+        pass: &mut Pass,
+        rows: Range<usize>,
+    ) -> Result<Option<Box<dyn Begun + 'e>>, NotRun> {
+        task.model.begin_node_on(self.nodes(task.site), pass, task.node, rows).map(Some)
+    }
+
+    fn ended(&self, macs: u64, result: Result<(), NotRun>) -> Result<Ended, EngineError> {
+        let Err(error) = result else {
+            self.macs.fetch_add(macs, Ordering::Relaxed);
+            return Ok(Ended::Done);
+        };
+        let name = &self.device.name;
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        if self.fallback == Fallback::Never {
+            return Err(EngineError::Device { device: name.clone(), error: error.to_string() });
+        }
+        if matches!(error, NotRun::Failed(_)) {
+            self.failed.store(true, Ordering::Relaxed);
+            self.untold.store(true, Ordering::Relaxed);
+            tracing::warn!("{name} is left alone until it works again, others do its work: {error}");
+        }
+        Ok(Ended::NotDone)
+    }
 }
 
 impl DeviceLane {
-    pub(super) fn new(device: Device) -> Self {
+    pub(super) fn new(lane: LaneId, device: Device, fallback: Fallback) -> Self {
         let [macs, refused] = Default::default();
         let [failed, untold] = Default::default();
-        Self { device, macs, refused, failed, untold }
+        Self { lane, device, fallback, macs, refused, failed, untold, attention: Mutex::new(Attention::None) }
+    }
+
+    /// The attention that it is given; none until it was measured.
+    pub(super) fn attention(&self) -> Attention {
+        *self.attention.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn give_attention(&self, attention: Attention) {
+        *self.attention.lock().unwrap_or_else(PoisonError::into_inner) = attention;
+    }
+
+    /// What attends on it for a chunk at these positions, where it is given that. One that has grown too long for it is its
+    /// to refuse, so that it hears of that.
+    pub(super) fn attends(&self, chunk: &Range<Tokens>) -> Option<&dyn AttentionWise> {
+        let attention = self.device.attention.as_deref()?;
+        let is_given = match self.attention() {
+            Attention::None => false,
+            Attention::UpTo(longest) => chunk.end <= longest,
+            Attention::Chunks(chunks) => {
+                chunks.takes(chunk.end - chunk.start, chunk.end) || chunk.end > attention.chunks().context_max
+            }
+            Attention::Any => true,
+        };
+        is_given.then_some(attention)
     }
 
     /// Its nodes for what runs at a site: those that were made for exactly its rows, if there are any.
@@ -131,21 +215,13 @@ impl DeviceLane {
     }
 
     /// What makes graphs for exactly a prompt's rows, where it takes fixed numbers of rows.
-    pub(super) fn prepares(&self) -> Option<Arc<dyn PreparesRows>> {
-        (self.device.rows == RowsTaken::Chunk).then(|| Arc::clone(&self.device.nodes).prepares()).flatten()
+    pub(super) fn prepares(&self) -> Option<&Arc<dyn PreparesRows>> {
+        self.device.prepares.as_ref().filter(|_| self.device.rows == RowsTaken::Chunk)
     }
 
-    pub(super) fn did(&self, macs: u64) {
-        self.macs.fetch_add(macs, Ordering::Relaxed);
-    }
-
-    pub(super) fn refused(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn failed(&self) {
-        self.failed.store(true, Ordering::Relaxed);
-        self.untold.store(true, Ordering::Relaxed);
+    /// Whether it may be asked.
+    pub(super) fn is_usable(&self) -> bool {
+        self.fallback == Fallback::Never || !self.has_failed()
     }
 
     pub(super) fn has_failed(&self) -> bool {

@@ -5,6 +5,7 @@
 //!
 //! Invariant: on the device and by the crew, every place's work is counted once; what was dropped is counted nowhere.
 
+use super::executor::{Ended, Executor};
 use super::{Executors, Site};
 use crate::request::EngineError;
 use duet_model::Model;
@@ -23,7 +24,7 @@ impl Executors {
     /// The same, if the device that has them is among these lanes.
     pub(crate) fn launches_on(&self, lanes: LaneSet) -> usize {
         let devices = lanes.iter().filter_map(|lane| self.device(lane));
-        devices.filter_map(|device| device.nodes.experts()).map(ExpertWise::launches).next().unwrap_or(0)
+        devices.filter_map(|device| device.experts.as_ref()).map(|experts| experts.launches()).next().unwrap_or(0)
     }
 
     /// What the device did with them.
@@ -65,14 +66,14 @@ impl Executors {
         node: Node,
         site: Site<'_>,
     ) -> Result<(), EngineError> {
-        let device = self.usable(site).find_map(|device| Some((device, device.device.nodes.experts()?)));
+        let device = self.usable(site).find_map(|device| Some((device, &**device.device.experts.as_ref()?)));
         match (node, device) {
             (Node::Route { layer }, Some((lane, device))) => {
                 let run = model.route_on(device, pass, layer, site.crew);
                 let macs = self.route_macs(pass);
                 if run == Ok(ProjectedBy::Crew) {
                     self.did_by_crew(macs);
-                } else if !self.took(lane, macs, run.map(|_| ()))? {
+                } else if lane.ended(macs, run.map(|_| ()))? == Ended::NotDone {
                     self.route_by_crew(model, pass, node, site);
                 }
             }
@@ -87,7 +88,7 @@ impl Executors {
                     // Its graph made room for another one since it was dispatched: that is no failure of the device.
                     Err(NotRun::Unsupported(_)) => self.did_by_crew(macs),
                     run => {
-                        if !self.took(lane, macs, run)? {
+                        if lane.ended(macs, run)? == Ended::NotDone {
                             self.did_by_crew(macs);
                         }
                     }
@@ -105,7 +106,7 @@ impl Executors {
     }
 
     fn experts(&self) -> Option<&dyn ExpertWise> {
-        self.devices().find_map(|device| device.nodes.experts())
+        self.devices().find_map(|device| device.experts.as_deref())
     }
 
     fn route_by_crew(&self, model: &Model, pass: &mut Pass, node: Node, site: Site<'_>) {

@@ -1,9 +1,9 @@
 //! Where a kernel runs.
 
 use duet_kernels::crew::Crew;
-use duet_model::forward::TokenWise;
+use duet_model::forward::{Node, TokenWise};
 use duet_scheduler::Share;
-use duet_types::LaneSet;
+use duet_types::{LaneId, LaneSet, Tokens};
 
 /// The lanes and the threads of a kernel.
 #[derive(Clone, Copy)]
@@ -21,6 +21,16 @@ impl<'a> Site<'a> {
     /// These lanes and their threads, with nothing divided and nothing that was made for the rows.
     pub(crate) fn new(lanes: LaneSet, crew: &'a dyn Crew) -> Self {
         Self { lanes, crew, shares: &[], exact: None }
+    }
+
+    /// Rows of a token-wise node that the device of a lane takes, of so many that nobody took: all where it is alone.
+    pub(super) fn rows_of(&self, lane: LaneId, node: Node, left: usize) -> usize {
+        if self.lanes.len() == 1 {
+            return left;
+        }
+        let of_node = |share: &Share| if matches!(node, Node::Qkv { .. }) { share.qkv } else { share.ffn };
+        let share = self.shares.iter().find(|share| share.lane == lane);
+        share.map_or(Tokens::ZERO, of_node).as_usize().min(left)
     }
 
     /// The threads alone, where a device did not run a kernel.

@@ -1,12 +1,15 @@
+use super::float_attention::FloatAttention;
 use super::float_device::FloatDevice;
 use super::*;
 use duet_kernels::crew::Solo;
 use duet_model::LoadOptions;
-use duet_model::forward::{Activations, Segment, TokenWise};
+use duet_model::forward::{Activations, AttentionWise, ChunksTaken, Segment, TokenWise};
 use duet_model::kv::KvFormat;
-use duet_scheduler::machine::RowsTaken;
+use duet_scheduler::Share;
+use duet_scheduler::machine::{AttendedChunks, Attention};
 use duet_types::{TokenId, Tokens};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const ROWS: u32 = 48;
 
@@ -14,7 +17,7 @@ const ROWS: u32 = 48;
 #[derive(Debug)]
 struct Moody {
     inner: FloatDevice,
-    fails: Arc<std::sync::atomic::AtomicBool>,
+    fails: Arc<AtomicBool>,
 }
 
 impl Moody {
@@ -41,7 +44,7 @@ impl TokenWise for Moody {
 struct Bed {
     model: Model,
     executors: Executors,
-    fails: [Arc<std::sync::atomic::AtomicBool>; 2],
+    fails: [Arc<AtomicBool>; 2],
 }
 
 impl Bed {
@@ -49,13 +52,11 @@ impl Bed {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
         let model = Model::load(Path::new(path), &LoadOptions::default(), &mut |_| {}).unwrap();
         let fails = [Arc::default(), Arc::default()];
-        let device = |at: usize| Device {
-            name: format!("float{at}"),
-            version: "1".to_owned(),
-            nodes: Arc::new(Moody { inner: FloatDevice::new(&model), fails: Arc::clone(&fails[at]) }),
-            rows: RowsTaken::Any,
-            silicon: device::Silicon::Own,
-            exchange: None,
+        let taken = ChunksTaken { rows_min: Tokens(8), rows_max: Tokens(ROWS), context_max: Tokens(64) };
+        let device = |at: usize| {
+            let nodes = Moody { inner: FloatDevice::new(&model), fails: Arc::clone(&fails[at]) };
+            let attention: Arc<dyn AttentionWise> = Arc::new(FloatAttention::new(&model, taken, &fails[at]));
+            Device { attention: Some(attention), ..Device::new(format!("float{at}"), "1", Arc::new(nodes)) }
         };
         let executors = Executors::new(model.work(), vec![device(0), device(1)], fallback);
         Self { model, executors, fails }
@@ -129,4 +130,40 @@ fn without_a_fallback_its_error_is_the_requests() {
     bed.fails[1].store(true, Ordering::Relaxed);
     let error = bed.run(&[0, 1, 2], [16, 16], Node::Ffn { layer: 0 }).unwrap_err();
     assert!(matches!(&error, EngineError::Device { device, .. } if device == "float1"), "{error}");
+}
+
+#[test]
+fn a_device_attends_for_what_it_is_given() {
+    let (bed, node) = (Bed::new(Fallback::Crew), Node::Attention { layer: 0 });
+    let launched = |lanes: &[u8], attention: Attention| {
+        let before = bed.executors.attention_stats().launches;
+        bed.executors.give_attention(LaneId(0), attention);
+        bed.run(lanes, [0, 0], node).unwrap();
+        bed.executors.attention_stats().launches - before
+    };
+    let chunks = |rows_min, context_min| {
+        Attention::Chunks(AttendedChunks {
+            rows_min: Tokens(rows_min),
+            rows_max: Tokens(64),
+            context_min: Tokens(context_min),
+            context_max: Tokens(64),
+        })
+    };
+    for (attention, launches) in [
+        (Attention::None, 0),
+        (Attention::Any, 1),
+        (Attention::UpTo(Tokens(ROWS)), 1),
+        (Attention::UpTo(Tokens(ROWS - 1)), 0),
+        (chunks(ROWS, 0), 1),
+        (chunks(ROWS + 1, 0), 0),
+        (chunks(1, ROWS), 1),
+        (chunks(1, ROWS + 1), 0),
+    ] {
+        assert_eq!(launched(&[0], attention), launches, "{attention:?}");
+        assert_eq!(launched(&[0, 2], attention), launches, "{attention:?} in a team");
+        assert_eq!(launched(&[2], attention), 0, "the cores alone");
+    }
+    bed.fails[0].store(true, Ordering::Relaxed);
+    assert_eq!(launched(&[0], Attention::Any), 0);
+    assert_eq!(bed.executors.take_failures(LaneSet::first(3)), LaneSet::first(1));
 }

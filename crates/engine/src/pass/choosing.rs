@@ -53,7 +53,7 @@ impl<B: Backend> Rows<B> {
         }
     }
 
-    /// Calibrates the drafts of members whose prompts were read.
+    /// Members whose prompts were read say so, and calibrate their drafts.
     fn calibrate(&mut self, kernel: &Kernel, backend: &B, crew: &dyn Crew) {
         let Some(pass) = &mut self.pass else { return };
         let mut start = 0;
@@ -61,6 +61,7 @@ impl<B: Backend> Rows<B> {
             let rows = start..start + member.len().as_usize();
             start = rows.end;
             if member.stage == Stage::Prefill {
+                sequence.has_read(member.rows.end);
                 sequence.calibrate(backend, pass, member, rows, crew);
             }
         }

@@ -5,7 +5,7 @@ use crate::executors::{Executors, Site};
 use duet_device::CpuLanes;
 use duet_kernels::crew::Crew;
 use duet_model::Model;
-use duet_model::forward::{Activations, Node, Pass, PassRefused, Segment};
+use duet_model::forward::{Activations, Node, NodeOrder, Pass, PassRefused, Segment};
 use duet_model::kv::{KvFormat, KvPool, KvTable};
 use duet_scheduler::{Heg, Machine, division};
 use duet_types::{LaneSet, TokenId, Tokens};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 pub(super) struct Bench {
     pub(super) model: Arc<Model>,
-    executors: Arc<Executors>,
+    pub(super) executors: Arc<Executors>,
     /// By which teams with devices divide rows: of the lanes that are measured already.
     machine: Arc<Machine>,
     heg: Heg,
@@ -59,19 +59,15 @@ impl Bench {
     /// crew, projections.
     pub(super) fn product(&self, team: LaneSet) -> Product {
         let alone = team.leader().filter(|_| team.len() == 1).and_then(|lane| self.executors.device(lane));
-        if alone.is_some_and(|device| device.nodes.experts().is_some()) { Product::Qkv } else { Product::Ffn }
+        if alone.is_some_and(|device| device.experts.is_some()) { Product::Qkv } else { Product::Ffn }
     }
 
     /// The nodes that are run for one: on a team whose device launches experts, these are nodes of their own.
     fn launched(&self, node: Node, site: Site<'_>) -> Vec<Node> {
-        let launches = self.executors.launches_on(site.lanes);
-        match node {
-            Node::Ffn { layer } if launches > 0 => {
-                let experts = (0..launches).map(|launch| Node::Experts { layer, launch });
-                std::iter::once(Node::Route { layer }).chain(experts).collect()
-            }
-            node => vec![node],
-        }
+        let Node::Ffn { layer } = node else { return vec![node] };
+        let order = NodeOrder::with_launches(self.model.config().layers, self.executors.launches_on(site.lanes));
+        let of_layer = (order.first_node(layer)..order.first_node(layer + 1)).map(|index| order.node(index));
+        of_layer.filter(|node| !matches!(node, Node::Qkv { .. } | Node::Attention { .. })).collect()
     }
 
     /// A pass that has not begun. What is in its context does not matter to time, so it is zeros.

@@ -1,36 +1,29 @@
 //! What lanes can do, alone and together: what a device says of itself, and what making a graph on it was measured to cost.
 
 use super::Measured;
-use duet_scheduler::heg::{Load, Node};
-use duet_scheduler::machine::{Anchors, Attention, Capabilities, Covers, ExactGraphs, Experts, Joins, RowsTaken};
+use duet_scheduler::heg::Load;
+use duet_scheduler::machine::{Anchors, Attention, Capabilities, Covers, ExactGraphs, Joins};
 use duet_scheduler::{Heg, Machine, Yields, annotation};
-use duet_types::{LaneId, LaneSet, Nanos, Tokens};
+use duet_types::{LaneId, LaneSet, Nanos, NodeKind, Tokens};
 use std::time::Instant;
 
-/// What a lane can do. Where a device makes graphs for exactly a prompt's rows, two sets are made, timed and dropped.
-///
-/// A device's own attention takes chunks only, and not every length of them: whoever launches on it alone cannot rely on
-/// that. In a team it does what it takes.
+/// What a lane can do. Where a device makes graphs for exactly a prompt's rows, two sets are made, timed and dropped. The
+/// attention that it is given was measured before.
 pub(super) fn of_lane(of: &Measured<'_>, lane: LaneId) -> Capabilities {
-    let Some(device) = of.executors.device(lane) else { return Capabilities::CORES };
-    let experts = if device.nodes.experts().is_some() { Experts::Taken } else { Experts::NotTaken };
-    let exact = if device.rows == RowsTaken::Chunk { exact_graphs(of, lane) } else { None };
-    Capabilities {
-        joins: Joins::Rows,
-        rows: device.rows,
-        attention: Attention::None,
-        experts,
-        exact,
-        graph_memory: device.exchange.as_ref().map(|exchange| exchange.budget),
-        ..Capabilities::CORES
-    }
+    Capabilities { exact: exact_graphs(of, lane), ..of.executors.capabilities(lane) }
 }
 
 /// How long the longest node takes for a chunk: nothing interrupts a device in it.
-pub(super) fn chunk_time(heg: &Heg, anchors: &Anchors) -> Nanos {
-    let load = Load::default().with_rows(Tokens::ZERO..MANY_ROWS, Yields::Context);
-    let time = |node| annotation::node_time(heg, anchors, &load, node);
-    time(Node::Qkv).max(time(Node::Ffn))
+pub(super) fn chunk_time(heg: &Heg, anchors: &Anchors, attention: Attention) -> Nanos {
+    let time = |node, before: Tokens| {
+        let load = Load::default().with_rows(before..before + MANY_ROWS, Yields::Context);
+        annotation::node_time(heg, anchors, &load, node)
+    };
+    let attends = match attention {
+        Attention::Chunks(chunks) => time(NodeKind::Attention, chunks.context_max - MANY_ROWS.min(chunks.context_max)),
+        Attention::None | Attention::UpTo(_) | Attention::Any => Nanos::ZERO,
+    };
+    time(NodeKind::Qkv, Tokens::ZERO).max(time(NodeKind::Ffn, Tokens::ZERO)).max(attends)
 }
 
 /// What graphs for a prompt's rows cost; nothing where none can be made, and prompts are read in chunks.

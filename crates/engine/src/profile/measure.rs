@@ -12,7 +12,7 @@
 
 use super::bench::{Bench, Product, Shape, fastest, median, on, start};
 use super::times::{FEW_POSITIONS, Pace, ROWS, SIZED_POSITIONS, Times, sizes};
-use super::{Measured, Profile, ProfileError, capabilities};
+use super::{Measured, Profile, ProfileError, attention as attending, capabilities};
 use crate::executors::Site;
 use crate::speed_probe::SpeedProbe;
 use duet_device::CpuLanes;
@@ -49,6 +49,9 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
     let of_cores = launch_cost(lanes, cores)?;
     let mut probe = Probes::new(model);
     let mut machine = Machine::of(Vec::new());
+    for lane in executors.device_lanes().iter() {
+        attending::give_what_pays(&bench, lanes, [LaneSet::from_iter([lane]), cores], effort)?;
+    }
     for (lane, threads) in all.iter().zip(&cpu.lanes) {
         let team = LaneSet::from_iter([lane]);
         let launch = if executors.device(lane).is_some() { launch_cost(lanes, team)? } else { of_cores };
@@ -61,7 +64,8 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
         };
         let mut capabilities = capabilities::of_lane(of, lane);
         if executors.device(lane).is_some() {
-            capabilities.uninterruptible = capabilities::chunk_time(&super::heg(model, kv), &anchors);
+            capabilities.uninterruptible =
+                capabilities::chunk_time(&super::heg(model, kv), &anchors, capabilities.attention);
         }
         machine.lanes.push(Lane::new(name, capabilities, anchors));
     }

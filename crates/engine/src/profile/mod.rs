@@ -4,6 +4,7 @@
 //! do to each other, all measured with the model's own kernels on the engine's own lanes. It is measured once, in
 //! seconds, when a model first runs on a machine, and kept in a file. (Agent.xpu §3.1, §4.2, appendix A)
 
+mod attention;
 mod bench;
 mod capabilities;
 mod check;
@@ -229,14 +230,15 @@ impl Profile {
                 && rows.iter().all(|seconds| (0.0..1.0).contains(seconds))
                 && (0.0..=1.0).contains(&anchors.exposed)
                 && anchors.few_rows.is_sane()
-        }) && self.probe.are_sane()
+        }) && self.machine.is_sane()
+            && self.probe.are_sane()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, PerRow};
+    use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, PerRow, Team};
     use duet_types::Nanos;
 
     fn profile(bytes_per_s: f64) -> Profile {
@@ -272,6 +274,28 @@ mod tests {
         assert_eq!(Profile::load(folder.path(), &profile.of), Some(profile.clone()));
         let other = Subject { lanes: vec![2], ..profile.of };
         assert_eq!(Profile::load(folder.path(), &other), None);
+    }
+
+    /// A share of nothing would have a lane rest for ever, and a team of lanes that there are not would be looked for.
+    #[test]
+    fn lanes_that_cannot_be_are_measured_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let wrong: [fn(&mut Machine); 3] = [
+            |machine| machine.lanes[0].occupancy = 0.0,
+            |machine| machine.contention.memory_beside_memory = -1.0,
+            |machine| {
+                let anchors = machine.lanes[0].anchors;
+                machine.teams.push(Team { lanes: duet_types::LaneSet::first(2), anchors });
+            },
+        ];
+        for change in wrong {
+            let mut profile = profile(1.0);
+            profile.save(folder.path()).unwrap();
+            assert_eq!(Profile::load(folder.path(), &profile.of).as_ref(), Some(&profile));
+            change(&mut profile.machine);
+            profile.save(folder.path()).unwrap();
+            assert_eq!(Profile::load(folder.path(), &profile.of), None);
+        }
     }
 
     #[test]

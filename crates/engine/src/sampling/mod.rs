@@ -17,6 +17,7 @@ pub(crate) use likeliest::likeliest;
 
 use crate::request::{SamplingParams, TokenLogprobs};
 use candidates::top;
+use duet_agents::Mask;
 use duet_types::TokenId;
 use maximum::largest;
 use penalties::Penalties;
@@ -74,6 +75,26 @@ impl Sampler {
         token
     }
 
+    /// The same among the tokens of a mask. `likeliest` are some of the likeliest tokens, best first.
+    pub(crate) fn choose_among(
+        &mut self,
+        mask: &Mask,
+        logits: &mut [f32],
+        likeliest: &[Candidate],
+        scratch: &mut Scratch,
+    ) -> TokenId {
+        let allowed = likeliest.iter().copied().find(|&(token, _)| mask.allows(TokenId(token)));
+        // The best of all that may come is the best of those that are known: nothing else is looked at.
+        let is_decided = is_greedy(self.temperature) && self.penalties.are_none() && allowed.is_some();
+        let allowed = if is_decided {
+            allowed
+        } else {
+            rule_out(mask, logits);
+            largest(logits)
+        };
+        self.choose(logits, allowed, scratch)
+    }
+
     fn draw(&mut self, logits: &[f32], weighting: Weighting, candidates: &mut Vec<Candidate>) -> usize {
         let share = self.rng.unit();
         if self.top_k == 0 && self.top_p >= 1.0 && self.min_p == 0.0 {
@@ -126,6 +147,25 @@ impl Sampler {
         let kept = kept.count();
         candidates.truncate(kept.max(1));
     }
+}
+
+/// Makes all tokens impossible that may not come.
+fn rule_out(mask: &Mask, logits: &mut [f32]) {
+    let known = mask.vocabulary().min(logits.len());
+    for (logits, &word) in logits[..known].chunks_mut(32).zip(mask.words()) {
+        match word {
+            u32::MAX => {}
+            0 => logits.fill(f32::NEG_INFINITY),
+            word => {
+                for (bit, logit) in logits.iter_mut().enumerate() {
+                    if word >> bit & 1 == 0 {
+                        *logit = f32::NEG_INFINITY;
+                    }
+                }
+            }
+        }
+    }
+    logits[known..].fill(f32::NEG_INFINITY);
 }
 
 /// Log probabilities of `chosen` and of the `alternatives` likeliest tokens, by the model's own logits: before

@@ -1,6 +1,7 @@
 //! The engine on real lanes with the fake model: the same runtime that serves, with a model that tests can foresee.
 
 mod cancelling;
+mod constrained;
 mod ending;
 mod exact;
 mod exactness;
@@ -224,6 +225,7 @@ fn answer(mut generation: Generation) -> Answer {
     let (mut tokens, mut texts) = (Vec::new(), Vec::new());
     let end = loop {
         match generation.next_blocking().expect("a generation has an end") {
+            GenerationEvent::Reading { .. } => {}
             GenerationEvent::Token { token, text, .. } => {
                 tokens.push(token);
                 texts.push(text);

@@ -8,11 +8,11 @@
 //! Invariant: nothing of the pass changes until the results are joined, so that other rows can be computed meanwhile, and
 //! these ones again where a device failed.
 
-use super::nodes::Node;
 use super::pass::Pass;
 use super::token_wise::{NotRun, TokenWise, not_token_wise};
 use crate::load::Model;
 use duet_kernels::crew::Crew;
+use duet_types::Node;
 use std::ops::Range;
 
 /// What a token-wise node reads, all rows of a pass.

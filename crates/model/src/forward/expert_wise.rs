@@ -6,7 +6,7 @@
 
 use super::token_wise::NotRun;
 use duet_kernels::fused::RoutedRows;
-use duet_types::{Bytes, Nanos};
+use duet_types::Bytes;
 use std::fmt::Debug;
 use std::ops::AddAssign;
 
@@ -103,19 +103,6 @@ pub struct ExpertStats {
     pub loads: u64,
     /// What graphs take there now.
     pub resident: Bytes,
-    /// Attention there.
-    pub attention: AttentionStats,
-}
-
-/// What attention of chunks took on a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AttentionStats {
-    /// Chunks of layers.
-    pub launches: u64,
-    /// On the CPU: the cache read, masks, and padding to the graphs' shapes.
-    pub padding: Nanos,
-    /// On the device.
-    pub running: Nanos,
 }
 
 impl FateCounts {
@@ -154,7 +141,6 @@ impl ExpertStats {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let (places, before) = (&self.places, &earlier.places);
-        let (attention, attended) = (&self.attention, &earlier.attention);
         Self {
             places: FateCounts {
                 launched: places.launched - before.launched,
@@ -166,11 +152,6 @@ impl ExpertStats {
             slots: self.slots - earlier.slots,
             loads: self.loads - earlier.loads,
             resident: self.resident,
-            attention: AttentionStats {
-                launches: attention.launches - attended.launches,
-                padding: attention.padding.saturating_sub(attended.padding),
-                running: attention.running.saturating_sub(attended.running),
-            },
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The nodes of the graph, each a fused kernel on some rows. (Agent.xpu §4.2)
+//! The nodes of a pass, each a fused kernel on some rows; which they are, and in what order, is `duet-types`' to say. (Agent.xpu §4.2)
 
-use super::{NodeOrder, Pass};
+use super::Pass;
 use crate::arch::{Extra, Rope};
 use crate::load::Model;
 use crate::weights::{FeedWeights, LayerWeights, NormWeights};
@@ -9,57 +9,8 @@ use duet_kernels::fused::{
     AttentionShape, Block, Buffers, Experts, FfnWeights, HeadNorms, HeadWeights, KvDestination, KvTail, Norm,
     QkvWeights, RowNorm, SequenceRows, SharedExpert, TreeRows, attention, feed_forward, head, keys_and_values, qkv,
 };
-use duet_types::{TokenId, Tokens};
+use duet_types::{Node, NodeOrder, TokenId, Tokens};
 use std::ops::Range;
-
-/// One node of the heterogeneous execution graph: what can be run alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Node {
-    /// Token embeddings into the residual stream.
-    Embed,
-    /// Norm, QKV projection, rope, and the keys and values written to the cache. Token-wise.
-    Qkv {
-        /// From 0.
-        layer: usize,
-    },
-    /// Attention over each row's own context. Sequence-wise.
-    Attention {
-        /// From 0.
-        layer: usize,
-    },
-    /// Output projection, norm and feed-forward, added to the residual stream. Token-wise.
-    Ffn {
-        /// From 0.
-        layer: usize,
-    },
-    /// The first part of the feed-forward where experts are launched one group after the other: output projection, norm,
-    /// and each row's experts chosen. All rows of a pass at once.
-    Route {
-        /// From 0.
-        layer: usize,
-    },
-    /// One launch of experts; the first one computes what no launch does, too. All rows of a pass at once.
-    Experts {
-        /// From 0.
-        layer: usize,
-        /// From 0.
-        launch: usize,
-    },
-}
-
-impl Node {
-    /// Whether each row is computed by itself, with dense weights: what may be divided over executors.
-    #[must_use]
-    pub fn is_token_wise(self) -> bool {
-        matches!(self, Self::Qkv { .. } | Self::Ffn { .. })
-    }
-
-    /// Whether experts are routed to or launched in it.
-    #[must_use]
-    pub fn is_of_experts(self) -> bool {
-        matches!(self, Self::Route { .. } | Self::Experts { .. })
-    }
-}
 
 impl Model {
     /// The nodes of a pass, three a layer.

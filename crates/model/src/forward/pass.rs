@@ -6,6 +6,7 @@ use crate::load::Model;
 use duet_kernels::attention::PageMemory;
 use duet_kernels::fused::{BufferShape, Buffers, ExpertShape};
 use duet_types::{Bytes, TokenId, Tokens};
+use std::ops::Range;
 
 /// One sequence's rows in a pass.
 #[derive(Debug)]
@@ -162,6 +163,14 @@ impl Pass {
     #[must_use]
     pub fn rows(&self) -> usize {
         self.segments.iter().map(|segment| segment.tokens.len()).sum()
+    }
+
+    /// The positions of its rows, if they are of one sequence and follow each other: a chunk of a prompt, or a token.
+    #[must_use]
+    pub fn chunk(&self) -> Option<Range<Tokens>> {
+        let [segment] = self.segments.as_slice() else { return None };
+        let (before, rows) = (segment.kv.len(), Tokens(segment.tokens.len() as u32));
+        self.trees.iter().all(Option::is_none).then(|| before..before + rows)
     }
 
     /// Rows of each segment.

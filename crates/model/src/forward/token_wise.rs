@@ -4,16 +4,12 @@
 //! Head norms, rope, the cache and attention stay here. After an error nothing has changed, so that the kernel can be run
 //! here instead. (Agent.xpu §4.2: token-wise nodes are what static graphs take)
 
-use super::attention_wise::AttentionWise;
-use super::exact::PreparesRows;
-use super::expert_wise::ExpertWise;
-use super::nodes::Node;
 use super::pass::Pass;
 use crate::load::Model;
 use duet_kernels::crew::Crew;
+use duet_types::Node;
 use std::fmt::Debug;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Runs a model's token-wise kernels.
 pub trait TokenWise: Debug + Send + Sync {
@@ -58,21 +54,6 @@ pub trait TokenWise: Debug + Send + Sync {
         let mut done = vec![0.0; residual.len()];
         self.feed_forward(layer, attended, residual, &mut done)?;
         Ok(Box::new(Done(done)))
-    }
-
-    /// What runs experts in launches, if this device does; it does not run feed-forward kernels whole then.
-    fn experts(&self) -> Option<&dyn ExpertWise> {
-        None
-    }
-
-    /// What runs the attention of chunks, if this device does.
-    fn attention(&self) -> Option<&dyn AttentionWise> {
-        None
-    }
-
-    /// What makes graphs of this device for exactly so many rows, if it can.
-    fn prepares(self: Arc<Self>) -> Option<Arc<dyn PreparesRows>> {
-        None
     }
 }
 
@@ -122,42 +103,16 @@ impl Model {
         rows: Range<usize>,
         crew: &dyn Crew,
     ) -> Result<(), NotRun> {
-        let all = rows.len();
-        self.run_node_beside(device, pass, node, rows, all, crew)
-    }
-
-    /// Runs one node on `rows` of the pass, the linear part of the first `theirs` of them on a device while the crew runs
-    /// the others. (Agent.xpu §4.3 ④: the join of an elastic split)
-    ///
-    /// # Errors
-    /// [`NotRun`]; the device's rows are as they were, and the others are done.
-    ///
-    /// # Panics
-    /// As [`Model::run_node`], or if there are not so many rows.
-    pub fn run_node_beside(
-        &self,
-        device: &dyn TokenWise,
-        pass: &mut Pass,
-        node: Node,
-        rows: Range<usize>,
-        theirs: usize,
-        crew: &dyn Crew,
-    ) -> Result<(), NotRun> {
-        assert!(rows.end <= pass.rows() && theirs <= rows.len());
         if !node.is_token_wise() {
             self.run_node(pass, node, rows, crew);
             return Ok(());
         }
-        let (theirs, ours) = (rows.start..rows.start + theirs, rows.start + theirs..rows.end);
-        let begun = self.begin_node_on(device, pass, node, theirs.clone());
-        if !ours.is_empty() {
-            self.run_node(pass, node, ours, crew);
-        }
-        self.end_node_on(begun?, pass, node, theirs, crew)
+        let begun = self.begin_node_on(device, pass, node, rows.clone())?;
+        self.end_node_on(begun, pass, node, rows, crew)
     }
 
     /// Begins the linear part of a token-wise node on some rows on a device, and does not wait. The pass does not change
-    /// until [`Self::end_node_on`]; other rows may be computed meanwhile.
+    /// until [`Self::end_node_on`]; other rows may be computed meanwhile. (Agent.xpu §4.3 ④: an elastic split)
     ///
     /// # Errors
     /// [`NotRun`], also of nodes that are not token-wise.

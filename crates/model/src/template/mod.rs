@@ -76,11 +76,23 @@ impl ChatTemplate {
         tools: Option<&serde_json::Value>,
         turn: Turn,
     ) -> Result<String, TemplateError> {
+        self.render_with(messages, tools, turn, &serde_json::Map::new())
+    }
+
+    /// The same for a template that is told more, by the names that it knows: `enable_thinking`, for example. Messages and
+    /// what else it is told by [`Self::render`] cannot be told otherwise.
+    pub fn render_with(
+        &self,
+        messages: &[ChatMessage],
+        tools: Option<&serde_json::Value>,
+        turn: Turn,
+        told: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<String, TemplateError> {
         // A template can nest values as deep as it has steps, and dropping or comparing them recurses.
         // A stack for the deepest is too much to ask of every caller.
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("chat template".into()).stack_size(STACK_BYTES);
-            let rendering = thread.spawn_scoped(scope, || self.render_here(messages, tools, turn))?;
+            let rendering = thread.spawn_scoped(scope, || self.render_here(messages, tools, turn, told))?;
             rendering.join().unwrap_or_else(|_| Err(TemplateError::Render("the template engine panicked".into())))
         })
     }
@@ -90,6 +102,7 @@ impl ChatTemplate {
         messages: &[ChatMessage],
         tools: Option<&serde_json::Value>,
         turn: Turn,
+        told: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<String, TemplateError> {
         let template = self.environment.get_template(NAME).map_err(|error| TemplateError::from_render(&error))?;
         let values = context! {
@@ -99,6 +112,7 @@ impl ChatTemplate {
             add_generation_prompt => turn == Turn::Generate,
             bos_token => self.bos.as_str(),
             eos_token => self.eos.as_str(),
+            ..minijinja::Value::from(Serde(told))
         };
         let mut output = output::Bounded::default();
         let rendered = template.render_captured_to(values, &mut output);

@@ -1,10 +1,9 @@
 //! Compiling a model with experts: projections, the head, and every group, which the cache keeps.
 
-use super::attention::ChunkGraphs;
 use super::blocks::{BlockMaker, DenseBlocks};
 use super::making::GroupMaker;
 use super::plan::{self, LayerPlan, Plan};
-use super::settings::{AttentionPlace, ExpertScheme, ExpertSettings, Launched};
+use super::settings::{ExpertScheme, ExpertSettings, Launched};
 use super::shelf::{Kept, Shelf, Sources};
 use super::{Layer, PlaceWork, PlacedExperts, times};
 use crate::known_ranges::{KnownRanges, Place};
@@ -45,10 +44,6 @@ pub(super) fn filled(
     }
     let head = filled.qkv.is_some().then(|| filler.head()).transpose()?;
     ranges.keep();
-    let attention = match settings.attention {
-        AttentionPlace::Cpu => None,
-        AttentionPlace::Device => Some(ChunkGraphs::ready(&target, model, shape.chunk)?),
-    };
     progress(PlacedProgress { done: total, total });
     let work = model.work().experts.ok_or(OffloadError::Dense)?;
     let launches = plan.most_groups() + usize::from(experts.shared.is_some());
@@ -67,21 +62,7 @@ pub(super) fn filled(
     let shelf = Shelf::new(&resident, kept, sources).map_err(duet_runtimes::Error::Thread)?;
     let stats = Mutex::default();
     let dispatched = Mutex::default();
-    Ok(PlacedExperts {
-        qkv,
-        output,
-        head,
-        attention,
-        shared,
-        shelf,
-        layers,
-        shape,
-        times,
-        settings,
-        work,
-        stats,
-        dispatched,
-    })
+    Ok(PlacedExperts { qkv, output, head, shared, shelf, layers, shape, times, settings, work, stats, dispatched })
 }
 
 /// What is compiled so far.

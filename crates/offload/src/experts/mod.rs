@@ -16,10 +16,8 @@
 //! | a group's graph that the cache has lost | `making.rs` |
 //! | who computes which expert of a row (§3.1, §3.2) | `dispatching.rs` |
 //! | gather, launch, scatter (§4.2) | `group_graph.rs` |
-//! | attention as static chunk graphs (§3.2) | `attention.rs` |
 //! | the same dispatching without a device | `virtual_experts.rs` |
 
-mod attention;
 mod blocks;
 mod dispatching;
 mod filling;
@@ -33,16 +31,15 @@ mod virtual_experts;
 
 pub(crate) use blocks::dense_bytes;
 pub use blocks::expert_block;
-pub use settings::{AttentionPlace, ExpertScheme, ExpertSettings, Saliency};
+pub use settings::{ExpertScheme, ExpertSettings, Saliency};
 pub use virtual_experts::{VirtualExperts, VirtualSettings};
 
 use crate::placed::{OffloadError, PlacedProgress, slot};
 use crate::slot::{Slot, Started};
-use attention::ChunkGraphs;
 use dispatching::{Routes, packing};
 use duet_model::Model;
 use duet_model::forward::{
-    AttentionWise, Begun, BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, NotRun, RoutedRows, TokenWise,
+    Begun, BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, NotRun, RoutedRows, TokenWise,
 };
 use duet_moe::{Calibration, Dispatched, MoeShape, Times};
 use duet_runtimes::{BlobCache, GraphDevice};
@@ -58,7 +55,6 @@ pub struct PlacedExperts {
     qkv: Option<Vec<Slot>>,
     output: Vec<Slot>,
     head: Option<Slot>,
-    attention: Option<ChunkGraphs>,
     /// The expert that all rows go to, of each layer: the first launch.
     shared: Vec<Slot>,
     shelf: Shelf,
@@ -145,14 +141,6 @@ impl TokenWise for PlacedExperts {
     fn head(&self, residual: &[f32], logits: &mut [f32]) -> Result<(), NotRun> {
         self.head.as_ref().ok_or_else(biased)?.run(&[residual], logits)
     }
-
-    fn experts(&self) -> Option<&dyn ExpertWise> {
-        Some(self)
-    }
-
-    fn attention(&self) -> Option<&dyn AttentionWise> {
-        self.attention.as_ref().map(|graphs| graphs as &dyn AttentionWise)
-    }
 }
 
 impl ExpertWise for PlacedExperts {
@@ -162,8 +150,7 @@ impl ExpertWise for PlacedExperts {
 
     fn stats(&self) -> ExpertStats {
         let (loads, resident) = self.shelf.loads();
-        let attention = self.attention.as_ref().map(ChunkGraphs::stats).unwrap_or_default();
-        ExpertStats { loads, resident, attention, ..*self.stats.lock().unwrap_or_else(PoisonError::into_inner) }
+        ExpertStats { loads, resident, ..*self.stats.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     fn place_macs(&self, launch: usize) -> u64 {

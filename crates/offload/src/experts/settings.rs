@@ -24,16 +24,6 @@ pub enum ExpertScheme {
     All,
 }
 
-/// Who attends while prompts are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AttentionPlace {
-    /// The CPU, over the cache as it is.
-    #[default]
-    Cpu,
-    /// The device, in graphs of a chunk over keys and values of a fixed length.
-    Device,
-}
-
 /// How experts are placed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpertSettings {
@@ -51,8 +41,6 @@ pub struct ExpertSettings {
     pub headroom: f64,
     /// What graphs of experts may take on the device.
     pub memory: Bytes,
-    /// Who attends.
-    pub attention: AttentionPlace,
     /// Threads of the crew: what the CPU does with experts is weighed by it.
     pub threads: usize,
 }
@@ -85,7 +73,6 @@ impl Default for ExpertSettings {
             tiers_max: 2,
             headroom: 1.25,
             memory: Bytes(u64::MAX),
-            attention: AttentionPlace::Cpu,
             threads: 1,
         }
     }

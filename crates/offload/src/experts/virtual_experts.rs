@@ -11,7 +11,7 @@ use super::plan::{Plan, TILE};
 use super::settings::Saliency;
 use crate::placed::OffloadError;
 use duet_model::Model;
-use duet_model::forward::{BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, NotRun, RoutedRows, TokenWise};
+use duet_model::forward::{BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, NotRun, RoutedRows};
 use duet_moe::{Calibration, Device, Dispatched, Group, MoeShape, Overflow, Provision};
 use duet_types::{Bytes, Tokens};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -75,24 +75,6 @@ impl VirtualExperts {
     }
 }
 
-impl TokenWise for VirtualExperts {
-    fn qkv(&self, _: usize, _: &[f32], _: &mut [f32]) -> Result<(), NotRun> {
-        Err(crews())
-    }
-
-    fn feed_forward(&self, _: usize, _: &[f32], _: &[f32], _: &mut [f32]) -> Result<(), NotRun> {
-        Err(crews())
-    }
-
-    fn head(&self, _: &[f32], _: &mut [f32]) -> Result<(), NotRun> {
-        Err(crews())
-    }
-
-    fn experts(&self) -> Option<&dyn ExpertWise> {
-        Some(self)
-    }
-}
-
 impl ExpertWise for VirtualExperts {
     /// All places come with the first.
     fn launches(&self) -> usize {
@@ -128,12 +110,8 @@ impl ExpertWise for VirtualExperts {
     }
 
     fn begin(&self, _: usize, _: usize, _: &RoutedRows<'_>, _: &[Fate]) -> Result<Box<dyn BegunLaunch + '_>, NotRun> {
-        Err(crews())
+        Err(NotRun::Unsupported("there is no device: the crew computes".to_owned()))
     }
-}
-
-fn crews() -> NotRun {
-    NotRun::Unsupported("there is no device: the crew computes".to_owned())
 }
 
 /// A device without bounds, whose times nothing follows from.

@@ -11,7 +11,7 @@ use super::{Candidate, Decision, if_idle};
 use crate::annotation;
 use crate::contention;
 use crate::elastic::{DecodeStatus, Partition, Times, chunks, partition};
-use crate::heg::{Load, Node};
+use crate::heg::Load;
 use crate::kernel::PassId;
 use crate::machine::Covers;
 use crate::mechanism::Mechanism;
@@ -22,7 +22,7 @@ use crate::reason::Reason;
 use crate::span::{Cut, Span, next_span};
 use crate::split::{Share, Split};
 use crate::view::View;
-use duet_types::{Class, LaneId, LaneSet, Nanos, Stage, Tokens};
+use duet_types::{Class, LaneId, LaneSet, Nanos, NodeKind, Stage, Tokens};
 use std::collections::BTreeMap;
 
 /// The prefill pipeline: which rows of the current node go to which lane.
@@ -63,7 +63,7 @@ impl Pipeline {
         if sharing == Sharing::DynamicOnly {
             return whole_kernel(view, candidate, dynamic, Reason::OverduePrefill);
         }
-        let attends = view.config().heg.node(pass.node) == Node::Attention;
+        let attends = view.config().heg.order().kind(pass.node) == NodeKind::Attention;
         let goes_on_warm = pass.lanes == fixed && !attends && !self.is_split(pass);
         let covered = !attends || exact.is_some_and(|exact| exact.covers == Covers::Layers);
         if covered && is_warm(view, pass) && (pass.is_between_nodes() || goes_on_warm) {
@@ -137,7 +137,7 @@ impl Pipeline {
 
 fn times(view: &View<'_>, pass: &Pass, chunk: Tokens, remainder: Tokens) -> Times {
     let config = view.config();
-    let kind = config.heg.node(pass.node.max(1));
+    let kind = config.heg.order().kind(pass.node.max(1));
     let time = |rows: Tokens, lane| {
         let load = pass.load.part(f64::from(rows.0) / f64::from(pass.rows));
         annotation::node_time(&config.heg, config.machine.anchors(lane), &load, kind)
@@ -154,7 +154,7 @@ fn times(view: &View<'_>, pass: &Pass, chunk: Tokens, remainder: Tokens) -> Time
 fn sequence_wise(view: &View<'_>, candidate: Candidate<'_>, dynamic: LaneSet) -> Option<Decision> {
     let (pass, config) = (candidate.pass(), view.config());
     let lanes = if_idle(view, dynamic).filter(|_| pass.is_idle())?;
-    let bound = annotation::bound(&config.heg, config.machine.anchors(lanes), &pass.load, Node::Attention);
+    let bound = annotation::bound(&config.heg, config.machine.anchors(lanes), &pass.load, NodeKind::Attention);
     if contention::must_wait(view, pass.class, lanes, bound) {
         return None;
     }
@@ -191,7 +191,7 @@ pub(super) fn whole_kernel(
     };
     let span = next_span(&config.heg, config.machine.anchors(lanes), pass, cut);
     let span = computed_by(view, lanes, reason, &pass.load, span);
-    let kind = config.heg.node(span.nodes.start);
+    let kind = config.heg.order().kind(span.nodes.start);
     let bound = match span.nodes.len() {
         1 => annotation::bound(&config.heg, config.machine.anchors(lanes), &pass.load, kind),
         _ => annotation::pass_bound(&config.heg, config.machine.anchors(lanes), &pass.load),

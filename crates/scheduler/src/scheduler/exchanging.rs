@@ -22,9 +22,12 @@ impl Scheduler {
         let block = residency.block_of(&self.config.heg, node);
         self.plan_for(members);
         self.load_due();
-        let waits = self.residency.as_ref().is_some_and(|residency| residency.awaits(block));
+        let Some(residency) = &mut self.residency else { return false };
+        let waits = residency.awaits(block);
         if waits {
             self.stalled = self.stalled.union(lanes);
+        } else {
+            residency.runs();
         }
         waits
     }

@@ -133,7 +133,7 @@ impl Scheduler {
 
 fn kernel_bound(config: &SchedulerConfig, anchors: &Anchors, load: &Load, span: &Span) -> Bound {
     if span.nodes.len() == 1 {
-        annotation::bound(&config.heg, anchors, load, config.heg.node(span.nodes.start))
+        annotation::bound(&config.heg, anchors, load, config.heg.order().kind(span.nodes.start))
     } else {
         annotation::pass_bound(&config.heg, anchors, load)
     }

@@ -186,7 +186,7 @@ async fn messages_become_the_prompt() {
     let messages = json!([
         {"role": "developer", "content": "be brief"},
         {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]},
-        {"role": "assistant", "content": null, "tool_calls": [{"id": "1"}], "refusal": null},
+        {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}], "refusal": null},
         {"role": "tool", "content": "42", "tool_call_id": "1"},
         {"role": "user", "content": ""},
     ]);
@@ -197,12 +197,25 @@ async fn messages_become_the_prompt() {
 }
 
 #[tokio::test]
+async fn who_asks_hears_how_far_the_prompt_was_read() {
+    let server = Server::start().await;
+    let body = |told: bool| hello(json!({"stream": true, "return_progress": told}));
+    let of = |events: Vec<String>| -> Vec<Value> {
+        chunks(&events).iter().filter_map(|chunk| chunk.get("prompt_progress").cloned()).collect()
+    };
+    assert_eq!(of(server.events(CHAT, &body(false)).await), Vec::<Value>::new());
+    let prompt = "<user>hello".len();
+    let told = of(server.events(CHAT, &body(true)).await);
+    assert_eq!(told, [json!({"total": prompt, "cache": 3, "processed": prompt})]);
+}
+
+#[tokio::test]
 async fn fields_without_effect_are_listed() {
     let server = Server::start().await;
     let body = json!({
         "messages": [{"role": "user", "content": "hello", "name": "ann", "mood": "good"}],
         "user": "u", "metadata": {"mood": "good", "task": "mail", "gone": null}, "reasoning_effort": "low", "wild": 1, "gone": null,
-        "store": false, "n": 1, "tools": [{"type": "function"}], "tool_choice": "none",
+        "store": false, "n": 1, "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "none",
         "response_format": {"type": "text"}, "modalities": ["text"], "service_tier": null,
         "stream": true, "stream_options": {"include_obfuscation": false},
     });

@@ -81,6 +81,12 @@ async fn messages_that_are_not_a_conversation() {
         (json!([{"role": "user", "content": image}]), "messages[0].content[1].image_url", "reads text only"),
         (json!([{"role": "user", "content": "hi", "tool_calls": []}]), "messages[0].tool_calls", "assistant"),
         (json!([{"role": "assistant", "tool_calls": "x"}]), "messages[0].tool_calls", "an array"),
+        (json!([{"role": "assistant", "tool_calls": [{"id": "1"}]}]), "messages[0].tool_calls[0].function", "required"),
+        (
+            json!([{"role": "tool", "content": "7", "tool_call_id": "1"}]),
+            "messages[0].tool_call_id",
+            "a call in a message",
+        ),
         (json!([{"role": "user", "content": "refuse me"}]), "messages", "as you wish"),
     ] {
         check(&server, CHAT, &messages(value), Refusal(400, Some(param), message)).await;
@@ -125,6 +131,10 @@ async fn parameters_out_of_range_are_named() {
         ("prompt_cache_key", json!(""), "of 1 to 256 bytes"),
         ("prompt_cache_key", json!("k".repeat(257)), "of 1 to 256 bytes"),
         ("model", json!(5), "a string"),
+        ("n", json!(17), "from 1 to 16"),
+        ("parallel_tool_calls", json!("no"), "a boolean"),
+        ("chat_template_kwargs", json!([]), "an object"),
+        ("reasoning_effort", json!("huge"), "one of none, minimal"),
     ] {
         check(&server, CHAT, &chat_with(param, value), Refusal(400, Some(param), message)).await;
     }
@@ -136,29 +146,15 @@ async fn parameters_out_of_range_are_named() {
 async fn what_is_not_supported_is_refused_by_name() {
     let server = Server::start().await;
     for (param, value) in [
-        ("n", json!(2)),
-        ("tools", json!([{"type": "function"}])),
-        ("tool_choice", json!("required")),
-        ("tool_choice", json!({"type": "function"})),
         ("functions", json!([])),
-        ("response_format", json!({"type": "json_object"})),
-        ("response_format", json!({"type": "json_schema", "json_schema": {}})),
         ("audio", json!({})),
         ("modalities", json!(["text", "audio"])),
         ("store", json!(true)),
         ("web_search_options", json!({})),
-        ("guided_json", json!({})),
-        ("grammar", json!("root ::= x")),
     ] {
         check(&server, CHAT, &chat_with(param, value), Refusal(400, Some(param), "not supported")).await;
     }
-    for (param, value) in [
-        ("suffix", json!("end")),
-        ("best_of", json!(3)),
-        ("prompt", json!(["one", "two"])),
-        ("prompt", json!([[1], [2]])),
-        ("response_format", json!({"type": "json_object"})),
-    ] {
+    for (param, value) in [("suffix", json!("end")), ("best_of", json!(3))] {
         let mut body = json!({"prompt": "hi"});
         body[param] = value;
         check(&server, COMPLETIONS, &body.to_string(), Refusal(400, Some(param), "not supported")).await;
@@ -195,6 +191,9 @@ async fn prompts_of_completions() {
         (json!([]), "prompt", "empty"),
         (json!(""), "prompt", "empty"),
         (json!([1, "two"]), "prompt[1]", "a token id, not a string"),
+        (json!([[1], [2, 265]]), "prompt[1][1]", "below 265"),
+        (json!(["one", 2]), "prompt", "a string, an array of token ids"),
+        (json!(vec!["x"; 129]), "prompt", "at most 128 answers"),
         (json!([1, -2]), "prompt[1]", "below 265, got -2"),
         (json!([9_999_999_999_u64]), "prompt[0]", "below 265"),
     ] {

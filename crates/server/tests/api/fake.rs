@@ -3,13 +3,15 @@
 //! It keeps what is awkward about the real one: it runs apart from the server, refuses before any work and fails in the
 //! middle of it, holds text back that may become a stop string, and stops when its generation is dropped.
 
+use duet_agents::{Begins, Refused, ToolFormat, Turn, constraint};
+use duet_engine::Constraint;
 use duet_engine::{
-    DraftCounts, EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, RequestView,
+    DraftCounts, EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, Progress, RequestView,
     TokenLogprobs, Usage,
 };
 use duet_model::forward::FateCounts;
 use duet_model::tokenizer::TooManyTokens;
-use duet_server::{Backend, ChatMessage, EventFuture, Events, PromptError};
+use duet_server::{Backend, Chat, ChatMessage, ChatPrompt, EventFuture, Events, Families, PromptError};
 use duet_types::{Class, FinishReason, FlowId, Nanos, RequestId, Stage, TokenId, Tokens};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,6 +21,10 @@ use tokio::sync::{Semaphore, mpsc, watch};
 pub(crate) struct Fake {
     pub(crate) context: Tokens,
     pub(crate) fault: Fault,
+    /// If present, what every answer says.
+    pub(crate) says: Option<String>,
+    /// How it marks calls and reasoning.
+    pub(crate) families: Families,
     /// If present, every token takes a permit, which the test gives.
     pub(crate) gate: Option<Arc<Semaphore>>,
     /// How many texts were made tokens of.
@@ -52,6 +58,8 @@ impl Default for Fake {
         Self {
             context: Tokens(4096),
             fault: Fault::None,
+            says: None,
+            families: Families { tools: ToolFormat::Hermes, reasoning: None },
             gate: None,
             encoded: Mutex::default(),
             requests: Mutex::default(),
@@ -81,12 +89,29 @@ impl Backend for Fake {
         }
     }
 
-    fn encode_chat(&self, messages: &[ChatMessage], most: Tokens) -> Result<Vec<TokenId>, PromptError> {
+    fn encode_chat(&self, chat: &Chat<'_>, most: Tokens) -> Result<ChatPrompt, PromptError> {
+        let Chat { messages, tools, told } = chat;
         if messages.iter().any(|message| message.content == "refuse me") {
             return Err(PromptError::Template("as you wish".to_owned()));
         }
         let render = |message: &ChatMessage| format!("<{}>{}", message.role.name(), message.content);
-        Ok(self.encode_text(&messages.iter().map(render).collect::<String>(), most)?)
+        let tools = tools.iter().map(|tool| format!("<tool>{}", tool.name)).collect::<String>();
+        let told = told.iter().map(|(name, value)| format!("<{name}={value}>")).collect::<String>();
+        let text = tools + &told + &messages.iter().map(render).collect::<String>();
+        Ok(ChatPrompt { tokens: self.encode_text(&text, most)?, begins: Begins::Outside })
+    }
+
+    fn families(&self) -> Families {
+        self.families
+    }
+
+    /// What cannot be asked for is refused; answers are held to nothing.
+    fn constrain(&self, turn: &Turn<'_>) -> Result<Option<Constraint>, Refused> {
+        constraint(turn, &|_| None).map(|_| None)
+    }
+
+    fn special(&self, name: &str) -> Option<TokenId> {
+        (name == "<end>").then_some(END_OF_TURN)
     }
 
     fn encode_text(&self, text: &str, most: Tokens) -> Result<Vec<TokenId>, TooManyTokens> {
@@ -193,15 +218,26 @@ impl Fake {
     fn events(&self, request: &GenerateRequest, room: Tokens) -> Vec<GenerationEvent> {
         let limit = request.stop.max_tokens.unwrap_or(Tokens(u32::MAX)).min(room).as_usize();
         let mut events = Vec::new();
+        if request.progress == Progress::Told {
+            let read = Tokens(request.prompt.len() as u32);
+            events.push(GenerationEvent::Reading { read, cached: Tokens(3) });
+        }
         let (mut text, mut sent) = (String::new(), 0);
-        let mut reason = FinishReason::Length;
+        let (mut reason, mut stopped_by) = (FinishReason::Length, None);
         for position in 0..limit {
-            let ends_turn = position == LENGTH && !request.stop.ignore_eos;
-            let token = if ends_turn { END_OF_TURN } else { choose(request, position, 0) };
+            let said = self.says.as_deref().map(|text| text.as_bytes().get(position));
+            let ends_turn = said.map_or(position == LENGTH, |byte| byte.is_none()) && !request.stop.ignore_eos;
+            let token = match said.flatten() {
+                _ if ends_turn => END_OF_TURN,
+                Some(byte) => TokenId(u32::from(*byte)),
+                None => wanted(request).unwrap_or_else(|| choose(request, position, 0)),
+            };
             text += std::str::from_utf8(self.token_bytes(token)).expect("words are text");
-            let stop = request.stop.stop.iter().filter_map(|stop| text.find(stop.as_str())).min();
-            if let Some(stop) = stop {
+            let stops = request.stop.stop.iter().enumerate();
+            let stop = stops.filter_map(|(which, stop)| Some((text.find(stop.as_str())?, which))).min();
+            if let Some((stop, which)) = stop {
                 text.truncate(stop);
+                stopped_by = Some(which);
                 reason = FinishReason::Stop;
             }
             let held = request.stop.stop.iter().map(String::len).max().unwrap_or(0);
@@ -224,13 +260,17 @@ impl Fake {
         let usage = Usage {
             prompt: Tokens(request.prompt.len() as u32),
             cached: Tokens(3),
-            generated: Tokens(events.len() as u32),
+            generated: Tokens(
+                events.iter().filter(|event| matches!(event, GenerationEvent::Token { .. })).count() as u32
+            ),
+            forced: Tokens::ZERO,
             drafts: DraftCounts {
                 accepted: Tokens(request.predicted.len() as u32),
                 rejected: Tokens(1),
                 ..DraftCounts::default()
             },
             experts: FateCounts::default(),
+            stopped_by,
             time_to_first_token: Duration::from_millis(1),
             total: Duration::from_millis(2),
         };
@@ -246,6 +286,11 @@ fn choose(request: &GenerateRequest, position: usize, rank: u8) -> TokenId {
     (seed, &request.prompt, position).hash(&mut hasher);
     let word = (hasher.finish() + u64::from(rank)) % WORDS.len() as u64;
     TokenId(256 + word as u32)
+}
+
+/// The token that a request insists on, if it does.
+fn wanted(request: &GenerateRequest) -> Option<TokenId> {
+    request.sampling.logit_bias.iter().find(|(_, bias)| *bias >= 100.0).map(|(token, _)| *token)
 }
 
 /// A request that stands in its flow until this is dropped; then its prompt is kept.

@@ -109,6 +109,22 @@ impl Incoming {
         }
     }
 
+    /// The next server-sent event that has a name: the name and the data.
+    pub(crate) async fn named_event(&mut self) -> Option<(String, String)> {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let (event, rest) = (event.to_owned(), rest.to_owned());
+                self.text = rest;
+                let Some((name, data)) = event.split_once('\n') else { continue };
+                let name = name.strip_prefix("event: ").expect("it has a name");
+                return Some((name.to_owned(), data.strip_prefix("data: ").expect("it has data").to_owned()));
+            }
+            if !self.read().await {
+                return None;
+            }
+        }
+    }
+
     /// Waits until the server hangs up, whatever it sends before.
     pub(crate) async fn closed(mut self) {
         self.stream.read_to_end(&mut Vec::new()).await.expect("an orderly end");

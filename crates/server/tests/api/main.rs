@@ -1,5 +1,6 @@
 //! The API over real TCP, against a fake engine.
 
+mod anthropic;
 mod attacks;
 mod chat;
 mod classes;
@@ -12,7 +13,12 @@ mod keys;
 mod lifecycle;
 mod limits;
 mod local;
+mod ollama;
+mod responses;
+mod systemone;
 mod tasks;
+mod tokens;
+mod tools;
 
 use duet_engine::GenerateRequest;
 use duet_server::ServerConfig;

@@ -141,7 +141,7 @@ fn kernel_max(config: &SchedulerConfig, longest: Tokens) -> Nanos {
     let teams = config.machine.teams.iter().map(|team| &team.anchors);
     let anchors = dynamic.map(|lane| &lane.anchors).chain(teams);
     let times = anchors.flat_map(|anchors| {
-        config.heg.kinds().flat_map(move |(node, _)| {
+        config.heg.order().kinds().flat_map(move |(node, _)| {
             let part = if node.divides_rows() { part } else { chunk };
             [batch, part].map(|load| annotation::node_time(&config.heg, anchors, &load, node))
         })

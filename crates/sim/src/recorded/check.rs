@@ -18,15 +18,8 @@ pub(super) fn check_config(config: &SchedulerConfig) -> Result<(), String> {
     if !is_sane(&config.heg) {
         return Err("config.heg is no graph: layers and work must be above zero and finite".to_owned());
     }
-    let contention = &machine.contention;
-    let factors = [
-        contention.memory_beside_memory,
-        contention.memory_beside_compute,
-        contention.compute_beside_memory,
-        contention.compute_beside_compute,
-    ];
-    if !factors.iter().all(|factor| (1.0..=1e3).contains(factor)) {
-        return Err("config.machine.contention has factors outside 1 to 1000".to_owned());
+    if !machine.is_sane() {
+        return Err("config.machine has capabilities, shares, teams or contention that no machine has".to_owned());
     }
     if limits.chunk.0 == 0 || limits.prefill_rows < limits.chunk || limits.batch == 0 {
         return Err("config.limits has no room for a chunk or a batch".to_owned());

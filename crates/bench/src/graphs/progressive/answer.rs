@@ -57,7 +57,7 @@ impl Answering<'_> {
             })?;
         let ready = since();
         let device = loaded.assembled(Role::Decode, shelf)?;
-        let forward = Forward { model: &bed.model, device: Some(&device), crew: &Solo };
+        let forward = Forward { model: &bed.model, device: Some(&device), experts: None, crew: &Solo };
         let mut first = None;
         let (_, tokens) = forward.decode(read.kv, likeliest(&read.logits), output, &mut || {
             first.get_or_insert_with(since);

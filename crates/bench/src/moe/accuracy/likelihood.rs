@@ -11,7 +11,7 @@ use super::data_set::{Encoded, EncodedQuestion};
 use crate::agreement::surprise;
 use duet_kernels::crew::Crew;
 use duet_model::Model;
-use duet_model::forward::{Activations, Node, NodeOrder, NotRun, Pass, Segment, TokenWise};
+use duet_model::forward::{Activations, ExpertWise, Node, NodeOrder, NotRun, Pass, Segment, TokenWise};
 use duet_model::kv::{KvFormat, KvTable};
 use duet_types::{TokenId, Tokens};
 
@@ -19,8 +19,10 @@ use duet_types::{TokenId, Tokens};
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     pub(super) model: &'a Model,
-    /// Absent: the crew does all.
+    /// Absent: the crew does all but what launches of experts are.
     pub(super) device: Option<&'a dyn TokenWise>,
+    /// Absent: experts are no launches.
+    pub(super) experts: Option<&'a dyn ExpertWise>,
     pub(super) crew: &'a dyn Crew,
 }
 
@@ -94,7 +96,7 @@ impl Reader<'_> {
         }
         let table = read.table.fork(read.table.len())?;
         let after = Read { table, surprise: begun, logits: Vec::new() };
-        let crew = Self { device: None, ..*self };
+        let crew = Self { device: None, experts: None, ..*self };
         Ok(crew.rows(after, &tokens[..tokens.len() - 1], following)?.surprise)
     }
 
@@ -122,25 +124,22 @@ impl Reader<'_> {
 
     /// Runs all nodes; what the device does not take is the crew's.
     fn run(&self, pass: &mut Pass) -> Result<(), NotRun> {
-        let Some(device) = self.device else {
-            self.model.run_span(pass, 0..self.model.node_count(), self.crew);
-            return Ok(());
-        };
-        let launches = device.experts().map_or(0, |experts| experts.launches());
+        let launches = self.experts.map_or(0, ExpertWise::launches);
         let mut nodes = NodeOrder::with_launches(self.model.config().layers, launches).nodes();
-        nodes.try_for_each(|node| self.run_node(device, pass, node))
+        nodes.try_for_each(|node| self.run_node(pass, node))
     }
 
-    fn run_node(&self, device: &dyn TokenWise, pass: &mut Pass, node: Node) -> Result<(), NotRun> {
+    fn run_node(&self, pass: &mut Pass, node: Node) -> Result<(), NotRun> {
         let (model, crew, rows) = (self.model, self.crew, pass.rows());
-        match (node, device.experts()) {
+        match (node, self.experts) {
             (Node::Route { layer }, Some(experts)) => model.route_on(experts, pass, layer, crew).map(|_| ()),
             // What did not run the crew has computed.
             (Node::Experts { layer, launch }, Some(experts)) => {
                 refused(model.launch_on(experts, pass, (layer, launch), crew)).map(|_| ())
             }
             _ => {
-                if refused(model.run_node_on(device, pass, node, 0..rows, crew))? == Ran::Not {
+                let on = |device| refused(model.run_node_on(device, &mut *pass, node, 0..rows, crew));
+                if self.device.map_or(Ok(Ran::Not), on)? == Ran::Not {
                     model.run_node(pass, node, 0..rows, crew);
                 }
                 Ok(())
@@ -149,11 +148,8 @@ impl Reader<'_> {
     }
 
     fn head(&self, pass: &mut Pass, rows: &[usize], logits: &mut Vec<f32>) -> Result<(), NotRun> {
-        let ran = match self.device {
-            Some(device) => refused(self.model.logits_on(device, pass, rows, logits))?,
-            None => Ran::Not,
-        };
-        if ran == Ran::Not {
+        let on = |device| refused(self.model.logits_on(device, &mut *pass, rows, &mut *logits));
+        if self.device.map_or(Ok(Ran::Not), on)? == Ran::Not {
             self.model.logits(pass, rows, logits, self.crew);
         }
         Ok(())

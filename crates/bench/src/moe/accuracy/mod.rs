@@ -206,7 +206,7 @@ fn read(
     for (index, item) in set.measured.iter().enumerate() {
         progress(&format!("{}: item {} of {}", set.name, index + 1, set.measured.len()));
         for (subject, outcome) in subjects.iter().zip(&mut outcomes) {
-            let reader = Reader { model, device: subject.device(), crew: &crew };
+            let reader = Reader { model, device: subject.device(), experts: subject.experts(), crew: &crew };
             outcome.said.push(reader.say(item)?);
         }
     }

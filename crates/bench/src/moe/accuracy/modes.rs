@@ -3,7 +3,7 @@
 use super::likelihood::CHUNK;
 use super::{AccuracyError, Target};
 use duet_model::Model;
-use duet_model::forward::TokenWise;
+use duet_model::forward::{ExpertWise, TokenWise};
 use duet_moe::{Calibration, Dispatched, Overflow, Provision};
 use duet_offload::{ExpertScheme, ExpertSettings, PlacedExperts, Saliency, VirtualExperts, VirtualSettings};
 use duet_types::Tokens;
@@ -94,7 +94,16 @@ impl Subject {
         Ok(Some(Self { setting: mode.to_string(), experts }))
     }
 
+    /// What runs projections and the head.
     pub(super) fn device(&self) -> Option<&dyn TokenWise> {
+        match &self.experts {
+            Experts::Crew | Experts::Virtual(_) => None,
+            Experts::Placed(experts) => Some(&**experts),
+        }
+    }
+
+    /// What dispatches its experts.
+    pub(super) fn experts(&self) -> Option<&dyn ExpertWise> {
         match &self.experts {
             Experts::Crew => None,
             Experts::Virtual(experts) => Some(&**experts),

@@ -113,7 +113,7 @@ fn calibration_row(study: &Study, target: Target) -> Row {
         let mut soc = soc.clone();
         soc.npu.gemm_tflops.value = gemm;
         let anchors = soc.accelerators(&heg).lanes[0].anchors;
-        let load = Load { rows: 0.0, pairs: 0.0, positions: 0.0, tokens: rows };
+        let load = Load { tokens: rows, ..Load::default() };
         (demand(&head, &anchors, &load, &(0..head.nodes())).seconds - anchors.launch.as_secs_f64()) * 1e3 / rows
     };
     let rate = &soc.npu.gemm_tflops;

@@ -136,6 +136,7 @@ fn load(rows: u32, context: u32, heads: Heads) -> Load {
         pairs: count * (before + (count + 1.0) / 2.0),
         positions: before + count,
         tokens: if heads == Heads::All { count } else { 1.0 },
+        requests: 1,
     }
 }
 

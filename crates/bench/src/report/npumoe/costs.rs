@@ -8,10 +8,10 @@ use super::targets::{Sizes, Target};
 use duet_moe::Times;
 use duet_scheduler::Yields;
 use duet_scheduler::annotation::node_time;
-use duet_scheduler::heg::{Heg, Load, Node, SequenceWise, TokenWise};
+use duet_scheduler::heg::{Heg, Load, SequenceWise, TokenWise};
 use duet_scheduler::machine::Anchors;
 use duet_sim::SocProfile;
-use duet_types::{Nanos, Tokens};
+use duet_types::{Nanos, NodeKind, Tokens};
 
 /// A model on a machine's units.
 #[derive(Clone, Debug)]
@@ -149,7 +149,7 @@ impl Costs {
 
     fn products(&self, unit: Unit, macs_per_row: f64, weight_bytes: f64, rows: u32) -> Nanos {
         let load = Load::default().with_rows(Tokens(0)..Tokens(rows), Yields::Context);
-        node_time(&products(macs_per_row, weight_bytes), self.anchors(unit), &load, Node::Qkv)
+        node_time(&products(macs_per_row, weight_bytes), self.anchors(unit), &load, NodeKind::Qkv)
     }
 
     fn anchors(&self, unit: Unit) -> &Anchors {

@@ -1,0 +1,176 @@
+//! One block of calls, in each family's notation, from its text.
+//!
+//! [`read`] looks at the text after the mark. Its answer depends on that text alone, and once it is not
+//! [`Reading::More`] it is final: nothing after the text is looked at.
+
+use super::SPACES_MAX;
+use super::pythonic;
+use crate::format::{ARGS, CALL_ID, NAME_MAX, TOOL_CALL_END, ToolFormat, is_name_char};
+use serde_json::{Map, Value};
+
+/// A call that is whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Called {
+    pub(super) name: String,
+    /// A JSON object.
+    pub(super) arguments: String,
+}
+
+/// What the beginning of a block is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// It may become calls.
+    More,
+    /// It is these, to its last character.
+    Calls(Vec<Called>),
+    /// It is none.
+    Broken,
+}
+
+/// Reads a block whose brackets are closed.
+pub(super) fn read(format: ToolFormat, text: &str, tools: &[String]) -> Reading {
+    let body = text.trim_start();
+    if text.len() - body.len() > SPACES_MAX {
+        return Reading::Broken;
+    }
+    if body.is_empty() {
+        return Reading::More;
+    }
+    match format {
+        ToolFormat::Hermes | ToolFormat::Generic => closed(values(body), TOOL_CALL_END),
+        ToolFormat::MistralList => values(body).map_or_else(|no| no, |(values, rest)| ended(values, rest)),
+        ToolFormat::MistralArgs if body.starts_with(['[', '{']) => read(ToolFormat::MistralList, text, tools),
+        ToolFormat::MistralArgs => named(body),
+        ToolFormat::LlamaJson => match values(body).map_or_else(|no| no, |(values, rest)| ended(values, rest)) {
+            Reading::Calls(calls) if !calls.iter().all(|call| tools.contains(&call.name)) => Reading::Broken,
+            reading => reading,
+        },
+        ToolFormat::LlamaPythonic => match pythonic::calls(body) {
+            Some(calls) if calls.iter().all(|call| tools.contains(&call.name)) => Reading::Calls(calls),
+            _ => Reading::Broken,
+        },
+    }
+}
+
+/// Reads a block after which nothing comes: a closing mark may be missing.
+pub(super) fn at_end(format: ToolFormat, text: &str, tools: &[String]) -> Reading {
+    let closing = match format {
+        ToolFormat::Hermes | ToolFormat::Generic => TOOL_CALL_END,
+        _ => return read(format, text, tools),
+    };
+    match values(text.trim()) {
+        Ok((values, rest)) if closing.starts_with(rest.trim_start()) => ended(values, ""),
+        _ => Reading::Broken,
+    }
+}
+
+/// Whether a block that is still open can be told to be no call: only where text could look like one.
+pub(super) fn unlikely(format: ToolFormat, text: &str, tools: &[String]) -> Reading {
+    let text = text.trim_start();
+    let likely = match format {
+        ToolFormat::LlamaJson if text.len() <= KEY_MAX => {
+            let key = text.trim_start_matches('{').trim_start();
+            KEYS.iter().any(|known| known.starts_with(key) || key.starts_with(known))
+        }
+        ToolFormat::LlamaPythonic if !text.contains('(') => {
+            let name = text.trim_start_matches('[').trim_start();
+            tools.iter().any(|tool| tool.starts_with(name))
+        }
+        _ => true,
+    };
+    if likely { Reading::More } else { Reading::Broken }
+}
+
+/// A JSON object of a call, or a list of some, and what follows.
+fn values(text: &str) -> Result<(Vec<Value>, &str), Reading> {
+    if !text.starts_with(['{', '[']) {
+        return Err(Reading::Broken);
+    }
+    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    match stream.next() {
+        Some(Ok(value)) => {
+            let rest = &text[stream.byte_offset()..];
+            let values = if let Value::Array(values) = value { values } else { vec![value] };
+            Ok((values, rest))
+        }
+        Some(Err(error)) if error.is_eof() => Err(Reading::More),
+        _ => Err(Reading::Broken),
+    }
+}
+
+/// Calls that a mark ends.
+fn closed(read: Result<(Vec<Value>, &str), Reading>, closing: &str) -> Reading {
+    let (values, rest) = match read {
+        Ok(read) => read,
+        Err(reading) => return reading,
+    };
+    let mark = rest.trim_start();
+    if mark == closing {
+        ended(values, "")
+    } else if closing.starts_with(mark) && rest.len() - mark.len() <= SPACES_MAX {
+        Reading::More
+    } else {
+        Reading::Broken
+    }
+}
+
+fn ended(values: Vec<Value>, rest: &str) -> Reading {
+    let calls: Option<Vec<Called>> = values.into_iter().map(called).collect();
+    match calls {
+        Some(calls) if rest.is_empty() && !calls.is_empty() => Reading::Calls(calls),
+        _ => Reading::Broken,
+    }
+}
+
+/// `name[ARGS]{..}`; some write an id between, or no mark.
+fn named(text: &str) -> Reading {
+    let end = text.find(|c| !is_name_char(c)).unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Reading::Broken;
+    }
+    let mut rest = rest.trim_start();
+    if let Some(id) = rest.strip_prefix(CALL_ID) {
+        rest = id.trim_start_matches(is_name_char);
+        if id.len() - rest.len() > NAME_MAX {
+            return Reading::Broken;
+        }
+    }
+    let arguments = rest.strip_prefix(ARGS).unwrap_or(rest).trim_start();
+    if [ARGS, CALL_ID].iter().any(|mark| mark.starts_with(rest)) || arguments.is_empty() {
+        // Each of these is held for at most as long as whitespace is.
+        return if text.len() > end + SPACES_MAX + 2 * NAME_MAX { Reading::Broken } else { Reading::More };
+    }
+    match serde_json::from_str::<Map<String, Value>>(arguments) {
+        Ok(arguments) => {
+            Reading::Calls(vec![Called { name: name.to_owned(), arguments: Value::Object(arguments).to_string() }])
+        }
+        Err(error) if error.is_eof() => Reading::More,
+        Err(_) => Reading::Broken,
+    }
+}
+
+/// The call that an object is.
+fn called(value: Value) -> Option<Called> {
+    let Value::Object(mut object) = value else { return None };
+    if let Some(Value::Object(function)) = object.remove("function") {
+        object = function;
+    }
+    let Some(Value::String(name)) = object.remove("name") else { return None };
+    let arguments = object.remove("arguments").or_else(|| object.remove("parameters"));
+    let arguments = match arguments.unwrap_or_default() {
+        Value::Null => "{}".to_owned(),
+        Value::Object(arguments) => Value::Object(arguments).to_string(),
+        // As in the OpenAI API, which some models have seen more of than of their own format.
+        Value::String(text) => serde_json::from_str::<Map<String, Value>>(&text).ok().map(|_| text)?,
+        _ => return None,
+    };
+    let fits = !name.is_empty() && name.chars().count() <= NAME_MAX;
+    fits.then_some(Called { name, arguments })
+}
+
+/// First keys of a call.
+const KEYS: [&str; 5] = ["\"name\"", "\"parameters\"", "\"arguments\"", "\"type\"", "\"function\""];
+
+/// Within this many bytes the first key stands, or it is taken on trust.
+const KEY_MAX: usize = 32;

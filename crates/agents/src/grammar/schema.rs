@@ -1,0 +1,210 @@
+//! A client's schema to one that the grammar takes.
+//!
+//! What comes out admits nothing that the client's schema does not, but for what [`Strictness::Loose`] lets go.
+//!
+//! - Formats that the grammar has no pattern for are left out: to JSON Schema a format is a remark.
+//! - An object that names its properties gets no others, where that contradicts nothing. Models that may write any key
+//!   do, and clients rarely mean it.
+//! - Whitespace between lexemes is bounded, so that no model writes nothing for ever.
+
+use super::finite::may_end;
+use super::walk::walk;
+use crate::refused::Refused;
+use crate::tool::{Strictness, Tool};
+use serde_json::{Map, Value, json};
+
+/// The schema of a tool's arguments.
+pub(super) fn arguments(tool: &Tool) -> Result<Value, Refused> {
+    let mut parameters = match &tool.parameters {
+        Value::Null | Value::Bool(true) => json!({}),
+        parameters => parameters.clone(),
+    };
+    if let Value::Object(object) = &mut parameters
+        && !object.contains_key("type")
+    {
+        object.insert("type".to_owned(), "object".into());
+    }
+    prepared(&tool.name, parameters, tool.strict, Spacing::AsTrained)
+}
+
+/// A schema, checked and made ready.
+pub(super) fn prepared(of: &str, mut schema: Value, strict: Strictness, spacing: Spacing) -> Result<Value, Refused> {
+    let bytes = schema.to_string().len();
+    if bytes > BYTES_MAX {
+        return Err(Refused::SchemaSize { of: of.to_owned(), bytes, limit: BYTES_MAX });
+    }
+    if schema == Value::Bool(true) {
+        schema = json!({});
+    }
+    let root = schema.clone();
+    let mut references = 0;
+    let mut composed = Composed::No;
+    walk(&mut schema, &mut String::new(), &mut |schema, path| {
+        let Value::Object(object) = schema else { return Ok(()) };
+        check_reference(of, &root, object, path, &mut references)?;
+        let keyword = UNSUPPORTED.iter().find(|keyword| object.contains_key(**keyword));
+        if let (Some(keyword), Strictness::Strict) = (keyword, strict) {
+            return Err(Refused::Keyword { of: of.to_owned(), path: path.to_owned(), keyword: (*keyword).to_owned() });
+        }
+        if object.get("format").and_then(Value::as_str).is_some_and(|format| !FORMATS.contains(&format)) {
+            object.remove("format");
+        }
+        // What clients may not set: whitespace, and what is let go.
+        object.remove(OPTIONS);
+        if composes(object) {
+            composed = Composed::Yes;
+        }
+        Ok(())
+    })?;
+    if !may_end(&root) {
+        return Err(Refused::Schema { of: of.to_owned(), reason: "nothing finite fits it".to_owned() });
+    }
+    if composed == Composed::No {
+        walk::<Refused>(&mut schema, &mut String::new(), &mut |schema, _| {
+            close(schema);
+            Ok(())
+        })?;
+    }
+    if let Value::Object(object) = &mut schema {
+        object.insert(OPTIONS.to_owned(), options(strict, spacing));
+    }
+    Ok(schema)
+}
+
+/// A schema inside a schema that is ready, with all that it may refer to.
+pub(super) fn part_of(whole: &Value, part: &Value) -> Value {
+    let mut part = match part {
+        Value::Object(part) => part.clone(),
+        _ => Map::new(),
+    };
+    for key in ["$schema", "$defs", "definitions", OPTIONS] {
+        if let Some(value) = whole.get(key) {
+            part.entry(key).or_insert_with(|| value.clone());
+        }
+    }
+    Value::Object(part)
+}
+
+/// Whitespace between the parts of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spacing {
+    /// As the model likes.
+    Free,
+    /// As calls are written in what models were trained on: a space after colons and commas. What is certain is not
+    /// chosen token by token.
+    AsTrained,
+}
+
+fn options(strict: Strictness, spacing: Spacing) -> Value {
+    let mut options = match spacing {
+        Spacing::Free => json!({"whitespace_pattern": WHITESPACE}),
+        Spacing::AsTrained => {
+            json!({"whitespace_flexible": false, "item_separator": ", ", "key_separator": ": "})
+        }
+    };
+    if strict == Strictness::Loose {
+        options["lenient"] = true.into();
+        options["coerce_one_of"] = true.into();
+    }
+    options
+}
+
+fn check_reference(
+    of: &str,
+    root: &Value,
+    object: &Map<String, Value>,
+    path: &str,
+    references: &mut usize,
+) -> Result<(), Refused> {
+    let Some(Value::String(reference)) = object.get("$ref") else { return Ok(()) };
+    *references += 1;
+    if *references > REFERENCES_MAX {
+        let reason = format!("it has more than {REFERENCES_MAX} references");
+        return Err(Refused::Schema { of: of.to_owned(), reason });
+    }
+    if target(root, reference).is_some() {
+        return Ok(());
+    }
+    Err(Refused::Reference { of: of.to_owned(), path: path.to_owned(), reference: reference.clone() })
+}
+
+/// What a reference leads to.
+pub(super) fn target<'v>(root: &'v Value, reference: &str) -> Option<&'v Value> {
+    match reference.strip_prefix("#/") {
+        None => (reference == "#").then_some(root),
+        Some(pointer) => pointer.split('/').try_fold(root, found),
+    }
+}
+
+/// As the grammar's compiler looks things up: without any escapes.
+fn found<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
+    match value {
+        Value::Array(values) => values.get(key.parse::<usize>().ok()?),
+        value => value.get(key),
+    }
+}
+
+/// Whether some schema of the document is made of others, whose properties would exclude each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Composed {
+    No,
+    Yes,
+}
+
+fn composes(object: &Map<String, Value>) -> bool {
+    let has = |keyword: &str| object.contains_key(keyword);
+    let several = object.get("allOf").and_then(Value::as_array).is_some_and(|schemas| schemas.len() > 1);
+    let beside = has("properties") || has("required");
+    several || (beside && ["$ref", "allOf", "anyOf", "oneOf"].into_iter().any(has))
+}
+
+/// Gives an object no other properties than those it names.
+fn close(schema: &mut Value) {
+    let Value::Object(object) = schema else { return };
+    let open = ["additionalProperties", "patternProperties", "unevaluatedProperties", "minProperties"];
+    let Some(Value::Object(properties)) = object.get("properties") else { return };
+    let required = object.get("required").and_then(Value::as_array).into_iter().flatten();
+    let all_named = required.filter_map(Value::as_str).all(|key| properties.contains_key(key));
+    if all_named && !open.into_iter().any(|keyword| object.contains_key(keyword)) {
+        object.insert("additionalProperties".to_owned(), false.into());
+    }
+}
+
+/// Bytes of a schema. Larger ones than any that a person wrote are under it, and it compiles in seconds.
+const BYTES_MAX: usize = 1 << 20;
+
+/// References of a schema. They can lead one into another, each a level of the compiler's stack.
+const REFERENCES_MAX: usize = 2000;
+
+/// What the compiler of grammars reads its options from.
+const OPTIONS: &str = "x-guidance";
+
+/// A line break and the indentation of some levels, once between two lexemes.
+const WHITESPACE: &str = r"[\x20\x0A\x0D\x09]{1,40}";
+
+/// What is in some draft of JSON Schema and not in the grammar's compiler.
+const UNSUPPORTED: [&str; 19] = [
+    "$dynamicRef",
+    "$recursiveRef",
+    "contains",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "else",
+    "if",
+    "maxContains",
+    "minContains",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+    "$dynamicAnchor",
+    "$recursiveAnchor",
+    "contentSchema",
+];
+
+/// What the grammar's compiler has a pattern for.
+const FORMATS: [&str; 10] =
+    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];

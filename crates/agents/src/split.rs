@@ -1,0 +1,199 @@
+//! Reasoning apart from the answer, as text comes.
+//!
+//! Reasoning stands before everything else but whitespace; a mark later on is text like any other. Of what a mark
+//! stands between, whitespace next to it is dropped; text of a turn without reasoning is unchanged. Text goes through
+//! character by character, so how it is cut into pushes changes nothing.
+
+use crate::reasoning::{Begins, ReasoningFormat};
+
+/// A part of a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What the turn says.
+    Text(String),
+    /// What the model thought before.
+    Reasoning(String),
+}
+
+/// Splits a turn as it comes.
+#[derive(Clone, Debug)]
+pub struct ReasoningSplit {
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Nothing but whitespace, and what may become the opening mark.
+    Start { format: ReasoningFormat, spaces: String, mark: String },
+    /// In the reasoning. `spaces` and `mark` are held: both are dropped if the closing mark comes.
+    Inside { format: ReasoningFormat, said: Said, spaces: String, mark: String },
+    /// Whitespace after the closing mark.
+    Closed,
+    /// Everything is text.
+    After,
+}
+
+/// Whether reasoning has come already: whitespace before it is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    Something,
+}
+
+impl ReasoningSplit {
+    /// A split of a new turn; without a format everything is text.
+    #[must_use]
+    pub fn new(format: Option<ReasoningFormat>, begins: Begins) -> Self {
+        let state = match (format, begins) {
+            (None, _) => State::After,
+            (Some(format), Begins::Outside) => State::Start { format, spaces: String::new(), mark: String::new() },
+            (Some(format), Begins::Inside) => inside(format),
+        };
+        Self { state }
+    }
+
+    /// The parts that `text` completes.
+    pub fn push(&mut self, text: &str) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for c in text.chars() {
+            self.step(c, &mut parts);
+        }
+        parts
+    }
+
+    /// What was held, when nothing more comes.
+    pub fn finish(&mut self) -> Vec<Part> {
+        let mut parts = Vec::new();
+        match std::mem::replace(&mut self.state, State::After) {
+            State::Start { spaces, mark, .. } => emit(&mut parts, Part::Text(spaces + &mark)),
+            // A mark that was begun and not ended is what the model said; whitespace before the end is not.
+            State::Inside { spaces, mark, .. } if !mark.is_empty() => {
+                emit(&mut parts, Part::Reasoning(spaces + &mark));
+            }
+            State::Inside { .. } | State::Closed | State::After => {}
+        }
+        parts
+    }
+
+    fn step(&mut self, c: char, parts: &mut Vec<Part>) {
+        match &mut self.state {
+            State::After => emit(parts, Part::Text(c.into())),
+            State::Closed if c.is_whitespace() => {}
+            State::Closed => {
+                self.state = State::After;
+                emit(parts, Part::Text(c.into()));
+            }
+            State::Start { spaces, mark, .. } if mark.is_empty() && c.is_whitespace() => spaces.push(c),
+            State::Start { format, spaces, mark } => {
+                mark.push(c);
+                if mark.as_str() == format.opening() {
+                    self.state = inside(*format);
+                } else if !format.opening().starts_with(mark.as_str()) {
+                    let text = std::mem::take(spaces) + mark.as_str();
+                    self.state = State::After;
+                    emit(parts, Part::Text(text));
+                }
+            }
+            State::Inside { format, said, spaces, mark } => {
+                mark.push(c);
+                if mark.as_str() == format.closing() {
+                    self.state = State::Closed;
+                } else {
+                    let thought = thought(format.closing(), said, spaces, mark);
+                    emit(parts, Part::Reasoning(thought));
+                }
+            }
+        }
+    }
+}
+
+fn inside(format: ReasoningFormat) -> State {
+    State::Inside { format, said: Said::Nothing, spaces: String::new(), mark: String::new() }
+}
+
+/// Takes what cannot become the closing mark out of `mark`, and returns what of it is sure to be reasoning.
+fn thought(closing: &str, said: &mut Said, spaces: &mut String, mark: &mut String) -> String {
+    let mut thought = String::new();
+    while !closing.starts_with(mark.as_str()) {
+        let first = mark.remove(0);
+        if !first.is_whitespace() {
+            thought.push_str(&std::mem::take(spaces));
+            thought.push(first);
+            *said = Said::Something;
+        } else if *said == Said::Something {
+            spaces.push(first);
+        }
+    }
+    thought
+}
+
+/// Adds a part, to the last one where it is of the same kind.
+fn emit(parts: &mut Vec<Part>, part: Part) {
+    match (parts.last_mut(), part) {
+        (Some(Part::Text(last)), Part::Text(text)) | (Some(Part::Reasoning(last)), Part::Reasoning(text)) => {
+            last.push_str(&text);
+        }
+        (_, Part::Text(text)) if text.is_empty() => {}
+        (_, Part::Reasoning(text)) if text.is_empty() => {}
+        (_, part) => parts.push(part),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(format: ReasoningFormat, begins: Begins, texts: &[&str]) -> Vec<Part> {
+        let mut split = ReasoningSplit::new(Some(format), begins);
+        let mut parts = Vec::new();
+        for text in texts {
+            split.push(text).into_iter().for_each(|part| emit(&mut parts, part));
+        }
+        split.finish().into_iter().for_each(|part| emit(&mut parts, part));
+        parts
+    }
+
+    fn reasoned(thought: &str, said: &str) -> Vec<Part> {
+        vec![Part::Reasoning(thought.into()), Part::Text(said.into())]
+    }
+
+    #[test]
+    fn reasoning_is_split_off() {
+        use Begins::*;
+        use ReasoningFormat::*;
+        let text = "<think>\nOne <b>two</b>.\n\nThree.\n</think>\n\nFour <think>";
+        let expected = reasoned("One <b>two</b>.\n\nThree.", "Four <think>");
+        assert_eq!(all(Think, Outside, &[text]), expected);
+        assert_eq!(all(Think, Inside, &[&text["<think>".len()..]]), expected);
+        assert_eq!(all(BracketThink, Outside, &["[THINK]a[/THINK]b"]), reasoned("a", "b"));
+        assert_eq!(all(Reasoning, Outside, &["<reasoning>a</reasoning>b"]), reasoned("a", "b"));
+        let text = "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b";
+        assert_eq!(all(Channel, Outside, &[text]), reasoned("a", "b"));
+    }
+
+    #[test]
+    fn an_end_inside_is_no_error() {
+        assert_eq!(all(ReasoningFormat::Think, Begins::Inside, &["a </thi"]), [Part::Reasoning("a </thi".into())]);
+        assert_eq!(all(ReasoningFormat::Think, Begins::Outside, &["\n<thi"]), [Part::Text("\n<thi".into())]);
+        assert_eq!(all(ReasoningFormat::Think, Begins::Outside, &["<think>\n\n</think>\n\n"]), []);
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_change_nothing(pieces in prop::collection::vec("(<think>|</think>|</th|<thi|[a<>/ \n]|\\PC){0,4}", 0..8)) {
+            for begins in [Begins::Outside, Begins::Inside] {
+                let whole = pieces.concat();
+                let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+                prop_assert_eq!(all(ReasoningFormat::Think, begins, &pieces), all(ReasoningFormat::Think, begins, &[&whole]));
+            }
+        }
+
+        #[test]
+        fn text_without_reasoning_is_unchanged(text in "\\PC{0,40}") {
+            prop_assume!(!text.contains("<think>"));
+            let parts = all(ReasoningFormat::Think, Begins::Outside, &[&text]);
+            prop_assert_eq!(parts, if text.is_empty() { vec![] } else { vec![Part::Text(text)] });
+        }
+    }
+}

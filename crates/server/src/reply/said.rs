@@ -1,0 +1,134 @@
+//! What one answer says: text, reasoning and calls, as its text comes.
+
+use super::writer::{Call, Ended, Reading};
+use crate::error::ApiError;
+use crate::logprobs::{ScoredToken, Scores};
+use crate::running::{Running, Step};
+use crate::serve::App;
+use duet_agents::{CallParser, Piece};
+use duet_engine::Usage;
+use duet_types::FinishReason;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    Text(String),
+    Reasoning(String),
+    Call(Call),
+}
+
+/// An answer that is being given. It owns the work: dropping it cancels.
+pub(crate) struct Saying {
+    app: Arc<App>,
+    running: Running,
+    /// Absent where all is text.
+    parser: Option<Box<CallParser>>,
+    /// A call whose end has not come.
+    call: Option<Call>,
+    calls: usize,
+    /// Names and arguments of the calls.
+    made: HashSet<(String, String)>,
+    /// Absent if no log probabilities were asked for.
+    scores: Option<Scores>,
+}
+
+/// What came.
+#[derive(Debug, Default)]
+pub(crate) struct Came {
+    /// How far the prompt was read, if that is told.
+    pub(crate) reading: Option<Reading>,
+    pub(crate) said: Vec<Said>,
+    /// Tokens that came with it; absent if no log probabilities were asked for.
+    pub(crate) scored: Option<Vec<ScoredToken>>,
+    pub(crate) end: Option<(Ended, Usage)>,
+}
+
+impl Saying {
+    pub(crate) fn new(
+        app: Arc<App>,
+        running: Running,
+        parser: Option<Box<CallParser>>,
+        scores: Option<Scores>,
+    ) -> Self {
+        Self { app, running, parser, call: None, calls: 0, made: HashSet::new(), scores }
+    }
+
+    /// What comes next. Not to be called again after the end or an error. If this is dropped, nothing is lost.
+    pub(crate) async fn next(&mut self) -> Result<Came, ApiError> {
+        let (text, end) = match self.running.next().await? {
+            Step::Reading { read, cached } => {
+                return Ok(Came { reading: Some(Reading { read, cached }), ..Came::default() });
+            }
+            Step::Piece { text, scored } => {
+                if let (Some(scores), Some(token)) = (&mut self.scores, scored) {
+                    scores.push(token);
+                }
+                (text, None)
+            }
+            Step::End { text, reason, usage } => (text, Some((reason, usage))),
+        };
+        let scored = self.scored(&text, end.map(|(reason, _)| reason));
+        let mut said = self.said(text);
+        let Some((reason, usage)) = end else { return Ok(Came { said, scored, ..Came::default() }) };
+        if let Some(parser) = &mut self.parser {
+            let rest = parser.finish();
+            said.extend(rest.into_iter().filter_map(|piece| self.piece(piece)));
+        }
+        let ended = match reason {
+            FinishReason::Length => Ended::Length,
+            FinishReason::Stop | FinishReason::Cancelled if self.calls > 0 => Ended::Calls,
+            FinishReason::Stop | FinishReason::Cancelled => Ended::Stop,
+        };
+        Ok(Came { said, scored, end: Some((ended, usage)), reading: None })
+    }
+
+    fn said(&mut self, text: String) -> Vec<Said> {
+        match &mut self.parser {
+            None if text.is_empty() => Vec::new(),
+            None => vec![Said::Text(text)],
+            Some(parser) => {
+                let pieces = parser.push(&text);
+                pieces.into_iter().filter_map(|piece| self.piece(piece)).collect()
+            }
+        }
+    }
+
+    fn piece(&mut self, piece: Piece) -> Option<Said> {
+        match piece {
+            Piece::Text(text) => Some(Said::Text(text)),
+            Piece::Reasoning(text) => Some(Said::Reasoning(text)),
+            Piece::CallBegun { name, .. } => {
+                let (index, id) = (self.calls, self.app.ids.next("call_"));
+                self.call = Some(Call { index, id, name, arguments: String::new() });
+                None
+            }
+            Piece::Arguments { fragment, .. } => {
+                if let Some(call) = &mut self.call {
+                    call.arguments += &fragment;
+                }
+                None
+            }
+            // Small models repeat themselves; nobody wants the same call twice in a turn.
+            Piece::CallEnded { .. } => {
+                let call = self.call.take()?;
+                if !self.made.insert((call.name.clone(), call.arguments.clone())) {
+                    return None;
+                }
+                self.calls += 1;
+                Some(Said::Call(call))
+            }
+        }
+    }
+
+    /// The tokens to report with `text`, if any are to be reported; `end` is given with the last text.
+    fn scored(&mut self, text: &str, end: Option<FinishReason>) -> Option<Vec<ScoredToken>> {
+        let scores = self.scores.as_mut()?;
+        let mut tokens = scores.take_for(&*self.app.backend, text);
+        if end == Some(FinishReason::Length) {
+            tokens.append(&mut scores.take_rest());
+        }
+        Some(tokens)
+    }
+}

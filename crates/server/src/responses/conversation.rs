@@ -1,0 +1,93 @@
+//! From items to the messages of a chat.
+//!
+//! **Invariant:** each result in it belongs to a call before it.
+//!
+//! Instructions and what the system or the developer says at the beginning are one message, since many templates take only
+//! one, and only there. What they say later stays where it is.
+
+use super::items::What;
+use crate::error::ApiError;
+use crate::fields::brief;
+use crate::messages::{ChatMessage, Role};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+/// A conversation in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Conversation {
+    messages: Vec<ChatMessage>,
+    /// Names of functions, by the ids of their calls.
+    called: HashMap<String, String>,
+}
+
+impl Conversation {
+    pub(crate) fn with_instructions(instructions: Option<String>) -> Self {
+        let first = instructions.filter(|text| !text.is_empty()).map(|text| said(Role::System, text));
+        Self { messages: first.into_iter().collect(), called: HashMap::new() }
+    }
+
+    /// Adds an item that stands at `path`.
+    pub(crate) fn add(&mut self, path: &str, what: What) -> Result<(), ApiError> {
+        match what {
+            What::Said(message) => self.say(message),
+            What::Call { call_id, name, arguments } => self.call(call_id, name, &arguments),
+            What::Result { call_id, content } => {
+                let Some(name) = self.called.get(&call_id) else {
+                    let (param, got) = (format!("{path}.call_id"), brief(&Value::String(call_id)));
+                    let expected = "the id of a function_call before it".to_owned();
+                    return Err(ApiError::OutOfRange { param, expected, got });
+                };
+                let name = Some(name.clone());
+                let tool_call_id = Some(call_id);
+                self.messages.push(ChatMessage { tool_call_id, name, ..said(Role::Tool, content) });
+            }
+            What::Reference | What::Skipped => {}
+        }
+        Ok(())
+    }
+
+    /// The messages.
+    pub(crate) fn into_messages(self) -> Vec<ChatMessage> {
+        self.messages
+    }
+
+    fn say(&mut self, message: ChatMessage) {
+        match self.messages.as_mut_slice() {
+            [first] if first.role == Role::System && message.role == Role::System => {
+                first.content = format!("{}\n\n{}", first.content, message.content);
+            }
+            _ => self.messages.push(message),
+        }
+    }
+
+    /// Calls of one turn are in one message, with what was said before them.
+    fn call(&mut self, call_id: String, name: String, arguments: &str) {
+        let call = json!({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}});
+        self.called.insert(call_id, name);
+        if self.messages.last().is_none_or(|last| last.role != Role::Assistant) {
+            self.messages.push(said(Role::Assistant, String::new()));
+        }
+        if let Some(last) = self.messages.last_mut()
+            && let Value::Array(calls) = last.tool_calls.get_or_insert_with(|| json!([]))
+        {
+            calls.push(call);
+        }
+    }
+}
+
+/// What the system says in the middle, said by the user: for templates that take it at the beginning only. Nothing if there
+/// is none.
+pub(crate) fn without_late_rules(messages: &[ChatMessage]) -> Option<Vec<ChatMessage>> {
+    let is_late = |(index, message): (usize, &ChatMessage)| index > 0 && message.role == Role::System;
+    messages.iter().enumerate().any(is_late).then(|| {
+        let retold = messages.iter().enumerate().map(|(index, message)| match is_late((index, message)) {
+            true => ChatMessage { role: Role::User, ..message.clone() },
+            false => message.clone(),
+        });
+        retold.collect()
+    })
+}
+
+fn said(role: Role, content: String) -> ChatMessage {
+    ChatMessage { role, content, tool_calls: None, tool_call_id: None, name: None }
+}

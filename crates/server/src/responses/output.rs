@@ -1,0 +1,244 @@
+//! The items of an answer, as they come, and the events that tell of them.
+//!
+//! **Invariant:** at most one item is open, and it is the last; what is done does not change. The events tell all of what the
+//! items hold, in its order, each with the next number.
+
+use crate::ids::Ids;
+use crate::reply::{Call, Frame, Said};
+use serde_json::{Map, Value, json};
+
+/// An answer in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    done: Vec<Value>,
+    open: Option<Open>,
+    /// White space before the first word of a message: between calls it means nothing.
+    blank: String,
+    /// All that was thought.
+    pub(crate) reasoning: String,
+    next_number: u64,
+}
+
+/// An item that grows.
+#[derive(Debug)]
+struct Open {
+    kind: Kind,
+    id: String,
+    text: String,
+    logprobs: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Message,
+    Reasoning,
+}
+
+/// How an item ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ItemStatus {
+    Completed,
+    Incomplete,
+}
+
+impl Output {
+    /// An event with the next number.
+    pub(crate) fn event(&mut self, name: &'static str, body: Value) -> Frame {
+        let mut event = Map::new();
+        event.insert("type".to_owned(), name.into());
+        event.insert("sequence_number".to_owned(), self.next_number.into());
+        self.next_number += 1;
+        if let Value::Object(body) = body {
+            event.extend(body);
+        }
+        Frame::named(name, &Value::Object(event))
+    }
+
+    /// Adds a piece; `logprobs` are those of the tokens that came with it.
+    pub(crate) fn add(&mut self, ids: &Ids, said: Said, logprobs: Vec<Value>) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        match said {
+            Said::Text(text) => {
+                let is_open = self.open.as_ref().is_some_and(|open| open.kind == Kind::Message);
+                if !is_open && text.trim().is_empty() && logprobs.is_empty() {
+                    self.blank += &text;
+                    return frames;
+                }
+                let text = std::mem::take(&mut self.blank) + &text;
+                self.grow(ids, Kind::Message, &text, logprobs, &mut frames);
+            }
+            Said::Reasoning(text) => {
+                self.reasoning += &text;
+                self.grow(ids, Kind::Reasoning, &text, Vec::new(), &mut frames);
+            }
+            Said::Call(call) => {
+                self.close(ItemStatus::Completed, &mut frames);
+                self.blank.clear();
+                self.call(ids, call, &mut frames);
+            }
+        }
+        frames
+    }
+
+    /// Ends the answer. One that says nothing says an empty message.
+    pub(crate) fn end(&mut self, ids: &Ids, status: ItemStatus) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        let is_silent = self.open.is_none() && self.done.is_empty();
+        if is_silent {
+            let text = std::mem::take(&mut self.blank);
+            self.grow(ids, Kind::Message, &text, Vec::new(), &mut frames);
+        }
+        self.close(status, &mut frames);
+        frames
+    }
+
+    /// The items that are done.
+    pub(crate) fn items(&self) -> &[Value] {
+        &self.done
+    }
+
+    fn grow(&mut self, ids: &Ids, kind: Kind, text: &str, logprobs: Vec<Value>, frames: &mut Vec<Frame>) {
+        if self.open.as_ref().is_none_or(|open| open.kind != kind) {
+            self.close(ItemStatus::Completed, frames);
+            self.begin(ids, kind, frames);
+        }
+        let Some(open) = &mut self.open else { return };
+        open.text += text;
+        let (at, mut delta) = (open.place(self.done.len()), json!({"delta": text}));
+        if kind == Kind::Message {
+            delta["logprobs"] = logprobs.as_slice().into();
+        }
+        open.logprobs.extend(logprobs);
+        if !text.is_empty() {
+            frames.push(self.event(kind.delta_event(), with(at, delta)));
+        }
+    }
+
+    fn begin(&mut self, ids: &Ids, kind: Kind, frames: &mut Vec<Frame>) {
+        let open = Open { kind, id: ids.next(kind.id_prefix()), text: String::new(), logprobs: Vec::new() };
+        let index = self.done.len();
+        let (added, at, part) = (open.begun(), open.place(index), open.part());
+        self.open = Some(open);
+        frames.push(self.event("response.output_item.added", json!({"output_index": index, "item": added})));
+        frames.push(self.event("response.content_part.added", with(at, json!({"part": part}))));
+    }
+
+    /// Ends what is open, if anything is.
+    fn close(&mut self, status: ItemStatus, frames: &mut Vec<Frame>) {
+        let Some(open) = self.open.take() else { return };
+        let index = self.done.len();
+        let at = open.place(index);
+        let mut text = json!({"text": open.text});
+        if open.kind == Kind::Message {
+            text["logprobs"] = open.logprobs.as_slice().into();
+        }
+        frames.push(self.event(open.kind.done_event(), with(at.clone(), text)));
+        frames.push(self.event("response.content_part.done", with(at, json!({"part": open.part()}))));
+        self.push(open.ended(status), frames);
+    }
+
+    fn call(&mut self, ids: &Ids, call: Call, frames: &mut Vec<Frame>) {
+        let Call { id: call_id, name, arguments, .. } = call;
+        let (id, index) = (ids.next("fc_"), self.done.len());
+        let item = |status: &str, arguments: &str| {
+            json!({
+                "id": id,
+                "type": "function_call",
+                "status": status,
+                "call_id": call_id,
+                "name": name,
+                "arguments": arguments,
+            })
+        };
+        let at = json!({"item_id": id, "output_index": index});
+        let added = json!({"output_index": index, "item": item("in_progress", "")});
+        frames.push(self.event("response.output_item.added", added));
+        let delta = with(at.clone(), json!({"delta": arguments}));
+        frames.push(self.event("response.function_call_arguments.delta", delta));
+        let done = with(at, json!({"name": name, "arguments": arguments}));
+        frames.push(self.event("response.function_call_arguments.done", done));
+        self.push(item("completed", &arguments), frames);
+    }
+
+    fn push(&mut self, item: Value, frames: &mut Vec<Frame>) {
+        let body = json!({"output_index": self.done.len(), "item": item});
+        frames.push(self.event("response.output_item.done", body));
+        self.done.push(item);
+    }
+}
+
+impl Open {
+    /// Where its text is.
+    fn place(&self, index: usize) -> Value {
+        json!({"item_id": self.id, "output_index": index, "content_index": 0})
+    }
+
+    fn part(&self) -> Value {
+        match self.kind {
+            Kind::Message => {
+                json!({"type": "output_text", "text": self.text, "annotations": [], "logprobs": self.logprobs})
+            }
+            Kind::Reasoning => json!({"type": "reasoning_text", "text": self.text}),
+        }
+    }
+
+    fn begun(&self) -> Value {
+        self.item("in_progress", json!([]))
+    }
+
+    fn ended(&self, status: ItemStatus) -> Value {
+        self.item(status.name(), json!([self.part()]))
+    }
+
+    fn item(&self, status: &str, content: Value) -> Value {
+        let Self { id, kind, .. } = self;
+        match kind {
+            Kind::Message => {
+                json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content})
+            }
+            Kind::Reasoning => {
+                json!({"id": id, "type": "reasoning", "status": status, "summary": [], "content": content})
+            }
+        }
+    }
+}
+
+impl Kind {
+    fn id_prefix(self) -> &'static str {
+        match self {
+            Self::Message => "msg_",
+            Self::Reasoning => "rs_",
+        }
+    }
+
+    fn delta_event(self) -> &'static str {
+        match self {
+            Self::Message => "response.output_text.delta",
+            Self::Reasoning => "response.reasoning_text.delta",
+        }
+    }
+
+    fn done_event(self) -> &'static str {
+        match self {
+            Self::Message => "response.output_text.done",
+            Self::Reasoning => "response.reasoning_text.done",
+        }
+    }
+}
+
+impl ItemStatus {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Incomplete => "incomplete",
+        }
+    }
+}
+
+/// Both objects as one.
+fn with(mut object: Value, more: Value) -> Value {
+    if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+        object.extend(more);
+    }
+    object
+}

@@ -1,0 +1,105 @@
+//! What the model's turn is to be: the conversation before it, and what it is held to.
+
+use crate::backend::{Backend, Chat, ChatPrompt, PromptError};
+use crate::error::ApiError;
+use crate::messages::ChatMessage;
+use crate::thinking::Told;
+use crate::tools::Tools;
+use duet_agents::{Begins, CallParser, Calls, Refused, ResponseFormat, Thinking, ToolChoice, Turn};
+use duet_engine::Constraint;
+use duet_types::{TokenId, Tokens};
+
+/// A conversation, and the turn that is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) messages: Vec<ChatMessage>,
+    pub(crate) tools: Tools,
+    pub(crate) form: ResponseFormat,
+    pub(crate) told: Told,
+}
+
+/// A prompt, and what to make of what comes.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) prompt: Vec<TokenId>,
+    /// Absent where every answer is right.
+    pub(crate) constraint: Option<Constraint>,
+    /// Absent where every answer is text.
+    pub(crate) parser: Option<Box<CallParser>>,
+    /// Special tokens whose text the parser is to see.
+    pub(crate) marks: Vec<TokenId>,
+}
+
+impl Prepared {
+    /// A text to go on from.
+    pub(crate) fn text(prompt: Vec<TokenId>, constraint: Option<Constraint>) -> Self {
+        Self { prompt, constraint, parser: None, marks: Vec::new() }
+    }
+}
+
+impl Asked {
+    /// The prompt alone. Takes milliseconds.
+    pub(crate) fn encode(
+        &self,
+        backend: &dyn Backend,
+        most: Tokens,
+        prompt: &'static str,
+    ) -> Result<ChatPrompt, ApiError> {
+        let chat = Chat { messages: &self.messages, tools: &self.tools.tools, told: &self.told };
+        backend.encode_chat(&chat, most).map_err(|error| match error {
+            PromptError::TooLong(_) => ApiError::ContextExceeded { prompt, context: backend.context() },
+            error => ApiError::Prompt(error),
+        })
+    }
+
+    /// The prompt, and what the answer is held to. Takes milliseconds.
+    pub(crate) fn prepare(
+        &self,
+        backend: &dyn Backend,
+        most: Tokens,
+        prompt: &'static str,
+    ) -> Result<Prepared, ApiError> {
+        let ChatPrompt { tokens, begins } = self.encode(backend, most, prompt)?;
+        let families = backend.families();
+        let thinking = families.reasoning.map_or(Thinking::Off, |format| Thinking::On(format, begins));
+        let Tools { tools, choice, parallel } = &self.tools;
+        let calls = Calls { format: families.tools, tools, choice, parallel: *parallel };
+        let calls = (!tools.is_empty() || *choice != ToolChoice::Auto).then_some(calls);
+        let turn = Turn { calls, answer: &self.form, thinking };
+        let constraint = backend.constrain(&turn).map_err(|error| refused(error, &self.form))?;
+        let marks = families.marks(!tools.is_empty());
+        let parser = CallParser::new(families.tools, tools, families.reasoning, begins);
+        let parses = !tools.is_empty() || families.reasoning.is_some() || begins == Begins::Inside;
+        Ok(Prepared {
+            prompt: tokens,
+            constraint,
+            parser: parses.then(|| Box::new(parser)),
+            marks: marks.filter_map(|mark| backend.special(mark)).collect(),
+        })
+    }
+}
+
+/// What the answer to a text is held to.
+pub(crate) fn constraint_of(backend: &dyn Backend, form: &ResponseFormat) -> Result<Option<Constraint>, ApiError> {
+    let turn = Turn { calls: None, answer: form, thinking: Thinking::Off };
+    backend.constrain(&turn).map_err(|error| refused(error, form))
+}
+
+/// The field that a refusal is about.
+fn refused(error: Refused, form: &ResponseFormat) -> ApiError {
+    let of_answer = |of: &String| of == "the answer";
+    let param = match &error {
+        Refused::SchemaSize { of, .. }
+        | Refused::Keyword { of, .. }
+        | Refused::Reference { of, .. }
+        | Refused::Schema { of, .. }
+            if of_answer(of) =>
+        {
+            "response_format"
+        }
+        Refused::Grammar { .. } if *form != ResponseFormat::Text => "response_format",
+        Refused::UnknownTool { .. } | Refused::NoTools => "tool_choice",
+        _ => "tools",
+    };
+    ApiError::Refused { param, error }
+}
