@@ -46,6 +46,53 @@ fn the_last_lane_is_kept_and_its_kernel_fails() {
     );
 }
 
+/// A background prompt stands in the middle of a node, some of its chunks read, when the lane that reads them is lost to
+/// a person's prompt. The other lane reads the rest of the node.
+#[test]
+fn rows_of_a_node_are_read_elsewhere_when_their_lane_is_lost() {
+    check(
+        "npu-igpu
+         at 0ms     A  proactive  prompt 300  output 1
+         at 0.5ms   B  reactive   prompt 128  output 1
+         at 1.5ms   lane 0 is lost",
+        expect![[r#"
+            0.00                 arrive   A proactive
+            0.00                 compile  graph for A[300 rows]
+            0.00      npu        prefill  A[0..300] n0..2 r0..100        1.00  chunk
+            0.50                 arrive   B reactive
+            0.50                 compile  graph for B[128 rows]
+            0.50      igpu       prefill  B[0..128] n0..2 r100..128      0.56  balanced, 1 chunks on the static lane
+            1.00      npu        prefill  B[0..128] n0..2 r0..100        1.00  balanced, 1 chunks on the static lane
+            1.50                 lost     npu
+            1.50                 wait     until 1001.50                        probe of a lost lane
+            1.50      igpu       prefill  B[0..100]                      8.20  reactive first
+            5.00                 ready    graph for A
+            9.70      igpu       prefill  B[100..128]                    2.50  reactive first
+            10.00                ready    graph for B
+            12.20                reclaim  graph for B
+            12.20                end      B stop
+            12.20     igpu       prefill  A[0..300] n0..2 r100..300      4.00  resumes
+            16.20     igpu       prefill  A[0..300] n2..3                0.30  goes on
+            16.50     igpu       prefill  A[0..300] n3..4 r0..96         1.92  goes on
+            18.42     igpu       prefill  A[0..300] n3..4 r96..192       1.92  goes on
+            20.34     igpu       prefill  A[0..300] n3..4 r192..288      1.92  goes on
+            22.26     igpu       prefill  A[0..300] n3..4 r288..300      0.50  goes on
+            22.76     igpu       prefill  A[0..300] n4..5 r0..96         1.92  goes on
+            24.68     igpu       prefill  A[0..300] n4..5 r96..192       1.92  goes on
+            26.60     igpu       prefill  A[0..300] n4..5 r192..288      1.92  goes on
+            28.52     igpu       prefill  A[0..300] n4..5 r288..300      0.50  goes on
+            29.02     igpu       prefill  A[0..300] n5..6                0.30  goes on
+            29.32     igpu       prefill  A[0..300] n6..7 r0..96         1.92  goes on
+            31.24     igpu       prefill  A[0..300] n6..7 r96..192       1.92  goes on
+            33.16     igpu       prefill  A[0..300] n6..7 r192..288      1.92  goes on
+            35.08     igpu       prefill  A[0..300] n6..7 r288..300      0.50  goes on
+            35.58                reclaim  graph for A
+            35.58                end      A stop
+            1001.50              probe    npu
+        "#]],
+    );
+}
+
 /// The last lane that takes any shape cannot be lost: the NPU alone could run nothing else.
 #[test]
 fn a_static_lane_cannot_be_the_last_one() {

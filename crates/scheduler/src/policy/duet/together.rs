@@ -57,8 +57,9 @@ fn reactive(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
 /// The team among these lanes that runs a pass: all of them where they are cores, and else as many as are predicted to
 /// make it sooner.
 fn quickest(view: &View<'_>, pass: &Pass, lanes: LaneSet) -> LaneSet {
-    // Rows of a node that are on their way stay with the team that has the others.
-    if pass.is_between_nodes() { view.quickest(lanes, &pass.load, pass.stage) } else { pass.lanes }
+    // Rows of a node that are on their way stay with the team that has the others, unless it has lost a lane since.
+    let stays = !pass.is_between_nodes() && lanes.contains_all(pass.lanes);
+    if stays { pass.lanes } else { view.quickest(lanes, &pass.load, pass.stage) }
 }
 
 /// The background pass under way, or the next one.
