@@ -10,6 +10,7 @@
 
 use crate::forward::{Forward, ForwardError, likeliest};
 use crate::load::{self, LoadError, Progress, Workload};
+use crate::quality::log_total;
 use duet_kernels::crew::{Crew, Scoped};
 use duet_model::Model;
 use duet_model::forward::{Activations, TokenWise};
@@ -252,9 +253,7 @@ impl<'a> Reader<'a> {
 
 /// The negative logarithm of the chance that logits give to a token.
 pub(crate) fn surprise(logits: &[f32], token: TokenId) -> f64 {
-    let largest = logits.iter().fold(f32::NEG_INFINITY, |largest, logit| largest.max(*logit));
-    let sum: f64 = logits.iter().map(|logit| f64::from(logit - largest).exp()).sum();
-    f64::from(largest) + sum.ln() - f64::from(logits[token.0 as usize])
+    log_total(logits) - f64::from(logits[token.0 as usize])
 }
 
 /// Rows of a pass: few enough that all their logits may be in memory.

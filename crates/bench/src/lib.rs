@@ -18,6 +18,7 @@ pub mod moe;
 mod optimality;
 mod plot;
 mod probe;
+pub mod quality;
 pub mod report;
 mod samples;
 pub mod speculate;

@@ -10,6 +10,7 @@ mod mcp;
 mod moe;
 mod moefy;
 mod profile;
+mod quality;
 mod report;
 mod scheduling;
 mod simulate;
@@ -28,6 +29,7 @@ pub(crate) use mcp::McpArgs;
 pub(crate) use moe::MoeArgs;
 pub(crate) use moefy::MoefyArgs;
 pub(crate) use profile::{GraphProfileArgs, ProfileArgs};
+pub(crate) use quality::{PerplexityArgs, QualityArgs, ReadingArgs};
 pub(crate) use report::ReportArgs;
 pub(crate) use scheduling::SchedulingArgs;
 pub(crate) use simulate::{SimulateArgs, TuningArgs};
@@ -113,6 +115,10 @@ pub(crate) enum BenchCommand {
     Identity(Box<IdentityArgs>),
     /// What agents get of a server: valid and right calls, how fast they come, and how soon a second turn begins
     Agents(Box<AgentsArgs>),
+    /// How surprised a model is by a text, counted as llama-perplexity counts
+    Perplexity(Box<PerplexityArgs>),
+    /// How far answers are from what the same weights say where nothing is rounded, or from another reference
+    Quality(Box<QualityArgs>),
     /// How near a device comes to the CPU's own kernels, on real texts
     Agreement(Box<AgreementArgs>),
     /// What compiled graphs cost and give on a device: compiling, loading, launching, exchanging
@@ -460,6 +466,24 @@ pub(crate) enum Kv {
     Int8,
 }
 
+impl Kv {
+    /// As the model wants it.
+    pub(crate) fn format(self) -> KvFormat {
+        match self {
+            Self::F16 => KvFormat::F16,
+            Self::Int8 => KvFormat::Int8,
+        }
+    }
+
+    /// As it is written.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Int8 => "int8",
+        }
+    }
+}
+
 impl SamplingArgs {
     /// As the engine wants it; `temperature` is what the command uses if none was given.
     pub(crate) fn params(&self, temperature: f32) -> SamplingParams {
@@ -483,10 +507,7 @@ impl EngineArgs {
     pub(crate) fn config(&self) -> EngineConfig {
         EngineConfig {
             threads: self.threads.map(usize::from),
-            kv_format: match self.kv {
-                Kv::F16 => KvFormat::F16,
-                Kv::Int8 => KvFormat::Int8,
-            },
+            kv_format: self.kv.format(),
             context: self.ctx.map(Tokens),
             kv_bytes: self.kv_memory,
             spill_bytes: self.spill,

@@ -1,6 +1,8 @@
 //! `duet bench`: measurements, as a table for people or one JSON object a line.
 
-use super::{bench_agents, bench_agreement, bench_graphs, bench_identity, bench_load, bench_moe, bench_speculate};
+use super::{
+    bench_agents, bench_agreement, bench_graphs, bench_identity, bench_load, bench_moe, bench_quality, bench_speculate,
+};
 use crate::cli::{BenchArgs, BenchCommand, ThroughputArgs};
 use crate::failure::print;
 use crate::models;
@@ -15,6 +17,8 @@ pub(super) fn bench(arguments: &BenchArgs) -> anyhow::Result<()> {
         BenchCommand::Speculate(arguments) => bench_speculate::speculate(arguments),
         BenchCommand::Identity(arguments) => bench_identity::identity(arguments),
         BenchCommand::Agents(arguments) => bench_agents::agents(arguments),
+        BenchCommand::Perplexity(arguments) => bench_quality::perplexity(arguments),
+        BenchCommand::Quality(arguments) => bench_quality::quality(arguments),
         BenchCommand::Agreement(arguments) => bench_agreement::agreement(arguments),
         BenchCommand::Graphs(arguments) => bench_graphs::graphs(arguments),
         BenchCommand::Moe(arguments) => bench_moe::moe(arguments),

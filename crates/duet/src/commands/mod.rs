@@ -8,6 +8,7 @@ mod bench_identity;
 mod bench_lines;
 mod bench_load;
 mod bench_moe;
+mod bench_quality;
 mod bench_speculate;
 mod calibrate;
 mod chat;

@@ -36,6 +36,10 @@ pub struct ExactReader {
     rounding: Rounding,
 }
 
+/// The residual stream of a text behind the last layer.
+#[derive(Clone, Debug)]
+pub struct Hidden(Rows);
+
 /// Why there are no logits.
 #[derive(Debug, thiserror::Error)]
 pub enum ExactError {
@@ -91,7 +95,16 @@ impl ExactReader {
     /// # Errors
     /// [`ExactError`].
     pub fn logits(&self, tokens: &[TokenId], rows: &[usize]) -> Result<Vec<f32>, ExactError> {
-        self.check(tokens, rows)?;
+        check_rows(rows, tokens.len())?;
+        self.head(&self.read(tokens)?, rows)
+    }
+
+    /// Reads a text from its first position on, as far as the head.
+    ///
+    /// # Errors
+    /// [`ExactError`].
+    pub fn read(&self, tokens: &[TokenId]) -> Result<Hidden, ExactError> {
+        self.check(tokens)?;
         let tensors = self.tensors();
         let mut residual = self.embed(&tensors, tokens)?;
         for layer in 0..self.blueprint.layers.len() {
@@ -99,8 +112,17 @@ impl ExactReader {
             self.feed(&tensors, layer, &mut residual)?;
             tensors.forget_layer(layer);
         }
-        let b = &self.blueprint;
-        let normed = self.norm(&tensors, "output_norm", &residual.pick(rows))?;
+        Ok(Hidden(residual))
+    }
+
+    /// The logits of some rows of a text that was read: a vocabulary of each.
+    ///
+    /// # Errors
+    /// [`ExactError`].
+    pub fn head(&self, hidden: &Hidden, rows: &[usize]) -> Result<Vec<f32>, ExactError> {
+        check_rows(rows, hidden.0.len())?;
+        let (b, tensors) = (&self.blueprint, self.tensors());
+        let normed = self.norm(&tensors, "output_norm", &hidden.0.pick(rows))?;
         let mut logits = self.product(&tensors.head()?, &normed);
         if b.has(Extra::HeadBias) {
             logits.add_to_each(&tensors.vector("output.bias", b.vocabulary)?);
@@ -108,7 +130,7 @@ impl ExactReader {
         Ok(logits.into_values())
     }
 
-    fn check(&self, tokens: &[TokenId], rows: &[usize]) -> Result<(), ExactError> {
+    fn check(&self, tokens: &[TokenId]) -> Result<(), ExactError> {
         let Blueprint { context, vocabulary, .. } = self.blueprint;
         if tokens.len() > context {
             return Err(ExactError::Context { tokens: tokens.len(), context });
@@ -116,10 +138,7 @@ impl ExactReader {
         if let Some(&token) = tokens.iter().find(|token| token.0 as usize >= vocabulary) {
             return Err(ExactError::Token { token, vocabulary });
         }
-        match rows.iter().find(|&&row| row >= tokens.len()) {
-            Some(&row) => Err(ExactError::Row { row, rows: tokens.len() }),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn tensors(&self) -> Tensors<'_> {
@@ -148,5 +167,12 @@ impl ExactReader {
             normed.each_mut().for_each(|row| rows::rms_norm(row, &weight, epsilon));
         }
         Ok(normed)
+    }
+}
+
+fn check_rows(rows: &[usize], given: usize) -> Result<(), ExactError> {
+    match rows.iter().find(|&&row| row >= given) {
+        Some(&row) => Err(ExactError::Row { row, rows: given }),
+        None => Ok(()),
     }
 }
