@@ -92,20 +92,33 @@ impl ExactReader {
     /// [`ExactError`].
     pub fn logits(&self, tokens: &[TokenId], rows: &[usize]) -> Result<Vec<f32>, ExactError> {
         self.check(tokens, rows)?;
-        let tensors = self.tensors();
-        let mut residual = self.embed(&tensors, tokens)?;
-        for layer in 0..self.blueprint.layers.len() {
-            self.attend(&tensors, layer, &mut residual)?;
-            self.feed(&tensors, layer, &mut residual)?;
-            tensors.forget_layer(layer);
-        }
-        let b = &self.blueprint;
-        let normed = self.norm(&tensors, "output_norm", &residual.pick(rows))?;
+        let (tensors, b) = (self.tensors(), &self.blueprint);
+        let normed = self.read(&tensors, tokens, rows)?;
         let mut logits = self.product(&tensors.head()?, &normed);
         if b.has(Extra::HeadBias) {
             logits.add_to_each(&tensors.vector("output.bias", b.vocabulary)?);
         }
         Ok(logits.into_values())
+    }
+
+    /// The final hidden states of some rows, after the final norm: `result[i * hidden..]` is row `rows[i]`.
+    ///
+    /// # Errors
+    /// [`ExactError`].
+    pub fn hidden(&self, tokens: &[TokenId], rows: &[usize]) -> Result<Vec<f32>, ExactError> {
+        self.check(tokens, rows)?;
+        Ok(self.read(&self.tensors(), tokens, rows)?.into_values())
+    }
+
+    /// Some rows of a text, after all layers and the final norm.
+    fn read(&self, tensors: &Tensors<'_>, tokens: &[TokenId], rows: &[usize]) -> Result<Rows, LoadError> {
+        let mut residual = self.embed(tensors, tokens)?;
+        for layer in 0..self.blueprint.layers.len() {
+            self.attend(tensors, layer, &mut residual)?;
+            self.feed(tensors, layer, &mut residual)?;
+            tensors.forget_layer(layer);
+        }
+        self.norm(tensors, "output_norm", &residual.pick(rows))
     }
 
     fn check(&self, tokens: &[TokenId], rows: &[usize]) -> Result<(), ExactError> {
