@@ -9,7 +9,9 @@ use crate::error::ApiError;
 use crate::ids::{Ids, unix_seconds};
 use crate::intake::Intake;
 use crate::responses::{self, Store};
-use crate::{anthropic, auth, chat, completions, connections, flows, guard, models, ollama, systemone, tokenize};
+use crate::{
+    anthropic, auth, chat, completions, connections, embeddings, flows, guard, models, ollama, systemone, tokenize,
+};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{Method, Uri};
@@ -98,6 +100,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/v1/models/{*name}", get(models::get))
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
+        .route("/v1/embeddings", post(embeddings::create))
         .route("/v1/messages", post(anthropic::create))
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
         .route("/v1/systemone", post(systemone::create))

@@ -8,6 +8,7 @@
 
 mod asked;
 mod chat;
+mod embed;
 mod errors;
 mod generate;
 mod message;
@@ -30,6 +31,8 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/api/chat", post(chat::create))
         .route("/api/generate", post(generate::create))
+        .route("/api/embed", post(embed::create))
+        .route("/api/embeddings", post(embed::legacy))
         .route("/api/tags", get(models::tags))
         .route("/api/ps", get(models::running))
         .route("/api/show", post(models::show))

@@ -5,6 +5,7 @@ mod attacks;
 mod chat;
 mod classes;
 mod completions;
+mod embeddings;
 mod errors;
 mod fake;
 mod flows;
