@@ -78,7 +78,7 @@ fn take(
     Ok((Job { options, logprobs, predicted, choices, writer, ignored }, prompts, form))
 }
 
-const KNOWN: Known = Known(&[&options::KNOWN, &answer_form::KNOWN, &["echo", "prompt", "suffix"]]);
+pub(crate) const KNOWN: Known = Known(&[&options::KNOWN, &answer_form::KNOWN, &["echo", "prompt", "suffix"]]);
 
 struct Completion {
     usage: ShowsUsage,

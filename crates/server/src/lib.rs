@@ -20,6 +20,10 @@
 //! to of it (`turn`), submits it, and answers whole or streamed (`reply`): what the model says is read into text, reasoning
 //! and calls (`reply::said`), and each route writes these in its own shape (`reply::writer`).
 
+// Unit tests share the fake backend of the API's tests, which name this crate.
+#[cfg(test)]
+extern crate self as duet_server;
+
 mod answer_form;
 mod anthropic;
 mod arrived;
@@ -46,6 +50,7 @@ mod logprobs;
 mod messages;
 mod models;
 mod ollama;
+mod openapi;
 mod options;
 mod patience;
 mod prediction;
@@ -69,4 +74,5 @@ pub use engine_backend::EngineBackend;
 pub use guard::Hosts;
 pub use keys::{ApiKeys, KeyError, KeyListError};
 pub use messages::{ChatMessage, Role};
+pub use openapi::openapi;
 pub use serve::serve;

@@ -10,7 +10,8 @@ use crate::ids::{Ids, unix_seconds};
 use crate::intake::Intake;
 use crate::responses::{self, Store};
 use crate::{
-    anthropic, auth, chat, completions, connections, embeddings, flows, guard, models, ollama, systemone, tokenize,
+    anthropic, auth, chat, completions, connections, embeddings, flows, guard, models, ollama, openapi, systemone,
+    tokenize,
 };
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
@@ -112,6 +113,8 @@ fn router(app: Arc<App>) -> Router {
         .route_layer(from_fn_with_state(Arc::clone(&app), auth::identify))
         // Says only that the server lives; whoever watches over it needs no key.
         .route("/health", get(models::health))
+        // The same of every server of this version.
+        .route("/openapi.json", get(openapi::document))
         .merge(ollama::routes(&app))
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)

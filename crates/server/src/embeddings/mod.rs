@@ -60,7 +60,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<(Wanted, F
     Ok((wanted, format, fields.rest().collect()))
 }
 
-const KNOWN: Known =
+pub(crate) const KNOWN: Known =
     Known(&[&["background", "dimensions", "encoding_format", "input", "model", "priority", "service_tier"]]);
 
 /// Nobody waits for many; whoever does says so.

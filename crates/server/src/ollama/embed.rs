@@ -89,7 +89,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Asked, Api
     asked(fields, app, wanted)
 }
 
-const KNOWN: Known = Known(&[&SHARED, &["dimensions", "input", "truncate"]]);
+pub(crate) const KNOWN: Known = Known(&[&SHARED, &["dimensions", "input", "truncate"]]);
 
 /// One text, and what is too long is always cut.
 fn take_legacy(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Asked, ApiError> {
@@ -104,7 +104,7 @@ fn take_legacy(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Ask
     asked(fields, app, wanted)
 }
 
-const LEGACY: Known = Known(&[&SHARED, &["prompt"]]);
+pub(crate) const LEGACY: Known = Known(&[&SHARED, &["prompt"]]);
 
 /// Takes what both routes have beside their inputs.
 fn asked(mut fields: Fields, app: &App, wanted: Wanted) -> Result<Asked, ApiError> {

@@ -7,14 +7,14 @@
 //! **Invariant:** every error of these routes is `{"error": "…"}` (`errors`), whoever raised it.
 
 mod asked;
-mod chat;
-mod embed;
+pub(crate) mod chat;
+pub(crate) mod embed;
 mod errors;
-mod generate;
+pub(crate) mod generate;
 mod message;
-mod models;
+pub(crate) mod models;
 mod names;
-mod others;
+pub(crate) mod others;
 mod probe;
 mod time;
 mod written;
