@@ -23,7 +23,7 @@ use crate::auth;
 use crate::serve::App;
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
-use axum::routing::{any, get, post};
+use axum::routing::{delete, get, post};
 use std::sync::Arc;
 
 /// All of them.
@@ -41,8 +41,8 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/api/create", post(others::one_model))
         .route("/api/copy", post(others::one_model))
         .route("/api/push", post(others::one_model))
-        .route("/api/delete", any(others::one_model))
-        .route("/api/blobs/{digest}", any(others::one_model))
+        .route("/api/delete", delete(others::one_model))
+        .route("/api/blobs/{digest}", post(others::one_model).head(others::one_model))
         .route_layer(from_fn_with_state(Arc::clone(app), auth::identify))
         // Says only that somebody is there; clients ask it before they have a key to send.
         .route("/", get(others::here))

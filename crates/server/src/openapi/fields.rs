@@ -79,12 +79,11 @@ fn common(name: &str) -> Option<Value> {
         "min_p" | "top_p" => number(0.0, 1.0),
         "modalities" => json!({"const": ["text"]}),
         "n" => integer(1, 16),
-        "priority" => integer(i64::MIN, i64::MAX),
+        "priority" | "seed" => at_least(i64::MIN),
         "prompt_cache_key" => json!({"type": "string", "minLength": 1, "maxLength": 256}),
         "questions" => either(&[object(), list(object())]),
         "reasoning_effort" => one_of(&["none", "minimal", "low", "medium", "high", "xhigh"]),
         "repeat_penalty" | "repetition_penalty" => number(0.01, 10.0),
-        "seed" => json!({"type": "integer", "minimum": i64::MIN, "maximum": u64::MAX}),
         "service_tier" => one_of(&["auto", "default", "flex", "priority"]),
         "stop" | "stop_sequences" => {
             let one = json!({"type": "string", "minLength": 1, "maxLength": 1024});

@@ -31,9 +31,9 @@ pub(super) fn float() -> Value {
     json!({"type": "number"})
 }
 
-/// An integer of at least `least`.
+/// An integer of at least `least`. What has more than 64 bits is no integer to JSON's readers.
 pub(super) fn at_least(least: i64) -> Value {
-    integer(least, i64::MAX)
+    json!({"type": "integer", "minimum": least, "maximum": u64::MAX})
 }
 
 pub(super) fn integer(least: i64, most: i64) -> Value {
