@@ -108,6 +108,19 @@ def log_probabilities_come_with_the_text():
 
 
 @check
+def texts_have_embeddings():
+    several = client.embed(MODEL, ["The cat sat on the mat.", "Interest rates rose."])
+    assert several.model == MODEL and len(several.embeddings) == 2 and several.prompt_eval_count > 5
+    assert all(abs(sum(x * x for x in vector) - 1) < 1e-4 for vector in several.embeddings)
+    assert list(client.embed(MODEL, "Interest rates rose.").embeddings[0]) == list(several.embeddings[1])
+    assert list(client.embeddings(MODEL, "Interest rates rose.").embedding) == list(several.embeddings[1])
+    assert len(client.embed(MODEL, "x", dimensions=8).embeddings[0]) == 8
+    long = "word " * 20_000
+    assert client.embed(MODEL, long, options={"num_ctx": 512}).prompt_eval_count > 500
+    refused(400, lambda: client.embed(MODEL, long, truncate=False))
+
+
+@check
 def loading_and_unloading_are_answered():
     assert client.generate(MODEL).done_reason == "load"
     assert client.generate(MODEL, keep_alive=0).done_reason == "unload"

@@ -11,6 +11,7 @@ import asyncio
 import json
 import sys
 import traceback
+from array import array
 
 from openai import APIStatusError, AsyncOpenAI, BadRequestError, NotFoundError, OpenAI
 
@@ -222,6 +223,28 @@ def several_answers_come_at_once():
 
 
 @check
+def texts_have_embeddings():
+    texts = ["The cat sat on the mat.", "A cat was sitting on a mat.", "Interest rates rose by half a point."]
+    # The package asks for base64 and decodes it, unless it is told a format.
+    answer = client.embeddings.create(model=MODEL, input=texts)
+    vectors = [entry.embedding for entry in answer.data]
+    assert [entry.index for entry in answer.data] == [0, 1, 2] and len(set(map(len, vectors))) == 1
+    assert all(abs(sum(x * x for x in vector) - 1) < 1e-4 for vector in vectors)
+    near, far = (sum(a * b for a, b in zip(vectors[0], other)) for other in vectors[1:])
+    assert near > far, f"{near} and {far}"
+    assert answer.usage.prompt_tokens == answer.usage.total_tokens > 0
+    again = client.embeddings.create(model=MODEL, input=texts[0], encoding_format="float").data[0].embedding
+    # Written as decimals, or as the bytes of single precision.
+    assert array("f", again).tolist() == vectors[0], "an embedding is the same whatever was read before it, and however it is written"
+    short = client.embeddings.create(model=MODEL, input=texts[0], dimensions=8).data[0].embedding
+    assert len(short) == 8 and abs(sum(x * x for x in short) - 1) < 1e-4
+    refused(BadRequestError, lambda: client.embeddings.create(model=MODEL, input=""), param="input")
+    refused(BadRequestError, lambda: client.embeddings.create(model=MODEL, input="x", dimensions=10**6), param="dimensions")
+    long = "word " * 400_000
+    refused(BadRequestError, lambda: client.embeddings.create(model=MODEL, input=long), param="input", code="context_length_exceeded")
+
+
+@check
 def bad_requests_name_the_parameter():
     refused(BadRequestError, lambda: chat(temperature=-1), param="temperature", mentions="-1")
     refused(BadRequestError, lambda: chat(top_p=7), param="top_p")
@@ -244,7 +267,8 @@ def prompts_beyond_the_context_are_refused():
 def unknown_things_are_not_found():
     refused(NotFoundError, lambda: chat(model="gpt-4o"), param="model", code="model_not_found")
     refused(NotFoundError, lambda: client.models.retrieve("gpt-4o"), param="model", code="model_not_found")
-    refused(NotFoundError, lambda: client.embeddings.create(model=MODEL, input="x"), code="unknown_url")
+    refused(NotFoundError, lambda: client.images.generate(model=MODEL, prompt="x"), code="unknown_url")
+    refused(NotFoundError, lambda: client.embeddings.create(model="text-embedding-3-small", input="x"), param="model")
 
 
 @check

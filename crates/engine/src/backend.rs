@@ -104,6 +104,9 @@ pub(crate) trait Backend: Send + Sync + 'static {
         site: Site<'_>,
     ) -> Result<(), EngineError>;
 
+    /// Adds the final hidden states of some rows to `sum`, one row after the other, after all nodes.
+    fn add_hidden(&self, pass: &Self::Pass, rows: Range<usize>, sum: &mut [f64]);
+
     /// The tokens that occur in a text. Takes a microsecond for each of them.
     fn vocabulary_of(&self, text: &[TokenId]) -> Self::Vocabulary;
 
@@ -210,6 +213,8 @@ pub(crate) struct Shape {
     pub(crate) context: Tokens,
     /// Tokens it knows.
     pub(crate) vocabulary: usize,
+    /// Width of a row's hidden state.
+    pub(crate) hidden: usize,
 }
 
 /// How full KV memory is.

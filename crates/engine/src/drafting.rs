@@ -2,7 +2,7 @@
 
 use crate::calibration::Calibrate;
 use crate::learned::LearnedFile;
-use crate::request::{Drafts, GenerateRequest, Remember};
+use crate::request::{Drafts, GenerateRequest, Output, Remember};
 use crate::speculation::Speculation;
 use duet_history::{HistoryStats, HistoryStore, Interaction, ModelFingerprint, TaskKey};
 use duet_speculate::confidence::Confidence;
@@ -57,7 +57,7 @@ impl Drafting {
 
     /// Drafts for a generation; nothing if the method is none.
     pub(crate) fn begin(self: &Arc<Self>, request: &GenerateRequest) -> Option<Box<Speculation>> {
-        if self.method == Method::None || request.drafts == Drafts::None {
+        if self.method == Method::None || request.drafts == Drafts::None || request.output == Output::Embedding {
             return None;
         }
         let GenerateRequest { prompt, predicted, .. } = request;

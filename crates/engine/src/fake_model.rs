@@ -15,6 +15,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 pub(crate) const VOCABULARY: usize = 40;
+/// Floats of a hidden state.
+pub(crate) const HIDDEN: usize = 3;
 /// After this token of a prompt the model spells the script, then ends its turn.
 pub(crate) const SPELL: TokenId = TokenId(36);
 /// A kernel with this row panics.
@@ -268,7 +270,7 @@ impl Backend for FakeModel {
     type Outputs = FakeOutputs;
 
     fn shape(&self) -> Shape {
-        Shape { context: self.context, vocabulary: VOCABULARY }
+        Shape { context: self.context, vocabulary: VOCABULARY, hidden: HIDDEN }
     }
 
     fn kv_pages(&self) -> KvPages {
@@ -388,6 +390,20 @@ impl Backend for FakeModel {
             start += count;
         }
         Ok(())
+    }
+
+    /// A hash of all that a row sees, for each float.
+    fn add_hidden(&self, pass: &FakePass, rows: Range<usize>, sum: &mut [f64]) {
+        assert!(pass.nodes.iter().all(|&node| node == NODES), "hidden states come after the last node");
+        let of = |segment: &FakeSegment| segment.table.tokens.len() - segment.before;
+        let all = pass.segments.iter().flat_map(|segment| (0..of(segment)).map(move |row| segment.text_to(row)));
+        for text in all.skip(rows.start).take(rows.len()) {
+            let context = text.iter().fold(7_u64, |hash, token| mix(hash ^ u64::from(token.0)));
+            for (sum, at) in sum.iter_mut().zip(0_u64..) {
+                // No sum of these is exact, so that the order of additions shows.
+                *sum += (mix(context ^ at << 32) % 1000) as f64 / 3.0 - 160.0;
+            }
+        }
     }
 
     fn vocabulary_of(&self, text: &[TokenId]) -> Vec<TokenId> {

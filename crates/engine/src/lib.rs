@@ -32,6 +32,7 @@ mod outbox;
 mod parameters;
 mod pass;
 mod past;
+mod pooled;
 mod preparer;
 mod prober;
 pub mod profile;
@@ -68,8 +69,8 @@ pub use machine_memory::MachineMemory;
 pub use observe::{EngineSamples, PredictionErrors};
 pub use parameters::{STOP_BYTES_MAX, answer_max, predicted_max};
 pub use request::{
-    Drafts, EngineError, FlowKey, GenerateRequest, GenerationEvent, Progress, Remember, SamplingParams, StopConditions,
-    TokenLogprobs, Usage,
+    Drafts, EngineError, FlowKey, GenerateRequest, GenerationEvent, Output, Progress, Remember, SamplingParams,
+    StopConditions, TokenLogprobs, Usage,
 };
 pub use speculation::DraftCounts;
 pub use stats::{EngineStats, FlowView, KeptView, RequestView};

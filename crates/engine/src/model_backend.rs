@@ -39,7 +39,8 @@ impl ModelBackend {
         rows: Tokens,
         executors: Arc<Executors>,
     ) -> Self {
-        let shape = Shape { context, vocabulary: model.config().vocabulary };
+        let (vocabulary, hidden) = (model.config().vocabulary, model.blueprint().hidden);
+        let shape = Shape { context, vocabulary, hidden };
         let order = NodeOrder::with_launches(model.config().layers, executors.launches());
         Self { model, pool, shape, order, rows: rows.as_usize(), executors, spare: Mutex::default() }
     }
@@ -163,6 +164,10 @@ impl Backend for ModelBackend {
         site: Site<'_>,
     ) -> Result<(), EngineError> {
         self.executors.logits(&self.model, pass, rows, logits, site)
+    }
+
+    fn add_hidden(&self, pass: &Pass, rows: Range<usize>, sum: &mut [f64]) {
+        self.model.add_hidden(pass, rows, sum);
     }
 
     fn vocabulary_of(&self, text: &[TokenId]) -> ContextHead {

@@ -112,7 +112,7 @@ mod tests {
             ..GenerateRequest::default()
         };
         change(&mut request);
-        let shape = Shape { context: Tokens(8), vocabulary: 10 };
+        let shape = Shape { context: Tokens(8), vocabulary: 10, hidden: 4 };
         let result = validate(&request, &shape).map_or_else(|error| error.to_string(), |()| "ok".to_owned());
         assert_eq!(result, expected);
     }

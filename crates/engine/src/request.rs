@@ -76,6 +76,19 @@ pub struct GenerateRequest {
     pub progress: Progress,
     /// Special tokens that are written out in the text, by their names: whoever reads calls out of it needs their marks.
     pub marks: Vec<TokenId>,
+    /// What is wanted of it.
+    pub output: Output,
+}
+
+/// What comes of a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// An answer.
+    #[default]
+    Answer,
+    /// The prompt's embedding, and no token: all of the prompt is read, nothing that is kept stands in for a part of it, and
+    /// nothing of it is kept. How tokens are chosen and when to stop is of no matter then.
+    Embedding,
 }
 
 /// Whether a client hears how far its prompt was read.
@@ -112,8 +125,8 @@ pub enum Remember {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey(pub Arc<str>);
 
-/// What a generation yields, in order: any number of `Reading`s if asked for, any number of `Token`s, then exactly one
-/// `Finished` or `Failed`.
+/// What a generation yields, in order: any number of `Reading`s if asked for, any number of `Token`s or one `Embedding`, then
+/// exactly one `Finished` or `Failed`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GenerationEvent {
     /// A part of the prompt was read.
@@ -133,6 +146,9 @@ pub enum GenerationEvent {
         /// Present if asked for.
         logprobs: Option<TokenLogprobs>,
     },
+    /// What the prompt is as a vector ([`Output::Embedding`]): the mean of the final hidden states of its tokens, behind the
+    /// final norm, at a length of 1.
+    Embedding(Vec<f32>),
     /// The end. `text` is what had been held back and is certain now.
     Finished {
         /// The last text, often empty.

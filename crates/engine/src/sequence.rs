@@ -8,7 +8,8 @@ use crate::calibration::Vocabulary;
 use crate::clock::Clock;
 use crate::constraint::Constrained;
 use crate::outbox::Outbox;
-use crate::request::{EngineError, GenerateRequest, GenerationEvent, Progress, Usage};
+use crate::pooled::Pooled;
+use crate::request::{EngineError, GenerateRequest, GenerationEvent, Output, Progress, Usage};
 use crate::sampling::{Candidate, Sampler, Scratch, logprobs};
 use crate::speculation::Speculation;
 use crate::stop::{Matched, StopMatcher};
@@ -38,6 +39,8 @@ pub(crate) struct Sequence<B: Backend> {
     speculation: Option<Box<Speculation>>,
     /// Present while the prompt is read, if it calibrates drafts.
     vocabulary: Option<Vocabulary<B>>,
+    /// Present if its prompt's embedding is wanted, and no answer.
+    pooled: Option<Pooled>,
     /// Where its rows' experts were computed.
     experts: FateCounts,
     begun: Begun,
@@ -104,8 +107,9 @@ impl<B: Backend> Sequence<B> {
         outbox: Outbox,
         clock: Clock,
     ) -> Self {
-        let GenerateRequest { prompt, sampling, stop, logprobs, marks, progress, .. } = request;
-        let context = backend.shape().context.as_usize();
+        let GenerateRequest { prompt, sampling, stop, logprobs, marks, progress, output, .. } = request;
+        let shape = backend.shape();
+        let context = shape.context.as_usize();
         let len_max = stop.max_tokens.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
         Self {
             prompt_len: prompt.len(),
@@ -116,6 +120,7 @@ impl<B: Backend> Sequence<B> {
             constrained,
             speculation,
             vocabulary: None,
+            pooled: (output == Output::Embedding).then(|| Pooled::new(shape.hidden)),
             experts: FateCounts::default(),
             begun: Begun::NotYet,
             logprobs,
@@ -140,6 +145,11 @@ impl<B: Backend> Sequence<B> {
     /// Its tokens: the prompt, and what was generated.
     pub(crate) fn tokens(&self) -> &[TokenId] {
         &self.tokens
+    }
+
+    /// What comes of it.
+    pub(crate) fn output(&self) -> Output {
+        if self.pooled.is_some() { Output::Embedding } else { Output::Answer }
     }
 
     /// Gives it the table to go on with, which holds the prompt's beginning and was somebody else's.
@@ -211,15 +221,19 @@ impl<B: Backend> Sequence<B> {
         self.outbox.end(GenerationEvent::Failed(error));
     }
 
-    /// Its keys and values and the tokens they are of, if there are any to keep.
+    /// Its keys and values and the tokens they are of, if there are any to keep: nobody goes on from a text that was only
+    /// embedded, and conversations need the room.
     pub(crate) fn into_kept(mut self) -> Option<(Vec<TokenId>, B::Table)> {
+        if self.output() == Output::Embedding {
+            return None;
+        }
         let table = self.table.take()?;
         self.tokens.truncate(table.len().as_usize());
         Some((std::mem::take(&mut self.tokens), table))
     }
 
     /// Chooses the next tokens from the logits of its rows, one after the other, for as long as they were drafted; sends
-    /// them, and drafts what may follow. Returns what came of it, and which rows stay.
+    /// them, and drafts what may follow. Where the prompt's embedding is wanted, sends that, and is done. Returns what came of it, and which rows stay.
     pub(crate) fn yields(
         &mut self,
         backend: &B,
@@ -227,6 +241,12 @@ impl<B: Backend> Sequence<B> {
         rows: &mut Yielding<'_>,
         scratch: &mut Scratch,
     ) -> (Generated, Accepted) {
+        if let Some(pooled) = &self.pooled {
+            // For the scheduler it is a token: the first and the last.
+            self.times.first_token.get_or_insert_with(|| self.times.clock.now());
+            self.outbox.send(GenerationEvent::Embedding(pooled.embedding()));
+            return (Generated::one(request, Some(FinishReason::Stop)), Accepted::All);
+        }
         let drafted = rows.likeliest.len() - 1;
         let before = self.tokens.len();
         let mut path = vec![0];
@@ -262,6 +282,21 @@ impl<B: Backend> Sequence<B> {
     pub(crate) fn has_read(&self, read: Tokens) {
         if self.progress == Progress::Told {
             self.outbox.send(GenerationEvent::Reading { read, cached: self.cached });
+        }
+    }
+
+    /// Takes in rows of its prompt, which are `rows` of a pass after all nodes, if its embedding is wanted.
+    pub(crate) fn pool(&mut self, backend: &B, pass: &B::Pass, member: &Member, rows: Range<usize>) {
+        if let Some(pooled) = &mut self.pooled {
+            pooled.add(backend, pass, member.rows.start.as_usize(), rows);
+        }
+    }
+
+    /// How many of its rows of a pass go through the head: an embedding is made of what is before it.
+    pub(crate) fn head_rows(&self, member: &Member) -> usize {
+        match self.output() {
+            Output::Answer => member.head_rows().as_usize(),
+            Output::Embedding => 0,
         }
     }
 

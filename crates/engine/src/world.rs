@@ -13,7 +13,7 @@ use crate::kept::{Found, KeptStore, Owner};
 use crate::pass::{Need, PassUnderWay, Way};
 use crate::past::{Past, When};
 use crate::prober::Prober;
-use crate::request::{EngineError, FlowKey};
+use crate::request::{EngineError, FlowKey, Output};
 use crate::runtime::{Resources, Shared};
 use crate::sequence::{Sequence, Workspace};
 use crate::spill::{Job, Moved, Mover, SpillFile};
@@ -150,7 +150,11 @@ impl<B: Backend> EngineWorld<B> {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         let (tenant, key) = owner;
-        let found = self.kept.prefix(tenant, sequence.prompt());
+        // The hidden states of what is kept are not kept.
+        let found = match sequence.output() {
+            Output::Answer => self.kept.prefix(tenant, sequence.prompt()),
+            Output::Embedding => None,
+        };
         let prefix = found.map(|(prefix, _)| prefix);
         let continued = found.and_then(|(_, owner)| owner.map(|owner| owner.flow));
         let flow = self.flow(tenant, key.as_ref(), continued);
@@ -417,7 +421,11 @@ impl<B: Backend> EngineWorld<B> {
 
     fn restore_from_kept(&mut self, now: Instant, request: RequestId, mut sequence: Box<Sequence<B>>) {
         let tenant = self.open[&request].owner.tenant;
-        let (table, source) = match self.kept.find(tenant, sequence.tokens()) {
+        let found = match sequence.output() {
+            Output::Answer => self.kept.find(tenant, sequence.tokens()),
+            Output::Embedding => Found::Nothing,
+        };
+        let (table, source) = match found {
             Found::Here(table, source) => (table, Some(source)),
             Found::Nothing => (self.backend.table(), None),
             Found::OnDisk { file, prefix, source } => {

@@ -1,7 +1,7 @@
 //! Who asks: the key in `Authorization: Bearer KEY` or in `x-api-key: KEY` (Anthropic's clients), where the server has keys.
 //!
-//! **Invariant:** with keys, nothing behind this is reached without one of them. What is before it (`/health`, and
-//! "there is nothing here") tells nothing of anybody.
+//! **Invariant:** with keys, nothing behind this is reached without one of them. What is before it (`/health`,
+//! `/openapi.json`, and "there is nothing here") tells nothing of anybody.
 
 use crate::body;
 use crate::error::ApiError;

@@ -22,6 +22,9 @@ pub trait Backend: Send + Sync + 'static {
     /// How many token ids exist; all smaller ids are valid.
     fn vocabulary(&self) -> usize;
 
+    /// Floats of a prompt's embedding.
+    fn embedding_width(&self) -> usize;
+
     /// The longest prompt and answer together.
     fn context(&self) -> Tokens;
 

@@ -55,7 +55,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<(Job<Chat>
     Ok((Job { options, logprobs, predicted, choices, writer, ignored }, Asked { messages, tools, form, told }))
 }
 
-const KNOWN: Known = Known(&[
+pub(crate) const KNOWN: Known = Known(&[
     &options::KNOWN,
     &tools::KNOWN,
     &answer_form::KNOWN,

@@ -2,12 +2,12 @@
 
 use crate::arrived::taken_apart;
 use crate::auth::Caller;
-use crate::backend::Backend;
 use crate::chat::{ShowsUsage, envelope};
 use crate::error::ApiError;
 use crate::fields::{Fields, Known};
 use crate::logprobs::{self, ScoredToken};
 use crate::options::{self, Delivery, Options, unsupported};
+use crate::raw_prompt::RawPrompt;
 use crate::reply::{About, Choice, Ended, Frame, Job, Said, Writer, reply, usage_json};
 use crate::serve::App;
 use crate::turn::{Prepared, constraint_of};
@@ -18,7 +18,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use duet_agents::ResponseFormat;
 use duet_engine::Usage;
-use duet_types::{TokenId, Tokens};
+use duet_types::Tokens;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -31,7 +31,9 @@ pub(crate) async fn create(
     let ((job, prompts, form), arrived) = taken_apart(&app, received, KNOWN, take).await?;
     reply(app, caller.tenant, job, arrived, move |backend, most| {
         let constraint = constraint_of(backend, &form)?;
-        let prepare = |prompt: Prompt| Ok(Prepared::text(prompt.encode(backend, most)?, constraint.clone()));
+        let prepare = |prompt: RawPrompt| {
+            Ok(Prepared::text(prompt.encode(backend, most, Completion::PROMPT)?, constraint.clone()))
+        };
         prompts.into_iter().map(prepare).collect()
     })
     .await
@@ -42,7 +44,7 @@ fn take(
     mut fields: Fields,
     headers: &HeaderMap,
     app: &App,
-) -> Result<(Job<Completion>, Vec<Prompt>, ResponseFormat), ApiError> {
+) -> Result<(Job<Completion>, Vec<RawPrompt>, ResponseFormat), ApiError> {
     let mut ignored = Vec::new();
     if fields.string("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
         return Err(unsupported("suffix", "filling in the middle is not implemented"));
@@ -51,7 +53,7 @@ fn take(
     let mut options = Options::take(&mut fields, headers, app, &mut ignored)?;
     options.stop.max_tokens.get_or_insert(MAX_TOKENS_DEFAULT);
     let logprobs = fields.integer("logprobs", 0..=LOGPROBS_MAX)?.map(|top| u8::try_from(top).unwrap_or(u8::MAX));
-    let prompts = Prompt::take_all(&mut fields, app.backend.vocabulary())?;
+    let prompts = RawPrompt::take_all(&mut fields, "prompt", app.backend.vocabulary())?;
     let choices = options::choices(&mut fields)?;
     let count = prompts.len().saturating_mul(choices);
     if count > ANSWERS_MAX {
@@ -76,71 +78,7 @@ fn take(
     Ok((Job { options, logprobs, predicted, choices, writer, ignored }, prompts, form))
 }
 
-const KNOWN: Known = Known(&[&options::KNOWN, &answer_form::KNOWN, &["echo", "prompt", "suffix"]]);
-
-/// What to go on from.
-enum Prompt {
-    Text(String),
-    Tokens(Vec<TokenId>),
-}
-
-impl Prompt {
-    /// A text, token ids, or a list of such.
-    fn take_all(fields: &mut Fields, vocabulary: usize) -> Result<Vec<Self>, ApiError> {
-        let Some(value) = fields.take("prompt") else {
-            return Err(ApiError::Missing { param: "prompt".to_owned() });
-        };
-        let items = match value {
-            Value::String(text) => return Ok(vec![Self::Text(text)]),
-            Value::Array(items) => items,
-            other => return Err(fields.wrong_type("prompt", EXPECTED, &other)),
-        };
-        if !matches!(items.first(), Some(Value::String(_) | Value::Array(_))) {
-            return Ok(vec![Self::from_tokens(fields, "prompt", &items, vocabulary)?]);
-        }
-        let prompt = |(index, item): (usize, Value)| match item {
-            Value::String(text) => Ok(Self::Text(text)),
-            Value::Array(tokens) => Self::from_tokens(fields, &format!("prompt[{index}]"), &tokens, vocabulary),
-            other => Err(fields.wrong_type("prompt", EXPECTED, &other)),
-        };
-        items.into_iter().enumerate().map(prompt).collect()
-    }
-
-    fn from_tokens(fields: &Fields, name: &str, tokens: &[Value], vocabulary: usize) -> Result<Self, ApiError> {
-        let token = |(index, value): (usize, &Value)| {
-            let path = format!("{name}[{index}]");
-            if !value.is_i64() && !value.is_u64() {
-                return Err(fields.wrong_type(&path, "a token id", value));
-            }
-            let token = value.as_u64().and_then(|token| u32::try_from(token).ok());
-            let token = token.filter(|token| usize::try_from(*token).is_ok_and(|token| token < vocabulary));
-            token
-                .map(TokenId)
-                .ok_or_else(|| fields.out_of_range(&path, format!("a token id below {vocabulary}"), value))
-        };
-        Ok(Self::Tokens(tokens.iter().enumerate().map(token).collect::<Result<_, _>>()?))
-    }
-
-    /// As it is echoed. Tokens that are no whole characters together are shown with replacement characters.
-    fn text(&self, backend: &dyn Backend) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            Self::Tokens(tokens) => {
-                let bytes: Vec<u8> = tokens.iter().flat_map(|token| backend.token_bytes(*token)).copied().collect();
-                String::from_utf8_lossy(&bytes).into_owned()
-            }
-        }
-    }
-
-    fn encode(self, backend: &dyn Backend, most: Tokens) -> Result<Vec<TokenId>, ApiError> {
-        let exceeded = ApiError::ContextExceeded { prompt: Completion::PROMPT, context: backend.context() };
-        match self {
-            Self::Text(text) => backend.encode_text(&text, most).map_err(|_| exceeded),
-            Self::Tokens(tokens) if tokens.len() > most.as_usize() => Err(exceeded),
-            Self::Tokens(tokens) => Ok(tokens),
-        }
-    }
-}
+pub(crate) const KNOWN: Known = Known(&[&options::KNOWN, &answer_form::KNOWN, &["echo", "prompt", "suffix"]]);
 
 struct Completion {
     usage: ShowsUsage,
@@ -216,7 +154,6 @@ impl Writer for Completion {
 }
 
 const OBJECT: &str = "text_completion";
-const EXPECTED: &str = "a string, an array of token ids, or an array of these";
 /// Each is a request of its own.
 const ANSWERS_MAX: usize = 128;
 /// OpenAI's default for this route.

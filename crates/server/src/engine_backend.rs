@@ -76,6 +76,10 @@ impl Backend for EngineBackend {
         self.engine.model().tokenizer().vocabulary()
     }
 
+    fn embedding_width(&self) -> usize {
+        self.engine.model().blueprint().hidden
+    }
+
     fn context(&self) -> Tokens {
         self.engine.context()
     }

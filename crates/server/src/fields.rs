@@ -26,6 +26,11 @@ pub(crate) struct Fields {
 pub(crate) struct Known(pub(crate) &'static [&'static [&'static str]]);
 
 impl Known {
+    /// All of them.
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().flat_map(|names| names.iter().copied())
+    }
+
     fn has(self, name: &str) -> bool {
         self.0.iter().any(|names| names.contains(&name))
     }
@@ -51,6 +56,15 @@ impl Fields {
         }
     }
 
+    /// Somebody looks for a field.
+    fn asked(&self, name: &str) {
+        debug_assert!(self.known.is_none_or(|known| known.has(name)), "{name} would have been skipped");
+        #[cfg(test)]
+        if self.known.is_some() {
+            tests::ASKED.with_borrow_mut(|asked| asked.insert(name.to_owned()));
+        }
+    }
+
     /// The full path of one of its fields.
     pub(crate) fn path_of(&self, name: &str) -> String {
         format!("{}{name}", self.path)
@@ -58,22 +72,25 @@ impl Fields {
 
     /// Whether the field is there to be taken.
     pub(crate) fn has(&self, name: &str) -> bool {
+        self.asked(name);
         self.map.get(name).is_some_and(|value| !value.is_null())
     }
 
     /// The field, whatever it is.
     pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
-        debug_assert!(self.known.is_none_or(|known| known.has(name)), "{name} would have been skipped");
+        self.asked(name);
         self.map.remove(name).filter(|value| !value.is_null())
     }
 
     /// The field, left where it is.
     pub(crate) fn peek(&self, name: &str) -> Option<&Value> {
+        self.asked(name);
         self.map.get(name).filter(|value| !value.is_null())
     }
 
     /// Whether the field is this text; it stays.
     pub(crate) fn is(&self, name: &str, text: &str) -> bool {
+        self.asked(name);
         self.map.get(name).is_some_and(|value| value == text)
     }
 
@@ -166,3 +183,14 @@ pub(crate) fn brief(value: &Value) -> String {
 
 /// Longer strings are cut in messages: a client may have sent megabytes.
 const QUOTE_CHARS_MAX: usize = 64;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    thread_local! {
+        /// Fields of bodies that were looked for on this thread, whether they were there or not.
+        pub(crate) static ASKED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+    }
+}

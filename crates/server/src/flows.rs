@@ -88,4 +88,4 @@ fn kept_json(kept: &KeptView) -> Value {
 }
 
 /// What the engine writes: OpenMetrics, which Prometheus asks for first.
-const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

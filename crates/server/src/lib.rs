@@ -15,10 +15,14 @@
 //! connections and their silence (`connections`, `patience`), bytes of bodies and turns at work on them (`intake`), values
 //! of a body (`values`), tokens of a prompt ([`Backend::encode_chat`]).
 //!
-//! One request: its route (`chat`, `completions`, `responses`, `anthropic`, `ollama`) reads the bounded body (`body`), takes it apart field by field (`arrived`,
+//! One request: its route (`chat`, `completions`, `responses`, `anthropic`, `ollama`, `embeddings`) reads the bounded body (`body`), takes it apart field by field (`arrived`,
 //! `fields`, `messages`, `tools`, `answer_form`, `thinking`, `options`, `class`, `volatile`, `behind`), makes a prompt and what the answer is held
 //! to of it (`turn`), submits it, and answers whole or streamed (`reply`): what the model says is read into text, reasoning
 //! and calls (`reply::said`), and each route writes these in its own shape (`reply::writer`).
+
+// Unit tests share the fake backend of the API's tests, which name this crate.
+#[cfg(test)]
+extern crate self as duet_server;
 
 mod answer_form;
 mod anthropic;
@@ -32,6 +36,7 @@ mod class;
 mod completions;
 mod config;
 mod connections;
+mod embeddings;
 mod engine_backend;
 mod error;
 mod fields;
@@ -45,9 +50,11 @@ mod logprobs;
 mod messages;
 mod models;
 mod ollama;
+mod openapi;
 mod options;
 mod patience;
 mod prediction;
+mod raw_prompt;
 mod reply;
 mod responses;
 mod running;
@@ -67,4 +74,5 @@ pub use engine_backend::EngineBackend;
 pub use guard::Hosts;
 pub use keys::{ApiKeys, KeyError, KeyListError};
 pub use messages::{ChatMessage, Role};
+pub use openapi::openapi;
 pub use serve::serve;

@@ -26,6 +26,8 @@ pub(crate) struct Running {
 pub(crate) enum Step {
     /// The prompt was read so far; of that, so much was there.
     Reading { read: Tokens, cached: Tokens },
+    /// What the prompt is as a vector.
+    Embedding(Vec<f32>),
     /// Text, perhaps empty, and the token's score if asked for.
     Piece { text: String, scored: Option<ScoredToken> },
     /// The last text and why there is no more.
@@ -54,6 +56,7 @@ impl Running {
         let Some(event) = event else { return Err(self.failed(ApiError::ShuttingDown)) };
         match event {
             Some(GenerationEvent::Reading { read, cached }) => Ok(Step::Reading { read, cached }),
+            Some(GenerationEvent::Embedding(values)) => Ok(Step::Embedding(values)),
             Some(GenerationEvent::Token { token, text, logprobs }) => {
                 self.record.generated += Tokens(1);
                 Ok(Step::Piece { text, scored: logprobs.map(|logprobs| ScoredToken { token, logprobs }) })

@@ -9,7 +9,10 @@ use crate::error::ApiError;
 use crate::ids::{Ids, unix_seconds};
 use crate::intake::Intake;
 use crate::responses::{self, Store};
-use crate::{anthropic, auth, chat, completions, connections, flows, guard, models, ollama, systemone, tokenize};
+use crate::{
+    anthropic, auth, chat, completions, connections, embeddings, flows, guard, models, ollama, openapi, systemone,
+    tokenize,
+};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{Method, Uri};
@@ -98,6 +101,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/v1/models/{*name}", get(models::get))
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
+        .route("/v1/embeddings", post(embeddings::create))
         .route("/v1/messages", post(anthropic::create))
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
         .route("/v1/systemone", post(systemone::create))
@@ -109,6 +113,8 @@ fn router(app: Arc<App>) -> Router {
         .route_layer(from_fn_with_state(Arc::clone(&app), auth::identify))
         // Says only that the server lives; whoever watches over it needs no key.
         .route("/health", get(models::health))
+        // The same of every server of this version.
+        .route("/openapi.json", get(openapi::document))
         .merge(ollama::routes(&app))
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)

@@ -58,8 +58,8 @@ enum Text {
     Part(String),
 }
 
-const TEXT: Known = Known(&[&["add_special", "add_special_tokens", "content", "model", "prompt"]]);
-const IDS: Known = Known(&[&["model", "tokens"]]);
+pub(crate) const TEXT: Known = Known(&[&["add_special", "add_special_tokens", "content", "model", "prompt"]]);
+pub(crate) const IDS: Known = Known(&[&["model", "tokens"]]);
 
 fn text(mut fields: Fields, _: &HeaderMap, app: &App) -> Result<(Text, Vec<String>), ApiError> {
     app.check_model(fields.string("model")?.as_deref())?;

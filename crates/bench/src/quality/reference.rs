@@ -2,7 +2,7 @@
 
 use super::base_file::BaseFile;
 use super::{Chunk, QualityError};
-use duet_model::exact::{ExactReader, Hidden};
+use duet_model::exact::{ExactReader, Residual};
 use std::ops::Range;
 
 /// Says of each row of a text what comes next.
@@ -27,26 +27,26 @@ pub trait Reference {
 #[derive(Debug)]
 pub struct ExactReference<'a> {
     reader: &'a ExactReader,
-    hidden: Option<Hidden>,
+    read: Option<Residual>,
 }
 
 impl<'a> ExactReference<'a> {
     /// What this reader says.
     #[must_use]
     pub fn new(reader: &'a ExactReader) -> Self {
-        Self { reader, hidden: None }
+        Self { reader, read: None }
     }
 }
 
 impl Reference for ExactReference<'_> {
     fn begin(&mut self, chunk: &Chunk) -> Result<(), QualityError> {
-        self.hidden = Some(self.reader.read(chunk)?);
+        self.read = Some(self.reader.read(chunk)?);
         Ok(())
     }
 
     fn rows(&mut self, rows: Range<usize>, out: &mut Vec<f32>) -> Result<(), QualityError> {
-        let hidden = self.hidden.as_ref().expect("a chunk was begun");
-        *out = self.reader.head(hidden, &rows.collect::<Vec<_>>())?;
+        let read = self.read.as_ref().expect("a chunk was begun");
+        *out = self.reader.head(read, &rows.collect::<Vec<_>>())?;
         Ok(())
     }
 

@@ -31,9 +31,9 @@ impl<B: Backend> Rows<B> {
         workspace: &mut Workspace,
     ) -> Result<Outcome, EngineError> {
         self.count_experts(kernel, backend);
-        self.calibrate(kernel, backend, site.crew);
+        self.read(kernel, backend, site.crew);
+        let yielding = self.yielding_rows(kernel);
         let pass = self.pass.as_mut().ok_or_else(lost)?;
-        let yielding = yielding_rows(kernel);
         if !yielding.is_empty() {
             backend.logits(pass, &yielding, &mut workspace.logits, site)?;
         }
@@ -53,8 +53,8 @@ impl<B: Backend> Rows<B> {
         }
     }
 
-    /// Members whose prompts were read say so, and calibrate their drafts.
-    fn calibrate(&mut self, kernel: &Kernel, backend: &B, crew: &dyn Crew) {
+    /// Members whose prompts were read say so, are pooled if that is what they are for, and calibrate their drafts.
+    fn read(&mut self, kernel: &Kernel, backend: &B, crew: &dyn Crew) {
         let Some(pass) = &mut self.pass else { return };
         let mut start = 0;
         for ((_, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
@@ -62,9 +62,21 @@ impl<B: Backend> Rows<B> {
             start = rows.end;
             if member.stage == Stage::Prefill {
                 sequence.has_read(member.rows.end);
+                sequence.pool(backend, pass, member, rows.clone());
                 sequence.calibrate(backend, pass, member, rows, crew);
             }
         }
+    }
+
+    /// The rows whose logits are wanted: the last row of each member that yields a token, and all rows of a draft.
+    fn yielding_rows(&self, kernel: &Kernel) -> Vec<usize> {
+        let mut end = 0;
+        let mut rows = Vec::new();
+        for ((_, sequence), member) in self.members.iter().zip(&kernel.members) {
+            end += member.len().as_usize();
+            rows.extend(end - sequence.head_rows(member)..end);
+        }
+        rows
     }
 
     /// Chooses the next tokens of every member that yields some, and says which rows of each member stay. The crew shares
@@ -77,7 +89,8 @@ impl<B: Backend> Rows<B> {
         workspace: &mut Workspace,
     ) -> (Vec<Generated>, Vec<Accepted>) {
         let vocabulary = backend.shape().vocabulary;
-        let rows: usize = kernel.members.iter().map(|member| member.head_rows().as_usize()).sum();
+        let members = self.members.iter().zip(&kernel.members);
+        let rows: usize = members.map(|((_, sequence), member)| sequence.head_rows(member)).sum();
         let logits = workspace.logits.get_mut(..rows * vocabulary).unwrap_or_default();
         let likeliest = likeliest(logits, vocabulary, KEPT, crew);
         let choices = self.choices(kernel, vocabulary, logits, &likeliest);
@@ -118,7 +131,7 @@ impl<B: Backend> Rows<B> {
         let mut choices = Vec::new();
         for ((request, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
             if member.yields == Yields::Token {
-                let count = member.head_rows().as_usize();
+                let count = sequence.head_rows(member);
                 let (own, others) = logits.split_at_mut(count * vocabulary);
                 let (best, others_best) = likeliest.split_at(count);
                 (logits, likeliest) = (others, others_best);
@@ -139,18 +152,7 @@ fn choose_one<B: Backend>(choice: &Mutex<Choice<'_, B>>, backend: &B, scratch: &
     *outcome = Some(chosen.unwrap_or_else(|panic| {
         sequence.fail(EngineError::Internal(message(&*panic)));
         // Whatever it was about to say, no row but the first is certain.
-        let accepted = if rows.likeliest.len() == 1 { Accepted::All } else { Accepted::Path(vec![0]) };
+        let accepted = if rows.likeliest.len() <= 1 { Accepted::All } else { Accepted::Path(vec![0]) };
         (Generated::one(*request, Some(FinishReason::Stop)), accepted)
     }));
-}
-
-/// The rows whose logits are wanted: the last row of each member that yields a token, and all rows of a draft.
-fn yielding_rows(kernel: &Kernel) -> Vec<usize> {
-    let mut end = 0;
-    let mut rows = Vec::new();
-    for member in &kernel.members {
-        end += member.len().as_usize();
-        rows.extend(end - member.head_rows().as_usize()..end);
-    }
-    rows
 }

@@ -2,6 +2,7 @@
 
 mod cancelling;
 mod constrained;
+mod embedding;
 mod ending;
 mod exact;
 mod exactness;
@@ -48,6 +49,7 @@ struct Answer {
     tokens: Vec<TokenId>,
     /// One per token, and the end's.
     texts: Vec<String>,
+    embedding: Option<Vec<f32>>,
     end: Result<(FinishReason, Usage), EngineError>,
 }
 
@@ -222,10 +224,11 @@ impl Answer {
 
 /// Waits for the end, and checks that it is the end.
 fn answer(mut generation: Generation) -> Answer {
-    let (mut tokens, mut texts) = (Vec::new(), Vec::new());
+    let (mut tokens, mut texts, mut embedding) = (Vec::new(), Vec::new(), None);
     let end = loop {
         match generation.next_blocking().expect("a generation has an end") {
             GenerationEvent::Reading { .. } => {}
+            GenerationEvent::Embedding(values) => assert_eq!(embedding.replace(values), None, "there is one"),
             GenerationEvent::Token { token, text, .. } => {
                 tokens.push(token);
                 texts.push(text);
@@ -238,7 +241,7 @@ fn answer(mut generation: Generation) -> Answer {
         }
     };
     assert_eq!(generation.next_blocking(), None, "nothing follows the end");
-    Answer { tokens, texts, end }
+    Answer { tokens, texts, embedding, end }
 }
 
 fn letters(text: &str) -> Vec<TokenId> {

@@ -45,6 +45,14 @@ pub enum RowNorm<'a> {
 }
 
 impl RowNorm<'_> {
+    /// Norms a whole row.
+    ///
+    /// # Panics
+    /// If `out` is not as long as `x`.
+    pub fn row(&self, isa: Isa, x: &[f32], out: &mut [f32]) {
+        self.columns(isa, x, 0..x.len(), out);
+    }
+
     /// Norms some columns of the row `x`, whose moments are found anew.
     fn columns(&self, isa: Isa, x: &[f32], columns: Range<usize>, out: &mut [f32]) {
         let part = &x[columns.clone()];

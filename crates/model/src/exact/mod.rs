@@ -38,7 +38,7 @@ pub struct ExactReader {
 
 /// The residual stream of a text behind the last layer.
 #[derive(Clone, Debug)]
-pub struct Hidden(Rows);
+pub struct Residual(Rows);
 
 /// Why there are no logits.
 #[derive(Debug, thiserror::Error)]
@@ -99,11 +99,20 @@ impl ExactReader {
         self.head(&self.read(tokens)?, rows)
     }
 
-    /// Reads a text from its first position on, as far as the head.
+    /// The final hidden states of some rows, after the final norm: `result[i * hidden..]` is row `rows[i]`.
     ///
     /// # Errors
     /// [`ExactError`].
-    pub fn read(&self, tokens: &[TokenId]) -> Result<Hidden, ExactError> {
+    pub fn hidden(&self, tokens: &[TokenId], rows: &[usize]) -> Result<Vec<f32>, ExactError> {
+        check_rows(rows, tokens.len())?;
+        Ok(self.norm(&self.tensors(), "output_norm", &self.read(tokens)?.0.pick(rows))?.into_values())
+    }
+
+    /// Reads a text from its first position on, through all layers.
+    ///
+    /// # Errors
+    /// [`ExactError`].
+    pub fn read(&self, tokens: &[TokenId]) -> Result<Residual, ExactError> {
         self.check(tokens)?;
         let tensors = self.tensors();
         let mut residual = self.embed(&tensors, tokens)?;
@@ -112,17 +121,17 @@ impl ExactReader {
             self.feed(&tensors, layer, &mut residual)?;
             tensors.forget_layer(layer);
         }
-        Ok(Hidden(residual))
+        Ok(Residual(residual))
     }
 
     /// The logits of some rows of a text that was read: a vocabulary of each.
     ///
     /// # Errors
     /// [`ExactError`].
-    pub fn head(&self, hidden: &Hidden, rows: &[usize]) -> Result<Vec<f32>, ExactError> {
-        check_rows(rows, hidden.0.len())?;
+    pub fn head(&self, read: &Residual, rows: &[usize]) -> Result<Vec<f32>, ExactError> {
+        check_rows(rows, read.0.len())?;
         let (b, tensors) = (&self.blueprint, self.tensors());
-        let normed = self.norm(&tensors, "output_norm", &hidden.0.pick(rows))?;
+        let normed = self.norm(&tensors, "output_norm", &read.0.pick(rows))?;
         let mut logits = self.product(&tensors.head()?, &normed);
         if b.has(Extra::HeadBias) {
             logits.add_to_each(&tensors.vector("output.bias", b.vocabulary)?);

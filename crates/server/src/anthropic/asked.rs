@@ -19,7 +19,7 @@ use duet_types::{Class, Tokens};
 use serde_json::Value;
 
 /// The fields of both routes.
-pub(super) const KNOWN: Known = Known(&[&conversation::KNOWN, &tools::KNOWN, &SHARED, &SAMPLING]);
+pub(crate) const KNOWN: Known = Known(&[&conversation::KNOWN, &tools::KNOWN, &SHARED, &SAMPLING]);
 
 const SHARED: [&str; 9] = [
     "model",

@@ -3,7 +3,7 @@
 //! **Invariant:** whatever refuses a request of these routes, its refusal has Anthropic's shape ([`refusal`]).
 //! Marks for a cache (`cache_control`) say nothing new: what a prompt begins with is found again without them.
 
-mod asked;
+pub(crate) mod asked;
 mod conversation;
 pub(crate) mod refusal;
 mod tools;

@@ -69,7 +69,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
     Ok(Wanted::Turn(Box::new((job, Asked { messages, tools, form, told }))))
 }
 
-const KNOWN: Known = Known(&[&asked::KNOWN, &tools::KNOWN, &["messages"]]);
+pub(crate) const KNOWN: Known = Known(&[&asked::KNOWN, &tools::KNOWN, &["messages"]]);
 
 /// Writes messages.
 struct Chat {

@@ -100,7 +100,8 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
     Ok(Wanted::Text(Box::new((job, prompt))))
 }
 
-const KNOWN: Known = Known(&[&asked::KNOWN, &["context", "images", "prompt", "raw", "suffix", "system", "template"]]);
+pub(crate) const KNOWN: Known =
+    Known(&[&asked::KNOWN, &["context", "images", "prompt", "raw", "suffix", "system", "template"]]);
 
 /// What would change the answer and cannot be honoured. Empty values of it pass.
 fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {

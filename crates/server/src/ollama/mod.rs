@@ -7,13 +7,14 @@
 //! **Invariant:** every error of these routes is `{"error": "…"}` (`errors`), whoever raised it.
 
 mod asked;
-mod chat;
+pub(crate) mod chat;
+pub(crate) mod embed;
 mod errors;
-mod generate;
+pub(crate) mod generate;
 mod message;
-mod models;
+pub(crate) mod models;
 mod names;
-mod others;
+pub(crate) mod others;
 mod probe;
 mod time;
 mod written;
@@ -22,7 +23,7 @@ use crate::auth;
 use crate::serve::App;
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
-use axum::routing::{any, get, post};
+use axum::routing::{delete, get, post};
 use std::sync::Arc;
 
 /// All of them.
@@ -30,6 +31,8 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/api/chat", post(chat::create))
         .route("/api/generate", post(generate::create))
+        .route("/api/embed", post(embed::create))
+        .route("/api/embeddings", post(embed::legacy))
         .route("/api/tags", get(models::tags))
         .route("/api/ps", get(models::running))
         .route("/api/show", post(models::show))
@@ -38,8 +41,8 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/api/create", post(others::one_model))
         .route("/api/copy", post(others::one_model))
         .route("/api/push", post(others::one_model))
-        .route("/api/delete", any(others::one_model))
-        .route("/api/blobs/{digest}", any(others::one_model))
+        .route("/api/delete", delete(others::one_model))
+        .route("/api/blobs/{digest}", post(others::one_model).head(others::one_model))
         .route_layer(from_fn_with_state(Arc::clone(app), auth::identify))
         // Says only that somebody is there; clients ask it before they have a key to send.
         .route("/", get(others::here))

@@ -65,7 +65,7 @@ fn shown(mut fields: Fields, _: &HeaderMap, app: &App) -> Result<(Value, Vec<Str
 }
 
 /// `verbose` would add what this server does not tell.
-const KNOWN: Known = Known(&[&["model", "name"]]);
+pub(crate) const KNOWN: Known = Known(&[&["model", "name"]]);
 
 fn models(app: &App, add: impl Fn(&mut Value)) -> Vec<Value> {
     let names = std::iter::once(app.backend.model_name()).chain(app.config.aliases.iter().map(String::as_str));

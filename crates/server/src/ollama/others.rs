@@ -45,7 +45,7 @@ fn pulled(mut fields: Fields, _: &HeaderMap, app: &App) -> Result<bool, ApiError
     Ok(fields.boolean("stream")?.unwrap_or(true))
 }
 
-const KNOWN: Known = Known(&[&["model", "name", "stream"]]);
+pub(crate) const KNOWN: Known = Known(&[&["model", "name", "stream"]]);
 
 pub(super) async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
     ApiError::MethodNotAllowed { method, path: uri.path().to_owned() }

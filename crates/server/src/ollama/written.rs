@@ -23,13 +23,13 @@ pub(super) fn end(part: &mut Value, ended: Ended, usage: Usage) {
     };
     part["done"] = true.into();
     part["done_reason"] = reason.into();
-    part["total_duration"] = nanoseconds(usage.total);
+    part["total_duration"] = nanoseconds(usage.total).into();
     // It was loaded before there was anybody to ask.
     part["load_duration"] = 0.into();
     part["prompt_eval_count"] = usage.prompt.0.into();
-    part["prompt_eval_duration"] = nanoseconds(usage.time_to_first_token);
+    part["prompt_eval_duration"] = nanoseconds(usage.time_to_first_token).into();
     part["eval_count"] = usage.generated.0.into();
-    part["eval_duration"] = nanoseconds(usage.total.saturating_sub(usage.time_to_first_token));
+    part["eval_duration"] = nanoseconds(usage.total.saturating_sub(usage.time_to_first_token)).into();
 }
 
 /// Calls with their arguments as an object.
@@ -54,6 +54,7 @@ pub(super) fn failure(error: &ApiError) -> Vec<Frame> {
     vec![Frame::data(&json!({"error": error.to_string()}))]
 }
 
-fn nanoseconds(duration: Duration) -> Value {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).into()
+/// Durations as these routes write them.
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

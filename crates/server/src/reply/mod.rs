@@ -21,7 +21,7 @@ use crate::serve::{App, Phase};
 use crate::turn::Prepared;
 use axum::http::HeaderValue;
 use axum::response::Response;
-use duet_engine::{Drafts, GenerateRequest, Usage, answer_max};
+use duet_engine::{Drafts, GenerateRequest, Output, Usage, answer_max};
 use duet_model::forward::FateCounts;
 use duet_types::{TenantId, Tokens};
 use said::Saying;
@@ -124,6 +124,7 @@ where
                     constraint: constraint.clone(),
                     marks: marks.clone(),
                     progress,
+                    output: Output::Answer,
                 };
                 let length = Tokens(prompt.len() as u32);
                 submitted.push((backend.submit(request).map_err(engine)?, parser.clone(), length));

@@ -61,6 +61,8 @@ impl Saying {
             Step::Reading { read, cached } => {
                 return Ok(Came { reading: Some(Reading { read, cached }), ..Came::default() });
             }
+            // Not where an answer is asked for.
+            Step::Embedding(_) => (String::new(), None),
             Step::Piece { text, scored } => {
                 if let (Some(scores), Some(token)) = (&mut self.scores, scored) {
                     scores.push(token);

@@ -9,7 +9,7 @@ mod conversation;
 mod echo;
 mod items;
 mod output;
-mod request;
+pub(crate) mod request;
 mod store;
 mod stored;
 mod writer;

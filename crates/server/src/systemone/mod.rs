@@ -128,7 +128,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
     Ok(Wanted { subject, questions, class, ignored })
 }
 
-const KNOWN: Known =
+pub(crate) const KNOWN: Known =
     Known(&[&["background", "messages", "model", "priority", "prompt", "questions", "service_tier", "state"]]);
 
 /// Ollama's clients may add a tag.

@@ -222,7 +222,7 @@ async fn unknown_models_routes_and_methods() {
     assert_eq!(response.status, 404);
     assert_eq!(response.json()["error"]["code"], "model_not_found");
 
-    check(&server, "/v1/embeddings", "{}", Refusal(404, None, "POST /v1/embeddings")).await;
+    check(&server, "/v1/images/generations", "{}", Refusal(404, None, "POST /v1/images/generations")).await;
     let response = server.get(CHAT).await;
     assert_eq!(response.status, 405);
     assert_eq!(response.header("allow"), Some("POST"));

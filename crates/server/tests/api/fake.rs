@@ -6,8 +6,8 @@
 use duet_agents::{Begins, Refused, ToolFormat, Turn, constraint};
 use duet_engine::Constraint;
 use duet_engine::{
-    DraftCounts, EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, Progress, RequestView,
-    TokenLogprobs, Usage,
+    DraftCounts, EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, Output, Progress,
+    RequestView, TokenLogprobs, Usage,
 };
 use duet_model::forward::FateCounts;
 use duet_model::tokenizer::TooManyTokens;
@@ -76,6 +76,10 @@ impl Backend for Fake {
 
     fn vocabulary(&self) -> usize {
         VOCABULARY.len()
+    }
+
+    fn embedding_width(&self) -> usize {
+        EMBEDDING_WIDTH
     }
 
     fn context(&self) -> Tokens {
@@ -162,7 +166,7 @@ impl Backend for Fake {
         let gate = self.gate.clone();
         tokio::spawn(async move {
             for event in events {
-                if let (Some(gate), GenerationEvent::Token { .. }) = (&gate, &event) {
+                if let (Some(gate), GenerationEvent::Token { .. } | GenerationEvent::Embedding(_)) = (&gate, &event) {
                     gate.acquire().await.expect("tests do not close the gate").forget();
                 }
                 if sender.send(event).is_err() {
@@ -222,6 +226,13 @@ impl Fake {
             let read = Tokens(request.prompt.len() as u32);
             events.push(GenerationEvent::Reading { read, cached: Tokens(3) });
         }
+        let limit = match request.output {
+            Output::Answer => limit,
+            Output::Embedding => {
+                events.push(GenerationEvent::Embedding(embedding(&request.prompt)));
+                0
+            }
+        };
         let (mut text, mut sent) = (String::new(), 0);
         let (mut reason, mut stopped_by) = (FinishReason::Length, None);
         for position in 0..limit {
@@ -288,6 +299,14 @@ fn choose(request: &GenerateRequest, position: usize, rank: u8) -> TokenId {
     TokenId(256 + word as u32)
 }
 
+/// How often each of a few remainders occurs, at a length of 1.
+pub(crate) fn embedding(prompt: &[TokenId]) -> Vec<f32> {
+    let mut counts = vec![0.0_f32; EMBEDDING_WIDTH];
+    prompt.iter().for_each(|token| counts[token.0 as usize % EMBEDDING_WIDTH] += 1.0);
+    let length = counts.iter().map(|count| count * count).sum::<f32>().sqrt();
+    counts.into_iter().map(|count| count / length).collect()
+}
+
 /// The token that a request insists on, if it does.
 fn wanted(request: &GenerateRequest) -> Option<TokenId> {
     request.sampling.logit_bias.iter().find(|(_, bias)| *bias >= 100.0).map(|(token, _)| *token)
@@ -338,6 +357,7 @@ impl Drop for FakeEvents {
     }
 }
 
+pub(crate) const EMBEDDING_WIDTH: usize = 4;
 /// Tokens until the model ends its turn, which takes one token more.
 pub(crate) const LENGTH: usize = 20;
 const WORDS: [&str; 8] = [" north", " south", " east", " west", " naïve", " €", " up", " down"];

@@ -149,6 +149,12 @@ impl Incoming {
 }
 
 impl Response {
+    /// One that nobody sent.
+    pub(crate) fn of(status: u16, kind: &str, body: &str) -> Self {
+        let headers = vec![("content-type".to_owned(), kind.to_owned())];
+        Self { status, headers, body: body.to_owned() }
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         find(&self.headers, name)
     }

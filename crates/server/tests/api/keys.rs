@@ -26,12 +26,13 @@ fn assert_stranger(response: &Response, message: &str) {
 }
 
 #[tokio::test]
-async fn every_route_but_health_needs_a_key() {
+async fn every_route_but_those_that_tell_of_nobody_needs_a_key() {
     let server = locked().await;
     let body = json!({"prompt": "hi"});
     for (head, body) in [
         ("POST /v1/chat/completions", Some(&body)),
         (COMPLETIONS, Some(&body)),
+        ("POST /v1/embeddings", Some(&body)),
         ("GET /v1/models", None),
         ("GET /v1/models/vendor/fake", None),
         ("GET /v1/flows", None),
@@ -47,6 +48,7 @@ async fn every_route_but_health_needs_a_key() {
     }
     assert!(server.fake.requests.lock().expect("no test panicked").is_empty());
     assert_eq!(server.get("/health").await.status, 200);
+    assert_eq!(server.get("/openapi.json").await.json()["openapi"], "3.1.0");
     assert_eq!(server.get("/nothing").await.status, 404);
 }
 

@@ -5,6 +5,8 @@ mod attacks;
 mod chat;
 mod classes;
 mod completions;
+mod conform;
+mod embeddings;
 mod errors;
 mod fake;
 mod flows;
@@ -57,13 +59,20 @@ impl Server {
     }
 
     async fn get(&self, path: &str) -> Response {
-        Connection::send(self.address, &format!("GET {path}"), &[], None).await.response().await
+        self.ask(&format!("GET {path}"), &[], None).await
     }
 
     /// Sends a request with these headers, and with a body if there is one.
     async fn ask(&self, head: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Response {
         let body = body.map(Value::to_string);
-        Connection::send(self.address, head, headers, body.as_ref().map(String::as_bytes)).await.response().await
+        self.answer(head, headers, body.as_ref().map(String::as_bytes)).await
+    }
+
+    /// Every whole answer is one that the server's own document describes.
+    async fn answer(&self, head: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Response {
+        let response = Connection::send(self.address, head, headers, body).await.response().await;
+        conform::check(head, &response);
+        response
     }
 
     async fn post(&self, path: &str, body: &Value) -> Response {
@@ -71,7 +80,7 @@ impl Server {
     }
 
     async fn post_bytes(&self, path: &str, body: &[u8]) -> Response {
-        Connection::send(self.address, &format!("POST {path}"), &[], Some(body)).await.response().await
+        self.answer(&format!("POST {path}"), &[], Some(body)).await
     }
 
     /// Sends a request and waits for the head of the response.

@@ -200,6 +200,9 @@ async fn one_model_is_served_and_no_other_is_fetched() {
         assert_eq!(response.status, 400, "{head}");
         assert!(response.json()["error"].as_str().is_some_and(|error| error.contains("one model")), "{head}");
     }
+    for head in ["GET /api/delete", "TRACE /api/delete", "PUT /api/blobs/sha256:1"] {
+        assert_eq!(server.ask(head, &[], None).await.status, 405, "{head}");
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod against_kernels;
 mod against_transformers;
+mod hidden;
 mod mutations;
 mod random_blocks;
 mod real_model;
