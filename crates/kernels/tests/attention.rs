@@ -1,6 +1,6 @@
 //! Attention: against a plain computation, and to the bit across instruction sets, chunkings and crews.
 
-use duet_kernels::attention::{KvFormat, KvLayout, PAGE, PageMemory, SPAN_PAGES};
+use duet_kernels::attention::{KeyBias, KvFormat, KvLayout, PAGE, PageAngles, PageMemory, SPAN_PAGES, TurnedBias};
 use duet_kernels::crew::{Crew, Scoped, Solo};
 use duet_kernels::fused::{
     AttentionShape, BufferShape, Buffers, HeadNorms, KvDestination, KvTail, Norm, QkvWeights, RowNorm, SequenceRows,
@@ -17,6 +17,7 @@ struct Sequence {
     window: Option<usize>,
     matrix: PackedMatrix,
     pages: Vec<PageMemory>,
+    bias: Option<Vec<f32>>,
     len: usize,
 }
 
@@ -40,7 +41,23 @@ impl Sequence {
         })
         .expect("scales in range");
         let layout = KvLayout { layers: 2, kv_heads, head_dim, format };
-        Self { layout, heads, window, matrix, pages: Vec::new(), len: 0 }
+        // Where keys have eight bits, they also have a bias that is many times as large as what differs from key to key.
+        let bias = (format == KvFormat::Int8).then(|| {
+            let keys = heads * head_dim..(heads + kv_heads) * head_dim;
+            (0..outputs).map(|i| if keys.contains(&i) { 20.0 * noise(i as u64) } else { 0.0 }).collect()
+        });
+        Self { layout, heads, window, matrix, bias, pages: Vec::new(), len: 0 }
+    }
+
+    fn frequencies(&self) -> Vec<f32> {
+        (0..self.layout.head_dim / 2).map(|i| 0.5_f32.powi(i as i32)).collect()
+    }
+
+    /// What keys are without.
+    fn key_bias(&self) -> Option<(KeyBias, PageAngles)> {
+        let (dim, frequencies) = (self.layout.head_dim, self.frequencies());
+        let keys = &self.bias.as_ref()?[self.heads * dim..][..self.layout.kv_heads * dim];
+        Some((KeyBias::new(keys, dim, &frequencies), PageAngles::new(&frequencies, 1.0, 2048)))
     }
 
     /// Feeds positions `len..len + rows` and returns their attention results.
@@ -50,13 +67,14 @@ impl Sequence {
             self.pages.push(PageMemory::new(self.layout));
         }
         let mut buffers = self.buffers(&positions);
-        let destinations: Vec<_> = positions.iter().map(|&position| KvDestination { tail: 0, position }).collect();
+        let destinations: Vec<_> =
+            positions.iter().map(|&position| KvDestination { tail: 0, position, turned_by: position }).collect();
         let mut pages = std::mem::take(&mut self.pages);
         let tail = KvTail { first: 0, pages: pages.iter_mut().collect() };
         self.project(isa, crew, &mut buffers, tail, &destinations);
         self.pages = pages;
         let all = self.rows(0, rows, None);
-        attention(isa, crew, &self.shape(), &mut buffers, &self.layout, LAYER, &[all]);
+        self.attend(isa, crew, &mut buffers, &[all]);
         self.len += rows;
         (0..rows).map(|row| buffers.attended(row).to_vec()).collect()
     }
@@ -66,10 +84,11 @@ impl Sequence {
         let positions: Vec<usize> = paths.iter().map(|path| self.len + path.len() - 1).collect();
         let mut buffers = self.buffers(&positions);
         let mut page = PageMemory::new(self.layout);
-        let destinations: Vec<_> = (0..paths.len()).map(|position| KvDestination { tail: 0, position }).collect();
+        let to = |(position, &turned_by)| KvDestination { tail: 0, position, turned_by };
+        let destinations: Vec<_> = positions.iter().enumerate().map(to).collect();
         self.project(isa, crew, &mut buffers, KvTail { first: 0, pages: vec![&mut page] }, &destinations);
         let tree = self.rows(0, paths.len(), Some(TreeRows { page: &page, paths }));
-        attention(isa, crew, &self.shape(), &mut buffers, &self.layout, LAYER, &[tree]);
+        self.attend(isa, crew, &mut buffers, &[tree]);
         (0..paths.len()).map(|row| buffers.attended(row).to_vec()).collect()
     }
 
@@ -77,8 +96,11 @@ impl Sequence {
         SequenceRows { pages: self.pages.iter().collect(), first_row, rows, start: self.len, tree }
     }
 
-    fn shape(&self) -> AttentionShape {
-        AttentionShape { heads: self.heads, scale: 0.3, window: self.window }
+    fn attend(&self, isa: Isa, crew: &dyn Crew, buffers: &mut Buffers, rows: &[SequenceRows<'_>]) {
+        let key_bias = self.key_bias();
+        let key_bias = key_bias.as_ref().map(|(bias, angles)| TurnedBias { bias, angles });
+        let shape = AttentionShape { heads: self.heads, scale: 0.3, window: self.window, key_bias };
+        attention(isa, crew, &shape, buffers, &self.layout, LAYER, rows);
     }
 
     /// Buffers with a row of the residual stream at each of these positions.
@@ -107,11 +129,12 @@ impl Sequence {
     }
 
     fn project(&self, isa: Isa, crew: &dyn Crew, buffers: &mut Buffers, tail: KvTail<'_>, to: &[KvDestination]) {
-        let ones = vec![1.0; HIDDEN];
+        let (ones, key_bias) = (vec![1.0; HIDDEN], self.key_bias());
         let weights = QkvWeights {
             norm: RowNorm::Rms(Norm { weight: &ones, epsilon: 1e-5 }),
             matrix: &self.matrix,
-            bias: None,
+            bias: self.bias.as_deref(),
+            key_bias: key_bias.as_ref().map(|(bias, angles)| TurnedBias { bias, angles }),
             norms: HeadNorms::None,
             heads: self.heads,
             angles: (0, self.layout.head_dim / 2),
@@ -158,6 +181,8 @@ fn plain(sequence: &Sequence, rows: usize) -> Vec<Vec<f64>> {
         let scale = 1.0 / (x.iter().map(|x| x * x).sum::<f64>() / HIDDEN as f64 + 1e-5).sqrt();
         let mut out: Vec<f64> = (0..sequence.matrix.outputs())
             .map(|o| (0..HIDDEN).map(|i| x[i] * scale * f64::from(sequence.matrix.weight(o, i))).sum())
+            .zip(sequence.bias.as_ref().map_or(&vec![0.0; sequence.matrix.outputs()], |bias| bias))
+            .map(|(projected, bias): (f64, _)| projected + f64::from(*bias))
             .collect();
         for head in 0..heads + kv_heads {
             for i in 0..dim / 2 {
@@ -206,7 +231,7 @@ fn sequences_that_share_a_row_are_refused() {
     let mut buffers = sequence.buffers(&[8, 9, 10]);
     let start = |rows| SequenceRows { start: 4, ..rows };
     let rows = [start(sequence.rows(1, 2, None)), start(sequence.rows(0, 2, None))];
-    attention(Isa::Portable, &Solo, &sequence.shape(), &mut buffers, &sequence.layout, LAYER, &rows);
+    sequence.attend(Isa::Portable, &Solo, &mut buffers, &rows);
 }
 
 /// Those that lie beside each other, or are empty, are not.
@@ -217,7 +242,7 @@ fn sequences_in_any_order_are_taken() {
     let mut buffers = sequence.buffers(&[8, 9, 10]);
     let start = |rows| SequenceRows { start: 4, ..rows };
     let rows = [(2, 1), (1, 0), (0, 2)].map(|(first, rows)| start(sequence.rows(first, rows, None)));
-    attention(Isa::Portable, &Solo, &sequence.shape(), &mut buffers, &sequence.layout, LAYER, &rows);
+    sequence.attend(Isa::Portable, &Solo, &mut buffers, &rows);
 }
 
 /// Rows of results would overlap where the products are wider than the buffers.
@@ -228,7 +253,7 @@ fn a_projection_that_is_wider_than_the_buffers_is_refused() {
     narrow.matrix = wide.matrix;
     let mut buffers = Sequence::new(1, 2, 16, KvFormat::F16, None).buffers(&[0, 1]);
     let mut page = PageMemory::new(narrow.layout);
-    let to = [0, 1].map(|position| KvDestination { tail: 0, position });
+    let to = [0, 1].map(|position| KvDestination { tail: 0, position, turned_by: position });
     narrow.project(Isa::Portable, &Solo, &mut buffers, KvTail { first: 0, pages: vec![&mut page] }, &to);
 }
 

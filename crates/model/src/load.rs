@@ -389,7 +389,13 @@ fn pack(packer: Packer<'_>, threads: usize, progress: &mut dyn FnMut(LoadProgres
     let layers: Vec<LayerWeights> = std::mem::take(&mut *lock(&packed)).into_iter().flatten().collect();
     let vocabulary = packer.blueprint.vocabulary;
     let bias = packer.blueprint.has(Extra::HeadBias).then(|| packer.vector("output.bias", vocabulary));
-    Ok(Weights { layers, final_norm: packer.norm("output_norm")?, head, head_bias: bias.transpose()? })
+    Ok(Weights {
+        layers,
+        final_norm: packer.norm("output_norm")?,
+        head,
+        head_bias: bias.transpose()?,
+        page_angles: packer.page_angles(),
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

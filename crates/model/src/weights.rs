@@ -4,10 +4,11 @@
 //! compute with the file's own quants. Others (F32, F16, BF16, Q2_K, Q3_K, Q6_K) are requantised to eight bits in groups
 //! of 32. Everything is checked here, so that the forward pass cannot fail.
 
-use crate::arch::{Blueprint, ExpertPlan, Extra, RopePairs};
+use crate::arch::{Blueprint, ExpertPlan, Extra, Rope, RopePairs};
 use crate::gguf::{GgufFile, Group, GroupForm, Tensor};
 use crate::load::{ExpertWork, Linear, LoadError, RoutedBytes};
 use crate::plain::{NormForm, PlainExperts, PlainFeed, PlainLayer, PlainMatrix};
+use duet_kernels::attention::{KeyBias, PageAngles};
 use duet_kernels::fused::Feed;
 use duet_kernels::packed::{Form, PANEL, PackedMatrix, WeightGroup};
 use duet_kernels::quantize::GROUP;
@@ -21,6 +22,8 @@ pub(crate) struct Weights {
     pub(crate) final_norm: NormWeights,
     pub(crate) head: PackedMatrix,
     pub(crate) head_bias: Option<Vec<f32>>,
+    /// Of each rope, if keys have biases.
+    pub(crate) page_angles: Option<Vec<PageAngles>>,
 }
 
 /// One layer's.
@@ -29,6 +32,8 @@ pub(crate) struct LayerWeights {
     pub(crate) attention_norm: NormWeights,
     pub(crate) qkv: PackedMatrix,
     pub(crate) qkv_bias: Option<Vec<f32>>,
+    /// What of it keys of eight bits are without. Keys that are normed behind their bias have none that can be told apart.
+    pub(crate) key_bias: Option<KeyBias>,
     /// Of queries and of keys.
     pub(crate) head_norms: Option<[Vec<f32>; 2]>,
     pub(crate) output: PackedMatrix,
@@ -147,11 +152,18 @@ impl<'a> Packer<'a> {
         let when =
             |extra: Extra, part: &str, len: usize| b.has(extra).then(|| self.vector(&name(part), len)).transpose();
         let queries = b.heads * b.head_dim;
+        let qkv_bias = b.has(Extra::QkvBias).then(|| self.qkv_bias(index)).transpose()?;
+        let head_norms = self.head_norms(index)?;
+        let key_bias = qkv_bias.as_ref().filter(|_| head_norms.is_none()).map(|bias| {
+            let keys = &bias[queries..queries + b.kv_heads * b.head_dim];
+            KeyBias::new(keys, b.head_dim, &b.ropes[b.layers[index].rope].frequencies)
+        });
         Ok(LayerWeights {
             attention_norm: self.norm(&format!("blk.{index}.attn_norm"))?,
             qkv: self.qkv(index)?,
-            qkv_bias: b.has(Extra::QkvBias).then(|| self.qkv_bias(index)).transpose()?,
-            head_norms: self.head_norms(index)?,
+            qkv_bias,
+            key_bias,
+            head_norms,
             output: self.pack(&[Part::whole(self.matrix(&name("attn_output"), b.hidden, queries)?)])?,
             output_bias: b
                 .has(Extra::OutputBias)
@@ -299,6 +311,13 @@ impl<'a> Packer<'a> {
             turned(part("attn_k", b.kv_heads)?),
             Part::whole(part("attn_v", b.kv_heads)?),
         ])
+    }
+
+    /// How far ropes turn pages, for keys with biases.
+    pub(crate) fn page_angles(&self) -> Option<Vec<PageAngles>> {
+        let b = self.blueprint;
+        let angles = |rope: &Rope| PageAngles::new(&rope.frequencies, rope.magnitude, b.context);
+        b.has(Extra::QkvBias).then(|| b.ropes.iter().map(angles).collect())
     }
 
     fn qkv_bias(&self, index: usize) -> Result<Vec<f32>, LoadError> {

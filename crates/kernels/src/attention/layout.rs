@@ -18,9 +18,16 @@ pub enum KvFormat {
     /// Half precision.
     #[default]
     F16,
-    /// Eight bits, one scale for each position and head.
+    /// Eight bits in groups of 32 dimensions, each with a scale; what a model adds to every key is
+    /// [kept apart](super::KeyBias).
     Int8,
 }
+
+/// Dimensions that share a scale.
+pub(super) const GROUP: usize = 32;
+
+/// What scales count in: half precision then reaches from keys of half precision's largest down to 1e-5.
+pub(super) const SCALE_UNIT: f32 = 1.0 / 64.0;
 
 /// The shape of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +47,13 @@ impl KvLayout {
     fn side(&self) -> usize {
         match self.format {
             KvFormat::F16 => PAGE * self.head_dim * 2,
-            KvFormat::Int8 => PAGE * self.head_dim + PAGE * size_of::<f32>(),
+            KvFormat::Int8 => PAGE * self.head_dim + self.groups() * PAGE * size_of::<u16>(),
         }
+    }
+
+    /// Groups of a head.
+    pub(super) fn groups(&self) -> usize {
+        self.head_dim.div_ceil(GROUP)
     }
 
     /// Bytes of a page.
@@ -60,9 +72,10 @@ impl KvLayout {
         self.keys(layer, kv_head) + self.side()
     }
 
-    /// Where the scales lie behind the quants of one side (eight bits only).
-    pub(crate) fn scales(&self) -> usize {
-        PAGE * self.head_dim
+    /// Where the scales of a group lie behind the quants of one side (eight bits only): one for each position, in half
+    /// precision.
+    pub(super) fn scales(&self, group: usize) -> usize {
+        PAGE * self.head_dim + group * PAGE * size_of::<u16>()
     }
 
     /// Copies position `from` of `source` to position `to` of `target`, all layers and heads.
@@ -82,9 +95,9 @@ impl KvLayout {
                 };
                 target[start + b..start + b + width].copy_from_slice(&source[start + a..start + a + width]);
             }
-            if self.format == KvFormat::Int8 {
-                let (a, b) = (start + self.scales() + from * 4, start + self.scales() + to * 4);
-                target[b..b + 4].copy_from_slice(&source[a..a + 4]);
+            let groups = if self.format == KvFormat::Int8 { 0..self.groups() } else { 0..0 };
+            for scales in groups.map(|group| start + self.scales(group)) {
+                target[scales + to * 2..][..2].copy_from_slice(&source[scales + from * 2..][..2]);
             }
         }
     }
@@ -157,6 +170,11 @@ pub(crate) struct PageWriter<'a> {
 }
 
 impl PageWriter<'_> {
+    /// How numbers are stored.
+    pub(crate) fn format(&self) -> KvFormat {
+        self.layout.format
+    }
+
     /// Writes the key and the value of position `slot`, for one layer and head.
     ///
     /// Values beyond what the format holds are stored as its largest: a page never holds an infinity or NaN, which the
@@ -210,13 +228,19 @@ impl Kernel for WriteRow<'_> {
                     to_halves(s, self.value, values.cast::<u16>().add(self.at.position * dim));
                 }
                 KvFormat::Int8 => {
-                    let scale = to_bytes(s, self.key, bytes.as_mut_ptr());
+                    let scale_at = |group: usize| layout.scales(group) + self.at.position * size_of::<u16>();
+                    for (group, part) in self.key.chunks(GROUP).enumerate() {
+                        let scale = to_bytes(s, part, bytes.as_mut_ptr().add(group * GROUP));
+                        keys.add(scale_at(group)).cast::<u16>().write(scale);
+                    }
                     for (d, byte) in bytes[..dim].iter().enumerate() {
                         keys.add(layout.key_at(self.at.position, d)).cast::<i8>().write(*byte);
                     }
-                    keys.add(layout.scales()).cast::<f32>().add(self.at.position).write(scale);
-                    let scale = to_bytes(s, self.value, values.cast::<i8>().add(self.at.position * dim));
-                    values.add(layout.scales()).cast::<f32>().add(self.at.position).write(scale);
+                    for (group, part) in self.value.chunks(GROUP).enumerate() {
+                        let at = layout.value_at(self.at.position, group * GROUP);
+                        let scale = to_bytes(s, part, values.cast::<i8>().add(at));
+                        values.add(scale_at(group)).cast::<u16>().write(scale);
+                    }
                 }
             }
         }
@@ -233,18 +257,19 @@ unsafe fn to_halves<S: Simd>(s: S, from: &[f32], to: *mut u16) {
     }
 }
 
-/// Returns the scale.
+/// A group, or the last part of one. Returns its scale.
 #[inline(always)]
-unsafe fn to_bytes<S: Simd>(s: S, from: &[f32], to: *mut i8) -> f32 {
-    let bound = s.splat(f32::MAX / 2.0);
+unsafe fn to_bytes<S: Simd>(s: S, from: &[f32], to: *mut i8) -> u16 {
+    let bound = s.splat(f16::MAX.to_f32());
     let mut largest = s.splat(0.0);
     for d in (0..from.len()).step_by(LANES) {
         // SAFETY: `from` holds a multiple of 16 values.
         largest = s.max(s.min(s.abs(unsafe { s.load(from.as_ptr().add(d)) }), bound), largest);
     }
-    let scale = s.max_lane(largest) / 127.0;
-    // A scale below 2.9e-39 cannot be divided by: what is that small counts as zero.
-    let (scale, inverse) = if (1.0 / scale).is_finite() { (scale, s.splat(1.0 / scale)) } else { (0.0, s.splat(0.0)) };
+    let half = f16::from_f32(s.max_lane(largest) / (127.0 * SCALE_UNIT));
+    let scale = half.to_f32() * SCALE_UNIT;
+    // What is too small for any scale counts as zero.
+    let inverse = s.splat(if scale > 0.0 { 1.0 / scale } else { 0.0 });
     let limit = s.splat(127.0);
     for d in (0..from.len()).step_by(LANES) {
         // SAFETY: as above.
@@ -253,5 +278,5 @@ unsafe fn to_bytes<S: Simd>(s: S, from: &[f32], to: *mut i8) -> f32 {
             s.store_i8(to.add(d), s.max(s.min(scaled, limit), s.splat(-127.0)));
         }
     }
-    scale
+    half.to_bits()
 }

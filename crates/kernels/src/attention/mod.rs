@@ -6,6 +6,7 @@
 //! spans or several share them, and masked positions change nothing to the bit, so a row's result depends neither on
 //! the crew nor on the other rows of its tile.
 
+mod key_bias;
 mod layout;
 mod partial;
 mod reading;
@@ -13,6 +14,7 @@ mod softmax;
 mod source;
 mod tile;
 
+pub use key_bias::{KeyBias, PageAngles, TurnedBias};
 pub use layout::{KvFormat, KvLayout, PAGE, PageMemory};
 pub use partial::SPAN_PAGES;
 
@@ -42,6 +44,8 @@ pub(crate) struct Context<'a> {
     pub(crate) window: Option<usize>,
     /// Scores are multiplied with this.
     pub(crate) scale: f32,
+    /// What keys of eight bits are without.
+    pub(crate) key_bias: Option<TurnedBias<'a>>,
 }
 
 /// The rows of a draft tree. Row `i`'s key and value lie in slot `i` of a page of their own, and it sees, after the

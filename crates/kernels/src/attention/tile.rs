@@ -1,6 +1,7 @@
 //! The inner loops of attention: a tile of up to six (row, head) pairs that share a key head.
 
-use super::layout::{KvFormat, PAGE, PageMemory};
+use super::key_bias::BiasScores;
+use super::layout::{GROUP, KvFormat, PAGE, PageMemory};
 use super::partial::{Partials, SPAN_PAGES};
 use super::softmax::{LOWEST, MASKED, Softmax, merge_softmax, scalar_exp, scale_values};
 use super::source::{Bytes, Fetch, Halves, Source};
@@ -34,6 +35,8 @@ pub(crate) struct TileWork<'a, const R: usize> {
     entries: [Entry; R],
     /// Scaled queries, `[dimension][pair]`.
     query: [[f32; R]; HEAD_DIM_MAX],
+    /// What the keys' bias adds to scores, where keys are without it.
+    bias: Option<BiasScores<'a, R>>,
     /// Of the span under way.
     span: [Softmax; R],
     /// Of all spans merged so far.
@@ -59,6 +62,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
             kv_head,
             entries,
             query: [[0.0; R]; HEAD_DIM_MAX],
+            bias: None,
             span: [Softmax::EMPTY; R],
             merged: [Softmax::EMPTY; R],
         }
@@ -77,6 +81,8 @@ impl<'a, const R: usize> TileWork<'a, R> {
                 self.query[d][i] = q * self.context.scale;
             }
         }
+        let apart = self.context.key_bias.filter(|_| self.context.layout.format == KvFormat::Int8);
+        self.bias = apart.map(|bias| BiasScores::new(bias, self.kv_head, &self.query));
     }
 
     /// Runs the softmax of `span` from the beginning.
@@ -113,15 +119,18 @@ impl<'a, const R: usize> TileWork<'a, R> {
             if let Some(branch) = branch {
                 self.graft_scores(s, page, &branch, &mut scores);
             }
+            if let Some(bias) = &self.bias {
+                bias.add(s, page, &mut scores);
+            }
             self.soften(s, page, scores, &mut weights);
             if let Some(branch) = branch {
                 // Only what can have a weight: the context's positions, then the branch's slots.
-                let mut grafted = self.take_weights(page, &branch, &mut weights);
+                let grafted = self.take_weights(page, &branch, &mut weights);
                 let positions = self.queries.start.saturating_sub(page * PAGE);
-                self.weigh_page(s, context, next, &mut weights, positions);
-                self.weigh_page(s, branch.page, next, &mut grafted, self.slots(&branch));
+                self.weigh_page(s, context, next, &weights, positions);
+                self.weigh_page(s, branch.page, next, &grafted, self.slots(&branch));
             } else {
-                self.weigh_page(s, context, next, &mut weights, PAGE);
+                self.weigh_page(s, context, next, &weights, PAGE);
             }
         }
     }
@@ -145,14 +154,8 @@ impl<'a, const R: usize> TileWork<'a, R> {
             match layout.format {
                 KvFormat::F16 => self.scores(s, Halves(keys.cast()), fetch, slots),
                 KvFormat::Int8 => {
-                    let mut scores = self.scores(s, Bytes(keys.cast()), fetch, slots);
-                    let scales = keys.add(layout.scales()).cast::<f32>();
-                    for row in &mut scores {
-                        for (v, score) in row.iter_mut().enumerate() {
-                            *score = s.mul(*score, s.load(scales.add(v * LANES)));
-                        }
-                    }
-                    scores
+                    let keys = Bytes { quants: keys.cast(), scales: keys.add(layout.scales(0)).cast() };
+                    self.scores(s, keys, fetch, slots)
                 }
             }
         }
@@ -165,7 +168,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
         s: S,
         page: &PageMemory,
         next: &PageMemory,
-        weights: &mut [[f32; PAGE]; R],
+        weights: &[[f32; PAGE]; R],
         positions: usize,
     ) {
         let layout = self.context.layout;
@@ -178,14 +181,8 @@ impl<'a, const R: usize> TileWork<'a, R> {
             match layout.format {
                 KvFormat::F16 => self.weigh(s, weights, Halves(values.cast()), fetch, positions),
                 KvFormat::Int8 => {
-                    let scales = values.add(layout.scales()).cast::<f32>();
-                    for row in weights.iter_mut() {
-                        for v in 0..VECTORS {
-                            let at = row.as_mut_ptr().add(v * LANES);
-                            s.store(at, s.mul(s.load(at), s.load(scales.add(v * LANES))));
-                        }
-                    }
-                    self.weigh(s, weights, Bytes(values.cast()), fetch, positions);
+                    let values = Bytes { quants: values.cast(), scales: values.add(layout.scales(0)).cast() };
+                    self.weigh(s, weights, values, fetch, positions);
                 }
             }
         }
@@ -241,15 +238,15 @@ impl<'a, const R: usize> TileWork<'a, R> {
 
     /// Products of the queries with the keys of the page's first slots, at least so many; 0 for others.
     #[inline(always)]
-    unsafe fn scores<S: Simd>(&self, s: S, keys: impl Source, fetch: Fetch, slots: usize) -> [[S::F; VECTORS]; R] {
+    unsafe fn scores<S: Simd, K: Source>(&self, s: S, keys: K, fetch: Fetch, slots: usize) -> [[S::F; VECTORS]; R] {
         let mut scores = [[s.splat(0.0); VECTORS]; R];
         // SAFETY: the caller's.
         unsafe {
             if slots > 2 * LANES {
-                self.score_vectors::<S, VECTORS>(s, keys, fetch, 0, &mut scores);
+                self.score_vectors::<S, K, VECTORS>(s, keys, fetch, 0, &mut scores);
             } else {
                 for first in 0..slots.div_ceil(LANES) {
-                    self.score_vectors::<S, 1>(s, keys, fetch, first, &mut scores);
+                    self.score_vectors::<S, K, 1>(s, keys, fetch, first, &mut scores);
                 }
             }
         }
@@ -258,34 +255,47 @@ impl<'a, const R: usize> TileWork<'a, R> {
 
     /// The scores of `V` registers of slots, from register `first` on.
     #[inline(always)]
-    unsafe fn score_vectors<S: Simd, const V: usize>(
+    unsafe fn score_vectors<S: Simd, K: Source, const V: usize>(
         &self,
         s: S,
-        keys_at: impl Source,
+        keys_at: K,
         fetch: Fetch,
         first: usize,
         scores: &mut [[S::F; VECTORS]; R],
     ) {
         let dim = self.context.layout.head_dim;
-        let mut sums = [[s.splat(0.0); V]; R];
-        for d in 0..dim {
-            if first == 0 {
-                fetch.step(s, d);
+        let mut totals = [[s.splat(0.0); V]; R];
+        for (group, from) in (0..dim).step_by(K::GROUP).enumerate() {
+            let mut sums = [[s.splat(0.0); V]; R];
+            for d in from..dim.min(from + K::GROUP) {
+                if first == 0 {
+                    fetch.step(s, d);
+                }
+                let mut keys = [s.splat(0.0); V];
+                for (v, key) in keys.iter_mut().enumerate() {
+                    // SAFETY: within the keys of the page.
+                    *key = unsafe { keys_at.load(s, ((first + v) * dim + d) * LANES) };
+                }
+                for (row, q) in sums.iter_mut().zip(self.query[d]) {
+                    let q = s.splat(q);
+                    for (sum, key) in row.iter_mut().zip(keys) {
+                        *sum = s.fma(q, key, *sum);
+                    }
+                }
             }
-            let mut keys = [s.splat(0.0); V];
-            for (v, key) in keys.iter_mut().enumerate() {
-                // SAFETY: within the keys of the page.
-                *key = unsafe { keys_at.load(s, ((first + v) * dim + d) * LANES) };
-            }
-            for (row, q) in sums.iter_mut().zip(self.query[d]) {
-                let q = s.splat(q);
-                for (sum, key) in row.iter_mut().zip(keys) {
-                    *sum = s.fma(q, key, *sum);
+            for v in 0..V {
+                // SAFETY: within the scales of the page.
+                let scales = unsafe { keys_at.scales(s, group, first + v) };
+                for (total, sum) in totals.iter_mut().zip(&sums) {
+                    total[v] = match scales {
+                        Some(scales) => s.fma(scales, sum[v], total[v]),
+                        None => sum[v],
+                    };
                 }
             }
         }
-        for (scores, sums) in scores.iter_mut().zip(sums) {
-            scores[first..first + V].copy_from_slice(&sums);
+        for (scores, totals) in scores.iter_mut().zip(totals) {
+            scores[first..first + V].copy_from_slice(&totals);
         }
     }
 
@@ -345,11 +355,11 @@ impl<'a, const R: usize> TileWork<'a, R> {
 
     /// Adds the values of the page's first positions, weighted.
     #[inline(always)]
-    unsafe fn weigh<S: Simd>(
+    unsafe fn weigh<S: Simd, V: Source>(
         &mut self,
         s: S,
         weights: &[[f32; PAGE]; R],
-        values: impl Source,
+        values: V,
         fetch: Fetch,
         positions: usize,
     ) {
@@ -358,28 +368,36 @@ impl<'a, const R: usize> TileWork<'a, R> {
         // SAFETY: `d` stays below the head's dimensions, a multiple of 16.
         unsafe {
             while d + 4 * LANES <= dim {
-                self.weigh_vectors::<S, 4>(s, weights, d, values, fetch, positions);
+                if V::GROUP < 4 * LANES {
+                    let one = scaled(s, weights, values, d / GROUP);
+                    let other = scaled(s, weights, values, d / GROUP + 1);
+                    self.weigh_vectors::<S, V, 4, 2>(s, [&one, &other], d, values, fetch, positions);
+                } else {
+                    self.weigh_vectors::<S, V, 4, 1>(s, [weights], d, values, fetch, positions);
+                }
                 d += 4 * LANES;
             }
             while d < dim {
-                self.weigh_vectors::<S, 1>(s, weights, d, values, fetch, positions);
+                let weights = scaled(s, weights, values, d / V::GROUP);
+                self.weigh_vectors::<S, V, 1, 1>(s, [&weights], d, values, fetch, positions);
                 d += LANES;
             }
         }
     }
 
+    /// `N` registers of dimensions, with weights for each of `G` groups of them.
     #[inline(always)]
-    unsafe fn weigh_vectors<S: Simd, const V: usize>(
+    unsafe fn weigh_vectors<S: Simd, V: Source, const N: usize, const G: usize>(
         &mut self,
         s: S,
-        weights: &[[f32; PAGE]; R],
+        weights: [&[[f32; PAGE]; R]; G],
         d: usize,
-        values_at: impl Source,
+        values_at: V,
         fetch: Fetch,
         positions: usize,
     ) {
         let dim = self.context.layout.head_dim;
-        let mut sums = [[s.splat(0.0); V]; R];
+        let mut sums = [[s.splat(0.0); N]; R];
         for (row, softmax) in sums.iter_mut().zip(&self.span) {
             for (v, sum) in row.iter_mut().enumerate() {
                 // SAFETY: the caller's bound on `d`.
@@ -390,15 +408,18 @@ impl<'a, const R: usize> TileWork<'a, R> {
             if d == 0 {
                 fetch.step(s, position);
             }
-            let mut values = [s.splat(0.0); V];
+            let mut values = [s.splat(0.0); N];
             for (v, value) in values.iter_mut().enumerate() {
                 // SAFETY: within the values of the page.
                 *value = unsafe { values_at.load(s, position * dim + d + v * LANES) };
             }
-            for (row, weights) in sums.iter_mut().zip(weights) {
-                let weight = s.splat(weights[position]);
-                for (sum, value) in row.iter_mut().zip(values) {
-                    *sum = s.fma(weight, value, *sum);
+            for (r, row) in sums.iter_mut().enumerate() {
+                let mut splats = [s.splat(0.0); G];
+                for (splat, weights) in splats.iter_mut().zip(weights) {
+                    *splat = s.splat(weights[r][position]);
+                }
+                for (v, sum) in row.iter_mut().enumerate() {
+                    *sum = s.fma(splats[v * G / N], values[v], *sum);
                 }
             }
         }
@@ -472,4 +493,26 @@ impl<'a, const R: usize> TileWork<'a, R> {
             }
         }
     }
+}
+
+/// Weights times the scales of a group at their positions.
+#[inline(always)]
+unsafe fn scaled<S: Simd, V: Source, const R: usize>(
+    s: S,
+    weights: &[[f32; PAGE]; R],
+    values: V,
+    group: usize,
+) -> [[f32; PAGE]; R] {
+    let mut scaled = *weights;
+    for v in 0..VECTORS {
+        // SAFETY: within the scales of the page, as the caller promises; a row has `VECTORS` registers.
+        unsafe {
+            let Some(scales) = values.scales(s, group, v) else { return scaled };
+            for row in &mut scaled {
+                let at = row.as_mut_ptr().add(v * LANES);
+                s.store(at, s.mul(s.load(at), scales));
+            }
+        }
+    }
+    scaled
 }

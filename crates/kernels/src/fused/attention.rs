@@ -1,19 +1,21 @@
 //! Attention of the rows of one sequence. Sequence-wise.
 
 use super::{Buffers, are_disjoint};
-use crate::attention::{Attention, Branch, Context, KvLayout, PageMemory, Partials, Queries};
+use crate::attention::{Attention, Branch, Context, KvLayout, PageMemory, Partials, Queries, TurnedBias};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
 
 /// What a layer's attention is like.
 #[derive(Clone, Copy, Debug)]
-pub struct AttentionShape {
+pub struct AttentionShape<'a> {
     /// Query heads.
     pub heads: usize,
     /// Scores are multiplied with this.
     pub scale: f32,
     /// Positions visible to a row, itself included; `None`: all.
     pub window: Option<usize>,
+    /// What keys of eight bits are without, as [`super::QkvWeights::key_bias`].
+    pub key_bias: Option<TurnedBias<'a>>,
 }
 
 /// Rows of one sequence.
@@ -47,7 +49,7 @@ pub struct TreeRows<'a> {
 pub fn attention(
     isa: Isa,
     crew: &dyn Crew,
-    shape: &AttentionShape,
+    shape: &AttentionShape<'_>,
     buffers: &mut Buffers,
     layout: &KvLayout,
     layer: usize,
@@ -71,7 +73,8 @@ pub fn attention(
         .iter()
         .map(|sequence| {
             let queries = queries(&shared, shape, sequence);
-            let context = Context { layout, layer, pages: &sequence.pages, window: shape.window, scale: shape.scale };
+            let AttentionShape { window, scale, key_bias, .. } = *shape;
+            let context = Context { layout, layer, pages: &sequence.pages, window, scale, key_bias };
             let partials = splits_spans(&queries, layout, workers).then(|| {
                 let floats = Partials::floats(&queries, layout);
                 offset += floats;
@@ -104,7 +107,7 @@ fn splits_spans(queries: &Queries<'_>, layout: &KvLayout, workers: usize) -> boo
 
 fn queries<'a>(
     shared: &super::buffers::SharedBuffers<'a>,
-    shape: &AttentionShape,
+    shape: &AttentionShape<'_>,
     sequence: &SequenceRows<'a>,
 ) -> Queries<'a> {
     Queries {

@@ -2,7 +2,7 @@
 
 use super::buffers::SharedBuffers;
 use super::{Buffers, Norm, RowNorm, are_disjoint, norm_rows};
-use crate::attention::{PAGE, PageMemory, PageWriter, Slot};
+use crate::attention::{KvFormat, PAGE, PageMemory, PageWriter, Slot, TurnedBias};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
 use crate::matmul::{Epilogue, Target, matmul};
@@ -26,6 +26,8 @@ pub struct QkvWeights<'a> {
     pub heads: usize,
     /// Which of a row's angles this layer turns by: a range within [`super::BufferShape::angles`].
     pub angles: (usize, usize),
+    /// What of `bias` is kept apart from keys of eight bits.
+    pub key_bias: Option<TurnedBias<'a>>,
 }
 
 /// Norms of queries and keys.
@@ -63,8 +65,10 @@ pub struct KvTail<'a> {
 pub struct KvDestination {
     /// Which tail.
     pub tail: usize,
-    /// Which position of its sequence.
+    /// Where in it.
     pub position: usize,
+    /// Which position of its sequence: another one in the page of a draft tree.
+    pub turned_by: usize,
 }
 
 /// Runs the kernel on `rows` of the buffers; `destinations` has one entry for each of them.
@@ -227,6 +231,9 @@ impl<'a> Finish<'a> {
         let (first, pages) = &self.tails[to.tail];
         let offset = to.position - first;
         let at = Slot { position: offset % PAGE, layer: self.layer, kv_head };
+        if let Some(bias) = self.weights.key_bias.filter(|_| pages[offset / PAGE].format() == KvFormat::Int8) {
+            bias.take_from(key, kv_head, to.turned_by);
+        }
         // SAFETY: rows have different destinations (checked in `new`), and (row, head) is this worker's item.
         unsafe { pages[offset / PAGE].write(self.isa, at, key, value) };
     }

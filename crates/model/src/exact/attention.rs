@@ -46,11 +46,35 @@ impl ExactReader {
                 row.chunks_exact_mut(b.head_dim).for_each(|head| turn(head, position, rope, b.rope_pairs));
             }
         }
-        for rows in [&mut keys, &mut values] {
-            let heads = rows.each_mut().flat_map(|row| row.chunks_exact_mut(b.head_dim));
-            heads.for_each(|head| self.rounding.cached(head));
+        let bias = self.bias_apart(tensors, layer, keys.columns())?;
+        for (position, row) in keys.each_mut().enumerate() {
+            let apart = bias.as_ref().map(|bias| kept_apart(bias, position, b.head_dim, rope, b.rope_pairs));
+            let apart = apart.unwrap_or_else(|| vec![0.0; row.len()]);
+            row.iter_mut().zip(&apart).for_each(|(key, apart)| *key -= apart);
+            for head in row.chunks_exact_mut(b.head_dim) {
+                // Groups are of dimensions that lie together in the cache: the first of all pairs, then the second.
+                let order: Vec<usize> = match b.rope_pairs {
+                    RopePairs::Halves => (0..head.len()).collect(),
+                    RopePairs::Neighbours => (0..2).flat_map(|one| (one..head.len()).step_by(2)).collect(),
+                };
+                let mut cached: Vec<f32> = order.iter().map(|&dimension| head[dimension]).collect();
+                self.rounding.cached(&mut cached);
+                order.iter().zip(cached).for_each(|(&dimension, cached)| head[dimension] = cached);
+            }
+            // It counts in full where scores are made.
+            row.iter_mut().zip(&apart).for_each(|(key, apart)| *key += apart);
         }
+        let heads = values.each_mut().flat_map(|row| row.chunks_exact_mut(b.head_dim));
+        heads.for_each(|head| self.rounding.cached(head));
         Ok([queries, keys, values])
+    }
+
+    /// The bias that keys are cached without, if there is one. One that is normed with its key is a part of it.
+    fn bias_apart(&self, tensors: &Tensors<'_>, layer: usize, columns: usize) -> Result<Option<Vec<f32>>, LoadError> {
+        let b = &self.blueprint;
+        let is_normed = b.has(Extra::HeadNorms) || b.has(Extra::WidthNorms);
+        let apart = self.rounding.keeps_key_bias_apart() && b.has(Extra::QkvBias) && !is_normed;
+        apart.then(|| tensors.layer_vector(layer, "attn_k.bias", columns)).transpose()
     }
 
     fn attended(&self, layer: usize, queries: &Rows, keys: &Rows, values: &Rows) -> Rows {
@@ -79,15 +103,44 @@ impl ExactReader {
     }
 }
 
+/// What keys at a position are cached without: their bias turned by the angle of their position where it is large and
+/// turns quickly, else by that of the middle of their 64 positions.
+fn kept_apart(bias: &[f32], position: usize, head_dim: usize, rope: &Rope, pairs: RopePairs) -> Vec<f32> {
+    const PAGE: usize = 64;
+    const LEFT_MAX: f64 = 2.0;
+    let (middle, half) = (position / PAGE * PAGE + PAGE / 2, rope.frequencies.len());
+    let [mut by_position, mut by_page] = [bias.to_vec(), bias.to_vec()];
+    by_position.chunks_exact_mut(head_dim).for_each(|head| turn(head, position, rope, pairs));
+    by_page.chunks_exact_mut(head_dim).for_each(|head| turn(head, middle, rope, pairs));
+    let mut apart = vec![0.0; bias.len()];
+    for (pair, frequency) in rope.frequencies.iter().enumerate() {
+        let (one, other) = places(pair, half, pairs);
+        let heads = || (0..bias.len()).step_by(head_dim);
+        let size = heads().map(|head| f64::from(bias[head + one]).hypot(f64::from(bias[head + other])));
+        let farthest = (f64::from(*frequency).abs() * (PAGE / 2) as f64).min(std::f64::consts::PI);
+        let is_quick = size.fold(0.0, f64::max) * 2.0 * (farthest / 2.0).sin() > LEFT_MAX;
+        let turned = if is_quick { &by_position } else { &by_page };
+        for at in heads().flat_map(|head| [head + one, head + other]) {
+            apart[at] = turned[at];
+        }
+    }
+    apart
+}
+
+/// Where the two dimensions of a pair are, of so many pairs.
+fn places(pair: usize, half: usize, pairs: RopePairs) -> (usize, usize) {
+    match pairs {
+        RopePairs::Neighbours => (2 * pair, 2 * pair + 1),
+        RopePairs::Halves => (pair, pair + half),
+    }
+}
+
 /// Turns the pairs of a head by their angles at a position.
 fn turn(head: &mut [f32], position: usize, rope: &Rope, pairs: RopePairs) {
     let half = rope.frequencies.len();
     for (pair, frequency) in rope.frequencies.iter().enumerate() {
         let (sine, cosine) = (position as f64 * f64::from(*frequency)).sin_cos();
-        let (one, other) = match pairs {
-            RopePairs::Neighbours => (2 * pair, 2 * pair + 1),
-            RopePairs::Halves => (pair, pair + half),
-        };
+        let (one, other) = places(pair, half, pairs);
         let (x, y) = (f64::from(head[one]), f64::from(head[other]));
         head[one] = ((x * cosine - y * sine) * f64::from(rope.magnitude)) as f32;
         head[other] = ((y * cosine + x * sine) * f64::from(rope.magnitude)) as f32;

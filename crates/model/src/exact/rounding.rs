@@ -3,7 +3,8 @@
 //! Activations become signed bytes in groups of 32, in steps of a 127th of the group's largest. Weights keep the quants
 //! of types that have groups of 32, and become signed bytes in the same way where a type has none, or where tensors that
 //! are packed together have several types; scales and minima are half precision in units of 1/1024. Keys and values are
-//! half precision, or signed bytes with one scale for a head. Everything else is floats.
+//! half precision, or signed bytes in groups of 32, keys without the bias that the model adds to them (`attention`).
+//! Everything else is floats.
 
 use crate::gguf::{Group, GroupForm, Tensor};
 use duet_kernels::attention::KvFormat;
@@ -68,13 +69,22 @@ impl Rounding {
                 let bound = f16::MAX.to_f32();
                 head.iter_mut().for_each(|x| *x = f16::from_f32(x.clamp(-bound, bound)).to_f32());
             }
-            Self::AsKernels { kv: KvFormat::Int8 } => {
-                let scale = largest(head) / 127.0;
-                let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
-                head.iter_mut().for_each(|x| *x = (*x * inverse).round_ties_even().clamp(-127.0, 127.0) * scale);
-            }
+            Self::AsKernels { kv: KvFormat::Int8 } => head.chunks_mut(GROUP).for_each(to_cached_bytes),
         }
     }
+
+    /// Whether keys are cached without their bias.
+    pub(super) fn keeps_key_bias_apart(self) -> bool {
+        matches!(self, Self::AsKernels { kv: KvFormat::Int8 })
+    }
+}
+
+/// Signed bytes, their scale in half precision in units of 1/64.
+fn to_cached_bytes(group: &mut [f32]) {
+    const UNIT: f32 = 1.0 / 64.0;
+    let scale = f16::from_f32(largest(group).min(f16::MAX.to_f32()) / (127.0 * UNIT)).to_f32() * UNIT;
+    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+    group.iter_mut().for_each(|x| *x = (*x * inverse).round_ties_even().clamp(-127.0, 127.0) * scale);
 }
 
 impl WeightRounding {

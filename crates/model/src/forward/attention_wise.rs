@@ -7,8 +7,9 @@
 
 use super::pass::Pass;
 use super::token_wise::NotRun;
-use crate::kv::{KvTable, LineageId, PAGE_TOKENS};
+use crate::kv::{KvFormat, KvTable, LineageId, PAGE_TOKENS};
 use crate::load::Model;
+use duet_kernels::attention::TurnedBias;
 use duet_types::{Bytes, Nanos, Tokens};
 use std::fmt::Debug;
 use std::ops::AddAssign;
@@ -109,6 +110,7 @@ pub struct ChunkRows<'a> {
 #[derive(Debug)]
 pub struct CacheRows<'a> {
     kv: &'a KvTable,
+    key_bias: Option<TurnedBias<'a>>,
     layer: usize,
     positions: Tokens,
 }
@@ -155,6 +157,9 @@ impl CacheRows<'_> {
             let heads = keys.chunks_exact_mut(head).zip(values.chunks_exact_mut(head)).enumerate();
             for (kv_head, (keys, values)) in heads {
                 layout.read_position(page, (self.layer, kv_head, position % PAGE_TOKENS), keys, values);
+                if let Some(bias) = self.key_bias.filter(|_| layout.format == KvFormat::Int8) {
+                    bias.give_back(keys, kv_head, position);
+                }
             }
         }
     }
@@ -174,7 +179,8 @@ impl Model {
             return Err(no_chunk("its rows do not see all positions before them"));
         }
         let (rows, before) = (Tokens(chunk.end.0 - chunk.start.0), chunk.start);
-        let cache = CacheRows { kv: &pass.segments[0].kv, layer, positions: chunk.end };
+        let (kv, key_bias) = (&pass.segments[0].kv, self.key_bias(layer));
+        let cache = CacheRows { kv, key_bias, layer, positions: chunk.end };
         let taken = device.chunks();
         if chunk.end > taken.context_max {
             device.outgrown(&cache);

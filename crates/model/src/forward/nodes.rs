@@ -1,9 +1,11 @@
 //! The nodes of a pass, each a fused kernel on some rows; which they are, and in what order, is `duet-types`' to say. (Agent.xpu §4.2)
 
 use super::Pass;
+use super::pass::Tree;
 use crate::arch::{Extra, Rope};
 use crate::load::Model;
 use crate::weights::{FeedWeights, LayerWeights, NormWeights};
+use duet_kernels::attention::TurnedBias;
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{
     AttentionShape, Block, Buffers, Experts, FfnWeights, HeadNorms, HeadWeights, KvDestination, KvTail, Norm,
@@ -159,6 +161,7 @@ impl Model {
             heads: blueprint.heads,
             scale: blueprint.attention_scale,
             window: blueprint.layers[layer].window,
+            key_bias: self.key_bias(layer),
         };
         attention(self.isa(), crew, &shape, &mut pass.activations.buffers, &layout, layer, &sequences);
     }
@@ -182,7 +185,14 @@ impl Model {
             },
             heads: blueprint.heads,
             angles: (lengths(0..rope), lengths(0..rope + 1)),
+            key_bias: self.key_bias(layer),
         }
+    }
+
+    /// What keys of eight bits are without.
+    pub(super) fn key_bias(&self, layer: usize) -> Option<TurnedBias<'_>> {
+        let angles = &self.weights().page_angles.as_ref()?[self.blueprint().layers[layer].rope];
+        Some(TurnedBias { bias: self.layer(layer).key_bias.as_ref()?, angles })
     }
 
     pub(super) fn ffn_weights(&self, layer: usize) -> FfnWeights<'_> {
@@ -240,13 +250,18 @@ fn cache_rows<'a>(pass: &'a mut Pass, rows: &Range<usize>) -> (&'a mut Buffers, 
     let mut tails = Vec::with_capacity(pass.segments.len());
     let mut row = 0;
     for (segment, tree) in pass.segments.iter_mut().zip(&mut pass.trees) {
-        let count = segment.tokens.len();
-        let (start, (first, pages)) = match tree {
-            None => (segment.kv.len().as_usize(), segment.kv.tail(Tokens(count as u32))),
-            Some(tree) => (0, (0, vec![&mut tree.page])),
+        let (count, len) = (segment.tokens.len(), segment.kv.len().as_usize());
+        let (start, (first, pages), paths) = match tree {
+            None => (len, segment.kv.tail(Tokens(count as u32)), None),
+            Some(Tree { page, paths }) => (0, (0, vec![page]), Some(&*paths)),
         };
+        let turned_by = |index: usize| len + paths.map_or(index, |paths| paths[index].len() - 1);
         let chosen = (row..row + count).filter(|row| rows.contains(row));
-        destinations.extend(chosen.map(|at| KvDestination { tail: tails.len(), position: start + at - row }));
+        destinations.extend(chosen.map(|at| KvDestination {
+            tail: tails.len(),
+            position: start + at - row,
+            turned_by: turned_by(at - row),
+        }));
         tails.push(KvTail { first, pages });
         row += count;
     }

@@ -1,0 +1,258 @@
+//! What a model adds to every key, kept apart from keys of eight bits.
+//!
+//! Some models add a bias to keys before rope turns them. Qwen 2's is hundreds of times as large as what differs from key
+//! to key, and with it one step of eight bits is as large as that. So eight-bit pages hold keys without their bias, and
+//! scores get what it adds: to a query `q` and the key at position `n`, for each pair of dimensions that rope turns by `nθ`,
+//!
+//! ```text
+//! q · R(nθ)b  =  cos(nθ) (q₁b₁ + q₂b₂) + sin(nθ) (q₂b₁ − q₁b₂)
+//! ```
+//!
+//! whose brackets are the same for all positions. Biases are large where rope turns slowly: such a pair counts as turned by
+//! the middle of its page, which is one sum for a page, and what that leaves stays in the keys. A pair of which too much
+//! would stay is *quick*: it counts at each position.
+//!
+//! **Invariant:** what is taken from a key depends on the model and the key's position in its sequence alone, not on where
+//! it is stored: the bytes of a key that moves from a draft's page to its sequence's stay right.
+
+use super::layout::PAGE;
+use crate::memory::Aligned;
+use crate::simd::{LANES, Simd};
+
+/// More than this left in a key by a pair, and it is quick: less is within what keys without bias are like.
+const LEFT_MAX: f32 = 2.0;
+
+/// By how much rope turns each pair in the middle of each page.
+#[derive(Debug)]
+pub struct PageAngles {
+    stride: usize,
+    cosines: Aligned<f32>,
+    sines: Aligned<f32>,
+}
+
+impl PageAngles {
+    /// For contexts of `positions`. `frequencies` are angles from one position to the next; cosines and sines are multiplied
+    /// by `magnitude`, as rope does.
+    #[must_use]
+    pub fn new(frequencies: &[f32], magnitude: f32, positions: usize) -> Self {
+        let (stride, pages) = (frequencies.len().next_multiple_of(LANES), positions.div_ceil(PAGE));
+        let mut angles =
+            Self { stride, cosines: Aligned::zeroed(pages * stride), sines: Aligned::zeroed(pages * stride) };
+        for page in 0..pages {
+            for (pair, frequency) in frequencies.iter().enumerate() {
+                let (sine, cosine) = ((page * PAGE + MIDDLE) as f64 * f64::from(*frequency)).sin_cos();
+                angles.cosines[page * stride + pair] = cosine as f32 * magnitude;
+                angles.sines[page * stride + pair] = sine as f32 * magnitude;
+            }
+        }
+        angles
+    }
+
+    /// Cosines and sines of a page, padded with zeros.
+    fn page(&self, page: usize) -> (&[f32], &[f32]) {
+        let row = page * self.stride..(page + 1) * self.stride;
+        (&self.cosines[row.clone()], &self.sines[row])
+    }
+}
+
+/// The position of a page that its pairs are turned by.
+const MIDDLE: usize = PAGE / 2;
+
+/// The bias of a layer's keys.
+#[derive(Debug)]
+pub struct KeyBias {
+    /// `[key head][dimension]`.
+    bias: Vec<f32>,
+    head_dim: usize,
+    pairs: usize,
+    quick: Vec<Quick>,
+}
+
+/// A pair that turns too far within a page.
+#[derive(Debug)]
+struct Quick {
+    pair: usize,
+    /// From the middle of a page to each of its positions.
+    cosines: [f32; PAGE],
+    sines: [f32; PAGE],
+}
+
+impl KeyBias {
+    /// `bias` has `head_dim` numbers for each key head, laid out for rope on halves of its first `2 * frequencies.len()`.
+    ///
+    /// # Panics
+    /// If these do not fit together.
+    #[must_use]
+    pub fn new(bias: &[f32], head_dim: usize, frequencies: &[f32]) -> Self {
+        let pairs = frequencies.len();
+        assert!(bias.len().is_multiple_of(head_dim) && 2 * pairs <= head_dim && head_dim <= super::HEAD_DIM_MAX);
+        let size = |pair: usize| {
+            let heads = bias.chunks_exact(head_dim).map(|head| head[pair].hypot(head[pair + pairs]));
+            heads.fold(0.0, f32::max)
+        };
+        let is_quick = |pair: &usize| {
+            let farthest = (frequencies[*pair].abs() * MIDDLE as f32).min(std::f32::consts::PI);
+            size(*pair) * 2.0 * (farthest / 2.0).sin() > LEFT_MAX
+        };
+        let quick = (0..pairs).filter(is_quick).map(|pair| {
+            let turned = |slot: usize| (slot as f64 - MIDDLE as f64) * f64::from(frequencies[pair]);
+            Quick {
+                pair,
+                cosines: std::array::from_fn(|slot| turned(slot).cos() as f32),
+                sines: std::array::from_fn(|slot| turned(slot).sin() as f32),
+            }
+        });
+        Self { quick: quick.collect(), bias: bias.to_vec(), head_dim, pairs }
+    }
+
+    fn head(&self, kv_head: usize) -> &[f32] {
+        &self.bias[kv_head * self.head_dim..][..self.head_dim]
+    }
+}
+
+/// The bias of a layer's keys, and how far it is turned where.
+#[derive(Clone, Copy, Debug)]
+pub struct TurnedBias<'a> {
+    /// Of the layer.
+    pub bias: &'a KeyBias,
+    /// Of its rope.
+    pub angles: &'a PageAngles,
+}
+
+impl TurnedBias<'_> {
+    /// Takes from the key at a position what is kept apart.
+    pub fn take_from(&self, key: &mut [f32], kv_head: usize, position: usize) {
+        self.each(kv_head, position, |dimension, bias| key[dimension] -= bias);
+    }
+
+    /// Gives it back.
+    pub fn give_back(&self, key: &mut [f32], kv_head: usize, position: usize) {
+        self.each(kv_head, position, |dimension, bias| key[dimension] += bias);
+    }
+
+    /// Tells what is kept apart at a position, by dimension.
+    fn each(&self, kv_head: usize, position: usize, mut tell: impl FnMut(usize, f32)) {
+        let (bias, pairs) = (self.bias.head(kv_head), self.bias.pairs);
+        let (cosines, sines) = self.angles.page(position / PAGE);
+        let mut quick = self.bias.quick.iter().peekable();
+        for pair in 0..pairs {
+            let (mut cosine, mut sine) = (cosines[pair], sines[pair]);
+            if let Some(quick) = quick.next_if(|quick| quick.pair == pair) {
+                let (c, s) = (quick.cosines[position % PAGE], quick.sines[position % PAGE]);
+                (cosine, sine) = (cosine * c - sine * s, sine * c + cosine * s);
+            }
+            let (one, other) = (bias[pair], bias[pair + pairs]);
+            tell(pair, one * cosine - other * sine);
+            tell(pair + pairs, one * sine + other * cosine);
+        }
+    }
+}
+
+/// What the bias adds to the scores of some queries that share a key head.
+pub(super) struct BiasScores<'a, const R: usize> {
+    turned: TurnedBias<'a>,
+    /// The brackets, `[query][pair]`, zero behind the last pair and where a pair is quick.
+    cosines: [[f32; PAIRS_MAX]; R],
+    sines: [[f32; PAIRS_MAX]; R],
+    /// The brackets of quick pairs, in the order of the pairs.
+    quick: Vec<[(f32, f32); R]>,
+}
+
+/// Pairs of a head at most.
+const PAIRS_MAX: usize = super::HEAD_DIM_MAX / 2;
+
+impl<'a, const R: usize> BiasScores<'a, R> {
+    /// For queries `[dimension][query]`.
+    pub(super) fn new(turned: TurnedBias<'a>, kv_head: usize, query: &[[f32; R]]) -> Self {
+        let (bias, pairs) = (turned.bias.head(kv_head), turned.bias.pairs);
+        let mut scores =
+            Self { turned, cosines: [[0.0; PAIRS_MAX]; R], sines: [[0.0; PAIRS_MAX]; R], quick: Vec::new() };
+        for pair in 0..pairs {
+            let (one, other) = (&query[pair], &query[pair + pairs]);
+            for (r, (one, other)) in one.iter().zip(other).enumerate() {
+                scores.cosines[r][pair] = one.mul_add(bias[pair], other * bias[pair + pairs]);
+                scores.sines[r][pair] = other.mul_add(bias[pair], -(one * bias[pair + pairs]));
+            }
+        }
+        for quick in &turned.bias.quick {
+            let take = |brackets: &mut [f32; PAIRS_MAX]| std::mem::take(&mut brackets[quick.pair]);
+            let taken = std::array::from_fn(|r| (take(&mut scores.cosines[r]), take(&mut scores.sines[r])));
+            scores.quick.push(taken);
+        }
+        scores
+    }
+
+    /// Adds what the bias adds to the scores of a page.
+    #[inline(always)]
+    pub(super) fn add<S: Simd, const V: usize>(&self, s: S, page: usize, scores: &mut [[S::F; V]; R]) {
+        let (cosines, sines) = self.turned.angles.page(page);
+        for (r, scores) in scores.iter_mut().enumerate() {
+            let mut sums = s.splat(0.0);
+            for pair in (0..cosines.len()).step_by(LANES) {
+                // SAFETY: a page's angles are padded to a multiple of 16, and no longer than `PAIRS_MAX`, one.
+                unsafe {
+                    sums = s.fma(s.load(cosines.as_ptr().add(pair)), s.load(self.cosines[r].as_ptr().add(pair)), sums);
+                    sums = s.fma(s.load(sines.as_ptr().add(pair)), s.load(self.sines[r].as_ptr().add(pair)), sums);
+                }
+            }
+            let slow = s.splat(s.sum(sums));
+            for score in scores.iter_mut() {
+                *score = s.add(*score, slow);
+            }
+            for (quick, brackets) in self.turned.bias.quick.iter().zip(&self.quick) {
+                let ((a, b), (c, n)) = (brackets[r], (cosines[quick.pair], sines[quick.pair]));
+                let (along, across) = (s.splat(c.mul_add(a, n * b)), s.splat(c.mul_add(b, -(n * a))));
+                for (v, score) in scores.iter_mut().enumerate() {
+                    // SAFETY: a page's positions are `V` vectors.
+                    let (c, n) = unsafe {
+                        (s.load(quick.cosines.as_ptr().add(v * LANES)), s.load(quick.sines.as_ptr().add(v * LANES)))
+                    };
+                    *score = s.fma(c, along, s.fma(n, across, *score));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAIRS: usize = 8;
+    const DIM: usize = 32;
+
+    fn frequencies() -> Vec<f32> {
+        (0..PAIRS).map(|pair| 10000_f32.powf(-(pair as f32) / PAIRS as f32)).collect()
+    }
+
+    /// Two heads, the second with large slow pairs; dimensions behind the pairs are not turned.
+    fn bias() -> Vec<f32> {
+        let head = |size: f32| (0..DIM).map(move |d| if d % PAIRS > 5 { size } else { 0.4 * (d as f32).sin() });
+        head(1.0).chain(head(200.0)).collect()
+    }
+
+    /// What is kept apart is the turned bias, to what `LEFT_MAX` allows for each pair.
+    #[test]
+    fn what_is_taken_is_nearly_all_of_it_and_given_back() {
+        let (frequencies, bias) = (frequencies(), bias());
+        let (key_bias, angles) = (KeyBias::new(&bias, DIM, &frequencies), PageAngles::new(&frequencies, 1.0, 1000));
+        assert!((1..PAIRS).contains(&key_bias.quick.len()), "{}", key_bias.quick.len());
+        let turned = TurnedBias { bias: &key_bias, angles: &angles };
+        for (kv_head, bias) in bias.chunks_exact(DIM).enumerate() {
+            for position in [0, 1, 31, 63, 64, 500, 999] {
+                let mut key = vec![0.0; DIM];
+                for (pair, frequency) in frequencies.iter().enumerate() {
+                    let (s, c) = (position as f64 * f64::from(*frequency)).sin_cos();
+                    let (one, other) = (f64::from(bias[pair]), f64::from(bias[pair + PAIRS]));
+                    key[pair] = (one * c - other * s) as f32;
+                    key[pair + PAIRS] = (one * s + other * c) as f32;
+                }
+                let whole = key.clone();
+                turned.take_from(&mut key, kv_head, position);
+                assert!(key.iter().all(|left| left.abs() <= 1.01 * LEFT_MAX), "{position}: {key:?}");
+                turned.give_back(&mut key, kv_head, position);
+                assert!(key.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-4), "{position}");
+            }
+        }
+    }
+}
