@@ -283,6 +283,36 @@ fn offered_calls_are_text_until_they_begin() {
     }
 }
 
+/// Small models leave the mark out: from where it is certain, such a call is held to its tool as well.
+#[test]
+fn calls_without_their_mark_are_held_to_their_tools() {
+    let (vocabulary, tools) = (vocabulary(), tools());
+    for format in [ToolFormat::Hermes, ToolFormat::Generic] {
+        let calls = Calls { format, tools: &tools, choice: &ToolChoice::Auto, parallel: Parallel::Many };
+        let grammar = grammar_of(&vocabulary, &turn(Some(calls), &ResponseFormat::Text));
+        let begun = "{\"name\": \"now\", \"arguments\": ";
+        for (text, whole) in
+            [(format!("{begun}{{}}}}"), true), (format!("{begun}{{"), false), (begun.to_owned(), false)]
+        {
+            assert_eq!(taken(&vocabulary, &grammar, &[&text]), (text.clone(), whole));
+        }
+        assert_eq!(pieces(format, &format!("{begun}{{}}}}")).len(), 3);
+        for wrong in ["1", "{]", "{}]", "{}} so", "<tool_call>"] {
+            let text = format!("{begun}{wrong}");
+            assert_ne!(taken(&vocabulary, &grammar, &[&text]).0, text);
+        }
+        for text in [
+            "{\"name\": \"nix\", \"arguments\": 1}",
+            "{\"name\": \"now\", \"a\": 1",
+            "So: {\"name\": \"now\", \"arguments\": x",
+        ] {
+            assert_eq!(taken(&vocabulary, &grammar, &[text]), (text.to_owned(), true));
+        }
+        let marked = "Well.\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+        assert_eq!(taken(&vocabulary, &grammar, &[marked]), (marked.to_owned(), true));
+    }
+}
+
 #[test]
 fn calls_or_an_answer_of_a_form() {
     let (vocabulary, tools) = (vocabulary(), tools());
