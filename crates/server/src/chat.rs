@@ -110,7 +110,7 @@ impl Writer for Chat {
         let choices = choices.into_iter().enumerate().map(|(index, choice)| {
             let content =
                 if choice.text.is_empty() && !choice.calls.is_empty() { Value::Null } else { choice.text.into() };
-            let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+            let mut message = json!({"role": "assistant", "content": content, "refusal": null, "annotations": []});
             if !choice.reasoning.is_empty() {
                 message["reasoning_content"] = choice.reasoning.into();
             }

@@ -10,12 +10,12 @@ use crate::ids::{Ids, unix_seconds};
 use crate::intake::Intake;
 use crate::responses::{self, Store};
 use crate::{
-    anthropic, auth, chat, completions, connections, embeddings, flows, guard, models, ollama, openapi, systemone,
-    tokenize,
+    anthropic, auth, body, chat, completions, connections, embeddings, flows, guard, models, ollama, openapi,
+    systemone, tokenize,
 };
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{Method, Uri};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::Method;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -127,12 +127,21 @@ fn router(app: Arc<App>) -> Router {
         .layer(from_fn(log))
 }
 
-async fn no_route(method: Method, uri: Uri) -> ApiError {
-    ApiError::NoRoute { method, path: uri.path().to_owned() }
+pub(crate) async fn no_route(State(app): State<Arc<App>>, request: Request) -> ApiError {
+    let (method, path) = unread(&app, request);
+    ApiError::NoRoute { method, path }
 }
 
-async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
-    ApiError::MethodNotAllowed { method, path: uri.path().to_owned() }
+pub(crate) async fn method_not_allowed(State(app): State<Arc<App>>, request: Request) -> ApiError {
+    let (method, path) = unread(&app, request);
+    ApiError::MethodNotAllowed { method, path }
+}
+
+/// Lets the client finish sending what nobody reads: it gets to see why, and its connection serves it again.
+fn unread(app: &App, request: Request) -> (Method, String) {
+    let (head, body) = request.into_parts();
+    body::discard_unread(app, &head.headers, body);
+    (head.method, head.uri.path().to_owned())
 }
 
 /// Middleware: a span around each request. What was generated is logged by `running`, within the same span.

@@ -91,14 +91,29 @@ fn within(most: Duration, matcher: &mut Matcher) -> Result<(), String> {
 fn blamed(vocabulary: &Shared, grammar: &Grammar, limits: Limits, reason: String) -> Refused {
     for (part, blame) in grammar.parts_alone() {
         if let Err(reason) = compiled(vocabulary, part, limits) {
-            let reason = brief(&reason);
             return match blame {
-                Blame::Schema { of } => Refused::Schema { of: of.to_owned(), reason },
-                Blame::Grammar => Refused::Grammar { reason },
+                Blame::Schema { of } => Refused::Schema { of: of.to_owned(), reason: named(&brief(&reason)) },
+                Blame::Grammar => Refused::Grammar { reason: brief(&reason) },
             };
         }
     }
     Refused::Grammar { reason: brief(&reason) }
+}
+
+/// What the compiler says of a schema, with the keyword that it is about.
+fn named(reason: &str) -> String {
+    let told = [
+        ("oneOf constraints", "'oneOf' is not supported where more than one of its schemas may fit"),
+        ("Failed to generate regex for", "'minimum' and 'maximum' this far from zero are not supported"),
+        ("regex parse error", "its 'pattern' is no expression, or none that an answer can be held to"),
+    ];
+    match told.iter().find(|(begins, _)| reason.starts_with(begins)) {
+        Some((_, named)) => (*named).to_owned(),
+        None if reason.starts_with("patternProperty regexes") => {
+            format!("'patternProperties' of which several may match one name are not supported: {reason}")
+        }
+        None => reason.to_owned(),
+    }
 }
 
 fn parser_limits(limits: Limits) -> ParserLimits {

@@ -283,6 +283,36 @@ fn offered_calls_are_text_until_they_begin() {
     }
 }
 
+/// Small models leave the mark out: from where it is certain, such a call is held to its tool as well.
+#[test]
+fn calls_without_their_mark_are_held_to_their_tools() {
+    let (vocabulary, tools) = (vocabulary(), tools());
+    for format in [ToolFormat::Hermes, ToolFormat::Generic] {
+        let calls = Calls { format, tools: &tools, choice: &ToolChoice::Auto, parallel: Parallel::Many };
+        let grammar = grammar_of(&vocabulary, &turn(Some(calls), &ResponseFormat::Text));
+        let begun = "{\"name\": \"now\", \"arguments\": ";
+        for (text, whole) in
+            [(format!("{begun}{{}}}}"), true), (format!("{begun}{{"), false), (begun.to_owned(), false)]
+        {
+            assert_eq!(taken(&vocabulary, &grammar, &[&text]), (text.clone(), whole));
+        }
+        assert_eq!(pieces(format, &format!("{begun}{{}}}}")).len(), 3);
+        for wrong in ["1", "{]", "{}]", "{}} so", "<tool_call>"] {
+            let text = format!("{begun}{wrong}");
+            assert_ne!(taken(&vocabulary, &grammar, &[&text]).0, text);
+        }
+        for text in [
+            "{\"name\": \"nix\", \"arguments\": 1}",
+            "{\"name\": \"now\", \"a\": 1",
+            "So: {\"name\": \"now\", \"arguments\": x",
+        ] {
+            assert_eq!(taken(&vocabulary, &grammar, &[text]), (text.to_owned(), true));
+        }
+        let marked = "Well.\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+        assert_eq!(taken(&vocabulary, &grammar, &[marked]), (marked.to_owned(), true));
+    }
+}
+
 #[test]
 fn calls_or_an_answer_of_a_form() {
     let (vocabulary, tools) = (vocabulary(), tools());
@@ -354,6 +384,37 @@ fn answers_have_their_form() {
     );
 }
 
+/// What JSON Schema says of numbers, expressions and alternatives, and the grammar's compiler says otherwise.
+#[test]
+fn schemas_mean_what_the_standard_says() {
+    let vocabulary = vocabulary();
+    let check = |schema: Value, right: &[&str], wrong: &[&str]| {
+        let answer = ResponseFormat::JsonSchema { schema, strict: Strictness::Strict };
+        let start = Automaton::start(&vocabulary, &grammar_of(&vocabulary, &turn(None, &answer)), Limits::default());
+        let start = start.unwrap();
+        for (text, expected) in right.iter().map(|text| (text, true)).chain(wrong.iter().map(|text| (text, false))) {
+            let mut automaton = start.fork();
+            let taken = spelled(text).into_iter().all(|token| automaton.commit(token).is_ok());
+            assert_eq!(taken && automaton.is_accepting(), expected, "{answer:?} {text}");
+        }
+    };
+    check(json!({"type": "string", "maxLength": 2.0}), &["\"ab\""], &["\"abc\""]);
+    check(json!({"type": "string", "pattern": "^\\S$"}), &["\"a\""], &["\"\u{feff}\"", "\" \""]);
+    check(json!({"type": "string", "pattern": "^a.c$"}), &["\"abc\""], &["\"a\\rc\"", "\"a\\nc\""]);
+    check(
+        json!({"type": "object", "patternProperties": {"^[[a]$": {"type": "null"}}, "additionalProperties": false}),
+        &["{\"[\":null}"],
+        &["{\"b\":null}"],
+    );
+    // As pydantic tells a union with a discriminator.
+    let kind = |kind: &str| json!({"type": "object", "properties": {"kind": {"const": kind}}, "required": ["kind"]});
+    check(
+        json!({"oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}], "$defs": {"cat": kind("cat"), "dog": kind("dog")}}),
+        &["{\"kind\":\"cat\"}", "{\"kind\": \"dog\"}"],
+        &["{\"kind\":\"cow\"}", "{}"],
+    );
+}
+
 #[test]
 fn what_cannot_be_kept_is_refused() {
     let vocabulary = vocabulary();
@@ -369,6 +430,17 @@ fn what_cannot_be_kept_is_refused() {
     assert!(error.contains("'uniqueItems' at '/properties/a~1b'"), "{error}");
     let error = refused(schema(json!({"properties": {"a": {"$ref": "http://elsewhere"}}})));
     assert!(error.contains("http://elsewhere"), "{error}");
+    let two = json!([{"type": "object"}, {"type": "object", "properties": {"a": {}}}]);
+    for (wrong, keyword) in [
+        (json!({"oneOf": two}), "'oneOf'"),
+        (json!({"maximum": 1e20}), "'maximum'"),
+        (json!({"type": "string", "pattern": "(?=a)"}), "'pattern'"),
+        (json!({"patternProperties": {"a": {"type": "null"}, "b": {"type": "string"}}}), "'patternProperties'"),
+        (json!({"type": "array", "maxItems": 1.5}), "'maxItems'"),
+    ] {
+        let error = refused(schema(wrong));
+        assert!(error.contains(keyword), "{error}");
+    }
     for wrong in [
         json!(false),
         json!(1),

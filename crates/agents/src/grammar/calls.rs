@@ -40,7 +40,18 @@ pub(super) fn write_offered(rules: &mut Rules<'_>, calls: &Calls<'_>) -> Result<
     let Some(mark) = calls.format.opening() else { return write_required(rules, calls, Beside::Text) };
     let marked = anywhere(mark) + "(?s:.*)";
     let other = match calls.format {
-        ToolFormat::Hermes | ToolFormat::Generic | ToolFormat::MistralList | ToolFormat::MistralArgs => {
+        ToolFormat::Hermes | ToolFormat::Generic => {
+            write_rest(rules, calls, Beside::Text)?;
+            // Small models leave the mark out; only what begins to the letter as the template has it is a call.
+            let names: Vec<String> = calls.tools.iter().map(|tool| escaped(&tool.name)).collect();
+            let bare = format!(r#"\{{"name": "({})", "arguments": (?s:.*)"#, names.join("|"));
+            rules.until_but("text_until_call", mark, &[&bare]);
+            rules.rule("calls", "text_until_call rest | object");
+            rules.rule("ANSWER", &without(&[&marked, &bare]));
+            rules.rule("answer", "ANSWER");
+            return Ok(());
+        }
+        ToolFormat::MistralList | ToolFormat::MistralArgs => {
             write_rest(rules, calls, Beside::Text)?;
             rules.until("text_until_call", mark);
             rules.rule("calls", "text_until_call rest");

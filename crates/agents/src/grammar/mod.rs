@@ -9,6 +9,7 @@
 
 mod answer;
 mod calls;
+mod ecmascript;
 mod finite;
 mod gbnf;
 mod pythonic;

@@ -52,6 +52,11 @@ impl<'a> Rules<'a> {
 
     /// A rule of any text until the first `mark`, which is part of it.
     pub(super) fn until(&mut self, name: &str, mark: &str) {
+        self.until_but(name, mark, &[]);
+    }
+
+    /// The same of text that matches none of these patterns, with all that may follow.
+    pub(super) fn until_but(&mut self, name: &str, mark: &str, others: &[&str]) {
         let segments = self.segments(mark);
         let Some((first, rest)) = segments.split_first() else { return };
         let rest: Vec<String> = rest.iter().map(Segment::lark).collect();
@@ -59,8 +64,16 @@ impl<'a> Rules<'a> {
         match first {
             // Text that spells the mark would look like it to whoever reads the text.
             Segment::Token(_) => {
-                self.rule(&terminal, &without(&[&format!("{}(?s:.*)", anywhere(mark))]));
+                let marked = format!("{}(?s:.*)", anywhere(mark));
+                self.rule(&terminal, &without(&[&[marked.as_str()], others].concat()));
                 self.rule(name, &format!("{terminal}? {} {}", first.lark(), rest.join(" ")));
+            }
+            Segment::Text(text) if !others.is_empty() => {
+                let again = format!("{}(?s:.+)", anywhere(text));
+                let excluded: String =
+                    [&[again.as_str()], others].concat().iter().map(|p| format!(" & ~/{p}/")).collect();
+                self.rule(&terminal, &format!("/{}/{excluded}", anywhere(text)));
+                self.rule(name, &format!("{terminal} {}", rest.join(" ")));
             }
             Segment::Text(text) => {
                 self.rule(&format!("{name}_head[lazy]"), &format!("{ANY} {}", quoted(text)));

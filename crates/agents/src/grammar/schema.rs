@@ -5,8 +5,11 @@
 //! - Formats that the grammar has no pattern for are left out: to JSON Schema a format is a remark.
 //! - An object that names its properties gets no others, where that contradicts nothing. Models that may write any key
 //!   do, and clients rarely mean it.
+//! - Expressions are JavaScript's, and are told in Rust's words.
+//! - Where exactly one of several may fit, references are told in full: the grammar sees that they exclude each other.
 //! - Whitespace between lexemes is bounded, so that no model writes nothing for ever.
 
+use super::ecmascript;
 use super::finite::may_end;
 use super::walk::walk;
 use crate::refused::Refused;
@@ -39,6 +42,7 @@ pub(super) fn prepared(of: &str, mut schema: Value, strict: Strictness, spacing:
     let root = schema.clone();
     let mut references = 0;
     let mut composed = Composed::No;
+    let mut alternatives = Vec::new();
     walk(&mut schema, &mut String::new(), &mut |schema, path| {
         let Value::Object(object) = schema else { return Ok(()) };
         check_reference(of, &root, object, path, &mut references)?;
@@ -51,6 +55,8 @@ pub(super) fn prepared(of: &str, mut schema: Value, strict: Strictness, spacing:
         }
         // What clients may not set: whitespace, and what is let go.
         object.remove(OPTIONS);
+        in_grammars_words(object);
+        alternatives.extend(references_of_one(object, path));
         if composes(object) {
             composed = Composed::Yes;
         }
@@ -59,6 +65,7 @@ pub(super) fn prepared(of: &str, mut schema: Value, strict: Strictness, spacing:
     if !may_end(&root) {
         return Err(Refused::Schema { of: of.to_owned(), reason: "nothing finite fits it".to_owned() });
     }
+    tell_in_full(&root, &mut schema, alternatives);
     if composed == Composed::No {
         walk::<Refused>(&mut schema, &mut String::new(), &mut |schema, _| {
             close(schema);
@@ -144,6 +151,58 @@ fn found<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
     }
 }
 
+/// Counts as whole numbers, and expressions as the grammar's compiler reads them.
+fn in_grammars_words(object: &mut Map<String, Value>) {
+    for keyword in COUNTS {
+        if let Some(count) = object.get_mut(keyword)
+            && let Some(number) = count.as_f64().filter(|number| number.fract() == 0.0 && (0.0..=1e15).contains(number))
+        {
+            *count = (number as u64).into();
+        }
+    }
+    if let Some(Value::String(pattern)) = object.get_mut("pattern") {
+        *pattern = ecmascript::translated(pattern);
+    }
+    if let Some(Value::Object(patterns)) = object.get_mut("patternProperties") {
+        let named = std::mem::take(patterns).into_iter();
+        patterns.extend(named.map(|(pattern, schema)| (ecmascript::translated(&pattern), schema)));
+    }
+}
+
+/// Where the alternatives of a `oneOf` are nothing but references, and to what.
+fn references_of_one(object: &Map<String, Value>, path: &str) -> Vec<(String, String)> {
+    let alternatives = object.get("oneOf").and_then(Value::as_array).into_iter().flatten().enumerate();
+    let references = alternatives.filter_map(|(index, schema)| {
+        let reference = schema.as_object().filter(|schema| schema.len() == 1)?.get("$ref")?.as_str()?;
+        Some((format!("{path}/oneOf/{index}"), reference.to_owned()))
+    });
+    references.collect()
+}
+
+/// Puts what is referred to in the place of these references, unless the whole would be too long.
+fn tell_in_full(root: &Value, schema: &mut Value, references: Vec<(String, String)>) {
+    let mut prepared = Vec::new();
+    let mut bytes = 0;
+    for (path, reference) in references {
+        // What was made ready, not what the client sent; a reference to the whole would be its own part.
+        let Some(target) =
+            target(schema, &reference).filter(|_| reference != "#" && target(root, &reference).is_some())
+        else {
+            continue;
+        };
+        bytes += target.to_string().len();
+        if bytes > IN_FULL_MAX {
+            return;
+        }
+        prepared.push((path, target.clone()));
+    }
+    for (path, target) in prepared {
+        if let Some(place) = schema.pointer_mut(&path) {
+            *place = target;
+        }
+    }
+}
+
 /// Whether some schema of the document is made of others, whose properties would exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Composed {
@@ -172,6 +231,12 @@ fn close(schema: &mut Value) {
 
 /// Bytes of a schema. Larger ones than any that a person wrote are under it, and it compiles in seconds.
 const BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of what is told in full where alternatives refer to it.
+const IN_FULL_MAX: usize = 64 << 10;
+
+/// Keywords that count. JSON has no whole numbers of its own: 2.0 is one.
+const COUNTS: [&str; 6] = ["maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties"];
 
 /// References of a schema. They can lead one into another, each a level of the compiler's stack.
 const REFERENCES_MAX: usize = 2000;

@@ -35,7 +35,9 @@ impl Messages {
             return Vec::new();
         }
         let (empty, delta) = match block {
-            Block::Text => (json!({"type": "text", "text": ""}), json!({"type": "text_delta", "text": text})),
+            Block::Text => {
+                (json!({"type": "text", "text": "", "citations": null}), json!({"type": "text_delta", "text": text}))
+            }
             Block::Thinking => (
                 json!({"type": "thinking", "thinking": "", "signature": ""}),
                 json!({"type": "thinking_delta", "thinking": text}),
@@ -53,7 +55,8 @@ impl Messages {
 
     fn call(&mut self, call: &Call) -> Vec<Frame> {
         let mut frames: Vec<Frame> = self.close().into_iter().collect();
-        let begun = json!({"type": "tool_use", "id": id(call), "name": call.name, "input": {}});
+        let begun =
+            json!({"type": "tool_use", "id": id(call), "name": call.name, "input": {}, "caller": {"type": "direct"}});
         frames.push(self.begin(&begun));
         frames.push(self.delta(&json!({"type": "input_json_delta", "partial_json": call.arguments})));
         frames.push(self.stop());
@@ -105,11 +108,11 @@ impl Writer for Messages {
             content.push(json!({"type": "thinking", "thinking": choice.reasoning, "signature": ""}));
         }
         if !choice.text.is_empty() {
-            content.push(json!({"type": "text", "text": choice.text}));
+            content.push(json!({"type": "text", "text": choice.text, "citations": null}));
         }
         for call in &choice.calls {
             let input = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
-            content.push(json!({"type": "tool_use", "id": id(call), "name": call.name, "input": input}));
+            content.push(json!({"type": "tool_use", "id": id(call), "name": call.name, "input": input, "caller": {"type": "direct"}}));
         }
         let (reason, sequence) = self.end(choice.ended, usage);
         message(about, content.into(), [reason, sequence], usage)
@@ -160,6 +163,8 @@ fn message(about: &About, content: Value, [reason, sequence]: [Value; 2], usage:
         "content": content,
         "stop_reason": reason,
         "stop_sequence": sequence,
+        "stop_details": null,
+        "container": null,
         "usage": usage_json(about, usage),
     })
 }
@@ -177,6 +182,10 @@ fn usage_json(about: &About, usage: Usage) -> Value {
         "cache_read_input_tokens": usage.cached.0,
         "output_tokens": usage.generated.0,
         "service_tier": tier,
+        "cache_creation": null,
+        "inference_geo": null,
+        "output_tokens_details": null,
+        "server_tool_use": null,
     })
 }
 

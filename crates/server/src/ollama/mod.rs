@@ -19,8 +19,8 @@ mod probe;
 mod time;
 mod written;
 
-use crate::auth;
 use crate::serve::App;
+use crate::{auth, serve};
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::routing::{delete, get, post};
@@ -46,6 +46,6 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route_layer(from_fn_with_state(Arc::clone(app), auth::identify))
         // Says only that somebody is there; clients ask it before they have a key to send.
         .route("/", get(others::here))
-        .method_not_allowed_fallback(others::method_not_allowed)
+        .method_not_allowed_fallback(serve::method_not_allowed)
         .layer(map_response(errors::in_ollamas_shape))
 }

@@ -10,7 +10,7 @@ use crate::serve::App;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, Uri, header};
+use axum::http::{HeaderMap, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -46,10 +46,6 @@ fn pulled(mut fields: Fields, _: &HeaderMap, app: &App) -> Result<bool, ApiError
 }
 
 pub(crate) const KNOWN: Known = Known(&[&["model", "name", "stream"]]);
-
-pub(super) async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
-    ApiError::MethodNotAllowed { method, path: uri.path().to_owned() }
-}
 
 /// What would make, copy, remove or publish models.
 pub(super) async fn one_model(State(app): State<Arc<App>>, uri: Uri, request: Request) -> Result<Response, ApiError> {

@@ -27,13 +27,17 @@ impl Echo {
         metadata(fields)?;
         let fields = [
             told("background", false.into()),
+            told("frequency_penalty", 0.into()),
             told("instructions", Value::Null),
             told("max_output_tokens", Value::Null),
+            told("max_tool_calls", Value::Null),
             told("metadata", json!({})),
             told("parallel_tool_calls", true.into()),
+            told("presence_penalty", 0.into()),
             told("previous_response_id", Value::Null),
             told("prompt_cache_key", Value::Null),
             ("reasoning".to_owned(), json!({"effort": effort, "summary": null})),
+            told("safety_identifier", Value::Null),
             told("store", true.into()),
             ("text".to_owned(), text),
             told("tool_choice", "auto".into()),

@@ -22,12 +22,12 @@ use crate::backend::{Backend, PromptError};
 use crate::body;
 use crate::error::ApiError;
 use crate::reply::{self, ignored_header};
-use crate::serve::App;
+use crate::serve::{App, no_route};
 use crate::turn::{Asked, Prepared};
 use crate::volatile;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use axum::{Extension, Router};
 use conversation::{Conversation, without_late_rules};
 use duet_types::{TenantId, Tokens};
@@ -41,6 +41,8 @@ use writer::{Keeping, Kept, Responses};
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/v1/responses", post(create))
+        // No response's name: clients that find nothing here compact by themselves.
+        .route("/v1/responses/compact", any(no_route))
         .route("/v1/responses/{id}", get(stored::get).delete(stored::delete))
         .route("/v1/responses/{id}/cancel", post(stored::cancel))
         .route("/v1/responses/{id}/input_items", get(stored::input_items))

@@ -79,6 +79,7 @@ impl Responses {
             "id": about.id,
             "object": "response",
             "created_at": about.created,
+            "completed_at": null,
             "status": self.status.name(),
             "error": null,
             "incomplete_details": reason,

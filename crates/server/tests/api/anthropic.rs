@@ -70,8 +70,13 @@ async fn a_whole_answer_has_anthropics_shape() {
     assert_eq!((&answer["stop_reason"], &answer["stop_sequence"]), (&json!("end_turn"), &Value::Null));
     let prompt = "<enable_thinking=false><system>Be brief.<user>hello".len();
     let usage = json!({"input_tokens": prompt - 3, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 3,
-        "output_tokens": LENGTH + 1, "service_tier": "standard"});
+        "output_tokens": LENGTH + 1, "service_tier": "standard", "cache_creation": null, "inference_geo": null,
+        "output_tokens_details": null, "server_tool_use": null});
     assert_eq!(answer["usage"], usage);
+    // What is not here is null, not absent.
+    for (part, name) in [(&answer["content"][0], "citations"), (&answer, "container"), (&answer, "stop_details")] {
+        assert_eq!(part.get(name), Some(&Value::Null), "{name}");
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use crate::Server;
 use crate::fake::{Fake, Fault};
+use crate::http::Connection;
 use duet_engine::EngineError;
 use duet_server::ServerConfig;
 use duet_types::Tokens;
@@ -228,6 +229,23 @@ async fn unknown_models_routes_and_methods() {
     assert_eq!(response.header("allow"), Some("POST"));
     assert_eq!(response.json()["error"]["type"], "invalid_request_error");
     assert_eq!(server.post("/health", &json!({})).await.status, 405);
+    // Not a response of that name.
+    assert_eq!(server.post("/v1/responses/compact", &json!({})).await.status, 404);
+}
+
+/// Nobody reads the body, but the client that is still sending it gets the answer, and asks again.
+#[tokio::test]
+async fn a_connection_outlives_a_request_that_nothing_takes() {
+    let server = Server::start().await;
+    for head in ["POST /v1/nothing", "POST /health", "POST /v1/responses/compact", "GET /api/chat"] {
+        let mut connection = Connection::open(server.address).await;
+        connection.write(format!("{head} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n").as_bytes()).await;
+        let (status, mut connection) = connection.interim().await;
+        assert!([404, 405].contains(&status), "{head}: {status}");
+        connection.write(b"{}GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
+        let rest = connection.rest().await;
+        assert!(rest.contains("HTTP/1.1 200 OK") && rest.ends_with("{\"status\":\"ok\"}"), "{head}: {rest}");
+    }
 }
 
 #[tokio::test]

@@ -60,6 +60,13 @@ impl Connection {
         let _ = self.stream.read_to_end(&mut rest).await;
     }
 
+    /// All that the server says until it closes the connection.
+    pub(crate) async fn rest(mut self) -> String {
+        let mut rest = String::new();
+        self.stream.read_to_string(&mut rest).await.expect("the server closes");
+        rest
+    }
+
     /// Waits for the head of an interim response, after which the real one is still to come.
     pub(crate) async fn interim(self) -> (u16, Self) {
         let Incoming { status, stream, .. } = self.head().await;

@@ -85,6 +85,13 @@ async fn a_whole_answer_has_openais_shape() {
     assert_eq!(answer["usage"]["output_tokens"], output);
     assert_eq!(answer["usage"]["output_tokens_details"]["reasoning_tokens"], 0);
     assert_eq!(answer["usage"]["total_tokens"], input + output);
+    // OpenAI's clients in strict languages want all fields.
+    for (name, value) in
+        [("presence_penalty", json!(0)), ("frequency_penalty", json!(0)), ("max_tool_calls", json!(null))]
+    {
+        assert_eq!(answer.get(name), Some(&value), "{name}");
+    }
+    assert!(answer["completed_at"].is_u64() && answer.get("safety_identifier") == Some(&Value::Null));
 }
 
 #[tokio::test]
