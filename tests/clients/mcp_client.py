@@ -1,6 +1,6 @@
 """Tries `duet mcp` with the official `mcp` package.
 
-    pip install mcp
+    pip install mcp==2.3.0
     python tests/clients/mcp_client.py target/release/duet [MODEL]
 
 One line per check, then 'N passed, M failed'; exits non-zero if any failed. Works with any model: nothing is

@@ -52,6 +52,7 @@ fn common(name: &str) -> Option<Value> {
         | "model"
         | "name"
         | "previous_response_id"
+        | "safety_identifier"
         | "suffix"
         | "template"
         | "user" => string(),
@@ -69,7 +70,7 @@ fn common(name: &str) -> Option<Value> {
         | "thinking" => object(),
         "cache_control" | "format" | "guided_json" | "images" | "json_schema" | "keep_alive" => any(),
         "best_of" => integer(1, 1),
-        "dimensions" | "max_completion_tokens" | "max_output_tokens" | "max_tokens" => at_least(1),
+        "dimensions" | "max_completion_tokens" | "max_output_tokens" | "max_tokens" | "max_tool_calls" => at_least(1),
         "encoding_format" => one_of(&["float", "base64"]),
         "frequency_penalty" | "presence_penalty" => number(-2.0, 2.0),
         "guided_choice" => list(string()),

@@ -1,7 +1,7 @@
 //! What the server answers. Objects are closed: they have these fields and no others.
 
 use super::schema::{
-    any, boolean, closed, count, either, float, is, list, map, named, object, one_of, or_null, string,
+    any, boolean, closed, count, either, float, is, list, map, named, null, object, one_of, or_null, string,
 };
 use serde_json::{Map, Value, json};
 
@@ -25,7 +25,12 @@ fn openai() -> Vec<(&'static str, Value)> {
         [],
     );
     let message = closed(
-        [("role", is("assistant")), ("content", or_null(string())), ("refusal", json!({"type": "null"}))],
+        [
+            ("role", is("assistant")),
+            ("content", or_null(string())),
+            ("refusal", null()),
+            ("annotations", list(object())),
+        ],
         [("reasoning_content", string()), ("tool_calls", list(call))],
     );
     let chosen = closed(
@@ -122,6 +127,7 @@ fn response() -> Value {
             ("object", is("response")),
             ("created_at", count()),
             ("status", one_of(&["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"])),
+            ("completed_at", or_null(count())),
             ("error", or_null(error)),
             ("incomplete_details", or_null(closed([("reason", string())], []))),
             ("model", string()),
@@ -130,12 +136,16 @@ fn response() -> Value {
             ("usage", or_null(usage)),
             ("background", boolean()),
             ("instructions", or_null(string())),
+            ("frequency_penalty", float()),
+            ("presence_penalty", float()),
             ("max_output_tokens", or_null(count())),
+            ("max_tool_calls", or_null(count())),
             ("metadata", map(or_null(string()))),
             ("parallel_tool_calls", boolean()),
             ("previous_response_id", or_null(string())),
             ("prompt_cache_key", or_null(string())),
             ("reasoning", object()),
+            ("safety_identifier", or_null(string())),
             ("store", boolean()),
             ("text", object()),
             ("tool_choice", either(&[string(), object()])),
@@ -146,7 +156,7 @@ fn response() -> Value {
             ("temperature", float()),
             ("top_p", float()),
         ],
-        [("completed_at", or_null(count()))],
+        [],
     )
 }
 
@@ -158,6 +168,10 @@ fn others() -> Vec<(&'static str, Value)> {
             ("cache_read_input_tokens", count()),
             ("output_tokens", count()),
             ("service_tier", one_of(&["batch", "priority", "standard"])),
+            ("cache_creation", null()),
+            ("inference_geo", null()),
+            ("output_tokens_details", null()),
+            ("server_tool_use", null()),
         ],
         [],
     );
@@ -169,6 +183,8 @@ fn others() -> Vec<(&'static str, Value)> {
         ("content", list(object())),
         ("stop_reason", one_of(&["end_turn", "max_tokens", "stop_sequence", "tool_use"])),
         ("stop_sequence", or_null(string())),
+        ("stop_details", null()),
+        ("container", null()),
         ("usage", usage),
     ];
     let noul = closed([("type", is("noul")), ("noul", float())], []);

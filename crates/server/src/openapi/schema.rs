@@ -48,6 +48,11 @@ pub(super) fn one_of(words: &[&str]) -> Value {
     json!({"enum": words})
 }
 
+/// A field of the original that says nothing here.
+pub(super) fn null() -> Value {
+    json!({"type": "null"})
+}
+
 pub(super) fn is(word: &str) -> Value {
     json!({"const": word})
 }

@@ -17,6 +17,13 @@ impl Echo {
         if let Value::Array(tools) = &mut tools {
             // The others are ignored.
             tools.retain(|tool| tool["type"] == "function");
+            for tool in tools.iter_mut().filter_map(Value::as_object_mut) {
+                for (name, default) in
+                    [("description", Value::Null), ("parameters", Value::Null), ("strict", false.into())]
+                {
+                    tool.entry(name).or_insert(default);
+                }
+            }
         }
         let mut text = fields.peek("text").cloned().unwrap_or_else(|| json!({}));
         if let Value::Object(text) = &mut text {

@@ -50,9 +50,11 @@ pub(crate) const KNOWN: Known = Known(&[
         "input",
         "instructions",
         "max_output_tokens",
+        "max_tool_calls",
         "previous_response_id",
         "prompt",
         "reasoning",
+        "safety_identifier",
         "text",
         "top_logprobs",
         "truncation",
@@ -84,7 +86,9 @@ pub(crate) fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result
     let told = reasoning(&mut fields, app, &mut ignored)?;
     let previous = fields.string("previous_response_id")?;
     let instructions = fields.string("instructions")?;
-    // Told of in the response, and nothing else.
+    // Told of in the response, and nothing else: the tools of which there may be so many calls are OpenAI's own.
+    fields.integer("max_tool_calls", 1..=i64::MAX)?;
+    fields.string("safety_identifier")?;
     fields.string("user")?;
     let before = if previous.is_some() { Before::Response } else { Before::Nothing };
     let items = items::take(&mut fields, before, &app.ids, &mut ignored)?;
