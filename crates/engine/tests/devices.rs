@@ -123,7 +123,7 @@ fn devices_that_are_quicker_than_the_cores_do_their_work() {
     let engine = preferring(&model, &config(devices, Fallback::Never));
     assert_eq!(answer(&engine).unwrap().len(), 6);
     let work = engine.linear_work();
-    assert!(work.devices.iter().any(|device| device.macs > 0), "{work:?}");
+    assert!(work.devices.iter().any(|device| device.macs > 0), "{work:?} {:?}", engine.machine().0);
     assert_eq!(work.refused(), 0);
     for name in ["one", "two"] {
         assert_eq!(figure(&engine, &format!("duet_lane_usable{{lane=\"{name}\"}}")), 1.0);
@@ -188,7 +188,7 @@ fn attention_is_a_devices_where_its_profile_says_so() {
     assert_eq!(answer(&engine).unwrap().len(), 6);
     let attention = engine.attention_work();
     // The prompt is one chunk; what is decoded has too few rows.
-    assert_eq!(attention.launches, model.config().layers as u64);
+    assert_eq!(attention.launches, model.config().layers as u64, "{:?} {:?}", engine.linear_work(), engine.machine().0);
 }
 
 #[test]

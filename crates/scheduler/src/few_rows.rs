@@ -21,6 +21,11 @@ impl FewRows {
     /// The roofline as it is.
     pub const NONE: Self = Self([1.0; SIZES.len()]);
 
+    /// What no machine that does nothing else is below, and beyond.
+    pub const LEAST: f32 = 0.01;
+    /// See [`Self::LEAST`].
+    pub const MOST: f32 = 100.0;
+
     /// Of measured factors.
     #[must_use]
     pub const fn new(factors: [f32; SIZES.len()]) -> Self {
@@ -39,7 +44,7 @@ impl FewRows {
     /// Whether predictions can be multiplied by these.
     #[must_use]
     pub fn is_sane(&self) -> bool {
-        self.0.iter().all(|factor| (0.01..100.0).contains(factor))
+        self.0.iter().all(|factor| (Self::LEAST..=Self::MOST).contains(factor))
     }
 }
 

@@ -266,10 +266,13 @@ impl Machine {
 }
 
 impl Contention {
+    /// More than kernels do to each other on any machine.
+    pub const MOST: f64 = 1e3;
+
     /// Factors slow down, and come to an end.
     fn is_sane(&self) -> bool {
         let bounds = [Bound::Memory, Bound::Compute];
-        bounds.iter().all(|&of| bounds.iter().all(|&beside| (1.0..=1e3).contains(&self.factor(of, beside))))
+        bounds.iter().all(|&of| bounds.iter().all(|&beside| (1.0..=Self::MOST).contains(&self.factor(of, beside))))
     }
 
     /// The factor on the time of a kernel that is bound by `of` beside one that is bound by `beside`.
@@ -285,6 +288,9 @@ impl Contention {
 }
 
 impl PerRow {
+    /// Seconds that no row takes beside its products.
+    pub const MOST: f64 = 1.0;
+
     /// The paper's roofline, which knows of nothing else.
     pub const NONE: Self = Self { qkv: 0.0, attention: 0.0 };
 }

@@ -7,6 +7,7 @@
 //! are taken to read. Feed-forward says that; the projection to queries, keys and values has norms,
 //! rope and the cache beside its products, and attention its masked parts: what a row takes for these is what is left.
 //! Over a few rows, where drafts are, every size is timed, and what the roofline misses is kept as a factor.
+//! Whatever a busy machine lets them be, they stay within what a profile's file may hold, so that what was saved is loaded.
 //! The fastest of several samples counts: what else runs on the machine can only make a sample slower, and the scheduler
 //! corrects for a slower machine by itself.
 
@@ -138,7 +139,7 @@ fn anchors(
         bytes_per_s: product.all_weights() / fit.weights,
         launch,
         exposed: fit.exposed,
-        per_row: PerRow { qkv: 0.0, attention: attention_row },
+        per_row: PerRow { qkv: 0.0, attention: attention_row.min(PerRow::MOST) },
         few_rows: few_rows(&fit, &times.few, read),
     };
     let products = Fit {
@@ -146,7 +147,8 @@ fn anchors(
         row: work.qkv.macs as f64 / anchors.macs_per_s,
         exposed: fit.exposed,
     };
-    anchors.per_row.qkv = (times.qkv - products.time(largest, 1.0)).max(0.0) / largest;
+    let beside = (times.qkv - products.time(largest, 1.0)).max(0.0);
+    anchors.per_row = PerRow { qkv: (beside / largest).min(PerRow::MOST), ..anchors.per_row };
     Ok(anchors)
 }
 
@@ -156,7 +158,7 @@ fn few_rows(fit: &Fit, times: &[f64; few_rows::SIZES.len()], read: impl Fn(f64) 
     FewRows::new(std::array::from_fn(|at| {
         most = most.max(times[at]);
         let rows = f64::from(few_rows::SIZES[at]);
-        (most / fit.time(rows, read(rows))) as f32
+        ((most / fit.time(rows, read(rows))) as f32).clamp(FewRows::LEAST, FewRows::MOST)
     }))
 }
 
@@ -264,7 +266,7 @@ fn contention(bench: &Bench, lanes: &CpuLanes, pair: [usize; 2], effort: Effort)
     let (m1, m2) = together(memory, memory)?;
     let (c, m) = together(compute, memory)?;
     let (c1, _) = together(compute, compute)?;
-    let slowdown = |alone: f64, beside: f64| (alone / beside.max(1e-9)).max(1.0);
+    let slowdown = |alone: f64, beside: f64| (alone / beside.max(1e-9)).clamp(1.0, Contention::MOST);
     Ok(Contention {
         memory_beside_memory: slowdown(memory_first + memory_last, m1 + m2),
         memory_beside_compute: slowdown(memory_last, m),

@@ -30,6 +30,7 @@ use duet_files::{plain, write_whole};
 use duet_model::Model;
 use duet_model::kv::KvFormat;
 use duet_scheduler::Machine;
+use duet_scheduler::machine::PerRow;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -227,7 +228,7 @@ impl Profile {
             let rates = [anchors.macs_per_s, anchors.attention_macs_per_s, anchors.bytes_per_s];
             let rows = [anchors.per_row.qkv, anchors.per_row.attention];
             rates.iter().all(|rate| rate.is_finite() && *rate > 0.0)
-                && rows.iter().all(|seconds| (0.0..1.0).contains(seconds))
+                && rows.iter().all(|seconds| (0.0..=PerRow::MOST).contains(seconds))
                 && (0.0..=1.0).contains(&anchors.exposed)
                 && anchors.few_rows.is_sane()
         }) && self.machine.is_sane()
