@@ -196,13 +196,15 @@ impl<'a, const R: usize> BiasScores<'a, R> {
                 }
             }
             let slow = s.splat(s.sum(sums));
-            for score in scores.iter_mut() {
+            // In registers meanwhile.
+            let mut all = *scores;
+            for score in &mut all {
                 *score = s.add(*score, slow);
             }
             for (quick, brackets) in self.turned.bias.quick.iter().zip(&self.quick) {
                 let ((a, b), (c, n)) = (brackets[r], (cosines[quick.pair], sines[quick.pair]));
                 let (along, across) = (s.splat(c.mul_add(a, n * b)), s.splat(c.mul_add(b, -(n * a))));
-                for (v, score) in scores.iter_mut().enumerate() {
+                for (v, score) in all.iter_mut().enumerate() {
                     // SAFETY: a page's positions are `V` vectors.
                     let (c, n) = unsafe {
                         (s.load(quick.cosines.as_ptr().add(v * LANES)), s.load(quick.sines.as_ptr().add(v * LANES)))
@@ -210,6 +212,7 @@ impl<'a, const R: usize> BiasScores<'a, R> {
                     *score = s.fma(c, along, s.fma(n, across, *score));
                 }
             }
+            *scores = all;
         }
     }
 }

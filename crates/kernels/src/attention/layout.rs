@@ -3,6 +3,9 @@
 //! A page holds [`PAGE`] positions of one sequence for all layers and key heads. Keys are stored across: for each 16
 //! positions and each dimension, the 16 positions' values side by side, so that scores of 16 positions come from one
 //! register. Values are stored along: a position's dimensions side by side.
+//!
+//! With eight bits, four numbers that are added up in a product lie side by side, a *quad*, as integer products want them:
+//! keys `[16 positions][4 dimensions][position][dimension]`, values `[4 positions][dimension][position]`.
 
 use crate::isa::Isa;
 use crate::memory::{Aligned, Shared};
@@ -25,6 +28,9 @@ pub enum KvFormat {
 
 /// Dimensions that share a scale.
 pub(super) const GROUP: usize = 32;
+
+/// Numbers side by side that are added up in a product of eight bits.
+pub(super) const QUAD: usize = 4;
 
 /// What scales count in: half precision then reaches from keys of half precision's largest down to 1e-5.
 pub(super) const SCALE_UNIT: f32 = 1.0 / 64.0;
@@ -103,7 +109,10 @@ impl KvLayout {
     }
 
     pub(super) fn value_at(&self, position: usize, dimension: usize) -> usize {
-        (position * self.head_dim + dimension) * self.value_bytes()
+        match self.format {
+            KvFormat::F16 => (position * self.head_dim + dimension) * 2,
+            KvFormat::Int8 => (position / QUAD * self.head_dim + dimension) * QUAD + position % QUAD,
+        }
     }
 
     fn value_bytes(&self) -> usize {
@@ -114,7 +123,11 @@ impl KvLayout {
     }
 
     pub(super) fn key_at(&self, position: usize, dimension: usize) -> usize {
-        ((position / LANES * self.head_dim + dimension) * LANES + position % LANES) * self.value_bytes()
+        let (block, lane) = (position / LANES * self.head_dim, position % LANES);
+        match self.format {
+            KvFormat::F16 => ((block + dimension) * LANES + lane) * 2,
+            KvFormat::Int8 => (block + dimension / QUAD * QUAD) * LANES + lane * QUAD + dimension % QUAD,
+        }
     }
 }
 
@@ -233,13 +246,15 @@ impl Kernel for WriteRow<'_> {
                         let scale = to_bytes(s, part, bytes.as_mut_ptr().add(group * GROUP));
                         keys.add(scale_at(group)).cast::<u16>().write(scale);
                     }
-                    for (d, byte) in bytes[..dim].iter().enumerate() {
-                        keys.add(layout.key_at(self.at.position, d)).cast::<i8>().write(*byte);
+                    for (quad, quants) in bytes[..dim].as_chunks::<QUAD>().0.iter().enumerate() {
+                        keys.add(layout.key_at(self.at.position, quad * QUAD)).cast::<[i8; QUAD]>().write(*quants);
                     }
                     for (group, part) in self.value.chunks(GROUP).enumerate() {
-                        let at = layout.value_at(self.at.position, group * GROUP);
-                        let scale = to_bytes(s, part, values.cast::<i8>().add(at));
+                        let scale = to_bytes(s, part, bytes.as_mut_ptr().add(group * GROUP));
                         values.add(scale_at(group)).cast::<u16>().write(scale);
+                    }
+                    for (d, byte) in bytes[..dim].iter().enumerate() {
+                        values.add(layout.value_at(self.at.position, d)).cast::<i8>().write(*byte);
                     }
                 }
             }

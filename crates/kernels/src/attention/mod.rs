@@ -6,12 +6,14 @@
 //! spans or several share them, and masked positions change nothing to the bit, so a row's result depends neither on
 //! the crew nor on the other rows of its tile.
 
+mod fetch;
+mod halves;
 mod key_bias;
 mod layout;
 mod partial;
+mod quads;
 mod reading;
 mod softmax;
-mod source;
 mod tile;
 
 pub use key_bias::{KeyBias, PageAngles, TurnedBias};

@@ -1,10 +1,12 @@
 //! The inner loops of attention: a tile of up to six (row, head) pairs that share a key head.
 
+use super::fetch::Fetch;
+use super::halves::Halves;
 use super::key_bias::BiasScores;
-use super::layout::{GROUP, KvFormat, PAGE, PageMemory};
+use super::layout::{KvFormat, PAGE, PageMemory, QUAD};
 use super::partial::{Partials, SPAN_PAGES};
+use super::quads::{Quads, QueryFactors, Weighed, WeightFactors, factor_at, scaled};
 use super::softmax::{LOWEST, MASKED, Softmax, merge_softmax, scalar_exp, scale_values};
-use super::source::{Bytes, Fetch, Halves, Source};
 use super::{Branch, Context, HEAD_DIM_MAX, Queries};
 use crate::simd::{LANES, Simd, exp};
 
@@ -12,7 +14,7 @@ use crate::simd::{LANES, Simd, exp};
 pub(crate) const ROWS: usize = 6;
 
 /// Registers of scores in a page.
-const VECTORS: usize = PAGE / LANES;
+pub(super) const VECTORS: usize = PAGE / LANES;
 
 /// One (row, head) pair.
 #[derive(Clone, Copy)]
@@ -35,6 +37,8 @@ pub(crate) struct TileWork<'a, const R: usize> {
     entries: [Entry; R],
     /// Scaled queries, `[dimension][pair]`.
     query: [[f32; R]; HEAD_DIM_MAX],
+    /// The same in 16 bits, where keys have eight.
+    factors: QueryFactors<R>,
     /// What the keys' bias adds to scores, where keys are without it.
     bias: Option<BiasScores<'a, R>>,
     /// Of the span under way.
@@ -62,6 +66,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
             kv_head,
             entries,
             query: [[0.0; R]; HEAD_DIM_MAX],
+            factors: QueryFactors::NONE,
             bias: None,
             span: [Softmax::EMPTY; R],
             merged: [Softmax::EMPTY; R],
@@ -71,7 +76,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
     /// # Safety
     /// The queries are not written meanwhile.
     #[inline(always)]
-    pub(crate) unsafe fn load_queries<S: Simd>(&mut self, _s: S) {
+    pub(crate) unsafe fn load_queries<S: Simd>(&mut self, s: S) {
         let dim = self.context.layout.head_dim;
         for (i, entry) in self.entries.iter().enumerate() {
             let start = entry.row * self.queries.stride + entry.head * dim;
@@ -81,8 +86,10 @@ impl<'a, const R: usize> TileWork<'a, R> {
                 self.query[d][i] = q * self.context.scale;
             }
         }
-        let apart = self.context.key_bias.filter(|_| self.context.layout.format == KvFormat::Int8);
-        self.bias = apart.map(|bias| BiasScores::new(bias, self.kv_head, &self.query));
+        if self.context.layout.format == KvFormat::Int8 {
+            self.factors.round(s, &self.query[..dim]);
+            self.bias = self.context.key_bias.map(|bias| BiasScores::new(bias, self.kv_head, &self.query));
+        }
     }
 
     /// Runs the softmax of `span` from the beginning.
@@ -123,14 +130,9 @@ impl<'a, const R: usize> TileWork<'a, R> {
                 bias.add(s, page, &mut scores);
             }
             self.soften(s, page, scores, &mut weights);
-            if let Some(branch) = branch {
-                // Only what can have a weight: the context's positions, then the branch's slots.
-                let grafted = self.take_weights(page, &branch, &mut weights);
-                let positions = self.queries.start.saturating_sub(page * PAGE);
-                self.weigh_page(s, context, next, &weights, positions);
-                self.weigh_page(s, branch.page, next, &grafted, self.slots(&branch));
-            } else {
-                self.weigh_page(s, context, next, &weights, PAGE);
+            match self.context.layout.format {
+                KvFormat::F16 => self.weigh_halves(s, page, [context, next], branch, &mut weights),
+                KvFormat::Int8 => self.weigh_quads(s, page, [context, next], branch, &weights),
             }
         }
     }
@@ -141,51 +143,114 @@ impl<'a, const R: usize> TileWork<'a, R> {
         self.entries.iter().map(last).max().unwrap_or(0)
     }
 
+    /// Where the keys of this layer and head begin in a page, and where the values.
+    fn sides(&self) -> (usize, usize) {
+        let (layout, layer) = (self.context.layout, self.context.layer);
+        (layout.keys(layer, self.kv_head), layout.values(layer, self.kv_head))
+    }
+
+    /// A side of a page in half precision.
+    fn halves(&self, page: &PageMemory, side: usize) -> Halves {
+        Halves { numbers: page.bytes()[side..].as_ptr().cast(), dim: self.context.layout.head_dim }
+    }
+
+    /// A side of a page in eight bits.
+    fn quads(&self, page: &PageMemory, side: usize) -> Quads {
+        let (layout, bytes) = (self.context.layout, page.bytes());
+        let scales = bytes[side + layout.scales(0)..].as_ptr().cast();
+        Quads { quants: bytes[side..].as_ptr(), scales, dim: layout.head_dim }
+    }
+
     /// Scores of a page's first slots, at least so many.
     #[inline(always)]
     unsafe fn page_scores<S: Simd>(&self, s: S, page: &PageMemory, slots: usize) -> [[S::F; VECTORS]; R] {
-        let layout = self.context.layout;
-        let memory = page.bytes().as_ptr();
-        // SAFETY: the caller's; offsets are the layout's.
+        let (layout, (keys, values)) = (self.context.layout, self.sides());
+        let fetched = page.bytes()[values..].as_ptr();
+        // SAFETY: the caller's; these are keys by the layout.
         unsafe {
-            let keys = memory.add(layout.keys(self.context.layer, self.kv_head));
-            let values = memory.add(layout.values(self.context.layer, self.kv_head));
-            let fetch = Fetch::new(values, values.offset_from_unsigned(keys), layout.head_dim);
             match layout.format {
-                KvFormat::F16 => self.scores(s, Halves(keys.cast()), fetch, slots),
+                KvFormat::F16 => {
+                    let fetch = Fetch::new(fetched, values - keys, layout.head_dim);
+                    self.halves(page, keys).scores(s, &self.query, fetch, slots)
+                }
                 KvFormat::Int8 => {
-                    let keys = Bytes { quants: keys.cast(), scales: keys.add(layout.scales(0)).cast() };
-                    self.scores(s, keys, fetch, slots)
+                    let fetch = Fetch::new(fetched, values - keys, layout.head_dim / QUAD);
+                    self.factors.scores(s, self.quads(page, keys), fetch, slots)
                 }
             }
         }
     }
 
-    /// Adds the values of a page's first positions, weighted; `next` is the page that comes after it.
+    /// Adds the values of a page in half precision, weighted: the context's, then the branch's. `next` is the page that
+    /// comes after it.
     #[inline(always)]
-    unsafe fn weigh_page<S: Simd>(
+    unsafe fn weigh_halves<S: Simd>(
         &mut self,
         s: S,
-        page: &PageMemory,
-        next: &PageMemory,
-        weights: &[[f32; PAGE]; R],
-        positions: usize,
+        page: usize,
+        [context, next]: [&PageMemory; 2],
+        branch: Option<Branch<'_>>,
+        weights: &mut [[f32; PAGE]; R],
     ) {
-        let layout = self.context.layout;
-        let keys = layout.keys(self.context.layer, self.kv_head);
-        let values = layout.values(self.context.layer, self.kv_head);
-        let fetch = Fetch::new(next.bytes().as_ptr().wrapping_add(keys), values - keys, PAGE);
-        // SAFETY: the caller's; offsets are the layout's.
+        let (keys, values) = self.sides();
+        let fetch = Fetch::new(next.bytes()[keys..].as_ptr(), values - keys, PAGE);
+        let context = self.halves(context, values);
+        // SAFETY: the caller's; these are values by the layout.
         unsafe {
-            let values = page.bytes().as_ptr().add(values);
-            match layout.format {
-                KvFormat::F16 => self.weigh(s, weights, Halves(values.cast()), fetch, positions),
-                KvFormat::Int8 => {
-                    let values = Bytes { quants: values.cast(), scales: values.add(layout.scales(0)).cast() };
-                    self.weigh(s, weights, values, fetch, positions);
+            let Some(branch) = branch else {
+                context.weigh(s, weights, fetch, PAGE, &mut self.span);
+                return;
+            };
+            // Only what can have a weight.
+            let grafted = self.take(page, &branch, weights, |position| position);
+            context.weigh(s, weights, fetch, self.positions_before(page), &mut self.span);
+            let (own, slots) = (self.halves(branch.page, values), self.slots(&branch));
+            own.weigh(s, &grafted, fetch, slots, &mut self.span);
+        }
+    }
+
+    /// The same in eight bits.
+    #[inline(always)]
+    unsafe fn weigh_quads<S: Simd>(
+        &mut self,
+        s: S,
+        page: usize,
+        [context, next]: [&PageMemory; 2],
+        branch: Option<Branch<'_>>,
+        weights: &[[f32; PAGE]; R],
+    ) {
+        let (keys, values) = self.sides();
+        let fetch = Fetch::new(next.bytes()[keys..].as_ptr(), values - keys, PAGE / QUAD);
+        let context = self.quads(context, values);
+        for group in 0..self.context.layout.groups() {
+            // SAFETY: the caller's; these are values by the layout.
+            unsafe {
+                let mut products = scaled(s, weights, context, group);
+                let Some(branch) = branch else {
+                    let rounded = WeightFactors::round(s, &products);
+                    let all = Weighed { values: context, factors: &rounded.factors, positions: PAGE };
+                    rounded.add(s, group, &[all], fetch, &mut self.span);
+                    continue;
+                };
+                let own = self.quads(branch.page, values);
+                for (r, (products, weights)) in products.iter_mut().zip(weights).enumerate() {
+                    for (slot, at) in self.grafts(r, page, &branch) {
+                        products[at] = weights[at] * own.scale(group, slot);
+                    }
                 }
+                let mut rounded = WeightFactors::round(s, &products);
+                let grafted = self.take(page, &branch, &mut rounded.factors, factor_at);
+                let (before, slots) = (self.positions_before(page), self.slots(&branch));
+                let before = Weighed { values: context, factors: &rounded.factors, positions: before };
+                let own = Weighed { values: own, factors: &grafted, positions: slots };
+                rounded.add(s, group, &[before, own], fetch, &mut self.span);
             }
         }
+    }
+
+    /// Positions of a page that the context has.
+    fn positions_before(&self, page: usize) -> usize {
+        self.queries.start.saturating_sub(page * PAGE).min(PAGE)
     }
 
     /// Puts the scores of each pair's path where its positions would be.
@@ -210,12 +275,18 @@ impl<'a, const R: usize> TileWork<'a, R> {
         }
     }
 
-    /// Moves the weights of each pair's path from its positions to its slots.
-    fn take_weights(&self, page: usize, branch: &Branch<'_>, weights: &mut [[f32; PAGE]; R]) -> [[f32; PAGE]; R] {
-        let mut grafted = [[0.0; PAGE]; R];
-        for r in 0..R {
+    /// Moves the weights of each pair's path from its positions to its slots; `place` is where a position's weight stands.
+    fn take<T: Copy + Default>(
+        &self,
+        page: usize,
+        branch: &Branch<'_>,
+        weights: &mut [[T; PAGE]; R],
+        place: impl Fn(usize) -> usize,
+    ) -> [[T; PAGE]; R] {
+        let mut grafted = [[T::default(); PAGE]; R];
+        for (r, (weights, grafted)) in weights.iter_mut().zip(&mut grafted).enumerate() {
             for (slot, at) in self.grafts(r, page, branch) {
-                grafted[r][slot] = std::mem::take(&mut weights[r][at]);
+                grafted[place(slot)] = std::mem::take(&mut weights[place(at)]);
             }
         }
         grafted
@@ -234,69 +305,6 @@ impl<'a, const R: usize> TileWork<'a, R> {
             .map(move |(depth, &slot)| (slot, start + depth))
             .filter(move |&(_, position)| (first..first + PAGE).contains(&position))
             .map(move |(slot, position)| (slot, position - first))
-    }
-
-    /// Products of the queries with the keys of the page's first slots, at least so many; 0 for others.
-    #[inline(always)]
-    unsafe fn scores<S: Simd, K: Source>(&self, s: S, keys: K, fetch: Fetch, slots: usize) -> [[S::F; VECTORS]; R] {
-        let mut scores = [[s.splat(0.0); VECTORS]; R];
-        // SAFETY: the caller's.
-        unsafe {
-            if slots > 2 * LANES {
-                self.score_vectors::<S, K, VECTORS>(s, keys, fetch, 0, &mut scores);
-            } else {
-                for first in 0..slots.div_ceil(LANES) {
-                    self.score_vectors::<S, K, 1>(s, keys, fetch, first, &mut scores);
-                }
-            }
-        }
-        scores
-    }
-
-    /// The scores of `V` registers of slots, from register `first` on.
-    #[inline(always)]
-    unsafe fn score_vectors<S: Simd, K: Source, const V: usize>(
-        &self,
-        s: S,
-        keys_at: K,
-        fetch: Fetch,
-        first: usize,
-        scores: &mut [[S::F; VECTORS]; R],
-    ) {
-        let dim = self.context.layout.head_dim;
-        let mut totals = [[s.splat(0.0); V]; R];
-        for (group, from) in (0..dim).step_by(K::GROUP).enumerate() {
-            let mut sums = [[s.splat(0.0); V]; R];
-            for d in from..dim.min(from + K::GROUP) {
-                if first == 0 {
-                    fetch.step(s, d);
-                }
-                let mut keys = [s.splat(0.0); V];
-                for (v, key) in keys.iter_mut().enumerate() {
-                    // SAFETY: within the keys of the page.
-                    *key = unsafe { keys_at.load(s, ((first + v) * dim + d) * LANES) };
-                }
-                for (row, q) in sums.iter_mut().zip(self.query[d]) {
-                    let q = s.splat(q);
-                    for (sum, key) in row.iter_mut().zip(keys) {
-                        *sum = s.fma(q, key, *sum);
-                    }
-                }
-            }
-            for v in 0..V {
-                // SAFETY: within the scales of the page.
-                let scales = unsafe { keys_at.scales(s, group, first + v) };
-                for (total, sum) in totals.iter_mut().zip(&sums) {
-                    total[v] = match scales {
-                        Some(scales) => s.fma(scales, sum[v], total[v]),
-                        None => sum[v],
-                    };
-                }
-            }
-        }
-        for (scores, totals) in scores.iter_mut().zip(totals) {
-            scores[first..first + V].copy_from_slice(&totals);
-        }
     }
 
     /// Masks the scores, updates the largest and the totals, and leaves the weights of the page.
@@ -350,84 +358,6 @@ impl<'a, const R: usize> TileWork<'a, R> {
                 softmax.largest = largest;
             }
             softmax.total += s.sum(total);
-        }
-    }
-
-    /// Adds the values of the page's first positions, weighted.
-    #[inline(always)]
-    unsafe fn weigh<S: Simd, V: Source>(
-        &mut self,
-        s: S,
-        weights: &[[f32; PAGE]; R],
-        values: V,
-        fetch: Fetch,
-        positions: usize,
-    ) {
-        let dim = self.context.layout.head_dim;
-        let mut d = 0;
-        // SAFETY: `d` stays below the head's dimensions, a multiple of 16.
-        unsafe {
-            while d + 4 * LANES <= dim {
-                if V::GROUP < 4 * LANES {
-                    let one = scaled(s, weights, values, d / GROUP);
-                    let other = scaled(s, weights, values, d / GROUP + 1);
-                    self.weigh_vectors::<S, V, 4, 2>(s, [&one, &other], d, values, fetch, positions);
-                } else {
-                    self.weigh_vectors::<S, V, 4, 1>(s, [weights], d, values, fetch, positions);
-                }
-                d += 4 * LANES;
-            }
-            while d < dim {
-                let weights = scaled(s, weights, values, d / V::GROUP);
-                self.weigh_vectors::<S, V, 1, 1>(s, [&weights], d, values, fetch, positions);
-                d += LANES;
-            }
-        }
-    }
-
-    /// `N` registers of dimensions, with weights for each of `G` groups of them.
-    #[inline(always)]
-    unsafe fn weigh_vectors<S: Simd, V: Source, const N: usize, const G: usize>(
-        &mut self,
-        s: S,
-        weights: [&[[f32; PAGE]; R]; G],
-        d: usize,
-        values_at: V,
-        fetch: Fetch,
-        positions: usize,
-    ) {
-        let dim = self.context.layout.head_dim;
-        let mut sums = [[s.splat(0.0); N]; R];
-        for (row, softmax) in sums.iter_mut().zip(&self.span) {
-            for (v, sum) in row.iter_mut().enumerate() {
-                // SAFETY: the caller's bound on `d`.
-                *sum = unsafe { s.load(softmax.values.as_ptr().add(d + v * LANES)) };
-            }
-        }
-        for position in 0..positions.min(PAGE) {
-            if d == 0 {
-                fetch.step(s, position);
-            }
-            let mut values = [s.splat(0.0); N];
-            for (v, value) in values.iter_mut().enumerate() {
-                // SAFETY: within the values of the page.
-                *value = unsafe { values_at.load(s, position * dim + d + v * LANES) };
-            }
-            for (r, row) in sums.iter_mut().enumerate() {
-                let mut splats = [s.splat(0.0); G];
-                for (splat, weights) in splats.iter_mut().zip(weights) {
-                    *splat = s.splat(weights[r][position]);
-                }
-                for (v, sum) in row.iter_mut().enumerate() {
-                    *sum = s.fma(splats[v * G / N], values[v], *sum);
-                }
-            }
-        }
-        for (row, softmax) in sums.iter().zip(&mut self.span) {
-            for (v, sum) in row.iter().enumerate() {
-                // SAFETY: as above.
-                unsafe { s.store(softmax.values.as_mut_ptr().add(d + v * LANES), *sum) };
-            }
         }
     }
 
@@ -493,26 +423,4 @@ impl<'a, const R: usize> TileWork<'a, R> {
             }
         }
     }
-}
-
-/// Weights times the scales of a group at their positions.
-#[inline(always)]
-unsafe fn scaled<S: Simd, V: Source, const R: usize>(
-    s: S,
-    weights: &[[f32; PAGE]; R],
-    values: V,
-    group: usize,
-) -> [[f32; PAGE]; R] {
-    let mut scaled = *weights;
-    for v in 0..VECTORS {
-        // SAFETY: within the scales of the page, as the caller promises; a row has `VECTORS` registers.
-        unsafe {
-            let Some(scales) = values.scales(s, group, v) else { return scaled };
-            for row in &mut scaled {
-                let at = row.as_mut_ptr().add(v * LANES);
-                s.store(at, s.mul(s.load(at), scales));
-            }
-        }
-    }
-    scaled
 }

@@ -55,12 +55,19 @@ macro_rules! both {
 }
 
 macro_rules! avx2 {
-    ($name:ident, $features:ident, $activation:ty, $activations:item, $dot:item) => {
+    ($name:ident, $features:ident, $activation:ty, $activations:item, $dot:item, $dot_pairs:item) => {
+        impl $name {
+            #[inline(always)]
+            $dot_pairs
+        }
+
         impl Simd for $name {
             type F = [__m256; 2];
             type I = [__m256i; 2];
             type B = [__m256i; 2];
             type A = $activation;
+            type Q = [[__m256i; 2]; 2];
+            type W = [__m256i; 2];
 
             #[inline(always)]
             fn splat(self, value: f32) -> Self::F {
@@ -230,6 +237,44 @@ macro_rules! avx2 {
             $activations
             #[inline(always)]
             $dot
+            #[inline(always)]
+            fn quads(self, bytes: Self::B) -> Self::Q {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
+                unsafe {
+                    [
+                        both!(|i| _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes[i]))),
+                        both!(|i| _mm256_srai_epi16::<8>(bytes[i])),
+                    ]
+                }
+            }
+            #[inline(always)]
+            unsafe fn factors(self, from: *const i16) -> [__m256i; 2] {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+                unsafe {
+                    let from = from.cast::<i32>();
+                    both!(|i| _mm256_set1_epi32(from.add(i).read_unaligned()))
+                }
+            }
+            #[inline(always)]
+            fn dot_quads(self, sum: Self::I, quads: Self::Q, factors: [__m256i; 2]) -> Self::I {
+                self.dot_pairs(self.dot_pairs(sum, quads[0], factors[0]), quads[1], factors[1])
+            }
+            #[inline(always)]
+            fn to_floats(self, a: Self::I) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
+                unsafe { both!(|i| _mm256_cvtepi32_ps(a[i])) }
+            }
+            #[inline(always)]
+            unsafe fn store_factors(self, to: *mut i16, value: Self::F) {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+                unsafe {
+                    for (i, half) in value.into_iter().enumerate() {
+                        let wide = _mm256_shuffle_epi32::<0b11_01_10_00>(_mm256_cvtps_epi32(half));
+                        let (low, high) = (_mm256_castsi256_si128(wide), _mm256_extracti128_si256::<1>(wide));
+                        _mm_storeu_si128(to.add(8 * i).cast(), _mm_packs_epi32(low, high));
+                    }
+                }
+            }
             $features!(compiled_for!(
                 unsafe fn rows_by_panels<W: Weights, const R: usize, const P: usize>(
                     self,
@@ -272,6 +317,10 @@ avx2!(
                 _mm256_add_epi32(sum[i], _mm256_add_epi32(products, _mm256_madd_epi16(odd, activations[1])))
             })
         }
+    },
+    fn dot_pairs(self, sum: [__m256i; 2], pairs: [__m256i; 2], factors: __m256i) -> [__m256i; 2] {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
+        unsafe { both!(|i| _mm256_add_epi32(sum[i], _mm256_madd_epi16(pairs[i], factors))) }
     }
 );
 
@@ -286,5 +335,9 @@ avx2!(
     fn dot(self, sum: Self::I, weights: Self::B, activations: __m256i) -> Self::I {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { both!(|i| _mm256_dpbusd_avx_epi32(sum[i], weights[i], activations)) }
+    },
+    fn dot_pairs(self, sum: [__m256i; 2], pairs: [__m256i; 2], factors: __m256i) -> [__m256i; 2] {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
+        unsafe { both!(|i| _mm256_dpwssd_avx_epi32(sum[i], pairs[i], factors)) }
     }
 );

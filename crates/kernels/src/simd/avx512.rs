@@ -28,6 +28,8 @@ impl Simd for Avx512 {
     type I = __m512i;
     type B = __m512i;
     type A = __m512i;
+    type Q = [__m512i; 2];
+    type W = [__m512i; 2];
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m512 {
@@ -171,6 +173,37 @@ impl Simd for Avx512 {
     fn dot(self, sum: __m512i, weights: __m512i, activations: __m512i) -> __m512i {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_dpbusd_epi32(sum, weights, activations) }
+    }
+    #[inline(always)]
+    fn quads(self, bytes: __m512i) -> [__m512i; 2] {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
+        unsafe { [_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)), _mm512_srai_epi16::<8>(bytes)] }
+    }
+    #[inline(always)]
+    unsafe fn factors(self, from: *const i16) -> [__m512i; 2] {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+        unsafe {
+            let from = from.cast::<i32>();
+            [_mm512_set1_epi32(from.read_unaligned()), _mm512_set1_epi32(from.add(1).read_unaligned())]
+        }
+    }
+    #[inline(always)]
+    fn dot_quads(self, sum: __m512i, quads: [__m512i; 2], factors: [__m512i; 2]) -> __m512i {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
+        unsafe { _mm512_dpwssd_epi32(_mm512_dpwssd_epi32(sum, quads[0], factors[0]), quads[1], factors[1]) }
+    }
+    #[inline(always)]
+    fn to_floats(self, a: __m512i) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
+        unsafe { _mm512_cvtepi32_ps(a) }
+    }
+    #[inline(always)]
+    unsafe fn store_factors(self, to: *mut i16, value: __m512) {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+        unsafe {
+            let integers = _mm512_shuffle_epi32::<_MM_PERM_DBCA>(_mm512_cvtps_epi32(value));
+            _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(integers));
+        }
     }
     avx512_features!(compiled_for!(
         unsafe fn rows_by_panels<W: Weights, const R: usize, const P: usize>(

@@ -32,6 +32,10 @@ pub trait Simd: Copy {
     type B: Copy;
     /// A row's four activations, ready for [`Self::dot`].
     type A: Copy;
+    /// Sixty-four signed bytes, ready for [`Self::dot_quads`].
+    type Q: Copy;
+    /// Four factors, ready for [`Self::dot_quads`].
+    type W: Copy;
 
     /// All lanes `value`.
     fn splat(self, value: f32) -> Self::F;
@@ -111,6 +115,24 @@ pub trait Simd: Copy {
     unsafe fn activations(self, from: *const i8) -> Self::A;
     /// Adds to lane `i` the products of unsigned bytes `4i..4i+4` with the row's four activations. Exact.
     fn dot(self, sum: Self::I, weights: Self::B, activations: Self::A) -> Self::I;
+
+    /// Sixteen quads of signed bytes.
+    fn quads(self, bytes: Self::B) -> Self::Q;
+    /// Four factors of 16 bits for the bytes of a quad, in the order 0, 2, 1, 3.
+    ///
+    /// # Safety
+    /// Valid for eight bytes.
+    unsafe fn factors(self, from: *const i16) -> Self::W;
+    /// Adds to lane `i` the products of quad `i` with the four factors. Exact.
+    fn dot_quads(self, sum: Self::I, quads: Self::Q, factors: Self::W) -> Self::I;
+    /// Integers as floats, rounded to the nearest.
+    fn to_floats(self, a: Self::I) -> Self::F;
+    /// Lanes within `i16`, rounded to the nearest integer, ties to even: factors for four quads, as [`Self::factors`] reads
+    /// them.
+    ///
+    /// # Safety
+    /// Valid for 32 bytes.
+    unsafe fn store_factors(self, to: *mut i16, value: Self::F);
 
     /// Rows of a matrix product for some panels, compiled once for each kind of weights, number of rows `R` and of panels `P`.
     ///

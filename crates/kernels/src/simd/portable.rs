@@ -15,6 +15,8 @@ impl Simd for Portable {
     type I = [i32; LANES];
     type B = [u8; 4 * LANES];
     type A = [i8; 4];
+    type Q = [u8; 4 * LANES];
+    type W = [i16; 4];
 
     #[inline(always)]
     fn splat(self, value: f32) -> Self::F {
@@ -136,6 +138,34 @@ impl Simd for Portable {
             let products = (0..4).map(|i| i32::from(weights[4 * lane + i]) * i32::from(activations[i]));
             sum[lane] + products.sum::<i32>()
         })
+    }
+    #[inline(always)]
+    fn quads(self, bytes: Self::B) -> Self::Q {
+        bytes
+    }
+    #[inline(always)]
+    unsafe fn factors(self, from: *const i16) -> [i16; 4] {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
+        let [zeroth, second, first, third] = unsafe { from.cast::<[i16; 4]>().read_unaligned() };
+        [zeroth, first, second, third]
+    }
+    #[inline(always)]
+    fn dot_quads(self, sum: Self::I, quads: Self::Q, factors: [i16; 4]) -> Self::I {
+        from_fn(|lane| {
+            let products = (0..4).map(|i| i32::from(quads[4 * lane + i] as i8) * i32::from(factors[i]));
+            sum[lane] + products.sum::<i32>()
+        })
+    }
+    #[inline(always)]
+    fn to_floats(self, a: Self::I) -> Self::F {
+        a.map(|value| value as f32)
+    }
+    #[inline(always)]
+    unsafe fn store_factors(self, to: *mut i16, value: Self::F) {
+        let mut factors = value.map(|value| value.round_ties_even() as i16);
+        factors.as_chunks_mut::<4>().0.iter_mut().for_each(|quad| quad.swap(1, 2));
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
+        unsafe { to.cast::<[i16; LANES]>().write_unaligned(factors) }
     }
     unsafe fn rows_by_panels<W: Weights, const R: usize, const P: usize>(
         self,

@@ -1,7 +1,7 @@
 //! Products of rows with a matrix whose weights are read from the file meanwhile.
 
 use super::ExactReader;
-use super::rows::{Rows, dot};
+use super::rows::{Rows, dot_widened};
 use super::tensors::Matrix;
 
 /// Weight rows that are read before the rows of the operand go by: they stay in the processor's cache.
@@ -41,17 +41,27 @@ impl ExactReader {
     fn outputs(&self, matrix: &Matrix<'_>, operand: &Rows, first: usize, columns: &mut [f32]) {
         let (inputs, rows) = (matrix.inputs(), operand.len());
         let rounding = matrix.rounding(self.rounding);
-        let mut weights = Rows::zeros(BLOCK, inputs);
+        let mut weights = Rows::zeros(1, inputs);
+        // Widened once for all that they are multiplied with: that takes as long as a product.
+        let (mut block_weights, mut operand_row) = (vec![0.0; BLOCK * inputs], vec![0.0; inputs]);
         for (block, columns) in columns.chunks_mut(BLOCK * rows).enumerate() {
             let from = matrix.rows.start + first + block * BLOCK;
-            for output in 0..columns.len() / rows {
-                rounding.read(matrix.tensor, from + output, weights.row_mut(output));
+            let outputs = columns.len() / rows;
+            for (output, wide) in block_weights.chunks_exact_mut(inputs.max(1)).enumerate().take(outputs) {
+                rounding.read(matrix.tensor, from + output, weights.row_mut(0));
+                widen(weights.row(0), wide);
             }
             for (row, x) in operand.each().enumerate() {
-                for (output, values) in columns.chunks_exact_mut(rows).enumerate() {
-                    values[row] = dot(weights.row(output), x) as f32;
+                widen(x, &mut operand_row);
+                let weights = block_weights.chunks_exact(inputs.max(1));
+                for (values, weights) in columns.chunks_exact_mut(rows).zip(weights) {
+                    values[row] = dot_widened(weights, &operand_row) as f32;
                 }
             }
         }
     }
+}
+
+fn widen(from: &[f32], to: &mut [f64]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = f64::from(*from));
 }

@@ -4,7 +4,8 @@
 //! of types that have groups of 32, and become signed bytes in the same way where a type has none, or where tensors that
 //! are packed together have several types; scales and minima are half precision in units of 1/1024. Keys and values are
 //! half precision, or signed bytes in groups of 32, keys without the bias that the model adds to them (`attention`).
-//! Everything else is floats.
+//! Everything else is floats: the 16 bits that queries and attention's weights have beside keys and values of eight are not
+//! imitated, being hundreds of times as fine.
 
 use crate::gguf::{Group, GroupForm, Tensor};
 use duet_kernels::attention::KvFormat;

@@ -14,18 +14,33 @@ use duet_types::TokenId;
 use std::path::Path;
 use tempfile::NamedTempFile;
 
-/// Of the error of the row in the middle. Measured: 8e-8 (Q2_K) to 1.8e-7 (Q5_1).
-const MEDIAN: f64 = 4e-7;
+/// What is tolerated.
+#[derive(Clone, Copy)]
+struct Tolerance {
+    /// Of the error of the row in the middle.
+    median: f64,
+    /// Of the root mean square of all rows' errors.
+    rms: f64,
+    /// Of the share of rows whose best token differs.
+    parted: f64,
+}
 
-/// Of the root mean square of all rows' errors. Measured: 1e-7, where nothing turned, to 5.0e-3 (gemma3, Int8).
-const RMS: f64 = 1e-2;
+/// Measured: the middle row 8e-8 (Q2_K) to 1.8e-7 (Q5_1), the mean 1e-7, where nothing turned, to 4.9e-3 (olmoe), and 1 of
+/// 160 best tokens (olmoe), else none.
+const IN_HALVES: Tolerance = Tolerance { median: 4e-7, rms: 1e-2, parted: 0.02 };
 
-/// Of the share of rows whose best token differs. Measured: 1 of 160 (llama, Int8; olmoe, F16), else none.
-const PARTED: f64 = 0.02;
+/// Beside eight bits, queries and weights have sixteen, which the reader does not imitate: that is worth a
+/// hundred-thousandth, and so turns something in nearly every row. Measured: the middle row 8e-6 (floats) to 1.9e-2
+/// (gemma3), the mean 7e-3 (floats) to 3.4e-2 (phimoe), 5 % of best tokens (gemma3).
+const IN_BYTES: Tolerance = Tolerance { median: 4e-2, rms: 5e-2, parted: 0.08 };
 
 /// How many times what is tolerated a difference is; up to one is well.
-pub(super) fn excess(found: &Difference) -> f64 {
-    (found.rms / RMS).max(found.median / MEDIAN).max(found.parted / PARTED)
+pub(super) fn excess(found: &Difference, kv: KvFormat) -> f64 {
+    let tolerance = match kv {
+        KvFormat::F16 => IN_HALVES,
+        KvFormat::Int8 => IN_BYTES,
+    };
+    (found.rms / tolerance.rms).max(found.median / tolerance.median).max(found.parted / tolerance.parted)
 }
 
 /// The kernels of `model` against a reading of `path`, over several texts.
@@ -57,7 +72,7 @@ fn check_file(what: &str, path: &Path) {
     for kv in [KvFormat::F16, KvFormat::Int8] {
         let found = compare(&model, path, kv);
         eprintln!("{what} {kv:?}: {found}");
-        assert!(excess(&found) <= 1.0, "{what} {kv:?}: {found}");
+        assert!(excess(&found, kv) <= 1.0, "{what} {kv:?}: {found}");
     }
 }
 
