@@ -10,6 +10,8 @@
 
 mod backend;
 mod calibration;
+#[cfg(test)]
+mod chi_squared;
 mod clock;
 mod config;
 mod constraint;

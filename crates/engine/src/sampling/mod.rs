@@ -6,6 +6,8 @@
 //! divided by them (below 2.9e-39) are 0, as is what they come near to: the likeliest token.
 
 mod candidates;
+#[cfg(test)]
+mod distribution;
 mod likeliest;
 mod maximum;
 mod penalties;
