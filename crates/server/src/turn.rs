@@ -1,5 +1,6 @@
 //! What the model's turn is to be: the conversation before it, and what it is held to.
 
+use crate::answer_form::AnswerForm;
 use crate::backend::{Backend, Chat, ChatPrompt, PromptError};
 use crate::error::ApiError;
 use crate::messages::ChatMessage;
@@ -14,7 +15,7 @@ use duet_types::{TokenId, Tokens};
 pub(crate) struct Asked {
     pub(crate) messages: Vec<ChatMessage>,
     pub(crate) tools: Tools,
-    pub(crate) form: ResponseFormat,
+    pub(crate) form: AnswerForm,
     pub(crate) told: Told,
 }
 
@@ -65,7 +66,7 @@ impl Asked {
         let Tools { tools, choice, parallel } = &self.tools;
         let calls = Calls { format: families.tools, tools, choice, parallel: *parallel };
         let calls = (!tools.is_empty() || *choice != ToolChoice::Auto).then_some(calls);
-        let turn = Turn { calls, answer: &self.form, thinking };
+        let turn = Turn { calls, answer: &self.form.format, thinking };
         let constraint = backend.constrain(&turn).map_err(|error| refused(error, &self.form))?;
         let marks = families.marks(!tools.is_empty());
         let parser = CallParser::new(families.tools, tools, families.reasoning, begins);
@@ -80,13 +81,13 @@ impl Asked {
 }
 
 /// What the answer to a text is held to.
-pub(crate) fn constraint_of(backend: &dyn Backend, form: &ResponseFormat) -> Result<Option<Constraint>, ApiError> {
-    let turn = Turn { calls: None, answer: form, thinking: Thinking::Off };
+pub(crate) fn constraint_of(backend: &dyn Backend, form: &AnswerForm) -> Result<Option<Constraint>, ApiError> {
+    let turn = Turn { calls: None, answer: &form.format, thinking: Thinking::Off };
     backend.constrain(&turn).map_err(|error| refused(error, form))
 }
 
 /// The field that a refusal is about.
-fn refused(error: Refused, form: &ResponseFormat) -> ApiError {
+fn refused(error: Refused, form: &AnswerForm) -> ApiError {
     let of_answer = |of: &String| of == "the answer";
     let param = match &error {
         Refused::SchemaSize { of, .. }
@@ -95,9 +96,9 @@ fn refused(error: Refused, form: &ResponseFormat) -> ApiError {
         | Refused::Schema { of, .. }
             if of_answer(of) =>
         {
-            "response_format"
+            form.field
         }
-        Refused::Grammar { .. } if *form != ResponseFormat::Text => "response_format",
+        Refused::Grammar { .. } if form.format != ResponseFormat::Text => form.field,
         Refused::UnknownTool { .. } | Refused::NoTools => "tool_choice",
         _ => "tools",
     };

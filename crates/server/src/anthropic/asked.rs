@@ -3,6 +3,7 @@
 use super::conversation;
 use super::tools;
 use super::writer::Messages;
+use crate::answer_form::{AnswerForm, named_schema};
 use crate::class::Service;
 use crate::error::ApiError;
 use crate::fields::{Fields, Known};
@@ -11,9 +12,8 @@ use crate::reply::Job;
 use crate::serve::App;
 use crate::thinking::{Told, tell_effort};
 use crate::turn::Asked;
-use crate::{answer_form, behind, task, volatile};
+use crate::{behind, task, volatile};
 use axum::http::HeaderMap;
-use duet_agents::ResponseFormat;
 use duet_engine::{Progress, Remember, SamplingParams, StopConditions};
 use duet_types::{Class, Tokens};
 use serde_json::Value;
@@ -140,15 +140,15 @@ fn thinking(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Told, ApiE
 }
 
 /// `output_config` (`format` and `effort`), or `output_format`, which was its name before.
-fn form(fields: &mut Fields, told: &mut Told, ignored: &mut Vec<String>) -> Result<ResponseFormat, ApiError> {
-    let mut format = fields.take("output_format").map(|format| ("output_format".to_owned(), format));
+fn form(fields: &mut Fields, told: &mut Told, ignored: &mut Vec<String>) -> Result<AnswerForm, ApiError> {
+    let mut asked = fields.take("output_format").map(|format| ("output_format", format));
     if let Some(config) = fields.take("output_config") {
         let mut config = Fields::nested(fields.path_of("output_config"), config)?;
         if let Some(given) = config.take("format") {
-            if format.is_some() {
+            if asked.is_some() {
                 return Err(ApiError::Contradiction { param: "output_config", with: "output_format" });
             }
-            format = Some((config.path_of("format"), given));
+            asked = Some(("output_config.format", given));
         }
         if let Some(effort) = config.string("effort")? {
             let most = if effort == "max" { "xhigh" } else { effort.as_str() };
@@ -159,10 +159,10 @@ fn form(fields: &mut Fields, told: &mut Told, ignored: &mut Vec<String>) -> Resu
         }
         ignored.extend(config.rest());
     }
-    let Some((path, format)) = format else { return Ok(ResponseFormat::Text) };
-    let mut format = Fields::nested(path, format)?;
+    let Some((field, format)) = asked else { return Ok(AnswerForm::default()) };
+    let mut format = Fields::nested(field.to_owned(), format)?;
     match format.string("type")?.as_deref() {
-        Some("json_schema") => answer_form::named_schema(format, ignored),
+        Some("json_schema") => Ok(AnswerForm { format: named_schema(format, ignored)?, field }),
         Some(other) => Err(format.out_of_range("type", "json_schema", &Value::String(other.to_owned()))),
         None => Err(ApiError::Missing { param: format.path_of("type") }),
     }

@@ -6,6 +6,7 @@
 
 use super::names;
 use super::probe::KeepAlive;
+use crate::answer_form::AnswerForm;
 use crate::class::Service;
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -24,7 +25,7 @@ pub(super) struct Shared {
     pub(super) model: String,
     pub(super) options: Options,
     pub(super) keep_alive: KeepAlive,
-    pub(super) form: ResponseFormat,
+    pub(super) form: AnswerForm,
     pub(super) told: Told,
     /// How many alternatives to report with each token; absent: no log probabilities.
     pub(super) logprobs: Option<u8>,
@@ -67,18 +68,10 @@ impl Shared {
             delivery: if streams { Delivery::Streamed { usage: true } } else { Delivery::Whole },
             progress: Progress::Untold,
         };
-        let form = form(fields)?;
+        let form = AnswerForm { format: form(fields)?, field: "format" };
         let told = told(fields, app, ignored)?;
         let keep_alive = KeepAlive::take(fields, ignored);
         Ok(Self { model, options, keep_alive, form, told, logprobs: logprobs(fields)? })
-    }
-}
-
-/// A refusal of the answer's form, in the words of these routes.
-pub(super) fn renamed(error: ApiError) -> ApiError {
-    match error {
-        ApiError::Refused { param: "response_format", error } => ApiError::Refused { param: "format", error },
-        other => other,
     }
 }
 

@@ -1,6 +1,6 @@
 //! `POST /api/chat`.
 
-use super::asked::{self, Shared, renamed};
+use super::asked::{self, Shared};
 use super::probe::{KeepAlive, Probe};
 use super::{message, written};
 use crate::arrived::taken_apart;
@@ -35,7 +35,7 @@ pub(super) async fn create(
         Wanted::Turn(turn) => *turn,
     };
     reply(app, caller.tenant, job, arrived, move |backend, most| {
-        Ok(vec![asked.prepare(backend, most, Chat::PROMPT).map_err(renamed)?])
+        Ok(vec![asked.prepare(backend, most, Chat::PROMPT)?])
     })
     .await
 }

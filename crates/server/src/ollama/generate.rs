@@ -1,9 +1,10 @@
 //! `POST /api/generate`: one prompt, put into the model's chat template unless it is `raw`.
 
-use super::asked::{self, Shared, renamed};
+use super::asked::{self, Shared};
 use super::message::refuse_images;
 use super::probe::{KeepAlive, Probe};
 use super::written;
+use crate::answer_form::AnswerForm;
 use crate::arrived::taken_apart;
 use crate::auth::Caller;
 use crate::backend::Backend;
@@ -20,7 +21,6 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use duet_agents::ResponseFormat;
 use duet_engine::Usage;
 use duet_types::Tokens;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ pub(super) async fn create(
         Wanted::Nothing(probe) => return Ok(probe.answer("response", "".into())),
         Wanted::Text(text) => *text,
     };
-    let prepare = move |backend: &dyn Backend, most| Ok(vec![prompt.prepare(backend, most).map_err(renamed)?]);
+    let prepare = move |backend: &dyn Backend, most| Ok(vec![prompt.prepare(backend, most)?]);
     reply(app, caller.tenant, job, arrived, prepare).await
 }
 
@@ -53,7 +53,7 @@ enum Prompt {
     /// The model's turn in a conversation of one message.
     Chat(Asked),
     /// The text as it is.
-    Raw(String, ResponseFormat),
+    Raw(String, AnswerForm),
 }
 
 impl Prompt {

@@ -3,7 +3,7 @@
 use super::echo::Echo;
 use super::items::{self, Before, Item, What};
 use super::writer::Responses;
-use crate::answer_form::named_schema;
+use crate::answer_form::{AnswerForm, named_schema};
 use crate::error::ApiError;
 use crate::fields::{Fields, Known};
 use crate::messages::Role;
@@ -82,7 +82,7 @@ pub(crate) fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result
     echo.add(&options);
     let logprobs = logprobs_wanted(&mut fields, &mut ignored)?;
     let tools = Tools::take(&mut fields, Nesting::Flat, &mut ignored)?;
-    let form = form(&mut fields, &mut ignored)?;
+    let form = AnswerForm { format: form(&mut fields, &mut ignored)?, field: "text.format" };
     let told = reasoning(&mut fields, app, &mut ignored)?;
     let previous = fields.string("previous_response_id")?;
     let instructions = fields.string("instructions")?;
