@@ -4,6 +4,7 @@ use super::echo::Echo;
 use super::items::{self, Before, Item, What};
 use super::writer::Responses;
 use crate::answer_form::{AnswerForm, named_schema};
+use crate::behind;
 use crate::error::ApiError;
 use crate::fields::{Fields, Known};
 use crate::messages::Role;
@@ -92,6 +93,7 @@ pub(crate) fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result
     fields.string("user")?;
     let before = if previous.is_some() { Before::Response } else { Before::Nothing };
     let items = items::take(&mut fields, before, &app.ids, &mut ignored)?;
+    demote(&mut options, instructions.as_deref(), &items, app);
     options.task.get_or_insert_with(|| task(instructions.as_deref(), &items));
     ignored.extend(fields.rest());
     let writer = Responses::new(echo);
@@ -184,6 +186,18 @@ fn reasoning(fields: &mut Fields, app: &App, ignored: &mut Vec<String>) -> Resul
     }
     ignored.extend(reasoning.rest());
     Ok(told)
+}
+
+/// As other routes do, by what this request brings: it would not go on from a response for a title.
+fn demote(options: &mut Options, instructions: Option<&str>, items: &[Item], app: &App) {
+    let said = |role| {
+        items.iter().filter_map(move |item| match &item.what {
+            What::Said(message) if message.role == role => Some(message.content.as_str()),
+            _ => None,
+        })
+    };
+    let said = [instructions, said(Role::System).next(), said(Role::User).next_back()];
+    behind::demote_instructed(&mut options.service, said.into_iter().flatten(), app.config.behind_answers);
 }
 
 /// The task of a request that does not name it.
