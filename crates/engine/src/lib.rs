@@ -50,6 +50,7 @@ mod stats;
 mod stop;
 #[cfg(test)]
 mod tests;
+mod thought;
 mod timer;
 mod world;
 
@@ -76,3 +77,4 @@ pub use request::{
 };
 pub use speculation::DraftCounts;
 pub use stats::{EngineStats, FlowView, KeptView, RequestView};
+pub use thought::ThoughtBound;

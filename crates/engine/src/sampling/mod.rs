@@ -77,6 +77,12 @@ impl Sampler {
         token
     }
 
+    /// Takes note of a token that was not for it to choose. Nothing is drawn.
+    pub(crate) fn given(&mut self, token: TokenId) -> TokenId {
+        self.penalties.note(token);
+        token
+    }
+
     /// The same among the tokens of a mask. `likeliest` are some of the likeliest tokens, best first.
     pub(crate) fn choose_among(
         &mut self,

@@ -123,6 +123,7 @@ where
                     drafts: Drafts::ByMethod,
                     constraint: constraint.clone(),
                     marks: marks.clone(),
+                    thought: None,
                     progress,
                     output: Output::Answer,
                 };
