@@ -43,7 +43,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<(Job<Chat>
     let choices = options::choices(&mut fields)?;
     let tools = Tools::take(&mut fields, Nesting::Function, &mut ignored)?;
     let form = answer_form::take(&mut fields, &mut ignored)?;
-    let told = thinking::take(&mut fields, app, &mut ignored)?;
+    let reasoning = thinking::take(&mut fields, app, &mut ignored)?;
     let mut messages = messages::take(&mut fields, &mut ignored)?;
     volatile::settle(&mut messages, app.config.prefix);
     behind::demote(&mut options.service, &messages, app.config.behind_answers);
@@ -52,7 +52,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<(Job<Chat>
     ignored.extend(fields.rest());
     let usage = options.delivery == Delivery::Streamed { usage: true };
     let writer = Chat { usage: if usage { ShowsUsage::AtEnd } else { ShowsUsage::No } };
-    Ok((Job { options, logprobs, predicted, choices, writer, ignored }, Asked { messages, tools, form, told }))
+    Ok((Job { options, logprobs, predicted, choices, writer, ignored }, Asked { messages, tools, form, reasoning }))
 }
 
 pub(crate) const KNOWN: Known = Known(&[

@@ -10,7 +10,7 @@ use crate::fields::{Fields, Known};
 use crate::options::{self, Delivery, Options};
 use crate::reply::Job;
 use crate::serve::App;
-use crate::thinking::{Told, tell_effort};
+use crate::thinking::{Reasoning, Told, bound, tell_effort};
 use crate::turn::Asked;
 use crate::{behind, task, volatile};
 use axum::http::HeaderMap;
@@ -86,11 +86,11 @@ fn asked(fields: &mut Fields, app: &App, ignored: &mut Vec<String>) -> Result<As
     // What a prompt begins with is found again without marks.
     drop(fields.take("cache_control"));
     let tools = tools::take(fields, ignored)?;
-    let mut told = thinking(fields, ignored)?;
-    let form = form(fields, &mut told, ignored)?;
+    let mut reasoning = thinking(fields, app, ignored)?;
+    let form = form(fields, &mut reasoning.told, ignored)?;
     let mut messages = conversation::take(fields, ignored)?;
     volatile::settle(&mut messages, app.config.prefix);
-    Ok(Asked { messages, tools, form, told })
+    Ok(Asked { messages, tools, form, reasoning })
 }
 
 fn sampling(fields: &mut Fields) -> Result<SamplingParams, ApiError> {
@@ -116,13 +116,10 @@ fn service(fields: &mut Fields, headers: &HeaderMap, app: &App) -> Result<Servic
     Service::take(fields, headers, app.config.class_default)
 }
 
-/// Whether the model is to reason: not unless it is asked to, as with Anthropic. How long is the model's affair.
-fn thinking(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Told, ApiError> {
-    let mut told = Told::new();
-    let Some(thinking) = fields.take("thinking") else {
-        told.insert("enable_thinking".to_owned(), false.into());
-        return Ok(told);
-    };
+/// Whether the model is to reason, and for how long: not unless it is asked to, as with Anthropic.
+fn thinking(fields: &mut Fields, app: &App, ignored: &mut Vec<String>) -> Result<Reasoning, ApiError> {
+    let told = |enabled: bool| [("enable_thinking".to_owned(), enabled.into())].into_iter().collect();
+    let Some(thinking) = fields.take("thinking") else { return Ok(Reasoning { told: told(false), max: None }) };
     let mut thinking = Fields::nested(fields.path_of("thinking"), thinking)?;
     let Some(kind) = thinking.string("type")? else {
         return Err(ApiError::Missing { param: thinking.path_of("type") });
@@ -134,9 +131,9 @@ fn thinking(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Told, ApiE
             return Err(thinking.out_of_range("type", "one of enabled, disabled, adaptive", &Value::String(kind)));
         }
     };
-    told.insert("enable_thinking".to_owned(), enabled.into());
+    let max = if enabled { bound(&mut thinking, "budget_tokens", 1, app, ignored)? } else { None };
     ignored.extend(thinking.rest());
-    Ok(told)
+    Ok(Reasoning { told: told(enabled), max })
 }
 
 /// `output_config` (`format` and `effort`), or `output_format`, which was its name before.

@@ -12,7 +12,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::options::{self, Delivery, Options};
 use crate::serve::App;
-use crate::thinking::{Told, tell_effort};
+use crate::thinking::{Reasoning, Told, tell_effort};
 use axum::http::HeaderMap;
 use duet_agents::{ResponseFormat, Strictness};
 use duet_engine::{Progress, Remember, SamplingParams, StopConditions};
@@ -26,7 +26,7 @@ pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) keep_alive: KeepAlive,
     pub(super) form: AnswerForm,
-    pub(super) told: Told,
+    pub(super) reasoning: Reasoning,
     /// How many alternatives to report with each token; absent: no log probabilities.
     pub(super) logprobs: Option<u8>,
 }
@@ -69,9 +69,9 @@ impl Shared {
             progress: Progress::Untold,
         };
         let form = AnswerForm { format: form(fields)?, field: "format" };
-        let told = told(fields, app, ignored)?;
+        let reasoning = Reasoning { told: told(fields, app, ignored)?, max: None };
         let keep_alive = KeepAlive::take(fields, ignored);
-        Ok(Self { model, options, keep_alive, form, told, logprobs: logprobs(fields)? })
+        Ok(Self { model, options, keep_alive, form, reasoning, logprobs: logprobs(fields)? })
     }
 }
 

@@ -50,7 +50,7 @@ enum Wanted {
 fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, ApiError> {
     let mut ignored = Vec::new();
     let shared = Shared::take(&mut fields, headers, app, &mut ignored)?;
-    let Shared { model, mut options, keep_alive, form, told, logprobs } = shared;
+    let Shared { model, mut options, keep_alive, form, reasoning, logprobs } = shared;
     let mut messages = message::take(&mut fields, &mut ignored)?;
     if messages.is_empty() {
         ignored.extend(fields.rest());
@@ -66,7 +66,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
     ignored.extend(fields.rest());
     let writer = Chat { model };
     let job = Job { options, logprobs, predicted: None, choices: 1, writer, ignored };
-    Ok(Wanted::Turn(Box::new((job, Asked { messages, tools, form, told }))))
+    Ok(Wanted::Turn(Box::new((job, Asked { messages, tools, form, reasoning }))))
 }
 
 pub(crate) const KNOWN: Known = Known(&[&asked::KNOWN, &tools::KNOWN, &["messages"]]);

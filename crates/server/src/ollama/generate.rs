@@ -73,7 +73,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
     let mut ignored = Vec::new();
     refuse_unsupported(&mut fields)?;
     let shared = Shared::take(&mut fields, headers, app, &mut ignored)?;
-    let Shared { model, mut options, keep_alive, form, told, logprobs } = shared;
+    let Shared { model, mut options, keep_alive, form, reasoning, logprobs } = shared;
     let prompt = fields.string("prompt")?.unwrap_or_default();
     let system = fields.string("system")?.filter(|system| !system.is_empty());
     let raw = fields.boolean("raw")?.unwrap_or(false);
@@ -90,7 +90,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
         let system = system.map(|text| message(Role::System, text));
         let messages: Vec<ChatMessage> = system.into_iter().chain([message(Role::User, prompt)]).collect();
         options.task = Some(task::of_messages(&messages));
-        Prompt::Chat(Asked { messages, form, told, ..Asked::default() })
+        Prompt::Chat(Asked { messages, form, reasoning, ..Asked::default() })
     };
     if keep_alive == KeepAlive::Unloaded {
         ignored.push("keep_alive".to_owned());

@@ -11,7 +11,7 @@ use crate::messages::Role;
 use crate::options::{self, Options, unsupported};
 use crate::reply::Job;
 use crate::serve::App;
-use crate::thinking::{self, Told, tell_effort};
+use crate::thinking;
 use crate::tools::{self, Nesting, Tools};
 use crate::turn::Asked;
 use axum::http::HeaderMap;
@@ -54,7 +54,6 @@ pub(crate) const KNOWN: Known = Known(&[
         "max_tool_calls",
         "previous_response_id",
         "prompt",
-        "reasoning",
         "safety_identifier",
         "text",
         "top_logprobs",
@@ -84,7 +83,7 @@ pub(crate) fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result
     let logprobs = logprobs_wanted(&mut fields, &mut ignored)?;
     let tools = Tools::take(&mut fields, Nesting::Flat, &mut ignored)?;
     let form = AnswerForm { format: form(&mut fields, &mut ignored)?, field: "text.format" };
-    let told = reasoning(&mut fields, app, &mut ignored)?;
+    let reasoning = thinking::take(&mut fields, app, &mut ignored)?;
     let previous = fields.string("previous_response_id")?;
     let instructions = fields.string("instructions")?;
     // Told of in the response, and nothing else: the tools of which there may be so many calls are OpenAI's own.
@@ -98,7 +97,7 @@ pub(crate) fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result
     ignored.extend(fields.rest());
     let writer = Responses::new(echo);
     let job = Job { options, logprobs, predicted: None, choices: 1, writer, ignored };
-    let asked = Asked { messages: Vec::new(), tools, form, told };
+    let asked = Asked { messages: Vec::new(), tools, form, reasoning };
     Ok(Taken { job, items, previous, stays, instructions, asked })
 }
 
@@ -170,22 +169,6 @@ fn form(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<ResponseFormat
     };
     ignored.extend(format.rest());
     Ok(form)
-}
-
-/// `reasoning`, and what other routes call it.
-fn reasoning(fields: &mut Fields, app: &App, ignored: &mut Vec<String>) -> Result<Told, ApiError> {
-    let mut told = thinking::take(fields, app, ignored)?;
-    let Some(reasoning) = fields.take("reasoning") else { return Ok(told) };
-    let mut reasoning = Fields::nested(fields.path_of("reasoning"), reasoning)?;
-    if let Some(effort) = reasoning.string("effort")? {
-        if app.backend.families().reasoning.is_none() {
-            ignored.push(reasoning.path_of("effort"));
-        }
-        tell_effort(&mut told, &effort)
-            .map_err(|expected| reasoning.out_of_range("effort", expected, &effort.as_str().into()))?;
-    }
-    ignored.extend(reasoning.rest());
-    Ok(told)
 }
 
 /// As other routes do, by what this request brings: it would not go on from a response for a title.
