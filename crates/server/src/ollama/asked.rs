@@ -10,6 +10,7 @@ use crate::answer_form::AnswerForm;
 use crate::class::Service;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::logprobs;
 use crate::options::{self, Delivery, Options};
 use crate::serve::App;
 use crate::thinking::{Reasoning, Told, tell_effort};
@@ -71,7 +72,7 @@ impl Shared {
         let form = AnswerForm { format: form(fields)?, field: "format" };
         let reasoning = Reasoning { told: told(fields, app, ignored)?, max: None };
         let keep_alive = KeepAlive::take(fields, ignored);
-        Ok(Self { model, options, keep_alive, form, reasoning, logprobs: logprobs(fields)? })
+        Ok(Self { model, options, keep_alive, form, reasoning, logprobs: logprobs::wanted(fields)? })
     }
 }
 
@@ -145,17 +146,6 @@ fn told(fields: &mut Fields, app: &App, ignored: &mut Vec<String>) -> Result<Tol
     Ok(told)
 }
 
-fn logprobs(fields: &mut Fields) -> Result<Option<u8>, ApiError> {
-    let wanted = fields.boolean("logprobs")?.unwrap_or(false);
-    let top = fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX)?.unwrap_or(0);
-    match (wanted, top) {
-        (false, 0) => Ok(None),
-        (false, _) => Err(ApiError::Needs { param: "top_logprobs", needs: "logprobs" }),
-        (true, top) => Ok(Some(u8::try_from(top).unwrap_or(u8::MAX))),
-    }
-}
-
 /// Ollama's.
 const DEFAULTS: [(&str, f64); 2] = [("temperature", 0.8), ("top_p", 0.9)];
 const LEVELS: [&str; 3] = ["low", "medium", "high"];
-const TOP_LOGPROBS_MAX: i64 = 20;

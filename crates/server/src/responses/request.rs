@@ -7,6 +7,7 @@ use crate::answer_form::{AnswerForm, named_schema};
 use crate::behind;
 use crate::error::ApiError;
 use crate::fields::{Fields, Known};
+use crate::logprobs;
 use crate::messages::Role;
 use crate::options::{self, Options, unsupported};
 use crate::reply::Job;
@@ -135,7 +136,7 @@ fn logprobs_wanted(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Opt
         Some(Value::Array(listed)) => listed,
         Some(other) => return Err(fields.wrong_type("include", "an array of strings", &other)),
     };
-    let top = fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX)?;
+    let top = fields.integer("top_logprobs", 0..=logprobs::TOP_MAX)?;
     let mut wanted = top.is_some_and(|top| top > 0);
     for (index, one) in listed.iter().enumerate() {
         let path = format!("include[{index}]");
@@ -191,6 +192,3 @@ fn task(instructions: Option<&str>, items: &[Item]) -> TaskName {
     });
     TaskName::of_instructions(&instructions.into_iter().chain(rules).collect::<Vec<_>>().join("\n"))
 }
-
-/// OpenAI's bound.
-const TOP_LOGPROBS_MAX: i64 = 20;
