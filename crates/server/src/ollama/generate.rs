@@ -15,7 +15,7 @@ use crate::options::unsupported;
 use crate::reply::{Choice, Job, Writer, reply};
 use crate::serve::App;
 use crate::turn::{Asked, Prepared, constraint_of};
-use crate::{body, task};
+use crate::{behind, body, task};
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
@@ -87,6 +87,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
     } else {
         let system = system.map(|text| message(Role::System, text));
         let messages: Vec<ChatMessage> = system.into_iter().chain([message(Role::User, prompt)]).collect();
+        behind::demote(&mut options.service, &messages, app.config.behind_answers);
         options.task = Some(task::of_messages(&messages));
         Prompt::Chat(Asked { messages, form, reasoning, ..Asked::default() })
     };
