@@ -32,5 +32,5 @@ pub use format::ToolFormat;
 pub use grammar::{Calls, Grammar, ResponseFormat, Thinking, Turn, constraint};
 pub use reasoning::{Begins, ReasoningFormat};
 pub use refused::Refused;
-pub use split::{Part, ReasoningSplit};
+pub use split::{Part, Place, ReasoningSplit};
 pub use tool::{Parallel, Strictness, Tool, ToolChoice};

@@ -64,7 +64,9 @@ impl ReasoningFormat {
         }
     }
 
-    pub(crate) fn closing(self) -> &'static str {
+    /// What ends the reasoning, and begins the answer.
+    #[must_use]
+    pub fn closing(self) -> &'static str {
         match self {
             Self::Think => "</think>",
             Self::BracketThink => "[/THINK]",

@@ -15,6 +15,19 @@ pub enum Part {
     Reasoning(String),
 }
 
+/// Where a turn is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nothing but whitespace, or a part of the opening mark.
+    Beginning,
+    /// In the reasoning.
+    Reasoning,
+    /// There too, and what came last may become the closing mark.
+    Closing,
+    /// Behind it, or in a turn without any.
+    Answer,
+}
+
 /// Splits a turn as it comes.
 #[derive(Clone, Debug)]
 pub struct ReasoningSplit {
@@ -50,6 +63,17 @@ impl ReasoningSplit {
             (Some(format), Begins::Inside) => inside(format),
         };
         Self { state }
+    }
+
+    /// Where the turn is.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        match &self.state {
+            State::Start { .. } => Place::Beginning,
+            State::Inside { mark, .. } if mark.is_empty() => Place::Reasoning,
+            State::Inside { .. } => Place::Closing,
+            State::Closed | State::After => Place::Answer,
+        }
     }
 
     /// The parts that `text` completes.
@@ -177,6 +201,29 @@ mod tests {
         assert_eq!(all(ReasoningFormat::Think, Begins::Inside, &["a </thi"]), [Part::Reasoning("a </thi".into())]);
         assert_eq!(all(ReasoningFormat::Think, Begins::Outside, &["\n<thi"]), [Part::Text("\n<thi".into())]);
         assert_eq!(all(ReasoningFormat::Think, Begins::Outside, &["<think>\n\n</think>\n\n"]), []);
+    }
+
+    #[test]
+    fn the_place_is_where_the_marks_say() {
+        let place = |begins, text: &str| {
+            let mut split = ReasoningSplit::new(Some(ReasoningFormat::Think), begins);
+            split.push(text);
+            split.place()
+        };
+        for (text, expected) in [
+            ("", Place::Beginning),
+            ("\n<thi", Place::Beginning),
+            ("\n<think>", Place::Reasoning),
+            ("<think>a <b", Place::Reasoning),
+            ("<think>a </th", Place::Closing),
+            ("<think>a</think>", Place::Answer),
+            ("<think>a</think>\n<think>", Place::Answer),
+            ("a", Place::Answer),
+        ] {
+            assert_eq!(place(Begins::Outside, text), expected, "{text}");
+        }
+        assert_eq!(place(Begins::Inside, ""), Place::Reasoning);
+        assert_eq!(ReasoningSplit::new(None, Begins::Inside).place(), Place::Answer);
     }
 
     proptest! {

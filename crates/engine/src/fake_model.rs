@@ -17,6 +17,8 @@ use std::time::Duration;
 pub(crate) const VOCABULARY: usize = 40;
 /// Floats of a hidden state.
 pub(crate) const HIDDEN: usize = 3;
+/// What opens a model's reasoning, and what closes it.
+pub(crate) const THINK: [TokenId; 2] = [TokenId(34), TokenId(35)];
 /// After this token of a prompt the model spells the script, then ends its turn.
 pub(crate) const SPELL: TokenId = TokenId(36);
 /// A kernel with this row panics.
@@ -472,6 +474,11 @@ impl Backend for FakeModel {
 
     fn finish_text(&self, (): &mut ()) -> String {
         String::new()
+    }
+
+    fn special_name(&self, token: TokenId) -> Option<&str> {
+        let marks = ["<think>", "</think>"];
+        THINK.iter().position(|mark| *mark == token).map(|which| marks[which])
     }
 
     fn ends_turn(&self, token: TokenId) -> bool {

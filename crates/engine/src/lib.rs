@@ -10,6 +10,8 @@
 
 mod backend;
 mod calibration;
+#[cfg(test)]
+mod chi_squared;
 mod clock;
 mod config;
 mod constraint;
@@ -48,6 +50,7 @@ mod stats;
 mod stop;
 #[cfg(test)]
 mod tests;
+mod thought;
 mod timer;
 mod world;
 
@@ -74,3 +77,4 @@ pub use request::{
 };
 pub use speculation::DraftCounts;
 pub use stats::{EngineStats, FlowView, KeptView, RequestView};
+pub use thought::ThoughtBound;

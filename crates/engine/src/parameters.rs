@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 /// Refuses a request that cannot be served.
 pub(crate) fn validate(request: &GenerateRequest, shape: &Shape) -> Result<(), EngineError> {
-    let GenerateRequest { prompt, sampling, stop, logprobs, predicted, .. } = request;
+    let GenerateRequest { prompt, sampling, stop, logprobs, predicted, thought, .. } = request;
     let known = |token: &TokenId| (token.0 as usize) < shape.vocabulary;
     if prompt.is_empty() {
         return Err(EngineError::EmptyPrompt);
@@ -22,6 +22,9 @@ pub(crate) fn validate(request: &GenerateRequest, shape: &Shape) -> Result<(), E
     }
     if let Some(token) = predicted.iter().find(|token| !known(token)) {
         return refuse("prediction", "tokens of the model's vocabulary", token);
+    }
+    if let Some(token) = thought.iter().flat_map(|thought| &thought.closing).find(|token| !known(token)) {
+        return refuse("thought", "closed by tokens of the model's vocabulary", token);
     }
     within("temperature", "between 0 and 2", sampling.temperature, 0.0, 2.0)?;
     within("top_p", "between 0 and 1", sampling.top_p, 0.0, 1.0)?;
@@ -101,6 +104,8 @@ const PREDICTED_MAX: Tokens = Tokens(65_536);
 mod tests {
     use super::*;
     use crate::request::{SamplingParams, StopConditions};
+    use crate::thought::ThoughtBound;
+    use duet_agents::{Begins, ReasoningFormat};
     use duet_types::Class;
 
     fn check(change: impl FnOnce(&mut GenerateRequest), expected: &str) {
@@ -153,6 +158,12 @@ mod tests {
             |r| r.predicted = vec![TokenId(1); 1025],
             "prediction must be at most a few times as long as the answer may be, got 1025",
         );
+        let bound = |token| {
+            let (format, begins) = (ReasoningFormat::Think, Begins::Inside);
+            Some(ThoughtBound { format, begins, max: Tokens(1), closing: vec![TokenId(token)] })
+        };
+        check(|r| r.thought = bound(9), "ok");
+        check(|r| r.thought = bound(10), "thought must be closed by tokens of the model's vocabulary, got 10");
         check(|r| r.predicted = vec![TokenId(10)], "prediction must be tokens of the model's vocabulary, got 10");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::constraint::Constraint;
 use crate::speculation::DraftCounts;
+use crate::thought::ThoughtBound;
 use duet_history::{TaskName, UserName};
 use duet_model::forward::FateCounts;
 use duet_types::{Class, FinishReason, TenantId, TokenId, Tokens};
@@ -72,6 +73,8 @@ pub struct GenerateRequest {
     pub drafts: Drafts,
     /// What the answer is held to; absent: nothing.
     pub constraint: Option<Constraint>,
+    /// How long it may reason before its answer; absent: as long as it likes.
+    pub thought: Option<ThoughtBound>,
     /// Whether the client hears how far its prompt was read.
     pub progress: Progress,
     /// Special tokens that are written out in the text, by their names: whoever reads calls out of it needs their marks.

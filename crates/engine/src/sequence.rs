@@ -13,6 +13,7 @@ use crate::request::{EngineError, GenerateRequest, GenerationEvent, Output, Prog
 use crate::sampling::{Candidate, Sampler, Scratch, logprobs};
 use crate::speculation::Speculation;
 use crate::stop::{Matched, StopMatcher};
+use crate::thought::Thought;
 use duet_kernels::crew::Crew;
 use duet_model::forward::FateCounts;
 use duet_scheduler::{Generated, Member, Offer, Yields};
@@ -35,6 +36,8 @@ pub(crate) struct Sequence<B: Backend> {
     sampler: Sampler,
     /// Absent if every token may come.
     constrained: Option<Box<Constrained>>,
+    /// Absent if it may reason for as long as it likes.
+    thought: Option<Box<Thought>>,
     /// Absent if nothing is drafted.
     speculation: Option<Box<Speculation>>,
     /// Present while the prompt is read, if it calibrates drafts.
@@ -107,7 +110,7 @@ impl<B: Backend> Sequence<B> {
         outbox: Outbox,
         clock: Clock,
     ) -> Self {
-        let GenerateRequest { prompt, sampling, stop, logprobs, marks, progress, output, .. } = request;
+        let GenerateRequest { prompt, sampling, stop, logprobs, marks, progress, output, thought, .. } = request;
         let shape = backend.shape();
         let context = shape.context.as_usize();
         let len_max = stop.max_tokens.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
@@ -118,6 +121,7 @@ impl<B: Backend> Sequence<B> {
             table: None,
             sampler: Sampler::new(&sampling, &prompt, seed),
             constrained,
+            thought: thought.map(|bound| Box::new(Thought::new(bound))),
             speculation,
             vocabulary: None,
             pooled: (output == Output::Embedding).then(|| Pooled::new(shape.hidden)),
@@ -376,12 +380,15 @@ impl<B: Backend> Sequence<B> {
         let reported = self.logprobs.map(|alternatives| (logits.to_vec(), alternatives));
         let likeliest = &rows.likeliest[row];
         let mask = self.constrained.as_mut().map(|constrained| constrained.mask(row));
-        let token = match mask {
-            Some(Some(mask)) => self.sampler.choose_among(mask, logits, likeliest, scratch),
-            // Of an answer that nothing can follow, the token is the last one's place, and has no text.
-            None | Some(None) => self.sampler.choose(logits, likeliest.first().copied(), scratch),
-        };
         let is_stuck = matches!(mask, Some(None));
+        let may_come = |token: &TokenId| mask.is_none_or(|mask| mask.is_some_and(|mask| mask.allows(*token)));
+        let closing = self.thought.as_ref().and_then(|thought| thought.closing()).filter(may_come);
+        let token = match (closing, mask) {
+            (Some(token), _) => self.sampler.given(token),
+            (None, Some(Some(mask))) => self.sampler.choose_among(mask, logits, likeliest, scratch),
+            // Of an answer that nothing can follow, the token is the last one's place, and has no text.
+            (None, None | Some(None)) => self.sampler.choose(logits, likeliest.first().copied(), scratch),
+        };
         let logprobs = reported.map(|(logits, alternatives)| logprobs(&logits, token, alternatives, scratch));
         self.tokens.push(token);
         self.times.first_token.get_or_insert_with(|| self.times.clock.now());
@@ -393,6 +400,9 @@ impl<B: Backend> Sequence<B> {
             Some(mark) => backend.finish_text(&mut self.text) + mark,
             None => backend.push_text(&mut self.text, token),
         };
+        if let Some(thought) = &mut self.thought {
+            thought.goes_on(token, &new);
+        }
         let (text, stopped) = match self.stops.push(new) {
             Matched::Nothing(text) => (text, false),
             Matched::Stop(text) => (text, true),

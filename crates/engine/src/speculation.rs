@@ -10,6 +10,9 @@
 //!
 //! A grammar rules tokens out before the choice, and guides what is drafted ([`Speculation::draft_guided`]).
 
+#[cfg(test)]
+mod distribution;
+
 use crate::calibration::Calibrate;
 use crate::drafting::Drafting;
 use duet_history::TaskKey;
@@ -152,117 +155,3 @@ impl Drop for Speculation {
 
 /// Successors that are kept of a row of logits.
 pub(crate) const KEPT: usize = SUCCESSORS;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backend::{Accepted, Backend};
-    use crate::calibration::Calibrate;
-    use crate::clock::Clock;
-    use crate::fake_model::{FakeModel, VOCABULARY};
-    use crate::outbox::Outbox;
-    use crate::request::{GenerateRequest, SamplingParams, StopConditions};
-    use crate::sampling::{Scratch, likeliest};
-    use crate::sequence::{Sequence, Yielding};
-    use duet_kernels::crew::Solo;
-    use duet_scheduler::{Member, Yields};
-    use duet_speculate::Method;
-    use duet_types::{Class, RequestId, Stage};
-
-    /// Enough that a hundredth more or less of any token is four standard deviations.
-    const SAMPLES: u64 = 40_000;
-    const LETTERS: usize = 4;
-
-    /// What the model says after a text: four letters, never the same way.
-    fn logits_after(text: &[TokenId]) -> Vec<f32> {
-        let seed = text.iter().fold(3_u32, |seed, token| seed.wrapping_mul(31).wrapping_add(token.0 + 7));
-        let letter = |token: usize| ((seed >> (token * 3)) % 8) as f32 / 4.0;
-        (0..VOCABULARY).map(|token| if token < LETTERS { letter(token) } else { f32::NEG_INFINITY }).collect()
-    }
-
-    fn shares(logits: &[f32]) -> [f64; LETTERS] {
-        let weights: [f64; LETTERS] = std::array::from_fn(|token| f64::from(logits[token]).exp());
-        weights.map(|weight| weight / weights.iter().sum::<f64>())
-    }
-
-    /// Whether draws look as if they came with these shares: each within four standard deviations.
-    fn fits(counts: [u64; LETTERS], shares: [f64; LETTERS]) -> bool {
-        let all = counts.iter().sum::<u64>() as f64;
-        counts.iter().zip(shares).all(|(&count, share)| {
-            let deviation = (share * (1.0 - share) / all).sqrt();
-            (count as f64 / all - share).abs() < 4.0 * deviation
-        })
-    }
-
-    /// The tokens of one drawn answer to a prompt whose every continuation is drafted.
-    fn drawn(backend: &FakeModel, drafting: &Arc<Drafting>, prompt: &[TokenId], seed: u64) -> Vec<TokenId> {
-        let request = GenerateRequest {
-            prompt: prompt.to_vec(),
-            sampling: SamplingParams { temperature: 1.0, seed: Some(seed), ..SamplingParams::default() },
-            stop: StopConditions { max_tokens: Some(Tokens(4)), ..StopConditions::default() },
-            ..GenerateRequest::default()
-        };
-        let (sender, _receiver) = tokio::sync::mpsc::unbounded_channel();
-        let speculation = drafting.begin(&request);
-        let mut sequence = Sequence::new(backend, request, (speculation, None), 0, Outbox::new(sender), Clock::start());
-        let mut scratch = Scratch::default();
-        let (mut drafted, mut left) = (0, true);
-        while left {
-            let known = sequence.tokens().to_vec();
-            sequence.put_back(backend.table());
-            let start = Tokens(known.len() as u32 - 1);
-            let rows = start..start + Tokens(1 + drafted);
-            let stage = if drafted > 0 { Stage::Verify } else { Stage::Decode };
-            let member = Member { request: RequestId(0), class: Class::Reactive, stage, rows, yields: Yields::Token };
-            let rows = sequence.take_rows(backend, &member).expect("it has a table");
-            let parent = |row: usize| match &rows.parents {
-                Some(parents) => parents[row],
-                None => row.checked_sub(1),
-            };
-            let mut logits = Vec::new();
-            for row in 0..rows.tokens.len() {
-                let mut path: Vec<usize> = std::iter::successors(Some(row), |&row| parent(row)).collect();
-                path.pop();
-                let tail = path.iter().rev().map(|&row| rows.tokens[row]);
-                logits.extend(logits_after(&known.iter().copied().chain(tail).collect::<Vec<_>>()));
-            }
-            let likeliest = likeliest(&logits, VOCABULARY, KEPT, &Solo);
-            let mut rows = Yielding { logits: &mut logits, likeliest: &likeliest };
-            let (generated, accepted) = sequence.yields(backend, RequestId(0), &mut rows, &mut scratch);
-            assert!(matches!(&accepted, Accepted::All) == (drafted == 0));
-            drafted = generated.offer.len().0;
-            left = generated.finished.is_none();
-        }
-        sequence.tokens()[prompt.len()..].to_vec()
-    }
-
-    /// Trees of drafts that are right as often as the model says so: at every place tokens come as often as they should.
-    #[test]
-    fn drawn_answers_keep_the_model_s_distribution() {
-        let backend = FakeModel::new(1000, 100);
-        // Every pair of letters, so that several successors of each are drafted.
-        let prompt: Vec<TokenId> = [0, 1, 0, 2, 0, 3, 1, 2, 1, 3, 2, 3, 3, 0, 0, 1, 1, 2, 2].map(TokenId).to_vec();
-        let drafting = Drafting::new(Method::Duet, Calibrate::Off, None, None);
-        let mut counts: std::collections::BTreeMap<Vec<TokenId>, [u64; LETTERS]> = std::collections::BTreeMap::new();
-        for seed in 0..SAMPLES {
-            let answer = drawn(&backend, &drafting, &prompt, seed);
-            for at in 0..2 {
-                counts.entry(answer[..at].to_vec()).or_default()[answer[at].0 as usize] += 1;
-            }
-        }
-        for (before, counts) in &counts {
-            let text: Vec<TokenId> = prompt.iter().chain(before).copied().collect();
-            let shares = shares(&logits_after(&text));
-            assert!(fits(*counts, shares), "after {before:?}: {counts:?}, not {shares:?}");
-        }
-        // The first place has all samples: a hundredth too much of any token would have been seen.
-        let first = shares(&logits_after(&prompt));
-        for token in 0..LETTERS {
-            let mut biased = first;
-            biased[token] += 0.01;
-            biased[(token + 1) % LETTERS] -= 0.01;
-            let counts = biased.map(|share| (share * SAMPLES as f64).round() as u64);
-            assert!(!fits(counts, first), "a bias of a hundredth is not seen");
-        }
-    }
-}

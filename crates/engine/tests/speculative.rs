@@ -1,15 +1,12 @@
 //! The real model with drafts and without: the same answers, token for token, greedy and drawn, whatever is penalised.
 //! `DUET_TEST_MODEL` is the path of a GGUF file; without it this is skipped.
 
-use duet_engine::{
-    Calibrate, Engine, EngineConfig, GenerateRequest, GenerationEvent, Method, SamplingParams, StopConditions, Usage,
-    Verify,
-};
-use duet_model::template::{ChatMessage, Turn};
-use duet_model::tokenizer::SpecialTokens;
-use duet_model::{LoadOptions, Model};
-use duet_testing::Need;
-use duet_types::{Bytes, TokenId, Tokens};
+mod real_model;
+
+use duet_engine::{Calibrate, Engine, EngineConfig, GenerateRequest, Method, SamplingParams, StopConditions, Verify};
+use duet_model::Model;
+use duet_types::{TokenId, Tokens};
+use real_model::{answer, model, prompt, small};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,22 +17,8 @@ const PROMPTS: [&str; 2] = [
      southern pier. The storm had damaged the pier last year, too, and repairs took two weeks.",
 ];
 
-fn model() -> Option<Arc<Model>> {
-    let path = duet_testing::path(Need::Model)?;
-    Some(Arc::new(Model::load(&path, &LoadOptions::default(), &mut |_| {}).unwrap()))
-}
-
 fn engine(model: &Arc<Model>, folder: &Path, speculate: Method, verify: Verify, calibrate: Calibrate) -> Engine {
-    let config = EngineConfig {
-        context: Some(Tokens(1024)),
-        kv_bytes: Some(Bytes(64 << 20)),
-        spill_bytes: Some(Bytes(0)),
-        profile_folder: Some(folder.to_owned()),
-        speculate,
-        verify,
-        calibrate,
-        ..EngineConfig::default()
-    };
+    let config = EngineConfig { speculate, verify, calibrate, ..small(folder) };
     Engine::start(Arc::clone(model), config).unwrap()
 }
 
@@ -55,9 +38,8 @@ fn samplings() -> [SamplingParams; 3] {
 
 fn requests(model: &Model) -> Vec<GenerateRequest> {
     let mut requests = Vec::new();
-    for prompt in PROMPTS {
-        let text = model.template().render(&[ChatMessage::new("user", prompt)], None, Turn::Generate).unwrap();
-        let prompt = model.tokenizer().encode_prompt(&text, SpecialTokens::Parse);
+    for message in PROMPTS {
+        let prompt = prompt(model, message, "");
         for sampling in samplings() {
             let stop = vec!["lazy dog near the river bank. The quick".to_owned()];
             requests.push(GenerateRequest {
@@ -69,23 +51,6 @@ fn requests(model: &Model) -> Vec<GenerateRequest> {
         }
     }
     requests
-}
-
-fn answer(engine: &Engine, request: GenerateRequest) -> (Vec<TokenId>, String, Usage) {
-    let mut generation = engine.submit(request).unwrap();
-    let (mut tokens, mut text) = (Vec::new(), String::new());
-    while let Some(event) = generation.next_blocking() {
-        match event {
-            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) => {}
-            GenerationEvent::Token { token, text: piece, .. } => {
-                tokens.push(token);
-                text += &piece;
-            }
-            GenerationEvent::Finished { text: rest, usage, .. } => return (tokens, text + &rest, usage),
-            GenerationEvent::Failed(error) => panic!("{error}"),
-        }
-    }
-    panic!("a generation has an end");
 }
 
 #[test]
@@ -104,11 +69,15 @@ fn drafts_change_no_token() {
     for (method, verify, calibrate) in settings {
         let drafting = engine(&model, profiles.path(), method, verify, calibrate);
         let mut accepted = Tokens::ZERO;
-        for (request, (tokens, text, _)) in requests(&model).into_iter().zip(&expected) {
+        for (request, expected) in requests(&model).into_iter().zip(&expected) {
             let sampling = request.sampling.clone();
             let drafted = answer(&drafting, request);
-            assert_eq!((&drafted.0, &drafted.1), (tokens, text), "{method} {verify:?} {sampling:?}");
-            accepted += drafted.2.drafts.accepted;
+            assert_eq!(
+                (&drafted.tokens, &drafted.text),
+                (&expected.tokens, &expected.text),
+                "{method} {verify:?} {sampling:?}"
+            );
+            accepted += drafted.usage.drafts.accepted;
         }
         // What pays is for a machine to say, and a busy one may say that nothing does.
         if verify == Verify::All {

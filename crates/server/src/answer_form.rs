@@ -5,6 +5,21 @@ use crate::fields::Fields;
 use duet_agents::{ResponseFormat, Strictness};
 use serde_json::Value;
 
+/// The form of an answer.
+#[derive(Debug)]
+pub(crate) struct AnswerForm {
+    pub(crate) format: ResponseFormat,
+    /// The field that asked for it: a refusal names it.
+    pub(crate) field: &'static str,
+}
+
+/// Text, for which no field asks.
+impl Default for AnswerForm {
+    fn default() -> Self {
+        Self { format: ResponseFormat::Text, field: "response_format" }
+    }
+}
+
 /// All names that a form can come by.
 pub(crate) const KNOWN: [&str; 8] = [
     "response_format",
@@ -18,15 +33,15 @@ pub(crate) const KNOWN: [&str; 8] = [
 ];
 
 /// Takes the form of the answer; of several names, one may speak.
-pub(crate) fn take(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<ResponseFormat, ApiError> {
-    let mut found: Option<(&'static str, ResponseFormat)> = None;
-    let mut says = |name: &'static str, form: Option<ResponseFormat>| match (&found, form) {
+pub(crate) fn take(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<AnswerForm, ApiError> {
+    let mut found: Option<AnswerForm> = None;
+    let mut says = |field: &'static str, format: Option<ResponseFormat>| match (&found, format) {
         (_, None) => Ok(()),
-        (None, Some(form)) => {
-            found = Some((name, form));
+        (None, Some(format)) => {
+            found = Some(AnswerForm { format, field });
             Ok(())
         }
-        (Some((with, _)), Some(_)) => Err(ApiError::Contradiction { param: name, with }),
+        (Some(with), Some(_)) => Err(ApiError::Contradiction { param: field, with: with.field }),
     };
     says("response_format", response_format(fields, ignored)?)?;
     says("grammar", fields.string("grammar")?.map(grammar))?;
@@ -36,7 +51,7 @@ pub(crate) fn take(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Res
     says("guided_choice", choice(fields, "guided_choice")?)?;
     says("guided_grammar", fields.string("guided_grammar")?.map(grammar))?;
     says("structured_outputs", structured(fields, ignored)?)?;
-    Ok(found.map_or(ResponseFormat::Text, |(_, form)| form))
+    Ok(found.unwrap_or_default())
 }
 
 fn response_format(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Option<ResponseFormat>, ApiError> {

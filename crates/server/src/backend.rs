@@ -54,6 +54,9 @@ pub trait Backend: Send + Sync + 'static {
     /// The special token of this name.
     fn special(&self, name: &str) -> Option<TokenId>;
 
+    /// The tokens of one of the model's marks, special ones where it names such.
+    fn encode_mark(&self, mark: &str) -> Vec<TokenId>;
+
     /// The prompt that asks the model to go on with `text`, of at most `most` tokens. Takes as long as
     /// [`Self::encode_chat`].
     ///

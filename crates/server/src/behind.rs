@@ -14,18 +14,29 @@ use crate::messages::{ChatMessage, Role};
 
 /// Makes a request that is sent behind an answer background work, unless its client said its class.
 pub(crate) fn demote(service: &mut Service, messages: &[ChatMessage], behind: BehindAnswers) {
-    if behind == BehindAnswers::Background && is_behind(messages) {
+    demote_instructed(service, instructions(messages), behind);
+}
+
+/// The same of a request with these instructions: where the system's begin, and the user's last ones.
+pub(crate) fn demote_instructed<'a>(
+    service: &mut Service,
+    instructions: impl IntoIterator<Item = &'a str>,
+    behind: BehindAnswers,
+) {
+    if behind == BehindAnswers::Background && instructions.into_iter().any(is_behind) {
         service.demote();
     }
 }
 
-fn is_behind(messages: &[ChatMessage]) -> bool {
+fn instructions(messages: &[ChatMessage]) -> impl Iterator<Item = &str> {
     let system = messages.iter().find(|message| message.role == Role::System);
     let user = messages.iter().rfind(|message| message.role == Role::User);
-    [system, user].into_iter().flatten().any(|message| {
-        let head = &message.content[..message.content.floor_char_boundary(HEAD_BYTES)];
-        BEGINNINGS.iter().any(|beginning| head.contains(beginning))
-    })
+    [system, user].into_iter().flatten().map(|message| message.content.as_str())
+}
+
+fn is_behind(instructions: &str) -> bool {
+    let head = &instructions[..instructions.floor_char_boundary(HEAD_BYTES)];
+    BEGINNINGS.iter().any(|beginning| head.contains(beginning))
 }
 
 /// Enough for a heading before the task.
@@ -52,7 +63,7 @@ mod tests {
     fn check(role: Role, content: &str, expected: bool) {
         let content = content.to_owned();
         let message = ChatMessage { role, content, tool_calls: None, tool_call_id: None, name: None };
-        assert_eq!(is_behind(&[message]), expected);
+        assert_eq!(instructions(&[message]).any(is_behind), expected);
     }
 
     #[test]

@@ -39,11 +39,11 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<(Job<Chat>
         return Err(unsupported("modalities", "this server answers with text only"));
     }
     let mut options = Options::take(&mut fields, headers, app, &mut ignored)?;
-    let logprobs = logprobs_wanted(&mut fields)?;
+    let logprobs = logprobs::wanted(&mut fields)?;
     let choices = options::choices(&mut fields)?;
     let tools = Tools::take(&mut fields, Nesting::Function, &mut ignored)?;
     let form = answer_form::take(&mut fields, &mut ignored)?;
-    let told = thinking::take(&mut fields, app, &mut ignored)?;
+    let reasoning = thinking::take(&mut fields, app, &mut ignored)?;
     let mut messages = messages::take(&mut fields, &mut ignored)?;
     volatile::settle(&mut messages, app.config.prefix);
     behind::demote(&mut options.service, &messages, app.config.behind_answers);
@@ -52,7 +52,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<(Job<Chat>
     ignored.extend(fields.rest());
     let usage = options.delivery == Delivery::Streamed { usage: true };
     let writer = Chat { usage: if usage { ShowsUsage::AtEnd } else { ShowsUsage::No } };
-    Ok((Job { options, logprobs, predicted, choices, writer, ignored }, Asked { messages, tools, form, told }))
+    Ok((Job { options, logprobs, predicted, choices, writer, ignored }, Asked { messages, tools, form, reasoning }))
 }
 
 pub(crate) const KNOWN: Known = Known(&[
@@ -62,17 +62,6 @@ pub(crate) const KNOWN: Known = Known(&[
     &thinking::KNOWN,
     &["messages", "modalities", "top_logprobs"],
 ]);
-
-/// How many alternatives to report, if log probabilities are wanted at all.
-fn logprobs_wanted(fields: &mut Fields) -> Result<Option<u8>, ApiError> {
-    let wanted = fields.boolean("logprobs")?.unwrap_or(false);
-    let top = fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX)?.unwrap_or(0);
-    match (wanted, top) {
-        (false, 0) => Ok(None),
-        (false, _) => Err(ApiError::Needs { param: "top_logprobs", needs: "logprobs" }),
-        (true, top) => Ok(Some(u8::try_from(top).unwrap_or(u8::MAX))),
-    }
-}
 
 /// Writes chat completions.
 struct Chat {
@@ -194,6 +183,3 @@ pub(crate) fn envelope(about: &About, object: &str, choices: Value) -> Value {
         "choices": choices,
     })
 }
-
-/// OpenAI's bound.
-const TOP_LOGPROBS_MAX: i64 = 20;

@@ -16,7 +16,6 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use duet_agents::ResponseFormat;
 use duet_engine::Usage;
 use duet_types::Tokens;
 use serde_json::{Value, json};
@@ -44,7 +43,7 @@ fn take(
     mut fields: Fields,
     headers: &HeaderMap,
     app: &App,
-) -> Result<(Job<Completion>, Vec<RawPrompt>, ResponseFormat), ApiError> {
+) -> Result<(Job<Completion>, Vec<RawPrompt>, answer_form::AnswerForm), ApiError> {
     let mut ignored = Vec::new();
     if fields.string("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
         return Err(unsupported("suffix", "filling in the middle is not implemented"));

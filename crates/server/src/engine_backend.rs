@@ -124,6 +124,10 @@ impl Backend for EngineBackend {
         }
     }
 
+    fn encode_mark(&self, mark: &str) -> Vec<TokenId> {
+        self.engine.model().tokenizer().encode(mark, SpecialTokens::Parse)
+    }
+
     /// What looks like a special token in a text that is expected is text.
     fn encode_answer(&self, text: &str, most: Tokens) -> Result<Vec<TokenId>, TooManyTokens> {
         self.engine.model().tokenizer().encode_within(text, SpecialTokens::AsText, most)

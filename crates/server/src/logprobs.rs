@@ -1,6 +1,8 @@
 //! Log probabilities in OpenAI's two shapes.
 
 use crate::backend::Backend;
+use crate::error::ApiError;
+use crate::fields::Fields;
 use duet_engine::TokenLogprobs;
 use duet_types::TokenId;
 use serde_json::{Map, Value, json};
@@ -45,6 +47,20 @@ impl Scores {
         self.waiting.drain(..).collect()
     }
 }
+
+/// Takes `logprobs` and `top_logprobs`: how many alternatives to report, if log probabilities are wanted at all.
+pub(crate) fn wanted(fields: &mut Fields) -> Result<Option<u8>, ApiError> {
+    let wanted = fields.boolean("logprobs")?.unwrap_or(false);
+    let top = fields.integer("top_logprobs", 0..=TOP_MAX)?.unwrap_or(0);
+    match (wanted, top) {
+        (false, 0) => Ok(None),
+        (false, _) => Err(ApiError::Needs { param: "top_logprobs", needs: "logprobs" }),
+        (true, top) => Ok(Some(u8::try_from(top).unwrap_or(u8::MAX))),
+    }
+}
+
+/// OpenAI's bound of alternatives.
+pub(crate) const TOP_MAX: i64 = 20;
 
 /// `logprobs` of a chat choice.
 pub(crate) fn chat(backend: &dyn Backend, tokens: &[ScoredToken]) -> Value {

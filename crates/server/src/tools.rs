@@ -30,17 +30,7 @@ pub(crate) const KNOWN: [&str; 3] = ["tools", "tool_choice", "parallel_tool_call
 impl Tools {
     /// Takes `tools`, `tool_choice` and `parallel_tool_calls`.
     pub(crate) fn take(fields: &mut Fields, nesting: Nesting, ignored: &mut Vec<String>) -> Result<Self, ApiError> {
-        let listed = match fields.take("tools") {
-            None => Vec::new(),
-            Some(Value::Array(tools)) => tools,
-            Some(other) => return Err(fields.wrong_type("tools", "an array", &other)),
-        };
-        let mut tools: Vec<Tool> = Vec::with_capacity(listed.len());
-        for (index, tool) in listed.into_iter().enumerate() {
-            let path = fields.path_of(&format!("tools[{index}]"));
-            let Some(tool) = function(path.clone(), tool, nesting, ignored)? else { continue };
-            add(&mut tools, tool, &path, nesting)?;
-        }
+        let mut tools = listed(fields, nesting, |path, tool| function(path, tool, nesting, ignored))?;
         let parallel = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
         let parallel = if parallel { Parallel::Many } else { Parallel::One };
         let choice = choice(fields, &mut tools, nesting)?;
@@ -52,8 +42,29 @@ impl Tools {
     }
 }
 
+/// Takes `tools`: of each, which has a path, what `take` makes of it, if anything.
+pub(crate) fn listed(
+    fields: &mut Fields,
+    nesting: Nesting,
+    mut take: impl FnMut(String, Value) -> Result<Option<Tool>, ApiError>,
+) -> Result<Vec<Tool>, ApiError> {
+    let listed = match fields.take("tools") {
+        None => Vec::new(),
+        Some(Value::Array(tools)) => tools,
+        Some(other) => return Err(fields.wrong_type("tools", "an array", &other)),
+    };
+    let mut tools: Vec<Tool> = Vec::with_capacity(listed.len());
+    for (index, tool) in listed.into_iter().enumerate() {
+        let path = fields.path_of(&format!("tools[{index}]"));
+        if let Some(tool) = take(path.clone(), tool)? {
+            add(&mut tools, tool, &path, nesting)?;
+        }
+    }
+    Ok(tools)
+}
+
 /// Adds a tool. Of two with one name nobody could say which is called.
-pub(crate) fn add(tools: &mut Vec<Tool>, tool: Tool, path: &str, nesting: Nesting) -> Result<(), ApiError> {
+fn add(tools: &mut Vec<Tool>, tool: Tool, path: &str, nesting: Nesting) -> Result<(), ApiError> {
     if tools.iter().any(|other| other.name == tool.name) {
         let param = match nesting {
             Nesting::Function => format!("{path}.function.name"),

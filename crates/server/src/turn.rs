@@ -1,12 +1,13 @@
 //! What the model's turn is to be: the conversation before it, and what it is held to.
 
+use crate::answer_form::AnswerForm;
 use crate::backend::{Backend, Chat, ChatPrompt, PromptError};
 use crate::error::ApiError;
 use crate::messages::ChatMessage;
-use crate::thinking::Told;
+use crate::thinking::Reasoning;
 use crate::tools::Tools;
 use duet_agents::{Begins, CallParser, Calls, Refused, ResponseFormat, Thinking, ToolChoice, Turn};
-use duet_engine::Constraint;
+use duet_engine::{Constraint, ThoughtBound};
 use duet_types::{TokenId, Tokens};
 
 /// A conversation, and the turn that is asked for.
@@ -14,8 +15,8 @@ use duet_types::{TokenId, Tokens};
 pub(crate) struct Asked {
     pub(crate) messages: Vec<ChatMessage>,
     pub(crate) tools: Tools,
-    pub(crate) form: ResponseFormat,
-    pub(crate) told: Told,
+    pub(crate) form: AnswerForm,
+    pub(crate) reasoning: Reasoning,
 }
 
 /// A prompt, and what to make of what comes.
@@ -24,6 +25,8 @@ pub(crate) struct Prepared {
     pub(crate) prompt: Vec<TokenId>,
     /// Absent where every answer is right.
     pub(crate) constraint: Option<Constraint>,
+    /// Absent where the model may reason for as long as it likes.
+    pub(crate) thought: Option<ThoughtBound>,
     /// Absent where every answer is text.
     pub(crate) parser: Option<Box<CallParser>>,
     /// Special tokens whose text the parser is to see.
@@ -33,7 +36,7 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// A text to go on from.
     pub(crate) fn text(prompt: Vec<TokenId>, constraint: Option<Constraint>) -> Self {
-        Self { prompt, constraint, parser: None, marks: Vec::new() }
+        Self { prompt, constraint, thought: None, parser: None, marks: Vec::new() }
     }
 }
 
@@ -45,7 +48,7 @@ impl Asked {
         most: Tokens,
         prompt: &'static str,
     ) -> Result<ChatPrompt, ApiError> {
-        let chat = Chat { messages: &self.messages, tools: &self.tools.tools, told: &self.told };
+        let chat = Chat { messages: &self.messages, tools: &self.tools.tools, told: &self.reasoning.told };
         backend.encode_chat(&chat, most).map_err(|error| match error {
             PromptError::TooLong(_) => ApiError::ContextExceeded { prompt, context: backend.context() },
             error => ApiError::Prompt(error),
@@ -65,14 +68,19 @@ impl Asked {
         let Tools { tools, choice, parallel } = &self.tools;
         let calls = Calls { format: families.tools, tools, choice, parallel: *parallel };
         let calls = (!tools.is_empty() || *choice != ToolChoice::Auto).then_some(calls);
-        let turn = Turn { calls, answer: &self.form, thinking };
+        let turn = Turn { calls, answer: &self.form.format, thinking };
         let constraint = backend.constrain(&turn).map_err(|error| refused(error, &self.form))?;
+        let thought = self.reasoning.max.zip(families.reasoning).map(|(max, format)| {
+            let closing = backend.encode_mark(format.closing());
+            ThoughtBound { format, begins, max, closing }
+        });
         let marks = families.marks(!tools.is_empty());
         let parser = CallParser::new(families.tools, tools, families.reasoning, begins);
         let parses = !tools.is_empty() || families.reasoning.is_some() || begins == Begins::Inside;
         Ok(Prepared {
             prompt: tokens,
             constraint,
+            thought,
             parser: parses.then(|| Box::new(parser)),
             marks: marks.filter_map(|mark| backend.special(mark)).collect(),
         })
@@ -80,13 +88,13 @@ impl Asked {
 }
 
 /// What the answer to a text is held to.
-pub(crate) fn constraint_of(backend: &dyn Backend, form: &ResponseFormat) -> Result<Option<Constraint>, ApiError> {
-    let turn = Turn { calls: None, answer: form, thinking: Thinking::Off };
+pub(crate) fn constraint_of(backend: &dyn Backend, form: &AnswerForm) -> Result<Option<Constraint>, ApiError> {
+    let turn = Turn { calls: None, answer: &form.format, thinking: Thinking::Off };
     backend.constrain(&turn).map_err(|error| refused(error, form))
 }
 
 /// The field that a refusal is about.
-fn refused(error: Refused, form: &ResponseFormat) -> ApiError {
+fn refused(error: Refused, form: &AnswerForm) -> ApiError {
     let of_answer = |of: &String| of == "the answer";
     let param = match &error {
         Refused::SchemaSize { of, .. }
@@ -95,9 +103,9 @@ fn refused(error: Refused, form: &ResponseFormat) -> ApiError {
         | Refused::Schema { of, .. }
             if of_answer(of) =>
         {
-            "response_format"
+            form.field
         }
-        Refused::Grammar { .. } if *form != ResponseFormat::Text => "response_format",
+        Refused::Grammar { .. } if form.format != ResponseFormat::Text => form.field,
         Refused::UnknownTool { .. } | Refused::NoTools => "tool_choice",
         _ => "tools",
     };

@@ -6,6 +6,8 @@
 //! divided by them (below 2.9e-39) are 0, as is what they come near to: the likeliest token.
 
 mod candidates;
+#[cfg(test)]
+mod distribution;
 mod likeliest;
 mod maximum;
 mod penalties;
@@ -71,6 +73,12 @@ impl Sampler {
             Some((_, max)) => self.draw(logits, Weighting::new(max, self.temperature), &mut scratch.candidates),
         };
         let token = TokenId(token as u32);
+        self.penalties.note(token);
+        token
+    }
+
+    /// Takes note of a token that was not for it to choose. Nothing is drawn.
+    pub(crate) fn given(&mut self, token: TokenId) -> TokenId {
         self.penalties.note(token);
         token
     }

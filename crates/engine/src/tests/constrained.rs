@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::Constraint;
-use crate::fake_model::{END, VOCABULARY};
-use duet_agents::{Automaton, Limits, ResponseFormat, Thinking, TokenText, Turn, Vocabulary, constraint};
+use crate::fake_model::{END, THINK, VOCABULARY};
+use duet_agents::{
+    Automaton, Begins, Limits, ReasoningFormat, ResponseFormat, Thinking, TokenText, Turn, Vocabulary, constraint,
+};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 
@@ -11,17 +13,27 @@ use std::sync::LazyLock;
 static TOKENS: LazyLock<Vocabulary> = LazyLock::new(|| {
     let text = |token: u32| match char::from_u32(u32::from(b'a') + token).filter(char::is_ascii_lowercase) {
         Some(letter) => TokenText::Text(vec![letter as u8]),
+        None if TokenId(token) == THINK[1] => TokenText::Special("</think>".to_owned()),
         None => TokenText::Special(format!("<{token}>")),
     };
     let spell = |text: &str| letters(text);
     Vocabulary::new((0..VOCABULARY as u32).map(text), &[END], spell).unwrap()
 });
 
-fn held_to(pattern: &str) -> Constraint {
+pub(super) fn held_to(pattern: &str) -> Constraint {
+    Constraint::new(automaton(pattern, Thinking::Off))
+}
+
+/// Held to it behind reasoning that has begun.
+pub(super) fn held_after_thought(pattern: &str) -> Constraint {
+    Constraint::new(automaton(pattern, Thinking::On(ReasoningFormat::Think, Begins::Inside)))
+}
+
+fn automaton(pattern: &str, thinking: Thinking) -> Automaton {
     let form = ResponseFormat::Regex(pattern.to_owned());
-    let turn = Turn { calls: None, answer: &form, thinking: Thinking::Off };
-    let grammar = constraint(&turn, &|_| None).unwrap().unwrap();
-    Constraint::new(Automaton::start(&TOKENS, &grammar, Limits::default()).unwrap())
+    let turn = Turn { calls: None, answer: &form, thinking };
+    let grammar = constraint(&turn, &|name| TOKENS.special(name)).unwrap().unwrap();
+    Automaton::start(&TOKENS, &grammar, Limits::default()).unwrap()
 }
 
 fn answer(method: Method, sampling: SamplingParams, pattern: &str) -> Answer {
@@ -68,10 +80,7 @@ proptest! {
 
 /// Whether a text is in the language of a pattern: its letters and the end are what an automaton takes.
 fn is_within(pattern: &str, text: &str) -> bool {
-    let form = ResponseFormat::Regex(pattern.to_owned());
-    let turn = Turn { calls: None, answer: &form, thinking: Thinking::Off };
-    let grammar = constraint(&turn, &|_| None).unwrap().unwrap();
-    let mut automaton = Automaton::start(&TOKENS, &grammar, Limits::default()).unwrap();
+    let mut automaton = automaton(pattern, Thinking::Off);
     letters(text).iter().all(|letter| automaton.commit(*letter).is_ok()) && automaton.is_accepting()
 }
 

@@ -14,6 +14,7 @@ mod recovering;
 mod remembering;
 mod speculating;
 mod streaming;
+mod thinking;
 
 use crate::backend::Backend as _;
 use crate::drafting::Past;

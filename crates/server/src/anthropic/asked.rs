@@ -3,17 +3,17 @@
 use super::conversation;
 use super::tools;
 use super::writer::Messages;
+use crate::answer_form::{AnswerForm, named_schema};
 use crate::class::Service;
 use crate::error::ApiError;
 use crate::fields::{Fields, Known};
 use crate::options::{self, Delivery, Options};
 use crate::reply::Job;
 use crate::serve::App;
-use crate::thinking::{Told, tell_effort};
+use crate::thinking::{Reasoning, Told, bound, tell_effort};
 use crate::turn::Asked;
-use crate::{answer_form, behind, task, volatile};
+use crate::{behind, task, volatile};
 use axum::http::HeaderMap;
-use duet_agents::ResponseFormat;
 use duet_engine::{Progress, Remember, SamplingParams, StopConditions};
 use duet_types::{Class, Tokens};
 use serde_json::Value;
@@ -86,11 +86,11 @@ fn asked(fields: &mut Fields, app: &App, ignored: &mut Vec<String>) -> Result<As
     // What a prompt begins with is found again without marks.
     drop(fields.take("cache_control"));
     let tools = tools::take(fields, ignored)?;
-    let mut told = thinking(fields, ignored)?;
-    let form = form(fields, &mut told, ignored)?;
+    let mut reasoning = thinking(fields, app, ignored)?;
+    let form = form(fields, &mut reasoning.told, ignored)?;
     let mut messages = conversation::take(fields, ignored)?;
     volatile::settle(&mut messages, app.config.prefix);
-    Ok(Asked { messages, tools, form, told })
+    Ok(Asked { messages, tools, form, reasoning })
 }
 
 fn sampling(fields: &mut Fields) -> Result<SamplingParams, ApiError> {
@@ -116,13 +116,10 @@ fn service(fields: &mut Fields, headers: &HeaderMap, app: &App) -> Result<Servic
     Service::take(fields, headers, app.config.class_default)
 }
 
-/// Whether the model is to reason: not unless it is asked to, as with Anthropic. How long is the model's affair.
-fn thinking(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Told, ApiError> {
-    let mut told = Told::new();
-    let Some(thinking) = fields.take("thinking") else {
-        told.insert("enable_thinking".to_owned(), false.into());
-        return Ok(told);
-    };
+/// Whether the model is to reason, and for how long: not unless it is asked to, as with Anthropic.
+fn thinking(fields: &mut Fields, app: &App, ignored: &mut Vec<String>) -> Result<Reasoning, ApiError> {
+    let told = |enabled: bool| [("enable_thinking".to_owned(), enabled.into())].into_iter().collect();
+    let Some(thinking) = fields.take("thinking") else { return Ok(Reasoning { told: told(false), max: None }) };
     let mut thinking = Fields::nested(fields.path_of("thinking"), thinking)?;
     let Some(kind) = thinking.string("type")? else {
         return Err(ApiError::Missing { param: thinking.path_of("type") });
@@ -134,21 +131,21 @@ fn thinking(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Told, ApiE
             return Err(thinking.out_of_range("type", "one of enabled, disabled, adaptive", &Value::String(kind)));
         }
     };
-    told.insert("enable_thinking".to_owned(), enabled.into());
+    let max = if enabled { bound(&mut thinking, "budget_tokens", 1, app, ignored)? } else { None };
     ignored.extend(thinking.rest());
-    Ok(told)
+    Ok(Reasoning { told: told(enabled), max })
 }
 
 /// `output_config` (`format` and `effort`), or `output_format`, which was its name before.
-fn form(fields: &mut Fields, told: &mut Told, ignored: &mut Vec<String>) -> Result<ResponseFormat, ApiError> {
-    let mut format = fields.take("output_format").map(|format| ("output_format".to_owned(), format));
+fn form(fields: &mut Fields, told: &mut Told, ignored: &mut Vec<String>) -> Result<AnswerForm, ApiError> {
+    let mut asked = fields.take("output_format").map(|format| ("output_format", format));
     if let Some(config) = fields.take("output_config") {
         let mut config = Fields::nested(fields.path_of("output_config"), config)?;
         if let Some(given) = config.take("format") {
-            if format.is_some() {
+            if asked.is_some() {
                 return Err(ApiError::Contradiction { param: "output_config", with: "output_format" });
             }
-            format = Some((config.path_of("format"), given));
+            asked = Some(("output_config.format", given));
         }
         if let Some(effort) = config.string("effort")? {
             let most = if effort == "max" { "xhigh" } else { effort.as_str() };
@@ -159,10 +156,10 @@ fn form(fields: &mut Fields, told: &mut Told, ignored: &mut Vec<String>) -> Resu
         }
         ignored.extend(config.rest());
     }
-    let Some((path, format)) = format else { return Ok(ResponseFormat::Text) };
-    let mut format = Fields::nested(path, format)?;
+    let Some((field, format)) = asked else { return Ok(AnswerForm::default()) };
+    let mut format = Fields::nested(field.to_owned(), format)?;
     match format.string("type")?.as_deref() {
-        Some("json_schema") => answer_form::named_schema(format, ignored),
+        Some("json_schema") => Ok(AnswerForm { format: named_schema(format, ignored)?, field }),
         Some(other) => Err(format.out_of_range("type", "json_schema", &Value::String(other.to_owned()))),
         None => Err(ApiError::Missing { param: format.path_of("type") }),
     }

@@ -5,7 +5,7 @@
 
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::tools::{Nesting, Tools, add, described};
+use crate::tools::{Nesting, Tools, described, listed};
 use duet_agents::{Parallel, Tool, ToolChoice};
 use serde_json::Value;
 
@@ -13,17 +13,7 @@ pub(super) const KNOWN: [&str; 2] = ["tools", "tool_choice"];
 
 /// Takes `tools` and `tool_choice`.
 pub(super) fn take(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Tools, ApiError> {
-    let listed = match fields.take("tools") {
-        None => Vec::new(),
-        Some(Value::Array(tools)) => tools,
-        Some(other) => return Err(fields.wrong_type("tools", "an array", &other)),
-    };
-    let mut tools: Vec<Tool> = Vec::with_capacity(listed.len());
-    for (index, tool) in listed.into_iter().enumerate() {
-        let path = fields.path_of(&format!("tools[{index}]"));
-        let Some(tool) = one(path.clone(), tool, ignored)? else { continue };
-        add(&mut tools, tool, &path, Nesting::Flat)?;
-    }
+    let mut tools = listed(fields, Nesting::Flat, |path, tool| one(path, tool, ignored))?;
     let (choice, parallel) = choice(fields, ignored)?;
     if choice == ToolChoice::None && !tools.is_empty() {
         ignored.push("tools".to_owned());

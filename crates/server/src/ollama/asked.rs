@@ -6,12 +6,14 @@
 
 use super::names;
 use super::probe::KeepAlive;
+use crate::answer_form::AnswerForm;
 use crate::class::Service;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::logprobs;
 use crate::options::{self, Delivery, Options};
 use crate::serve::App;
-use crate::thinking::{Told, tell_effort};
+use crate::thinking::{Reasoning, Told, tell_effort};
 use axum::http::HeaderMap;
 use duet_agents::{ResponseFormat, Strictness};
 use duet_engine::{Progress, Remember, SamplingParams, StopConditions};
@@ -24,8 +26,8 @@ pub(super) struct Shared {
     pub(super) model: String,
     pub(super) options: Options,
     pub(super) keep_alive: KeepAlive,
-    pub(super) form: ResponseFormat,
-    pub(super) told: Told,
+    pub(super) form: AnswerForm,
+    pub(super) reasoning: Reasoning,
     /// How many alternatives to report with each token; absent: no log probabilities.
     pub(super) logprobs: Option<u8>,
 }
@@ -67,18 +69,10 @@ impl Shared {
             delivery: if streams { Delivery::Streamed { usage: true } } else { Delivery::Whole },
             progress: Progress::Untold,
         };
-        let form = form(fields)?;
-        let told = told(fields, app, ignored)?;
+        let form = AnswerForm { format: form(fields)?, field: "format" };
+        let reasoning = Reasoning { told: told(fields, app, ignored)?, max: None };
         let keep_alive = KeepAlive::take(fields, ignored);
-        Ok(Self { model, options, keep_alive, form, told, logprobs: logprobs(fields)? })
-    }
-}
-
-/// A refusal of the answer's form, in the words of these routes.
-pub(super) fn renamed(error: ApiError) -> ApiError {
-    match error {
-        ApiError::Refused { param: "response_format", error } => ApiError::Refused { param: "format", error },
-        other => other,
+        Ok(Self { model, options, keep_alive, form, reasoning, logprobs: logprobs::wanted(fields)? })
     }
 }
 
@@ -152,17 +146,6 @@ fn told(fields: &mut Fields, app: &App, ignored: &mut Vec<String>) -> Result<Tol
     Ok(told)
 }
 
-fn logprobs(fields: &mut Fields) -> Result<Option<u8>, ApiError> {
-    let wanted = fields.boolean("logprobs")?.unwrap_or(false);
-    let top = fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX)?.unwrap_or(0);
-    match (wanted, top) {
-        (false, 0) => Ok(None),
-        (false, _) => Err(ApiError::Needs { param: "top_logprobs", needs: "logprobs" }),
-        (true, top) => Ok(Some(u8::try_from(top).unwrap_or(u8::MAX))),
-    }
-}
-
 /// Ollama's.
 const DEFAULTS: [(&str, f64); 2] = [("temperature", 0.8), ("top_p", 0.9)];
 const LEVELS: [&str; 3] = ["low", "medium", "high"];
-const TOP_LOGPROBS_MAX: i64 = 20;

@@ -1,14 +1,14 @@
 //! `POST /api/chat`.
 
-use super::asked::{self, Shared, renamed};
+use super::asked::{self, Shared};
+use super::message;
 use super::probe::{KeepAlive, Probe};
-use super::{message, written};
+use super::writer::{Lines, Shape};
 use crate::arrived::taken_apart;
 use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::fields::{Fields, Known};
-use crate::logprobs::ScoredToken;
-use crate::reply::{About, Choice, Ended, Frame, Framing, Job, Said, Writer, reply};
+use crate::reply::{Call, Choice, Job, Writer, reply};
 use crate::serve::App;
 use crate::tools::{self, Nesting, Tools};
 use crate::turn::Asked;
@@ -17,7 +17,6 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use duet_engine::Usage;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -35,7 +34,7 @@ pub(super) async fn create(
         Wanted::Turn(turn) => *turn,
     };
     reply(app, caller.tenant, job, arrived, move |backend, most| {
-        Ok(vec![asked.prepare(backend, most, Chat::PROMPT).map_err(renamed)?])
+        Ok(vec![asked.prepare(backend, most, Lines::<Message>::PROMPT)?])
     })
     .await
 }
@@ -44,13 +43,13 @@ pub(super) async fn create(
 enum Wanted {
     /// That the model be there, or not.
     Nothing(Probe),
-    Turn(Box<(Job<Chat>, Asked)>),
+    Turn(Box<(Job<Lines<Message>>, Asked)>),
 }
 
 fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, ApiError> {
     let mut ignored = Vec::new();
     let shared = Shared::take(&mut fields, headers, app, &mut ignored)?;
-    let Shared { model, mut options, keep_alive, form, told, logprobs } = shared;
+    let Shared { model, mut options, keep_alive, form, reasoning, logprobs } = shared;
     let mut messages = message::take(&mut fields, &mut ignored)?;
     if messages.is_empty() {
         ignored.extend(fields.rest());
@@ -64,72 +63,37 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
         ignored.push("keep_alive".to_owned());
     }
     ignored.extend(fields.rest());
-    let writer = Chat { model };
+    let writer = Lines::new(model);
     let job = Job { options, logprobs, predicted: None, choices: 1, writer, ignored };
-    Ok(Wanted::Turn(Box::new((job, Asked { messages, tools, form, told }))))
+    Ok(Wanted::Turn(Box::new((job, Asked { messages, tools, form, reasoning }))))
 }
 
 pub(crate) const KNOWN: Known = Known(&[&asked::KNOWN, &tools::KNOWN, &["messages"]]);
 
-/// Writes messages.
-struct Chat {
-    model: String,
-}
+/// An answer is a message.
+struct Message;
 
-impl Chat {
-    fn part(&self, message: Value) -> Value {
-        let mut part = written::part(&self.model);
-        part["message"] = message;
-        part
-    }
-}
-
-impl Writer for Chat {
-    const ID_PREFIX: &'static str = "ollama-";
+impl Shape for Message {
     const PROMPT: &'static str = "messages";
-    const FRAMING: Framing = Framing::Lines;
 
-    fn whole(&mut self, about: &About, choices: Vec<Choice>, usage: Usage) -> Value {
-        let choice = choices.into_iter().next().unwrap_or_default();
+    fn write(part: &mut Value, choice: &Choice) {
         let mut message = json!({"role": "assistant", "content": choice.text});
         if !choice.reasoning.is_empty() {
-            message["thinking"] = choice.reasoning.into();
+            message["thinking"] = choice.reasoning.as_str().into();
         }
         if !choice.calls.is_empty() {
-            message["tool_calls"] = written::calls(&choice.calls);
+            message["tool_calls"] = calls(&choice.calls);
         }
-        let mut answer = self.part(message);
-        written::score(&mut answer, &*about.app.backend, choice.scored.as_deref());
-        written::end(&mut answer, choice.ended.unwrap_or(Ended::Stop), usage);
-        answer
+        part["message"] = message;
     }
+}
 
-    fn opening(&mut self, _: &About, _: usize) -> Vec<Frame> {
-        Vec::new()
-    }
-
-    fn piece(&mut self, about: &About, _: usize, said: Said, scored: Option<&[ScoredToken]>) -> Vec<Frame> {
-        let message = match said {
-            Said::Text(text) => json!({"role": "assistant", "content": text}),
-            Said::Reasoning(text) => json!({"role": "assistant", "content": "", "thinking": text}),
-            Said::Call(call) => json!({"role": "assistant", "content": "", "tool_calls": written::calls(&[call])}),
-        };
-        let mut part = self.part(message);
-        written::score(&mut part, &*about.app.backend, scored);
-        vec![Frame::data(&part)]
-    }
-
-    fn ended(&mut self, _: &About, _: usize, ended: Ended, usage: Usage) -> Vec<Frame> {
-        let mut part = self.part(json!({"role": "assistant", "content": ""}));
-        written::end(&mut part, ended, usage);
-        vec![Frame::data(&part)]
-    }
-
-    fn last(&mut self, _: &About, _: Usage) -> Vec<Frame> {
-        Vec::new()
-    }
-
-    fn failed(&mut self, _: &About, error: &ApiError) -> Vec<Frame> {
-        written::failure(error)
-    }
+/// Calls with their arguments as an object.
+fn calls(calls: &[Call]) -> Value {
+    let call = |call: &Call| {
+        let arguments = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
+        let function = json!({"index": call.index, "name": call.name, "arguments": arguments});
+        json!({"id": call.id, "function": function})
+    };
+    calls.iter().map(call).collect()
 }

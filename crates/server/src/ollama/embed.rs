@@ -4,7 +4,7 @@
 
 use super::names;
 use super::probe::KeepAlive;
-use super::written::nanoseconds;
+use super::writer::nanoseconds;
 use crate::arrived::taken_apart;
 use crate::auth::Caller;
 use crate::body;

@@ -1,29 +1,27 @@
 //! `POST /api/generate`: one prompt, put into the model's chat template unless it is `raw`.
 
-use super::asked::{self, Shared, renamed};
+use super::asked::{self, Shared};
 use super::message::refuse_images;
 use super::probe::{KeepAlive, Probe};
-use super::written;
+use super::writer::{Lines, Shape};
+use crate::answer_form::AnswerForm;
 use crate::arrived::taken_apart;
 use crate::auth::Caller;
 use crate::backend::Backend;
 use crate::error::ApiError;
 use crate::fields::{Fields, Known};
-use crate::logprobs::ScoredToken;
 use crate::messages::{ChatMessage, Role};
 use crate::options::unsupported;
-use crate::reply::{About, Choice, Ended, Frame, Framing, Job, Said, Writer, reply};
+use crate::reply::{Choice, Job, Writer, reply};
 use crate::serve::App;
 use crate::turn::{Asked, Prepared, constraint_of};
-use crate::{body, task};
+use crate::{behind, body, task};
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use duet_agents::ResponseFormat;
-use duet_engine::Usage;
 use duet_types::Tokens;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 
 pub(super) async fn create(
@@ -37,7 +35,7 @@ pub(super) async fn create(
         Wanted::Nothing(probe) => return Ok(probe.answer("response", "".into())),
         Wanted::Text(text) => *text,
     };
-    let prepare = move |backend: &dyn Backend, most| Ok(vec![prompt.prepare(backend, most).map_err(renamed)?]);
+    let prepare = move |backend: &dyn Backend, most| Ok(vec![prompt.prepare(backend, most)?]);
     reply(app, caller.tenant, job, arrived, prepare).await
 }
 
@@ -45,7 +43,7 @@ pub(super) async fn create(
 enum Wanted {
     /// That the model be there, or not.
     Nothing(Probe),
-    Text(Box<(Job<Text>, Prompt)>),
+    Text(Box<(Job<Lines<Text>>, Prompt)>),
 }
 
 /// What to go on from.
@@ -53,15 +51,15 @@ enum Prompt {
     /// The model's turn in a conversation of one message.
     Chat(Asked),
     /// The text as it is.
-    Raw(String, ResponseFormat),
+    Raw(String, AnswerForm),
 }
 
 impl Prompt {
     fn prepare(&self, backend: &dyn Backend, most: Tokens) -> Result<Prepared, ApiError> {
         match self {
-            Self::Chat(asked) => asked.prepare(backend, most, Text::PROMPT),
+            Self::Chat(asked) => asked.prepare(backend, most, Lines::<Text>::PROMPT),
             Self::Raw(text, form) => {
-                let exceeded = ApiError::ContextExceeded { prompt: Text::PROMPT, context: backend.context() };
+                let exceeded = ApiError::ContextExceeded { prompt: Lines::<Text>::PROMPT, context: backend.context() };
                 let prompt = backend.encode_text(text, most).map_err(|_| exceeded)?;
                 Ok(Prepared::text(prompt, constraint_of(backend, form)?))
             }
@@ -73,7 +71,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
     let mut ignored = Vec::new();
     refuse_unsupported(&mut fields)?;
     let shared = Shared::take(&mut fields, headers, app, &mut ignored)?;
-    let Shared { model, mut options, keep_alive, form, told, logprobs } = shared;
+    let Shared { model, mut options, keep_alive, form, reasoning, logprobs } = shared;
     let prompt = fields.string("prompt")?.unwrap_or_default();
     let system = fields.string("system")?.filter(|system| !system.is_empty());
     let raw = fields.boolean("raw")?.unwrap_or(false);
@@ -89,14 +87,15 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
     } else {
         let system = system.map(|text| message(Role::System, text));
         let messages: Vec<ChatMessage> = system.into_iter().chain([message(Role::User, prompt)]).collect();
+        behind::demote(&mut options.service, &messages, app.config.behind_answers);
         options.task = Some(task::of_messages(&messages));
-        Prompt::Chat(Asked { messages, form, told, ..Asked::default() })
+        Prompt::Chat(Asked { messages, form, reasoning, ..Asked::default() })
     };
     if keep_alive == KeepAlive::Unloaded {
         ignored.push("keep_alive".to_owned());
     }
     ignored.extend(fields.rest());
-    let job = Job { options, logprobs, predicted: None, choices: 1, writer: Text { model }, ignored };
+    let job = Job { options, logprobs, predicted: None, choices: 1, writer: Lines::new(model), ignored };
     Ok(Wanted::Text(Box::new((job, prompt))))
 }
 
@@ -125,65 +124,16 @@ fn message(role: Role, content: String) -> ChatMessage {
     ChatMessage { role, content, tool_calls: None, tool_call_id: None, name: None }
 }
 
-/// Writes texts.
-struct Text {
-    model: String,
-}
+/// An answer is a text. No tools were offered, so nothing in it is a call.
+struct Text;
 
-impl Text {
-    fn part(&self, response: &str) -> Value {
-        let mut part = written::part(&self.model);
-        part["response"] = response.into();
-        part
-    }
-}
-
-impl Writer for Text {
-    const ID_PREFIX: &'static str = "ollama-";
+impl Shape for Text {
     const PROMPT: &'static str = "prompt";
-    const FRAMING: Framing = Framing::Lines;
 
-    fn whole(&mut self, about: &About, choices: Vec<Choice>, usage: Usage) -> Value {
-        let choice = choices.into_iter().next().unwrap_or_default();
-        let mut answer = self.part(&choice.text);
+    fn write(part: &mut Value, choice: &Choice) {
+        part["response"] = choice.text.as_str().into();
         if !choice.reasoning.is_empty() {
-            answer["thinking"] = choice.reasoning.into();
+            part["thinking"] = choice.reasoning.as_str().into();
         }
-        written::score(&mut answer, &*about.app.backend, choice.scored.as_deref());
-        written::end(&mut answer, choice.ended.unwrap_or(Ended::Stop), usage);
-        answer
-    }
-
-    fn opening(&mut self, _: &About, _: usize) -> Vec<Frame> {
-        Vec::new()
-    }
-
-    fn piece(&mut self, about: &About, _: usize, said: Said, scored: Option<&[ScoredToken]>) -> Vec<Frame> {
-        let mut part = match said {
-            Said::Text(text) => self.part(&text),
-            Said::Reasoning(text) => {
-                let mut part = self.part("");
-                part["thinking"] = json!(text);
-                part
-            }
-            // No tools were offered, so nothing is a call.
-            Said::Call(_) => return Vec::new(),
-        };
-        written::score(&mut part, &*about.app.backend, scored);
-        vec![Frame::data(&part)]
-    }
-
-    fn ended(&mut self, _: &About, _: usize, ended: Ended, usage: Usage) -> Vec<Frame> {
-        let mut part = self.part("");
-        written::end(&mut part, ended, usage);
-        vec![Frame::data(&part)]
-    }
-
-    fn last(&mut self, _: &About, _: Usage) -> Vec<Frame> {
-        Vec::new()
-    }
-
-    fn failed(&mut self, _: &About, error: &ApiError) -> Vec<Frame> {
-        written::failure(error)
     }
 }

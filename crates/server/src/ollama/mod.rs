@@ -17,7 +17,7 @@ mod names;
 pub(crate) mod others;
 mod probe;
 mod time;
-mod written;
+mod writer;
 
 use crate::serve::App;
 use crate::{auth, serve};

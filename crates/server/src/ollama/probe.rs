@@ -2,7 +2,7 @@
 //!
 //! Both are answered as Ollama answers them. The model is loaded as long as the server runs: other clients may need it.
 
-use super::written;
+use super::writer;
 use crate::fields::Fields;
 use crate::reply::tell_ignored;
 use axum::Json;
@@ -52,7 +52,7 @@ impl Probe {
             KeepAlive::Loaded => "load",
             KeepAlive::Unloaded => "unload",
         };
-        let mut answer = written::part(&self.model);
+        let mut answer = writer::part(&self.model);
         answer[name] = empty;
         answer["done"] = true.into();
         answer["done_reason"] = reason.into();

@@ -92,6 +92,7 @@ fn common(name: &str) -> Option<Value> {
         }
         "system" => either(&[string(), list(object())]),
         "temperature" => number(0.0, 2.0),
+        "thinking_budget" => at_least(-1),
         "think" => either(&[boolean(), one_of(&["low", "medium", "high"])]),
         "tokens" => list(at_least(0)),
         "tool_choice" => either(&[string(), object()]),

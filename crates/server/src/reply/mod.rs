@@ -103,7 +103,7 @@ where
         drop((turn, arrived));
         let Options { sampling, stop, flow, task, remember, progress, .. } = options;
         let mut submitted = Vec::with_capacity(prepared.len() * choices);
-        for Prepared { prompt, constraint, parser, marks } in prepared {
+        for Prepared { prompt, constraint, thought, parser, marks } in prepared {
             for choice in 0..choices {
                 let mut sampling = sampling.clone();
                 // Each choice is drawn by itself.
@@ -123,6 +123,7 @@ where
                     drafts: Drafts::ByMethod,
                     constraint: constraint.clone(),
                     marks: marks.clone(),
+                    thought: thought.clone(),
                     progress,
                     output: Output::Answer,
                 };

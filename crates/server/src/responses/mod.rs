@@ -134,7 +134,6 @@ fn prepared(mut asked: Asked, backend: &dyn Backend, most: Tokens) -> Result<Pre
 fn named(error: ApiError) -> ApiError {
     match error {
         ApiError::Prompt(error) => ApiError::PromptOf { param: "input", error },
-        ApiError::Refused { param: "response_format", error } => ApiError::Refused { param: "text.format", error },
         error => error,
     }
 }

@@ -3,14 +3,16 @@
 use super::echo::Echo;
 use super::items::{self, Before, Item, What};
 use super::writer::Responses;
-use crate::answer_form::named_schema;
+use crate::answer_form::{AnswerForm, named_schema};
+use crate::behind;
 use crate::error::ApiError;
 use crate::fields::{Fields, Known};
+use crate::logprobs;
 use crate::messages::Role;
 use crate::options::{self, Options, unsupported};
 use crate::reply::Job;
 use crate::serve::App;
-use crate::thinking::{self, Told, tell_effort};
+use crate::thinking;
 use crate::tools::{self, Nesting, Tools};
 use crate::turn::Asked;
 use axum::http::HeaderMap;
@@ -53,7 +55,6 @@ pub(crate) const KNOWN: Known = Known(&[
         "max_tool_calls",
         "previous_response_id",
         "prompt",
-        "reasoning",
         "safety_identifier",
         "text",
         "top_logprobs",
@@ -82,8 +83,8 @@ pub(crate) fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result
     echo.add(&options);
     let logprobs = logprobs_wanted(&mut fields, &mut ignored)?;
     let tools = Tools::take(&mut fields, Nesting::Flat, &mut ignored)?;
-    let form = form(&mut fields, &mut ignored)?;
-    let told = reasoning(&mut fields, app, &mut ignored)?;
+    let form = AnswerForm { format: form(&mut fields, &mut ignored)?, field: "text.format" };
+    let reasoning = thinking::take(&mut fields, app, &mut ignored)?;
     let previous = fields.string("previous_response_id")?;
     let instructions = fields.string("instructions")?;
     // Told of in the response, and nothing else: the tools of which there may be so many calls are OpenAI's own.
@@ -92,11 +93,12 @@ pub(crate) fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result
     fields.string("user")?;
     let before = if previous.is_some() { Before::Response } else { Before::Nothing };
     let items = items::take(&mut fields, before, &app.ids, &mut ignored)?;
+    demote(&mut options, instructions.as_deref(), &items, app);
     options.task.get_or_insert_with(|| task(instructions.as_deref(), &items));
     ignored.extend(fields.rest());
     let writer = Responses::new(echo);
     let job = Job { options, logprobs, predicted: None, choices: 1, writer, ignored };
-    let asked = Asked { messages: Vec::new(), tools, form, told };
+    let asked = Asked { messages: Vec::new(), tools, form, reasoning };
     Ok(Taken { job, items, previous, stays, instructions, asked })
 }
 
@@ -134,7 +136,7 @@ fn logprobs_wanted(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Opt
         Some(Value::Array(listed)) => listed,
         Some(other) => return Err(fields.wrong_type("include", "an array of strings", &other)),
     };
-    let top = fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX)?;
+    let top = fields.integer("top_logprobs", 0..=logprobs::TOP_MAX)?;
     let mut wanted = top.is_some_and(|top| top > 0);
     for (index, one) in listed.iter().enumerate() {
         let path = format!("include[{index}]");
@@ -170,20 +172,16 @@ fn form(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<ResponseFormat
     Ok(form)
 }
 
-/// `reasoning`, and what other routes call it.
-fn reasoning(fields: &mut Fields, app: &App, ignored: &mut Vec<String>) -> Result<Told, ApiError> {
-    let mut told = thinking::take(fields, app, ignored)?;
-    let Some(reasoning) = fields.take("reasoning") else { return Ok(told) };
-    let mut reasoning = Fields::nested(fields.path_of("reasoning"), reasoning)?;
-    if let Some(effort) = reasoning.string("effort")? {
-        if app.backend.families().reasoning.is_none() {
-            ignored.push(reasoning.path_of("effort"));
-        }
-        tell_effort(&mut told, &effort)
-            .map_err(|expected| reasoning.out_of_range("effort", expected, &effort.as_str().into()))?;
-    }
-    ignored.extend(reasoning.rest());
-    Ok(told)
+/// As other routes do, by what this request brings: it would not go on from a response for a title.
+fn demote(options: &mut Options, instructions: Option<&str>, items: &[Item], app: &App) {
+    let said = |role| {
+        items.iter().filter_map(move |item| match &item.what {
+            What::Said(message) if message.role == role => Some(message.content.as_str()),
+            _ => None,
+        })
+    };
+    let said = [instructions, said(Role::System).next(), said(Role::User).next_back()];
+    behind::demote_instructed(&mut options.service, said.into_iter().flatten(), app.config.behind_answers);
 }
 
 /// The task of a request that does not name it.
@@ -194,6 +192,3 @@ fn task(instructions: Option<&str>, items: &[Item]) -> TaskName {
     });
     TaskName::of_instructions(&instructions.into_iter().chain(rules).collect::<Vec<_>>().join("\n"))
 }
-
-/// OpenAI's bound.
-const TOP_LOGPROBS_MAX: i64 = 20;

@@ -24,6 +24,7 @@ use crate::intake::SMALL_BYTES;
 use crate::messages::{self, ChatMessage, Role};
 use crate::reply::tell_ignored;
 use crate::serve::{App, Phase};
+use crate::thinking::Reasoning;
 use crate::turn::{Asked, Prepared};
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
@@ -109,7 +110,7 @@ impl Subject {
             Self::Conversation(said) => said.iter().cloned().chain([message(Role::User, asked)]).collect(),
         };
         let told = [("enable_thinking".to_owned(), Value::Bool(false))].into_iter().collect();
-        Asked { messages, told, ..Asked::default() }
+        Asked { messages, reasoning: Reasoning { told, max: None }, ..Asked::default() }
     }
 }
 

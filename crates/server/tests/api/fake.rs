@@ -126,6 +126,10 @@ impl Backend for Fake {
         Ok(text.bytes().map(|byte| TokenId(u32::from(byte))).collect())
     }
 
+    fn encode_mark(&self, mark: &str) -> Vec<TokenId> {
+        mark.bytes().map(|byte| TokenId(u32::from(byte))).collect()
+    }
+
     fn encode_answer(&self, text: &str, most: Tokens) -> Result<Vec<TokenId>, TooManyTokens> {
         self.encode_text(text, most)
     }
@@ -218,6 +222,19 @@ impl Fake {
         id
     }
 
+    /// What an answer says, if that is given: of a bounded thought, its beginning. (A token is a byte.)
+    fn says(&self, request: &GenerateRequest) -> Option<String> {
+        let says = self.says.clone()?;
+        let Some(bound) = &request.thought else { return Some(says) };
+        let (opening, closing) = (bound.format.marks()[0], bound.format.closing());
+        let parts = says.split_once(closing).and_then(|(thought, said)| Some((thought.strip_prefix(opening)?, said)));
+        let cut = parts.map(|(thought, said)| {
+            let thought = &thought[..thought.floor_char_boundary(bound.max.as_usize())];
+            format!("{opening}{thought}{closing}{said}")
+        });
+        Some(cut.unwrap_or(says))
+    }
+
     /// All that will come of a request. A pure function of it, seedless sampling included.
     fn events(&self, request: &GenerateRequest, room: Tokens) -> Vec<GenerationEvent> {
         let limit = request.stop.max_tokens.unwrap_or(Tokens(u32::MAX)).min(room).as_usize();
@@ -233,10 +250,11 @@ impl Fake {
                 0
             }
         };
+        let says = self.says(request);
         let (mut text, mut sent) = (String::new(), 0);
         let (mut reason, mut stopped_by) = (FinishReason::Length, None);
         for position in 0..limit {
-            let said = self.says.as_deref().map(|text| text.as_bytes().get(position));
+            let said = says.as_deref().map(|text| text.as_bytes().get(position));
             let ends_turn = said.map_or(position == LENGTH, |byte| byte.is_none()) && !request.stop.ignore_eos;
             let token = match said.flatten() {
                 _ if ends_turn => END_OF_TURN,

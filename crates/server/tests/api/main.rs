@@ -16,6 +16,7 @@ mod lifecycle;
 mod limits;
 mod local;
 mod ollama;
+mod reasoning;
 mod responses;
 mod systemone;
 mod tasks;

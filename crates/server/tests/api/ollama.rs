@@ -111,6 +111,22 @@ async fn a_text_goes_through_the_template_unless_it_is_raw() {
 }
 
 #[tokio::test]
+async fn titles_are_background_on_both_routes() {
+    let server = Server::start().await;
+    let title = "### Task:\nGenerate a concise, 3-5 word title.";
+    for (path, fields, class) in [
+        (CHAT, json!({"messages": [{"role": "user", "content": title}]}), Class::Proactive),
+        (GENERATE, json!({"prompt": title}), Class::Proactive),
+        (GENERATE, json!({"prompt": "hi", "system": title}), Class::Proactive),
+        (GENERATE, json!({"prompt": title, "background": false, "priority": 0}), Class::Reactive),
+        (GENERATE, json!({"prompt": "hi"}), Class::Reactive),
+    ] {
+        let response = server.post(path, &with(json!({"model": "vendor/fake", "stream": false}), fields.clone())).await;
+        assert_eq!((response.status, server.last_request().class), (200, class), "{path} {fields}");
+    }
+}
+
+#[tokio::test]
 async fn options_reach_the_engine() {
     let server = Server::start().await;
     server.post(CHAT, &hello(json!({}))).await;

@@ -4,7 +4,7 @@ use crate::fake::{Fake, Fault, LENGTH};
 use crate::{PATIENCE, Server};
 use duet_agents::{ReasoningFormat, ToolFormat};
 use duet_engine::{EngineError, Remember};
-use duet_server::{Families, ServerConfig};
+use duet_server::{BehindAnswers, Families, ServerConfig};
 use duet_types::{Class, Tokens};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -391,4 +391,32 @@ async fn hanging_up_ends_work_that_is_not_in_the_background() {
     let incoming = server.stream(RESPONSES, &hello(json!({"stream": true}))).await;
     drop(incoming);
     server.wait_for_cancelled(1).await;
+}
+
+#[tokio::test]
+async fn titles_are_background_unless_the_client_says_otherwise() {
+    const TITLES: &str = "You are a title generator. You output only a title.";
+    let tags = "### Task:\nGenerate 1-3 broad tags.";
+    let system = |content| json!([{"role": "system", "content": content}, {"role": "user", "content": "hi"}]);
+    let server = Server::start().await;
+    for (fields, class, tier) in [
+        (json!({"instructions": TITLES}), Class::Proactive, "flex"),
+        (json!({"input": system(TITLES)}), Class::Proactive, "flex"),
+        (json!({"instructions": "Be brief.", "input": system(TITLES)}), Class::Proactive, "flex"),
+        (json!({"input": tags}), Class::Proactive, "flex"),
+        (json!({"input": tags, "service_tier": "priority"}), Class::Reactive, "priority"),
+        (
+            json!({"input": [{"role": "user", "content": tags}, {"role": "user", "content": "hi"}]}),
+            Class::Reactive,
+            "default",
+        ),
+        (json!({"input": system("Write titles.")}), Class::Reactive, "default"),
+    ] {
+        let answer = server.post(RESPONSES, &hello(fields.clone())).await.json();
+        assert_eq!((server.last_request().class, &answer["service_tier"]), (class, &json!(tier)), "{fields}");
+    }
+    let config = ServerConfig { behind_answers: BehindAnswers::AsSaid, ..ServerConfig::default() };
+    let server = Server::with(Fake::default(), config).await;
+    assert_eq!(server.post(RESPONSES, &hello(json!({"instructions": TITLES}))).await.status, 200);
+    assert_eq!(server.last_request().class, Class::Reactive);
 }

@@ -129,6 +129,59 @@ async fn several_answers_have_their_index_and_one_usage() {
     assert!(texts[1].starts_with("a ") && texts[2].starts_with("bc ") && answer["usage"]["prompt_tokens"] == 3);
 }
 
+/// A form that cannot be, in all the ways to ask for it: each refusal is of the field that was sent.
+#[tokio::test]
+async fn a_refused_form_is_named_by_the_field_that_asked_for_it() {
+    let server = Server::start().await;
+    let (far, long) = (json!({"$ref": "https://other/schema"}), "a".repeat(70_000));
+    let schema =
+        json!({"type": "json_schema", "name": "a", "schema": far, "json_schema": {"name": "a", "schema": far}});
+    let forms = [
+        ("response_format", schema.clone()),
+        ("response_format", json!({"type": "regex", "pattern": long})),
+        ("grammar", json!("root ::= missing")),
+        ("json_schema", far.clone()),
+        ("guided_json", far.clone()),
+        ("guided_regex", json!(long)),
+        ("guided_choice", json!([])),
+        ("guided_grammar", json!(long)),
+        ("structured_outputs", json!({"regex": long})),
+    ];
+    for (name, form) in forms {
+        refused_form(&server, CHAT, asking(json!({name: form})), name).await;
+        refused_form(&server, "/v1/completions", json!({"prompt": "hi", name: form}), name).await;
+    }
+    let body = json!({"input": "hi", "text": {"format": schema}});
+    refused_form(&server, "/v1/responses", body, "text.format").await;
+    for (name, field, value) in [
+        ("output_config", "output_config.format", json!({"format": schema})),
+        ("output_format", "output_format", schema.clone()),
+    ] {
+        let messages = json!([{"role": "user", "content": "hi"}]);
+        let body = json!({"max_tokens": 9, "messages": messages, name: value});
+        refused_form(&server, "/v1/messages", body, field).await;
+    }
+    for (path, body) in [
+        ("/api/chat", json!({"messages": [{"role": "user", "content": "hi"}]})),
+        ("/api/generate", json!({"prompt": "hi"})),
+        ("/api/generate", json!({"prompt": "hi", "raw": true})),
+    ] {
+        let mut body = body;
+        (body["model"], body["format"]) = (json!("default"), far.clone());
+        refused_form(&server, path, body, "format").await;
+    }
+}
+
+/// The message names the field, and so does `param` where errors have one.
+async fn refused_form(server: &Server, path: &str, body: Value, field: &str) {
+    let response = server.post(path, &body).await;
+    let error = &response.json()["error"];
+    let message = error["message"].as_str().or(error.as_str()).expect("words");
+    assert_eq!(response.status, 400, "{path} {body} → {error}");
+    assert!(message.starts_with(&format!("'{field}': ")), "{path} {body} → {error}");
+    assert!(error.get("param").is_none_or(|param| param == field), "{path} {body} → {error}");
+}
+
 #[tokio::test]
 async fn what_cannot_be_held_to_is_refused_by_name() {
     let server = Server::start().await;
