@@ -165,7 +165,7 @@ mod tests {
     use crate::sampling::{Scratch, likeliest};
     use crate::sequence::{Sequence, Yielding};
     use duet_kernels::crew::Solo;
-    use duet_scheduler::{Member, Yields};
+    use duet_scheduler::{HeadRows, Member, Yields};
     use duet_speculate::Method;
     use duet_types::{Class, RequestId, Stage};
 
@@ -213,7 +213,14 @@ mod tests {
             let start = Tokens(known.len() as u32 - 1);
             let rows = start..start + Tokens(1 + drafted);
             let stage = if drafted > 0 { Stage::Verify } else { Stage::Decode };
-            let member = Member { request: RequestId(0), class: Class::Reactive, stage, rows, yields: Yields::Token };
+            let member = Member {
+                request: RequestId(0),
+                class: Class::Reactive,
+                stage,
+                rows,
+                yields: Yields::Token,
+                head: HeadRows::Last,
+            };
             let rows = sequence.take_rows(backend, &member).expect("it has a table");
             let parent = |row: usize| match &rows.parents {
                 Some(parents) => parents[row],

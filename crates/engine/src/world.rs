@@ -21,7 +21,7 @@ use crate::timer::Timer;
 use duet_device::CpuLanes;
 use duet_driver::World;
 use duet_model::forward::{NotPrepared, Prepared};
-use duet_scheduler::{Command, End, Event, Graph, Kernel, Outcome, PassId, Request, Source};
+use duet_scheduler::{Command, End, Event, Graph, HeadRows, Kernel, Outcome, PassId, Request, Source};
 use duet_types::{Class, FinishReason, FlowId, Instant, LaneSet, RequestId, TenantId, Tokens};
 use lane_health::Watched;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -161,7 +161,7 @@ impl<B: Backend> EngineWorld<B> {
         let prompt = Tokens(sequence.prompt().len() as u32);
         let owner = Owner { tenant, flow, key };
         self.open.insert(id, Open { owner, tokens, place: Place::Here(Box::new(sequence)) });
-        self.happened(now, Event::Submitted(Request { id, flow, class, prompt, prefix }));
+        self.happened(now, Event::Submitted(Request { id, flow, class, prompt, prefix, head: HeadRows::Last }));
         Ok(id)
     }
 
