@@ -76,7 +76,7 @@ fn answer(engine: &Engine, request: GenerateRequest) -> (Vec<TokenId>, String, U
     let (mut tokens, mut text) = (Vec::new(), String::new());
     while let Some(event) = generation.next_blocking() {
         match event {
-            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) => {}
+            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) | GenerationEvent::Prompt(_) => {}
             GenerationEvent::Token { token, text: piece, .. } => {
                 tokens.push(token);
                 text += &piece;

@@ -7,7 +7,7 @@ use duet_agents::{Begins, Refused, ToolFormat, Turn, constraint};
 use duet_engine::Constraint;
 use duet_engine::{
     DraftCounts, EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, Output, Progress,
-    RequestView, TokenLogprobs, Usage,
+    PromptToken, RequestView, TokenLogprobs, Usage,
 };
 use duet_model::forward::FateCounts;
 use duet_model::tokenizer::TooManyTokens;
@@ -226,6 +226,7 @@ impl Fake {
             let read = Tokens(request.prompt.len() as u32);
             events.push(GenerationEvent::Reading { read, cached: Tokens(3) });
         }
+        events.extend(prompt_scores(request));
         let limit = match request.output {
             Output::Answer => limit,
             Output::Embedding => {
@@ -288,6 +289,18 @@ impl Fake {
         events.push(GenerationEvent::Finished { text: text[sent..].to_owned(), reason, usage });
         events
     }
+}
+
+/// How likely a prompt is, a few tokens at a time: what stands there is never among the likeliest.
+fn prompt_scores(request: &GenerateRequest) -> Vec<GenerationEvent> {
+    let Some(alternatives) = request.prompt_logprobs else { return Vec::new() };
+    let of = |position: usize| TokenLogprobs {
+        chosen: -2.5,
+        top: (0..alternatives).map(|rank| (choose(request, position, rank), -0.5 - f32::from(rank))).collect(),
+    };
+    let tokens = request.prompt.iter().enumerate();
+    let told = tokens.map(|(at, &token)| PromptToken { token, logprobs: (at > 0).then(|| of(at)) });
+    told.collect::<Vec<_>>().chunks(5).map(|told| GenerationEvent::Prompt(told.to_vec())).collect()
 }
 
 /// The token at a position; `rank` 0 is the chosen one.

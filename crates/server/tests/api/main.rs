@@ -17,6 +17,7 @@ mod limits;
 mod local;
 mod ollama;
 mod responses;
+mod scored_prompts;
 mod systemone;
 mod tasks;
 mod tokens;
