@@ -11,7 +11,7 @@ use duet_engine::{
 };
 use duet_model::forward::FateCounts;
 use duet_model::tokenizer::TooManyTokens;
-use duet_server::{Backend, Chat, ChatMessage, ChatPrompt, EventFuture, Events, Families, PromptError};
+use duet_server::{About, Backend, Chat, ChatMessage, ChatPrompt, EventFuture, Events, Families, PromptError};
 use duet_types::{Class, FinishReason, FlowId, Nanos, RequestId, Stage, TokenId, Tokens};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -72,6 +72,10 @@ impl Default for Fake {
 impl Backend for Fake {
     fn model_name(&self) -> &str {
         "vendor/fake"
+    }
+
+    fn about(&self) -> About<'_> {
+        About { template: "{{ messages }}", eos: Some(END_OF_TURN), ..About::default() }
     }
 
     fn vocabulary(&self) -> usize {
