@@ -2,6 +2,7 @@
 
 use crate::arrived::taken_apart;
 use crate::auth::Caller;
+use crate::backend::Backend;
 use crate::chat::{ShowsUsage, envelope};
 use crate::echo::Echo;
 use crate::error::ApiError;
@@ -71,11 +72,7 @@ fn take(
     }
     let form = answer_form::take(&mut fields, &mut ignored)?;
     let logprobs = fields.integer("logprobs", 0..=LOGPROBS_MAX)?.map(|top| u8::try_from(top).unwrap_or(u8::MAX));
-    let echoing = match (fields.boolean("echo")?.unwrap_or(false), logprobs) {
-        (false, _) => Echoing::Nothing,
-        (true, None) => Echoing::Text,
-        (true, Some(_)) => Echoing::Scored,
-    };
+    let echoing = Echoing::take(&mut fields, logprobs)?;
     // An answer without a token says something of the prompt only.
     let least = if echoing == Echoing::Scored { Tokens::ZERO } else { Tokens(1) };
     let mut options = Options::take_with(&mut fields, headers, app, least, &mut ignored)?;
@@ -90,11 +87,8 @@ fn take(
     if prompts.len() >= MANY {
         options.service.demote();
     }
-    let echo: Vec<Echo> = match echoing {
-        Echoing::Nothing => vec![Echo::default(); prompts.len()],
-        Echoing::Text | Echoing::Scored => prompts.iter().map(|prompt| prompt.echo(&*app.backend)).collect(),
-    };
-    let echo: Vec<Echo> = echo.into_iter().flat_map(|echo| vec![echo; choices]).collect();
+    let echo: Vec<Echo> =
+        prompts.iter().flat_map(|prompt| vec![echoing.echo(prompt, &*app.backend); choices]).collect();
     let predicted = prediction::take(&mut fields, &mut ignored)?;
     ignored.extend(fields.rest());
     let usage = options.delivery == Delivery::Streamed { usage: true };
@@ -117,6 +111,23 @@ enum Echoing {
     Text,
     /// The text, and how likely each token of it is.
     Scored,
+}
+
+impl Echoing {
+    fn take(fields: &mut Fields, logprobs: Option<u8>) -> Result<Self, ApiError> {
+        Ok(match (fields.boolean("echo")?.unwrap_or(false), logprobs) {
+            (false, _) => Self::Nothing,
+            (true, None) => Self::Text,
+            (true, Some(_)) => Self::Scored,
+        })
+    }
+
+    fn echo(self, prompt: &RawPrompt, backend: &dyn Backend) -> Echo {
+        match self {
+            Self::Nothing => Echo::default(),
+            Self::Text | Self::Scored => prompt.echo(backend),
+        }
+    }
 }
 
 struct Completion {
