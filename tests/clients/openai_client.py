@@ -113,6 +113,19 @@ def completions_echo():
 
 
 @check
+def completions_tell_how_likely_a_prompt_is():
+    choice = complete(echo=True, logprobs=2, max_tokens=0).choices[0]
+    assert choice.text == "Once upon a time" and choice.finish_reason == "length"
+    logprobs = choice.logprobs
+    assert "".join(logprobs.tokens) == choice.text
+    assert logprobs.token_logprobs[0] is None and all(logprob <= 0 for logprob in logprobs.token_logprobs[1:])
+    starts = [choice.text[at:] for at in logprobs.text_offset]
+    assert all(start.startswith(token) for start, token in zip(starts, logprobs.tokens))
+    assert all(logprobs.top_logprobs[at][token] == logprobs.token_logprobs[at]
+               for at, token in enumerate(logprobs.tokens) if at > 0)
+
+
+@check
 def the_same_seed_says_the_same():
     texts = [chat(seed=seed, temperature=1).choices[0].message.content for seed in (7, 7, 8, 9, 10, 11)]
     assert texts[0] == texts[1], f"{texts[0]!r}, then {texts[1]!r}"

@@ -56,7 +56,7 @@ fn experts(engine: &Engine, rows: u32, class: Class) -> FateCounts {
         match event {
             GenerationEvent::Finished { usage, .. } => return usage.experts,
             GenerationEvent::Failed(error) => panic!("{error}"),
-            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) => {}
+            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) | GenerationEvent::Prompt(_) => {}
             GenerationEvent::Token { .. } => {}
         }
     }

@@ -80,7 +80,7 @@ fn served(engine: &Engine, ask: &Ask) -> Expected {
     let mut tokens = Vec::new();
     loop {
         match generation.next_blocking().expect("a generation has an end") {
-            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) => {}
+            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) | GenerationEvent::Prompt(_) => {}
             GenerationEvent::Token { token, .. } => tokens.push(token),
             GenerationEvent::Finished { reason, .. } => return (tokens, End::Finished(reason)),
             GenerationEvent::Failed(error) => panic!("{error}"),

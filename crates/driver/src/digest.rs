@@ -232,7 +232,7 @@ impl Digest {
             }
             if new > Tokens::ZERO {
                 let gap = entry.last_token.replace(now).map(|last| now - last);
-                let rows = (member.stage != Stage::Prefill).then(|| member.head_rows());
+                let rows = (member.stage != Stage::Prefill).then(|| member.token_rows());
                 facts.push(Fact::Tokens { subject, tokens: new, rows, gap });
             }
         }

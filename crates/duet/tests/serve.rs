@@ -28,11 +28,18 @@ fn cache() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
+const COMPLETIONS: &str = "/v1/completions";
+
 /// Sends a chat of one message; the status and the body of the answer.
 fn ask(server: &Server, headers: &str, content: &str, fields: &Value) -> (u16, Value) {
     let mut body = json!({"messages": [{"role": "user", "content": content}], "temperature": 0});
     body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    let response = server.send("POST", CHAT, headers, &body.to_string());
+    post(server, CHAT, headers, &body)
+}
+
+/// The status and the body of an answer.
+fn post(server: &Server, route: &str, headers: &str, body: &Value) -> (u16, Value) {
+    let response = server.send("POST", route, headers, &body.to_string());
     let status = response.split(' ').nth(1).unwrap().parse().unwrap();
     let (_, body) = response.split_once("\r\n\r\n").unwrap();
     (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}")))
@@ -72,6 +79,49 @@ fn nothing_of_one_key_is_used_for_another() {
     assert_eq!(flows("first-key"), ["ada"]);
     assert_eq!(flows("second-key"), ["grace"]);
     assert_eq!(flows("third-key"), ["ada", "grace"]);
+    assert_eq!(server.terminate(), Some(0));
+}
+
+/// A token is as likely in a prompt as it is when it is generated, to the bit: rows do not depend on what they are in.
+#[test]
+fn a_prompt_is_as_likely_as_its_tokens_were_when_they_were_generated() {
+    let Some(model) = model() else { return };
+    let mut server = Server::start_with(cache(), &model, &["--history", "off"]);
+    let complete = |prompt: &Value, fields: &Value| {
+        let mut body = json!({"prompt": prompt, "temperature": 0, "logprobs": 5});
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let (status, answer) = post(&server, COMPLETIONS, "", &body);
+        assert_eq!(status, 200, "{answer}");
+        answer["choices"].as_array().unwrap().clone()
+    };
+    let list = |choice: &Value, name: &str| choice["logprobs"][name].as_array().unwrap().clone();
+    let prompt = "The lighthouse keeper counted ships for forty years. ".repeat(31) + "The capital of France is";
+    let generated = &complete(&json!(prompt), &json!({"max_tokens": 6, "ignore_eos": true}))[0];
+    let text = prompt.clone() + generated["text"].as_str().unwrap();
+    let scored = &complete(&json!(text), &json!({"max_tokens": 0, "echo": true}))[0];
+    assert_eq!((&scored["text"], &scored["finish_reason"]), (&json!(text), &json!("length")));
+    let tokens = list(scored, "tokens");
+    let said = list(generated, "tokens");
+    assert!(tokens.ends_with(&said), "{tokens:?} {said:?}");
+    let tail = tokens.len() - said.len();
+    assert!(tail > 256, "more than a chunk");
+    let in_background = json!({"max_tokens": 0, "echo": true, "service_tier": "flex"});
+    assert_eq!(&complete(&json!(text), &in_background)[0], scored);
+    for name in ["token_logprobs", "top_logprobs"] {
+        assert_eq!(list(scored, name)[tail..], list(generated, name), "{name}");
+        assert_eq!(list(scored, name)[0], Value::Null);
+    }
+    assert_eq!(list(scored, "text_offset")[tail], prompt.chars().count());
+
+    // As evaluation harnesses ask: one continuation beside the other.
+    let continuations = json!(["The capital of France is Paris", "The capital of France is Tuesday"]);
+    let fields = json!({"max_tokens": 1, "echo": true, "background": true});
+    let likely = |choice: &Value| {
+        let logprobs = list(choice, "token_logprobs");
+        logprobs[1..logprobs.len() - 1].iter().map(|logprob| logprob.as_f64().unwrap()).sum::<f64>()
+    };
+    let sums: Vec<f64> = complete(&continuations, &fields).iter().map(likely).collect();
+    assert!(sums[0] > sums[1], "{sums:?}");
     assert_eq!(server.terminate(), Some(0));
 }
 

@@ -8,7 +8,7 @@ use duet_history::{HistoryStats, HistoryStore, Interaction, ModelFingerprint, Ta
 use duet_speculate::confidence::Confidence;
 use duet_speculate::prediction::Prediction;
 use duet_speculate::{Drafter, Learns, Method, Speculator};
-use duet_types::TokenId;
+use duet_types::{TokenId, Tokens};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -57,7 +57,8 @@ impl Drafting {
 
     /// Drafts for a generation; nothing if the method is none.
     pub(crate) fn begin(self: &Arc<Self>, request: &GenerateRequest) -> Option<Box<Speculation>> {
-        if self.method == Method::None || request.drafts == Drafts::None || request.output == Output::Embedding {
+        let answers = request.output == Output::Answer && request.stop.max_tokens != Some(Tokens::ZERO);
+        if self.method == Method::None || request.drafts == Drafts::None || !answers {
             return None;
         }
         let GenerateRequest { prompt, predicted, .. } = request;

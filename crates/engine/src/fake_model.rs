@@ -162,6 +162,13 @@ impl FakeModel {
         }
     }
 
+    /// The logits behind a text.
+    pub(crate) fn logits_of(&self, tokens: &[TokenId]) -> Vec<f32> {
+        let mut logits = Vec::new();
+        self.logits_after(tokens, &mut logits);
+        logits
+    }
+
     fn logits_after(&self, tokens: &[TokenId], logits: &mut Vec<f32>) {
         if let Some(start) = tokens.iter().rposition(|&token| token == SPELL) {
             let next = self.script.get(tokens.len() - 1 - start).copied().unwrap_or(END);

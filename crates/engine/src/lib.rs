@@ -38,6 +38,7 @@ mod pooled;
 mod preparer;
 mod prober;
 pub mod profile;
+mod prompt_scores;
 mod request;
 mod runtime;
 mod sampling;
@@ -72,8 +73,8 @@ pub use machine_memory::MachineMemory;
 pub use observe::{EngineSamples, PredictionErrors};
 pub use parameters::{STOP_BYTES_MAX, answer_max, predicted_max};
 pub use request::{
-    Drafts, EngineError, FlowKey, GenerateRequest, GenerationEvent, Output, Progress, Remember, SamplingParams,
-    StopConditions, TokenLogprobs, Usage,
+    Drafts, EngineError, FlowKey, GenerateRequest, GenerationEvent, Output, Progress, PromptToken, Remember,
+    SamplingParams, StopConditions, TokenLogprobs, Usage,
 };
 pub use speculation::DraftCounts;
 pub use stats::{EngineStats, FlowView, KeptView, RequestView};

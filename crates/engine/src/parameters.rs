@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 /// Refuses a request that cannot be served.
 pub(crate) fn validate(request: &GenerateRequest, shape: &Shape) -> Result<(), EngineError> {
-    let GenerateRequest { prompt, sampling, stop, logprobs, predicted, thought, .. } = request;
+    let GenerateRequest { prompt, sampling, stop, logprobs, prompt_logprobs, predicted, thought, .. } = request;
     let known = |token: &TokenId| (token.0 as usize) < shape.vocabulary;
     if prompt.is_empty() {
         return Err(EngineError::EmptyPrompt);
@@ -43,7 +43,10 @@ pub(crate) fn validate(request: &GenerateRequest, shape: &Shape) -> Result<(), E
     if let Some(alternatives) = logprobs.filter(|&alternatives| alternatives > LOGPROBS_MAX) {
         return refuse("top_logprobs", "between 0 and 20", alternatives);
     }
-    if stop.max_tokens == Some(Tokens::ZERO) {
+    if let Some(alternatives) = prompt_logprobs.filter(|&alternatives| alternatives > LOGPROBS_MAX) {
+        return refuse("prompt_logprobs", "between 0 and 20", alternatives);
+    }
+    if stop.max_tokens == Some(Tokens::ZERO) && prompt_logprobs.is_none() {
         return refuse("max_tokens", "at least 1", 0);
     }
     if stop.stop.len() > STOPS_MAX {
@@ -149,7 +152,9 @@ mod tests {
             "logit_bias must be between -100 and 100, got 101",
         );
         check(|r| r.logprobs = Some(21), "top_logprobs must be between 0 and 20, got 21");
+        check(|r| r.prompt_logprobs = Some(21), "prompt_logprobs must be between 0 and 20, got 21");
         check(|r| r.stop.max_tokens = Some(Tokens(0)), "max_tokens must be at least 1, got 0");
+        check(|r| (r.stop.max_tokens, r.prompt_logprobs) = (Some(Tokens(0)), Some(0)), "ok");
         check(|r| r.stop.stop = vec![String::new()], "stop must be strings that are not empty, got \"\"");
         check(|r| r.stop.stop = vec!["x".repeat(1024); 16], "ok");
         check(|r| r.stop.stop = vec!["x".repeat(1025)], "stop must be strings of at most 1024 bytes, got one of 1025");

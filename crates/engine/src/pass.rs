@@ -15,6 +15,7 @@
 
 mod choosing;
 mod rows;
+mod scoring;
 
 pub(crate) use rows::panic_message;
 

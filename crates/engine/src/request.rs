@@ -36,7 +36,8 @@ pub struct SamplingParams {
 /// When to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StopConditions {
-    /// At most this many generated tokens; absent: to the end of the context.
+    /// At most this many generated tokens; absent: to the end of the context. None at all is for those that want to know of
+    /// the prompt only: it is read, and nothing of it is kept.
     pub max_tokens: Option<Tokens>,
     /// Texts that end the answer and are not part of it.
     pub stop: Vec<String>,
@@ -57,6 +58,9 @@ pub struct GenerateRequest {
     pub class: Class,
     /// How many alternatives to report with each token; absent: no log probabilities.
     pub logprobs: Option<u8>,
+    /// How many alternatives to report with each token of the prompt; absent: no log probabilities of it. All of the prompt
+    /// is read then: nothing that is kept stands in for a part of it.
+    pub prompt_logprobs: Option<u8>,
     /// The flow it is of; absent: the one whose kept KV its prompt continues, or a new one.
     pub flow: Option<FlowKey>,
     /// Whose it is. Nothing that is cached for one tenant is used for another.
@@ -128,8 +132,8 @@ pub enum Remember {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey(pub Arc<str>);
 
-/// What a generation yields, in order: any number of `Reading`s if asked for, any number of `Token`s or one `Embedding`, then
-/// exactly one `Finished` or `Failed`.
+/// What a generation yields, in order: any number of `Reading`s and `Prompt`s if asked for, any number of `Token`s or one
+/// `Embedding`, then exactly one `Finished` or `Failed`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GenerationEvent {
     /// A part of the prompt was read.
@@ -139,6 +143,9 @@ pub enum GenerationEvent {
         /// Of these, those that were there.
         cached: Tokens,
     },
+    /// The next tokens of the prompt, if their log probabilities were asked for: all of them come, each once, from the first
+    /// one on.
+    Prompt(Vec<PromptToken>),
     /// One token was generated. `text` never ends within a character and never holds a part of a stop string;
     /// it may be empty while bytes are held back.
     Token {
@@ -165,7 +172,16 @@ pub enum GenerationEvent {
     Failed(EngineError),
 }
 
-/// Log probabilities of one step.
+/// A token of a prompt, and how likely it is after those before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PromptToken {
+    /// The token.
+    pub token: TokenId,
+    /// Absent of the first one, before which there is nothing.
+    pub logprobs: Option<TokenLogprobs>,
+}
+
+/// Log probabilities of one step, by the model's own logits: before temperature, penalties, biases and grammars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLogprobs {
     /// Of the chosen token.

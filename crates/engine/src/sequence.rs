@@ -9,14 +9,15 @@ use crate::clock::Clock;
 use crate::constraint::Constrained;
 use crate::outbox::Outbox;
 use crate::pooled::Pooled;
-use crate::request::{EngineError, GenerateRequest, GenerationEvent, Output, Progress, Usage};
+use crate::prompt_scores::PromptScores;
+use crate::request::{EngineError, GenerateRequest, GenerationEvent, Output, Progress, TokenLogprobs, Usage};
 use crate::sampling::{Candidate, Sampler, Scratch, logprobs};
 use crate::speculation::Speculation;
 use crate::stop::{Matched, StopMatcher};
 use crate::thought::Thought;
 use duet_kernels::crew::Crew;
 use duet_model::forward::FateCounts;
-use duet_scheduler::{Generated, Member, Offer, Yields};
+use duet_scheduler::{Generated, HeadRows, Member, Offer, Yields};
 use duet_speculate::{Draft, VerifyRows};
 use duet_types::{FinishReason, Instant, RequestId, Stage, TokenId, Tokens};
 use std::ops::Range;
@@ -44,6 +45,8 @@ pub(crate) struct Sequence<B: Backend> {
     vocabulary: Option<Vocabulary<B>>,
     /// Present if its prompt's embedding is wanted, and no answer.
     pooled: Option<Pooled>,
+    /// Present if it is wanted how likely its prompt is.
+    scores: Option<PromptScores>,
     /// Where its rows' experts were computed.
     experts: FateCounts,
     begun: Begun,
@@ -80,11 +83,28 @@ pub(crate) struct Workspace {
     pub(crate) scratches: Vec<Mutex<Scratch>>,
 }
 
+impl Workspace {
+    /// The logits, and a scratch for each member of a crew.
+    pub(crate) fn parts(&mut self, crew: &dyn Crew) -> (&mut [f32], &[Mutex<Scratch>]) {
+        self.scratches.resize_with(self.scratches.len().max(crew.size()), Mutex::default);
+        (&mut self.logits, &self.scratches)
+    }
+}
+
 /// What the model's end-of-turn tokens do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
     AtEndOfTurn,
     IgnoresEndOfTurn,
+}
+
+/// What may stand in for the beginning of its prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// Keys and values that are kept, wherever they end.
+    Anywhere,
+    /// Nothing: more than keys and values is wanted of each row, and nothing more is kept.
+    FirstToken,
 }
 
 /// Whether it was in a pass.
@@ -110,7 +130,8 @@ impl<B: Backend> Sequence<B> {
         outbox: Outbox,
         clock: Clock,
     ) -> Self {
-        let GenerateRequest { prompt, sampling, stop, logprobs, marks, progress, output, thought, .. } = request;
+        let GenerateRequest { prompt, sampling, stop, logprobs, prompt_logprobs, marks, progress, output, thought, .. } =
+            request;
         let shape = backend.shape();
         let context = shape.context.as_usize();
         let len_max = stop.max_tokens.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
@@ -125,6 +146,7 @@ impl<B: Backend> Sequence<B> {
             speculation,
             vocabulary: None,
             pooled: (output == Output::Embedding).then(|| Pooled::new(shape.hidden)),
+            scores: prompt_logprobs.map(PromptScores::new),
             experts: FateCounts::default(),
             begun: Begun::NotYet,
             logprobs,
@@ -151,9 +173,19 @@ impl<B: Backend> Sequence<B> {
         &self.tokens
     }
 
-    /// What comes of it.
-    pub(crate) fn output(&self) -> Output {
-        if self.pooled.is_some() { Output::Embedding } else { Output::Answer }
+    /// What may stand in for the beginning of its prompt.
+    pub(crate) fn start(&self) -> Start {
+        if self.pooled.is_some() || self.scores.is_some() { Start::FirstToken } else { Start::Anywhere }
+    }
+
+    /// Which rows of its prompt go through the head, for the scheduler's predictions.
+    pub(crate) fn prompt_head(&self) -> HeadRows {
+        if self.scores.is_some() { HeadRows::All } else { HeadRows::Last }
+    }
+
+    /// Whether its prompt is all that is read of it: nothing is generated.
+    fn is_read_only(&self) -> bool {
+        self.pooled.is_some() || self.len_max == self.prompt_len
     }
 
     /// Gives it the table to go on with, which holds the prompt's beginning and was somebody else's.
@@ -226,9 +258,9 @@ impl<B: Backend> Sequence<B> {
     }
 
     /// Its keys and values and the tokens they are of, if there are any to keep: nobody goes on from a text that was only
-    /// embedded, and conversations need the room.
+    /// read, and conversations need the room.
     pub(crate) fn into_kept(mut self) -> Option<(Vec<TokenId>, B::Table)> {
-        if self.output() == Output::Embedding {
+        if self.is_read_only() {
             return None;
         }
         let table = self.table.take()?;
@@ -237,7 +269,8 @@ impl<B: Backend> Sequence<B> {
     }
 
     /// Chooses the next tokens from the logits of its rows, one after the other, for as long as they were drafted; sends
-    /// them, and drafts what may follow. Where the prompt's embedding is wanted, sends that, and is done. Returns what came of it, and which rows stay.
+    /// them, and drafts what may follow. Where its prompt is only read, it sends the embedding, if that is wanted, and is
+    /// done. Returns what came of it, and which rows stay.
     pub(crate) fn yields(
         &mut self,
         backend: &B,
@@ -245,11 +278,9 @@ impl<B: Backend> Sequence<B> {
         rows: &mut Yielding<'_>,
         scratch: &mut Scratch,
     ) -> (Generated, Accepted) {
-        if let Some(pooled) = &self.pooled {
+        if self.is_read_only() {
             // For the scheduler it is a token: the first and the last.
-            self.times.first_token.get_or_insert_with(|| self.times.clock.now());
-            self.outbox.send(GenerationEvent::Embedding(pooled.embedding()));
-            return (Generated::one(request, Some(FinishReason::Stop)), Accepted::All);
+            return (Generated::one(request, Some(self.was_read())), Accepted::All);
         }
         let drafted = rows.likeliest.len() - 1;
         let before = self.tokens.len();
@@ -277,6 +308,14 @@ impl<B: Backend> Sequence<B> {
         (Generated { request, tokens, finished, offer }, accepted)
     }
 
+    /// All of its prompt was read, and nothing is generated. Returns why it ends.
+    fn was_read(&mut self) -> FinishReason {
+        self.times.first_token.get_or_insert_with(|| self.times.clock.now());
+        let Some(pooled) = &self.pooled else { return FinishReason::Length };
+        self.outbox.send(GenerationEvent::Embedding(pooled.embedding()));
+        FinishReason::Stop
+    }
+
     /// Takes note of where some rows' experts were computed.
     pub(crate) fn routed(&mut self, fates: FateCounts) {
         self.experts += fates;
@@ -296,11 +335,29 @@ impl<B: Backend> Sequence<B> {
         }
     }
 
-    /// How many of its rows of a pass go through the head: an embedding is made of what is before it.
-    pub(crate) fn head_rows(&self, member: &Member) -> usize {
-        match self.output() {
-            Output::Answer => member.head_rows().as_usize(),
-            Output::Embedding => 0,
+    /// How many of its rows of a pass yield a token: none where its prompt is only read.
+    pub(crate) fn token_rows(&self, member: &Member) -> usize {
+        if self.is_read_only() { 0 } else { member.token_rows().as_usize() }
+    }
+
+    /// Those rows of a pass, its own being `rows` of it, that say how likely its prompt's next tokens are, if that is wanted.
+    pub(crate) fn scored_rows(&self, member: &Member, rows: Range<usize>) -> Option<Range<usize>> {
+        let first = member.rows.start.as_usize();
+        let positions = self.scores.as_ref()?.wanted(first..member.rows.end.as_usize(), self.prompt_len);
+        Some(rows.start + (positions.start - first)..rows.start + (positions.end - first))
+    }
+
+    /// The prompt's tokens that the next so many rows speak of, and how many alternatives are told with each.
+    pub(crate) fn to_score(&self, rows: usize) -> (&[TokenId], u8) {
+        let Some(scores) = &self.scores else { return (&[], 0) };
+        (&self.tokens[scores.next()..][..rows], scores.alternatives())
+    }
+
+    /// Tells how likely the prompt's next tokens are.
+    pub(crate) fn tell_scores(&mut self, logprobs: Vec<TokenLogprobs>) {
+        let told = self.scores.as_mut().map(|scores| scores.tell(&self.tokens, logprobs)).unwrap_or_default();
+        if !told.is_empty() {
+            self.outbox.send(GenerationEvent::Prompt(told));
         }
     }
 

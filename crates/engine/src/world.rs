@@ -13,9 +13,9 @@ use crate::kept::{Found, KeptStore, Owner};
 use crate::pass::{Need, PassUnderWay, Way};
 use crate::past::{Past, When};
 use crate::prober::Prober;
-use crate::request::{EngineError, FlowKey, Output};
+use crate::request::{EngineError, FlowKey};
 use crate::runtime::{Resources, Shared};
-use crate::sequence::{Sequence, Workspace};
+use crate::sequence::{Sequence, Start, Workspace};
 use crate::spill::{Job, Moved, Mover, SpillFile};
 use crate::timer::Timer;
 use duet_device::CpuLanes;
@@ -150,18 +150,17 @@ impl<B: Backend> EngineWorld<B> {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         let (tenant, key) = owner;
-        // The hidden states of what is kept are not kept.
-        let found = match sequence.output() {
-            Output::Answer => self.kept.prefix(tenant, sequence.prompt()),
-            Output::Embedding => None,
+        let found = match sequence.start() {
+            Start::Anywhere => self.kept.prefix(tenant, sequence.prompt()),
+            Start::FirstToken => None,
         };
         let prefix = found.map(|(prefix, _)| prefix);
         let continued = found.and_then(|(_, owner)| owner.map(|owner| owner.flow));
         let flow = self.flow(tenant, key.as_ref(), continued);
-        let prompt = Tokens(sequence.prompt().len() as u32);
+        let (prompt, head) = (Tokens(sequence.prompt().len() as u32), sequence.prompt_head());
         let owner = Owner { tenant, flow, key };
         self.open.insert(id, Open { owner, tokens, place: Place::Here(Box::new(sequence)) });
-        self.happened(now, Event::Submitted(Request { id, flow, class, prompt, prefix }));
+        self.happened(now, Event::Submitted(Request { id, flow, class, prompt, prefix, head }));
         Ok(id)
     }
 
@@ -421,9 +420,9 @@ impl<B: Backend> EngineWorld<B> {
 
     fn restore_from_kept(&mut self, now: Instant, request: RequestId, mut sequence: Box<Sequence<B>>) {
         let tenant = self.open[&request].owner.tenant;
-        let found = match sequence.output() {
-            Output::Answer => self.kept.find(tenant, sequence.tokens()),
-            Output::Embedding => Found::Nothing,
+        let found = match sequence.start() {
+            Start::Anywhere => self.kept.find(tenant, sequence.tokens()),
+            Start::FirstToken => Found::Nothing,
         };
         let (table, source) = match found {
             Found::Here(table, source) => (table, Some(source)),

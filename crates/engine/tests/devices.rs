@@ -93,7 +93,7 @@ fn answer(engine: &Engine) -> Result<Vec<TokenId>, EngineError> {
     let mut tokens = Vec::new();
     while let Some(event) = generation.next_blocking() {
         match event {
-            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) => {}
+            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) | GenerationEvent::Prompt(_) => {}
             GenerationEvent::Token { token, .. } => tokens.push(token),
             GenerationEvent::Failed(error) => return Err(error),
             GenerationEvent::Finished { .. } => {}

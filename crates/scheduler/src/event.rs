@@ -1,6 +1,7 @@
 //! What can happen: everything that can make the scheduler act.
 
 use crate::command::GraphId;
+use crate::kernel::HeadRows;
 use crate::speculation::Offer;
 use duet_types::{Class, FinishReason, FlowId, KernelId, LaneId, RequestId, Tokens};
 
@@ -18,6 +19,9 @@ pub struct Request {
     pub prompt: Tokens,
     /// Kept KV that its prompt begins with, as far as is known when it arrives.
     pub prefix: Option<Prefix>,
+    /// Which rows of its prompt go through the head.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "HeadRows::is_last"))]
+    pub head: HeadRows,
 }
 
 /// Kept KV that a prompt begins with.

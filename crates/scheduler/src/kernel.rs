@@ -30,6 +30,28 @@ pub struct Member {
     pub rows: Range<Tokens>,
     /// What it has at the end of the pass.
     pub yields: Yields,
+    /// Which of its rows go through the head beside those that yield.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "HeadRows::is_last"))]
+    pub head: HeadRows,
+}
+
+/// Which rows of a prompt go through the head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum HeadRows {
+    /// The last one, which yields the first token.
+    #[default]
+    Last,
+    /// All: how likely each token of the prompt is after those before it is asked for.
+    All,
+}
+
+impl HeadRows {
+    /// Whether it is the last row alone.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        *self == Self::Last
+    }
 }
 
 /// What a member has at the end of its pass.
@@ -96,6 +118,15 @@ impl Member {
     /// How many of its rows go through the head.
     #[must_use]
     pub fn head_rows(&self) -> Tokens {
+        match self.head {
+            HeadRows::Last => self.token_rows(),
+            HeadRows::All => self.len(),
+        }
+    }
+
+    /// How many of its rows yield a token.
+    #[must_use]
+    pub fn token_rows(&self) -> Tokens {
         match (self.yields, self.stage) {
             (Yields::Context, _) => Tokens::ZERO,
             (Yields::Token, Stage::Verify) => self.len(),

@@ -80,7 +80,7 @@ pub use division::Share;
 pub use event::{Event, Generated, Outcome, Prefix, Request, Source};
 pub use graphs::GraphState;
 pub use heg::Heg;
-pub use kernel::{Completes, Kernel, Member, PassId, Yields};
+pub use kernel::{Completes, HeadRows, Kernel, Member, PassId, Yields};
 pub use machine::Machine;
 pub use mechanism::{Mechanism, Mechanisms};
 pub use memory::Pages;

@@ -6,7 +6,7 @@
 //! arrival's, whatever happens to it. (Agent.xpu §4.1: request manager)
 
 use crate::event::Request;
-use crate::kernel::{Member, PassId, Yields};
+use crate::kernel::{HeadRows, Member, PassId, Yields};
 use crate::queues::{Line, Queues};
 use crate::speculation::Offer;
 use duet_types::{Class, Instant, RequestId, Stage, Tokens};
@@ -189,9 +189,19 @@ impl Row {
     /// Its next rows, `rows_max` at most.
     pub(crate) fn member(&self, rows_max: Tokens) -> Member {
         let (start, known) = (self.computed, self.known());
+        let (class, head) = (self.request.class, self.head());
+        let rows_max = match (class, head) {
+            (Class::Proactive, HeadRows::All) => rows_max.min(SCORED_ROWS_MAX),
+            _ => rows_max,
+        };
         let end = known.min(start + rows_max);
         let yields = if end == known { Yields::Token } else { Yields::Context };
-        Member { request: self.request.id, class: self.request.class, stage: self.stage(), rows: start..end, yields }
+        Member { request: self.request.id, class, stage: self.stage(), rows: start..end, yields, head }
+    }
+
+    /// Which of its next rows go through the head. Those that are read again were there before.
+    fn head(&self) -> HeadRows {
+        if self.generated == Tokens::ZERO { self.request.head } else { HeadRows::Last }
     }
 
     /// How far it has come.
@@ -200,3 +210,7 @@ impl Row {
         Progress { stage: has_begun.then(|| self.stage()), computed: self.computed, generated: self.generated }
     }
 }
+
+/// Rows of a background prompt in a pass if all of them go through the head, which is no node that could be cut and so
+/// comes at once with the last: over so many rows it takes little longer than reading its weights, as for one.
+const SCORED_ROWS_MAX: Tokens = Tokens(32);

@@ -104,6 +104,10 @@ pub struct About<'a> {
     pub context: Tokens,
     /// What its weights take in memory.
     pub weights: Bytes,
+    /// What begins every prompt.
+    pub bos: Option<TokenId>,
+    /// What ends a text.
+    pub eos: Option<TokenId>,
 }
 
 /// A conversation, as a template is to be given it.

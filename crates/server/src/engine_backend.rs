@@ -69,6 +69,8 @@ impl Backend for EngineBackend {
             template: model.template().source(),
             context: config.context,
             weights: model.weight_bytes(),
+            bos: model.tokenizer().bos(),
+            eos: model.tokenizer().eos(),
         }
     }
 

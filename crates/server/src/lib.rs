@@ -36,6 +36,7 @@ mod class;
 mod completions;
 mod config;
 mod connections;
+mod echo;
 mod embeddings;
 mod engine_backend;
 mod error;

@@ -1,9 +1,10 @@
 //! Log probabilities in OpenAI's two shapes.
 
 use crate::backend::Backend;
+use crate::echo::{Echo, characters_begun};
 use crate::error::ApiError;
 use crate::fields::Fields;
-use duet_engine::TokenLogprobs;
+use duet_engine::{PromptToken, TokenLogprobs};
 use duet_types::TokenId;
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
@@ -77,21 +78,59 @@ pub(crate) fn chat(backend: &dyn Backend, tokens: &[ScoredToken]) -> Value {
     json!({"content": content.collect::<Value>(), "refusal": null})
 }
 
-/// `logprobs` of a completion choice. `offset` is where the first token begins in the text, in characters; it is moved
-/// past the last.
-pub(crate) fn completion(backend: &dyn Backend, tokens: &[ScoredToken], offset: &mut usize) -> Value {
-    let (mut texts, mut logprobs) = (Vec::new(), Vec::new());
-    let (mut tops, mut offsets) = (Vec::new(), Vec::new());
-    for scored in tokens {
-        let top = scored.logprobs.top.iter();
-        let top = top.map(|&(token, logprob)| (token_text(backend, token), finite(logprob).into()));
-        texts.push(token_text(backend, scored.token));
-        logprobs.push(finite(scored.logprobs.chosen));
-        tops.push(top.collect::<Map<String, Value>>());
-        offsets.push(*offset);
-        *offset += characters_begun(backend.token_bytes(scored.token));
+/// `logprobs` of a completion choice, or of a piece of one.
+#[derive(Debug, Default)]
+pub(crate) struct Completion {
+    tokens: Vec<String>,
+    token_logprobs: Vec<Value>,
+    top_logprobs: Vec<Value>,
+    text_offset: Vec<usize>,
+}
+
+impl Completion {
+    /// Adds tokens of the prompt; `echo` is moved past them.
+    pub(crate) fn prompt(mut self, backend: &dyn Backend, tokens: &[PromptToken], echo: &mut Echo) -> Self {
+        for PromptToken { token, logprobs } in tokens {
+            self.add(backend, *token, logprobs.as_ref(), echo.pass(backend, *token));
+        }
+        self
     }
-    json!({"tokens": texts, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": offsets})
+
+    /// Adds tokens of the answer. `offset` is where the first of them begins in the text, in characters; it is moved past
+    /// the last.
+    pub(crate) fn answer(mut self, backend: &dyn Backend, tokens: &[ScoredToken], offset: &mut usize) -> Self {
+        for ScoredToken { token, logprobs } in tokens {
+            self.add(backend, *token, Some(logprobs), *offset);
+            *offset += characters_begun(backend.token_bytes(*token));
+        }
+        self
+    }
+
+    fn add(&mut self, backend: &dyn Backend, token: TokenId, logprobs: Option<&TokenLogprobs>, offset: usize) {
+        self.tokens.push(token_text(backend, token));
+        self.token_logprobs.push(logprobs.map_or(Value::Null, |logprobs| finite(logprobs.chosen).into()));
+        self.top_logprobs.push(logprobs.map_or(Value::Null, |logprobs| top_of(backend, token, logprobs)));
+        self.text_offset.push(offset);
+    }
+
+    pub(crate) fn json(self) -> Value {
+        let Self { tokens, token_logprobs, top_logprobs, text_offset } = self;
+        json!({
+            "tokens": tokens,
+            "token_logprobs": token_logprobs,
+            "top_logprobs": top_logprobs,
+            "text_offset": text_offset,
+        })
+    }
+}
+
+/// The likeliest tokens by their texts, and the one that stands there. Of tokens of one text the likeliest counts.
+fn top_of(backend: &dyn Backend, token: TokenId, logprobs: &TokenLogprobs) -> Value {
+    let mut top = Map::new();
+    for &(token, logprob) in logprobs.top.iter().chain([&(token, logprobs.chosen)]) {
+        top.entry(token_text(backend, token)).or_insert_with(|| finite(logprob).into());
+    }
+    Value::Object(top)
 }
 
 fn token_text(backend: &dyn Backend, token: TokenId) -> String {
@@ -104,11 +143,6 @@ fn bytes_text(bytes: &[u8]) -> String {
         Ok(text) => text.to_owned(),
         Err(_) => bytes.iter().fold("bytes:".to_owned(), |text, byte| text + &format!("\\x{byte:02x}")),
     }
-}
-
-/// A character split over tokens counts where it begins.
-fn characters_begun(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|byte| (**byte & 0xc0) != 0x80).count()
 }
 
 /// JSON has no infinity; OpenAI writes -9999 for "impossible".
@@ -124,13 +158,6 @@ mod tests {
     fn tokens_within_a_character_are_shown_as_bytes() {
         assert_eq!(bytes_text("né".as_bytes()), "né");
         assert_eq!(bytes_text(&[0xe2, 0x82]), r"bytes:\xe2\x82");
-    }
-
-    #[test]
-    fn a_split_character_is_counted_once() {
-        let euro = "€".as_bytes();
-        assert_eq!(characters_begun(&euro[..2]) + characters_begun(&euro[2..]), 1);
-        assert_eq!(characters_begun("né".as_bytes()), 2);
     }
 
     #[test]

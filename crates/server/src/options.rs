@@ -42,11 +42,22 @@ impl Options {
         app: &App,
         ignored: &mut Vec<String>,
     ) -> Result<Self, ApiError> {
+        Self::take_with(fields, headers, app, Tokens(1), ignored)
+    }
+
+    /// The same where an answer may be limited to so few tokens.
+    pub(crate) fn take_with(
+        fields: &mut Fields,
+        headers: &HeaderMap,
+        app: &App,
+        least: Tokens,
+        ignored: &mut Vec<String>,
+    ) -> Result<Self, ApiError> {
         refuse_unsupported(fields)?;
         let options = Self {
             model: fields.string("model")?,
             sampling: sampling(fields, app.backend.vocabulary())?,
-            stop: stop_conditions(fields)?,
+            stop: stop_conditions(fields, least)?,
             service: Service::take(fields, headers, app.config.class_default)?,
             flow: flow_key(fields)?,
             task: task::take(fields, ignored)?,
@@ -116,9 +127,10 @@ fn logit_bias(fields: &mut Fields, vocabulary: usize) -> Result<Vec<(TokenId, f3
     Ok(biases)
 }
 
-fn stop_conditions(fields: &mut Fields) -> Result<StopConditions, ApiError> {
-    let tokens = fields.integer("max_tokens", 1..=i64::MAX)?;
-    let completion_tokens = fields.integer("max_completion_tokens", 1..=i64::MAX)?;
+fn stop_conditions(fields: &mut Fields, least: Tokens) -> Result<StopConditions, ApiError> {
+    let range = i64::from(least.0)..=i64::MAX;
+    let tokens = fields.integer("max_tokens", range.clone())?;
+    let completion_tokens = fields.integer("max_completion_tokens", range)?;
     let max_tokens = one_of(("max_tokens", tokens), ("max_completion_tokens", completion_tokens))?;
     Ok(StopConditions {
         max_tokens: max_tokens.map(|tokens| Tokens(u32::try_from(tokens).unwrap_or(u32::MAX))),
@@ -219,7 +231,7 @@ const UNSUPPORTED: [(&str, &str); 6] = [
     ("function_call", "functions are called as `tools`"),
     ("audio", "this server answers with text only"),
     ("web_search_options", "this server does not search the web"),
-    ("prompt_logprobs", "log probabilities of the prompt are not implemented"),
+    ("prompt_logprobs", "log probabilities of a prompt come from /v1/completions with `echo` and `logprobs`"),
     ("min_tokens", "a minimum length is not implemented"),
 ];
 

@@ -1,6 +1,7 @@
 //! Prompts as a client wrote them, without a conversation around them: texts, or token ids.
 
 use crate::backend::Backend;
+use crate::echo::Echo;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use duet_types::{TokenId, Tokens};
@@ -50,15 +51,12 @@ impl RawPrompt {
         Ok(Self::Tokens(tokens.iter().enumerate().map(token).collect::<Result<_, _>>()?))
     }
 
-    /// As it is echoed. Tokens that are no whole characters together are shown with replacement characters.
-    pub(crate) fn text(&self, backend: &dyn Backend) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            Self::Tokens(tokens) => {
-                let bytes: Vec<u8> = tokens.iter().flat_map(|token| backend.token_bytes(*token)).copied().collect();
-                String::from_utf8_lossy(&bytes).into_owned()
-            }
-        }
+    /// As it is repeated.
+    pub(crate) fn echo(&self, backend: &dyn Backend) -> Echo {
+        Echo::new(match self {
+            Self::Text(text) => text.clone().into_bytes(),
+            Self::Tokens(tokens) => tokens.iter().flat_map(|token| backend.token_bytes(*token)).copied().collect(),
+        })
     }
 
     /// Its tokens, at most so many. `name` is the field that it came in.

@@ -7,7 +7,7 @@ use crate::backend::Events;
 use crate::error::ApiError;
 use crate::logprobs::ScoredToken;
 use crate::serve::Phase;
-use duet_engine::{EngineError, GenerationEvent, Usage};
+use duet_engine::{EngineError, GenerationEvent, PromptToken, Usage};
 use duet_types::{FinishReason, Tokens};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -26,6 +26,8 @@ pub(crate) struct Running {
 pub(crate) enum Step {
     /// The prompt was read so far; of that, so much was there.
     Reading { read: Tokens, cached: Tokens },
+    /// The next tokens of the prompt, and how likely they are.
+    Prompt(Vec<PromptToken>),
     /// What the prompt is as a vector.
     Embedding(Vec<f32>),
     /// Text, perhaps empty, and the token's score if asked for.
@@ -56,6 +58,7 @@ impl Running {
         let Some(event) = event else { return Err(self.failed(ApiError::ShuttingDown)) };
         match event {
             Some(GenerationEvent::Reading { read, cached }) => Ok(Step::Reading { read, cached }),
+            Some(GenerationEvent::Prompt(tokens)) => Ok(Step::Prompt(tokens)),
             Some(GenerationEvent::Embedding(values)) => Ok(Step::Embedding(values)),
             Some(GenerationEvent::Token { token, text, logprobs }) => {
                 self.record.generated += Tokens(1);

@@ -107,6 +107,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/v1/systemone", post(systemone::create))
         .route("/tokenize", post(tokenize::tokenize))
         .route("/detokenize", post(tokenize::detokenize))
+        .route("/tokenizer_info", get(tokenize::info))
         .merge(responses::routes())
         .route("/v1/flows", get(flows::list))
         .route("/metrics", get(flows::metrics))

@@ -1,4 +1,5 @@
-//! `POST /tokenize` and `POST /detokenize`: texts as the model's tokens, and back, as llama.cpp and vLLM offer it.
+//! `POST /tokenize` and `POST /detokenize`: texts as the model's tokens, and back, as llama.cpp and vLLM offer it; and
+//! `GET /tokenizer_info`, vLLM's, by which evaluation harnesses know that they need no tokenizer of their own.
 
 use crate::arrived::{Arrived, taken_apart};
 use crate::backend::Backend;
@@ -32,7 +33,7 @@ pub(crate) async fn tokenize(State(app): State<Arc<App>>, request: Request) -> R
     off_the_threads_of_http(app, arrived, encode).await.map(|json| answer(&json, &ignored))
 }
 
-/// `{"tokens": […]}` → `{"content": …}`
+/// `{"tokens": […]}` → `{"content": …}`; `prompt` is vLLM's name of it.
 pub(crate) async fn detokenize(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let received = body::read(&app, request).await?;
     let ((tokens, ignored), arrived) = taken_apart(&app, received, IDS, ids).await?;
@@ -45,9 +46,23 @@ pub(crate) async fn detokenize(State(app): State<Arc<App>>, request: Request) ->
             }
         }
         // Tokens that are no whole characters together are shown with replacement characters.
-        Ok(json!({"content": String::from_utf8_lossy(&bytes)}))
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(json!({"content": text, "prompt": text}))
     };
     off_the_threads_of_http(app, arrived, decode).await.map(|json| answer(&json, &ignored))
+}
+
+/// What every prompt begins with, what ends a turn, and how a conversation becomes a prompt.
+pub(crate) async fn info(State(app): State<Arc<App>>) -> Json<Value> {
+    let backend = &*app.backend;
+    let about = backend.about();
+    let name = |token: Option<TokenId>| token.and_then(|token| backend.special_name(token));
+    Json(json!({
+        "bos_token": name(about.bos),
+        "eos_token": name(about.eos),
+        "chat_template": about.template,
+        "model_max_length": backend.context().0,
+    }))
 }
 
 /// A text to count.

@@ -1,6 +1,6 @@
 //! Clients: what is true of a request and hidden from the scheduler.
 
-use duet_scheduler::Chance;
+use duet_scheduler::{Chance, HeadRows};
 use duet_types::{Class, Instant, Nanos, Tokens};
 
 /// One request as its client knows it. Its id is its place in the list of clients.
@@ -16,6 +16,8 @@ pub struct Client {
     pub prompt: Tokens,
     /// Length of its answer.
     pub output: Tokens,
+    /// Which rows of its prompt go through the head.
+    pub head: HeadRows,
     /// The request whose tokens its prompt begins with.
     pub continues: Option<Continues>,
     /// How long after the end of the request that it continues it is submitted: a person reads, or a tool runs. Absent: it
@@ -76,6 +78,7 @@ impl Client {
             class,
             prompt: Tokens(prompt),
             output: Tokens(output),
+            head: HeadRows::Last,
             continues: None,
             follows: None,
             cancelled: None,

@@ -19,7 +19,7 @@ pub(crate) fn offer(chance: Chance, left: Tokens) -> Offer {
 
 /// The tokens that the rows of a member bring, of `left` that are to come.
 pub(crate) fn accepted(chance: Chance, member: &Member, left: Tokens) -> Tokens {
-    let drafted = member.head_rows().0.saturating_sub(1);
+    let drafted = member.token_rows().0.saturating_sub(1);
     let is_right = |row: &u32| share(member.request, left.0.saturating_sub(*row)) < chance.tokens();
     Tokens(1 + (0..drafted).take_while(is_right).count() as u32).min(left)
 }
@@ -31,13 +31,20 @@ fn share(request: RequestId, left: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use duet_scheduler::Yields;
+    use duet_scheduler::{HeadRows, Yields};
     use duet_types::{Class, Stage};
 
     fn verify(rows: u32) -> Member {
         let rows = Tokens(10)..Tokens(10 + rows);
         let request = RequestId(7);
-        Member { request, class: Class::Reactive, stage: Stage::Verify, rows, yields: Yields::Token }
+        Member {
+            request,
+            class: Class::Reactive,
+            stage: Stage::Verify,
+            rows,
+            yields: Yields::Token,
+            head: HeadRows::Last,
+        }
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Lanes {
 mod tests {
     use super::*;
     use crate::machines;
-    use duet_scheduler::{Completes, Member, PassId, Yields};
+    use duet_scheduler::{Completes, HeadRows, Member, PassId, Yields};
     use duet_types::{Class, RequestId, Stage};
 
     /// A kernel of one token on the iGPU, which gets all of the memory's bandwidth when it is alone.
@@ -215,6 +215,7 @@ mod tests {
             stage: Stage::Decode,
             rows: Tokens(9)..Tokens(10),
             yields: Yields::Token,
+            head: HeadRows::Last,
         };
         let kernel = Kernel {
             id: KernelId(0),

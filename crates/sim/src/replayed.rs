@@ -97,7 +97,7 @@ impl Answers for Replayed {
         let yielding = members.iter().filter(|member| member.yields == Yields::Token);
         let generated = yielding.map(|member| {
             let steps = &mut self.requests[member.request.0 as usize];
-            let drafted = member.head_rows().as_usize().saturating_sub(1);
+            let drafted = member.token_rows().as_usize().saturating_sub(1);
             // The prompt's last row brings the first token, which is in no step.
             let (tokens, rest) = steps.now.take().map_or((Tokens(1), None), |step| step.verify(drafted));
             steps.now = rest.or_else(|| steps.later.next());
@@ -112,6 +112,7 @@ impl Answers for Replayed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use duet_scheduler::HeadRows;
     use duet_types::{Class, RequestId, Stage};
 
     fn step(chances: &[f32], right: &[usize]) -> DraftStep {
@@ -121,7 +122,14 @@ mod tests {
     fn member(drafted: u32) -> Member {
         let stage = if drafted == 0 { Stage::Decode } else { Stage::Verify };
         let rows = Tokens(10)..Tokens(11 + drafted);
-        Member { request: RequestId(0), class: Class::Reactive, stage, rows, yields: Yields::Token }
+        Member {
+            request: RequestId(0),
+            class: Class::Reactive,
+            stage,
+            rows,
+            yields: Yields::Token,
+            head: HeadRows::Last,
+        }
     }
 
     /// Tokens of each pass that verifies at most `most` rows of what is offered.

@@ -5,6 +5,7 @@
 //! at 0ms  A  proactive  prompt 600  output 2
 //! at 3ms  B  reactive   prompt 64   output 3  cancelled 9ms
 //! at 9ms  C  reactive   prompt 99   output 1  continues B
+//! at 9ms  S  proactive  prompt 99   output 1  scored
 //! at 9ms  D  proactive  prompt 99   output 9  fails-once 3  hangs-from 5  graph-slow 10  drafts 800
 //! at 4ms  lane 0 is lost
 //! at 9ms  lane 0 works again
@@ -20,7 +21,7 @@ use crate::world::{Truth, VirtualWorld};
 use duet_driver::{Observed, Observer, run};
 use duet_scheduler::machine::Capabilities;
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Chance, Mechanism, Scheduler, SchedulerConfig};
+use duet_scheduler::{Chance, HeadRows, Mechanism, Scheduler, SchedulerConfig};
 use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Tokens};
 use std::fmt;
 use std::str::FromStr;
@@ -183,6 +184,7 @@ fn client(name: &str, arrives: Instant, mut words: Words<'_>, others: &[Client])
             "fails-from" => client.failing = Failing::From(words.number()?),
             "hangs-once" => client.hanging = Failing::Once(words.number()?),
             "hangs-from" => client.hanging = Failing::From(words.number()?),
+            "scored" => client.head = HeadRows::All,
             "drafts" => client.drafts = Some(Chance::new(words.number()? as f32 / 1000.0)),
             "graph-fails" => client.graph = Graphs::Fail,
             "graph-slow" => client.graph = Graphs::Slow(words.number()?),

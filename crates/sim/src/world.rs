@@ -518,8 +518,8 @@ const PROBE: Nanos = Nanos(1_000_000);
 
 /// A client's request, as if it began a flow.
 fn submission(id: RequestId, client: &Client) -> Event {
-    let (class, prompt) = (client.class, client.prompt);
-    Event::Submitted(Request { id, flow: FlowId(id.0), class, prompt, prefix: None })
+    let (class, prompt, head) = (client.class, client.prompt, client.head);
+    Event::Submitted(Request { id, flow: FlowId(id.0), class, prompt, prefix: None, head })
 }
 
 /// Commands that a client is worth.

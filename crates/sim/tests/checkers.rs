@@ -3,8 +3,8 @@
 use duet_driver::Observer;
 use duet_scheduler::policy::{Decision, Policy, PolicyName};
 use duet_scheduler::{
-    Command, Completes, End, Event, Generated, Kernel, Member, Outcome, Pages, PassId, Phase, Reason, Request,
-    RequestView, Span, View, Yields,
+    Command, Completes, End, Event, Generated, HeadRows, Kernel, Member, Outcome, Pages, PassId, Phase, Reason,
+    Request, RequestView, Span, View, Yields,
 };
 use duet_sim::checkers::{Books, Checkers, Rule};
 use duet_sim::{Scenario, fuzz};
@@ -167,8 +167,14 @@ impl Forged {
              at 0ms  A  proactive  prompt 20  output 1";
         let scenario: Scenario = scenario.parse().unwrap_or_else(|error| panic!("{error}"));
         let mut forged = Self { checkers: Checkers::new(&scenario), now: Instant(0), used: 3, live: 1 };
-        let request =
-            Request { id: RequestId(0), flow: FlowId(0), class: Class::Proactive, prompt: Tokens(20), prefix: None };
+        let request = Request {
+            id: RequestId(0),
+            flow: FlowId(0),
+            class: Class::Proactive,
+            prompt: Tokens(20),
+            prefix: None,
+            head: HeadRows::Last,
+        };
         forged.event(Event::Submitted(request));
         forged.command(Command::Restore(RequestId(0)));
         forged.event(Event::Restored { request: RequestId(0), cached: Tokens(0), source: None });
@@ -206,6 +212,7 @@ fn launch(kernel: u64) -> Command {
         stage: Stage::Prefill,
         rows: Tokens(0)..Tokens(20),
         yields: Yields::Token,
+        head: HeadRows::Last,
     };
     let (id, pass) = (KernelId(kernel), PassId(kernel));
     let (nodes, rows, completes, predicted) = (0..7, 0..20, Completes::Pass, Nanos(1_000));

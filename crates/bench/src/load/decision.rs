@@ -10,8 +10,8 @@ use duet_engine::PolicyName;
 use duet_scheduler::heg::{SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, PerRow};
 use duet_scheduler::{
-    Command, Completes, Event, Generated, Heg, Kernel, Limits, Mechanisms, MemoryLimits, Outcome, PassId, Request,
-    Scheduler, SchedulerConfig, Yields,
+    Command, Completes, Event, Generated, HeadRows, Heg, Kernel, Limits, Mechanisms, MemoryLimits, Outcome, PassId,
+    Request, Scheduler, SchedulerConfig, Yields,
 };
 use duet_types::{Class, FlowId, Instant, Nanos, RequestId, Tokens};
 use serde::Serialize;
@@ -86,7 +86,8 @@ impl Idle {
             let id = RequestId(self.requests);
             self.requests += 1;
             let flow = FlowId(id.0);
-            let request = Request { id, flow, class: Class::Proactive, prompt: PROMPT, prefix: None };
+            let request =
+                Request { id, flow, class: Class::Proactive, prompt: PROMPT, prefix: None, head: HeadRows::Last };
             self.happens(self.now, Event::Submitted(request));
         }
     }

@@ -129,7 +129,7 @@ impl Target for EngineTarget {
         while let Some(event) = generation.next_blocking() {
             let now = Instant::now();
             match event {
-                GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) => {}
+                GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) | GenerationEvent::Prompt(_) => {}
                 GenerationEvent::Token { text, .. } => answer.token(&text, now),
                 GenerationEvent::Finished { text, usage, .. } => {
                     answer.text += &text;

@@ -58,7 +58,7 @@ pub(super) fn ask(engine: &Engine, prompt: &[TokenId], asked: Asked) -> Result<A
     let mut tokens = Vec::new();
     while let Some(event) = generation.next_blocking() {
         match event {
-            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) => {}
+            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) | GenerationEvent::Prompt(_) => {}
             GenerationEvent::Token { token, .. } => tokens.push(token),
             GenerationEvent::Finished { usage, .. } => {
                 let unused_rows = unused_rows(engine).saturating_sub(before);

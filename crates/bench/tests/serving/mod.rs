@@ -39,7 +39,7 @@ pub(crate) fn answer(mut generation: Generation) -> Vec<TokenId> {
     let mut tokens = Vec::new();
     while let Some(event) = generation.next_blocking() {
         match event {
-            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) => {}
+            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) | GenerationEvent::Prompt(_) => {}
             GenerationEvent::Token { token, .. } => tokens.push(token),
             GenerationEvent::Finished { .. } => {}
             GenerationEvent::Failed(error) => panic!("{error}"),

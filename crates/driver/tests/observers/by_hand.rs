@@ -1,7 +1,9 @@
 //! Events and commands in one line each.
 
 use duet_driver::Observer;
-use duet_scheduler::{Command, Completes, Event, Generated, Kernel, Member, Outcome, PassId, Reason, Request, Yields};
+use duet_scheduler::{
+    Command, Completes, Event, Generated, HeadRows, Kernel, Member, Outcome, PassId, Reason, Request, Yields,
+};
 use duet_types::{Class, FinishReason, FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
 
 /// Hands hand-made events and commands to an observer, at times in microseconds.
@@ -21,7 +23,10 @@ impl<O: Observer> ByHand<O> {
     /// A request comes and has its (empty) KV.
     pub(crate) fn arrive(&mut self, at_us: u64, request: u64, class: Class, prompt: u32) {
         let (id, flow) = (RequestId(request), FlowId(100 + request));
-        self.event(at_us, Event::Submitted(Request { id, flow, class, prompt: Tokens(prompt), prefix: None }));
+        self.event(
+            at_us,
+            Event::Submitted(Request { id, flow, class, prompt: Tokens(prompt), prefix: None, head: HeadRows::Last }),
+        );
         self.command(at_us, Command::Restore(id));
         self.event(at_us, Event::Restored { request: id, cached: Tokens::ZERO, source: None });
     }
@@ -53,7 +58,7 @@ impl<O: Observer> ByHand<O> {
 /// Some positions of a request.
 pub(crate) fn member(request: u64, class: Class, stage: Stage, rows: std::ops::Range<u32>) -> Member {
     let rows = Tokens(rows.start)..Tokens(rows.end);
-    Member { request: RequestId(request), class, stage, rows, yields: Yields::Token }
+    Member { request: RequestId(request), class, stage, rows, yields: Yields::Token, head: HeadRows::Last }
 }
 
 /// A kernel that is all of its pass, which has its number.

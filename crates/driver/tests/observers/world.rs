@@ -8,7 +8,7 @@ use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, PerRow};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{
-    Command, Event, Generated, Kernel, Limits, Mechanisms, MemoryLimits, Outcome, PassId, Request, Scheduler,
+    Command, Event, Generated, HeadRows, Kernel, Limits, Mechanisms, MemoryLimits, Outcome, PassId, Request, Scheduler,
     SchedulerConfig, Yields,
 };
 use duet_types::{Class, FinishReason, FlowId, Instant, KernelId, Nanos, RequestId, Tokens};
@@ -117,8 +117,14 @@ impl Virtual {
         };
         for (index, client) in clients.iter().enumerate() {
             let id = RequestId(index as u64);
-            let request =
-                Request { id, flow: FlowId(id.0), class: client.class, prompt: Tokens(client.prompt), prefix: None };
+            let request = Request {
+                id,
+                flow: FlowId(id.0),
+                class: client.class,
+                prompt: Tokens(client.prompt),
+                prefix: None,
+                head: HeadRows::Last,
+            };
             world.plan(Nanos(client.at_us * 1000), Event::Submitted(request));
             if let Some(at_us) = client.cancels_at_us {
                 world.plan(Nanos(at_us * 1000), Event::Cancelled(id));

@@ -49,7 +49,7 @@ pub(crate) async fn stream(
             }
         };
         match event {
-            Some(GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_)) => {}
+            Some(GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) | GenerationEvent::Prompt(_)) => {}
             Some(GenerationEvent::Token { text, .. }) => {
                 said += &text;
                 say(&text)?;

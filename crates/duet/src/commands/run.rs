@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
     let mut newline = false;
     while let Some(event) = generation.next_blocking() {
         match event {
-            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) => {}
+            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) | GenerationEvent::Prompt(_) => {}
             GenerationEvent::Token { text, .. } => {
                 newline = if text.is_empty() { newline } else { text.ends_with('\n') };
                 print(&text)?;

@@ -71,7 +71,7 @@ impl Worker {
         let (mut parts, mut log_probability) = (Vec::new(), 0.0);
         while let Some(event) = events.next().await {
             match event {
-                GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) => {}
+                GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) | GenerationEvent::Prompt(_) => {}
                 GenerationEvent::Token { text, logprobs, .. } => {
                     parts.extend(split.push(&text));
                     log_probability += logprobs.map_or(0.0, |logprobs| f64::from(logprobs.chosen));

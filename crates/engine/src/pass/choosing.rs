@@ -32,6 +32,7 @@ impl<B: Backend> Rows<B> {
     ) -> Result<Outcome, EngineError> {
         self.count_experts(kernel, backend);
         self.read(kernel, backend, site.crew);
+        self.score(kernel, backend, site, workspace)?;
         let yielding = self.yielding_rows(kernel);
         let pass = self.pass.as_mut().ok_or_else(lost)?;
         if !yielding.is_empty() {
@@ -74,7 +75,7 @@ impl<B: Backend> Rows<B> {
         let mut rows = Vec::new();
         for ((_, sequence), member) in self.members.iter().zip(&kernel.members) {
             end += member.len().as_usize();
-            rows.extend(end - sequence.head_rows(member)..end);
+            rows.extend(end - sequence.token_rows(member)..end);
         }
         rows
     }
@@ -90,13 +91,11 @@ impl<B: Backend> Rows<B> {
     ) -> (Vec<Generated>, Vec<Accepted>) {
         let vocabulary = backend.shape().vocabulary;
         let members = self.members.iter().zip(&kernel.members);
-        let rows: usize = members.map(|((_, sequence), member)| sequence.head_rows(member)).sum();
-        let logits = workspace.logits.get_mut(..rows * vocabulary).unwrap_or_default();
+        let rows: usize = members.map(|((_, sequence), member)| sequence.token_rows(member)).sum();
+        let (logits, scratches) = workspace.parts(crew);
+        let logits = logits.get_mut(..rows * vocabulary).unwrap_or_default();
         let likeliest = likeliest(logits, vocabulary, KEPT, crew);
         let choices = self.choices(kernel, vocabulary, logits, &likeliest);
-        let scratches = &mut workspace.scratches;
-        scratches.resize_with(scratches.len().max(crew.size()), Mutex::default);
-        let scratches = &*scratches;
         if choices.len() == 1 {
             choices.iter().for_each(|choice| choose_one(choice, backend, &scratches[0]));
         } else {
@@ -131,7 +130,7 @@ impl<B: Backend> Rows<B> {
         let mut choices = Vec::new();
         for ((request, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
             if member.yields == Yields::Token {
-                let count = sequence.head_rows(member);
+                let count = sequence.token_rows(member);
                 let (own, others) = logits.split_at_mut(count * vocabulary);
                 let (best, others_best) = likeliest.split_at(count);
                 (logits, likeliest) = (others, others_best);

@@ -15,7 +15,7 @@ use crate::request::{GenerateRequest, SamplingParams, StopConditions};
 use crate::sampling::{Scratch, likeliest};
 use crate::sequence::{Sequence, Yielding};
 use duet_kernels::crew::Solo;
-use duet_scheduler::{Member, Yields};
+use duet_scheduler::{HeadRows, Member, Yields};
 use duet_speculate::Method;
 use duet_types::{Class, RequestId, Stage};
 
@@ -180,7 +180,7 @@ impl<'a> Answering<'a> {
         let start = Tokens(known.len() as u32 - 1);
         let rows = start..start + Tokens(1) + drafted;
         let stage = if drafted > Tokens::ZERO { Stage::Verify } else { Stage::Decode };
-        let member = Member { request: RequestId(0), class: Class::Reactive, stage, rows, yields: Yields::Token };
+        let member = Member { request: RequestId(0), class: Class::Reactive, stage, rows, yields: Yields::Token, head: HeadRows::Last };
         self.sequence.take_rows(self.backend, &member).expect("it has a table")
     }
 }

@@ -9,6 +9,7 @@ mod exactness;
 mod exchanging;
 mod failing;
 mod flows;
+mod prompt_scores;
 mod queueing;
 mod recovering;
 mod remembering;
@@ -22,7 +23,9 @@ use crate::exchange::GraphExchange;
 use crate::fake_model::{FakeModel, Hold, SPELL};
 use crate::handle::Generation;
 use crate::learned::LearnedFile;
-use crate::request::{EngineError, GenerateRequest, GenerationEvent, SamplingParams, StopConditions, Usage};
+use crate::request::{
+    EngineError, GenerateRequest, GenerationEvent, PromptToken, SamplingParams, StopConditions, Usage,
+};
 use crate::runtime::{Runtime, RuntimeConfig};
 use crate::stats::EngineStats;
 use duet_device::{Cpu, CpuConfig, Pinning};
@@ -47,6 +50,8 @@ struct Bench {
 /// All that came of a generation.
 #[derive(Debug)]
 struct Answer {
+    /// What was told of the prompt.
+    prompt: Vec<PromptToken>,
     tokens: Vec<TokenId>,
     /// One per token, and the end's.
     texts: Vec<String>,
@@ -225,10 +230,11 @@ impl Answer {
 
 /// Waits for the end, and checks that it is the end.
 fn answer(mut generation: Generation) -> Answer {
-    let (mut tokens, mut texts, mut embedding) = (Vec::new(), Vec::new(), None);
+    let (mut prompt, mut tokens, mut texts, mut embedding) = (Vec::new(), Vec::new(), Vec::new(), None);
     let end = loop {
         match generation.next_blocking().expect("a generation has an end") {
             GenerationEvent::Reading { .. } => {}
+            GenerationEvent::Prompt(told) => prompt.extend(told),
             GenerationEvent::Embedding(values) => assert_eq!(embedding.replace(values), None, "there is one"),
             GenerationEvent::Token { token, text, .. } => {
                 tokens.push(token);
@@ -242,7 +248,7 @@ fn answer(mut generation: Generation) -> Answer {
         }
     };
     assert_eq!(generation.next_blocking(), None, "nothing follows the end");
-    Answer { tokens, texts, embedding, end }
+    Answer { prompt, tokens, texts, embedding, end }
 }
 
 fn letters(text: &str) -> Vec<TokenId> {

@@ -46,7 +46,7 @@ pub(crate) fn answer(engine: &Engine, request: GenerateRequest) -> Answer {
     let (mut tokens, mut text) = (Vec::new(), String::new());
     while let Some(event) = generation.next_blocking() {
         match event {
-            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) => {}
+            GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) | GenerationEvent::Prompt(_) => {}
             GenerationEvent::Token { token, text: piece, .. } => {
                 tokens.push(token);
                 text += &piece;

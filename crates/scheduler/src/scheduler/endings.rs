@@ -110,7 +110,7 @@ impl Scheduler {
             };
             assert!(generated.is_none_or(|generated| generated.request == member.request), "tokens come in order");
             let new = generated.map_or(Tokens::ZERO, |generated| generated.tokens);
-            assert!(new <= member.head_rows(), "a row yields a token at most");
+            assert!(new <= member.token_rows(), "a row yields a token at most");
             let fate = self.table.update(member.request, |row| {
                 row.phase = Phase::Ready;
                 row.computed = member.computed(new);

@@ -71,7 +71,7 @@ pub(super) fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result
         },
     };
     let writer = Messages::new(stop);
-    Ok((Job { options, logprobs: None, predicted: None, choices: 1, writer, ignored }, asked))
+    Ok((Job { options, logprobs: None, prompt_logprobs: None, predicted: None, choices: 1, writer, ignored }, asked))
 }
 
 /// What is to be counted; fields that only matter to an answer are not looked at.

@@ -134,7 +134,7 @@ impl Reader<'_> {
         loop {
             match running.next().await? {
                 Step::Embedding(values) => vector = Ok(values),
-                Step::Reading { .. } | Step::Piece { .. } => {}
+                Step::Reading { .. } | Step::Prompt(_) | Step::Piece { .. } => {}
                 Step::End { .. } => break,
             }
         }

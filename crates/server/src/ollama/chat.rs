@@ -64,7 +64,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
     }
     ignored.extend(fields.rest());
     let writer = Lines::new(model);
-    let job = Job { options, logprobs, predicted: None, choices: 1, writer, ignored };
+    let job = Job { options, logprobs, prompt_logprobs: None, predicted: None, choices: 1, writer, ignored };
     Ok(Wanted::Turn(Box::new((job, Asked { messages, tools, form, reasoning }))))
 }
 

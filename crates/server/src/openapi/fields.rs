@@ -11,6 +11,7 @@ pub(super) fn of(path: &str, name: &str) -> Option<Value> {
 fn own(path: &str, name: &str) -> Option<Value> {
     Some(match (path, name) {
         ("/v1/completions", "logprobs") => integer(0, 5),
+        ("/v1/completions", "max_completion_tokens" | "max_tokens") => at_least(0),
         ("/v1/completions", "prompt") | ("/v1/embeddings", "input") => prompts(),
         ("/v1/responses", "prompt") => refused("no prompts are stored here"),
         ("/v1/responses", "input") => either(&[string(), list(object())]),

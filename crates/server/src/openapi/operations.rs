@@ -223,6 +223,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         Takes { known: tokenize::IDS, leaves: &[], required: &["tokens"], example: || json!({"tokens": [1, 2]}) },
         &[Gives::Json("Detokenized")],
     ),
+    get("/tokenizer_info", "What prompts begin with, and how they are made", &[Gives::Json("TokenizerInfo")]),
     get("/v1/flows", "What runs, and what is kept", &[Gives::Json("Flows")]),
     get("/metrics", "Figures for Prometheus", &[Gives::Text(crate::flows::METRICS_TYPE)]),
     get("/openapi.json", "This document", &[Gives::Json("Document")]),

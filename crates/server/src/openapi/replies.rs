@@ -200,13 +200,20 @@ fn others() -> Vec<(&'static str, Value)> {
     let answers = map(either(&[noul, closed(choice, []), closed(score, [])]));
     let spent = closed([("input_tokens", count()), ("output_tokens", count())], []);
     let refused = closed([("type", string()), ("message", string())], []);
+    let tokenizer = [
+        ("bos_token", or_null(string())),
+        ("eos_token", or_null(string())),
+        ("chat_template", string()),
+        ("model_max_length", count()),
+    ];
     vec![
         ("AnthropicError", closed([("type", is("error")), ("error", refused)], [])),
         ("Message", closed(message, [])),
         ("TokenCount", closed([("input_tokens", count())], [])),
         ("SystemOne", closed([("model", string()), ("answers", answers), ("usage", spent)], [])),
         ("Tokens", closed([("count", count()), ("tokens", list(count()))], [])),
-        ("Detokenized", closed([("content", string())], [])),
+        ("Detokenized", closed([("content", string()), ("prompt", string())], [])),
+        ("TokenizerInfo", closed(tokenizer, [])),
         ("Flows", closed([("object", is("list")), ("data", list(flow()))], [])),
         ("Health", closed([("status", one_of(&["ok", "failed"]))], [])),
         ("Document", object()),

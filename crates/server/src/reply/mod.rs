@@ -33,6 +33,8 @@ pub(crate) struct Job<W> {
     pub(crate) options: Options,
     /// How many alternatives to report with each token; absent: no log probabilities.
     pub(crate) logprobs: Option<u8>,
+    /// The same of each token of the prompt.
+    pub(crate) prompt_logprobs: Option<u8>,
     /// What the client expects as an answer.
     pub(crate) predicted: Option<String>,
     /// Answers to each prompt.
@@ -84,7 +86,7 @@ where
     if *app.phase.borrow() != Phase::Serving {
         return Err(ApiError::ShuttingDown);
     }
-    let Job { options, logprobs, predicted, choices, writer, ignored } = job;
+    let Job { options, logprobs, prompt_logprobs, predicted, choices, writer, ignored } = job;
     let (class, tier, delivery) = (options.service.class, options.service.tier, options.delivery);
     let engine = |error| ApiError::Engine { error, prompt: W::PROMPT };
     // Before its prompt costs anything; the engine has the last word when it is submitted.
@@ -114,6 +116,7 @@ where
                     stop: stop.clone(),
                     class,
                     logprobs,
+                    prompt_logprobs,
                     flow: flow.clone(),
                     tenant,
                     predicted: predicted.clone().unwrap_or_default(),

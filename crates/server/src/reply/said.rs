@@ -6,7 +6,7 @@ use crate::logprobs::{ScoredToken, Scores};
 use crate::running::{Running, Step};
 use crate::serve::App;
 use duet_agents::{CallParser, Piece};
-use duet_engine::Usage;
+use duet_engine::{PromptToken, Usage};
 use duet_types::FinishReason;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -39,6 +39,8 @@ pub(crate) struct Saying {
 pub(crate) struct Came {
     /// How far the prompt was read, if that is told.
     pub(crate) reading: Option<Reading>,
+    /// The next tokens of the prompt, if their log probabilities are told.
+    pub(crate) prompt: Vec<PromptToken>,
     pub(crate) said: Vec<Said>,
     /// Tokens that came with it; absent if no log probabilities were asked for.
     pub(crate) scored: Option<Vec<ScoredToken>>,
@@ -61,6 +63,7 @@ impl Saying {
             Step::Reading { read, cached } => {
                 return Ok(Came { reading: Some(Reading { read, cached }), ..Came::default() });
             }
+            Step::Prompt(prompt) => return Ok(Came { prompt, ..Came::default() }),
             // Not where an answer is asked for.
             Step::Embedding(_) => (String::new(), None),
             Step::Piece { text, scored } => {
@@ -83,7 +86,7 @@ impl Saying {
             FinishReason::Stop | FinishReason::Cancelled if self.calls > 0 => Ended::Calls,
             FinishReason::Stop | FinishReason::Cancelled => Ended::Stop,
         };
-        Ok(Came { said, scored, end: Some((ended, usage)), reading: None })
+        Ok(Came { said, scored, end: Some((ended, usage)), ..Came::default() })
     }
 
     fn said(&mut self, text: String) -> Vec<Said> {

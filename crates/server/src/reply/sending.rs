@@ -52,8 +52,9 @@ impl<W: Writer> Answer<W> {
     async fn whole(mut self) -> Result<Response, ApiError> {
         let mut choices: Vec<Choice> = self.sayings.iter().map(|_| Choice::default()).collect();
         while let Some((index, came)) = self.next().await {
-            let Came { said, scored, end, .. } = came?;
+            let Came { prompt, said, scored, end, reading: _ } = came?;
             let choice = &mut choices[index];
+            choice.prompt.extend(prompt);
             said.into_iter().for_each(|said| choice.add(said));
             if let Some(scored) = scored {
                 choice.scored.get_or_insert_default().extend(scored);
@@ -91,9 +92,12 @@ impl<W: Writer> Answer<W> {
 
     fn frames(&mut self, index: usize, came: Came) -> Vec<Frame> {
         let Self { about, writer, .. } = self;
-        let Came { reading, said, mut scored, end } = came;
+        let Came { reading, prompt, said, mut scored, end } = came;
         let mut frames = Vec::new();
         frames.extend(reading.into_iter().flat_map(|reading| writer.reading(about, index, reading)));
+        if !prompt.is_empty() {
+            frames.extend(writer.prompt(about, index, &prompt));
+        }
         if said.is_empty() && scored.as_ref().is_some_and(|scored| !scored.is_empty()) {
             let none = super::Said::Text(String::new());
             frames.extend(writer.piece(about, index, none, scored.take().as_deref()));

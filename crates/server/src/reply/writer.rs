@@ -4,7 +4,7 @@ use super::said::Said;
 use crate::error::ApiError;
 use crate::logprobs::ScoredToken;
 use crate::serve::App;
-use duet_engine::Usage;
+use duet_engine::{PromptToken, Usage};
 use duet_types::Tokens;
 use serde_json::Value;
 use std::sync::Arc;
@@ -26,6 +26,11 @@ pub(crate) trait Writer: Send + 'static {
 
     /// What is sent when a part of a choice's prompt was read, for clients that ask.
     fn reading(&mut self, _about: &About, _index: usize, _reading: Reading) -> Vec<Frame> {
+        Vec::new()
+    }
+
+    /// What is sent for the next tokens of a choice's prompt, where their log probabilities are told.
+    fn prompt(&mut self, _about: &About, _index: usize, _tokens: &[PromptToken]) -> Vec<Frame> {
         Vec::new()
     }
 
@@ -93,6 +98,8 @@ pub(crate) enum Ended {
 /// A whole choice.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
+    /// Empty if no log probabilities of it were asked for.
+    pub(crate) prompt: Vec<PromptToken>,
     pub(crate) text: String,
     pub(crate) reasoning: String,
     pub(crate) calls: Vec<Call>,

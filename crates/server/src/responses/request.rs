@@ -97,7 +97,7 @@ pub(crate) fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result
     options.task.get_or_insert_with(|| task(instructions.as_deref(), &items));
     ignored.extend(fields.rest());
     let writer = Responses::new(echo);
-    let job = Job { options, logprobs, predicted: None, choices: 1, writer, ignored };
+    let job = Job { options, logprobs, prompt_logprobs: None, predicted: None, choices: 1, writer, ignored };
     let asked = Asked { messages: Vec::new(), tools, form, reasoning };
     Ok(Taken { job, items, previous, stays, instructions, asked })
 }

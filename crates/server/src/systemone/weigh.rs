@@ -137,7 +137,7 @@ impl<'a> Scales<'a> {
         let mut running = Running::new(events, self.app.phase.subscribe(), "state", id, self.cost.read);
         loop {
             match running.next().await? {
-                Step::Reading { .. } | Step::Embedding(_) => {}
+                Step::Reading { .. } | Step::Prompt(_) | Step::Embedding(_) => {}
                 Step::Piece { scored, .. } => {
                     self.cost.generated += Tokens(1);
                     let Some(scored) = scored else { continue };

@@ -160,8 +160,6 @@ async fn what_is_not_supported_is_refused_by_name() {
         body[param] = value;
         check(&server, COMPLETIONS, &body.to_string(), Refusal(400, Some(param), "not supported")).await;
     }
-    let echo = json!({"prompt": "hi", "echo": true, "logprobs": 1}).to_string();
-    check(&server, COMPLETIONS, &echo, Refusal(400, Some("echo"), "not supported")).await;
 }
 
 #[tokio::test]

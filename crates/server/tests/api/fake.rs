@@ -7,11 +7,11 @@ use duet_agents::{Begins, Refused, ToolFormat, Turn, constraint};
 use duet_engine::Constraint;
 use duet_engine::{
     DraftCounts, EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, Output, Progress,
-    RequestView, TokenLogprobs, Usage,
+    PromptToken, RequestView, TokenLogprobs, Usage,
 };
 use duet_model::forward::FateCounts;
 use duet_model::tokenizer::TooManyTokens;
-use duet_server::{Backend, Chat, ChatMessage, ChatPrompt, EventFuture, Events, Families, PromptError};
+use duet_server::{About, Backend, Chat, ChatMessage, ChatPrompt, EventFuture, Events, Families, PromptError};
 use duet_types::{Class, FinishReason, FlowId, Nanos, RequestId, Stage, TokenId, Tokens};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -72,6 +72,10 @@ impl Default for Fake {
 impl Backend for Fake {
     fn model_name(&self) -> &str {
         "vendor/fake"
+    }
+
+    fn about(&self) -> About<'_> {
+        About { template: "{{ messages }}", eos: Some(END_OF_TURN), ..About::default() }
     }
 
     fn vocabulary(&self) -> usize {
@@ -243,6 +247,7 @@ impl Fake {
             let read = Tokens(request.prompt.len() as u32);
             events.push(GenerationEvent::Reading { read, cached: Tokens(3) });
         }
+        events.extend(prompt_scores(request));
         let limit = match request.output {
             Output::Answer => limit,
             Output::Embedding => {
@@ -306,6 +311,18 @@ impl Fake {
         events.push(GenerationEvent::Finished { text: text[sent..].to_owned(), reason, usage });
         events
     }
+}
+
+/// How likely a prompt is, a few tokens at a time: what stands there is never among the likeliest.
+fn prompt_scores(request: &GenerateRequest) -> Vec<GenerationEvent> {
+    let Some(alternatives) = request.prompt_logprobs else { return Vec::new() };
+    let of = |position: usize| TokenLogprobs {
+        chosen: -2.5,
+        top: (0..alternatives).map(|rank| (choose(request, position, rank), -0.5 - f32::from(rank))).collect(),
+    };
+    let tokens = request.prompt.iter().enumerate();
+    let told = tokens.map(|(at, &token)| PromptToken { token, logprobs: (at > 0).then(|| of(at)) });
+    told.collect::<Vec<_>>().chunks(5).map(|told| GenerationEvent::Prompt(told.to_vec())).collect()
 }
 
 /// The token at a position; `rank` 0 is the chosen one.

@@ -18,6 +18,7 @@ mod local;
 mod ollama;
 mod reasoning;
 mod responses;
+mod scored_prompts;
 mod systemone;
 mod tasks;
 mod tokens;

@@ -11,12 +11,21 @@ async fn a_text_and_its_tokens() {
         assert_eq!(tokens, json!({"tokens": [104, 195, 169], "count": 3}));
     }
     let text = server.post("/detokenize", &json!({"tokens": [104, 195, 169, 264]})).await.json();
-    assert_eq!(text, json!({"content": "hé<end>"}));
+    assert_eq!(text, json!({"content": "hé<end>", "prompt": "hé<end>"}));
     let response = server.post("/tokenize", &json!({"content": "", "wild": 1})).await;
     assert_eq!(response.json(), json!({"tokens": [], "count": 0}));
     assert_eq!(response.header("x-duet-ignored-fields"), Some("wild"));
     let long = "x".repeat(100_000);
     assert_eq!(server.post("/tokenize", &json!({"content": long})).await.json()["count"], 100_000);
+}
+
+#[tokio::test]
+async fn what_harnesses_ask_of_the_tokenizer() {
+    let server = Server::start().await;
+    let info = server.get("/tokenizer_info").await.json();
+    let expected =
+        json!({"bos_token": null, "eos_token": "<end>", "chat_template": "{{ messages }}", "model_max_length": 4096});
+    assert_eq!(info, expected);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::world::Truth;
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Chance, Limits, Mechanism, MemoryLimits, SchedulerConfig};
+use duet_scheduler::{Chance, HeadRows, Limits, Mechanism, MemoryLimits, SchedulerConfig};
 use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Tokens};
 
 /// The machines that scenarios are of. One more is a line here.
@@ -100,7 +100,7 @@ fn truth(random: &mut Random, config: &SchedulerConfig) -> Truth {
 /// A client that comes within `period` microseconds.
 fn client(random: &mut Random, index: usize, period: u32) -> Client {
     let class = if chance(random, 0.5) { Class::Reactive } else { Class::Proactive };
-    Client {
+    let mut client = Client {
         name: name(index),
         arrives: moment(random, period),
         continues: if index > 0 && chance(random, 0.4) { Some(continues(random, index)) } else { None },
@@ -111,7 +111,12 @@ fn client(random: &mut Random, index: usize, period: u32) -> Client {
         graph: graph(random),
         drafts: if chance(random, 0.5) { Some(Chance::new(one_of(random, &[0.0, 0.3, 0.8, 1.0]))) } else { None },
         ..Client::new(class, random.between(1, 420), random.between(1, 14))
+    };
+    // Drawn from what was drawn, so that everything else of a seed stays what it was.
+    if client.prompt.0.is_multiple_of(8) {
+        client.head = HeadRows::All;
     }
+    client
 }
 
 /// `A` to `Z`, then `A1` and so on.

@@ -3,7 +3,7 @@
 use super::{Scenario, Words, machine};
 use crate::client::{Client, Continues, Failing, Graphs};
 use crate::world::Truth;
-use duet_scheduler::{Mechanism, SchedulerConfig};
+use duet_scheduler::{HeadRows, Mechanism, SchedulerConfig};
 use duet_types::{Class, Tokens};
 use std::fmt;
 
@@ -97,6 +97,9 @@ fn write_client(f: &mut fmt::Formatter<'_>, client: &Client, others: &[Client]) 
     }
     write_which(f, "fails", client.failing)?;
     write_which(f, "hangs", client.hanging)?;
+    if client.head == HeadRows::All {
+        write!(f, "  scored")?;
+    }
     if let Some(chance) = client.drafts {
         write!(f, "  drafts {}", (chance.tokens() * 1000.0).round())?;
     }

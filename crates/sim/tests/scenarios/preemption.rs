@@ -82,3 +82,27 @@ fn between_chunks_on_an_npu() {
         "#]],
     );
 }
+
+/// All rows of A go through the head, which comes at once with the last node: they are read few at a time, so that B's wait
+/// stays bounded.
+#[test]
+fn a_prompt_that_is_scored_in_the_background_is_read_a_few_rows_at_a_time() {
+    check(
+        "cpu  preempt 4ms
+         at 0ms  A  proactive  prompt 80   output 1  scored
+         at 2ms  B  reactive   prompt 100  output 1  scored",
+        expect![[r#"
+            0.00                 arrive   A proactive
+            0.00      cpu0+cpu1  prefill  A[0..32] n0..3                 0.53  background
+            0.53      cpu0+cpu1  prefill  A[0..32] n3..7                 1.53  goes on
+            2.00                 arrive   B reactive
+            2.06      cpu0+cpu1  prefill  B[0..100]                      4.20  reactive first
+            6.26                 end      B stop
+            6.26      cpu0+cpu1  prefill  A[32..64] n0..3                0.56  background
+            6.83      cpu0+cpu1  prefill  A[32..64] n3..7                1.56  goes on
+            8.39      cpu0+cpu1  prefill  A[64..80] n0..3                0.58  background
+            8.97      cpu0+cpu1  prefill  A[64..80] n3..7                1.58  goes on
+            10.55                end      A stop
+        "#]],
+    );
+}

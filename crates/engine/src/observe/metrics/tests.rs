@@ -6,8 +6,8 @@ use duet_scheduler::heg::{Heg, SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, PerRow};
 use duet_scheduler::progressive::{Exchange, Role};
 use duet_scheduler::{
-    Command, Completes, End, Event, Generated, GraphLoad, Kernel, Limits, Mechanisms, Member, MemoryLimits, Outcome,
-    PassId, Reason, Request, Source, Yields,
+    Command, Completes, End, Event, Generated, GraphLoad, HeadRows, Kernel, Limits, Mechanisms, Member, MemoryLimits,
+    Outcome, PassId, Reason, Request, Source, Yields,
 };
 use duet_types::Class::{Proactive, Reactive};
 use duet_types::Stage::{Decode, Prefill};
@@ -60,7 +60,10 @@ impl Run {
 
     fn arrive(&mut self, at_ms: u64, request: u64, class: Class, prompt: u32) {
         let (id, flow) = (RequestId(request), FlowId(request));
-        self.event(at_ms, Event::Submitted(Request { id, flow, class, prompt: Tokens(prompt), prefix: None }));
+        self.event(
+            at_ms,
+            Event::Submitted(Request { id, flow, class, prompt: Tokens(prompt), prefix: None, head: HeadRows::Last }),
+        );
     }
 
     fn restore(&mut self, at_ms: u64, request: u64, cached: u32, source: Option<Source>) {
@@ -117,7 +120,7 @@ impl Run {
 
 fn member(request: u64, class: Class, stage: Stage, rows: std::ops::Range<u32>) -> Member {
     let rows = Tokens(rows.start)..Tokens(rows.end);
-    Member { request: RequestId(request), class, stage, rows, yields: Yields::Token }
+    Member { request: RequestId(request), class, stage, rows, yields: Yields::Token, head: HeadRows::Last }
 }
 
 /// A background request is reading as a reactive one comes, which takes the lanes from it and then lets it ride along.

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Evaluates the server by EleutherAI's lm-eval: scripts/lm-eval.sh [--model MODEL] [--limit N] [--against URL] [--tasks TASKS] [--ways WAYS] [--duet PROGRAM]
+#
+# Starts the program (by default the release build) with the model (by default the default one) on a free port, and lets
+# lm-eval ask it by text completions, by chat, and for the likeliest of given answers; WAYS are some of `completions`, `chat`
+# and `likelihood`, TASKS some of `boolq`, `hellaswag` and `ruler`, between commas. Prints how many items of each task are right and how long they took. With --against the
+# same is asked of another server of OpenAI's API, which is to have the same model (llama.cpp's, for one), and the table says
+# how many answers are the same. The items are those of the folder DUET_WORKLOADS (see scripts/test.sh); the tasks are in
+# scripts/eval. The package is installed once, into the target directory; nothing else is fetched. Needs python3 with pip.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=$(cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+duet=$target/release/duet
+model=smollm2
+against=()
+options=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --model) model=$2 ;;
+        --against) against=("other=${2%/}") ;;
+        --duet) duet=$2 ;;
+        --limit | --tasks | --ways | --out) options+=("$1" "$2") ;;
+        *) sed -n 2p "$0" >&2; exit 2 ;;
+    esac
+    shift 2
+done
+if [ -z "${DUET_WORKLOADS:-}" ] && [ -e ../shared/workloads/corpus.txt ]; then
+    DUET_WORKLOADS=$(cd ../shared/workloads && pwd)
+fi
+: "${DUET_WORKLOADS:?is to name the folder of workloads}"
+
+needs='lm_eval[api]==0.4.13'
+packages=$target/python/$needs
+if [ ! -d "$packages" ]; then
+    rm -rf "$packages.part"
+    python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --root-user-action ignore \
+        --target "$packages.part" "$needs"
+    mv "$packages.part" "$packages"
+fi
+
+log=$(mktemp)
+home=$(mktemp -d)
+"$duet" serve "$model" --port 0 --history off 2>"$log" &
+server=$!
+trap 'kill -KILL "$server" 2>/dev/null && wait "$server" 2>/dev/null || true; rm -rf "$log" "$home"' EXIT
+url=
+for _ in $(seq 1200); do
+    url=$(sed -n 's/.* is served at \(http[^ ]*\) .*/\1/p' "$log")
+    if [ -n "$url" ] || ! kill -0 "$server" 2>/dev/null; then
+        break
+    fi
+    sleep 0.5
+done
+if [ -z "$url" ]; then
+    cat "$log" >&2
+    echo "the server did not start" >&2
+    exit 1
+fi
+
+env PYTHONPATH="$packages" DUET_WORKLOADS="$DUET_WORKLOADS" HF_HOME="$home" HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 \
+    LMEVAL_LOG_LEVEL=ERROR TQDM_DISABLE=1 python3 scripts/eval/run.py "${options[@]}" "duet=${url%/v1}" "${against[@]}"
