@@ -130,8 +130,9 @@ impl<B: Backend> Sequence<B> {
         outbox: Outbox,
         clock: Clock,
     ) -> Self {
-        let GenerateRequest { prompt, sampling, stop, logprobs, prompt_logprobs, marks, progress, output, thought, .. } =
-            request;
+        let GenerateRequest {
+            prompt, sampling, stop, logprobs, prompt_logprobs, marks, progress, output, thought, ..
+        } = request;
         let shape = backend.shape();
         let context = shape.context.as_usize();
         let len_max = stop.max_tokens.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));

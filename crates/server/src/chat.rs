@@ -52,7 +52,10 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<(Job<Chat>
     ignored.extend(fields.rest());
     let usage = options.delivery == Delivery::Streamed { usage: true };
     let writer = Chat { usage: if usage { ShowsUsage::AtEnd } else { ShowsUsage::No } };
-    Ok((Job { options, logprobs, prompt_logprobs: None, predicted, choices, writer, ignored }, Asked { messages, tools, form, reasoning }))
+    Ok((
+        Job { options, logprobs, prompt_logprobs: None, predicted, choices, writer, ignored },
+        Asked { messages, tools, form, reasoning },
+    ))
 }
 
 pub(crate) const KNOWN: Known = Known(&[

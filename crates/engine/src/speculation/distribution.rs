@@ -180,7 +180,14 @@ impl<'a> Answering<'a> {
         let start = Tokens(known.len() as u32 - 1);
         let rows = start..start + Tokens(1) + drafted;
         let stage = if drafted > Tokens::ZERO { Stage::Verify } else { Stage::Decode };
-        let member = Member { request: RequestId(0), class: Class::Reactive, stage, rows, yields: Yields::Token, head: HeadRows::Last };
+        let member = Member {
+            request: RequestId(0),
+            class: Class::Reactive,
+            stage,
+            rows,
+            yields: Yields::Token,
+            head: HeadRows::Last,
+        };
         self.sequence.take_rows(self.backend, &member).expect("it has a table")
     }
 }

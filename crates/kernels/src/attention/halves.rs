@@ -2,9 +2,8 @@
 
 use super::HEAD_DIM_MAX;
 use super::fetch::Fetch;
-use super::layout::PAGE;
+use super::layout::{PAGE, VECTORS};
 use super::softmax::Softmax;
-use super::tile::VECTORS;
 use crate::simd::{LANES, Simd};
 
 /// One side of a page: the keys or the values of a layer and head.

@@ -15,6 +15,9 @@ use half::f16;
 /// Positions in a page.
 pub const PAGE: usize = 64;
 
+/// Registers of a page's positions, one number of each.
+pub(super) const VECTORS: usize = PAGE / LANES;
+
 /// How keys and values are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KvFormat {

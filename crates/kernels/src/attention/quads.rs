@@ -8,9 +8,8 @@
 
 use super::HEAD_DIM_MAX;
 use super::fetch::Fetch;
-use super::layout::{GROUP, PAGE, QUAD, SCALE_UNIT};
+use super::layout::{GROUP, PAGE, QUAD, SCALE_UNIT, VECTORS};
 use super::softmax::Softmax;
-use super::tile::VECTORS;
 use crate::simd::{LANES, Simd};
 use half::f16;
 

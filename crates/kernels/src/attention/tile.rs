@@ -3,7 +3,7 @@
 use super::fetch::Fetch;
 use super::halves::Halves;
 use super::key_bias::BiasScores;
-use super::layout::{KvFormat, PAGE, PageMemory, QUAD};
+use super::layout::{KvFormat, PAGE, PageMemory, QUAD, VECTORS};
 use super::partial::{Partials, SPAN_PAGES};
 use super::quads::{Quads, QueryFactors, Weighed, WeightFactors, factor_at, scaled};
 use super::softmax::{LOWEST, MASKED, Softmax, merge_softmax, scalar_exp, scale_values};
@@ -12,9 +12,6 @@ use crate::simd::{LANES, Simd, exp};
 
 /// Pairs in a tile: with four registers of scores (or outputs) each they fill the 32 AVX-512 registers.
 pub(crate) const ROWS: usize = 6;
-
-/// Registers of scores in a page.
-pub(super) const VECTORS: usize = PAGE / LANES;
 
 /// One (row, head) pair.
 #[derive(Clone, Copy)]

@@ -95,7 +95,15 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
         ignored.push("keep_alive".to_owned());
     }
     ignored.extend(fields.rest());
-    let job = Job { options, logprobs, prompt_logprobs: None, predicted: None, choices: 1, writer: Lines::new(model), ignored };
+    let job = Job {
+        options,
+        logprobs,
+        prompt_logprobs: None,
+        predicted: None,
+        choices: 1,
+        writer: Lines::new(model),
+        ignored,
+    };
     Ok(Wanted::Text(Box::new((job, prompt))))
 }
 
