@@ -40,6 +40,10 @@ mod echo;
 mod embeddings;
 mod engine_backend;
 mod error;
+#[cfg(test)]
+#[path = "../tests/api/fake.rs"]
+#[expect(dead_code, reason = "the tests of the API use the rest")]
+mod fake;
 mod fields;
 mod flows;
 mod for_template;

@@ -19,14 +19,21 @@ pub(crate) struct ScoredToken {
 /// Tokens on their way to the client. Each goes with the text that it begins in, however the engine held that back.
 ///
 /// A token that begins where the answer ends is no part of it: the end of the turn, a stop string. It stays here.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Scores {
+    /// Special tokens that are written out in the text.
+    marks: Vec<TokenId>,
     waiting: VecDeque<ScoredToken>,
     text_bytes: usize,
     token_bytes: usize,
 }
 
 impl Scores {
+    /// Of an answer in which these special tokens are written out.
+    pub(crate) fn new(marks: Vec<TokenId>) -> Self {
+        Self { marks, waiting: VecDeque::new(), text_bytes: 0, token_bytes: 0 }
+    }
+
     pub(crate) fn push(&mut self, token: ScoredToken) {
         self.waiting.push_back(token);
     }
@@ -37,7 +44,8 @@ impl Scores {
         let mut tokens = Vec::new();
         while self.token_bytes < self.text_bytes {
             let Some(token) = self.waiting.pop_front() else { break };
-            self.token_bytes += backend.token_bytes(token.token).len();
+            let mark = backend.special_name(token.token).filter(|_| self.marks.contains(&token.token));
+            self.token_bytes += mark.map_or_else(|| backend.token_bytes(token.token).len(), str::len);
             tokens.push(token);
         }
         tokens
@@ -153,6 +161,20 @@ fn finite(logprob: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake;
+
+    /// A mark that is written out takes its place in the text, so what comes after it is not told early.
+    #[test]
+    fn tokens_come_with_the_text_that_they_begin_in() {
+        let backend = fake::Fake::default();
+        let mark = backend.special("<end>").expect("it has one");
+        let mut scores = Scores::new(vec![mark]);
+        for token in [mark, TokenId(u32::from(b'a')), TokenId(u32::from(b'b'))] {
+            scores.push(ScoredToken { token, logprobs: TokenLogprobs { chosen: 0.0, top: Vec::new() } });
+        }
+        assert_eq!(["<end>", "a", ""].map(|text| scores.take_for(&backend, text).len()), [1, 1, 0]);
+        assert_eq!(scores.take_rest().len(), 1);
+    }
 
     #[test]
     fn tokens_within_a_character_are_shown_as_bytes() {

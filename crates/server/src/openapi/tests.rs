@@ -3,14 +3,12 @@
 use super::operations::{OPERATIONS, Operation};
 use super::{fields, whole};
 use crate::ServerConfig;
+use crate::fake;
 use crate::fields::tests::ASKED;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-#[path = "../../tests/api/fake.rs"]
-#[expect(dead_code, reason = "the tests of the API use the rest")]
-mod fake;
 #[path = "../../tests/api/http.rs"]
 #[expect(dead_code, reason = "the tests of the API use the rest")]
 mod http;

@@ -131,7 +131,8 @@ where
                     output: Output::Answer,
                 };
                 let length = Tokens(prompt.len() as u32);
-                submitted.push((backend.submit(request).map_err(engine)?, parser.clone(), length));
+                let scores = logprobs.map(|_| Scores::new(marks.clone()));
+                submitted.push((backend.submit(request).map_err(engine)?, parser.clone(), scores, length));
             }
         }
         Ok::<_, ApiError>(submitted)
@@ -139,11 +140,10 @@ where
     let submitted = tokio::task::spawn_blocking(submit).await;
     let submitted = submitted.map_err(|_| ApiError::Internal("the prompt could not be encoded"))??;
     let id = app.ids.next(W::ID_PREFIX);
-    let prompt =
-        submitted.iter().step_by(choices).map(|(_, _, length)| *length).fold(Tokens::ZERO, |all, one| all + one);
-    let sayings = submitted.into_iter().map(|(events, parser, length)| {
+    let prompt = submitted.iter().step_by(choices).map(|(.., length)| *length).fold(Tokens::ZERO, |all, one| all + one);
+    let sayings = submitted.into_iter().map(|(events, parser, scores, length)| {
         let running = Running::new(events, app.phase.subscribe(), W::PROMPT, id.clone(), length);
-        Saying::new(Arc::clone(&app), running, parser, logprobs.map(|_| Scores::default()))
+        Saying::new(Arc::clone(&app), running, parser, scores)
     });
     let sayings = sayings.map(Some).collect();
     let about = About { id, created: unix_seconds(), service_tier: tier, prompt, app };
