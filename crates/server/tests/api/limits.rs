@@ -3,7 +3,7 @@
 use crate::http::Connection;
 use crate::{PATIENCE, Server};
 use serde_json::json;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -14,7 +14,8 @@ async fn a_body_over_the_limit_is_refused_at_once() {
     let body = vec![b' '; 20 << 20];
     let started = Instant::now();
     let response = server.post_bytes(CHAT, &body).await;
-    assert!(started.elapsed() < Duration::from_secs(1), "took {:?}", started.elapsed());
+    // Nobody waited for anything to run out.
+    assert!(started.elapsed() < PATIENCE / 4, "took {:?}", started.elapsed());
     assert_eq!(response.status, 413);
     assert_eq!(response.json()["error"]["code"], "request_too_large");
     assert_eq!(response.json()["error"]["param"], json!(null));
