@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-target=$(cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+. scripts/serving.sh
 duet=$target/release/duet
 model=smollm2
 against=()
@@ -30,33 +30,13 @@ if [ -z "${DUET_WORKLOADS:-}" ] && [ -e ../shared/workloads/corpus.txt ]; then
 fi
 : "${DUET_WORKLOADS:?is to name the folder of workloads}"
 
-needs='lm_eval[api]==0.4.13'
-packages=$target/python/$needs
-if [ ! -d "$packages" ]; then
-    rm -rf "$packages.part"
-    python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --root-user-action ignore \
-        --target "$packages.part" "$needs"
-    mv "$packages.part" "$packages"
-fi
+packages=$(python_package 'lm_eval[api]==0.4.13')
 
-log=$(mktemp)
 home=$(mktemp -d)
-"$duet" serve "$model" --port 0 --history off 2>"$log" &
-server=$!
+server=
+log=$(mktemp)
 trap 'kill -KILL "$server" 2>/dev/null && wait "$server" 2>/dev/null || true; rm -rf "$log" "$home"' EXIT
-url=
-for _ in $(seq 1200); do
-    url=$(sed -n 's/.* is served at \(http[^ ]*\) .*/\1/p' "$log")
-    if [ -n "$url" ] || ! kill -0 "$server" 2>/dev/null; then
-        break
-    fi
-    sleep 0.5
-done
-if [ -z "$url" ]; then
-    cat "$log" >&2
-    echo "the server did not start" >&2
-    exit 1
-fi
+serve "$duet" "$model"
 
 env PYTHONPATH="$packages" DUET_WORKLOADS="$DUET_WORKLOADS" HF_HOME="$home" HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 \
     LMEVAL_LOG_LEVEL=ERROR TQDM_DISABLE=1 python3 scripts/eval/run.py "${options[@]}" "duet=${url%/v1}" "${against[@]}"

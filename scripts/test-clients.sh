@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 # Together below two minutes with the debug build, on two cores.
 quick=(openai_client anthropic_messages responses openai_agents ollama_client langchain_ollama mcp_client)
 
-target=$(cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+. scripts/serving.sh
 duet=$target/debug/duet
 only=
 clients=()
@@ -70,8 +70,7 @@ packages_of() {
         rm -rf "$folder.part"
         mkdir -p "$folder.part"
         # shellcheck disable=SC2086
-        [ -z "$python" ] || python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts \
-            --root-user-action ignore --target "$folder.part" $python >&2
+        [ -z "$python" ] || install_into "$folder.part" $python
         # shellcheck disable=SC2086
         [ -z "$node" ] || npm install --silent --no-audit --no-fund --prefix "$folder.part" $node >&2
         mv "$folder.part" "$folder"
@@ -80,22 +79,7 @@ packages_of() {
 }
 
 start() {
-    "$duet" serve "$1" --port 0 --history off 2>"$log" &
-    server=$!
-    url=
-    # It tells its address once it listens and the model is loaded.
-    for _ in $(seq 1200); do
-        url=$(sed -n 's/.* is served at \(http[^ ]*\) .*/\1/p' "$log")
-        if [ -n "$url" ] || ! kill -0 "$server" 2>/dev/null; then
-            break
-        fi
-        sleep 0.5
-    done
-    if [ -z "$url" ]; then
-        cat "$log" >&2
-        echo "the server did not start" >&2
-        exit 1
-    fi
+    serve "$duet" "$1"
     python3 - "$url/health" <<'PYTHON'
 import json, sys, urllib.request
 direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))

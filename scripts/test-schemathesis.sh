@@ -9,37 +9,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-target=$(cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+. scripts/serving.sh
 duet=${1:-$target/debug/duet}
-model=${2:-smollm2}
-needs=schemathesis==4.32.5
+packages=$(python_package schemathesis==4.32.5)
 
-packages=$target/python/$needs
-if [ ! -d "$packages" ]; then
-    rm -rf "$packages.part"
-    python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --root-user-action ignore \
-        --target "$packages.part" "$needs"
-    mv "$packages.part" "$packages"
-fi
-
-log=$(mktemp)
 folder=$(mktemp -d)
-# Answers end soon in a short context, whatever they are asked for.
-"$duet" serve "$model" --port 0 --ctx 512 --history off 2>"$log" &
-server=$!
+server=
+log=$(mktemp)
 trap 'kill -KILL "$server" 2>/dev/null && wait "$server" 2>/dev/null || true; rm -rf "$log" "$folder"' EXIT
-for _ in $(seq 600); do
-    url=$(sed -n 's/.* is served at \(http[^ ]*\) .*/\1/p' "$log")
-    if [ -n "$url" ] || ! kill -0 "$server" 2>/dev/null; then
-        break
-    fi
-    sleep 0.5
-done
-if [ -z "$url" ]; then
-    cat "$log" >&2
-    echo "the server did not start" >&2
-    exit 1
-fi
+# Answers end soon in a short context, whatever they are asked for.
+serve "$duet" "${2:-smollm2}" --ctx 512
 
 # What is not in this list asks for more than the description says: which of two fields may not be together, for one.
 checks=not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance

@@ -18,6 +18,8 @@ struct Sequence {
     matrix: PackedMatrix,
     pages: Vec<PageMemory>,
     bias: Option<Vec<f32>>,
+    /// Of all rows that were fed.
+    queries: Vec<Vec<f32>>,
     len: usize,
 }
 
@@ -46,7 +48,7 @@ impl Sequence {
             let keys = heads * head_dim..(heads + kv_heads) * head_dim;
             (0..outputs).map(|i| if keys.contains(&i) { 20.0 * noise(i as u64) } else { 0.0 }).collect()
         });
-        Self { layout, heads, window, matrix, bias, pages: Vec::new(), len: 0 }
+        Self { layout, heads, window, matrix, bias, pages: Vec::new(), queries: Vec::new(), len: 0 }
     }
 
     fn frequencies(&self) -> Vec<f32> {
@@ -73,6 +75,9 @@ impl Sequence {
         let tail = KvTail { first: 0, pages: pages.iter_mut().collect() };
         self.project(isa, crew, &mut buffers, tail, &destinations);
         self.pages = pages;
+        let (projected, stride, _) = buffers.attending(0..rows).expect("rows lie side by side");
+        let width = self.heads * self.layout.head_dim;
+        self.queries.extend(projected.chunks(stride).map(|row| row[..width].to_vec()));
         let all = self.rows(0, rows, None);
         self.attend(isa, crew, &mut buffers, &[all]);
         self.len += rows;
@@ -172,6 +177,52 @@ fn results_are_softmax_averages() {
             }
         }
     }
+}
+
+/// Beside what lies in the pages, whatever was rounded on the way there, only attention's own arithmetic is left: single
+/// precision, and the 16 bits that queries and weights have beside keys and values of eight. Relative to the largest value.
+#[test]
+fn results_are_those_of_what_the_pages_hold() {
+    for (format, tolerance) in [(KvFormat::F16, 2e-6), (KvFormat::Int8, 1e-4)] {
+        for (kv_heads, group, head_dim, window) in [(2, 3, 32, None), (1, 7, 64, None), (2, 1, 48, Some(20))] {
+            let mut sequence = Sequence::new(kv_heads, group, head_dim, format, window);
+            let results = [1, 99, 60].map(|rows| sequence.feed(Isa::chosen().unwrap(), &Solo, rows)).concat();
+            for (row, result) in results.iter().enumerate() {
+                let (expected, largest) = held(&sequence, row);
+                for (found, expected) in result.iter().zip(expected) {
+                    let error = (f64::from(*found) - expected).abs() / largest;
+                    assert!(error < tolerance, "{format:?}, heads of {head_dim}, row {row}: {error:e}");
+                }
+            }
+        }
+    }
+}
+
+/// What a row finds by the keys and values in the pages, and the largest of these values.
+fn held(sequence: &Sequence, row: usize) -> (Vec<f64>, f64) {
+    let (dim, group) = (sequence.layout.head_dim, sequence.heads / sequence.layout.kv_heads);
+    let apart = sequence.key_bias();
+    let (mut found, mut largest) = (Vec::new(), 0.0_f64);
+    for head in 0..sequence.heads {
+        let from = sequence.window.map_or(0, |window| (row + 1).saturating_sub(window));
+        let query = &sequence.queries[row][head * dim..][..dim];
+        let (mut total, mut sums) = (0.0, vec![0.0; dim]);
+        let (mut keys, mut values) = (vec![0.0; dim], vec![0.0; dim]);
+        for position in from..=row {
+            let place = (LAYER, head / group, position % PAGE);
+            sequence.layout.read_position(sequence.pages[position / PAGE].bytes(), place, &mut keys, &mut values);
+            if let Some((bias, angles)) = &apart {
+                TurnedBias { bias, angles }.give_back(&mut keys, head / group, position);
+            }
+            let score: f64 = query.iter().zip(&keys).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
+            let weight = (0.3 * score).exp();
+            total += weight;
+            sums.iter_mut().zip(&values).for_each(|(sum, value)| *sum += weight * f64::from(*value));
+            largest = values.iter().fold(largest, |largest, value| largest.max(f64::from(value.abs())));
+        }
+        found.extend(sums.iter().map(|sum| sum / total));
+    }
+    (found, largest)
 }
 
 fn plain(sequence: &Sequence, rows: usize) -> Vec<Vec<f64>> {

@@ -38,6 +38,9 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<(Job<Chat>
     if fields.take("modalities").is_some_and(|modalities| modalities != json!(["text"])) {
         return Err(unsupported("modalities", "this server answers with text only"));
     }
+    if fields.boolean("echo")? == Some(true) {
+        return Err(unsupported("echo", "only completions repeat their prompt"));
+    }
     let mut options = Options::take(&mut fields, headers, app, &mut ignored)?;
     let logprobs = logprobs::wanted(&mut fields)?;
     let choices = options::choices(&mut fields)?;
@@ -63,7 +66,7 @@ pub(crate) const KNOWN: Known = Known(&[
     &tools::KNOWN,
     &answer_form::KNOWN,
     &thinking::KNOWN,
-    &["messages", "modalities", "top_logprobs"],
+    &["echo", "messages", "modalities", "top_logprobs"],
 ]);
 
 /// Writes chat completions.

@@ -12,6 +12,10 @@ use axum::http::HeaderMap;
 use duet_types::Class;
 use serde_json::Value;
 
+/// From so many parts on (prompts, inputs, questions) a request is background work unless it says otherwise: nobody reads
+/// along.
+pub(crate) const MANY: usize = 4;
+
 /// What a request is served as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Service {

@@ -4,6 +4,7 @@ use crate::arrived::taken_apart;
 use crate::auth::Caller;
 use crate::backend::Backend;
 use crate::chat::{ShowsUsage, envelope};
+use crate::class::MANY;
 use crate::echo::Echo;
 use crate::error::ApiError;
 use crate::fields::{Fields, Known};
@@ -220,8 +221,6 @@ const OBJECT: &str = "text_completion";
 const ANSWERS_MAX: usize = 128;
 /// OpenAI's default for this route.
 const MAX_TOKENS_DEFAULT: Tokens = Tokens(16);
-/// From so many prompts on, a request is of the background class unless it says otherwise: nobody reads along.
-const MANY: usize = 5;
 /// What is told of one is a kilobyte, while it is written.
 const SCORED_TOKENS_MAX: Tokens = Tokens(65_536);
 /// OpenAI's bound for this route.

@@ -94,15 +94,18 @@ fn answers_are_as_good_as_they_were() {
         std::fs::write(FIGURES, format!("{now:#}\n")).unwrap();
     }
     let recorded: Value = serde_json::from_str(&std::fs::read_to_string(FIGURES).unwrap()).unwrap();
-    for (format, kv) in FORMATS {
+    for (format, _) in FORMATS {
         assert!(
             agree(&now[format], &recorded[format]),
             "{format} keys and values: {:#}\nrecorded: {:#}\nif that was meant: scripts/quality-gate.sh --record",
             now[format],
             recorded[format]
         );
-        for isa in Isa::available().into_iter().filter(|isa| *isa != Isa::best()) {
-            let here = figures(&measured(&loaded(&path, isa), kv, &base));
+    }
+    for isa in Isa::available().into_iter().filter(|isa| *isa != Isa::best()) {
+        let model = loaded(&path, isa);
+        for (format, kv) in FORMATS {
+            let here = figures(&measured(&model, kv, &base));
             assert!(agree(&here, &now[format]), "{isa}, {format}: {here:#}\n{}: {:#}", Isa::best(), now[format]);
         }
     }

@@ -103,13 +103,6 @@ macro_rules! avx2 {
                 }
             }
             #[inline(always)]
-            unsafe fn load_i8(self, from: *const i8) -> Self::F {
-                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
-                unsafe {
-                    both!(|i| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.add(8 * i).cast()))))
-                }
-            }
-            #[inline(always)]
             fn add(self, a: Self::F, b: Self::F) -> Self::F {
                 // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { both!(|i| _mm256_add_ps(a[i], b[i])) }

@@ -57,11 +57,6 @@ impl Simd for Avx512 {
         unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(value)) }
     }
     #[inline(always)]
-    unsafe fn load_i8(self, from: *const i8) -> __m512 {
-        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
-        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
-    }
-    #[inline(always)]
     fn add(self, a: __m512, b: __m512) -> __m512 {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_add_ps(a, b) }

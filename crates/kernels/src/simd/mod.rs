@@ -59,11 +59,6 @@ pub trait Simd: Copy {
     /// # Safety
     /// See the trait.
     unsafe fn store_f16(self, to: *mut u16, value: Self::F);
-    /// Sixteen signed bytes, widened.
-    ///
-    /// # Safety
-    /// See the trait.
-    unsafe fn load_i8(self, from: *const i8) -> Self::F;
     /// `a + b`.
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
     /// `a - b`.

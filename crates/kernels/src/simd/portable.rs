@@ -45,11 +45,6 @@ impl Simd for Portable {
         unsafe { to.cast::<[u16; LANES]>().write_unaligned(bits) }
     }
     #[inline(always)]
-    unsafe fn load_i8(self, from: *const i8) -> Self::F {
-        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
-        unsafe { from.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from)
-    }
-    #[inline(always)]
     fn add(self, a: Self::F, b: Self::F) -> Self::F {
         from_fn(|i| a[i] + b[i])
     }

@@ -13,7 +13,7 @@ pub(crate) use read::{Embedded, Overlong, Wanted, read};
 use crate::arrived::taken_apart;
 use crate::auth::Caller;
 use crate::body;
-use crate::class::Service;
+use crate::class::{MANY, Service};
 use crate::error::ApiError;
 use crate::fields::{Fields, Known};
 use crate::raw_prompt::RawPrompt;
@@ -144,5 +144,3 @@ struct Usage {
 
 /// OpenAI's.
 const INPUTS_MAX: usize = 2048;
-/// From so many inputs on, a request is of the background class unless it says otherwise.
-const MANY: usize = 4;

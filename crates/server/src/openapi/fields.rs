@@ -11,6 +11,9 @@ pub(super) fn of(path: &str, name: &str) -> Option<Value> {
 fn own(path: &str, name: &str) -> Option<Value> {
     Some(match (path, name) {
         ("/v1/completions", "logprobs") => integer(0, 5),
+        ("/v1/chat/completions", "echo") => {
+            json!({"const": false, "description": "only completions repeat their prompt"})
+        }
         ("/v1/completions", "max_completion_tokens" | "max_tokens") => at_least(0),
         ("/v1/completions", "prompt") | ("/v1/embeddings", "input") => prompts(),
         ("/v1/responses", "prompt") => refused("no prompts are stored here"),

@@ -17,7 +17,7 @@ mod weigh;
 use crate::arrived::{Arrived, taken_apart};
 use crate::auth::Caller;
 use crate::body;
-use crate::class::Service;
+use crate::class::{MANY, Service};
 use crate::error::ApiError;
 use crate::fields::{Fields, Known};
 use crate::intake::SMALL_BYTES;
@@ -162,6 +162,3 @@ async fn prepare(
     });
     working.await.map_err(|_| ApiError::Internal("the question could not be encoded"))?
 }
-
-/// From so many questions on, a request is of the background class unless it says otherwise.
-const MANY: usize = 4;

@@ -151,6 +151,7 @@ async fn what_is_not_supported_is_refused_by_name() {
         ("audio", json!({})),
         ("modalities", json!(["text", "audio"])),
         ("store", json!(true)),
+        ("echo", json!(true)),
         ("web_search_options", json!({})),
     ] {
         check(&server, CHAT, &chat_with(param, value), Refusal(400, Some(param), "not supported")).await;

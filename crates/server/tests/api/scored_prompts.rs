@@ -110,11 +110,11 @@ async fn each_prompt_of_any_form_has_its_own_choices() {
 async fn many_prompts_are_background_work_unless_the_client_says_otherwise() {
     let server = Server::start().await;
     let prompts = |count| json!({"prompt": vec!["go"; count], "max_tokens": 1});
-    for (count, class, tier) in [(4, Class::Reactive, "default"), (5, Class::Proactive, "flex")] {
+    for (count, class, tier) in [(3, Class::Reactive, "default"), (4, Class::Proactive, "flex")] {
         let answer = server.post(COMPLETIONS, &prompts(count)).await.json();
         assert_eq!((server.last_request().class, &answer["service_tier"]), (class, &json!(tier)));
     }
-    let mut said = prompts(5);
+    let mut said = prompts(4);
     said["service_tier"] = "priority".into();
     server.post(COMPLETIONS, &said).await;
     assert_eq!(server.last_request().class, Class::Reactive);
