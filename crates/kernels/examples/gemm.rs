@@ -23,19 +23,20 @@ fn main() -> Result<(), IsaError> {
             );
         }
     }
-    for form in [Form::Byte, Form::NibbleMin] {
-        for (n, k) in [(960, 576), (576, 576), (3072, 576), (576, 1536)] {
+    for form in [Form::Q8_0, Form::Q4_1, Form::Q5_0, Form::Q4K, Form::Q5K, Form::Q6K] {
+        for (n, k) in [(1536, 1536), (1536, 8960)] {
             let weights: Vec<PackedMatrix> = (0..8)
                 .map(|_| {
                     PackedMatrix::new(n, k, form, |o, i| WeightGroup {
-                        scale: 0.1,
+                        scale: 0.01,
                         min: 0.1,
+                        small: [1; 2],
                         quants: [((o + i) % 16) as u8; 32],
                     })
                     .expect("scales in range")
                 })
                 .collect();
-            for rows in [1, 2, 4, 6, 8, 16, 32, 256] {
+            for rows in [1, 2, 8, 256] {
                 let mut quantized = QuantizedRows::new(rows, k);
                 let mut out = Aligned::<f32>::zeroed(rows * n);
                 let values: Vec<f32> = (0..k).map(|i| (i as f32).sin()).collect();
@@ -46,7 +47,7 @@ fn main() -> Result<(), IsaError> {
                 }
                 let epilogue = Epilogue::Store(Target { out: Shared::new(&mut out), first_row: 0, stride: n });
                 let mut best: Vec<(f64, f64)> = Vec::new();
-                for _ in 0..9 {
+                for _ in 0..5 {
                     let repeat = (2_000_000_000 / (n * k * rows.max(16)) / weights.len()).max(1);
                     let peak = int8_macs_per_second(isa, &Solo);
                     let start = Instant::now();

@@ -9,7 +9,7 @@
 
 use crate::crew::Worker;
 use crate::isa::Isa;
-use crate::memory::{Aligned, Shared};
+use crate::memory::{Aligned, Plain, Shared};
 use crate::simd::{Kernel, LANES, Simd};
 use std::ops::Range;
 
@@ -19,6 +19,33 @@ pub const GROUP: usize = 32;
 /// Rows that a matrix product takes together: their dot products with two panels, the operands and a few constants are
 /// what 32 AVX-512 registers hold. The float sums, touched once a group, may lie in memory.
 pub const TILE: usize = 8;
+
+/// What a zero point takes from a group's products: -4 × the sum of its quants, for the zero point of three bits. That of
+/// each further bit is twice as much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Offsets {
+    /// Of all quants.
+    pub(crate) whole: i32,
+    /// Of each half of them.
+    pub(crate) halves: [i32; 2],
+}
+
+impl Plain for Offsets {}
+
+impl Offsets {
+    /// Of part `part` of `parts`, one or two.
+    #[inline(always)]
+    pub(crate) fn of(self, parts: usize, part: usize) -> i32 {
+        if parts == 1 { self.whole } else { self.halves[part] }
+    }
+}
+
+/// The bits whose zero point [`Offsets`] are for.
+pub(crate) const OFFSET_BITS: usize = 3;
+
+/// What a sum of quants is, of its [`Offsets`].
+pub(crate) const OFFSET_UNIT: f32 = -0.25;
 
 /// Quantised rows.
 #[derive(Debug)]
@@ -30,8 +57,8 @@ pub struct QuantizedRows {
     scales: Aligned<f32>,
     /// Per tile and group: scale × sum of quants of each row, for weights with a minimum.
     sums: Aligned<f32>,
-    /// Per tile and group: -8 × sum of quants of each row, for weights with a zero point.
-    offsets: Aligned<i32>,
+    /// Per tile and group: what each row's quants add up to, for weights with a zero point.
+    offsets: Aligned<Offsets>,
 }
 
 impl QuantizedRows {
@@ -89,7 +116,7 @@ pub struct SharedRows<'a> {
     quants: Shared<'a, i8>,
     scales: Shared<'a, f32>,
     sums: Shared<'a, f32>,
-    offsets: Shared<'a, i32>,
+    offsets: Shared<'a, Offsets>,
 }
 
 /// One tile of quantised rows, as a product reads it.
@@ -102,7 +129,7 @@ pub struct Tile {
     /// As `scales`.
     pub(crate) sums: *const f32,
     /// As `scales`.
-    pub(crate) offsets: *const i32,
+    pub(crate) offsets: *const Offsets,
 }
 
 impl<'a> SharedRows<'a> {
@@ -277,7 +304,7 @@ struct Place {
     quants: *mut i8,
     scales: *mut f32,
     sums: *mut f32,
-    offsets: *mut i32,
+    offsets: *mut Offsets,
 }
 
 /// With fewer tiles, shares of whole tiles would be uneven.
@@ -328,15 +355,17 @@ impl Kernel for SetGroups<'_> {
                 let inverse = s.splat(inverse);
                 let (low, high) = (s.round(s.mul(low, inverse)), s.round(s.mul(high, inverse)));
                 // Small integers: exact in any order. Values that are no numbers stay so through product and sum.
-                let sum = s.sum(s.add(low, high));
-                let (scale, sum) = if sum.is_nan() { (f32::NAN, 0.0) } else { (scale, sum) };
+                let halves = [s.sum(low), s.sum(high)];
+                let sum = halves[0] + halves[1];
+                let (scale, sum, halves) = if sum.is_nan() { (f32::NAN, 0.0, [0.0; 2]) } else { (scale, sum, halves) };
                 if !scale.is_nan() {
                     s.store_i8(quants.as_mut_ptr(), low);
                     s.store_i8(quants.as_mut_ptr().add(LANES), high);
                 }
                 scales.add(at).write(scale);
                 sums.add(at).write(scale * sum);
-                offsets.add(at).write(-8 * sum as i32);
+                let offset = |sum: f32| (sum / OFFSET_UNIT) as i32;
+                offsets.add(at).write(Offsets { whole: offset(sum), halves: halves.map(offset) });
                 let to = bytes.add(at * GROUP);
                 for step in 0..GROUP / 4 {
                     let four = quants.as_ptr().add(step * 4).cast::<u32>().read_unaligned();

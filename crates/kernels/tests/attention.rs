@@ -36,9 +36,10 @@ impl Sequence {
     fn new(kv_heads: usize, group: usize, head_dim: usize, format: KvFormat, window: Option<usize>) -> Self {
         let heads = kv_heads * group;
         let outputs = (heads + 2 * kv_heads) * head_dim;
-        let matrix = PackedMatrix::new(outputs, HIDDEN, Form::Byte, |output, index| WeightGroup {
+        let matrix = PackedMatrix::new(outputs, HIDDEN, Form::Q8_0, |output, index| WeightGroup {
             scale: 0.001,
             min: 0.0,
+            small: [0; 2],
             quants: std::array::from_fn(|i| (noise((output * 131 + index * 37 + i) as u64) * 120.0 + 128.0) as u8),
         })
         .expect("scales in range");

@@ -24,7 +24,7 @@ fn floats(seed: usize, count: usize, scale: f32) -> Vec<f32> {
 }
 
 fn matrix(seed: usize, outputs: usize, inputs: usize) -> PackedMatrix {
-    PackedMatrix::new(outputs, inputs, Form::Byte, |output, index| {
+    PackedMatrix::new(outputs, inputs, Form::Q8_0, |output, index| {
         WeightGroup::quantize(&floats(seed + output * 31 + index * 7, 32, 0.2))
     })
     .unwrap()

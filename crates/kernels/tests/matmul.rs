@@ -8,8 +8,6 @@ use duet_kernels::packed::{Form, PANEL, PackedMatrix, WeightGroup};
 use duet_kernels::quantize::{GROUP, QuantizedRows};
 use proptest::prelude::*;
 
-const FORMS: [Form; 4] = [Form::Byte, Form::ByteMin, Form::Nibble, Form::NibbleMin];
-
 /// A repeatable stream of numbers.
 struct Numbers(u64);
 
@@ -25,14 +23,26 @@ impl Numbers {
 }
 
 fn matrix(numbers: &mut Numbers, outputs: usize, inputs: usize, form: Form) -> PackedMatrix {
-    let limit = if form.is_nibble() { 16 } else { 256 };
-    PackedMatrix::new(outputs, inputs, form, |_, _| WeightGroup {
-        scale: numbers.float() * 0.01,
-        min: numbers.float() * 0.1,
+    PackedMatrix::new(outputs, inputs, form, |_, _| group(numbers, form)).expect("scales in range")
+}
+
+/// Weights of about the same size in every form.
+fn group(numbers: &mut Numbers, form: Form) -> WeightGroup {
+    let small = if form.has_small_scales() { 0.1 } else { 1.0 };
+    WeightGroup {
+        scale: numbers.float() * 0.01 * small,
+        min: numbers.float() * 0.1 * small,
+        small: [numbers.next() as u8, numbers.next() as u8],
         // 0 stands for -128, which the packers never produce and the kernels need not tell from -127.
-        quants: std::array::from_fn(|_| (numbers.next() % limit).max(u32::from(form == Form::Byte)) as u8),
-    })
-    .expect("scales in range")
+        quants: std::array::from_fn(|_| (numbers.next() % (1 << form.bits())).max(u32::from(form == Form::Q8_0)) as u8),
+    }
+}
+
+/// Rows of three forms below each other, as queries, keys and values are in files of mixed types.
+fn mixed(numbers: &mut Numbers, outputs: usize, inputs: usize) -> PackedMatrix {
+    let forms = [(64, Form::Q4K), (32, Form::Q6K), (outputs, Form::Q5_0)];
+    let form = |output: usize| forms[usize::from(output >= 64) + usize::from(output >= 96)].1;
+    PackedMatrix::in_sections(inputs, &forms, |output, _| group(numbers, form(output))).expect("scales in range")
 }
 
 fn rows(numbers: &mut Numbers, rows: usize, columns: usize) -> Vec<Vec<f32>> {
@@ -74,33 +84,42 @@ fn plain(weights: &PackedMatrix, row: &[f32]) -> Vec<f64> {
 #[test]
 fn products_are_as_defined() {
     let mut numbers = Numbers(7);
-    for form in FORMS {
-        let weights = matrix(&mut numbers, 70, 96, form);
-        let rows = rows(&mut numbers, 7, 96);
+    for form in Form::ALL.map(Some).into_iter().chain([None]) {
+        let weights = match form {
+            Some(form) => matrix(&mut numbers, 70, 600, form),
+            None => mixed(&mut numbers, 70, 600),
+        };
+        let rows = rows(&mut numbers, 7, 600);
         for (row, result) in rows.iter().zip(product(Isa::chosen().unwrap(), &Solo, &weights, &rows)) {
             for (expected, result) in plain(&weights, row).into_iter().zip(result) {
-                assert!((expected - f64::from(result)).abs() < 1e-4 * expected.abs().max(1.0), "{form:?}");
+                assert!(
+                    (expected - f64::from(result)).abs() < 1e-4 * expected.abs().max(1.0),
+                    "{form:?}: {result}, not {expected}"
+                );
             }
         }
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     /// Every instruction set, number of rows and crew gives the bytes of the portable path, row by row.
     #[test]
     fn a_row_is_the_same_in_any_company(
         seed in any::<u64>(),
         outputs in 1_usize..140,
-        groups in 1_usize..6,
+        groups in 1_usize..11,
         short in 0_usize..GROUP,
-        count in 1_usize..20,
-        form in prop::sample::select(FORMS.to_vec()),
+        count in 1_usize..45,
+        form in prop::option::weighted(0.9, prop::sample::select(Form::ALL.to_vec())),
     ) {
         let mut numbers = Numbers(seed);
         let inputs = groups * GROUP - short.min(groups * GROUP - 1);
-        let weights = matrix(&mut numbers, outputs, inputs, form);
+        let weights = match form {
+            Some(form) => matrix(&mut numbers, outputs, inputs, form),
+            None => mixed(&mut numbers, outputs, inputs),
+        };
         let rows = rows(&mut numbers, count, inputs);
         let alone: Vec<Vec<f32>> =
             rows.iter().flat_map(|row| product(Isa::Portable, &Solo, &weights, std::slice::from_ref(row))).collect();
@@ -114,7 +133,7 @@ proptest! {
 #[test]
 fn gates_are_applied_to_their_values() {
     let mut numbers = Numbers(11);
-    let weights = matrix(&mut numbers, 4 * PANEL, 64, Form::Byte);
+    let weights = matrix(&mut numbers, 4 * PANEL, 64, Form::Q8_0);
     let rows = rows(&mut numbers, 5, 64);
     let plain = product(Isa::chosen().unwrap(), &Solo, &weights, &rows);
     for (gating, exact) in [

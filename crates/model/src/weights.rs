@@ -1,16 +1,17 @@
 //! Weights as the kernels read them, packed from a file.
 //!
-//! Types whose blocks hold 32 weights (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K) are packed block by block: the kernels
-//! compute with the file's own quants. Others (F32, F16, BF16, Q2_K, Q3_K, Q6_K) are requantised to eight bits in groups
-//! of 32. Everything is checked here, so that the forward pass cannot fail.
+//! The kernels compute with the file's own quants and scales, whatever type a tensor has, and tensors of several types that
+//! are one matrix's rows below each other, as queries, keys and values, keep each its own. Floats are quantised to eight
+//! bits in groups of 32, and so are gates and values of different types, whose rows alternate. Everything is checked here,
+//! so that the forward pass cannot fail.
 
 use crate::arch::{Blueprint, ExpertPlan, Extra, Rope, RopePairs};
-use crate::gguf::{GgufFile, Group, GroupForm, Tensor};
+use crate::gguf::{GgufFile, StoredGroup, Tensor, TensorType};
 use crate::load::{ExpertWork, Linear, LoadError, RoutedBytes};
 use crate::plain::{NormForm, PlainExperts, PlainFeed, PlainLayer, PlainMatrix};
 use duet_kernels::attention::{KeyBias, PageAngles};
 use duet_kernels::fused::Feed;
-use duet_kernels::packed::{Form, PANEL, PackedMatrix, WeightGroup};
+use duet_kernels::packed::{Form, OutOfRange, PANEL, PANELS_TOGETHER, PackedMatrix, WeightGroup};
 use duet_kernels::quantize::GROUP;
 use duet_types::Bytes;
 use std::ops::Range;
@@ -417,33 +418,64 @@ impl<'a> Packer<'a> {
         self.rope_order(vector.len()).into_iter().map(|at| vector[at.unwrap_or(0)]).collect()
     }
 
-    /// Packs the parts' rows, one below the other.
+    /// Packs the parts' rows, one below the other, each in the form of its own type if they can be sections of a matrix.
     fn pack(&self, parts: &[Part<'a>]) -> Result<PackedMatrix, LoadError> {
-        let mut packed = self.pack_many(1, |_| parts.to_vec())?;
-        packed.pop().ok_or_else(|| LoadError::MissingTensor { name: String::new() })
+        let Some(forms) = sections(parts) else {
+            let mut packed = self.pack_many(1, |_| parts.to_vec())?;
+            return packed.pop().ok_or_else(|| LoadError::MissingTensor { name: String::new() });
+        };
+        let rows = rows_of(parts);
+        let inputs = parts.first().map_or(0, |part| part.tensor.info.row_len());
+        let mut reader = RowReader::new(inputs);
+        let packed = PackedMatrix::in_sections(inputs, &forms, |output, index| {
+            let (tensor, row) = rows[output];
+            reader.group(tensor, row, index, stored_form(tensor.info.kind))
+        });
+        packed.map_err(|error| out_of_range(&error, &rows))
     }
 
-    /// Packs `count` matrices of the same shape: `parts` says which rows each is made of.
+    /// Packs `count` matrices of the same shape: `parts` says which rows each is made of. If they are of several types, they
+    /// are quantised to eight bits.
     fn pack_many(&self, count: usize, parts: impl Fn(usize) -> Vec<Part<'a>>) -> Result<Vec<PackedMatrix>, LoadError> {
         let parts: Vec<Part<'a>> = (0..count).flat_map(parts).collect();
         let Some(first) = parts.first() else { return Ok(Vec::new()) };
         let kind = first.tensor.info.kind;
         let same = parts.iter().all(|part| part.tensor.info.kind == kind);
-        let form = if same { kind.group_form().and_then(exact_form) } else { None };
+        let stored = if same { stored_form(kind) } else { None };
         let inputs = first.tensor.info.row_len();
-        let rows: Vec<(Tensor<'a>, Option<usize>)> =
-            parts.iter().flat_map(|part| part.rows.iter().map(|&row| (part.tensor, row))).collect();
-        let (outputs, mut reader) = (rows.len() / count, RowReader::new(inputs, form.map(|(_, shift)| shift)));
-        let form = form.map_or(Form::Byte, |(form, _)| form);
+        let rows = rows_of(&parts);
+        let (outputs, mut reader) = (rows.len() / count, RowReader::new(inputs));
+        let form = stored.unwrap_or(Form::Q8_0);
         let packed = PackedMatrix::many(count, outputs, inputs, form, |matrix, output, index| {
             let (tensor, row) = rows[matrix * outputs + output];
-            reader.group(tensor, row, index)
+            reader.group(tensor, row, index, stored)
         });
-        packed.map_err(|error| LoadError::Values {
-            tensor: rows[error.output].0.info.name.clone(),
-            problem: error.to_string(),
-        })
+        packed.map_err(|error| out_of_range(&error, &rows))
     }
+}
+
+/// The rows that parts are made of.
+fn rows_of<'a>(parts: &[Part<'a>]) -> Vec<(Tensor<'a>, Option<usize>)> {
+    parts.iter().flat_map(|part| part.rows.iter().map(|&row| (part.tensor, row))).collect()
+}
+
+fn out_of_range(error: &OutOfRange, rows: &[(Tensor<'_>, Option<usize>)]) -> LoadError {
+    LoadError::Values { tensor: rows[error.output].0.info.name.clone(), problem: error.to_string() }
+}
+
+/// The sections of a matrix whose rows are those of `parts`, one below the other: how many rows of which form. Nothing if one
+/// would begin where none can.
+fn sections(parts: &[Part<'_>]) -> Option<Vec<(usize, Form)>> {
+    let mut sections: Vec<(usize, Form)> = Vec::new();
+    for part in parts {
+        let form = stored_form(part.tensor.info.kind).unwrap_or(Form::Q8_0);
+        match sections.last_mut() {
+            Some((rows, last)) if *last == form => *rows += part.rows.len(),
+            Some((rows, _)) if *rows % (PANELS_TOGETHER * PANEL) != 0 => return None,
+            _ => sections.push((part.rows.len(), form)),
+        }
+    }
+    Some(sections)
 }
 
 /// Some neurons' rows, panels of gates and panels of values in turns.
@@ -465,14 +497,20 @@ fn finite(name: &str, values: Vec<f32>) -> Result<Vec<f32>, LoadError> {
     }
 }
 
-/// The packed form with the same quants, and what is added to them.
-fn exact_form(form: GroupForm) -> Option<(Form, u8)> {
-    match form {
-        GroupForm::Nibble { zero: None } => Some((Form::NibbleMin, 0)),
-        GroupForm::Nibble { zero: Some(8) } => Some((Form::Nibble, 0)),
-        GroupForm::Byte { zero: None } => Some((Form::ByteMin, 0)),
-        GroupForm::Byte { zero: Some(zero) } if zero <= 128 => Some((Form::Byte, 128 - zero)),
-        GroupForm::Nibble { .. } | GroupForm::Byte { .. } => None,
+/// The packed form with the quants and scales of a type; floats have none.
+pub(crate) fn stored_form(kind: TensorType) -> Option<Form> {
+    match kind {
+        TensorType::F32 | TensorType::F16 | TensorType::BF16 => None,
+        TensorType::Q4_0 => Some(Form::Q4_0),
+        TensorType::Q4_1 => Some(Form::Q4_1),
+        TensorType::Q5_0 => Some(Form::Q5_0),
+        TensorType::Q5_1 => Some(Form::Q5_1),
+        TensorType::Q8_0 => Some(Form::Q8_0),
+        TensorType::Q2K => Some(Form::Q2K),
+        TensorType::Q3K => Some(Form::Q3K),
+        TensorType::Q4K => Some(Form::Q4K),
+        TensorType::Q5K => Some(Form::Q5K),
+        TensorType::Q6K => Some(Form::Q6K),
     }
 }
 
@@ -519,31 +557,30 @@ fn plain<'a>(parts: &[Part<'a>]) -> PlainMatrix<'a> {
 
 /// Reads rows as groups. Groups of a row are asked for in order, so one row is decoded at a time.
 struct RowReader {
-    /// What is added to the file's own quants; `None`: requantise.
-    shift: Option<u8>,
-    groups: Vec<Group>,
+    groups: Vec<StoredGroup>,
     weights: Vec<f32>,
 }
 
 impl RowReader {
-    fn new(inputs: usize, shift: Option<u8>) -> Self {
-        Self { shift, groups: vec![Group::default(); inputs.div_ceil(GROUP)], weights: vec![0.0; inputs] }
+    fn new(inputs: usize) -> Self {
+        Self { groups: vec![StoredGroup::default(); inputs.div_ceil(GROUP)], weights: vec![0.0; inputs] }
     }
 
-    fn group(&mut self, tensor: Tensor<'_>, row: Option<usize>, index: usize) -> WeightGroup {
-        let Some(row) = row else { return WeightGroup { scale: 0.0, min: 0.0, quants: [0; GROUP] } };
-        let Some(shift) = self.shift else {
+    /// A group as the file has it, if it is to be packed in the form of its type, else quantised to eight bits.
+    fn group(&mut self, tensor: Tensor<'_>, row: Option<usize>, index: usize, stored: Option<Form>) -> WeightGroup {
+        let Some(row) = row else { return WeightGroup::zeros(stored.unwrap_or(Form::Q8_0)) };
+        if stored.is_none() {
             if index == 0 {
                 tensor.dequantize_row(row, &mut self.weights);
             }
             let end = ((index + 1) * GROUP).min(self.weights.len());
             return WeightGroup::quantize(&self.weights[index * GROUP..end]);
-        };
-        if index == 0 {
-            tensor.groups_row(row, &mut self.groups);
         }
-        let Group { scale, min, quants } = self.groups[index];
-        WeightGroup { scale, min, quants: quants.map(|q| q.wrapping_add(shift)) }
+        if index == 0 {
+            tensor.stored_row(row, &mut self.groups);
+        }
+        let StoredGroup { scale, min, small, quants } = self.groups[index];
+        WeightGroup { scale, min, small, quants }
     }
 }
 

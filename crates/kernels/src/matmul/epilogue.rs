@@ -3,6 +3,7 @@
 use crate::memory::Shared;
 use crate::packed::PANEL;
 use crate::simd::{Simd, exp};
+use std::ops::Range;
 
 /// Takes the results of a product. (Not a trait: the inner loops are compiled once for all of them.)
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +38,8 @@ pub enum Gating {
 }
 
 impl Epilogue<'_> {
-    /// Takes the results of rows `row..row + R` (counted within the call) for the panels from `panel` on.
+    /// Takes the results of rows `row..row + R` (counted within the call) for `panels`; sums of more panels than these are
+    /// padding.
     ///
     /// # Safety
     /// Called at most once for every row and panel of a product.
@@ -46,7 +48,7 @@ impl Epilogue<'_> {
         &self,
         s: S,
         row: usize,
-        panel: usize,
+        panels: Range<usize>,
         sums: &[[S::F; P]; R],
     ) {
         // SAFETY: the caller's; `Target::at` checks the bounds.
@@ -54,16 +56,16 @@ impl Epilogue<'_> {
             match self {
                 Self::Store(target) => {
                     for (index, sums) in sums.iter().enumerate() {
-                        let out = target.at::<P>(row + index, panel);
-                        for (p, sum) in sums.iter().enumerate() {
+                        let out = target.at(row + index, panels.clone());
+                        for (p, sum) in sums[..panels.len()].iter().enumerate() {
                             s.store(out.add(p * PANEL), *sum);
                         }
                     }
                 }
                 Self::Add(target) => {
                     for (index, sums) in sums.iter().enumerate() {
-                        let out = target.at::<P>(row + index, panel);
-                        for (p, sum) in sums.iter().enumerate() {
+                        let out = target.at(row + index, panels.clone());
+                        for (p, sum) in sums[..panels.len()].iter().enumerate() {
                             s.store(out.add(p * PANEL), s.add(s.load(out.add(p * PANEL)), *sum));
                         }
                     }
@@ -71,7 +73,8 @@ impl Epilogue<'_> {
                 Self::Gated(target, gating) => {
                     for (index, sums) in sums.iter().enumerate() {
                         for pair in 0..P / 2 {
-                            let out = target.at::<1>(row + index, panel / 2 + pair);
+                            let panel = panels.start / 2 + pair;
+                            let out = target.at(row + index, panel..panel + 1);
                             s.store(out, s.mul(gating.apply(s, sums[2 * pair]), sums[2 * pair + 1]));
                         }
                     }
@@ -95,15 +98,15 @@ impl Epilogue<'_> {
 }
 
 impl Target<'_> {
-    /// Where `P` panels of a row begin.
+    /// Where some panels of a row begin.
     ///
     /// # Safety
     /// This place is the caller's alone.
     #[inline(always)]
-    unsafe fn at<const P: usize>(&self, row: usize, panel: usize) -> *mut f32 {
-        let start = (self.first_row + row) * self.stride + panel * PANEL;
+    unsafe fn at(&self, row: usize, panels: Range<usize>) -> *mut f32 {
+        let start = (self.first_row + row) * self.stride;
         // SAFETY: the caller's; the bounds are checked.
-        unsafe { self.out.part_mut(start..start + P * PANEL).as_mut_ptr() }
+        unsafe { self.out.part_mut(start + panels.start * PANEL..start + panels.end * PANEL).as_mut_ptr() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Matrix products of packed weights with quantised rows.
 //!
-//! For every row `r` and output `n`, with exact integer sums over each group `g` of 32 inputs,
+//! For every row `r` and output `n`, with exact integer sums over each group `g` of 32 inputs, or over each half of one where
+//! weights have a scale for 16,
 //!
 //! ```text
 //! y = Σ_g fma(scale_w[n,g] × Σ (q - zero) a, scale_a[r,g], …)        weights with a zero point
@@ -12,18 +13,21 @@
 
 mod epilogue;
 mod tile;
+mod weights;
 
 pub use epilogue::{Epilogue, Gating, Target};
-pub use tile::{RowTiles, Weights};
+pub use tile::RowTiles;
+pub use weights::{Quants, Scales, Weights};
 
-pub(crate) use tile::rows_by_panels;
+pub(crate) use tile::{row_by_row, rows_by_panels};
 
 use crate::crew::Worker;
 use crate::isa::Isa;
-use crate::packed::{Form, PackedMatrix, Panel};
+use crate::packed::{Form, PANELS_TOGETHER, PackedMatrix, Panel, Section};
 use crate::quantize::{SharedRows, TILE};
 use crate::simd::{Kernel, Simd};
 use std::ops::Range;
+use tile::{Room, RoomMemory};
 
 /// This worker's share of the product of `weights` with all `rows` rows of `activations`; `epilogue` takes the results.
 ///
@@ -46,10 +50,11 @@ pub unsafe fn matmul(
     unsafe { matmul_units(isa, weights, activations, rows, epilogue, units) };
 }
 
-/// How many parts a product can be divided into: [`matmul_units`] takes ranges of them.
+/// How many parts a product can be divided into: [`matmul_units`] takes ranges of them. Each is a pair of panels: gates stay
+/// with their values, and shares differ by a pair at most.
 #[must_use]
 pub fn units(weights: &PackedMatrix) -> usize {
-    weights.panels().div_ceil(SHARE_PANELS)
+    weights.panels().div_ceil(PANELS_TOGETHER)
 }
 
 /// Some units of the product of `weights` with all `rows` rows of `activations`: some outputs of all rows.
@@ -67,16 +72,13 @@ pub unsafe fn matmul_units(
     epilogue: &Epilogue<'_>,
     units: Range<usize>,
 ) {
-    let panels = units.start * SHARE_PANELS..(units.end * SHARE_PANELS).min(weights.panels());
+    let panels = units.start * PANELS_TOGETHER..(units.end * PANELS_TOGETHER).min(weights.panels());
     assert!(weights.groups() == activations.groups());
     assert!(rows == activations.rows());
     assert!(!epilogue.takes_pairs() || weights.panels().is_multiple_of(2));
     assert!(epilogue.keeps_rows_apart(weights.panels()), "rows of results would overlap");
     isa.run(Product { weights, activations, rows, panels, epilogue });
 }
-
-/// Panels are shared out in pairs: gates stay with their values, and shares differ by a pair at most.
-const SHARE_PANELS: usize = 2;
 
 struct Product<'a> {
     weights: &'a PackedMatrix,
@@ -91,58 +93,81 @@ impl Kernel for Product<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let compute = match self.weights.form() {
-            Form::Byte => Compute::<S>::of::<tile::Byte>(),
-            Form::ByteMin => Compute::<S>::of::<tile::ByteMin>(),
-            Form::Nibble => Compute::<S>::of::<tile::Nibble>(),
-            Form::NibbleMin => Compute::<S>::of::<tile::NibbleMin>(),
-        };
-        let mut panel = self.panels.start;
-        while panel + 4 <= self.panels.end {
-            self.run_four(s, panel, &compute);
-            panel += 4;
-        }
-        while panel + 2 <= self.panels.end {
-            self.run_panels::<S, 2>(s, panel, 0..self.rows, &compute.two);
-            panel += 2;
-        }
-        if panel < self.panels.end {
-            self.run_panels::<S, 1>(s, panel, 0..self.rows, &compute.one);
+        for section in self.weights.sections() {
+            let first = section.first;
+            let panels = self.panels.start.max(first)..self.panels.end.min(first + section.panels());
+            if !panels.is_empty() {
+                self.run_section(s, section, panels);
+            }
         }
     }
 }
 
 impl Product<'_> {
+    /// Some panels of one section.
+    #[inline(always)]
+    fn run_section<S: Simd>(&self, s: S, section: &Section, panels: Range<usize>) {
+        let compute = Compute::of(section.form);
+        // Four bits are unpacked as fast as they are read.
+        let unpacks = self.rows >= UNPACKED_ROWS && !matches!(section.form.bits(), 4 | 8);
+        let mut memory = unpacks.then(|| RoomMemory::take(self.activations.groups()));
+        let room = memory.as_mut().map(RoomMemory::room);
+        let mut panel = panels.start;
+        while panel + 4 <= panels.end {
+            self.run_four(s, section, panel, room, &compute);
+            panel += 4;
+        }
+        while panel < panels.end {
+            let count = PANELS_TOGETHER.min(panels.end - panel);
+            self.run_panels::<S, PANELS_TOGETHER>(s, section, panel..panel + count, 0..self.rows, room, &compute.two);
+            panel += count;
+        }
+        if let Some(memory) = memory {
+            memory.keep();
+        }
+    }
+
     /// All rows for four panels: at once for few rows left over, whose chains of sums are else the bottleneck; else in
     /// pairs.
     #[inline(always)]
-    fn run_four<S: Simd>(&self, s: S, panel: usize, compute: &Compute<S>) {
+    fn run_four<S: Simd>(&self, s: S, section: &Section, panel: usize, room: Option<Room<'_>>, compute: &Compute<S>) {
         let rest = self.rows % TILE;
         let whole = if rest <= compute.four.len() { self.rows - rest } else { self.rows };
         for panel in [panel, panel + 2] {
-            self.run_panels::<S, 2>(s, panel, 0..whole, &compute.two);
+            self.run_panels::<S, 2>(s, section, panel..panel + 2, 0..whole, room, &compute.two);
         }
-        self.run_panels::<S, 4>(s, panel, whole..self.rows, &compute.four);
+        self.run_panels::<S, 4>(s, section, panel..panel + 4, whole..self.rows, None, &compute.four);
     }
 
-    /// Some rows, from the first of a tile on, for panels `panel..panel + P`.
+    /// Some rows, from the first of a tile on, for `P` panels, the last of which there need not be: it is padding.
     #[inline(always)]
-    fn run_panels<S: Simd, const P: usize>(&self, s: S, panel: usize, rows: Range<usize>, compute: &[PanelFn<S, P>]) {
-        let panels: [Panel; P] = std::array::from_fn(|p| self.weights.panel(panel + p));
-        let (activations, epilogue) = (self.activations, self.epilogue);
+    fn run_panels<S: Simd, const P: usize>(
+        &self,
+        s: S,
+        section: &Section,
+        panels: Range<usize>,
+        rows: Range<usize>,
+        room: Option<Room<'_>>,
+        compute: &[PanelFn<S, P>],
+    ) {
+        let (activations, epilogue, panel) = (self.activations, self.epilogue, panels.start);
+        let pointers: [Panel; P] = std::array::from_fn(|p| section.panel(panel - section.first + p));
         let mut row = rows.start;
         while row < rows.end {
             let left = rows.end - row;
             let (height, count) = if left >= TILE { (TILE, left / TILE) } else { (left, 1) };
-            let tiles = RowTiles { activations, row, count, panel, epilogue };
-            // SAFETY: the panels are valid for the activations' groups (`PackedMatrix::panel`; the widths were compared
+            let tiles = RowTiles { activations, row, count, panel, panels: panels.len(), room, epilogue };
+            // SAFETY: the panels are valid for the activations' groups (`Section::panel`; the widths were compared
             // in `matmul`), the tiles have this height (the rows are all there are), the instruction set is the one
             // this runs on, and each row and panel is computed once.
-            unsafe { compute[height - 1](s, &panels, &tiles) };
+            unsafe { compute[height - 1](s, &pointers, &tiles) };
             row += height * count;
         }
     }
 }
+
+/// From so many rows on, quants are unpacked once for all of them.
+const UNPACKED_ROWS: usize = 4 * TILE;
 
 /// Computes tiles of `n` rows: entry `n - 1` of a table.
 type PanelFn<S, const P: usize> = unsafe fn(S, &[Panel; P], &RowTiles<'_>);
@@ -150,13 +175,28 @@ type PanelFn<S, const P: usize> = unsafe fn(S, &[Panel; P], &RowTiles<'_>);
 /// The inner loops of one form.
 struct Compute<S: Simd> {
     four: [PanelFn<S, 4>; 3],
-    two: [PanelFn<S, 2>; TILE],
-    one: [PanelFn<S, 1>; TILE],
+    two: [PanelFn<S, PANELS_TOGETHER>; TILE],
 }
 
 impl<S: Simd> Compute<S> {
     #[inline(always)]
-    fn of<W: Weights>() -> Self {
+    fn of(form: Form) -> Self {
+        match form {
+            Form::Q8_0 => Self::with::<weights::Q8_0>(),
+            Form::Q4_0 => Self::with::<weights::Q4_0>(),
+            Form::Q4_1 => Self::with::<weights::Q4_1>(),
+            Form::Q5_0 => Self::with::<weights::Q5_0>(),
+            Form::Q5_1 => Self::with::<weights::Q5_1>(),
+            Form::Q2K => Self::with::<weights::Q2K>(),
+            Form::Q3K => Self::with::<weights::Q3K>(),
+            Form::Q4K => Self::with::<weights::Q4K>(),
+            Form::Q5K => Self::with::<weights::Q5K>(),
+            Form::Q6K => Self::with::<weights::Q6K>(),
+        }
+    }
+
+    #[inline(always)]
+    fn with<W: Weights>() -> Self {
         Self {
             four: [S::rows_by_panels::<W, 1, 4>, S::rows_by_panels::<W, 2, 4>, S::rows_by_panels::<W, 3, 4>],
             two: [
@@ -168,16 +208,6 @@ impl<S: Simd> Compute<S> {
                 S::rows_by_panels::<W, 6, 2>,
                 S::rows_by_panels::<W, 7, 2>,
                 S::rows_by_panels::<W, 8, 2>,
-            ],
-            one: [
-                S::rows_by_panels::<W, 1, 1>,
-                S::rows_by_panels::<W, 2, 1>,
-                S::rows_by_panels::<W, 3, 1>,
-                S::rows_by_panels::<W, 4, 1>,
-                S::rows_by_panels::<W, 5, 1>,
-                S::rows_by_panels::<W, 6, 1>,
-                S::rows_by_panels::<W, 7, 1>,
-                S::rows_by_panels::<W, 8, 1>,
             ],
         }
     }

@@ -1,40 +1,15 @@
 //! The inner loop: a few rows times a few panels, all sums in registers.
+//!
+//! Vectors are never touched in a closure: it would be compiled without the instruction set and, where it is not inlined,
+//! call a function for each instruction.
 
 use super::Epilogue;
-use crate::packed::{Panel, UNIT};
-use crate::quantize::{GROUP, SharedRows, TILE, Tile};
-use crate::simd::{LANES, Simd};
-
-/// How the bytes of a panel become operands of the integer products.
-pub trait Weights {
-    /// Registers that hold a group.
-    const REGISTERS: usize;
-    /// Four-input steps in a register.
-    const STEPS: usize;
-    /// The zero point is `8 << ZERO_SHIFT`; `None` where groups have a minimum instead.
-    const ZERO_SHIFT: Option<u32>;
-    /// The steps held in one register; with one step a register, both are the same.
-    fn steps<S: Simd>(s: S, register: S::B) -> (S::B, S::B);
-}
-
-macro_rules! weights {
-    ($name:ident, $registers:expr, $steps:literal, $zero:expr, |$s:ident, $register:ident| $split:expr) => {
-        pub(super) struct $name;
-        impl Weights for $name {
-            const REGISTERS: usize = $registers;
-            const STEPS: usize = $steps;
-            const ZERO_SHIFT: Option<u32> = $zero;
-            #[inline(always)]
-            fn steps<S: Simd>($s: S, $register: S::B) -> (S::B, S::B) {
-                $split
-            }
-        }
-    };
-}
-weights!(Byte, GROUP / 4, 1, Some(4), |_s, register| (register, register));
-weights!(ByteMin, GROUP / 4, 1, None, |_s, register| (register, register));
-weights!(Nibble, GROUP / 8, 2, Some(0), |s, register| s.nibbles(register));
-weights!(NibbleMin, GROUP / 8, 2, None, |s, register| s.nibbles(register));
+use super::weights::{PAIRS, Quants, Scales, Unpacked, Weights, unpack, unpacked_bytes};
+use crate::memory::{Aligned, Shared};
+use crate::packed::{BLOCK, PANELS_TOGETHER, Panel, UNIT};
+use crate::quantize::{GROUP, OFFSET_BITS, OFFSET_UNIT, SharedRows, TILE, Tile};
+use crate::simd::Simd;
+use std::cell::Cell;
 
 /// Rows of a product that one call computes for some panels: `count` tiles from row `row` on.
 #[derive(Clone, Copy, Debug)]
@@ -43,141 +18,288 @@ pub struct RowTiles<'a> {
     pub(super) row: usize,
     pub(super) count: usize,
     pub(super) panel: usize,
+    /// Panels that there are: one where the last one stands alone and is computed twice.
+    pub(super) panels: usize,
+    /// Room for the panels' quants as bytes, where there are enough tiles for that to pay.
+    pub(super) room: Option<Room<'a>>,
     pub(super) epilogue: &'a Epilogue<'a>,
 }
 
+/// Memory for the unpacked quants of two panels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room<'a> {
+    memory: Shared<'a, u8>,
+}
+
+/// The memory of a [`Room`], which a thread keeps from product to product: to take it from the system and give it back each
+/// time would cost as much as unpacking.
+#[derive(Debug)]
+pub(super) struct RoomMemory(Aligned<u8>);
+
+thread_local! {
+    static KEPT: Cell<Option<RoomMemory>> = const { Cell::new(None) };
+}
+
+impl RoomMemory {
+    /// This thread's, with room for panels of `groups` groups.
+    pub(super) fn take(groups: usize) -> Self {
+        let bytes = PANELS_TOGETHER * unpacked_bytes(groups);
+        let kept = KEPT.take().filter(|kept| kept.0.len() >= bytes);
+        kept.unwrap_or_else(|| Self(Aligned::zeroed(bytes)))
+    }
+
+    /// Keeps it for the next product.
+    pub(super) fn keep(self) {
+        KEPT.set(Some(self));
+    }
+
+    pub(super) fn room(&mut self) -> Room<'_> {
+        Room { memory: Shared::new(&mut self.0) }
+    }
+}
+
+impl Room<'_> {
+    /// Unpacks the panels.
+    ///
+    /// # Safety
+    /// The panels are of form `W` and valid for `groups` groups, and nobody else uses the room meanwhile.
+    #[inline(always)]
+    unsafe fn unpack<S: Simd, W: Weights, const P: usize>(
+        self,
+        s: S,
+        panels: &[Panel; P],
+        groups: usize,
+    ) -> [Panel; P] {
+        let mut unpacked = *panels;
+        for (p, panel) in unpacked.iter_mut().enumerate() {
+            let bytes = unpacked_bytes(groups);
+            let to = self.memory.narrow(p * bytes..(p + 1) * bytes).as_mut_ptr();
+            // SAFETY: the caller's; the room's length is checked above.
+            unsafe { unpack::<S, W::Quants>(s, panel.quants, groups, to) };
+            panel.quants = to;
+        }
+        unpacked
+    }
+}
+
 /// Integer sums start at the bits of this float, so that their bits are always those of `BIAS + sum`: from there one
-/// fused multiply-add gives `scale × sum`, rounded once. (A sum stays within ±2^21, and `scale × BIAS` is exact: 11 bits
-/// times 2.)
+/// fused multiply-add gives `scale × sum`, rounded once. (A sum stays within ±2^21, and `scale × BIAS` is exact: 11 bits, or
+/// 19 with a small scale, times 2.)
 const BIAS: f32 = 12_582_912.0;
 const BIASED_ZERO: i32 = BIAS.to_bits() as i32;
 
 /// Tiles of `R` rows times `P` panels.
 ///
 /// # Safety
-/// The tiles exist and have `R` rows, the panels are valid for the rows' groups, they have minima where `W` needs them, and no other call
-/// of the product computes the same rows and panels.
+/// The tiles exist and have `R` rows, the panels are of form `W` and valid for the rows' groups, and no other call of the
+/// product computes the same rows and panels.
 #[inline(always)]
 pub(crate) unsafe fn rows_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
     s: S,
     panels: &[Panel; P],
     tiles: &RowTiles<'_>,
 ) {
-    let unit = s.splat(UNIT);
+    let groups = tiles.activations.groups();
+    // SAFETY: the caller's.
+    unsafe {
+        match tiles.room {
+            Some(room) if R == TILE && P == PANELS_TOGETHER => {
+                let unpacked = room.unpack::<S, W, P>(s, panels, groups);
+                each_tile::<S, Unpacked<W>, R, P>(s, &unpacked, panels, tiles);
+            }
+            _ => each_tile::<S, W, R, P>(s, panels, panels, tiles),
+        }
+    }
+}
+
+/// Tiles of `R` rows times `P` panels, which `packed` has as they lie in the matrix.
+///
+/// # Safety
+/// As [`rows_by_panels`].
+#[inline(always)]
+unsafe fn each_tile<S: Simd, W: Weights, const R: usize, const P: usize>(
+    s: S,
+    panels: &[Panel; P],
+    packed: &[Panel; P],
+    tiles: &RowTiles<'_>,
+) {
+    for index in 0..tiles.count {
+        let row = tiles.row + index * TILE;
+        let part = TilePart { tile: tiles.activations.tile(row / TILE), height: R, first: 0 };
+        let ahead = Ahead { index: row / TILE, count: tiles.count, packed };
+        let panels_there = tiles.panel..tiles.panel + tiles.panels;
+        // SAFETY: the caller's.
+        unsafe {
+            let sums = part_by_panels::<S, W, R, P>(s, panels, part, tiles.activations.groups(), ahead);
+            tiles.epilogue.take(s, row, panels_there, &sums);
+        }
+    }
+}
+
+/// The same for tiles of `height` rows, one row and two panels at a time: for instruction sets where there are not the
+/// registers for more. Not inlined, so that one function serves all numbers of rows.
+///
+/// # Safety
+/// As [`rows_by_panels`].
+#[inline(never)]
+pub(crate) unsafe fn row_by_row<S: Simd, W: Weights>(s: S, panels: &[Panel], height: usize, tiles: &RowTiles<'_>) {
     for index in 0..tiles.count {
         let row = tiles.row + index * TILE;
         let tile = tiles.activations.tile(row / TILE);
-        // SAFETY: the caller's.
-        unsafe {
-            let ahead = Ahead { index: row / TILE, count: tiles.count };
-            let mut sums = tile_by_panels::<S, W, R, P>(s, panels, tile, tiles.activations.groups(), ahead);
-            for sums in &mut sums {
-                for sum in sums {
-                    *sum = s.mul(*sum, unit);
+        for (pair, panels) in panels.as_chunks::<2>().0.iter().enumerate() {
+            let panel = tiles.panel + 2 * pair;
+            for first in 0..height {
+                let (part, ahead) = (TilePart { tile, height, first }, Ahead { index: 1, count: 1, packed: panels });
+                let panels_there = panel..(panel + 2).min(tiles.panel + tiles.panels);
+                // SAFETY: the caller's.
+                unsafe {
+                    let sums = part_by_panels::<S, W, 1, 2>(s, panels, part, tiles.activations.groups(), ahead);
+                    tiles.epilogue.take(s, row + first, panels_there, &sums);
                 }
             }
-            tiles.epilogue.take(s, row, tiles.panel, &sums);
         }
     }
+}
+
+/// Some rows of a tile.
+#[derive(Clone, Copy)]
+struct TilePart {
+    tile: Tile,
+    /// Rows of the tile.
+    height: usize,
+    /// The first of them.
+    first: usize,
 }
 
 /// Which of the tiles that read the same panels this is: together the whole ones, or else the only one, fetch the next
 /// panels from memory while they compute, each a share of the groups.
 #[derive(Clone, Copy)]
-struct Ahead {
+struct Ahead<'a, const P: usize> {
     index: usize,
     count: usize,
+    /// The panels as they lie in the matrix, the next ones behind them.
+    packed: &'a [Panel; P],
 }
 
 /// More tiles than this compute longer than the next panels need to arrive.
 const AHEAD_TILES: usize = 8;
 
-/// A tile of `R` rows times `P` panels, in the weights' own unit.
+/// `R` rows of a tile times `P` panels.
 ///
 /// # Safety
-/// The tile has `R` rows, it and the panels are valid for `groups` groups, and the panels have minima where `W` needs them.
+/// The tile has these rows, it and the panels are valid for `groups` groups, and the panels are of form `W`.
 #[inline(always)]
-unsafe fn tile_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
+unsafe fn part_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
     s: S,
     panels: &[Panel; P],
-    tile: Tile,
+    rows: TilePart,
     groups: usize,
-    ahead: Ahead,
+    ahead: Ahead<'_, P>,
 ) -> [[S::F; P]; R] {
     let sharers = ahead.count.min(AHEAD_TILES);
     // One row of many bytes is faster left to the processor's own prefetching.
-    let fetches = (R > 1 || W::STEPS > 1) && ahead.index < ahead.count;
+    let fetches = (R > 1 || W::FORM.bits() < 8) && ahead.index < ahead.count;
     let mut turn = if ahead.index < sharers { ahead.index } else { usize::MAX };
     let mut sums = [[s.splat(0.0); P]; R];
-    for group in 0..groups {
-        let rows = group * R;
-        if fetches {
-            if turn == 0 {
-                fetch_group::<S, W, P>(s, panels, group, groups);
-                turn = sharers;
-            }
-            turn -= 1;
+    for first in (0..groups).step_by(BLOCK) {
+        let mut shared = [[s.splat(0.0); 2]; P];
+        for (shared, panel) in shared.iter_mut().zip(panels) {
+            // SAFETY: within the panels' scales.
+            *shared = unsafe { W::Scales::shared(s, panel.scales.add(W::FORM.block_at(first))) };
         }
-        // SAFETY: all offsets lie within group `group < groups`, see the layouts in `packed` and `quantize`.
-        unsafe {
-            let mut dots = [[s.splat_i(BIASED_ZERO); P]; R];
-            if let Some(shift) = W::ZERO_SHIFT {
-                for (row, dots) in dots.iter_mut().enumerate() {
-                    *dots = [s.splat_i(BIASED_ZERO + (*tile.offsets.add(rows + row) << shift)); P];
+        for group in first..groups.min(first + BLOCK) {
+            if fetches {
+                if turn == 0 {
+                    fetch_group::<S, W, P>(s, ahead.packed, group, groups);
+                    turn = sharers;
                 }
+                turn -= 1;
             }
-            let first = tile.quants.add(rows * GROUP);
-            for register in 0..W::REGISTERS {
-                let at = (group * W::REGISTERS + register) * 64;
-                let mut operands = [None; P];
-                for (operand, panel) in operands.iter_mut().zip(panels) {
-                    *operand = Some(W::steps(s, s.load_bytes(panel.quants.add(at))));
-                }
-                for half in 0..W::STEPS {
-                    let step = register + half * W::REGISTERS;
-                    for (row, dots) in dots.iter_mut().enumerate() {
-                        let activations = s.activations(first.add((step * R + row) * 4));
-                        for (dot, operand) in dots.iter_mut().zip(operands) {
-                            if let Some((low, high)) = operand {
-                                *dot = s.dot(*dot, if half == 0 { low } else { high }, activations);
-                            }
+            for part in 0..W::Scales::PARTS {
+                // SAFETY: the caller's; the group is below `groups`.
+                unsafe { add_part::<S, W, R, P>(s, panels, &shared, rows, (group, part), &mut sums) };
+            }
+        }
+    }
+    for sum in sums.as_flattened_mut() {
+        *sum = s.mul(*sum, s.splat(UNIT));
+    }
+    sums
+}
+
+/// Adds what a group of inputs, or a part of one with scales of its own, gives to the sums.
+///
+/// # Safety
+/// As [`part_by_panels`], and the group is one of the panels' and the tile's.
+#[inline(always)]
+unsafe fn add_part<S: Simd, W: Weights, const R: usize, const P: usize>(
+    s: S,
+    panels: &[Panel; P],
+    shared: &[[S::F; 2]; P],
+    TilePart { tile, height, first }: TilePart,
+    (group, part): (usize, usize),
+    sums: &mut [[S::F; P]; R],
+) {
+    let rows = group * height + first;
+    // SAFETY: all offsets lie within group `group`, see the layouts in `packed` and `quantize`.
+    unsafe {
+        let offset = |row: usize| (*tile.offsets.add(rows + row)).of(W::Scales::PARTS, part);
+        let mut dots = [[s.splat_i(BIASED_ZERO); P]; R];
+        if !W::FORM.has_min() {
+            for (row, dots) in dots.iter_mut().enumerate() {
+                *dots = [s.splat_i(BIASED_ZERO + (offset(row) << (W::FORM.bits() - OFFSET_BITS))); P];
+            }
+        }
+        let activations = tile.quants.add(group * height * GROUP + first * 4);
+        let (bytes, pairs) = (W::Quants::REGISTERS * 64, PAIRS / W::Scales::PARTS);
+        for pair in part * pairs..(part + 1) * pairs {
+            let mut operands = [None; P];
+            for (operands, panel) in operands.iter_mut().zip(panels) {
+                *operands = Some(W::Quants::pair(s, panel.quants.add(group * bytes), pair));
+            }
+            for half in 0..2 {
+                let step = 2 * pair + half;
+                for (row, dots) in dots.iter_mut().enumerate() {
+                    let four = s.activations(activations.add((step * height + row) * 4));
+                    for (dot, operands) in dots.iter_mut().zip(operands) {
+                        if let Some((low, high)) = operands {
+                            *dot = s.dot(*dot, if half == 0 { low } else { high }, four);
                         }
                     }
                 }
             }
-            for (p, panel) in panels.iter().enumerate() {
-                let scale = s.load_f16(panel.scales.add(group * LANES));
-                let unbias = s.mul(scale, s.splat(-BIAS));
+        }
+        for (p, panel) in panels.iter().enumerate() {
+            let scales = panel.scales.add(W::FORM.scales_at(group));
+            let scale = W::Scales::scale(s, shared[p], scales, part);
+            let unbias = s.mul(scale, s.splat(-BIAS));
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let scaled = s.fma(s.reinterpret(dots[row][p]), scale, unbias);
+                sums[p] = s.fma(scaled, s.splat(*tile.scales.add(rows + row)), sums[p]);
+            }
+            if let Some(min) = W::Scales::min(s, shared[p], scales, part) {
                 for (row, sums) in sums.iter_mut().enumerate() {
-                    let scaled = s.fma(s.reinterpret(dots[row][p]), scale, unbias);
-                    sums[p] = s.fma(scaled, s.splat(*tile.scales.add(rows + row)), sums[p]);
-                }
-                if W::ZERO_SHIFT.is_none() {
-                    let min = s.load_f16(panel.mins.add(group * LANES));
-                    for (row, sums) in sums.iter_mut().enumerate() {
-                        sums[p] = s.fma(min, s.splat(*tile.sums.add(rows + row)), sums[p]);
-                    }
+                    let sum = if W::Scales::PARTS == 1 {
+                        *tile.sums.add(rows + row)
+                    } else {
+                        offset(row) as f32 * (*tile.scales.add(rows + row) * OFFSET_UNIT)
+                    };
+                    sums[p] = s.fma(min, s.splat(sum), sums[p]);
                 }
             }
         }
     }
-    sums
 }
 
 /// Starts fetching a group of the `P` panels that follow `panels`.
 #[inline(always)]
 fn fetch_group<S: Simd, W: Weights, const P: usize>(s: S, panels: &[Panel; P], group: usize, groups: usize) {
-    let bytes = groups * W::REGISTERS * 64;
+    let bytes = W::FORM.registers() * 64;
     for panel in panels {
-        let next = panel.quants.wrapping_add(P * bytes + group * W::REGISTERS * 64);
-        for register in 0..W::REGISTERS {
+        let next = panel.quants.wrapping_add((P * groups + group) * bytes);
+        for register in 0..W::FORM.registers() {
             s.prefetch(next.wrapping_add(register * 64));
         }
-        // A line holds two groups' scales, or minima.
-        if W::ZERO_SHIFT.is_none() && group % 2 == 1 {
-            s.prefetch(panel.mins.wrapping_add((P * groups + group - 1) * LANES).cast());
-        } else {
-            s.prefetch(panel.scales.wrapping_add((P * groups + group) * LANES).cast());
-        }
+        s.prefetch(panel.scales.wrapping_add(P * W::FORM.scale_bytes(groups) + W::FORM.scales_at(group)));
     }
 }

@@ -11,7 +11,7 @@ struct Stored {
     /// Bits of each group's scale and sum: a NaN equals itself so.
     scales: Vec<u32>,
     sums: Vec<u32>,
-    offsets: Vec<i32>,
+    offsets: Vec<Offsets>,
 }
 
 fn quantize(isa: Isa, values: &[f32]) -> Stored {
@@ -40,7 +40,9 @@ fn check(values: &[f32]) {
         let quants = &portable.quants[index * GROUP..(index + 1) * GROUP];
         let (scale, sum) = (f32::from_bits(portable.scales[index]), f32::from_bits(portable.sums[index]));
         let total: i32 = quants.iter().map(|&quant| i32::from(quant)).sum();
-        assert_eq!(portable.offsets[index], -8 * total, "{group:?}");
+        let offset = |quants: &[i8]| -4 * quants.iter().map(|&quant| i32::from(quant)).sum::<i32>();
+        let halves = [offset(&quants[..LANES]), offset(&quants[LANES..])];
+        assert_eq!(portable.offsets[index], Offsets { whole: offset(quants), halves }, "{group:?}");
         let largest = group.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
         if group.iter().any(|x| !x.is_finite()) {
             assert!(scale.is_nan() && sum.is_nan() && quants.iter().all(|&quant| quant == 0), "{group:?}: {scale}");

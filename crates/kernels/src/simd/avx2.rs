@@ -216,6 +216,14 @@ macro_rules! avx2 {
                 unsafe { both!(|i| _mm256_loadu_si256(from.add(32 * i).cast())) }
             }
             #[inline(always)]
+            unsafe fn store_bytes(self, to: *mut u8, bytes: Self::B) {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+                unsafe {
+                    _mm256_storeu_si256(to.cast(), bytes[0]);
+                    _mm256_storeu_si256(to.add(32).cast(), bytes[1]);
+                }
+            }
+            #[inline(always)]
             fn nibbles(self, bytes: Self::B) -> (Self::B, Self::B) {
                 // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe {
@@ -224,6 +232,40 @@ macro_rules! avx2 {
                         both!(|i| _mm256_and_si256(bytes[i], mask)),
                         both!(|i| _mm256_and_si256(_mm256_srli_epi16::<4>(bytes[i]), mask)),
                     )
+                }
+            }
+            #[inline(always)]
+            fn shifted_bits(self, bytes: Self::B, by: i32, mask: u8) -> Self::B {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
+                unsafe {
+                    let (count, mask) = (_mm_cvtsi32_si128(by.abs()), _mm256_set1_epi8(mask as i8));
+                    let shifted = both!(|i| {
+                        if by < 0 { _mm256_sll_epi16(bytes[i], count) } else { _mm256_srl_epi16(bytes[i], count) }
+                    });
+                    both!(|i| _mm256_and_si256(shifted[i], mask))
+                }
+            }
+            #[inline(always)]
+            fn or(self, a: Self::B, b: Self::B) -> Self::B {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
+                unsafe { both!(|i| _mm256_or_si256(a[i], b[i])) }
+            }
+            #[inline(always)]
+            unsafe fn load_u8(self, from: *const u8, by: i32, mask: i32) -> Self::F {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+                unsafe {
+                    let (count, mask) = (_mm_cvtsi32_si128(by), _mm256_set1_epi32(mask));
+                    both!(|i| {
+                        let wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.add(8 * i).cast()));
+                        _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srl_epi32(wide, count), mask))
+                    })
+                }
+            }
+            #[inline(always)]
+            unsafe fn load_i8(self, from: *const i8) -> Self::F {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+                unsafe {
+                    both!(|i| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.add(8 * i).cast()))))
                 }
             }
             #[inline(always)]

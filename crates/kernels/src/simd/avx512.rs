@@ -152,12 +152,45 @@ impl Simd for Avx512 {
         unsafe { _mm512_loadu_si512(from.cast()) }
     }
     #[inline(always)]
+    unsafe fn store_bytes(self, to: *mut u8, bytes: __m512i) {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+        unsafe { _mm512_storeu_si512(to.cast(), bytes) }
+    }
+    #[inline(always)]
     fn nibbles(self, bytes: __m512i) -> (__m512i, __m512i) {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe {
             let mask = _mm512_set1_epi8(15);
             (_mm512_and_si512(bytes, mask), _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), mask))
         }
+    }
+    #[inline(always)]
+    fn shifted_bits(self, bytes: __m512i, by: i32, mask: u8) -> __m512i {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
+        unsafe {
+            let count = _mm_cvtsi32_si128(by.abs());
+            let shifted = if by < 0 { _mm512_sll_epi16(bytes, count) } else { _mm512_srl_epi16(bytes, count) };
+            _mm512_and_si512(shifted, _mm512_set1_epi8(mask as i8))
+        }
+    }
+    #[inline(always)]
+    fn or(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
+        unsafe { _mm512_or_si512(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn load_u8(self, from: *const u8, by: i32, mask: i32) -> __m512 {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+        unsafe {
+            let wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
+            let shifted = _mm512_srl_epi32(wide, _mm_cvtsi32_si128(by));
+            _mm512_cvtepi32_ps(_mm512_and_si512(shifted, _mm512_set1_epi32(mask)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_i8(self, from: *const i8) -> __m512 {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
     }
     #[inline(always)]
     unsafe fn activations(self, from: *const i8) -> __m512i {

@@ -101,8 +101,28 @@ pub trait Simd: Copy {
     /// # Safety
     /// See the trait.
     unsafe fn load_bytes(self, from: *const u8) -> Self::B;
+    /// Stores sixty-four bytes.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn store_bytes(self, to: *mut u8, bytes: Self::B);
     /// The low and the high nibble of every byte.
     fn nibbles(self, bytes: Self::B) -> (Self::B, Self::B);
+    /// Every byte shifted right by `by` bits (left, if `by` is negative), and of what is then there the bits of `mask`, none
+    /// of which may come from another byte.
+    fn shifted_bits(self, bytes: Self::B, by: i32, mask: u8) -> Self::B;
+    /// The bits of both.
+    fn or(self, a: Self::B, b: Self::B) -> Self::B;
+    /// Sixteen bytes, each shifted right by `by` bits and masked, as floats.
+    ///
+    /// # Safety
+    /// Valid for 16 bytes.
+    unsafe fn load_u8(self, from: *const u8, by: i32, mask: i32) -> Self::F;
+    /// Sixteen signed bytes as floats.
+    ///
+    /// # Safety
+    /// Valid for 16 bytes.
+    unsafe fn load_i8(self, from: *const i8) -> Self::F;
     /// Four consecutive signed activations of one row.
     ///
     /// # Safety

@@ -1,7 +1,7 @@
 //! Plain Rust: correct everywhere, the reference that every other instruction set must equal to the bit.
 
 use super::{LANES, Simd};
-use crate::matmul::{RowTiles, Weights, rows_by_panels};
+use crate::matmul::{RowTiles, Weights, row_by_row};
 use crate::packed::Panel;
 use half::f16;
 use std::array::from_fn;
@@ -119,8 +119,31 @@ impl Simd for Portable {
         unsafe { from.cast::<Self::B>().read_unaligned() }
     }
     #[inline(always)]
+    unsafe fn store_bytes(self, to: *mut u8, bytes: Self::B) {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
+        unsafe { to.cast::<Self::B>().write_unaligned(bytes) }
+    }
+    #[inline(always)]
     fn nibbles(self, bytes: Self::B) -> (Self::B, Self::B) {
         (bytes.map(|byte| byte & 15), bytes.map(|byte| byte >> 4))
+    }
+    #[inline(always)]
+    fn shifted_bits(self, bytes: Self::B, by: i32, mask: u8) -> Self::B {
+        bytes.map(|byte| mask & if by < 0 { byte << -by } else { byte >> by })
+    }
+    #[inline(always)]
+    fn or(self, a: Self::B, b: Self::B) -> Self::B {
+        from_fn(|i| a[i] | b[i])
+    }
+    #[inline(always)]
+    unsafe fn load_u8(self, from: *const u8, by: i32, mask: i32) -> Self::F {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
+        unsafe { from.cast::<[u8; LANES]>().read_unaligned() }.map(|byte| (i32::from(byte) >> by & mask) as f32)
+    }
+    #[inline(always)]
+    unsafe fn load_i8(self, from: *const i8) -> Self::F {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
+        unsafe { from.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from)
     }
     #[inline(always)]
     unsafe fn activations(self, from: *const i8) -> [i8; 4] {
@@ -168,7 +191,7 @@ impl Simd for Portable {
         tiles: &RowTiles<'_>,
     ) {
         // SAFETY: what is asked of our caller is what is asked here.
-        unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
+        unsafe { row_by_row::<Self, W>(self, panels, R, tiles) }
     }
     #[inline(always)]
     fn prefetch(self, _from: *const u8) {}

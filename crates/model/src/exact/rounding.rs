@@ -1,13 +1,14 @@
 //! What the kernels round, and how: their documented rules, written a second time.
 //!
 //! Activations become signed bytes in groups of 32, in steps of a 127th of the group's largest. Weights keep the quants
-//! of types that have groups of 32, and become signed bytes in the same way where a type has none, or where tensors that
-//! are packed together have several types; scales and minima are half precision in units of 1/1024. Keys and values are
+//! and scales of their type, and become signed bytes in the same way where they are floats, or where tensors whose rows
+//! alternate have several types; their scales then are half precision in units of 1/1024. Keys and values are
 //! half precision, or signed bytes in groups of 32, keys without the bias that the model adds to them (`attention`).
 //! Everything else is floats: the 16 bits that queries and attention's weights have beside keys and values of eight are not
 //! imitated, being hundreds of times as fine.
 
-use crate::gguf::{Group, GroupForm, Tensor};
+use crate::gguf::{Group, Tensor, TensorType};
+use crate::weights::stored_form;
 use duet_kernels::attention::KvFormat;
 use half::f16;
 
@@ -28,8 +29,8 @@ pub enum Rounding {
 pub(super) enum WeightRounding {
     /// Not at all.
     None,
-    /// The file's quants are kept, their scales become half precision.
-    Scales(GroupForm),
+    /// The file's quants and scales are kept; -128 of eight bits becomes -127.
+    Kept,
     /// To eight bits.
     EightBits,
 }
@@ -41,12 +42,12 @@ const GROUP: usize = 32;
 const UNIT: f32 = 1.0 / 1024.0;
 
 impl Rounding {
-    /// How the weights of tensors are rounded that are packed into one matrix.
+    /// How the weights of tensors are rounded that must be of one form.
     pub(super) fn of_weights(self, together: &[Tensor<'_>]) -> WeightRounding {
         let Self::AsKernels { .. } = self else { return WeightRounding::None };
-        let mut forms = together.iter().map(|tensor| (tensor.info.kind, tensor.info.kind.group_form()));
-        match forms.next() {
-            Some((kind, Some(form))) if forms.all(|(other, _)| other == kind) => WeightRounding::Scales(form),
+        let mut kinds = together.iter().map(|tensor| tensor.info.kind);
+        match kinds.next() {
+            Some(kind) if stored_form(kind).is_some() && kinds.all(|other| other == kind) => WeightRounding::Kept,
             _ => WeightRounding::EightBits,
         }
     }
@@ -93,29 +94,19 @@ impl WeightRounding {
     pub(super) fn read(self, tensor: Tensor<'_>, row: usize, out: &mut [f32]) {
         match self {
             Self::None => tensor.dequantize_row(row, out),
-            Self::Scales(form) => {
+            Self::Kept if tensor.info.kind == TensorType::Q8_0 => {
                 let mut groups = vec![Group::default(); out.len() / GROUP];
                 tensor.groups_row(row, &mut groups);
                 for (group, out) in groups.iter().zip(out.as_chunks_mut().0) {
-                    with_half_scales(form, group, out);
+                    group.weights(out);
                 }
             }
+            Self::Kept => tensor.dequantize_row(row, out),
             Self::EightBits => {
                 tensor.dequantize_row(row, out);
                 out.chunks_mut(GROUP).for_each(to_eight_bits);
             }
         }
-    }
-}
-
-fn with_half_scales(form: GroupForm, group: &Group, out: &mut [f32; GROUP]) {
-    let (GroupForm::Nibble { zero } | GroupForm::Byte { zero }) = form;
-    let (scale, min) = (to_half(group.scale), to_half(group.min));
-    for (weight, &quant) in out.iter_mut().zip(&group.quants) {
-        *weight = match zero {
-            Some(zero) => scale * (f32::from(quant) - f32::from(zero)),
-            None => scale * f32::from(quant) + min,
-        };
     }
 }
 

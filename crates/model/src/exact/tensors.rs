@@ -4,6 +4,7 @@ use super::rounding::{Rounding, WeightRounding};
 use crate::arch::{Blueprint, ExpertPlan};
 use crate::gguf::{GgufFile, Tensor};
 use crate::load::LoadError;
+use duet_kernels::packed::{PANEL, PANELS_TOGETHER};
 use std::ops::Range;
 
 /// Finds tensors.
@@ -18,7 +19,7 @@ pub(super) struct Tensors<'a> {
 pub(super) struct Matrix<'a> {
     pub(super) tensor: Tensor<'a>,
     pub(super) rows: Range<usize>,
-    /// Tensors that the kernels keep in one matrix with this one, itself among them.
+    /// Tensors that the kernels store in one form with this one, itself among them.
     pub(super) together: Vec<Tensor<'a>>,
 }
 
@@ -59,7 +60,10 @@ impl<'a> Tensors<'a> {
     pub(super) fn qkv(&self, layer: usize) -> Result<[Matrix<'a>; 3], LoadError> {
         let b = self.blueprint;
         let tensor = |part: &str, heads: usize| self.shaped(&weight(layer, part), &[b.hidden, heads * b.head_dim]);
-        Ok(together([tensor("attn_q", b.heads)?, tensor("attn_k", b.kv_heads)?, tensor("attn_v", b.kv_heads)?]))
+        let tensors = [tensor("attn_q", b.heads)?, tensor("attn_k", b.kv_heads)?, tensor("attn_v", b.kv_heads)?];
+        // Each has a form of its own where those above it are whole pairs of panels.
+        let whole = |tensor: &Tensor<'_>| tensor.info.rows().is_multiple_of(PANELS_TOGETHER * PANEL);
+        if tensors[..2].iter().all(whole) { Ok(tensors.map(alone)) } else { Ok(together(tensors)) }
     }
 
     pub(super) fn output(&self, layer: usize) -> Result<Matrix<'a>, LoadError> {
@@ -81,15 +85,14 @@ impl<'a> Tensors<'a> {
         let (hidden, ExpertPlan { ffn, count, .. }) = (self.blueprint.hidden, *plan);
         let stack = |part: &str, inputs, outputs| self.shaped(&weight(layer, part), &[inputs, outputs, count]);
         let [gate, up] = together([stack("ffn_gate_exps", hidden, ffn)?, stack("ffn_up_exps", hidden, ffn)?]);
-        let [down] = together([stack("ffn_down_exps", ffn, hidden)?]);
+        let down = alone(stack("ffn_down_exps", ffn, hidden)?);
         let of = |stack: Matrix<'a>, rows: usize| Matrix { rows: expert * rows..(expert + 1) * rows, ..stack };
         Ok(Feed { gate: of(gate, ffn), up: of(up, ffn), down: of(down, hidden) })
     }
 
-    /// A matrix that is kept for itself.
+    /// A matrix of a form of its own.
     fn matrix(&self, name: &str, inputs: usize, outputs: usize) -> Result<Matrix<'a>, LoadError> {
-        let [matrix] = together([self.shaped(name, &[inputs, outputs])?]);
-        Ok(matrix)
+        Ok(alone(self.shaped(name, &[inputs, outputs])?))
     }
 
     /// A vector of layer `layer`.
@@ -138,7 +141,12 @@ fn weight(layer: usize, part: &str) -> String {
     format!("blk.{layer}.{part}.weight")
 }
 
-/// Whole tensors that are kept in one matrix.
+/// A whole tensor.
+fn alone(tensor: Tensor<'_>) -> Matrix<'_> {
+    Matrix { tensor, rows: 0..tensor.info.rows(), together: vec![tensor] }
+}
+
+/// Whole tensors that have one form.
 fn together<const N: usize>(tensors: [Tensor<'_>; N]) -> [Matrix<'_>; N] {
     tensors.map(|tensor| Matrix { tensor, rows: 0..tensor.info.rows(), together: tensors.to_vec() })
 }

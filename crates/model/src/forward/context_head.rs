@@ -47,7 +47,8 @@ impl Model {
         let rows: Vec<usize> = tokens.iter().map(|token| token.0 as usize).collect();
         let weights = self.weights();
         let bias = weights.head_bias.as_ref().map(|bias| rows.iter().map(|&row| bias[row]).collect());
-        ContextHead { matrix: weights.head.gather(&rows), bias, tokens }
+        let matrix = weights.head.gather(&rows).unwrap_or_else(|| unreachable!("a head is one tensor, of one form"));
+        ContextHead { matrix, bias, tokens }
     }
 
     /// The `k` tokens of `among` with the largest logits of each row, largest first; ties go to the smaller token. After

@@ -19,6 +19,20 @@ pub struct Group {
     pub quants: [u8; 32],
 }
 
+/// 32 consecutive weights of a row with the numbers that the file has for them, none multiplied with another.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StoredGroup {
+    /// The group's scale, or that of the 256 weights which it is a part of.
+    pub scale: f32,
+    /// What a small minimum is multiplied with, or the minimum itself; zero where the type has none.
+    pub min: f32,
+    /// Small scales, in the types that have them. `Q4_K`, `Q5_K`: scale and minimum. The others: a byte for each half of the
+    /// group, signed, or of `Q2_K` a scale in the low nibble and a minimum in the high one.
+    pub small: [u8; 2],
+    /// The unsigned steps.
+    pub quants: [u8; 32],
+}
+
 /// The range of a type's quants, and whether its minimum follows from its scale.
 ///
 /// `zero` is `Some(z)` when `min == -z * scale` for every group of the type.
@@ -44,8 +58,37 @@ impl Group {
         }
     }
 
+    /// With a scale and a minimum that are no products.
+    pub(super) fn stored(&self) -> StoredGroup {
+        StoredGroup { scale: self.scale, min: self.min, small: [0; 2], quants: self.quants }
+    }
+
     /// A group of a type whose zero is fixed. `zero * scale` is exact: at most 11 and 8 significant bits.
     pub(super) fn around(zero: u8, scale: f32, quants: [u8; 32]) -> Self {
         Self { scale, min: -(f32::from(zero) * scale), quants }
+    }
+}
+
+impl StoredGroup {
+    /// As a group, where small scales are for the whole of it.
+    pub(super) fn multiplied(&self) -> Group {
+        let [scale, min] = self.small.map(f32::from);
+        Group { scale: self.scale * scale, min: self.min * min, quants: self.quants }
+    }
+
+    /// The weights, where each half has a scale and a minimum of four bits.
+    pub(super) fn halves_with_minima(&self, out: &mut [f32; 32]) {
+        for (i, (weight, &quant)) in out.iter_mut().zip(&self.quants).enumerate() {
+            let small = self.small[i / 16];
+            *weight = self.scale * f32::from(small & 15) * f32::from(quant) + self.min * f32::from(small >> 4);
+        }
+    }
+
+    /// The weights, where each half has a signed scale and quants are around `zero`.
+    pub(super) fn halves_around(&self, zero: u8, out: &mut [f32; 32]) {
+        for (i, (weight, &quant)) in out.iter_mut().zip(&self.quants).enumerate() {
+            let small = f32::from(self.small[i / 16] as i8);
+            *weight = self.scale * small * (f32::from(quant) - f32::from(zero));
+        }
     }
 }

@@ -29,7 +29,7 @@ pub mod writer;
 
 pub use error::GgufError;
 pub use file::GgufFile;
-pub use group::{Group, GroupForm};
+pub use group::{Group, GroupForm, StoredGroup};
 pub use kind::TensorType;
 pub use metadata::Metadata;
 pub use summary::{KindSummary, Summary, summary};

@@ -2,7 +2,7 @@
 //!
 //! The caller has checked that the bytes are whole blocks and that `out` has room for exactly their elements.
 
-use super::{Group, TensorType, blocks, superblocks};
+use super::{Group, StoredGroup, TensorType, blocks, superblocks};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 
 /// Writes the weights of a row.
@@ -16,12 +16,35 @@ pub(super) fn dequantize(kind: TensorType, row: &[u8], out: &mut [f32]) {
         TensorType::Q5_0 => through_groups(row, out, |block| [blocks::q5_0(block)]),
         TensorType::Q5_1 => through_groups(row, out, |block| [blocks::q5_1(block)]),
         TensorType::Q8_0 => through_groups(row, out, |block| [blocks::q8_0(block)]),
-        TensorType::Q4K => through_groups(row, out, superblocks::q4_k),
-        TensorType::Q5K => through_groups(row, out, superblocks::q5_k),
-        TensorType::Q2K => each_block(row, out, superblocks::q2_k),
-        TensorType::Q3K => each_block(row, out, superblocks::q3_k),
-        TensorType::Q6K => each_block(row, out, superblocks::q6_k),
+        TensorType::Q4K => through_groups(row, out, |block| superblocks::q4_k(block).map(|group| group.multiplied())),
+        TensorType::Q5K => through_groups(row, out, |block| superblocks::q5_k(block).map(|group| group.multiplied())),
+        TensorType::Q2K => through_stored(row, out, superblocks::q2_k, StoredGroup::halves_with_minima),
+        TensorType::Q3K => through_stored(row, out, superblocks::q3_k, |group, out| group.halves_around(4, out)),
+        TensorType::Q6K => through_stored(row, out, superblocks::q6_k, |group, out| group.halves_around(32, out)),
     }
+}
+
+/// Writes what the file has for a row's groups. Writes nothing for floats.
+pub(super) fn stored(kind: TensorType, row: &[u8], out: &mut [StoredGroup]) {
+    match kind {
+        TensorType::Q2K => each_block(row, out, |block, out: &mut [_; 8]| *out = superblocks::q2_k(block)),
+        TensorType::Q3K => each_block(row, out, |block, out: &mut [_; 8]| *out = superblocks::q3_k(block)),
+        TensorType::Q4K => each_block(row, out, |block, out: &mut [_; 8]| *out = superblocks::q4_k(block)),
+        TensorType::Q5K => each_block(row, out, |block, out: &mut [_; 8]| *out = superblocks::q5_k(block)),
+        TensorType::Q6K => each_block(row, out, |block, out: &mut [_; 8]| *out = superblocks::q6_k(block)),
+        TensorType::Q4_0 => each_block(row, out, |block, out: &mut [_; 1]| *out = [blocks::q4_0(block).stored()]),
+        TensorType::Q4_1 => each_block(row, out, |block, out: &mut [_; 1]| *out = [blocks::q4_1(block).stored()]),
+        TensorType::Q5_0 => each_block(row, out, |block, out: &mut [_; 1]| *out = [blocks::q5_0(block).stored()]),
+        TensorType::Q5_1 => each_block(row, out, |block, out: &mut [_; 1]| *out = [blocks::q5_1(block).stored()]),
+        TensorType::Q8_0 => each_block(row, out, |block, out: &mut [_; 1]| *out = [negatable(block).stored()]),
+        TensorType::F32 | TensorType::F16 | TensorType::BF16 => {}
+    }
+}
+
+/// A block whose -128 becomes -127: kernels may negate, or fold the sign of one operand into the other.
+fn negatable(block: &[u8; 34]) -> Group {
+    let group = blocks::q8_0(block);
+    Group { quants: group.quants.map(|quant| quant.max(1)), ..group }
 }
 
 /// Writes the groups of a row. Writes nothing for a type without groups.
@@ -31,13 +54,13 @@ pub(super) fn groups(kind: TensorType, row: &[u8], out: &mut [Group]) {
         TensorType::Q4_1 => each_block(row, out, |block, out: &mut [_; 1]| *out = [blocks::q4_1(block)]),
         TensorType::Q5_0 => each_block(row, out, |block, out: &mut [_; 1]| *out = [blocks::q5_0(block)]),
         TensorType::Q5_1 => each_block(row, out, |block, out: &mut [_; 1]| *out = [blocks::q5_1(block)]),
-        TensorType::Q8_0 => each_block(row, out, |block, [group]: &mut [Group; 1]| {
-            *group = blocks::q8_0(block);
-            // -128 becomes -127: kernels may negate, or fold the sign of one operand into the other.
-            group.quants = group.quants.map(|quant| quant.max(1));
+        TensorType::Q8_0 => each_block(row, out, |block, out: &mut [_; 1]| *out = [negatable(block)]),
+        TensorType::Q4K => each_block(row, out, |block, out: &mut [_; 8]| {
+            *out = superblocks::q4_k(block).map(|group| group.multiplied());
         }),
-        TensorType::Q4K => each_block(row, out, |block, out: &mut [_; 8]| *out = superblocks::q4_k(block)),
-        TensorType::Q5K => each_block(row, out, |block, out: &mut [_; 8]| *out = superblocks::q5_k(block)),
+        TensorType::Q5K => each_block(row, out, |block, out: &mut [_; 8]| {
+            *out = superblocks::q5_k(block).map(|group| group.multiplied());
+        }),
         TensorType::F32 | TensorType::F16 | TensorType::BF16 | TensorType::Q2K | TensorType::Q3K | TensorType::Q6K => {}
     }
 }
@@ -60,6 +83,18 @@ fn through_groups<const BYTES: usize, const N: usize>(
     let groups = row.as_chunks().0.iter().flat_map(decode);
     for (group, out) in groups.zip(out.as_chunks_mut().0) {
         group.weights(out);
+    }
+}
+
+fn through_stored<const BYTES: usize>(
+    row: &[u8],
+    out: &mut [f32],
+    decode: impl Fn(&[u8; BYTES]) -> [StoredGroup; 8],
+    weights: impl Fn(&StoredGroup, &mut [f32; 32]),
+) {
+    let groups = row.as_chunks().0.iter().flat_map(decode);
+    for (group, out) in groups.zip(out.as_chunks_mut().0) {
+        weights(&group, out);
     }
 }
 

@@ -3,7 +3,7 @@
 //! A [`TensorInfo`] exists only for a possible tensor: 1 to 4 dimensions, none zero, rows of whole blocks, and a size
 //! that fits the address space. A [`Tensor`] exists only with exactly its bytes.
 
-use super::{GgufError, Group, TensorType, rows};
+use super::{GgufError, Group, StoredGroup, TensorType, rows};
 
 /// What the file says about a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +120,21 @@ impl<'a> Tensor<'a> {
         assert!(self.info.kind.group_form().is_some(), "{} has no groups of 32", self.info.kind.name());
         assert_eq!(out.len(), self.info.row_len / 32, "one group per 32 elements of a row of `{}`", self.info.name);
         rows::groups(self.info.kind, self.row_bytes(row), out);
+    }
+
+    /// Writes what the file has for a row's groups of 32 weights; nothing if it holds floats. Of `Q8_0`, -128 is given as
+    /// -127.
+    ///
+    /// # Panics
+    /// When there is no such row, or `out` does not have one group for every 32 elements of a row of quants.
+    pub fn stored_row(&self, row: usize, out: &mut [StoredGroup]) {
+        assert_eq!(
+            out.len(),
+            self.info.row_len.div_ceil(32),
+            "one group per 32 elements of a row of `{}`",
+            self.info.name
+        );
+        rows::stored(self.info.kind, self.row_bytes(row), out);
     }
 }
 

@@ -1,0 +1,121 @@
+//! The forms of packed weights: those of the file formats, by ggml's names, and how much memory each takes.
+
+use crate::quantize::GROUP;
+use crate::simd::LANES;
+
+/// How weights are stored: with the file's own quants and scales, so that nothing is rounded twice. `q` is a quant, `d` and
+/// `m` are of half precision, small letters `s` and `n` are the small scales and minima of the types with 256 weights in a
+/// block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Eight bits, `d (q - 128)`. Also what is made of floats.
+    Q8_0,
+    /// Four bits, `d (q - 8)`.
+    Q4_0,
+    /// Four bits, `d q + m`.
+    Q4_1,
+    /// Five bits, `d (q - 16)`.
+    Q5_0,
+    /// Five bits, `d q + m`.
+    Q5_1,
+    /// Two bits, `d s q + m n`, `s` and `n` of four bits for every 16 weights.
+    Q2K,
+    /// Three bits, `d s (q - 4)`, `s` signed, for every 16 weights.
+    Q3K,
+    /// Four bits, `d s q + m n`.
+    Q4K,
+    /// Five bits, `d s q + m n`.
+    Q5K,
+    /// Six bits, `d s (q - 32)`, `s` signed, for every 16 weights.
+    Q6K,
+}
+
+/// Groups that share `d` and `m` in the types with 256 weights in a block.
+pub(crate) const BLOCK: usize = 8;
+
+/// Bytes of sixteen numbers in half precision, one of each output of a panel.
+pub(crate) const HALVES: usize = 2 * LANES;
+
+impl Form {
+    /// Every form.
+    pub const ALL: [Self; 10] = [
+        Self::Q8_0,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q5_0,
+        Self::Q5_1,
+        Self::Q2K,
+        Self::Q3K,
+        Self::Q4K,
+        Self::Q5K,
+        Self::Q6K,
+    ];
+
+    /// Bits of a quant.
+    #[must_use]
+    pub const fn bits(self) -> usize {
+        match self {
+            Self::Q2K => 2,
+            Self::Q3K => 3,
+            Self::Q4_0 | Self::Q4_1 | Self::Q4K => 4,
+            Self::Q5_0 | Self::Q5_1 | Self::Q5K => 5,
+            Self::Q6K => 6,
+            Self::Q8_0 => 8,
+        }
+    }
+
+    /// Whether weights have a minimum; where they have none, quants are around [`Self::zero`].
+    #[must_use]
+    pub const fn has_min(self) -> bool {
+        matches!(self, Self::Q4_1 | Self::Q5_1 | Self::Q2K | Self::Q4K | Self::Q5K)
+    }
+
+    /// The quant of a weight that is zero, where there is no minimum: half of what the bits can say.
+    #[must_use]
+    pub const fn zero(self) -> u8 {
+        1 << (self.bits() - 1)
+    }
+
+    /// Whether a number for 256 weights scales small scales of fewer.
+    #[must_use]
+    pub const fn has_small_scales(self) -> bool {
+        matches!(self, Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K)
+    }
+
+    /// 64-byte registers that hold the quants of a group of a panel.
+    #[must_use]
+    pub const fn registers(self) -> usize {
+        GROUP * self.bits() * LANES / 8 / 64
+    }
+
+    /// Bytes of the scales of a panel of `groups` groups.
+    #[must_use]
+    pub(crate) const fn scale_bytes(self, groups: usize) -> usize {
+        if self.has_small_scales() { groups.div_ceil(BLOCK) * self.scales_of_block() } else { groups * self.head() }
+    }
+
+    /// Where the scales of a group begin in those of its panel: `d` and `m` where they are the group's own, else the small
+    /// ones.
+    pub(crate) const fn scales_at(self, group: usize) -> usize {
+        if self.has_small_scales() {
+            self.block_at(group) + self.head() + group % BLOCK * 2 * LANES
+        } else {
+            group * self.head()
+        }
+    }
+
+    /// Where `d` and `m` of a group begin in the scales of its panel.
+    pub(crate) const fn block_at(self, group: usize) -> usize {
+        if self.has_small_scales() { group / BLOCK * self.scales_of_block() } else { group * self.head() }
+    }
+
+    /// Bytes of `d` and `m`.
+    const fn head(self) -> usize {
+        if self.has_min() { 2 * HALVES } else { HALVES }
+    }
+
+    /// Bytes of `d` and `m` and the small scales of eight groups: two bytes a group and output, whatever they say.
+    const fn scales_of_block(self) -> usize {
+        self.head() + BLOCK * 2 * LANES
+    }
+}

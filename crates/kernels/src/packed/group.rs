@@ -1,0 +1,117 @@
+//! One group of 32 weights: where its quants stand in a panel's registers, and what they mean.
+
+use super::Form;
+use crate::quantize::GROUP;
+
+/// Thirty-two weights of one output.
+#[derive(Clone, Copy, Debug)]
+pub struct WeightGroup {
+    /// `d` of [`Form`]: the group's own, or that of the 256 weights that it is a part of.
+    pub scale: f32,
+    /// `m` of [`Form`], likewise; ignored by forms without one.
+    pub min: f32,
+    /// The small scales of forms that have them: `[s, n]`; or, where each half of the group has its own, one byte for each
+    /// half: `s` as a signed byte, or `s` in the low and `n` in the high nibble.
+    pub small: [u8; 2],
+    /// See [`Form`].
+    pub quants: [u8; GROUP],
+}
+
+impl WeightGroup {
+    /// Zeros.
+    #[must_use]
+    pub fn zeros(form: Form) -> Self {
+        let zero = if form.has_min() { 0 } else { form.zero() };
+        Self { scale: 0.0, min: 0.0, small: [0; 2], quants: [zero; GROUP] }
+    }
+
+    /// Eight-bit quants of `weights` (at most 32; the rest are zero) in [`Form::Q8_0`].
+    #[must_use]
+    pub fn quantize(weights: &[f32]) -> Self {
+        let largest = weights.iter().fold(0.0_f32, |largest, w| largest.max(w.abs()));
+        let scale = largest / 127.0;
+        let inverse = if scale > 0.0 { scale.recip() } else { 0.0 };
+        let mut quants = [128; GROUP];
+        for (q, w) in quants.iter_mut().zip(weights) {
+            *q = ((w * inverse).round_ties_even().clamp(-127.0, 127.0) as i32 + 128) as u8;
+        }
+        Self { scale, min: 0.0, small: [0; 2], quants }
+    }
+}
+
+/// Some bits of all quants of a group: the bits from `from` on lie in registers from `register` on, those of the inputs
+/// `4i..4i + 4` above those of the four before them until a byte is full.
+struct Plane {
+    register: usize,
+    bits: usize,
+    from: usize,
+}
+
+impl Form {
+    fn planes(self) -> &'static [Plane] {
+        const fn plane(register: usize, bits: usize, from: usize) -> Plane {
+            Plane { register, bits, from }
+        }
+        match self.bits() {
+            2 => const { &[plane(0, 2, 0)] },
+            3 => const { &[plane(0, 2, 0), plane(2, 1, 2)] },
+            4 => const { &[plane(0, 4, 0)] },
+            5 => const { &[plane(0, 4, 0), plane(4, 1, 4)] },
+            6 => const { &[plane(0, 4, 0), plane(4, 2, 4)] },
+            _ => const { &[plane(0, 8, 0)] },
+        }
+    }
+}
+
+impl Plane {
+    /// Where the bits of step `step` stand for the output of lane `lane`: the first of four bytes, and the bit in each.
+    fn place(&self, step: usize, lane: usize) -> (usize, usize) {
+        let steps = 8 / self.bits;
+        ((self.register + step / steps) * 64 + lane * 4, step % steps * self.bits)
+    }
+
+    /// The bits of a quant that it holds, once they are shifted down.
+    fn mask(&self) -> u8 {
+        u8::MAX >> (8 - self.bits)
+    }
+}
+
+/// Puts the quants of an output into a group's registers, which are zero there.
+pub(super) fn set_quants(form: Form, registers: &mut [u8], lane: usize, quants: &[u8; GROUP]) {
+    for plane in form.planes() {
+        let mask = u32::from_ne_bytes([plane.mask(); 4]);
+        for (step, four) in quants.as_chunks::<4>().0.iter().enumerate() {
+            let (at, shift) = plane.place(step, lane);
+            // Four bytes at once: none is shifted beyond its own bits.
+            let bits = (u32::from_ne_bytes(*four) >> plane.from & mask) << shift;
+            let place = &mut registers[at..at + 4];
+            let before = u32::from_ne_bytes([place[0], place[1], place[2], place[3]]);
+            place.copy_from_slice(&(before | bits).to_ne_bytes());
+        }
+    }
+}
+
+/// The quant of an input.
+pub(super) fn quant(form: Form, registers: &[u8], lane: usize, input: usize) -> u8 {
+    let part = |plane: &Plane| {
+        let (at, shift) = plane.place(input / 4, lane);
+        (registers[at + input % 4] >> shift & plane.mask()) << plane.from
+    };
+    form.planes().iter().map(part).sum()
+}
+
+/// What a quant says: input `input` of a group with these scales.
+pub(super) fn weight(form: Form, (scale, min): (f32, f32), small: Option<[u8; 2]>, input: usize, q: u8) -> f32 {
+    let half = |small: [u8; 2]| small[input / (GROUP / 2)];
+    let (small_scale, small_min) = match (form, small) {
+        (Form::Q4K | Form::Q5K, Some([s, n])) => (f32::from(s), f32::from(n)),
+        (Form::Q2K, Some(small)) => (f32::from(half(small) & 15), f32::from(half(small) >> 4)),
+        (_, Some(small)) => (f32::from(half(small) as i8), 0.0),
+        (_, None) => (1.0, 1.0),
+    };
+    if form.has_min() {
+        (scale * small_scale).mul_add(f32::from(q), min * small_min)
+    } else {
+        scale * small_scale * (f32::from(q) - f32::from(form.zero()))
+    }
+}

@@ -1,0 +1,318 @@
+//! Weights as the matrix products read them: packed once at load.
+//!
+//! A matrix of `outputs × inputs` is cut into panels of 16 outputs and groups of 32 inputs. A panel's quants lie contiguous,
+//! group by group, in 64-byte registers: four inputs of each of the 16 outputs take one, at eight bits. Of fewer bits,
+//!
+//! - four: register `i` has the inputs `8i..8i + 4` in its low nibbles and the next four in its high ones;
+//! - five: likewise, and a fifth register the highest bits, bit `i` for the inputs `4i..4i + 4`;
+//! - six: likewise, and two more with the upper two bits, 16 inputs each, those of inputs `4i..4i + 4` at bit `2i`;
+//! - two and three: two such registers with the lower bits, and for three bits one with the highest.
+//!
+//! The panel's scales lie beside them, in the same order ([`Form`]): those of half precision in units of a power of two,
+//! the others as in the file. So each byte of the file is read once, and weights are exactly the file's values.
+//!
+//! Rows of one matrix may be of several forms, each [`Section`] of some whole pairs of panels of its own.
+
+mod form;
+mod group;
+#[cfg(test)]
+mod tests;
+
+pub use form::Form;
+pub use group::WeightGroup;
+
+pub(crate) use form::{BLOCK, HALVES};
+
+use crate::memory::Aligned;
+use crate::quantize::GROUP;
+use crate::simd::LANES;
+use group::{quant, set_quants};
+use half::f16;
+
+/// Outputs in a panel.
+pub const PANEL: usize = LANES;
+
+/// Panels that products take together: sections begin at a multiple of it.
+pub const PANELS_TOGETHER: usize = 2;
+
+/// A packed matrix.
+#[derive(Debug)]
+pub struct PackedMatrix {
+    inputs: usize,
+    outputs: usize,
+    sections: Vec<Section>,
+}
+
+/// Some outputs that are packed alike.
+#[derive(Debug)]
+pub(crate) struct Section {
+    pub(crate) form: Form,
+    /// The first of its panels.
+    pub(crate) first: usize,
+    outputs: usize,
+    /// Groups of a row.
+    groups: usize,
+    quants: Aligned<u8>,
+    scales: Aligned<u8>,
+}
+
+impl PackedMatrix {
+    /// Packs a matrix given group by group: `group(output, index)` is group `index` of an output's weights.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] if a scale or minimum is not a number or too large.
+    pub fn new(
+        outputs: usize,
+        inputs: usize,
+        form: Form,
+        group: impl FnMut(usize, usize) -> WeightGroup,
+    ) -> Result<Self, OutOfRange> {
+        Self::in_sections(inputs, &[(outputs, form)], group)
+    }
+
+    /// Packs a matrix whose rows are of several forms: so many of the first, then so many of the next.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    ///
+    /// # Panics
+    /// If a section but the last is no whole number of pairs of panels.
+    pub fn in_sections(
+        inputs: usize,
+        forms: &[(usize, Form)],
+        mut group: impl FnMut(usize, usize) -> WeightGroup,
+    ) -> Result<Self, OutOfRange> {
+        let (groups, mut first, mut sections) = (inputs.div_ceil(GROUP), 0, Vec::new());
+        for &(outputs, form) in forms {
+            assert!(first % (PANELS_TOGETHER * PANEL) == 0, "a section begins within a pair of panels");
+            let mut section = Section::zeroed(1, outputs, groups, form).remove(0);
+            section.first = first / PANEL;
+            section.fill(|output, index| group(first + output, index)).map_err(|error| error.behind(first))?;
+            first += outputs;
+            sections.push(section);
+        }
+        Ok(Self { inputs, outputs: first, sections })
+    }
+
+    /// Packs `count` matrices of one shape that lie beside each other in memory: `group(matrix, output, index)`.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; outputs are counted through all matrices.
+    pub fn many(
+        count: usize,
+        outputs: usize,
+        inputs: usize,
+        form: Form,
+        mut group: impl FnMut(usize, usize, usize) -> WeightGroup,
+    ) -> Result<Vec<Self>, OutOfRange> {
+        let sections = Section::zeroed(count, outputs, inputs.div_ceil(GROUP), form);
+        let fill = |(matrix, mut section): (usize, Section)| {
+            let filled = section.fill(|output, index| group(matrix, output, index));
+            filled.map_err(|error| error.behind(matrix * outputs))?;
+            Ok(Self { inputs, outputs, sections: vec![section] })
+        };
+        sections.into_iter().enumerate().map(fill).collect()
+    }
+
+    /// The matrix of some outputs alone, in this order, if all outputs are of one form; else nothing.
+    ///
+    /// # Panics
+    /// If there is no such output.
+    #[must_use]
+    pub fn gather(&self, outputs: &[usize]) -> Option<Self> {
+        let [section] = self.sections.as_slice() else { return None };
+        let mut gathered = Section::zeroed(1, outputs.len(), section.groups, section.form).remove(0);
+        for (to, &from) in outputs.iter().enumerate() {
+            assert!(from < self.outputs, "there is no output {from}");
+            gathered.copy_output(to, section, from);
+        }
+        Some(Self { inputs: self.inputs, outputs: outputs.len(), sections: vec![gathered] })
+    }
+
+    /// The sections, by their first panels.
+    pub(crate) fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+
+    /// The quants of the first section as they lie in memory, for probes.
+    #[must_use]
+    pub fn quants(&self) -> &[u8] {
+        self.sections.first().map_or(&[], |section| &section.quants)
+    }
+
+    /// Rows of the matrix: values of a result.
+    #[must_use]
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Columns of the matrix: values of an operand.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Panels of 16 outputs, the last one padded with zeros.
+    #[must_use]
+    pub fn panels(&self) -> usize {
+        self.outputs.div_ceil(PANEL)
+    }
+
+    /// Groups of 32 inputs, the last one padded with zeros.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.inputs.div_ceil(GROUP)
+    }
+
+    /// The forms of its sections.
+    pub fn forms(&self) -> impl Iterator<Item = Form> {
+        self.sections.iter().map(|section| section.form)
+    }
+
+    /// Bytes that a product with one row reads.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.sections.iter().map(|section| section.quants.bytes() + section.scales.bytes()).sum()
+    }
+
+    /// Multiply-accumulates of a product with one row.
+    #[must_use]
+    pub fn macs(&self) -> usize {
+        self.outputs * self.inputs
+    }
+
+    /// Weight `input` of `output`, for tests and for reading single rows.
+    ///
+    /// # Panics
+    /// If there is no such weight.
+    #[must_use]
+    pub fn weight(&self, output: usize, input: usize) -> f32 {
+        assert!(output < self.outputs && input < self.inputs);
+        let section = self.sections.iter().rfind(|section| section.first * PANEL <= output);
+        section.map_or(0.0, |section| section.weight(output - section.first * PANEL, input))
+    }
+}
+
+impl Section {
+    /// `count` sections that lie beside each other in memory. Panels are padded to whole pairs.
+    fn zeroed(count: usize, outputs: usize, groups: usize, form: Form) -> Vec<Self> {
+        let panels = outputs.div_ceil(PANEL).next_multiple_of(PANELS_TOGETHER);
+        let quants = Aligned::slab(count, panels * groups * form.registers() * 64);
+        let scales = Aligned::slab(count, panels * form.scale_bytes(groups));
+        let section = |(quants, scales)| Self { form, first: 0, outputs, groups, quants, scales };
+        quants.into_iter().zip(scales).map(section).collect()
+    }
+
+    /// Panels that have outputs.
+    pub(crate) fn panels(&self) -> usize {
+        self.outputs.div_ceil(PANEL)
+    }
+
+    fn fill(&mut self, mut group: impl FnMut(usize, usize) -> WeightGroup) -> Result<(), OutOfRange> {
+        for output in 0..self.outputs {
+            for index in 0..self.groups {
+                self.set(output, index, &group(output, index))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, output: usize, index: usize, group: &WeightGroup) -> Result<(), OutOfRange> {
+        let half = |value: f32| {
+            let bits = f16::from_f32(value / UNIT);
+            if bits.is_finite() { Ok(bits.to_le_bytes()) } else { Err(OutOfRange { output, value }) }
+        };
+        let (form, (panel, lane)) = (self.form, (output / PANEL, output % PANEL));
+        let scales = &mut self.scales[panel * form.scale_bytes(self.groups)..];
+        let block = form.block_at(index) + 2 * lane;
+        scales[block..block + 2].copy_from_slice(&half(group.scale)?);
+        if form.has_min() {
+            scales[block + HALVES..][..2].copy_from_slice(&half(group.min)?);
+        }
+        if form.has_small_scales() {
+            let at = form.scales_at(index) + lane;
+            (scales[at], scales[at + LANES]) = (group.small[0], group.small[1]);
+        }
+        let bytes = form.registers() * 64;
+        let registers = &mut self.quants[(panel * self.groups + index) * bytes..][..bytes];
+        set_quants(form, registers, lane, &group.quants);
+        Ok(())
+    }
+
+    /// Copies an output of another section of the same form and width.
+    fn copy_output(&mut self, to: usize, source: &Self, from: usize) {
+        let (form, (to_lane, from_lane)) = (self.form, (to % PANEL, from % PANEL));
+        let registers = self.groups * form.registers();
+        for register in 0..registers {
+            let at = |output: usize| ((output / PANEL * registers + register) * LANES + output % PANEL) * 4;
+            self.quants[at(to)..][..4].copy_from_slice(&source.quants[at(from)..][..4]);
+        }
+        let bytes = form.scale_bytes(self.groups);
+        let (scales, source) = (&mut self.scales[to / PANEL * bytes..], &source.scales[from / PANEL * bytes..]);
+        for index in 0..self.groups {
+            let block = form.block_at(index);
+            for half in 0..1 + usize::from(form.has_min()) {
+                let at = block + half * HALVES;
+                scales[at + 2 * to_lane..][..2].copy_from_slice(&source[at + 2 * from_lane..][..2]);
+            }
+            if form.has_small_scales() {
+                let at = form.scales_at(index);
+                scales[at + to_lane] = source[at + from_lane];
+                scales[at + LANES + to_lane] = source[at + LANES + from_lane];
+            }
+        }
+    }
+
+    fn weight(&self, output: usize, input: usize) -> f32 {
+        let (form, (panel, lane), index) = (self.form, (output / PANEL, output % PANEL), input / GROUP);
+        let bytes = form.registers() * 64;
+        let registers = &self.quants[(panel * self.groups + index) * bytes..][..bytes];
+        let q = quant(form, registers, lane, input % GROUP);
+        let scales = &self.scales[panel * form.scale_bytes(self.groups)..];
+        let half = |at: usize| f16::from_le_bytes([scales[at], scales[at + 1]]).to_f32() * UNIT;
+        let block = form.block_at(index) + 2 * lane;
+        let small = form.has_small_scales().then(|| {
+            let at = form.scales_at(index) + lane;
+            [scales[at], scales[at + LANES]]
+        });
+        let min = if form.has_min() { half(block + HALVES) } else { 0.0 };
+        group::weight(form, (half(block), min), small, input % GROUP, q)
+    }
+
+    /// Where panel `index` of the section begins; valid for all its groups.
+    pub(crate) fn panel(&self, index: usize) -> Panel {
+        let (quants, scales) = (self.groups * self.form.registers() * 64, self.form.scale_bytes(self.groups));
+        Panel {
+            quants: self.quants[index * quants..(index + 1) * quants].as_ptr(),
+            scales: self.scales[index * scales..(index + 1) * scales].as_ptr(),
+        }
+    }
+}
+
+/// Pointers to one panel.
+#[derive(Clone, Copy, Debug)]
+pub struct Panel {
+    pub(crate) quants: *const u8,
+    pub(crate) scales: *const u8,
+}
+
+/// Scales are stored in this unit. A power of two, so that the files' half-precision scales stay exact, and small, so
+/// that those of unquantised weights (about 1e-4) keep half precision's full 11 bits.
+pub(crate) const UNIT: f32 = 1.0 / 1024.0;
+
+/// A scale or minimum that cannot be packed.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("output {output} has a scale of {value}, outside of what can be packed (±63)")]
+pub struct OutOfRange {
+    /// The output it belongs to.
+    pub output: usize,
+    /// The scale.
+    pub value: f32,
+}
+
+impl OutOfRange {
+    /// The same where `outputs` others come first.
+    fn behind(self, outputs: usize) -> Self {
+        Self { output: outputs + self.output, ..self }
+    }
+}
