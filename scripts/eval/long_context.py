@@ -24,6 +24,7 @@ import dataclasses
 import json
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -200,6 +201,8 @@ def main():
     parser.add_argument("--against", help="another server's URL")
     parser.add_argument("--threads", type=int)
     asked = parser.parse_args()
+    # Ended from outside, this ends its server too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     conversations = list(made(asked))
     others = [None] * len(conversations)
     if asked.against:
