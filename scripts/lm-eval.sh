@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Evaluates the server by EleutherAI's lm-eval: scripts/lm-eval.sh [--model MODEL] [--limit N] [--against URL] [--tasks TASKS] [--ways WAYS] [--duet PROGRAM]
+# Evaluates the server by EleutherAI's lm-eval: scripts/lm-eval.sh [--model MODEL] [--limit N] [--shortest] [--against URL] [--tasks TASKS] [--ways WAYS] [--duet PROGRAM]
 #
 # Starts the program (by default the release build) with the model (by default the default one) on a free port, and lets
 # lm-eval ask it by text completions, by chat, and for the likeliest of given answers; WAYS are some of `completions`, `chat`
-# and `likelihood`, TASKS some of `boolq`, `hellaswag` and `ruler`, between commas. Prints how many items of each task are right and how long they took. With --against the
+# and `likelihood`, TASKS some of `boolq`, `hellaswag` and `ruler`, between commas. --shortest takes the shortest items of a
+# task, not the first. Prints how many items of each task are right and how long they took. With --against the
 # same is asked of another server of OpenAI's API, which is to have the same model (llama.cpp's, for one), and the table says
 # how many answers are the same. The items are those of the folder DUET_WORKLOADS (see scripts/test.sh); the tasks are in
 # scripts/eval. The package is installed once, into the target directory; nothing else is fetched. Needs python3 with pip.
@@ -20,6 +21,7 @@ while [ $# -gt 0 ]; do
         --model) model=$2 ;;
         --against) against=("other=${2%/}") ;;
         --duet) duet=$2 ;;
+        --shortest) options+=("$1"); shift; continue ;;
         --limit | --tasks | --ways | --out) options+=("$1" "$2") ;;
         *) sed -n 2p "$0" >&2; exit 2 ;;
     esac

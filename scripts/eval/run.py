@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""Evaluates servers by lm-eval, and compares what they answer: run.py [--limit N] [--tasks TASKS] [--ways WAYS] [--out FILE] NAME=URL [NAME=URL]
+"""Evaluates servers by lm-eval, and compares what they answer.
+
+    run.py [--limit N] [--shortest] [--tasks TASKS] [--ways WAYS] [--out FILE] NAME=URL [NAME=URL]
 
 For each server, by text completions and by chat: how many items of each task are right, and how long they took. Where the
 server tells log probabilities of prompts, also which of given answers is the likeliest. Of two servers, how many answers are
-the same, item by item. `lm-eval.sh` installs what this needs, and starts the servers.
+the same, item by item; and of each item whose answers differ, how many nats are between the two likeliest tokens where they
+part. `lm-eval.sh` installs what this needs, and starts the servers.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import sys
 import time
 import urllib.error
 import urllib.request
+
+import margins
 
 TASKS = ["boolq", "hellaswag", "ruler"]
 LIKELIHOOD = ["boolq_likelihood", "hellaswag_likelihood"]
@@ -22,6 +28,8 @@ WAYS = {
     "chat": ("local-chat-completions", "/v1/chat/completions", TASKS),
     "likelihood": ("local-completions", "/v1/completions", LIKELIHOOD),
 }
+# As long as the tasks' answers become.
+MOST_TOKENS = 64
 
 
 def scores_prompts(url):
@@ -70,6 +78,7 @@ def evaluate(url, way, task, limit, manager):
         "seconds": seconds,
         "right": [float(sample["acc"]) for sample in samples],
         "answers": [answer_of(sample) for sample in samples],
+        "prompts": [sample["doc"]["messages"][-1]["content"] for sample in samples],
     }
 
 
@@ -95,6 +104,17 @@ def row(way, task, results):
     return "| " + " | ".join(cells + seconds) + " |"
 
 
+def differences(servers, way, results):
+    """A line for each item whose answers differ."""
+    names, urls = list(servers), list(servers.values())
+    answers = zip(*(result["answers"] for result in results), strict=True)
+    for item, (prompt, said) in enumerate(zip(results[0]["prompts"], answers, strict=True)):
+        if len(set(said)) > 1:
+            parted = margins.parting(urls, way, prompt, MOST_TOKENS) or []
+            sure = (f"{name} {token!r} by {nats:.3f}" for name, (token, nats) in zip(names, parted))
+            yield f"item {item}: " + (", ".join(sure) or "the same words when asked again")
+
+
 def header(names):
     """The table's first two lines."""
     agreement = ["same words", "both right or wrong"] if len(names) == 2 else []
@@ -108,6 +128,7 @@ def compared(servers, limit, ways, tasks):
 
     folder = pathlib.Path(__file__).parent / "tasks"
     manager = TaskManager(include_path=str(folder), include_defaults=False)
+    parted = []
     yield from header(list(servers))
     for way in ways:
         asked = servers
@@ -117,17 +138,25 @@ def compared(servers, limit, ways, tasks):
             yield from ["", "The others do not tell how likely prompts are:", "", *header(list(asked))]
         for task in WAYS[way][2]:
             if asked and task.removesuffix("_likelihood") in tasks:
-                yield row(way, task, [evaluate(url, way, task, limit, manager) for url in asked.values()])
+                results = [evaluate(url, way, task, limit, manager) for url in asked.values()]
+                yield row(way, task, results)
+                if len(results) == 2 and way != "likelihood":
+                    parted += (f"- {way}, {task}, {line}" for line in differences(asked, way, results))
+    if parted:
+        yield from ["", "Where answers part, the nats from the likeliest token to the next:", "", *parted]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--limit", type=int, help="items of each task; all without")
+    parser.add_argument("--shortest", action="store_true", help="the shortest items first")
     parser.add_argument("--tasks", default=",".join(TASKS), help="some of " + ", ".join(TASKS))
     parser.add_argument("--ways", default=",".join(WAYS), help="some of " + ", ".join(WAYS))
     parser.add_argument("--out", type=pathlib.Path, help="a file for the table")
     parser.add_argument("servers", nargs="+", metavar="NAME=URL")
     asked = parser.parse_args()
+    if asked.shortest:
+        os.environ["DUET_EVAL_SHORTEST"] = "1"
     servers = dict(server.split("=", 1) for server in asked.servers)
     lines = []
     for line in compared(servers, asked.limit, asked.ways.split(","), asked.tasks.split(",")):

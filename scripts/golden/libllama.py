@@ -1,6 +1,6 @@
-"""A small ctypes binding to libllama.so, enough to tokenise text and read logits.
+"""A small ctypes binding to libllama.so, enough to tokenise text, read logits and quantise files.
 
-The wheel that ships the library ships no header, and the two parameter structs change between
+The wheel that ships the library ships no header, and the parameter structs change between
 releases. They are therefore treated as opaque bytes: the library fills in the defaults, the
 fields used here are found at fixed offsets whose default values are checked first, and what
 matters is read back from the context afterwards. A release that moved them fails loudly.
@@ -15,7 +15,7 @@ F32, F16 = 0, 1
 
 
 class _Params(ctypes.Structure):
-    # Larger than either struct: returned through a hidden pointer and passed on the stack, so
+    # Larger than any of the structs: returned through a hidden pointer and passed on the stack, so
     # the callee reads its own prefix and ignores the rest.
     _fields_ = [("raw", ctypes.c_uint8 * 1024)]
 
@@ -42,6 +42,19 @@ _CONTEXT_FIELDS = {
     "flash_attn": (52, "i", -1),
     "type_k": (104, "i", F16),
     "type_v": (108, "i", F16),
+}
+
+# Offsets in llama_model_quantize_params, likewise.
+_QUANTIZE_FIELDS = {
+    "nthread": (0, "i", 0),
+    "ftype": (4, "i", 7),
+    "allow_requantize": (16, "?", False),
+    "pure": (19, "?", False),
+}
+# The file types that have one tensor type for all matrices, where `pure` is asked for.
+FILE_TYPES = {
+    "F32": 0, "F16": 1, "BF16": 32, "Q8_0": 7, "Q6_K": 18, "Q5_K": 16, "Q5_1": 9, "Q5_0": 8, "Q4_K": 14,
+    "Q4_1": 3, "Q4_0": 2, "Q3_K": 11, "Q2_K": 10,
 }
 
 
@@ -84,6 +97,8 @@ class Library:
             ("llama_get_logits_ith", ctypes.POINTER(ctypes.c_float), [pointer, i32]),
             ("llama_tokenize", i32,
              [pointer, text, i32, ctypes.POINTER(i32), i32, ctypes.c_bool, ctypes.c_bool]),
+            ("llama_model_quantize_default_params", _Params, []),
+            ("llama_model_quantize", ctypes.c_uint32, [text, text, ctypes.POINTER(_Params)]),
             ("llama_log_set", None, [pointer, pointer]),
         ):
             function = getattr(c, name)
@@ -91,6 +106,16 @@ class Library:
         self._quiet = ctypes.CFUNCTYPE(None, ctypes.c_int, text, pointer)(_drop_progress)
         c.llama_log_set(ctypes.cast(self._quiet, pointer), None)
         c.llama_backend_init()
+
+    def quantize(self, source, target, kind, threads=2):
+        """Writes `target`: the model `source` with all its matrices in one of `FILE_TYPES`."""
+        params = self.c.llama_model_quantize_default_params()
+        _set(params, "llama_model_quantize_params", _QUANTIZE_FIELDS,
+             {"nthread": threads, "ftype": FILE_TYPES[kind], "allow_requantize": True, "pure": True})
+        status = self.c.llama_model_quantize(
+            str(source).encode(), str(target).encode(), ctypes.byref(params))
+        if status != 0:
+            raise RuntimeError(f"llama_model_quantize returned {status} for {target}")
 
 
 class Model:
@@ -104,15 +129,9 @@ class Model:
         if not self.model:
             raise RuntimeError(f"llama.cpp could not load {path}")
         params = c.llama_context_default_params()
-        for name, value in (("n_ctx", n_ctx), ("n_batch", n_ctx), ("n_threads", threads),
-                            ("n_threads_batch", threads), ("flash_attn", flash_attn),
-                            ("type_k", kv), ("type_v", kv)):
-            offset, code, default = _CONTEXT_FIELDS[name]
-            found = struct.unpack_from(code, params.raw, offset)[0]
-            if found != default:
-                raise RuntimeError(f"llama_context_params.{name} moved: found {found} "
-                                   f"at {offset}, expected the default {default}")
-            struct.pack_into(code, params.raw, offset, value)
+        _set(params, "llama_context_params", _CONTEXT_FIELDS,
+             {"n_ctx": n_ctx, "n_batch": n_ctx, "n_threads": threads, "n_threads_batch": threads,
+              "flash_attn": flash_attn, "type_k": kv, "type_v": kv})
         self.context = c.llama_init_from_model(self.model, params)
         if not self.context:
             raise RuntimeError(f"llama.cpp could not make a context for {path}")
@@ -172,6 +191,17 @@ class Model:
         row_of_logits = ctypes.POINTER(ctypes.c_float * self.n_vocab)
         found = (self.c.llama_get_logits_ith(self.context, row) for row in rows)
         return [ctypes.cast(logits, row_of_logits).contents for logits in found]
+
+
+def _set(params, struct_name, fields, values):
+    """Sets some fields of a struct, each of which must have shown its default before."""
+    for name, value in values.items():
+        offset, code, default = fields[name]
+        found = struct.unpack_from(code, params.raw, offset)[0]
+        if found != default:
+            raise RuntimeError(f"{struct_name}.{name} moved: found {found} "
+                               f"at {offset}, expected the default {default}")
+        struct.pack_into(code, params.raw, offset, value)
 
 
 def _drop_progress(level, text, _):

@@ -1,7 +1,7 @@
 """The items of a workload file as lm-eval's documents, and how answers to them count.
 
 Every line of a file is an item: its prompt is one message of a user, and ends in a cue for a short answer, which is the
-reference. `DUET_WORKLOADS` is the folder of the files: nothing is fetched.
+reference. `DUET_WORKLOADS` is the folder of the files: nothing is fetched. With `DUET_EVAL_SHORTEST` the shortest come first.
 """
 
 import os
@@ -15,7 +15,11 @@ def items(file, **_):
     # Not above: lm-eval pickles what is there with the functions.
     import datasets
 
-    return datasets.load_dataset("json", data_files={"test": os.path.join(os.environ["DUET_WORKLOADS"], file)})
+    found = datasets.load_dataset("json", data_files={"test": os.path.join(os.environ["DUET_WORKLOADS"], file)})
+    if "DUET_EVAL_SHORTEST" in os.environ:
+        lengths = [len(prompt(item)) for item in found["test"]]
+        found["test"] = found["test"].select(sorted(range(len(lengths)), key=lengths.__getitem__))
+    return found
 
 
 def prompt(document):

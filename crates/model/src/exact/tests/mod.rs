@@ -2,6 +2,7 @@
 
 mod against_kernels;
 mod against_transformers;
+mod every_type;
 mod hidden;
 mod mutations;
 mod random_blocks;

@@ -1,0 +1,87 @@
+//! A part of the gate on the quality of answers: what the kernels lose in each type of weights, beside the same weights in
+//! plain floats, is what `every_type.json` says, on every instruction set of this machine.
+//!
+//! The models are tiny and their weights are chance, so the figures tell types apart and changes of the arithmetic, not how
+//! good answers are. They have hardly any tolerance: kernels compute the same bits everywhere. Whoever means to change them
+//! records them anew (`scripts/quality-gate.sh --record`). They never pass a bound of their own, which is not recorded.
+
+use super::{Golden, Rounding, by_kernels, by_reader, random_blocks};
+use crate::kv::KvFormat;
+use crate::{LoadOptions, Model};
+use duet_kernels::isa::Isa;
+use duet_types::TokenId;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const FIGURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/exact/tests/every_type.json");
+
+/// What libraries of mathematics may disagree on.
+const TOLERANCE: f64 = 1e-6;
+
+/// Nats that a type may lose on average.
+const MOST: f64 = 0.006;
+
+/// The mean divergence of a position, in nats, by the type's name.
+type Figures = BTreeMap<String, f64>;
+
+/// What a file's weights say of the tokens after these, in plain floats, and what the kernels lose of that on each
+/// instruction set.
+fn lost(path: &Path, tokens: &[TokenId], isas: &[Isa]) -> Vec<f64> {
+    let expected = by_reader(path, tokens, Rounding::None);
+    let on = |isa: &Isa| {
+        let options = LoadOptions { isa: Some(*isa), ..LoadOptions::default() };
+        let model = Model::load(path, &options, &mut |_| {}).unwrap();
+        let logits = by_kernels(&model, tokens, KvFormat::F16);
+        divergence(&logits, &expected, model.config().vocabulary)
+    };
+    isas.iter().map(on).collect()
+}
+
+/// Mean divergence of rows of logits.
+fn divergence(logits: &[f32], expected: &[f32], vocabulary: usize) -> f64 {
+    let rows = logits.chunks_exact(vocabulary).zip(expected.chunks_exact(vocabulary));
+    let count = rows.len() as f64;
+    let of_row = |(logits, expected): (&[f32], &[f32])| {
+        let (found, expected) = (log_chances(logits), log_chances(expected));
+        found.iter().zip(&expected).map(|(found, expected)| expected.exp() * (expected - found)).sum::<f64>()
+    };
+    rows.map(of_row).sum::<f64>() / count
+}
+
+fn log_chances(logits: &[f32]) -> Vec<f64> {
+    let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    let total = logits.iter().map(|&logit| (f64::from(logit) - largest).exp()).sum::<f64>().ln();
+    logits.iter().map(|&logit| f64::from(logit) - largest - total).collect()
+}
+
+fn agree(one: &Figures, other: &Figures) -> bool {
+    let near = |a: f64, b: f64| (a - b).abs() <= TOLERANCE * a.abs().max(b.abs());
+    one.keys().eq(other.keys()) && one.values().zip(other.values()).all(|(&a, &b)| near(a, b))
+}
+
+#[test]
+fn every_type_of_weights_loses_what_it_did() {
+    let tokens = Golden::of("llama").tokens();
+    let mut isas = Isa::available();
+    isas.reverse();
+    let mut found: Vec<Figures> = vec![Figures::new(); isas.len()];
+    for (name, kind) in random_blocks::models() {
+        let file = random_blocks::model_of(kind);
+        for (figures, lost) in found.iter_mut().zip(lost(file.path(), &tokens, &isas)) {
+            figures.insert(name.to_owned(), lost);
+        }
+    }
+    let now = &found[0];
+    assert!(now.values().all(|&lost| lost <= MOST), "{now:#?}");
+    for (isa, figures) in isas.iter().zip(&found) {
+        assert!(agree(figures, now), "{isa}: {figures:#?}\n{}: {now:#?}", isas[0]);
+    }
+    if std::env::var_os("DUET_RECORD").is_some() {
+        std::fs::write(FIGURES, serde_json::to_string_pretty(now).unwrap() + "\n").unwrap();
+    }
+    let recorded: Figures = serde_json::from_slice(&std::fs::read(FIGURES).unwrap()).unwrap();
+    assert!(
+        agree(now, &recorded),
+        "{now:#?}\nrecorded: {recorded:#?}\nif that was meant: scripts/quality-gate.sh --record"
+    );
+}
