@@ -32,6 +32,7 @@ pub(crate) struct Sequence<B: Backend> {
     cached: Tokens,
     /// Length at which it must end.
     len_max: usize,
+    leaves: Leaves,
     /// Its keys and values. Absent before it begins, in a pass, on disk, and when they were lost.
     table: Option<B::Table>,
     sampler: Sampler,
@@ -107,6 +108,15 @@ pub(crate) enum Start {
     FirstToken,
 }
 
+/// What stays of its keys and values when it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaves {
+    /// All of them.
+    Kept,
+    /// Nothing: nobody goes on from a text that was only read, and conversations need the room.
+    Nothing,
+}
+
 /// Whether it was in a pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begun {
@@ -135,11 +145,14 @@ impl<B: Backend> Sequence<B> {
         } = request;
         let shape = backend.shape();
         let context = shape.context.as_usize();
-        let len_max = stop.max_tokens.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
+        let answer_max = if output == Output::Answer { stop.max_tokens } else { Some(Tokens::ZERO) };
+        let len_max = answer_max.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
+        let is_kept = output == Output::KeptPrompt || len_max > prompt.len();
         Self {
             prompt_len: prompt.len(),
             cached: Tokens::ZERO,
             len_max,
+            leaves: if is_kept { Leaves::Kept } else { Leaves::Nothing },
             table: None,
             sampler: Sampler::new(&sampling, &prompt, seed),
             constrained,
@@ -186,7 +199,7 @@ impl<B: Backend> Sequence<B> {
 
     /// Whether its prompt is all that is read of it: nothing is generated.
     fn is_read_only(&self) -> bool {
-        self.pooled.is_some() || self.len_max == self.prompt_len
+        self.len_max == self.prompt_len
     }
 
     /// Gives it the table to go on with, which holds the prompt's beginning and was somebody else's.
@@ -258,10 +271,9 @@ impl<B: Backend> Sequence<B> {
         self.outbox.end(GenerationEvent::Failed(error));
     }
 
-    /// Its keys and values and the tokens they are of, if there are any to keep: nobody goes on from a text that was only
-    /// read, and conversations need the room.
+    /// Its keys and values and the tokens they are of, if there are any to keep.
     pub(crate) fn into_kept(mut self) -> Option<(Vec<TokenId>, B::Table)> {
-        if self.is_read_only() {
+        if self.leaves == Leaves::Nothing {
             return None;
         }
         let table = self.table.take()?;

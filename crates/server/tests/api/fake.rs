@@ -250,6 +250,7 @@ impl Fake {
         events.extend(prompt_scores(request));
         let limit = match request.output {
             Output::Answer => limit,
+            Output::KeptPrompt => 0,
             Output::Embedding => {
                 events.push(GenerationEvent::Embedding(embedding(&request.prompt)));
                 0

@@ -19,6 +19,7 @@ mod ollama;
 mod reasoning;
 mod responses;
 mod scored_prompts;
+mod several;
 mod systemone;
 mod tasks;
 mod tokens;
