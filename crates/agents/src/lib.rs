@@ -29,7 +29,7 @@ mod tool;
 pub use automaton::{Automaton, Limits, Mask, NotAllowed, Stuck, TokenText, Vocabulary};
 pub use calls::{CallParser, Piece};
 pub use format::ToolFormat;
-pub use grammar::{Calls, Grammar, ResponseFormat, Thinking, Turn, constraint};
+pub use grammar::{Calls, Certain, Grammar, ResponseFormat, Thinking, Turn, constraint};
 pub use reasoning::{Begins, ReasoningFormat};
 pub use refused::Refused;
 pub use split::{Part, Place, ReasoningSplit};

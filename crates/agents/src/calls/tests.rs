@@ -33,7 +33,7 @@ fn check(format: ToolFormat, text: &str, expected: &[&str]) {
             Piece::Reasoning(text) => lines.push(format!("thought {text:?}")),
             Piece::CallBegun { index, name } => lines.push(format!("{index} {name} ")),
             Piece::Arguments { fragment, .. } => lines.last_mut().unwrap().push_str(&fragment),
-            Piece::CallEnded { .. } => {}
+            Piece::CallEnded { .. } | Piece::CallCut { .. } => {}
         }
     }
     assert_eq!(lines, expected, "{format:?} {text:?}");

@@ -1,12 +1,13 @@
 //! From a request to its response, whole or streamed. What an answer says comes from [`said`]; how a route writes it is a
 //! [`Writer`].
 
+mod calling;
 mod said;
 mod sending;
 mod shared_prompt;
 mod writer;
 
-pub(crate) use said::Said;
+pub(crate) use said::{Said, Whole};
 pub(crate) use sending::{Answer, events};
 pub(crate) use writer::{About, Call, Choice, Ended, Frame, Framing, Reading, Writer};
 

@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod attacks;
+mod call_pieces;
 mod chat;
 mod classes;
 mod completions;
