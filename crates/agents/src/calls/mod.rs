@@ -15,15 +15,19 @@ mod pythonic;
 mod read;
 mod telling;
 mod written;
+mod xml;
 
-use crate::format::ToolFormat;
+use crate::format::{TOOL_CALL_END, ToolFormat};
 use crate::grammar::Certain;
 use crate::reasoning::{Begins, ReasoningFormat};
 use crate::split::{Part, ReasoningSplit};
 use crate::tool::Tool;
 use balance::Balance;
 use read::{Called, Reading};
+use std::sync::Arc;
 use telling::Telling;
+
+pub(crate) use xml::{FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END};
 
 /// What a part of a model's text means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,8 +66,8 @@ pub enum Piece {
 #[derive(Clone, Debug)]
 pub struct CallParser {
     format: ToolFormat,
-    /// Names of the tools. Without any, no text is a call.
-    tools: Vec<String>,
+    /// Without any, no text is a call.
+    tools: Arc<[Tool]>,
     /// Which calls come by pieces.
     certain: Certain,
     split: ReasoningSplit,
@@ -102,7 +106,7 @@ impl CallParser {
     pub fn new(format: ToolFormat, tools: &[Tool], reasoning: Option<ReasoningFormat>, begins: Begins) -> Self {
         Self {
             format,
-            tools: tools.iter().map(|tool| tool.name.clone()).collect(),
+            tools: tools.into(),
             certain: Certain::None,
             split: ReasoningSplit::new(reasoning, begins),
             calls: 0,
@@ -193,7 +197,7 @@ impl CallParser {
         }
         let reading = if held.len() > HELD_MAX {
             Reading::Broken
-        } else if balance.is_open() {
+        } else if is_open(self.format, held, balance) {
             read::unlikely(as_read(self.format, held, *before), &held[*before..], &self.tools)
         } else {
             read::read(as_read(self.format, held, *before), &held[*before..], &self.tools)
@@ -289,13 +293,24 @@ fn as_read(format: ToolFormat, held: &str, before: usize) -> ToolFormat {
     }
 }
 
+/// Whether what is held cannot be whole.
+fn is_open(format: ToolFormat, held: &str, balance: &Balance) -> bool {
+    match format {
+        // What is between its marks is text, in which brackets need not close.
+        ToolFormat::QwenXml => !held.ends_with(TOOL_CALL_END),
+        _ => balance.is_open(),
+    }
+}
+
 /// Adds a piece, to the last one where both are text, both reasoning, or both arguments of a call.
 fn emit(pieces: &mut Vec<Piece>, piece: Piece) {
     match (pieces.last_mut(), piece) {
         (Some(Piece::Text(last)), Piece::Text(text)) | (Some(Piece::Reasoning(last)), Piece::Reasoning(text)) => {
             last.push_str(&text);
         }
-        (Some(Piece::Arguments { index: of, fragment: last }), Piece::Arguments { index, fragment }) if *of == index => {
+        (Some(Piece::Arguments { index: of, fragment: last }), Piece::Arguments { index, fragment })
+            if *of == index =>
+        {
             last.push_str(&fragment);
         }
         (_, Piece::Text(text)) if text.is_empty() => {}

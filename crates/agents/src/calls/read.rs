@@ -4,9 +4,10 @@
 //! [`Reading::More`] it is final: nothing after the text is looked at.
 
 use super::SPACES_MAX;
-use super::pythonic;
 use super::written::{compact, elements, members};
+use super::{pythonic, xml};
 use crate::format::{ARGS, CALL_ID, NAME_MAX, TOOL_CALL_END, ToolFormat, is_name_char};
+use crate::tool::Tool;
 use serde_json::{Map, Value};
 
 /// A call that is whole.
@@ -29,7 +30,7 @@ pub(super) enum Reading {
 }
 
 /// Reads a block whose brackets are closed.
-pub(super) fn read(format: ToolFormat, text: &str, tools: &[String]) -> Reading {
+pub(super) fn read(format: ToolFormat, text: &str, tools: &[Tool]) -> Reading {
     let body = text.trim_start();
     if text.len() - body.len() > SPACES_MAX {
         return Reading::Broken;
@@ -39,24 +40,35 @@ pub(super) fn read(format: ToolFormat, text: &str, tools: &[String]) -> Reading 
     }
     match format {
         ToolFormat::Hermes | ToolFormat::Generic => closed(values(body), TOOL_CALL_END),
+        ToolFormat::QwenXml => match xml::calls(body, tools) {
+            Ok((calls, rest)) if rest.trim_start() == TOOL_CALL_END => Reading::Calls(calls),
+            Ok(_) => Reading::Broken,
+            Err(reading) => reading,
+        },
         ToolFormat::MistralList => values(body).map_or_else(|no| no, |(values, rest)| ended(values, rest)),
         ToolFormat::MistralArgs if body.starts_with(['[', '{']) => read(ToolFormat::MistralList, text, tools),
         ToolFormat::MistralArgs => named(body),
         ToolFormat::LlamaJson => match values(body).map_or_else(|no| no, |(values, rest)| ended(values, rest)) {
-            Reading::Calls(calls) if !calls.iter().all(|call| tools.contains(&call.name)) => Reading::Broken,
+            Reading::Calls(calls) if !calls.iter().all(|call| is_known(&call.name, tools)) => Reading::Broken,
             reading => reading,
         },
         ToolFormat::LlamaPythonic => match pythonic::calls(body) {
-            Some(calls) if calls.iter().all(|call| tools.contains(&call.name)) => Reading::Calls(calls),
+            Some(calls) if calls.iter().all(|call| is_known(&call.name, tools)) => Reading::Calls(calls),
             _ => Reading::Broken,
         },
     }
 }
 
 /// Reads a block after which nothing comes: a closing mark may be missing.
-pub(super) fn at_end(format: ToolFormat, text: &str, tools: &[String]) -> Reading {
+pub(super) fn at_end(format: ToolFormat, text: &str, tools: &[Tool]) -> Reading {
     let closing = match format {
         ToolFormat::Hermes | ToolFormat::Generic => TOOL_CALL_END,
+        ToolFormat::QwenXml => {
+            return match xml::calls(text.trim(), tools) {
+                Ok((calls, rest)) if TOOL_CALL_END.starts_with(rest.trim_start()) => Reading::Calls(calls),
+                _ => Reading::Broken,
+            };
+        }
         _ => return read(format, text, tools),
     };
     match values(text.trim()) {
@@ -66,7 +78,7 @@ pub(super) fn at_end(format: ToolFormat, text: &str, tools: &[String]) -> Readin
 }
 
 /// Whether a block that is still open can be told to be no call: only where text could look like one.
-pub(super) fn unlikely(format: ToolFormat, text: &str, tools: &[String]) -> Reading {
+pub(super) fn unlikely(format: ToolFormat, text: &str, tools: &[Tool]) -> Reading {
     let text = text.trim_start();
     let likely = match format {
         ToolFormat::LlamaJson if text.len() <= KEY_MAX => {
@@ -75,11 +87,17 @@ pub(super) fn unlikely(format: ToolFormat, text: &str, tools: &[String]) -> Read
         }
         ToolFormat::LlamaPythonic if !text.contains('(') => {
             let name = text.trim_start_matches('[').trim_start();
-            tools.iter().any(|tool| tool.starts_with(name))
+            tools.iter().any(|tool| tool.name.starts_with(name))
         }
+        ToolFormat::QwenXml => xml::FUNCTION.starts_with(text) || text.starts_with(xml::FUNCTION),
         _ => true,
     };
     if likely { Reading::More } else { Reading::Broken }
+}
+
+/// Whether there is such a tool.
+fn is_known(name: &str, tools: &[Tool]) -> bool {
+    tools.iter().any(|tool| tool.name == name)
 }
 
 /// A JSON object of a call, or a list of some, and what follows.

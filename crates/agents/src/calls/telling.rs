@@ -7,6 +7,7 @@
 use super::written::Compact;
 use crate::format::{ARGS, ToolFormat, is_name_char};
 use crate::grammar::Certain;
+use crate::tool::Tool;
 
 /// A call that has begun.
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ pub(super) fn begun<'a>(
     format: ToolFormat,
     certain: Certain,
     (held, before): (&'a str, usize),
-    tools: &[String],
+    tools: &[Tool],
 ) -> Option<&'a str> {
     let is_certain = match certain {
         Certain::None => false,
@@ -49,7 +50,7 @@ pub(super) fn begun<'a>(
     };
     let body = held[before..].trim_start().strip_suffix('{').filter(|_| is_certain)?;
     let name = match format {
-        ToolFormat::LlamaPythonic => None,
+        ToolFormat::LlamaPythonic | ToolFormat::QwenXml => None,
         ToolFormat::MistralArgs => body.strip_suffix(ARGS),
         _ => {
             let object = body.strip_prefix('[').unwrap_or(body);
@@ -57,5 +58,5 @@ pub(super) fn begun<'a>(
             [r#"", "arguments": "#, r#"", "parameters": "#].iter().find_map(|key| named.strip_suffix(key))
         }
     };
-    name.filter(|name| name.chars().all(is_name_char) && tools.iter().any(|tool| tool == name))
+    name.filter(|name| name.chars().all(is_name_char) && tools.iter().any(|tool| tool.name == *name))
 }

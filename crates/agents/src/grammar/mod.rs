@@ -16,6 +16,7 @@ mod pythonic;
 mod rules;
 mod schema;
 mod walk;
+mod xml;
 
 use crate::format::ToolFormat;
 use crate::reasoning::{Begins, ReasoningFormat};
