@@ -14,10 +14,11 @@ use crate::request::{EngineError, GenerateRequest, GenerationEvent, Output, Prog
 use crate::sampling::{Candidate, Sampler, Scratch, logprobs};
 use crate::speculation::Speculation;
 use crate::stop::{Matched, StopMatcher};
-use crate::thought::Thought;
+use crate::thought::{ClosingGuide, Thought};
 use duet_kernels::crew::Crew;
 use duet_model::forward::FateCounts;
 use duet_scheduler::{Generated, HeadRows, Member, Offer, Yields};
+use duet_speculate::guide::Unguided;
 use duet_speculate::{Draft, VerifyRows};
 use duet_types::{FinishReason, Instant, RequestId, Stage, TokenId, Tokens};
 use std::ops::Range;
@@ -401,14 +402,16 @@ impl<B: Backend> Sequence<B> {
     fn draft(&mut self) -> Offer {
         // The last token that may come needs no row.
         let room = Tokens((self.len_max - self.tokens.len()).saturating_sub(1) as u32);
+        let closing = self.thought.as_ref().map_or(&[][..], |thought| thought.to_close());
         let Some(constrained) = &mut self.constrained else {
-            return self.speculation.as_mut().map_or(Offer::NONE, |speculation| speculation.draft(room));
+            let Some(speculation) = &mut self.speculation else { return Offer::NONE };
+            return speculation.draft_guided(room, &mut ClosingGuide::new(closing, &mut Unguided));
         };
         let mut offer = Offer::NONE;
         constrained.guiding(|guide| match &mut self.speculation {
             None => Draft::default(),
             Some(speculation) => {
-                offer = speculation.draft_guided(room, guide);
+                offer = speculation.draft_guided(room, &mut ClosingGuide::new(closing, guide));
                 speculation.latest().clone()
             }
         });
