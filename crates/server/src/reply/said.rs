@@ -1,10 +1,10 @@
 //! What one answer says: text, reasoning and calls, as its text comes.
 
+use super::calling::Calling;
 use super::writer::{Call, Ended, Reading};
 use crate::error::ApiError;
 use crate::logprobs::{ScoredToken, Scores};
 use crate::running::{Running, Step};
-use crate::reply::calling::Calling;
 use crate::serve::App;
 use duet_agents::{CallParser, Piece};
 use duet_engine::{PromptToken, Usage};

@@ -154,7 +154,9 @@ impl Choice {
             Said::Text(text) => self.text += &text,
             Said::Reasoning(text) => self.reasoning += &text,
             Said::CallBegun(call) => self.calls.push(call),
-            Said::Arguments { fragment, .. } => self.calls.last_mut().into_iter().for_each(|c| c.arguments += &fragment),
+            Said::Arguments { fragment, .. } => {
+                self.calls.last_mut().into_iter().for_each(|c| c.arguments += &fragment)
+            }
             Said::CallEnded { .. } => {}
         }
     }

@@ -83,7 +83,8 @@ async fn responses_have_deltas_of_arguments() {
     let events: Vec<Value> = server.events("/v1/responses", &body).await.iter().map(|event| parsed(event)).collect();
     let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
     let deltas = of("response.function_call_arguments.delta");
-    let written: String = deltas.iter().filter(|d| d["output_index"] == 1).filter_map(|d| d["delta"].as_str()).collect();
+    let written: String =
+        deltas.iter().filter(|d| d["output_index"] == 1).filter_map(|d| d["delta"].as_str()).collect();
     assert_eq!((written.as_str(), deltas.len()), (WRITTEN, WRITTEN.len() + 2));
     assert_eq!(of("response.function_call_arguments.done")[0]["arguments"], WRITTEN);
     let output = &of("response.completed")[0]["response"]["output"];
@@ -103,11 +104,15 @@ async fn messages_have_deltas_of_json() {
     let body = json!({"model": "default", "max_tokens": 500, "messages": [{"role": "user", "content": "hello"}],
         "tools": [tool("write"), tool("clock")], "stream": true});
     let events: Vec<Value> = server.events("/v1/messages", &body).await.iter().map(|event| parsed(event)).collect();
-    let started: Vec<&Value> =
-        events.iter().filter(|event| event["type"] == "content_block_start").map(|event| &event["content_block"]).collect();
+    let started: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["type"] == "content_block_start")
+        .map(|event| &event["content_block"])
+        .collect();
     assert_eq!((started.len(), &started[1]["name"], &started[1]["input"]), (3, &json!("write"), &json!({})));
     let of_block = |index: usize| {
-        let deltas = events.iter().filter(move |event| event["type"] == "content_block_delta" && event["index"] == index);
+        let deltas =
+            events.iter().filter(move |event| event["type"] == "content_block_delta" && event["index"] == index);
         deltas.filter_map(|event| event["delta"]["partial_json"].as_str()).collect::<Vec<_>>()
     };
     assert_eq!((of_block(1).concat().as_str(), of_block(1).len()), (WRITTEN, WRITTEN.len()));
