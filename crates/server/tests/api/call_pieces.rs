@@ -80,7 +80,7 @@ async fn responses_have_deltas_of_arguments() {
     let server = held_to(CALLS).await;
     let tool = |name: &str| json!({"type": "function", "name": name, "parameters": {"type": "object"}});
     let body = json!({"input": "hello", "tools": [tool("write"), tool("clock")], "stream": true});
-    let events: Vec<Value> = server.events("/v1/responses", &body).await.iter().map(|event| parsed(event)).collect();
+    let events = named_events(&server, "/v1/responses", &body).await;
     let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
     let deltas = of("response.function_call_arguments.delta");
     let written: String =
@@ -92,7 +92,7 @@ async fn responses_have_deltas_of_arguments() {
 
     let mut cut = body;
     cut["max_output_tokens"] = (CALLS.find("a b").expect("it is there") + 1).into();
-    let events: Vec<Value> = server.events("/v1/responses", &cut).await.iter().map(|event| parsed(event)).collect();
+    let events = named_events(&server, "/v1/responses", &cut).await;
     let output = &events[events.len() - 1]["response"]["output"];
     assert_eq!((&output[1]["arguments"], &output[1]["status"]), (&json!(r#"{"text":"a"#), &json!("incomplete")));
 }
@@ -103,7 +103,7 @@ async fn messages_have_deltas_of_json() {
     let tool = |name: &str| json!({"name": name, "input_schema": {"type": "object"}});
     let body = json!({"model": "default", "max_tokens": 500, "messages": [{"role": "user", "content": "hello"}],
         "tools": [tool("write"), tool("clock")], "stream": true});
-    let events: Vec<Value> = server.events("/v1/messages", &body).await.iter().map(|event| parsed(event)).collect();
+    let events = named_events(&server, "/v1/messages", &body).await;
     let started: Vec<&Value> = events
         .iter()
         .filter(|event| event["type"] == "content_block_start")
@@ -125,12 +125,22 @@ async fn messages_have_deltas_of_json() {
 async fn lines_have_calls_whole() {
     let server = held_to(CALLS).await;
     let tool = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});
-    let body = json!({"model": "fake", "messages": [{"role": "user", "content": "hello"}], "tools": [tool("write"), tool("clock")]});
+    let body = json!({"model": "default", "messages": [{"role": "user", "content": "hello"}], "tools": [tool("write"), tool("clock")]});
     let text = server.post("/api/chat", &body).await.body;
     let calls: Vec<Value> =
         text.lines().map(parsed).filter_map(|line| line["message"]["tool_calls"].get(0).cloned()).collect();
     assert_eq!(calls.len(), 2, "{text}");
     assert_eq!(calls[0]["function"]["arguments"], parsed(WRITTEN));
+}
+
+/// The data of events that have names.
+async fn named_events(server: &Server, path: &str, body: &Value) -> Vec<Value> {
+    let mut incoming = server.stream(path, body).await;
+    let mut events = Vec::new();
+    while let Some((_, data)) = incoming.named_event().await {
+        events.push(parsed(&data));
+    }
+    events
 }
 
 fn parsed(json: &str) -> Value {
