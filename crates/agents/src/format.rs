@@ -11,6 +11,9 @@ use serde_json::json;
 pub enum ToolFormat {
     /// Hermes and Qwen: `<tool_call>\n{"name": .., "arguments": {..}}\n</tool_call>`, once for each call.
     Hermes,
+    /// Qwen3-Coder and Qwen3.5: `<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>`, once for each
+    /// call.
+    QwenXml,
     /// Llama 3: `{"name": .., "parameters": {..}}` instead of text, perhaps after `<|python_tag|>`.
     LlamaJson,
     /// Llama 3.2 and 4: `[f(a=1, b="x"), g()]` instead of text.
@@ -31,6 +34,8 @@ impl ToolFormat {
         let has = |text: &str| source.contains(text);
         if has("[TOOL_CALLS]") {
             if has("[ARGS]") { Self::MistralArgs } else { Self::MistralList }
+        } else if has("<tool_call>") && has("<function=") && has("<parameter=") {
+            Self::QwenXml
         } else if has("<tool_call>") && has("arguments") {
             Self::Hermes
         } else if has("<|python_start|>") || has("func_name1(") {
@@ -68,7 +73,7 @@ impl ToolFormat {
     #[must_use]
     pub fn marks(self) -> &'static [&'static str] {
         match self {
-            Self::Hermes | Self::Generic => &[TOOL_CALL, TOOL_CALL_END],
+            Self::Hermes | Self::QwenXml | Self::Generic => &[TOOL_CALL, TOOL_CALL_END],
             Self::MistralList | Self::MistralArgs => &[TOOL_CALLS, ARGS, CALL_ID],
             Self::LlamaJson => &[PYTHON_TAG],
             Self::LlamaPythonic => &[PYTHON_START],
@@ -78,7 +83,7 @@ impl ToolFormat {
     /// What begins calls, wherever it stands. A family without it calls only instead of text.
     pub(crate) fn opening(self) -> Option<&'static str> {
         match self {
-            Self::Hermes | Self::Generic => Some(TOOL_CALL),
+            Self::Hermes | Self::QwenXml | Self::Generic => Some(TOOL_CALL),
             Self::MistralList | Self::MistralArgs => Some(TOOL_CALLS),
             Self::LlamaJson => Some(PYTHON_TAG),
             Self::LlamaPythonic => Some(PYTHON_START),
@@ -91,7 +96,7 @@ impl ToolFormat {
             // Small models of these families often leave the mark out.
             Self::LlamaJson | Self::Hermes | Self::Generic => Some('{'),
             Self::LlamaPythonic => Some('['),
-            Self::MistralList | Self::MistralArgs => None,
+            Self::QwenXml | Self::MistralList | Self::MistralArgs => None,
         }
     }
 }
@@ -126,6 +131,10 @@ mod tests {
         assert_eq!(of(include_str!("../../model/tests/fixtures/templates/mistral.jinja")), MistralList);
         assert_eq!(of(include_str!("../../model/tests/fixtures/templates/smollm2.jinja")), Generic);
         assert_eq!(of(include_str!("../../model/tests/fixtures/templates/gemma3.jinja")), Generic);
+        assert_eq!(
+            of("{{ '<tool_call>\n<function=' + tool_call.name }}{{ '<parameter=' }}{{ tool_call.arguments }}"),
+            QwenXml
+        );
         assert_eq!(of("{{ '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}"), MistralArgs);
         assert_eq!(of("{{ '<|python_start|>[' }}{{ ipython }}"), LlamaPythonic);
         assert_eq!(of(""), Generic);

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | what a request may ask for | `tool.rs`, `grammar/answer.rs` |
 //! | families, by their templates | `format.rs`, `reasoning.rs` |
+//! | values that are written as text | `parameter.rs` |
 //! | a model's text to calls and reasoning | `calls/`, `split.rs` |
 //! | a request to a grammar | `grammar/` |
 //! | a grammar to the tokens that may come next | `automaton/` |
@@ -21,6 +22,7 @@ mod automaton;
 mod calls;
 mod format;
 mod grammar;
+mod parameter;
 mod reasoning;
 mod refused;
 mod split;
@@ -29,7 +31,7 @@ mod tool;
 pub use automaton::{Automaton, Limits, Mask, NotAllowed, Stuck, TokenText, Vocabulary};
 pub use calls::{CallParser, Piece};
 pub use format::ToolFormat;
-pub use grammar::{Calls, Grammar, ResponseFormat, Thinking, Turn, constraint};
+pub use grammar::{Calls, Certain, Grammar, ResponseFormat, Thinking, Turn, constraint};
 pub use reasoning::{Begins, ReasoningFormat};
 pub use refused::Refused;
 pub use split::{Part, Place, ReasoningSplit};

@@ -125,6 +125,40 @@ fn a_prompt_is_as_likely_as_its_tokens_were_when_they_were_generated() {
     assert_eq!(server.terminate(), Some(0));
 }
 
+/// What the prompt's tokens cost is counted by the engine, whatever the answer says of it.
+#[test]
+fn several_answers_read_their_prompt_once_and_are_those_that_each_is_alone() {
+    let Some(model) = model() else { return };
+    let mut server = Server::start_with(cache(), &model, &["--history", "off"]);
+    let computed = || {
+        let metrics = server.get("/metrics");
+        let lines = metrics.lines().filter(|line| line.starts_with("duet_prompt_tokens_computed_total"));
+        lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum::<u64>()
+    };
+    let story = "Name three colours of flags, and say where they fly. ".repeat(30);
+    let asked = |n: u32, seed: u32| {
+        let fields = json!({"n": n, "seed": seed, "temperature": 0.8, "max_tokens": 12});
+        let before = computed();
+        let (status, answer) = ask(&server, "", &story, &fields);
+        assert_eq!(status, 200, "{answer}");
+        let choices = answer["choices"].as_array().unwrap();
+        let texts: Vec<String> =
+            choices.iter().map(|choice| choice["message"]["content"].as_str().unwrap().to_owned()).collect();
+        (texts, answer["usage"].clone(), computed() - before)
+    };
+    let (texts, usage, read) = asked(4, 7);
+    let prompt = usage["prompt_tokens"].as_u64().unwrap();
+    // The last token of a prompt is read for each answer: it yields the first one of it.
+    assert_eq!((&usage["prompt_tokens_details"]["cached_tokens"], read), (&json!(0), prompt + 4));
+    for (choice, text) in texts.iter().enumerate() {
+        assert_eq!(asked(1, 7 + choice as u32).0[0], *text);
+    }
+    let (again, usage, read) = asked(4, 7);
+    let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+    assert_eq!((again, cached, read), (texts, prompt - 1, 1 + 4));
+    assert_eq!(server.terminate(), Some(0));
+}
+
 /// Eight connections, so three requests of a class may wait.
 #[test]
 fn more_than_may_wait_are_told_to_come_again() {

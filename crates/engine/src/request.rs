@@ -93,6 +93,9 @@ pub enum Output {
     /// An answer.
     #[default]
     Answer,
+    /// Nothing but that the prompt is read, and kept for the requests that begin with it. How tokens are chosen and when to
+    /// stop is checked, and of no matter.
+    KeptPrompt,
     /// The prompt's embedding, and no token: all of the prompt is read, nothing that is kept stands in for a part of it, and
     /// nothing of it is kept. How tokens are chosen and when to stop is of no matter then.
     Embedding,

@@ -14,10 +14,11 @@ use crate::request::{EngineError, GenerateRequest, GenerationEvent, Output, Prog
 use crate::sampling::{Candidate, Sampler, Scratch, logprobs};
 use crate::speculation::Speculation;
 use crate::stop::{Matched, StopMatcher};
-use crate::thought::Thought;
+use crate::thought::{ClosingGuide, Thought};
 use duet_kernels::crew::Crew;
 use duet_model::forward::FateCounts;
 use duet_scheduler::{Generated, HeadRows, Member, Offer, Yields};
+use duet_speculate::guide::Unguided;
 use duet_speculate::{Draft, VerifyRows};
 use duet_types::{FinishReason, Instant, RequestId, Stage, TokenId, Tokens};
 use std::ops::Range;
@@ -32,6 +33,7 @@ pub(crate) struct Sequence<B: Backend> {
     cached: Tokens,
     /// Length at which it must end.
     len_max: usize,
+    leaves: Leaves,
     /// Its keys and values. Absent before it begins, in a pass, on disk, and when they were lost.
     table: Option<B::Table>,
     sampler: Sampler,
@@ -107,6 +109,15 @@ pub(crate) enum Start {
     FirstToken,
 }
 
+/// What stays of its keys and values when it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaves {
+    /// All of them.
+    Kept,
+    /// Nothing: nobody goes on from a text that was only read, and conversations need the room.
+    Nothing,
+}
+
 /// Whether it was in a pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begun {
@@ -135,11 +146,14 @@ impl<B: Backend> Sequence<B> {
         } = request;
         let shape = backend.shape();
         let context = shape.context.as_usize();
-        let len_max = stop.max_tokens.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
+        let answer_max = if output == Output::Answer { stop.max_tokens } else { Some(Tokens::ZERO) };
+        let len_max = answer_max.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
+        let is_kept = output == Output::KeptPrompt || len_max > prompt.len();
         Self {
             prompt_len: prompt.len(),
             cached: Tokens::ZERO,
             len_max,
+            leaves: if is_kept { Leaves::Kept } else { Leaves::Nothing },
             table: None,
             sampler: Sampler::new(&sampling, &prompt, seed),
             constrained,
@@ -186,7 +200,7 @@ impl<B: Backend> Sequence<B> {
 
     /// Whether its prompt is all that is read of it: nothing is generated.
     fn is_read_only(&self) -> bool {
-        self.pooled.is_some() || self.len_max == self.prompt_len
+        self.len_max == self.prompt_len
     }
 
     /// Gives it the table to go on with, which holds the prompt's beginning and was somebody else's.
@@ -258,10 +272,9 @@ impl<B: Backend> Sequence<B> {
         self.outbox.end(GenerationEvent::Failed(error));
     }
 
-    /// Its keys and values and the tokens they are of, if there are any to keep: nobody goes on from a text that was only
-    /// read, and conversations need the room.
+    /// Its keys and values and the tokens they are of, if there are any to keep.
     pub(crate) fn into_kept(mut self) -> Option<(Vec<TokenId>, B::Table)> {
-        if self.is_read_only() {
+        if self.leaves == Leaves::Nothing {
             return None;
         }
         let table = self.table.take()?;
@@ -389,14 +402,16 @@ impl<B: Backend> Sequence<B> {
     fn draft(&mut self) -> Offer {
         // The last token that may come needs no row.
         let room = Tokens((self.len_max - self.tokens.len()).saturating_sub(1) as u32);
+        let closing = self.thought.as_ref().map_or(&[][..], |thought| thought.to_close());
         let Some(constrained) = &mut self.constrained else {
-            return self.speculation.as_mut().map_or(Offer::NONE, |speculation| speculation.draft(room));
+            let Some(speculation) = &mut self.speculation else { return Offer::NONE };
+            return speculation.draft_guided(room, &mut ClosingGuide::new(closing, &mut Unguided));
         };
         let mut offer = Offer::NONE;
         constrained.guiding(|guide| match &mut self.speculation {
             None => Draft::default(),
             Some(speculation) => {
-                offer = speculation.draft_guided(room, guide);
+                offer = speculation.draft_guided(room, &mut ClosingGuide::new(closing, guide));
                 speculation.latest().clone()
             }
         });

@@ -18,7 +18,7 @@ use crate::drafting::Drafting;
 use duet_history::TaskKey;
 use duet_scheduler::{Chance, Offer};
 use duet_speculate::drafter::Rejected;
-use duet_speculate::guide::{Guide, Unguided};
+use duet_speculate::guide::Guide;
 use duet_speculate::successors::{SUCCESSORS, Successors};
 use duet_speculate::{Draft, Learns, ROWS_MAX, Speculator, WORTH_MIN};
 use duet_types::{Bytes, TokenId, Tokens};
@@ -59,12 +59,7 @@ impl Speculation {
         Self { drafting: Arc::clone(drafting), speculator, learns: drafting.learns(), key, draft, counts }
     }
 
-    /// What may follow, at most `most` rows, to be offered to the scheduler.
-    pub(crate) fn draft(&mut self, most: Tokens) -> Offer {
-        self.draft_guided(most, &mut Unguided)
-    }
-
-    /// The same of an answer that is held to something.
+    /// What may follow, at most `most` rows, to be offered to the scheduler. `guide` knows what cannot and what must.
     pub(crate) fn draft_guided(&mut self, most: Tokens, guide: &mut dyn Guide) -> Offer {
         self.draft = self.speculator.draft_guided(most.as_usize().min(ROWS_MAX), WORTH_MIN, guide);
         Offer::new(self.draft.rows().iter().map(|row| Chance::new(row.worth)).collect())

@@ -8,7 +8,12 @@
 //! Where a grammar does not let a token of the mark come, its reading of where the reasoning is goes before this one, and
 //! nothing is forced.
 //!
-//! What is forced follows from the tokens before it, so drafts change nothing here either, and nothing is drawn for it.
+//! What is forced follows from the tokens before it, so drafts change nothing here either, and nothing is drawn for it. What is
+//! left of the mark is drafted ([`ClosingGuide`]).
+
+mod guide;
+
+pub(crate) use guide::ClosingGuide;
 
 use duet_agents::{Begins, Place, ReasoningFormat, ReasoningSplit};
 use duet_types::{TokenId, Tokens};
@@ -57,9 +62,14 @@ impl Thought {
 
     /// The token that is to come next, if it is not for the model to say.
     pub(crate) fn closing(&self) -> Option<TokenId> {
+        self.to_close().first().copied()
+    }
+
+    /// All such tokens, as far as they are known.
+    pub(crate) fn to_close(&self) -> &[TokenId] {
         match self.state {
-            State::Closing { written } => self.closing.get(written).copied(),
-            State::Open { .. } | State::Ending { .. } | State::Over => None,
+            State::Closing { written } => self.closing.get(written..).unwrap_or_default(),
+            State::Open { .. } | State::Ending { .. } | State::Over => &[],
         }
     }
 

@@ -53,11 +53,12 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<(Job<Chat>
     options.task.get_or_insert_with(|| task::of_messages(&messages));
     let predicted = prediction::take(&mut fields, &mut ignored)?;
     ignored.extend(fields.rest());
+    let calls = options.delivery.calls();
     let usage = options.delivery == Delivery::Streamed { usage: true };
     let writer = Chat { usage: if usage { ShowsUsage::AtEnd } else { ShowsUsage::No } };
     Ok((
         Job { options, logprobs, prompt_logprobs: None, predicted, choices, writer, ignored },
-        Asked { messages, tools, form, reasoning },
+        Asked { messages, tools, form, reasoning, calls },
     ))
 }
 
@@ -141,7 +142,11 @@ impl Writer for Chat {
         let deltas = match said {
             Said::Text(text) => vec![json!({"content": text})],
             Said::Reasoning(text) => vec![json!({"reasoning_content": text})],
-            Said::Call(call) => call_deltas(&call).map(|call| json!({"tool_calls": [call]})).into(),
+            Said::CallBegun(call) => vec![json!({"tool_calls": [call_begun(&call)]})],
+            Said::Arguments { index, fragment } => {
+                vec![json!({"tool_calls": [{"index": index, "function": {"arguments": fragment}}]})]
+            }
+            Said::CallEnded { .. } => Vec::new(),
         };
         let mut logprobs = Some(logprobs);
         let frame = |delta| self.delta(about, index, delta, logprobs.take().unwrap_or_default(), None);
@@ -169,12 +174,9 @@ fn call_json(call: &Call) -> Value {
 }
 
 /// A call as clients put it together: who is called, then with what.
-fn call_deltas(call: &Call) -> [Value; 2] {
-    let function = json!({"name": call.name, "arguments": ""});
-    [
-        json!({"index": call.index, "id": call.id, "type": "function", "function": function}),
-        json!({"index": call.index, "function": {"arguments": call.arguments}}),
-    ]
+fn call_begun(call: &Call) -> Value {
+    let function = json!({"name": call.name, "arguments": call.arguments});
+    json!({"index": call.index, "id": call.id, "type": "function", "function": function})
 }
 
 /// What chat and text completions say of themselves.

@@ -5,6 +5,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::serve::App;
 use crate::task;
+use crate::turn::CallsCome;
 use axum::http::HeaderMap;
 use duet_engine::{FlowKey, Progress, Remember, STOP_BYTES_MAX, SamplingParams, StopConditions, TaskName};
 use duet_types::{TokenId, Tokens};
@@ -32,6 +33,16 @@ pub(crate) struct Options {
 pub(crate) enum Delivery {
     Whole,
     Streamed { usage: bool },
+}
+
+impl Delivery {
+    /// How calls come in events. (Lines have calls whole.)
+    pub(crate) fn calls(self) -> CallsCome {
+        match self {
+            Self::Whole => CallsCome::Whole,
+            Self::Streamed { .. } => CallsCome::ByPieces,
+        }
+    }
 }
 
 impl Options {

@@ -6,7 +6,7 @@ use crate::error::ApiError;
 use crate::messages::ChatMessage;
 use crate::thinking::Reasoning;
 use crate::tools::Tools;
-use duet_agents::{Begins, CallParser, Calls, Refused, ResponseFormat, Thinking, ToolChoice, Turn};
+use duet_agents::{Begins, CallParser, Calls, Certain, Refused, ResponseFormat, Thinking, ToolChoice, Turn};
 use duet_engine::{Constraint, ThoughtBound};
 use duet_types::{TokenId, Tokens};
 
@@ -17,6 +17,17 @@ pub(crate) struct Asked {
     pub(crate) tools: Tools,
     pub(crate) form: AnswerForm,
     pub(crate) reasoning: Reasoning,
+    pub(crate) calls: CallsCome,
+}
+
+/// How calls come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CallsCome {
+    /// When they are whole; one that is cut is text.
+    #[default]
+    Whole,
+    /// As they are written, where they are certain to be calls.
+    ByPieces,
 }
 
 /// A prompt, and what to make of what comes.
@@ -75,7 +86,10 @@ impl Asked {
             ThoughtBound { format, begins, max, closing }
         });
         let marks = families.marks(!tools.is_empty());
-        let parser = CallParser::new(families.tools, tools, families.reasoning, begins);
+        // Without anything that holds the model to it, no call is certain.
+        let pieces = self.calls == CallsCome::ByPieces && constraint.is_some();
+        let certain = if pieces { turn.certain() } else { Certain::None };
+        let parser = CallParser::new(families.tools, tools, families.reasoning, begins).by_pieces(certain);
         let parses = !tools.is_empty() || families.reasoning.is_some() || begins == Begins::Inside;
         Ok(Prepared {
             prompt: tokens,

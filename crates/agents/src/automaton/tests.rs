@@ -167,8 +167,9 @@ fn check_arguments(name: &str, arguments: &str) {
     assert!(object.keys().all(|key| ["city", "days", "unit", "wind"].contains(&key.as_str())), "{arguments}");
 }
 
-const FORMATS: [ToolFormat; 6] = [
+const FORMATS: [ToolFormat; 7] = [
     ToolFormat::Hermes,
+    ToolFormat::QwenXml,
     ToolFormat::Generic,
     ToolFormat::LlamaJson,
     ToolFormat::LlamaPythonic,
@@ -251,6 +252,7 @@ fn offered_calls_are_text_until_they_begin() {
     let (vocabulary, tools) = (vocabulary(), tools());
     for (format, call) in [
         (ToolFormat::Hermes, vec!["<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"]),
+        (ToolFormat::QwenXml, vec!["<tool_call>\n<function=now>\n</function>\n</tool_call>"]),
         (ToolFormat::LlamaJson, vec!["{\"name\": \"now\", \"parameters\": {}}"]),
         (ToolFormat::LlamaPythonic, vec!["[now()]"]),
         (ToolFormat::MistralList, vec!["[TOOL_CALLS]", "[{\"name\": \"now\", \"arguments\": {}}]"]),

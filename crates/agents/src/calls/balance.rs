@@ -40,6 +40,11 @@ impl Balance {
         }
     }
 
+    /// Whether the next character is a text's.
+    pub(super) fn is_quoted(&self) -> bool {
+        self.quote.is_some()
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.depth > 0
     }

@@ -3,22 +3,31 @@
 //! Text goes through character by character, so how it is cut into pushes changes no piece. What may still become a
 //! call is held; a call comes at once when it is whole, in three pieces, because before that it may still turn out to
 //! be none. What is no call after all is text, exactly as written: the marks, the whitespace around them, all of it.
+//! Whoever knows that calls are certain once they begin may have them by pieces ([`CallParser::by_pieces`]).
 //!
 //! Between calls, and between text and a call, whitespace is dropped. The end of the turn stands for a closing mark
 //! that is missing. What is held is at most [`HELD_MAX`] long; what grows beyond that is text.
 //!
-//! Cost: each character once, and each call parsed once, with at most [`SPACES_MAX`] repetitions at its end.
+//! Cost: each character once, and each call parsed a few times, with at most [`SPACES_MAX`] repetitions at its end.
 
 mod balance;
 mod pythonic;
 mod read;
+mod telling;
+mod written;
+mod xml;
 
-use crate::format::ToolFormat;
+use crate::format::{TOOL_CALL_END, ToolFormat};
+use crate::grammar::Certain;
 use crate::reasoning::{Begins, ReasoningFormat};
 use crate::split::{Part, ReasoningSplit};
 use crate::tool::Tool;
 use balance::Balance;
 use read::{Called, Reading};
+use std::sync::Arc;
+use telling::Telling;
+
+pub(crate) use xml::{FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END};
 
 /// What a part of a model's text means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,14 +55,21 @@ pub enum Piece {
         /// The call.
         index: u32,
     },
+    /// The turn was cut within a call that came by pieces: its arguments are not whole.
+    CallCut {
+        /// The call.
+        index: u32,
+    },
 }
 
 /// Reads one turn of a model as it comes.
 #[derive(Clone, Debug)]
 pub struct CallParser {
     format: ToolFormat,
-    /// Names of the tools. Without any, no text is a call.
-    tools: Vec<String>,
+    /// Without any, no text is a call.
+    tools: Arc<[Tool]>,
+    /// Which calls come by pieces.
+    certain: Certain,
     split: ReasoningSplit,
     calls: u32,
     place: Place,
@@ -72,8 +88,9 @@ enum Place {
 enum State {
     /// Whitespace, and what may become a mark: dropped if a call follows.
     Text { spaces: String, mark: String },
-    /// In what may be a call. `held` is all of it, of which `before` bytes are whitespace and the mark.
-    Call { held: String, before: usize, balance: Balance },
+    /// In what may be a call, or is one of which some was told. `held` is all of it, of which `before` bytes are whitespace
+    /// and the mark.
+    Call { held: String, before: usize, balance: Balance, telling: Option<Telling> },
 }
 
 impl State {
@@ -89,12 +106,19 @@ impl CallParser {
     pub fn new(format: ToolFormat, tools: &[Tool], reasoning: Option<ReasoningFormat>, begins: Begins) -> Self {
         Self {
             format,
-            tools: tools.iter().map(|tool| tool.name.clone()).collect(),
+            tools: tools.into(),
+            certain: Certain::None,
             split: ReasoningSplit::new(reasoning, begins),
             calls: 0,
             place: Place::Beginning,
             state: State::text(),
         }
+    }
+
+    /// Calls that are certain once they have begun come by pieces, as they are written.
+    #[must_use]
+    pub fn by_pieces(self, certain: Certain) -> Self {
+        Self { certain, ..self }
     }
 
     /// The pieces that `text` completes.
@@ -112,10 +136,11 @@ impl CallParser {
         self.take(parts, &mut pieces);
         match std::mem::replace(&mut self.state, State::text()) {
             State::Text { spaces, mark } => self.say(&spaces, &mark, &mut pieces),
-            State::Call { held, before, .. } => {
-                match read::at_end(as_read(self.format, &held, before), &held[before..], &self.tools) {
-                    Reading::Calls(calls) => self.call(calls, &mut pieces),
-                    Reading::More | Reading::Broken => emit(&mut pieces, Piece::Text(held)),
+            State::Call { held, before, telling, .. } => {
+                match (read::at_end(as_read(self.format, &held, before), &held[before..], &self.tools), telling) {
+                    (Reading::Calls(calls), telling) => self.call(calls, telling, &mut pieces),
+                    (_, Some(Telling { index, .. })) => pieces.push(Piece::CallCut { index }),
+                    (_, None) => emit(&mut pieces, Piece::Text(held)),
                 }
             }
         }
@@ -147,25 +172,44 @@ impl CallParser {
                 mark.push(c);
                 self.step_mark(pieces);
             }
-            State::Call { held, before, balance } => {
-                held.push(c);
-                balance.push(c);
-                let reading = if held.len() > HELD_MAX {
-                    Reading::Broken
-                } else if balance.is_open() {
-                    read::unlikely(as_read(self.format, held, *before), &held[*before..], &self.tools)
-                } else {
-                    read::read(as_read(self.format, held, *before), &held[*before..], &self.tools)
-                };
-                match reading {
-                    Reading::More => {}
-                    Reading::Calls(calls) => {
-                        self.state = State::text();
-                        self.call(calls, pieces);
-                    }
-                    Reading::Broken => self.give_up(c, pieces),
-                }
+            State::Call { .. } => self.step_call(c, pieces),
+        }
+    }
+
+    /// The next character of what may be a call.
+    fn step_call(&mut self, c: char, pieces: &mut Vec<Piece>) {
+        let State::Call { held, before, balance, telling } = &mut self.state else { return };
+        held.push(c);
+        balance.push(c);
+        if telling.is_none()
+            && c == '{'
+            && let Some(name) = telling::begun(self.format, self.certain, (held, *before), &self.tools)
+        {
+            let index = self.calls;
+            self.calls += 1;
+            pieces.push(Piece::CallBegun { index, name: name.to_owned() });
+            *telling = Some(Telling::new(index));
+        }
+        if let Some(telling) = telling
+            && let Some(c) = telling.push(c)
+        {
+            emit(pieces, Piece::Arguments { index: telling.index, fragment: c.into() });
+        }
+        let reading = if held.len() > HELD_MAX {
+            Reading::Broken
+        } else if is_open(self.format, held, balance) {
+            read::unlikely(as_read(self.format, held, *before), &held[*before..], &self.tools)
+        } else {
+            read::read(as_read(self.format, held, *before), &held[*before..], &self.tools)
+        };
+        match reading {
+            Reading::More => {}
+            Reading::Calls(calls) => {
+                let telling = telling.take();
+                self.state = State::text();
+                self.call(calls, telling, pieces);
             }
+            Reading::Broken => self.give_up(c, pieces),
         }
     }
 
@@ -178,7 +222,7 @@ impl CallParser {
                 let before = spaces.len() + if marked { mark.len() } else { 0 };
                 let held = std::mem::take(spaces) + mark.as_str();
                 let balance = Balance::of(self.format, &held[before..]);
-                self.state = State::Call { held, before, balance };
+                self.state = State::Call { held, before, balance, telling: None };
                 return;
             }
             if self.format.opening().is_some_and(|opening| opening.starts_with(mark.as_str())) {
@@ -194,12 +238,12 @@ impl CallParser {
         }
     }
 
-    /// What was held is no call. `last` showed that, and may itself begin one.
+    /// What was held is no call. `last` showed that, and may itself begin one. What was told as a call stays one.
     fn give_up(&mut self, last: char, pieces: &mut Vec<Piece>) {
-        if let State::Call { mut held, .. } = std::mem::replace(&mut self.state, State::text()) {
+        if let State::Call { mut held, telling, .. } = std::mem::replace(&mut self.state, State::text()) {
             held.truncate(held.len() - last.len_utf8());
             self.place = Place::AfterText;
-            emit(pieces, Piece::Text(held));
+            emit(pieces, telling.map_or(Piece::Text(held), |Telling { index, .. }| Piece::CallCut { index }));
             self.step(last, pieces);
         }
     }
@@ -212,12 +256,19 @@ impl CallParser {
         emit(pieces, Piece::Text(spaces.to_owned() + text));
     }
 
-    fn call(&mut self, calls: Vec<Called>, pieces: &mut Vec<Piece>) {
+    /// Calls that are whole; of the first one some may have been told.
+    fn call(&mut self, calls: Vec<Called>, mut told: Option<Telling>, pieces: &mut Vec<Piece>) {
         for Called { name, arguments } in calls {
-            let index = self.calls;
-            self.calls += 1;
-            pieces.push(Piece::CallBegun { index, name });
-            pieces.push(Piece::Arguments { index, fragment: arguments });
+            let index = match told.take() {
+                Some(Telling { index, .. }) => index,
+                None => {
+                    let index = self.calls;
+                    self.calls += 1;
+                    pieces.push(Piece::CallBegun { index, name });
+                    pieces.push(Piece::Arguments { index, fragment: arguments });
+                    index
+                }
+            };
             pieces.push(Piece::CallEnded { index });
         }
         self.place = Place::AfterCall;
@@ -242,11 +293,25 @@ fn as_read(format: ToolFormat, held: &str, before: usize) -> ToolFormat {
     }
 }
 
-/// Adds a piece, to the last one where both are text or both reasoning.
+/// Whether what is held cannot be whole.
+fn is_open(format: ToolFormat, held: &str, balance: &Balance) -> bool {
+    match format {
+        // What is between its marks is text, in which brackets need not close.
+        ToolFormat::QwenXml => !held.ends_with(TOOL_CALL_END),
+        _ => balance.is_open(),
+    }
+}
+
+/// Adds a piece, to the last one where both are text, both reasoning, or both arguments of a call.
 fn emit(pieces: &mut Vec<Piece>, piece: Piece) {
     match (pieces.last_mut(), piece) {
         (Some(Piece::Text(last)), Piece::Text(text)) | (Some(Piece::Reasoning(last)), Piece::Reasoning(text)) => {
             last.push_str(&text);
+        }
+        (Some(Piece::Arguments { index: of, fragment: last }), Piece::Arguments { index, fragment })
+            if *of == index =>
+        {
+            last.push_str(&fragment);
         }
         (_, Piece::Text(text)) if text.is_empty() => {}
         (_, piece) => pieces.push(piece),

@@ -4,15 +4,17 @@
 //! [`Reading::More`] it is final: nothing after the text is looked at.
 
 use super::SPACES_MAX;
-use super::pythonic;
+use super::written::{compact, elements, members};
+use super::{pythonic, xml};
 use crate::format::{ARGS, CALL_ID, NAME_MAX, TOOL_CALL_END, ToolFormat, is_name_char};
+use crate::tool::Tool;
 use serde_json::{Map, Value};
 
 /// A call that is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Called {
     pub(super) name: String,
-    /// A JSON object.
+    /// A JSON object, as the model wrote it but for whitespace between its parts.
     pub(super) arguments: String,
 }
 
@@ -28,7 +30,7 @@ pub(super) enum Reading {
 }
 
 /// Reads a block whose brackets are closed.
-pub(super) fn read(format: ToolFormat, text: &str, tools: &[String]) -> Reading {
+pub(super) fn read(format: ToolFormat, text: &str, tools: &[Tool]) -> Reading {
     let body = text.trim_start();
     if text.len() - body.len() > SPACES_MAX {
         return Reading::Broken;
@@ -38,24 +40,35 @@ pub(super) fn read(format: ToolFormat, text: &str, tools: &[String]) -> Reading 
     }
     match format {
         ToolFormat::Hermes | ToolFormat::Generic => closed(values(body), TOOL_CALL_END),
+        ToolFormat::QwenXml => match xml::calls(body, tools) {
+            Ok((calls, rest)) if rest.trim_start() == TOOL_CALL_END => Reading::Calls(calls),
+            Ok(_) => Reading::Broken,
+            Err(reading) => reading,
+        },
         ToolFormat::MistralList => values(body).map_or_else(|no| no, |(values, rest)| ended(values, rest)),
         ToolFormat::MistralArgs if body.starts_with(['[', '{']) => read(ToolFormat::MistralList, text, tools),
         ToolFormat::MistralArgs => named(body),
         ToolFormat::LlamaJson => match values(body).map_or_else(|no| no, |(values, rest)| ended(values, rest)) {
-            Reading::Calls(calls) if !calls.iter().all(|call| tools.contains(&call.name)) => Reading::Broken,
+            Reading::Calls(calls) if !calls.iter().all(|call| is_known(&call.name, tools)) => Reading::Broken,
             reading => reading,
         },
         ToolFormat::LlamaPythonic => match pythonic::calls(body) {
-            Some(calls) if calls.iter().all(|call| tools.contains(&call.name)) => Reading::Calls(calls),
+            Some(calls) if calls.iter().all(|call| is_known(&call.name, tools)) => Reading::Calls(calls),
             _ => Reading::Broken,
         },
     }
 }
 
 /// Reads a block after which nothing comes: a closing mark may be missing.
-pub(super) fn at_end(format: ToolFormat, text: &str, tools: &[String]) -> Reading {
+pub(super) fn at_end(format: ToolFormat, text: &str, tools: &[Tool]) -> Reading {
     let closing = match format {
         ToolFormat::Hermes | ToolFormat::Generic => TOOL_CALL_END,
+        ToolFormat::QwenXml => {
+            return match xml::calls(text.trim(), tools) {
+                Ok((calls, rest)) if TOOL_CALL_END.starts_with(rest.trim_start()) => Reading::Calls(calls),
+                _ => Reading::Broken,
+            };
+        }
         _ => return read(format, text, tools),
     };
     match values(text.trim()) {
@@ -65,7 +78,7 @@ pub(super) fn at_end(format: ToolFormat, text: &str, tools: &[String]) -> Readin
 }
 
 /// Whether a block that is still open can be told to be no call: only where text could look like one.
-pub(super) fn unlikely(format: ToolFormat, text: &str, tools: &[String]) -> Reading {
+pub(super) fn unlikely(format: ToolFormat, text: &str, tools: &[Tool]) -> Reading {
     let text = text.trim_start();
     let likely = match format {
         ToolFormat::LlamaJson if text.len() <= KEY_MAX => {
@@ -74,23 +87,29 @@ pub(super) fn unlikely(format: ToolFormat, text: &str, tools: &[String]) -> Read
         }
         ToolFormat::LlamaPythonic if !text.contains('(') => {
             let name = text.trim_start_matches('[').trim_start();
-            tools.iter().any(|tool| tool.starts_with(name))
+            tools.iter().any(|tool| tool.name.starts_with(name))
         }
+        ToolFormat::QwenXml => xml::FUNCTION.starts_with(text) || text.starts_with(xml::FUNCTION),
         _ => true,
     };
     if likely { Reading::More } else { Reading::Broken }
 }
 
+/// Whether there is such a tool.
+fn is_known(name: &str, tools: &[Tool]) -> bool {
+    tools.iter().any(|tool| tool.name == name)
+}
+
 /// A JSON object of a call, or a list of some, and what follows.
-fn values(text: &str) -> Result<(Vec<Value>, &str), Reading> {
+fn values(text: &str) -> Result<(Vec<&str>, &str), Reading> {
     if !text.starts_with(['{', '[']) {
         return Err(Reading::Broken);
     }
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     match stream.next() {
         Some(Ok(value)) => {
-            let rest = &text[stream.byte_offset()..];
-            let values = if let Value::Array(values) = value { values } else { vec![value] };
+            let (written, rest) = text.split_at(stream.byte_offset());
+            let values = if value.is_array() { elements(written) } else { vec![written] };
             Ok((values, rest))
         }
         Some(Err(error)) if error.is_eof() => Err(Reading::More),
@@ -99,7 +118,7 @@ fn values(text: &str) -> Result<(Vec<Value>, &str), Reading> {
 }
 
 /// Calls that a mark ends.
-fn closed(read: Result<(Vec<Value>, &str), Reading>, closing: &str) -> Reading {
+fn closed(read: Result<(Vec<&str>, &str), Reading>, closing: &str) -> Reading {
     let (values, rest) = match read {
         Ok(read) => read,
         Err(reading) => return reading,
@@ -114,7 +133,7 @@ fn closed(read: Result<(Vec<Value>, &str), Reading>, closing: &str) -> Reading {
     }
 }
 
-fn ended(values: Vec<Value>, rest: &str) -> Reading {
+fn ended(values: Vec<&str>, rest: &str) -> Reading {
     let calls: Option<Vec<Called>> = values.into_iter().map(called).collect();
     match calls {
         Some(calls) if rest.is_empty() && !calls.is_empty() => Reading::Calls(calls),
@@ -142,31 +161,41 @@ fn named(text: &str) -> Reading {
         return if text.len() > end + SPACES_MAX + 2 * NAME_MAX { Reading::Broken } else { Reading::More };
     }
     match serde_json::from_str::<Map<String, Value>>(arguments) {
-        Ok(arguments) => {
-            Reading::Calls(vec![Called { name: name.to_owned(), arguments: Value::Object(arguments).to_string() }])
-        }
+        Ok(_) => Reading::Calls(vec![Called { name: name.to_owned(), arguments: compact(arguments) }]),
         Err(error) if error.is_eof() => Reading::More,
         Err(_) => Reading::Broken,
     }
 }
 
-/// The call that an object is.
-fn called(value: Value) -> Option<Called> {
-    let Value::Object(mut object) = value else { return None };
-    if let Some(Value::Object(function)) = object.remove("function") {
-        object = function;
-    }
-    let Some(Value::String(name)) = object.remove("name") else { return None };
-    let arguments = object.remove("arguments").or_else(|| object.remove("parameters"));
-    let arguments = match arguments.unwrap_or_default() {
-        Value::Null => "{}".to_owned(),
-        Value::Object(arguments) => Value::Object(arguments).to_string(),
+/// The call that an object is, if it is one.
+fn called(object: &str) -> Option<Called> {
+    let outer = parts(object)?;
+    let inner = find(&outer, "function").and_then(parts);
+    let call = inner.as_deref().unwrap_or(&outer);
+    let Ok(Value::String(name)) = serde_json::from_str(find(call, "name")?) else { return None };
+    let arguments = find(call, "arguments").or_else(|| find(call, "parameters")).unwrap_or("null");
+    let arguments = match arguments.as_bytes().first()? {
+        b'n' => "{}".to_owned(),
+        b'{' => compact(arguments),
         // As in the OpenAI API, which some models have seen more of than of their own format.
-        Value::String(text) => serde_json::from_str::<Map<String, Value>>(&text).ok().map(|_| text)?,
+        b'"' => {
+            let text: String = serde_json::from_str(arguments).ok()?;
+            serde_json::from_str::<Map<String, Value>>(&text).ok().map(|_| text)?
+        }
         _ => return None,
     };
     let fits = !name.is_empty() && name.chars().count() <= NAME_MAX;
     fits.then_some(Called { name, arguments })
+}
+
+/// The members of an object.
+fn parts(object: &str) -> Option<Vec<(String, &str)>> {
+    object.starts_with('{').then(|| members(object))
+}
+
+/// The last value of this key.
+fn find<'a>(members: &[(String, &'a str)], key: &str) -> Option<&'a str> {
+    members.iter().rev().find(|(name, _)| name == key).map(|(_, value)| *value)
 }
 
 /// First keys of a call.

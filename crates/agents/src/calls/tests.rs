@@ -33,7 +33,7 @@ fn check(format: ToolFormat, text: &str, expected: &[&str]) {
             Piece::Reasoning(text) => lines.push(format!("thought {text:?}")),
             Piece::CallBegun { index, name } => lines.push(format!("{index} {name} ")),
             Piece::Arguments { fragment, .. } => lines.last_mut().unwrap().push_str(&fragment),
-            Piece::CallEnded { .. } => {}
+            Piece::CallEnded { .. } | Piece::CallCut { .. } => {}
         }
     }
     assert_eq!(lines, expected, "{format:?} {text:?}");
@@ -65,6 +65,29 @@ fn hermes_and_qwen() {
     // A closing mark in a string closes nothing.
     let marked = r#"<tool_call>{"name": "now", "arguments": {"a": "</tool_call>}"}}</tool_call>"#;
     check(Hermes, marked, &[r#"0 now {"a":"</tool_call>}"}"#]);
+}
+
+#[test]
+fn qwen3_coder() {
+    let call = "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>";
+    check(QwenXml, call, &[WEATHER]);
+    let two = format!("So:\n{call}\n<tool_call>\n<function=now>\n</function>\n</tool_call>");
+    check(QwenXml, &two, &["text \"So:\"", WEATHER, "1 now {}"]);
+    let lines = "<tool_call><function=now><parameter=a>\n if (x) {\n  <b>\n\n</parameter></function></tool_call>";
+    check(QwenXml, lines, &[r#"0 now {"a":" if (x) {\n  <b>\n"}"#]);
+    let marked = "<tool_call><function=now><parameter=a></tool_call></parameter></function></tool_call>";
+    check(QwenXml, marked, &[r#"0 now {"a":"</tool_call>"}"#]);
+    // The end of the turn closes what is whole.
+    check(QwenXml, "<tool_call>\n<function=now>\n</function>\n</tool", &["0 now {}"]);
+    for text in [
+        "<tool_call>\n<function=now>\n<parameter=a>\n1",
+        "<tool_call>{\"name\": \"now\"}</tool_call>",
+        "<tool_call><function=>\n</function></tool_call>",
+        "<tool_call><function=now> so </function></tool_call>",
+        "<function=now></function>",
+    ] {
+        unchanged(QwenXml, text);
+    }
 }
 
 #[test]
@@ -107,6 +130,46 @@ fn mistral() {
     check(MistralArgs, &format!("[TOOL_CALLS]{list}"), &[WEATHER, "1 now {}"]);
 }
 
+/// The parser's pieces of `texts`, calls told as soon as they are certain.
+fn told(format: ToolFormat, texts: &[&str]) -> Vec<Piece> {
+    let parser = CallParser::new(format, &tools(), Some(ReasoningFormat::Think), Begins::Outside);
+    let mut parser = parser.by_pieces(Certain::Spelled);
+    let mut pieces: Vec<Piece> = texts.iter().flat_map(|text| parser.push(text)).collect();
+    pieces.extend(parser.finish());
+    pieces
+}
+
+#[test]
+fn certain_calls_come_as_they_are_written() {
+    let city = |index, fragment: &str| Piece::Arguments { index, fragment: fragment.into() };
+    let begun = |index| Piece::CallBegun { index, name: "get_weather".into() };
+    for (format, texts) in [
+        (
+            Hermes,
+            ["<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"ci", "ty\": \"Pa", "ris\"}}\n</tool_call>"],
+        ),
+        (Hermes, ["{\"name\": \"get_weather\", \"arguments\": {\"ci", "ty\": \"Pa", "ris\"}}"]),
+        (LlamaJson, ["{\"name\": \"get_weather\", \"parameters\": {\"ci", "ty\": \"Pa", "ris\"}}"]),
+        (MistralList, ["[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"ci", "ty\": \"Pa", "ris\"}}]"]),
+        (MistralArgs, ["[TOOL_CALLS]get_weather[ARGS]{\"ci", "ty\": \"Pa", "ris\"}"]),
+    ] {
+        let parts = ["{\"ci", "ty\":\"Pa", "ris\"}"].map(|part| city(0, part));
+        let [first, second, third] = parts;
+        let expected = [begun(0), first, second, third, Piece::CallEnded { index: 0 }];
+        assert_eq!(told(format, &texts), expected, "{format:?}");
+        assert_eq!(told(format, &texts[..2])[..3], expected[..3], "{format:?}");
+        assert_eq!(told(format, &texts[..2])[3..], [Piece::CallCut { index: 0 }], "{format:?}: it was cut");
+    }
+    // Spelled otherwise, or of no tool, it may still be text.
+    for text in [
+        "{ \"name\": \"now\", \"arguments\": {",
+        "{\"name\": \"nix\", \"arguments\": {",
+        " {\"name\": \"now\", \"arguments\": {",
+    ] {
+        assert_eq!(told(Hermes, &[text]), [Piece::Text(text.into())]);
+    }
+}
+
 #[test]
 fn malformed_calls_are_text_as_written() {
     for text in [
@@ -145,7 +208,7 @@ fn what_is_held_is_bounded() {
     assert!(!text.is_empty());
 }
 
-const FORMATS: [ToolFormat; 6] = [Hermes, LlamaJson, LlamaPythonic, MistralList, MistralArgs, Generic];
+const FORMATS: [ToolFormat; 7] = [Hermes, QwenXml, LlamaJson, LlamaPythonic, MistralList, MistralArgs, Generic];
 
 /// Texts that are nearly calls.
 fn near() -> impl Strategy<Value = Vec<String>> {
@@ -179,6 +242,10 @@ fn near() -> impl Strategy<Value = Vec<String>> {
         "\"arguments\"",
         "\"now\"",
         "{\"name\": \"now\", \"arguments\": {}}",
+        "<function=now>",
+        "</function>",
+        "<parameter=a>",
+        "</parameter>",
         "now(a=1)",
         "[now()]",
         "<think>",
@@ -205,6 +272,33 @@ proptest! {
             prop_assert_eq!(&pieces(format, &cut), &expected);
             let cut: Vec<&str> = characters.iter().map(String::as_str).collect();
             prop_assert_eq!(&pieces(format, &cut), &expected);
+        }
+    }
+
+    /// All pieces of a call together are what it is as a whole, wherever the text is cut.
+    #[test]
+    fn pieces_make_the_whole(
+        values in prop::collection::vec(("[a-z]{1,3}", "\\PC{0,8}", any::<f64>()), 0..4),
+        pretty in any::<bool>(),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let arguments: serde_json::Map<_, _> =
+            values.into_iter().map(|(key, text, number)| (key, serde_json::json!([text, number, {"é\n\"": null}]))).collect();
+        let spelled = if pretty { serde_json::to_string_pretty(&arguments) } else { serde_json::to_string(&arguments) }.unwrap();
+        for (format, call) in [
+            (Hermes, format!("So:\n<tool_call>\n{{\"name\": \"now\", \"arguments\": {spelled}}}\n</tool_call>")),
+            (LlamaJson, format!("{{\"name\": \"now\", \"parameters\": {spelled}}}")),
+            (MistralList, format!("[TOOL_CALLS] [{{\"name\": \"now\", \"arguments\": {spelled}}}]")),
+            (MistralArgs, format!("[TOOL_CALLS]now[ARGS]{spelled}")),
+        ] {
+            let mut at: Vec<usize> = cuts.iter().map(|cut| call.floor_char_boundary(cut.index(call.len()))).collect();
+            at.sort_unstable();
+            let ends = at.iter().copied().chain([call.len()]);
+            let begins = [0].into_iter().chain(at.iter().copied());
+            let texts: Vec<&str> = begins.zip(ends).map(|(begin, end)| &call[begin..end]).collect();
+            let mut joined = Vec::new();
+            told(format, &texts).into_iter().for_each(|piece| emit(&mut joined, piece));
+            prop_assert_eq!(joined, pieces(format, &[&call]));
         }
     }
 

@@ -3,9 +3,9 @@
 //! The rule `rest` is what follows the mark that begins calls, to the end of the last one; `calls` is all of it.
 
 use super::Calls;
-use super::pythonic;
 use super::rules::{Rules, anywhere, escaped, quoted, without};
 use super::schema::arguments;
+use super::{pythonic, xml};
 use crate::format::{
     ARGS, NAME_MAX, PYTHON_START, PYTHON_TAG, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS, ToolFormat, is_name_char,
 };
@@ -27,7 +27,7 @@ pub(super) enum Beside {
 pub(super) fn write_required(rules: &mut Rules<'_>, calls: &Calls<'_>, beside: Beside) -> Result<(), Refused> {
     write_rest(rules, calls, beside)?;
     let begin = match calls.format {
-        ToolFormat::Hermes | ToolFormat::Generic => rules.mark(TOOL_CALL),
+        ToolFormat::Hermes | ToolFormat::QwenXml | ToolFormat::Generic => rules.mark(TOOL_CALL),
         ToolFormat::MistralList | ToolFormat::MistralArgs => rules.mark(TOOL_CALLS),
         ToolFormat::LlamaJson | ToolFormat::LlamaPythonic => optional_mark(rules, calls.format),
     };
@@ -51,7 +51,7 @@ pub(super) fn write_offered(rules: &mut Rules<'_>, calls: &Calls<'_>) -> Result<
             rules.rule("answer", "ANSWER");
             return Ok(());
         }
-        ToolFormat::MistralList | ToolFormat::MistralArgs => {
+        ToolFormat::QwenXml | ToolFormat::MistralList | ToolFormat::MistralArgs => {
             write_rest(rules, calls, Beside::Text)?;
             rules.until("text_until_call", mark);
             rules.rule("calls", "text_until_call rest");
@@ -90,6 +90,14 @@ fn write_rest(rules: &mut Rules<'_>, calls: &Calls<'_>, beside: Beside) -> Resul
             write_objects(rules, &tools, "arguments", Beside::Text)?;
             let (begin, end) = (rules.mark(TOOL_CALL), rules.mark(TOOL_CALL_END));
             rules.rule("body", &format!("\"\\n\" object \"\\n\" {end}"));
+            repeated("body", &format!("\"\\n\" {begin} body"))
+        }
+        ToolFormat::QwenXml => {
+            let functions: Result<Vec<String>, Refused> =
+                tools.iter().enumerate().map(|(at, tool)| xml::write(rules, at, tool)).collect();
+            rules.rule("function", &functions?.join(" | "));
+            let (begin, end) = (rules.mark(TOOL_CALL), rules.mark(TOOL_CALL_END));
+            rules.rule("body", &format!("\"\\n\" function \"\\n\" {end}"));
             repeated("body", &format!("\"\\n\" {begin} body"))
         }
         ToolFormat::MistralList => {

@@ -16,6 +16,7 @@ mod pythonic;
 mod rules;
 mod schema;
 mod walk;
+mod xml;
 
 use crate::format::ToolFormat;
 use crate::reasoning::{Begins, ReasoningFormat};
@@ -61,6 +62,33 @@ pub enum Thinking {
     Off,
     /// It may, or must where the prompt ends inside of it.
     On(ReasoningFormat, Begins),
+}
+
+/// Which calls of a turn are certain to be calls once they have begun as the family's template spells them: a grammar
+/// holds the model to them from there on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Certain {
+    /// None: nothing holds it.
+    #[default]
+    None,
+    /// Those behind the family's mark. Others may become an answer of a form, or text.
+    Marked,
+    /// Those without a mark as well.
+    Spelled,
+}
+
+impl Turn<'_> {
+    /// Which calls are certain once they have begun, where the turn is held to [`constraint`].
+    #[must_use]
+    pub fn certain(&self) -> Certain {
+        match self.calls {
+            Some(calls) if *calls.choice != ToolChoice::None && !calls.tools.is_empty() => {
+                let is_plain = *self.answer == ResponseFormat::Text && self.thinking == Thinking::Off;
+                if is_plain { Certain::Spelled } else { Certain::Marked }
+            }
+            _ => Certain::None,
+        }
+    }
 }
 
 /// A grammar, checked as far as it can be without a vocabulary.

@@ -9,6 +9,7 @@ mod exactness;
 mod exchanging;
 mod failing;
 mod flows;
+mod kept_prompt;
 mod prompt_scores;
 mod queueing;
 mod recovering;

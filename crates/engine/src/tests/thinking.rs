@@ -65,6 +65,26 @@ fn drafts_change_no_token_of_it() {
     }
 }
 
+/// A mark of three tokens takes one pass, in a form as well.
+#[test]
+fn the_mark_is_verified_in_one_pass() {
+    let [x, y] = [TokenId(23), TokenId(24)];
+    for constraint in [None, Some(held_after_thought("[d-h]{5}"))] {
+        let answer = |speculate| {
+            let model = FakeModel { script: letters("abcdefgh"), ..FakeModel::new(1000, 100) };
+            let mut request = bounded(spell(), Begins::Inside, 2);
+            request.constraint = constraint.clone();
+            if let Some(thought) = &mut request.thought {
+                thought.closing = vec![x, y, THINK[1]];
+            }
+            Bench::with(model, &Setup { chunk: 64, preempt_nodes: 100, speculate, ..setup() }).answer(request)
+        };
+        let (plain, drafted) = (answer(Method::None), answer(Method::Duet));
+        assert_eq!((drafted.text(), plain.text().starts_with("abxy</think>")), (plain.text(), true));
+        assert!(drafted.usage().drafts.accepted >= Tokens(3), "{:?}", drafted.usage().drafts);
+    }
+}
+
 /// The grammar lets a thought come for as long as it likes, and the mark at any time.
 #[test]
 fn an_answer_of_a_form_follows_a_bounded_thought() {

@@ -11,7 +11,7 @@ use crate::options::{self, Delivery, Options};
 use crate::reply::Job;
 use crate::serve::App;
 use crate::thinking::{Reasoning, Told, bound, tell_effort};
-use crate::turn::Asked;
+use crate::turn::{Asked, CallsCome};
 use crate::{behind, task, volatile};
 use axum::http::HeaderMap;
 use duet_engine::{Progress, Remember, SamplingParams, StopConditions};
@@ -52,7 +52,8 @@ pub(super) fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result
     let mut service = service(&mut fields, headers, app)?;
     let named = task::take(&mut fields, &mut ignored)?;
     let model = fields.string("model")?;
-    let asked = asked(&mut fields, app, &mut ignored)?;
+    let delivery = if stream { Delivery::Streamed { usage: true } } else { Delivery::Whole };
+    let asked = Asked { calls: delivery.calls(), ..asked(&mut fields, app, &mut ignored)? };
     behind::demote(&mut service, &asked.messages, app.config.behind_answers);
     ignored.extend(fields.rest());
     let options = Options {
@@ -62,7 +63,7 @@ pub(super) fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result
         flow: None,
         task: Some(named.unwrap_or_else(|| task::of_messages(&asked.messages))),
         remember: Remember::Answer,
-        delivery: if stream { Delivery::Streamed { usage: true } } else { Delivery::Whole },
+        delivery,
         progress: Progress::Untold,
         stop: StopConditions {
             max_tokens: Some(Tokens(u32::try_from(max_tokens).unwrap_or(u32::MAX))),
@@ -90,7 +91,7 @@ fn asked(fields: &mut Fields, app: &App, ignored: &mut Vec<String>) -> Result<As
     let form = form(fields, &mut reasoning.told, ignored)?;
     let mut messages = conversation::take(fields, ignored)?;
     volatile::settle(&mut messages, app.config.prefix);
-    Ok(Asked { messages, tools, form, reasoning })
+    Ok(Asked { messages, tools, form, reasoning, calls: CallsCome::Whole })
 }
 
 fn sampling(fields: &mut Fields) -> Result<SamplingParams, ApiError> {

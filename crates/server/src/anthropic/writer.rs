@@ -22,6 +22,17 @@ pub(super) struct Messages {
 enum Block {
     Text,
     Thinking,
+    Call,
+}
+
+impl Block {
+    fn delta(self, text: &str) -> Value {
+        match self {
+            Self::Text => json!({"type": "text_delta", "text": text}),
+            Self::Thinking => json!({"type": "thinking_delta", "thinking": text}),
+            Self::Call => json!({"type": "input_json_delta", "partial_json": text}),
+        }
+    }
 }
 
 impl Messages {
@@ -29,37 +40,27 @@ impl Messages {
         Self { stop, open: None, blocks: 0 }
     }
 
-    /// Adds to the open block if it is of this kind, and to a new one if not.
-    fn grow(&mut self, block: Block, text: &str) -> Vec<Frame> {
+    /// Adds to the open block if it is of this kind, and to a new one, which begins as `empty`, if not.
+    fn grow(&mut self, block: Block, empty: &Value, text: &str) -> Vec<Frame> {
         if text.is_empty() {
             return Vec::new();
         }
-        let (empty, delta) = match block {
-            Block::Text => {
-                (json!({"type": "text", "text": "", "citations": null}), json!({"type": "text_delta", "text": text}))
-            }
-            Block::Thinking => (
-                json!({"type": "thinking", "thinking": "", "signature": ""}),
-                json!({"type": "thinking_delta", "thinking": text}),
-            ),
-        };
-        let mut frames = Vec::new();
-        if self.open != Some(block) {
-            frames.extend(self.close());
-            frames.push(self.begin(&empty));
-            self.open = Some(block);
-        }
-        frames.push(self.delta(&delta));
+        let mut frames = if self.open == Some(block) { Vec::new() } else { self.open(block, empty) };
+        frames.push(self.delta(&block.delta(text)));
         frames
     }
 
-    fn call(&mut self, call: &Call) -> Vec<Frame> {
-        let mut frames: Vec<Frame> = self.close().into_iter().collect();
+    fn begin_call(&mut self, call: &Call) -> Vec<Frame> {
         let begun =
             json!({"type": "tool_use", "id": id(call), "name": call.name, "input": {}, "caller": {"type": "direct"}});
-        frames.push(self.begin(&begun));
-        frames.push(self.delta(&json!({"type": "input_json_delta", "partial_json": call.arguments})));
-        frames.push(self.stop());
+        self.open(Block::Call, &begun)
+    }
+
+    /// Begins a block, and ends the one before.
+    fn open(&mut self, block: Block, begun: &Value) -> Vec<Frame> {
+        let mut frames: Vec<Frame> = self.close().into_iter().collect();
+        frames.push(self.begin(begun));
+        self.open = Some(block);
         frames
     }
 
@@ -130,9 +131,13 @@ impl Writer for Messages {
 
     fn piece(&mut self, _: &About, _: usize, said: Said, _: Option<&[ScoredToken]>) -> Vec<Frame> {
         match said {
-            Said::Text(text) => self.grow(Block::Text, &text),
-            Said::Reasoning(text) => self.grow(Block::Thinking, &text),
-            Said::Call(call) => self.call(&call),
+            Said::Text(text) => self.grow(Block::Text, &json!({"type": "text", "text": "", "citations": null}), &text),
+            Said::Reasoning(text) => {
+                self.grow(Block::Thinking, &json!({"type": "thinking", "thinking": "", "signature": ""}), &text)
+            }
+            Said::CallBegun(call) => self.begin_call(&call),
+            Said::Arguments { fragment, .. } => vec![self.delta(&Block::Call.delta(&fragment))],
+            Said::CallEnded { .. } => self.close().into_iter().collect(),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::fields::{Fields, Known};
 use crate::reply::{Call, Choice, Job, Writer, reply};
 use crate::serve::App;
 use crate::tools::{self, Nesting, Tools};
-use crate::turn::Asked;
+use crate::turn::{Asked, CallsCome};
 use crate::{behind, body, task, volatile};
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -65,7 +65,7 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
     ignored.extend(fields.rest());
     let writer = Lines::new(model);
     let job = Job { options, logprobs, prompt_logprobs: None, predicted: None, choices: 1, writer, ignored };
-    Ok(Wanted::Turn(Box::new((job, Asked { messages, tools, form, reasoning }))))
+    Ok(Wanted::Turn(Box::new((job, Asked { messages, tools, form, reasoning, calls: CallsCome::Whole }))))
 }
 
 pub(crate) const KNOWN: Known = Known(&[&asked::KNOWN, &tools::KNOWN, &["messages"]]);

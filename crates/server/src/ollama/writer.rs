@@ -23,12 +23,14 @@ pub(super) trait Shape: Send + 'static {
 pub(super) struct Lines<S> {
     /// By the name that the client knows.
     model: String,
+    /// A call whose end has not come: its line has all of it.
+    call: Choice,
     shape: PhantomData<S>,
 }
 
 impl<S: Shape> Lines<S> {
     pub(super) fn new(model: String) -> Self {
-        Self { model, shape: PhantomData }
+        Self { model, call: Choice::default(), shape: PhantomData }
     }
 
     fn part(&self, choice: &Choice) -> Value {
@@ -56,7 +58,11 @@ impl<S: Shape> Writer for Lines<S> {
     }
 
     fn piece(&mut self, about: &About, _: usize, said: Said, scored: Option<&[ScoredToken]>) -> Vec<Frame> {
-        let mut choice = Choice::default();
+        if matches!(said, Said::CallBegun(_) | Said::Arguments { .. }) {
+            self.call.add(said);
+            return Vec::new();
+        }
+        let mut choice = std::mem::take(&mut self.call);
         choice.add(said);
         let mut part = self.part(&choice);
         score(&mut part, &*about.app.backend, scored);

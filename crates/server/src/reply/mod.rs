@@ -1,11 +1,13 @@
 //! From a request to its response, whole or streamed. What an answer says comes from [`said`]; how a route writes it is a
 //! [`Writer`].
 
+mod calling;
 mod said;
 mod sending;
+mod shared_prompt;
 mod writer;
 
-pub(crate) use said::Said;
+pub(crate) use said::{Said, Whole};
 pub(crate) use sending::{Answer, events};
 pub(crate) use writer::{About, Call, Choice, Ended, Frame, Framing, Reading, Writer};
 
@@ -106,34 +108,32 @@ where
         let Options { sampling, stop, flow, task, remember, progress, .. } = options;
         let mut submitted = Vec::with_capacity(prepared.len() * choices);
         for Prepared { prompt, constraint, thought, parser, marks } in prepared {
-            for choice in 0..choices {
-                let mut sampling = sampling.clone();
-                // Each choice is drawn by itself.
-                sampling.seed = sampling.seed.map(|seed| seed.wrapping_add(choice as u64));
-                let request = GenerateRequest {
-                    prompt: prompt.clone(),
-                    sampling,
-                    stop: stop.clone(),
-                    class,
-                    logprobs,
-                    prompt_logprobs,
-                    flow: flow.clone(),
-                    tenant,
-                    predicted: predicted.clone().unwrap_or_default(),
-                    user: user.clone(),
-                    task: task.clone().unwrap_or_default(),
-                    remember,
-                    drafts: Drafts::ByMethod,
-                    constraint: constraint.clone(),
-                    marks: marks.clone(),
-                    thought: thought.clone(),
-                    progress,
-                    output: Output::Answer,
-                };
-                let length = Tokens(prompt.len() as u32);
+            let length = Tokens(prompt.len() as u32);
+            let answer = GenerateRequest {
+                prompt,
+                sampling: sampling.clone(),
+                stop: stop.clone(),
+                class,
+                logprobs,
+                prompt_logprobs,
+                flow: flow.clone(),
+                tenant,
+                predicted: predicted.clone().unwrap_or_default(),
+                user: user.clone(),
+                task: task.clone().unwrap_or_default(),
+                remember,
+                drafts: Drafts::ByMethod,
+                constraint,
+                marks: marks.clone(),
+                thought,
+                progress,
+                output: Output::Answer,
+            };
+            let events = shared_prompt::submit(&backend, drawn_apart(answer, choices)).map_err(engine)?;
+            submitted.extend(events.into_iter().map(|events| {
                 let scores = logprobs.map(|_| Scores::new(marks.clone()));
-                submitted.push((backend.submit(request).map_err(engine)?, parser.clone(), scores, length));
-            }
+                (events, parser.clone(), scores, length)
+            }));
         }
         Ok::<_, ApiError>(submitted)
     };
@@ -147,7 +147,16 @@ where
     });
     let sayings = sayings.map(Some).collect();
     let about = About { id, created: unix_seconds(), service_tier: tier, prompt, app };
-    Ok((Answer::new(about, writer, sayings), delivery, ignored))
+    Ok((Answer::new(about, writer, choices, sayings), delivery, ignored))
+}
+
+/// So many times the same request, each drawn by itself.
+fn drawn_apart(request: GenerateRequest, choices: usize) -> Vec<GenerateRequest> {
+    let mut requests = vec![request; choices];
+    for (choice, request) in requests.iter_mut().enumerate() {
+        request.sampling.seed = request.sampling.seed.map(|seed| seed.wrapping_add(choice as u64));
+    }
+    requests
 }
 
 /// OpenAI's `usage`.

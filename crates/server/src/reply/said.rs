@@ -1,5 +1,6 @@
 //! What one answer says: text, reasoning and calls, as its text comes.
 
+use super::calling::Calling;
 use super::writer::{Call, Ended, Reading};
 use crate::error::ApiError;
 use crate::logprobs::{ScoredToken, Scores};
@@ -8,7 +9,6 @@ use crate::serve::App;
 use duet_agents::{CallParser, Piece};
 use duet_engine::{PromptToken, Usage};
 use duet_types::FinishReason;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A piece of an answer.
@@ -16,7 +16,25 @@ use std::sync::Arc;
 pub(crate) enum Said {
     Text(String),
     Reasoning(String),
-    Call(Call),
+    /// Its arguments follow.
+    CallBegun(Call),
+    /// A part of a call's arguments.
+    Arguments {
+        index: usize,
+        fragment: String,
+    },
+    CallEnded {
+        index: usize,
+        whole: Whole,
+    },
+}
+
+/// Whether a call came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whole {
+    Yes,
+    /// The answer was cut.
+    No,
 }
 
 /// An answer that is being given. It owns the work: dropping it cancels.
@@ -25,11 +43,7 @@ pub(crate) struct Saying {
     running: Running,
     /// Absent where all is text.
     parser: Option<Box<CallParser>>,
-    /// A call whose end has not come.
-    call: Option<Call>,
-    calls: usize,
-    /// Names and arguments of the calls.
-    made: HashSet<(String, String)>,
+    calls: Calling,
     /// Absent if no log probabilities were asked for.
     scores: Option<Scores>,
 }
@@ -54,7 +68,7 @@ impl Saying {
         parser: Option<Box<CallParser>>,
         scores: Option<Scores>,
     ) -> Self {
-        Self { app, running, parser, call: None, calls: 0, made: HashSet::new(), scores }
+        Self { app, running, parser, calls: Calling::default(), scores }
     }
 
     /// What comes next. Not to be called again after the end or an error. If this is dropped, nothing is lost.
@@ -79,11 +93,11 @@ impl Saying {
         let Some((reason, usage)) = end else { return Ok(Came { said, scored, ..Came::default() }) };
         if let Some(parser) = &mut self.parser {
             let rest = parser.finish();
-            said.extend(rest.into_iter().filter_map(|piece| self.piece(piece)));
+            rest.into_iter().for_each(|piece| self.piece(piece, &mut said));
         }
         let ended = match reason {
             FinishReason::Length => Ended::Length,
-            FinishReason::Stop | FinishReason::Cancelled if self.calls > 0 => Ended::Calls,
+            FinishReason::Stop | FinishReason::Cancelled if self.calls.are_made() => Ended::Calls,
             FinishReason::Stop | FinishReason::Cancelled => Ended::Stop,
         };
         Ok(Came { said, scored, end: Some((ended, usage)), ..Came::default() })
@@ -94,36 +108,21 @@ impl Saying {
             None if text.is_empty() => Vec::new(),
             None => vec![Said::Text(text)],
             Some(parser) => {
-                let pieces = parser.push(&text);
-                pieces.into_iter().filter_map(|piece| self.piece(piece)).collect()
+                let (pieces, mut said) = (parser.push(&text), Vec::new());
+                pieces.into_iter().for_each(|piece| self.piece(piece, &mut said));
+                said
             }
         }
     }
 
-    fn piece(&mut self, piece: Piece) -> Option<Said> {
+    fn piece(&mut self, piece: Piece, said: &mut Vec<Said>) {
         match piece {
-            Piece::Text(text) => Some(Said::Text(text)),
-            Piece::Reasoning(text) => Some(Said::Reasoning(text)),
-            Piece::CallBegun { name, .. } => {
-                let (index, id) = (self.calls, self.app.ids.next("call_"));
-                self.call = Some(Call { index, id, name, arguments: String::new() });
-                None
-            }
-            Piece::Arguments { fragment, .. } => {
-                if let Some(call) = &mut self.call {
-                    call.arguments += &fragment;
-                }
-                None
-            }
-            // Small models repeat themselves; nobody wants the same call twice in a turn.
-            Piece::CallEnded { .. } => {
-                let call = self.call.take()?;
-                if !self.made.insert((call.name.clone(), call.arguments.clone())) {
-                    return None;
-                }
-                self.calls += 1;
-                Some(Said::Call(call))
-            }
+            Piece::Text(text) => said.push(Said::Text(text)),
+            Piece::Reasoning(text) => said.push(Said::Reasoning(text)),
+            Piece::CallBegun { name, .. } => self.calls.begin(self.app.ids.next("call_"), name, said),
+            Piece::Arguments { fragment, .. } => self.calls.goes_on(&fragment, said),
+            Piece::CallEnded { .. } => self.calls.end(Whole::Yes, said),
+            Piece::CallCut { .. } => self.calls.end(Whole::No, said),
         }
     }
 

@@ -10,6 +10,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use duet_engine::Usage;
+use duet_types::Tokens;
 use futures_util::StreamExt;
 use futures_util::future::select_all;
 use futures_util::stream::{Stream, unfold};
@@ -20,6 +21,8 @@ use std::convert::Infallible;
 pub(crate) struct Answer<W> {
     about: About,
     writer: W,
+    /// Answers to each prompt.
+    choices: usize,
     /// Those that have ended are absent.
     sayings: Vec<Option<Saying>>,
     /// Of those that have ended.
@@ -27,8 +30,8 @@ pub(crate) struct Answer<W> {
 }
 
 impl<W: Writer> Answer<W> {
-    pub(super) fn new(about: About, writer: W, sayings: Vec<Option<Saying>>) -> Self {
-        Self { about, writer, sayings, usage: None }
+    pub(super) fn new(about: About, writer: W, choices: usize, sayings: Vec<Option<Saying>>) -> Self {
+        Self { about, writer, choices, sayings, usage: None }
     }
 
     /// What it says of itself, and how it is written.
@@ -133,7 +136,9 @@ impl<W: Writer> Answer<W> {
             Ok(Came { end: None, .. }) => {}
             Ok(Came { end: Some((_, usage)), .. }) => {
                 self.sayings[index] = None;
-                self.usage = Some(together(self.usage, *usage));
+                // A prompt is counted once, and so is what was there of it: the first answer tells that.
+                let cached = if index.is_multiple_of(self.choices) { usage.cached } else { Tokens::ZERO };
+                self.usage = Some(together(self.usage, Usage { cached, ..*usage }));
             }
             Err(_) => self.sayings.clear(),
         }

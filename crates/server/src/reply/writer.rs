@@ -115,7 +115,7 @@ pub(crate) struct Call {
     pub(crate) index: usize,
     pub(crate) id: String,
     pub(crate) name: String,
-    /// A JSON object.
+    /// A JSON object, or what there is of it.
     pub(crate) arguments: String,
 }
 
@@ -153,7 +153,11 @@ impl Choice {
         match said {
             Said::Text(text) => self.text += &text,
             Said::Reasoning(text) => self.reasoning += &text,
-            Said::Call(call) => self.calls.push(call),
+            Said::CallBegun(call) => self.calls.push(call),
+            Said::Arguments { fragment, .. } => {
+                self.calls.last_mut().into_iter().for_each(|c| c.arguments += &fragment)
+            }
+            Said::CallEnded { .. } => {}
         }
     }
 }

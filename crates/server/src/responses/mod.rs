@@ -5,6 +5,7 @@
 //! `background` is owned by the store, all other by the response it feeds.
 
 mod background;
+mod call;
 mod conversation;
 mod echo;
 mod items;

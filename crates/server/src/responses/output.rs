@@ -3,8 +3,9 @@
 //! **Invariant:** at most one item is open, and it is the last; what is done does not change. The events tell all of what the
 //! items hold, in its order, each with the next number.
 
+use super::call::OpenCall;
 use crate::ids::Ids;
-use crate::reply::{Call, Frame, Said};
+use crate::reply::{Call, Frame, Said, Whole};
 use serde_json::{Map, Value, json};
 
 /// An answer in the making.
@@ -12,6 +13,8 @@ use serde_json::{Map, Value, json};
 pub(crate) struct Output {
     done: Vec<Value>,
     open: Option<Open>,
+    /// A call whose arguments are coming; no other item is open then.
+    call: Option<OpenCall>,
     /// White space before the first word of a message: between calls it means nothing.
     blank: String,
     /// All that was thought.
@@ -71,10 +74,11 @@ impl Output {
                 self.reasoning += &text;
                 self.grow(ids, Kind::Reasoning, &text, Vec::new(), &mut frames);
             }
-            Said::Call(call) => {
-                self.close(ItemStatus::Completed, &mut frames);
-                self.blank.clear();
-                self.call(ids, call, &mut frames);
+            Said::CallBegun(call) => self.begin_call(ids, call, &mut frames),
+            Said::Arguments { fragment, .. } => self.grow_call(&fragment, &mut frames),
+            Said::CallEnded { whole, .. } => {
+                let status = if whole == Whole::Yes { ItemStatus::Completed } else { ItemStatus::Incomplete };
+                self.end_call(status, &mut frames);
             }
         }
         frames
@@ -83,12 +87,13 @@ impl Output {
     /// Ends the answer. One that says nothing says an empty message.
     pub(crate) fn end(&mut self, ids: &Ids, status: ItemStatus) -> Vec<Frame> {
         let mut frames = Vec::new();
-        let is_silent = self.open.is_none() && self.done.is_empty();
+        let is_silent = self.open.is_none() && self.call.is_none() && self.done.is_empty();
         if is_silent {
             let text = std::mem::take(&mut self.blank);
             self.grow(ids, Kind::Message, &text, Vec::new(), &mut frames);
         }
         self.close(status, &mut frames);
+        self.end_call(status, &mut frames);
         frames
     }
 
@@ -137,27 +142,29 @@ impl Output {
         self.push(open.ended(status), frames);
     }
 
-    fn call(&mut self, ids: &Ids, call: Call, frames: &mut Vec<Frame>) {
-        let Call { id: call_id, name, arguments, .. } = call;
-        let (id, index) = (ids.next("fc_"), self.done.len());
-        let item = |status: &str, arguments: &str| {
-            json!({
-                "id": id,
-                "type": "function_call",
-                "status": status,
-                "call_id": call_id,
-                "name": name,
-                "arguments": arguments,
-            })
-        };
-        let at = json!({"item_id": id, "output_index": index});
-        let added = json!({"output_index": index, "item": item("in_progress", "")});
+    fn begin_call(&mut self, ids: &Ids, call: Call, frames: &mut Vec<Frame>) {
+        self.close(ItemStatus::Completed, frames);
+        self.blank.clear();
+        let call = OpenCall::new(ids.next("fc_"), call);
+        let added = json!({"output_index": self.done.len(), "item": call.item("in_progress")});
+        self.call = Some(call);
         frames.push(self.event("response.output_item.added", added));
-        let delta = with(at.clone(), json!({"delta": arguments}));
+    }
+
+    fn grow_call(&mut self, fragment: &str, frames: &mut Vec<Frame>) {
+        let index = self.done.len();
+        let Some(call) = &mut self.call else { return };
+        call.push(fragment);
+        let delta = with(call.place(index), json!({"delta": fragment}));
         frames.push(self.event("response.function_call_arguments.delta", delta));
-        let done = with(at, json!({"name": name, "arguments": arguments}));
+    }
+
+    /// Ends the call that is open, if one is.
+    fn end_call(&mut self, status: ItemStatus, frames: &mut Vec<Frame>) {
+        let Some(call) = self.call.take() else { return };
+        let done = with(call.place(self.done.len()), call.done());
         frames.push(self.event("response.function_call_arguments.done", done));
-        self.push(item("completed", &arguments), frames);
+        self.push(call.item(status.name()), frames);
     }
 
     fn push(&mut self, item: Value, frames: &mut Vec<Frame>) {

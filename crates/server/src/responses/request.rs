@@ -98,7 +98,8 @@ pub(crate) fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result
     ignored.extend(fields.rest());
     let writer = Responses::new(echo);
     let job = Job { options, logprobs, prompt_logprobs: None, predicted: None, choices: 1, writer, ignored };
-    let asked = Asked { messages: Vec::new(), tools, form, reasoning };
+    let calls = job.options.delivery.calls();
+    let asked = Asked { messages: Vec::new(), tools, form, reasoning, calls };
     Ok(Taken { job, items, previous, stays, instructions, asked })
 }
 

@@ -7,7 +7,7 @@ use super::store::{self, Finished, Items};
 use crate::error::ApiError;
 use crate::intake::Hold;
 use crate::logprobs::{self, ScoredToken};
-use crate::reply::{About, Choice, Ended, Frame, Said, Writer};
+use crate::reply::{About, Choice, Ended, Frame, Said, Whole, Writer};
 use duet_engine::Usage;
 use duet_types::{TenantId, Tokens};
 use serde_json::{Value, json};
@@ -179,7 +179,9 @@ impl Writer for Responses {
                 self.output.add(ids, Said::Text(choice.text), probabilities(about, choice.scored.as_deref()));
             }
             for call in choice.calls {
-                self.output.add(ids, Said::Call(call), Vec::new());
+                let ended = Said::CallEnded { index: call.index, whole: Whole::Yes };
+                self.output.add(ids, Said::CallBegun(call), Vec::new());
+                self.output.add(ids, ended, Vec::new());
             }
             self.end(about, choice.ended.unwrap_or(Ended::Stop));
         }

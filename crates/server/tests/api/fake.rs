@@ -3,7 +3,7 @@
 //! It keeps what is awkward about the real one: it runs apart from the server, refuses before any work and fails in the
 //! middle of it, holds text back that may become a stop string, and stops when its generation is dropped.
 
-use duet_agents::{Begins, Refused, ToolFormat, Turn, constraint};
+use duet_agents::{Automaton, Begins, Limits, Refused, TokenText, ToolFormat, Turn, Vocabulary, constraint};
 use duet_engine::Constraint;
 use duet_engine::{
     DraftCounts, EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, Output, Progress,
@@ -25,6 +25,8 @@ pub(crate) struct Fake {
     pub(crate) says: Option<String>,
     /// How it marks calls and reasoning.
     pub(crate) families: Families,
+    /// Whether what it says is what its grammar lets it say. (It has the test's word for that.)
+    pub(crate) is_held: bool,
     /// If present, every token takes a permit, which the test gives.
     pub(crate) gate: Option<Arc<Semaphore>>,
     /// How many texts were made tokens of.
@@ -60,6 +62,7 @@ impl Default for Fake {
             fault: Fault::None,
             says: None,
             families: Families { tools: ToolFormat::Hermes, reasoning: None },
+            is_held: false,
             gate: None,
             encoded: Mutex::default(),
             requests: Mutex::default(),
@@ -113,9 +116,13 @@ impl Backend for Fake {
         self.families
     }
 
-    /// What cannot be asked for is refused; answers are held to nothing.
+    /// What cannot be asked for is refused.
     fn constrain(&self, turn: &Turn<'_>) -> Result<Option<Constraint>, Refused> {
-        constraint(turn, &|_| None).map(|_| None)
+        let Some(grammar) = constraint(turn, &|_| None)?.filter(|_| self.is_held) else { return Ok(None) };
+        let tokens = VOCABULARY.iter().map(|bytes| TokenText::Text(bytes.clone()));
+        let spell = |text: &str| text.bytes().map(|byte| TokenId(u32::from(byte))).collect();
+        let vocabulary = Vocabulary::new(tokens, &[END_OF_TURN], spell)?;
+        Automaton::start(&vocabulary, &grammar, Limits::default()).map(|automaton| Some(Constraint::new(automaton)))
     }
 
     fn special(&self, name: &str) -> Option<TokenId> {
@@ -250,6 +257,7 @@ impl Fake {
         events.extend(prompt_scores(request));
         let limit = match request.output {
             Output::Answer => limit,
+            Output::KeptPrompt => 0,
             Output::Embedding => {
                 events.push(GenerationEvent::Embedding(embedding(&request.prompt)));
                 0

@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod attacks;
+mod call_pieces;
 mod chat;
 mod classes;
 mod completions;
@@ -19,6 +20,7 @@ mod ollama;
 mod reasoning;
 mod responses;
 mod scored_prompts;
+mod several;
 mod systemone;
 mod tasks;
 mod tokens;
