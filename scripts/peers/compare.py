@@ -2,7 +2,7 @@
 """The same figures from duet, llama.cpp and OpenVINO GenAI, taken side by side.
 
     compare.py --llama-bin DIR --model-q8 FILE [--model-q4 FILE] [--model FILE]… [--duet BINARY]
-               [--openvino PYTHON] [--rounds 3] [--realtime]
+               [--llama-server FILE] [--openvino PYTHON] [--rounds 3] [--realtime]
 
 A machine's speed drifts by more than the differences worth knowing, so nothing is compared across
 runs: each round measures every peer on one figure before it goes to the next, every other round in
@@ -22,6 +22,8 @@ How each peer measures them:
   duet       `duet bench throughput`, with `--prompt 512` for prefill and `--prompt 128` for decode
   llama.cpp  prefill and decode 1: `llama-bench` (`-p 512`; `-n 64 -d 128`);
              decode of more: `llama-batched-bench`
+  llama-server  where only that program is at hand: what its answers to requests say of themselves,
+             with as many slots as sequences; those of several are added up. Its process stays alive.
   openvino   LLMPipeline on token ids, random ones so that no prefix is cached: time to the first
              token, and after it. Its process stays alive, idle, between figures.
              It converts the GGUF file itself; a file it cannot convert is skipped.
@@ -31,18 +33,23 @@ Needs the standard library only.
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
+import random
+import socket
 import statistics
 import subprocess
 import sys
 import time
+import urllib.request
 
 PREFILL = 512
 CONTEXT = 128
 GENERATED = 64
 BUSY_MAX = 0.10
 IDLE_TRIES = 30
+START_SECONDS = 120
 
 
 def main():
@@ -50,6 +57,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--duet", help="the duet binary")
     parser.add_argument("--llama-bin", help="folder of llama-bench and llama-batched-bench")
+    parser.add_argument("--llama-server", metavar="FILE", help="the program llama-server")
     parser.add_argument("--openvino", metavar="PYTHON", help="a Python that has openvino-genai")
     parser.add_argument("--model-q8", help="GGUF file, Q8_0")
     parser.add_argument("--model-q4", help="GGUF file, 4 bits")
@@ -69,8 +77,8 @@ def main():
         parser.error("give --model-q8, --model-q4 or --model")
     if arguments.realtime and arguments.openvino:
         parser.error("--realtime is for peers that are started for each figure: not --openvino")
-    if not (arguments.duet or arguments.llama_bin or arguments.openvino):
-        parser.error("give at least one of --duet, --llama-bin, --openvino")
+    if not (arguments.duet or arguments.llama_bin or arguments.llama_server or arguments.openvino):
+        parser.error("give at least one of --duet, --llama-bin, --llama-server, --openvino")
 
     for name, path in models.items():
         peers = start(arguments, path)
@@ -90,6 +98,8 @@ def start(arguments, model):
         peers.append(Duet(arguments.duet, model, arguments))
     if arguments.llama_bin:
         peers.append(LlamaCpp(arguments.llama_bin, model, arguments))
+    if arguments.llama_server:
+        peers.append(LlamaServer(arguments.llama_server, model, arguments))
     if arguments.openvino:
         try:
             peers.append(OpenVino(arguments.openvino, model, arguments.threads))
@@ -252,6 +262,66 @@ class LlamaCpp:
 
     def close(self):
         pass
+
+
+class LlamaServer:
+    name = "llama-server"
+
+    def __init__(self, program, model, arguments):
+        slots = max(arguments.batch)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.process = subprocess.Popen(
+            [*priority(arguments), program, "-m", model, "-t", str(arguments.threads), "--port", str(self.port),
+             "-c", str(slots * (PREFILL + GENERATED)), "-np", str(slots), "-b", "2048", "-ub", "512", "-ngl", "0"],
+            env={**os.environ, "LD_LIBRARY_PATH": os.path.dirname(program)},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            self._wait()
+        except PeerError:
+            self.close()
+            raise
+        # Warm-up.
+        self.prefill()
+
+    def prefill(self):
+        return self._answers(1, PREFILL, 1)[0]["prompt_per_second"]
+
+    def decode(self, batch):
+        return {size: sum(timings["predicted_per_second"] for timings in self._answers(size, CONTEXT, GENERATED))
+                for size in batch}
+
+    def _answers(self, count, prompt, new):
+        """What answers to `count` requests at once say of their speed. No two prompts begin alike."""
+        def answer(index):
+            ids = random.Random(index).choices(range(100, 10000), k=prompt)
+            return self._post({"prompt": ids, "n_predict": new, "ignore_eos": True, "temperature": 0,
+                               "cache_prompt": False})["timings"]
+
+        with concurrent.futures.ThreadPoolExecutor(count) as pool:
+            return list(pool.map(answer, range(count)))
+
+    def _post(self, body):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/completion", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=600) as response:
+            return json.load(response)
+
+    def _wait(self):
+        for _ in range(START_SECONDS):
+            if self.process.poll() is not None:
+                raise PeerError(f"llama-server ended with {self.process.returncode}")
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=1):
+                    return
+            except OSError:
+                time.sleep(1)
+        raise PeerError(f"llama-server was not ready within {START_SECONDS} s")
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(timeout=30)
 
 
 class OpenVino:

@@ -1,7 +1,7 @@
 //! What a model file says about itself, and what running it needs. Reads the header only.
 
 use anyhow::Context;
-use duet_model::gguf::{self, GgufError, GgufFile, GroupForm, Metadata, TensorInfo, TensorType};
+use duet_model::gguf::{self, GgufError, GgufFile, Metadata, TensorInfo, TensorType};
 use duet_types::Bytes;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -133,7 +133,9 @@ impl Overview {
         let architecture = metadata.str("general.architecture")?.to_owned();
         let shape = Shape::read(metadata, &architecture);
         let summary = gguf::summary(&file);
-        let kv = |value_bytes, scale_bytes| shape.kv_bytes(value_bytes, scale_bytes);
+        let kv_f16 = shape.kv_bytes(|length| length.checked_mul(2));
+        // A scale in half precision for every 32 numbers.
+        let kv_int8 = shape.kv_bytes(|length| length.checked_add(2 * length.div_ceil(32)));
         Ok(Self {
             path: path.to_owned(),
             file_bytes,
@@ -158,8 +160,8 @@ impl Overview {
                 .collect(),
             memory: Memory {
                 packed_weights_bytes: file.tensors().iter().map(packed_bytes).sum(),
-                kv_f16_bytes_per_1024_tokens: kv(2, 0),
-                kv_int8_bytes_per_1024_tokens: kv(1, INT8_SCALE_BYTES),
+                kv_f16_bytes_per_1024_tokens: kv_f16,
+                kv_int8_bytes_per_1024_tokens: kv_int8,
             },
             tensors: list_tensors.then(|| file.tensors().iter().map(TensorOverview::from).collect()),
             architecture,
@@ -196,10 +198,9 @@ impl Shape {
         }
     }
 
-    /// Keys and values of [`KV_TOKENS`] tokens, each with a scale per head.
-    fn kv_bytes(&self, value_bytes: u64, scale_bytes: u64) -> Option<u64> {
-        let values = self.key_length?.checked_add(self.value_length?)?.checked_mul(value_bytes)?;
-        let per_head = values.checked_add(2 * scale_bytes)?;
+    /// Keys and values of [`KV_TOKENS`] tokens; `side` is what a head's key or value of a length takes.
+    fn kv_bytes(&self, side: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        let per_head = side(self.key_length?)?.checked_add(side(self.value_length?)?)?;
         self.layers?.checked_mul(self.kv_heads?)?.checked_mul(per_head)?.checked_mul(KV_TOKENS)
     }
 }
@@ -215,27 +216,23 @@ impl From<&TensorInfo> for TensorOverview {
     }
 }
 
-/// Single precision, as the eight-bit KV format stores it.
-const INT8_SCALE_BYTES: u64 = 4;
-
 /// What the weights of a file take in memory, about.
 pub(crate) fn packed_weights(path: &Path) -> Result<Bytes, GgufError> {
     Ok(Bytes(GgufFile::open(path)?.tensors().iter().map(packed_bytes).sum()))
 }
 
-/// Matrices are packed in groups of 32 quants with a half-precision scale, and a minimum where the type has one;
-/// types that the kernels have no form for become eight bits. Vectors are kept in single precision.
+/// Matrices are packed as they are in the file, with an eighth of a bit more in types whose small scales have six bits; floats
+/// become eight bits in groups of 32. Vectors are kept in single precision.
 fn packed_bytes(tensor: &TensorInfo) -> u64 {
     let elements = tensor.elements() as u64;
     if tensor.shape.len() == 1 {
         return elements * 4;
     }
-    let per_group = match (tensor.kind, tensor.kind.group_form()) {
-        (TensorType::F32 | TensorType::F16 | TensorType::BF16, _) | (_, None) => 32 + 2,
-        (_, Some(GroupForm::Nibble { zero })) => 16 + 2 + if zero.is_some() { 0 } else { 2 },
-        (_, Some(GroupForm::Byte { zero })) => 32 + 2 + if zero.is_some() { 0 } else { 2 },
-    };
-    elements.div_ceil(32) * per_group
+    match tensor.kind {
+        TensorType::F32 | TensorType::F16 | TensorType::BF16 => elements.div_ceil(32) * 34,
+        TensorType::Q3K | TensorType::Q4K | TensorType::Q5K => tensor.bytes() as u64 + elements / 64,
+        _ => tensor.bytes() as u64,
+    }
 }
 
 fn text(metadata: &Metadata, key: &str) -> Option<String> {

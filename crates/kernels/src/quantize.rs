@@ -10,6 +10,7 @@
 use crate::crew::Worker;
 use crate::isa::Isa;
 use crate::memory::{Aligned, Plain, Shared};
+use crate::packed::Form;
 use crate::simd::{Kernel, LANES, Simd};
 use std::ops::Range;
 
@@ -20,32 +21,61 @@ pub const GROUP: usize = 32;
 /// what 32 AVX-512 registers hold. The float sums, touched once a group, may lie in memory.
 pub const TILE: usize = 8;
 
-/// What a zero point takes from a group's products: -4 × the sum of its quants, for the zero point of three bits. That of
-/// each further bit is twice as much.
+/// Where integer sums of products start whose weights have a zero point: at [`BIASED_ZERO`], less what the zero point takes
+/// from the sum over a group, which is the zero point × the sum of the activations' quants. As many kinds as are wanted
+/// without any computing; the others are found from these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Offsets {
-    /// Of all quants.
-    pub(crate) whole: i32,
-    /// Of each half of them.
-    pub(crate) halves: [i32; 2],
+    /// For weights of eight bits.
+    pub(crate) eight_bits: i32,
+    /// For weights of five.
+    pub(crate) five_bits: i32,
+    /// For each half of a group, of weights of six.
+    pub(crate) six_bits: [i32; 2],
 }
 
 impl Plain for Offsets {}
 
 impl Offsets {
-    /// Of part `part` of `parts`, one or two.
+    /// Of activations whose halves add up to these.
+    fn new(halves: [i32; 2]) -> Self {
+        let below = |zero: u8, sum: i32| BIASED_ZERO - i32::from(zero) * sum;
+        let whole = halves[0] + halves[1];
+        Self {
+            eight_bits: below(Form::Q8_0.zero(), whole),
+            five_bits: below(Form::Q5_0.zero(), whole),
+            six_bits: halves.map(|half| below(Form::Q6K.zero(), half)),
+        }
+    }
+
+    /// For weights of a form that has a zero point, and a part of a group that has a scale of its own.
     #[inline(always)]
-    pub(crate) fn of(self, parts: usize, part: usize) -> i32 {
-        if parts == 1 { self.whole } else { self.halves[part] }
+    pub(crate) fn of(self, form: Form, part: usize) -> i32 {
+        let from = |of: i32, zero: u8| BIASED_ZERO + (of - BIASED_ZERO) / i32::from(zero / form.zero());
+        match form {
+            Form::Q8_0 => self.eight_bits,
+            Form::Q5_0 => self.five_bits,
+            Form::Q6K => self.six_bits[part],
+            Form::Q3K => from(self.six_bits[part], Form::Q6K.zero()),
+            _ => from(self.five_bits, Form::Q5_0.zero()),
+        }
+    }
+
+    /// The sum of a half's quants.
+    #[inline(always)]
+    pub(crate) fn half(self, half: usize) -> i32 {
+        (BIASED_ZERO - self.six_bits[half]) / i32::from(Form::Q6K.zero())
     }
 }
 
-/// The bits whose zero point [`Offsets`] are for.
-pub(crate) const OFFSET_BITS: usize = 3;
+/// Integer sums start at the bits of this float, so that their bits are always those of `BIAS + sum`: from there one
+/// fused multiply-add gives `scale × sum`, rounded once. (A sum stays within ±2^21, and `scale × BIAS` is exact: 11 bits, or
+/// 19 with a small scale, times 2.)
+pub(crate) const BIAS: f32 = 12_582_912.0;
 
-/// What a sum of quants is, of its [`Offsets`].
-pub(crate) const OFFSET_UNIT: f32 = -0.25;
+/// The sum zero.
+pub(crate) const BIASED_ZERO: i32 = BIAS.to_bits() as i32;
 
 /// Quantised rows.
 #[derive(Debug)]
@@ -57,7 +87,7 @@ pub struct QuantizedRows {
     scales: Aligned<f32>,
     /// Per tile and group: scale × sum of quants of each row, for weights with a minimum.
     sums: Aligned<f32>,
-    /// Per tile and group: what each row's quants add up to, for weights with a zero point.
+    /// Per tile and group: where each row's sums start, for weights with a zero point.
     offsets: Aligned<Offsets>,
 }
 
@@ -364,8 +394,7 @@ impl Kernel for SetGroups<'_> {
                 }
                 scales.add(at).write(scale);
                 sums.add(at).write(scale * sum);
-                let offset = |sum: f32| (sum / OFFSET_UNIT) as i32;
-                offsets.add(at).write(Offsets { whole: offset(sum), halves: halves.map(offset) });
+                offsets.add(at).write(Offsets::new(halves.map(|half| half as i32)));
                 let to = bytes.add(at * GROUP);
                 for step in 0..GROUP / 4 {
                     let four = quants.as_ptr().add(step * 4).cast::<u32>().read_unaligned();

@@ -7,7 +7,7 @@ use super::Epilogue;
 use super::weights::{PAIRS, Quants, Scales, Unpacked, Weights, unpack, unpacked_bytes};
 use crate::memory::{Aligned, Shared};
 use crate::packed::{BLOCK, PANELS_TOGETHER, Panel, UNIT};
-use crate::quantize::{GROUP, OFFSET_BITS, OFFSET_UNIT, SharedRows, TILE, Tile};
+use crate::quantize::{BIAS, BIASED_ZERO, GROUP, SharedRows, TILE, Tile};
 use crate::simd::Simd;
 use std::cell::Cell;
 
@@ -81,12 +81,6 @@ impl Room<'_> {
         unpacked
     }
 }
-
-/// Integer sums start at the bits of this float, so that their bits are always those of `BIAS + sum`: from there one
-/// fused multiply-add gives `scale × sum`, rounded once. (A sum stays within ±2^21, and `scale × BIAS` is exact: 11 bits, or
-/// 19 with a small scale, times 2.)
-const BIAS: f32 = 12_582_912.0;
-const BIASED_ZERO: i32 = BIAS.to_bits() as i32;
 
 /// Tiles of `R` rows times `P` panels.
 ///
@@ -243,11 +237,10 @@ unsafe fn add_part<S: Simd, W: Weights, const R: usize, const P: usize>(
     let rows = group * height + first;
     // SAFETY: all offsets lie within group `group`, see the layouts in `packed` and `quantize`.
     unsafe {
-        let offset = |row: usize| (*tile.offsets.add(rows + row)).of(W::Scales::PARTS, part);
         let mut dots = [[s.splat_i(BIASED_ZERO); P]; R];
         if !W::FORM.has_min() {
             for (row, dots) in dots.iter_mut().enumerate() {
-                *dots = [s.splat_i(BIASED_ZERO + (offset(row) << (W::FORM.bits() - OFFSET_BITS))); P];
+                *dots = [s.splat_i((*tile.offsets.add(rows + row)).of(W::FORM, part)); P];
             }
         }
         let activations = tile.quants.add(group * height * GROUP + first * 4);
@@ -282,7 +275,7 @@ unsafe fn add_part<S: Simd, W: Weights, const R: usize, const P: usize>(
                     let sum = if W::Scales::PARTS == 1 {
                         *tile.sums.add(rows + row)
                     } else {
-                        offset(row) as f32 * (*tile.scales.add(rows + row) * OFFSET_UNIT)
+                        (*tile.offsets.add(rows + row)).half(part) as f32 * *tile.scales.add(rows + row)
                     };
                     sums[p] = s.fma(min, s.splat(sum), sums[p]);
                 }

@@ -40,9 +40,20 @@ fn check(values: &[f32]) {
         let quants = &portable.quants[index * GROUP..(index + 1) * GROUP];
         let (scale, sum) = (f32::from_bits(portable.scales[index]), f32::from_bits(portable.sums[index]));
         let total: i32 = quants.iter().map(|&quant| i32::from(quant)).sum();
-        let offset = |quants: &[i8]| -4 * quants.iter().map(|&quant| i32::from(quant)).sum::<i32>();
-        let halves = [offset(&quants[..LANES]), offset(&quants[LANES..])];
-        assert_eq!(portable.offsets[index], Offsets { whole: offset(quants), halves }, "{group:?}");
+        let sum_of = |quants: &[i8]| quants.iter().map(|&quant| i32::from(quant)).sum::<i32>();
+        let (low, high) = quants.split_at(LANES);
+        for (form, part, expected) in [
+            (Form::Q8_0, 0, 128 * total),
+            (Form::Q5_0, 0, 16 * total),
+            (Form::Q4_0, 0, 8 * total),
+            (Form::Q6K, 0, 32 * sum_of(low)),
+            (Form::Q6K, 1, 32 * sum_of(high)),
+            (Form::Q3K, 0, 4 * sum_of(low)),
+            (Form::Q3K, 1, 4 * sum_of(high)),
+        ] {
+            assert_eq!(portable.offsets[index].of(form, part), BIASED_ZERO - expected, "{form:?} {part} of {group:?}");
+        }
+        assert_eq!([0, 1].map(|half| portable.offsets[index].half(half)), [sum_of(low), sum_of(high)], "{group:?}");
         let largest = group.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
         if group.iter().any(|x| !x.is_finite()) {
             assert!(scale.is_nan() && sum.is_nan() && quants.iter().all(|&quant| quant == 0), "{group:?}: {scale}");
