@@ -50,6 +50,7 @@ GENERATED = 64
 BUSY_MAX = 0.10
 IDLE_TRIES = 30
 START_SECONDS = 120
+WORDS = " one two three four five six seven eight nine ten red green blue house tree river road door window"
 
 
 def main():
@@ -293,17 +294,20 @@ class LlamaServer:
                 for size in batch}
 
     def _answers(self, count, prompt, new):
-        """What answers to `count` requests at once say of their speed. No two prompts begin alike."""
+        """What answers to `count` requests at once say of their speed. No two prompts begin alike, and all are of
+        words: any tokens would have answers that are no text, which the server refuses to send."""
+        words = self._post("/tokenize", {"content": WORDS})["tokens"]
+
         def answer(index):
-            ids = random.Random(index).choices(range(100, 10000), k=prompt)
-            return self._post({"prompt": ids, "n_predict": new, "ignore_eos": True, "temperature": 0,
-                               "cache_prompt": False})["timings"]
+            ids = random.Random(index).choices(words, k=prompt)
+            return self._post("/completion", {"prompt": ids, "n_predict": new, "ignore_eos": True, "temperature": 0,
+                                              "cache_prompt": False})["timings"]
 
         with concurrent.futures.ThreadPoolExecutor(count) as pool:
             return list(pool.map(answer, range(count)))
 
-    def _post(self, body):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/completion", json.dumps(body).encode(),
+    def _post(self, path, body):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(),
                                          {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=600) as response:
             return json.load(response)
