@@ -141,14 +141,15 @@ impl Scales for PlainMinima {
     const PARTS: usize = 1;
 
     #[inline(always)]
-    unsafe fn shared<S: Simd>(s: S, _: *const u8) -> [S::F; 2] {
-        [s.splat(0.0); 2]
+    unsafe fn shared<S: Simd>(s: S, block: *const u8) -> [S::F; 2] {
+        // SAFETY: the caller's.
+        unsafe { PlainScales::shared(s, block) }
     }
 
     #[inline(always)]
-    unsafe fn scale<S: Simd>(s: S, _: [S::F; 2], group: *const u8, _: usize) -> S::F {
-        // SAFETY: the caller's.
-        unsafe { s.load_f16(group.cast()) }
+    unsafe fn scale<S: Simd>(s: S, shared: [S::F; 2], group: *const u8, part: usize) -> S::F {
+        // SAFETY: the caller's; scales come first.
+        unsafe { PlainScales::scale(s, shared, group, part) }
     }
 
     #[inline(always)]
