@@ -13,6 +13,7 @@
 
 mod epilogue;
 mod tile;
+mod unpacked;
 mod weights;
 
 pub use epilogue::{Epilogue, Gating, Target};
@@ -27,7 +28,7 @@ use crate::packed::{Form, PANELS_TOGETHER, PackedMatrix, Panel, Section};
 use crate::quantize::{SharedRows, TILE};
 use crate::simd::{Kernel, Simd};
 use std::ops::Range;
-use tile::{Room, RoomMemory};
+use unpacked::{Room, RoomMemory};
 
 /// This worker's share of the product of `weights` with all `rows` rows of `activations`; `epilogue` takes the results.
 ///
@@ -108,9 +109,7 @@ impl Product<'_> {
     #[inline(always)]
     fn run_section<S: Simd>(&self, s: S, section: &Section, panels: Range<usize>) {
         let compute = Compute::of(section.form);
-        // Four bits are unpacked as fast as they are read.
-        let unpacks = self.rows >= UNPACKED_ROWS && !matches!(section.form.bits(), 4 | 8);
-        let mut memory = unpacks.then(|| RoomMemory::take(self.activations.groups()));
+        let mut memory = unpacked::pays(section.form, self.rows).then(|| RoomMemory::take(self.activations.groups()));
         let room = memory.as_mut().map(RoomMemory::room);
         let mut panel = panels.start;
         while panel + 4 <= panels.end {
@@ -165,9 +164,6 @@ impl Product<'_> {
         }
     }
 }
-
-/// From so many rows on, quants are unpacked once for all of them.
-const UNPACKED_ROWS: usize = 4 * TILE;
 
 /// Computes tiles of `n` rows: entry `n - 1` of a table.
 type PanelFn<S, const P: usize> = unsafe fn(S, &[Panel; P], &RowTiles<'_>);

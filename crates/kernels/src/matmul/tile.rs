@@ -4,12 +4,11 @@
 //! call a function for each instruction.
 
 use super::Epilogue;
-use super::weights::{PAIRS, Quants, Scales, Unpacked, Weights, unpack, unpacked_bytes};
-use crate::memory::{Aligned, Shared};
+use super::unpacked::{Room, Unpacked};
+use super::weights::{PAIRS, Quants, Scales, Weights};
 use crate::packed::{BLOCK, PANELS_TOGETHER, Panel, UNIT};
 use crate::quantize::{BIAS, BIASED_ZERO, GROUP, SharedRows, TILE, Tile};
 use crate::simd::Simd;
-use std::cell::Cell;
 
 /// Rows of a product that one call computes for some panels: `count` tiles from row `row` on.
 #[derive(Clone, Copy, Debug)]
@@ -23,63 +22,6 @@ pub struct RowTiles<'a> {
     /// Room for the panels' quants as bytes, where there are enough tiles for that to pay.
     pub(super) room: Option<Room<'a>>,
     pub(super) epilogue: &'a Epilogue<'a>,
-}
-
-/// Memory for the unpacked quants of two panels.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Room<'a> {
-    memory: Shared<'a, u8>,
-}
-
-/// The memory of a [`Room`], which a thread keeps from product to product: to take it from the system and give it back each
-/// time would cost as much as unpacking.
-#[derive(Debug)]
-pub(super) struct RoomMemory(Aligned<u8>);
-
-thread_local! {
-    static KEPT: Cell<Option<RoomMemory>> = const { Cell::new(None) };
-}
-
-impl RoomMemory {
-    /// This thread's, with room for panels of `groups` groups.
-    pub(super) fn take(groups: usize) -> Self {
-        let bytes = PANELS_TOGETHER * unpacked_bytes(groups);
-        let kept = KEPT.take().filter(|kept| kept.0.len() >= bytes);
-        kept.unwrap_or_else(|| Self(Aligned::zeroed(bytes)))
-    }
-
-    /// Keeps it for the next product.
-    pub(super) fn keep(self) {
-        KEPT.set(Some(self));
-    }
-
-    pub(super) fn room(&mut self) -> Room<'_> {
-        Room { memory: Shared::new(&mut self.0) }
-    }
-}
-
-impl Room<'_> {
-    /// Unpacks the panels.
-    ///
-    /// # Safety
-    /// The panels are of form `W` and valid for `groups` groups, and nobody else uses the room meanwhile.
-    #[inline(always)]
-    unsafe fn unpack<S: Simd, W: Weights, const P: usize>(
-        self,
-        s: S,
-        panels: &[Panel; P],
-        groups: usize,
-    ) -> [Panel; P] {
-        let mut unpacked = *panels;
-        for (p, panel) in unpacked.iter_mut().enumerate() {
-            let bytes = unpacked_bytes(groups);
-            let to = self.memory.narrow(p * bytes..(p + 1) * bytes).as_mut_ptr();
-            // SAFETY: the caller's; the room's length is checked above.
-            unsafe { unpack::<S, W::Quants>(s, panel.quants, groups, to) };
-            panel.quants = to;
-        }
-        unpacked
-    }
 }
 
 /// Tiles of `R` rows times `P` panels.

@@ -6,7 +6,6 @@
 use crate::packed::{Form, HALVES};
 use crate::quantize::GROUP;
 use crate::simd::{LANES, Simd};
-use std::marker::PhantomData;
 
 /// A form of weights, for which the inner loops are compiled.
 pub trait Weights {
@@ -255,39 +254,6 @@ weights! {
     Q4K: Four, SmallMinima;
     Q5K: Five, SmallMinima;
     Q6K: Six, HalfScales;
-}
-
-/// Weights whose quants have been unpacked to bytes, for so many rows that this pays; their scales are where they were.
-pub(super) struct Unpacked<W>(PhantomData<W>);
-
-impl<W: Weights> Weights for Unpacked<W> {
-    type Quants = Eight;
-    type Scales = W::Scales;
-    const FORM: Form = W::FORM;
-}
-
-/// Unpacks the quants of `groups` groups to bytes at `to`.
-///
-/// # Safety
-/// `from` has the groups' registers, and there is room for eight for each at `to`.
-#[inline(always)]
-pub(super) unsafe fn unpack<S: Simd, Q: Quants>(s: S, from: *const u8, groups: usize, to: *mut u8) {
-    for group in 0..groups {
-        for pair in 0..PAIRS {
-            // SAFETY: the caller's.
-            unsafe {
-                let (low, high) = Q::pair(s, from.add(group * Q::REGISTERS * 64), pair);
-                let to = to.add((group * Eight::REGISTERS + 2 * pair) * 64);
-                s.store_bytes(to, low);
-                s.store_bytes(to.add(64), high);
-            }
-        }
-    }
-}
-
-/// Bytes of the unpacked quants of a panel.
-pub(super) const fn unpacked_bytes(groups: usize) -> usize {
-    groups * Eight::REGISTERS * 64
 }
 
 /// Steps of four inputs in a group, in pairs.

@@ -164,11 +164,6 @@ impl PackedMatrix {
         self.inputs.div_ceil(GROUP)
     }
 
-    /// The forms of its sections.
-    pub fn forms(&self) -> impl Iterator<Item = Form> {
-        self.sections.iter().map(|section| section.form)
-    }
-
     /// Bytes that a product with one row reads.
     #[must_use]
     pub fn bytes(&self) -> usize {
