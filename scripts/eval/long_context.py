@@ -11,11 +11,12 @@ requests of a person preempt it; and goes on with the third after the other conv
 keys and values to disk, and they came back. The answers have to be the same, token by token and in the log
 probability of each.
 
-Prints, for each format and conversation: the tokens of its prompt; how many of the three answers are right; how
-often its reading was preempted, and whether the second answer is the same then; whether it came from disk, and
-whether the third answer is the same. Of --against, another server of OpenAI's API with the same model: how many
-answers are right, and how many have the same words. Exits with 1 if any answer differs within a format, or if
-nothing was preempted or came from disk. Needs the standard library only.
+Prints, for each format and conversation: the tokens of its prompt; how many of the three answers are right;
+whether each turn was kept for the next; how often its reading was preempted, and whether the second answer is the
+same then; whether it came from disk, and whether the third answer is the same. Of --against, another server of
+OpenAI's API with the same model: how many answers are right, and how many have the same words. Exits with 1 if any
+answer differs within a format, if nothing was kept, or if nothing was preempted or came from disk. Needs the
+standard library only.
 """
 
 import argparse
@@ -39,6 +40,19 @@ PAUSE = 1.0
 PERSONS_MOST = 20
 # Tokens of memory beside the longest conversation, for a person's requests.
 BESIDE = 768
+
+
+@dataclasses.dataclass
+class Answer:
+    text: str
+    # Tokens with their log probabilities.
+    tokens: list
+    prompt: int
+    # Of the prompt's tokens, those whose keys and values were kept.
+    kept: int
+
+    def same(self, other):
+        return (self.text, self.tokens) == (other.text, other.tokens)
 
 
 @dataclasses.dataclass
@@ -89,7 +103,7 @@ def post(url, route, body):
 
 
 def answer(url, questions, answers, **options):
-    """The answer after these answers: its text, its tokens with log probabilities, and the prompt's tokens."""
+    """The answer after these answers."""
     messages = []
     for question, said in zip(questions, answers):
         messages += [{"role": "user", "content": question}, {"role": "assistant", "content": said}]
@@ -98,14 +112,16 @@ def answer(url, questions, answers, **options):
     reply = post(url, "/v1/chat/completions", body | options)
     choice = reply["choices"][0]
     tokens = [(step["token"], step["logprob"]) for step in choice["logprobs"]["content"]]
-    return choice["message"]["content"].strip(), tokens, reply["usage"]["prompt_tokens"]
+    usage = reply["usage"]
+    kept = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+    return Answer(choice["message"]["content"].strip(), tokens, usage["prompt_tokens"], kept)
 
 
 def in_turns(url, conversation):
     """The answers of a server that reads each turn when it comes."""
     found = []
     while len(found) < len(conversation.questions):
-        found.append(answer(url, conversation.questions, [text for text, _, _ in found]))
+        found.append(answer(url, conversation.questions, [answer.text for answer in found]))
     return found
 
 
@@ -132,13 +148,13 @@ def compared(asked, kv, conversations):
     """For each conversation: the answers in turns, and what it was like otherwise."""
     with Duet(asked, "--kv", kv) as server:
         plain = [in_turns(server.url, conversation) for conversation in conversations]
-    texts = [[text for text, _, _ in turns] for turns in plain]
-    tokens = max(tokens for turns in plain for *_, tokens in turns) + BESIDE
+    texts = [[answer.text for answer in turns] for turns in plain]
+    tokens = max(answer.prompt for turns in plain for answer in turns) + BESIDE
     with Duet(asked, "--kv", kv, "--kv-memory", str(tokens * bytes_per_token(asked, kv))) as server:
         second = [preempted(server, *each) for each in zip(conversations, (said[:1] for said in texts))]
         third = [restored(server, *each) for each in zip(conversations, (said[:2] for said in texts))]
     for turns, (read, times), (back, from_disk) in zip(plain, second, third):
-        yield turns, Otherwise(times, read[:2] == turns[1][:2], from_disk, back[:2] == turns[2][:2])
+        yield turns, Otherwise(times, read.same(turns[1]), from_disk, back.same(turns[2]))
 
 
 def bytes_per_token(asked, kv):
@@ -163,8 +179,8 @@ def made(asked):
 
 
 def row(conversation, kv, turns, otherwise, other):
-    texts = [text for text, _, _ in turns]
-    cells = [conversation.name, turns[0][2], kv, share(conversation, texts)]
+    texts = [answer.text for answer in turns]
+    cells = [conversation.name, turns[0].prompt, kv, share(conversation, texts), yes(goes_on(turns))]
     cells += [otherwise.preemptions, yes(otherwise.same_preempted)]
     cells += [yes(otherwise.from_disk), yes(otherwise.same_from_disk)]
     if other:
@@ -172,8 +188,13 @@ def row(conversation, kv, turns, otherwise, other):
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
+def goes_on(turns):
+    """Whether each turn's prompt was kept for the next, to a page."""
+    return all(later.kept > before.prompt - PAGE for before, later in zip(turns, turns[1:]))
+
+
 def header(has_other):
-    titles = ["conversation", "tokens", "keys and values", "right", "preempted", "same", "from disk", "same"]
+    titles = ["conversation", "tokens", "keys and values", "right", "kept", "preempted", "same", "from disk", "same"]
     titles += ["other: right", "same words"] if has_other else []
     return "| " + " | ".join(titles) + " |\n|" + " --- |" * len(titles)
 
@@ -206,16 +227,18 @@ def main():
     conversations = list(made(asked))
     others = [None] * len(conversations)
     if asked.against:
-        others = [[text for text, _, _ in in_turns(asked.against, each)] for each in conversations]
+        others = [[answer.text for answer in in_turns(asked.against, each)] for each in conversations]
     print(header(asked.against))
     well = True
     for kv in asked.kv.split(","):
         for conversation, other, (turns, otherwise) in zip(conversations, others, compared(asked, kv, conversations)):
             print(row(conversation, kv, turns, otherwise, other), flush=True)
-            well = well and otherwise.is_well()
+            well = well and otherwise.is_well() and goes_on(turns)
     return int(not well)
 
 
+# Positions whose keys and values are kept together.
+PAGE = 64
 PREEMPTIONS = "duet_preemptions_total"
 FROM_DISK = 'duet_kv_restores_total{from="disk"}'
 

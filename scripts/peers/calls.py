@@ -1,10 +1,11 @@
-"""Calls of tools, by servers of OpenAI's API that have the same model: calls.py WORKLOAD NAME=URL... [--limit N] [--shortest] [--choice CHOICE] [--show]
+"""Calls of tools, by servers of OpenAI's API that have the same model: calls.py WORKLOAD NAME=URL... [--limit N] [--shortest] [--choice CHOICE] [--from-text] [--show]
 
 Asks each server for the call that answers each prompt of the file, greedily and one at a time, and prints how many answers
 are valid, call the right functions, and call them with the right arguments, as `duet bench agents` judges them; behind that,
 how many answers are the same as the first server's. The file's lines have `messages`, `tools` and `reference`, the right
 calls as a list (or the text of one) of `name` and `arguments`; lines whose right answer is no call are left out. With --shortest
-the first N are those whose prompts are the shortest; with --show the answers that only some have right are printed.
+the first N are those whose prompts are the shortest; with --show the answers that only some have right are printed. A server
+that does not hold its model to calls may write them as JSON in its text: with --from-text they count as calls, too.
 """
 
 import argparse
@@ -57,6 +58,7 @@ def main():
     parser.add_argument("--limit", type=int, default=50)
     parser.add_argument("--choice", default="required", choices=["required", "auto"])
     parser.add_argument("--shortest", action="store_true")
+    parser.add_argument("--from-text", action="store_true")
     parser.add_argument("--show", action="store_true")
     arguments = parser.parse_args()
     tasks = read(arguments.workload)
@@ -69,7 +71,7 @@ def main():
         answers[name] = []
         for number, task in enumerate(tasks, 1):
             print(f"{name}: {number} of {len(tasks)}", end="\r", file=sys.stderr)
-            answers[name].append(judged(ask(url, task, arguments.choice), task))
+            answers[name].append(judged(ask(url, task, arguments), task))
         print(file=sys.stderr)
     print(table(answers))
     if arguments.show:
@@ -100,9 +102,9 @@ def right_calls(reference):
     return reference if are_calls else []
 
 
-def ask(url, task, choice):
+def ask(url, task, arguments):
     body = {
-        "model": "default", "messages": task.messages, "tools": task.tools, "tool_choice": choice, "temperature": 0,
+        "model": "default", "messages": task.messages, "tools": task.tools, "tool_choice": arguments.choice, "temperature": 0,
         "max_tokens": TOKENS_MAX,
     }
     request = urllib.request.Request(
@@ -117,12 +119,29 @@ def ask(url, task, choice):
     except urllib.error.HTTPError as error:
         print(f"\n{error.code}: {error.read(300)!r}", file=sys.stderr)
         return Answer([], 0, time.monotonic() - begun)
-    calls = answer["choices"][0]["message"].get("tool_calls") or []
+    message = answer["choices"][0]["message"]
+    calls = [call["function"] for call in message.get("tool_calls") or []]
+    if arguments.from_text and not calls:
+        calls = calls_in(message.get("content") or "")
     return Answer(
-        [(call["function"]["name"], parsed(call["function"]["arguments"])) for call in calls],
+        [(call["name"], parsed(call["arguments"])) for call in calls],
         answer["usage"]["completion_tokens"],
         time.monotonic() - begun,
     )
+
+
+def calls_in(text):
+    """Objects with a name and arguments that stand in a text, in their order."""
+    calls, at = [], text.find("{")
+    while at >= 0:
+        try:
+            value, at = json.JSONDecoder().raw_decode(text, at)
+        except ValueError:
+            value, at = None, at + 1
+        if isinstance(value, dict) and isinstance(value.get("name"), str) and "arguments" in value:
+            calls.append(value)
+        at = text.find("{", at)
+    return calls
 
 
 def parsed(arguments):

@@ -305,7 +305,7 @@ impl Bench<'_> {
         let page = |pool: &KvPool| (pool.capacity_pages() - pool.free_pages()) as u64 * pool.page_bytes().0;
         let mut most = 0;
         for &batch in &self.settings.batches {
-            let pool = self.pool(KvFormat::F16, batch * (DECODE_CONTEXT + self.settings.generate + 64));
+            let pool = self.pool(KvFormat::default(), batch * (DECODE_CONTEXT + self.settings.generate + 64));
             let mut tables = self.contexts(&pool, DECODE_CONTEXT, batch)?;
             self.steps(&mut tables, 1)?;
             most = most.max(page(&pool));
@@ -319,7 +319,7 @@ impl Bench<'_> {
     }
 
     fn prefill(&self, prompt: usize) -> Result<Prefill, ThroughputError> {
-        let pool = self.pool(KvFormat::F16, prompt);
+        let pool = self.pool(KvFormat::default(), prompt);
         let mut activations = Activations::new(self.model, CHUNK.min(prompt));
         let mut kv = pool.table();
         let tokens = self.text(prompt, 0);
@@ -350,7 +350,7 @@ impl Bench<'_> {
     }
 
     fn decode(&self, batch: usize, samples: usize, ceiling: &mut Ceiling<'_>) -> Result<Decode, ThroughputError> {
-        self.decode_at(DECODE_CONTEXT, KvFormat::F16, batch, samples, ceiling)
+        self.decode_at(DECODE_CONTEXT, KvFormat::default(), batch, samples, ceiling)
     }
 
     fn decode_at(
@@ -389,7 +389,7 @@ impl Bench<'_> {
 
     /// Bytes of weights that a step of `batch` sequences reads: of experts as many as the scheduler expects.
     fn weights_read(&self, batch: usize) -> f64 {
-        let (heg, rows) = (heg(self.model, KvFormat::F16), batch as f64);
+        let (heg, rows) = (heg(self.model, KvFormat::default()), batch as f64);
         let layer = heg.qkv.weights_read(rows) + heg.ffn.weights_read(rows);
         heg.layers as f64 * layer + heg.head.weights_read(rows)
     }
@@ -417,7 +417,7 @@ impl Bench<'_> {
     fn pass_costs(&self, context: usize, samples: usize) -> Result<Vec<PassCost>, ThroughputError> {
         /// Passes of each size in a sample: enough to time, few enough that the machine's speed holds.
         const REPEAT: usize = 8;
-        let pool = self.pool(KvFormat::F16, context + 64);
+        let pool = self.pool(KvFormat::default(), context + 64);
         let mut tables = self.contexts(&pool, context, 1)?;
         let mut times = vec![Vec::new(); PASS_ROWS.len()];
         let mut activations = Activations::new(self.model, PASS_ROWS[PASS_ROWS.len() - 1]);

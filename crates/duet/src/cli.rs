@@ -384,8 +384,8 @@ pub(crate) struct EngineArgs {
     /// Longest conversation in tokens [default: the model's]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ctx: Option<u32>,
-    /// How keys and values are stored; int8 takes half the memory
-    #[arg(long, value_name = "FORMAT", default_value = "f16")]
+    /// How keys and values are stored; f16 takes twice the memory
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) kv: Kv,
     /// Memory for keys and values [default: a quarter of what is available]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
@@ -464,6 +464,15 @@ fn folder(name: &str) -> Option<PathBuf> {
 pub(crate) enum Kv {
     F16,
     Int8,
+}
+
+impl Default for Kv {
+    fn default() -> Self {
+        match KvFormat::default() {
+            KvFormat::F16 => Self::F16,
+            KvFormat::Int8 => Self::Int8,
+        }
+    }
 }
 
 impl Kv {

@@ -40,8 +40,21 @@ fn answers_are_as_good_as_the_weights_allow() {
     let again = measured(cache.path(), "quality", &["--base", base]);
     assert!((number(&again, "kld_mean") / kld - 1.0).abs() < 0.01, "{again}");
     assert_eq!(number(&again, "same_top"), number(&exact, "same_top"));
-    let int8 = measured(cache.path(), "quality", &["--base", base, "--kv", "int8"]);
-    assert!(number(&int8, "kld_mean") < 2.0 * kld, "{int8} beside {exact}");
+    let halves = measured(cache.path(), "quality", &["--base", base, "--kv", "f16"]);
+    assert!(kld < 2.0 * number(&halves, "kld_mean"), "{exact} beside {halves}");
+}
+
+#[test]
+fn one_reading_is_held_against_another() {
+    let cache = tempfile::tempdir().unwrap();
+    let base = cache.path().join("base");
+    let base = base.to_str().unwrap();
+    measured(cache.path(), "perplexity", &["--write-base", base]);
+    // To what the file rounds.
+    let same = measured(cache.path(), "quality", &["--base", base]);
+    assert!(number(&same, "kld_mean") < 1e-6 && number(&same, "same_top") == 1.0, "{same}");
+    let halves = measured(cache.path(), "quality", &["--base", base, "--kv", "f16"]);
+    assert!((1e-6..0.01).contains(&number(&halves, "kld_mean")), "{halves}");
 }
 
 #[test]
@@ -69,6 +82,7 @@ fn what_cannot_be_measured_is_refused() {
     let nowhere = cache.path().join("none/base");
     let nowhere = nowhere.to_str().unwrap();
     refused(&["quality", &model, "--text", &text, "--context", "96", "--write-base", nowhere], &["--write-base"]);
+    refused(&["perplexity", &model, "--text", &text, "--context", "96", "--write-base", nowhere], &["--write-base"]);
 
     // A reference of another text, or with chunks of another length.
     let base = cache.path().join("base");

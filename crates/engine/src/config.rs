@@ -109,7 +109,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             threads: None,
-            kv_format: KvFormat::F16,
+            kv_format: KvFormat::default(),
             kv_bytes: None,
             spill_bytes: None,
             spill_folder: None,

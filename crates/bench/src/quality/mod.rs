@@ -59,16 +59,24 @@ impl QualityError {
 /// Told after every chunk: how many there were, of how many, and what is measured so far.
 pub type Progress<'a> = &'a mut dyn FnMut(usize, usize, &Quality);
 
-/// The perplexity of a text.
+/// The perplexity of a text; what the kernels say is written to `copy`, if there is one.
 ///
 /// # Errors
 /// [`QualityError`].
-pub fn perplexity(kernels: &mut Kernels<'_>, chunks: &Chunks, progress: Progress<'_>) -> Result<Quality, QualityError> {
+pub fn perplexity(
+    kernels: &mut Kernels<'_>,
+    mut copy: Option<&mut BaseWriter>,
+    chunks: &Chunks,
+    progress: Progress<'_>,
+) -> Result<Quality, QualityError> {
     let mut sums = Divergences::default();
     for (index, chunk) in chunks.each().enumerate() {
         kernels.begin(chunk)?;
         for rows in blocks(chunks.scored()) {
             for (row, logits) in rows.clone().zip(kernels.rows(rows.clone())?.chunks_exact(chunks.vocabulary())) {
+                if let Some(copy) = &mut copy {
+                    copy.row(logits).map_err(QualityError::Write)?;
+                }
                 sums.add_alone(Row { logits, next: chunk[row + 1] });
             }
         }

@@ -18,7 +18,7 @@ pub(crate) struct ReadingArgs {
     #[arg(long, value_name = "N", value_parser = super::count())]
     pub(crate) chunks: Option<usize>,
     /// How keys and values are stored
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "f16")]
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) kv: Kv,
     /// Do linear work on this device, by its name in `duet devices`; without, the cores do all
     #[arg(long, value_name = "NAME")]
@@ -39,6 +39,9 @@ pub(crate) struct PerplexityArgs {
     /// A text
     #[arg(long, value_name = "FILE")]
     pub(crate) text: PathBuf,
+    /// Keep what this reading says in this file, for `bench quality --base`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write_base: Option<PathBuf>,
 }
 
 /// `duet bench quality`

@@ -22,9 +22,11 @@ pub(super) fn perplexity(arguments: &PerplexityArgs) -> anyhow::Result<()> {
     let model = session::open_with(&reading.model, reading.threads)?;
     let context = reading.context.unwrap_or(CONTEXT);
     let chunks = Chunks::of_text(&model, &text, context, reading.chunks).map_err(bad)?;
+    let mut writer = writer(arguments.write_base.as_deref(), &chunks)?;
     let measured = with_kernels(&model, reading, &chunks, |kernels| {
-        quality::perplexity(kernels, &chunks, &mut tell).map_err(failed)
+        quality::perplexity(kernels, writer.as_mut(), &chunks, &mut tell).map_err(failed)
     })?;
+    commit(writer)?;
     show(reading, &chunks, &measured)
 }
 
@@ -43,21 +45,26 @@ pub(super) fn quality(arguments: &QualityArgs) -> anyhow::Result<()> {
     let context = reading.context.unwrap_or(CONTEXT);
     let chunks = Chunks::of_text(&model, &text.unwrap_or_default(), context, reading.chunks).map_err(bad)?;
     let reader = ExactReader::open(&models::locate(&reading.model)?, Rounding::None)?;
-    let mut writer = match &arguments.write_base {
-        None => None,
-        Some(path) => Some(
-            BaseWriter::begin(path, context, chunks.vocabulary(), chunks.text())
-                .map_err(|error| bad(format!("--write-base {}: {error}", path.display())))?,
-        ),
-    };
+    let mut writer = writer(arguments.write_base.as_deref(), &chunks)?;
     let measured = with_kernels(&model, reading, &chunks, |kernels| {
         let mut exact = ExactReference::new(&reader);
         quality::divergence(kernels, &mut exact, writer.as_mut(), &chunks, &mut tell).map_err(failed)
     })?;
-    if let Some(writer) = writer {
-        writer.commit().context("the reference could not be written")?;
-    }
+    commit(writer)?;
     show(reading, &chunks, &measured)
+}
+
+/// A reference file for these chunks, if one is asked for.
+fn writer(path: Option<&Path>, chunks: &Chunks) -> anyhow::Result<Option<BaseWriter>> {
+    let begin = |path: &Path| {
+        BaseWriter::begin(path, chunks.context(), chunks.vocabulary(), chunks.text())
+            .map_err(|error| bad(format!("--write-base {}: {error}", path.display())))
+    };
+    path.map(begin).transpose()
+}
+
+fn commit(writer: Option<BaseWriter>) -> anyhow::Result<()> {
+    writer.map_or(Ok(()), |writer| writer.commit().context("the reference could not be written"))
 }
 
 /// The chunks of a reference file, if it is of what was asked for.

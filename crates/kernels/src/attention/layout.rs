@@ -7,6 +7,7 @@
 //! With eight bits, four numbers that are added up in a product lie side by side, a *quad*, as integer products want them:
 //! keys `[16 positions][4 dimensions][position][dimension]`, values `[4 positions][dimension][position]`.
 
+use super::rotation::turn;
 use crate::isa::Isa;
 use crate::memory::{Aligned, Shared};
 use crate::simd::{Kernel, LANES, Simd};
@@ -22,10 +23,10 @@ pub(super) const VECTORS: usize = PAGE / LANES;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KvFormat {
     /// Half precision.
-    #[default]
     F16,
-    /// Eight bits in groups of 32 dimensions, each with a scale; what a model adds to every key is
-    /// [kept apart](super::KeyBias).
+    /// Eight bits in groups of 32 dimensions, each [turned](super::rotation) and with a scale; what a model adds to every
+    /// key is [kept apart](super::KeyBias). Answers are as good as with half precision.
+    #[default]
     Int8,
 }
 
@@ -245,14 +246,19 @@ impl Kernel for WriteRow<'_> {
                 }
                 KvFormat::Int8 => {
                     let scale_at = |group: usize| layout.scales(group) + self.at.position * size_of::<u16>();
-                    for (group, part) in self.key.chunks(GROUP).enumerate() {
+                    let mut turned = [0.0_f32; super::HEAD_DIM_MAX];
+                    turned[..dim].copy_from_slice(self.key);
+                    turn(s, &mut turned[..dim]);
+                    for (group, part) in turned[..dim].chunks(GROUP).enumerate() {
                         let scale = to_bytes(s, part, bytes.as_mut_ptr().add(group * GROUP));
                         keys.add(scale_at(group)).cast::<u16>().write(scale);
                     }
                     for (quad, quants) in bytes[..dim].as_chunks::<QUAD>().0.iter().enumerate() {
                         keys.add(layout.key_at(self.at.position, quad * QUAD)).cast::<[i8; QUAD]>().write(*quants);
                     }
-                    for (group, part) in self.value.chunks(GROUP).enumerate() {
+                    turned[..dim].copy_from_slice(self.value);
+                    turn(s, &mut turned[..dim]);
+                    for (group, part) in turned[..dim].chunks(GROUP).enumerate() {
                         let scale = to_bytes(s, part, bytes.as_mut_ptr().add(group * GROUP));
                         values.add(scale_at(group)).cast::<u16>().write(scale);
                     }

@@ -13,6 +13,7 @@ mod layout;
 mod partial;
 mod quads;
 mod reading;
+mod rotation;
 mod softmax;
 mod tile;
 

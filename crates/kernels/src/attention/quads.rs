@@ -1,5 +1,6 @@
 //! The products of keys and values of eight bits, in integers.
 //!
+//! Keys and values are [turned](super::rotation), and so are queries; what values add up to has to be turned back.
 //! Queries, and weights times the values' scales, are rounded to 16 bits with a scale for each group of dimensions: some
 //! hundred times finer than what keys and values have lost already, so that it does not show. Products of 16 bits with 8
 //! add up without rounding, over a group of keys' dimensions or over the positions of a page; only these sums become
@@ -9,6 +10,7 @@
 use super::HEAD_DIM_MAX;
 use super::fetch::Fetch;
 use super::layout::{GROUP, PAGE, QUAD, SCALE_UNIT, VECTORS};
+use super::rotation::turn;
 use super::softmax::Softmax;
 use crate::simd::{LANES, Simd};
 use half::f16;
@@ -50,7 +52,7 @@ impl Quads {
     }
 }
 
-/// Queries, rounded.
+/// Queries, turned and rounded.
 pub(super) struct QueryFactors<const R: usize> {
     /// By quad of dimensions, as [`Simd::factors`] wants them.
     quads: [[[i16; QUAD]; R]; HEAD_DIM_MAX / QUAD],
@@ -61,7 +63,7 @@ pub(super) struct QueryFactors<const R: usize> {
 impl<const R: usize> QueryFactors<R> {
     pub(super) const NONE: Self = Self { quads: [[[0; QUAD]; R]; HEAD_DIM_MAX / QUAD], scales: [[0.0; R]; GROUPS_MAX] };
 
-    /// Of queries `[dimension][query]`.
+    /// Of queries `[dimension][query]`, as they are.
     #[inline(always)]
     pub(super) fn round<S: Simd>(&mut self, s: S, query: &[[f32; R]]) {
         for (group, part) in query.chunks(GROUP).enumerate() {
@@ -70,6 +72,7 @@ impl<const R: usize> QueryFactors<R> {
                 for (number, dimension) in numbers.iter_mut().zip(part) {
                     *number = dimension[r];
                 }
+                turn(s, &mut numbers[..part.len()]);
                 let (mut factors, mut scale) = ([0; GROUP], 0.0);
                 // SAFETY: a group is two registers.
                 unsafe { to_factors(s, &numbers, &mut factors, &mut scale) };

@@ -3,9 +3,10 @@
 use super::fetch::Fetch;
 use super::halves::Halves;
 use super::key_bias::BiasScores;
-use super::layout::{KvFormat, PAGE, PageMemory, QUAD, VECTORS};
+use super::layout::{KvFormat, KvLayout, PAGE, PageMemory, QUAD, VECTORS};
 use super::partial::{Partials, SPAN_PAGES};
 use super::quads::{Quads, QueryFactors, Weighed, WeightFactors, factor_at, scaled};
+use super::rotation::turn;
 use super::softmax::{LOWEST, MASKED, Softmax, merge_softmax, scalar_exp, scale_values};
 use super::{Branch, Context, HEAD_DIM_MAX, Queries};
 use crate::simd::{LANES, Simd, exp};
@@ -34,7 +35,7 @@ pub(crate) struct TileWork<'a, const R: usize> {
     entries: [Entry; R],
     /// Scaled queries, `[dimension][pair]`.
     query: [[f32; R]; HEAD_DIM_MAX],
-    /// The same in 16 bits, where keys have eight.
+    /// The same turned and in 16 bits, where keys have eight.
     factors: QueryFactors<R>,
     /// What the keys' bias adds to scores, where keys are without it.
     bias: Option<BiasScores<'a, R>>,
@@ -406,9 +407,12 @@ impl<'a, const R: usize> TileWork<'a, R> {
     /// # Safety
     /// No other worker touches these rows and heads of the results meanwhile.
     #[inline(always)]
-    pub(crate) unsafe fn write_results<S: Simd>(&self, s: S) {
-        let dim = self.context.layout.head_dim;
-        for (entry, softmax) in self.entries.iter().zip(&self.merged) {
+    pub(crate) unsafe fn write_results<S: Simd>(&mut self, s: S) {
+        let KvLayout { head_dim: dim, format, .. } = *self.context.layout;
+        for (entry, softmax) in self.entries.iter().zip(&mut self.merged) {
+            if format == KvFormat::Int8 {
+                turn(s, &mut softmax.values[..dim]);
+            }
             let start = entry.row * self.queries.out_stride + entry.head * dim;
             let inverse = s.splat(1.0 / softmax.total);
             // SAFETY: the caller's; a head has a multiple of 16 dimensions.

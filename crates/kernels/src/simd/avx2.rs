@@ -54,6 +54,16 @@ macro_rules! both {
     };
 }
 
+/// `other - a` in the lanes of the mask, else the sum.
+///
+/// # Safety
+/// The machine has AVX2, and the caller was compiled for it.
+#[inline(always)]
+unsafe fn sums_and_differences<const MASK: i32>(a: __m256, other: __m256) -> __m256 {
+    // SAFETY: the caller's.
+    unsafe { _mm256_blend_ps::<MASK>(_mm256_add_ps(a, other), _mm256_sub_ps(other, a)) }
+}
+
 macro_rules! avx2 {
     ($name:ident, $features:ident, $activation:ty, $activations:item, $dot:item, $dot_pairs:item) => {
         impl $name {
@@ -174,6 +184,19 @@ macro_rules! avx2 {
                     let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
                     let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
                     _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+                }
+            }
+            #[inline(always)]
+            fn hadamard(self, a: Self::F) -> Self::F {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
+                unsafe {
+                    let a = [_mm256_add_ps(a[0], a[1]), _mm256_sub_ps(a[0], a[1])];
+                    let other = both!(|i| _mm256_permute2f128_ps::<1>(a[i], a[i]));
+                    let a = both!(|i| sums_and_differences::<0xF0>(a[i], other[i]));
+                    let other = both!(|i| _mm256_permute_ps::<0b01_00_11_10>(a[i]));
+                    let a = both!(|i| sums_and_differences::<0xCC>(a[i], other[i]));
+                    let other = both!(|i| _mm256_permute_ps::<0b10_11_00_01>(a[i]));
+                    both!(|i| sums_and_differences::<0xAA>(a[i], other[i]))
                 }
             }
             #[inline(always)]

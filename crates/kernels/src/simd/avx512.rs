@@ -125,6 +125,20 @@ impl Simd for Avx512 {
         }
     }
     #[inline(always)]
+    fn hadamard(self, a: __m512) -> __m512 {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
+        unsafe {
+            let other = _mm512_shuffle_f32x4::<0b01_00_11_10>(a, a);
+            let a = _mm512_mask_sub_ps(_mm512_add_ps(a, other), 0xFF00, other, a);
+            let other = _mm512_shuffle_f32x4::<0b10_11_00_01>(a, a);
+            let a = _mm512_mask_sub_ps(_mm512_add_ps(a, other), 0xF0F0, other, a);
+            let other = _mm512_permute_ps::<0b01_00_11_10>(a);
+            let a = _mm512_mask_sub_ps(_mm512_add_ps(a, other), 0xCCCC, other, a);
+            let other = _mm512_permute_ps::<0b10_11_00_01>(a);
+            _mm512_mask_sub_ps(_mm512_add_ps(a, other), 0xAAAA, other, a)
+        }
+    }
+    #[inline(always)]
     fn max_lane(self, a: __m512) -> f32 {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_reduce_max_ps(a) }

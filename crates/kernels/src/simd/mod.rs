@@ -83,6 +83,9 @@ pub trait Simd: Copy {
     fn select_lt(self, a: Self::F, b: Self::F, yes: Self::F, no: Self::F) -> Self::F;
     /// The sum of all lanes: lane `i` with lane `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
     fn sum(self, a: Self::F) -> f32;
+    /// Hadamard's matrix times the lanes: for 8, 4, 2 and 1, lane `i` that lacks this bit becomes the sum, and lane `i` with
+    /// it the difference, of the two that differ in it alone.
+    fn hadamard(self, a: Self::F) -> Self::F;
     /// The largest lane.
     fn max_lane(self, a: Self::F) -> f32;
 

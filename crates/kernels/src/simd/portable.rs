@@ -95,6 +95,13 @@ impl Simd for Portable {
         (four[0] + four[2]) + (four[1] + four[3])
     }
     #[inline(always)]
+    fn hadamard(self, mut a: Self::F) -> Self::F {
+        for bit in [8, 4, 2, 1] {
+            a = from_fn(|i| if i & bit == 0 { a[i] + a[i | bit] } else { a[i & !bit] - a[i] });
+        }
+        a
+    }
+    #[inline(always)]
     fn max_lane(self, a: Self::F) -> f32 {
         a.into_iter().fold(f32::NEG_INFINITY, f32::max)
     }

@@ -3,7 +3,7 @@
 //! Activations become signed bytes in groups of 32, in steps of a 127th of the group's largest. Weights keep the quants
 //! and scales of their type, and become signed bytes in the same way where they are floats, or where tensors whose rows
 //! alternate have several types; their scales then are half precision in units of 1/1024. Keys and values are
-//! half precision, or signed bytes in groups of 32, keys without the bias that the model adds to them (`attention`).
+//! half precision, or signed bytes in groups of 32 that were multiplied by Hadamard's matrix, keys without the bias that the model adds to them (`attention`).
 //! Everything else is floats: the 16 bits that queries and attention's weights have beside keys and values of eight are not
 //! imitated, being hundreds of times as fine.
 
@@ -71,7 +71,11 @@ impl Rounding {
                 let bound = f16::MAX.to_f32();
                 head.iter_mut().for_each(|x| *x = f16::from_f32(x.clamp(-bound, bound)).to_f32());
             }
-            Self::AsKernels { kv: KvFormat::Int8 } => head.chunks_mut(GROUP).for_each(to_cached_bytes),
+            Self::AsKernels { kv: KvFormat::Int8 } => head.chunks_mut(GROUP).for_each(|group| {
+                hadamard(group);
+                to_cached_bytes(group);
+                hadamard(group);
+            }),
         }
     }
 
@@ -79,6 +83,19 @@ impl Rounding {
     pub(super) fn keeps_key_bias_apart(self) -> bool {
         matches!(self, Self::AsKernels { kv: KvFormat::Int8 })
     }
+}
+
+/// Multiplies by the orthonormal matrix of Hadamard, which is its own inverse: the sign of an entry is that of the number of
+/// bits that its row and column have in common.
+fn hadamard(group: &mut [f32]) {
+    let inverse_root = 1.0 / (group.len() as f64).sqrt();
+    let sign = |row: usize, column: usize| if (row & column).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
+    let entry = |row: usize| {
+        let terms = group.iter().enumerate().map(|(column, x)| sign(row, column) * f64::from(*x));
+        (terms.sum::<f64>() * inverse_root) as f32
+    };
+    let turned: Vec<f32> = (0..group.len()).map(entry).collect();
+    group.copy_from_slice(&turned);
 }
 
 /// Signed bytes, their scale in half precision in units of 1/64.
