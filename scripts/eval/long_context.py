@@ -159,8 +159,9 @@ def compared(asked, kv, conversations):
 
 def bytes_per_token(asked, kv):
     told = subprocess.run([asked.duet, "inspect", asked.model], check=True, capture_output=True, text=True).stdout
-    halves, eights = re.search(r"KV cache +([\d.]+) MiB per 1024 tokens, ([\d.]+) MiB with --kv int8", told).groups()
-    return int(float({"f16": halves, "int8": eights}[kv]) * 1024)
+    size = r"([\d.]+) MiB"
+    sizes = re.search(rf"KV cache +{size} per 1024 tokens, {size} with --kv f16, {size} with --kv int4", told).groups()
+    return int(float(dict(zip(("int8", "f16", "int4"), sizes))[kv]) * 1024)
 
 
 def made(asked):

@@ -257,10 +257,10 @@ impl Bench<'_> {
             settings.batches.iter().map(|&batch| self.decode(batch, samples, &mut ceiling)).collect();
         let mut decode_long = Vec::new();
         for &context in &settings.long_contexts {
-            for (format, kv) in [(KvFormat::F16, "f16"), (KvFormat::Int8, "int8")] {
+            for format in KvFormat::ALL {
                 let speed = self.decode_at(context, format, 1, samples, &mut ceiling)?;
                 let Decode { tok_s, read_gbs, read_share, suspect, .. } = speed;
-                decode_long.push(DecodeLong { context, kv, tok_s, read_gbs, read_share, suspect });
+                decode_long.push(DecodeLong { context, kv: format.name(), tok_s, read_gbs, read_share, suspect });
             }
         }
         (self.progress)("pass cost");

@@ -105,6 +105,9 @@ pub(crate) struct Memory {
     /// The same in eight bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kv_int8_bytes_per_1024_tokens: Option<u64>,
+    /// The same with values in four bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kv_int4_bytes_per_1024_tokens: Option<u64>,
 }
 
 /// One tensor.
@@ -133,9 +136,10 @@ impl Overview {
         let architecture = metadata.str("general.architecture")?.to_owned();
         let shape = Shape::read(metadata, &architecture);
         let summary = gguf::summary(&file);
-        let kv_f16 = shape.kv_bytes(|length| length.checked_mul(2));
-        // A scale in half precision for every 32 numbers.
-        let kv_int8 = shape.kv_bytes(|length| length.checked_add(2 * length.div_ceil(32)));
+        let halves = |length: u64| length.checked_mul(2);
+        // A scale in half precision for every 32 numbers; in four bits a centre, too.
+        let eights = |length: u64| length.checked_add(2 * length.div_ceil(32));
+        let fours = |length: u64| length.div_ceil(32).checked_mul(16 + 4);
         Ok(Self {
             path: path.to_owned(),
             file_bytes,
@@ -160,8 +164,9 @@ impl Overview {
                 .collect(),
             memory: Memory {
                 packed_weights_bytes: file.tensors().iter().map(packed_bytes).sum(),
-                kv_f16_bytes_per_1024_tokens: kv_f16,
-                kv_int8_bytes_per_1024_tokens: kv_int8,
+                kv_f16_bytes_per_1024_tokens: shape.kv_bytes(halves, halves),
+                kv_int8_bytes_per_1024_tokens: shape.kv_bytes(eights, eights),
+                kv_int4_bytes_per_1024_tokens: shape.kv_bytes(eights, fours),
             },
             tensors: list_tensors.then(|| file.tensors().iter().map(TensorOverview::from).collect()),
             architecture,
@@ -198,9 +203,9 @@ impl Shape {
         }
     }
 
-    /// Keys and values of [`KV_TOKENS`] tokens; `side` is what a head's key or value of a length takes.
-    fn kv_bytes(&self, side: impl Fn(u64) -> Option<u64>) -> Option<u64> {
-        let per_head = side(self.key_length?)?.checked_add(side(self.value_length?)?)?;
+    /// Keys and values of [`KV_TOKENS`] tokens; `key` and `value` tell what a head's of a length take.
+    fn kv_bytes(&self, key: impl Fn(u64) -> Option<u64>, value: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        let per_head = key(self.key_length?)?.checked_add(value(self.value_length?)?)?;
         self.layers?.checked_mul(self.kv_heads?)?.checked_mul(per_head)?.checked_mul(KV_TOKENS)
     }
 }

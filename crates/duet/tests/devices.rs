@@ -151,7 +151,7 @@ fn a_machine_is_profiled_for_a_model() {
     let wrong = |arguments: &[&str]| run(&mut duet(cache.path(), &[&["profile"], arguments].concat()));
     wrong(&["no-such-model"]).assert_refused(&["`no-such-model`"]);
     wrong(&[model, "--threads", "0"]).assert_refused(&["--threads"]);
-    wrong(&[model, "--kv", "int4"]).assert_refused(&["--kv", "f16, int8"]);
+    wrong(&[model, "--kv", "int2"]).assert_refused(&["--kv", "f16, int8, int4"]);
 }
 
 /// A model that would be downloaded if it came to that.

@@ -21,23 +21,28 @@ const SHAPES: [(&str, usize, usize, usize); 4] =
 
 fn main() -> Result<(), IsaError> {
     let isa = Isa::chosen()?;
-    println!("{isa}, {LAYERS} layers; ns for a query head and position, and int8's of f16's");
+    println!(
+        "{isa}, {LAYERS} layers; ns for a query head and position with keys and values of f16, int8 and int4, and the others' of f16's"
+    );
     for (name, kv_heads, group, head_dim) in SHAPES {
         for context in [512, 4096] {
             for rows in [1, 2, 4, 8, 128] {
-                let mut formats = [KvFormat::F16, KvFormat::Int8].map(|format| {
+                let mut formats = KvFormat::ALL.map(|format| {
                     Case::new(KvLayout { layers: LAYERS, kv_heads, head_dim, format }, group, context, rows)
                 });
-                let mut seconds = [Vec::new(), Vec::new()];
-                let mut ratios = Vec::new();
+                let mut seconds = [const { Vec::new() }; KvFormat::ALL.len()];
+                let mut ratios = seconds.clone();
                 for _ in 0..ROUNDS {
-                    let [f16, int8] = formats.each_mut().map(|case| case.time(isa));
-                    seconds[0].push(f16);
-                    seconds[1].push(int8);
-                    ratios.push(int8 / f16);
+                    let round = formats.each_mut().map(|case| case.time(isa));
+                    for (index, took) in round.into_iter().enumerate() {
+                        seconds[index].push(took);
+                        ratios[index].push(took / round[0]);
+                    }
                 }
-                let [f16, int8] = seconds.map(median);
-                println!("{name}, {context} positions, {rows} rows: {f16:.2}, {int8:.2}: {:.2}", median(ratios));
+                let ([f16, int8, int4], [_, eight, four]) = (seconds.map(median), ratios.map(median));
+                println!(
+                    "{name}, {context} positions, {rows} rows: {f16:.2}, {int8:.2}, {int4:.2}: {eight:.2}, {four:.2}"
+                );
             }
         }
     }

@@ -45,7 +45,7 @@ impl Sequence {
         .expect("scales in range");
         let layout = KvLayout { layers: 2, kv_heads, head_dim, format };
         // Where keys have eight bits, they also have a bias that is many times as large as what differs from key to key.
-        let bias = (format == KvFormat::Int8).then(|| {
+        let bias = format.keeps_key_bias_apart().then(|| {
             let keys = heads * head_dim..(heads + kv_heads) * head_dim;
             (0..outputs).map(|i| if keys.contains(&i) { 20.0 * noise(i as u64) } else { 0.0 }).collect()
         });
@@ -166,7 +166,7 @@ fn paths(parents: &[prop::sample::Index]) -> Vec<Vec<usize>> {
 /// The plain computation rounds nothing, so the tolerances are those of eight-bit activations (and of the cache).
 #[test]
 fn results_are_softmax_averages() {
-    for (format, tolerance) in [(KvFormat::F16, 2e-2), (KvFormat::Int8, 4e-2)] {
+    for (format, tolerance) in [(KvFormat::F16, 2e-2), (KvFormat::Int8, 4e-2), (KvFormat::Int4, 0.2)] {
         for window in [None, Some(20)] {
             let mut sequence = Sequence::new(2, 3, 32, format, window);
             let results = sequence.feed(Isa::chosen().unwrap(), &Solo, 100);
@@ -184,7 +184,7 @@ fn results_are_softmax_averages() {
 /// precision, and the 16 bits that queries and weights have beside keys and values of eight. Relative to the largest value.
 #[test]
 fn results_are_those_of_what_the_pages_hold() {
-    for (format, tolerance) in [(KvFormat::F16, 2e-6), (KvFormat::Int8, 1e-4)] {
+    for (format, tolerance) in [(KvFormat::F16, 2e-6), (KvFormat::Int8, 1e-4), (KvFormat::Int4, 1e-4)] {
         for (kv_heads, group, head_dim, window) in [(2, 3, 32, None), (1, 7, 64, None), (2, 1, 48, Some(20))] {
             let mut sequence = Sequence::new(kv_heads, group, head_dim, format, window);
             let results = [1, 99, 60].map(|rows| sequence.feed(Isa::chosen().unwrap(), &Solo, rows)).concat();
@@ -318,13 +318,12 @@ proptest! {
         kv_heads in 1_usize..3,
         group in 1_usize..9,
         head_dim in prop::sample::select(vec![16_usize, 48, 64]),
-        int8 in any::<bool>(),
+        format in prop::sample::select(KvFormat::ALL.to_vec()),
         window in prop::option::of(1_usize..200),
         context in prop_oneof![3 => 1_usize..140, 1 => SPAN_PAGES * PAGE - 3..SPAN_PAGES * PAGE + 70],
         parents in prop::collection::vec(any::<prop::sample::Index>(), 1..20),
         threads in 1_usize..4,
     ) {
-        let format = if int8 { KvFormat::Int8 } else { KvFormat::F16 };
         let (crew, paths) = (Scoped { threads }, paths(&parents));
         let results = |isa: Isa| {
             let mut sequence = Sequence::new(kv_heads, group, head_dim, format, window);
@@ -352,7 +351,7 @@ proptest! {
         kv_heads in 1_usize..3,
         group in 1_usize..8,
     ) {
-        let format = if group % 2 == 0 { KvFormat::F16 } else { KvFormat::Int8 };
+        let format = KvFormat::ALL[group % 3];
         let rows = SPAN_PAGES * PAGE + cuts.iter().sum::<usize>();
         let isa = Isa::chosen().unwrap();
         let whole = Sequence::new(kv_heads, group, 16, format, window).feed(isa, &Solo, rows);

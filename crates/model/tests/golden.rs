@@ -54,8 +54,11 @@ fn compare(name: &str, format: KvFormat) -> (f64, f64) {
 }
 
 fn check(name: &str) {
-    // Random models hardly prefer a token: of 83 rows some turn with any rounding.
-    for (format, tolerance, least) in [(KvFormat::F16, 0.06, 0.85), (KvFormat::Int8, 0.07, 0.82)] {
+    // Random models hardly prefer a token: of 83 rows some turn with any rounding. What four bits lose of random values is
+    // no measure of answers; that it is what they are meant to lose, the exact reader tells.
+    for (format, tolerance, least) in
+        [(KvFormat::F16, 0.06, 0.85), (KvFormat::Int8, 0.07, 0.82), (KvFormat::Int4, 0.3, 0.65)]
+    {
         let (error, agree) = compare(name, format);
         eprintln!("{name} {format:?}: relative error {error:.4}, argmax agrees on {agree:.2}");
         assert!(error < tolerance, "{name} {format:?}: relative error {error}");

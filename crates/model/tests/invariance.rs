@@ -59,10 +59,10 @@ proptest! {
         which in 0..MODELS.len(),
         chunks in prop::collection::vec(1_usize..50, 1..5),
         threads in 1_usize..4,
-        int8 in any::<bool>(),
+        format in prop::sample::select(KvFormat::ALL.to_vec()),
     ) {
         let model = load(MODELS[which]);
-        let pool = pool(&model, if int8 { KvFormat::Int8 } else { KvFormat::F16 });
+        let pool = pool(&model, format);
         let tokens = text(chunks.iter().sum(), 1);
         let (_, expected) = one_by_one(&model, pool.table(), &tokens);
         let (mut kv, mut all, mut at) = (pool.table(), Vec::new(), 0);
@@ -111,11 +111,11 @@ proptest! {
         which in 0..MODELS.len(),
         context in prop::sample::select(vec![1_usize, 5, 60, 63, 64, 100, 127, 190]),
         parents in prop::collection::vec(any::<prop::sample::Index>(), 1..12),
-        int8 in any::<bool>(),
+        format in prop::sample::select(KvFormat::ALL.to_vec()),
         threads in 1_usize..3,
     ) {
         let model = load(MODELS[which]);
-        let pool = pool(&model, if int8 { KvFormat::Int8 } else { KvFormat::F16 });
+        let pool = pool(&model, format);
         let (kv, _) = feed(&model, pool.table(), &text(context, 3), &Scoped { threads: 2 });
         let parents: Vec<Option<usize>> =
             parents.iter().enumerate().map(|(row, index)| index.index(row + 1).checked_sub(1)).collect();

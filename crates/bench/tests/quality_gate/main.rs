@@ -22,7 +22,6 @@ const CONTEXT: usize = 136;
 const CHUNKS: usize = 1;
 /// What libraries of mathematics may disagree on.
 const TOLERANCE: f64 = 1e-6;
-const FORMATS: [(&str, KvFormat); 2] = [("f16", KvFormat::F16), ("int8", KvFormat::Int8)];
 /// Nats that half precision may lose on average, and how many times as much eight bits may.
 const MOST: f64 = 0.006;
 const EIGHT_BITS_MOST: f64 = 1.3;
@@ -87,14 +86,14 @@ fn answers_are_as_good_as_they_were() {
     write_base(&path, &base);
     let best = loaded(&path, Isa::best());
     let now: Value =
-        FORMATS.iter().map(|&(name, kv)| (name.to_owned(), figures(&measured(&best, kv, &base)))).collect();
+        KvFormat::ALL.iter().map(|&kv| (kv.name().to_owned(), figures(&measured(&best, kv, &base)))).collect();
     let lost = |format: &str| now[format]["kld_mean"].as_f64().unwrap();
     assert!(lost("f16") <= MOST && lost("int8") <= EIGHT_BITS_MOST * lost("f16"), "{now:#}");
     if std::env::var_os("DUET_RECORD").is_some() {
         std::fs::write(FIGURES, format!("{now:#}\n")).unwrap();
     }
     let recorded: Value = serde_json::from_str(&std::fs::read_to_string(FIGURES).unwrap()).unwrap();
-    for (format, _) in FORMATS {
+    for format in KvFormat::ALL.map(KvFormat::name) {
         assert!(
             agree(&now[format], &recorded[format]),
             "{format} keys and values: {:#}\nrecorded: {:#}\nif that was meant: scripts/quality-gate.sh --record",
@@ -104,7 +103,8 @@ fn answers_are_as_good_as_they_were() {
     }
     for isa in Isa::available().into_iter().filter(|isa| *isa != Isa::best()) {
         let model = loaded(&path, isa);
-        for (format, kv) in FORMATS {
+        for kv in KvFormat::ALL {
+            let format = kv.name();
             let here = figures(&measured(&model, kv, &base));
             assert!(agree(&here, &now[format]), "{isa}, {format}: {here:#}\n{}: {:#}", Isa::best(), now[format]);
         }

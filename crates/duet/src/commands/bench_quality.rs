@@ -120,7 +120,7 @@ fn failed(error: QualityError) -> anyhow::Error {
 }
 
 fn show(reading: &ReadingArgs, chunks: &Chunks, measured: &Quality) -> anyhow::Result<()> {
-    let (context, kv) = (chunks.context(), reading.kv.name());
+    let (context, kv) = (chunks.context(), reading.kv.format().name());
     if reading.json {
         let mut object = serde_json::to_value(measured)?;
         object["model"] = reading.model.as_str().into();

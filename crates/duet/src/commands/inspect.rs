@@ -53,9 +53,10 @@ fn page(overview: &Overview) -> String {
         (
             "KV cache",
             format!(
-                "{} per {KV_TOKENS} tokens, {} with --kv int8",
+                "{} per {KV_TOKENS} tokens, {} with --kv f16, {} with --kv int4",
+                size(overview.memory.kv_int8_bytes_per_1024_tokens),
                 size(overview.memory.kv_f16_bytes_per_1024_tokens),
-                size(overview.memory.kv_int8_bytes_per_1024_tokens)
+                size(overview.memory.kv_int4_bytes_per_1024_tokens)
             ),
         ),
     ];

@@ -5,7 +5,9 @@
 //! register. Values are stored along: a position's dimensions side by side.
 //!
 //! With eight bits, four numbers that are added up in a product lie side by side, a *quad*, as integer products want them:
-//! keys `[16 positions][4 dimensions][position][dimension]`, values `[4 positions][dimension][position]`.
+//! keys `[16 positions][4 dimensions][position][dimension]`, values `[4 positions][dimension][position]`. Values of four bits
+//! lie `[4 positions][group][dimension][position]`: a byte has dimension `d` of its group in its low and `d + 16` in its high
+//! bits, so that no two positions share one.
 
 use super::rotation::turn;
 use crate::isa::Isa;
@@ -28,7 +30,81 @@ pub enum KvFormat {
     /// key is [kept apart](super::KeyBias). Answers are as good as with half precision.
     #[default]
     Int8,
+    /// Keys as [`Self::Int8`] has them. Values in four bits, each group turned and with a scale and a centre.
+    Int4,
 }
+
+impl KvFormat {
+    /// All of them, the largest first.
+    pub const ALL: [Self; 3] = [Self::F16, Self::Int8, Self::Int4];
+
+    /// As it is written.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Int8 => "int8",
+            Self::Int4 => "int4",
+        }
+    }
+
+    /// Whether keys are without their [bias](super::KeyBias).
+    #[must_use]
+    pub const fn keeps_key_bias_apart(self) -> bool {
+        !matches!(self, Self::F16)
+    }
+
+    const fn of_keys(self) -> Side {
+        match self {
+            Self::F16 => Side::Halves,
+            Self::Int8 | Self::Int4 => Side::Bytes,
+        }
+    }
+
+    const fn of_values(self) -> Side {
+        match self {
+            Self::F16 => Side::Halves,
+            Self::Int8 => Side::Bytes,
+            Self::Int4 => Side::Nibbles,
+        }
+    }
+}
+
+/// How the keys, or the values, of a page are stored: numbers, and behind them what groups have for each position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Halves,
+    Bytes,
+    Nibbles,
+}
+
+impl Side {
+    /// Bytes of the numbers of a head.
+    const fn numbers(self, head_dim: usize) -> usize {
+        match self {
+            Self::Halves => PAGE * head_dim * size_of::<u16>(),
+            Self::Bytes => PAGE * head_dim,
+            Self::Nibbles => PAGE * head_dim.div_ceil(GROUP) * (GROUP / 2),
+        }
+    }
+
+    /// Numbers in half precision that a group has for each position: a scale, and a centre.
+    const fn of_groups(self) -> usize {
+        match self {
+            Self::Halves => 0,
+            Self::Bytes => 1,
+            Self::Nibbles => 2,
+        }
+    }
+
+    /// Bytes of all of it.
+    const fn bytes(self, head_dim: usize) -> usize {
+        self.numbers(head_dim) + self.of_groups() * head_dim.div_ceil(GROUP) * SCALES
+    }
+}
+
+/// Bytes of a group's scales, one for each position of a page.
+const SCALES: usize = PAGE * size_of::<u16>();
 
 /// Dimensions that share a scale.
 pub(super) const GROUP: usize = 32;
@@ -53,39 +129,46 @@ pub struct KvLayout {
 }
 
 impl KvLayout {
-    /// Bytes of the keys (or the values) of one layer and head in a page.
-    fn side(&self) -> usize {
-        match self.format {
-            KvFormat::F16 => PAGE * self.head_dim * 2,
-            KvFormat::Int8 => PAGE * self.head_dim + self.groups() * PAGE * size_of::<u16>(),
-        }
-    }
-
     /// Groups of a head.
     pub(super) fn groups(&self) -> usize {
         self.head_dim.div_ceil(GROUP)
     }
 
+    /// Bytes of one layer and head in a page.
+    fn head_bytes(&self) -> usize {
+        self.format.of_keys().bytes(self.head_dim) + self.format.of_values().bytes(self.head_dim)
+    }
+
     /// Bytes of a page.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
-        self.layers * self.kv_heads * 2 * self.side()
+        self.layers * self.kv_heads * self.head_bytes()
     }
 
     /// Where the keys of a layer and head begin in a page; their values follow.
     pub(crate) fn keys(&self, layer: usize, kv_head: usize) -> usize {
-        (layer * self.kv_heads + kv_head) * 2 * self.side()
+        (layer * self.kv_heads + kv_head) * self.head_bytes()
     }
 
     /// Where the values of a layer and head begin in a page.
     pub(crate) fn values(&self, layer: usize, kv_head: usize) -> usize {
-        self.keys(layer, kv_head) + self.side()
+        self.keys(layer, kv_head) + self.format.of_keys().bytes(self.head_dim)
     }
 
-    /// Where the scales of a group lie behind the quants of one side (eight bits only): one for each position, in half
-    /// precision.
-    pub(super) fn scales(&self, group: usize) -> usize {
-        PAGE * self.head_dim + group * PAGE * size_of::<u16>()
+    /// Where the scales of a group of keys lie behind where keys begin, unless they are half precision: one for each
+    /// position, in half precision.
+    pub(super) fn key_scales(&self, group: usize) -> usize {
+        self.format.of_keys().numbers(self.head_dim) + group * SCALES
+    }
+
+    /// The same of values.
+    pub(super) fn value_scales(&self, group: usize) -> usize {
+        self.format.of_values().numbers(self.head_dim) + group * SCALES
+    }
+
+    /// Where the centres of a group of values of four bits lie: what [`NIBBLE_ZERO`] stands for.
+    pub(super) fn value_centres(&self, group: usize) -> usize {
+        self.value_scales(self.groups() + group)
     }
 
     /// Copies position `from` of `source` to position `to` of `target`, all layers and heads.
@@ -94,43 +177,40 @@ impl KvLayout {
     /// If a position is beyond the page or a page is smaller than [`Self::page_bytes`].
     pub fn copy_position(&self, source: &[u8], from: usize, target: &mut [u8], to: usize) {
         assert!(from < PAGE && to < PAGE);
-        let (side, width) = (self.side(), self.value_bytes());
-        for start in (0..self.page_bytes()).step_by(side) {
-            let is_keys = (start / side).is_multiple_of(2);
+        let mut copy = |from: usize, to: usize, bytes: usize| {
+            target[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
+        };
+        for head in 0..self.layers * self.kv_heads {
+            let (keys, values) = (self.keys(0, head), self.values(0, head));
             for dimension in 0..self.head_dim {
-                let (a, b) = if is_keys {
-                    (self.key_at(from, dimension), self.key_at(to, dimension))
-                } else {
-                    (self.value_at(from, dimension), self.value_at(to, dimension))
-                };
-                target[start + b..start + b + width].copy_from_slice(&source[start + a..start + a + width]);
+                let width = if self.format == KvFormat::F16 { size_of::<u16>() } else { 1 };
+                copy(keys + self.key_at(from, dimension), keys + self.key_at(to, dimension), width);
+                copy(values + self.value_at(from, dimension), values + self.value_at(to, dimension), width);
             }
-            let groups = if self.format == KvFormat::Int8 { 0..self.groups() } else { 0..0 };
-            for scales in groups.map(|group| start + self.scales(group)) {
-                target[scales + to * 2..][..2].copy_from_slice(&source[scales + from * 2..][..2]);
+            let scales = (0..self.format.of_keys().of_groups() * self.groups()).map(|at| keys + self.key_scales(at));
+            let of_values = 0..self.format.of_values().of_groups() * self.groups();
+            for scales in scales.chain(of_values.map(|at| values + self.value_scales(at))) {
+                copy(scales + from * size_of::<u16>(), scales + to * size_of::<u16>(), size_of::<u16>());
             }
         }
     }
 
+    /// Where a value stands behind where values begin; in four bits it shares its byte.
     pub(super) fn value_at(&self, position: usize, dimension: usize) -> usize {
-        match self.format {
-            KvFormat::F16 => (position * self.head_dim + dimension) * 2,
-            KvFormat::Int8 => (position / QUAD * self.head_dim + dimension) * QUAD + position % QUAD,
+        let (quad, within) = (position / QUAD, position % QUAD);
+        match self.format.of_values() {
+            Side::Halves => (position * self.head_dim + dimension) * 2,
+            Side::Bytes => (quad * self.head_dim + dimension) * QUAD + within,
+            Side::Nibbles => ((quad * self.groups() + dimension / GROUP) * LANES + dimension % LANES) * QUAD + within,
         }
     }
 
-    fn value_bytes(&self) -> usize {
-        match self.format {
-            KvFormat::F16 => 2,
-            KvFormat::Int8 => 1,
-        }
-    }
-
+    /// Where a key stands behind where keys begin.
     pub(super) fn key_at(&self, position: usize, dimension: usize) -> usize {
         let (block, lane) = (position / LANES * self.head_dim, position % LANES);
-        match self.format {
-            KvFormat::F16 => ((block + dimension) * LANES + lane) * 2,
-            KvFormat::Int8 => (block + dimension / QUAD * QUAD) * LANES + lane * QUAD + dimension % QUAD,
+        match self.format.of_keys() {
+            Side::Halves => ((block + dimension) * LANES + lane) * 2,
+            _ => (block + dimension / QUAD * QUAD) * LANES + lane * QUAD + dimension % QUAD,
         }
     }
 }
@@ -231,7 +311,6 @@ impl Kernel for WriteRow<'_> {
     fn run<S: Simd>(self, s: S) {
         let (layout, dim) = (self.layout, self.layout.head_dim);
         let mut halves = [0_u16; super::HEAD_DIM_MAX];
-        let mut bytes = [0_i8; super::HEAD_DIM_MAX];
         // SAFETY: all offsets lie within the page by the layout; the position is this worker's (`PageWriter::write`).
         unsafe {
             let keys = self.page.add(layout.keys(self.at.layer, self.at.kv_head));
@@ -244,31 +323,76 @@ impl Kernel for WriteRow<'_> {
                     }
                     to_halves(s, self.value, values.cast::<u16>().add(self.at.position * dim));
                 }
-                KvFormat::Int8 => {
-                    let scale_at = |group: usize| layout.scales(group) + self.at.position * size_of::<u16>();
-                    let mut turned = [0.0_f32; super::HEAD_DIM_MAX];
-                    turned[..dim].copy_from_slice(self.key);
-                    turn(s, &mut turned[..dim]);
-                    for (group, part) in turned[..dim].chunks(GROUP).enumerate() {
-                        let scale = to_bytes(s, part, bytes.as_mut_ptr().add(group * GROUP));
-                        keys.add(scale_at(group)).cast::<u16>().write(scale);
+                KvFormat::Int8 | KvFormat::Int4 => {
+                    self.write_keys(s, keys);
+                    self.write_values(s, values);
+                }
+            }
+        }
+    }
+}
+
+impl WriteRow<'_> {
+    /// A key in eight bits.
+    #[inline(always)]
+    unsafe fn write_keys<S: Simd>(&self, s: S, keys: *mut u8) {
+        let mut bytes = [0_i8; super::HEAD_DIM_MAX];
+        let turned = turned(s, self.key);
+        // SAFETY: the caller's, see `run`.
+        unsafe {
+            for (group, part) in turned[..self.key.len()].chunks(GROUP).enumerate() {
+                let scale = to_bytes(s, part, bytes.as_mut_ptr().add(group * GROUP));
+                self.half(keys, self.layout.key_scales(group), scale);
+            }
+            for (quad, quants) in bytes[..self.key.len()].as_chunks::<QUAD>().0.iter().enumerate() {
+                keys.add(self.layout.key_at(self.at.position, quad * QUAD)).cast::<[i8; QUAD]>().write(*quants);
+            }
+        }
+    }
+
+    /// A value in eight bits, or in four.
+    #[inline(always)]
+    unsafe fn write_values<S: Simd>(&self, s: S, values: *mut u8) {
+        let (layout, position) = (self.layout, self.at.position);
+        let turned = turned(s, self.value);
+        for (group, part) in turned[..self.value.len()].chunks(GROUP).enumerate() {
+            let mut bytes = [0_i8; GROUP];
+            // SAFETY: the caller's, see `run`.
+            unsafe {
+                if layout.format.of_values() == Side::Nibbles {
+                    let (scale, centre) = to_nibbles(s, part, bytes.as_mut_ptr());
+                    self.half(values, layout.value_scales(group), scale);
+                    self.half(values, layout.value_centres(group), centre);
+                    let (low, high) = bytes.split_at(LANES);
+                    for (d, (low, high)) in low.iter().zip(high).enumerate() {
+                        let both = (*low | *high << 4).cast_unsigned();
+                        values.add(layout.value_at(position, group * GROUP + d)).write(both);
                     }
-                    for (quad, quants) in bytes[..dim].as_chunks::<QUAD>().0.iter().enumerate() {
-                        keys.add(layout.key_at(self.at.position, quad * QUAD)).cast::<[i8; QUAD]>().write(*quants);
-                    }
-                    turned[..dim].copy_from_slice(self.value);
-                    turn(s, &mut turned[..dim]);
-                    for (group, part) in turned[..dim].chunks(GROUP).enumerate() {
-                        let scale = to_bytes(s, part, bytes.as_mut_ptr().add(group * GROUP));
-                        values.add(scale_at(group)).cast::<u16>().write(scale);
-                    }
-                    for (d, byte) in bytes[..dim].iter().enumerate() {
-                        values.add(layout.value_at(self.at.position, d)).cast::<i8>().write(*byte);
+                } else {
+                    self.half(values, layout.value_scales(group), to_bytes(s, part, bytes.as_mut_ptr()));
+                    for (d, byte) in bytes[..part.len()].iter().enumerate() {
+                        values.add(layout.value_at(position, group * GROUP + d)).cast::<i8>().write(*byte);
                     }
                 }
             }
         }
     }
+
+    /// Writes what a group has for this position, among those of all positions that begin at `first`.
+    #[inline(always)]
+    unsafe fn half(&self, side: *mut u8, first: usize, bits: u16) {
+        // SAFETY: the caller's, see `run`.
+        unsafe { side.add(first + self.at.position * size_of::<u16>()).cast::<u16>().write(bits) };
+    }
+}
+
+/// A head, turned.
+#[inline(always)]
+fn turned<S: Simd>(s: S, head: &[f32]) -> [f32; super::HEAD_DIM_MAX] {
+    let mut turned = [0.0; super::HEAD_DIM_MAX];
+    turned[..head.len()].copy_from_slice(head);
+    turn(s, &mut turned[..head.len()]);
+    turned
 }
 
 #[inline(always)]
@@ -304,3 +428,36 @@ unsafe fn to_bytes<S: Simd>(s: S, from: &[f32], to: *mut i8) -> u16 {
     }
     half.to_bits()
 }
+
+/// The same in four bits, around a centre. Returns its scale and its centre.
+#[inline(always)]
+unsafe fn to_nibbles<S: Simd>(s: S, from: &[f32], to: *mut i8) -> (u16, u16) {
+    let (lowest, highest) = (s.splat(f16::MIN.to_f32()), s.splat(f16::MAX.to_f32()));
+    let (mut least, mut largest) = (highest, lowest);
+    for d in (0..from.len()).step_by(LANES) {
+        // SAFETY: `from` holds a multiple of 16 values.
+        let bounded = s.min(s.max(unsafe { s.load(from.as_ptr().add(d)) }, lowest), highest);
+        (least, largest) = (s.min(bounded, least), s.max(bounded, largest));
+    }
+    let least = -s.max_lane(s.sub(s.splat(0.0), least));
+    let half = f16::from_f32(((s.max_lane(largest) - least) / (NIBBLE_MAX * SCALE_UNIT)).min(f16::MAX.to_f32()));
+    let scale = half.to_f32() * SCALE_UNIT;
+    let zero = NIBBLE_ZERO as f32;
+    let centre = f16::from_f32(zero.mul_add(scale, least).clamp(f16::MIN.to_f32(), f16::MAX.to_f32()));
+    let inverse = s.splat(if scale > 0.0 { 1.0 / scale } else { 0.0 });
+    for d in (0..from.len()).step_by(LANES) {
+        // SAFETY: as above.
+        unsafe {
+            let above = s.sub(s.load(from.as_ptr().add(d)), s.splat(centre.to_f32()));
+            let scaled = s.round(s.fma(above, inverse, s.splat(zero)));
+            s.store_i8(to.add(d), s.min(s.max(scaled, s.splat(0.0)), s.splat(NIBBLE_MAX)));
+        }
+    }
+    (half.to_bits(), centre.to_bits())
+}
+
+/// The largest number of four bits.
+const NIBBLE_MAX: f32 = 15.0;
+
+/// The number of four bits that stands for a group's centre.
+pub(super) const NIBBLE_ZERO: i32 = 8;

@@ -1,4 +1,4 @@
-//! The products of keys and values of eight bits, in integers.
+//! The products of keys and values of eight bits, and of values of four, in integers.
 //!
 //! Keys and values are [turned](super::rotation), and so are queries; what values add up to has to be turned back.
 //! Queries, and weights times the values' scales, are rounded to 16 bits with a scale for each group of dimensions: some
@@ -9,7 +9,7 @@
 
 use super::HEAD_DIM_MAX;
 use super::fetch::Fetch;
-use super::layout::{GROUP, PAGE, QUAD, SCALE_UNIT, VECTORS};
+use super::layout::{GROUP, NIBBLE_ZERO, PAGE, QUAD, SCALE_UNIT, VECTORS};
 use super::rotation::turn;
 use super::softmax::Softmax;
 use crate::simd::{LANES, Simd};
@@ -24,7 +24,7 @@ const NOTHING: f32 = 1e-30;
 /// Groups of a head at most.
 const GROUPS_MAX: usize = HEAD_DIM_MAX / GROUP;
 
-/// One side of a page: the keys or the values of a layer and head.
+/// Keys or values of a layer and head in eight bits.
 #[derive(Clone, Copy)]
 pub(super) struct Quads {
     pub(super) quants: *const u8,
@@ -34,22 +34,106 @@ pub(super) struct Quads {
     pub(super) dim: usize,
 }
 
-impl Quads {
-    /// The scales of a group at sixteen positions, register `v` of the page's, in units of [`SCALE_UNIT`].
-    #[inline(always)]
-    unsafe fn scales<S: Simd>(self, s: S, group: usize, v: usize) -> S::F {
-        // SAFETY: within the scales of the page.
-        unsafe { s.load_f16(self.scales.add(group * PAGE + v * LANES)) }
-    }
+/// Values of a layer and head in four bits.
+#[derive(Clone, Copy)]
+pub(super) struct Nibbles {
+    pub(super) quants: *const u8,
+    /// `[group][position]`, in half precision.
+    pub(super) scales: *const u16,
+    /// The same for what [`NIBBLE_ZERO`] stands for.
+    pub(super) centres: *const u16,
+    /// Dimensions of a head.
+    pub(super) dim: usize,
+}
 
-    /// The scale of a group at one position.
+/// Values as integers.
+pub(super) trait Values: Copy {
+    /// The quant that stands for a number that groups have, their centre; absent if zero stands for zero.
+    const CENTRE: Option<i32>;
+
+    /// Dimensions of a head.
+    fn dim(self) -> usize;
+
+    /// `N` registers of dimensions, from dimension `from` on, of the four positions of a quad.
     ///
     /// # Safety
-    /// This is a side of a page, which nobody writes meanwhile, and the position is in it.
-    pub(super) unsafe fn scale(self, group: usize, position: usize) -> f32 {
-        // SAFETY: within the scales of the page.
-        f16::from_bits(unsafe { *self.scales.add(group * PAGE + position) }).to_f32()
+    /// These are values of a page, which nobody writes meanwhile, and the quad and the dimensions are in it.
+    unsafe fn quads<S: Simd, const N: usize>(self, s: S, quad: usize, from: usize) -> [S::Q; N];
+
+    /// The scales of all positions, by group, and the centres.
+    fn of_groups(self) -> [*const u16; 2];
+}
+
+impl Values for Quads {
+    const CENTRE: Option<i32> = None;
+
+    fn dim(self) -> usize {
+        self.dim
     }
+
+    #[inline(always)]
+    unsafe fn quads<S: Simd, const N: usize>(self, s: S, quad: usize, from: usize) -> [S::Q; N] {
+        // SAFETY: the caller's; 64 bytes of values.
+        unsafe {
+            let at = self.quants.add((quad * self.dim + from) * QUAD);
+            let mut values = [s.quads(s.load_bytes(at)); N];
+            if N == TWO {
+                values[1] = s.quads(s.load_bytes(at.add(LANES * QUAD)));
+            }
+            values
+        }
+    }
+
+    #[inline(always)]
+    fn of_groups(self) -> [*const u16; 2] {
+        [self.scales; 2]
+    }
+}
+
+impl Values for Nibbles {
+    const CENTRE: Option<i32> = Some(NIBBLE_ZERO);
+
+    fn dim(self) -> usize {
+        self.dim
+    }
+
+    #[inline(always)]
+    unsafe fn quads<S: Simd, const N: usize>(self, s: S, quad: usize, from: usize) -> [S::Q; N] {
+        // SAFETY: the caller's; a group's four positions are 64 bytes.
+        unsafe {
+            let group = quad * self.dim.div_ceil(GROUP) + from / GROUP;
+            let (low, high) = s.nibbles(s.load_bytes(self.quants.add(group * LANES * QUAD)));
+            let mut values = [s.quads(low); N];
+            if N == TWO {
+                values[1] = s.quads(high);
+            }
+            values
+        }
+    }
+
+    #[inline(always)]
+    fn of_groups(self) -> [*const u16; 2] {
+        [self.scales, self.centres]
+    }
+}
+
+/// What a group has at sixteen positions, register `v` of the page's.
+///
+/// # Safety
+/// `of_groups` are the scales or the centres of a page, which nobody writes meanwhile.
+#[inline(always)]
+unsafe fn at_positions<S: Simd>(s: S, of_groups: *const u16, group: usize, v: usize) -> S::F {
+    // SAFETY: the caller's.
+    unsafe { s.load_f16(of_groups.add(group * PAGE + v * LANES)) }
+}
+
+/// What a group has at one position.
+///
+/// # Safety
+/// As [`at_positions`], and the position is in the page.
+pub(super) unsafe fn at_position(of_groups: *const u16, group: usize, position: usize) -> f32 {
+    // SAFETY: the caller's.
+    f16::from_bits(unsafe { *of_groups.add(group * PAGE + position) }).to_f32()
 }
 
 /// Queries, turned and rounded.
@@ -130,7 +214,7 @@ impl<const R: usize> QueryFactors<R> {
             }
             for v in 0..TWO {
                 // SAFETY: within the scales of the page.
-                let scales = unsafe { keys.scales(s, group, first + v) };
+                let scales = unsafe { at_positions(s, keys.scales, group, first + v) };
                 for ((scores, sums), scale) in scores.iter_mut().zip(&sums).zip(self.scales[group]) {
                     let product = s.mul(s.to_floats(sums[v]), s.splat(scale));
                     scores[first + v] = s.fma(product, scales, scores[first + v]);
@@ -144,8 +228,8 @@ impl<const R: usize> QueryFactors<R> {
 const TWO: usize = 2;
 
 /// Some values of a page, and the factors that they are multiplied with.
-pub(super) struct Weighed<'a, const R: usize> {
-    pub(super) values: Quads,
+pub(super) struct Weighed<'a, V, const R: usize> {
+    pub(super) values: V,
     pub(super) factors: &'a [[i16; PAGE]; R],
     /// Those behind have no weight.
     pub(super) positions: usize,
@@ -156,6 +240,8 @@ pub(super) struct WeightFactors<const R: usize> {
     /// By position, quads as [`Simd::factors`] wants them.
     pub(super) factors: [[i16; PAGE]; R],
     scales: [f32; R],
+    /// Where integer sums start.
+    starts: [i32; R],
 }
 
 impl<const R: usize> WeightFactors<R> {
@@ -168,7 +254,15 @@ impl<const R: usize> WeightFactors<R> {
             unsafe { to_factors(s, weights, factors, scale) };
             *scale *= SCALE_UNIT;
         }
-        Self { factors, scales }
+        Self { factors, scales, starts: [0; R] }
+    }
+
+    /// Lets sums count quants from `centre`: rounded weights then multiply small numbers of both signs, and what rounding
+    /// takes from them does not add up to something that all dimensions have.
+    pub(super) fn count_from(&mut self, centre: i32) {
+        for (start, factors) in self.starts.iter_mut().zip(&self.factors) {
+            *start = -centre * factors.iter().map(|factor| i32::from(*factor)).sum::<i32>();
+        }
     }
 
     /// Adds weighted values of a group, of one or several pages, to results.
@@ -176,50 +270,47 @@ impl<const R: usize> WeightFactors<R> {
     /// # Safety
     /// Values are those of pages, which nobody writes meanwhile.
     #[inline(always)]
-    pub(super) unsafe fn add<S: Simd>(
+    pub(super) unsafe fn add<S: Simd, V: Values>(
         &self,
         s: S,
         group: usize,
-        pages: &[Weighed<'_, R>],
+        pages: &[Weighed<'_, V, R>],
         fetch: Fetch,
         into: &mut [Softmax; R],
     ) {
-        let Some(dim) = pages.first().map(|page| page.values.dim) else { return };
+        let Some(dim) = pages.first().map(|page| page.values.dim()) else { return };
         let from = group * GROUP;
         // SAFETY: the caller's; the last group of a head may be one register.
         unsafe {
             if from + GROUP <= dim {
-                self.add_vectors::<S, TWO>(s, from, pages, fetch, into);
+                self.add_vectors::<S, V, TWO>(s, from, pages, fetch, into);
             } else {
-                self.add_vectors::<S, 1>(s, from, pages, fetch, into);
+                self.add_vectors::<S, V, 1>(s, from, pages, fetch, into);
             }
         }
     }
 
     /// `N` registers of dimensions.
     #[inline(always)]
-    unsafe fn add_vectors<S: Simd, const N: usize>(
+    unsafe fn add_vectors<S: Simd, V: Values, const N: usize>(
         &self,
         s: S,
         from: usize,
-        pages: &[Weighed<'_, R>],
+        pages: &[Weighed<'_, V, R>],
         fetch: Fetch,
         into: &mut [Softmax; R],
     ) {
         let mut sums = [[s.splat_i(0); N]; R];
-        for Weighed { values: Quads { quants, dim, .. }, factors, positions } in pages {
+        for (sums, start) in sums.iter_mut().zip(self.starts) {
+            *sums = [s.splat_i(start); N];
+        }
+        for Weighed { values, factors, positions } in pages {
             for quad in 0..positions.div_ceil(QUAD) {
                 if from == 0 {
                     fetch.step(s, quad);
                 }
                 // SAFETY: within the values of the page.
-                let at = unsafe { quants.add((quad * dim + from) * QUAD) };
-                // SAFETY: 64 bytes of values.
-                let mut values = [s.quads(unsafe { s.load_bytes(at) }); N];
-                for (v, value) in values.iter_mut().enumerate().skip(1) {
-                    // SAFETY: `N` registers of values.
-                    *value = s.quads(unsafe { s.load_bytes(at.add(v * LANES * QUAD)) });
-                }
+                let values: [S::Q; N] = unsafe { values.quads(s, quad, from) };
                 for (sums, factors) in sums.iter_mut().zip(*factors) {
                     // SAFETY: within a page's factors.
                     let weights = unsafe { s.factors(factors.as_ptr().add(quad * QUAD)) };
@@ -247,29 +338,54 @@ pub(super) fn factor_at(position: usize) -> usize {
     position / QUAD * QUAD + PLACES[position % QUAD]
 }
 
-/// Weights times the scales of a group at their positions.
+/// Weights times what a group has at their positions.
 ///
 /// # Safety
-/// `values` are those of a page, which nobody writes meanwhile.
+/// `of_groups` are the scales or the centres of a page, which nobody writes meanwhile.
 #[inline(always)]
 pub(super) unsafe fn scaled<S: Simd, const R: usize>(
     s: S,
     weights: &[[f32; PAGE]; R],
-    values: Quads,
+    of_groups: *const u16,
     group: usize,
 ) -> [[f32; PAGE]; R] {
     let mut scaled = *weights;
     for v in 0..VECTORS {
         // SAFETY: the caller's; a row has `VECTORS` registers.
         unsafe {
-            let scales = values.scales(s, group, v);
+            let numbers = at_positions(s, of_groups, group, v);
             for row in &mut scaled {
                 let at = row.as_mut_ptr().add(v * LANES);
-                s.store(at, s.mul(s.load(at), scales));
+                s.store(at, s.mul(s.load(at), numbers));
             }
         }
     }
     scaled
+}
+
+/// Adds the sum of weighted centres to all dimensions of a group. It is made in the order of the positions, wherever they lie.
+#[inline(always)]
+pub(super) fn add_centres<S: Simd, const R: usize>(
+    s: S,
+    group: usize,
+    dim: usize,
+    weighted: &[[f32; PAGE]; R],
+    into: &mut [Softmax; R],
+) {
+    for (weighted, softmax) in weighted.iter().zip(into) {
+        // SAFETY: a page's positions are `VECTORS` registers, and a head's dimensions a multiple of 16.
+        unsafe {
+            let mut sums = s.load(weighted.as_ptr());
+            for v in 1..VECTORS {
+                sums = s.add(sums, s.load(weighted.as_ptr().add(v * LANES)));
+            }
+            let sum = s.splat(s.sum(sums));
+            for d in (group * GROUP..dim.min((group + 1) * GROUP)).step_by(LANES) {
+                let to = softmax.values.as_mut_ptr().add(d);
+                s.store(to, s.add(s.load(to), sum));
+            }
+        }
+    }
 }
 
 /// Rounds numbers to 16 bits, in the order of factors.

@@ -1,7 +1,8 @@
 //! Reading keys and values out of a page, for devices that take them as plain floats.
 
-use super::layout::{GROUP, KvFormat, KvLayout, PAGE, SCALE_UNIT};
+use super::layout::{GROUP, KvFormat, KvLayout, NIBBLE_ZERO, PAGE, SCALE_UNIT};
 use super::rotation::turn;
+use crate::simd::LANES;
 use crate::simd::portable::Portable;
 use half::f16;
 
@@ -20,30 +21,50 @@ impl KvLayout {
         values: &mut [f32],
     ) {
         assert!(position < PAGE && keys.len() == self.head_dim && values.len() == self.head_dim);
-        let (first_key, first_value) = (self.keys(layer, kv_head), self.values(layer, kv_head));
-        for dimension in 0..self.head_dim {
-            let (key, value) =
-                (first_key + self.key_at(position, dimension), first_value + self.value_at(position, dimension));
-            keys[dimension] = self.number(page, first_key, (position, dimension), key);
-            values[dimension] = self.number(page, first_value, (position, dimension), value);
+        let (keys_side, values_side) = (&page[self.keys(layer, kv_head)..], &page[self.values(layer, kv_head)..]);
+        for (dimension, (key, value)) in keys.iter_mut().zip(&mut *values).enumerate() {
+            *key = self.key(keys_side, position, dimension);
+            *value = self.value(values_side, position, dimension);
         }
-        if self.format == KvFormat::Int8 {
+        if self.format != KvFormat::F16 {
             turn(Portable, keys);
             turn(Portable, values);
         }
     }
 
-    /// The number at a place, turned as it is stored, of a side that begins at `side`.
-    fn number(&self, page: &[u8], side: usize, (position, dimension): (usize, usize), at: usize) -> f32 {
-        let half = |at: usize| f16::from_le_bytes([page[at], page[at + 1]]).to_f32();
+    /// A key of a layer and head, turned as it is stored.
+    fn key(&self, side: &[u8], position: usize, dimension: usize) -> f32 {
+        let at = self.key_at(position, dimension);
         match self.format {
-            KvFormat::F16 => half(at),
-            KvFormat::Int8 => {
-                let scale = side + self.scales(dimension / GROUP) + position * size_of::<u16>();
-                f32::from(page[at] as i8) * (half(scale) * SCALE_UNIT)
+            KvFormat::F16 => half_at(side, at),
+            KvFormat::Int8 | KvFormat::Int4 => {
+                f32::from(side[at] as i8) * scale_at(side, self.key_scales(dimension / GROUP), position)
             }
         }
     }
+
+    /// A value, turned as it is stored.
+    fn value(&self, side: &[u8], position: usize, dimension: usize) -> f32 {
+        let at = self.value_at(position, dimension);
+        let scale = |side| scale_at(side, self.value_scales(dimension / GROUP), position);
+        match self.format {
+            KvFormat::F16 => half_at(side, at),
+            KvFormat::Int8 => f32::from(side[at] as i8) * scale(side),
+            KvFormat::Int4 => {
+                let nibble = if dimension % GROUP < LANES { side[at] & 15 } else { side[at] >> 4 };
+                let centre = half_at(side, self.value_centres(dimension / GROUP) + position * size_of::<u16>());
+                (f32::from(nibble) - NIBBLE_ZERO as f32).mul_add(scale(side), centre)
+            }
+        }
+    }
+}
+
+fn half_at(side: &[u8], at: usize) -> f32 {
+    f16::from_le_bytes([side[at], side[at + 1]]).to_f32()
+}
+
+fn scale_at(side: &[u8], scales: usize, position: usize) -> f32 {
+    half_at(side, scales + position * size_of::<u16>()) * SCALE_UNIT
 }
 
 #[cfg(test)]
@@ -76,7 +97,7 @@ mod tests {
             let bounded = |bits: u32| f32::from_bits(bits & 0x807F_FFFF | (bits >> 23 & 255).min(exponent_max) << 23);
             let floats: Vec<f32> = bits.into_iter().map(bounded).collect();
             let (key, value) = floats.split_at(16);
-            for format in [KvFormat::F16, KvFormat::Int8] {
+            for format in KvFormat::ALL {
                 let (page, keys, values) = write(Isa::Portable, format, key, value);
                 for isa in Isa::available() {
                     prop_assert_eq!(&write(isa, format, key, value).0, &page, "{}", isa);
@@ -84,11 +105,13 @@ mod tests {
                 for (stored, given) in [(keys, key), (values, value)] {
                     prop_assert!(stored.iter().all(|x| x.is_finite()));
                     let length = |all: &[f32]| all.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
-                    if format == KvFormat::Int8 && length(given) < f16::MAX.to_f64() {
+                    // Scales of four bits reach to 15,000.
+                    if format != KvFormat::F16 && length(given) < 7000.0 {
                         // No turned number is longer than all of them, and each is off by half a step, with room for the
-                        // rounding of the scale, which is absolute where it is tiny.
+                        // rounding of the scale and of the centre, which is absolute where they are tiny.
                         let off: Vec<_> = stored.iter().zip(given).map(|(a, b)| a - b).collect();
-                        let most = (length(given) * 0.0043 + 1.2e-7) * (given.len() as f64).sqrt();
+                        let step = if format == KvFormat::Int8 { 0.0043 } else { 0.069 };
+                        let most = (length(given) * step + 2e-7) * (given.len() as f64).sqrt();
                         prop_assert!(length(&off) <= most, "{:?} {:?}", stored, given);
                     }
                 }
@@ -98,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_again() {
-        for (format, tolerance) in [(KvFormat::F16, 1e-3), (KvFormat::Int8, 2e-2)] {
+        for (format, tolerance) in [(KvFormat::F16, 1e-3), (KvFormat::Int8, 2e-2), (KvFormat::Int4, 0.2)] {
             let layout = KvLayout { layers: 2, kv_heads: 3, head_dim: 32, format };
             let mut page = PageMemory::new(layout);
             let side = |seed: usize| (0..32).map(|i| ((i * 13 + seed) % 29) as f32 / 29.0 - 0.5).collect::<Vec<_>>();

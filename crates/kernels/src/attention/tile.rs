@@ -5,7 +5,9 @@ use super::halves::Halves;
 use super::key_bias::BiasScores;
 use super::layout::{KvFormat, KvLayout, PAGE, PageMemory, QUAD, VECTORS};
 use super::partial::{Partials, SPAN_PAGES};
-use super::quads::{Quads, QueryFactors, Weighed, WeightFactors, factor_at, scaled};
+use super::quads::{
+    Nibbles, Quads, QueryFactors, Values, Weighed, WeightFactors, add_centres, at_position, factor_at, scaled,
+};
 use super::rotation::turn;
 use super::softmax::{LOWEST, MASKED, Softmax, merge_softmax, scalar_exp, scale_values};
 use super::{Branch, Context, HEAD_DIM_MAX, Queries};
@@ -84,7 +86,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
                 self.query[d][i] = q * self.context.scale;
             }
         }
-        if self.context.layout.format == KvFormat::Int8 {
+        if self.context.layout.format != KvFormat::F16 {
             self.factors.round(s, &self.query[..dim]);
             self.bias = self.context.key_bias.map(|bias| BiasScores::new(bias, self.kv_head, &self.query));
         }
@@ -130,7 +132,14 @@ impl<'a, const R: usize> TileWork<'a, R> {
             self.soften(s, page, scores, &mut weights);
             match self.context.layout.format {
                 KvFormat::F16 => self.weigh_halves(s, page, [context, next], branch, &mut weights),
-                KvFormat::Int8 => self.weigh_quads(s, page, [context, next], branch, &weights),
+                KvFormat::Int8 => {
+                    let values = (self.value_quads(context), branch.map(|branch| self.value_quads(branch.page)));
+                    self.weigh_quads(s, page, values, next, branch, &weights);
+                }
+                KvFormat::Int4 => {
+                    let values = (self.value_nibbles(context), branch.map(|branch| self.value_nibbles(branch.page)));
+                    self.weigh_quads(s, page, values, next, branch, &weights);
+                }
             }
         }
     }
@@ -152,11 +161,26 @@ impl<'a, const R: usize> TileWork<'a, R> {
         Halves { numbers: page.bytes()[side..].as_ptr().cast(), dim: self.context.layout.head_dim }
     }
 
-    /// A side of a page in eight bits.
-    fn quads(&self, page: &PageMemory, side: usize) -> Quads {
-        let (layout, bytes) = (self.context.layout, page.bytes());
-        let scales = bytes[side + layout.scales(0)..].as_ptr().cast();
-        Quads { quants: bytes[side..].as_ptr(), scales, dim: layout.head_dim }
+    /// The keys of a page in eight bits.
+    fn key_quads(&self, page: &PageMemory) -> Quads {
+        let (layout, keys) = (self.context.layout, &page.bytes()[self.sides().0..]);
+        let scales = keys[layout.key_scales(0)..].as_ptr().cast();
+        Quads { quants: keys.as_ptr(), scales, dim: layout.head_dim }
+    }
+
+    /// The values of a page in eight bits.
+    fn value_quads(&self, page: &PageMemory) -> Quads {
+        let (layout, values) = (self.context.layout, &page.bytes()[self.sides().1..]);
+        let scales = values[layout.value_scales(0)..].as_ptr().cast();
+        Quads { quants: values.as_ptr(), scales, dim: layout.head_dim }
+    }
+
+    /// The values of a page in four bits.
+    fn value_nibbles(&self, page: &PageMemory) -> Nibbles {
+        let (layout, values) = (self.context.layout, &page.bytes()[self.sides().1..]);
+        let scales = values[layout.value_scales(0)..].as_ptr().cast();
+        let centres = values[layout.value_centres(0)..].as_ptr().cast();
+        Nibbles { quants: values.as_ptr(), scales, centres, dim: layout.head_dim }
     }
 
     /// Scores of a page's first slots, at least so many.
@@ -171,9 +195,9 @@ impl<'a, const R: usize> TileWork<'a, R> {
                     let fetch = Fetch::new(fetched, values - keys, layout.head_dim);
                     self.halves(page, keys).scores(s, &self.query, fetch, slots)
                 }
-                KvFormat::Int8 => {
+                KvFormat::Int8 | KvFormat::Int4 => {
                     let fetch = Fetch::new(fetched, values - keys, layout.head_dim / QUAD);
-                    self.factors.scores(s, self.quads(page, keys), fetch, slots)
+                    self.factors.scores(s, self.key_quads(page), fetch, slots)
                 }
             }
         }
@@ -207,42 +231,69 @@ impl<'a, const R: usize> TileWork<'a, R> {
         }
     }
 
-    /// The same in eight bits.
+    /// The same of values that are integers: those of the page, and those of the branch.
     #[inline(always)]
-    unsafe fn weigh_quads<S: Simd>(
+    unsafe fn weigh_quads<S: Simd, V: Values>(
         &mut self,
         s: S,
         page: usize,
-        [context, next]: [&PageMemory; 2],
+        (context, own): (V, Option<V>),
+        next: &PageMemory,
         branch: Option<Branch<'_>>,
         weights: &[[f32; PAGE]; R],
     ) {
         let (keys, values) = self.sides();
         let fetch = Fetch::new(next.bytes()[keys..].as_ptr(), values - keys, PAGE / QUAD);
-        let context = self.quads(context, values);
+        let branch = branch.zip(own);
         for group in 0..self.context.layout.groups() {
             // SAFETY: the caller's; these are values by the layout.
             unsafe {
-                let mut products = scaled(s, weights, context, group);
-                let Some(branch) = branch else {
-                    let rounded = WeightFactors::round(s, &products);
+                let products = self.weighted(s, page, group, 0, context, branch, weights);
+                let mut rounded = WeightFactors::round(s, &products);
+                if let Some(centre) = V::CENTRE {
+                    rounded.count_from(centre);
+                    let centres = self.weighted(s, page, group, 1, context, branch, weights);
+                    add_centres(s, group, context.dim(), &centres, &mut self.span);
+                }
+                let Some((branch, own)) = branch else {
                     let all = Weighed { values: context, factors: &rounded.factors, positions: PAGE };
                     rounded.add(s, group, &[all], fetch, &mut self.span);
                     continue;
                 };
-                let own = self.quads(branch.page, values);
-                for (r, (products, weights)) in products.iter_mut().zip(weights).enumerate() {
-                    for (slot, at) in self.grafts(r, page, &branch) {
-                        products[at] = weights[at] * own.scale(group, slot);
-                    }
-                }
-                let mut rounded = WeightFactors::round(s, &products);
                 let grafted = self.take(page, &branch, &mut rounded.factors, factor_at);
                 let (before, slots) = (self.positions_before(page), self.slots(&branch));
                 let before = Weighed { values: context, factors: &rounded.factors, positions: before };
                 let own = Weighed { values: own, factors: &grafted, positions: slots };
                 rounded.add(s, group, &[before, own], fetch, &mut self.span);
             }
+        }
+    }
+
+    /// Weights times what a group has at their positions: scales, or centres (`which` of [`Values::of_groups`]); those of a
+    /// branch where its rows would be.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "whose weights, and of what")]
+    unsafe fn weighted<S: Simd, V: Values>(
+        &self,
+        s: S,
+        page: usize,
+        group: usize,
+        which: usize,
+        context: V,
+        branch: Option<(Branch<'_>, V)>,
+        weights: &[[f32; PAGE]; R],
+    ) -> [[f32; PAGE]; R] {
+        // SAFETY: the caller's.
+        unsafe {
+            let mut weighted = scaled(s, weights, context.of_groups()[which], group);
+            if let Some((branch, own)) = branch {
+                for (r, (weighted, weights)) in weighted.iter_mut().zip(weights).enumerate() {
+                    for (slot, at) in self.grafts(r, page, &branch) {
+                        weighted[at] = weights[at] * at_position(own.of_groups()[which], group, slot);
+                    }
+                }
+            }
+            weighted
         }
     }
 
@@ -410,7 +461,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
     pub(crate) unsafe fn write_results<S: Simd>(&mut self, s: S) {
         let KvLayout { head_dim: dim, format, .. } = *self.context.layout;
         for (entry, softmax) in self.entries.iter().zip(&mut self.merged) {
-            if format == KvFormat::Int8 {
+            if format != KvFormat::F16 {
                 turn(s, &mut softmax.values[..dim]);
             }
             let start = entry.row * self.queries.out_stride + entry.head * dim;

@@ -2,7 +2,7 @@
 
 use super::buffers::SharedBuffers;
 use super::{Buffers, Norm, RowNorm, are_disjoint, norm_rows};
-use crate::attention::{KvFormat, PAGE, PageMemory, PageWriter, Slot, TurnedBias};
+use crate::attention::{PAGE, PageMemory, PageWriter, Slot, TurnedBias};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
 use crate::matmul::{Epilogue, Target, matmul};
@@ -231,7 +231,7 @@ impl<'a> Finish<'a> {
         let (first, pages) = &self.tails[to.tail];
         let offset = to.position - first;
         let at = Slot { position: offset % PAGE, layer: self.layer, kv_head };
-        if let Some(bias) = self.weights.key_bias.filter(|_| pages[offset / PAGE].format() == KvFormat::Int8) {
+        if let Some(bias) = self.weights.key_bias.filter(|_| pages[offset / PAGE].format().keeps_key_bias_apart()) {
             bias.take_from(key, kv_head, to.turned_by);
         }
         // SAFETY: rows have different destinations (checked in `new`), and (row, head) is this worker's item.

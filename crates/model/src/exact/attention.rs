@@ -58,14 +58,14 @@ impl ExactReader {
                     RopePairs::Neighbours => (0..2).flat_map(|one| (one..head.len()).step_by(2)).collect(),
                 };
                 let mut cached: Vec<f32> = order.iter().map(|&dimension| head[dimension]).collect();
-                self.rounding.cached(&mut cached);
+                self.rounding.cached_key(&mut cached);
                 order.iter().zip(cached).for_each(|(&dimension, cached)| head[dimension] = cached);
             }
             // It counts in full where scores are made.
             row.iter_mut().zip(&apart).for_each(|(key, apart)| *key += apart);
         }
         let heads = values.each_mut().flat_map(|row| row.chunks_exact_mut(b.head_dim));
-        heads.for_each(|head| self.rounding.cached(head));
+        heads.for_each(|head| self.rounding.cached_value(head));
         Ok([queries, keys, values])
     }
 

@@ -3,9 +3,9 @@
 //! Activations become signed bytes in groups of 32, in steps of a 127th of the group's largest. Weights keep the quants
 //! and scales of their type, and become signed bytes in the same way where they are floats, or where tensors whose rows
 //! alternate have several types; their scales then are half precision in units of 1/1024. Keys and values are
-//! half precision, or signed bytes in groups of 32 that were multiplied by Hadamard's matrix, keys without the bias that the model adds to them (`attention`).
-//! Everything else is floats: the 16 bits that queries and attention's weights have beside keys and values of eight are not
-//! imitated, being hundreds of times as fine.
+//! half precision, or signed bytes (values also four bits) in groups of 32 that were multiplied by Hadamard's matrix, keys
+//! without the bias that the model adds to them (`attention`). Everything else is floats: the 16 bits that queries and
+//! attention's weights have beside keys and values of eight or four are not imitated, being many times as fine.
 
 use crate::gguf::{Group, Tensor, TensorType};
 use crate::weights::stored_form;
@@ -63,25 +63,42 @@ impl Rounding {
         }
     }
 
-    /// Rounds the key or the value of a head.
-    pub(super) fn cached(self, head: &mut [f32]) {
+    /// Rounds the key of a head.
+    pub(super) fn cached_key(self, head: &mut [f32]) {
         match self {
             Self::None => {}
-            Self::AsKernels { kv: KvFormat::F16 } => {
-                let bound = f16::MAX.to_f32();
-                head.iter_mut().for_each(|x| *x = f16::from_f32(x.clamp(-bound, bound)).to_f32());
-            }
-            Self::AsKernels { kv: KvFormat::Int8 } => head.chunks_mut(GROUP).for_each(|group| {
-                hadamard(group);
-                to_cached_bytes(group);
-                hadamard(group);
-            }),
+            Self::AsKernels { kv: KvFormat::F16 } => to_halves(head),
+            Self::AsKernels { kv: KvFormat::Int8 | KvFormat::Int4 } => turned(head, to_cached_bytes),
+        }
+    }
+
+    /// Rounds the value of a head.
+    pub(super) fn cached_value(self, head: &mut [f32]) {
+        match self {
+            Self::None => {}
+            Self::AsKernels { kv: KvFormat::F16 } => to_halves(head),
+            Self::AsKernels { kv: KvFormat::Int8 } => turned(head, to_cached_bytes),
+            Self::AsKernels { kv: KvFormat::Int4 } => turned(head, to_cached_nibbles),
         }
     }
 
     /// Whether keys are cached without their bias.
     pub(super) fn keeps_key_bias_apart(self) -> bool {
-        matches!(self, Self::AsKernels { kv: KvFormat::Int8 })
+        matches!(self, Self::AsKernels { kv } if kv.keeps_key_bias_apart())
+    }
+}
+
+fn to_halves(head: &mut [f32]) {
+    let bound = f16::MAX.to_f32();
+    head.iter_mut().for_each(|x| *x = f16::from_f32(x.clamp(-bound, bound)).to_f32());
+}
+
+/// Rounds each group of a head that is turned meanwhile.
+fn turned(head: &mut [f32], round: impl Fn(&mut [f32])) {
+    for group in head.chunks_mut(GROUP) {
+        hadamard(group);
+        round(group);
+        hadamard(group);
     }
 }
 
@@ -98,12 +115,24 @@ fn hadamard(group: &mut [f32]) {
     group.copy_from_slice(&turned);
 }
 
-/// Signed bytes, their scale in half precision in units of 1/64.
+/// What scales of keys and values count in.
+const CACHED_UNIT: f32 = 1.0 / 64.0;
+
+/// Signed bytes, their scale in half precision.
 fn to_cached_bytes(group: &mut [f32]) {
-    const UNIT: f32 = 1.0 / 64.0;
-    let scale = f16::from_f32(largest(group).min(f16::MAX.to_f32()) / (127.0 * UNIT)).to_f32() * UNIT;
+    let scale = f16::from_f32(largest(group).min(f16::MAX.to_f32()) / (127.0 * CACHED_UNIT)).to_f32() * CACHED_UNIT;
     let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
     group.iter_mut().for_each(|x| *x = (*x * inverse).round_ties_even().clamp(-127.0, 127.0) * scale);
+}
+
+/// Four bits around a centre, for which 8 stands; scale and centre in half precision.
+fn to_cached_nibbles(group: &mut [f32]) {
+    let (least, most) = group.iter().fold((f32::MAX, f32::MIN), |(least, most), x| (least.min(*x), most.max(*x)));
+    let scale = f16::from_f32((most - least) / (15.0 * CACHED_UNIT)).to_f32() * CACHED_UNIT;
+    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+    let centre = f16::from_f32(least + 8.0 * scale).to_f32();
+    let quant = |x: f32| ((x - centre) * inverse).round_ties_even().clamp(-8.0, 7.0);
+    group.iter_mut().for_each(|x| *x = quant(*x) * scale + centre);
 }
 
 impl WeightRounding {

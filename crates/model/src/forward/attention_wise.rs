@@ -7,7 +7,7 @@
 
 use super::pass::Pass;
 use super::token_wise::NotRun;
-use crate::kv::{KvFormat, KvTable, LineageId, PAGE_TOKENS};
+use crate::kv::{KvTable, LineageId, PAGE_TOKENS};
 use crate::load::Model;
 use duet_kernels::attention::TurnedBias;
 use duet_types::{Bytes, Nanos, Tokens};
@@ -157,7 +157,7 @@ impl CacheRows<'_> {
             let heads = keys.chunks_exact_mut(head).zip(values.chunks_exact_mut(head)).enumerate();
             for (kv_head, (keys, values)) in heads {
                 layout.read_position(page, (self.layer, kv_head, position % PAGE_TOKENS), keys, values);
-                if let Some(bias) = self.key_bias.filter(|_| layout.format == KvFormat::Int8) {
+                if let Some(bias) = self.key_bias.filter(|_| layout.format.keeps_key_bias_apart()) {
                     bias.give_back(keys, kv_head, position);
                 }
             }

@@ -92,7 +92,7 @@ fn run(model: &Model) {
     let last = model.config().vocabulary as u32 - 1;
     let tokens: Vec<TokenId> = [0, 1, last, last / 2].map(|token| TokenId(token.min(last))).to_vec();
     let rows = tokens.len();
-    for format in [KvFormat::F16, KvFormat::Int8] {
+    for format in KvFormat::ALL {
         let kv = model.kv_pool(format, Tokens(64)).table();
         let segments = vec![Segment::new(kv, tokens.clone())];
         // A context may be too short for so many.

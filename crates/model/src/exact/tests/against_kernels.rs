@@ -38,7 +38,7 @@ const IN_BYTES: Tolerance = Tolerance { median: 4e-2, rms: 5e-2, parted: 0.08 };
 pub(super) fn excess(found: &Difference, kv: KvFormat) -> f64 {
     let tolerance = match kv {
         KvFormat::F16 => IN_HALVES,
-        KvFormat::Int8 => IN_BYTES,
+        KvFormat::Int8 | KvFormat::Int4 => IN_BYTES,
     };
     (found.rms / tolerance.rms).max(found.median / tolerance.median).max(found.parted / tolerance.parted)
 }
@@ -69,7 +69,7 @@ fn check(name: &str) {
 
 fn check_file(what: &str, path: &Path) {
     let model = load(path);
-    for kv in [KvFormat::F16, KvFormat::Int8] {
+    for kv in KvFormat::ALL {
         let found = compare(&model, path, kv);
         eprintln!("{what} {kv:?}: {found}");
         assert!(excess(&found, kv) <= 1.0, "{what} {kv:?}: {found}");
