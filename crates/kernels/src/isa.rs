@@ -31,7 +31,7 @@ pub enum Isa {
     Avx2Vnni,
     /// AVX2, FMA, F16C, AVX-512 (F, BW, DQ, VL) and its VNNI.
     Avx512Vnni,
-    /// NEON with `sdot` (dotprod), which all 64-bit ARM cores since 2018 have.
+    /// NEON and `sdot` (dotprod).
     Neon,
     /// The same and `usdot` (i8mm).
     NeonI8mm,

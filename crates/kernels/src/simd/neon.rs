@@ -134,21 +134,14 @@ macro_rules! neon {
                 sum
             }
 
-            /// The products of a row, whose activations are lane `LANE` of `rows`, with one of two steps of weights.
+            /// The products of a row, whose activations are lane `LANE` of `rows`, with a step of a panel's weights.
             ///
             /// # Safety
             /// As [`Self::dot_lane`].
             #[inline(always)]
-            unsafe fn add_row<const LANE: usize, const P: usize>(
-                sums: &mut [[int32x4_t; 4]; P],
-                weights: &[[[uint8x16_t; 4]; 2]; P],
-                half: usize,
-                rows: int8x16_t,
-            ) {
-                for (sum, weights) in sums.iter_mut().zip(weights) {
-                    // SAFETY: the caller's.
-                    unsafe { *sum = four!(|i| Self::dot_lane::<LANE>(sum[i], weights[half][i], rows)) };
-                }
+            unsafe fn add_row<const LANE: usize>(sum: &mut [int32x4_t; 4], weights: &[uint8x16_t; 4], rows: int8x16_t) {
+                // SAFETY: the caller's.
+                unsafe { *sum = four!(|i| Self::dot_lane::<LANE>(sum[i], weights[i], rows)) };
             }
         }
 
@@ -354,27 +347,26 @@ macro_rules! neon {
                 sums: &mut [[Self::I; P]; R],
                 part: GroupPart<'_, P>,
             ) {
-                // SAFETY: the caller's; `self` shows that the set is there. Activations of `R` rows lie one behind another.
+                // SAFETY: the caller's; `self` shows that the set is there. Activations of rows lie one behind another.
+                // One panel after another: the operands of several would not stay in registers.
                 unsafe {
                     for pair in part.pairs::<W>() {
-                        let mut weights = [[[vdupq_n_u8(0); 4]; 2]; P];
-                        for (weights, panel) in weights.iter_mut().zip(part.panels) {
+                        for (p, panel) in part.panels.iter().enumerate() {
                             let (one, other) = part.weights::<Self, W>(self, panel, pair);
-                            *weights = [one, other];
-                        }
-                        for half in 0..2 {
-                            let step = 2 * pair + half;
-                            let (fours, left) = sums.as_chunks_mut::<4>();
-                            for (i, [zeroth, first, second, third]) in fours.iter_mut().enumerate() {
-                                let rows = vld1q_s8(part.activations(step, 4 * i));
-                                Self::add_row::<0, P>(zeroth, &weights, half, rows);
-                                Self::add_row::<1, P>(first, &weights, half, rows);
-                                Self::add_row::<2, P>(second, &weights, half, rows);
-                                Self::add_row::<3, P>(third, &weights, half, rows);
-                            }
-                            for (row, left) in left.iter_mut().enumerate() {
-                                let row = self.activations(part.activations(step, R / 4 * 4 + row));
-                                Self::add_row::<0, P>(left, &weights, half, row);
+                            for (half, weights) in [one, other].iter().enumerate() {
+                                let step = 2 * pair + half;
+                                let (fours, left) = sums.as_chunks_mut::<4>();
+                                for (i, [zeroth, first, second, third]) in fours.iter_mut().enumerate() {
+                                    let rows = vld1q_s8(part.activations(step, 4 * i));
+                                    Self::add_row::<0>(&mut zeroth[p], weights, rows);
+                                    Self::add_row::<1>(&mut first[p], weights, rows);
+                                    Self::add_row::<2>(&mut second[p], weights, rows);
+                                    Self::add_row::<3>(&mut third[p], weights, rows);
+                                }
+                                for (row, left) in left.iter_mut().enumerate() {
+                                    let row = self.activations(part.activations(step, R / 4 * 4 + row));
+                                    Self::add_row::<0>(&mut left[p], weights, row);
+                                }
                             }
                         }
                     }
