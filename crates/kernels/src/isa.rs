@@ -12,6 +12,11 @@ use crate::simd::{
     avx512::Avx512,
     features::{avx2_features, avx2_vnni_features, avx512_features, compiled_for, detected, names},
 };
+#[cfg(target_arch = "aarch64")]
+use crate::simd::{
+    features::{compiled_for, detected, names, neon_features, neon_i8mm_features},
+    neon::{Neon, NeonI8mm},
+};
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -26,6 +31,10 @@ pub enum Isa {
     Avx2Vnni,
     /// AVX2, FMA, F16C, AVX-512 (F, BW, DQ, VL) and its VNNI.
     Avx512Vnni,
+    /// NEON and `sdot` (dotprod).
+    Neon,
+    /// The same and `usdot` (i8mm).
+    NeonI8mm,
 }
 
 /// Why an instruction set cannot be used by its name.
@@ -52,8 +61,9 @@ pub enum IsaError {
 }
 
 impl Isa {
-    /// All sets, the fastest last, whether this machine has them or not.
-    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::Avx2Vnni, Self::Avx512Vnni];
+    /// All sets, of each architecture the fastest last, whether this machine has them or not.
+    pub const ALL: [Self; 6] =
+        [Self::Portable, Self::Avx2, Self::Avx2Vnni, Self::Avx512Vnni, Self::Neon, Self::NeonI8mm];
 
     /// All sets this machine has, the fastest last.
     #[must_use]
@@ -105,28 +115,31 @@ impl Isa {
             Self::Avx2 => "avx2",
             Self::Avx2Vnni => "avx2-vnni",
             Self::Avx512Vnni => "avx512-vnni",
+            Self::Neon => "neon",
+            Self::NeonI8mm => "neon-i8mm",
         }
     }
 
-    /// The features that a processor needs for it: all that its code is compiled with.
-    #[cfg(target_arch = "x86_64")]
+    /// The features that a processor needs for it, all that its code is compiled with; of the sets of another architecture,
+    /// that architecture.
     #[must_use]
     pub const fn features(self) -> &'static [&'static str] {
         match self {
             Self::Portable => &[],
+            #[cfg(target_arch = "x86_64")]
             Self::Avx2 => avx2_features!(names!()),
+            #[cfg(target_arch = "x86_64")]
             Self::Avx2Vnni => avx2_vnni_features!(names!()),
+            #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni => avx512_features!(names!()),
-        }
-    }
-
-    /// The features that a processor needs for it; of the sets of another architecture, that architecture.
-    #[cfg(not(target_arch = "x86_64"))]
-    #[must_use]
-    pub const fn features(self) -> &'static [&'static str] {
-        match self {
-            Self::Portable => &[],
+            #[cfg(not(target_arch = "x86_64"))]
             Self::Avx2 | Self::Avx2Vnni | Self::Avx512Vnni => &["x86_64"],
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => neon_features!(names!()),
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonI8mm => neon_i8mm_features!(names!()),
+            #[cfg(not(target_arch = "aarch64"))]
+            Self::Neon | Self::NeonI8mm => &["aarch64"],
         }
     }
 
@@ -149,7 +162,13 @@ impl Isa {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni => unsafe { run_avx512(kernel) },
-            #[cfg(not(target_arch = "x86_64"))]
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => unsafe { run_neon(kernel) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonI8mm => unsafe { run_neon_i8mm(kernel) },
+            // Of another architecture.
             other => panic!("{other} is not available on this machine"),
         }
     }
@@ -172,7 +191,12 @@ fn has_feature(name: &str) -> bool {
     avx2_vnni_features!(detected!(name)) || avx512_features!(detected!(name))
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+fn has_feature(name: &str) -> bool {
+    neon_i8mm_features!(detected!(name))
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn has_feature(_name: &str) -> bool {
     false
 }
@@ -202,6 +226,22 @@ avx512_features!(compiled_for!(
     unsafe fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
         // SAFETY: our caller has detected the features, and this function enables them.
         kernel.run(unsafe { Avx512::new() })
+    }
+));
+
+#[cfg(target_arch = "aarch64")]
+neon_features!(compiled_for!(
+    unsafe fn run_neon<K: Kernel>(kernel: K) -> K::Output {
+        // SAFETY: our caller has detected the features, and this function enables them.
+        kernel.run(unsafe { Neon::new() })
+    }
+));
+
+#[cfg(target_arch = "aarch64")]
+neon_i8mm_features!(compiled_for!(
+    unsafe fn run_neon_i8mm<K: Kernel>(kernel: K) -> K::Output {
+        // SAFETY: our caller has detected the features, and this function enables them.
+        kernel.run(unsafe { NeonI8mm::new() })
     }
 ));
 

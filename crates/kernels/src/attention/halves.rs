@@ -30,7 +30,7 @@ impl Halves {
         let mut scores = [[s.splat(0.0); VECTORS]; R];
         // SAFETY: the caller's.
         unsafe {
-            if slots > 2 * LANES {
+            if slots > 2 * LANES && R * VECTORS <= S::SUMS {
                 self.score_vectors::<S, R, VECTORS>(s, query, fetch, 0, &mut scores);
             } else {
                 for first in 0..slots.div_ceil(LANES) {
@@ -89,7 +89,7 @@ impl Halves {
         let mut d = 0;
         // SAFETY: `d` stays below the head's dimensions, a multiple of 16.
         unsafe {
-            while d + 4 * LANES <= self.dim {
+            while d + 4 * LANES <= self.dim && R * 4 <= S::SUMS {
                 self.weigh_vectors::<S, R, 4>(s, weights, d, fetch, positions, into);
                 d += 4 * LANES;
             }

@@ -103,11 +103,12 @@ impl Values for Nibbles {
         unsafe {
             let group = quad * self.dim.div_ceil(GROUP) + from / GROUP;
             let (low, high) = s.nibbles(s.load_bytes(self.quants.add(group * LANES * QUAD)));
-            let mut values = [s.quads(low); N];
             if N == TWO {
+                let mut values = [s.quads(low); N];
                 values[1] = s.quads(high);
+                return values;
             }
-            values
+            [s.quads(if from.is_multiple_of(GROUP) { low } else { high }); N]
         }
     }
 
@@ -175,17 +176,24 @@ impl<const R: usize> QueryFactors<R> {
     #[inline(always)]
     pub(super) unsafe fn scores<S: Simd>(&self, s: S, keys: Quads, fetch: Fetch, slots: usize) -> [[S::F; VECTORS]; R] {
         let mut scores = [[s.splat(0.0); VECTORS]; R];
-        for first in (0..slots.div_ceil(LANES)).step_by(TWO) {
+        let together = if R * TWO <= S::SUMS { TWO } else { 1 };
+        for first in (0..slots.div_ceil(LANES)).step_by(together) {
             // SAFETY: the caller's.
-            unsafe { self.score_two(s, keys, fetch, first, &mut scores) };
+            unsafe {
+                if together == TWO {
+                    self.score_vectors::<S, TWO>(s, keys, fetch, first, &mut scores);
+                } else {
+                    self.score_vectors::<S, 1>(s, keys, fetch, first, &mut scores);
+                }
+            }
         }
         scores
     }
 
-    /// The scores of two registers of slots, from register `first` on: with six queries as many sums as hide what a product
-    /// takes, and few enough to stay in registers.
+    /// The scores of `V` registers of slots, from register `first` on: with six queries and two registers, as many sums as
+    /// hide what a product takes, and few enough to stay in 32 wide registers.
     #[inline(always)]
-    unsafe fn score_two<S: Simd>(
+    unsafe fn score_vectors<S: Simd, const V: usize>(
         &self,
         s: S,
         keys: Quads,
@@ -194,25 +202,28 @@ impl<const R: usize> QueryFactors<R> {
         scores: &mut [[S::F; VECTORS]; R],
     ) {
         for (group, from) in (0..keys.dim).step_by(GROUP).enumerate() {
-            let mut sums = [[s.splat_i(0); TWO]; R];
+            let mut sums = [[s.splat_i(0); V]; R];
             for quad in from / QUAD..keys.dim.min(from + GROUP) / QUAD {
                 if first == 0 {
                     fetch.step(s, quad);
                 }
                 // SAFETY: within the keys of the page.
                 let at = |v: usize| unsafe { keys.quants.add(((first + v) * keys.dim + quad * QUAD) * LANES) };
-                let (one, other) = (at(0), at(1));
-                // SAFETY: 64 bytes of keys each.
-                let keys = unsafe { [s.quads(s.load_bytes(one)), s.quads(s.load_bytes(other))] };
+                // SAFETY: 64 bytes of keys.
+                let mut operands = [s.quads(unsafe { s.load_bytes(at(0)) }); V];
+                for (v, operand) in operands.iter_mut().enumerate().skip(1) {
+                    // SAFETY: as above.
+                    *operand = s.quads(unsafe { s.load_bytes(at(v)) });
+                }
                 for (sums, query) in sums.iter_mut().zip(&self.quads[quad]) {
                     // SAFETY: four factors.
                     let query = unsafe { s.factors(query.as_ptr()) };
-                    for (sum, key) in sums.iter_mut().zip(keys) {
+                    for (sum, key) in sums.iter_mut().zip(operands) {
                         *sum = s.dot_quads(*sum, key, query);
                     }
                 }
             }
-            for v in 0..TWO {
+            for v in 0..V {
                 // SAFETY: within the scales of the page.
                 let scales = unsafe { at_positions(s, keys.scales, group, first + v) };
                 for ((scores, sums), scale) in scores.iter_mut().zip(&sums).zip(self.scales[group]) {
@@ -282,10 +293,12 @@ impl<const R: usize> WeightFactors<R> {
         let from = group * GROUP;
         // SAFETY: the caller's; the last group of a head may be one register.
         unsafe {
-            if from + GROUP <= dim {
+            if from + GROUP <= dim && R * TWO <= S::SUMS {
                 self.add_vectors::<S, V, TWO>(s, from, pages, fetch, into);
             } else {
-                self.add_vectors::<S, V, 1>(s, from, pages, fetch, into);
+                for from in (from..dim.min(from + GROUP)).step_by(LANES) {
+                    self.add_vectors::<S, V, 1>(s, from, pages, fetch, into);
+                }
             }
         }
     }

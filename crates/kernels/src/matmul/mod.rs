@@ -17,10 +17,10 @@ mod unpacked;
 mod weights;
 
 pub use epilogue::{Epilogue, Gating, Target};
-pub use tile::RowTiles;
+pub use tile::{GroupPart, RowTiles};
 pub use weights::{Quants, Scales, Weights};
 
-pub(crate) use tile::{row_by_row, rows_by_panels};
+pub(crate) use tile::{products_by_row, row_by_row, rows_by_panels};
 
 use crate::crew::Worker;
 use crate::isa::Isa;

@@ -8,7 +8,8 @@ use super::unpacked::{Room, Unpacked};
 use super::weights::{PAIRS, Quants, Scales, Weights};
 use crate::packed::{BLOCK, PANELS_TOGETHER, Panel, UNIT};
 use crate::quantize::{BIAS, BIASED_ZERO, GROUP, SharedRows, TILE, Tile};
-use crate::simd::Simd;
+use crate::simd::{Simd, WeightBytes};
+use std::ops::Range;
 
 /// Rows of a product that one call computes for some panels: `count` tiles from row `row` on.
 #[derive(Clone, Copy, Debug)]
@@ -152,8 +153,15 @@ unsafe fn part_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
                 turn -= 1;
             }
             for part in 0..W::Scales::PARTS {
+                let part = (group, part);
                 // SAFETY: the caller's; the group is below `groups`.
-                unsafe { add_part::<S, W, R, P>(s, panels, &shared, rows, (group, part), &mut sums) };
+                unsafe {
+                    if R * P <= S::SUMS {
+                        add_part::<S, W, R, P>(s, panels, &shared, rows, part, &mut sums);
+                    } else {
+                        add_in_quarters::<S, W, R, P>(s, panels, &shared, rows, part, &mut sums);
+                    }
+                }
             }
         }
     }
@@ -172,38 +180,110 @@ unsafe fn add_part<S: Simd, W: Weights, const R: usize, const P: usize>(
     s: S,
     panels: &[Panel; P],
     shared: &[[S::F; 2]; P],
+    rows: TilePart,
+    part: (usize, usize),
+    sums: &mut [[S::F; P]; R],
+) {
+    // SAFETY: the caller's.
+    unsafe {
+        let mut dots = [[s.splat_i(BIASED_ZERO); P]; R];
+        add_products::<S, W, R, P>(s, panels, rows, part, &mut dots);
+        add_scaled::<S, W, R, P>(s, panels, shared, rows, part, &dots, sums);
+    }
+}
+
+/// The same as [`add_part`], four rows of one panel after another: their integer sums are in registers, all others in memory.
+///
+/// # Safety
+/// As [`add_part`].
+#[inline(always)]
+unsafe fn add_in_quarters<S: Simd, W: Weights, const R: usize, const P: usize>(
+    s: S,
+    panels: &[Panel; P],
+    shared: &[[S::F; 2]; P],
+    rows: TilePart,
+    part: (usize, usize),
+    sums: &mut [[S::F; P]; R],
+) {
+    for p in 0..P {
+        let (panel, shared) = ([panels[p]], [shared[p]]);
+        macro_rules! add {
+            ($count:literal from $row:expr) => {{
+                let rows = TilePart { first: rows.first + $row, ..rows };
+                let mut dots = [[s.splat_i(BIASED_ZERO)]; $count];
+                // SAFETY: the caller's; these rows are some of its own.
+                unsafe { add_products::<S, W, $count, 1>(s, &panel, rows, part, &mut dots) };
+                let mut few = [[s.splat(0.0)]; $count];
+                for (few, sums) in few.iter_mut().zip(&sums[$row..]) {
+                    *few = [sums[p]];
+                }
+                // SAFETY: as above.
+                unsafe { add_scaled::<S, W, $count, 1>(s, &panel, &shared, rows, part, &dots, &mut few) };
+                for (few, sums) in few.iter().zip(&mut sums[$row..]) {
+                    sums[p] = few[0];
+                }
+            }};
+        }
+        let whole = R / 4 * 4;
+        if whole > 0 {
+            add!(4 from 0);
+        }
+        if whole > 4 {
+            add!(4 from 4);
+        }
+        match R - whole {
+            1 => add!(1 from whole),
+            2 => add!(2 from whole),
+            3 => add!(3 from whole),
+            _ => {}
+        }
+    }
+}
+
+const _: () = assert!(TILE <= 8, "a tile is two quarters of rows at most");
+
+/// Adds the integer sums of a group of inputs, or of a part of one, to `dots`, which are at [`BIASED_ZERO`].
+///
+/// # Safety
+/// As [`add_part`].
+#[inline(always)]
+unsafe fn add_products<S: Simd, W: Weights, const R: usize, const P: usize>(
+    s: S,
+    panels: &[Panel; P],
     TilePart { tile, height, first }: TilePart,
     (group, part): (usize, usize),
-    sums: &mut [[S::F; P]; R],
+    dots: &mut [[S::I; P]; R],
 ) {
     let rows = group * height + first;
     // SAFETY: all offsets lie within group `group`, see the layouts in `packed` and `quantize`.
     unsafe {
-        let mut dots = [[s.splat_i(BIASED_ZERO); P]; R];
-        if !W::FORM.has_min() {
+        if !W::FORM.has_min() && !moved_to_zero::<S, W>() {
             for (row, dots) in dots.iter_mut().enumerate() {
                 *dots = [s.splat_i((*tile.offsets.add(rows + row)).of(W::FORM, part)); P];
             }
         }
         let activations = tile.quants.add(group * height * GROUP + first * 4);
-        let (bytes, pairs) = (W::Quants::REGISTERS * 64, PAIRS / W::Scales::PARTS);
-        for pair in part * pairs..(part + 1) * pairs {
-            let mut operands = [None; P];
-            for (operands, panel) in operands.iter_mut().zip(panels) {
-                *operands = Some(W::Quants::pair(s, panel.quants.add(group * bytes), pair));
-            }
-            for half in 0..2 {
-                let step = 2 * pair + half;
-                for (row, dots) in dots.iter_mut().enumerate() {
-                    let four = s.activations(activations.add((step * height + row) * 4));
-                    for (dot, operands) in dots.iter_mut().zip(operands) {
-                        if let Some((low, high)) = operands {
-                            *dot = s.dot(*dot, if half == 0 { low } else { high }, four);
-                        }
-                    }
-                }
-            }
-        }
+        s.products::<W, R, P>(dots, GroupPart { panels, group, part, activations, height });
+    }
+}
+
+/// Adds integer sums, scaled, and what minima give.
+///
+/// # Safety
+/// As [`add_part`].
+#[inline(always)]
+unsafe fn add_scaled<S: Simd, W: Weights, const R: usize, const P: usize>(
+    s: S,
+    panels: &[Panel; P],
+    shared: &[[S::F; 2]; P],
+    TilePart { tile, height, first }: TilePart,
+    (group, part): (usize, usize),
+    dots: &[[S::I; P]; R],
+    sums: &mut [[S::F; P]; R],
+) {
+    let rows = group * height + first;
+    // SAFETY: as in `add_products`.
+    unsafe {
         for (p, panel) in panels.iter().enumerate() {
             let scales = panel.scales.add(W::FORM.scales_at(group));
             let scale = W::Scales::scale(s, shared[p], scales, part);
@@ -224,6 +304,86 @@ unsafe fn add_part<S: Simd, W: Weights, const R: usize, const P: usize>(
             }
         }
     }
+}
+
+/// What the integer products of a group, or of a part of one, read.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupPart<'a, const P: usize> {
+    pub(crate) panels: &'a [Panel; P],
+    group: usize,
+    /// Which part of the group.
+    part: usize,
+    /// Those of the first of the rows in the group's first step.
+    activations: *const i8,
+    /// Rows of the tile.
+    height: usize,
+}
+
+impl<const P: usize> GroupPart<'_, P> {
+    /// The part's steps, two by two.
+    #[inline(always)]
+    pub(crate) fn pairs<W: Weights>(&self) -> Range<usize> {
+        let pairs = PAIRS / W::Scales::PARTS;
+        self.part * pairs..(self.part + 1) * pairs
+    }
+
+    /// The weights of a panel as operands: of the one step of a pair, and of the other.
+    ///
+    /// # Safety
+    /// It is a pair of the group's, and one of the panels, which are of form `W`.
+    #[inline(always)]
+    pub(crate) unsafe fn weights<S: Simd, W: Weights>(&self, s: S, panel: &Panel, pair: usize) -> (S::B, S::B) {
+        // SAFETY: the caller's.
+        let (one, other) =
+            unsafe { W::Quants::pair(s, panel.quants.add(self.group * (W::Quants::REGISTERS * 64)), pair) };
+        if moved_to_zero::<S, W>() { (s.less_128(one), s.less_128(other)) } else { (one, other) }
+    }
+
+    /// The activations of a row in a step: four bytes, those of the next row behind them.
+    ///
+    /// # Safety
+    /// There are such a step of the group and such a row.
+    #[inline(always)]
+    pub(crate) unsafe fn activations(&self, step: usize, row: usize) -> *const i8 {
+        // SAFETY: the caller's.
+        unsafe { self.activations.add((step * self.height + row) * 4) }
+    }
+}
+
+/// [`Simd::products`] of one row after another.
+///
+/// # Safety
+/// As [`Simd::products`].
+#[inline(always)]
+pub(crate) unsafe fn products_by_row<S: Simd, W: Weights, const R: usize, const P: usize>(
+    s: S,
+    sums: &mut [[S::I; P]; R],
+    part: GroupPart<'_, P>,
+) {
+    for pair in part.pairs::<W>() {
+        let mut operands = [None; P];
+        for (operands, panel) in operands.iter_mut().zip(part.panels) {
+            // SAFETY: the caller's.
+            *operands = Some(unsafe { part.weights::<S, W>(s, panel, pair) });
+        }
+        for half in 0..2 {
+            let step = 2 * pair + half;
+            for (row, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: the caller's.
+                let four = unsafe { s.activations(part.activations(step, row)) };
+                for (sum, operands) in sums.iter_mut().zip(operands) {
+                    if let Some((low, high)) = operands {
+                        *sum = s.dot(*sum, if half == 0 { low } else { high }, four);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether weights of the form reach [`Simd::dot`] without their zero point.
+const fn moved_to_zero<S: Simd, W: Weights>() -> bool {
+    W::FORM.bits() == 8 && matches!(S::WEIGHT_BYTES, WeightBytes::Signed)
 }
 
 /// Starts fetching a group of the `P` panels that follow `panels`.

@@ -296,6 +296,11 @@ macro_rules! avx2 {
             #[inline(always)]
             $dot
             #[inline(always)]
+            fn less_128(self, bytes: Self::B) -> Self::B {
+                // SAFETY: registers only, and `self` shows that the instruction set is there.
+                unsafe { both!(|i| _mm256_xor_si256(bytes[i], _mm256_set1_epi8(i8::MIN))) }
+            }
+            #[inline(always)]
             fn quads(self, bytes: Self::B) -> Self::Q {
                 // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe {

@@ -217,6 +217,11 @@ impl Simd for Avx512 {
         unsafe { _mm512_dpbusd_epi32(sum, weights, activations) }
     }
     #[inline(always)]
+    fn less_128(self, bytes: __m512i) -> __m512i {
+        // SAFETY: registers only, and `self` shows that the instruction set is there.
+        unsafe { _mm512_xor_si512(bytes, _mm512_set1_epi8(i8::MIN)) }
+    }
+    #[inline(always)]
     fn quads(self, bytes: __m512i) -> [__m512i; 2] {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { [_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)), _mm512_srai_epi16::<8>(bytes)] }

@@ -3,7 +3,24 @@
 //! A list is handed to whoever names it: [`detected`] asks the processor, [`compiled_for`] compiles a function with the
 //! features, and [`names`] is for messages. **Invariant:** what is enabled is therefore what was detected.
 
+/// Hands NEON's features, and those of its products of bytes, in brackets, to the macro `$then`, before its other arguments.
+#[cfg(target_arch = "aarch64")]
+macro_rules! neon_features {
+    ($then:ident!($($rest:tt)*)) => {
+        $then! { ["neon" "dotprod"] $($rest)* }
+    };
+}
+
+/// The same with the products of unsigned with signed bytes.
+#[cfg(target_arch = "aarch64")]
+macro_rules! neon_i8mm_features {
+    ($then:ident!($($rest:tt)*)) => {
+        $then! { ["neon" "dotprod" "i8mm"] $($rest)* }
+    };
+}
+
 /// Hands AVX2's features, in brackets, to the macro `$then`, before its other arguments.
+#[cfg(target_arch = "x86_64")]
 macro_rules! avx2_features {
     ($then:ident!($($rest:tt)*)) => {
         $then! { ["avx2" "fma" "f16c"] $($rest)* }
@@ -11,6 +28,7 @@ macro_rules! avx2_features {
 }
 
 /// The same for AVX2 with AVX-VNNI.
+#[cfg(target_arch = "x86_64")]
 macro_rules! avx2_vnni_features {
     ($then:ident!($($rest:tt)*)) => {
         $then! { ["avx2" "fma" "f16c" "avxvnni"] $($rest)* }
@@ -18,6 +36,7 @@ macro_rules! avx2_vnni_features {
 }
 
 /// The same for AVX-512 with its VNNI. Its kernels reduce in narrower registers, with AVX2's instructions.
+#[cfg(target_arch = "x86_64")]
 macro_rules! avx512_features {
     ($then:ident!($($rest:tt)*)) => {
         $then! { ["avx2" "fma" "f16c" "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512vnni"] $($rest)* }
@@ -32,10 +51,22 @@ macro_rules! names {
 }
 
 /// Whether this machine has the feature that is called `$name`, one of the list.
+#[cfg(target_arch = "x86_64")]
 macro_rules! detected {
     ([$($feature:tt)+] $name:expr) => {
         match $name {
             $($feature => is_x86_feature_detected!($feature),)+
+            _ => false,
+        }
+    };
+}
+
+/// Whether this machine has the feature that is called `$name`, one of the list.
+#[cfg(target_arch = "aarch64")]
+macro_rules! detected {
+    ([$($feature:tt)+] $name:expr) => {
+        match $name {
+            $($feature => std::arch::is_aarch64_feature_detected!($feature),)+
             _ => false,
         }
     };
@@ -49,4 +80,8 @@ macro_rules! compiled_for {
     };
 }
 
-pub(crate) use {avx2_features, avx2_vnni_features, avx512_features, compiled_for, detected, names};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use {avx2_features, avx2_vnni_features, avx512_features};
+pub(crate) use {compiled_for, detected, names};
+#[cfg(target_arch = "aarch64")]
+pub(crate) use {neon_features, neon_i8mm_features};

@@ -8,15 +8,27 @@
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod features;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
 pub(crate) mod portable;
 
-use crate::matmul::{RowTiles, Weights};
+use crate::matmul::{GroupPart, RowTiles, Weights, products_by_row};
 use crate::packed::Panel;
 
 /// Lanes of a vector.
 pub const LANES: usize = 16;
+
+/// How [`Simd::dot`] reads the bytes of weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightBytes {
+    /// As they are.
+    Unsigned,
+    /// As signed ones. Weights of eight bits, whose zero point is 128, go into it less 128, and so have none; those of fewer
+    /// bits are the same either way.
+    Signed,
+}
 
 /// Vector operations of one instruction set.
 ///
@@ -36,6 +48,12 @@ pub trait Simd: Copy {
     type Q: Copy;
     /// Four factors, ready for [`Self::dot_quads`].
     type W: Copy;
+
+    /// How [`Self::dot`] reads weights.
+    const WEIGHT_BYTES: WeightBytes = WeightBytes::Unsigned;
+    /// Vectors of sums that inner loops may keep in registers; wider tiles are computed in parts. (More than any tile has,
+    /// where it was not found to pay.)
+    const SUMS: usize = 24;
 
     /// All lanes `value`.
     fn splat(self, value: f32) -> Self::F;
@@ -131,8 +149,26 @@ pub trait Simd: Copy {
     /// # Safety
     /// Valid for four bytes.
     unsafe fn activations(self, from: *const i8) -> Self::A;
-    /// Adds to lane `i` the products of unsigned bytes `4i..4i+4` with the row's four activations. Exact.
+    /// Adds to lane `i` the products of bytes `4i..4i+4`, read as [`Self::WEIGHT_BYTES`] says, with the row's four
+    /// activations. Exact.
     fn dot(self, sum: Self::I, weights: Self::B, activations: Self::A) -> Self::I;
+
+    /// Every byte less 128, as a signed one.
+    fn less_128(self, bytes: Self::B) -> Self::B;
+
+    /// Adds the products of a part of a group of `P` panels with `R` rows to their sums, as [`Self::dot`] does.
+    ///
+    /// # Safety
+    /// The panels are of form `W`; they and the rows are valid for the part.
+    #[inline(always)]
+    unsafe fn products<W: Weights, const R: usize, const P: usize>(
+        self,
+        sums: &mut [[Self::I; P]; R],
+        part: GroupPart<'_, P>,
+    ) {
+        // SAFETY: the caller's.
+        unsafe { products_by_row::<Self, W, R, P>(self, sums, part) }
+    }
 
     /// Sixteen quads of signed bytes.
     fn quads(self, bytes: Self::B) -> Self::Q;

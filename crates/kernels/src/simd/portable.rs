@@ -165,6 +165,10 @@ impl Simd for Portable {
         })
     }
     #[inline(always)]
+    fn less_128(self, bytes: Self::B) -> Self::B {
+        bytes.map(|byte| byte ^ 128)
+    }
+    #[inline(always)]
     fn quads(self, bytes: Self::B) -> Self::Q {
         bytes
     }
