@@ -60,9 +60,13 @@ pub(super) trait Values: Copy {
     /// These are values of a page, which nobody writes meanwhile, and the quad and the dimensions are in it.
     unsafe fn quads<S: Simd, const N: usize>(self, s: S, quad: usize, from: usize) -> [S::Q; N];
 
-    /// The scales of all positions, by group, and the centres.
+    /// What groups have at all positions: [`SCALES`] and [`CENTRES`].
     fn of_groups(self) -> [*const u16; 2];
 }
+
+/// Which of [`Values::of_groups`].
+pub(super) const SCALES: usize = 0;
+pub(super) const CENTRES: usize = 1;
 
 impl Values for Quads {
     const CENTRE: Option<i32> = None;
@@ -256,16 +260,16 @@ pub(super) struct WeightFactors<const R: usize> {
 }
 
 impl<const R: usize> WeightFactors<R> {
-    /// Rounds them. `weights` are already multiplied with the values' scales.
+    pub(super) const NONE: Self = Self { factors: [[0; PAGE]; R], scales: [0.0; R], starts: [0; R] };
+
+    /// Rounds weights that are already multiplied with the values' scales.
     #[inline(always)]
-    pub(super) fn round<S: Simd>(s: S, weights: &[[f32; PAGE]; R]) -> Self {
-        let (mut factors, mut scales) = ([[0; PAGE]; R], [0.0; R]);
-        for ((weights, factors), scale) in weights.iter().zip(&mut factors).zip(&mut scales) {
+    pub(super) fn round<S: Simd>(&mut self, s: S, weights: &[[f32; PAGE]; R]) {
+        for ((weights, factors), scale) in weights.iter().zip(&mut self.factors).zip(&mut self.scales) {
             // SAFETY: a page's positions are four registers.
             unsafe { to_factors(s, weights, factors, scale) };
             *scale *= SCALE_UNIT;
         }
-        Self { factors, scales, starts: [0; R] }
     }
 
     /// Lets sums count quants from `centre`: rounded weights then multiply small numbers of both signs, and what rounding
@@ -356,24 +360,23 @@ pub(super) fn factor_at(position: usize) -> usize {
 /// # Safety
 /// `of_groups` are the scales or the centres of a page, which nobody writes meanwhile.
 #[inline(always)]
-pub(super) unsafe fn scaled<S: Simd, const R: usize>(
+pub(super) unsafe fn scale<S: Simd, const R: usize>(
     s: S,
     weights: &[[f32; PAGE]; R],
     of_groups: *const u16,
     group: usize,
-) -> [[f32; PAGE]; R] {
-    let mut scaled = *weights;
+    scaled: &mut [[f32; PAGE]; R],
+) {
     for v in 0..VECTORS {
         // SAFETY: the caller's; a row has `VECTORS` registers.
         unsafe {
             let numbers = at_positions(s, of_groups, group, v);
-            for row in &mut scaled {
-                let at = row.as_mut_ptr().add(v * LANES);
-                s.store(at, s.mul(s.load(at), numbers));
+            for (weights, scaled) in weights.iter().zip(&mut *scaled) {
+                let product = s.mul(s.load(weights.as_ptr().add(v * LANES)), numbers);
+                s.store(scaled.as_mut_ptr().add(v * LANES), product);
             }
         }
     }
-    scaled
 }
 
 /// Adds the sum of weighted centres to all dimensions of a group. It is made in the order of the positions, wherever they lie.
@@ -415,6 +418,8 @@ unsafe fn to_factors<S: Simd, const N: usize>(s: S, from: &[f32; N], to: &mut [i
         }
         let largest = s.max_lane(largest);
         if largest < NOTHING {
+            to.fill(0);
+            *scale = 0.0;
             return;
         }
         *scale = largest / FACTOR_MAX;

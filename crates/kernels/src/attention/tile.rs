@@ -6,7 +6,8 @@ use super::key_bias::BiasScores;
 use super::layout::{KvFormat, KvLayout, PAGE, PageMemory, QUAD, VECTORS};
 use super::partial::{Partials, SPAN_PAGES};
 use super::quads::{
-    Nibbles, Quads, QueryFactors, Values, Weighed, WeightFactors, add_centres, at_position, factor_at, scaled,
+    CENTRES, Nibbles, Quads, QueryFactors, SCALES, Values, Weighed, WeightFactors, add_centres, at_position, factor_at,
+    scale,
 };
 use super::rotation::turn;
 use super::softmax::{LOWEST, MASKED, Softmax, merge_softmax, scalar_exp, scale_values};
@@ -27,6 +28,20 @@ struct Entry {
     /// Visible positions.
     from: usize,
     to: usize,
+}
+
+/// What a page's products are made of, written anew for each page in place: where a page is small, clearing and copying this
+/// would take as long as they do.
+struct Scratch<const R: usize> {
+    /// Of the positions.
+    weights: [[f32; PAGE]; R],
+    /// These times what a group of values has.
+    scaled: [[f32; PAGE]; R],
+    factors: WeightFactors<R>,
+}
+
+impl<const R: usize> Scratch<R> {
+    const NONE: Self = Self { weights: [[0.0; PAGE]; R], scaled: [[0.0; PAGE]; R], factors: WeightFactors::NONE };
 }
 
 /// The state of a tile.
@@ -106,15 +121,15 @@ impl<'a, const R: usize> TileWork<'a, R> {
         let from = self.entries.iter().map(|entry| entry.from).min().unwrap_or(0);
         let to = self.entries.iter().map(|entry| entry.to).max().unwrap_or(0);
         let pages = (span * SPAN_PAGES).max(from / PAGE)..((span + 1) * SPAN_PAGES).min(to.div_ceil(PAGE));
+        let mut scratch = Scratch::NONE;
         for page in pages {
             // SAFETY: the caller's; `check` compared the pages with the positions.
-            unsafe { self.attend_page(s, page) };
+            unsafe { self.attend_page(s, page, &mut scratch) };
         }
     }
 
     #[inline(always)]
-    unsafe fn attend_page<S: Simd>(&mut self, s: S, page: usize) {
-        let mut weights = [[0.0_f32; PAGE]; R];
+    unsafe fn attend_page<S: Simd>(&mut self, s: S, page: usize, scratch: &mut Scratch<R>) {
         // SAFETY: the caller's. A page that only a branch reaches is not there; it is masked as a whole before the
         // branch's scores are put in, so any page serves in its place.
         unsafe {
@@ -129,16 +144,16 @@ impl<'a, const R: usize> TileWork<'a, R> {
             if let Some(bias) = &self.bias {
                 bias.add(s, page, &mut scores);
             }
-            self.soften(s, page, scores, &mut weights);
+            self.soften(s, page, scores, &mut scratch.weights);
             match self.context.layout.format {
-                KvFormat::F16 => self.weigh_halves(s, page, [context, next], branch, &mut weights),
+                KvFormat::F16 => self.weigh_halves(s, page, [context, next], branch, &mut scratch.weights),
                 KvFormat::Int8 => {
                     let values = (self.value_quads(context), branch.map(|branch| self.value_quads(branch.page)));
-                    self.weigh_quads(s, page, values, next, branch, &weights);
+                    self.weigh_quads(s, page, values, next, branch, scratch);
                 }
                 KvFormat::Int4 => {
                     let values = (self.value_nibbles(context), branch.map(|branch| self.value_nibbles(branch.page)));
-                    self.weigh_quads(s, page, values, next, branch, &weights);
+                    self.weigh_quads(s, page, values, next, branch, scratch);
                 }
             }
         }
@@ -240,7 +255,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
         (context, own): (V, Option<V>),
         next: &PageMemory,
         branch: Option<Branch<'_>>,
-        weights: &[[f32; PAGE]; R],
+        Scratch { weights, scaled, factors }: &mut Scratch<R>,
     ) {
         let (keys, values) = self.sides();
         let fetch = Fetch::new(next.bytes()[keys..].as_ptr(), values - keys, PAGE / QUAD);
@@ -248,52 +263,50 @@ impl<'a, const R: usize> TileWork<'a, R> {
         for group in 0..self.context.layout.groups() {
             // SAFETY: the caller's; these are values by the layout.
             unsafe {
-                let products = self.weighted(s, page, group, 0, context, branch, weights);
-                let mut rounded = WeightFactors::round(s, &products);
+                self.weighted(s, (page, group), weights, SCALES, context, branch, scaled);
+                factors.round(s, scaled);
                 if let Some(centre) = V::CENTRE {
-                    rounded.count_from(centre);
-                    let centres = self.weighted(s, page, group, 1, context, branch, weights);
-                    add_centres(s, group, context.dim(), &centres, &mut self.span);
+                    factors.count_from(centre);
+                    self.weighted(s, (page, group), weights, CENTRES, context, branch, scaled);
+                    add_centres(s, group, context.dim(), scaled, &mut self.span);
                 }
                 let Some((branch, own)) = branch else {
-                    let all = Weighed { values: context, factors: &rounded.factors, positions: PAGE };
-                    rounded.add(s, group, &[all], fetch, &mut self.span);
+                    let all = Weighed { values: context, factors: &factors.factors, positions: PAGE };
+                    factors.add(s, group, &[all], fetch, &mut self.span);
                     continue;
                 };
-                let grafted = self.take(page, &branch, &mut rounded.factors, factor_at);
+                let grafted = self.take(page, &branch, &mut factors.factors, factor_at);
                 let (before, slots) = (self.positions_before(page), self.slots(&branch));
-                let before = Weighed { values: context, factors: &rounded.factors, positions: before };
+                let before = Weighed { values: context, factors: &factors.factors, positions: before };
                 let own = Weighed { values: own, factors: &grafted, positions: slots };
-                rounded.add(s, group, &[before, own], fetch, &mut self.span);
+                factors.add(s, group, &[before, own], fetch, &mut self.span);
             }
         }
     }
 
-    /// Weights times what a group has at their positions: scales, or centres (`which` of [`Values::of_groups`]); those of a
-    /// branch where its rows would be.
+    /// Weights times what a group has at their positions, `which` of [`Values::of_groups`]; those of a branch where its rows
+    /// would be.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "whose weights, and of what")]
+    #[expect(clippy::too_many_arguments, reason = "whose weights, of what, and where to")]
     unsafe fn weighted<S: Simd, V: Values>(
         &self,
         s: S,
-        page: usize,
-        group: usize,
+        (page, group): (usize, usize),
+        weights: &[[f32; PAGE]; R],
         which: usize,
         context: V,
         branch: Option<(Branch<'_>, V)>,
-        weights: &[[f32; PAGE]; R],
-    ) -> [[f32; PAGE]; R] {
+        weighted: &mut [[f32; PAGE]; R],
+    ) {
         // SAFETY: the caller's.
         unsafe {
-            let mut weighted = scaled(s, weights, context.of_groups()[which], group);
-            if let Some((branch, own)) = branch {
-                for (r, (weighted, weights)) in weighted.iter_mut().zip(weights).enumerate() {
-                    for (slot, at) in self.grafts(r, page, &branch) {
-                        weighted[at] = weights[at] * at_position(own.of_groups()[which], group, slot);
-                    }
+            scale(s, weights, context.of_groups()[which], group, weighted);
+            let Some((branch, own)) = branch else { return };
+            for (r, (weighted, weights)) in weighted.iter_mut().zip(weights).enumerate() {
+                for (slot, at) in self.grafts(r, page, &branch) {
+                    weighted[at] = weights[at] * at_position(own.of_groups()[which], group, slot);
                 }
             }
-            weighted
         }
     }
 
