@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The tests of the kernels on ARM, emulated, once on every instruction set of ARM that they have: scripts/test-arm.sh
+# The tests of the kernels on ARM, emulated, once on every instruction set of ARM that they have, and what a part of the
+# gate on the quality of answers and the models of `transformers` say there: scripts/test-arm.sh
 #
 # What is missing of the target, its linker and libc and the emulator is installed, for which one has to be root on Debian
 # or Ubuntu. On an ARM machine nothing is emulated: there scripts/test-isas.sh does this.
@@ -37,3 +38,6 @@ for isa in $(sed -n 's/^\(neon.*\) here$/\1/p' <<<"$sets"); do
     echo "== $isa"
     DUET_ISA=$isa cargo test --quiet --target $target -p duet-kernels --lib --test matmul --test attention --test experts
 done
+# These go through all sets of the machine by themselves.
+echo "== whole models"
+cargo test --quiet --target $target -p duet-model --lib -- exact::tests

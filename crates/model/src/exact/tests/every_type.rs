@@ -1,5 +1,6 @@
-//! A part of the gate on the quality of answers: what the kernels lose in each type of weights, beside the same weights in
-//! plain floats, is what `every_type.json` says, on every instruction set of this machine.
+//! A part of the gate on the quality of answers: what the kernels lose in each type of weights and in each format of keys
+//! and values, beside the same weights in plain floats, is what `every_type.json` says, on every instruction set of this
+//! machine.
 //!
 //! The models are tiny and their weights are chance, so the figures tell types apart and changes of the arithmetic, not how
 //! good answers are. They have hardly any tolerance: kernels compute the same bits everywhere. Whoever means to change them
@@ -20,19 +21,27 @@ const TOLERANCE: f64 = 1e-6;
 
 /// Nats that a type may lose on average.
 const MOST: f64 = 0.006;
+/// The same where values have four bits.
+const MOST_INT4: f64 = 0.02;
 
-/// The mean divergence of a position, in nats, by the type's name.
+/// The type whose weights are read with every format of keys and values; the others are with half precision.
+const OF_ALL_FORMATS: &str = "Q8_0";
+
+/// The mean divergence of a position, in nats, by the type's name and the format's.
 type Figures = BTreeMap<String, f64>;
 
 /// What a file's weights say of the tokens after these, in plain floats, and what the kernels lose of that on each
-/// instruction set.
-fn lost(path: &Path, tokens: &[TokenId], isas: &[Isa]) -> Vec<f64> {
+/// instruction set, by the name of each of `formats`.
+fn lost(path: &Path, tokens: &[TokenId], isas: &[Isa], formats: &[KvFormat]) -> Vec<Vec<(&'static str, f64)>> {
     let expected = by_reader(path, tokens, Rounding::None);
     let on = |isa: &Isa| {
         let options = LoadOptions { isa: Some(*isa), ..LoadOptions::default() };
         let model = Model::load(path, &options, &mut |_| {}).unwrap();
-        let logits = by_kernels(&model, tokens, KvFormat::F16);
-        divergence(&logits, &expected, model.config().vocabulary)
+        let with = |&format: &KvFormat| {
+            let logits = by_kernels(&model, tokens, format);
+            (format.name(), divergence(&logits, &expected, model.config().vocabulary))
+        };
+        formats.iter().map(with).collect()
     };
     isas.iter().map(on).collect()
 }
@@ -67,12 +76,14 @@ fn every_type_of_weights_loses_what_it_did() {
     let mut found: Vec<Figures> = vec![Figures::new(); isas.len()];
     for (name, kind) in random_blocks::models() {
         let file = random_blocks::model_of(kind);
-        for (figures, lost) in found.iter_mut().zip(lost(file.path(), &tokens, &isas)) {
-            figures.insert(name.to_owned(), lost);
+        let formats = if name == OF_ALL_FORMATS { &KvFormat::ALL[..] } else { &[KvFormat::F16] };
+        for (figures, lost) in found.iter_mut().zip(lost(file.path(), &tokens, &isas, formats)) {
+            figures.extend(lost.into_iter().map(|(format, lost)| (format!("{name}, {format}"), lost)));
         }
     }
     let now = &found[0];
-    assert!(now.values().all(|&lost| lost <= MOST), "{now:#?}");
+    let most = |name: &str| if name.ends_with(KvFormat::Int4.name()) { MOST_INT4 } else { MOST };
+    assert!(now.iter().all(|(name, &lost)| lost <= most(name)), "{now:#?}");
     for (isa, figures) in isas.iter().zip(&found) {
         assert!(agree(figures, now), "{isa}: {figures:#?}\n{}: {now:#?}", isas[0]);
     }
