@@ -5,7 +5,7 @@
 //! something to draft. A step is a draft of 15 rows and one token that is learned; medians of the last 500.
 
 use duet_speculate::confidence::Confidence;
-use duet_speculate::{Method, Speculator, WORTH_MIN};
+use duet_speculate::{Known, Method, Speculator, WORTH_MIN};
 use duet_types::TokenId;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn main() {
     for method in [Method::Pld, Method::Sam, Method::CoordGen, Method::Duet] {
         for length in LENGTHS {
             let text = text(length + STEPS);
-            let mut speculator = Speculator::new(method.drafters(&[]), Confidence::default());
+            let mut speculator = Speculator::new(method.drafters(&Known::default()), Confidence::default());
             speculator.read(&text[..length]);
             let mut times: Vec<Duration> = text[length..].iter().map(|&token| step(&mut speculator, token)).collect();
             times.sort_unstable();

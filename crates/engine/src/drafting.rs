@@ -2,13 +2,15 @@
 
 use crate::calibration::Calibrate;
 use crate::learned::LearnedFile;
+use crate::recycled::RecycledByUser;
 use crate::request::{Drafts, GenerateRequest, Output, Remember};
-use crate::speculation::Speculation;
-use duet_history::{HistoryStats, HistoryStore, Interaction, ModelFingerprint, TaskKey};
+use crate::speculation::{Keeps, Speculation};
+use duet_history::{HistoryStats, HistoryStore, Interaction, ModelFingerprint, TaskKey, UserName};
 use duet_speculate::confidence::Confidence;
 use duet_speculate::prediction::Prediction;
-use duet_speculate::{Drafter, Learns, Method, Speculator};
-use duet_types::{TokenId, Tokens};
+use duet_speculate::successors::Successors;
+use duet_speculate::{Drafter, Known, Learns, Method, Speculator};
+use duet_types::{Bytes, TokenId, Tokens};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,6 +23,7 @@ pub(crate) struct Drafting {
     past: Option<Past>,
     learned: Option<LearnedFile>,
     confidence: Mutex<Confidence>,
+    recycled: RecycledByUser,
     drafts: AtomicU64,
     nanos: AtomicU64,
 }
@@ -40,6 +43,8 @@ pub(crate) struct DraftCost {
     pub(crate) drafts: u64,
     /// The time that they took together.
     pub(crate) time: Duration,
+    /// Memory of what is recycled, of all users.
+    pub(crate) recycled: Bytes,
 }
 
 impl Drafting {
@@ -52,7 +57,8 @@ impl Drafting {
         let (drafts, nanos) = (AtomicU64::default(), AtomicU64::default());
         let learned = learned.filter(|_| method != Method::None);
         let confidence = Mutex::new(learned.as_ref().and_then(LearnedFile::load).unwrap_or_default());
-        Arc::new(Self { method, calibrate, past, learned, confidence, drafts, nanos })
+        let recycled = RecycledByUser::default();
+        Arc::new(Self { method, calibrate, past, learned, confidence, recycled, drafts, nanos })
     }
 
     /// Drafts for a generation; nothing if the method is none.
@@ -64,13 +70,17 @@ impl Drafting {
         let GenerateRequest { prompt, predicted, .. } = request;
         let key = self.key(request);
         let automata = self.past.as_ref().zip(key.as_ref()).map(|(past, key)| past.store.for_task(key));
-        let mut drafters = self.method.drafters(&automata.unwrap_or_default());
+        let recycled = if self.method.recycles() { self.recycled.of(&request.user) } else { Arc::default() };
+        let mut drafters = self.method.drafters(&Known { history: automata.unwrap_or_default(), recycled });
         if !predicted.is_empty() {
             drafters.push(Box::new(Prediction::new(prompt, predicted)) as Box<dyn Drafter>);
         }
         let confidence = self.confidence.lock().unwrap_or_else(PoisonError::into_inner).for_a_request();
-        let key = key.filter(|_| request.remember == Remember::Answer);
-        Some(Box::new(Speculation::new(self, Speculator::new(drafters, confidence), key)))
+        let mut keeps = Keeps::default();
+        if request.remember == Remember::Answer {
+            keeps = Keeps { answer: key, successors: self.method.recycles().then(|| request.user.clone()) };
+        }
+        Some(Box::new(Speculation::new(self, Speculator::new(drafters, confidence), keeps)))
     }
 
     /// Where answers like this one's are kept.
@@ -84,6 +94,11 @@ impl Drafting {
         if let Some(past) = self.past.as_ref().filter(|_| answer.len() >= KEPT_MIN) {
             past.store.commit(Interaction::new(key, prompt, answer));
         }
+    }
+
+    /// What the model would have said in an answer's places: the user's later requests are drafted from it.
+    pub(crate) fn recycle(&self, user: &UserName, said: &[([TokenId; 2], Successors)]) {
+        self.recycled.learn(user, said);
     }
 
     /// How prompts calibrate.
@@ -109,7 +124,7 @@ impl Drafting {
     /// What drafting has cost so far.
     pub(crate) fn cost(&self) -> DraftCost {
         let time = Duration::from_nanos(self.nanos.load(Ordering::Relaxed));
-        DraftCost { drafts: self.drafts.load(Ordering::Relaxed), time }
+        DraftCost { drafts: self.drafts.load(Ordering::Relaxed), time, recycled: self.recycled.bytes() }
     }
 
     /// What a generation learned: the next one begins with it. Of several at once the last to end has its say; they all

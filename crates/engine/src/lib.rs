@@ -39,6 +39,7 @@ mod preparer;
 mod prober;
 pub mod profile;
 mod prompt_scores;
+mod recycled;
 mod request;
 mod runtime;
 mod sampling;

@@ -427,7 +427,7 @@ impl<B: Backend> Sequence<B> {
         if speculation.learns().answer {
             for &at in path {
                 let context = speculation.context(at, last, earlier);
-                speculation.calibrate(context, &tokens_of(&likeliest[at]));
+                speculation.said(context, &tokens_of(&likeliest[at]));
             }
         }
         if speculation.learns().rejected && path.len() <= drafted {

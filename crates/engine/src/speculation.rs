@@ -15,7 +15,7 @@ mod distribution;
 
 use crate::calibration::Calibrate;
 use crate::drafting::Drafting;
-use duet_history::TaskKey;
+use duet_history::{TaskKey, UserName};
 use duet_scheduler::{Chance, Offer};
 use duet_speculate::drafter::Rejected;
 use duet_speculate::guide::Guide;
@@ -31,10 +31,20 @@ pub(crate) struct Speculation {
     drafting: Arc<Drafting>,
     speculator: Speculator,
     learns: Learns,
-    /// Where the answer is kept; absent if it is not.
-    key: Option<TaskKey>,
+    keeps: Keeps,
+    /// What the model would have said after each two tokens of the answer, if that is kept.
+    said: Vec<([TokenId; 2], Successors)>,
     draft: Draft,
     counts: DraftCounts,
+}
+
+/// What stays of a generation, for later ones to draft from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keeps {
+    /// Where the answer is kept; absent if it is not.
+    pub(crate) answer: Option<TaskKey>,
+    /// Whose requests are drafted from what the model would have said; absent: nobody's.
+    pub(crate) successors: Option<UserName>,
 }
 
 /// What came of a generation's drafts, and what they cost.
@@ -54,9 +64,9 @@ pub struct DraftCounts {
 
 impl Speculation {
     /// Of a generation that has not begun.
-    pub(crate) fn new(drafting: &Arc<Drafting>, speculator: Speculator, key: Option<TaskKey>) -> Self {
-        let (draft, counts) = (Draft::default(), DraftCounts::default());
-        Self { drafting: Arc::clone(drafting), speculator, learns: drafting.learns(), key, draft, counts }
+    pub(crate) fn new(drafting: &Arc<Drafting>, speculator: Speculator, keeps: Keeps) -> Self {
+        let (draft, counts, said) = (Draft::default(), DraftCounts::default(), Vec::new());
+        Self { drafting: Arc::clone(drafting), speculator, learns: drafting.learns(), keeps, said, draft, counts }
     }
 
     /// What may follow, at most `most` rows, to be offered to the scheduler. `guide` knows what cannot and what must.
@@ -90,7 +100,7 @@ impl Speculation {
 
     /// The answer is complete.
     pub(crate) fn finished(&mut self, prompt: &[TokenId], answer: &[TokenId]) {
-        if let Some(key) = self.key.take() {
+        if let Some(key) = self.keeps.answer.take() {
             self.drafting.keep(key, prompt, answer);
         }
     }
@@ -119,6 +129,15 @@ impl Speculation {
         self.speculator.calibrate(context, &Successors::new(likeliest));
     }
 
+    /// The same of a row of the answer, for which the model could have said anything.
+    pub(crate) fn said(&mut self, context: [TokenId; 2], likeliest: &[(TokenId, f32)]) {
+        let successors = Successors::new(likeliest);
+        self.speculator.calibrate(context, &successors);
+        if self.keeps.successors.is_some() {
+            self.said.push((context, successors));
+        }
+    }
+
     /// What the model would have said in the places of the rejected `rows`, given what was drafted before them.
     pub(crate) fn rejected(&mut self, rows: &[usize], predicted: &[TokenId]) {
         let drafted: Vec<TokenId> = rows.iter().map(|&row| self.draft.rows()[row - 1].token).collect();
@@ -145,6 +164,9 @@ impl Speculation {
 impl Drop for Speculation {
     fn drop(&mut self) {
         self.drafting.learned(self.speculator.confidence());
+        if let Some(user) = self.keeps.successors.take() {
+            self.drafting.recycle(&user, &self.said);
+        }
     }
 }
 

@@ -57,7 +57,8 @@ fn hash(key: u64) -> u64 {
     mixed ^ (mixed >> 29)
 }
 
-fn pair(before: u32, token: u32) -> u64 {
+/// Two tokens as one key.
+pub(crate) fn pair(before: u32, token: u32) -> u64 {
     u64::from(before) << 32 | u64::from(token)
 }
 
@@ -80,16 +81,7 @@ impl Drafter for Calibration {
     }
 
     fn propose(&self, Place(before, token): Place, candidates: &mut Vec<Candidate>) {
-        let begin = candidates.len();
-        let levels = [(self.pairs.get(pair(before, token)), 0), (self.singles.get(u64::from(token)), LEVEL)];
-        for (successors, level) in levels {
-            let Some(successors) = successors else { continue };
-            for (rank, (token, below)) in successors.iter().enumerate() {
-                if candidates[begin..].iter().all(|candidate| candidate.token != token) {
-                    candidates.push(Candidate { token, evidence: evidence(level, rank, below, successors) });
-                }
-            }
-        }
+        propose(self.pairs.get(pair(before, token)), self.singles.get(u64::from(token)), candidates);
     }
 
     fn calibrate(&mut self, [before, token]: [TokenId; 2], successors: &Successors) {
@@ -99,6 +91,19 @@ impl Drafter for Calibration {
 
     fn bytes(&self) -> usize {
         self.pairs.bytes() + self.singles.bytes()
+    }
+}
+
+/// The successors of a place's last two tokens, then those of the last one alone.
+pub(crate) fn propose(of_two: Option<&Successors>, of_one: Option<&Successors>, candidates: &mut Vec<Candidate>) {
+    let begin = candidates.len();
+    for (successors, level) in [(of_two, 0), (of_one, LEVEL)] {
+        let Some(successors) = successors else { continue };
+        for (rank, (token, below)) in successors.iter().enumerate() {
+            if candidates[begin..].iter().all(|candidate| candidate.token != token) {
+                candidates.push(Candidate { token, evidence: evidence(level, rank, below, successors) });
+            }
+        }
     }
 }
 

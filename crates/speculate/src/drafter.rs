@@ -42,11 +42,14 @@ pub enum Kind {
     Extension,
     /// What the client expects.
     Prediction,
+    /// What the model preferred in earlier requests.
+    Recycled,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Context, Self::History, Self::Calibrated, Self::Extension, Self::Prediction];
+    pub const ALL: [Self; 6] =
+        [Self::Context, Self::History, Self::Calibrated, Self::Extension, Self::Prediction, Self::Recycled];
 }
 
 /// A source of candidates. Places are given back to it in the order of its making, and only its own.

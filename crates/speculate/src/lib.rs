@@ -12,6 +12,7 @@
 //! | the task-relevant database (§3.1) | `history.rs` |
 //! | predicted outputs (OpenAI) | `prediction.rs` |
 //! | in-context distribution calibration (§3.3) | `calibration.rs`, of `successors.rs` |
+//! | token recycling across requests (Luo et al. 2024) | `recycling.rs` |
 //! | draft extension, or reuse (§3.4, eq. 3) | `extension.rs` |
 //! | why drafts are rejected (Table 2) | `rejection.rs` |
 //! | tree drafts from several sources (§3.3-3.4) | `speculator.rs`, `draft.rs` |
@@ -34,6 +35,7 @@ pub mod history;
 mod method;
 pub mod prediction;
 pub mod prompt_lookup;
+pub mod recycling;
 pub mod rejection;
 pub mod sam;
 pub mod speculator;
@@ -44,7 +46,7 @@ mod utilisation;
 pub use draft::{Draft, DraftRow, ROWS_MAX, VerifyRows, WORTH_MIN};
 pub use drafter::Drafter;
 pub use guide::Guide;
-pub use method::{Learns, Method, UnknownMethod};
+pub use method::{Known, Learns, Method, UnknownMethod};
 pub use rejection::{Rejection, Rejections};
 pub use speculator::Speculator;
 pub use utilisation::Utilisation;

@@ -5,6 +5,7 @@ use crate::drafter::Drafter;
 use crate::extension::Extension;
 use crate::history::History;
 use crate::prompt_lookup::PromptLookup;
+use crate::recycling::{Recycled, Recycling};
 use crate::sam::{Breadth, Context};
 use crate::suffix_automaton::SuffixAutomaton;
 use std::fmt;
@@ -26,9 +27,20 @@ pub enum Method {
     Calibrated,
     /// CoordGen: SAM with calibration from the prompt and draft extension. (§3.3-3.4)
     CoordGen,
-    /// Ours: SAM with several candidates a place, calibrated from every pass.
+    /// Token recycling, alone.
+    Recycling,
+    /// Ours: SAM with several candidates a place, calibrated from every pass, and token recycling.
     #[default]
     Duet,
+}
+
+/// What is known before a request begins.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Finished interactions, the oldest first.
+    pub history: Vec<Arc<SuffixAutomaton>>,
+    /// What the model would have said in earlier requests.
+    pub recycled: Arc<Recycled>,
 }
 
 /// Which rows of logits a method learns from.
@@ -44,22 +56,34 @@ pub struct Learns {
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::None, Self::Pld, Self::PldDuet, Self::Sam, Self::Calibrated, Self::CoordGen, Self::Duet];
+    pub const ALL: [Self; 8] = [
+        Self::None,
+        Self::Pld,
+        Self::PldDuet,
+        Self::Sam,
+        Self::Calibrated,
+        Self::CoordGen,
+        Self::Recycling,
+        Self::Duet,
+    ];
 
-    /// Its drafters, over what is known of finished interactions.
+    /// Its drafters, over what is known of earlier requests.
     #[must_use]
-    pub fn drafters(self, history: &[Arc<SuffixAutomaton>]) -> Vec<Box<dyn Drafter>> {
+    pub fn drafters(self, known: &Known) -> Vec<Box<dyn Drafter>> {
         let breadth = if self == Self::Duet { Breadth::Several } else { Breadth::Single };
         let mut drafters: Vec<Box<dyn Drafter>> = Vec::new();
         match self {
             Self::None => return drafters,
+            Self::Recycling => {}
             Self::Pld | Self::PldDuet => drafters.push(Box::<PromptLookup>::default()),
             Self::Sam | Self::Calibrated | Self::CoordGen | Self::Duet => {
                 drafters.push(Box::new(Context::new(breadth)));
-                let past = history.iter().map(|past| History::new(Arc::clone(past), breadth));
+                let past = known.history.iter().map(|past| History::new(Arc::clone(past), breadth));
                 drafters.extend(past.map(|past| Box::new(past) as Box<dyn Drafter>));
             }
+        }
+        if self.recycles() {
+            drafters.push(Box::new(Recycling::new(Arc::clone(&known.recycled))));
         }
         if self.learns().prompt || self.learns().answer {
             drafters.push(Box::<Calibration>::default());
@@ -73,7 +97,13 @@ impl Method {
     /// Whether it drafts from finished interactions.
     #[must_use]
     pub fn has_history(self) -> bool {
-        !matches!(self, Self::None | Self::Pld | Self::PldDuet)
+        !matches!(self, Self::None | Self::Pld | Self::PldDuet | Self::Recycling)
+    }
+
+    /// Whether it drafts from what the model would have said in earlier requests.
+    #[must_use]
+    pub fn recycles(self) -> bool {
+        matches!(self, Self::Recycling | Self::Duet)
     }
 
     /// What it learns from.
@@ -81,6 +111,7 @@ impl Method {
     pub fn learns(self) -> Learns {
         let (prompt, answer, rejected) = match self {
             Self::None | Self::Pld | Self::Sam => (false, false, false),
+            Self::Recycling => (false, true, false),
             Self::Calibrated => (true, false, false),
             Self::CoordGen => (true, false, true),
             Self::PldDuet => (true, true, true),
@@ -98,6 +129,7 @@ impl Method {
             Self::Sam => "sam",
             Self::Calibrated => "calibrated",
             Self::CoordGen => "coordgen",
+            Self::Recycling => "recycling",
             Self::Duet => "duet",
         }
     }

@@ -183,22 +183,25 @@ impl Eq for Open {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Method;
+    use crate::recycling::Recycled;
+    use crate::{Known, Method};
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     fn tokens(text: &[u32]) -> Vec<TokenId> {
         text.iter().map(|&token| TokenId(token)).collect()
     }
 
     fn speculator(method: Method, prompt: &[u32]) -> Speculator {
-        let mut speculator = Speculator::new(method.drafters(&[]), Confidence::default());
+        let mut speculator = Speculator::new(method.drafters(&Known::default()), Confidence::default());
         speculator.read(&tokens(prompt));
         speculator
     }
 
     #[test]
     fn what_was_said_is_drafted_again() {
-        for method in Method::ALL.into_iter().filter(|&method| method != Method::None) {
+        let reads_the_text = |method: &Method| !matches!(method, Method::None | Method::Recycling);
+        for method in Method::ALL.into_iter().filter(reads_the_text) {
             let mut speculator = speculator(method, &[1, 2, 3, 4, 5, 6, 9, 1, 2, 3]);
             let draft = speculator.draft(3, 0.0);
             let path: Vec<u32> = draft.rows().iter().map(|row| row.token.0).collect();
@@ -256,6 +259,20 @@ mod tests {
         assert!(path.contains(&(2, None)) && path.contains(&(5, Some(four))), "{path:?}");
     }
 
+    #[test]
+    fn what_was_recycled_is_drafted_where_the_text_says_nothing() {
+        let mut recycled = Recycled::default();
+        recycled.learn([TokenId(1), TokenId(2)], &Successors::new(&[(TokenId(7), 9.0), (TokenId(8), 8.0)]));
+        let known = Known { recycled: Arc::new(recycled), ..Known::default() };
+        for method in [Method::Recycling, Method::Duet] {
+            let mut speculator = Speculator::new(method.drafters(&known), Confidence::default());
+            speculator.read(&tokens(&[1, 2]));
+            let draft = speculator.draft(4, 0.0);
+            let path: Vec<(u32, Option<usize>)> = draft.rows().iter().map(|row| (row.token.0, row.parent)).collect();
+            assert_eq!(path, [(7, None), (8, None)], "{method}");
+        }
+    }
+
     proptest! {
         /// Any prefix of a draft is a tree, worths do not rise, and no two children of a row are the same token.
         #[test]
@@ -264,7 +281,14 @@ mod tests {
             answer in prop::collection::vec(0..5_u32, 1..50),
             rows in 0..20_usize,
         ) {
-            let mut speculator = speculator(Method::Duet, &prompt);
+            let mut recycled = Recycled::default();
+            for pair in answer.windows(2) {
+                let successors = Successors::new(&[(TokenId(pair[1]), 2.0), (TokenId(pair[0]), 1.0)]);
+                recycled.learn([TokenId(pair[0]), TokenId(pair[1])], &successors);
+            }
+            let known = Known { recycled: Arc::new(recycled), ..Known::default() };
+            let mut speculator = Speculator::new(Method::Duet.drafters(&known), Confidence::default());
+            speculator.read(&tokens(&prompt));
             for pair in prompt.windows(2) {
                 let successors = Successors::new(&[(TokenId(pair[0]), 2.0), (TokenId(pair[1]), 1.0)]);
                 speculator.calibrate([TokenId(pair[0]), TokenId(pair[1])], &successors);

@@ -22,6 +22,8 @@ pub(super) struct Answer {
     pub(super) speculator: Speculator,
     pub(super) steps: Vec<DraftStep>,
     pub(super) misfits: Vec<Misfit>,
+    /// What the model would have said after each two tokens of the answer.
+    pub(super) said: Vec<([TokenId; 2], Successors)>,
 }
 
 /// Where a draft was not what the model said.
@@ -58,7 +60,7 @@ impl Answer {
             }
         }
         let (all, prompt) = (prompt.tokens.clone(), prompt.tokens.len());
-        Self { all, prompt, learns, limits, speculator, steps: Vec::new(), misfits: Vec::new() }
+        Self { all, prompt, learns, limits, speculator, steps: Vec::new(), misfits: Vec::new(), said: Vec::new() }
     }
 
     /// What was answered.
@@ -115,7 +117,9 @@ impl Answer {
         if self.learns.answer {
             for (at, &row) in (before - 1..).zip(path) {
                 let context = [self.all[at.saturating_sub(1)], self.all[at]];
-                self.speculator.calibrate(context, &Successors::new(&likeliest[row]));
+                let successors = Successors::new(&likeliest[row]);
+                self.speculator.calibrate(context, &successors);
+                self.said.push((context, successors));
             }
         }
         let rejected = draft.rejected(path, draft.len());

@@ -22,9 +22,10 @@ use duet_model::kv::{KvError, KvFormat};
 use duet_sim::DraftStep;
 use duet_speculate::confidence::Confidence;
 use duet_speculate::history::add_interaction;
+use duet_speculate::recycling::Recycled;
 use duet_speculate::rejection::{Rejection, Rejections};
 use duet_speculate::suffix_automaton::SuffixAutomaton;
-use duet_speculate::{Method, Speculator, WORTH_MIN};
+use duet_speculate::{Known, Method, Speculator, WORTH_MIN};
 use duet_types::{Bytes, TokenId, Tokens};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -170,6 +171,7 @@ impl Tracer<'_> {
 #[derive(Debug, Default)]
 struct Past {
     history: Arc<SuffixAutomaton>,
+    recycled: Arc<Recycled>,
     confidence: BTreeMap<Method, Confidence>,
 }
 
@@ -216,12 +218,17 @@ impl Past {
         prompt: &Prompt,
         output: Tokens,
     ) -> Result<(Vec<TokenId>, MethodTrace), TraceError> {
-        let drafters = method.drafters(std::slice::from_ref(&self.history));
+        let drafters =
+            method.drafters(&Known { history: vec![Arc::clone(&self.history)], recycled: Arc::clone(&self.recycled) });
         let confidence = self.confidence.remove(&method).unwrap_or_default();
         let limits = Limits { output: output.as_usize().min(stream.room_after(&prompt.tokens)), floor: floor(method) };
         let mut answer = Answer::new(prompt, Speculator::new(drafters, confidence), method.learns(), limits);
         answer.run(stream, prompt)?;
-        let Answer { speculator, steps, misfits, .. } = &answer;
+        let Answer { speculator, steps, misfits, said, .. } = &answer;
+        if method.recycles() {
+            let recycled = Arc::make_mut(&mut self.recycled);
+            said.iter().for_each(|(context, successors)| recycled.learn(*context, successors));
+        }
         let mut rejections = Rejections::default();
         for misfit in misfits {
             rejections.add(Rejection::of(&misfit.drafted, &answer.tokens()[misfit.at..]));
@@ -237,7 +244,7 @@ impl Past {
 fn floor(method: Method) -> f32 {
     match method {
         Method::None | Method::Pld | Method::Sam => WORTH_MIN,
-        Method::PldDuet | Method::Calibrated | Method::CoordGen | Method::Duet => 0.0,
+        Method::PldDuet | Method::Calibrated | Method::CoordGen | Method::Recycling | Method::Duet => 0.0,
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct SpeculateArgs {
         long,
         value_name = "NAME,..",
         value_delimiter = ',',
-        default_value = "none,pld,pld+duet,sam,calibrated,coordgen,eagle-sim,duet",
+        default_value = "none,pld,pld+duet,sam,calibrated,coordgen,recycling,eagle-sim,duet",
         value_parser = contender
     )]
     pub(crate) method: Vec<Contender>,

@@ -45,6 +45,7 @@ pub(super) struct Families {
     pub(super) verify_rows: Family<OfUse, Counter>,
     pub(super) history_tasks: Gauge,
     pub(super) history_bytes: Gauge,
+    pub(super) recycled_bytes: Gauge,
     pub(super) history_dropped: Counter,
     pub(super) prompt_tokens_computed: Family<OfClass, Counter>,
     pub(super) prompt_tokens_cached: Family<OfClass, Counter>,
@@ -87,6 +88,7 @@ impl Families {
             verify_rows: Family::default(),
             history_tasks: Gauge::default(),
             history_bytes: Gauge::default(),
+            recycled_bytes: Gauge::default(),
             history_dropped: Counter::default(),
             prompt_tokens_computed: Family::default(),
             prompt_tokens_cached: Family::default(),
@@ -163,6 +165,8 @@ impl Families {
         registry.register("history_tasks", help, self.history_tasks.clone());
         let help = "Memory that past answers take";
         registry.register_with_unit("history", help, Unit::Bytes, self.history_bytes.clone());
+        let help = "Memory of what the model would have said in earlier answers, to draft from";
+        registry.register_with_unit("recycled", help, Unit::Bytes, self.recycled_bytes.clone());
         let help = "Answers that were not kept because too many came at once";
         registry.register("history_dropped", help, self.history_dropped.clone());
     }

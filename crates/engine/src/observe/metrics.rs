@@ -70,11 +70,12 @@ impl Metrics {
         pages: &Pages,
         elsewhere: Elsewhere,
     ) -> Exposition {
-        let Elsewhere { drafting: DraftCost { drafts, time }, history, exact, experts } = elsewhere;
+        let Elsewhere { drafting: DraftCost { drafts, time, recycled }, history, exact, experts } = elsewhere;
         self.exact.set(&exact);
         self.experts.set(&experts);
         self.families.drafts.inc_by(drafts.saturating_sub(self.families.drafts.get()));
         self.families.draft_time.inc_by((time.as_secs_f64() - self.families.draft_time.get()).max(0.0));
+        self.families.recycled_bytes.set(recycled.0 as i64);
         let HistoryStats { tasks, index, dropped } = history.unwrap_or_default();
         self.families.history_tasks.set(tasks as i64);
         self.families.history_bytes.set(index.0 as i64);

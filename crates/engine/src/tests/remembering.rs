@@ -1,4 +1,5 @@
-//! Answers are drafted from earlier ones of the same user and task, and of nobody else.
+//! Answers are drafted from earlier ones of the same user and task, and from what the model preferred in earlier ones of
+//! the same user; from nobody else's.
 
 use super::*;
 use crate::drafting::Past;
@@ -11,12 +12,16 @@ struct Remembering {
     _folder: tempfile::TempDir,
 }
 
-/// An engine that spells a text in which nothing comes twice.
+/// An engine that spells a text in which nothing comes twice, and drafts from history alone.
 fn remembering() -> Remembering {
+    drafting_by(Method::Sam)
+}
+
+fn drafting_by(speculate: Method) -> Remembering {
     let folder = tempfile::tempdir().unwrap();
     let history = Arc::new(HistoryStore::open(&folder.path().join("history"), Limits::default()).unwrap());
     let model = FakeModel { script: letters("abcdefghijklmnopqrstuvwxyz"), ..FakeModel::new(1000, 100) };
-    let setup = Setup { chunk: 64, preempt_nodes: 100, speculate: Method::Duet, ..setup() };
+    let setup = Setup { chunk: 64, preempt_nodes: 100, speculate, ..setup() };
     let past = Past { store: Arc::clone(&history), model: ModelFingerprint(7) };
     Remembering { bench: Bench::with_past(model, &setup, Some(past)), history, _folder: folder }
 }
@@ -46,10 +51,22 @@ fn another_user_or_task_is_not_drafted_from() {
 }
 
 #[test]
-fn what_is_not_to_be_remembered_is_not_kept() {
-    let remembering = remembering();
+fn what_the_model_preferred_is_recycled_for_any_task_of_the_same_user() {
+    let remembering = drafting_by(Method::Recycling);
+    assert_eq!(accepted(&remembering, "ada", "spelling"), Tokens(0));
+    assert!(accepted(&remembering, "ada", "counting") > Tokens(10));
+    assert_eq!(accepted(&remembering, "bob", "spelling"), Tokens(0));
+}
+
+#[test]
+fn what_is_not_to_be_remembered_is_neither_kept_nor_recycled() {
+    let remembering = drafting_by(Method::Duet);
     let (user, task) = (UserName::named("ada"), TaskName::named("spelling"));
-    remembering.bench.answer(GenerateRequest { user, task, remember: Remember::Nothing, ..spell() });
+    for _ in 0..2 {
+        let request = GenerateRequest { remember: Remember::Nothing, ..spell() };
+        let answer = remembering.bench.answer(GenerateRequest { user: user.clone(), task: task.clone(), ..request });
+        assert_eq!(answer.usage().drafts.accepted, Tokens(0));
+    }
     remembering.history.flush();
     assert!(remembering.history.list().is_empty());
 }
