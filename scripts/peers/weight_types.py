@@ -61,7 +61,7 @@ def measured(kind, library, asked):
         text = ["--text", asked.text, "--context", str(asked.context), "--chunks", str(asked.chunks)]
         quality(asked, file, *text, "--write-base", base)
         # Against the file as llama.cpp is, whose chances have 16 bits.
-        duet = quality(asked, file, "--base", base)
+        duet = quality(asked, file, "--base", base, "--kv", "f16")
         return {"duet": duet, "llama.cpp": by_llama_cpp(library, file, base, asked.threads)}
     finally:
         file.unlink(missing_ok=True)

@@ -15,7 +15,7 @@
 //! **Invariant:** what is taken from a key depends on the model and the key's position in its sequence alone, not on where
 //! it is stored: the bytes of a key that moves from a draft's page to its sequence's stay right.
 
-use super::layout::PAGE;
+use super::layout::{PAGE, VECTORS};
 use crate::memory::Aligned;
 use crate::simd::{LANES, Simd};
 
@@ -149,70 +149,105 @@ impl TurnedBias<'_> {
 }
 
 /// What the bias adds to the scores of some queries that share a key head.
-pub(super) struct BiasScores<'a, const R: usize> {
+pub(super) struct BiasScores<'a> {
     turned: TurnedBias<'a>,
-    /// The brackets, `[query][pair]`, zero behind the last pair and where a pair is quick.
-    cosines: [[f32; PAIRS_MAX]; R],
-    sines: [[f32; PAIRS_MAX]; R],
-    /// The brackets of quick pairs, in the order of the pairs.
-    quick: Vec<[(f32, f32); R]>,
+    /// Of all pairs.
+    brackets: Vec<Brackets>,
+    /// Of quick pairs, turned by the middle of the page under way.
+    quick: Vec<Brackets>,
 }
 
-/// Pairs of a head at most.
-const PAIRS_MAX: usize = super::HEAD_DIM_MAX / 2;
+/// A pair's brackets, by query.
+#[derive(Clone, Copy)]
+struct Brackets {
+    cosines: [f32; LANES],
+    sines: [f32; LANES],
+}
 
-impl<'a, const R: usize> BiasScores<'a, R> {
-    /// For queries `[dimension][query]`.
-    pub(super) fn new(turned: TurnedBias<'a>, kv_head: usize, query: &[[f32; R]]) -> Self {
+/// Registers of a page's positions that are summed up together: with six queries and the angles they stay in 32 registers.
+const TOGETHER: usize = 2;
+
+impl<'a> BiasScores<'a> {
+    /// For queries `[dimension][query]`, 16 at most.
+    pub(super) fn new<const R: usize>(turned: TurnedBias<'a>, kv_head: usize, query: &[[f32; R]]) -> Self {
+        const NONE: Brackets = Brackets { cosines: [0.0; LANES], sines: [0.0; LANES] };
         let (bias, pairs) = (turned.bias.head(kv_head), turned.bias.pairs);
-        let mut scores =
-            Self { turned, cosines: [[0.0; PAIRS_MAX]; R], sines: [[0.0; PAIRS_MAX]; R], quick: Vec::new() };
-        for pair in 0..pairs {
-            let (one, other) = (&query[pair], &query[pair + pairs]);
-            for (r, (one, other)) in one.iter().zip(other).enumerate() {
-                scores.cosines[r][pair] = one.mul_add(bias[pair], other * bias[pair + pairs]);
-                scores.sines[r][pair] = other.mul_add(bias[pair], -(one * bias[pair + pairs]));
+        let mut brackets = vec![NONE; pairs];
+        for (pair, brackets) in brackets.iter_mut().enumerate() {
+            for (r, (one, other)) in query[pair].iter().zip(&query[pair + pairs]).enumerate() {
+                brackets.cosines[r] = one.mul_add(bias[pair], other * bias[pair + pairs]);
+                brackets.sines[r] = other.mul_add(bias[pair], -(one * bias[pair + pairs]));
             }
         }
-        for quick in &turned.bias.quick {
-            let take = |brackets: &mut [f32; PAIRS_MAX]| std::mem::take(&mut brackets[quick.pair]);
-            let taken = std::array::from_fn(|r| (take(&mut scores.cosines[r]), take(&mut scores.sines[r])));
-            scores.quick.push(taken);
-        }
-        scores
+        Self { turned, brackets, quick: vec![NONE; turned.bias.quick.len()] }
     }
 
     /// Adds what the bias adds to the scores of a page.
     #[inline(always)]
-    pub(super) fn add<S: Simd, const V: usize>(&self, s: S, page: usize, scores: &mut [[S::F; V]; R]) {
+    pub(super) fn add<S: Simd, const R: usize>(&mut self, s: S, page: usize, scores: &mut [[S::F; VECTORS]; R]) {
+        let slow = self.turn(s, page);
+        for (scores, slow) in scores.iter_mut().zip(slow) {
+            for score in scores {
+                *score = s.add(*score, s.splat(slow));
+            }
+        }
+        if !self.turned.bias.quick.is_empty() {
+            self.add_quick(s, scores);
+        }
+    }
+
+    /// Turns all brackets by the middle of a page. Returns what slow pairs add together, by query.
+    #[inline(always)]
+    fn turn<S: Simd>(&mut self, s: S, page: usize) -> [f32; LANES] {
         let (cosines, sines) = self.turned.angles.page(page);
-        for (r, scores) in scores.iter_mut().enumerate() {
-            let mut sums = s.splat(0.0);
-            for pair in (0..cosines.len()).step_by(LANES) {
-                // SAFETY: a page's angles are padded to a multiple of 16, and no longer than `PAIRS_MAX`, one.
-                unsafe {
-                    sums = s.fma(s.load(cosines.as_ptr().add(pair)), s.load(self.cosines[r].as_ptr().add(pair)), sums);
-                    sums = s.fma(s.load(sines.as_ptr().add(pair)), s.load(self.sines[r].as_ptr().add(pair)), sums);
+        let mut quick = self.turned.bias.quick.iter().zip(&mut self.quick).peekable();
+        let mut sums = [s.splat(0.0); 2];
+        for (pair, ((brackets, c), n)) in self.brackets.iter().zip(cosines).zip(sines).enumerate() {
+            // SAFETY: registers of queries.
+            unsafe {
+                let (c, n) = (s.splat(*c), s.splat(*n));
+                let (along, across) = (s.load(brackets.cosines.as_ptr()), s.load(brackets.sines.as_ptr()));
+                if let Some((_, turned)) = quick.next_if(|(quick, _)| quick.pair == pair) {
+                    s.store(turned.cosines.as_mut_ptr(), s.fma(c, along, s.mul(n, across)));
+                    s.store(turned.sines.as_mut_ptr(), s.sub(s.mul(c, across), s.mul(n, along)));
+                } else {
+                    sums[pair % 2] = s.fma(c, along, s.fma(n, across, sums[pair % 2]));
                 }
             }
-            let slow = s.splat(s.sum(sums));
-            // In registers meanwhile.
-            let mut all = *scores;
-            for score in &mut all {
-                *score = s.add(*score, slow);
+        }
+        let mut slow = [0.0; LANES];
+        // SAFETY: a register of queries.
+        unsafe { s.store(slow.as_mut_ptr(), s.add(sums[0], sums[1])) };
+        slow
+    }
+
+    /// Adds what quick pairs add at each position of the page.
+    #[inline(always)]
+    fn add_quick<S: Simd, const R: usize>(&self, s: S, scores: &mut [[S::F; VECTORS]; R]) {
+        for first in (0..VECTORS).step_by(TOGETHER) {
+            let mut sums = [[s.splat(0.0); TOGETHER]; R];
+            for (sums, scores) in sums.iter_mut().zip(&*scores) {
+                sums.copy_from_slice(&scores[first..first + TOGETHER]);
             }
-            for (quick, brackets) in self.turned.bias.quick.iter().zip(&self.quick) {
-                let ((a, b), (c, n)) = (brackets[r], (cosines[quick.pair], sines[quick.pair]));
-                let (along, across) = (s.splat(c.mul_add(a, n * b)), s.splat(c.mul_add(b, -(n * a))));
-                for (v, score) in all.iter_mut().enumerate() {
-                    // SAFETY: a page's positions are `V` vectors.
-                    let (c, n) = unsafe {
-                        (s.load(quick.cosines.as_ptr().add(v * LANES)), s.load(quick.sines.as_ptr().add(v * LANES)))
-                    };
-                    *score = s.fma(c, along, s.fma(n, across, *score));
+            for (quick, Brackets { cosines: along, sines: across }) in self.turned.bias.quick.iter().zip(&self.quick) {
+                let (mut cosines, mut sines) = ([s.splat(0.0); TOGETHER], [s.splat(0.0); TOGETHER]);
+                for v in 0..TOGETHER {
+                    // SAFETY: a page's positions are `VECTORS` registers.
+                    unsafe {
+                        cosines[v] = s.load(quick.cosines.as_ptr().add((first + v) * LANES));
+                        sines[v] = s.load(quick.sines.as_ptr().add((first + v) * LANES));
+                    }
+                }
+                for ((sums, along), across) in sums.iter_mut().zip(along).zip(across) {
+                    let (along, across) = (s.splat(*along), s.splat(*across));
+                    for ((sum, cosines), sines) in sums.iter_mut().zip(cosines).zip(sines) {
+                        *sum = s.fma(cosines, along, s.fma(sines, across, *sum));
+                    }
                 }
             }
-            *scores = all;
+            for (sums, scores) in sums.iter().zip(&mut *scores) {
+                scores[first..first + TOGETHER].copy_from_slice(sums);
+            }
         }
     }
 }

@@ -127,7 +127,7 @@ impl Values for Nibbles {
 /// # Safety
 /// `of_groups` are the scales or the centres of a page, which nobody writes meanwhile.
 #[inline(always)]
-unsafe fn at_positions<S: Simd>(s: S, of_groups: *const u16, group: usize, v: usize) -> S::F {
+pub(super) unsafe fn at_positions<S: Simd>(s: S, of_groups: *const u16, group: usize, v: usize) -> S::F {
     // SAFETY: the caller's.
     unsafe { s.load_f16(of_groups.add(group * PAGE + v * LANES)) }
 }
@@ -250,7 +250,8 @@ pub(super) struct Weighed<'a, V, const R: usize> {
     pub(super) positions: usize,
 }
 
-/// The weights of a page's positions times the scales of a group of values.
+/// The weights of a page's positions times the scales of a group of values. Rounded beside what they could be at most, the
+/// page's largest weight times the group's largest scale: that is known for all pairs that see the page at once.
 pub(super) struct WeightFactors<const R: usize> {
     /// By position, quads as [`Simd::factors`] wants them.
     pub(super) factors: [[i16; PAGE]; R],
@@ -262,13 +263,52 @@ pub(super) struct WeightFactors<const R: usize> {
 impl<const R: usize> WeightFactors<R> {
     pub(super) const NONE: Self = Self { factors: [[0; PAGE]; R], scales: [0.0; R], starts: [0; R] };
 
-    /// Rounds weights that are already multiplied with the values' scales.
+    /// Rounds weights times the scales of a group of values, `[position]` in half precision, where all pairs see all
+    /// positions. Weights are 1 at most, which counts as one of `tops`.
+    ///
+    /// # Safety
+    /// `scales` are a page's, which nobody writes meanwhile.
     #[inline(always)]
-    pub(super) fn round<S: Simd>(&mut self, s: S, weights: &[[f32; PAGE]; R]) {
-        for ((weights, factors), scale) in weights.iter().zip(&mut self.factors).zip(&mut self.scales) {
-            // SAFETY: a page's positions are four registers.
-            unsafe { to_factors(s, weights, factors, scale) };
-            *scale *= SCALE_UNIT;
+    pub(super) unsafe fn round<S: Simd>(
+        &mut self,
+        s: S,
+        (weights, tops): (&[[f32; PAGE]; R], &[f32; LANES]),
+        scales: *const u16,
+        group: usize,
+    ) {
+        // SAFETY: the caller's; a page's positions are `VECTORS` registers.
+        unsafe {
+            let mut over = [s.splat(0.0); VECTORS];
+            for (v, scales_of) in over.iter_mut().enumerate() {
+                *scales_of = at_positions(s, scales, group, v);
+            }
+            let largest = over_largest(s, &mut over);
+            for (r, weights) in weights.iter().enumerate() {
+                self.scales[r] = tops[r] * (largest / FACTOR_MAX * SCALE_UNIT);
+                store_products(s, weights, over, &mut self.factors[r]);
+            }
+        }
+    }
+
+    /// The same with each pair's own scales, `[pair][position]`, zero where it sees nothing.
+    #[inline(always)]
+    pub(super) fn round_each<S: Simd>(
+        &mut self,
+        s: S,
+        (weights, tops): (&[[f32; PAGE]; R], &[f32; LANES]),
+        scales: &[[f32; PAGE]; R],
+    ) {
+        for (r, (weights, scales)) in weights.iter().zip(scales).enumerate() {
+            // SAFETY: a page's positions are `VECTORS` registers.
+            unsafe {
+                let mut over = [s.splat(0.0); VECTORS];
+                for (v, scales_of) in over.iter_mut().enumerate() {
+                    *scales_of = s.load(scales.as_ptr().add(v * LANES));
+                }
+                let largest = over_largest(s, &mut over);
+                self.scales[r] = tops[r] * (largest / FACTOR_MAX * SCALE_UNIT);
+                store_products(s, weights, over, &mut self.factors[r]);
+            }
         }
     }
 
@@ -355,47 +395,55 @@ pub(super) fn factor_at(position: usize) -> usize {
     position / QUAD * QUAD + PLACES[position % QUAD]
 }
 
-/// Weights times what a group has at their positions.
+/// Makes of scales the factors that they stand for beside the largest, which becomes the largest factor. Returns that scale.
+#[inline(always)]
+fn over_largest<S: Simd>(s: S, scales: &mut [S::F; VECTORS]) -> f32 {
+    let mut highest = scales[0];
+    for scale in &scales[1..] {
+        highest = s.max(*scale, highest);
+    }
+    let largest = s.max_lane(highest);
+    let inverse = s.splat(if largest < NOTHING { 0.0 } else { FACTOR_MAX / largest });
+    for scale in scales {
+        *scale = s.mul(*scale, inverse);
+    }
+    largest
+}
+
+/// Rounds weights times such factors.
 ///
 /// # Safety
-/// `of_groups` are the scales or the centres of a page, which nobody writes meanwhile.
+/// None is above `i16::MAX`.
 #[inline(always)]
-pub(super) unsafe fn scale<S: Simd, const R: usize>(
-    s: S,
-    weights: &[[f32; PAGE]; R],
-    of_groups: *const u16,
-    group: usize,
-    scaled: &mut [[f32; PAGE]; R],
-) {
-    for v in 0..VECTORS {
-        // SAFETY: the caller's; a row has `VECTORS` registers.
+unsafe fn store_products<S: Simd>(s: S, weights: &[f32; PAGE], over: [S::F; VECTORS], to: &mut [i16; PAGE]) {
+    for (v, over) in over.into_iter().enumerate() {
+        // SAFETY: a page's positions are `VECTORS` registers.
         unsafe {
-            let numbers = at_positions(s, of_groups, group, v);
-            for (weights, scaled) in weights.iter().zip(&mut *scaled) {
-                let product = s.mul(s.load(weights.as_ptr().add(v * LANES)), numbers);
-                s.store(scaled.as_mut_ptr().add(v * LANES), product);
-            }
+            let product = s.mul(s.load(weights.as_ptr().add(v * LANES)), over);
+            s.store_factors(to.as_mut_ptr().add(v * LANES), product);
         }
     }
 }
 
-/// Adds the sum of weighted centres to all dimensions of a group. It is made in the order of the positions, wherever they lie.
+/// Adds the sum of weighted centres, `[pair][position]`, to all dimensions of a group. It is made in the order of the
+/// positions, wherever they lie.
 #[inline(always)]
 pub(super) fn add_centres<S: Simd, const R: usize>(
     s: S,
-    group: usize,
-    dim: usize,
-    weighted: &[[f32; PAGE]; R],
+    (group, dim): (usize, usize),
+    (weights, tops): (&[[f32; PAGE]; R], &[f32; LANES]),
+    centres: &[[f32; PAGE]; R],
     into: &mut [Softmax; R],
 ) {
-    for (weighted, softmax) in weighted.iter().zip(into) {
+    for (r, softmax) in into.iter_mut().enumerate() {
         // SAFETY: a page's positions are `VECTORS` registers, and a head's dimensions a multiple of 16.
         unsafe {
-            let mut sums = s.load(weighted.as_ptr());
-            for v in 1..VECTORS {
-                sums = s.add(sums, s.load(weighted.as_ptr().add(v * LANES)));
+            let mut sums = s.splat(0.0);
+            for v in 0..VECTORS {
+                let (weights, centres) = (weights[r].as_ptr().add(v * LANES), centres[r].as_ptr().add(v * LANES));
+                sums = s.fma(s.load(weights), s.load(centres), sums);
             }
-            let sum = s.splat(s.sum(sums));
+            let sum = s.splat(s.sum(sums) * tops[r]);
             for d in (group * GROUP..dim.min((group + 1) * GROUP)).step_by(LANES) {
                 let to = softmax.values.as_mut_ptr().add(d);
                 s.store(to, s.add(s.load(to), sum));

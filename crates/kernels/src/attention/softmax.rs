@@ -1,7 +1,7 @@
-//! A softmax that runs over blocks of scores, and how two of them become one.
+//! A softmax that runs over blocks of scores, and how two of them become one. Scores count in powers of two.
 
 use super::HEAD_DIM_MAX;
-use crate::simd::{LANES, Simd, exp};
+use crate::simd::{LANES, Simd, exp2_below};
 
 /// A running softmax: the largest score, the sum of weights, the weighted values.
 pub(super) struct Softmax {
@@ -14,7 +14,7 @@ impl Softmax {
     pub(super) const EMPTY: Self = Self { largest: LOWEST, total: 0.0, values: [0.0; HEAD_DIM_MAX] };
 }
 
-/// Below every score, yet finite: `exp(MASKED - LOWEST)` is zero and `exp(LOWEST - LOWEST)` one.
+/// Below every score, yet finite: 2 to the power of `MASKED - LOWEST` is zero, and of `LOWEST - LOWEST` one.
 pub(super) const LOWEST: f32 = -1e30;
 
 /// The score of a position that is not visible.
@@ -24,7 +24,7 @@ pub(super) const MASKED: f32 = f32::NEG_INFINITY;
 #[inline(always)]
 pub(super) fn merge_softmax<S: Simd>(s: S, into: &mut Softmax, part: &Softmax, dim: usize) {
     let largest = into.largest.max(part.largest);
-    let (keep, take) = (scalar_exp(s, into.largest - largest), scalar_exp(s, part.largest - largest));
+    let (keep, take) = (scalar_exp2(s, into.largest - largest), scalar_exp2(s, part.largest - largest));
     into.total = into.total.mul_add(keep, part.total * take);
     into.largest = largest;
     let (keep, take) = (s.splat(keep), s.splat(take));
@@ -47,6 +47,45 @@ pub(super) fn scale_values<S: Simd>(s: S, values: &mut [f32; HEAD_DIM_MAX], dim:
 }
 
 #[inline(always)]
-pub(super) fn scalar_exp<S: Simd>(s: S, x: f32) -> f32 {
-    s.max_lane(exp(s, s.splat(x)))
+pub(super) fn scalar_exp2<S: Simd>(s: S, x: f32) -> f32 {
+    s.max_lane(exp2_below(s, s.splat(x)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::Isa;
+    use crate::simd::Kernel;
+
+    /// Powers of two of some lanes.
+    struct Powers([f32; LANES]);
+
+    impl Kernel for Powers {
+        type Output = [f32; LANES];
+
+        fn run<S: Simd>(self, s: S) -> [f32; LANES] {
+            let mut powers = [0.0; LANES];
+            // SAFETY: registers of lanes.
+            unsafe { s.store(powers.as_mut_ptr(), exp2_below(s, s.load(self.0.as_ptr()))) };
+            powers
+        }
+    }
+
+    #[test]
+    fn powers_are_right_to_two_units_and_the_same_everywhere() {
+        for first in (0..4000).step_by(LANES) {
+            let exponents = std::array::from_fn(|lane| (first + lane) as f32 * -0.031_7);
+            let all = Isa::available().into_iter().map(|isa| isa.run(Powers(exponents))).collect::<Vec<_>>();
+            assert!(all.iter().all(|powers| powers.map(f32::to_bits) == all[0].map(f32::to_bits)), "{exponents:?}");
+            for (exponent, power) in exponents.iter().zip(all[0]).filter(|(exponent, _)| **exponent > -126.0) {
+                let exact = f64::from(*exponent).exp2();
+                assert!((f64::from(power) / exact - 1.0).abs() < 2.5e-7, "{exponent}: {power}");
+            }
+        }
+        for isa in Isa::available() {
+            let mut exponents = [0.0; LANES];
+            exponents[1..5].copy_from_slice(&[-127.0, -1e30, MASKED, LOWEST - LOWEST]);
+            assert_eq!(isa.run(Powers(exponents))[..5], [1.0, 0.0, 0.0, 0.0, 1.0], "{isa}");
+        }
+    }
 }

@@ -6,13 +6,13 @@ use super::key_bias::BiasScores;
 use super::layout::{KvFormat, KvLayout, PAGE, PageMemory, QUAD, VECTORS};
 use super::partial::{Partials, SPAN_PAGES};
 use super::quads::{
-    CENTRES, Nibbles, Quads, QueryFactors, SCALES, Values, Weighed, WeightFactors, add_centres, at_position, factor_at,
-    scale,
+    CENTRES, Nibbles, Quads, QueryFactors, SCALES, Values, Weighed, WeightFactors, add_centres, at_position,
+    at_positions, factor_at,
 };
 use super::rotation::turn;
-use super::softmax::{LOWEST, MASKED, Softmax, merge_softmax, scalar_exp, scale_values};
+use super::softmax::{LOWEST, MASKED, Softmax, merge_softmax, scale_values};
 use super::{Branch, Context, HEAD_DIM_MAX, Queries};
-use crate::simd::{LANES, Simd, exp};
+use crate::simd::{LANES, Simd, exp2_below};
 
 /// Pairs in a tile: with four registers of scores (or outputs) each they fill the 32 AVX-512 registers.
 pub(crate) const ROWS: usize = 6;
@@ -30,18 +30,47 @@ struct Entry {
     to: usize,
 }
 
+impl Entry {
+    /// Whether all of a page is visible.
+    fn sees_whole(&self, page: usize) -> bool {
+        self.from <= page * PAGE && (page + 1) * PAGE <= self.to
+    }
+
+    /// Register `v` of a page's numbers where positions are visible, `other` elsewhere.
+    #[inline(always)]
+    fn visible<S: Simd>(&self, s: S, page: usize, v: usize, numbers: S::F, other: f32) -> S::F {
+        const INDEX: [f32; PAGE] = {
+            let mut index = [0.0; PAGE];
+            let mut i = 0;
+            while i < PAGE {
+                index[i] = i as f32;
+                i += 1;
+            }
+            index
+        };
+        let within = |position: usize| position.saturating_sub(page * PAGE).min(PAGE) as f32;
+        // SAFETY: `INDEX` holds `PAGE` floats.
+        let index = unsafe { s.load(INDEX.as_ptr().add(v * LANES)) };
+        let numbers = s.select_lt(index, s.splat(within(self.to)), numbers, s.splat(other));
+        s.select_lt(index, s.splat(within(self.from)), s.splat(other), numbers)
+    }
+}
+
 /// What a page's products are made of, written anew for each page in place: where a page is small, clearing and copying this
 /// would take as long as they do.
 struct Scratch<const R: usize> {
-    /// Of the positions.
+    /// Of the positions, beside the largest of the page.
     weights: [[f32; PAGE]; R],
-    /// These times what a group of values has.
-    scaled: [[f32; PAGE]; R],
+    /// What that counts for in the softmax.
+    tops: [f32; LANES],
+    /// What a group of values has at the positions that a pair sees.
+    numbers: [[f32; PAGE]; R],
     factors: WeightFactors<R>,
 }
 
 impl<const R: usize> Scratch<R> {
-    const NONE: Self = Self { weights: [[0.0; PAGE]; R], scaled: [[0.0; PAGE]; R], factors: WeightFactors::NONE };
+    const NONE: Self =
+        Self { weights: [[0.0; PAGE]; R], tops: [0.0; LANES], numbers: [[0.0; PAGE]; R], factors: WeightFactors::NONE };
 }
 
 /// The state of a tile.
@@ -50,14 +79,15 @@ pub(crate) struct TileWork<'a, const R: usize> {
     queries: &'a Queries<'a>,
     kv_head: usize,
     entries: [Entry; R],
-    /// Scaled queries, `[dimension][pair]`.
+    /// Queries scaled so that scores count in powers of two, `[dimension][pair]`.
     query: [[f32; R]; HEAD_DIM_MAX],
     /// The same turned and in 16 bits, where keys have eight.
     factors: QueryFactors<R>,
     /// What the keys' bias adds to scores, where keys are without it.
-    bias: Option<BiasScores<'a, R>>,
-    /// Of the span under way.
+    bias: Option<BiasScores<'a>>,
+    /// Of the span under way; its totals are in the registers' lanes yet.
     span: [Softmax; R],
+    totals: [[f32; LANES]; R],
     /// Of all spans merged so far.
     merged: [Softmax; R],
 }
@@ -84,6 +114,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
             factors: QueryFactors::NONE,
             bias: None,
             span: [Softmax::EMPTY; R],
+            totals: [[0.0; LANES]; R],
             merged: [Softmax::EMPTY; R],
         }
     }
@@ -93,12 +124,13 @@ impl<'a, const R: usize> TileWork<'a, R> {
     #[inline(always)]
     pub(crate) unsafe fn load_queries<S: Simd>(&mut self, s: S) {
         let dim = self.context.layout.head_dim;
+        let scale = self.context.scale * std::f32::consts::LOG2_E;
         for (i, entry) in self.entries.iter().enumerate() {
             let start = entry.row * self.queries.stride + entry.head * dim;
             // SAFETY: the caller's.
             let query = unsafe { self.queries.values.part(start..start + dim) };
             for (d, q) in query.iter().enumerate() {
-                self.query[d][i] = q * self.context.scale;
+                self.query[d][i] = q * scale;
             }
         }
         if self.context.layout.format != KvFormat::F16 {
@@ -113,9 +145,9 @@ impl<'a, const R: usize> TileWork<'a, R> {
     /// The pages are as the layout says and are not written meanwhile at visible positions.
     #[inline(always)]
     pub(crate) unsafe fn attend_span<S: Simd>(&mut self, s: S, span: usize) {
+        self.totals = [[0.0; LANES]; R];
         for softmax in &mut self.span {
             softmax.largest = LOWEST;
-            softmax.total = 0.0;
             softmax.values[..self.context.layout.head_dim].fill(0.0);
         }
         let from = self.entries.iter().map(|entry| entry.from).min().unwrap_or(0);
@@ -125,6 +157,10 @@ impl<'a, const R: usize> TileWork<'a, R> {
         for page in pages {
             // SAFETY: the caller's; `check` compared the pages with the positions.
             unsafe { self.attend_page(s, page, &mut scratch) };
+        }
+        for (softmax, totals) in self.span.iter_mut().zip(&self.totals) {
+            // SAFETY: a register of lanes.
+            softmax.total = s.sum(unsafe { s.load(totals.as_ptr()) });
         }
     }
 
@@ -141,12 +177,12 @@ impl<'a, const R: usize> TileWork<'a, R> {
             if let Some(branch) = branch {
                 self.graft_scores(s, page, &branch, &mut scores);
             }
-            if let Some(bias) = &self.bias {
+            if let Some(bias) = &mut self.bias {
                 bias.add(s, page, &mut scores);
             }
-            self.soften(s, page, scores, &mut scratch.weights);
+            self.soften(s, page, scores, scratch);
             match self.context.layout.format {
-                KvFormat::F16 => self.weigh_halves(s, page, [context, next], branch, &mut scratch.weights),
+                KvFormat::F16 => self.weigh_halves(s, page, [context, next], branch, scratch),
                 KvFormat::Int8 => {
                     let values = (self.value_quads(context), branch.map(|branch| self.value_quads(branch.page)));
                     self.weigh_quads(s, page, values, next, branch, scratch);
@@ -227,13 +263,19 @@ impl<'a, const R: usize> TileWork<'a, R> {
         page: usize,
         [context, next]: [&PageMemory; 2],
         branch: Option<Branch<'_>>,
-        weights: &mut [[f32; PAGE]; R],
+        Scratch { weights, tops, .. }: &mut Scratch<R>,
     ) {
         let (keys, values) = self.sides();
         let fetch = Fetch::new(next.bytes()[keys..].as_ptr(), values - keys, PAGE);
         let context = self.halves(context, values);
-        // SAFETY: the caller's; these are values by the layout.
+        // SAFETY: the caller's; these are values by the layout. A row of weights is `VECTORS` registers.
         unsafe {
+            for (weights, top) in weights.iter_mut().zip(*tops) {
+                for v in 0..VECTORS {
+                    let at = weights.as_mut_ptr().add(v * LANES);
+                    s.store(at, s.mul(s.load(at), s.splat(top)));
+                }
+            }
             let Some(branch) = branch else {
                 context.weigh(s, weights, fetch, PAGE, &mut self.span);
                 return;
@@ -255,20 +297,28 @@ impl<'a, const R: usize> TileWork<'a, R> {
         (context, own): (V, Option<V>),
         next: &PageMemory,
         branch: Option<Branch<'_>>,
-        Scratch { weights, scaled, factors }: &mut Scratch<R>,
+        Scratch { weights, tops, numbers, factors }: &mut Scratch<R>,
     ) {
         let (keys, values) = self.sides();
         let fetch = Fetch::new(next.bytes()[keys..].as_ptr(), values - keys, PAGE / QUAD);
         let branch = branch.zip(own);
+        let is_seen_whole = branch.is_none() && self.entries.iter().all(|entry| entry.sees_whole(page));
+        let [scales, centres] = context.of_groups();
         for group in 0..self.context.layout.groups() {
             // SAFETY: the caller's; these are values by the layout.
             unsafe {
-                self.weighted(s, (page, group), weights, SCALES, context, branch, scaled);
-                factors.round(s, scaled);
+                if is_seen_whole {
+                    factors.round(s, (weights, tops), scales, group);
+                } else {
+                    let own = branch.map(|(branch, own)| (branch, own.of_groups()[SCALES]));
+                    self.numbers(s, (page, group), scales, own, numbers);
+                    factors.round_each(s, (weights, tops), numbers);
+                }
                 if let Some(centre) = V::CENTRE {
                     factors.count_from(centre);
-                    self.weighted(s, (page, group), weights, CENTRES, context, branch, scaled);
-                    add_centres(s, group, context.dim(), scaled, &mut self.span);
+                    let own = branch.map(|(branch, own)| (branch, own.of_groups()[CENTRES]));
+                    self.numbers(s, (page, group), centres, own, numbers);
+                    add_centres(s, (group, context.dim()), (weights, tops), numbers, &mut self.span);
                 }
                 let Some((branch, own)) = branch else {
                     let all = Weighed { values: context, factors: &factors.factors, positions: PAGE };
@@ -284,28 +334,30 @@ impl<'a, const R: usize> TileWork<'a, R> {
         }
     }
 
-    /// Weights times what a group has at their positions, `which` of [`Values::of_groups`]; those of a branch where its rows
-    /// would be.
+    /// What a group has at the positions of a page that each pair sees, zero at others; of a branch where its rows would be.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "whose weights, of what, and where to")]
-    unsafe fn weighted<S: Simd, V: Values>(
+    unsafe fn numbers<S: Simd>(
         &self,
         s: S,
         (page, group): (usize, usize),
-        weights: &[[f32; PAGE]; R],
-        which: usize,
-        context: V,
-        branch: Option<(Branch<'_>, V)>,
-        weighted: &mut [[f32; PAGE]; R],
+        of_groups: *const u16,
+        branch: Option<(Branch<'_>, *const u16)>,
+        numbers: &mut [[f32; PAGE]; R],
     ) {
-        // SAFETY: the caller's.
-        unsafe {
-            scale(s, weights, context.of_groups()[which], group, weighted);
-            let Some((branch, own)) = branch else { return };
-            for (r, (weighted, weights)) in weighted.iter_mut().zip(weights).enumerate() {
-                for (slot, at) in self.grafts(r, page, &branch) {
-                    weighted[at] = weights[at] * at_position(own.of_groups()[which], group, slot);
+        for v in 0..VECTORS {
+            // SAFETY: the caller's; a row has `VECTORS` registers.
+            unsafe {
+                let all = at_positions(s, of_groups, group, v);
+                for (numbers, entry) in numbers.iter_mut().zip(&self.entries) {
+                    s.store(numbers.as_mut_ptr().add(v * LANES), entry.visible(s, page, v, all, 0.0));
                 }
+            }
+        }
+        let Some((branch, own)) = branch else { return };
+        for (r, numbers) in numbers.iter_mut().enumerate() {
+            for (slot, at) in self.grafts(r, page, &branch) {
+                // SAFETY: the caller's.
+                numbers[at] = unsafe { at_position(own, group, slot) };
             }
         }
     }
@@ -369,57 +421,55 @@ impl<'a, const R: usize> TileWork<'a, R> {
             .map(move |(slot, position)| (slot, position - first))
     }
 
-    /// Masks the scores, updates the largest and the totals, and leaves the weights of the page.
+    /// Masks the scores, and leaves the weights of the page and what they count for; the largest score and the totals
+    /// follow, and so does what was added up before.
     #[inline(always)]
     unsafe fn soften<S: Simd>(
         &mut self,
         s: S,
         page: usize,
         mut scores: [[S::F; VECTORS]; R],
-        weights: &mut [[f32; PAGE]; R],
+        Scratch { weights, tops, .. }: &mut Scratch<R>,
     ) {
-        const INDEX: [f32; PAGE] = {
-            let mut index = [0.0; PAGE];
-            let mut i = 0;
-            while i < PAGE {
-                index[i] = i as f32;
-                i += 1;
-            }
-            index
-        };
-        let first = page * PAGE;
-        for r in 0..R {
-            let entry = self.entries[r];
-            if entry.to < first + PAGE || entry.from > first {
-                let to = s.splat(entry.to.saturating_sub(first).min(PAGE) as f32);
-                let from = s.splat(entry.from.saturating_sub(first).min(PAGE) as f32);
-                for (v, score) in scores[r].iter_mut().enumerate() {
-                    // SAFETY: `INDEX` holds `PAGE` floats.
-                    let index = unsafe { s.load(INDEX.as_ptr().add(v * LANES)) };
-                    *score = s.select_lt(index, to, *score, s.splat(MASKED));
-                    *score = s.select_lt(index, from, s.splat(MASKED), *score);
+        let (mut before, mut of_page) = ([LOWEST; LANES], [LOWEST; LANES]);
+        for (r, (scores, entry)) in scores.iter_mut().zip(&self.entries).enumerate() {
+            if !entry.sees_whole(page) {
+                for (v, score) in scores.iter_mut().enumerate() {
+                    *score = entry.visible(s, page, v, *score, MASKED);
                 }
             }
-            let softmax = &mut self.span[r];
-            let mut highest = scores[r][0];
-            for score in &scores[r][1..] {
+            let mut highest = scores[0];
+            for score in &scores[1..] {
                 highest = s.max(highest, *score);
             }
-            let largest = softmax.largest.max(s.max_lane(highest));
+            (before[r], of_page[r]) = (self.span[r].largest, s.max_lane(highest).max(LOWEST));
+        }
+        let mut keeps = [0.0; LANES];
+        // SAFETY: registers of lanes, of which each pair has one.
+        unsafe {
+            let (old, own) = (s.load(before.as_ptr()), s.load(of_page.as_ptr()));
+            let largest = s.max(old, own);
+            s.store(before.as_mut_ptr(), largest);
+            s.store(keeps.as_mut_ptr(), exp2_below(s, s.sub(old, largest)));
+            s.store(tops.as_mut_ptr(), exp2_below(s, s.sub(own, largest)));
+        }
+        for r in 0..R {
+            let (softmax, totals) = (&mut self.span[r], self.totals[r].as_mut_ptr());
+            let (keep, top) = (s.splat(keeps[r]), s.splat(tops[r]));
+            let of_page = s.splat(of_page[r]);
             let mut total = s.splat(0.0);
             for (v, score) in scores[r].iter().enumerate() {
-                let weight = exp(s, s.sub(*score, s.splat(largest)));
+                let weight = exp2_below(s, s.sub(*score, of_page));
                 total = s.add(total, weight);
                 // SAFETY: a row of weights holds `PAGE` floats.
                 unsafe { s.store(weights[r].as_mut_ptr().add(v * LANES), weight) };
             }
-            if largest > softmax.largest {
-                let keep = scalar_exp(s, softmax.largest - largest);
-                softmax.total *= keep;
-                scale_values(s, &mut softmax.values, self.context.layout.head_dim, keep);
-                softmax.largest = largest;
+            if before[r] > softmax.largest {
+                scale_values(s, &mut softmax.values, self.context.layout.head_dim, keeps[r]);
+                softmax.largest = before[r];
             }
-            softmax.total += s.sum(total);
+            // SAFETY: a register of lanes.
+            unsafe { s.store(totals, s.fma(s.load(totals), keep, s.mul(total, top))) };
         }
     }
 

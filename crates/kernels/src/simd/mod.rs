@@ -95,7 +95,7 @@ pub trait Simd: Copy {
     fn abs(self, a: Self::F) -> Self::F;
     /// To the nearest integer, ties to even.
     fn round(self, a: Self::F) -> Self::F;
-    /// Two to the power of integral lanes between -126 and 127.
+    /// Two to the power of integral lanes between -126 and 127; zero for -127.
     fn pow2(self, a: Self::F) -> Self::F;
     /// `yes` in the lanes where `a < b`, else `no`.
     fn select_lt(self, a: Self::F, b: Self::F, yes: Self::F, no: Self::F) -> Self::F;
@@ -208,6 +208,22 @@ pub trait Kernel {
     type Output;
     /// The computation. Implementations must be `#[inline(always)]`.
     fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// 2 to the power of each lane, none above zero, to about 2 units in the last place; 1 at zero, and 0 from -127 down and for
+/// minus infinity.
+#[inline(always)]
+pub(crate) fn exp2_below<S: Simd>(s: S, x: S::F) -> S::F {
+    // To this power `pow2` makes zero.
+    let clamped = s.max(x, s.splat(-127.0));
+    let n = s.round(clamped);
+    let r = s.sub(clamped, n);
+    let mut p = s.splat(1.326_472_5e-3);
+    #[expect(clippy::approx_constant, reason = "the fit's, which has to make up for the terms that it lacks")]
+    for c in [9.671_513e-3, 5.550_733_6e-2, 0.240_222_42, 0.693_147, 1.0] {
+        p = s.fma(p, r, s.splat(c));
+    }
+    s.mul(p, s.pow2(n))
 }
 
 /// `e` to the power of each lane, to about 2 units in the last place; 0 below -87.3, and for minus infinity.
