@@ -325,10 +325,10 @@ fn a_real_model_answers_as_the_engine_does() {
     let asks: Vec<Ask> = QUESTIONS.iter().map(|question| asked(&model, question)).collect();
     let expected: Vec<Expected> = asks.iter().map(|ask| served(&engine, ask)).collect();
     drop(engine);
-    let real = RealModel { model: &model, kv_format: KvFormat::F16, threads: 2 };
+    let real = RealModel { model: &model, kv_format: KvFormat::default(), threads: 2 };
     for (policy, which) in [(PolicyName::AgentXpu, 0), (PolicyName::Duet, 1), (PolicyName::Restart, 1)] {
         let mut config = machine(which, model.config().layers, None);
-        config.heg = heg(&model, KvFormat::F16);
+        config.heg = heg(&model, KvFormat::default());
         config.limits.preempt = Nanos(10_000_000);
         let scenario = scenario(policy, config, &asks, &mut Random::new(5));
         let prompts = asks.iter().map(|ask| ask.prompt.clone()).collect();

@@ -3,19 +3,20 @@
 //! Only Linux can be asked and told. Elsewhere cores are numbered from 0 and binding does nothing: the kernels are
 //! correct on any core, only their caches are colder.
 
-/// A core, by the operating system's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CoreId(pub usize);
+use crate::topology::{Core, CoreId, cores_of};
+use std::path::Path;
 
-/// The cores this process may run on, smallest first; never empty. A CPU quota (cgroup) makes the list shorter.
+/// The physical cores this process may compute on, the fastest first; never empty. A CPU quota (cgroup) makes the list
+/// shorter.
 #[must_use]
-pub fn available_cores() -> Vec<CoreId> {
+pub fn available_cores() -> Vec<Core> {
     let parallelism = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut cores = allowed_cores().unwrap_or_else(|| (0..parallelism).map(CoreId).collect());
-    cores.truncate(parallelism);
-    if cores.is_empty() {
-        cores.push(CoreId(0));
+    let mut allowed = allowed_cores().unwrap_or_else(|| (0..parallelism).map(CoreId).collect());
+    if allowed.is_empty() {
+        allowed.push(CoreId(0));
     }
+    let mut cores = cores_of(&allowed, Path::new("/sys/devices"));
+    cores.truncate(parallelism);
     cores
 }
 
@@ -64,7 +65,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_pinned_thread_may_use_its_core_only() {
-        let core = *available_cores().last().unwrap();
+        let core = available_cores().last().unwrap().id;
         let allowed = std::thread::spawn(move || {
             pin_to(core);
             allowed_cores()

@@ -6,6 +6,7 @@ use crate::gate::Gate;
 use crate::job::{Job, LanesStopped};
 use crate::lane_thread::{Mailbox, Posted, lane_main};
 use crate::team::Team;
+use crate::topology::{Core, CoreKind};
 use duet_types::LaneSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,6 +65,22 @@ impl CpuConfig {
         Self { lanes, pinning: Pinning::Pinned }
     }
 
+    /// As many threads on the machine's cores: a lane of its fast cores and one of its slow ones, where it has both, so that
+    /// each is as fast as it is predicted; else as [`Self::prefill_and_decode`].
+    #[must_use]
+    pub fn by_speed(threads: usize) -> Self {
+        Self::on(&available_cores(), threads)
+    }
+
+    fn on(cores: &[Core], threads: usize) -> Self {
+        let used = &cores[..threads.min(cores.len())];
+        let fast = used.iter().filter(|core| core.kind == CoreKind::Fast).count();
+        if fast == 0 || fast == used.len() {
+            return Self::prefill_and_decode(threads);
+        }
+        Self { lanes: vec![fast, threads - fast], pinning: Pinning::Pinned }
+    }
+
     /// A lane of one thread for each of so many devices, which waits for it, before a lane of `threads` cores.
     #[must_use]
     pub fn beside_devices(devices: usize, threads: usize) -> Self {
@@ -100,7 +117,10 @@ impl Cpu {
                 Pinning::AllButFirst(floating) => index.checked_sub(floating).and_then(|at| cores.get(at).copied()),
                 Pinning::Floating => None,
             };
-            let inner = Arc::clone(&cpu.lanes.inner);
+            if let Some(core) = core {
+                cpu.lanes.inner.mailboxes[index].runs_at(core.speed);
+            }
+            let (core, inner) = (core.map(|core| core.id), Arc::clone(&cpu.lanes.inner));
             let thread = std::thread::Builder::new()
                 .name(format!("duet-lane-{index}"))
                 .spawn(move || lane_main(index, core, &inner.mailboxes, &inner.gate))?;
@@ -142,7 +162,7 @@ impl CpuLanes {
         assert!(self.inner.all.contains_all(lanes), "no such lanes: {lanes}");
         let mut threads = lanes.iter().flat_map(|lane| self.inner.lanes[usize::from(lane.0)].clone());
         let leader = threads.next().expect("a job needs a lane");
-        let team = Team::new(Arc::clone(&self.inner.mailboxes), threads.collect());
+        let team = Team::new(Arc::clone(&self.inner.mailboxes), leader, threads.collect());
         self.inner.gate.enter()?;
         self.inner.mailboxes[leader].post(Posted { team, job });
         Ok(())
@@ -167,5 +187,26 @@ impl Drop for Cpu {
             // A lane's thread catches what its jobs throw, so it has nothing to report.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{CoreId, Speed};
+
+    #[test]
+    fn lanes_are_of_one_speed() {
+        let cores = |fast: usize, slow: usize| {
+            let kind = |id| if id < fast { CoreKind::Fast } else { CoreKind::Slow };
+            (0..fast + slow).map(|id| Core { id: CoreId(id), kind: kind(id), speed: Speed::FULL }).collect::<Vec<_>>()
+        };
+        let lanes = |cores: &[Core], threads| CpuConfig::on(cores, threads).lanes;
+        assert_eq!(lanes(&cores(6, 8), 14), [6, 8]);
+        assert_eq!(lanes(&cores(6, 8), 8), [6, 2]);
+        assert_eq!(lanes(&cores(6, 8), 6), [3, 3], "the fast ones alone");
+        assert_eq!(lanes(&cores(4, 0), 4), [2, 2]);
+        assert_eq!(lanes(&cores(0, 4), 4), [2, 2]);
+        assert_eq!(lanes(&cores(2, 0), 5), [3, 2], "more threads than cores");
     }
 }

@@ -3,12 +3,13 @@
 //! Between two rounds of a job there are microseconds, between two tokens a few more: the thread spins that long before
 //! it parks, because waking a parked thread costs more than the gap. A parked thread uses no CPU.
 
-use crate::affinity::{CoreId, pin_to};
+use crate::affinity::pin_to;
 use crate::core_time::{CoreTime, told_in};
 use crate::gate::Gate;
 use crate::job::Job;
 use crate::round::Slot;
 use crate::team::Team;
+use crate::topology::{CoreId, Speed};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ pub(crate) struct Mailbox {
     /// Length of `jobs`, so that a spinning thread takes no lock.
     jobs_posted: AtomicUsize,
     thread: OnceLock<Thread>,
+    /// How fast its core is; absent where it has none of its own.
+    speed: OnceLock<Speed>,
     /// Where the thread's time is told.
     time: OnceLock<PathBuf>,
 }
@@ -40,6 +43,17 @@ impl Mailbox {
     /// Tells the mailbox whose it is; before that, nobody can be woken.
     pub(crate) fn belongs_to(&self, thread: Thread) {
         self.thread.set(thread).expect("a mailbox belongs to one thread");
+    }
+
+    /// Tells how fast the thread's core is.
+    pub(crate) fn runs_at(&self, speed: Speed) {
+        // A mailbox has one thread, and that one core.
+        let _ = self.speed.set(speed);
+    }
+
+    /// How fast the thread's core is, as far as it is known.
+    pub(crate) fn speed(&self) -> Speed {
+        self.speed.get().copied().unwrap_or(Speed::FULL)
     }
 
     /// Appends a job and wakes the thread.

@@ -12,9 +12,11 @@ mod job;
 mod lane_thread;
 mod round;
 mod team;
+mod topology;
 
-pub use affinity::{CoreId, available_cores};
+pub use affinity::available_cores;
 pub use core_time::CoreTime;
 pub use cpu::{Cpu, CpuConfig, CpuLanes, Pinning};
 pub use job::{Job, LanesStopped};
 pub use team::Team;
+pub use topology::{Core, CoreId, CoreKind, Speed};

@@ -28,18 +28,22 @@ pub(crate) struct Round<'a> {
     work: &'a (dyn Fn(Worker<'_>) + Sync),
     barrier: SpinBarrier,
     size: usize,
+    /// What their shares are.
+    cuts: &'a [u32],
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 /// Calls `work` on this thread as rank 0 and on the thread behind every slot, and returns when all have returned.
-/// `wake` must see to it that the thread behind `slots[i]` serves it soon.
+/// `wake` must see to it that the thread behind `slots[i]` serves it soon; shares are as `cuts` says
+/// ([`Worker::sharing`]).
 pub(crate) fn run_together<'s>(
     slots: impl Iterator<Item = &'s Slot> + Clone,
+    cuts: &[u32],
     wake: impl Fn(usize),
     work: &(dyn Fn(Worker<'_>) + Sync),
 ) {
     let size = 1 + slots.clone().count();
-    let round = Round { work, barrier: SpinBarrier::new(size), size, panic: Mutex::new(None) };
+    let round = Round { work, barrier: SpinBarrier::new(size), size, cuts, panic: Mutex::new(None) };
     {
         let returned = AllReturned { slots: slots.clone(), round: &round };
         for (index, slot) in slots.enumerate() {
@@ -89,7 +93,7 @@ impl Slot {
 impl Round<'_> {
     /// Runs this rank's share. Never unwinds.
     fn take_part(&self, rank: usize) {
-        let share = || (self.work)(Worker::new(rank, self.size, &self.barrier));
+        let share = || (self.work)(Worker::new(rank, self.size, &self.barrier).sharing(self.cuts));
         if let Err(panic) = catch_unwind(AssertUnwindSafe(share)) {
             // First note the panic, then release the others: theirs only echo it.
             self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);

@@ -378,7 +378,7 @@ pub(crate) struct SamplingArgs {
 /// How the engine runs.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct EngineArgs {
-    /// Threads to compute with [default: one per available core]
+    /// Threads to compute with [default: one per core that is made for work, however many threads a core has]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// Longest conversation in tokens [default: the model's]

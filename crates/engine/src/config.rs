@@ -16,7 +16,7 @@ use std::time::Duration;
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Threads; absent: one per available core.
+    /// Threads; absent: one per core that is made for work.
     pub threads: Option<usize>,
     /// How keys and values are stored.
     pub kv_format: KvFormat,

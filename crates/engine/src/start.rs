@@ -32,7 +32,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     only_one_static(&config)?;
     let executors = Arc::new(Executors::new(model.work(), config.devices.clone(), config.fallback));
     let cpu_config = match executors.devices().len() {
-        0 => CpuConfig::prefill_and_decode(threads),
+        0 => CpuConfig::by_speed(threads),
         devices => CpuConfig::beside_devices(devices, threads),
     };
     let cpu = Cpu::start(&cpu_config)

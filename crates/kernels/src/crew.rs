@@ -44,19 +44,39 @@ impl Crew for Scoped {
     }
 
     fn run(&self, work: &(dyn Fn(Worker<'_>) + Sync)) {
-        let size = self.size();
-        let barrier = SpinBarrier::new(size);
-        let share = |rank| {
-            let _poison = PoisonOnPanic(&barrier);
-            work(Worker::new(rank, size, &barrier));
-        };
-        std::thread::scope(|scope| {
-            for rank in 1..size {
-                scope.spawn(move || share(rank));
-            }
-            share(0);
-        });
+        run_scoped(self.size(), &[], work);
     }
+}
+
+/// The same with threads of unequal speed, as [`Worker::sharing`] has them.
+#[derive(Clone, Copy, Debug)]
+pub struct Unequal<'a> {
+    /// Where the members' shares begin, and where the last ends.
+    pub cuts: &'a [u32],
+}
+
+impl Crew for Unequal<'_> {
+    fn size(&self) -> usize {
+        self.cuts.len().saturating_sub(1).max(1)
+    }
+
+    fn run(&self, work: &(dyn Fn(Worker<'_>) + Sync)) {
+        run_scoped(self.size(), self.cuts, work);
+    }
+}
+
+fn run_scoped(size: usize, cuts: &[u32], work: &(dyn Fn(Worker<'_>) + Sync)) {
+    let barrier = SpinBarrier::new(size);
+    let share = |rank| {
+        let _poison = PoisonOnPanic(&barrier);
+        work(Worker::new(rank, size, &barrier).sharing(cuts));
+    };
+    std::thread::scope(|scope| {
+        for rank in 1..size {
+            scope.spawn(move || share(rank));
+        }
+        share(0);
+    });
 }
 
 /// One member of a crew during one call.
@@ -65,6 +85,8 @@ pub struct Worker<'a> {
     rank: usize,
     size: usize,
     barrier: &'a SpinBarrier,
+    /// Where the members' shares begin, and where the last ends; empty if they are equal.
+    cuts: &'a [u32],
 }
 
 impl<'a> Worker<'a> {
@@ -76,7 +98,19 @@ impl<'a> Worker<'a> {
     pub fn new(rank: usize, size: usize, barrier: &'a SpinBarrier) -> Self {
         assert!(rank < size);
         assert!(barrier.size == size);
-        Self { rank, size, barrier }
+        Self { rank, size, barrier, cuts: &[] }
+    }
+
+    /// The same where members have unequal shares, since they are not equally fast: member `i` has what lies between
+    /// numbers `i` and `i + 1` of `cuts`, of all that lies between the first, 0, and the last. Without cuts they are equal.
+    ///
+    /// # Panics
+    /// If there are cuts, and not one more than members, from 0 up.
+    #[must_use]
+    pub fn sharing(self, cuts: &'a [u32]) -> Self {
+        let fit = cuts.len() == self.size + 1 && cuts[0] == 0 && cuts[self.size] > 0 && cuts.is_sorted();
+        assert!(cuts.is_empty() || fit, "a share for each member");
+        Self { cuts, ..self }
     }
 
     /// This member's number, from 0.
@@ -99,7 +133,26 @@ impl<'a> Worker<'a> {
     /// This member's contiguous share of `items` things; the shares of all members cover them once.
     #[must_use]
     pub fn share(&self, items: usize) -> Range<usize> {
-        items * self.rank / self.size..items * (self.rank + 1) / self.size
+        self.share_of(self.rank, items)
+    }
+
+    /// The share that member `rank` has.
+    ///
+    /// # Panics
+    /// If there is no such member.
+    #[must_use]
+    pub fn share_of(&self, rank: usize, items: usize) -> Range<usize> {
+        let cut = |rank: usize| match self.cuts {
+            [] => items * rank / self.size,
+            cuts => (items as u64 * u64::from(cuts[rank]) / u64::from(cuts[self.size])) as usize,
+        };
+        cut(rank)..cut(rank + 1)
+    }
+
+    /// In whose share item `at` of `items` lies; the last member's if it is none of them.
+    #[must_use]
+    pub fn whose(&self, at: usize, items: usize) -> usize {
+        (0..self.size).find(|&rank| at < self.share_of(rank, items).end).unwrap_or(self.size - 1)
     }
 }
 
@@ -187,6 +240,23 @@ mod tests {
                     (0..size).flat_map(|rank| Worker::new(rank, size, &barrier).share(items)).collect();
                 assert_eq!(covered, (0..items).collect::<Vec<_>>());
             }
+        }
+    }
+
+    #[test]
+    fn unequal_shares_cover_everything_once_too() {
+        for cuts in [&[0, 1024, 1584][..], &[0, 3, 3, 4], &[0, 7]] {
+            let size = cuts.len() - 1;
+            let barrier = SpinBarrier::new(size);
+            let workers = || (0..size).map(|rank| Worker::new(rank, size, &barrier).sharing(cuts));
+            for items in [0, 1, 2, 5, 17, 100] {
+                let covered: Vec<usize> = workers().flat_map(|worker| worker.share(items)).collect();
+                assert_eq!(covered, (0..items).collect::<Vec<_>>());
+                let whose = |at| workers().next().map_or(0, |worker| worker.whose(at, items));
+                assert!(workers().all(|worker| worker.share(items).all(|at| whose(at) == worker.rank())));
+            }
+            let most = workers().map(|worker| worker.share(1000).len()).max();
+            assert!(most >= Some(640), "the fastest has the most: {most:?}");
         }
     }
 

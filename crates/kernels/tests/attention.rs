@@ -1,7 +1,7 @@
 //! Attention: against a plain computation, and to the bit across instruction sets, chunkings and crews.
 
 use duet_kernels::attention::{KeyBias, KvFormat, KvLayout, PAGE, PageAngles, PageMemory, SPAN_PAGES, TurnedBias};
-use duet_kernels::crew::{Crew, Scoped, Solo};
+use duet_kernels::crew::{Crew, Scoped, Solo, Unequal};
 use duet_kernels::fused::{
     AttentionShape, BufferShape, Buffers, HeadNorms, KvDestination, KvTail, Norm, QkvWeights, RowNorm, SequenceRows,
     TreeRows, attention, qkv,
@@ -356,10 +356,9 @@ proptest! {
         let isa = Isa::chosen().unwrap();
         let whole = Sequence::new(kv_heads, group, 16, format, window).feed(isa, &Solo, rows);
         let mut sequence = Sequence::new(kv_heads, group, 16, format, window);
-        let crew = Scoped { threads };
-        let mut parts = sequence.feed(isa, &crew, SPAN_PAGES * PAGE);
+        let mut parts = sequence.feed(isa, &Unequal { cuts: &[0, 5, 6, 10] }, SPAN_PAGES * PAGE);
         for cut in cuts {
-            parts.extend(sequence.feed(isa, &crew, cut));
+            parts.extend(sequence.feed(isa, &Scoped { threads }, cut));
         }
         prop_assert!(whole == parts);
     }

@@ -1,6 +1,6 @@
 //! Experts in a feed-forward kernel: against a plain computation, to the bit across instruction sets, rows and crews.
 
-use duet_kernels::crew::{Crew, Scoped, Solo};
+use duet_kernels::crew::{Crew, Scoped, Solo, Unequal};
 use duet_kernels::fused::{
     Block, BufferShape, Buffers, ExpertShape, Experts, Feed, FfnWeights, Norm, Places, Routing, RowNorm, SharedExpert,
     feed_experts, feed_forward, project_attended, route,
@@ -223,5 +223,7 @@ proptest! {
         for isa in Isa::available() {
             prop_assert!(layer.run(isa, &Solo, &rows) == together, "{}", isa);
         }
+        let unequal = layer.run(Isa::chosen().unwrap(), &Unequal { cuts: &[0, 1, 4, 6] }, &rows);
+        prop_assert!(unequal == together);
     }
 }

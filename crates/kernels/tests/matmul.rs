@@ -1,6 +1,6 @@
 //! The matrix products: against a plain computation, to the bit across instruction sets, rows, panels and crews.
 
-use duet_kernels::crew::{Crew, Scoped, Solo};
+use duet_kernels::crew::{Crew, Scoped, Solo, Unequal};
 use duet_kernels::isa::Isa;
 use duet_kernels::matmul::{Epilogue, Gating, Target, matmul};
 use duet_kernels::memory::Shared;
@@ -127,6 +127,8 @@ proptest! {
             prop_assert_eq!(&product(isa, &Solo, &weights, &rows), &alone, "{}", isa);
         }
         prop_assert_eq!(&product(Isa::chosen().unwrap(), &Scoped { threads: 3 }, &weights, &rows), &alone);
+        let unequal = Unequal { cuts: &[0, 5, 6, 10] };
+        prop_assert_eq!(&product(Isa::chosen().unwrap(), &unequal, &weights, &rows), &alone);
     }
 }
 

@@ -11,8 +11,8 @@
 //! | suffix automaton, online (SAM) | `sam.rs`, over `suffix_automaton.rs` |
 //! | the task-relevant database (§3.1) | `history.rs` |
 //! | predicted outputs (OpenAI) | `prediction.rs` |
-//! | in-context distribution calibration (§3.3) | `calibration.rs`, of `successors.rs` |
-//! | token recycling across requests (Luo et al. 2024) | `recycling.rs` |
+//! | in-context distribution calibration (§3.3) | `calibration.rs`, over `preferences.rs` and `successors.rs` |
+//! | token recycling across requests (Luo et al. 2024) | `recycling.rs`, over `preferences.rs` |
 //! | draft extension, or reuse (§3.4, eq. 3) | `extension.rs` |
 //! | why drafts are rejected (Table 2) | `rejection.rs` |
 //! | tree drafts from several sources (§3.3-3.4) | `speculator.rs`, `draft.rs` |
@@ -34,6 +34,7 @@ pub mod guide;
 pub mod history;
 mod method;
 pub mod prediction;
+mod preferences;
 pub mod prompt_lookup;
 pub mod recycling;
 pub mod rejection;

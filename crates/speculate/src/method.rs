@@ -83,7 +83,7 @@ impl Method {
             }
         }
         if self.recycles() {
-            drafters.push(Box::new(Recycling::new(Arc::clone(&known.recycled))));
+            drafters.push(Box::new(Recycling::of(Arc::clone(&known.recycled))));
         }
         if self.learns().prompt || self.learns().answer {
             drafters.push(Box::<Calibration>::default());

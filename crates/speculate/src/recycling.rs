@@ -1,17 +1,17 @@
 //! Token recycling: drafts from what the model would have said in earlier requests. (Luo et al. 2024; ours under two
 //! tokens as well as under one, with learned trust)
 //!
-//! Every row of logits that an answer needed names the likeliest few successors of its token. [`Calibration`] forgets
+//! Every row of logits that an answer needed names the likeliest few successors of its token. [Calibration] forgets
 //! them with its request; here they stay, so that a request knows from its first token on how this model goes on after
 //! common words, whatever its prompt holds.
 //!
 //! **Invariants:** memory is bounded by [`PAIRS`] and [`SINGLES`], whatever is learned; of two contexts that fall on one
 //! place the later stays.
 //!
-//! [`Calibration`]: crate::calibration::Calibration
+//! [Calibration]: crate::calibration
 
-use crate::calibration::{pair, propose};
-use crate::drafter::{Candidate, Drafter, Kind, Place};
+use crate::drafter::Kind;
+use crate::preferences::{Preferences, Remembers, pair};
 use crate::successors::Successors;
 use duet_types::TokenId;
 use std::sync::Arc;
@@ -43,44 +43,16 @@ impl Recycled {
 }
 
 /// Drafts from what was recycled when the request began.
-#[derive(Clone, Debug)]
-pub struct Recycling {
-    recycled: Arc<Recycled>,
-    end: Place,
-}
+pub(crate) type Recycling = Preferences<Arc<Recycled>>;
 
-impl Recycling {
-    /// From this.
-    #[must_use]
-    pub fn new(recycled: Arc<Recycled>) -> Self {
-        Self { recycled, end: Place::default() }
-    }
-}
+impl Remembers for Arc<Recycled> {
+    const KIND: Kind = Kind::Recycled;
 
-impl Drafter for Recycling {
-    fn kind(&self) -> Kind {
-        Kind::Recycled
+    fn successors(&self, before: u32, token: u32) -> [Option<&Successors>; 2] {
+        [self.pairs.get(pair(before, token)), self.singles.get(u64::from(token))]
     }
 
-    fn observe(&mut self, token: TokenId) {
-        self.end = self.step(self.end, token);
-    }
-
-    fn end(&self) -> Place {
-        self.end
-    }
-
-    /// The last two tokens.
-    fn step(&self, Place(_, before): Place, token: TokenId) -> Place {
-        Place(before, token.0)
-    }
-
-    fn propose(&self, Place(before, token): Place, candidates: &mut Vec<Candidate>) {
-        let Recycled { pairs, singles } = &*self.recycled;
-        propose(pairs.get(pair(before, token)), singles.get(u64::from(token)), candidates);
-    }
-
-    /// What is recycled is shared by all that draft from it, and counted once, where it is kept.
+    /// Shared by all that draft from it, and counted once, where it is kept.
     fn bytes(&self) -> usize {
         0
     }
@@ -117,6 +89,7 @@ impl<const N: usize> Places<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drafter::Drafter;
     use proptest::prelude::*;
 
     fn successors(first: u32) -> Successors {
@@ -124,7 +97,7 @@ mod tests {
     }
 
     fn first(recycled: &Recycled, text: [u32; 2]) -> Option<u32> {
-        let mut recycling = Recycling::new(Arc::new(recycled.clone()));
+        let mut recycling = Recycling::of(Arc::new(recycled.clone()));
         text.into_iter().for_each(|token| recycling.observe(TokenId(token)));
         let mut candidates = Vec::new();
         recycling.propose(recycling.end(), &mut candidates);

@@ -30,7 +30,7 @@ fn measure_throughput(arguments: &ThroughputArgs) -> anyhow::Result<()> {
         prompt: arguments.prompt,
         generate: arguments.generate,
         batches: arguments.batch.clone(),
-        threads: arguments.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+        threads: arguments.threads.unwrap_or_else(|| duet_device::available_cores().len()),
         samples: arguments.samples,
         long_contexts: arguments.long.clone(),
     };

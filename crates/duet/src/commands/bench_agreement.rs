@@ -16,9 +16,7 @@ pub(super) fn agreement(arguments: &AgreementArgs) -> anyhow::Result<()> {
         files: arguments.workload.clone(),
         limit: arguments.limit,
         output: arguments.max_tokens,
-        threads: arguments
-            .threads
-            .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from),
+        threads: arguments.threads.map_or_else(|| duet_device::available_cores().len(), usize::from),
     };
     let progress = |what: &str| eprintln_quiet(&format!("bench: {what}"));
     let devices = Devices { device: &device, exact: &exact };

@@ -98,7 +98,7 @@ fn with_kernels<T>(
 }
 
 fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    duet_device::available_cores().len()
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {

@@ -104,7 +104,7 @@ fn count(
     let texts = spread(texts.into_iter(), arguments.tokens as usize);
     let all: usize = texts.iter().map(Vec::len).sum();
     let threads = arguments.threads.map(|threads| usize::from(threads.get()));
-    let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads = threads.unwrap_or_else(|| duet_device::available_cores().len());
     let mut told = 0;
     let calibration = calibrate_experts(model, &texts, threads, &mut |read| {
         if read.as_usize() * TOLD / all.max(1) > told {

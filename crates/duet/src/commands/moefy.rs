@@ -46,7 +46,7 @@ pub(super) fn moefy(arguments: &MoefyArgs) -> anyhow::Result<()> {
     refuse_the_model_itself(&path, &arguments.output)?;
     let threads = arguments.threads.map(u16::from);
     let model = session::open_with(&arguments.model, threads)?;
-    let threads = threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let threads = threads.map_or_else(|| duet_device::available_cores().len(), usize::from);
     let shape = shape(arguments, &model)?;
     let texts = Texts::read(arguments, &model)?;
     let mut layers = Vec::new();

@@ -102,13 +102,13 @@ pub(crate) struct Measured<'a> {
 }
 
 impl Profiler {
-    /// Starts the lanes; absent `threads`, one for each available core.
+    /// Starts the lanes; absent `threads`, one for each core that is made for work.
     ///
     /// # Errors
     /// If threads cannot be started.
     pub fn start(model: Arc<Model>, kv: KvFormat, threads: Option<usize>) -> Result<Self, ProfileError> {
         let threads = threads.unwrap_or_else(|| available_cores().len());
-        let config = CpuConfig::prefill_and_decode(threads);
+        let config = CpuConfig::by_speed(threads);
         let cpu = Cpu::start(&config).map_err(|error| ProfileError::Lanes(error.to_string()))?;
         let executors = Arc::new(Executors::cores(model.work()));
         Ok(Self { model, kv, config, executors, cpu })

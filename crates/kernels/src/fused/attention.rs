@@ -194,6 +194,6 @@ impl<'a> Turns<'a> {
     fn is_mine(&mut self, cost: usize) -> bool {
         let middle = 2 * self.before + cost;
         self.before += cost;
-        middle * self.worker.size() / (2 * self.total) == self.worker.rank()
+        self.worker.share(2 * self.total).contains(&middle)
     }
 }

@@ -3,7 +3,7 @@
 //! Every worker makes the same plan from the same choices. An expert's rows follow each other in the order of the call,
 //! and begin at a tile; nothing is padded. Places that somebody else computes, or nobody, have no slot.
 //!
-//! The experts' work is laid end to end and cut into equal shares. An expert that lies in one share, or almost, is that
+//! The experts' work is laid end to end and cut into the workers' shares. An expert that lies in one share, or almost, is that
 //! worker's from beginning to end: what its steps hand on stays in the core's cache, and nobody waits for anybody. Only
 //! experts across a cut are divided, step by step. **Invariant:** each other place of each row is one slot, and each unit
 //! of each expert's product is one worker's.
@@ -85,12 +85,12 @@ impl Plan {
 
     /// The batches that this worker computes alone.
     pub(super) fn whole(&self, worker: &Worker<'_>) -> impl Iterator<Item = &Batch> {
-        self.batches.iter().filter(|batch| self.owner(batch, worker.size()) == Some(worker.rank()))
+        self.batches.iter().filter(|batch| self.owner(batch, worker) == Some(worker.rank()))
     }
 
     /// Those that all compute together.
     pub(super) fn divided(&self, worker: &Worker<'_>) -> impl Iterator<Item = &Batch> {
-        self.batches.iter().filter(|batch| self.owner(batch, worker.size()).is_none())
+        self.batches.iter().filter(|batch| self.owner(batch, worker).is_none())
     }
 
     /// What of each of those is this worker's: some of its `units`.
@@ -119,13 +119,13 @@ impl Plan {
         self.batches.last().map_or(0, |batch| batch.work.end)
     }
 
-    /// Who of `size` workers computes a batch alone: in whose share its middle lies, unless too much of it is outside.
-    fn owner(&self, batch: &Batch, size: usize) -> Option<usize> {
+    /// Who of a worker's crew computes a batch alone: in whose share its middle lies, unless too much of it is outside.
+    fn owner(&self, batch: &Batch, worker: &Worker<'_>) -> Option<usize> {
         let (Range { start, end }, total) = (batch.work.clone(), self.work());
-        let rank = (start + (end - start) / 2) * size / total;
-        let share = total * rank / size..total * (rank + 1) / size;
+        let rank = worker.whose(start + (end - start) / 2, total);
+        let share = worker.share_of(rank, total);
         let outside = share.start.saturating_sub(start) + end.saturating_sub(share.end);
-        (outside * OUTSIDE_MAX <= total / size).then_some(rank)
+        (outside * OUTSIDE_MAX <= share.len()).then_some(rank)
     }
 }
 
