@@ -168,7 +168,7 @@ struct Brackets {
 const TOGETHER: usize = 2;
 
 impl<'a> BiasScores<'a> {
-    /// For queries `[dimension][query]`, 16 at most.
+    /// For queries `[dimension][query]`, which are lanes here: 16 at most, and tiles have six.
     pub(super) fn new<const R: usize>(turned: TurnedBias<'a>, kv_head: usize, query: &[[f32; R]]) -> Self {
         const NONE: Brackets = Brackets { cosines: [0.0; LANES], sines: [0.0; LANES] };
         let (bias, pairs) = (turned.bias.head(kv_head), turned.bias.pairs);
