@@ -8,6 +8,7 @@ use duet_kernels::attention::{KvFormat, KvLayout, PAGE, PageMemory};
 use duet_kernels::crew::Solo;
 use duet_kernels::fused::{AttentionShape, BufferShape, Buffers, SequenceRows, attention};
 use duet_kernels::isa::{Isa, IsaError};
+use duet_kernels::quantize::Operands;
 use std::time::Instant;
 
 const ROUNDS: usize = 9;
@@ -64,7 +65,15 @@ impl Case {
         let heads = layout.kv_heads * group;
         let queries = heads * layout.head_dim;
         let qkv = queries + 2 * layout.kv_heads * layout.head_dim;
-        let shape = BufferShape { hidden: 64, qkv, queries, ffn: 64, experts: None, angles: layout.head_dim / 2 };
+        let shape = BufferShape {
+            hidden: 64,
+            qkv,
+            queries,
+            ffn: 64,
+            experts: None,
+            angles: layout.head_dim / 2,
+            operands: Operands::Bytes,
+        };
         let mut buffers = Buffers::new(shape, rows);
         if let Some((_, projected)) = buffers.projected(0..rows) {
             for (i, x) in projected.iter_mut().enumerate() {

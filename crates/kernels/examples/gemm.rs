@@ -4,10 +4,17 @@ use duet_kernels::crew::{Crew, Scoped, Solo, Worker};
 use duet_kernels::isa::{Isa, IsaError};
 use duet_kernels::matmul::{Epilogue, Target, matmul};
 use duet_kernels::memory::{Aligned, Shared};
-use duet_kernels::packed::{Form, PackedMatrix, WeightGroup};
+use duet_kernels::packed::{Form, Packable, PackedMatrix, WeightGroup};
 use duet_kernels::probe::{ReadProbe, int8_macs_per_second};
-use duet_kernels::quantize::QuantizedRows;
+use duet_kernels::quantize::{Operands, QuantizedRows};
 use std::time::Instant;
+
+fn group(form: Form, seed: usize) -> Packable {
+    if form.is_float() {
+        return [(seed % 16) as f32; 32].into();
+    }
+    WeightGroup { scale: 0.01, min: 0.1, small: [1; 2], quants: [(seed % 16) as u8; 32] }.into()
+}
 
 fn main() -> Result<(), IsaError> {
     let isa = Isa::chosen()?;
@@ -23,21 +30,13 @@ fn main() -> Result<(), IsaError> {
             );
         }
     }
-    for form in [Form::Q8_0, Form::Q4_1, Form::Q5_0, Form::Q4K, Form::Q5K, Form::Q6K] {
+    for form in [Form::Q8_0, Form::Q4_1, Form::Q5_0, Form::Q4K, Form::Q5K, Form::Q6K, Form::F16, Form::F32] {
         for (n, k) in [(1536, 1536), (1536, 8960)] {
             let weights: Vec<PackedMatrix> = (0..8)
-                .map(|_| {
-                    PackedMatrix::new(n, k, form, |o, i| WeightGroup {
-                        scale: 0.01,
-                        min: 0.1,
-                        small: [1; 2],
-                        quants: [((o + i) % 16) as u8; 32],
-                    })
-                    .expect("scales in range")
-                })
+                .map(|_| PackedMatrix::new(n, k, form, |o, i| group(form, o + i)).expect("scales in range"))
                 .collect();
             for rows in [1, 2, 8, 256] {
-                let mut quantized = QuantizedRows::new(rows, k);
+                let mut quantized = QuantizedRows::new(rows, k, Operands::BytesAndFloats);
                 let mut out = Aligned::<f32>::zeroed(rows * n);
                 let values: Vec<f32> = (0..k).map(|i| (i as f32).sin()).collect();
                 let shared = quantized.share(k);

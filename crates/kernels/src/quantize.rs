@@ -6,6 +6,8 @@
 //! instruction set. Rows lie in tiles of [`TILE`], so that a product reads one stream: for every four columns the four bytes of each row of the tile. The
 //! last tile is as high as there are rows left, and no higher: a line that a core writes is one that another must fetch.
 //! A row's bytes and scales depend on that row alone; where they lie, on the number of rows.
+//!
+//! Beside matrices of floats rows are kept as they came as well ([`Operands::BytesAndFloats`]).
 
 use crate::crew::Worker;
 use crate::isa::Isa;
@@ -77,6 +79,16 @@ pub(crate) const BIAS: f32 = 12_582_912.0;
 /// The sum zero.
 pub(crate) const BIASED_ZERO: i32 = BIAS.to_bits() as i32;
 
+/// What products read of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Operands {
+    /// Bytes and their scales.
+    #[default]
+    Bytes,
+    /// Those, and the values before they were rounded, for matrices of floats.
+    BytesAndFloats,
+}
+
 /// Quantised rows.
 #[derive(Debug)]
 pub struct QuantizedRows {
@@ -89,12 +101,14 @@ pub struct QuantizedRows {
     sums: Aligned<f32>,
     /// Per tile and group: where each row's sums start, for weights with a zero point.
     offsets: Aligned<Offsets>,
+    /// Per tile and group: the values of each row; or nothing.
+    floats: Aligned<f32>,
 }
 
 impl QuantizedRows {
     /// Room for `rows` rows of `columns` values (rounded up to whole groups, the rest being zero).
     #[must_use]
-    pub fn new(rows: usize, columns: usize) -> Self {
+    pub fn new(rows: usize, columns: usize, operands: Operands) -> Self {
         let tiles = rows.div_ceil(TILE);
         let groups = columns.div_ceil(GROUP);
         let per_group = tiles * groups * TILE;
@@ -105,6 +119,10 @@ impl QuantizedRows {
             scales: Aligned::zeroed(per_group),
             sums: Aligned::zeroed(per_group),
             offsets: Aligned::zeroed(per_group),
+            floats: Aligned::zeroed(match operands {
+                Operands::Bytes => 0,
+                Operands::BytesAndFloats => per_group * GROUP,
+            }),
         }
     }
 
@@ -117,7 +135,8 @@ impl QuantizedRows {
     /// Bytes held.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.quants.bytes() + self.scales.bytes() + self.sums.bytes() + self.offsets.bytes()
+        let floats = self.scales.bytes() + self.sums.bytes() + self.floats.bytes();
+        self.quants.bytes() + floats + self.offsets.bytes()
     }
 
     /// The same rows for a crew to fill and read, with rows `columns` wide (at most what [`Self::new`] was given).
@@ -134,6 +153,7 @@ impl QuantizedRows {
             scales: Shared::new(&mut self.scales),
             sums: Shared::new(&mut self.sums),
             offsets: Shared::new(&mut self.offsets),
+            floats: Shared::new(&mut self.floats),
         }
     }
 }
@@ -147,6 +167,7 @@ pub struct SharedRows<'a> {
     scales: Shared<'a, f32>,
     sums: Shared<'a, f32>,
     offsets: Shared<'a, Offsets>,
+    floats: Shared<'a, f32>,
 }
 
 /// One tile of quantised rows, as a product reads it.
@@ -160,6 +181,8 @@ pub struct Tile {
     pub(crate) sums: *const f32,
     /// As `scales`.
     pub(crate) offsets: *const Offsets,
+    /// `[group][row of the tile][column of the group]`; dangling without [`Operands::BytesAndFloats`].
+    pub(crate) floats: *const f32,
 }
 
 impl<'a> SharedRows<'a> {
@@ -181,8 +204,19 @@ impl<'a> SharedRows<'a> {
             quants: self.quants.narrow(all.start * GROUP..all.end * GROUP),
             scales: self.scales.narrow(all.clone()),
             sums: self.sums.narrow(all.clone()),
+            floats: self.floats.narrow(self.floats_of(&all)),
             offsets: self.offsets.narrow(all),
         }
+    }
+
+    /// Where the floats of groups of rows lie that begin at these places; nowhere if there are none.
+    fn floats_of(&self, groups: &Range<usize>) -> Range<usize> {
+        if self.has_floats() { groups.start * GROUP..groups.end * GROUP } else { 0..0 }
+    }
+
+    /// Whether the values are there before they were rounded.
+    pub(crate) fn has_floats(&self) -> bool {
+        !self.floats.is_empty()
     }
 
     /// Blocks that `rows` rows of `columns` values take.
@@ -225,6 +259,7 @@ impl SharedRows<'_> {
                 quants: self.quants.part(range.start * GROUP..range.end * GROUP).as_ptr(),
                 scales: self.scales.part(range.clone()).as_ptr(),
                 sums: self.sums.part(range.clone()).as_ptr(),
+                floats: self.floats.part(self.floats_of(&range)).as_ptr(),
                 offsets: self.offsets.part(range).as_ptr(),
             }
         }
@@ -250,7 +285,7 @@ impl SharedRows<'_> {
     /// # Panics
     /// If there is no such row, or the widths differ.
     pub(crate) unsafe fn copy_row(&self, row: usize, source: &SharedRows<'_>, from: usize) {
-        assert!(self.groups == source.groups);
+        assert!(self.groups == source.groups && self.has_floats() == source.has_floats());
         let ((to, to_height), (from, from_height)) = (self.place(row), source.place(from));
         for group in 0..self.groups {
             let (at, from_at) = (group * to_height, group * from_height);
@@ -263,6 +298,10 @@ impl SharedRows<'_> {
                 for step in 0..GROUP / 4 {
                     let four = from_bytes.add(step * from_height * 4).cast::<u32>().read_unaligned();
                     bytes.add(step * to_height * 4).cast::<u32>().write_unaligned(four);
+                }
+                if self.has_floats() {
+                    let (floats, from_floats) = (to.floats.add(at * GROUP), from.floats.add(from_at * GROUP));
+                    floats.copy_from_nonoverlapping(from_floats, GROUP);
                 }
             }
         }
@@ -280,6 +319,7 @@ impl SharedRows<'_> {
             quants: self.quants.narrow(all.start * GROUP..all.end * GROUP).as_mut_ptr().wrapping_add(lane * 4),
             scales: self.scales.narrow(all.clone()).as_mut_ptr().wrapping_add(lane),
             sums: self.sums.narrow(all.clone()).as_mut_ptr().wrapping_add(lane),
+            floats: self.floats.narrow(self.floats_of(&all)).as_mut_ptr().wrapping_add(lane * GROUP),
             offsets: self.offsets.narrow(all).as_mut_ptr().wrapping_add(lane),
         };
         (place, height)
@@ -335,6 +375,8 @@ struct Place {
     scales: *mut f32,
     sums: *mut f32,
     offsets: *mut Offsets,
+    /// Dangling where there are none.
+    floats: *mut f32,
 }
 
 /// With fewer tiles, shares of whole tiles would be uneven.
@@ -366,7 +408,7 @@ impl Kernel for SetGroups<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         // Checked once for all groups; the loop is too short to check each.
-        let (Place { quants: bytes, scales, sums, offsets }, height) = self.rows.place(self.row);
+        let (Place { quants: bytes, scales, sums, offsets, floats }, height) = self.rows.place(self.row);
         for (index, chunk) in self.values.chunks(GROUP).enumerate() {
             let at = (self.first + index) * height;
             let mut padded = [0.0; GROUP];
@@ -381,6 +423,10 @@ impl Kernel for SetGroups<'_> {
             // there is (checked by the callers); this row is this worker's by their promise.
             unsafe {
                 let (low, high) = (s.load(values), s.load(values.add(LANES)));
+                if self.rows.has_floats() {
+                    s.store(floats.add(at * GROUP), low);
+                    s.store(floats.add(at * GROUP + LANES), high);
+                }
                 let (scale, inverse) = scale_and_inverse(s.max_lane(s.max(s.abs(low), s.abs(high))));
                 let inverse = s.splat(inverse);
                 let (low, high) = (s.round(s.mul(low, inverse)), s.round(s.mul(high, inverse)));

@@ -8,6 +8,7 @@ use duet_kernels::fused::{
 };
 use duet_kernels::isa::Isa;
 use duet_kernels::packed::{Form, PackedMatrix, WeightGroup};
+use duet_kernels::quantize::Operands;
 use proptest::prelude::*;
 
 /// A layer of attention alone: residual rows → QKV → attention, the state a sequence has between calls.
@@ -119,6 +120,7 @@ impl Sequence {
             ffn: HIDDEN,
             experts: None,
             angles: dim / 2,
+            operands: Operands::Bytes,
         };
         let mut buffers = Buffers::new(shape, positions.len());
         for (row, &position) in positions.iter().enumerate() {

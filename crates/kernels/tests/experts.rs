@@ -7,7 +7,8 @@ use duet_kernels::fused::{
 };
 use duet_kernels::isa::Isa;
 use duet_kernels::matmul::Gating;
-use duet_kernels::packed::{Form, PANEL, PackedMatrix, WeightGroup};
+use duet_kernels::packed::{Form, PANEL, Packable, PackedMatrix, WeightGroup};
+use duet_kernels::quantize::Operands;
 use proptest::prelude::*;
 
 const HIDDEN: usize = 64;
@@ -23,11 +24,14 @@ fn floats(seed: usize, count: usize, scale: f32) -> Vec<f32> {
     (0..count).map(|i| noise(seed * 1_000_003 + i) * scale).collect()
 }
 
+/// Of bytes or of floats, so that experts of both take part.
 fn matrix(seed: usize, outputs: usize, inputs: usize) -> PackedMatrix {
-    PackedMatrix::new(outputs, inputs, Form::Q8_0, |output, index| {
-        WeightGroup::quantize(&floats(seed + output * 31 + index * 7, 32, 0.2))
-    })
-    .unwrap()
+    let form = if (seed / 100 + seed).is_multiple_of(2) { Form::Q8_0 } else { Form::F16 };
+    let group = |output: usize, index: usize| -> Packable {
+        let floats = floats(seed + output * 31 + index * 7, 32, 0.2);
+        if form.is_float() { std::array::from_fn(|i| floats[i]).into() } else { WeightGroup::quantize(&floats).into() }
+    };
+    PackedMatrix::new(outputs, inputs, form, group).unwrap()
 }
 
 /// A layer of experts.
@@ -78,6 +82,7 @@ impl Layer {
                 shared: self.shared.as_ref().map_or(0, |feed| feed.down.inputs()),
             }),
             angles: 8,
+            operands: Operands::BytesAndFloats,
         };
         let mut buffers = Buffers::new(shape, rows.len());
         for (index, &row) in rows.iter().enumerate() {

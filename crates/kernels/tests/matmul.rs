@@ -4,8 +4,8 @@ use duet_kernels::crew::{Crew, Scoped, Solo, Unequal};
 use duet_kernels::isa::Isa;
 use duet_kernels::matmul::{Epilogue, Gating, Target, matmul};
 use duet_kernels::memory::Shared;
-use duet_kernels::packed::{Form, PANEL, PackedMatrix, WeightGroup};
-use duet_kernels::quantize::{GROUP, QuantizedRows};
+use duet_kernels::packed::{Form, PANEL, Packable, PackedMatrix, WeightGroup};
+use duet_kernels::quantize::{GROUP, Operands, QuantizedRows};
 use proptest::prelude::*;
 
 /// A repeatable stream of numbers.
@@ -27,7 +27,10 @@ fn matrix(numbers: &mut Numbers, outputs: usize, inputs: usize, form: Form) -> P
 }
 
 /// Weights of about the same size in every form.
-fn group(numbers: &mut Numbers, form: Form) -> WeightGroup {
+fn group(numbers: &mut Numbers, form: Form) -> Packable {
+    if form.is_float() {
+        return std::array::from_fn(|_| numbers.float() * 0.3).into();
+    }
     let small = if form.has_small_scales() { 0.1 } else { 1.0 };
     WeightGroup {
         scale: numbers.float() * 0.01 * small,
@@ -36,12 +39,13 @@ fn group(numbers: &mut Numbers, form: Form) -> WeightGroup {
         // 0 stands for -128, which the packers never produce and the kernels need not tell from -127.
         quants: std::array::from_fn(|_| (numbers.next() % (1 << form.bits())).max(u32::from(form == Form::Q8_0)) as u8),
     }
+    .into()
 }
 
-/// Rows of three forms below each other, as queries, keys and values are in files of mixed types.
+/// Rows of four forms below each other, as queries, keys and values are in files of mixed types.
 fn mixed(numbers: &mut Numbers, outputs: usize, inputs: usize) -> PackedMatrix {
-    let forms = [(64, Form::Q4K), (32, Form::Q6K), (outputs, Form::Q5_0)];
-    let form = |output: usize| forms[usize::from(output >= 64) + usize::from(output >= 96)].1;
+    let forms = [(64, Form::Q4K), (32, Form::Q6K), (32, Form::F16), (outputs, Form::Q5_0)];
+    let form = |output: usize| forms[[64, 96, 128].iter().filter(|first| output >= **first).count()].1;
     PackedMatrix::in_sections(inputs, &forms, |output, _| group(numbers, form(output))).expect("scales in range")
 }
 
@@ -50,7 +54,7 @@ fn rows(numbers: &mut Numbers, rows: usize, columns: usize) -> Vec<Vec<f32>> {
 }
 
 fn product(isa: Isa, crew: &dyn Crew, weights: &PackedMatrix, rows: &[Vec<f32>]) -> Vec<Vec<f32>> {
-    let mut quantized = QuantizedRows::new(rows.len(), weights.inputs());
+    let mut quantized = QuantizedRows::new(rows.len(), weights.inputs(), Operands::BytesAndFloats);
     let shared = quantized.share(weights.inputs());
     for (index, row) in rows.iter().enumerate() {
         // SAFETY: one thread.
@@ -66,8 +70,10 @@ fn product(isa: Isa, crew: &dyn Crew, weights: &PackedMatrix, rows: &[Vec<f32>])
     out.chunks(stride).map(|row| row[..weights.outputs()].to_vec()).collect()
 }
 
-/// The definition, in doubles: activations rounded to 127ths of their group's largest, weights as packed.
-fn plain(weights: &PackedMatrix, row: &[f32]) -> Vec<f64> {
+/// The definition, in doubles: weights as packed, activations rounded to 127ths of their group's largest, but for outputs
+/// whose weights are floats.
+fn plain(weights: &PackedMatrix, floats: impl Fn(usize) -> bool, row: &[f32]) -> Vec<f64> {
+    let exact: Vec<f64> = row.iter().map(|x| f64::from(*x)).collect();
     let rounded: Vec<f64> = row
         .chunks(GROUP)
         .flat_map(|group| {
@@ -77,7 +83,10 @@ fn plain(weights: &PackedMatrix, row: &[f32]) -> Vec<f64> {
         })
         .collect();
     (0..weights.outputs())
-        .map(|output| rounded.iter().enumerate().map(|(i, x)| x * f64::from(weights.weight(output, i))).sum())
+        .map(|output| {
+            let operand = if floats(output) { &exact } else { &rounded };
+            operand.iter().enumerate().map(|(i, x)| x * f64::from(weights.weight(output, i))).sum()
+        })
         .collect()
 }
 
@@ -91,7 +100,8 @@ fn products_are_as_defined() {
         };
         let rows = rows(&mut numbers, 7, 600);
         for (row, result) in rows.iter().zip(product(Isa::chosen().unwrap(), &Solo, &weights, &rows)) {
-            for (expected, result) in plain(&weights, row).into_iter().zip(result) {
+            let floats = |output| form.map_or((96..128).contains(&output), Form::is_float);
+            for (expected, result) in plain(&weights, floats, row).into_iter().zip(result) {
                 assert!(
                     (expected - f64::from(result)).abs() < 1e-4 * expected.abs().max(1.0),
                     "{form:?}: {result}, not {expected}"
@@ -146,7 +156,7 @@ fn gates_are_applied_to_their_values() {
     ] {
         let mut results: Vec<Vec<f32>> = Vec::new();
         for isa in Isa::available() {
-            let mut quantized = QuantizedRows::new(rows.len(), 64);
+            let mut quantized = QuantizedRows::new(rows.len(), 64, Operands::Bytes);
             let shared = quantized.share(64);
             for (index, row) in rows.iter().enumerate() {
                 // SAFETY: one thread.

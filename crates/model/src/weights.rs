@@ -1,9 +1,9 @@
 //! Weights as the kernels read them, packed from a file.
 //!
-//! The kernels compute with the file's own quants and scales, whatever type a tensor has, and tensors of several types that
-//! are one matrix's rows below each other, as queries, keys and values, keep each its own. Floats are quantised to eight
-//! bits in groups of 32, and so are gates and values of different types, whose rows alternate. Everything is checked here,
-//! so that the forward pass cannot fail.
+//! The kernels compute with the file's own quants and scales, or floats, whatever type a tensor has, and tensors of several
+//! types that are one matrix's rows below each other, as queries, keys and values, keep each its own. Gates and values of
+//! different types, whose rows alternate, are quantised to eight bits in groups of 32. Everything is checked here, so that
+//! the forward pass cannot fail.
 
 use crate::arch::{Blueprint, ExpertPlan, Extra, Rope, RopePairs};
 use crate::gguf::{GgufFile, StoredGroup, Tensor, TensorType};
@@ -11,8 +11,8 @@ use crate::load::{ExpertWork, Linear, LoadError, RoutedBytes};
 use crate::plain::{NormForm, PlainExperts, PlainFeed, PlainLayer, PlainMatrix};
 use duet_kernels::attention::{KeyBias, PageAngles};
 use duet_kernels::fused::Feed;
-use duet_kernels::packed::{Form, OutOfRange, PANEL, PANELS_TOGETHER, PackedMatrix, WeightGroup};
-use duet_kernels::quantize::GROUP;
+use duet_kernels::packed::{Form, OutOfRange, PANEL, PANELS_TOGETHER, Packable, PackedMatrix, WeightGroup};
+use duet_kernels::quantize::{GROUP, Operands};
 use duet_types::Bytes;
 use std::ops::Range;
 
@@ -70,6 +70,16 @@ pub(crate) enum FeedWeights {
 }
 
 impl FeedWeights {
+    /// Whether any of its matrices has floats.
+    fn has_floats(&self) -> bool {
+        match self {
+            Self::Dense { feed, .. } => feed.has_floats(),
+            Self::Experts { experts, shared, .. } => {
+                experts.iter().chain(shared.iter().map(|(_, feed)| feed)).any(Feed::has_floats)
+            }
+        }
+    }
+
     /// Multiply-accumulates of a row.
     pub(crate) fn macs(&self) -> usize {
         match self {
@@ -100,7 +110,19 @@ impl FeedWeights {
     }
 }
 
+impl Weights {
+    /// What the products read of rows.
+    pub(crate) fn operands(&self) -> Operands {
+        let floats = self.head.has_floats() || self.layers.iter().any(LayerWeights::has_floats);
+        if floats { Operands::BytesAndFloats } else { Operands::Bytes }
+    }
+}
+
 impl LayerWeights {
+    fn has_floats(&self) -> bool {
+        self.qkv.has_floats() || self.output.has_floats() || self.feed.has_floats()
+    }
+
     /// Bytes of all of it.
     pub(crate) fn bytes(&self) -> usize {
         self.qkv.bytes() + self.ffn_work().all_bytes().0 as usize
@@ -441,14 +463,13 @@ impl<'a> Packer<'a> {
         let Some(first) = parts.first() else { return Ok(Vec::new()) };
         let kind = first.tensor.info.kind;
         let same = parts.iter().all(|part| part.tensor.info.kind == kind);
-        let stored = if same { stored_form(kind) } else { None };
+        let form = if same { stored_form(kind) } else { Form::Q8_0 };
         let inputs = first.tensor.info.row_len();
         let rows = rows_of(&parts);
         let (outputs, mut reader) = (rows.len() / count, RowReader::new(inputs));
-        let form = stored.unwrap_or(Form::Q8_0);
         let packed = PackedMatrix::many(count, outputs, inputs, form, |matrix, output, index| {
             let (tensor, row) = rows[matrix * outputs + output];
-            reader.group(tensor, row, index, stored)
+            reader.group(tensor, row, index, form)
         });
         packed.map_err(|error| out_of_range(&error, &rows))
     }
@@ -468,7 +489,7 @@ fn out_of_range(error: &OutOfRange, rows: &[(Tensor<'_>, Option<usize>)]) -> Loa
 fn sections(parts: &[Part<'_>]) -> Option<Vec<(usize, Form)>> {
     let mut sections: Vec<(usize, Form)> = Vec::new();
     for part in parts {
-        let form = stored_form(part.tensor.info.kind).unwrap_or(Form::Q8_0);
+        let form = stored_form(part.tensor.info.kind);
         match sections.last_mut() {
             Some((rows, last)) if *last == form => *rows += part.rows.len(),
             Some((rows, _)) if *rows % (PANELS_TOGETHER * PANEL) != 0 => return None,
@@ -497,20 +518,22 @@ fn finite(name: &str, values: Vec<f32>) -> Result<Vec<f32>, LoadError> {
     }
 }
 
-/// The packed form with the quants and scales of a type; floats have none.
-pub(crate) fn stored_form(kind: TensorType) -> Option<Form> {
+/// The packed form with the quants and scales, or the floats, of a type.
+pub(crate) fn stored_form(kind: TensorType) -> Form {
     match kind {
-        TensorType::F32 | TensorType::F16 | TensorType::BF16 => None,
-        TensorType::Q4_0 => Some(Form::Q4_0),
-        TensorType::Q4_1 => Some(Form::Q4_1),
-        TensorType::Q5_0 => Some(Form::Q5_0),
-        TensorType::Q5_1 => Some(Form::Q5_1),
-        TensorType::Q8_0 => Some(Form::Q8_0),
-        TensorType::Q2K => Some(Form::Q2K),
-        TensorType::Q3K => Some(Form::Q3K),
-        TensorType::Q4K => Some(Form::Q4K),
-        TensorType::Q5K => Some(Form::Q5K),
-        TensorType::Q6K => Some(Form::Q6K),
+        TensorType::F32 => Form::F32,
+        TensorType::F16 => Form::F16,
+        TensorType::BF16 => Form::BF16,
+        TensorType::Q4_0 => Form::Q4_0,
+        TensorType::Q4_1 => Form::Q4_1,
+        TensorType::Q5_0 => Form::Q5_0,
+        TensorType::Q5_1 => Form::Q5_1,
+        TensorType::Q8_0 => Form::Q8_0,
+        TensorType::Q2K => Form::Q2K,
+        TensorType::Q3K => Form::Q3K,
+        TensorType::Q4K => Form::Q4K,
+        TensorType::Q5K => Form::Q5K,
+        TensorType::Q6K => Form::Q6K,
     }
 }
 
@@ -567,20 +590,26 @@ impl RowReader {
     }
 
     /// A group as the file has it, if it is to be packed in the form of its type, else quantised to eight bits.
-    fn group(&mut self, tensor: Tensor<'_>, row: Option<usize>, index: usize, stored: Option<Form>) -> WeightGroup {
-        let Some(row) = row else { return WeightGroup::zeros(stored.unwrap_or(Form::Q8_0)) };
-        if stored.is_none() {
+    fn group(&mut self, tensor: Tensor<'_>, row: Option<usize>, index: usize, form: Form) -> Packable {
+        let Some(row) = row else { return Packable::zeros(form) };
+        if form.is_float() || form != stored_form(tensor.info.kind) {
             if index == 0 {
                 tensor.dequantize_row(row, &mut self.weights);
             }
             let end = ((index + 1) * GROUP).min(self.weights.len());
-            return WeightGroup::quantize(&self.weights[index * GROUP..end]);
+            let weights = &self.weights[index * GROUP..end];
+            if !form.is_float() {
+                return WeightGroup::quantize(weights).into();
+            }
+            let mut floats = [0.0; GROUP];
+            floats[..weights.len()].copy_from_slice(weights);
+            return floats.into();
         }
         if index == 0 {
             tensor.stored_row(row, &mut self.groups);
         }
         let StoredGroup { scale, min, small, quants } = self.groups[index];
-        WeightGroup { scale, min, small, quants }
+        WeightGroup { scale, min, small, quants }.into()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Matrix;
 use crate::memory::{Aligned, Shared};
 use crate::packed::PANEL;
-use crate::quantize::{QuantizedRows, SharedRows, TILE};
+use crate::quantize::{Operands, QuantizedRows, SharedRows, TILE};
 use std::ops::Range;
 
 /// Widths that a model's layers need.
@@ -21,6 +21,8 @@ pub struct BufferShape {
     pub experts: Option<ExpertShape>,
     /// Floats of cosines (as many of sines) for each row.
     pub angles: usize,
+    /// What products read of rows.
+    pub operands: Operands,
 }
 
 /// Experts in place of a feed-forward block.
@@ -92,7 +94,7 @@ struct Routed {
 }
 
 impl Routed {
-    fn new(rows: usize, hidden: usize, experts: Option<ExpertShape>) -> Self {
+    fn new(rows: usize, BufferShape { hidden, experts, operands, .. }: BufferShape) -> Self {
         let (scores, places) = experts.map_or((0, 0), |experts| (stride(experts.scores()), experts.places()));
         let widest = experts.map_or(0, |experts| experts.ffn.max(experts.shared));
         Self {
@@ -100,8 +102,8 @@ impl Routed {
             chosen: Aligned::zeroed(rows * places),
             weights: Aligned::zeroed(rows * places),
             products: Aligned::zeroed(rows * places * stride(hidden)),
-            gathered: QuantizedRows::new(experts.map_or(0, |experts| experts.gathered(rows)), hidden),
-            inner: QuantizedRows::new(experts.map_or(0, |experts| experts.inner(rows)), widest),
+            gathered: QuantizedRows::new(experts.map_or(0, |experts| experts.gathered(rows)), hidden, operands),
+            inner: QuantizedRows::new(experts.map_or(0, |experts| experts.inner(rows)), widest, operands),
         }
     }
 
@@ -164,8 +166,8 @@ impl Buffers {
             qkv: floats(shape.qkv),
             attended: floats(shape.queries),
             gated: floats(shape.ffn + gated),
-            quantized: QuantizedRows::new(rows, widest),
-            routing: Routed::new(rows, shape.hidden, experts),
+            quantized: QuantizedRows::new(rows, widest, shape.operands),
+            routing: Routed::new(rows, shape),
             cosines: floats(shape.angles),
             sines: floats(shape.angles),
             partials: Vec::new(),

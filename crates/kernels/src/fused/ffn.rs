@@ -60,6 +60,12 @@ impl Feed {
         self.gate_up.bytes() + self.down.bytes()
     }
 
+    /// Whether one of them has floats.
+    #[must_use]
+    pub fn has_floats(&self) -> bool {
+        self.gate_up.has_floats() || self.down.has_floats()
+    }
+
     /// Multiply-accumulates of a row.
     #[must_use]
     pub fn macs(&self) -> usize {

@@ -1,4 +1,4 @@
-//! Matrix products of packed weights with quantised rows.
+//! Matrix products of packed weights with rows.
 //!
 //! For every row `r` and output `n`, with exact integer sums over each group `g` of 32 inputs, or over each half of one where
 //! weights have a scale for 16,
@@ -8,19 +8,26 @@
 //! y = Σ_g … then fma(min[n,g], scale_a[r,g] × Σ a, …)                weights with a minimum
 //! ```
 //!
-//! in the order of the groups. **Invariant:** this is the whole definition; tiles, panels, crews and instruction sets
+//! in the order of the groups; and where weights are floats, with activations that are not rounded,
+//!
+//! ```text
+//! y = Σ_i fma(w[n,i], a[r,i], …)
+//! ```
+//!
+//! in the order of the inputs. **Invariant:** this is the whole definition; tiles, panels, crews and instruction sets
 //! only decide who computes which `y`, so a row's result is bit-identical whatever else is in the call.
 
 mod epilogue;
+mod floats;
 mod tile;
 mod unpacked;
 mod weights;
 
 pub use epilogue::{Epilogue, Gating, Target};
 pub use tile::{GroupPart, RowTiles};
-pub use weights::{Quants, Scales, Weights};
+pub use weights::{Quantized, Quants, Scales, Weights};
 
-pub(crate) use tile::{products_by_row, row_by_row, rows_by_panels};
+pub(crate) use tile::products_by_row;
 
 use crate::crew::Worker;
 use crate::isa::Isa;
@@ -37,7 +44,7 @@ use unpacked::{Room, RoomMemory};
 /// epilogue's target meanwhile, and each rank of the crew makes this call once.
 ///
 /// # Panics
-/// If the widths or numbers of rows differ, or gates have no values.
+/// If the widths or numbers of rows differ, gates have no values, or weights are floats and the rows have none.
 pub unsafe fn matmul(
     isa: Isa,
     weights: &PackedMatrix,
@@ -76,6 +83,7 @@ pub unsafe fn matmul_units(
     let panels = units.start * PANELS_TOGETHER..(units.end * PANELS_TOGETHER).min(weights.panels());
     assert!(weights.groups() == activations.groups());
     assert!(rows == activations.rows());
+    assert!(rows == 0 || !weights.has_floats() || activations.has_floats());
     assert!(!epilogue.takes_pairs() || weights.panels().is_multiple_of(2));
     assert!(epilogue.keeps_rows_apart(weights.panels()), "rows of results would overlap");
     isa.run(Product { weights, activations, rows, panels, epilogue });
@@ -188,6 +196,9 @@ impl<S: Simd> Compute<S> {
             Form::Q4K => Self::with::<weights::Q4K>(),
             Form::Q5K => Self::with::<weights::Q5K>(),
             Form::Q6K => Self::with::<weights::Q6K>(),
+            Form::F32 => Self::with::<floats::F32>(),
+            Form::F16 => Self::with::<floats::F16>(),
+            Form::BF16 => Self::with::<floats::BF16>(),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::Epilogue;
 use super::unpacked::{Room, Unpacked};
-use super::weights::{PAIRS, Quants, Scales, Weights};
+use super::weights::{PAIRS, Quantized, Quants, Scales};
 use crate::packed::{BLOCK, PANELS_TOGETHER, Panel, UNIT};
 use crate::quantize::{BIAS, BIASED_ZERO, GROUP, SharedRows, TILE, Tile};
 use crate::simd::{Simd, WeightBytes};
@@ -25,13 +25,46 @@ pub struct RowTiles<'a> {
     pub(super) epilogue: &'a Epilogue<'a>,
 }
 
+impl RowTiles<'_> {
+    /// Groups of a row.
+    pub(super) fn groups(&self) -> usize {
+        self.activations.groups()
+    }
+
+    /// The values of the tile that begins at a row.
+    pub(super) fn values(&self, row: usize) -> *const f32 {
+        self.activations.tile(row / TILE).floats
+    }
+
+    /// Panels that there are.
+    pub(super) fn panels_there(&self) -> Range<usize> {
+        self.panel..self.panel + self.panels
+    }
+
+    /// Hands over the results of `R` rows from `row` on.
+    ///
+    /// # Safety
+    /// As [`Epilogue::take`].
+    #[inline(always)]
+    pub(super) unsafe fn take<S: Simd, const R: usize, const P: usize>(
+        &self,
+        s: S,
+        row: usize,
+        panels: Range<usize>,
+        sums: &[[S::F; P]; R],
+    ) {
+        // SAFETY: the caller's.
+        unsafe { self.epilogue.take(s, row, panels, sums) }
+    }
+}
+
 /// Tiles of `R` rows times `P` panels.
 ///
 /// # Safety
 /// The tiles exist and have `R` rows, the panels are of form `W` and valid for the rows' groups, and no other call of the
 /// product computes the same rows and panels.
 #[inline(always)]
-pub(crate) unsafe fn rows_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
+pub(super) unsafe fn rows_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
     s: S,
     panels: &[Panel; P],
     tiles: &RowTiles<'_>,
@@ -54,7 +87,7 @@ pub(crate) unsafe fn rows_by_panels<S: Simd, W: Weights, const R: usize, const P
 /// # Safety
 /// As [`rows_by_panels`].
 #[inline(always)]
-unsafe fn each_tile<S: Simd, W: Weights, const R: usize, const P: usize>(
+unsafe fn each_tile<S: Simd, W: Quantized, const R: usize, const P: usize>(
     s: S,
     panels: &[Panel; P],
     packed: &[Panel; P],
@@ -79,7 +112,7 @@ unsafe fn each_tile<S: Simd, W: Weights, const R: usize, const P: usize>(
 /// # Safety
 /// As [`rows_by_panels`].
 #[inline(never)]
-pub(crate) unsafe fn row_by_row<S: Simd, W: Weights>(s: S, panels: &[Panel], height: usize, tiles: &RowTiles<'_>) {
+pub(super) unsafe fn row_by_row<S: Simd, W: Quantized>(s: S, panels: &[Panel], height: usize, tiles: &RowTiles<'_>) {
     for index in 0..tiles.count {
         let row = tiles.row + index * TILE;
         let tile = tiles.activations.tile(row / TILE);
@@ -126,7 +159,7 @@ const AHEAD_TILES: usize = 8;
 /// # Safety
 /// The tile has these rows, it and the panels are valid for `groups` groups, and the panels are of form `W`.
 #[inline(always)]
-unsafe fn part_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
+unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
     s: S,
     panels: &[Panel; P],
     rows: TilePart,
@@ -176,7 +209,7 @@ unsafe fn part_by_panels<S: Simd, W: Weights, const R: usize, const P: usize>(
 /// # Safety
 /// As [`part_by_panels`], and the group is one of the panels' and the tile's.
 #[inline(always)]
-unsafe fn add_part<S: Simd, W: Weights, const R: usize, const P: usize>(
+unsafe fn add_part<S: Simd, W: Quantized, const R: usize, const P: usize>(
     s: S,
     panels: &[Panel; P],
     shared: &[[S::F; 2]; P],
@@ -197,7 +230,7 @@ unsafe fn add_part<S: Simd, W: Weights, const R: usize, const P: usize>(
 /// # Safety
 /// As [`add_part`].
 #[inline(always)]
-unsafe fn add_in_quarters<S: Simd, W: Weights, const R: usize, const P: usize>(
+unsafe fn add_in_quarters<S: Simd, W: Quantized, const R: usize, const P: usize>(
     s: S,
     panels: &[Panel; P],
     shared: &[[S::F; 2]; P],
@@ -247,7 +280,7 @@ const _: () = assert!(TILE <= 8, "a tile is two quarters of rows at most");
 /// # Safety
 /// As [`add_part`].
 #[inline(always)]
-unsafe fn add_products<S: Simd, W: Weights, const R: usize, const P: usize>(
+unsafe fn add_products<S: Simd, W: Quantized, const R: usize, const P: usize>(
     s: S,
     panels: &[Panel; P],
     TilePart { tile, height, first }: TilePart,
@@ -272,7 +305,7 @@ unsafe fn add_products<S: Simd, W: Weights, const R: usize, const P: usize>(
 /// # Safety
 /// As [`add_part`].
 #[inline(always)]
-unsafe fn add_scaled<S: Simd, W: Weights, const R: usize, const P: usize>(
+unsafe fn add_scaled<S: Simd, W: Quantized, const R: usize, const P: usize>(
     s: S,
     panels: &[Panel; P],
     shared: &[[S::F; 2]; P],
@@ -322,7 +355,7 @@ pub struct GroupPart<'a, const P: usize> {
 impl<const P: usize> GroupPart<'_, P> {
     /// The part's steps, two by two.
     #[inline(always)]
-    pub(crate) fn pairs<W: Weights>(&self) -> Range<usize> {
+    pub(crate) fn pairs<W: Quantized>(&self) -> Range<usize> {
         let pairs = PAIRS / W::Scales::PARTS;
         self.part * pairs..(self.part + 1) * pairs
     }
@@ -332,7 +365,7 @@ impl<const P: usize> GroupPart<'_, P> {
     /// # Safety
     /// It is a pair of the group's, and one of the panels, which are of form `W`.
     #[inline(always)]
-    pub(crate) unsafe fn weights<S: Simd, W: Weights>(&self, s: S, panel: &Panel, pair: usize) -> (S::B, S::B) {
+    pub(crate) unsafe fn weights<S: Simd, W: Quantized>(&self, s: S, panel: &Panel, pair: usize) -> (S::B, S::B) {
         // SAFETY: the caller's.
         let (one, other) =
             unsafe { W::Quants::pair(s, panel.quants.add(self.group * (W::Quants::REGISTERS * 64)), pair) };
@@ -355,7 +388,7 @@ impl<const P: usize> GroupPart<'_, P> {
 /// # Safety
 /// As [`Simd::products`].
 #[inline(always)]
-pub(crate) unsafe fn products_by_row<S: Simd, W: Weights, const R: usize, const P: usize>(
+pub(crate) unsafe fn products_by_row<S: Simd, W: Quantized, const R: usize, const P: usize>(
     s: S,
     sums: &mut [[S::I; P]; R],
     part: GroupPart<'_, P>,
@@ -382,13 +415,13 @@ pub(crate) unsafe fn products_by_row<S: Simd, W: Weights, const R: usize, const 
 }
 
 /// Whether weights of the form reach [`Simd::dot`] without their zero point.
-const fn moved_to_zero<S: Simd, W: Weights>() -> bool {
+const fn moved_to_zero<S: Simd, W: Quantized>() -> bool {
     W::FORM.bits() == 8 && matches!(S::WEIGHT_BYTES, WeightBytes::Signed)
 }
 
 /// Starts fetching a group of the `P` panels that follow `panels`.
 #[inline(always)]
-fn fetch_group<S: Simd, W: Weights, const P: usize>(s: S, panels: &[Panel; P], group: usize, groups: usize) {
+fn fetch_group<S: Simd, W: Quantized, const P: usize>(s: S, panels: &[Panel; P], group: usize, groups: usize) {
     let bytes = W::FORM.registers() * 64;
     for panel in panels {
         let next = panel.quants.wrapping_add((P * groups + group) * bytes);

@@ -3,7 +3,7 @@
 //! It pays for quants of several planes. Four bits are as fast as they are, and half as much to read from the cache:
 //! `cargo run --release -p duet-kernels --example gemm` has the figures.
 
-use super::weights::{Eight, PAIRS, Quants, Weights};
+use super::weights::{Eight, PAIRS, Quantized, Quants};
 use crate::memory::{Aligned, Shared};
 use crate::packed::{Form, PANELS_TOGETHER, Panel};
 use crate::quantize::TILE;
@@ -16,13 +16,13 @@ const ROWS_MIN: usize = 4 * TILE;
 
 /// Whether it pays for a product of so many rows.
 pub(super) fn pays(form: Form, rows: usize) -> bool {
-    rows >= ROWS_MIN && !matches!(form.bits(), 4 | 8)
+    rows >= ROWS_MIN && !matches!(form.bits(), 4 | 8) && !form.is_float()
 }
 
 /// Weights whose quants have been unpacked; their scales are where they were.
 pub(super) struct Unpacked<W>(PhantomData<W>);
 
-impl<W: Weights> Weights for Unpacked<W> {
+impl<W: Quantized> Quantized for Unpacked<W> {
     type Quants = Eight;
     type Scales = W::Scales;
     const FORM: Form = W::FORM;
@@ -91,7 +91,7 @@ impl Room<'_> {
     /// # Safety
     /// The panels are of form `W` and valid for `groups` groups, and nobody else uses the room meanwhile.
     #[inline(always)]
-    pub(super) unsafe fn unpack<S: Simd, W: Weights, const P: usize>(
+    pub(super) unsafe fn unpack<S: Simd, W: Quantized, const P: usize>(
         self,
         s: S,
         panels: &[Panel; P],

@@ -3,18 +3,54 @@
 //!
 //! [`Form`]: crate::packed::Form
 
-use crate::packed::{Form, HALVES};
+use super::{RowTiles, tile};
+use crate::packed::{Form, HALVES, Panel};
 use crate::quantize::GROUP;
 use crate::simd::{LANES, Simd};
 
 /// A form of weights, for which the inner loops are compiled.
 pub trait Weights {
+    /// Which one it is.
+    const FORM: Form;
+
+    /// Tiles of `R` rows times `P` panels.
+    ///
+    /// # Safety
+    /// The tiles exist and have `R` rows, the panels are of this form and valid for the rows' groups, and no other call of
+    /// the product computes the same rows and panels.
+    unsafe fn rows_by_panels<S: Simd, const R: usize, const P: usize>(s: S, panels: &[Panel; P], tiles: &RowTiles<'_>);
+
+    /// The same, one row and two panels at a time.
+    ///
+    /// # Safety
+    /// As [`Self::rows_by_panels`], the tiles having `height` rows.
+    unsafe fn row_by_row<S: Simd>(s: S, panels: &[Panel], height: usize, tiles: &RowTiles<'_>);
+}
+
+/// A form with quants, which are multiplied as integers.
+pub trait Quantized {
     /// Its quants.
     type Quants: Quants;
     /// Its scales.
     type Scales: Scales;
     /// Which one it is.
     const FORM: Form;
+}
+
+impl<W: Quantized> Weights for W {
+    const FORM: Form = <W as Quantized>::FORM;
+
+    #[inline(always)]
+    unsafe fn rows_by_panels<S: Simd, const R: usize, const P: usize>(s: S, panels: &[Panel; P], tiles: &RowTiles<'_>) {
+        // SAFETY: the caller's.
+        unsafe { tile::rows_by_panels::<S, W, R, P>(s, panels, tiles) }
+    }
+
+    #[inline(always)]
+    unsafe fn row_by_row<S: Simd>(s: S, panels: &[Panel], height: usize, tiles: &RowTiles<'_>) {
+        // SAFETY: the caller's.
+        unsafe { tile::row_by_row::<S, W>(s, panels, height, tiles) }
+    }
 }
 
 /// Quants of some bits.
@@ -236,7 +272,7 @@ macro_rules! weights {
     ($($name:ident: $quants:ident, $scales:ident;)*) => {$(
         #[doc = concat!("[`Form::", stringify!($name), "`].")]
         pub(super) struct $name;
-        impl Weights for $name {
+        impl Quantized for $name {
             type Quants = $quants;
             type Scales = $scales;
             const FORM: Form = Form::$name;

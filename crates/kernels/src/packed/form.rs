@@ -8,7 +8,7 @@ use crate::simd::LANES;
 /// block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// Eight bits, `d (q - 128)`. Also what is made of floats.
+    /// Eight bits, `d (q - 128)`. Also what is made of rows of several types that cannot be sections.
     Q8_0,
     /// Four bits, `d (q - 8)`.
     Q4_0,
@@ -28,6 +28,12 @@ pub enum Form {
     Q5K,
     /// Six bits, `d s (q - 32)`, `s` signed, for every 16 weights.
     Q6K,
+    /// Floats of 32 bits; they have no quants, and are multiplied with activations that are not rounded.
+    F32,
+    /// Floats of half precision, likewise.
+    F16,
+    /// The upper halves of floats of 32 bits, likewise.
+    BF16,
 }
 
 /// Groups that share `d` and `m` in the types with 256 weights in a block.
@@ -38,7 +44,7 @@ pub(crate) const HALVES: usize = 2 * LANES;
 
 impl Form {
     /// Every form.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Q8_0,
         Self::Q4_0,
         Self::Q4_1,
@@ -49,9 +55,12 @@ impl Form {
         Self::Q4K,
         Self::Q5K,
         Self::Q6K,
+        Self::F32,
+        Self::F16,
+        Self::BF16,
     ];
 
-    /// Bits of a quant.
+    /// Bits of a quant, or of a float.
     #[must_use]
     pub const fn bits(self) -> usize {
         match self {
@@ -61,7 +70,15 @@ impl Form {
             Self::Q5_0 | Self::Q5_1 | Self::Q5K => 5,
             Self::Q6K => 6,
             Self::Q8_0 => 8,
+            Self::F16 | Self::BF16 => 16,
+            Self::F32 => 32,
         }
+    }
+
+    /// Whether weights are floats, without quants and scales.
+    #[must_use]
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F16 | Self::BF16)
     }
 
     /// Whether weights have a minimum; where they have none, quants are around [`Self::zero`].
@@ -73,7 +90,7 @@ impl Form {
     /// The quant of a weight that is zero, where there is no minimum: half of what the bits can say.
     #[must_use]
     pub const fn zero(self) -> u8 {
-        1 << (self.bits() - 1)
+        if self.is_float() { 0 } else { 1 << (self.bits() - 1) }
     }
 
     /// Whether a number for 256 weights scales small scales of fewer.
@@ -82,7 +99,7 @@ impl Form {
         matches!(self, Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K)
     }
 
-    /// 64-byte registers that hold the quants of a group of a panel.
+    /// 64-byte registers that hold the quants, or floats, of a group of a panel.
     #[must_use]
     pub const fn registers(self) -> usize {
         GROUP * self.bits() * LANES / 8 / 64
@@ -91,7 +108,13 @@ impl Form {
     /// Bytes of the scales of a panel of `groups` groups.
     #[must_use]
     pub(crate) const fn scale_bytes(self, groups: usize) -> usize {
-        if self.has_small_scales() { groups.div_ceil(BLOCK) * self.scales_of_block() } else { groups * self.head() }
+        if self.is_float() {
+            0
+        } else if self.has_small_scales() {
+            groups.div_ceil(BLOCK) * self.scales_of_block()
+        } else {
+            groups * self.head()
+        }
     }
 
     /// Where the scales of a group begin in those of its panel: `d` and `m` where they are the group's own, else the small

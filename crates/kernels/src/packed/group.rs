@@ -1,9 +1,40 @@
-//! One group of 32 weights: where its quants stand in a panel's registers, and what they mean.
+//! One group of 32 weights: where its quants stand in a panel's registers, and what they mean; or where its floats stand.
 
 use super::Form;
 use crate::quantize::GROUP;
+use crate::simd::LANES;
+use half::{bf16, f16};
 
-/// Thirty-two weights of one output.
+/// Thirty-two weights of one output, as they are to be packed.
+#[derive(Clone, Copy, Debug)]
+pub enum Packable {
+    /// For a form with quants.
+    Quants(WeightGroup),
+    /// For a form of floats, which takes them if they are its own: what it cannot hold is rounded.
+    Floats([f32; GROUP]),
+}
+
+impl From<WeightGroup> for Packable {
+    fn from(group: WeightGroup) -> Self {
+        Self::Quants(group)
+    }
+}
+
+impl From<[f32; GROUP]> for Packable {
+    fn from(floats: [f32; GROUP]) -> Self {
+        Self::Floats(floats)
+    }
+}
+
+impl Packable {
+    /// Zeros.
+    #[must_use]
+    pub fn zeros(form: Form) -> Self {
+        if form.is_float() { [0.0; GROUP].into() } else { WeightGroup::zeros(form).into() }
+    }
+}
+
+/// The quants and scales of thirty-two weights of one output.
 #[derive(Clone, Copy, Debug)]
 pub struct WeightGroup {
     /// `d` of [`Form`]: the group's own, or that of the 256 weights that it is a part of.
@@ -114,4 +145,33 @@ pub(super) fn weight(form: Form, (scale, min): (f32, f32), small: Option<[u8; 2]
     } else {
         scale * small_scale * (f32::from(q) - f32::from(form.zero()))
     }
+}
+
+/// Puts an output's floats into a group's registers, where input `i` of all outputs lie side by side, those of input `i + 1`
+/// behind them.
+pub(super) fn set_floats(form: Form, registers: &mut [u8], lane: usize, floats: &[f32; GROUP]) {
+    for (input, &value) in floats.iter().enumerate() {
+        let place = &mut registers[float_at(form, lane, input)..][..form.bits() / 8];
+        match form {
+            Form::F16 => place.copy_from_slice(&f16::from_f32(value).to_le_bytes()),
+            Form::BF16 => place.copy_from_slice(&bf16::from_f32(value).to_le_bytes()),
+            _ => place.copy_from_slice(&value.to_le_bytes()),
+        }
+    }
+}
+
+/// The float of an input.
+pub(super) fn float(form: Form, registers: &[u8], lane: usize, input: usize) -> f32 {
+    let at = float_at(form, lane, input);
+    let low = [registers[at], registers[at + 1]];
+    match form {
+        Form::F16 => f16::from_le_bytes(low).to_f32(),
+        Form::BF16 => bf16::from_le_bytes(low).to_f32(),
+        _ => f32::from_le_bytes([low[0], low[1], registers[at + 2], registers[at + 3]]),
+    }
+}
+
+/// Where the float of an input begins in a group's registers.
+fn float_at(form: Form, lane: usize, input: usize) -> usize {
+    (input * LANES + lane) * form.bits() / 8
 }

@@ -9,7 +9,8 @@
 //! - two and three: two such registers with the lower bits, and for three bits one with the highest.
 //!
 //! The panel's scales lie beside them, in the same order ([`Form`]): those of half precision in units of a power of two,
-//! the others as in the file. So each byte of the file is read once, and weights are exactly the file's values.
+//! the others as in the file. Floats have none: those of the 16 outputs for one input lie side by side. So each byte of the
+//! file is read once, and weights are exactly the file's values.
 //!
 //! Rows of one matrix may be of several forms, each [`Section`] of some whole pairs of panels of its own.
 
@@ -19,14 +20,14 @@ mod group;
 mod tests;
 
 pub use form::Form;
-pub use group::WeightGroup;
+pub use group::{Packable, WeightGroup};
 
 pub(crate) use form::{BLOCK, HALVES};
 
 use crate::memory::Aligned;
 use crate::quantize::GROUP;
 use crate::simd::LANES;
-use group::{quant, set_quants};
+use group::{float, quant, set_floats, set_quants};
 use half::f16;
 
 /// Outputs in a panel.
@@ -57,15 +58,18 @@ pub(crate) struct Section {
 }
 
 impl PackedMatrix {
-    /// Packs a matrix given group by group: `group(output, index)` is group `index` of an output's weights.
+    /// Packs a matrix given group by group: `group(output, index)` is group `index` of an output's weights, of its form.
     ///
     /// # Errors
-    /// [`OutOfRange`] if a scale or minimum is not a number or too large.
-    pub fn new(
+    /// [`OutOfRange`] if a scale or minimum is not a number or too large, or a float is not finite.
+    ///
+    /// # Panics
+    /// If a group is of floats and the form is not, or the other way round.
+    pub fn new<G: Into<Packable>>(
         outputs: usize,
         inputs: usize,
         form: Form,
-        group: impl FnMut(usize, usize) -> WeightGroup,
+        group: impl FnMut(usize, usize) -> G,
     ) -> Result<Self, OutOfRange> {
         Self::in_sections(inputs, &[(outputs, form)], group)
     }
@@ -76,11 +80,11 @@ impl PackedMatrix {
     /// As [`Self::new`].
     ///
     /// # Panics
-    /// If a section but the last is no whole number of pairs of panels.
-    pub fn in_sections(
+    /// As [`Self::new`], or if a section but the last is no whole number of pairs of panels.
+    pub fn in_sections<G: Into<Packable>>(
         inputs: usize,
         forms: &[(usize, Form)],
-        mut group: impl FnMut(usize, usize) -> WeightGroup,
+        mut group: impl FnMut(usize, usize) -> G,
     ) -> Result<Self, OutOfRange> {
         let (groups, mut first, mut sections) = (inputs.div_ceil(GROUP), 0, Vec::new());
         for &(outputs, form) in forms {
@@ -98,12 +102,15 @@ impl PackedMatrix {
     ///
     /// # Errors
     /// As [`Self::new`]; outputs are counted through all matrices.
-    pub fn many(
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn many<G: Into<Packable>>(
         count: usize,
         outputs: usize,
         inputs: usize,
         form: Form,
-        mut group: impl FnMut(usize, usize, usize) -> WeightGroup,
+        mut group: impl FnMut(usize, usize, usize) -> G,
     ) -> Result<Vec<Self>, OutOfRange> {
         let sections = Section::zeroed(count, outputs, inputs.div_ceil(GROUP), form);
         let fill = |(matrix, mut section): (usize, Section)| {
@@ -132,6 +139,12 @@ impl PackedMatrix {
     /// The sections, by their first panels.
     pub(crate) fn sections(&self) -> &[Section] {
         &self.sections
+    }
+
+    /// Whether it has floats: products with it then read activations that are not rounded.
+    #[must_use]
+    pub fn has_floats(&self) -> bool {
+        self.sections.iter().any(|section| section.form.is_float())
     }
 
     /// The quants of the first section as they lie in memory, for probes.
@@ -203,21 +216,40 @@ impl Section {
         self.outputs.div_ceil(PANEL)
     }
 
-    fn fill(&mut self, mut group: impl FnMut(usize, usize) -> WeightGroup) -> Result<(), OutOfRange> {
+    fn fill<G: Into<Packable>>(&mut self, mut group: impl FnMut(usize, usize) -> G) -> Result<(), OutOfRange> {
         for output in 0..self.outputs {
             for index in 0..self.groups {
-                self.set(output, index, &group(output, index))?;
+                match group(output, index).into() {
+                    Packable::Quants(group) => self.set_group(output, index, &group)?,
+                    Packable::Floats(floats) => self.set_floats(output, index, &floats)?,
+                }
             }
         }
         Ok(())
     }
 
-    fn set(&mut self, output: usize, index: usize, group: &WeightGroup) -> Result<(), OutOfRange> {
+    /// The registers of a group of an output's panel.
+    fn registers_mut(&mut self, output: usize, index: usize) -> &mut [u8] {
+        let bytes = self.form.registers() * 64;
+        &mut self.quants[(output / PANEL * self.groups + index) * bytes..][..bytes]
+    }
+
+    fn set_floats(&mut self, output: usize, index: usize, floats: &[f32; GROUP]) -> Result<(), OutOfRange> {
+        assert!(self.form.is_float(), "floats for {:?}", self.form);
+        if let Some(&value) = floats.iter().find(|value| !value.is_finite()) {
+            return Err(OutOfRange { output, value });
+        }
+        set_floats(self.form, self.registers_mut(output, index), output % PANEL, floats);
+        Ok(())
+    }
+
+    fn set_group(&mut self, output: usize, index: usize, group: &WeightGroup) -> Result<(), OutOfRange> {
         let half = |value: f32| {
             let bits = f16::from_f32(value / UNIT);
             if bits.is_finite() { Ok(bits.to_le_bytes()) } else { Err(OutOfRange { output, value }) }
         };
         let (form, (panel, lane)) = (self.form, (output / PANEL, output % PANEL));
+        assert!(!form.is_float(), "quants for {form:?}");
         let scales = &mut self.scales[panel * form.scale_bytes(self.groups)..];
         let block = form.block_at(index) + 2 * lane;
         scales[block..block + 2].copy_from_slice(&half(group.scale)?);
@@ -228,19 +260,22 @@ impl Section {
             let at = form.scales_at(index) + lane;
             (scales[at], scales[at + LANES]) = (group.small[0], group.small[1]);
         }
-        let bytes = form.registers() * 64;
-        let registers = &mut self.quants[(panel * self.groups + index) * bytes..][..bytes];
-        set_quants(form, registers, lane, &group.quants);
+        set_quants(form, self.registers_mut(output, index), lane, &group.quants);
         Ok(())
     }
 
     /// Copies an output of another section of the same form and width.
     fn copy_output(&mut self, to: usize, source: &Self, from: usize) {
         let (form, (to_lane, from_lane)) = (self.form, (to % PANEL, from % PANEL));
-        let registers = self.groups * form.registers();
-        for register in 0..registers {
-            let at = |output: usize| ((output / PANEL * registers + register) * LANES + output % PANEL) * 4;
-            self.quants[at(to)..][..4].copy_from_slice(&source.quants[at(from)..][..4]);
+        // Four quants or bytes of planes, or one float.
+        let width = if form.is_float() { form.bits() / 8 } else { 4 };
+        let steps = self.groups * form.registers() * 64 / (width * LANES);
+        for step in 0..steps {
+            let at = |output: usize| ((output / PANEL * steps + step) * LANES + output % PANEL) * width;
+            self.quants[at(to)..][..width].copy_from_slice(&source.quants[at(from)..][..width]);
+        }
+        if form.is_float() {
+            return;
         }
         let bytes = form.scale_bytes(self.groups);
         let (scales, source) = (&mut self.scales[to / PANEL * bytes..], &source.scales[from / PANEL * bytes..]);
@@ -262,6 +297,9 @@ impl Section {
         let (form, (panel, lane), index) = (self.form, (output / PANEL, output % PANEL), input / GROUP);
         let bytes = form.registers() * 64;
         let registers = &self.quants[(panel * self.groups + index) * bytes..][..bytes];
+        if form.is_float() {
+            return float(form, registers, lane, input % GROUP);
+        }
         let q = quant(form, registers, lane, input % GROUP);
         let scales = &self.scales[panel * form.scale_bytes(self.groups)..];
         let half = |at: usize| f16::from_le_bytes([scales[at], scales[at + 1]]).to_f32() * UNIT;
@@ -295,13 +333,13 @@ pub struct Panel {
 /// that those of unquantised weights (about 1e-4) keep half precision's full 11 bits.
 pub(crate) const UNIT: f32 = 1.0 / 1024.0;
 
-/// A scale or minimum that cannot be packed.
+/// A scale or minimum, or a float, that cannot be packed.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("output {output} has a scale of {value}, outside of what can be packed (±63)")]
+#[error("output {output} has {value}, outside of what can be packed (finite floats, and scales within ±63)")]
 pub struct OutOfRange {
     /// The output it belongs to.
     pub output: usize,
-    /// The scale.
+    /// The scale or float.
     pub value: f32,
 }
 

@@ -1,7 +1,10 @@
 use super::*;
 
 /// Some group of a form; scales and minima are what half precision holds.
-fn group(output: usize, index: usize, form: Form) -> WeightGroup {
+fn group(output: usize, index: usize, form: Form) -> Packable {
+    if form.is_float() {
+        return std::array::from_fn(|i| (output * 31 + index * 7 + i * 5) as f32 / 8.0 - 50.0).map(short).into();
+    }
     let shared = if form.has_small_scales() { index / BLOCK } else { index };
     let small = |i: usize| (output * 37 + index * 11 + i * 101) as u8 & if form == Form::Q2K { 255 } else { 63 };
     WeightGroup {
@@ -10,10 +13,20 @@ fn group(output: usize, index: usize, form: Form) -> WeightGroup {
         small: [small(0), small(1)],
         quants: std::array::from_fn(|i| ((output * 31 + index * 7 + i * 5) % (1 << form.bits())) as u8),
     }
+    .into()
+}
+
+/// What all forms of floats can hold.
+fn short(value: f32) -> f32 {
+    half::bf16::from_f32(value).to_f32()
 }
 
 /// What ggml says that weight `i` of a group is.
-fn expected(form: Form, group: &WeightGroup, i: usize) -> f32 {
+fn expected(form: Form, group: &Packable, i: usize) -> f32 {
+    let group = match group {
+        Packable::Quants(group) => group,
+        Packable::Floats(floats) => return floats[i],
+    };
     let (q, WeightGroup { scale, min, small, .. }) = (f32::from(group.quants[i]), *group);
     let half = small[i / 16];
     match form {
@@ -25,6 +38,7 @@ fn expected(form: Form, group: &WeightGroup, i: usize) -> f32 {
         Form::Q3K => scale * f32::from(half as i8) * (q - 4.0),
         Form::Q6K => scale * f32::from(half as i8) * (q - 32.0),
         Form::Q4K | Form::Q5K => scale * f32::from(small[0]) * q + min * f32::from(small[1]),
+        Form::F32 | Form::F16 | Form::BF16 => unreachable!("floats have no quants"),
     }
 }
 
@@ -85,6 +99,9 @@ fn as_many_bytes_are_read_as_the_file_has() {
         (Form::Q5_1, 6.0),
         (Form::Q2K, 2.625),
         (Form::Q6K, 6.5625),
+        (Form::F32, 32.0),
+        (Form::F16, 16.0),
+        (Form::BF16, 16.0),
     ] {
         assert_eq!(bits(form), file, "{form:?}");
     }
@@ -104,6 +121,16 @@ fn tiny_scales_keep_their_precision() {
     .unwrap();
     let relative = packed.weight(0, 3) / (3e-7 * 127.0) - 1.0;
     assert!(relative.abs() < 1e-3, "{relative}");
+}
+
+#[test]
+fn floats_that_are_none_are_refused() {
+    let packed = PackedMatrix::new(3, 32, Form::F16, |output, _| {
+        let mut floats = [1.0; GROUP];
+        floats[31] = if output == 2 { f32::NAN } else { 1.0 };
+        floats
+    });
+    assert_eq!(packed.err().map(|error| error.output), Some(2));
 }
 
 #[test]

@@ -16,7 +16,7 @@ struct Stored {
 
 fn quantize(isa: Isa, values: &[f32]) -> Stored {
     let groups = values.len().div_ceil(GROUP);
-    let mut rows = QuantizedRows::new(1, values.len());
+    let mut rows = QuantizedRows::new(1, values.len(), Operands::Bytes);
     // What was there before must not shine through.
     rows.quants.fill(77);
     let shared = rows.share(values.len());

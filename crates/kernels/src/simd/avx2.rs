@@ -6,7 +6,7 @@
 
 use super::Simd;
 use super::features::{avx2_features, avx2_vnni_features, compiled_for};
-use crate::matmul::{RowTiles, Weights, rows_by_panels};
+use crate::matmul::{RowTiles, Weights};
 use crate::packed::Panel;
 use std::arch::x86_64::*;
 
@@ -101,6 +101,16 @@ macro_rules! avx2 {
             unsafe fn load_f16(self, from: *const u16) -> Self::F {
                 // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
                 unsafe { both!(|i| _mm256_cvtph_ps(_mm_loadu_si128(from.add(8 * i).cast()))) }
+            }
+            #[inline(always)]
+            unsafe fn load_bf16(self, from: *const u16) -> Self::F {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+                unsafe {
+                    both!(|i| {
+                        let halves = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(8 * i).cast()));
+                        _mm256_castsi256_ps(_mm256_slli_epi32::<16>(halves))
+                    })
+                }
             }
             #[inline(always)]
             unsafe fn store_f16(self, to: *mut u16, value: Self::F) {
@@ -345,7 +355,7 @@ macro_rules! avx2 {
                     tiles: &RowTiles<'_>,
                 ) {
                     // SAFETY: what is asked of our caller is what is asked here.
-                    unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
+                    unsafe { W::rows_by_panels::<Self, R, P>(self, panels, tiles) }
                 }
             ));
             #[inline(always)]

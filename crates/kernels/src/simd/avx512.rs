@@ -5,7 +5,7 @@
 
 use super::Simd;
 use super::features::{avx512_features, compiled_for};
-use crate::matmul::{RowTiles, Weights, rows_by_panels};
+use crate::matmul::{RowTiles, Weights};
 use crate::packed::Panel;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -32,6 +32,8 @@ impl Simd for Avx512 {
     type Q = [__m512i; 2];
     type W = [__m512i; 2];
 
+    const FLOAT_SUMS: usize = 24;
+
     #[inline(always)]
     fn splat(self, value: f32) -> __m512 {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
@@ -51,6 +53,14 @@ impl Simd for Avx512 {
     unsafe fn load_f16(self, from: *const u16) -> __m512 {
         // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(self, from: *const u16) -> __m512 {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+        unsafe {
+            let halves = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(halves))
+        }
     }
     #[inline(always)]
     unsafe fn store_f16(self, to: *mut u16, value: __m512) {
@@ -260,7 +270,7 @@ impl Simd for Avx512 {
             tiles: &RowTiles<'_>,
         ) {
             // SAFETY: what is asked of our caller is what is asked here.
-            unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
+            unsafe { W::rows_by_panels::<Self, R, P>(self, panels, tiles) }
         }
     ));
     #[inline(always)]

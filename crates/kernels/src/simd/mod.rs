@@ -14,7 +14,7 @@ pub(crate) mod features;
 pub(crate) mod neon;
 pub(crate) mod portable;
 
-use crate::matmul::{GroupPart, RowTiles, Weights, products_by_row};
+use crate::matmul::{GroupPart, Quantized, RowTiles, Weights, products_by_row};
 use crate::packed::Panel;
 
 /// Lanes of a vector.
@@ -54,6 +54,8 @@ pub trait Simd: Copy {
     /// Vectors of sums that inner loops may keep in registers; wider tiles are computed in parts. (More than any tile has,
     /// where it was not found to pay.)
     const SUMS: usize = 24;
+    /// Vectors of sums that products of floats keep in registers: two at least.
+    const FLOAT_SUMS: usize = 4;
 
     /// All lanes `value`.
     fn splat(self, value: f32) -> Self::F;
@@ -72,6 +74,11 @@ pub trait Simd: Copy {
     /// # Safety
     /// See the trait.
     unsafe fn load_f16(self, from: *const u16) -> Self::F;
+    /// Sixteen floats of which the upper halves are given.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn load_bf16(self, from: *const u16) -> Self::F;
     /// Stores sixteen floats rounded to half precision.
     ///
     /// # Safety
@@ -161,7 +168,7 @@ pub trait Simd: Copy {
     /// # Safety
     /// The panels are of form `W`; they and the rows are valid for the part.
     #[inline(always)]
-    unsafe fn products<W: Weights, const R: usize, const P: usize>(
+    unsafe fn products<W: Quantized, const R: usize, const P: usize>(
         self,
         sums: &mut [[Self::I; P]; R],
         part: GroupPart<'_, P>,

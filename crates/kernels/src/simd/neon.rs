@@ -11,7 +11,7 @@
 
 use super::features::{compiled_for, neon_features, neon_i8mm_features};
 use super::{Simd, WeightBytes};
-use crate::matmul::{GroupPart, RowTiles, Weights, rows_by_panels};
+use crate::matmul::{GroupPart, Quantized, RowTiles, Weights};
 use crate::packed::Panel;
 use std::arch::aarch64::*;
 use std::arch::asm;
@@ -179,6 +179,11 @@ macro_rules! neon {
             unsafe fn load_f16(self, from: *const u16) -> Self::F {
                 // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
                 unsafe { four!(|i| vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from.add(4 * i))))) }
+            }
+            #[inline(always)]
+            unsafe fn load_bf16(self, from: *const u16) -> Self::F {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+                unsafe { four!(|i| vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(from.add(4 * i))))) }
             }
             #[inline(always)]
             unsafe fn store_f16(self, to: *mut u16, value: Self::F) {
@@ -357,7 +362,7 @@ macro_rules! neon {
                 unsafe { four!(|i| veorq_u8(bytes[i], vdupq_n_u8(128))) }
             }
             #[inline(always)]
-            unsafe fn products<W: Weights, const R: usize, const P: usize>(
+            unsafe fn products<W: Quantized, const R: usize, const P: usize>(
                 self,
                 sums: &mut [[Self::I; P]; R],
                 part: GroupPart<'_, P>,
@@ -429,7 +434,7 @@ macro_rules! neon {
                     tiles: &RowTiles<'_>,
                 ) {
                     // SAFETY: what is asked of our caller is what is asked here.
-                    unsafe { rows_by_panels::<Self, W, R, P>(self, panels, tiles) }
+                    unsafe { W::rows_by_panels::<Self, R, P>(self, panels, tiles) }
                 }
             ));
             #[inline(always)]

@@ -1,7 +1,7 @@
 //! Plain Rust: correct everywhere, the reference that every other instruction set must equal to the bit.
 
 use super::{LANES, Simd};
-use crate::matmul::{RowTiles, Weights, row_by_row};
+use crate::matmul::{RowTiles, Weights};
 use crate::packed::Panel;
 use half::f16;
 use std::array::from_fn;
@@ -37,6 +37,12 @@ impl Simd for Portable {
         // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
         let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
         bits.map(|bits| f16::from_bits(bits).to_f32())
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(self, from: *const u16) -> Self::F {
+        // SAFETY: the caller promises the memory behind the pointer, see `Simd`.
+        let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
+        bits.map(|bits| f32::from_bits(u32::from(bits) << 16))
     }
     #[inline(always)]
     unsafe fn store_f16(self, to: *mut u16, value: Self::F) {
@@ -202,7 +208,7 @@ impl Simd for Portable {
         tiles: &RowTiles<'_>,
     ) {
         // SAFETY: what is asked of our caller is what is asked here.
-        unsafe { row_by_row::<Self, W>(self, panels, R, tiles) }
+        unsafe { W::row_by_row::<Self>(self, panels, R, tiles) }
     }
     #[inline(always)]
     fn prefetch(self, _from: *const u8) {}

@@ -14,7 +14,8 @@ impl ExactReader {
     /// `rows × matrixᵀ`, both rounded as the reader rounds.
     pub(super) fn product(&self, matrix: &Matrix<'_>, rows: &Rows) -> Rows {
         let mut operand = rows.clone();
-        operand.each_mut().for_each(|row| self.rounding.activations(row));
+        let rounding = matrix.rounding(self.rounding);
+        operand.each_mut().for_each(|row| rounding.activations(row));
         let outputs = matrix.outputs();
         let macs = outputs * matrix.inputs() * rows.len();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);

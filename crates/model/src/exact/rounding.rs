@@ -1,8 +1,8 @@
 //! What the kernels round, and how: their documented rules, written a second time.
 //!
-//! Activations become signed bytes in groups of 32, in steps of a 127th of the group's largest. Weights keep the quants
-//! and scales of their type, and become signed bytes in the same way where they are floats, or where tensors whose rows
-//! alternate have several types; their scales then are half precision in units of 1/1024. Keys and values are
+//! Activations become signed bytes in groups of 32, in steps of a 127th of the group's largest, and weights keep the quants
+//! and scales of their type; where they are floats neither is rounded. Tensors of several types whose rows alternate become
+//! signed bytes in the same way; their scales then are half precision in units of 1/1024. Keys and values are
 //! half precision, or signed bytes (values also four bits) in groups of 32 that were multiplied by Hadamard's matrix, keys
 //! without the bias that the model adds to them (`attention`). Everything else is floats: the 16 bits that queries and
 //! attention's weights have beside keys and values of eight or four are not imitated, being many times as fine.
@@ -31,6 +31,8 @@ pub(super) enum WeightRounding {
     None,
     /// The file's quants and scales are kept; -128 of eight bits becomes -127.
     Kept,
+    /// Floats are kept, and so are activations.
+    Floats,
     /// To eight bits.
     EightBits,
 }
@@ -47,19 +49,14 @@ impl Rounding {
         let Self::AsKernels { .. } = self else { return WeightRounding::None };
         let mut kinds = together.iter().map(|tensor| tensor.info.kind);
         match kinds.next() {
-            Some(kind) if stored_form(kind).is_some() && kinds.all(|other| other == kind) => WeightRounding::Kept,
+            Some(kind) if kinds.all(|other| other == kind) => {
+                if stored_form(kind).is_float() {
+                    WeightRounding::Floats
+                } else {
+                    WeightRounding::Kept
+                }
+            }
             _ => WeightRounding::EightBits,
-        }
-    }
-
-    /// Rounds what goes into a product.
-    pub(super) fn activations(self, row: &mut [f32]) {
-        if let Self::AsKernels { .. } = self {
-            row.chunks_mut(GROUP).for_each(|group| {
-                let largest = largest(group);
-                let (scale, inverse) = (largest / 127.0, if largest > 0.0 { 127.0 / largest } else { 0.0 });
-                group.iter_mut().for_each(|x| *x = (*x * inverse).round_ties_even() * scale);
-            });
         }
     }
 
@@ -136,10 +133,21 @@ fn to_cached_nibbles(group: &mut [f32]) {
 }
 
 impl WeightRounding {
+    /// Rounds what goes into a product with the weights.
+    pub(super) fn activations(self, row: &mut [f32]) {
+        if let Self::Kept | Self::EightBits = self {
+            row.chunks_mut(GROUP).for_each(|group| {
+                let largest = largest(group);
+                let (scale, inverse) = (largest / 127.0, if largest > 0.0 { 127.0 / largest } else { 0.0 });
+                group.iter_mut().for_each(|x| *x = (*x * inverse).round_ties_even() * scale);
+            });
+        }
+    }
+
     /// Reads a row of a tensor.
     pub(super) fn read(self, tensor: Tensor<'_>, row: usize, out: &mut [f32]) {
         match self {
-            Self::None => tensor.dequantize_row(row, out),
+            Self::None | Self::Floats => tensor.dequantize_row(row, out),
             Self::Kept if tensor.info.kind == TensorType::Q8_0 => {
                 let mut groups = vec![Group::default(); out.len() / GROUP];
                 tensor.groups_row(row, &mut groups);

@@ -123,6 +123,7 @@ impl Activations {
                 shared: plan.shared.unwrap_or(0),
             }),
             angles: b.ropes.iter().map(|rope| rope.frequencies.len()).sum(),
+            operands: model.weights().operands(),
         };
         Self { buffers: Buffers::new(shape, rows), spare: Vec::new() }
     }

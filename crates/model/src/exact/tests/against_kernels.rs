@@ -10,6 +10,7 @@ use crate::Model;
 use crate::gguf::TensorType;
 use crate::gguf::writer::quantise;
 use crate::kv::KvFormat;
+use duet_kernels::quantize::Operands;
 use duet_types::TokenId;
 use std::path::Path;
 use tempfile::NamedTempFile;
@@ -29,16 +30,22 @@ struct Tolerance {
 /// 160 best tokens (olmoe), else none.
 const IN_HALVES: Tolerance = Tolerance { median: 4e-7, rms: 1e-2, parted: 0.02 };
 
+/// Where weights are floats the order of additions is in all that is computed with them, and turns the half precision of
+/// some key or value in nearly every row. Measured: the middle row 1e-6 (llama) to 9e-5 (gemma3), the mean 6e-6 (llama) to
+/// 2.5e-3 (mixtral, of which a part is in eight bits).
+const OF_FLOATS: Tolerance = Tolerance { median: 2e-4, rms: 1e-2, parted: 0.02 };
+
 /// Beside eight bits, queries and weights have sixteen, which the reader does not imitate: that is worth a
 /// hundred-thousandth, and so turns something in nearly every row. Measured: the middle row 8e-6 (floats) to 1.9e-2
 /// (gemma3), the mean 7e-3 (floats) to 3.4e-2 (phimoe), 5 % of best tokens (gemma3).
 const IN_BYTES: Tolerance = Tolerance { median: 4e-2, rms: 5e-2, parted: 0.08 };
 
 /// How many times what is tolerated a difference is; up to one is well.
-pub(super) fn excess(found: &Difference, kv: KvFormat) -> f64 {
-    let tolerance = match kv {
-        KvFormat::F16 => IN_HALVES,
-        KvFormat::Int8 | KvFormat::Int4 => IN_BYTES,
+pub(super) fn excess(found: &Difference, model: &Model, kv: KvFormat) -> f64 {
+    let tolerance = match (kv, model.weights().operands()) {
+        (KvFormat::F16, Operands::Bytes) => IN_HALVES,
+        (KvFormat::F16, Operands::BytesAndFloats) => OF_FLOATS,
+        (KvFormat::Int8 | KvFormat::Int4, _) => IN_BYTES,
     };
     (found.rms / tolerance.rms).max(found.median / tolerance.median).max(found.parted / tolerance.parted)
 }
@@ -63,8 +70,10 @@ fn texts() -> Vec<Vec<TokenId>> {
         .collect()
 }
 
+/// A tiny model as it is, in floats, and in eight bits.
 fn check(name: &str) {
     check_file(name, &model(name));
+    check_file(&format!("{name} in eight bits"), quantised(name, TensorType::Q8_0, quantise::q8_0).path());
 }
 
 fn check_file(what: &str, path: &Path) {
@@ -72,7 +81,7 @@ fn check_file(what: &str, path: &Path) {
     for kv in KvFormat::ALL {
         let found = compare(&model, path, kv);
         eprintln!("{what} {kv:?}: {found}");
-        assert!(excess(&found, kv) <= 1.0, "{what} {kv:?}: {found}");
+        assert!(excess(&found, &model, kv) <= 1.0, "{what} {kv:?}: {found}");
     }
 }
 
@@ -147,7 +156,6 @@ fn every_tensor_type() {
 fn quantised_experts() {
     for (name, kind, quantiser) in [
         ("olmoe", TensorType::Q4_0, quantise::q4_0 as fn(&[f32]) -> Vec<u8>),
-        ("olmoe", TensorType::Q8_0, quantise::q8_0),
         ("qwen2moe", TensorType::Q4_1, quantise::q4_1),
     ] {
         check_file(&format!("{name} {}", kind.name()), quantised(name, kind, quantiser).path());
