@@ -1,6 +1,7 @@
 //! The command line: every command, flag and range. Nothing is done here.
 
 mod agents;
+mod cache;
 mod calibrate;
 mod device;
 mod graphs;
@@ -17,6 +18,7 @@ mod simulate;
 mod speculate;
 
 pub(crate) use agents::AgentsArgs;
+pub(crate) use cache::{CacheArgs, CacheCommand, CacheListArgs, CachePruneArgs};
 pub(crate) use calibrate::CalibrateArgs;
 pub(crate) use device::{AgreementArgs, DeviceArgs};
 pub(crate) use graphs::GraphsArgs;
@@ -71,6 +73,8 @@ pub(crate) enum Command {
     Mcp(McpArgs),
     /// Show, export or remove the answers that chat and serve have kept
     History(HistoryCommandArgs),
+    /// Show what duet keeps on disk, and remove what it makes again by itself
+    Cache(CacheArgs),
     /// Show what is in a model file and what it needs
     Inspect(InspectArgs),
     /// Show what this machine can run models on, and test it
@@ -396,6 +400,9 @@ pub(crate) struct EngineArgs {
     /// Draft answers and verify several tokens at once, which changes no token: on, off, or a method of `bench speculate`
     #[arg(long, value_name = "METHOD", default_value = "on", value_parser = speculate)]
     pub(crate) speculate: Method,
+    /// Disk for packed weights, of all models, which later starts map instead of packing them; 0 for none [default: 32G]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) weight_cache: Option<Bytes>,
 }
 
 fn speculate(text: &str) -> Result<Method, String> {

@@ -226,15 +226,14 @@ pub(crate) fn packed_weights(path: &Path) -> Result<Bytes, GgufError> {
     Ok(Bytes(GgufFile::open(path)?.tensors().iter().map(packed_bytes).sum()))
 }
 
-/// Matrices are packed as they are in the file, with an eighth of a bit more in types whose small scales have six bits; floats
-/// become eight bits in groups of 32. Vectors are kept in single precision.
+/// Matrices are packed as they are in the file, with an eighth of a bit more in types whose small scales have six bits.
+/// Vectors are kept in single precision.
 fn packed_bytes(tensor: &TensorInfo) -> u64 {
     let elements = tensor.elements() as u64;
     if tensor.shape.len() == 1 {
         return elements * 4;
     }
     match tensor.kind {
-        TensorType::F32 | TensorType::F16 | TensorType::BF16 => elements.div_ceil(32) * 34,
         TensorType::Q3K | TensorType::Q4K | TensorType::Q5K => tensor.bytes() as u64 + elements / 64,
         _ => tensor.bytes() as u64,
     }

@@ -22,6 +22,7 @@ mod session;
 mod speed;
 mod state;
 mod terminal;
+mod weight_cache;
 
 use clap::Parser;
 use duet_kernels::isa::Isa;
@@ -37,7 +38,9 @@ fn main() -> ExitCode {
         Isa::chosen()?;
         commands::dispatch(&cli.command)
     };
-    match catch_unwind(AssertUnwindSafe(work)) {
+    let ended = catch_unwind(AssertUnwindSafe(work));
+    weight_cache::finish();
+    match ended {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => failure::report(&error),
         // The hook has said what happened.

@@ -8,6 +8,7 @@ use crate::lanes;
 use crate::models;
 use crate::offloading::{self, DeviceSpec, Unpaying, Wanted};
 use crate::progress::{Progress, eprintln_quiet};
+use crate::weight_cache::WeightCache;
 use duet_engine::{Device, Engine, EngineConfig, MachineMemory};
 use duet_model::{LoadOptions, Model};
 use duet_scheduler::machine::RowsTaken;
@@ -37,7 +38,7 @@ pub(crate) fn start_with(
     device.check()?;
     let path = models::locate(name)?;
     let history = Opening::begin(history);
-    let model = Arc::new(load(&path, arguments.threads)?);
+    let model = load(&path, arguments.threads, WeightCache::of(arguments.weight_cache))?;
     let learned_folder = config.profile_folder.clone();
     let config = EngineConfig { history: history.finish(), learned_folder, ..config };
     if device.devices.is_empty() {
@@ -119,13 +120,12 @@ fn wanted(path: &Path, arguments: &DeviceArgs, chunk: Tokens) -> Wanted {
 
 /// Finds (downloads if need be) and loads the model called `name`.
 pub(crate) fn open(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
-    open_with(name, arguments.threads)
+    load(&models::locate(name)?, arguments.threads, WeightCache::of(arguments.weight_cache))
 }
 
-/// As [`open`], on `threads` threads; on all cores if there is no number.
+/// As [`open`], on `threads` threads, or on all cores if there is no number; and packed anew.
 pub(crate) fn open_with(name: &str, threads: Option<u16>) -> anyhow::Result<Arc<Model>> {
-    let path = models::locate(name)?;
-    Ok(Arc::new(load(&path, threads)?))
+    load(&models::locate(name)?, threads, None)
 }
 
 /// Refuses a model whose weights alone are more than all the memory there is, container or machine. Less than that may
@@ -149,10 +149,11 @@ fn check_fits(path: &Path, memory: MachineMemory) -> Result<(), BadInput> {
     }
 }
 
-fn load(path: &Path, threads: Option<u16>) -> anyhow::Result<Model> {
+fn load(path: &Path, threads: Option<u16>, cache: Option<WeightCache>) -> anyhow::Result<Arc<Model>> {
     check_fits(path, MachineMemory::now())?;
     let what = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    let mut options = LoadOptions::default();
+    let packed = cache.as_ref().map(|cache| cache.folder().to_owned());
+    let mut options = LoadOptions { packed, ..LoadOptions::default() };
     if let Some(threads) = threads {
         options.threads = threads.into();
     }
@@ -171,6 +172,10 @@ fn load(path: &Path, threads: Option<u16>) -> anyhow::Result<Model> {
     })?;
     if let Some(progress) = progress {
         progress.finish("loaded");
+    }
+    let model = Arc::new(model);
+    if let Some(cache) = cache {
+        cache.keep(&model);
     }
     Ok(model)
 }

@@ -1,21 +1,38 @@
 //! What tells a model's file from every other one, without reading all of it.
 
+use crate::gguf::GgufFile;
 use crate::load::Model;
+use sha2::{Digest, Sha256};
 
-impl Model {
+impl GgufFile {
     /// Shows the file's header (all that it says of the model and its tokens, and the table of its tensors), and some bytes
     /// of every tensor, in the same order each time. Training a model on changes nearly all its weights, so a few of each
     /// tensor are enough. Takes milliseconds.
     pub fn identity(&self, show: &mut dyn FnMut(&[u8])) {
-        let file = self.file();
-        show(file.header());
-        for info in file.tensors() {
-            let data = file.tensor(&info.name).map_or(&[][..], |tensor| tensor.data());
+        show(self.header());
+        for info in self.tensors() {
+            let data = self.tensor(&info.name).map_or(&[][..], |tensor| tensor.data());
             let last = data.len().saturating_sub(SAMPLE);
             for start in [0, last / 2, last] {
                 show(&data[start..data.len().min(start + SAMPLE)]);
             }
         }
+    }
+}
+
+impl GgufFile {
+    /// A digest of the file's identity.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        self.identity(&mut |bytes| digest.update(bytes));
+        digest.finalize().into()
+    }
+}
+
+impl Model {
+    /// Shows what tells the model's file from every other one, as [`GgufFile::identity`].
+    pub fn identity(&self, show: &mut dyn FnMut(&[u8])) {
+        self.file().identity(show);
     }
 }
 

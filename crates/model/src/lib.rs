@@ -7,6 +7,7 @@ pub mod gguf;
 mod identity;
 pub mod kv;
 mod load;
+mod packed_file;
 mod plain;
 pub mod template;
 pub mod tokenizer;
@@ -14,6 +15,8 @@ mod weights;
 
 pub use duet_kernels::matmul::Gating;
 pub use load::{
-    ExpertWork, Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, RoutedBytes, Work, open_tokenizer,
+    ExpertWork, Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, Packing, RoutedBytes, Work,
+    open_tokenizer,
 };
+pub use packed_file::Unusable;
 pub use plain::{NormForm, PlainExperts, PlainFeed, PlainLayer, PlainMatrix};

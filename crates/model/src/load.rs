@@ -2,13 +2,15 @@
 
 use crate::arch::{Blueprint, Extra, blueprint};
 use crate::gguf::{GgufError, GgufFile, Metadata};
+use crate::packed_file::{self, PackedFile, Unusable};
 use crate::template::{ChatTemplate, TemplateError};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::weights::{LayerWeights, Packer, Weights};
 use duet_kernels::isa::{Isa, IsaError};
 use duet_kernels::packed::PackedMatrix;
 use duet_types::{Bytes, Tokens};
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -34,11 +36,13 @@ pub struct LoadOptions {
     pub threads: usize,
     /// The instruction set that kernels use; none: what the environment chooses ([`Isa::chosen`]).
     pub isa: Option<Isa>,
+    /// A folder of packed weights: where the model's lie, they are mapped instead of packed ([`Model::packing`]).
+    pub packed: Option<PathBuf>,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { threads: std::thread::available_parallelism().map_or(1, usize::from), isa: None }
+        Self { threads: std::thread::available_parallelism().map_or(1, usize::from), isa: None, packed: None }
     }
 }
 
@@ -132,6 +136,18 @@ pub struct Model {
     tokenizer: Tokenizer,
     template: ChatTemplate,
     isa: Isa,
+    packing: Packing,
+}
+
+/// Where a model's packed weights come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// They were packed, and no folder was named to keep them in.
+    NotKept,
+    /// They are mapped from this file.
+    Mapped(PathBuf),
+    /// They were packed: they are to be kept in this file ([`Model::write_packed`]), which was not used for that reason.
+    Packed(PathBuf, Unusable),
 }
 
 impl Model {
@@ -157,8 +173,34 @@ impl Model {
             return Err(LoadError::Vocabulary { tokens, embeddings });
         }
         let template = template(&file, &tokenizer)?;
-        let weights = pack(Packer { file: &file, blueprint: &blueprint }, options.threads, progress)?;
-        Ok(Self { config, blueprint, weights, tokenizer, template, isa, file })
+        let kept = options.packed.as_ref().map(|folder| {
+            let digest = file.digest();
+            let path = folder.join(packed_name(path, &digest));
+            let file = PackedFile::open(&path, &digest, options.threads);
+            (path, file)
+        });
+        let packed = kept.as_ref().and_then(|(_, file)| file.as_ref().ok());
+        let weights = pack(Packer { file: &file, blueprint: &blueprint, packed }, options.threads, progress)?;
+        let packing = match kept {
+            None => Packing::NotKept,
+            Some((path, Ok(file))) if file.fits() => Packing::Mapped(path),
+            Some((path, file)) => Packing::Packed(path, file.err().unwrap_or(Unusable::Packing)),
+        };
+        Ok(Self { config, blueprint, weights, tokenizer, template, isa, file, packing })
+    }
+
+    /// Where its packed weights come from.
+    #[must_use]
+    pub fn packing(&self) -> &Packing {
+        &self.packing
+    }
+
+    /// Writes the packed weights, as [`LoadOptions::packed`] maps them.
+    ///
+    /// # Errors
+    /// As `out` says.
+    pub fn write_packed(&self, out: &mut dyn Write) -> io::Result<()> {
+        packed_file::write(out, &self.file.digest(), &self.weights.matrices())
     }
 
     /// What the model is.
@@ -253,6 +295,14 @@ impl Model {
 pub fn open_tokenizer(path: &Path) -> Result<(String, Tokenizer), LoadError> {
     let file = GgufFile::open(path)?;
     Ok((name(path, file.metadata())?, Tokenizer::from_metadata(file.metadata())?))
+}
+
+/// What the file of a model's packed weights is called: its name is for people, the digits for duet.
+fn packed_name(path: &Path, digest: &[u8; 32]) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let stem: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let digits: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{stem}-{digits}.packed")
 }
 
 fn name(path: &Path, metadata: &Metadata) -> Result<String, LoadError> {

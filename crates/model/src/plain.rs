@@ -186,6 +186,6 @@ impl Model {
     }
 
     fn packer(&self) -> Packer<'_> {
-        Packer { file: self.file(), blueprint: self.blueprint() }
+        Packer { file: self.file(), blueprint: self.blueprint(), packed: None }
     }
 }

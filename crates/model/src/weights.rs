@@ -8,6 +8,7 @@
 use crate::arch::{Blueprint, ExpertPlan, Extra, Rope, RopePairs};
 use crate::gguf::{GgufFile, StoredGroup, Tensor, TensorType};
 use crate::load::{ExpertWork, Linear, LoadError, RoutedBytes};
+use crate::packed_file::PackedFile;
 use crate::plain::{NormForm, PlainExperts, PlainFeed, PlainLayer, PlainMatrix};
 use duet_kernels::attention::{KeyBias, PageAngles};
 use duet_kernels::fused::Feed;
@@ -70,14 +71,20 @@ pub(crate) enum FeedWeights {
 }
 
 impl FeedWeights {
-    /// Whether any of its matrices has floats.
-    fn has_floats(&self) -> bool {
+    /// Its gated blocks, each with what the names of its matrices end in.
+    fn feeds(&self) -> Vec<(String, &Feed)> {
         match self {
-            Self::Dense { feed, .. } => feed.has_floats(),
+            Self::Dense { feed, .. } => vec![(String::new(), feed)],
             Self::Experts { experts, shared, .. } => {
-                experts.iter().chain(shared.iter().map(|(_, feed)| feed)).any(Feed::has_floats)
+                let experts = experts.iter().enumerate().map(|(expert, feed)| (names::expert(expert), feed));
+                experts.chain(shared.iter().map(|(_, feed)| (names::SHARED.to_owned(), feed))).collect()
             }
         }
+    }
+
+    /// Whether any of its matrices has floats.
+    fn has_floats(&self) -> bool {
+        self.feeds().iter().any(|(_, feed)| feed.has_floats())
     }
 
     /// Multiply-accumulates of a row.
@@ -111,6 +118,21 @@ impl FeedWeights {
 }
 
 impl Weights {
+    /// All matrices, each under the name that it is packed by.
+    pub(crate) fn matrices(&self) -> Vec<(String, &PackedMatrix)> {
+        let mut matrices = Vec::new();
+        for (index, layer) in self.layers.iter().enumerate() {
+            matrices.push((names::qkv(index), &layer.qkv));
+            matrices.push((names::output(index), &layer.output));
+            for (suffix, feed) in layer.feed.feeds() {
+                matrices.push((names::gate_up(index, &suffix), &feed.gate_up));
+                matrices.push((names::down(index, &suffix), &feed.down));
+            }
+        }
+        matrices.push((names::HEAD.to_owned(), &self.head));
+        matrices
+    }
+
     /// What the products read of rows.
     pub(crate) fn operands(&self) -> Operands {
         let floats = self.head.has_floats() || self.layers.iter().any(LayerWeights::has_floats);
@@ -165,6 +187,8 @@ impl LayerWeights {
 pub(crate) struct Packer<'a> {
     pub(crate) file: &'a GgufFile,
     pub(crate) blueprint: &'a Blueprint,
+    /// Where matrices lie that were packed before.
+    pub(crate) packed: Option<&'a PackedFile>,
 }
 
 impl<'a> Packer<'a> {
@@ -187,7 +211,8 @@ impl<'a> Packer<'a> {
             qkv_bias,
             key_bias,
             head_norms,
-            output: self.pack(&[Part::whole(self.matrix(&name("attn_output"), b.hidden, queries)?)])?,
+            output: self
+                .pack(&names::output(index), &[Part::whole(self.matrix(&name("attn_output"), b.hidden, queries)?)])?,
             output_bias: b
                 .has(Extra::OutputBias)
                 .then(|| self.vector(&format!("blk.{index}.attn_output.bias"), b.hidden))
@@ -268,7 +293,7 @@ impl<'a> Packer<'a> {
         let FeedWeights::Experts { plan, .. } = &packed.feed else { return Ok(None) };
         let output = self.matrix(&format!("blk.{index}.attn_output.weight"), b.hidden, b.heads * b.head_dim)?;
         let stack = self.expert_stack(index, *plan)?;
-        let shared = plan.shared.map(|ffn| Ok::<_, LoadError>(self.feed_tensors(index, "_shexp", ffn)?.plain(0)));
+        let shared = plan.shared.map(|ffn| Ok::<_, LoadError>(self.feed_tensors(index, names::SHARED, ffn)?.plain(0)));
         Ok(Some(PlainExperts {
             attention_norm: packed.attention_norm.weight.clone(),
             qkv: plain(&self.qkv_parts(index)?),
@@ -288,7 +313,7 @@ impl<'a> Packer<'a> {
 
     /// Packs the head: `output.weight`, or the embeddings where they are tied.
     pub(crate) fn head(&self) -> Result<PackedMatrix, LoadError> {
-        self.pack(&[Part::whole(self.head_tensor()?)])
+        self.pack(names::HEAD, &[Part::whole(self.head_tensor()?)])
     }
 
     fn head_tensor(&self) -> Result<Tensor<'a>, LoadError> {
@@ -321,7 +346,7 @@ impl<'a> Packer<'a> {
     }
 
     fn qkv(&self, index: usize) -> Result<PackedMatrix, LoadError> {
-        self.pack(&self.qkv_parts(index)?)
+        self.pack(&names::qkv(index), &self.qkv_parts(index)?)
     }
 
     fn qkv_parts(&self, index: usize) -> Result<[Part<'a>; 3], LoadError> {
@@ -358,7 +383,10 @@ impl<'a> Packer<'a> {
     /// The gated block of `ffn` neurons whose tensors' names end in `suffix`.
     fn feed(&self, index: usize, suffix: &str, ffn: usize) -> Result<Feed, LoadError> {
         let FeedTensors { gate, up, down, .. } = self.feed_tensors(index, suffix, ffn)?;
-        Ok(Feed { gate_up: self.pack(&gated(gate, up, 0..ffn))?, down: self.pack(&[Part::whole(down)])? })
+        Ok(Feed {
+            gate_up: self.pack(&names::gate_up(index, suffix), &gated(gate, up, 0..ffn))?,
+            down: self.pack(&names::down(index, suffix), &[Part::whole(down)])?,
+        })
     }
 
     fn feed_tensors(&self, index: usize, suffix: &str, ffn: usize) -> Result<FeedTensors<'a>, LoadError> {
@@ -391,9 +419,14 @@ impl<'a> Packer<'a> {
         let FeedTensors { gate, up, down, .. } = self.expert_stack(index, plan)?;
         let gate_up = |expert: usize| gated(gate, up, expert * ffn..(expert + 1) * ffn);
         let downward = |expert: usize| vec![Part::some(down, expert * hidden..(expert + 1) * hidden)];
-        let feeds = self.pack_many(count, gate_up)?.into_iter().zip(self.pack_many(count, downward)?);
+        let gate_ups = self.pack_many(count, |expert| names::gate_up(index, &names::expert(expert)), gate_up)?;
+        let downs = self.pack_many(count, |expert| names::down(index, &names::expert(expert)), downward)?;
+        let feeds = gate_ups.into_iter().zip(downs);
         let shared = |width| {
-            Ok::<_, LoadError>((self.vector(&name("ffn_gate_inp_shexp"), hidden)?, self.feed(index, "_shexp", width)?))
+            Ok::<_, LoadError>((
+                self.vector(&name("ffn_gate_inp_shexp"), hidden)?,
+                self.feed(index, names::SHARED, width)?,
+            ))
         };
         Ok(FeedWeights::Experts {
             router: self.floats(&name("ffn_gate_inp"), count, hidden)?,
@@ -440,25 +473,34 @@ impl<'a> Packer<'a> {
         self.rope_order(vector.len()).into_iter().map(|at| vector[at.unwrap_or(0)]).collect()
     }
 
-    /// Packs the parts' rows, one below the other, each in the form of its own type if they can be sections of a matrix.
-    fn pack(&self, parts: &[Part<'a>]) -> Result<PackedMatrix, LoadError> {
-        let Some(forms) = sections(parts) else {
-            let mut packed = self.pack_many(1, |_| parts.to_vec())?;
-            return packed.pop().ok_or_else(|| LoadError::MissingTensor { name: String::new() });
-        };
-        let rows = rows_of(parts);
+    /// Packs the parts' rows, one below the other, each in the form of its own type if they can be sections of a matrix, else
+    /// in eight bits; or takes the matrix of this name that was packed before.
+    fn pack(&self, name: &str, parts: &[Part<'a>]) -> Result<PackedMatrix, LoadError> {
+        let apart = sections(parts);
+        let together = || vec![(parts.iter().map(|part| part.rows.len()).sum(), Form::Q8_0)];
+        let (keeps_form, forms) = (apart.is_some(), apart.unwrap_or_else(together));
         let inputs = parts.first().map_or(0, |part| part.tensor.info.row_len());
+        if let Some(packed) = self.packed.and_then(|packed| packed.matrix(name, inputs, &forms)) {
+            return Ok(packed);
+        }
+        let rows = rows_of(parts);
         let mut reader = RowReader::new(inputs);
         let packed = PackedMatrix::in_sections(inputs, &forms, |output, index| {
             let (tensor, row) = rows[output];
-            reader.group(tensor, row, index, stored_form(tensor.info.kind))
+            let form = if keeps_form { stored_form(tensor.info.kind) } else { Form::Q8_0 };
+            reader.group(tensor, row, index, form)
         });
         packed.map_err(|error| out_of_range(&error, &rows))
     }
 
-    /// Packs `count` matrices of the same shape: `parts` says which rows each is made of. If they are of several types, they
-    /// are quantised to eight bits.
-    fn pack_many(&self, count: usize, parts: impl Fn(usize) -> Vec<Part<'a>>) -> Result<Vec<PackedMatrix>, LoadError> {
+    /// Packs `count` matrices of the same shape, or takes those that were packed before under the names: `parts` says which
+    /// rows each is made of. If they are of several types, they are quantised to eight bits.
+    fn pack_many(
+        &self,
+        count: usize,
+        name: impl Fn(usize) -> String,
+        parts: impl Fn(usize) -> Vec<Part<'a>>,
+    ) -> Result<Vec<PackedMatrix>, LoadError> {
         let parts: Vec<Part<'a>> = (0..count).flat_map(parts).collect();
         let Some(first) = parts.first() else { return Ok(Vec::new()) };
         let kind = first.tensor.info.kind;
@@ -467,11 +509,45 @@ impl<'a> Packer<'a> {
         let inputs = first.tensor.info.row_len();
         let rows = rows_of(&parts);
         let (outputs, mut reader) = (rows.len() / count, RowReader::new(inputs));
+        let forms = [(outputs, form)];
+        let before = |packed: &PackedFile| (0..count).map(|i| packed.matrix(&name(i), inputs, &forms)).collect();
+        if let Some(packed) = self.packed.and_then(before) {
+            return Ok(packed);
+        }
         let packed = PackedMatrix::many(count, outputs, inputs, form, |matrix, output, index| {
             let (tensor, row) = rows[matrix * outputs + output];
             reader.group(tensor, row, index, form)
         });
         packed.map_err(|error| out_of_range(&error, &rows))
+    }
+}
+
+/// What matrices are called that are made of several tensors, or of a part of one.
+mod names {
+    pub(super) const HEAD: &str = "output";
+
+    /// What the names of a shared expert's end in.
+    pub(super) const SHARED: &str = "_shexp";
+
+    pub(super) fn qkv(layer: usize) -> String {
+        format!("blk.{layer}.attn_qkv")
+    }
+
+    pub(super) fn output(layer: usize) -> String {
+        format!("blk.{layer}.attn_output")
+    }
+
+    pub(super) fn gate_up(layer: usize, suffix: &str) -> String {
+        format!("blk.{layer}.ffn_gate_up{suffix}")
+    }
+
+    pub(super) fn down(layer: usize, suffix: &str) -> String {
+        format!("blk.{layer}.ffn_down{suffix}")
+    }
+
+    /// What the names of an expert's end in.
+    pub(super) fn expert(expert: usize) -> String {
+        format!("_exps.{expert}")
     }
 }
 

@@ -67,7 +67,7 @@ impl BlobKey {
 }
 
 /// What the names of finished files end in.
-pub(crate) const EXTENSION: &str = "blob";
+pub const EXTENSION: &str = "blob";
 
 /// Lower-case hexadecimal digits.
 impl fmt::Display for Digest {

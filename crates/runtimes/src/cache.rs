@@ -12,10 +12,10 @@ use crate::blob_file;
 use crate::blob_key::{BlobKey, EXTENSION};
 use crate::error::Error;
 use crate::graph_device::{Emitted, Graph, GraphDevice};
+use duet_files::bounded;
 use duet_types::Bytes;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::PathBuf;
 
 /// A folder of compiled graphs.
 #[derive(Clone, Debug)]
@@ -94,64 +94,9 @@ impl BlobCache {
             return Err(io::Error::other(format!("the graph has {size}, the whole cache {}", self.limit)));
         }
         std::fs::create_dir_all(&self.folder)?;
-        let mut file = tempfile::Builder::new().suffix(PARTIAL).tempfile_in(&self.folder)?;
+        let mut file = tempfile::Builder::new().suffix(&format!(".{}", bounded::PARTIAL)).tempfile_in(&self.folder)?;
         blob_file::write(&mut file, key, blob)?;
         file.persist(self.folder.join(key.file_name()))?;
-        self.evict()
-    }
-
-    /// Removes what was not used for longest, until the rest is within the limit; and what a process that was killed
-    /// has left unfinished.
-    fn evict(&self) -> io::Result<()> {
-        let mut kept = Vec::new();
-        for entry in std::fs::read_dir(&self.folder)?.flatten() {
-            // Another process may have removed it.
-            let Ok(metadata) = entry.metadata() else { continue };
-            let file = Kept { used: metadata.modified()?, bytes: metadata.len(), path: entry.path() };
-            if file.path.extension().is_some_and(|extension| extension == EXTENSION) {
-                kept.push(file);
-            } else if file.is_left_over() {
-                remove(&file.path)?;
-            }
-        }
-        kept.sort();
-        let mut total: u64 = kept.iter().map(|file| file.bytes).sum();
-        for file in &kept {
-            if total <= self.limit.0 {
-                break;
-            }
-            remove(&file.path)?;
-            total -= file.bytes;
-        }
-        Ok(())
-    }
-}
-
-/// A file of the cache; the one that was not used for longest is the smallest.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Kept {
-    used: SystemTime,
-    bytes: u64,
-    path: PathBuf,
-}
-
-impl Kept {
-    /// Whether nobody writes it any more.
-    fn is_left_over(&self) -> bool {
-        self.path.to_string_lossy().ends_with(PARTIAL) && self.used.elapsed().is_ok_and(|age| age > UNFINISHED)
-    }
-}
-
-/// What the names of files that are being written end in.
-const PARTIAL: &str = ".partial";
-
-/// Nobody writes one file for an hour.
-const UNFINISHED: Duration = Duration::from_secs(3600);
-
-/// Removes a file that may be gone already.
-fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+        bounded::make_room(&self.folder, EXTENSION, self.limit.0, 0).map(drop)
     }
 }

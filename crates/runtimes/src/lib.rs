@@ -39,7 +39,7 @@ mod self_test;
 mod tests;
 mod watchdog;
 
-pub use blob_key::{BlobKey, BlobSource, Digest};
+pub use blob_key::{BlobKey, BlobSource, Digest, EXTENSION as GRAPH_EXTENSION};
 pub use buffer::{ALIGNMENT, Buffer, Tensors};
 pub use cache::{BlobCache, Obtained, Origin};
 pub use completion::{Completion, Then};

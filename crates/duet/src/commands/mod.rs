@@ -10,6 +10,7 @@ mod bench_load;
 mod bench_moe;
 mod bench_quality;
 mod bench_speculate;
+mod cache;
 mod calibrate;
 mod chat;
 mod devices;
@@ -37,6 +38,7 @@ pub(crate) fn dispatch(command: &Command) -> anyhow::Result<()> {
         Command::Serve(arguments) => serve::serve(arguments),
         Command::Mcp(arguments) => mcp::mcp(arguments),
         Command::History(arguments) => history::history(arguments),
+        Command::Cache(arguments) => cache::cache(&arguments.command),
         Command::Inspect(arguments) => inspect::inspect(arguments),
         Command::Devices(arguments) => devices::devices(arguments),
         Command::Profile(arguments) => profile::profile(arguments),

@@ -14,11 +14,13 @@
 //!
 //! Rows of one matrix may be of several forms, each [`Section`] of some whole pairs of panels of its own.
 
+mod bytes;
 mod form;
 mod group;
 #[cfg(test)]
 mod tests;
 
+pub use bytes::Lender;
 pub use form::Form;
 pub use group::{Packable, WeightGroup};
 
@@ -27,6 +29,7 @@ pub(crate) use form::{BLOCK, HALVES};
 use crate::memory::Aligned;
 use crate::quantize::GROUP;
 use crate::simd::LANES;
+use bytes::PackedBytes;
 use group::{float, quant, set_floats, set_quants};
 use half::f16;
 
@@ -44,6 +47,27 @@ pub struct PackedMatrix {
     sections: Vec<Section>,
 }
 
+/// What a section of a matrix is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedPart<'a> {
+    /// How its weights are stored.
+    pub form: Form,
+    /// Rows of it.
+    pub outputs: usize,
+    /// All its quants, or floats.
+    pub quants: &'a [u8],
+    /// All its scales.
+    pub scales: &'a [u8],
+}
+
+/// Bytes of the quants, or floats, and of the scales of a section of so many outputs, with so many groups in a row. Panels
+/// are padded to whole pairs.
+#[must_use]
+pub const fn section_bytes(outputs: usize, groups: usize, form: Form) -> [usize; 2] {
+    let panels = outputs.div_ceil(PANEL).next_multiple_of(PANELS_TOGETHER);
+    [panels * groups * form.registers() * 64, panels * form.scale_bytes(groups)]
+}
+
 /// Some outputs that are packed alike.
 #[derive(Debug)]
 pub(crate) struct Section {
@@ -53,8 +77,8 @@ pub(crate) struct Section {
     outputs: usize,
     /// Groups of a row.
     groups: usize,
-    quants: Aligned<u8>,
-    scales: Aligned<u8>,
+    quants: PackedBytes,
+    scales: PackedBytes,
 }
 
 impl PackedMatrix {
@@ -119,6 +143,35 @@ impl PackedMatrix {
             Ok(Self { inputs, outputs, sections: vec![section] })
         };
         sections.into_iter().enumerate().map(fill).collect()
+    }
+
+    /// What it is made of, one section after the other.
+    pub fn parts(&self) -> impl Iterator<Item = PackedPart<'_>> {
+        self.sections.iter().map(|section| PackedPart {
+            form: section.form,
+            outputs: section.outputs,
+            quants: &section.quants,
+            scales: &section.scales,
+        })
+    }
+
+    /// A matrix whose sections somebody lends: of so many outputs and a form each, and where in the lender's bytes its quants
+    /// and its scales begin. Their lengths are those of [`section_bytes`]. Nothing if they do not lie there, or a section
+    /// but the last is no whole number of pairs of panels.
+    #[must_use]
+    pub fn lent(inputs: usize, sections: &[(usize, Form, [usize; 2])], lender: &Lender) -> Option<Self> {
+        let (groups, mut first, mut lent) = (inputs.div_ceil(GROUP), 0, Vec::new());
+        for &(outputs, form, [quants, scales]) in sections {
+            let lens = section_bytes(outputs, groups, form);
+            let quants = PackedBytes::lent(lender, quants, lens[0])?;
+            let scales = PackedBytes::lent(lender, scales, lens[1])?;
+            if first % (PANELS_TOGETHER * PANEL) != 0 {
+                return None;
+            }
+            lent.push(Section { form, first: first / PANEL, outputs, groups, quants, scales });
+            first += outputs;
+        }
+        Some(Self { inputs, outputs: first, sections: lent })
     }
 
     /// The matrix of some outputs alone, in this order, if all outputs are of one form; else nothing.
@@ -202,12 +255,13 @@ impl PackedMatrix {
 }
 
 impl Section {
-    /// `count` sections that lie beside each other in memory. Panels are padded to whole pairs.
+    /// `count` sections that lie beside each other in memory.
     fn zeroed(count: usize, outputs: usize, groups: usize, form: Form) -> Vec<Self> {
-        let panels = outputs.div_ceil(PANEL).next_multiple_of(PANELS_TOGETHER);
-        let quants = Aligned::slab(count, panels * groups * form.registers() * 64);
-        let scales = Aligned::slab(count, panels * form.scale_bytes(groups));
-        let section = |(quants, scales)| Self { form, first: 0, outputs, groups, quants, scales };
+        let [quants, scales] = section_bytes(outputs, groups, form).map(|len| Aligned::slab(count, len));
+        let section = |(quants, scales)| {
+            let (quants, scales) = (PackedBytes::Own(quants), PackedBytes::Own(scales));
+            Self { form, first: 0, outputs, groups, quants, scales }
+        };
         quants.into_iter().zip(scales).map(section).collect()
     }
 
@@ -231,7 +285,7 @@ impl Section {
     /// The registers of a group of an output's panel.
     fn registers_mut(&mut self, output: usize, index: usize) -> &mut [u8] {
         let bytes = self.form.registers() * 64;
-        &mut self.quants[(output / PANEL * self.groups + index) * bytes..][..bytes]
+        &mut self.quants.own()[(output / PANEL * self.groups + index) * bytes..][..bytes]
     }
 
     fn set_floats(&mut self, output: usize, index: usize, floats: &[f32; GROUP]) -> Result<(), OutOfRange> {
@@ -250,7 +304,7 @@ impl Section {
         };
         let (form, (panel, lane)) = (self.form, (output / PANEL, output % PANEL));
         assert!(!form.is_float(), "quants for {form:?}");
-        let scales = &mut self.scales[panel * form.scale_bytes(self.groups)..];
+        let scales = &mut self.scales.own()[panel * form.scale_bytes(self.groups)..];
         let block = form.block_at(index) + 2 * lane;
         scales[block..block + 2].copy_from_slice(&half(group.scale)?);
         if form.has_min() {
@@ -272,13 +326,13 @@ impl Section {
         let steps = self.groups * form.registers() * 64 / (width * LANES);
         for step in 0..steps {
             let at = |output: usize| ((output / PANEL * steps + step) * LANES + output % PANEL) * width;
-            self.quants[at(to)..][..width].copy_from_slice(&source.quants[at(from)..][..width]);
+            self.quants.own()[at(to)..][..width].copy_from_slice(&source.quants[at(from)..][..width]);
         }
         if form.is_float() {
             return;
         }
         let bytes = form.scale_bytes(self.groups);
-        let (scales, source) = (&mut self.scales[to / PANEL * bytes..], &source.scales[from / PANEL * bytes..]);
+        let (scales, source) = (&mut self.scales.own()[to / PANEL * bytes..], &source.scales[from / PANEL * bytes..]);
         for index in 0..self.groups {
             let block = form.block_at(index);
             for half in 0..1 + usize::from(form.has_min()) {

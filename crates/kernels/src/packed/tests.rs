@@ -144,3 +144,31 @@ fn absurd_scales_are_refused() {
         assert_eq!(packed.err().map(|error| error.output), Some(1));
     }
 }
+
+#[test]
+fn lent_matrices_are_those_that_were_packed() {
+    let forms = [(64, Form::Q4K), (32, Form::F16), (19, Form::Q8_0)];
+    let form = |output: usize| forms[usize::from(output >= 64) + usize::from(output >= 96)].1;
+    let packed = PackedMatrix::in_sections(512, &forms, |output, index| group(output, index, form(output))).unwrap();
+    let (mut bytes, mut sections) = (vec![0_u8; 64], Vec::new());
+    for part in packed.parts() {
+        assert_eq!(section_bytes(part.outputs, 16, part.form), [part.quants.len(), part.scales.len()]);
+        let places = [part.quants, part.scales].map(|part| {
+            bytes.extend_from_slice(part);
+            bytes.len() - part.len()
+        });
+        sections.push((part.outputs, part.form, places));
+    }
+    let lender: Lender = std::sync::Arc::new(bytes.clone());
+    let lent = PackedMatrix::lent(512, &sections, &lender).unwrap();
+    assert_eq!((lent.outputs(), lent.inputs(), lent.bytes()), (packed.outputs(), packed.inputs(), packed.bytes()));
+    for output in 0..115 {
+        assert!((0..512).all(|input| lent.weight(output, input) == packed.weight(output, input)), "{output}");
+    }
+    // What is cut short, or begins within a pair of panels, is none.
+    bytes.pop();
+    let short: Lender = std::sync::Arc::new(bytes);
+    assert!(PackedMatrix::lent(512, &sections, &short).is_none());
+    sections[0].0 = 63;
+    assert!(PackedMatrix::lent(512, &sections, &lender).is_none());
+}

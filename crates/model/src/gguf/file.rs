@@ -127,7 +127,8 @@ impl Storage {
     }
 }
 
-fn map(path: &Path) -> Result<Mmap, GgufError> {
+/// Maps a file to read it. Whoever does promises what [`GgufFile`] asks: that nobody changes it meanwhile.
+pub(crate) fn map(path: &Path) -> Result<Mmap, GgufError> {
     let failed = |action| move |error| GgufError::Io { action, error };
     // Asked before opening: opening a pipe would wait for its other end.
     if !path.metadata().map_err(failed("open the file"))?.is_file() {

@@ -1,0 +1,155 @@
+//! Packed weights on disk: the first start of a model writes them beside its work, and later ones map them.
+//!
+//! They are kept for models of which packing takes a while. What cannot be written costs the next start its speed, and a
+//! line.
+
+use crate::models;
+use crate::progress::eprintln_quiet;
+use duet_files::bounded;
+use duet_model::{Model, Packing, Unusable};
+use duet_types::Bytes;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// What the files' names end in.
+pub(crate) const EXTENSION: &str = "packed";
+
+/// Disk for all of them, unless somebody says otherwise.
+const DEFAULT_LIMIT: Bytes = Bytes(32 << 30);
+
+/// Weights of less are packed as fast as they are mapped.
+const LEAST: Bytes = Bytes(32 << 20);
+
+/// Where packed weights are kept.
+#[derive(Clone, Debug)]
+pub(crate) struct WeightCache {
+    folder: PathBuf,
+    limit: Bytes,
+}
+
+impl WeightCache {
+    /// The user's, of at most `limit` bytes; none if that is nothing, or there is no place for it.
+    pub(crate) fn of(limit: Option<Bytes>) -> Option<Self> {
+        let limit = limit.unwrap_or(DEFAULT_LIMIT);
+        let folder = folder().ok().filter(|_| limit > Bytes(0))?;
+        Some(Self { folder, limit })
+    }
+
+    /// Where a model's are to be looked for.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Keeps the weights of a model that had to be packed, on a thread of its own ([`finish`]).
+    pub(crate) fn keep(&self, model: &Arc<Model>) {
+        match model.packing() {
+            Packing::NotKept => {}
+            Packing::Mapped(path) => bounded::touch(path),
+            Packing::Packed(path, why) => {
+                if model.weight_bytes() < LEAST {
+                    return;
+                }
+                if *why != Unusable::Absent {
+                    eprintln_quiet(&format!("{}: {why}; weights were packed again", path.display()));
+                }
+                let (cache, model, path) = (self.clone(), Arc::clone(model), path.clone());
+                let write = move || {
+                    if let Err(error) = cache.write(&model, &path) {
+                        eprintln_quiet(&format!("packed weights are not kept: {}: {error}", path.display()));
+                    }
+                };
+                // Without a thread the next start packs again.
+                if let Ok(writer) = std::thread::Builder::new().name("duet-weights".to_owned()).spawn(write) {
+                    WRITERS.lock().unwrap_or_else(PoisonError::into_inner).push(writer);
+                }
+            }
+        }
+    }
+
+    fn write(&self, model: &Model, path: &Path) -> io::Result<()> {
+        let needed = model.weight_bytes();
+        std::fs::create_dir_all(&self.folder)?;
+        if !bounded::make_room(&self.folder, EXTENSION, self.limit.0, needed.0)? {
+            return Err(io::Error::other(format!("they take {needed}, and --weight-cache is {}", self.limit)));
+        }
+        if let Some(free) = free_disk(&self.folder).filter(|free| free.0 < 2 * needed.0) {
+            return Err(io::Error::other(format!("they take {needed}, and only {free} of the disk are free")));
+        }
+        let partial = format!(".{}", bounded::PARTIAL);
+        let file = tempfile::Builder::new().suffix(&partial).tempfile_in(&self.folder)?;
+        let mut out = BufWriter::new(file);
+        model.write_packed(&mut out)?;
+        out.flush()?;
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        // What a crash leaves of it has not its checksums.
+        file.persist(path)?;
+        Ok(())
+    }
+}
+
+/// Where they are kept.
+pub(crate) fn folder() -> anyhow::Result<PathBuf> {
+    models::cache_folder("weights")
+}
+
+static WRITERS: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+
+/// Waits for what is being written: the program ends.
+pub(crate) fn finish() {
+    for writer in std::mem::take(&mut *WRITERS.lock().unwrap_or_else(PoisonError::into_inner)) {
+        // It has said what went wrong.
+        let _ = writer.join();
+    }
+}
+
+/// Bytes of the disk that this user may still write; none if the system does not tell.
+fn free_disk(folder: &Path) -> Option<Bytes> {
+    #[cfg(unix)]
+    {
+        let disk = rustix::fs::statvfs(folder).ok()?;
+        Some(Bytes(disk.f_bavail.saturating_mul(disk.f_frsize)))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = folder;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use duet_model::LoadOptions;
+
+    fn load(path: &Path, cache: &WeightCache) -> Arc<Model> {
+        let options = LoadOptions { packed: Some(cache.folder().to_owned()), ..LoadOptions::default() };
+        Arc::new(Model::load(path, &options, &mut |_| {}).unwrap())
+    }
+
+    #[test]
+    fn the_second_start_maps_what_the_first_has_written() {
+        let Some(path) = duet_testing::path(duet_testing::Need::Model) else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let of = |limit: u64| WeightCache { folder: folder.path().join("weights"), limit: Bytes(limit) };
+        let small = of(1000);
+        let first = load(&path, &small);
+        let Packing::Packed(place, Unusable::Absent) = first.packing().clone() else { panic!("{:?}", first.packing()) };
+        let refused = small.write(&first, &place).unwrap_err();
+        assert!(refused.to_string().contains("--weight-cache"), "{refused}");
+        let cache = of(1 << 30);
+        cache.keep(&first);
+        finish();
+        assert_eq!(load(&path, &cache).packing(), &Packing::Mapped(place.clone()));
+        // Damage costs the speed of one start.
+        let mut bytes = std::fs::read(&place).unwrap();
+        bytes.truncate(bytes.len() / 2);
+        std::fs::write(&place, bytes).unwrap();
+        let third = load(&path, &cache);
+        assert_eq!(third.packing(), &Packing::Packed(place.clone(), Unusable::Damaged));
+        cache.keep(&third);
+        finish();
+        assert_eq!(load(&path, &cache).packing(), &Packing::Mapped(place));
+    }
+}

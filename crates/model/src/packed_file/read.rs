@@ -1,0 +1,152 @@
+//! Maps a file of packed weights, checked.
+
+use super::{Digest, Entry, HEADER, MAGIC, SectionEntry, Table, VERSION, name_of};
+use crc32fast::Hasher;
+use duet_kernels::packed::{Form, Lender, PackedMatrix, section_bytes};
+use duet_kernels::quantize::GROUP;
+use hashbrown::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A file of packed weights that is whole.
+pub(crate) struct PackedFile {
+    bytes: Lender,
+    matrices: HashMap<String, Entry>,
+    /// Whether it had every matrix that it was asked for.
+    fits: AtomicBool,
+}
+
+/// Why a file of packed weights is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// There is none, or it cannot be read.
+    #[error("it is not there")]
+    Absent,
+    /// It is something else.
+    #[error("it is no file of packed weights")]
+    Foreign,
+    /// Another duet wrote it.
+    #[error("it is of another version")]
+    Version,
+    /// It belongs to a file of other weights.
+    #[error("it is of another model")]
+    OtherModel,
+    /// Its end is missing, or bytes of it are not those that were written.
+    #[error("it is damaged")]
+    Damaged,
+    /// It has other matrices than the model.
+    #[error("its weights are packed in another way")]
+    Packing,
+}
+
+impl PackedFile {
+    /// Maps the file at `path`, if its weights are those of `digest`, and checks all of it on `threads` threads.
+    ///
+    /// # Errors
+    /// [`Unusable`], for which the weights are to be packed again.
+    pub(crate) fn open(path: &Path, digest: &Digest, threads: usize) -> Result<Self, Unusable> {
+        let map = crate::gguf::map_file(path).map_err(|_| Unusable::Absent)?;
+        // A hint, which a system need not take: all of it is read now.
+        #[cfg(unix)]
+        let _ = map.advise(memmap2::Advice::WillNeed);
+        Self::check(Arc::new(map), digest, threads)
+    }
+
+    /// The same for bytes that are in memory.
+    pub(super) fn check(bytes: Lender, digest: &Digest, threads: usize) -> Result<Self, Unusable> {
+        let all = bytes.as_ref().as_ref();
+        let (header, rest) = all.split_at_checked(HEADER).ok_or(Unusable::Foreign)?;
+        if header[..8] != MAGIC {
+            return Err(Unusable::Foreign);
+        }
+        let number = |from: usize| u32::from_le_bytes([0, 1, 2, 3].map(|at| header[from + at]));
+        if number(8) != VERSION {
+            return Err(Unusable::Version);
+        }
+        if header[24..] != digest[..] {
+            return Err(Unusable::OtherModel);
+        }
+        let len = usize::try_from(u64::from(number(16)) | u64::from(number(20)) << 32);
+        let table = len.ok().and_then(|len| rest.get(..len)).ok_or(Unusable::Damaged)?;
+        if crc32fast::hash(table) != number(12) {
+            return Err(Unusable::Damaged);
+        }
+        // Whole, and yet of another form: written by a duet that forgot to change the version.
+        let table: Table = serde_json::from_slice(table).map_err(|_| Unusable::Version)?;
+        check_panels(all, &table, threads)?;
+        let matrices = table.matrices.into_iter().map(|entry| (entry.name.clone(), entry)).collect();
+        Ok(Self { bytes, matrices, fits: AtomicBool::new(true) })
+    }
+
+    /// The matrix of this name, if there is one of so many inputs and these outputs and forms, one below the other.
+    pub(crate) fn matrix(&self, name: &str, inputs: usize, forms: &[(usize, Form)]) -> Option<PackedMatrix> {
+        let found = self.find(name, inputs, forms);
+        if found.is_none() {
+            self.fits.store(false, Ordering::Relaxed);
+        }
+        found
+    }
+
+    /// Whether it had every matrix that it was asked for.
+    pub(crate) fn fits(&self) -> bool {
+        self.fits.load(Ordering::Relaxed)
+    }
+
+    fn find(&self, name: &str, inputs: usize, forms: &[(usize, Form)]) -> Option<PackedMatrix> {
+        let entry = self.matrices.get(name).filter(|entry| entry.inputs == inputs)?;
+        let fits = |(section, form): (&SectionEntry, &(usize, Form))| {
+            (section.outputs, section.form.as_str()) == (form.0, name_of(form.1).as_str())
+        };
+        if entry.sections.len() != forms.len() || !entry.sections.iter().zip(forms).all(fits) {
+            return None;
+        }
+        let place =
+            |(section, form): (&SectionEntry, &(usize, Form))| (form.0, form.1, [section.quants, section.scales]);
+        let sections: Vec<_> = entry.sections.iter().zip(forms).map(place).collect();
+        PackedMatrix::lent(inputs, &sections, &self.bytes)
+    }
+}
+
+/// Compares the checksums of all panels, a section at a time on each thread.
+fn check_panels(all: &[u8], table: &Table, threads: usize) -> Result<(), Unusable> {
+    let sections: Vec<(&Entry, &SectionEntry)> =
+        table.matrices.iter().flat_map(|entry| entry.sections.iter().map(move |section| (entry, section))).collect();
+    let (next, whole) = (AtomicUsize::new(0), AtomicBool::new(true));
+    let work = || {
+        while let Some((entry, section)) = sections.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if is_whole(all, entry, section) != Some(true) {
+                whole.store(false, Ordering::Relaxed);
+                return;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.max(1) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    if whole.into_inner() { Ok(()) } else { Err(Unusable::Damaged) }
+}
+
+fn is_whole(all: &[u8], entry: &Entry, section: &SectionEntry) -> Option<bool> {
+    let form = Form::ALL.into_iter().find(|form| name_of(*form) == section.form)?;
+    // Beyond this lengths would not be numbers; no file is as long.
+    let sane = |count: usize| count < 1 << 28;
+    if !sane(entry.inputs) || !sane(section.outputs) {
+        return None;
+    }
+    let [quants, scales] = section_bytes(section.outputs, entry.inputs.div_ceil(GROUP), form);
+    let part = |from: usize, len: usize| all.get(from..from.checked_add(len)?);
+    let mut hasher = Hasher::new();
+    hasher.update(part(section.quants, quants)?);
+    hasher.update(part(section.scales, scales)?);
+    Some(hasher.finalize() == section.crc)
+}
+
+impl std::fmt::Debug for PackedFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PackedFile[{} matrices]", self.matrices.len())
+    }
+}

@@ -1,0 +1,119 @@
+use super::*;
+use crate::forward::{Activations, Pass, Segment};
+use crate::kv::KvFormat;
+use crate::{LoadOptions, Model, Packing};
+use duet_kernels::crew::Solo;
+use duet_kernels::packed::{Form, Lender};
+use duet_types::{TokenId, Tokens};
+use proptest::prelude::*;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/golden_{name}.gguf"))
+}
+
+fn load(path: &Path, folder: &Path) -> Model {
+    let options = LoadOptions { packed: Some(folder.to_owned()), ..LoadOptions::default() };
+    Model::load(path, &options, &mut |_| {}).unwrap()
+}
+
+/// Where the model's weights were to be kept, which they then are.
+fn keep(model: &Model) -> (PathBuf, Unusable) {
+    let Packing::Packed(path, why) = model.packing() else { panic!("{:?}", model.packing()) };
+    let mut bytes = Vec::new();
+    model.write_packed(&mut bytes).unwrap();
+    std::fs::write(path, bytes).unwrap();
+    (path.clone(), *why)
+}
+
+fn logits(model: &Model) -> Vec<f32> {
+    let kv = model.kv_pool(KvFormat::Int8, Tokens(64)).table();
+    let tokens: Vec<TokenId> = (0..40).map(TokenId).collect();
+    let mut pass = Pass::new(model, Activations::new(model, 64), vec![Segment::new(kv, tokens)]).unwrap();
+    model.run_span(&mut pass, 0..model.node_count(), &Solo);
+    let mut logits = Vec::new();
+    model.logits(&mut pass, &(0..40).collect::<Vec<_>>(), &mut logits, &Solo);
+    logits
+}
+
+#[test]
+fn a_second_start_maps_what_the_first_packed() {
+    for name in ["llama", "gemma3", "qwen2moe", "mixtral"] {
+        let folder = tempfile::tempdir().unwrap();
+        let first = load(&fixture(name), folder.path());
+        let (path, why) = keep(&first);
+        assert_eq!(why, Unusable::Absent);
+        let second = load(&fixture(name), folder.path());
+        assert_eq!(second.packing(), &Packing::Mapped(path), "{name}");
+        assert_eq!(second.weight_bytes(), first.weight_bytes());
+        assert_eq!(logits(&second), logits(&first), "{name}");
+    }
+}
+
+#[test]
+fn what_is_not_just_the_model_s_is_packed_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = keep(&load(&fixture("qwen2"), folder.path()));
+    let whole = std::fs::read(&path).unwrap();
+    let why = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        match load(&fixture("qwen2"), folder.path()).packing() {
+            Packing::Packed(_, why) => Some(*why),
+            _ => None,
+        }
+    };
+    let with = |at: usize, byte: u8| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= byte;
+        bytes
+    };
+    assert_eq!(why(&whole), None);
+    assert_eq!(why(b""), Some(Unusable::Foreign));
+    assert_eq!(why(b"GGUF"), Some(Unusable::Foreign));
+    assert_eq!(why(&with(0, 1)), Some(Unusable::Foreign));
+    assert_eq!(why(&with(8, 2)), Some(Unusable::Version));
+    assert_eq!(why(&with(30, 1)), Some(Unusable::OtherModel));
+    assert_eq!(why(&with(HEADER + 5, 1)), Some(Unusable::Damaged));
+    assert_eq!(why(&whole[..whole.len() - ALIGNMENT]), Some(Unusable::Damaged));
+    // What is wrong is only that another model has the name.
+    let (other, _) = keep(&load(&fixture("llama"), folder.path()));
+    assert_eq!(why(&std::fs::read(other).unwrap()), Some(Unusable::OtherModel));
+}
+
+#[test]
+fn a_file_with_other_matrices_is_not_used_for_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = load(&fixture("llama"), folder.path());
+    let Packing::Packed(path, _) = model.packing() else { panic!("{:?}", model.packing()) };
+    let mut bytes = Vec::new();
+    let all = model.weights().matrices();
+    write(&mut bytes, &model.file().digest(), &all[1..]).unwrap();
+    std::fs::write(path, bytes).unwrap();
+    let again = load(&fixture("llama"), folder.path());
+    assert_eq!(again.packing(), &Packing::Packed(path.clone(), Unusable::Packing));
+    assert_eq!(logits(&again), logits(&model));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Wherever a byte differs or the file ends, it is not used, or the byte is of no weight; and nothing panics.
+    #[test]
+    fn no_damage_is_used(at in any::<prop::sample::Index>(), byte in 1_u8.., cut in any::<bool>()) {
+        let model = Model::load(&fixture("olmoe"), &LoadOptions::default(), &mut |_| {}).unwrap();
+        let (digest, mut bytes) = (model.file().digest(), Vec::new());
+        model.write_packed(&mut bytes).unwrap();
+        let at = at.index(bytes.len());
+        if cut { bytes.truncate(at) } else { bytes[at] ^= byte }
+        let damaged: Lender = Arc::new(bytes);
+        if let Ok(opened) = PackedFile::check(damaged, &digest, 1) {
+            for (name, matrix) in model.weights().matrices() {
+                let forms: Vec<(usize, Form)> = matrix.parts().map(|part| (part.outputs, part.form)).collect();
+                let found = opened.matrix(&name, matrix.inputs(), &forms).unwrap();
+                let same = found.parts().zip(matrix.parts()).all(|(a, b)| a.quants == b.quants && a.scales == b.scales);
+                prop_assert!(same, "{name}");
+            }
+        }
+    }
+}
