@@ -54,7 +54,7 @@ _QUANTIZE_FIELDS = {
 # The file types that have one tensor type for all matrices, where `pure` is asked for.
 FILE_TYPES = {
     "F32": 0, "F16": 1, "BF16": 32, "Q8_0": 7, "Q6_K": 18, "Q5_K": 16, "Q5_1": 9, "Q5_0": 8, "Q4_K": 14,
-    "Q4_1": 3, "Q4_0": 2, "Q3_K": 11, "Q2_K": 10,
+    "Q4_1": 3, "Q4_0": 2, "IQ4_NL": 25, "IQ4_XS": 30, "Q3_K": 11, "Q2_K": 10,
 }
 
 

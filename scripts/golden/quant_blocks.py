@@ -32,6 +32,9 @@ SCALES = {
     Type.Q4_K: [0, 2],
     Type.Q5_K: [0, 2],
     Type.Q6_K: [208],
+    Type.IQ4_NL: [0],
+    Type.IQ4_XS: [0],
+    Type.MXFP4: [],
 }
 ROWS, ROW_LEN = 3, 512
 RARE = np.array([0.0, -0.0, 6e-8, -6e-8, 1.0, -1.0, 65504.0, -65504.0], dtype=np.float16)
@@ -61,6 +64,9 @@ def blocks(rng: np.random.Generator, kind: Type) -> np.ndarray:
         saved = raw[row, kept]
         raw[row] = fill
         raw[row, kept] = saved
+    if kind == Type.MXFP4:
+        # Exponents with which no weight is infinite.
+        raw[:, 0] = 64 + raw[:, 0] % 97
     return raw.reshape(ROWS, -1)
 
 

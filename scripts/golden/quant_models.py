@@ -38,7 +38,12 @@ HALVES = {
     Type.Q4_K: [(0, 0x1000), (2, 0x1C00)],
     Type.Q5_K: [(0, 0x0C00), (2, 0x1C00)],
     Type.Q6_K: [(208, 0x0400)],
+    Type.IQ4_NL: [(0, 0x1400)],
+    Type.IQ4_XS: [(0, 0x0400)],
+    Type.MXFP4: [],
 }
+# The same for a byte that is an exponent: of which its last two bits stay random.
+EXPONENTS = {Type.MXFP4: (0, 120)}
 # How many of 16 random bits are dropped, and the unit (a power of two) of those that are left.
 FLOATS = {Type.F32: (0, 18), Type.F16: (5, 13), Type.BF16: (8, 10)}
 
@@ -79,6 +84,9 @@ def weights(name, kind, rows, columns):
     for at, bits in HALVES[kind]:
         field = blocks[:, at:at + 2].copy().view("<u2")
         blocks[:, at:at + 2] = ((field & 0x03FF) | bits).astype("<u2").view(np.uint8)
+    if kind in EXPONENTS:
+        at, exponent = EXPONENTS[kind]
+        blocks[:, at] = blocks[:, at] & 3 | exponent
     return gguf.quants.dequantize(blocks.reshape(rows, -1), kind).astype(np.float32)
 
 

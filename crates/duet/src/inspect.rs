@@ -226,7 +226,8 @@ pub(crate) fn packed_weights(path: &Path) -> Result<Bytes, GgufError> {
     Ok(Bytes(GgufFile::open(path)?.tensors().iter().map(packed_bytes).sum()))
 }
 
-/// Matrices are packed as they are in the file, with an eighth of a bit more in types whose small scales have six bits.
+/// Matrices are packed as they are in the file, with an eighth of a bit more in types whose small scales have six
+/// bits, and as little in some others.
 /// Vectors are kept in single precision.
 fn packed_bytes(tensor: &TensorInfo) -> u64 {
     let elements = tensor.elements() as u64;
@@ -235,6 +236,9 @@ fn packed_bytes(tensor: &TensorInfo) -> u64 {
     }
     match tensor.kind {
         TensorType::Q3K | TensorType::Q4K | TensorType::Q5K => tensor.bytes() as u64 + elements / 64,
+        TensorType::IQ4XS => tensor.bytes() as u64 + elements / 128,
+        // The power of two becomes half precision.
+        TensorType::MXFP4 => tensor.bytes() as u64 + elements / 32,
         _ => tensor.bytes() as u64,
     }
 }

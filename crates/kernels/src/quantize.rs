@@ -56,7 +56,7 @@ impl Offsets {
     pub(crate) fn of(self, form: Form, part: usize) -> i32 {
         let from = |of: i32, zero: u8| BIASED_ZERO + (of - BIASED_ZERO) / i32::from(zero / form.zero());
         match form {
-            Form::Q8_0 => self.eight_bits,
+            Form::Q8_0 | Form::IQ4NL | Form::IQ4XS | Form::MXFP4 => self.eight_bits,
             Form::Q5_0 => self.five_bits,
             Form::Q6K => self.six_bits[part],
             Form::Q3K => from(self.six_bits[part], Form::Q6K.zero()),

@@ -31,7 +31,7 @@ fn group(numbers: &mut Numbers, form: Form) -> Packable {
     if form.is_float() {
         return std::array::from_fn(|_| numbers.float() * 0.3).into();
     }
-    let small = if form.has_small_scales() { 0.1 } else { 1.0 };
+    let small = if form.has_small_scales() { 0.1 } else { 1.0 } * if form.table().is_some() { 0.1 } else { 1.0 };
     WeightGroup {
         scale: numbers.float() * 0.01 * small,
         min: numbers.float() * 0.1 * small,

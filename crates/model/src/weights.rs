@@ -610,6 +610,9 @@ pub(crate) fn stored_form(kind: TensorType) -> Form {
         TensorType::Q4K => Form::Q4K,
         TensorType::Q5K => Form::Q5K,
         TensorType::Q6K => Form::Q6K,
+        TensorType::IQ4NL => Form::IQ4NL,
+        TensorType::IQ4XS => Form::IQ4XS,
+        TensorType::MXFP4 => Form::MXFP4,
     }
 }
 

@@ -137,12 +137,12 @@ fn gguf_quantisers_give_the_blocks_of_the_reference() {
 fn gguf_summary_adds_up() {
     let file = reference();
     let summary = summary(&file);
-    assert_eq!(summary.tensors, 30);
-    assert_eq!(summary.elements, 30 * 3 * 512);
-    assert_eq!(summary.kinds.len(), 13);
-    // 13 of expected weights, one of blocks, one to be quantised.
-    assert_eq!((summary.kinds[0].kind, summary.kinds[0].tensors), (TensorType::F32, 15));
-    assert_eq!(summary.kinds[0].bytes.0, 15 * 3 * 512 * 4);
+    assert_eq!(summary.tensors, 36);
+    assert_eq!(summary.elements, 36 * 3 * 512);
+    assert_eq!(summary.kinds.len(), 16);
+    // 16 of expected weights, one of blocks, one to be quantised.
+    assert_eq!((summary.kinds[0].kind, summary.kinds[0].tensors), (TensorType::F32, 18));
+    assert_eq!(summary.kinds[0].bytes.0, 18 * 3 * 512 * 4);
     assert_eq!(summary.bytes.0, summary.kinds.iter().map(|kind| kind.bytes.0).sum::<u64>());
 }
 

@@ -91,7 +91,7 @@ fn gguf_impossible_tensors_are_named() {
     check(
         Header::new(3, 1, 0).tensor("blk.0.ffn_down.weight", &[256], 16, 0).0,
         "tensor `blk.0.ffn_down.weight` has type IQ2_XXS, which duet does not support; use a file quantised as one of \
-         F32, BF16, F16, Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_1, Q4_0, Q3_K, Q2_K",
+         F32, BF16, F16, Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_1, Q4_0, IQ4_NL, IQ4_XS, MXFP4, Q3_K, Q2_K",
     );
     check(Header::new(3, 1, 0).string("t").u32(5).bytes(&[0; 64]).0, "tensor `t` has 5 dimensions, 1 to 4 are allowed");
     check(Header::new(3, 1, 0).tensor("t", &[32, 0], 0, 0).0, "tensor `t` has the impossible shape [32, 0]");

@@ -416,7 +416,7 @@ pub(crate) unsafe fn products_by_row<S: Simd, W: Quantized, const R: usize, cons
 
 /// Whether weights of the form reach [`Simd::dot`] without their zero point.
 const fn moved_to_zero<S: Simd, W: Quantized>() -> bool {
-    W::FORM.bits() == 8 && matches!(S::WEIGHT_BYTES, WeightBytes::Signed)
+    W::FORM.zero() == 128 && matches!(S::WEIGHT_BYTES, WeightBytes::Signed)
 }
 
 /// Starts fetching a group of the `P` panels that follow `panels`.

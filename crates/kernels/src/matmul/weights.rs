@@ -146,6 +146,41 @@ quants! {
     };
 }
 
+/// Four bits that number values of a table: operands are these, as bytes around 128.
+macro_rules! numbered {
+    ($($name:ident: $form:ident;)*) => {$(
+        #[doc = concat!("Numbers of the values of [`Form::", stringify!($form), "`].")]
+        pub(super) struct $name;
+        impl Quants for $name {
+            const REGISTERS: usize = Four::REGISTERS;
+
+            #[inline(always)]
+            unsafe fn pair<S: Simd>(s: S, group: *const u8, pair: usize) -> (S::B, S::B) {
+                const BYTES: [u8; 16] = around_128(Form::$form);
+                // SAFETY: the caller's.
+                let (one, other) = unsafe { Four::pair(s, group, pair) };
+                (s.look_up(&BYTES, one), s.look_up(&BYTES, other))
+            }
+        }
+    )*};
+}
+numbered! {
+    NonLinear: IQ4NL;
+    FourBitFloats: MXFP4;
+}
+
+/// The values of a form, as bytes around 128.
+const fn around_128(form: Form) -> [u8; 16] {
+    let Some(table) = form.table() else { panic!("quants that number no values") };
+    let mut bytes = [0; 16];
+    let mut i = 0;
+    while i < bytes.len() {
+        bytes[i] = (table[i] as u8) ^ 128;
+        i += 1;
+    }
+    bytes
+}
+
 /// A scale in half precision for each group.
 pub(super) struct PlainScales;
 
@@ -216,6 +251,30 @@ impl Scales for SmallMinima {
     unsafe fn min<S: Simd>(s: S, [_, min]: [S::F; 2], group: *const u8, _: usize) -> Option<S::F> {
         // SAFETY: the caller's; minima are behind the scales.
         Some(s.mul(min, unsafe { s.load_u8(group.add(LANES), 0, 255) }))
+    }
+}
+
+/// A small scale for each group.
+pub(super) struct SmallScales;
+
+impl Scales for SmallScales {
+    const PARTS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn shared<S: Simd>(s: S, block: *const u8) -> [S::F; 2] {
+        // SAFETY: the caller's.
+        unsafe { HalfScales::shared(s, block) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale<S: Simd>(s: S, shared: [S::F; 2], group: *const u8, _: usize) -> S::F {
+        // SAFETY: the caller's.
+        unsafe { HalfScales::scale(s, shared, group, 0) }
+    }
+
+    #[inline(always)]
+    unsafe fn min<S: Simd>(_: S, _: [S::F; 2], _: *const u8, _: usize) -> Option<S::F> {
+        None
     }
 }
 
@@ -290,6 +349,9 @@ weights! {
     Q4K: Four, SmallMinima;
     Q5K: Five, SmallMinima;
     Q6K: Six, HalfScales;
+    IQ4NL: NonLinear, PlainScales;
+    IQ4XS: NonLinear, SmallScales;
+    MXFP4: FourBitFloats, PlainScales;
 }
 
 /// Steps of four inputs in a group, in pairs.

@@ -28,6 +28,12 @@ pub enum Form {
     Q5K,
     /// Six bits, `d s (q - 32)`, `s` signed, for every 16 weights.
     Q6K,
+    /// Four bits that number one of sixteen values, `d t[q]`.
+    IQ4NL,
+    /// The same, `d s t[q]`, `s` signed.
+    IQ4XS,
+    /// Floats of four bits, `d t[q]`, `d` a power of two.
+    MXFP4,
     /// Floats of 32 bits; they have no quants, and are multiplied with activations that are not rounded.
     F32,
     /// Floats of half precision, likewise.
@@ -44,7 +50,7 @@ pub(crate) const HALVES: usize = 2 * LANES;
 
 impl Form {
     /// Every form.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Q8_0,
         Self::Q4_0,
         Self::Q4_1,
@@ -55,6 +61,9 @@ impl Form {
         Self::Q4K,
         Self::Q5K,
         Self::Q6K,
+        Self::IQ4NL,
+        Self::IQ4XS,
+        Self::MXFP4,
         Self::F32,
         Self::F16,
         Self::BF16,
@@ -66,7 +75,7 @@ impl Form {
         match self {
             Self::Q2K => 2,
             Self::Q3K => 3,
-            Self::Q4_0 | Self::Q4_1 | Self::Q4K => 4,
+            Self::Q4_0 | Self::Q4_1 | Self::Q4K | Self::IQ4NL | Self::IQ4XS | Self::MXFP4 => 4,
             Self::Q5_0 | Self::Q5_1 | Self::Q5K => 5,
             Self::Q6K => 6,
             Self::Q8_0 => 8,
@@ -87,16 +96,45 @@ impl Form {
         matches!(self, Self::Q4_1 | Self::Q5_1 | Self::Q2K | Self::Q4K | Self::Q5K)
     }
 
-    /// The quant of a weight that is zero, where there is no minimum: half of what the bits can say.
+    /// What a quant stands for, where quants only number values: products are with these, as bytes around 128.
+    #[must_use]
+    pub const fn table(self) -> Option<&'static [i8; 16]> {
+        match self {
+            Self::IQ4NL | Self::IQ4XS => {
+                Some(&[-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113])
+            }
+            // Twice the floats of four bits.
+            Self::MXFP4 => Some(&[0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]),
+            _ => None,
+        }
+    }
+
+    /// What is taken from a quant, or from the byte it stands for, where there is no minimum: half of what the bits can say.
     #[must_use]
     pub const fn zero(self) -> u8 {
-        if self.is_float() { 0 } else { 1 << (self.bits() - 1) }
+        if self.is_float() {
+            0
+        } else if self.table().is_some() {
+            128
+        } else {
+            1 << (self.bits() - 1)
+        }
     }
 
     /// Whether a number for 256 weights scales small scales of fewer.
     #[must_use]
     pub const fn has_small_scales(self) -> bool {
-        matches!(self, Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K)
+        self.small_scales() > 0
+    }
+
+    /// Bytes of small scales that a group has.
+    #[must_use]
+    pub(crate) const fn small_scales(self) -> usize {
+        match self {
+            Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K => 2,
+            Self::IQ4XS => 1,
+            _ => 0,
+        }
     }
 
     /// 64-byte registers that hold the quants, or floats, of a group of a panel.
@@ -121,7 +159,7 @@ impl Form {
     /// ones.
     pub(crate) const fn scales_at(self, group: usize) -> usize {
         if self.has_small_scales() {
-            self.block_at(group) + self.head() + group % BLOCK * 2 * LANES
+            self.block_at(group) + self.head() + group % BLOCK * self.small_scales() * LANES
         } else {
             group * self.head()
         }
@@ -137,8 +175,8 @@ impl Form {
         if self.has_min() { 2 * HALVES } else { HALVES }
     }
 
-    /// Bytes of `d` and `m` and the small scales of eight groups: two bytes a group and output, whatever they say.
+    /// Bytes of `d` and `m` and the small scales of eight groups: whole bytes, however few bits they have.
     const fn scales_of_block(self) -> usize {
-        self.head() + BLOCK * 2 * LANES
+        self.head() + BLOCK * self.small_scales() * LANES
     }
 }

@@ -42,7 +42,7 @@ pub struct WeightGroup {
     /// `m` of [`Form`], likewise; ignored by forms without one.
     pub min: f32,
     /// The small scales of forms that have them: `[s, n]`; or, where each half of the group has its own, one byte for each
-    /// half: `s` as a signed byte, or `s` in the low and `n` in the high nibble.
+    /// half: `s` as a signed byte, or `s` in the low and `n` in the high nibble; or one signed byte for all.
     pub small: [u8; 2],
     /// See [`Form`].
     pub quants: [u8; GROUP],
@@ -52,7 +52,8 @@ impl WeightGroup {
     /// Zeros.
     #[must_use]
     pub fn zeros(form: Form) -> Self {
-        let zero = if form.has_min() { 0 } else { form.zero() };
+        // Any number of a value is right: the scale is zero.
+        let zero = if form.has_min() || form.table().is_some() { 0 } else { form.zero() };
         Self { scale: 0.0, min: 0.0, small: [0; 2], quants: [zero; GROUP] }
     }
 
@@ -137,13 +138,16 @@ pub(super) fn weight(form: Form, (scale, min): (f32, f32), small: Option<[u8; 2]
     let (small_scale, small_min) = match (form, small) {
         (Form::Q4K | Form::Q5K, Some([s, n])) => (f32::from(s), f32::from(n)),
         (Form::Q2K, Some(small)) => (f32::from(half(small) & 15), f32::from(half(small) >> 4)),
+        (Form::IQ4XS, Some([s, _])) => (f32::from(s as i8), 0.0),
         (_, Some(small)) => (f32::from(half(small) as i8), 0.0),
         (_, None) => (1.0, 1.0),
     };
     if form.has_min() {
         (scale * small_scale).mul_add(f32::from(q), min * small_min)
     } else {
-        scale * small_scale * (f32::from(q) - f32::from(form.zero()))
+        let value =
+            form.table().map_or(f32::from(q) - f32::from(form.zero()), |table| f32::from(table[usize::from(q)]));
+        scale * small_scale * value
     }
 }
 

@@ -3,7 +3,8 @@
 //! A matrix of `outputs × inputs` is cut into panels of 16 outputs and groups of 32 inputs. A panel's quants lie contiguous,
 //! group by group, in 64-byte registers: four inputs of each of the 16 outputs take one, at eight bits. Of fewer bits,
 //!
-//! - four: register `i` has the inputs `8i..8i + 4` in its low nibbles and the next four in its high ones;
+//! - four: register `i` has the inputs `8i..8i + 4` in its low nibbles and the next four in its high ones, be they quants or
+//!   numbers of a form's sixteen values;
 //! - five: likewise, and a fifth register the highest bits, bit `i` for the inputs `4i..4i + 4`;
 //! - six: likewise, and two more with the upper two bits, 16 inputs each, those of inputs `4i..4i + 4` at bit `2i`;
 //! - two and three: two such registers with the lower bits, and for three bits one with the highest.
@@ -312,7 +313,9 @@ impl Section {
         }
         if form.has_small_scales() {
             let at = form.scales_at(index) + lane;
-            (scales[at], scales[at + LANES]) = (group.small[0], group.small[1]);
+            for (i, &small) in group.small[..form.small_scales()].iter().enumerate() {
+                scales[at + i * LANES] = small;
+            }
         }
         set_quants(form, self.registers_mut(output, index), lane, &group.quants);
         Ok(())
@@ -340,9 +343,10 @@ impl Section {
                 scales[at + 2 * to_lane..][..2].copy_from_slice(&source[at + 2 * from_lane..][..2]);
             }
             if form.has_small_scales() {
-                let at = form.scales_at(index);
-                scales[at + to_lane] = source[at + from_lane];
-                scales[at + LANES + to_lane] = source[at + LANES + from_lane];
+                for i in 0..form.small_scales() {
+                    let at = form.scales_at(index) + i * LANES;
+                    scales[at + to_lane] = source[at + from_lane];
+                }
             }
         }
     }
@@ -360,7 +364,7 @@ impl Section {
         let block = form.block_at(index) + 2 * lane;
         let small = form.has_small_scales().then(|| {
             let at = form.scales_at(index) + lane;
-            [scales[at], scales[at + LANES]]
+            [scales[at], if form.small_scales() > 1 { scales[at + LANES] } else { 0 }]
         });
         let min = if form.has_min() { half(block + HALVES) } else { 0.0 };
         group::weight(form, (half(block), min), small, input % GROUP, q)

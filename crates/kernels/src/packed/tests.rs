@@ -29,6 +29,7 @@ fn expected(form: Form, group: &Packable, i: usize) -> f32 {
     };
     let (q, WeightGroup { scale, min, small, .. }) = (f32::from(group.quants[i]), *group);
     let half = small[i / 16];
+    let value = || f32::from(form.table().unwrap()[usize::from(group.quants[i])]);
     match form {
         Form::Q8_0 => scale * (q - 128.0),
         Form::Q4_0 => scale * (q - 8.0),
@@ -37,6 +38,8 @@ fn expected(form: Form, group: &Packable, i: usize) -> f32 {
         Form::Q2K => scale * f32::from(half & 15) * q + min * f32::from(half >> 4),
         Form::Q3K => scale * f32::from(half as i8) * (q - 4.0),
         Form::Q6K => scale * f32::from(half as i8) * (q - 32.0),
+        Form::IQ4NL | Form::MXFP4 => scale * value(),
+        Form::IQ4XS => scale * f32::from(small[0] as i8) * value(),
         Form::Q4K | Form::Q5K => scale * f32::from(small[0]) * q + min * f32::from(small[1]),
         Form::F32 | Form::F16 | Form::BF16 => unreachable!("floats have no quants"),
     }
@@ -99,6 +102,8 @@ fn as_many_bytes_are_read_as_the_file_has() {
         (Form::Q5_1, 6.0),
         (Form::Q2K, 2.625),
         (Form::Q6K, 6.5625),
+        (Form::IQ4NL, 4.5),
+        (Form::MXFP4, 4.5),
         (Form::F32, 32.0),
         (Form::F16, 16.0),
         (Form::BF16, 16.0),
@@ -109,6 +114,7 @@ fn as_many_bytes_are_read_as_the_file_has() {
     for (form, file) in [(Form::Q3K, 3.4375), (Form::Q4K, 4.5), (Form::Q5K, 5.5)] {
         assert_eq!(bits(form), file + 0.125, "{form:?}");
     }
+    assert_eq!(bits(Form::IQ4XS), 4.25 + 0.0625);
 }
 
 #[test]

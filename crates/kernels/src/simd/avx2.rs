@@ -279,6 +279,15 @@ macro_rules! avx2 {
                 }
             }
             #[inline(always)]
+            fn look_up(self, table: &[u8; 16], numbers: Self::B) -> Self::B {
+                // SAFETY: the table has the 16 bytes that are loaded; the rest are registers, and `self` shows that the set is
+                // there.
+                unsafe {
+                    let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+                    both!(|i| _mm256_shuffle_epi8(table, numbers[i]))
+                }
+            }
+            #[inline(always)]
             fn or(self, a: Self::B, b: Self::B) -> Self::B {
                 // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { both!(|i| _mm256_or_si256(a[i], b[i])) }

@@ -199,6 +199,14 @@ impl Simd for Avx512 {
         }
     }
     #[inline(always)]
+    fn look_up(self, table: &[u8; 16], numbers: __m512i) -> __m512i {
+        // SAFETY: the table has the 16 bytes that are loaded; the rest are registers, and `self` shows that the set is there.
+        unsafe {
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm512_shuffle_epi8(table, numbers)
+        }
+    }
+    #[inline(always)]
     fn or(self, a: __m512i, b: __m512i) -> __m512i {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { _mm512_or_si512(a, b) }

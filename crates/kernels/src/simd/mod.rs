@@ -139,6 +139,8 @@ pub trait Simd: Copy {
     /// Every byte shifted right by `by` bits (left, if `by` is negative), and of what is then there the bits of `mask`, none
     /// of which may come from another byte.
     fn shifted_bits(self, bytes: Self::B, by: i32, mask: u8) -> Self::B;
+    /// For every byte, which is below 16, the one of this number in the table.
+    fn look_up(self, table: &[u8; 16], numbers: Self::B) -> Self::B;
     /// The bits of both.
     fn or(self, a: Self::B, b: Self::B) -> Self::B;
     /// Sixteen bytes, each shifted right by `by` bits and masked, as floats.

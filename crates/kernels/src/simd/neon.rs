@@ -322,6 +322,15 @@ macro_rules! neon {
                     four!(|i| vandq_u8(vshlq_u8(bytes[i], by), vdupq_n_u8(mask))) }
             }
             #[inline(always)]
+            fn look_up(self, table: &[u8; 16], numbers: Self::B) -> Self::B {
+                // SAFETY: the table has the 16 bytes that are loaded; the rest are registers, and `self` shows that the set is
+                // there.
+                unsafe {
+                    let table = vld1q_u8(table.as_ptr());
+                    four!(|i| vqtbl1q_u8(table, numbers[i]))
+                }
+            }
+            #[inline(always)]
             fn or(self, a: Self::B, b: Self::B) -> Self::B {
                 // SAFETY: registers only, and `self` shows that the instruction set is there.
                 unsafe { four!(|i| vorrq_u8(a[i], b[i])) }

@@ -145,6 +145,10 @@ impl Simd for Portable {
         bytes.map(|byte| mask & if by < 0 { byte << -by } else { byte >> by })
     }
     #[inline(always)]
+    fn look_up(self, table: &[u8; 16], numbers: Self::B) -> Self::B {
+        numbers.map(|number| table[usize::from(number & 15)])
+    }
+    #[inline(always)]
     fn or(self, a: Self::B, b: Self::B) -> Self::B {
         from_fn(|i| a[i] | b[i])
     }

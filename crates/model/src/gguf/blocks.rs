@@ -47,7 +47,8 @@ pub(super) fn half_at<const AT: usize, const N: usize>(block: &[u8; N]) -> f32 {
     f16::from_le_bytes(part::<AT, 2, N>(block)).to_f32()
 }
 
-fn nibbles(bytes: [u8; 16]) -> [u8; 32] {
+/// Byte `i` has number `i` in its low and number `i + 16` in its high nibble.
+pub(super) fn nibbles(bytes: [u8; 16]) -> [u8; 32] {
     array::from_fn(|i| if i < 16 { bytes[i] & 15 } else { bytes[i - 16] >> 4 })
 }
 

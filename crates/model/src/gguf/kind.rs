@@ -31,11 +31,17 @@ pub enum TensorType {
     Q5K,
     /// 6 bits around 32, 8-bit scale per 16, in blocks of 256.
     Q6K,
+    /// 4 bits that number 16 values, one scale per 32.
+    IQ4NL,
+    /// The same, 6-bit scale around 32 per 32, in blocks of 256.
+    IQ4XS,
+    /// Floats of 4 bits, a power of two per 32.
+    MXFP4,
 }
 
 impl TensorType {
     /// Every type, from the most exact to the smallest.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::F32,
         Self::BF16,
         Self::F16,
@@ -47,6 +53,9 @@ impl TensorType {
         Self::Q4K,
         Self::Q4_1,
         Self::Q4_0,
+        Self::IQ4NL,
+        Self::IQ4XS,
+        Self::MXFP4,
         Self::Q3K,
         Self::Q2K,
     ];
@@ -56,8 +65,8 @@ impl TensorType {
     pub const fn block_elements(self) -> usize {
         match self {
             Self::F32 | Self::F16 | Self::BF16 => 1,
-            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
-            Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K => 256,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 | Self::IQ4NL | Self::MXFP4 => 32,
+            Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K | Self::IQ4XS => 256,
         }
     }
 
@@ -67,7 +76,8 @@ impl TensorType {
         match self {
             Self::F32 => 4,
             Self::F16 | Self::BF16 => 2,
-            Self::Q4_0 => 18,
+            Self::MXFP4 => 17,
+            Self::Q4_0 | Self::IQ4NL => 18,
             Self::Q4_1 => 20,
             Self::Q5_0 => 22,
             Self::Q5_1 => 24,
@@ -77,6 +87,7 @@ impl TensorType {
             Self::Q4K => 144,
             Self::Q5K => 176,
             Self::Q6K => 210,
+            Self::IQ4XS => 136,
         }
     }
 
@@ -97,6 +108,9 @@ impl TensorType {
             Self::Q4K => "Q4_K",
             Self::Q5K => "Q5_K",
             Self::Q6K => "Q6_K",
+            Self::IQ4NL => "IQ4_NL",
+            Self::IQ4XS => "IQ4_XS",
+            Self::MXFP4 => "MXFP4",
         }
     }
 
@@ -108,7 +122,7 @@ impl TensorType {
             Self::Q4_1 | Self::Q4K => Some(GroupForm::Nibble { zero: None }),
             Self::Q5_0 => Some(GroupForm::Byte { zero: Some(16) }),
             Self::Q5_1 | Self::Q5K => Some(GroupForm::Byte { zero: None }),
-            Self::Q8_0 => Some(GroupForm::Byte { zero: Some(128) }),
+            Self::Q8_0 | Self::IQ4NL | Self::IQ4XS | Self::MXFP4 => Some(GroupForm::Byte { zero: Some(128) }),
             Self::F32 | Self::F16 | Self::BF16 | Self::Q2K | Self::Q3K | Self::Q6K => None,
         }
     }
@@ -128,6 +142,9 @@ impl TensorType {
             Self::Q4K => 12,
             Self::Q5K => 13,
             Self::Q6K => 14,
+            Self::IQ4NL => 20,
+            Self::IQ4XS => 23,
+            Self::MXFP4 => 39,
             Self::BF16 => 30,
         }
     }
@@ -153,7 +170,7 @@ impl TensorType {
 }
 
 /// Types that files may have and duet cannot compute with, so that the refusal can name them.
-const UNSUPPORTED: [(u32, &str); 29] = [
+const UNSUPPORTED: [(u32, &str); 26] = [
     (4, "Q4_2 (withdrawn)"),
     (5, "Q4_3 (withdrawn)"),
     (9, "Q8_1"),
@@ -162,10 +179,8 @@ const UNSUPPORTED: [(u32, &str); 29] = [
     (17, "IQ2_XS"),
     (18, "IQ3_XXS"),
     (19, "IQ1_S"),
-    (20, "IQ4_NL"),
     (21, "IQ3_S"),
     (22, "IQ2_S"),
-    (23, "IQ4_XS"),
     (24, "I8"),
     (25, "I16"),
     (26, "I32"),
@@ -180,7 +195,6 @@ const UNSUPPORTED: [(u32, &str); 29] = [
     (36, "IQ4_NL_4_4 (withdrawn)"),
     (37, "IQ4_NL_4_8 (withdrawn)"),
     (38, "IQ4_NL_8_8 (withdrawn)"),
-    (39, "MXFP4"),
     (40, "NVFP4"),
     (41, "Q1_0"),
 ];

@@ -19,6 +19,7 @@ mod file;
 mod group;
 mod kind;
 mod metadata;
+mod numbered;
 mod parse;
 mod rows;
 mod summary;

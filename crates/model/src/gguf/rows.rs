@@ -2,6 +2,7 @@
 //!
 //! The caller has checked that the bytes are whole blocks and that `out` has room for exactly their elements.
 
+use super::numbered::{self, Numbered};
 use super::{Group, StoredGroup, TensorType, blocks, superblocks};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 
@@ -18,6 +19,9 @@ pub(super) fn dequantize(kind: TensorType, row: &[u8], out: &mut [f32]) {
         TensorType::Q8_0 => through_groups(row, out, |block| [blocks::q8_0(block)]),
         TensorType::Q4K => through_groups(row, out, |block| superblocks::q4_k(block).map(|group| group.multiplied())),
         TensorType::Q5K => through_groups(row, out, |block| superblocks::q5_k(block).map(|group| group.multiplied())),
+        TensorType::IQ4NL => through_groups(row, out, |block| [numbered::iq4_nl(block).group()]),
+        TensorType::IQ4XS => through_groups(row, out, |block| numbered::iq4_xs(block).map(Numbered::multiplied)),
+        TensorType::MXFP4 => through_groups(row, out, |block| [numbered::mxfp4(block).group()]),
         TensorType::Q2K => through_stored(row, out, superblocks::q2_k, StoredGroup::halves_with_minima),
         TensorType::Q3K => through_stored(row, out, superblocks::q3_k, |group, out| group.halves_around(4, out)),
         TensorType::Q6K => through_stored(row, out, superblocks::q6_k, |group, out| group.halves_around(32, out)),
@@ -37,6 +41,11 @@ pub(super) fn stored(kind: TensorType, row: &[u8], out: &mut [StoredGroup]) {
         TensorType::Q5_0 => each_block(row, out, |block, out: &mut [_; 1]| *out = [blocks::q5_0(block).stored()]),
         TensorType::Q5_1 => each_block(row, out, |block, out: &mut [_; 1]| *out = [blocks::q5_1(block).stored()]),
         TensorType::Q8_0 => each_block(row, out, |block, out: &mut [_; 1]| *out = [negatable(block).stored()]),
+        TensorType::IQ4NL => each_block(row, out, |block, out: &mut [_; 1]| *out = [numbered::iq4_nl(block).stored()]),
+        TensorType::MXFP4 => each_block(row, out, |block, out: &mut [_; 1]| *out = [numbered::mxfp4(block).stored()]),
+        TensorType::IQ4XS => each_block(row, out, |block, out: &mut [_; 8]| {
+            *out = numbered::iq4_xs(block).map(Numbered::stored);
+        }),
         TensorType::F32 | TensorType::F16 | TensorType::BF16 => {}
     }
 }
@@ -60,6 +69,11 @@ pub(super) fn groups(kind: TensorType, row: &[u8], out: &mut [Group]) {
         }),
         TensorType::Q5K => each_block(row, out, |block, out: &mut [_; 8]| {
             *out = superblocks::q5_k(block).map(|group| group.multiplied());
+        }),
+        TensorType::IQ4NL => each_block(row, out, |block, out: &mut [_; 1]| *out = [numbered::iq4_nl(block).group()]),
+        TensorType::MXFP4 => each_block(row, out, |block, out: &mut [_; 1]| *out = [numbered::mxfp4(block).group()]),
+        TensorType::IQ4XS => each_block(row, out, |block, out: &mut [_; 8]| {
+            *out = numbered::iq4_xs(block).map(Numbered::multiplied);
         }),
         TensorType::F32 | TensorType::F16 | TensorType::BF16 | TensorType::Q2K | TensorType::Q3K | TensorType::Q6K => {}
     }

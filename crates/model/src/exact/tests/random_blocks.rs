@@ -99,12 +99,18 @@ fn matrix(name: &str, kind: TensorType, elements: usize) -> Blocks {
         TensorType::Q4K => &[(0, 0x1000), (2, 0x1C00)],
         TensorType::Q5K => &[(0, 0x0C00), (2, 0x1C00)],
         TensorType::Q6K => &[(208, 0x0400)],
+        TensorType::IQ4NL => &[(0, 0x1400)],
+        TensorType::IQ4XS => &[(0, 0x0400)],
+        TensorType::MXFP4 => &[],
     };
     let mut blocks = random_bytes(name, elements / kind.block_elements() * kind.block_bytes());
     for block in blocks.chunks_exact_mut(kind.block_bytes()) {
         for &(at, bits) in halves {
             let mantissa = u16::from_le_bytes([block[at], block[at + 1]]) & 0x03FF;
             block[at..at + 2].copy_from_slice(&(mantissa | bits).to_le_bytes());
+        }
+        if kind == TensorType::MXFP4 {
+            block[0] = block[0] & 3 | 120;
         }
     }
     (kind, blocks)
