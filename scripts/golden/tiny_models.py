@@ -56,6 +56,11 @@ def qwen3(**more):
     return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**base(**more)))
 
 
+def smollm3(**more):
+    """SmolLM 3: llama, with no rotary embedding in every fourth layer."""
+    return transformers.SmolLM3ForCausalLM(transformers.SmolLM3Config(**base(**more)))
+
+
 def gemma3(**more):
     """Gemma 3: five windowed layers to one global, each kind with its own rotary base."""
     return transformers.Gemma3ForCausalLM(transformers.Gemma3TextConfig(**base(**more)))
@@ -121,6 +126,15 @@ MODELS = {
         hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         head_dim=32, intermediate_size=64, rms_norm_eps=1e-6, tie_word_embeddings=True,
         rope_parameters=rope(theta=1000000.0))),
+    # As above: all three bands occur.
+    "qwen3_rope_yarn": (qwen3, dict(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=32, intermediate_size=64, rms_norm_eps=1e-6, tie_word_embeddings=True,
+        rope_parameters=rope("yarn", 10000.0, factor=4.0, original_max_position_embeddings=64))),
+    "smollm3": (smollm3, dict(
+        hidden_size=32, num_hidden_layers=5, num_attention_heads=2, num_key_value_heads=1,
+        head_dim=32, intermediate_size=48, rms_norm_eps=1e-6, tie_word_embeddings=True,
+        rope_parameters=rope(theta=5000000.0))),
     "gemma3": (gemma3, dict(
         hidden_size=32, num_hidden_layers=7, num_attention_heads=2, num_key_value_heads=1,
         head_dim=32, query_pre_attn_scalar=32, intermediate_size=64, rms_norm_eps=1e-6,
@@ -243,7 +257,7 @@ def write_gguf(model, path):
     if head * config.num_attention_heads != config.hidden_size or arch == "gemma3":
         writer.add_key_length(head)
         writer.add_value_length(head)
-    if arch == "llama":
+    if arch in ("llama", "smollm3"):
         writer.add_rope_dimension_count(head)
     add_experts(writer, config)
 
@@ -257,6 +271,10 @@ def write_gguf(model, path):
     if scaling["rope_type"] == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(scaling["factor"])
+    elif scaling["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(scaling["factor"])
+        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
     elif scaling["rope_type"] == "longrope":
         writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
         writer.add_rope_scaling_attn_factors(scaling["short_mscale"])
@@ -274,7 +292,7 @@ def write_gguf(model, path):
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         data = parameter.numpy()
-        if arch == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
+        if arch in ("llama", "smollm3") and name.endswith(("q_proj.weight", "k_proj.weight")):
             data = interleave_halves(data, head)
         if arch == "gemma3" and name.endswith("norm.weight"):
             data = data + np.float32(1)

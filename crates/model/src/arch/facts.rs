@@ -1,5 +1,6 @@
 //! What all architectures' metadata have in common.
 
+use super::yarn::Yarn;
 use super::{Blueprint, LayerPlan, Rope, RopePairs};
 use crate::gguf::{GgufFile, Metadata};
 use crate::load::LoadError;
@@ -79,7 +80,8 @@ impl<'a> Facts<'a> {
     /// A blueprint as most architectures have it, with rope from the file's settings.
     pub(crate) fn common(&self, rope_pairs: RopePairs) -> Result<Blueprint, LoadError> {
         let theta = self.opt_f32("rope.freq_base")?.unwrap_or(10_000.0);
-        let rope = self.rope(theta, self.linear_scale()?, self.rope_factors()?)?;
+        let plain = self.rope(theta, self.linear_scale()?, self.rope_factors()?)?;
+        let rope = if self.is_yarn()? { Yarn::read(self)?.rope(theta, self.blueprint.head_dim) } else { plain };
         Ok(Blueprint { rope_pairs, ropes: vec![rope], ..self.blueprint.clone() })
     }
 
@@ -112,13 +114,17 @@ impl<'a> Facts<'a> {
     pub(crate) fn linear_scale(&self) -> Result<f32, LoadError> {
         let kind = self.file.metadata().opt_str(&self.key("rope.scaling.type"))?;
         match kind {
-            None | Some("none" | "longrope") => Ok(self.opt_f32("rope.scale_linear")?.unwrap_or(1.0)),
+            None | Some("none" | "longrope" | YARN) => Ok(self.opt_f32("rope.scale_linear")?.unwrap_or(1.0)),
             Some("linear") => Ok(self.opt_f32("rope.scaling.factor")?.unwrap_or(1.0)),
             Some(other) => Err(LoadError::Setting {
                 key: self.key("rope.scaling.type"),
-                problem: format!("rope scaling `{other}` is not supported (linear and llama3 are)"),
+                problem: format!("rope scaling `{other}` is not supported (linear, llama3 and yarn are)"),
             }),
         }
+    }
+
+    fn is_yarn(&self) -> Result<bool, LoadError> {
+        Ok(self.file.metadata().opt_str(&self.key("rope.scaling.type"))? == Some(YARN))
     }
 
     /// Rope over a whole head.
@@ -181,6 +187,9 @@ impl<'a> Facts<'a> {
         format!("{}.{name}", self.prefix)
     }
 }
+
+/// The kind of scaling.
+const YARN: &str = "yarn";
 
 /// More than any published model, few enough that per-layer tables stay small.
 const LAYERS_MAX: usize = 1024;

@@ -14,6 +14,8 @@ mod qwen2;
 mod qwen2moe;
 mod qwen3;
 mod qwen3moe;
+mod smollm3;
+mod yarn;
 
 pub use blueprint::{Blueprint, Extra, LayerPlan, Rope, RopePairs};
 pub use experts::ExpertPlan;
@@ -35,6 +37,7 @@ pub(crate) const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "llama", blueprint: llama::blueprint },
     Architecture { name: "qwen2", blueprint: qwen2::blueprint },
     Architecture { name: "qwen3", blueprint: qwen3::blueprint },
+    Architecture { name: "smollm3", blueprint: smollm3::blueprint },
     Architecture { name: "gemma3", blueprint: gemma3::blueprint },
     Architecture { name: "olmoe", blueprint: olmoe::blueprint },
     Architecture { name: "qwen2moe", blueprint: qwen2moe::blueprint },

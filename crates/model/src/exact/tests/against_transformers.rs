@@ -57,6 +57,16 @@ fn qwen3() {
 }
 
 #[test]
+fn qwen3_with_yarn() {
+    check("qwen3_rope_yarn");
+}
+
+#[test]
+fn smollm3() {
+    check("smollm3");
+}
+
+#[test]
 fn gemma3() {
     check("gemma3");
 }
