@@ -9,7 +9,7 @@ impl GgufFile {
     /// of every tensor, in the same order each time. Training a model on changes nearly all its weights, so a few of each
     /// tensor are enough. Takes milliseconds.
     pub fn identity(&self, show: &mut dyn FnMut(&[u8])) {
-        show(self.header());
+        self.headers().for_each(&mut *show);
         for info in self.tensors() {
             let data = self.tensor(&info.name).map_or(&[][..], |tensor| tensor.data());
             let last = data.len().saturating_sub(SAMPLE);

@@ -58,13 +58,23 @@ impl Hub {
         }
     }
 
-    /// Downloads `file` into the locked slot.
+    /// Downloads `file` into the locked slot, and the other parts before it: where the first is, all are.
     pub(crate) fn fetch(
         &self,
         file: &HubFile,
         pinned: Option<&str>,
         slot: &SlotLock<'_>,
     ) -> Result<PathBuf, FetchError> {
+        for part in file.other_parts() {
+            // One that an earlier run has brought was verified then.
+            if !slot.target(base_name(&part.file)).is_file() {
+                self.fetch_file(&part, None, slot)?;
+            }
+        }
+        self.fetch_file(file, pinned, slot)
+    }
+
+    fn fetch_file(&self, file: &HubFile, pinned: Option<&str>, slot: &SlotLock<'_>) -> Result<PathBuf, FetchError> {
         let path = format!("/{}/{}/resolve/{}/{}", file.owner, file.repo, file.revision, file.file);
         let metadata = self.metadata(&path)?;
         if let Some(pinned) = pinned.filter(|pinned| **pinned != metadata.sha256) {

@@ -61,7 +61,7 @@ fn answer(mut stream: TcpStream, behaviour: &Behaviour, log: &Log) -> std::io::R
             "HTTP/1.1 307 Moved\r\nlocation: {location}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         );
     }
-    if !first.contains("/resolve/main/m.gguf") {
+    if !first.contains("/resolve/main/m") {
         return write!(stream, "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     }
     if first.starts_with("HEAD") {
@@ -112,6 +112,26 @@ fn a_file_is_downloaded_verified_and_asked_for_with_the_token() {
     assert_eq!(fetch(&hub, ORIGIN, None, cache.path()).unwrap(), content());
     assert_eq!(gets(&log), [None]);
     assert!(log.lock().unwrap().iter().all(|(_, headers)| headers.contains(&"authorization: bearer secret".into())));
+}
+
+#[test]
+fn all_parts_of_a_model_come_and_the_first_last() {
+    let cache = tempfile::tempdir().unwrap();
+    let (hub, log) = serve(Behaviour::proper(&content()));
+    let origin = Origin::parse("hf:owner/repo/m-00001-of-00003.gguf").unwrap().unwrap();
+    let (slot, Origin::Hub(file)) = (Slot::new(cache.path(), &origin), &origin) else { panic!("not a hub file") };
+    let first = hub.fetch(file, None, &slot.lock(|| ()).unwrap()).unwrap();
+    assert!(first.ends_with("m-00001-of-00003.gguf") && slot.cached() == Some(first.clone()));
+    let log = log.lock().unwrap();
+    let asked: Vec<char> = log
+        .iter()
+        .filter(|(line, _)| line.starts_with("GET"))
+        .filter_map(|(line, _)| line.split("m-0000").nth(1)?.chars().next())
+        .collect();
+    assert_eq!(asked, ['2', '3', '1']);
+    for number in 1..=3 {
+        assert!(first.with_file_name(format!("m-0000{number}-of-00003.gguf")).is_file());
+    }
 }
 
 #[test]

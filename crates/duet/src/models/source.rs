@@ -4,8 +4,9 @@
 //! no leading dash, no character outside a short list. Nothing here touches the network or the disk.
 
 use crate::failure::BadInput;
+use duet_model::gguf::names_of_parts;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One place to get a model from, with the checksum it must have, if that is known beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +134,16 @@ impl Origin {
 }
 
 impl HubFile {
+    /// Where this is the first part of a model in several files, the others.
+    pub(crate) fn other_parts(&self) -> Vec<Self> {
+        let own = Path::new(&self.file);
+        let Some(names) = names_of_parts(own).filter(|names| names.first().is_some_and(|first| first == own)) else {
+            return Vec::new();
+        };
+        let others = names.iter().skip(1).filter_map(|name| name.to_str());
+        others.map(|file| Self { file: file.to_owned(), ..self.clone() }).collect()
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let (owner, rest) = text.split_once('/')?;
         let (repo, file) = rest.split_once('/')?;

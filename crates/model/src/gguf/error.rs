@@ -95,6 +95,9 @@ pub enum GgufError {
         /// The bound.
         limit: u32,
     },
+    /// A part of a split model that is not the one that is wanted, or whose others are missing.
+    #[error("a part of a split model: {0}")]
+    Split(String),
     /// Two metadata entries have one key.
     #[error("the metadata key `{0}` appears twice")]
     DuplicateKey(String),

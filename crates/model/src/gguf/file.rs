@@ -1,7 +1,8 @@
-//! A GGUF file in memory: mapped, checked once, then handed out in borrowed pieces.
+//! A GGUF file, or one in several parts, in memory: mapped, checked once, then handed out in borrowed pieces.
 //!
-//! After construction: names are unique, and every tensor lies within the file, aligned, apart from all others.
+//! After construction: names are unique, and every tensor lies within its part, aligned, apart from all others.
 
+use super::split::{self, Place};
 use super::{GgufError, Metadata, Tensor, TensorInfo, parse};
 use memmap2::Mmap;
 use std::{fmt, fs::File, path::Path};
@@ -11,14 +12,22 @@ use std::{fmt, fs::File, path::Path};
 /// The file must not be changed or cut short while this exists: weights would change under the model's feet, and
 /// touching a part that is gone ends the process (`SIGBUS`). Replacing it by renaming another over it is safe.
 pub struct GgufFile {
-    bytes: Storage,
+    parts: Vec<Part>,
     version: u32,
     metadata: Metadata,
+    /// Those of the first part, then those of the next.
     tensors: Vec<TensorInfo>,
     /// Indices of `tensors` in the order of their names.
     sorted: Vec<usize>,
-    /// Where the tensors' bytes start in the file.
+}
+
+/// The bytes of a file.
+struct Part {
+    bytes: Storage,
+    /// Where the tensors' bytes start in it.
     data_start: usize,
+    /// How many tensors are in it and in those before it.
+    tensors_end: usize,
 }
 
 enum Storage {
@@ -32,9 +41,38 @@ impl GgufFile {
     /// # Errors
     /// [`GgufError::File`] with the path and what is wrong.
     pub fn open(path: &Path) -> Result<Self, GgufError> {
-        map(path)
-            .and_then(|map| Self::new(Storage::Mapped(map)))
-            .map_err(|problem| GgufError::File { path: path.into(), problem: Box::new(problem) })
+        let of = |path: &Path, problem| GgufError::File { path: path.into(), problem: Box::new(problem) };
+        let open = |path: &Path| map(path).and_then(|map| Self::new(Storage::Mapped(map)));
+        let mut file = open(path).map_err(|problem| of(path, problem))?;
+        let place = Place::read(&file.metadata).map_err(|problem| of(path, problem))?;
+        place.require_first(path).map_err(|problem| of(path, problem))?;
+        if place.count == 1 {
+            return Ok(file);
+        }
+        let names = split::names(path).filter(|names| names.len() == place.count).ok_or_else(|| {
+            let problem = format!("1 of {0}, but it is not named as one: NAME-00001-of-{0:05}.gguf", place.count);
+            of(path, GgufError::Split(problem))
+        })?;
+        for (index, name) in names.iter().enumerate().skip(1) {
+            let joined = open(name).and_then(|part| {
+                Place::read(&part.metadata)?.require(Place { index, ..place })?;
+                file.join(part)
+            });
+            joined.map_err(|problem| of(name, problem))?;
+        }
+        // It is whole now, and whoever writes it again writes it whole.
+        let metadata = file.metadata.without(split::PREFIX).map_err(|problem| of(path, problem))?;
+        Ok(Self { metadata, ..file })
+    }
+
+    /// Adds the tensors of another part.
+    fn join(&mut self, other: Self) -> Result<(), GgufError> {
+        let before = self.tensors.len();
+        self.tensors.extend(other.tensors);
+        self.sorted = sorted_by_name(&self.tensors)?;
+        let moved = other.parts.into_iter().map(|part| Part { tensors_end: before + part.tensors_end, ..part });
+        self.parts.extend(moved);
+        Ok(())
     }
 
     /// Checks a file that is already in memory.
@@ -55,7 +93,8 @@ impl GgufFile {
         }
         check_apart(&tensors)?;
         let sorted = sorted_by_name(&tensors)?;
-        Ok(Self { bytes, version, metadata, tensors, sorted, data_start })
+        let part = Part { bytes, data_start, tensors_end: tensors.len() };
+        Ok(Self { parts: vec![part], version, metadata, tensors, sorted })
     }
 
     /// The key-value part.
@@ -73,19 +112,26 @@ impl GgufFile {
     /// The tensor of this name. O(log tensors).
     #[must_use]
     pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
-        let place = self.sorted.binary_search_by_key(&name, |&index| self.tensors[index].name.as_str()).ok()?;
-        let info = &self.tensors[self.sorted[place]];
+        let (part, info) = self.find(name)?;
         // Within the file since construction.
-        let start = self.data_start + info.offset() as usize;
-        Some(Tensor::new(info, &self.bytes.as_slice()[start..][..info.bytes()]))
+        let start = part.data_start + info.offset() as usize;
+        Some(Tensor::new(info, &part.bytes.as_slice()[start..][..info.bytes()]))
+    }
+
+    /// A tensor and the part that it is in.
+    fn find(&self, name: &str) -> Option<(&Part, &TensorInfo)> {
+        let place = self.sorted.binary_search_by_key(&name, |&index| self.tensors[index].name.as_str()).ok()?;
+        let index = self.sorted[place];
+        let part = self.parts.partition_point(|part| part.tensors_end <= index);
+        Some((self.parts.get(part)?, &self.tensors[index]))
     }
 
     /// Lets the operating system take back the memory behind a tensor's bytes. Always safe, may do nothing: the bytes
     /// are read from the file again when they are next touched.
     pub fn forget(&self, tensor: &TensorInfo) {
         #[cfg(unix)]
-        if let Storage::Mapped(map) = &self.bytes {
-            let start = self.data_start + tensor.offset() as usize;
+        if let Some((Part { bytes: Storage::Mapped(map), data_start, .. }, tensor)) = self.find(&tensor.name) {
+            let start = data_start + tensor.offset() as usize;
             // SAFETY: the map is a private, read-only map of a file: dropped pages come back with the same bytes.
             // The range is within the map, as all tensors are. A refusal only keeps the memory in use.
             let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, tensor.bytes()) };
@@ -94,10 +140,10 @@ impl GgufFile {
         let _ = tensor;
     }
 
-    /// All bytes before the tensors'.
-    pub(crate) fn header(&self) -> &[u8] {
+    /// All bytes before the tensors', of each part.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = &[u8]> {
         // Within the file since construction, unless it has no tensors.
-        self.bytes.as_slice().get(..self.data_start).unwrap_or(self.bytes.as_slice())
+        self.parts.iter().map(|part| part.bytes.as_slice().get(..part.data_start).unwrap_or(part.bytes.as_slice()))
     }
 
     /// The version of the file's layout: 2 or 3.
@@ -111,7 +157,7 @@ impl fmt::Debug for GgufFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GgufFile")
             .field("version", &self.version)
-            .field("bytes", &self.bytes.as_slice().len())
+            .field("bytes", &self.parts.iter().map(|part| part.bytes.as_slice().len()).sum::<usize>())
             .field("metadata", &self.metadata.iter().len())
             .field("tensors", &self.tensors.len())
             .finish()

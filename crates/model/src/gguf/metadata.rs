@@ -51,6 +51,11 @@ impl Metadata {
         }
     }
 
+    /// Without the keys that begin so.
+    pub(super) fn without(self, prefix: &str) -> Result<Self, GgufError> {
+        Self::new(self.entries.into_iter().filter(|(key, _)| !key.starts_with(prefix)).collect())
+    }
+
     /// The value of `key`. O(log keys).
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
