@@ -221,6 +221,12 @@ pub(crate) struct PullArgs {
     /// Which model
     #[arg(default_value = crate::models::DEFAULT)]
     pub(crate) model: String,
+    /// List the aliases instead: what they are, how large, and where they are if they were downloaded
+    #[arg(long, conflicts_with = "model")]
+    pub(crate) list: bool,
+    /// With --list: one JSON object
+    #[arg(long, requires = "list")]
+    pub(crate) json: bool,
 }
 
 /// `duet run`

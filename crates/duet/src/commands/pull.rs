@@ -1,10 +1,50 @@
-//! `duet pull`: a model's path on stdout, after downloading it if need be.
+//! `duet pull`: a model's path on stdout, after downloading it if need be; or the aliases.
 
 use crate::cli::PullArgs;
 use crate::failure::print;
-use crate::models;
+use crate::models::{self, ALIASES, Alias};
+use duet_engine::MachineMemory;
+use duet_types::Bytes;
+use serde_json::json;
 
 pub(super) fn pull(arguments: &PullArgs) -> anyhow::Result<()> {
+    if arguments.list {
+        return list(arguments.json);
+    }
     let path = models::locate(&arguments.model)?;
     print(&format!("{}\n", path.display()))
+}
+
+fn list(as_json: bool) -> anyhow::Result<()> {
+    let memory = MachineMemory::now().available;
+    if as_json {
+        let object = |alias: &Alias| {
+            let path = models::downloaded(alias);
+            let fits = memory.map(|memory| needed(alias) <= memory);
+            json!({
+                "alias": alias.name,
+                "about": alias.about,
+                "bytes": alias.size.0,
+                "memory_bytes": needed(alias).0,
+                "fits": fits,
+                "path": path,
+            })
+        };
+        return print(&format!("{}\n", json!({"models": ALIASES.iter().map(object).collect::<Vec<_>>()})));
+    }
+    let line = |alias: &Alias| {
+        let place = match (models::downloaded(alias), memory) {
+            (Some(path), _) => path.display().to_string(),
+            (None, Some(memory)) if needed(alias) > memory => format!("more than the {memory} that are free"),
+            (None, _) => "to be downloaded".to_owned(),
+        };
+        let sizes = format!("{} to download, {} of memory", alias.size, needed(alias));
+        format!("{:<20} {}\n{:<20} {sizes}; {place}\n", alias.name, alias.about, "")
+    };
+    print(&ALIASES.iter().map(line).collect::<String>())
+}
+
+/// Weights, and what the least of keys, values and buffers takes.
+fn needed(alias: &Alias) -> Bytes {
+    Bytes(alias.size.0 + alias.size.0 / 4)
 }

