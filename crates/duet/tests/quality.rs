@@ -34,14 +34,15 @@ fn answers_are_as_good_as_the_weights_allow() {
     let exact = measured(cache.path(), "quality", &["--write-base", base]);
     assert_eq!(number(&exact, "perplexity"), number(&perplexity, "perplexity"));
     let kld = number(&exact, "kld_mean");
-    assert!(kld > 0.0 && kld < 0.01 && number(&exact, "kld_p99") <= number(&exact, "kld_max"), "{exact}");
+    // Its weights are floats: only keys and values are rounded.
+    assert!(kld > 0.0 && kld < 0.0005 && number(&exact, "kld_p99") <= number(&exact, "kld_max"), "{exact}");
     assert!((number(&exact, "base_perplexity") / number(&exact, "perplexity") - 1.0).abs() < 0.02, "{exact}");
     // The file has 16 bits of each chance.
     let again = measured(cache.path(), "quality", &["--base", base]);
-    assert!((number(&again, "kld_mean") / kld - 1.0).abs() < 0.01, "{again}");
+    assert!((number(&again, "kld_mean") - kld).abs() < 1e-5, "{again} beside {exact}");
     assert_eq!(number(&again, "same_top"), number(&exact, "same_top"));
     let halves = measured(cache.path(), "quality", &["--base", base, "--kv", "f16"]);
-    assert!(kld < 2.0 * number(&halves, "kld_mean"), "{exact} beside {halves}");
+    assert!(number(&halves, "kld_mean") < kld / 4.0, "{halves} beside {exact}");
 }
 
 #[test]
