@@ -1,0 +1,188 @@
+//! Weights as the kernels read them, packed from a file.
+//!
+//! The kernels compute with the file's own quants and scales, or floats, whatever type a tensor has, and tensors of several
+//! types that are one matrix's rows below each other, as queries, keys and values, keep each its own. Gates and values of
+//! different types, whose rows alternate, are quantised to eight bits in groups of 32. Everything is checked here, so that
+//! the forward pass cannot fail.
+
+mod names;
+mod packer;
+mod parts;
+mod row_reader;
+mod unpacked;
+
+pub(crate) use packer::Packer;
+pub(crate) use row_reader::stored_form;
+
+use crate::arch::ExpertPlan;
+use crate::load::{ExpertWork, Linear, RoutedBytes};
+use duet_kernels::attention::{KeyBias, PageAngles};
+use duet_kernels::fused::Feed;
+use duet_kernels::packed::PackedMatrix;
+use duet_kernels::quantize::Operands;
+use duet_types::Bytes;
+
+/// All packed weights but the input embeddings, which are read from the file row by row.
+#[derive(Debug)]
+pub(crate) struct Weights {
+    pub(crate) layers: Vec<LayerWeights>,
+    pub(crate) final_norm: NormWeights,
+    pub(crate) head: PackedMatrix,
+    pub(crate) head_bias: Option<Vec<f32>>,
+    /// Of each rope, if keys have biases.
+    pub(crate) page_angles: Option<Vec<PageAngles>>,
+}
+
+/// One layer's.
+#[derive(Debug)]
+pub(crate) struct LayerWeights {
+    pub(crate) attention_norm: NormWeights,
+    pub(crate) qkv: PackedMatrix,
+    pub(crate) qkv_bias: Option<Vec<f32>>,
+    /// What of it keys of eight bits are without. Keys that are normed behind their bias have none that can be told apart.
+    pub(crate) key_bias: Option<KeyBias>,
+    /// Of queries and of keys.
+    pub(crate) head_norms: Option<[Vec<f32>; 2]>,
+    pub(crate) output: PackedMatrix,
+    pub(crate) output_bias: Option<Vec<f32>>,
+    pub(crate) output_norm: Option<Vec<f32>>,
+    pub(crate) ffn_norm: NormWeights,
+    pub(crate) feed: FeedWeights,
+}
+
+/// The norm of a row of the residual stream.
+#[derive(Clone, Debug)]
+pub(crate) struct NormWeights {
+    pub(crate) weight: Vec<f32>,
+    /// Makes it a layer norm.
+    pub(crate) bias: Option<Vec<f32>>,
+}
+
+/// What is between a layer's second norm and the residual stream.
+#[derive(Debug)]
+pub(crate) enum FeedWeights {
+    Dense {
+        feed: Feed,
+        /// Of its result.
+        norm: Option<Vec<f32>>,
+    },
+    Experts {
+        router: Vec<f32>,
+        experts: Vec<Feed>,
+        /// The gate of the shared one, and itself.
+        shared: Option<(Vec<f32>, Feed)>,
+        plan: ExpertPlan,
+    },
+}
+
+impl FeedWeights {
+    /// Its gated blocks, each with what the names of its matrices end in.
+    fn feeds(&self) -> Vec<(String, &Feed)> {
+        match self {
+            Self::Dense { feed, .. } => vec![(String::new(), feed)],
+            Self::Experts { experts, shared, .. } => {
+                let experts = experts.iter().enumerate().map(|(expert, feed)| (names::expert(expert), feed));
+                experts.chain(shared.iter().map(|(_, feed)| (names::SHARED.to_owned(), feed))).collect()
+            }
+        }
+    }
+
+    /// Whether any of its matrices has floats.
+    fn has_floats(&self) -> bool {
+        self.feeds().iter().any(|(_, feed)| feed.has_floats())
+    }
+
+    /// Multiply-accumulates of a row.
+    pub(crate) fn macs(&self) -> usize {
+        match self {
+            Self::Dense { feed, .. } => feed.macs(),
+            Self::Experts { router, experts, shared, plan } => {
+                let expert = experts.first().map_or(0, Feed::macs);
+                let shared = shared.as_ref().map_or(0, |(gate, feed)| gate.len() + feed.macs());
+                router.len() + expert * plan.chosen + shared
+            }
+        }
+    }
+
+    /// Bytes that are read for any number of rows.
+    fn common_bytes(&self) -> usize {
+        match self {
+            Self::Dense { feed, .. } => feed.bytes(),
+            Self::Experts { router, shared, .. } => {
+                size_of_val(router.as_slice())
+                    + shared.as_ref().map_or(0, |(gate, feed)| size_of_val(gate.as_slice()) + feed.bytes())
+            }
+        }
+    }
+
+    fn routed_bytes(&self) -> Option<RoutedBytes> {
+        let Self::Experts { experts, plan, .. } = self else { return None };
+        let bytes = Bytes(experts.iter().map(|feed| feed.bytes() as u64).sum());
+        Some(RoutedBytes { bytes, experts: plan.count, chosen: plan.chosen })
+    }
+}
+
+impl Weights {
+    /// All matrices, each under the name that it is packed by.
+    pub(crate) fn matrices(&self) -> Vec<(String, &PackedMatrix)> {
+        let mut matrices = Vec::new();
+        for (index, layer) in self.layers.iter().enumerate() {
+            matrices.push((names::qkv(index), &layer.qkv));
+            matrices.push((names::output(index), &layer.output));
+            for (suffix, feed) in layer.feed.feeds() {
+                matrices.push((names::gate_up(index, &suffix), &feed.gate_up));
+                matrices.push((names::down(index, &suffix), &feed.down));
+            }
+        }
+        matrices.push((names::HEAD.to_owned(), &self.head));
+        matrices
+    }
+
+    /// What the products read of rows.
+    pub(crate) fn operands(&self) -> Operands {
+        let floats = self.head.has_floats() || self.layers.iter().any(LayerWeights::has_floats);
+        if floats { Operands::BytesAndFloats } else { Operands::Bytes }
+    }
+}
+
+impl LayerWeights {
+    fn has_floats(&self) -> bool {
+        self.qkv.has_floats() || self.output.has_floats() || self.feed.has_floats()
+    }
+
+    /// Bytes of all of it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.qkv.bytes() + self.ffn_work().all_bytes().0 as usize
+    }
+
+    /// What the feed-forward node computes and reads.
+    pub(crate) fn ffn_work(&self) -> Linear {
+        Linear {
+            macs: (self.output.macs() + self.feed.macs()) as u64,
+            bytes: Bytes((self.output.bytes() + self.feed.common_bytes()) as u64),
+            routed: self.feed.routed_bytes(),
+        }
+    }
+
+    /// What that node is made of, if there are experts in it.
+    pub(crate) fn expert_work(&self) -> Option<ExpertWork> {
+        let FeedWeights::Experts { router, experts, shared, .. } = &self.feed else { return None };
+        Some(ExpertWork {
+            route: (self.output.macs() + router.len()) as u64,
+            route_bytes: Bytes((self.output.bytes() + size_of_val(router.as_slice())) as u64),
+            expert: experts.first().map_or(0, Feed::macs) as u64,
+            shared: shared.as_ref().map_or(0, |(_, feed)| feed.macs()) as u64,
+        })
+    }
+
+    /// Its largest matrix.
+    pub(crate) fn largest(&self) -> &[u8] {
+        match &self.feed {
+            FeedWeights::Dense { feed, .. } => feed.gate_up.quants(),
+            FeedWeights::Experts { experts, .. } => {
+                let expert = experts.first().map_or(&[][..], |feed| feed.gate_up.quants());
+                if expert.len() > self.qkv.quants().len() { expert } else { self.qkv.quants() }
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What matrices are called that are made of several tensors, or of a part of one.
+
+pub(super) const HEAD: &str = "output";
+
+/// What the names of a shared expert's end in.
+pub(super) const SHARED: &str = "_shexp";
+
+pub(super) fn qkv(layer: usize) -> String {
+    format!("blk.{layer}.attn_qkv")
+}
+
+pub(super) fn output(layer: usize) -> String {
+    format!("blk.{layer}.attn_output")
+}
+
+pub(super) fn gate_up(layer: usize, suffix: &str) -> String {
+    format!("blk.{layer}.ffn_gate_up{suffix}")
+}
+
+pub(super) fn down(layer: usize, suffix: &str) -> String {
+    format!("blk.{layer}.ffn_down{suffix}")
+}
+
+/// What the names of an expert's end in.
+pub(super) fn expert(expert: usize) -> String {
+    format!("_exps.{expert}")
+}

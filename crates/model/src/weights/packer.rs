@@ -1,0 +1,316 @@
+//! Packs a model's weights, layer by layer, and checks them.
+
+use super::parts::{FeedTensors, Part, gated, rows_of, sections};
+use super::row_reader::{RowReader, stored_form};
+use super::{FeedWeights, LayerWeights, NormWeights, names};
+use crate::arch::{Blueprint, ExpertPlan, Extra, Rope, RopePairs};
+use crate::gguf::{GgufFile, Tensor};
+use crate::load::LoadError;
+use crate::packed_file::PackedFile;
+use duet_kernels::attention::{KeyBias, PageAngles};
+use duet_kernels::fused::Feed;
+use duet_kernels::packed::{Form, OutOfRange, PackedMatrix};
+
+/// Reads tensors of one file, for one blueprint.
+#[derive(Clone, Copy)]
+pub(crate) struct Packer<'a> {
+    pub(crate) file: &'a GgufFile,
+    pub(crate) blueprint: &'a Blueprint,
+    /// Where matrices lie that were packed before.
+    pub(crate) packed: Option<&'a PackedFile>,
+}
+
+impl<'a> Packer<'a> {
+    /// Packs layer `index`.
+    pub(crate) fn layer(&self, index: usize) -> Result<LayerWeights, LoadError> {
+        let b = self.blueprint;
+        let name = |part: &str| format!("blk.{index}.{part}.weight");
+        let when =
+            |extra: Extra, part: &str, len: usize| b.has(extra).then(|| self.vector(&name(part), len)).transpose();
+        let queries = b.heads * b.head_dim;
+        let qkv_bias = b.has(Extra::QkvBias).then(|| self.qkv_bias(index)).transpose()?;
+        let head_norms = self.head_norms(index)?;
+        let key_bias = qkv_bias.as_ref().filter(|_| head_norms.is_none()).map(|bias| {
+            let keys = &bias[queries..queries + b.kv_heads * b.head_dim];
+            KeyBias::new(keys, b.head_dim, &b.ropes[b.layers[index].rope].frequencies)
+        });
+        Ok(LayerWeights {
+            attention_norm: self.norm(&format!("blk.{index}.attn_norm"))?,
+            qkv: self.qkv(index)?,
+            qkv_bias,
+            key_bias,
+            head_norms,
+            output: self
+                .pack(&names::output(index), &[Part::whole(self.matrix(&name("attn_output"), b.hidden, queries)?)])?,
+            output_bias: b
+                .has(Extra::OutputBias)
+                .then(|| self.vector(&format!("blk.{index}.attn_output.bias"), b.hidden))
+                .transpose()?,
+            output_norm: when(Extra::PostNorms, "post_attention_norm", b.hidden)?,
+            ffn_norm: self.norm(&format!("blk.{index}.ffn_norm"))?,
+            feed: match b.experts {
+                Some(plan) => self.experts(index, plan)?,
+                None => FeedWeights::Dense {
+                    feed: self.feed(index, "", b.ffn)?,
+                    norm: when(Extra::PostNorms, "post_ffw_norm", b.hidden)?,
+                },
+            },
+        })
+    }
+
+    /// A norm of the residual stream: `{name}.weight`, and `{name}.bias` in models with layer norms.
+    pub(crate) fn norm(&self, name: &str) -> Result<NormWeights, LoadError> {
+        let hidden = self.blueprint.hidden;
+        let bias = self.blueprint.has(Extra::LayerNorms).then(|| self.vector(&format!("{name}.bias"), hidden));
+        Ok(NormWeights { weight: self.vector(&format!("{name}.weight"), hidden)?, bias: bias.transpose()? })
+    }
+
+    fn head_norms(&self, index: usize) -> Result<Option<[Vec<f32>; 2]>, LoadError> {
+        let b = self.blueprint;
+        let heads = match (b.has(Extra::HeadNorms), b.has(Extra::WidthNorms)) {
+            (true, _) => [1, 1],
+            (false, true) => [b.heads, b.kv_heads],
+            (false, false) => return Ok(None),
+        };
+        let norm = |part: &str, heads: usize| {
+            let norm = self.vector(&format!("blk.{index}.{part}.weight"), heads * b.head_dim)?;
+            Ok::<_, LoadError>(self.halves_of_heads(norm))
+        };
+        Ok(Some([norm("attn_q_norm", heads[0])?, norm("attn_k_norm", heads[1])?]))
+    }
+
+    /// The file's pages behind a packed layer are not needed any more: without this a load would peak at twice the
+    /// weights.
+    pub(crate) fn forget_layer(&self, index: usize) {
+        let prefix = format!("blk.{index}.");
+        for tensor in self.file.tensors().iter().filter(|tensor| tensor.name.starts_with(&prefix)) {
+            self.file.forget(tensor);
+        }
+    }
+
+    /// Packs the head: `output.weight`, or the embeddings where they are tied.
+    pub(crate) fn head(&self) -> Result<PackedMatrix, LoadError> {
+        self.pack(names::HEAD, &[Part::whole(self.head_tensor()?)])
+    }
+
+    pub(super) fn head_tensor(&self) -> Result<Tensor<'a>, LoadError> {
+        let name = if self.file.tensor("output.weight").is_some() { "output.weight" } else { "token_embd.weight" };
+        self.matrix(name, self.blueprint.vocabulary, self.blueprint.hidden)
+    }
+
+    /// A vector of floats.
+    pub(crate) fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, LoadError> {
+        let tensor = self.tensor(name)?;
+        if tensor.info.rows() != 1 || tensor.info.row_len() != len {
+            return Err(shape(tensor, vec![len]));
+        }
+        let mut values = vec![0.0; len];
+        tensor.dequantize_row(0, &mut values);
+        finite(name, values)
+    }
+
+    fn tensor(&self, name: &str) -> Result<Tensor<'a>, LoadError> {
+        self.file.tensor(name).ok_or_else(|| LoadError::MissingTensor { name: name.to_owned() })
+    }
+
+    pub(super) fn matrix(&self, name: &str, outputs: usize, inputs: usize) -> Result<Tensor<'a>, LoadError> {
+        let tensor = self.tensor(name)?;
+        if tensor.info.rows() == outputs && tensor.info.row_len() == inputs {
+            Ok(tensor)
+        } else {
+            Err(shape(tensor, vec![inputs, outputs]))
+        }
+    }
+
+    fn qkv(&self, index: usize) -> Result<PackedMatrix, LoadError> {
+        self.pack(&names::qkv(index), &self.qkv_parts(index)?)
+    }
+
+    pub(super) fn qkv_parts(&self, index: usize) -> Result<[Part<'a>; 3], LoadError> {
+        let b = self.blueprint;
+        let part =
+            |name: &str, heads: usize| self.matrix(&format!("blk.{index}.{name}.weight"), heads * b.head_dim, b.hidden);
+        let turned = |tensor: Tensor<'a>| Part { tensor, rows: self.rope_order(tensor.info.rows()) };
+        Ok([
+            turned(part("attn_q", b.heads)?),
+            turned(part("attn_k", b.kv_heads)?),
+            Part::whole(part("attn_v", b.kv_heads)?),
+        ])
+    }
+
+    /// How far ropes turn pages, for keys with biases.
+    pub(crate) fn page_angles(&self) -> Option<Vec<PageAngles>> {
+        let b = self.blueprint;
+        let angles = |rope: &Rope| PageAngles::new(&rope.frequencies, rope.magnitude, b.context);
+        b.has(Extra::QkvBias).then(|| b.ropes.iter().map(angles).collect())
+    }
+
+    fn qkv_bias(&self, index: usize) -> Result<Vec<f32>, LoadError> {
+        let b = self.blueprint;
+        let part = |name: &str, heads: usize| self.vector(&format!("blk.{index}.{name}.bias"), heads * b.head_dim);
+        let turned = |bias: Vec<f32>| -> Vec<f32> {
+            self.rope_order(bias.len()).into_iter().map(|row| bias[row.unwrap_or(0)]).collect()
+        };
+        let mut bias = turned(part("attn_q", b.heads)?);
+        bias.extend(turned(part("attn_k", b.kv_heads)?));
+        bias.extend(part("attn_v", b.kv_heads)?);
+        Ok(bias)
+    }
+
+    /// The gated block of `ffn` neurons whose tensors' names end in `suffix`.
+    fn feed(&self, index: usize, suffix: &str, ffn: usize) -> Result<Feed, LoadError> {
+        let FeedTensors { gate, up, down, .. } = self.feed_tensors(index, suffix, ffn)?;
+        Ok(Feed {
+            gate_up: self.pack(&names::gate_up(index, suffix), &gated(gate, up, 0..ffn))?,
+            down: self.pack(&names::down(index, suffix), &[Part::whole(down)])?,
+        })
+    }
+
+    pub(super) fn feed_tensors(&self, index: usize, suffix: &str, ffn: usize) -> Result<FeedTensors<'a>, LoadError> {
+        let hidden = self.blueprint.hidden;
+        let matrix = |part: &str, outputs: usize, inputs: usize| {
+            self.matrix(&format!("blk.{index}.{part}{suffix}.weight"), outputs, inputs)
+        };
+        let (gate, up) = (matrix("ffn_gate", ffn, hidden)?, matrix("ffn_up", ffn, hidden)?);
+        Ok(FeedTensors { gate, up, down: matrix("ffn_down", hidden, ffn)?, hidden, ffn })
+    }
+
+    /// The gated blocks of layer `index`'s experts, in one tensor of each kind.
+    pub(super) fn expert_stack(&self, index: usize, plan: ExpertPlan) -> Result<FeedTensors<'a>, LoadError> {
+        let (ExpertPlan { count, ffn, .. }, hidden) = (plan, self.blueprint.hidden);
+        let name = |part: &str| format!("blk.{index}.{part}.weight");
+        Ok(FeedTensors {
+            gate: self.stack(&name("ffn_gate_exps"), [hidden, ffn, count])?,
+            up: self.stack(&name("ffn_up_exps"), [hidden, ffn, count])?,
+            down: self.stack(&name("ffn_down_exps"), [ffn, hidden, count])?,
+            hidden,
+            ffn,
+        })
+    }
+
+    /// The experts of layer `index` and their router.
+    fn experts(&self, index: usize, plan: ExpertPlan) -> Result<FeedWeights, LoadError> {
+        let ExpertPlan { count, ffn, .. } = plan;
+        let hidden = self.blueprint.hidden;
+        let name = |part: &str| format!("blk.{index}.{part}.weight");
+        let FeedTensors { gate, up, down, .. } = self.expert_stack(index, plan)?;
+        let gate_up = |expert: usize| gated(gate, up, expert * ffn..(expert + 1) * ffn);
+        let downward = |expert: usize| vec![Part::some(down, expert * hidden..(expert + 1) * hidden)];
+        let gate_ups = self.pack_many(count, |expert| names::gate_up(index, &names::expert(expert)), gate_up)?;
+        let downs = self.pack_many(count, |expert| names::down(index, &names::expert(expert)), downward)?;
+        let feeds = gate_ups.into_iter().zip(downs);
+        let shared = |width| {
+            Ok::<_, LoadError>((
+                self.vector(&name("ffn_gate_inp_shexp"), hidden)?,
+                self.feed(index, names::SHARED, width)?,
+            ))
+        };
+        Ok(FeedWeights::Experts {
+            router: self.floats(&name("ffn_gate_inp"), count, hidden)?,
+            experts: feeds.map(|(gate_up, down)| Feed { gate_up, down }).collect(),
+            shared: plan.shared.map(shared).transpose()?,
+            plan,
+        })
+    }
+
+    /// A tensor of several matrices of one shape.
+    fn stack(&self, name: &str, expected: [usize; 3]) -> Result<Tensor<'a>, LoadError> {
+        let tensor = self.tensor(name)?;
+        if tensor.info.shape.iter().copied().eq(expected.map(|len| len as u64)) {
+            Ok(tensor)
+        } else {
+            Err(shape(tensor, expected.to_vec()))
+        }
+    }
+
+    /// A matrix of floats, row by row.
+    fn floats(&self, name: &str, outputs: usize, inputs: usize) -> Result<Vec<f32>, LoadError> {
+        let tensor = self.matrix(name, outputs, inputs)?;
+        let mut values = vec![0.0; outputs * inputs];
+        for (row, values) in values.chunks_exact_mut(inputs).enumerate() {
+            tensor.dequantize_row(row, values);
+        }
+        finite(name, values)
+    }
+
+    /// The order of a projection's rows in which rope turns halves: files that pair neighbours have the two halves of
+    /// each head interleaved.
+    fn rope_order(&self, rows: usize) -> Vec<Option<usize>> {
+        let dim = self.blueprint.head_dim;
+        let within = |i: usize| match self.blueprint.rope_pairs {
+            RopePairs::Halves => i,
+            RopePairs::Neighbours if i < dim / 2 => 2 * i,
+            RopePairs::Neighbours => 2 * (i - dim / 2) + 1,
+        };
+        (0..rows).map(|row| Some(row / dim * dim + within(row % dim))).collect()
+    }
+
+    /// A vector over the dimensions of heads, in the same order.
+    fn halves_of_heads(&self, vector: Vec<f32>) -> Vec<f32> {
+        self.rope_order(vector.len()).into_iter().map(|at| vector[at.unwrap_or(0)]).collect()
+    }
+
+    /// Packs the parts' rows, one below the other, each in the form of its own type if they can be sections of a matrix, else
+    /// in eight bits; or takes the matrix of this name that was packed before.
+    fn pack(&self, name: &str, parts: &[Part<'a>]) -> Result<PackedMatrix, LoadError> {
+        let apart = sections(parts);
+        let together = || vec![(parts.iter().map(|part| part.rows.len()).sum(), Form::Q8_0)];
+        let (keeps_form, forms) = (apart.is_some(), apart.unwrap_or_else(together));
+        let inputs = parts.first().map_or(0, |part| part.tensor.info.row_len());
+        if let Some(packed) = self.packed.and_then(|packed| packed.matrix(name, inputs, &forms)) {
+            return Ok(packed);
+        }
+        let rows = rows_of(parts);
+        let mut reader = RowReader::new(inputs);
+        let packed = PackedMatrix::in_sections(inputs, &forms, |output, index| {
+            let (tensor, row) = rows[output];
+            let form = if keeps_form { stored_form(tensor.info.kind) } else { Form::Q8_0 };
+            reader.group(tensor, row, index, form)
+        });
+        packed.map_err(|error| out_of_range(&error, &rows))
+    }
+
+    /// Packs `count` matrices of the same shape, or takes those that were packed before under the names: `parts` says which
+    /// rows each is made of. If they are of several types, they are quantised to eight bits.
+    fn pack_many(
+        &self,
+        count: usize,
+        name: impl Fn(usize) -> String,
+        parts: impl Fn(usize) -> Vec<Part<'a>>,
+    ) -> Result<Vec<PackedMatrix>, LoadError> {
+        let parts: Vec<Part<'a>> = (0..count).flat_map(parts).collect();
+        let Some(first) = parts.first() else { return Ok(Vec::new()) };
+        let kind = first.tensor.info.kind;
+        let same = parts.iter().all(|part| part.tensor.info.kind == kind);
+        let form = if same { stored_form(kind) } else { Form::Q8_0 };
+        let inputs = first.tensor.info.row_len();
+        let rows = rows_of(&parts);
+        let (outputs, mut reader) = (rows.len() / count, RowReader::new(inputs));
+        let forms = [(outputs, form)];
+        let before = |packed: &PackedFile| (0..count).map(|i| packed.matrix(&name(i), inputs, &forms)).collect();
+        if let Some(packed) = self.packed.and_then(before) {
+            return Ok(packed);
+        }
+        let packed = PackedMatrix::many(count, outputs, inputs, form, |matrix, output, index| {
+            let (tensor, row) = rows[matrix * outputs + output];
+            reader.group(tensor, row, index, form)
+        });
+        packed.map_err(|error| out_of_range(&error, &rows))
+    }
+}
+
+fn out_of_range(error: &OutOfRange, rows: &[(Tensor<'_>, Option<usize>)]) -> LoadError {
+    LoadError::Values { tensor: rows[error.output].0.info.name.clone(), problem: error.to_string() }
+}
+
+fn finite(name: &str, values: Vec<f32>) -> Result<Vec<f32>, LoadError> {
+    if values.iter().all(|value| value.is_finite()) {
+        Ok(values)
+    } else {
+        Err(LoadError::Values { tensor: name.to_owned(), problem: "it holds infinities or NaN".to_owned() })
+    }
+}
+
+fn shape(tensor: Tensor<'_>, expected: Vec<usize>) -> LoadError {
+    LoadError::Shape { tensor: tensor.info.name.clone(), expected, found: tensor.info.shape.clone() }
+}

@@ -1,0 +1,79 @@
+//! Which rows of which tensors a packed matrix is made of.
+
+use super::row_reader::stored_form;
+use crate::gguf::Tensor;
+use crate::plain::{PlainFeed, PlainMatrix};
+use duet_kernels::packed::{Form, PANEL, PANELS_TOGETHER};
+use std::ops::Range;
+
+/// Some rows of a tensor, in some order; `None` is a row of zeros.
+#[derive(Clone)]
+pub(super) struct Part<'a> {
+    pub(super) tensor: Tensor<'a>,
+    pub(super) rows: Vec<Option<usize>>,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn whole(tensor: Tensor<'a>) -> Self {
+        Self::some(tensor, 0..tensor.info.rows())
+    }
+
+    pub(super) fn some(tensor: Tensor<'a>, rows: Range<usize>) -> Self {
+        Self { tensor, rows: rows.map(Some).collect() }
+    }
+}
+
+/// The gated block of one expert, or those of many below each other.
+pub(super) struct FeedTensors<'a> {
+    pub(super) gate: Tensor<'a>,
+    pub(super) up: Tensor<'a>,
+    pub(super) down: Tensor<'a>,
+    pub(super) hidden: usize,
+    pub(super) ffn: usize,
+}
+
+impl<'a> FeedTensors<'a> {
+    /// The `index`th block.
+    pub(super) fn plain(&self, index: usize) -> PlainFeed<'a> {
+        let of = |tensor, rows: usize| plain(&[Part::some(tensor, index * rows..(index + 1) * rows)]);
+        PlainFeed { gate: of(self.gate, self.ffn), up: of(self.up, self.ffn), down: of(self.down, self.hidden) }
+    }
+}
+
+/// The rows that parts are made of.
+pub(super) fn rows_of<'a>(parts: &[Part<'a>]) -> Vec<(Tensor<'a>, Option<usize>)> {
+    parts.iter().flat_map(|part| part.rows.iter().map(|&row| (part.tensor, row))).collect()
+}
+
+/// The sections of a matrix whose rows are those of `parts`, one below the other: how many rows of which form. Nothing if one
+/// would begin where none can.
+pub(super) fn sections(parts: &[Part<'_>]) -> Option<Vec<(usize, Form)>> {
+    let mut sections: Vec<(usize, Form)> = Vec::new();
+    for part in parts {
+        let form = stored_form(part.tensor.info.kind);
+        match sections.last_mut() {
+            Some((rows, last)) if *last == form => *rows += part.rows.len(),
+            Some((rows, _)) if *rows % (PANELS_TOGETHER * PANEL) != 0 => return None,
+            _ => sections.push((part.rows.len(), form)),
+        }
+    }
+    Some(sections)
+}
+
+/// Some neurons' rows, panels of gates and panels of values in turns.
+pub(super) fn gated<'a>(gate: Tensor<'a>, up: Tensor<'a>, neurons: Range<usize>) -> Vec<Part<'a>> {
+    let panels = neurons.clone().step_by(PANEL);
+    let rows = |first: usize| -> Vec<Option<usize>> {
+        (first..first + PANEL).map(|row| neurons.contains(&row).then_some(row)).collect()
+    };
+    panels
+        .flat_map(|first| [Part { tensor: gate, rows: rows(first) }, Part { tensor: up, rows: rows(first) }])
+        .collect()
+}
+
+/// The parts' rows that are in the file, one below the other.
+pub(super) fn plain<'a>(parts: &[Part<'a>]) -> PlainMatrix<'a> {
+    let inputs = parts.first().map_or(0, |part| part.tensor.info.row_len());
+    let rows = parts.iter().flat_map(|part| part.rows.iter().flatten().map(|&row| (part.tensor, row)));
+    PlainMatrix::new(inputs, rows.collect())
+}

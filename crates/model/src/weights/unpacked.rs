@@ -1,0 +1,60 @@
+//! A layer's weights as the file has them, for devices that pack them in their own way.
+
+use super::parts::{Part, plain};
+use super::{FeedWeights, LayerWeights, Packer, names};
+use crate::load::LoadError;
+use crate::plain::{NormForm, PlainExperts, PlainLayer, PlainMatrix};
+
+impl<'a> Packer<'a> {
+    /// The weights of layer `index` in the file, whose vectors are in `packed` already.
+    pub(crate) fn plain_layer(&self, index: usize, packed: &LayerWeights) -> Result<PlainLayer<'a>, LoadError> {
+        let b = self.blueprint;
+        let FeedWeights::Dense { norm: feed_norm, .. } = &packed.feed else {
+            return Err(LoadError::Experts { layer: index });
+        };
+        let matrix = |part: &str, outputs: usize, inputs: usize| {
+            self.matrix(&format!("blk.{index}.{part}.weight"), outputs, inputs)
+                .map(|tensor| plain(&[Part::whole(tensor)]))
+        };
+        Ok(PlainLayer {
+            attention_norm: packed.attention_norm.weight.clone(),
+            qkv: plain(&self.qkv_parts(index)?),
+            qkv_bias: packed.qkv_bias.clone(),
+            output: matrix("attn_output", b.hidden, b.heads * b.head_dim)?,
+            output_norm: packed.output_norm.clone(),
+            ffn_norm: packed.ffn_norm.weight.clone(),
+            gate: matrix("ffn_gate", b.ffn, b.hidden)?,
+            up: matrix("ffn_up", b.ffn, b.hidden)?,
+            down: matrix("ffn_down", b.hidden, b.ffn)?,
+            feed_norm: feed_norm.clone(),
+        })
+    }
+
+    /// The weights of layer `index` in the file, if it has experts.
+    pub(crate) fn plain_experts(
+        &self,
+        index: usize,
+        packed: &LayerWeights,
+    ) -> Result<Option<PlainExperts<'a>>, LoadError> {
+        let b = self.blueprint;
+        let FeedWeights::Experts { plan, .. } = &packed.feed else { return Ok(None) };
+        let output = self.matrix(&format!("blk.{index}.attn_output.weight"), b.hidden, b.heads * b.head_dim)?;
+        let stack = self.expert_stack(index, *plan)?;
+        let shared = plan.shared.map(|ffn| Ok::<_, LoadError>(self.feed_tensors(index, names::SHARED, ffn)?.plain(0)));
+        Ok(Some(PlainExperts {
+            attention_norm: packed.attention_norm.weight.clone(),
+            qkv: plain(&self.qkv_parts(index)?),
+            qkv_bias: packed.qkv_bias.clone(),
+            output: plain(&[Part::whole(output)]),
+            output_bias: packed.output_bias.clone(),
+            experts: (0..plan.count).map(|expert| stack.plain(expert)).collect(),
+            shared: shared.transpose()?,
+            norm_form: if packed.ffn_norm.bias.is_some() { NormForm::Layer } else { NormForm::Rms },
+        }))
+    }
+
+    /// The weights of the head in the file.
+    pub(crate) fn plain_head(&self) -> Result<PlainMatrix<'a>, LoadError> {
+        Ok(plain(&[Part::whole(self.head_tensor()?)]))
+    }
+}
