@@ -226,9 +226,8 @@ pub(crate) fn packed_weights(path: &Path) -> Result<Bytes, GgufError> {
     Ok(Bytes(GgufFile::open(path)?.tensors().iter().map(packed_bytes).sum()))
 }
 
-/// Matrices are packed as they are in the file, with an eighth of a bit more in types whose small scales have six
-/// bits, and as little in some others.
-/// Vectors are kept in single precision.
+/// Matrices are packed as they are in the file, with an eighth of a bit more in types whose small scales have six bits, and
+/// a sixteenth or a quarter in two others. Vectors are kept in single precision.
 fn packed_bytes(tensor: &TensorInfo) -> u64 {
     let elements = tensor.elements() as u64;
     if tensor.shape.len() == 1 {

@@ -71,11 +71,12 @@ impl WeightCache {
     fn write(&self, model: &Model, path: &Path) -> io::Result<()> {
         let needed = model.weight_bytes();
         std::fs::create_dir_all(&self.folder)?;
-        if !bounded::make_room(&self.folder, EXTENSION, self.limit.0, needed.0)? {
-            return Err(io::Error::other(format!("they take {needed}, and --weight-cache is {}", self.limit)));
-        }
+        // First, so that no other model's are removed for nothing.
         if let Some(free) = free_disk(&self.folder).filter(|free| free.0 < 2 * needed.0) {
             return Err(io::Error::other(format!("they take {needed}, and only {free} of the disk are free")));
+        }
+        if !bounded::make_room(&self.folder, EXTENSION, self.limit.0, needed.0)? {
+            return Err(io::Error::other(format!("they take {needed}, and --weight-cache is {}", self.limit)));
         }
         let partial = format!(".{}", bounded::PARTIAL);
         let file = tempfile::Builder::new().suffix(&partial).tempfile_in(&self.folder)?;

@@ -151,8 +151,7 @@ fn they_are_near_those_of_the_file_in_plain_floats() {
         let logits = reader.logits(&prompt, &(0..prompt.len()).collect::<Vec<_>>()).unwrap();
         let (farthest, _) = distance(&told, &logits, &prompt);
         eprintln!("{name}: {farthest}");
-        // Where an activation is rounded the other way, a model of chance weights makes much of it; the score of another
-        // position or token is nats away.
-        assert!(farthest < 0.1, "{name}: {farthest}");
+        // The models are of floats, so that only keys and values are rounded.
+        assert!(farthest < 0.001, "{name}: {farthest}");
     }
 }

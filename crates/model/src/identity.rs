@@ -3,6 +3,7 @@
 use crate::gguf::GgufFile;
 use crate::load::Model;
 use sha2::{Digest, Sha256};
+use std::time::SystemTime;
 
 impl GgufFile {
     /// Shows the file's header (all that it says of the model and its tokens, and the table of its tensors), and some bytes
@@ -21,10 +22,16 @@ impl GgufFile {
 }
 
 impl GgufFile {
-    /// A digest of the file's identity.
+    /// A digest of the file's identity, and of its length and time: weights that are packed from it are those of the file as
+    /// it was, also where some bytes were changed in place that the identity does not show.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut digest = Sha256::new();
         self.identity(&mut |bytes| digest.update(bytes));
+        for (len, modified) in self.changes() {
+            let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+            digest.update((len as u64).to_le_bytes());
+            digest.update(since.map_or(0, |since| since.as_nanos()).to_le_bytes());
+        }
         digest.finalize().into()
     }
 }

@@ -38,13 +38,13 @@ fn list(as_json: bool) -> anyhow::Result<()> {
             (None, Some(memory)) if needed(alias) > memory => format!("more than the {memory} that are free"),
             (None, _) => "to be downloaded".to_owned(),
         };
-        let sizes = format!("{} to download, {} of memory", alias.size, needed(alias));
+        let sizes = format!("{} to download, about {} of memory", alias.size, needed(alias));
         format!("{:<20} {}\n{:<20} {sizes}; {place}\n", alias.name, alias.about, "")
     };
     print(&ALIASES.iter().map(line).collect::<String>())
 }
 
-/// Weights, and what the least of keys, values and buffers takes.
+/// An estimate: weights, and a quarter as much for buffers, keys and values of a short conversation.
 fn needed(alias: &Alias) -> Bytes {
     Bytes(alias.size.0 + alias.size.0 / 4)
 }

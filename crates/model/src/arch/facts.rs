@@ -80,8 +80,13 @@ impl<'a> Facts<'a> {
     /// A blueprint as most architectures have it, with rope from the file's settings.
     pub(crate) fn common(&self, rope_pairs: RopePairs) -> Result<Blueprint, LoadError> {
         let theta = self.opt_f32("rope.freq_base")?.unwrap_or(10_000.0);
-        let plain = self.rope(theta, self.linear_scale()?, self.rope_factors()?)?;
-        let rope = if self.is_yarn()? { Yarn::read(self)?.rope(theta, self.blueprint.head_dim) } else { plain };
+        let rope = if self.is_yarn()? {
+            // Refuses what cannot be turned at all.
+            self.rope(theta, 1.0, None)?;
+            Yarn::read(self)?.rope(theta, self.blueprint.head_dim)
+        } else {
+            self.rope(theta, self.linear_scale()?, self.rope_factors()?)?
+        };
         Ok(Blueprint { rope_pairs, ropes: vec![rope], ..self.blueprint.clone() })
     }
 
@@ -114,11 +119,13 @@ impl<'a> Facts<'a> {
     pub(crate) fn linear_scale(&self) -> Result<f32, LoadError> {
         let kind = self.file.metadata().opt_str(&self.key("rope.scaling.type"))?;
         match kind {
-            None | Some("none" | "longrope" | YARN) => Ok(self.opt_f32("rope.scale_linear")?.unwrap_or(1.0)),
+            None | Some("none" | "longrope") => Ok(self.opt_f32("rope.scale_linear")?.unwrap_or(1.0)),
             Some("linear") => Ok(self.opt_f32("rope.scaling.factor")?.unwrap_or(1.0)),
             Some(other) => Err(LoadError::Setting {
                 key: self.key("rope.scaling.type"),
-                problem: format!("rope scaling `{other}` is not supported (linear, llama3 and yarn are)"),
+                problem: format!(
+                    "rope scaling `{other}` is not supported here (linear and llama3 are, and yarn in most architectures)"
+                ),
             }),
         }
     }

@@ -5,7 +5,7 @@
 use super::split::{self, Place};
 use super::{GgufError, Metadata, Tensor, TensorInfo, parse};
 use memmap2::Mmap;
-use std::{fmt, fs::File, path::Path};
+use std::{fmt, fs::File, path::Path, time::SystemTime};
 
 /// A model file. Its tensors' bytes stay where they are; the operating system reads them when they are touched.
 ///
@@ -28,6 +28,8 @@ struct Part {
     data_start: usize,
     /// How many tensors are in it and in those before it.
     tensors_end: usize,
+    /// When the file was last changed, where that is known.
+    modified: Option<SystemTime>,
 }
 
 enum Storage {
@@ -42,7 +44,13 @@ impl GgufFile {
     /// [`GgufError::File`] with the path and what is wrong.
     pub fn open(path: &Path) -> Result<Self, GgufError> {
         let of = |path: &Path, problem| GgufError::File { path: path.into(), problem: Box::new(problem) };
-        let open = |path: &Path| map(path).and_then(|map| Self::new(Storage::Mapped(map)));
+        let open = |path: &Path| {
+            // Asked before mapping: what is changed meanwhile is then taken for changed.
+            let modified = path.metadata().and_then(|metadata| metadata.modified()).ok();
+            let mut file = map(path).and_then(|map| Self::new(Storage::Mapped(map)))?;
+            file.parts.iter_mut().for_each(|part| part.modified = modified);
+            Ok(file)
+        };
         let mut file = open(path).map_err(|problem| of(path, problem))?;
         let place = Place::read(&file.metadata).map_err(|problem| of(path, problem))?;
         place.require_first(path).map_err(|problem| of(path, problem))?;
@@ -93,7 +101,7 @@ impl GgufFile {
         }
         check_apart(&tensors)?;
         let sorted = sorted_by_name(&tensors)?;
-        let part = Part { bytes, data_start, tensors_end: tensors.len() };
+        let part = Part { bytes, data_start, tensors_end: tensors.len(), modified: None };
         Ok(Self { parts: vec![part], version, metadata, tensors, sorted })
     }
 
@@ -138,6 +146,11 @@ impl GgufFile {
         }
         #[cfg(not(unix))]
         let _ = tensor;
+    }
+
+    /// How long each part is and when it was last changed, where that is known.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (usize, Option<SystemTime>)> {
+        self.parts.iter().map(|part| (part.bytes.as_slice().len(), part.modified))
     }
 
     /// All bytes before the tensors', of each part.

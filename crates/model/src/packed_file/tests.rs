@@ -1,5 +1,6 @@
 use super::*;
 use crate::forward::{Activations, Pass, Segment};
+use crate::gguf::GgufFile;
 use crate::kv::KvFormat;
 use crate::{LoadOptions, Model, Packing};
 use duet_kernels::crew::Solo;
@@ -79,6 +80,31 @@ fn what_is_not_just_the_model_s_is_packed_again() {
     // What is wrong is only that another model has the name.
     let (other, _) = keep(&load(&fixture("llama"), folder.path()));
     assert_eq!(why(&std::fs::read(other).unwrap()), Some(Unusable::OtherModel));
+}
+
+#[test]
+fn a_file_that_was_changed_in_place_is_packed_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    let whole = std::fs::read(fixture("llama")).unwrap();
+    std::fs::write(&path, &whole).unwrap();
+    keep(&load(&path, folder.path()));
+    assert!(matches!(load(&path, folder.path()).packing(), Packing::Mapped(_)));
+    // A byte that the identity does not show, within a tensor of several kilobytes.
+    let identity = |path: &Path| {
+        let mut shown = Vec::new();
+        GgufFile::open(path).unwrap().identity(&mut |bytes| shown.extend_from_slice(bytes));
+        shown
+    };
+    let before = identity(&path);
+    let hidden = (0..whole.len()).rev().step_by(64).find(|&at| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        identity(&path) == before
+    });
+    assert!(hidden.is_some());
+    assert!(matches!(load(&path, folder.path()).packing(), Packing::Packed(_, Unusable::Absent)));
 }
 
 #[test]

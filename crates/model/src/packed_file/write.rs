@@ -10,8 +10,8 @@ use std::io::{self, Write};
 /// # Errors
 /// As `out` says.
 pub(crate) fn write(out: &mut dyn Write, digest: &Digest, matrices: &[(String, &PackedMatrix)]) -> io::Result<()> {
-    // The table's length follows from how many digits its numbers have, and where panels begin from its length: two rounds
-    // are enough, since the second knows a length that is too large by a few bytes at most.
+    // Where panels begin follows from the table's length, and that from how many digits its numbers have. With the longest
+    // ones it is a bound; what the table leaves of it is padding.
     let crcs: Vec<Vec<u32>> = matrices.iter().map(|(_, matrix)| matrix.parts().map(crc).collect()).collect();
     let guess = table(matrices, &crcs, usize::MAX / 2)?.len();
     let panels = (HEADER + guess).next_multiple_of(ALIGNMENT);
