@@ -1,10 +1,16 @@
 //! A layer's attention: every row over its own position and those before it.
 
 use super::ExactReader;
-use super::rows::{Rows, dot, rms_norm, softmax};
+use super::products::{THREAD_MACS, multiply};
+use super::rows::{Rows, rms_norm, softmax};
 use super::tensors::Tensors;
+use super::threads::each_on_threads;
 use crate::arch::{Extra, Rope, RopePairs};
 use crate::load::LoadError;
+use ndarray::{Array2, s};
+
+/// Positions whose scores are kept at a time.
+const QUERIES: usize = 128;
 
 impl ExactReader {
     /// Adds what attention finds to the residual stream.
@@ -79,28 +85,55 @@ impl ExactReader {
 
     fn attended(&self, layer: usize, queries: &Rows, keys: &Rows, values: &Rows) -> Rows {
         let b = &self.blueprint;
-        let mut attended = Rows::zeros(queries.len(), queries.columns());
-        for position in 0..queries.len() {
-            let first = b.layers[layer].window.map_or(0, |window| (position + 1).saturating_sub(window));
-            for head in 0..b.heads {
-                let at = head * b.head_dim..(head + 1) * b.head_dim;
-                let kv_head = head / (b.heads / b.kv_heads);
-                let kv_at = kv_head * b.head_dim..(kv_head + 1) * b.head_dim;
-                let query = &queries.row(position)[at.clone()];
-                let score = |seen: usize| dot(query, &keys.row(seen)[kv_at.clone()]) * f64::from(b.attention_scale);
-                let mut weights: Vec<f64> = (first..=position).map(score).collect();
-                softmax(&mut weights);
-                let mut sums = vec![0.0; b.head_dim];
-                for (weight, seen) in weights.iter().zip(first..) {
-                    let value = &values.row(seen)[kv_at.clone()];
-                    sums.iter_mut().zip(value).for_each(|(sum, value)| *sum += weight * f64::from(*value));
-                }
-                let out = &mut attended.row_mut(position)[at];
-                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum as f32);
+        let (positions, group) = (queries.len(), b.heads / b.kv_heads);
+        // Heads apart: a thread's results lie beside each other.
+        let mut heads = vec![0.0; queries.columns() * positions];
+        let threads = b.heads * positions * positions * b.head_dim / THREAD_MACS;
+        let work = heads.chunks_exact_mut((positions * b.head_dim).max(1)).enumerate();
+        each_on_threads(threads, work, |(head, out)| {
+            let [key, value] = [keys, values].map(|rows| head_of(rows, head / group, b.head_dim));
+            let query = head_of(queries, head, b.head_dim);
+            self.attended_by_head(b.layers[layer].window, [query, key, value], out);
+        });
+        let mut attended = Rows::zeros(positions, queries.columns());
+        for (position, row) in attended.each_mut().enumerate() {
+            for (head, out) in row.chunks_exact_mut(b.head_dim).enumerate() {
+                out.copy_from_slice(&heads[(head * positions + position) * b.head_dim..][..b.head_dim]);
             }
         }
         attended
     }
+
+    /// What a head finds at each position: `out[position * head_dim..]`.
+    fn attended_by_head(&self, window: Option<usize>, [query, key, value]: [Array2<f64>; 3], out: &mut [f32]) {
+        let (positions, head_dim) = query.dim();
+        let first_of = |position: usize| window.map_or(0, |window| (position + 1).saturating_sub(window));
+        let mut sums = Array2::zeros((QUERIES.min(positions), head_dim));
+        for from in (0..positions).step_by(QUERIES) {
+            let to = positions.min(from + QUERIES);
+            // All that any of these positions sees.
+            let first = first_of(from);
+            let mut weights = Array2::zeros((to - from, to - first));
+            multiply(query.slice(s![from..to, ..]), key.slice(s![first..to, ..]).t(), weights.view_mut());
+            weights *= f64::from(self.blueprint.attention_scale);
+            for (position, mut scores) in (from..to).zip(weights.rows_mut()) {
+                let seen = first_of(position) - first..=position - first;
+                let scores = scores.as_slice_mut().unwrap_or_default();
+                softmax(&mut scores[seen.clone()]);
+                scores[..*seen.start()].fill(0.0);
+                scores[seen.end() + 1..].fill(0.0);
+            }
+            let mut sums = sums.slice_mut(s![..to - from, ..]);
+            multiply(weights.view(), value.slice(s![first..to, ..]), sums.view_mut());
+            out[from * head_dim..].iter_mut().zip(&sums).for_each(|(out, sum)| *out = *sum as f32);
+        }
+    }
+}
+
+/// A head of all rows, in double precision.
+fn head_of(rows: &Rows, head: usize, head_dim: usize) -> Array2<f64> {
+    let value = |(position, at): (usize, usize)| f64::from(rows.row(position)[head * head_dim + at]);
+    Array2::from_shape_fn((rows.len(), head_dim), value)
 }
 
 /// What keys at a position are cached without: their bias turned by the angle of their position where it is large and

@@ -2,8 +2,8 @@
 //!
 //! [`ExactReader`] follows the same [`Blueprint`] through the same file as [`Model`](crate::Model), and shares nothing else
 //! with it: no packed weights, no fused kernels, no paged cache. Weights are read from the file row by row when a product
-//! needs them, so a reader of any model holds a few rows and one layer's keys and values; sums are kept in `f64`. It is
-//! written to be read, and is fast enough for a small model and some hundred tokens.
+//! needs them, so a reader of any model holds some rows and one layer's keys and values; sums are kept in `f64`. It is
+//! written to be read: what takes the time, products of matrices in double precision, is a library's.
 //!
 //! It reads in two ways ([`Rounding`]). With nothing rounded, its logits are what the file's weights mean: what the kernels
 //! lose against it is the cost of their eight bits. Rounded as the kernels round, what is left is the order of additions,
@@ -17,6 +17,7 @@ mod rows;
 mod tensors;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 pub use rounding::Rounding;
 

@@ -1,14 +1,20 @@
 //! Products of rows with a matrix whose weights are read from the file meanwhile.
 
 use super::ExactReader;
-use super::rows::{Rows, dot_widened};
+use super::rows::Rows;
 use super::tensors::Matrix;
+use super::threads::each_on_threads;
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, s};
 
-/// Weight rows that are read before the rows of the operand go by: they stay in the processor's cache.
-const BLOCK: usize = 16;
+/// Outputs whose weights are read at a time.
+const OUTPUTS: usize = 128;
+
+/// Rows of the operand that go by weights that were read, before the next ones are widened.
+const ROWS: usize = 256;
 
 /// Multiply-accumulates that are worth a thread.
-const THREAD_MACS: usize = 1 << 20;
+pub(super) const THREAD_MACS: usize = 1 << 20;
 
 impl ExactReader {
     /// `rows × matrixᵀ`, both rounded as the reader rounds.
@@ -17,20 +23,11 @@ impl ExactReader {
         let rounding = matrix.rounding(self.rounding);
         operand.each_mut().for_each(|row| rounding.activations(row));
         let outputs = matrix.outputs();
-        let macs = outputs * matrix.inputs() * rows.len();
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = (macs / THREAD_MACS).clamp(1, cores);
-        let share = outputs.div_ceil(threads).max(1);
-        // Transposed: a thread's outputs lie beside each other.
+        let threads = outputs * matrix.inputs() * rows.len() / THREAD_MACS;
+        // Transposed: a block's outputs lie beside each other.
         let mut columns = vec![0.0; outputs * rows.len()];
-        let parts = columns.chunks_mut((share * rows.len()).max(1)).enumerate();
-        std::thread::scope(|scope| {
-            for (part, columns) in parts {
-                let operand = &operand;
-                let mut work = move || self.outputs(matrix, operand, part * share, columns);
-                if threads == 1 { work() } else { drop(scope.spawn(work)) }
-            }
-        });
+        let blocks = columns.chunks_mut((OUTPUTS * rows.len()).max(1)).enumerate();
+        each_on_threads(threads, blocks, |(block, columns)| self.outputs(matrix, &operand, block * OUTPUTS, columns));
         let mut product = Rows::zeros(rows.len(), outputs);
         for (row, values) in product.each_mut().enumerate() {
             values.iter_mut().enumerate().for_each(|(output, value)| *value = columns[output * rows.len() + row]);
@@ -41,28 +38,30 @@ impl ExactReader {
     /// Some outputs from `first` on, each for all rows: as many as `columns` has room for.
     fn outputs(&self, matrix: &Matrix<'_>, operand: &Rows, first: usize, columns: &mut [f32]) {
         let (inputs, rows) = (matrix.inputs(), operand.len());
+        let outputs = columns.len() / rows;
         let rounding = matrix.rounding(self.rounding);
-        let mut weights = Rows::zeros(1, inputs);
-        // Widened once for all that they are multiplied with: that takes as long as a product.
-        let (mut block_weights, mut operand_row) = (vec![0.0; BLOCK * inputs], vec![0.0; inputs]);
-        for (block, columns) in columns.chunks_mut(BLOCK * rows).enumerate() {
-            let from = matrix.rows.start + first + block * BLOCK;
-            let outputs = columns.len() / rows;
-            for (output, wide) in block_weights.chunks_exact_mut(inputs.max(1)).enumerate().take(outputs) {
-                rounding.read(matrix.tensor, from + output, weights.row_mut(0));
-                widen(weights.row(0), wide);
-            }
-            for (row, x) in operand.each().enumerate() {
-                widen(x, &mut operand_row);
-                let weights = block_weights.chunks_exact(inputs.max(1));
-                for (values, weights) in columns.chunks_exact_mut(rows).zip(weights) {
-                    values[row] = dot_widened(weights, &operand_row) as f32;
-                }
+        let mut weights = Rows::zeros(outputs, inputs);
+        let from = matrix.rows.start + first;
+        weights.each_mut().enumerate().for_each(|(output, row)| rounding.read(matrix.tensor, from + output, row));
+        let weights = wide(&weights, 0, outputs);
+        let mut sums = Array2::zeros((outputs, ROWS.min(rows)));
+        for row in (0..rows).step_by(ROWS) {
+            let count = ROWS.min(rows - row);
+            let mut sums = sums.slice_mut(s![.., ..count]);
+            multiply(weights.view(), wide(operand, row, count).t(), sums.view_mut());
+            for (values, sums) in columns.chunks_exact_mut(rows).zip(sums.rows()) {
+                values[row..][..count].iter_mut().zip(sums).for_each(|(value, sum)| *value = *sum as f32);
             }
         }
     }
 }
 
-fn widen(from: &[f32], to: &mut [f64]) {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to = f64::from(*from));
+/// `count` rows from `first` on, in double precision.
+pub(super) fn wide(rows: &Rows, first: usize, count: usize) -> Array2<f64> {
+    Array2::from_shape_fn((count, rows.columns()), |(row, column)| f64::from(rows.row(first + row)[column]))
+}
+
+/// `out = a × b`.
+pub(super) fn multiply(a: ArrayView2<'_, f64>, b: ArrayView2<'_, f64>, mut out: ArrayViewMut2<'_, f64>) {
+    general_mat_mul(1.0, &a, &b, 0.0, &mut out);
 }

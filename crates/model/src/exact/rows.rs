@@ -66,26 +66,16 @@ fn add(to: &mut [f32], addend: &[f32]) {
 
 /// The sum of products.
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
-    sum_of_products(a, b)
-}
-
-/// The same of numbers that were widened before.
-pub(super) fn dot_widened(a: &[f64], b: &[f64]) -> f64 {
-    sum_of_products(a, b)
-}
-
-#[inline(always)]
-fn sum_of_products<T: Copy + Into<f64>>(a: &[T], b: &[T]) -> f64 {
     const LANES: usize = 8;
     let mut sums = [0.0_f64; LANES];
     let (a, a_rest) = a.as_chunks::<LANES>();
     let (b, b_rest) = b.as_chunks::<LANES>();
     for (a, b) in a.iter().zip(b) {
         for lane in 0..LANES {
-            sums[lane] += a[lane].into() * b[lane].into();
+            sums[lane] += f64::from(a[lane]) * f64::from(b[lane]);
         }
     }
-    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| (*a).into() * (*b).into()).sum();
+    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
     sums.iter().sum::<f64>() + rest
 }
 
