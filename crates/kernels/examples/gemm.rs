@@ -1,4 +1,5 @@
-//! Speed of the matrix products beside the machine's ceilings: `cargo run --release -p duet-kernels --example gemm`.
+//! Speed of the matrix products beside the machine's ceilings, of all forms or of those that are named:
+//! `cargo run --release -p duet-kernels --example gemm -- [Q4K …]`.
 
 use duet_kernels::crew::{Crew, Scoped, Solo, Worker};
 use duet_kernels::isa::{Isa, IsaError};
@@ -30,7 +31,9 @@ fn main() -> Result<(), IsaError> {
             );
         }
     }
-    for form in [Form::Q8_0, Form::Q4_1, Form::Q5_0, Form::Q4K, Form::Q5K, Form::Q6K, Form::F16, Form::F32] {
+    let named: Vec<String> = std::env::args().skip(1).collect();
+    let chosen = |form: &Form| named.is_empty() || named.contains(&format!("{form:?}"));
+    for form in Form::ALL.into_iter().filter(chosen) {
         for (n, k) in [(1536, 1536), (1536, 8960)] {
             let weights: Vec<PackedMatrix> = (0..8)
                 .map(|_| PackedMatrix::new(n, k, form, |o, i| group(form, o + i)).expect("scales in range"))

@@ -142,6 +142,26 @@ proptest! {
     }
 }
 
+/// Where every product is the largest that there is, sums of 16 bits would be the first to overflow.
+#[test]
+fn the_largest_products_are_summed_exactly() {
+    for form in Form::ALL.into_iter().filter(|form| !form.is_float()) {
+        for quant in [usize::from(form == Form::Q8_0), (1 << form.bits()) - 1] {
+            let quants = [quant as u8; GROUP];
+            let group = WeightGroup { scale: 0.01, min: 0.01, small: [1; 2], quants };
+            let weights =
+                PackedMatrix::new(2 * PANEL, 2 * GROUP, form, |_, _| Packable::Quants(group)).expect("scales in range");
+            for value in [-127.0, 127.0] {
+                let rows = vec![vec![value; 2 * GROUP]; 9];
+                let expected = product(Isa::Portable, &Solo, &weights, &rows);
+                for isa in Isa::available() {
+                    assert_eq!(product(isa, &Solo, &weights, &rows), expected, "{form:?}, {quant}, {value}, {isa}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn gates_are_applied_to_their_values() {
     let mut numbers = Numbers(11);

@@ -1,13 +1,13 @@
 //! AVX2 with FMA and F16C: two registers a vector; the integer products by `vpdpbusd` where AVX-VNNI is there, else by
-//! exact 16-bit products.
+//! `vpmaddubsw`, never beyond what its 16 bits hold.
 //!
 //! A value of the set's type can only be made by [`crate::isa`]'s entry for it, which is reached after the features were
 //! detected: who has one may use the instructions.
 
-use super::Simd;
 use super::features::{avx2_features, avx2_vnni_features, compiled_for};
-use crate::matmul::{RowTiles, Weights};
-use crate::packed::Panel;
+use super::{Simd, WeightBytes};
+use crate::matmul::{GroupPart, Quantized, RowTiles, Weights, products_by_row};
+use crate::packed::{Form, Panel};
 use std::arch::x86_64::*;
 
 /// AVX2, FMA and F16C.
@@ -65,7 +65,7 @@ unsafe fn sums_and_differences<const MASK: i32>(a: __m256, other: __m256) -> __m
 }
 
 macro_rules! avx2 {
-    ($name:ident, $features:ident, $activation:ty, $activations:item, $dot:item, $dot_pairs:item) => {
+    ($name:ident, $features:ident, $bytes:expr, $dot:item, $dot_pairs:item $(, $products:item)?) => {
         impl $name {
             #[inline(always)]
             $dot_pairs
@@ -75,9 +75,13 @@ macro_rules! avx2 {
             type F = [__m256; 2];
             type I = [__m256i; 2];
             type B = [__m256i; 2];
-            type A = $activation;
+            type A = __m256i;
             type Q = [[__m256i; 2]; 2];
             type W = [__m256i; 2];
+
+            const WEIGHT_BYTES: WeightBytes = $bytes;
+            /// Eight of sixteen registers.
+            const SUMS: usize = 4;
 
             #[inline(always)]
             fn splat(self, value: f32) -> Self::F {
@@ -311,9 +315,16 @@ macro_rules! avx2 {
                 }
             }
             #[inline(always)]
-            $activations
+            unsafe fn activations(self, from: *const i8) -> __m256i {
+                // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
+                unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
+            }
             #[inline(always)]
             $dot
+            $(
+                #[inline(always)]
+                $products
+            )?
             #[inline(always)]
             fn less_128(self, bytes: Self::B) -> Self::B {
                 // SAFETY: registers only, and `self` shows that the instruction set is there.
@@ -376,44 +387,92 @@ macro_rules! avx2 {
     };
 }
 
-// Without VNNI the even and the odd activations are kept apart, widened to 16 bits: `vpmaddwd` of them with the even
-// and odd bytes of the weights is exact, where `vpmaddubsw` would saturate.
+// Without VNNI, `vpmaddubsw` adds up two products in 16 bits, which is exact as long as they fit. It takes unsigned bytes by
+// signed ones, so signed weights hand their signs to the activations; of those with few bits many steps are added up before
+// the sums are widened.
 avx2!(
     Avx2,
     avx2_features,
-    [__m256i; 2],
-    unsafe fn activations(self, from: *const i8) -> [__m256i; 2] {
-        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
-        unsafe {
-            let all = _mm256_set1_epi32(from.cast::<i32>().read_unaligned());
-            [_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(all)), _mm256_srai_epi16::<8>(all)]
-        }
-    },
-    fn dot(self, sum: Self::I, weights: Self::B, activations: [__m256i; 2]) -> Self::I {
+    WeightBytes::Signed,
+    fn dot(self, sum: Self::I, weights: Self::B, activations: __m256i) -> Self::I {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe {
             both!(|i| {
-                let even = _mm256_and_si256(weights[i], _mm256_set1_epi16(255));
-                let odd = _mm256_srli_epi16::<8>(weights[i]);
-                let products = _mm256_madd_epi16(even, activations[0]);
-                _mm256_add_epi32(sum[i], _mm256_add_epi32(products, _mm256_madd_epi16(odd, activations[1])))
+                let signed = _mm256_sign_epi8(activations, weights[i]);
+                let products = _mm256_maddubs_epi16(_mm256_abs_epi8(weights[i]), signed);
+                _mm256_add_epi32(sum[i], _mm256_madd_epi16(products, _mm256_set1_epi16(1)))
             })
         }
     },
     fn dot_pairs(self, sum: [__m256i; 2], pairs: [__m256i; 2], factors: __m256i) -> [__m256i; 2] {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { both!(|i| _mm256_add_epi32(sum[i], _mm256_madd_epi16(pairs[i], factors))) }
+    },
+    unsafe fn products<W: Quantized, const R: usize, const P: usize>(
+        self,
+        sums: &mut [[Self::I; P]; R],
+        part: GroupPart<'_, P>,
+    ) {
+        let together = steps_in_16_bits(W::FORM) / 2;
+        if together == 0 {
+            // SAFETY: the caller's.
+            return unsafe { products_by_row::<Self, W, R, P>(self, sums, part) };
+        }
+        let pairs = part.pairs::<W>();
+        for first in pairs.clone().step_by(together) {
+            // SAFETY: the caller's; the rest are registers, and `self` shows that the instruction set is there.
+            unsafe {
+                let mut narrow = [[[_mm256_setzero_si256(); 2]; P]; R];
+                for pair in first..pairs.end.min(first + together) {
+                    add_in_16_bits::<W, R, P>(self, &mut narrow, part, pair);
+                }
+                for (sum, narrow) in sums.as_flattened_mut().iter_mut().zip(narrow.as_flattened()) {
+                    *sum = both!(|i| _mm256_add_epi32(sum[i], _mm256_madd_epi16(narrow[i], _mm256_set1_epi16(1))));
+                }
+            }
+        }
     }
 );
+
+/// How many steps of four inputs add up to sums of 16 bits, whatever the quants and the activations are: two products of each.
+const fn steps_in_16_bits(form: Form) -> usize {
+    const ACTIVATION_MAX: usize = 127;
+    if form.zero() == 128 {
+        return 1;
+    }
+    i16::MAX as usize / (2 * ACTIVATION_MAX * ((1 << form.bits()) - 1))
+}
+
+/// Adds the products of a pair of steps to sums of 16 bits.
+///
+/// # Safety
+/// As [`Simd::products`], the pair is one of the part's, and the sums have room for its products.
+#[inline(always)]
+unsafe fn add_in_16_bits<W: Quantized, const R: usize, const P: usize>(
+    s: Avx2,
+    sums: &mut [[[__m256i; 2]; P]; R],
+    part: GroupPart<'_, P>,
+    pair: usize,
+) {
+    for (p, panel) in part.panels.iter().enumerate() {
+        // SAFETY: the caller's.
+        let (one, other) = unsafe { part.weights::<Avx2, W>(s, panel, pair) };
+        for (half, weights) in [one, other].into_iter().enumerate() {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: the caller's; the rest are registers, and `s` shows that the instruction set is there.
+                unsafe {
+                    let four = s.activations(part.activations(2 * pair + half, row));
+                    sums[p] = both!(|i| _mm256_add_epi16(sums[p][i], _mm256_maddubs_epi16(weights[i], four)));
+                }
+            }
+        }
+    }
+}
 
 avx2!(
     Avx2Vnni,
     avx2_vnni_features,
-    __m256i,
-    unsafe fn activations(self, from: *const i8) -> __m256i {
-        // SAFETY: the caller promises the memory behind the pointer, see `Simd`; `self` shows that the set is there.
-        unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
-    },
+    WeightBytes::Unsigned,
     fn dot(self, sum: Self::I, weights: Self::B, activations: __m256i) -> Self::I {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { both!(|i| _mm256_dpbusd_avx_epi32(sum[i], weights[i], activations)) }
