@@ -4,6 +4,7 @@
 //! a trial of all candidates that there were, whether they were drafted or not, so nothing has to be drafted to be
 //! learned about. A request begins with what earlier ones taught, and its own trials weigh as if those had been few.
 
+use crate::draft_model;
 use crate::drafter::{EVIDENCE, Evidence, Kind};
 
 /// What each drafter said of a candidate; silence is `Evidence(0)`.
@@ -13,6 +14,8 @@ pub type Opinions = [Evidence; Kind::ALL.len()];
 #[derive(Clone, Debug, PartialEq)]
 pub struct Confidence {
     bias: f32,
+    /// Of the places that a draft model spoke of, the share where the likeliest token came.
+    told: Weight,
     weights: [[Weight; EVIDENCE]; Kind::ALL.len()],
 }
 
@@ -23,8 +26,15 @@ struct Weight {
 }
 
 impl Default for Confidence {
+    /// Nothing is known, but that a draft model means what it says.
     fn default() -> Self {
-        Self { bias: BIAS, weights: [[Weight::default(); EVIDENCE]; Kind::ALL.len()] }
+        let mut weights = [[Weight::default(); EVIDENCE]; Kind::ALL.len()];
+        for (evidence, weight) in (0..).map(Evidence).zip(&mut weights[Kind::Model as usize]) {
+            if let Some(chance) = draft_model::chance_at_first(evidence) {
+                *weight = Weight { value: (chance / (1.0 - chance)).ln() - BIAS, trials: TRIALS_FIRST };
+            }
+        }
+        Self { bias: BIAS, told: Weight { value: TOLD_FIRST, trials: TRIALS_FIRST }, weights }
     }
 }
 
@@ -44,25 +54,44 @@ impl Confidence {
     pub fn for_a_request(&self) -> Self {
         let mut begun = self.clone();
         begun.weights.as_flattened_mut().iter_mut().for_each(|weight| weight.trials = weight.trials.min(TRIALS_MAX));
+        begun.told.trials = begun.told.trials.min(TRIALS_MAX);
+        // Whoever is never asked could not show that it has something to say by now.
+        begun.told.value = begun.told.value.max(TOLD_MIN);
         begun
+    }
+
+    /// How often the likeliest token comes where a draft model has spoken.
+    #[must_use]
+    pub fn told_chance(&self) -> f32 {
+        self.told.value
+    }
+
+    /// A draft model had spoken, and the token that all together held likeliest came, or not.
+    pub fn learn_told(&mut self, came_true: bool) {
+        self.told.trials += 1.0;
+        let error = f32::from(u8::from(came_true)) - self.told.value;
+        self.told.value += error * (1.0 / self.told.trials).max(RATE_LAST);
     }
 
     /// What was learned, to be kept: each weight and the trials behind it.
     #[must_use]
     pub fn values(&self) -> Vec<[f32; 2]> {
-        self.weights.as_flattened().iter().map(|weight| [weight.value, weight.trials]).collect()
+        let all = self.weights.as_flattened().iter().chain([&self.told]);
+        all.map(|weight| [weight.value, weight.trials]).collect()
     }
 
     /// From what [`Self::values`] gave; nothing if it is of another shape or no numbers.
     #[must_use]
     pub fn from_values(values: &[[f32; 2]]) -> Option<Self> {
         let mut confidence = Self::default();
-        let weights = confidence.weights.as_flattened_mut();
+        let weights = confidence.weights.as_flattened_mut().iter_mut().chain([&mut confidence.told]);
+        let mut weights: Vec<&mut Weight> = weights.collect();
         let sane = |[value, trials]: &[f32; 2]| value.abs() < WEIGHT_MAX && (0.0..1e9).contains(trials);
         if values.len() != weights.len() || !values.iter().all(sane) {
             return None;
         }
-        weights.iter_mut().zip(values).for_each(|(weight, &[value, trials])| *weight = Weight { value, trials });
+        weights.iter_mut().zip(values).for_each(|(weight, &[value, trials])| **weight = Weight { value, trials });
+        confidence.told.value = confidence.told.value.clamp(0.0, 1.0);
         Some(confidence)
     }
 
@@ -81,6 +110,11 @@ impl Confidence {
 const BIAS: f32 = -0.7;
 const RATE_FIRST: f32 = 1.0;
 const RATE_LAST: f32 = 0.03;
+/// How often a draft model is right before anybody knows it, and at least when a request begins.
+const TOLD_FIRST: f32 = 0.6;
+const TOLD_MIN: f32 = 0.3;
+/// As many trials stand behind what a draft model says before there were any.
+const TRIALS_FIRST: f32 = 8.0;
 /// Trials of earlier requests count as this many at most: the rates of a request's own follow from it.
 const TRIALS_MAX: f32 = 64.0;
 /// Weights beyond this say no more than "certainly".

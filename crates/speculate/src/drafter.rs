@@ -5,6 +5,7 @@
 //! are, by whatever this drafter knows (length of the match, rank). How likely evidence makes a candidate is not its to
 //! say: that is [learned](crate::confidence).
 
+use crate::draft_model::Told;
 use crate::successors::Successors;
 use duet_types::TokenId;
 use std::fmt::Debug;
@@ -44,12 +45,21 @@ pub enum Kind {
     Prediction,
     /// What the model preferred in earlier requests.
     Recycled,
+    /// A draft model.
+    Model,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Context, Self::History, Self::Calibrated, Self::Extension, Self::Prediction, Self::Recycled];
+    pub const ALL: [Self; 7] = [
+        Self::Context,
+        Self::History,
+        Self::Calibrated,
+        Self::Extension,
+        Self::Prediction,
+        Self::Recycled,
+        Self::Model,
+    ];
 }
 
 /// A source of candidates. Places are given back to it in the order of its making, and only its own.
@@ -74,6 +84,9 @@ pub trait Drafter: Debug + Send {
 
     /// The rest of a draft's best path was not accepted.
     fn rejected(&mut self, _rejected: &Rejected<'_>) {}
+
+    /// A draft model said something of what may follow the end of the sequence.
+    fn told(&mut self, _told: &Told<'_>) {}
 
     /// Bytes held.
     fn bytes(&self) -> usize;

@@ -12,6 +12,7 @@
 //! | the task-relevant database (§3.1) | `history.rs` |
 //! | predicted outputs (OpenAI) | `prediction.rs` |
 //! | in-context distribution calibration (§3.3) | `calibration.rs`, over `preferences.rs` and `successors.rs` |
+//! | a draft model (Leviathan et al. 2023) | `draft_model.rs` |
 //! | token recycling across requests (Luo et al. 2024) | `recycling.rs`, over `preferences.rs` |
 //! | draft extension, or reuse (§3.4, eq. 3) | `extension.rs` |
 //! | why drafts are rejected (Table 2) | `rejection.rs` |
@@ -28,6 +29,7 @@
 pub mod calibration;
 pub mod confidence;
 pub mod draft;
+pub mod draft_model;
 pub mod drafter;
 pub mod extension;
 pub mod guide;
@@ -45,9 +47,10 @@ pub mod suffix_automaton;
 mod utilisation;
 
 pub use draft::{Draft, DraftRow, ROWS_MAX, VerifyRows, WORTH_MIN};
+pub use draft_model::{Said, Told};
 pub use drafter::Drafter;
 pub use guide::Guide;
 pub use method::{Known, Learns, Method, UnknownMethod};
 pub use rejection::{Rejection, Rejections};
-pub use speculator::Speculator;
+pub use speculator::{Ahead, Speculator};
 pub use utilisation::Utilisation;

@@ -1,6 +1,7 @@
 //! The methods by name: which drafters work together.
 
 use crate::calibration::Calibration;
+use crate::draft_model::DraftModel;
 use crate::drafter::Drafter;
 use crate::extension::Extension;
 use crate::history::History;
@@ -32,6 +33,10 @@ pub enum Method {
     /// Ours: SAM with several candidates a place, calibrated from every pass, and token recycling.
     #[default]
     Duet,
+    /// A draft model, alone.
+    DraftModel,
+    /// Ours and a draft model.
+    DuetDraft,
 }
 
 /// What is known before a request begins.
@@ -56,7 +61,7 @@ pub struct Learns {
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::None,
         Self::Pld,
         Self::PldDuet,
@@ -65,18 +70,20 @@ impl Method {
         Self::CoordGen,
         Self::Recycling,
         Self::Duet,
+        Self::DraftModel,
+        Self::DuetDraft,
     ];
 
     /// Its drafters, over what is known of earlier requests.
     #[must_use]
     pub fn drafters(self, known: &Known) -> Vec<Box<dyn Drafter>> {
-        let breadth = if self == Self::Duet { Breadth::Several } else { Breadth::Single };
+        let breadth = if matches!(self, Self::Duet | Self::DuetDraft) { Breadth::Several } else { Breadth::Single };
         let mut drafters: Vec<Box<dyn Drafter>> = Vec::new();
         match self {
             Self::None => return drafters,
-            Self::Recycling => {}
+            Self::Recycling | Self::DraftModel => {}
             Self::Pld | Self::PldDuet => drafters.push(Box::<PromptLookup>::default()),
-            Self::Sam | Self::Calibrated | Self::CoordGen | Self::Duet => {
+            Self::Sam | Self::Calibrated | Self::CoordGen | Self::Duet | Self::DuetDraft => {
                 drafters.push(Box::new(Context::new(breadth)));
                 let past = known.history.iter().map(|past| History::new(Arc::clone(past), breadth));
                 drafters.extend(past.map(|past| Box::new(past) as Box<dyn Drafter>));
@@ -91,32 +98,41 @@ impl Method {
         if self.learns().rejected {
             drafters.push(Box::<Extension>::default());
         }
+        if self.has_model() {
+            drafters.push(Box::<DraftModel>::default());
+        }
         drafters
     }
 
     /// Whether it drafts from finished interactions.
     #[must_use]
     pub fn has_history(self) -> bool {
-        !matches!(self, Self::None | Self::Pld | Self::PldDuet | Self::Recycling)
+        !matches!(self, Self::None | Self::Pld | Self::PldDuet | Self::Recycling | Self::DraftModel)
     }
 
     /// Whether it drafts from what the model would have said in earlier requests.
     #[must_use]
     pub fn recycles(self) -> bool {
-        matches!(self, Self::Recycling | Self::Duet)
+        matches!(self, Self::Recycling | Self::Duet | Self::DuetDraft)
+    }
+
+    /// Whether a draft model is one of its drafters.
+    #[must_use]
+    pub fn has_model(self) -> bool {
+        matches!(self, Self::DraftModel | Self::DuetDraft)
     }
 
     /// What it learns from.
     #[must_use]
     pub fn learns(self) -> Learns {
         let (prompt, answer, rejected) = match self {
-            Self::None | Self::Pld | Self::Sam => (false, false, false),
+            Self::None | Self::Pld | Self::Sam | Self::DraftModel => (false, false, false),
             Self::Recycling => (false, true, false),
             Self::Calibrated => (true, false, false),
             Self::CoordGen => (true, false, true),
             Self::PldDuet => (true, true, true),
             // What was rejected earns less than it costs to ask for the model's tokens in its places.
-            Self::Duet => (true, true, false),
+            Self::Duet | Self::DuetDraft => (true, true, false),
         };
         Learns { prompt, answer, rejected }
     }
@@ -131,6 +147,8 @@ impl Method {
             Self::CoordGen => "coordgen",
             Self::Recycling => "recycling",
             Self::Duet => "duet",
+            Self::DraftModel => "draft-model",
+            Self::DuetDraft => "duet+draft",
         }
     }
 }

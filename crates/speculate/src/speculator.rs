@@ -7,7 +7,8 @@
 
 use crate::confidence::{Confidence, Opinions};
 use crate::draft::{Draft, DraftRow};
-use crate::drafter::{Candidate, Drafter, Place, Rejected};
+use crate::draft_model::{NOT_NAMED, Told};
+use crate::drafter::{Candidate, Drafter, Kind, Place, Rejected};
 use crate::guide::{Guide, Unguided};
 use crate::successors::Successors;
 use duet_types::TokenId;
@@ -22,12 +23,25 @@ pub struct Speculator {
     scratch: Scratch,
 }
 
+/// A place on the likeliest path from the end of the sequence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ahead {
+    /// The chance that the sequence comes here.
+    pub worth: f32,
+    /// The token that comes next most likely, and the chance that it does; absent if nobody knows one.
+    pub next: Option<(TokenId, f32)>,
+    /// Whether a draft model has said what it thinks of this place.
+    pub is_told: bool,
+}
+
 #[derive(Debug, Default)]
 struct Scratch {
     candidates: Vec<Candidate>,
     merged: Vec<(TokenId, Opinions)>,
     /// Tokens that may follow a row, and how likely each is.
     chances: Vec<(TokenId, f32)>,
+    /// Whether a draft model spoke of the place that was merged.
+    is_told: bool,
     /// Of each row of the draft, and first of its root, where each drafter is.
     places: Vec<Place>,
     open: BinaryHeap<Open>,
@@ -62,10 +76,41 @@ impl Speculator {
         self.scratch.places.clear();
         self.scratch.places.extend(self.drafters.iter().map(|drafter| drafter.end()));
         self.merge(0);
+        if self.scratch.is_told {
+            let likeliest = self.likeliest().map(|(token, _)| token);
+            self.confidence.learn_told(likeliest == Some(token));
+        }
         for (candidate, opinions) in &self.scratch.merged {
             self.confidence.learn(opinions, *candidate == token);
         }
         self.drafters.iter_mut().for_each(|drafter| drafter.observe(token));
+    }
+
+    /// A draft model said something of what may come.
+    pub fn told(&mut self, told: &Told<'_>) {
+        self.drafters.iter_mut().for_each(|drafter| drafter.told(told));
+    }
+
+    /// The likeliest path from here, of at most `most` tokens: each place on it down to a worth of `floor`, the last of
+    /// which may be one of which nobody knows what comes next.
+    pub fn outlook(&mut self, most: usize, floor: f32) -> Vec<Ahead> {
+        let count = self.drafters.len();
+        self.scratch.places.clear();
+        self.scratch.places.extend(self.drafters.iter().map(|drafter| drafter.end()));
+        let (mut path, mut worth) = (Vec::new(), 1.0);
+        loop {
+            self.merge(path.len());
+            let next = self.likeliest();
+            path.push(Ahead { worth, next, is_told: self.scratch.is_told });
+            let Some((token, chance)) = next.filter(|(_, chance)| worth * chance >= floor && path.len() <= most) else {
+                return path;
+            };
+            worth *= chance;
+            for index in (path.len() - 1) * count..path.len() * count {
+                let place = self.drafters[index % count].step(self.scratch.places[index], token);
+                self.scratch.places.push(place);
+            }
+        }
     }
 
     /// The model would say one of `successors` after a text that ends with `context`.
@@ -138,14 +183,22 @@ impl Speculator {
         self.scratch.chances = chances;
     }
 
+    /// The likeliest of the candidates that were merged.
+    fn likeliest(&self) -> Option<(TokenId, f32)> {
+        let chances = self.scratch.merged.iter().map(|(token, opinions)| (*token, self.confidence.chance(opinions)));
+        chances.reduce(|best, other| if other.1 > best.1 { other } else { best })
+    }
+
     /// The candidates of all drafters at their places number `at`, each with all opinions on it.
     fn merge(&mut self, at: usize) {
-        let Scratch { candidates, merged, places, .. } = &mut self.scratch;
+        let Scratch { candidates, merged, places, is_told, .. } = &mut self.scratch;
         merged.clear();
+        *is_told = false;
         let places = &places[at * self.drafters.len()..][..self.drafters.len()];
         for (drafter, &place) in self.drafters.iter().zip(places) {
             candidates.clear();
             drafter.propose(place, candidates);
+            *is_told |= drafter.kind() == Kind::Model && !candidates.is_empty();
             for candidate in &*candidates {
                 let known = merged.iter().position(|(token, _)| *token == candidate.token);
                 let known = known.unwrap_or_else(|| {
@@ -155,6 +208,12 @@ impl Speculator {
                 // Of several drafters of a kind the one with the longer match has its say.
                 let opinion = &mut merged[known].1[drafter.kind() as usize];
                 opinion.0 = opinion.0.max(candidate.evidence.0);
+            }
+        }
+        if *is_told {
+            for (_, opinions) in merged {
+                let opinion = &mut opinions[Kind::Model as usize];
+                opinion.0 = opinion.0.max(NOT_NAMED.0);
             }
         }
     }
@@ -183,6 +242,7 @@ impl Eq for Open {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draft_model::Said;
     use crate::recycling::Recycled;
     use crate::{Known, Method};
     use proptest::prelude::*;
@@ -199,8 +259,29 @@ mod tests {
     }
 
     #[test]
+    fn a_draft_model_is_followed_where_it_is_likelier_than_the_text() {
+        let mut speculator = speculator(Method::DuetDraft, &[1, 2, 3, 4, 1, 2]);
+        let said = |token, other: f32| Said::of_logits(&[(TokenId(token), 9.0), (TokenId(99), other)]);
+        let ahead = |speculator: &mut Speculator| {
+            let outlook = speculator.outlook(3, 0.02);
+            outlook.iter().map(|ahead| (ahead.next.map(|next| next.0.0), ahead.is_told)).collect::<Vec<_>>()
+        };
+        assert_eq!(ahead(&mut speculator)[..2], [(Some(3), false), (Some(4), false)], "what the text says");
+        speculator.told(&Told { path: &[TokenId(7)], said: &[said(7, 1.0), said(8, 8.5)] });
+        assert_eq!(ahead(&mut speculator), [(Some(7), true), (Some(8), true), (None, false)]);
+        let rows: Vec<u32> = speculator.draft(3, 0.02).rows().iter().map(|row| row.token.0).collect();
+        assert_eq!(rows[..2], [7, 8]);
+        let trusted = speculator.confidence().told_chance();
+        for turn in 0..20 {
+            speculator.told(&Told { path: &[], said: &[said(7, 1.0)] });
+            speculator.accept(TokenId(100 + turn));
+        }
+        assert!(speculator.confidence().told_chance() < trusted / 2.0, "it has lost its trust");
+    }
+
+    #[test]
     fn what_was_said_is_drafted_again() {
-        let reads_the_text = |method: &Method| !matches!(method, Method::None | Method::Recycling);
+        let reads_the_text = |method: &Method| !matches!(method, Method::None | Method::Recycling | Method::DraftModel);
         for method in Method::ALL.into_iter().filter(reads_the_text) {
             let mut speculator = speculator(method, &[1, 2, 3, 4, 5, 6, 9, 1, 2, 3]);
             let draft = speculator.draft(3, 0.0);

@@ -245,6 +245,8 @@ fn floor(method: Method) -> f32 {
     match method {
         Method::None | Method::Pld | Method::Sam => WORTH_MIN,
         Method::PldDuet | Method::Calibrated | Method::CoordGen | Method::Recycling | Method::Duet => 0.0,
+        // No draft model runs here.
+        Method::DraftModel | Method::DuetDraft => 0.0,
     }
 }
 
