@@ -3,7 +3,7 @@
 use crate::command::GraphId;
 use crate::kernel::HeadRows;
 use crate::speculation::Offer;
-use duet_types::{Class, FinishReason, FlowId, KernelId, LaneId, RequestId, Tokens};
+use duet_types::{Class, FinishReason, FlowId, KernelId, LaneId, Nanos, RequestId, Tokens};
 
 /// One generation as the scheduler sees it: sizes, no contents. How long its answer will be is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,14 +153,33 @@ pub struct Generated {
     /// What may come next.
     #[cfg_attr(feature = "serde", serde(default))]
     pub offer: Offer,
+    /// What a draft model took for it, at the kernel's end: no part of what the kernel was predicted to take.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_no_time"))]
+    pub drafting: Nanos,
 }
 
 impl Generated {
     /// One token, and nothing drafted.
     #[must_use]
     pub fn one(request: RequestId, finished: Option<FinishReason>) -> Self {
-        Self { request, tokens: Tokens(1), finished, offer: Offer::NONE }
+        Self { request, tokens: Tokens(1), finished, offer: Offer::NONE, drafting: Nanos::ZERO }
     }
+}
+
+impl Outcome {
+    /// What draft models took of the kernel's time.
+    pub(crate) fn drafting(&self) -> Nanos {
+        match self {
+            Self::Progressed => Nanos::ZERO,
+            Self::Tokens(tokens) => Nanos(tokens.iter().map(|generated| generated.drafting.0).sum()),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_no_time(time: &Nanos) -> bool {
+    *time == Nanos::ZERO
 }
 
 #[cfg(feature = "serde")]

@@ -11,7 +11,8 @@
 //! Invariants: the rows of a member are the first of its draft; no class takes more than its budget; a draft never
 //! pushes anybody out of memory (see [`room`](crate::room)).
 
-use crate::config::Verify;
+use crate::annotation;
+use crate::config::{SchedulerConfig, Verify};
 use crate::heg::Load;
 use crate::kernel::{Member, class_of, stage_of};
 use crate::mechanism::Mechanism;
@@ -122,6 +123,17 @@ fn paying(view: &View<'_>, members: &[Member], offered: &[(usize, f64)], lanes: 
         }
     }
     most
+}
+
+/// The share of a pass's time that one drafted row more takes on `lanes`, by the annotations: what whoever drafts has to
+/// reckon with before the pass that verifies it is composed.
+#[must_use]
+pub fn row_share(config: &SchedulerConfig, members: &[Member], lanes: LaneSet) -> f64 {
+    let Some(last) = members.last() else { return 0.0 };
+    let (load, anchors, nodes) = (Load::of(members), config.machine.anchors(lanes), 0..config.heg.nodes());
+    let time = |load: &Load| annotation::predict(&config.heg, anchors, load, &nodes).0 as f64;
+    let pass = time(&load);
+    if pass > 0.0 { (time(&load.with_draft_row(last.rows.end)) / pass - 1.0).max(0.0) } else { 0.0 }
 }
 
 /// What a pass brings without drafts, in tokens. A person waits for tokens alone; for the background a prompt's rows

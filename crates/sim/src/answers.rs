@@ -92,7 +92,7 @@ impl Answers for KnownLengths {
             *left = left.saturating_sub(tokens);
             let offer = drafts.map_or(Offer::NONE, |chance| drafting::offer(chance, *left));
             let finished = (*left == Tokens::ZERO).then_some(FinishReason::Stop);
-            Generated { request: member.request, tokens, finished, offer }
+            Generated { tokens, finished, offer, ..Generated::one(member.request, None) }
         });
         generated.collect()
     }

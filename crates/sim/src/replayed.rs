@@ -103,7 +103,7 @@ impl Answers for Replayed {
             steps.now = rest.or_else(|| steps.later.next());
             let offer = steps.now.as_ref().map_or(Offer::NONE, DraftStep::offer);
             let finished = steps.now.is_none().then_some(FinishReason::Stop);
-            Generated { request: member.request, tokens, finished, offer }
+            Generated { tokens, finished, offer, ..Generated::one(member.request, None) }
         });
         generated.collect()
     }

@@ -19,7 +19,7 @@ use duet_types::{Class, FinishReason, KernelId, LaneId, LaneSet, Nanos, RequestI
 
 impl Scheduler {
     pub(super) fn kernel_done(&mut self, kernel: KernelId, outcome: Outcome) {
-        self.learn(kernel);
+        self.learn(kernel, outcome.drafting());
         self.health.ran_well(self.running.get(&kernel).map(|running| running.lanes).unwrap_or_default());
         let (pass, complete) = self.end_kernel(kernel);
         // A pass that nobody wants any more may still have come to its end.
@@ -198,12 +198,13 @@ impl Scheduler {
         self.commands.push_back(Command::Release { request, end });
     }
 
-    /// Takes the time of a kernel that ended well, and that nothing disturbed, into account.
-    pub(super) fn learn(&mut self, kernel: KernelId) {
+    /// Takes the time of a kernel that ended well, and that nothing disturbed, into account, but for what draft models took.
+    pub(super) fn learn(&mut self, kernel: KernelId, drafting: Nanos) {
         if let Some(running) = self.running.get(&kernel).filter(|running| running.undisturbed) {
             let stage = self.passes[&running.pass].stage;
             let executors = self.config.machine.executors(running.lanes);
-            self.drift.learn(executors, stage, running.predicted, self.now - running.launched);
+            let measured = Nanos((self.now - running.launched).0.saturating_sub(drafting.0));
+            self.drift.learn(executors, stage, running.predicted, measured);
         }
     }
 
