@@ -50,6 +50,9 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Its sizes.
     fn shape(&self) -> Shape;
 
+    /// Nodes that a pass goes through.
+    fn nodes(&self) -> usize;
+
     /// How full its KV memory is.
     fn kv_pages(&self) -> KvPages;
 

@@ -3,6 +3,7 @@
 use crate::calibration::Calibrate;
 use crate::executors::{Device, Fallback};
 use duet_history::HistoryStore;
+use duet_model::Model;
 use duet_model::kv::KvFormat;
 use duet_scheduler::machine::RowsTaken;
 use duet_scheduler::policy::PolicyName;
@@ -48,6 +49,8 @@ pub struct EngineConfig {
     pub proactive_age: Duration,
     /// How answers are drafted.
     pub speculate: Method,
+    /// The model that drafts, for methods that have one. Its keys and values get an eighth of the memory for KV pages.
+    pub draft: Option<Arc<Model>>,
     /// Rows of a draft that a request of a class may have in a pass at most, reactive and proactive.
     pub draft_rows: [Tokens; 2],
     /// How much of a draft is verified.
@@ -124,6 +127,7 @@ impl Default for EngineConfig {
             decode_stall: Duration::from_millis(200),
             proactive_age: Duration::from_secs(30),
             speculate: Method::default(),
+            draft: None,
             draft_rows: [Tokens(32); 2],
             verify: Verify::default(),
             calibrate: Calibrate::default(),

@@ -26,6 +26,8 @@ pub(crate) struct Drafting {
     recycled: RecycledByUser,
     drafts: AtomicU64,
     nanos: AtomicU64,
+    /// How long answers are lately.
+    answer: Mutex<f64>,
 }
 
 /// Answers of the past.
@@ -58,7 +60,24 @@ impl Drafting {
         let learned = learned.filter(|_| method != Method::None);
         let confidence = Mutex::new(learned.as_ref().and_then(LearnedFile::load).unwrap_or_default());
         let recycled = RecycledByUser::default();
-        Arc::new(Self { method, calibrate, past, learned, confidence, recycled, drafts, nanos })
+        let answer = Mutex::new(ANSWER_FIRST);
+        Arc::new(Self { method, calibrate, past, learned, confidence, recycled, drafts, nanos, answer })
+    }
+
+    /// Whether a draft model is among the drafters.
+    pub(crate) fn has_model(&self) -> bool {
+        self.method.has_model()
+    }
+
+    /// An answer of so many tokens is complete.
+    pub(crate) fn answered(&self, tokens: usize) {
+        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        *answer += ANSWER_RATE * (tokens as f64 - *answer);
+    }
+
+    /// How long an answer is expected to be.
+    pub(crate) fn answer_expected(&self) -> f64 {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Drafts for a generation; nothing if the method is none.
@@ -143,6 +162,9 @@ impl Drop for Drafting {
     }
 }
 
+/// How long an answer is expected to be before there was one, and how much one of them weighs.
+const ANSWER_FIRST: f64 = 100.0;
+const ANSWER_RATE: f64 = 0.1;
 /// Shorter answers say nothing that is worth a row of a file.
 const KEPT_MIN: usize = 4;
 

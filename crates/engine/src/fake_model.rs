@@ -43,6 +43,8 @@ pub(crate) struct FakeModel {
     pub(crate) hold: Arc<Hold>,
     /// Whether a device computes parts of nodes without the pass.
     pub(crate) device: FakeDevice,
+    /// Whether all of its kernels panic.
+    pub(crate) is_broken: bool,
     /// Rows of nodes that ran on a graph which was made for them.
     pub(crate) exact: AtomicUsize,
 }
@@ -158,6 +160,7 @@ impl FakeModel {
             rows: AtomicUsize::new(0),
             hold: Arc::default(),
             device: FakeDevice::Absent,
+            is_broken: false,
             exact: AtomicUsize::new(0),
         }
     }
@@ -282,6 +285,10 @@ impl Backend for FakeModel {
         Shape { context: self.context, vocabulary: VOCABULARY, hidden: HIDDEN }
     }
 
+    fn nodes(&self) -> usize {
+        NODES
+    }
+
     fn kv_pages(&self) -> KvPages {
         KvPages { free: self.pool.capacity - self.pool.used_pages(), capacity: self.pool.capacity }
     }
@@ -317,6 +324,7 @@ impl Backend for FakeModel {
         site: Site<'_>,
     ) -> Result<(), EngineError> {
         let crew = site.crew;
+        assert!(!self.is_broken, "a fake model is broken");
         assert!(pass.nodes[rows.clone()].iter().all(|&node| node == nodes.start), "nodes come in order");
         let attention = nodes.clone().find(|node| node % 3 == 2).filter(|_| nodes.len() == 1);
         assert!(

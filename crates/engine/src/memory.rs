@@ -39,6 +39,17 @@ pub(crate) fn budget(
     Ok(Budget { pool, context: wanted.min(pool) })
 }
 
+/// What KV pages have left, and what those of a draft model get.
+pub(crate) fn with_draft_model(config: &EngineConfig, available: Bytes) -> (EngineConfig, Bytes, Bytes) {
+    if config.draft.is_none() || !config.speculate.has_model() {
+        return (config.clone(), available, Bytes(0));
+    }
+    let left = |bytes: Bytes| Bytes(bytes.0 - bytes.0 / DRAFT_MODEL_SHARE);
+    let all = config.kv_bytes.unwrap_or(Bytes(available.0 / AVAILABLE_SHARE));
+    let config = EngineConfig { kv_bytes: config.kv_bytes.map(left), ..config.clone() };
+    (config, left(available), Bytes(all.0 / DRAFT_MODEL_SHARE))
+}
+
 /// How many graphs that are made for one prompt memory holds, one of which takes so much; no more than `most`.
 pub(crate) fn graphs_held(config: &EngineConfig, available: Bytes, one: Bytes, most: usize) -> usize {
     let bytes = config.graph_bytes.unwrap_or(Bytes(available.0 / ExactGraphs::SHARE_OF_FREE));
@@ -59,12 +70,15 @@ pub(crate) fn available() -> Bytes {
 
 /// KV may take a quarter of what is available: duet shares the machine with what its user does.
 const AVAILABLE_SHARE: u64 = 4;
+/// Of that a draft model gets an eighth: its keys and values are smaller, and only of those that decode.
+const DRAFT_MODEL_SHARE: u64 = 8;
 /// Assumed where the system does not tell: a small laptop's spare memory.
 const AVAILABLE_UNKNOWN: Bytes = Bytes(4 << 30);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use duet_speculate::Method;
 
     fn check(context: Option<u32>, kv_bytes: Option<u64>, expected: Result<(u32, u32), &str>) {
         let config =
@@ -73,6 +87,25 @@ mod tests {
         let budget = budget(&config, Tokens(1000), 64, Bytes(1000), Bytes(40_000));
         let budget = budget.map(|budget| (budget.pool.0, budget.context.0)).map_err(|error| error.to_string());
         assert_eq!(budget, expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn what_a_draft_model_gets_is_a_part_of_what_there_is() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
+        let load =
+            |path: &str| duet_model::Model::load(path.as_ref(), &duet_model::LoadOptions::default(), &mut |_| {});
+        let draft = Some(std::sync::Arc::new(load(path).unwrap()));
+        let shares = |kv_bytes: Option<u64>| {
+            let (draft, speculate) = (draft.clone(), Method::DuetDraft);
+            let kv_bytes = kv_bytes.map(Bytes);
+            let config = EngineConfig { kv_bytes, draft, speculate, ..EngineConfig::default() };
+            let (config, available, share) = with_draft_model(&config, Bytes(3200));
+            (config.kv_bytes, available, share)
+        };
+        assert_eq!(shares(None), (None, Bytes(2800), Bytes(100)), "of a quarter of 3200 an eighth");
+        assert_eq!(shares(Some(1600)), (Some(Bytes(1400)), Bytes(2800), Bytes(200)));
+        let config = EngineConfig::default();
+        assert_eq!(with_draft_model(&config, Bytes(3200)).2, Bytes(0), "without one");
     }
 
     #[test]

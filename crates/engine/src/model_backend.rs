@@ -97,6 +97,10 @@ impl Backend for ModelBackend {
         self.shape.clone()
     }
 
+    fn nodes(&self) -> usize {
+        self.order.count()
+    }
+
     fn kv_pages(&self) -> KvPages {
         KvPages { free: self.pool.free_pages(), capacity: self.pool.capacity_pages() }
     }

@@ -14,9 +14,11 @@
 //! was before the pass, so that it can be run again.
 
 mod choosing;
+mod drafting;
 mod rows;
 mod scoring;
 
+pub(crate) use drafting::Drafters;
 pub(crate) use rows::panic_message;
 
 use crate::backend::Backend;
@@ -29,6 +31,7 @@ use rows::{Rows, message};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// A pass, and its kernels on lanes.
 pub(crate) struct PassUnderWay<B: Backend> {
@@ -130,6 +133,7 @@ impl<B: Backend> PassUnderWay<B> {
         backend: &B,
         site: Site<'_>,
         workspace: &mut Workspace,
+        drafters: &Drafters<'_, B>,
     ) -> Result<Outcome, EngineError> {
         let way = Way::of(kernel, site.lanes, backend);
         if way == Way::Apart && self.run_apart(kernel, backend, site)? {
@@ -141,13 +145,15 @@ impl<B: Backend> PassUnderWay<B> {
         }
         let mut rows = self.joined(backend, site)?;
         let range = kernel.rows.start as usize..kernel.rows.end as usize;
+        let begun = Instant::now();
         backend.run(rows.begun(kernel, backend)?, kernel.nodes.clone(), range, site)?;
+        rows.spent += begun.elapsed();
         if kernel.class() == Class::Proactive && kernel.stage() == Stage::Prefill {
             // Nobody waits, and the next chunk, perhaps a person's, finds its memory prepared.
             backend.warm_memory();
         }
         match (way, kernel.completes) {
-            (Way::Whole, Completes::Pass) => rows.complete(kernel, backend, site, workspace),
+            (Way::Whole, Completes::Pass) => rows.complete(kernel, backend, site, workspace, drafters),
             _ => Ok(Outcome::Progressed),
         }
     }
@@ -159,8 +165,9 @@ impl<B: Backend> PassUnderWay<B> {
         backend: &B,
         site: Site<'_>,
         workspace: &mut Workspace,
+        drafters: &Drafters<'_, B>,
     ) -> Result<Outcome, EngineError> {
-        self.joined(backend, site)?.complete(kernel, backend, site, workspace)
+        self.joined(backend, site)?.complete(kernel, backend, site, workspace, drafters)
     }
 
     /// Does some work of a kernel, and makes an error of a panic; after either the pass is undone.

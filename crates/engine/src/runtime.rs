@@ -14,6 +14,7 @@ use crate::backend::Backend;
 use crate::calibration::Calibrate;
 use crate::clock::Clock;
 use crate::constraint::{Constrained, Constraint, MaskMaker};
+use crate::draft_model::DraftModel;
 use crate::drafting::{Drafting, Past};
 use crate::exact::{ExactCounts, ExactGraphs};
 use crate::exchange::{ExchangesGraphs, GraphLoader};
@@ -23,8 +24,9 @@ use crate::learned::LearnedFile;
 use crate::observe::{Elsewhere, EngineSamples, Metrics, Observers, Samples};
 use crate::outbox::Outbox;
 use crate::parameters::validate;
-use crate::pass::Way;
+use crate::pass::{Drafters, Way};
 use crate::past::OnLanes;
+use crate::people::People;
 use crate::preparer::Preparer;
 use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey, GenerateRequest, GenerationEvent};
@@ -101,6 +103,9 @@ pub(crate) struct Shared<B: Backend> {
     backend: Arc<B>,
     clock: Clock,
     drafting: Arc<Drafting>,
+    /// Present if a draft model is among the drafters.
+    draft_model: Option<DraftModel<B>>,
+    people: People,
     /// Started with the first answer that is held to a grammar.
     masks: OnceLock<Arc<MaskMaker>>,
     queue_max: usize,
@@ -136,7 +141,12 @@ pub(crate) trait Cancel: Send + Sync {
 
 impl<B: Backend> Runtime<B> {
     /// Starts over lanes that run already; they must be those of the configuration's machine.
-    pub(crate) fn start(backend: B, cpu: Cpu, config: RuntimeConfig) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        backend: B,
+        draft_model: Option<DraftModel<B>>,
+        cpu: Cpu,
+        config: RuntimeConfig,
+    ) -> std::io::Result<Self> {
         let backend = Arc::new(backend);
         let clock = Clock::start();
         // The helpers find what they report to when it is there.
@@ -207,6 +217,8 @@ impl<B: Backend> Runtime<B> {
                 clock,
                 masks: OnceLock::new(),
                 drafting: Drafting::new(config.speculate, config.calibrate, config.past, config.learned),
+                draft_model,
+                people: People::default(),
                 queue_max: config.queue_max,
                 queue_tokens_max: config.queue_tokens_max,
                 seeds: RandomState::new(),
@@ -252,7 +264,8 @@ impl<B: Backend> Runtime<B> {
         let owner = (request.tenant, request.flow.clone());
         let seed = shared.seeds.hash_one(shared.clock.now());
         let guided = (shared.drafting.begin(&request), shared.constrained(request.constraint.take())?);
-        let sequence = Sequence::new(&*shared.backend, request, guided, seed, Outbox::new(sender), shared.clock);
+        let sequence = Sequence::new(&*shared.backend, request, guided, seed, Outbox::new(sender), shared.clock)
+            .waited_for(shared.people.came(class));
         let id = shared.drive(|scheduler, world, now| {
             let limit = shared.queue_limit(scheduler, world, class);
             world.submit(now, class, owner, sequence, tokens, limit)
@@ -313,7 +326,8 @@ impl<B: Backend> Runtime<B> {
             let state = self.shared.state();
             let waiting = |line, class| state.scheduler.queue_len(line, class);
             let (pages, exact) = (state.scheduler.pages(), state.world.world.exact());
-            let elsewhere = Elsewhere { drafting, history, exact, experts };
+            let by_model = self.shared.draft_model.as_ref().map(DraftModel::work);
+            let elsewhere = Elsewhere { drafting, by_model, history, exact, experts };
             state.world.observer.metrics.expose(waiting, &pages, elsewhere)
         };
         exposition.text()
@@ -415,6 +429,10 @@ impl<B: Backend> Shared<B> {
         let _ = self.guarded(|state, now| state.world.observer.probe(now, probe));
     }
 
+    fn drafters(&self) -> Drafters<'_, B> {
+        Drafters { model: self.draft_model.as_ref(), people: &self.people, config: &self.config }
+    }
+
     /// Runs a kernel and reports it, on the leading lane of its team. If the scheduler fails over the report, its clients
     /// are told.
     pub(crate) fn run_kernel(
@@ -428,7 +446,9 @@ impl<B: Backend> Shared<B> {
         let site = Site { shares: &kernel.shares, ..Site::new(lanes, crew) };
         let on_device = Site { exact: exact.as_deref(), ..site };
         let backend = &*self.backend;
-        let mut ran = held.pass.settled(backend, || held.pass.run(kernel, backend, on_device, &mut workspace));
+        let drafters = self.drafters();
+        let mut ran =
+            held.pass.settled(backend, || held.pass.run(kernel, backend, on_device, &mut workspace, &drafters));
         // Before anybody hears of it, so that the last one who has it is not this lane.
         drop(exact);
         let mut failed = self.backend.take_failures(lanes);
@@ -442,7 +462,7 @@ impl<B: Backend> Shared<B> {
                 let _ = self.enter(|_, _| ());
                 return;
             }
-            ran = last.pass.settled(backend, || last.pass.complete(kernel, backend, site, &mut workspace));
+            ran = last.pass.settled(backend, || last.pass.complete(kernel, backend, site, &mut workspace, &drafters));
             held = last;
             failed = failed.union(self.backend.take_failures(lanes));
         }

@@ -7,7 +7,9 @@ use crate::backend::{Accepted, Backend, Rows, Table as _};
 use crate::calibration::Vocabulary;
 use crate::clock::Clock;
 use crate::constraint::Constrained;
+use crate::draft_model::Guest;
 use crate::outbox::Outbox;
+use crate::people::Waiting;
 use crate::pooled::Pooled;
 use crate::prompt_scores::PromptScores;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent, Output, Progress, TokenLogprobs, Usage};
@@ -19,14 +21,17 @@ use duet_kernels::crew::Crew;
 use duet_model::forward::FateCounts;
 use duet_scheduler::{Generated, HeadRows, Member, Offer, Yields};
 use duet_speculate::guide::Unguided;
-use duet_speculate::{Draft, VerifyRows};
-use duet_types::{FinishReason, Instant, RequestId, Stage, TokenId, Tokens};
+use duet_speculate::{Draft, ROWS_MAX, VerifyRows};
+use duet_types::{FinishReason, Instant, RequestId, Stage, TenantId, TokenId, Tokens};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::time::Duration;
 
 /// One generation.
 pub(crate) struct Sequence<B: Backend> {
+    tenant: TenantId,
+    /// Present while a person waits for it.
+    _waiting: Option<Waiting>,
     /// The prompt, then what was generated.
     tokens: Vec<TokenId>,
     prompt_len: usize,
@@ -142,7 +147,17 @@ impl<B: Backend> Sequence<B> {
         clock: Clock,
     ) -> Self {
         let GenerateRequest {
-            prompt, sampling, stop, logprobs, prompt_logprobs, marks, progress, output, thought, ..
+            prompt,
+            sampling,
+            stop,
+            logprobs,
+            prompt_logprobs,
+            marks,
+            progress,
+            output,
+            thought,
+            tenant,
+            ..
         } = request;
         let shape = backend.shape();
         let context = shape.context.as_usize();
@@ -150,6 +165,8 @@ impl<B: Backend> Sequence<B> {
         let len_max = answer_max.map_or(context, |max| context.min(prompt.len().saturating_add(max.as_usize())));
         let is_kept = output == Output::KeptPrompt || len_max > prompt.len();
         Self {
+            tenant,
+            _waiting: None,
             prompt_len: prompt.len(),
             cached: Tokens::ZERO,
             len_max,
@@ -176,6 +193,11 @@ impl<B: Backend> Sequence<B> {
             failure: None,
             tokens: prompt,
         }
+    }
+
+    /// A person waits for it.
+    pub(crate) fn waited_for(self, waiting: Option<Waiting>) -> Self {
+        Self { _waiting: waiting, ..self }
     }
 
     /// The prompt.
@@ -313,13 +335,17 @@ impl<B: Backend> Sequence<B> {
         let tokens = Tokens((self.tokens.len() - before) as u32);
         let begun = self.times.clock.now();
         self.learn(before, &path, rows.likeliest);
-        let offer = if finished.is_none() { self.draft() } else { Offer::NONE };
+        let offer = match finished {
+            None if !self.asks_model() => self.draft(),
+            // It drafts when the model was asked.
+            _ => Offer::NONE,
+        };
         let took = self.times.clock.now() - begun;
         if let Some(speculation) = &mut self.speculation {
             speculation.took(Duration::from_nanos(took.0));
         }
         let accepted = if drafted == 0 { Accepted::All } else { Accepted::Path(path) };
-        (Generated { request, tokens, finished, offer }, accepted)
+        (Generated { tokens, finished, offer, ..Generated::one(request, None) }, accepted)
     }
 
     /// All of its prompt was read, and nothing is generated. Returns why it ends.
@@ -396,6 +422,41 @@ impl<B: Backend> Sequence<B> {
         if member.yields == Yields::Token {
             self.vocabulary = None;
         }
+    }
+
+    /// Whether a draft model may be asked of what follows.
+    pub(crate) fn asks_model(&self) -> bool {
+        self.speculation.as_ref().is_some_and(|speculation| speculation.asks_model())
+    }
+
+    /// What a draft model has to know of it. A draft has at most `rows` rows.
+    pub(crate) fn guest(&mut self, rows: Tokens) -> Option<Guest<'_>> {
+        let left = self.len_max - self.tokens.len();
+        let speculation = self.speculation.as_mut().filter(|speculation| speculation.asks_model())?;
+        Some(Guest {
+            tenant: self.tenant,
+            tokens: &self.tokens,
+            generated: self.tokens.len() - self.prompt_len,
+            left,
+            room: left.saturating_sub(1).min(rows.as_usize()).min(ROWS_MAX),
+            speculation,
+        })
+    }
+
+    /// Tokens that it makes in a pass lately.
+    pub(crate) fn pace(&self) -> f64 {
+        self.speculation.as_ref().map_or(1.0, |speculation| speculation.pace())
+    }
+
+    /// What may follow, after a draft model was asked.
+    pub(crate) fn draft_at_last(&mut self) -> Offer {
+        let begun = self.times.clock.now();
+        let offer = self.draft();
+        let took = self.times.clock.now() - begun;
+        if let Some(speculation) = &mut self.speculation {
+            speculation.took(Duration::from_nanos(took.0));
+        }
+        offer
     }
 
     /// What may follow, as far as there is room for it.

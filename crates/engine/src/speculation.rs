@@ -20,7 +20,7 @@ use duet_scheduler::{Chance, Offer};
 use duet_speculate::drafter::Rejected;
 use duet_speculate::guide::Guide;
 use duet_speculate::successors::{SUCCESSORS, Successors};
-use duet_speculate::{Draft, Learns, ROWS_MAX, Speculator, WORTH_MIN};
+use duet_speculate::{Ahead, Draft, Learns, ROWS_MAX, Speculator, Told, WORTH_MIN};
 use duet_types::{Bytes, TokenId, Tokens};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +36,18 @@ pub(crate) struct Speculation {
     said: Vec<([TokenId; 2], Successors)>,
     draft: Draft,
     counts: DraftCounts,
+    /// Tokens of a pass, lately.
+    pace: f64,
+    by_model: ByModel,
+}
+
+/// What a draft model has to do with a generation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum ByModel {
+    /// It may be asked; what that takes in a pass, lately, in seconds.
+    May(f64),
+    /// It is not among the drafters, or has no room.
+    Not,
 }
 
 /// What stays of a generation, for later ones to draft from.
@@ -58,6 +70,8 @@ pub struct DraftCounts {
     pub drafting: Duration,
     /// Time that calibration from the prompt took.
     pub calibration: Duration,
+    /// Its share of the time that a draft model took, between two passes.
+    pub by_model: Duration,
     /// Memory that the drafters hold.
     pub memory: Bytes,
 }
@@ -66,7 +80,60 @@ impl Speculation {
     /// Of a generation that has not begun.
     pub(crate) fn new(drafting: &Arc<Drafting>, speculator: Speculator, keeps: Keeps) -> Self {
         let (draft, counts, said) = (Draft::default(), DraftCounts::default(), Vec::new());
-        Self { drafting: Arc::clone(drafting), speculator, learns: drafting.learns(), keeps, said, draft, counts }
+        let by_model = if drafting.has_model() { ByModel::May(0.0) } else { ByModel::Not };
+        let (drafting, learns) = (Arc::clone(drafting), drafting.learns());
+        Self { drafting, speculator, learns, keeps, said, draft, counts, pace: 1.0, by_model }
+    }
+
+    /// Whether a draft model may be asked.
+    pub(crate) fn asks_model(&self) -> bool {
+        self.by_model != ByModel::Not
+    }
+
+    /// The likeliest path from here, of at most so many tokens.
+    pub(crate) fn outlook(&mut self, most: usize) -> Vec<Ahead> {
+        self.speculator.outlook(most, WORTH_MIN)
+    }
+
+    /// A draft model said this.
+    pub(crate) fn told(&mut self, told: &Told<'_>) {
+        self.speculator.told(told);
+    }
+
+    /// How often the likeliest token comes where a draft model has spoken.
+    pub(crate) fn told_chance(&self) -> f32 {
+        self.speculator.confidence().told_chance()
+    }
+
+    /// Tokens of a pass, lately.
+    pub(crate) fn pace(&self) -> f64 {
+        self.pace
+    }
+
+    /// How long an answer is expected to be.
+    pub(crate) fn answer_expected(&self) -> f64 {
+        self.drafting.answer_expected()
+    }
+
+    /// A round of the draft model took this long for it.
+    pub(crate) fn model_took(&mut self, time: Duration) {
+        self.counts.by_model += time;
+        if let ByModel::May(seconds) = &mut self.by_model {
+            *seconds += PACE_RATE * (time.as_secs_f64() - *seconds);
+        }
+    }
+
+    /// Seconds that the draft model takes for it in a pass, lately.
+    pub(crate) fn model_seconds(&self) -> f64 {
+        match self.by_model {
+            ByModel::May(seconds) => seconds,
+            ByModel::Not => 0.0,
+        }
+    }
+
+    /// The draft model has no room for it.
+    pub(crate) fn leave_out_model(&mut self) {
+        self.by_model = ByModel::Not;
     }
 
     /// What may follow, at most `most` rows, to be offered to the scheduler. `guide` knows what cannot and what must.
@@ -90,6 +157,7 @@ impl Speculation {
         let accepted = path.len() - 1;
         self.counts.accepted += Tokens(accepted as u32);
         self.counts.rejected += Tokens((drafted - accepted) as u32);
+        self.pace += PACE_RATE * (path.len() as f64 - self.pace);
     }
 
     /// Reads the prompt, which takes a microsecond a few tokens and some hundred bytes each: not before its first pass,
@@ -100,6 +168,7 @@ impl Speculation {
 
     /// The answer is complete.
     pub(crate) fn finished(&mut self, prompt: &[TokenId], answer: &[TokenId]) {
+        self.drafting.answered(answer.len());
         if let Some(key) = self.keeps.answer.take() {
             self.drafting.keep(key, prompt, answer);
         }
@@ -169,6 +238,9 @@ impl Drop for Speculation {
         }
     }
 }
+
+/// How much one pass weighs in what passes are like lately.
+const PACE_RATE: f64 = 0.1;
 
 /// Successors that are kept of a row of logits.
 pub(crate) const KEPT: usize = SUCCESSORS;

@@ -1,12 +1,13 @@
 //! Starting an engine: memory, lanes, profile, scheduler.
 
 use crate::config::EngineConfig;
+use crate::draft_model::{DraftModel, PASS_ROWS, check_same_tokens};
 use crate::drafting::Past;
 use crate::exchange::GraphExchange;
 use crate::executors::Executors;
 use crate::fingerprint::model_fingerprint;
 use crate::learned::LearnedFile;
-use crate::memory::{Budget, available, budget, graphs_held};
+use crate::memory::{Budget, available, budget, graphs_held, with_draft_model};
 use crate::model_backend::ModelBackend;
 use crate::profile::{Effort, Measured, Profile, heg, measure};
 use crate::request::EngineError;
@@ -26,7 +27,9 @@ use std::sync::Arc;
 
 pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<ModelBackend>, EngineError> {
     let page_bytes = model.kv_pool(config.kv_format, Tokens(PAGE_TOKENS as u32)).page_bytes();
-    let budget = budget(&config, model.config().context, PAGE_TOKENS, page_bytes, available())?;
+    let draft = drafting_model(&model, &config)?;
+    let (config, available_for_kv, draft_bytes) = with_draft_model(&config, available());
+    let budget = budget(&config, model.config().context, PAGE_TOKENS, page_bytes, available_for_kv)?;
     tracing::info!(context = budget.context.0, kv_tokens = budget.pool.0, "KV memory");
     let threads = config.threads.unwrap_or_else(|| available_cores().len());
     only_one_static(&config)?;
@@ -61,6 +64,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let past = past(&model, &config);
     let learned = config.learned_folder.as_deref().map(|folder| LearnedFile::of(folder, &model.config().name));
     let prepares = executors.prepares();
+    let draft_model = draft.map(|draft| draft_model(&draft, &model, &config, draft_bytes));
     let backend = ModelBackend::new(model, pool, budget.context, rows, executors);
     let runtime = RuntimeConfig {
         observers: observers(&config, &scheduler, profile.probe)?,
@@ -78,8 +82,35 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
         exchanges: exchange.map(|exchange| exchange.device),
         spill_folder: config.spill_folder.unwrap_or_else(std::env::temp_dir),
     };
-    Runtime::start(backend, cpu, runtime)
+    Runtime::start(backend, draft_model, cpu, runtime)
         .map_err(|error| EngineError::Internal(format!("a thread could not be started: {error}")))
+}
+
+/// The model that is to draft, if the method has one.
+fn drafting_model(model: &Model, config: &EngineConfig) -> Result<Option<Arc<Model>>, EngineError> {
+    match (&config.draft, config.speculate.has_model()) {
+        (_, false) => Ok(None),
+        (None, true) => {
+            Err(EngineError::Configuration(format!("the drafting method {} needs a draft model", config.speculate)))
+        }
+        (Some(draft), true) => {
+            check_same_tokens(model, draft)?;
+            Ok(Some(Arc::clone(draft)))
+        }
+    }
+}
+
+/// A model beside the one that verifies, with KV memory of its own. It computes on the cores alone.
+fn draft_model(draft: &Arc<Model>, model: &Model, config: &EngineConfig, bytes: Bytes) -> DraftModel<ModelBackend> {
+    let page_bytes = draft.kv_pool(config.kv_format, Tokens(PAGE_TOKENS as u32)).page_bytes();
+    let pages = (bytes.0 / page_bytes.0.max(1)).min(u64::from(u32::MAX) / PAGE_TOKENS as u64);
+    let tokens = Tokens(pages as u32 * PAGE_TOKENS as u32);
+    tracing::info!(kv_tokens = tokens.0, "draft model {}", draft.config().name);
+    let (pool, context) = (draft.kv_pool(config.kv_format, tokens), draft.config().context);
+    let executors = Arc::new(Executors::cores(draft.work()));
+    let backend = ModelBackend::new(Arc::clone(draft), pool, context, Tokens(PASS_ROWS as u32), executors);
+    let share = draft.weight_bytes().0 as f64 / model.weight_bytes().0.max(1) as f64;
+    DraftModel::new(backend, model.config().vocabulary, share)
 }
 
 /// The history of this model's answers.

@@ -2,10 +2,12 @@
 //!
 //! Counting happens under the engine's lock and takes some atomic additions; writing the text does not need the lock.
 
+use super::draft_model::DraftModelFamilies;
 use super::exact::ExactFamilies;
 use super::experts::ExpertFamilies;
 use super::families::Families;
 use super::labels::{OfClass, OfLane, OfSpill, OfStage, OfUse};
+use crate::draft_model::ModelWork;
 use crate::drafting::DraftCost;
 use crate::exact::ExactCounts;
 use duet_driver::{Fact, Found, KernelEnd, LaneHealth, Launched, Origin};
@@ -24,6 +26,7 @@ pub(crate) struct Metrics {
     families: Families,
     exact: ExactFamilies,
     experts: ExpertFamilies,
+    by_model: DraftModelFamilies,
     registry: Arc<Registry>,
     lanes: Vec<OfLane>,
     /// Rows that saturate all lanes together.
@@ -34,6 +37,7 @@ pub(crate) struct Metrics {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Elsewhere {
     pub(crate) drafting: DraftCost,
+    pub(crate) by_model: Option<ModelWork>,
     pub(crate) history: Option<HistoryStats>,
     pub(crate) exact: ExactCounts,
     pub(crate) experts: ExpertStats,
@@ -53,6 +57,8 @@ impl Metrics {
         exact.register(&mut registry);
         let experts = ExpertFamilies::default();
         experts.register(&mut registry);
+        let by_model = DraftModelFamilies::default();
+        by_model.register(&mut registry);
         let registry = Arc::new(registry);
         let lanes = names.map(|lane| OfLane { lane }).collect();
         let machine = &config.machine;
@@ -60,7 +66,7 @@ impl Metrics {
         let all = if machine.is_team(all) { all } else { LaneSet::from_iter([machine.decode_lane()]) };
         let all = machine.anchors(all);
         let saturating = annotation::saturating_rows(&config.heg, all);
-        Self { families, exact, experts, registry, lanes, saturating }
+        Self { families, exact, experts, by_model, registry, lanes, saturating }
     }
 
     /// The figures as they are now, with the queues, KV memory and graphs, which are what they are and not counted.
@@ -70,7 +76,8 @@ impl Metrics {
         pages: &Pages,
         elsewhere: Elsewhere,
     ) -> Exposition {
-        let Elsewhere { drafting: DraftCost { drafts, time, recycled }, history, exact, experts } = elsewhere;
+        let Elsewhere { drafting: DraftCost { drafts, time, recycled }, by_model, history, exact, experts } = elsewhere;
+        self.by_model.set(&by_model.unwrap_or_default());
         self.exact.set(&exact);
         self.experts.set(&experts);
         self.families.drafts.inc_by(drafts.saturating_sub(self.families.drafts.get()));

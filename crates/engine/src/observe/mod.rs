@@ -1,6 +1,7 @@
 //! What the engine shows of itself: figures for Prometheus, samples for benchmarks, and whatever else observes it.
 //! (Timelines are the driver's, since every world has them.)
 
+mod draft_model;
 mod exact;
 mod experts;
 mod families;

@@ -1,5 +1,6 @@
 //! The end of a pass: the next tokens of its members, and which rows of each stay.
 
+use super::drafting::Drafters;
 use super::rows::{Rows, lost, message};
 use crate::backend::{Accepted, Backend};
 use crate::executors::Site;
@@ -12,6 +13,7 @@ use duet_scheduler::{Generated, Kernel, Outcome, Yields};
 use duet_types::{FinishReason, RequestId, Stage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 /// A member whose next token is to be chosen.
 struct Choice<'a, B: Backend> {
@@ -29,7 +31,9 @@ impl<B: Backend> Rows<B> {
         backend: &B,
         site: Site<'_>,
         workspace: &mut Workspace,
+        drafters: &Drafters<'_, B>,
     ) -> Result<Outcome, EngineError> {
+        let begun = Instant::now();
         self.count_experts(kernel, backend);
         self.read(kernel, backend, site.crew);
         self.score(kernel, backend, site, workspace)?;
@@ -38,8 +42,10 @@ impl<B: Backend> Rows<B> {
         if !yielding.is_empty() {
             backend.logits(pass, &yielding, &mut workspace.logits, site)?;
         }
-        let (generated, accepted) = self.choose(kernel, backend, site.crew, workspace);
+        let (mut generated, accepted) = self.choose(kernel, backend, site.crew, workspace);
         self.end(backend, &accepted)?;
+        self.spent += begun.elapsed();
+        self.draft_at_last(kernel, &mut generated, drafters, backend, site);
         Ok(Outcome::Tokens(generated))
     }
 

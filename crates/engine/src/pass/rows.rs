@@ -9,6 +9,7 @@ use duet_scheduler::Kernel;
 use duet_types::RequestId;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 /// Some rows on their way through the nodes.
 pub(super) struct Rows<B: Backend> {
@@ -16,6 +17,8 @@ pub(super) struct Rows<B: Backend> {
     pub(super) members: Vec<(RequestId, Box<Sequence<B>>)>,
     /// Present while it is under way.
     pub(super) pass: Option<B::Pass>,
+    /// What its kernels took.
+    pub(super) spent: Duration,
     life: Life,
 }
 
@@ -29,7 +32,7 @@ enum Life {
 
 impl<B: Backend> Rows<B> {
     pub(super) fn new(members: Vec<(RequestId, Box<Sequence<B>>)>) -> Self {
-        Self { members, pass: None, life: Life::NotBegun }
+        Self { members, pass: None, spent: Duration::ZERO, life: Life::NotBegun }
     }
 
     /// What the nodes of a kernel read, if a device can do without the pass.

@@ -1,5 +1,6 @@
 //! Under load, whatever happens to a request, its answer is the one that it has alone: preempted, batched, spilled to
-//! disk and back, run again beside a failure, split between a device and the cores, under every policy.
+//! disk and back, run again beside a failure, split between a device and the cores, drafted by another model or not, under
+//! every policy.
 
 use super::exact::{Preparing, beside_a_device};
 use super::*;
@@ -55,12 +56,19 @@ proptest! {
         age in prop::sample::select(vec![0_u64, 2_000_000, 1_000_000_000]),
         device in prop::sample::select(vec![None, Some(FakeDevice::Works), Some(FakeDevice::Refuses)]),
         fails in any::<bool>(),
+        // Pages of a draft model: none is there, it has hardly room, or enough.
+        draft in prop::sample::select(vec![None, Some(2_usize), Some(100)]),
     ) {
         let policy = PolicyName::ALL[policy];
         let setup = if device.is_some() { beside_a_device(Preparing::default()) } else { setup() };
         let setup = Setup { policy, spill_pages, age: Nanos(age), ..setup };
+        let setup = match draft {
+            None => setup,
+            Some(_) => Setup { speculate: Method::DuetDraft, verify: Verify::All, ..setup },
+        };
         let model = FakeModel { device: device.unwrap_or(FakeDevice::Absent), ..FakeModel::new(192, pages) };
-        let bench = Bench::with(model, &setup);
+        let draft = draft.map(|pages| FakeModel::new(192, pages));
+        let bench = Bench::drafting(model, draft, &setup, Default::default());
         let failing = fails.then(|| bench.start(background(request(&[TokenId(3), PANIC]))));
         let mut open = Vec::new();
         for client in &clients {

@@ -2,6 +2,7 @@
 
 mod cancelling;
 mod constrained;
+mod drafting_by_model;
 mod embedding;
 mod ending;
 mod exact;
@@ -19,9 +20,10 @@ mod streaming;
 mod thinking;
 
 use crate::backend::Backend as _;
+use crate::draft_model::DraftModel;
 use crate::drafting::Past;
 use crate::exchange::GraphExchange;
-use crate::fake_model::{FakeModel, Hold, SPELL};
+use crate::fake_model::{FakeModel, Hold, SPELL, VOCABULARY};
 use crate::handle::Generation;
 use crate::learned::LearnedFile;
 use crate::request::{
@@ -36,7 +38,7 @@ use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::heg::{SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, PerRow};
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{GraphSet, Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig};
+use duet_scheduler::{GraphSet, Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig, Verify};
 use duet_speculate::Method;
 use duet_types::{Class, FinishReason, LaneId, LaneSet, Nanos, TokenId, Tokens};
 use std::sync::Arc;
@@ -79,6 +81,7 @@ struct Setup {
     spill_pages: usize,
     age: Nanos,
     speculate: Method,
+    verify: Verify,
     learned: Option<LearnedFile>,
 }
 
@@ -97,6 +100,7 @@ fn setup() -> Setup {
         spill_pages: 0,
         age: Nanos(1_000_000_000),
         speculate: Method::None,
+        verify: Verify::Paying,
         learned: None,
     }
 }
@@ -126,6 +130,7 @@ impl Setup {
             prefill_rows: if self.first.is_dynamic() { Tokens(self.chunk + 4) } else { Tokens(1000) },
             preempt: Nanos(2 * self.preempt_nodes * 1_000_000),
             age: self.age,
+            verify: self.verify,
             ..Limits::default()
         };
         SchedulerConfig {
@@ -166,6 +171,16 @@ impl Bench {
     }
 
     fn built(model: FakeModel, setup: &Setup, observers: Vec<Box<dyn Observer + Send>>, past: Option<Past>) -> Self {
+        Self::drafting(model, None, setup, (observers, past))
+    }
+
+    /// Beside a draft model.
+    fn drafting(
+        model: FakeModel,
+        draft: Option<FakeModel>,
+        setup: &Setup,
+        (observers, past): (Vec<Box<dyn Observer + Send>>, Option<Past>),
+    ) -> Self {
         let hold = Arc::clone(&model.hold);
         let scheduler = setup.scheduler(model.kv_pages().capacity);
         let cpu = Cpu::start(&CpuConfig { lanes: setup.lanes.clone(), pinning: Pinning::Floating }).unwrap();
@@ -185,7 +200,8 @@ impl Bench {
             prepares: setup.prepares.clone().map(|device| (LaneId(0), device)),
             exchanges: setup.exchange.as_ref().map(|exchange| Arc::clone(&exchange.device)),
         };
-        Self { runtime: Runtime::start(model, cpu, config).unwrap(), hold }
+        let draft = draft.map(|draft| DraftModel::new(draft, VOCABULARY, 0.25));
+        Self { runtime: Runtime::start(model, draft, cpu, config).unwrap(), hold }
     }
 
     fn submit(&self, request: GenerateRequest) -> Result<Generation, EngineError> {
