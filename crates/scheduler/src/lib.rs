@@ -92,5 +92,5 @@ pub use request_table::{Phase, Progress};
 pub use residency::{GraphLoad, GraphSet, layers_of};
 pub use scheduler::Scheduler;
 pub use span::{Cut, Span};
-pub use speculation::{Chance, Offer, row_share};
+pub use speculation::{Chance, Offer, decode_share, row_share};
 pub use view::{RequestView, RunningView, View};

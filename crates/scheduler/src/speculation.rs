@@ -14,7 +14,7 @@
 use crate::annotation;
 use crate::config::{SchedulerConfig, Verify};
 use crate::heg::Load;
-use crate::kernel::{Member, class_of, stage_of};
+use crate::kernel::{Member, Yields, class_of, stage_of};
 use crate::mechanism::Mechanism;
 use crate::view::View;
 use duet_types::{Class, LaneSet, Stage, Tokens};
@@ -134,6 +134,22 @@ pub fn row_share(config: &SchedulerConfig, members: &[Member], lanes: LaneSet) -
     let time = |load: &Load| annotation::predict(&config.heg, anchors, load, &nodes).0 as f64;
     let pass = time(&load);
     if pass > 0.0 { (time(&load.with_draft_row(last.rows.end)) / pass - 1.0).max(0.0) } else { 0.0 }
+}
+
+/// How long the members that yield tokens will take for their next ones, over what the pass has taken that has just ended:
+/// less where it held rows of prompts.
+#[must_use]
+pub fn decode_share(config: &SchedulerConfig, members: &[Member], lanes: LaneSet) -> f64 {
+    if members.iter().all(|member| member.stage != Stage::Prefill) {
+        return 1.0;
+    }
+    let (anchors, nodes) = (config.machine.anchors(lanes), 0..config.heg.nodes());
+    let time = |load: &Load| annotation::predict(&config.heg, anchors, load, &nodes).0.max(1) as f64;
+    let yielding = members.iter().filter(|member| member.yields == Yields::Token);
+    let next = yielding.fold(Load::default(), |load, member| {
+        load.with_rows(member.rows.end..member.rows.end + Tokens(1), Yields::Token)
+    });
+    (time(&next) / time(&Load::of(members))).min(1.0)
 }
 
 /// What a pass brings without drafts, in tokens. A person waits for tokens alone; for the background a prompt's rows

@@ -13,10 +13,10 @@ use super::costs::Cost;
 use duet_scheduler::Verify;
 use duet_speculate::{Ahead, ROWS_MAX};
 
-/// The pass that has just ended: what the next one is measured by.
+/// What the next pass will be like, by the one that has just ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// What it took, in seconds.
+    /// What it takes, in seconds.
     pub(crate) pass: f64,
     /// What its members' drafting by the model takes lately.
     pub(crate) drafting: f64,

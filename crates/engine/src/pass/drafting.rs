@@ -10,7 +10,7 @@ use crate::executors::Site;
 use crate::people::People;
 use crate::request::EngineError;
 use crate::sequence::Sequence;
-use duet_scheduler::{Generated, Kernel, Member, SchedulerConfig, Yields, row_share};
+use duet_scheduler::{Generated, Kernel, Member, SchedulerConfig, Yields, decode_share, row_share};
 use duet_types::{Class, FinishReason, Nanos};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -53,7 +53,7 @@ impl<B: Backend> Rows<B> {
             // A thread that waits for a device computes slowly.
             Some(model) if !backend.device_lanes().contains_all(site.lanes) => {
                 let terms = Terms {
-                    pass: self.spent.as_secs_f64(),
+                    pass: self.spent.as_secs_f64() * decode_share(drafters.config, &kernel.members, site.lanes),
                     drafting: 0.0,
                     tokens,
                     row_share: row_share(drafters.config, &kernel.members, site.lanes),
