@@ -94,12 +94,13 @@ impl Drafting {
         if !predicted.is_empty() {
             drafters.push(Box::new(Prediction::new(prompt, predicted)) as Box<dyn Drafter>);
         }
-        let confidence = self.confidence.lock().unwrap_or_else(PoisonError::into_inner).for_a_request();
+        let begun = self.confidence.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let speculator = Speculator::new(drafters, begun.for_a_request());
         let mut keeps = Keeps::default();
         if request.remember == Remember::Answer {
             keeps = Keeps { answer: key, successors: self.method.recycles().then(|| request.user.clone()) };
         }
-        Some(Box::new(Speculation::new(self, Speculator::new(drafters, confidence), keeps)))
+        Some(Box::new(Speculation::new(self, speculator, begun, keeps)))
     }
 
     /// Where answers like this one's are kept.
@@ -146,10 +147,10 @@ impl Drafting {
         DraftCost { drafts: self.drafts.load(Ordering::Relaxed), time, recycled: self.recycled.bytes() }
     }
 
-    /// What a generation learned: the next one begins with it. Of several at once the last to end has its say; they all
-    /// began with what was known.
-    pub(crate) fn learned(&self, confidence: &Confidence) {
-        self.confidence.lock().unwrap_or_else(PoisonError::into_inner).clone_from(confidence);
+    /// What a generation that began with `begun` has learned: the next one begins with it, and with what others learned
+    /// meanwhile.
+    pub(crate) fn learned(&self, begun: &Confidence, own: &Confidence) {
+        self.confidence.lock().unwrap_or_else(PoisonError::into_inner).join(begun, own);
     }
 }
 
@@ -171,8 +172,7 @@ const KEPT_MIN: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use duet_speculate::confidence::Opinions;
-    use duet_speculate::drafter::Evidence;
+    use crate::learned::learn;
 
     #[test]
     fn what_was_learned_is_there_at_the_next_start_and_not_where_nothing_drafts() {
@@ -181,11 +181,9 @@ mod tests {
             |method| Drafting::new(method, Calibrate::Off, None, Some(LearnedFile::of(folder.path(), "a model")));
         let known = |drafting: &Drafting| drafting.confidence.lock().unwrap().clone();
         let mut confidence = Confidence::default();
-        let mut opinions = Opinions::default();
-        opinions[0] = Evidence(5);
-        (0..10).for_each(|_| confidence.learn(&opinions, true));
-        start(Method::Duet).learned(&confidence);
-        start(Method::None).learned(&Confidence::default());
+        learn(&mut confidence);
+        start(Method::Duet).learned(&Confidence::default(), &confidence);
+        start(Method::None).learned(&Confidence::default(), &Confidence::default());
         assert_eq!(known(&start(Method::Duet)), confidence);
     }
 }

@@ -30,11 +30,24 @@ impl LearnedFile {
     }
 }
 
+/// Some trials of the same evidence.
+#[cfg(test)]
+pub(crate) fn learn(confidence: &mut Confidence) {
+    use duet_speculate::confidence::Opinions;
+    use duet_speculate::drafter::Evidence;
+    use duet_types::TokenId;
+    let mut opinions = Opinions::default();
+    opinions[0] = Evidence(5);
+    let (candidates, mut chances) = ([(TokenId(1), opinions)], Vec::new());
+    for _ in 0..10 {
+        confidence.chances(&candidates, 0, &mut chances);
+        confidence.learn(&candidates, 0, &chances, TokenId(1));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use duet_speculate::confidence::Opinions;
-    use duet_speculate::drafter::Evidence;
 
     #[test]
     fn what_was_learned_is_found_again_and_anything_else_is_nothing() {
@@ -42,9 +55,7 @@ mod tests {
         let file = LearnedFile::of(&folder.path().join("not/yet/there"), "A model/with slashes");
         assert_eq!(file.load(), None);
         let mut confidence = Confidence::default();
-        let mut opinions = Opinions::default();
-        opinions[0] = Evidence(5);
-        (0..10).for_each(|_| confidence.learn(&opinions, true));
+        learn(&mut confidence);
         file.save(&confidence).unwrap();
         assert_eq!(file.load(), Some(confidence));
         for wrong in ["", "[]", "[[1.0, 2.0]]", "{", "[[null, 1.0]]"] {

@@ -17,6 +17,7 @@ use crate::calibration::Calibrate;
 use crate::drafting::Drafting;
 use duet_history::{TaskKey, UserName};
 use duet_scheduler::{Chance, Offer};
+use duet_speculate::confidence::Confidence;
 use duet_speculate::drafter::Rejected;
 use duet_speculate::guide::Guide;
 use duet_speculate::successors::{SUCCESSORS, Successors};
@@ -30,6 +31,8 @@ use std::time::Duration;
 pub(crate) struct Speculation {
     drafting: Arc<Drafting>,
     speculator: Speculator,
+    /// What it began with.
+    begun: Confidence,
     learns: Learns,
     keeps: Keeps,
     /// What the model would have said after each two tokens of the answer, if that is kept.
@@ -78,11 +81,11 @@ pub struct DraftCounts {
 
 impl Speculation {
     /// Of a generation that has not begun.
-    pub(crate) fn new(drafting: &Arc<Drafting>, speculator: Speculator, keeps: Keeps) -> Self {
+    pub(crate) fn new(drafting: &Arc<Drafting>, speculator: Speculator, begun: Confidence, keeps: Keeps) -> Self {
         let (draft, counts, said) = (Draft::default(), DraftCounts::default(), Vec::new());
         let by_model = if drafting.has_model() { ByModel::May(0.0) } else { ByModel::Not };
         let (drafting, learns) = (Arc::clone(drafting), drafting.learns());
-        Self { drafting, speculator, learns, keeps, said, draft, counts, pace: 1.0, by_model }
+        Self { drafting, speculator, begun, learns, keeps, said, draft, counts, pace: 1.0, by_model }
     }
 
     /// Whether a draft model may be asked.
@@ -232,7 +235,7 @@ impl Speculation {
 
 impl Drop for Speculation {
     fn drop(&mut self) {
-        self.drafting.learned(self.speculator.confidence());
+        self.drafting.learned(&self.begun, self.speculator.confidence());
         if let Some(user) = self.keeps.successors.take() {
             self.drafting.recycle(&user, &self.said);
         }

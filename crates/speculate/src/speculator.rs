@@ -2,10 +2,11 @@
 //!
 //! The tree grows best-first: of all tokens that could be added, the one whose path is likeliest is next. So candidates
 //! of several drafters merge where they agree, a sure path becomes long and an unsure one broad, and the rows come out in
-//! the order of their worth. How many are verified is not decided here: that depends on what rows cost, which the
+//! the order of their worth. What was said of a place when it was drafted is what is learned from when its token comes.
+//! How many rows are verified is not decided here: that depends on what rows cost, which the
 //! scheduler knows. (CoordGen §3.3-3.4: tree drafts from several sources)
 
-use crate::confidence::{Confidence, Opinions};
+use crate::confidence::{Confidence, Judged, Opinions};
 use crate::draft::{Draft, DraftRow};
 use crate::draft_model::{NOT_NAMED, Told};
 use crate::drafter::{Candidate, Drafter, Kind, Place, Rejected};
@@ -14,12 +15,14 @@ use crate::successors::Successors;
 use duet_types::TokenId;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 /// Drafts for one request.
 #[derive(Debug)]
 pub struct Speculator {
     drafters: Vec<Box<dyn Drafter>>,
     confidence: Confidence,
+    heard: Heard,
     scratch: Scratch,
 }
 
@@ -37,14 +40,35 @@ pub struct Ahead {
 #[derive(Debug, Default)]
 struct Scratch {
     candidates: Vec<Candidate>,
-    merged: Vec<(TokenId, Opinions)>,
-    /// Tokens that may follow a row, and how likely each is.
-    chances: Vec<(TokenId, f32)>,
+    merged: Vec<Judged>,
     /// Whether a draft model spoke of the place that was merged.
     is_told: bool,
+    /// Tokens that may follow a row, and how likely each is.
+    chances: Vec<(TokenId, f32)>,
     /// Of each row of the draft, and first of its root, where each drafter is.
     places: Vec<Place>,
     open: BinaryHeap<Open>,
+}
+
+/// What was said of the places of the latest draft.
+#[derive(Debug, Default)]
+struct Heard {
+    /// The candidates of all places.
+    candidates: Vec<Judged>,
+    places: Vec<HeardOf>,
+    /// The place that the sequence has come to; absent once it has left the draft.
+    at: Option<usize>,
+}
+
+/// What was said of one place.
+#[derive(Clone, Debug)]
+struct HeardOf {
+    /// The place that it comes after, and the token that leads to it; absent for the first.
+    after: Option<(usize, TokenId)>,
+    depth: usize,
+    /// Its candidates among all; absent where nobody was asked.
+    candidates: Option<Range<usize>>,
+    is_told: bool,
 }
 
 /// A token that could be added to the tree.
@@ -61,7 +85,7 @@ impl Speculator {
     /// With these drafters, and what is known of how far to trust them.
     #[must_use]
     pub fn new(drafters: Vec<Box<dyn Drafter>>, confidence: Confidence) -> Self {
-        Self { drafters, confidence, scratch: Scratch::default() }
+        Self { drafters, confidence, heard: Heard::default(), scratch: Scratch::default() }
     }
 
     /// Reads the prompt.
@@ -73,16 +97,20 @@ impl Speculator {
 
     /// The answer has one token more: a trial of all that could have been drafted in its place.
     pub fn accept(&mut self, token: TokenId) {
-        self.scratch.places.clear();
-        self.scratch.places.extend(self.drafters.iter().map(|drafter| drafter.end()));
-        self.merge(0);
-        if self.scratch.is_told {
-            let likeliest = self.likeliest().map(|(token, _)| token);
-            self.confidence.learn_told(likeliest == Some(token));
+        if self.heard.here().is_none() {
+            self.scratch.places.clear();
+            self.scratch.places.extend(self.drafters.iter().map(|drafter| drafter.end()));
+            self.merge(0);
         }
-        for (candidate, opinions) in &self.scratch.merged {
-            self.confidence.learn(opinions, *candidate == token);
+        let Self { confidence, heard, scratch, .. } = self;
+        let fresh = (scratch.merged.as_slice(), 0, scratch.is_told);
+        let (candidates, depth, is_told) = heard.here().unwrap_or(fresh);
+        confidence.chances(candidates, depth, &mut scratch.chances);
+        if is_told {
+            confidence.learn_told(likeliest(&scratch.chances).map(|(likeliest, _)| likeliest) == Some(token));
         }
+        confidence.learn(candidates, depth, &scratch.chances, token);
+        heard.follow(token);
         self.drafters.iter_mut().for_each(|drafter| drafter.observe(token));
     }
 
@@ -99,8 +127,8 @@ impl Speculator {
         self.scratch.places.extend(self.drafters.iter().map(|drafter| drafter.end()));
         let (mut path, mut worth) = (Vec::new(), 1.0);
         loop {
-            self.merge(path.len());
-            let next = self.likeliest();
+            self.think(path.len(), path.len());
+            let next = likeliest(&self.scratch.chances);
             path.push(Ahead { worth, next, is_told: self.scratch.is_told });
             let Some((token, chance)) = next.filter(|(_, chance)| worth * chance >= floor && path.len() <= most) else {
                 return path;
@@ -134,11 +162,13 @@ impl Speculator {
         self.scratch.open.clear();
         self.scratch.places.clear();
         self.scratch.places.extend(self.drafters.iter().map(|drafter| drafter.end()));
+        self.heard.begin();
         if rows > 0 {
             self.expand((&draft, None), 1.0, floor, guide);
         }
         while let Some(Open { worth, token, parent, .. }) = self.scratch.open.pop() {
             draft.push(DraftRow { token, parent, worth });
+            self.heard.add(parent.map_or(0, |parent| parent + 1), token);
             if draft.len() == rows {
                 break;
             }
@@ -166,12 +196,11 @@ impl Speculator {
 
     /// Opens the candidates that follow a row.
     fn expand(&mut self, (draft, row): (&Draft, Option<usize>), worth: f32, floor: f32, guide: &mut dyn Guide) {
-        self.merge(row.map_or(0, |row| row + 1));
+        let place = row.map_or(0, |row| row + 1);
+        self.think(place, self.heard.places[place].depth);
+        self.heard.keep(place, &self.scratch);
         let path = || row.map_or_else(Vec::new, |row| draft.path(row));
         let mut chances = std::mem::take(&mut self.scratch.chances);
-        chances.clear();
-        let merged = self.scratch.merged.iter();
-        chances.extend(merged.map(|(token, opinions)| (*token, self.confidence.chance(opinions))));
         guide.rule(&path, &mut chances);
         for &(token, chance) in &chances {
             let worth = worth * chance;
@@ -183,10 +212,11 @@ impl Speculator {
         self.scratch.chances = chances;
     }
 
-    /// The likeliest of the candidates that were merged.
-    fn likeliest(&self) -> Option<(TokenId, f32)> {
-        let chances = self.scratch.merged.iter().map(|(token, opinions)| (*token, self.confidence.chance(opinions)));
-        chances.reduce(|best, other| if other.1 > best.1 { other } else { best })
+    /// What all together think of their places number `at`, `depth` tokens into a draft.
+    fn think(&mut self, at: usize, depth: usize) {
+        self.merge(at);
+        let Scratch { merged, chances, .. } = &mut self.scratch;
+        self.confidence.chances(merged, depth, chances);
     }
 
     /// The candidates of all drafters at their places number `at`, each with all opinions on it.
@@ -217,6 +247,47 @@ impl Speculator {
             }
         }
     }
+}
+
+impl Heard {
+    /// A draft begins.
+    fn begin(&mut self) {
+        self.candidates.clear();
+        self.places.clear();
+        self.places.push(HeardOf { after: None, depth: 0, candidates: None, is_told: false });
+        self.at = Some(0);
+    }
+
+    /// A token was drafted after a place.
+    fn add(&mut self, after: usize, token: TokenId) {
+        let depth = self.places[after].depth + 1;
+        self.places.push(HeardOf { after: Some((after, token)), depth, candidates: None, is_told: false });
+    }
+
+    /// Keeps what was said of a place.
+    fn keep(&mut self, place: usize, scratch: &Scratch) {
+        let begin = self.candidates.len();
+        self.candidates.extend(&scratch.merged);
+        self.places[place].candidates = Some(begin..self.candidates.len());
+        self.places[place].is_told = scratch.is_told;
+    }
+
+    /// What was said of the place where the sequence is, how deep that is, and whether a draft model spoke of it.
+    fn here(&self) -> Option<(&[Judged], usize, bool)> {
+        let place = &self.places[self.at?];
+        Some((&self.candidates[place.candidates.clone()?], place.depth, place.is_told))
+    }
+
+    /// A token came.
+    fn follow(&mut self, token: TokenId) {
+        let after = |at: usize| self.places.iter().position(|place| place.after == Some((at, token)));
+        self.at = self.at.and_then(after);
+    }
+}
+
+/// The likeliest of some candidates.
+fn likeliest(chances: &[(TokenId, f32)]) -> Option<(TokenId, f32)> {
+    chances.iter().copied().reduce(|best, other| if other.1 > best.1 { other } else { best })
 }
 
 impl Ord for Open {
@@ -384,6 +455,11 @@ mod tests {
                 prop_assert!(!draft.rows()[..at].iter().any(same));
             }
             prop_assert!(draft.rows().is_sorted_by(|a, b| a.worth >= b.worth));
+            for parent in (0..draft.len()).map(Some).chain([None]) {
+                let children = draft.rows().iter().filter(|row| row.parent == parent);
+                let worth = parent.map_or(1.0, |parent| draft.rows()[parent].worth);
+                prop_assert!(children.map(|row| row.worth).sum::<f32>() <= worth + 1e-4, "siblings share what there is");
+            }
         }
 
         /// The same tokens give the same drafts.
