@@ -4,6 +4,7 @@ mod agents;
 mod cache;
 mod calibrate;
 mod device;
+mod draft;
 mod graphs;
 mod history;
 mod load;
@@ -21,6 +22,7 @@ pub(crate) use agents::AgentsArgs;
 pub(crate) use cache::{CacheArgs, CacheCommand, CacheListArgs, CachePruneArgs};
 pub(crate) use calibrate::CalibrateArgs;
 pub(crate) use device::{AgreementArgs, DeviceArgs};
+pub(crate) use draft::DraftArgs;
 pub(crate) use graphs::GraphsArgs;
 pub(crate) use history::{
     ExportArgs, HistoryArgs, HistoryCommand, HistoryCommandArgs, HistoryDefault, HistoryPlace, ListArgs, PurgeArgs,
@@ -252,6 +254,9 @@ pub(crate) struct RunArgs {
     /// Where matrix products are done.
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+    /// What drafts.
+    #[command(flatten)]
+    pub(crate) draft: DraftArgs,
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
@@ -293,6 +298,9 @@ pub(crate) struct ChatArgs {
     /// Where matrix products are done.
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+    /// What drafts.
+    #[command(flatten)]
+    pub(crate) draft: DraftArgs,
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
@@ -347,6 +355,9 @@ pub(crate) struct ServeArgs {
     /// Where matrix products are done.
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+    /// What drafts.
+    #[command(flatten)]
+    pub(crate) draft: DraftArgs,
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,

@@ -1,6 +1,6 @@
 //! A model in memory and an engine that runs it: what `run`, `chat`, `serve` and `mcp` start with.
 
-use crate::cli::{DeviceArgs, EngineArgs, HistoryPlace};
+use crate::cli::{DeviceArgs, DraftArgs, EngineArgs, HistoryPlace};
 use crate::failure::BadInput;
 use crate::history::Opening;
 use crate::inspect;
@@ -20,27 +20,29 @@ use std::sync::Arc;
 pub(crate) fn start(
     name: &str,
     arguments: &EngineArgs,
-    device: &DeviceArgs,
+    (device, draft): (&DeviceArgs, &DraftArgs),
     history: Option<HistoryPlace>,
 ) -> anyhow::Result<Engine> {
-    start_with(name, arguments, device, history, arguments.config())
+    start_with(name, arguments, (device, draft), history, arguments.config())
 }
 
 /// As [`start`], with a configuration that says more than `arguments`.
 pub(crate) fn start_with(
     name: &str,
     arguments: &EngineArgs,
-    device: &DeviceArgs,
+    (device, draft): (&DeviceArgs, &DraftArgs),
     history: Option<HistoryPlace>,
     config: EngineConfig,
 ) -> anyhow::Result<Engine> {
     // Before anything is downloaded or loaded.
     device.check()?;
+    let speculate = draft.method(config.speculate)?;
     let path = models::locate(name)?;
     let history = Opening::begin(history);
     let model = load(&path, arguments.threads, WeightCache::of(arguments.weight_cache))?;
     let learned_folder = config.profile_folder.clone();
-    let config = EngineConfig { history: history.finish(), learned_folder, ..config };
+    let draft = open_draft(draft, arguments)?;
+    let config = EngineConfig { history: history.finish(), learned_folder, draft, speculate, ..config };
     if device.devices.is_empty() {
         let unpaying = Unpaying::read(models::cache_folder("profiles").ok());
         return start_by_default((&model, &path), device, config, (offloading::working(), unpaying));
@@ -121,6 +123,11 @@ fn wanted(path: &Path, arguments: &DeviceArgs, chunk: Tokens) -> Wanted {
 /// Finds (downloads if need be) and loads the model called `name`.
 pub(crate) fn open(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
     load(&models::locate(name)?, arguments.threads, WeightCache::of(arguments.weight_cache))
+}
+
+/// The model that drafts, if one was named.
+pub(crate) fn open_draft(draft: &DraftArgs, arguments: &EngineArgs) -> anyhow::Result<Option<Arc<Model>>> {
+    draft.draft_model.as_deref().map(|name| open(name, arguments)).transpose()
 }
 
 /// As [`open`], on `threads` threads, or on all cores if there is no number; and packed anew.

@@ -20,6 +20,9 @@ pub(crate) fn line(usage: &Usage) -> String {
     if usage.drafts.accepted.0 > 0 {
         line += &format!(", {} drafted tokens were right, {} not", usage.drafts.accepted, usage.drafts.rejected);
     }
+    if !usage.drafts.by_model.is_zero() {
+        line += &format!(", {:.1} s of the draft model", usage.drafts.by_model.as_secs_f64());
+    }
     line
 }
 
@@ -36,13 +39,18 @@ mod tests {
             prompt: Tokens(120),
             cached: Tokens(64),
             generated: Tokens(31),
-            drafts: DraftCounts { accepted: Tokens(20), rejected: Tokens(7), ..DraftCounts::default() },
+            drafts: DraftCounts {
+                accepted: Tokens(20),
+                rejected: Tokens(7),
+                by_model: Duration::from_millis(1300),
+                ..DraftCounts::default()
+            },
             time_to_first_token: Duration::from_millis(250),
             total: Duration::from_millis(750),
             ..Usage::default()
         };
         let expected = "31 tokens, 60.0 tok/s, first after 0.25 s (120 prompt tokens, 64 cached), \
-                        20 drafted tokens were right, 7 not";
+                        20 drafted tokens were right, 7 not, 1.3 s of the draft model";
         assert_eq!(line(&usage), expected);
     }
 

@@ -33,6 +33,7 @@ pub(super) fn line(model: &Model, workload: &str, plain: &[Answer]) -> Line {
         rarely_accepted_speedup_p50: None,
         request_speedup: total / (total - time + ms_per_token / 1e3 * decoded),
         draft_us_per_step: Some(pass * drafts * drafter_share(model) * 1e6),
+        draft_model_ms_per_step: None,
         calibration_us_per_prompt_token: None,
         extra_bytes: Some(drafter_bytes(model)),
         valid: None,

@@ -39,6 +39,9 @@ pub struct Line {
     /// Drafting and learning, for each pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub draft_us_per_step: Option<f64>,
+    /// The draft model's time, for each pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draft_model_ms_per_step: Option<f64>,
     /// Calibration from the prompt, for each of its tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration_us_per_prompt_token: Option<f64>,
@@ -96,6 +99,7 @@ pub(super) fn summary(workload: &str, method: &str, measured: &Measured<'_>) -> 
         rarely_accepted_speedup_p50: median(rarely),
         request_speedup: ratio(measured, |answer| answer.usage.total.as_secs_f64()),
         draft_us_per_step: micros(|answer| answer.usage.drafts.drafting, steps),
+        draft_model_ms_per_step: micros(|answer| answer.usage.drafts.by_model, steps).map(|micros| micros / 1e3),
         calibration_us_per_prompt_token: micros(|answer| answer.usage.drafts.calibration, prompt),
         extra_bytes: own.iter().map(|answer| answer.usage.drafts.memory.0).max().filter(|&bytes| bytes > 0),
         valid: share(decoded),

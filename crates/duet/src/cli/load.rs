@@ -1,6 +1,6 @@
 //! `duet bench load`: its flags and what may be written there.
 
-use super::{DeviceArgs, EngineArgs, SchedulingArgs, count, number, policy};
+use super::{DeviceArgs, DraftArgs, EngineArgs, SchedulingArgs, count, number, policy};
 use clap::Args;
 use duet_bench::load::{Part, Rates};
 use duet_engine::PolicyName;
@@ -73,6 +73,8 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
     /// How to run.
+    #[command(flatten)]
+    pub(crate) draft: DraftArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
 }

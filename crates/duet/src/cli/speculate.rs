@@ -1,9 +1,10 @@
 //! `duet bench speculate`: its flags.
 
-use super::EngineArgs;
+use super::{DraftArgs, EngineArgs};
+use crate::failure::BadInput;
 use clap::{Args, ValueEnum};
 use duet_bench::speculate::Contender;
-use duet_engine::{Calibrate, Verify};
+use duet_engine::{Calibrate, Method, Verify};
 use std::path::PathBuf;
 
 /// `duet bench speculate`
@@ -15,14 +16,8 @@ pub(crate) struct SpeculateArgs {
     /// Prompts, one JSON object a line
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     pub(crate) workload: Vec<PathBuf>,
-    /// What to compare
-    #[arg(
-        long,
-        value_name = "NAME,..",
-        value_delimiter = ',',
-        default_value = "none,pld,pld+duet,sam,calibrated,coordgen,recycling,eagle-sim,duet",
-        value_parser = contender
-    )]
+    /// What to compare [default: all; draft-model and duet+draft with --draft]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = contender)]
     pub(crate) method: Vec<Contender>,
     /// Prompts of each file at most
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = super::count())]
@@ -43,7 +38,28 @@ pub(crate) struct SpeculateArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
+    pub(crate) draft: DraftArgs,
+    #[command(flatten)]
     pub(crate) engine: EngineArgs,
+}
+
+impl SpeculateArgs {
+    /// What to compare.
+    ///
+    /// # Errors
+    /// If a method needs a draft model and there is none.
+    pub(crate) fn contenders(&self) -> Result<Vec<Contender>, BadInput> {
+        let has_draft = self.draft.draft_model.is_some();
+        if self.method.is_empty() {
+            let methods = Method::ALL.into_iter().filter(|method| has_draft || !method.has_model());
+            return Ok(methods.map(Contender::Runs).chain([Contender::EagleSimulated]).collect());
+        }
+        let needs = |contender: &Contender| matches!(contender, Contender::Runs(method) if method.has_model());
+        if !has_draft && self.method.iter().any(needs) {
+            return Err(BadInput("--method: draft-model and duet+draft need a draft model: --draft MODEL".into()));
+        }
+        Ok(self.method.clone())
+    }
 }
 
 /// `duet bench identity`
@@ -70,6 +86,8 @@ pub(crate) struct IdentityArgs {
     /// Print one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) draft: DraftArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
 }

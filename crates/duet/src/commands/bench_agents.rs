@@ -1,6 +1,6 @@
 //! `duet bench agents`: what agents get of this server, or of another one.
 
-use crate::cli::AgentsArgs;
+use crate::cli::{AgentsArgs, DraftArgs};
 use crate::failure::{BadInput, print};
 use crate::progress::eprintln_quiet;
 use crate::session;
@@ -30,7 +30,7 @@ fn measure(arguments: &AgentsArgs, url: String) -> anyhow::Result<Agents> {
 
 /// Measures a server of this process, on a port of its own: what is measured comes over HTTP as from any other.
 fn with_server(arguments: &AgentsArgs) -> anyhow::Result<Agents> {
-    let engine = session::start(&arguments.model, &arguments.engine, &arguments.device, None)?;
+    let engine = session::start(&arguments.model, &arguments.engine, (&arguments.device, &DraftArgs::default()), None)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

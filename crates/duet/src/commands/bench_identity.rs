@@ -9,14 +9,16 @@ use duet_engine::EngineConfig;
 use duet_types::Tokens;
 
 pub(super) fn identity(arguments: &IdentityArgs) -> anyhow::Result<()> {
+    let speculate = arguments.draft.method(arguments.engine.speculate)?;
     let model = session::open(&arguments.model, &arguments.engine)?;
+    let draft = session::open_draft(&arguments.draft, &arguments.engine)?;
     let settings = Settings {
         files: arguments.workload.clone(),
         contenders: Vec::new(),
         limit: arguments.limit.unwrap_or(usize::MAX),
         output: Tokens(arguments.max_tokens),
         temperature: arguments.temperature,
-        config: EngineConfig { verify: arguments.verify.into(), ..arguments.engine.config() },
+        config: EngineConfig { verify: arguments.verify.into(), speculate, draft, ..arguments.engine.config() },
     };
     let mut printed = Ok(());
     let mut different = Vec::new();

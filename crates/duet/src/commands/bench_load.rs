@@ -162,9 +162,12 @@ impl Engines {
     fn open(arguments: &LoadArgs) -> anyhow::Result<Self> {
         // Before anything is downloaded or loaded.
         arguments.device.check()?;
+        let speculate = arguments.draft.method(arguments.engine.speculate)?;
         let path = models::locate(&arguments.model)?;
         let model = session::open(&arguments.model, &arguments.engine)?;
+        let draft = session::open_draft(&arguments.draft, &arguments.engine)?;
         let config = arguments.scheduling.apply(arguments.engine.config());
+        let config = EngineConfig { speculate, draft, ..config };
         let config = session::beside_devices((&model, &path), &arguments.engine, &arguments.device, config)?;
         Ok(Self { model, config })
     }

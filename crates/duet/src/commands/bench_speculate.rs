@@ -10,15 +10,17 @@ use duet_engine::EngineConfig;
 use duet_types::Tokens;
 
 pub(super) fn speculate(arguments: &SpeculateArgs) -> anyhow::Result<()> {
+    let contenders = arguments.contenders()?;
     let model = session::open(&arguments.model, &arguments.engine)?;
     let config = EngineConfig {
+        draft: session::open_draft(&arguments.draft, &arguments.engine)?,
         verify: arguments.verify.into(),
         calibrate: arguments.calibrate.into(),
         ..arguments.engine.config()
     };
     let settings = Settings {
         files: arguments.workload.clone(),
-        contenders: arguments.method.clone(),
+        contenders,
         limit: arguments.limit,
         output: Tokens(arguments.max_tokens),
         temperature: arguments.temperature,
@@ -50,7 +52,7 @@ fn page(line: &Line) -> String {
     let [p10, p50, p90] = line.speedup_p10_p50_p90.unwrap_or([f64::NAN; 3]);
     let spread = if p50.is_nan() { String::new() } else { format!(" ({p10:.2} {p50:.2} {p90:.2})") };
     format!(
-        "{:14} {:10} {:4} accepts {:.2}{}, {:.2} ms a token, {:.2} x{spread}{}, whole request {:.2} x{}{}, n {}{}",
+        "{:14} {:10} {:4} accepts {:.2}{}, {:.2} ms a token, {:.2} x{spread}{}, whole request {:.2} x{}{}{}, n {}{}",
         line.workload,
         line.method,
         line.history.unwrap_or("-"),
@@ -61,6 +63,7 @@ fn page(line: &Line) -> String {
         rarely(line),
         line.request_speedup,
         line.draft_us_per_step.map(|micros| format!(", {micros:.0} us a draft")).unwrap_or_default(),
+        line.draft_model_ms_per_step.map(|ms| format!(", {ms:.1} ms of the draft model")).unwrap_or_default(),
         line.extra_bytes.map(|bytes| format!(", {:.1} MB", bytes as f64 / 1e6)).unwrap_or_default(),
         line.n,
         match line.identical {

@@ -8,7 +8,7 @@ pub(super) fn chat(arguments: &ChatArgs) -> anyhow::Result<()> {
     let engine = session::start(
         &arguments.model,
         &arguments.engine,
-        &arguments.device,
+        (&arguments.device, &arguments.draft),
         arguments.history.place(HistoryDefault::On),
     )?;
     let sampling = arguments.sampling.params(TEMPERATURE_DEFAULT);

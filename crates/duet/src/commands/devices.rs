@@ -1,6 +1,6 @@
 //! `duet devices`: what this machine can run models on, for people or as one JSON object.
 
-use crate::cli::DevicesArgs;
+use crate::cli::{DevicesArgs, DraftArgs};
 use crate::devices::{DeviceReport, Lanes, MissingRuntime, Overview, SelfTestReport, ShapesReport};
 use crate::failure::print;
 use crate::terminal::plain;
@@ -9,7 +9,8 @@ use duet_types::Bytes;
 
 pub(super) fn devices(arguments: &DevicesArgs) -> anyhow::Result<()> {
     if arguments.lanes {
-        let engine = session::start(&arguments.model, &arguments.engine, &arguments.device, None)?;
+        let engine =
+            session::start(&arguments.model, &arguments.engine, (&arguments.device, &DraftArgs::default()), None)?;
         return print(&if arguments.json { lanes::json(&engine)? } else { lanes::page(&engine) });
     }
     let overview = Overview::look()?;

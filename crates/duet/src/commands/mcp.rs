@@ -3,7 +3,7 @@
 //! Clients start this program themselves and give up on one that is silent, so the protocol is answered at once and calls
 //! wait for the model.
 
-use crate::cli::McpArgs;
+use crate::cli::{DraftArgs, McpArgs};
 use crate::mcp::AgentTools;
 use crate::progress::eprintln_quiet;
 use crate::session;
@@ -34,7 +34,8 @@ const BLOCKING_THREADS_MAX: usize = 6;
 
 async fn serve(arguments: &McpArgs) -> anyhow::Result<()> {
     let (model, engine, device) = (arguments.model.clone(), arguments.engine.clone(), arguments.device.clone());
-    let loading = tokio::task::spawn_blocking(move || session::start(&model, &engine, &device, None));
+    let loading =
+        tokio::task::spawn_blocking(move || session::start(&model, &engine, (&device, &DraftArgs::default()), None));
     let (ready, backend) = watch::channel(None);
     let mut speaking = std::pin::pin!(speak(AgentTools::new(backend)));
     let engine = tokio::select! {

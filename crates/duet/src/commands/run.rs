@@ -23,8 +23,8 @@ pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
         "-" => stdin_text()?,
         prompt => prompt.to_owned(),
     };
-    let engine =
-        session::start(model, &arguments.engine, &arguments.device, arguments.history.place(HistoryDefault::Off))?;
+    let beside = (&arguments.device, &arguments.draft);
+    let engine = session::start(model, &arguments.engine, beside, arguments.history.place(HistoryDefault::Off))?;
     let mut generation = engine.submit(GenerateRequest {
         prompt: encode(engine.model(), text, arguments)?,
         sampling: arguments.sampling.params(TEMPERATURE_DEFAULT),

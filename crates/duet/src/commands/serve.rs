@@ -26,12 +26,12 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
         let listener = bind(arguments.host, arguments.port).await?;
         let address = listener.local_addr().context("cannot read the address that is listened on")?;
         let (model, engine_arguments) = (arguments.model.clone(), arguments.engine.clone());
-        let device = arguments.device.clone();
+        let (device, draft) = (arguments.device.clone(), arguments.draft.clone());
         let config = arguments.scheduling.apply(engine_arguments.config());
         let queue_max = waiting_max(arguments.connections);
         let config = EngineConfig { policy: arguments.policy, queue_max, ..config };
         let history = arguments.history.place(HistoryDefault::On);
-        let start = move || session::start_with(&model, &engine_arguments, &device, history, config);
+        let start = move || session::start_with(&model, &engine_arguments, (&device, &draft), history, config);
         let starting = tokio::task::spawn_blocking(start);
         let engine = starting.await.context("loading the model failed")??;
         if arguments.lanes {
