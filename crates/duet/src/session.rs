@@ -127,7 +127,7 @@ pub(crate) fn open(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Mod
 
 /// The model that drafts, if one was named.
 pub(crate) fn open_draft(draft: &DraftArgs, arguments: &EngineArgs) -> anyhow::Result<Option<Arc<Model>>> {
-    draft.model.as_deref().map(|name| open(name, arguments)).transpose()
+    draft.draft_model.as_deref().map(|name| open(name, arguments)).transpose()
 }
 
 /// As [`open`], on `threads` threads, or on all cores if there is no number; and packed anew.

@@ -9,7 +9,7 @@ use duet_engine::Method;
 pub(crate) struct DraftArgs {
     /// A smaller model with the same tokenizer, which drafts for the model where that is faster; it changes no token
     #[arg(long = "draft", value_name = "MODEL")]
-    pub(crate) model: Option<String>,
+    pub(crate) draft_model: Option<String>,
 }
 
 impl DraftArgs {
@@ -18,7 +18,7 @@ impl DraftArgs {
     /// # Errors
     /// If one is without the other.
     pub(crate) fn method(&self, method: Method) -> Result<Method, BadInput> {
-        match (&self.model, method) {
+        match (&self.draft_model, method) {
             (None, method) if method.has_model() => {
                 Err(BadInput(format!("--speculate {method} needs a draft model: --draft MODEL")))
             }
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_draft_model_is_one_more_drafter_and_there_is_no_such_method_without_one() {
-        let [without, with] = [None, Some("small".to_owned())].map(|model| DraftArgs { model });
+        let [without, with] = [None, Some("small".to_owned())].map(|draft_model| DraftArgs { draft_model });
         assert_eq!(without.method(Method::Duet), Ok(Method::Duet));
         assert_eq!(with.method(Method::Duet), Ok(Method::DuetDraft));
         assert_eq!(with.method(Method::DraftModel), Ok(Method::DraftModel));

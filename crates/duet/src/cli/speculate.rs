@@ -49,7 +49,7 @@ impl SpeculateArgs {
     /// # Errors
     /// If a method needs a draft model and there is none.
     pub(crate) fn contenders(&self) -> Result<Vec<Contender>, BadInput> {
-        let has_draft = self.draft.model.is_some();
+        let has_draft = self.draft.draft_model.is_some();
         if self.method.is_empty() {
             let methods = Method::ALL.into_iter().filter(|method| has_draft || !method.has_model());
             return Ok(methods.map(Contender::Runs).chain([Contender::EagleSimulated]).collect());
