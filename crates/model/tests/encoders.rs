@@ -48,7 +48,9 @@ fn encode(encoder: &Encoder, texts: &[Text], crew: &dyn Crew) -> Vec<Vec<f32>> {
     let mut pass = encoder.begin(texts.into()).unwrap();
     let rows = pass.rows();
     encoder.run(&mut pass, 0..encoder.order().count(), 0..rows, crew);
-    encoder.end(pass)
+    let results = encoder.results(&pass);
+    encoder.end(pass);
+    results
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f64 {
@@ -131,7 +133,7 @@ fn a_pass_may_be_cut_anywhere() {
                 encoder.run(&mut pass, node..node + 1, start..(start + step).min(rows), &Scoped { threads: 2 });
             }
         }
-        assert_eq!(encoder.end(pass), whole, "in steps of {step}");
+        assert_eq!(encoder.results(&pass), whole, "in steps of {step}");
     }
 }
 

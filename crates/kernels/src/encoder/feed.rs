@@ -30,7 +30,7 @@ impl LayerNorm<'_> {
     }
 }
 
-/// The weights of [`feed`].
+/// The weights of [`feed()`].
 #[derive(Clone, Copy, Debug)]
 pub struct FeedForward<'a> {
     /// From the heads to the residual stream.

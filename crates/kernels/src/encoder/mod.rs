@@ -1,7 +1,7 @@
 //! The kernels of a layer of an encoder: a transformer that reads a whole text at once, and keeps nothing of it.
 //!
 //! As in [`crate::fused`] there are three to a layer. [`project`] makes queries, keys and values of some rows; [`attend`] lets
-//! each row see all rows of its text, before it and behind it; [`feed`] does the rest. What differs is the place of the norms:
+//! each row see all rows of its text, before it and behind it; [`feed()`] does the rest. What differs is the place of the norms:
 //! a BERT norms what it has added up, so that the residual stream is normed wherever a kernel begins. (Devlin et al., *BERT*)
 //!
 //! **Invariant:** what is computed for a row depends on the rows of its text alone: not on other texts, the rows of the call,

@@ -215,7 +215,7 @@ impl Bert {
         }
     }
 
-    pub(super) fn end(&self, of: Rows) -> Vec<Vec<f32>> {
+    pub(super) fn results(&self, of: &Rows) -> Vec<Vec<f32>> {
         let Rows { buffers, texts } = of;
         let result = |text: &Range<usize>| match &self.scoring {
             Some(scoring) => vec![scoring.score(self.isa, buffers.stream(text.start))],
@@ -224,9 +224,11 @@ impl Bert {
                 self.blueprint.pooling.vector(rows, self.blueprint.hidden)
             }
         };
-        let results = texts.iter().map(result).collect();
-        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = Some(buffers);
-        results
+        texts.iter().map(result).collect()
+    }
+
+    pub(super) fn end(&self, of: Rows) {
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = Some(of.buffers);
     }
 }
 

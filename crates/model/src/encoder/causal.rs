@@ -72,14 +72,14 @@ impl Causal {
         self.model.run_node(&mut of.pass, node, rows, crew);
     }
 
-    pub(super) fn end(&self, of: Rows) -> Vec<Vec<f32>> {
+    pub(super) fn results(&self, of: &Rows) -> Vec<Vec<f32>> {
         let Rows { pass } = of;
         let width = self.model.blueprint().hidden;
         let mut end = 0;
         let mut vector = |rows: usize| {
             end += rows;
             let mut last = vec![0.0; width];
-            self.model.add_hidden(&pass, end - 1..end, &mut last);
+            self.model.add_hidden(pass, end - 1..end, &mut last);
             unit(&last)
         };
         pass.segment_rows().map(&mut vector).collect()

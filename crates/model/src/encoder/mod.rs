@@ -1,7 +1,7 @@
 //! Encoders: models that make one vector, or one score, of a text.
 //!
-//! Two kinds of nets are behind one face ([`Encoder`]): BERTs ([`bert`]), whose rows see all of their text, and decoders that
-//! were trained to say what a text is about with its last token ([`causal`]). Either way a pass reads some texts at once, goes
+//! Two kinds of nets are behind one face ([`Encoder`]): BERTs (`bert`), whose rows see all of their text, and decoders that
+//! were trained to say what a text is about with its last token (`causal`). Either way a pass reads some texts at once, goes
 //! through the same nodes in the same order as a decoder's, can stop after any of them, and leaves nothing behind.
 //!
 //! **Invariant:** what a text comes to depends on that text alone: not on the texts beside it, on how the pass was cut, or on

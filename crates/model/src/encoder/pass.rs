@@ -4,7 +4,7 @@
 
 use super::{Encoder, Net, Text, bert, causal};
 use crate::forward::PassError;
-use duet_kernels::crew::Crew;
+use duet_kernels::crew::{Crew, Solo};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct EncoderPass {
 
 #[derive(Debug)]
 enum State {
-    Bert(bert::Rows),
+    Bert(Box<bert::Rows>),
     Causal(Box<causal::Rows>),
 }
 
@@ -54,7 +54,7 @@ impl Encoder {
             }
         }
         let state = match &self.net {
-            Net::Bert(net) => State::Bert(net.begin(&texts)),
+            Net::Bert(net) => State::Bert(Box::new(net.begin(&texts))),
             Net::Causal(net) => State::Causal(Box::new(net.begin(&texts)?)),
         };
         Ok(EncoderPass { texts, state })
@@ -78,16 +78,36 @@ impl Encoder {
         }
     }
 
+    /// Begins, runs and ends a pass on the calling thread alone: for tools and tests.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn encode_alone(&self, texts: Arc<[Text]>) -> Result<Vec<Vec<f32>>, PassError> {
+        let mut pass = self.begin(texts)?;
+        let rows = 0..pass.rows();
+        self.run(&mut pass, 0..self.order().count(), rows, &Solo);
+        let results = self.results(&pass);
+        self.end(pass);
+        Ok(results)
+    }
+
     /// What the texts came to, after all nodes: the vector of each, or a list of the one score of each.
     ///
     /// # Panics
     /// If the pass is another encoder's.
     #[must_use]
-    pub fn end(&self, pass: EncoderPass) -> Vec<Vec<f32>> {
-        match (&self.net, pass.state) {
-            (Net::Bert(net), State::Bert(rows)) => net.end(rows),
-            (Net::Causal(net), State::Causal(rows)) => net.end(*rows),
+    pub fn results(&self, pass: &EncoderPass) -> Vec<Vec<f32>> {
+        match (&self.net, &pass.state) {
+            (Net::Bert(net), State::Bert(rows)) => net.results(rows),
+            (Net::Causal(net), State::Causal(rows)) => net.results(rows),
             _ => panic!("a pass of another encoder"),
+        }
+    }
+
+    /// Ends a pass, at any point: its memory is the next one's.
+    pub fn end(&self, pass: EncoderPass) {
+        if let (Net::Bert(net), State::Bert(rows)) = (&self.net, pass.state) {
+            net.end(*rows);
         }
     }
 }

@@ -40,7 +40,7 @@ fn is_near_transformers(kind: &str, least: f64) {
     let rows = pass.rows();
     encoder.run(&mut pass, 0..encoder.order().count(), 0..rows, &Scoped { threads: 2 });
     let mut lowest = 1.0_f64;
-    for (vector, expected) in encoder.end(pass).iter().zip(&reference.texts) {
+    for (vector, expected) in encoder.results(&pass).iter().zip(&reference.texts) {
         let cosine: f64 = vector.iter().zip(&expected.vector).map(|(a, b)| f64::from(*a) * b).sum();
         println!("{file}: {} tokens, cosine {cosine:.7}", expected.tokens.len());
         lowest = lowest.min(cosine);
