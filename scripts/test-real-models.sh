@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests with models of users' sizes, against llama.cpp and on long prompts: scripts/test-real-models.sh [0.5b|1.5b|gemma|all]
+# Tests with models of users' sizes, against llama.cpp and on long prompts: scripts/test-real-models.sh [0.5b|1.5b|gemma|minilm|all]
 #
 # The models are downloaded once (scripts/real_models.py). The code is optimised as in a release, without the checks that
 # other tests have. All of it takes half an hour on two cores, most of it for prompts of 24k tokens.
@@ -10,6 +10,7 @@ case ${1:-all} in
     0.5b) module=qwen_0_5b:: ;;
     1.5b) module=qwen_1_5b:: ;;
     gemma) module=gemma_270m:: ;;
+    minilm) module=minilm:: ;;
     all) module= ;;
     *) sed -n 2p "$0" >&2; exit 2 ;;
 esac

@@ -239,7 +239,7 @@ def randomise(model, seed):
             parameter.copy_(torch.from_numpy(value.astype(np.float32)))
 
 
-def write_gguf(model, path):
+def write_gguf(model, path, pooling=None):
     config = model.config
     arch = architecture(config)
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -259,6 +259,8 @@ def write_gguf(model, path):
         writer.add_value_length(head)
     if arch in ("llama", "smollm3"):
         writer.add_rope_dimension_count(head)
+    if pooling:
+        writer.add_pooling_type(pooling)
     add_experts(writer, config)
 
     scaling = config.rope_parameters

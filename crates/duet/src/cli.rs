@@ -5,6 +5,7 @@ mod cache;
 mod calibrate;
 mod device;
 mod draft;
+mod embed;
 mod graphs;
 mod history;
 mod load;
@@ -23,6 +24,7 @@ pub(crate) use cache::{CacheArgs, CacheCommand, CacheListArgs, CachePruneArgs};
 pub(crate) use calibrate::CalibrateArgs;
 pub(crate) use device::{AgreementArgs, DeviceArgs};
 pub(crate) use draft::DraftArgs;
+pub(crate) use embed::EmbedArgs;
 pub(crate) use graphs::GraphsArgs;
 pub(crate) use history::{
     ExportArgs, HistoryArgs, HistoryCommand, HistoryCommandArgs, HistoryDefault, HistoryPlace, ListArgs, PurgeArgs,
@@ -71,6 +73,8 @@ pub(crate) enum Command {
     Chat(ChatArgs),
     /// Serve a model over an OpenAI-compatible HTTP API
     Serve(ServeArgs),
+    /// Print the vectors of texts, a JSON array on each line
+    Embed(EmbedArgs),
     /// Take background work from other agents, as an MCP server on stdin and stdout
     Mcp(McpArgs),
     /// Show, export or remove the answers that chat and serve have kept
@@ -312,6 +316,9 @@ pub(crate) struct ServeArgs {
     /// Which model
     #[arg(default_value = crate::models::DEFAULT)]
     pub(crate) model: String,
+    /// A model for embeddings or for ranking (BERT, Qwen3-Embedding) that serves /v1/embeddings and /v1/rerank beside it
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) embeddings: Option<String>,
     /// Address to listen on; 0.0.0.0 lets other machines in
     #[arg(long, default_value = "127.0.0.1")]
     pub(crate) host: IpAddr,

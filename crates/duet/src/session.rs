@@ -10,7 +10,8 @@ use crate::offloading::{self, DeviceSpec, Unpaying, Wanted};
 use crate::progress::{Progress, eprintln_quiet};
 use crate::weight_cache::WeightCache;
 use duet_engine::{Device, Engine, EngineConfig, MachineMemory};
-use duet_model::{LoadOptions, Model};
+use duet_model::encoder::Encoder;
+use duet_model::{LoadError, LoadOptions, Model};
 use duet_scheduler::machine::RowsTaken;
 use duet_types::Tokens;
 use std::path::Path;
@@ -135,6 +136,29 @@ pub(crate) fn open_with(name: &str, threads: Option<u16>) -> anyhow::Result<Arc<
     load(&models::locate(name)?, threads, None)
 }
 
+/// Finds (downloads if need be) and loads the model for embeddings called `name`.
+pub(crate) fn open_encoder(name: &str, threads: Option<u16>) -> anyhow::Result<Encoder> {
+    let path = models::locate(name)?;
+    check_fits(&path, MachineMemory::now())?;
+    let mut options = LoadOptions::default();
+    if let Some(threads) = threads {
+        options.threads = threads.into();
+    }
+    let shown = path.display();
+    match Encoder::is_in(&path) {
+        Ok(false) => {
+            Err(BadInput(format!("{shown} is no model for embeddings: a BERT, or a decoder with last pooling")).into())
+        }
+        _ => Encoder::load(&path, &options).map_err(|error| named(error.into(), &path)),
+    }
+}
+
+/// An error with the file that it was found in.
+fn named(error: anyhow::Error, path: &Path) -> anyhow::Error {
+    let shown = path.display().to_string();
+    if error.to_string().contains(&shown) { error } else { error.context(shown) }
+}
+
 /// Refuses a model whose weights alone are more than all the memory there is, container or machine. Less than that may
 /// still be more than is free just now: the system then makes room, or swaps, and the person is warned.
 fn check_fits(path: &Path, memory: MachineMemory) -> Result<(), BadInput> {
@@ -170,12 +194,13 @@ fn load(path: &Path, threads: Option<u16>, cache: Option<WeightCache>) -> anyhow
         let bar = progress.get_or_insert_with(|| Progress::bytes("loading", &what, now.total));
         bar.set(now.done);
     });
-    let model = loaded.map_err(|error| {
-        // Not every error of a model names the file it was found in; the person must know which one.
-        let shown = path.display().to_string();
-        let named = error.to_string().contains(&shown);
-        let error = anyhow::Error::new(error);
-        if named { error } else { error.context(shown) }
+    // Not every error of a model names the file it was found in; the person must know which one.
+    let model = loaded.map_err(|error| match error {
+        LoadError::Architecture { .. } if Encoder::is_in(path).is_ok_and(|is| is) => {
+            let shown = path.display();
+            BadInput(format!("{shown} answers nothing: serve it beside a model that does, with --embeddings")).into()
+        }
+        error => named(error.into(), path),
     })?;
     if let Some(progress) = progress {
         progress.finish("loaded");

@@ -6,11 +6,13 @@
 use crate::executors::Site;
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
+use duet_model::encoder::Text;
 use duet_model::forward::{AttentionStats, ExpertStats, FateCounts, NotRun};
 use duet_model::kv::KvError;
 use duet_types::{LaneId, LaneSet, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A model that can be run in passes.
 pub(crate) trait Backend: Send + Sync + 'static {
@@ -110,6 +112,16 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Adds the final hidden states of some rows to `sum`, one row after the other, after all nodes.
     fn add_hidden(&self, pass: &Self::Pass, rows: Range<usize>, sum: &mut [f64]);
 
+    /// Whether there is an encoder beside the model that answers.
+    fn has_encoder(&self) -> bool {
+        false
+    }
+
+    /// What the encoder made of the texts of a pass, after all nodes; nothing, if it is no pass of the encoder.
+    fn encoded(&self, _pass: &Self::Pass) -> Vec<Vec<f32>> {
+        Vec::new()
+    }
+
     /// The tokens that occur in a text. Takes a microsecond for each of them.
     fn vocabulary_of(&self, text: &[TokenId]) -> Self::Vocabulary;
 
@@ -178,6 +190,8 @@ pub(crate) struct Rows<T> {
     pub(crate) table: T,
     /// The tokens of the rows, which follow.
     pub(crate) tokens: Vec<TokenId>,
+    /// The texts that the tokens are of, if they are the encoder's.
+    pub(crate) texts: Option<Arc<[Text]>>,
     /// For a draft that branches, the row that each row follows; `None` is what was computed before.
     pub(crate) parents: Option<Vec<Option<usize>>>,
 }

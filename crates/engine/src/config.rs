@@ -4,6 +4,7 @@ use crate::calibration::Calibrate;
 use crate::executors::{Device, Fallback};
 use duet_history::HistoryStore;
 use duet_model::Model;
+use duet_model::encoder::Encoder;
 use duet_model::kv::KvFormat;
 use duet_scheduler::machine::RowsTaken;
 use duet_scheduler::policy::PolicyName;
@@ -75,6 +76,8 @@ pub struct EngineConfig {
     pub trace: Option<PathBuf>,
     /// Events and commands of the scheduler are written here, for `duet replay`.
     pub event_log: Option<PathBuf>,
+    /// A model beside the one that answers, for vectors or scores of texts.
+    pub encoder: Option<Arc<Encoder>>,
     /// Answers are kept in it, to draft from; absent: they are not.
     pub history: Option<Arc<HistoryStore>>,
 }
@@ -139,6 +142,7 @@ impl Default for EngineConfig {
             graph_bytes: None,
             trace: None,
             event_log: None,
+            encoder: None,
             history: None,
         }
     }

@@ -6,6 +6,7 @@ use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
 use crate::executors::Site;
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
+use duet_model::encoder::Text;
 use duet_model::kv::{KvError, PAGE_TOKENS};
 use duet_types::{LaneSet, TokenId, Tokens};
 use std::io::{self, Read, Write};
@@ -29,6 +30,14 @@ pub(crate) const HOLD: TokenId = TokenId(38);
 pub(crate) const END: TokenId = TokenId(39);
 /// Embeddings and two layers.
 pub(crate) const NODES: usize = 7;
+
+/// Embeddings and three layers.
+pub(crate) const ENCODER_NODES: usize = 10;
+
+/// A hash of a text.
+pub(crate) fn hash_of(text: &[TokenId]) -> f32 {
+    (text.iter().fold(7_u64, |hash, token| mix(hash ^ u64::from(token.0))) % 1_000_000) as f32
+}
 
 /// A test that fails while it holds a kernel ends nevertheless.
 const HOLD_MAX: Duration = Duration::from_secs(10);
@@ -102,6 +111,8 @@ pub(crate) struct FakeTable {
 #[derive(Debug)]
 pub(crate) struct FakePass {
     segments: Vec<FakeSegment>,
+    /// Those that are encoded, in a pass of the encoder.
+    texts: Option<Arc<[Text]>>,
     /// The next node of each row.
     nodes: Vec<usize>,
 }
@@ -117,6 +128,9 @@ struct FakeSegment {
 
 impl FakePass {
     fn tokens(&self) -> Vec<TokenId> {
+        if let Some(texts) = &self.texts {
+            return texts.iter().flat_map(|text| text.tokens()).copied().collect();
+        }
         self.segments.iter().flat_map(|segment| &segment.table.tokens[segment.before..]).copied().collect()
     }
 }
@@ -300,7 +314,13 @@ impl Backend for FakeModel {
     fn begin(&self, rows: Vec<Rows<FakeTable>>) -> Result<FakePass, Refused<FakeTable>> {
         let mut segments = Vec::new();
         let mut error = None;
-        for Rows { mut table, tokens, parents } in rows {
+        let texts = rows.first().and_then(|rows| rows.texts.clone());
+        if let Some(texts) = texts {
+            let nodes = vec![0; texts.iter().map(|text| text.tokens().len()).sum()];
+            let segment = |rows: Rows<FakeTable>| FakeSegment { table: rows.table, before: 0, parents: None };
+            return Ok(FakePass { segments: rows.into_iter().map(segment).collect(), texts: Some(texts), nodes });
+        }
+        for Rows { mut table, tokens, parents, .. } in rows {
             let before = table.tokens.len();
             assert!(before + tokens.len() <= self.context.as_usize(), "beyond the context");
             if let Err(full) = table.extend(&tokens) {
@@ -309,7 +329,7 @@ impl Backend for FakeModel {
             segments.push(FakeSegment { table, before, parents });
         }
         let rows = segments.iter().map(|segment| segment.table.tokens.len() - segment.before).sum();
-        let pass = FakePass { segments, nodes: vec![0; rows] };
+        let pass = FakePass { segments, texts: None, nodes: vec![0; rows] };
         match error {
             None => Ok(pass),
             Some(error) => Err(Refused { error, tables: self.abandon(pass) }),
@@ -409,6 +429,16 @@ impl Backend for FakeModel {
         Ok(())
     }
 
+    fn has_encoder(&self) -> bool {
+        true
+    }
+
+    /// A hash of each text.
+    fn encoded(&self, pass: &FakePass) -> Vec<Vec<f32>> {
+        assert!(pass.nodes.iter().all(|&node| node == ENCODER_NODES), "texts are encoded after the last node");
+        pass.texts.iter().flat_map(|texts| texts.iter()).map(|text| vec![hash_of(text.tokens())]).collect()
+    }
+
     /// A hash of all that a row sees, for each float.
     fn add_hidden(&self, pass: &FakePass, rows: Range<usize>, sum: &mut [f64]) {
         assert!(pass.nodes.iter().all(|&node| node == NODES), "hidden states come after the last node");
@@ -451,7 +481,8 @@ impl Backend for FakeModel {
     }
 
     fn finish(&self, pass: FakePass, accepted: &[Accepted]) -> Vec<FakeTable> {
-        assert!(pass.nodes.iter().all(|&node| node == NODES), "a pass ends after the last node");
+        let nodes = if pass.texts.is_some() { ENCODER_NODES } else { NODES };
+        assert!(pass.nodes.iter().all(|&node| node == nodes), "a pass ends after the last node");
         assert_eq!(pass.segments.len(), accepted.len());
         self.rows.fetch_add(pass.nodes.len(), Ordering::Relaxed);
         pass.segments.into_iter().zip(accepted).map(|(segment, accepted)| segment.accept(accepted)).collect()

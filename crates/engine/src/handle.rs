@@ -2,6 +2,7 @@
 
 use crate::backend::Backend as _;
 use crate::config::EngineConfig;
+use crate::encoding::EncodeRequest;
 use crate::exact::ExactCounts;
 use crate::executors::LinearWork;
 use crate::model_backend::ModelBackend;
@@ -11,6 +12,7 @@ use crate::runtime::{Cancel, Runtime};
 use crate::start::start;
 use crate::stats::{EngineStats, FlowView};
 use duet_model::Model;
+use duet_model::encoder::Encoder;
 use duet_model::forward::{AttentionStats, ExpertStats};
 use duet_scheduler::Machine;
 use duet_types::{Class, RequestId, Tokens};
@@ -54,6 +56,21 @@ impl Engine {
     /// [`EngineError`], before any work is done.
     pub fn submit(&self, request: GenerateRequest) -> Result<Generation, EngineError> {
         let (id, events) = self.runtime.submit(request)?;
+        Ok(Generation { id, events, engine: self.runtime.canceller() })
+    }
+
+    /// The encoder beside the model that answers, if there is one.
+    #[must_use]
+    pub fn encoder(&self) -> Option<&Arc<Encoder>> {
+        self.runtime.backend().encoder()
+    }
+
+    /// Checks and queues texts for the encoder, to be read in one pass.
+    ///
+    /// # Errors
+    /// [`EngineError`], before any work is done.
+    pub fn encode(&self, request: EncodeRequest) -> Result<Generation, EngineError> {
+        let (id, events) = self.runtime.encode(request)?;
         Ok(Generation { id, events, engine: self.runtime.canceller() })
     }
 

@@ -2,9 +2,11 @@
 
 use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
 use crate::executors::{Executors, LinearWork, Site};
+use crate::model_pass::ModelPass;
 use crate::request::EngineError;
 use duet_kernels::crew::{Crew, Solo};
 use duet_model::Model;
+use duet_model::encoder::{Encoder, EncoderPass};
 use duet_model::forward::{
     Activations, AttentionStats, ContextHead, ExpertStats, FateCounts, Node, NodeInputs, NodeOrder, NodeOutputs,
     NotRun, Pass, PassError, PassRefused, Segment,
@@ -20,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct ModelBackend {
     model: Arc<Model>,
+    encoder: Option<Arc<Encoder>>,
     pool: KvPool,
     shape: Shape,
     order: NodeOrder,
@@ -42,7 +45,17 @@ impl ModelBackend {
         let (vocabulary, hidden) = (model.config().vocabulary, model.blueprint().hidden);
         let shape = Shape { context, vocabulary, hidden };
         let order = NodeOrder::with_launches(model.config().layers, executors.launches());
-        Self { model, pool, shape, order, rows: rows.as_usize(), executors, spare: Mutex::default() }
+        let spare = Mutex::default();
+        Self { model, encoder: None, pool, shape, order, rows: rows.as_usize(), executors, spare }
+    }
+
+    /// The same with an encoder beside the model.
+    pub(crate) fn beside(self, encoder: Option<Arc<Encoder>>) -> Self {
+        Self { encoder, ..self }
+    }
+
+    pub(crate) fn encoder(&self) -> Option<&Arc<Encoder>> {
+        self.encoder.as_ref()
     }
 
     pub(crate) fn model(&self) -> &Arc<Model> {
@@ -52,6 +65,27 @@ impl ModelBackend {
     /// Where linear work was done.
     pub(crate) fn linear_work(&self) -> LinearWork {
         self.executors.linear_work()
+    }
+
+    fn begin_encoding(&self, rows: Rows<KvTable>) -> Result<ModelPass, Refused<KvTable>> {
+        let Rows { table, texts, .. } = rows;
+        let begun = match (&self.encoder, texts) {
+            (Some(encoder), Some(texts)) => {
+                encoder.begin(texts).map_err(|error| EngineError::Internal(error.to_string()))
+            }
+            _ => Err(no_decoder()),
+        };
+        match begun {
+            Ok(pass) => Ok(ModelPass::Encoder(pass, table)),
+            Err(error) => Err(Refused { error, tables: vec![table] }),
+        }
+    }
+
+    fn end_encoding(&self, pass: EncoderPass, table: KvTable) -> Vec<KvTable> {
+        if let Some(encoder) = &self.encoder {
+            encoder.end(pass);
+        }
+        vec![table]
     }
 
     fn take_activations(&self) -> Activations {
@@ -69,9 +103,13 @@ impl ModelBackend {
     }
 }
 
+fn no_decoder() -> EngineError {
+    EngineError::Internal("a pass of another model".to_owned())
+}
+
 impl Backend for ModelBackend {
     type Table = KvTable;
-    type Pass = Pass;
+    type Pass = ModelPass;
     type Text = Detokenizer;
     type Vocabulary = ContextHead;
     type Inputs = NodeInputs;
@@ -109,10 +147,13 @@ impl Backend for ModelBackend {
         self.pool.table()
     }
 
-    fn begin(&self, rows: Vec<Rows<KvTable>>) -> Result<Pass, Refused<KvTable>> {
-        let segment = |Rows { table: kv, tokens, parents }| Segment { kv, tokens, parents };
+    fn begin(&self, mut rows: Vec<Rows<KvTable>>) -> Result<ModelPass, Refused<KvTable>> {
+        if let [Rows { texts: Some(_), .. }] = rows.as_slice() {
+            return self.begin_encoding(rows.remove(0));
+        }
+        let segment = |Rows { table: kv, tokens, parents, .. }| Segment { kv, tokens, parents };
         let segments = rows.into_iter().map(segment).collect();
-        Pass::new(&self.model, self.take_activations(), segments).map_err(|refused| {
+        let pass = Pass::new(&self.model, self.take_activations(), segments).map_err(|refused| {
             let PassRefused { error, activations, segments } = *refused;
             self.give_back(activations);
             let error = match error {
@@ -120,22 +161,32 @@ impl Backend for ModelBackend {
                 error => EngineError::Internal(error.to_string()),
             };
             Refused { error, tables: segments.into_iter().map(|segment| segment.kv).collect() }
-        })
+        })?;
+        Ok(ModelPass::Decoder(Box::new(pass)))
     }
 
     fn run(
         &self,
-        pass: &mut Pass,
+        pass: &mut ModelPass,
         mut nodes: Range<usize>,
         rows: Range<usize>,
         site: Site<'_>,
     ) -> Result<(), EngineError> {
+        let pass = match (pass, &self.encoder) {
+            (ModelPass::Decoder(pass), _) => pass,
+            (ModelPass::Encoder(pass, _), Some(encoder)) => {
+                encoder.run(pass, nodes, rows, site.crew);
+                return Ok(());
+            }
+            (ModelPass::Encoder(..), None) => return Err(no_decoder()),
+        };
         nodes.try_for_each(|index| {
             self.executors.run_node(&self.model, pass, self.order.node(index), rows.clone(), site)
         })
     }
 
-    fn inputs(&self, pass: &mut Pass, nodes: Range<usize>, site: Site<'_>) -> Option<NodeInputs> {
+    fn inputs(&self, pass: &mut ModelPass, nodes: Range<usize>, site: Site<'_>) -> Option<NodeInputs> {
+        let pass = pass.decoder_mut()?;
         let node = self.order.node(nodes.end.checked_sub(1)?);
         if !self.executors.runs_apart(node, site) {
             return None;
@@ -156,22 +207,37 @@ impl Backend for ModelBackend {
         self.executors.run_apart(inputs, rows, site)
     }
 
-    fn join(&self, pass: &mut Pass, outputs: &NodeOutputs, crew: &dyn Crew) -> Result<(), EngineError> {
+    fn join(&self, pass: &mut ModelPass, outputs: &NodeOutputs, crew: &dyn Crew) -> Result<(), EngineError> {
+        let pass = pass.decoder_mut().ok_or_else(no_decoder)?;
         self.model.take_outputs(pass, outputs, crew).map_err(|error| EngineError::Internal(error.to_string()))
     }
 
     fn logits(
         &self,
-        pass: &mut Pass,
+        pass: &mut ModelPass,
         rows: &[usize],
         logits: &mut Vec<f32>,
         site: Site<'_>,
     ) -> Result<(), EngineError> {
+        let pass = pass.decoder_mut().ok_or_else(no_decoder)?;
         self.executors.logits(&self.model, pass, rows, logits, site)
     }
 
-    fn add_hidden(&self, pass: &Pass, rows: Range<usize>, sum: &mut [f64]) {
-        self.model.add_hidden(pass, rows, sum);
+    fn add_hidden(&self, pass: &ModelPass, rows: Range<usize>, sum: &mut [f64]) {
+        if let Some(pass) = pass.decoder() {
+            self.model.add_hidden(pass, rows, sum);
+        }
+    }
+
+    fn has_encoder(&self) -> bool {
+        self.encoder.is_some()
+    }
+
+    fn encoded(&self, pass: &ModelPass) -> Vec<Vec<f32>> {
+        match (pass, &self.encoder) {
+            (ModelPass::Encoder(pass, _), Some(encoder)) => encoder.results(pass),
+            _ => Vec::new(),
+        }
     }
 
     fn vocabulary_of(&self, text: &[TokenId]) -> ContextHead {
@@ -180,12 +246,13 @@ impl Backend for ModelBackend {
 
     fn successors(
         &self,
-        pass: &mut Pass,
+        pass: &mut ModelPass,
         rows: Range<usize>,
         among: Option<&ContextHead>,
         count: usize,
         crew: &dyn Crew,
     ) -> Vec<Vec<(TokenId, f32)>> {
+        let Some(pass) = pass.decoder_mut() else { return Vec::new() };
         let macs = among.map_or(self.model.work().head.macs, ContextHead::macs);
         self.executors.did_by_crew(rows.len() as u64 * macs);
         match among {
@@ -194,8 +261,8 @@ impl Backend for ModelBackend {
         }
     }
 
-    fn fates(&self, pass: &Pass, rows: Range<usize>) -> FateCounts {
-        pass.fates(rows)
+    fn fates(&self, pass: &ModelPass, rows: Range<usize>) -> FateCounts {
+        pass.decoder().map(|pass| pass.fates(rows)).unwrap_or_default()
     }
 
     fn expert_stats(&self) -> ExpertStats {
@@ -206,7 +273,11 @@ impl Backend for ModelBackend {
         self.executors.attention_stats()
     }
 
-    fn finish(&self, pass: Pass, accepted: &[Accepted]) -> Vec<KvTable> {
+    fn finish(&self, pass: ModelPass, accepted: &[Accepted]) -> Vec<KvTable> {
+        let pass = match pass {
+            ModelPass::Decoder(pass) => *pass,
+            ModelPass::Encoder(pass, table) => return self.end_encoding(pass, table),
+        };
         if accepted.iter().all(|accepted| *accepted == Accepted::All) {
             return self.take_back(pass.finish());
         }
@@ -220,8 +291,11 @@ impl Backend for ModelBackend {
         self.take_back(pass.finish_accepting(&paths))
     }
 
-    fn abandon(&self, pass: Pass) -> Vec<KvTable> {
-        self.take_back(pass.abandon())
+    fn abandon(&self, pass: ModelPass) -> Vec<KvTable> {
+        match pass {
+            ModelPass::Decoder(pass) => self.take_back(pass.abandon()),
+            ModelPass::Encoder(pass, table) => self.end_encoding(pass, table),
+        }
     }
 
     fn save(&self, table: &KvTable, out: &mut dyn Write) -> io::Result<()> {

@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::constraint::{Constrained, Constraint, MaskMaker};
 use crate::draft_model::DraftModel;
 use crate::drafting::{Drafting, Past};
+use crate::encoding::{EncodeRequest, Encodes};
 use crate::exact::{ExactCounts, ExactGraphs};
 use crate::exchange::{ExchangesGraphs, GraphLoader};
 use crate::executors::Site;
@@ -265,6 +266,25 @@ impl<B: Backend> Runtime<B> {
         let seed = shared.seeds.hash_one(shared.clock.now());
         let guided = (shared.drafting.begin(&request), shared.constrained(request.constraint.take())?);
         let sequence = Sequence::new(&*shared.backend, request, guided, seed, Outbox::new(sender), shared.clock)
+            .waited_for(shared.people.came(class));
+        let id = shared.drive(|scheduler, world, now| {
+            let limit = shared.queue_limit(scheduler, world, class);
+            world.submit(now, class, owner, sequence, tokens, limit)
+        })??;
+        Ok((id, receiver))
+    }
+
+    /// Checks and queues texts for the encoder; what comes of them comes out of the receiver.
+    pub(crate) fn encode(
+        &self,
+        request: EncodeRequest,
+    ) -> Result<(RequestId, UnboundedReceiver<GenerationEvent>), EngineError> {
+        let shared = &self.shared;
+        let encodes = if shared.backend.has_encoder() { Encodes::Texts } else { Encodes::Nothing };
+        request.validate(encodes)?;
+        let (sender, receiver) = unbounded_channel();
+        let (class, tokens, owner) = (request.class, request.rows(), (request.tenant, None));
+        let sequence = Sequence::encoding(&*shared.backend, request.texts, Outbox::new(sender), shared.clock)
             .waited_for(shared.people.came(class));
         let id = shared.drive(|scheduler, world, now| {
             let limit = shared.queue_limit(scheduler, world, class);

@@ -18,13 +18,14 @@ use crate::speculation::Speculation;
 use crate::stop::{Matched, StopMatcher};
 use crate::thought::{ClosingGuide, Thought};
 use duet_kernels::crew::Crew;
+use duet_model::encoder::Text;
 use duet_model::forward::FateCounts;
 use duet_scheduler::{Generated, HeadRows, Member, Offer, Yields};
 use duet_speculate::guide::Unguided;
 use duet_speculate::{Draft, ROWS_MAX, VerifyRows};
-use duet_types::{FinishReason, Instant, RequestId, Stage, TenantId, TokenId, Tokens};
+use duet_types::{FinishReason, Instant, Net, RequestId, Stage, TenantId, TokenId, Tokens};
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// One generation.
@@ -52,6 +53,8 @@ pub(crate) struct Sequence<B: Backend> {
     vocabulary: Option<Vocabulary<B>>,
     /// Present if its prompt's embedding is wanted, and no answer.
     pooled: Option<Pooled>,
+    /// Present if it is the encoder's.
+    encoding: Option<Encoding>,
     /// Present if it is wanted how likely its prompt is.
     scores: Option<PromptScores>,
     /// Where its rows' experts were computed.
@@ -70,6 +73,13 @@ pub(crate) struct Sequence<B: Backend> {
     times: Times,
     /// Why its last kernel failed.
     failure: Option<EngineError>,
+}
+
+/// Texts that are encoded.
+struct Encoding {
+    texts: Arc<[Text]>,
+    /// What they came to.
+    results: Vec<Vec<f32>>,
 }
 
 /// The rows of a pass that yield a sequence its next tokens.
@@ -178,6 +188,7 @@ impl<B: Backend> Sequence<B> {
             speculation,
             vocabulary: None,
             pooled: (output == Output::Embedding).then(|| Pooled::new(shape.hidden)),
+            encoding: None,
             scores: prompt_logprobs.map(PromptScores::new),
             experts: FateCounts::default(),
             begun: Begun::NotYet,
@@ -200,6 +211,20 @@ impl<B: Backend> Sequence<B> {
         Self { _waiting: waiting, ..self }
     }
 
+    /// Some texts for the encoder. The request must be valid.
+    pub(crate) fn encoding(backend: &B, texts: Arc<[Text]>, outbox: Outbox, clock: Clock) -> Self {
+        let prompt: Vec<TokenId> = texts.iter().flat_map(|text| text.tokens()).copied().collect();
+        let request = GenerateRequest { prompt, output: Output::KeptPrompt, ..GenerateRequest::default() };
+        let sequence = Self::new(backend, request, (None, None), 0, outbox, clock);
+        let encoding = Some(Encoding { texts, results: Vec::new() });
+        Self { encoding, leaves: Leaves::Nothing, len_max: sequence.prompt_len, ..sequence }
+    }
+
+    /// Which model it goes through.
+    pub(crate) fn net(&self) -> Net {
+        if self.encoding.is_some() { Net::Encoder } else { Net::Decoder }
+    }
+
     /// The prompt.
     pub(crate) fn prompt(&self) -> &[TokenId] {
         &self.tokens[..self.prompt_len]
@@ -212,7 +237,11 @@ impl<B: Backend> Sequence<B> {
 
     /// What may stand in for the beginning of its prompt.
     pub(crate) fn start(&self) -> Start {
-        if self.pooled.is_some() || self.scores.is_some() { Start::FirstToken } else { Start::Anywhere }
+        if self.pooled.is_some() || self.scores.is_some() || self.encoding.is_some() {
+            Start::FirstToken
+        } else {
+            Start::Anywhere
+        }
     }
 
     /// Which rows of its prompt go through the head, for the scheduler's predictions.
@@ -254,7 +283,8 @@ impl<B: Backend> Sequence<B> {
             (Stage::Verify, Some(speculation)) => speculation.latest().verify_rows(self.tokens[start], end - start - 1),
             _ => VerifyRows { tokens: self.tokens[start..end].to_vec(), parents: None },
         };
-        Some(Rows { table, tokens, parents })
+        let texts = self.encoding.as_ref().map(|encoding| Arc::clone(&encoding.texts));
+        Some(Rows { table, tokens, texts, parents })
     }
 
     /// Its first pass begins: what drafts need of its prompt, and the mask of its first token.
@@ -351,9 +381,22 @@ impl<B: Backend> Sequence<B> {
     /// All of its prompt was read, and nothing is generated. Returns why it ends.
     fn was_read(&mut self) -> FinishReason {
         self.times.first_token.get_or_insert_with(|| self.times.clock.now());
+        if let Some(encoding) = &mut self.encoding {
+            for result in std::mem::take(&mut encoding.results) {
+                self.outbox.send(GenerationEvent::Embedding(result));
+            }
+            return FinishReason::Stop;
+        }
         let Some(pooled) = &self.pooled else { return FinishReason::Length };
         self.outbox.send(GenerationEvent::Embedding(pooled.embedding()));
         FinishReason::Stop
+    }
+
+    /// Takes what its texts came to, after all nodes, if it is the encoder's.
+    pub(crate) fn encode(&mut self, backend: &B, pass: &B::Pass) {
+        if let Some(encoding) = &mut self.encoding {
+            encoding.results = backend.encoded(pass);
+        }
     }
 
     /// Takes note of where some rows' experts were computed.

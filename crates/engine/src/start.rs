@@ -9,7 +9,7 @@ use crate::fingerprint::model_fingerprint;
 use crate::learned::LearnedFile;
 use crate::memory::{Budget, available, budget, graphs_held, with_draft_model};
 use crate::model_backend::ModelBackend;
-use crate::profile::{Effort, Measured, Profile, heg, measure};
+use crate::profile::{Effort, Measured, Profile, encoder_heg, heg, measure};
 use crate::request::EngineError;
 use crate::runtime::{Runtime, RuntimeConfig};
 use crate::speed_probe::SpeedProbe;
@@ -50,7 +50,9 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     executors.take_failures(executors.device_lanes());
     let (exchanging, exchange) = exchange(&executors)?.unzip();
     let measured_at = profile.measured_at;
+    let encoder = encoder(&config, &profile.machine, &cpu, executors.device_lanes())?;
     let scheduler = SchedulerConfig {
+        encoder,
         graphs: graph_set(exchange.as_ref(), exchanging.unwrap_or_default())?,
         machine: capped(profile.machine, &config.occupancy)?,
         heg,
@@ -65,7 +67,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let learned = config.learned_folder.as_deref().map(|folder| LearnedFile::of(folder, &model.config().name));
     let prepares = executors.prepares();
     let draft_model = draft.map(|draft| draft_model(&draft, &model, &config, draft_bytes));
-    let backend = ModelBackend::new(model, pool, budget.context, rows, executors);
+    let backend = ModelBackend::new(model, pool, budget.context, rows, executors).beside(config.encoder.clone());
     let runtime = RuntimeConfig {
         observers: observers(&config, &scheduler, profile.probe)?,
         scheduler,
@@ -136,6 +138,15 @@ fn profile(of: &Measured<'_>, folder: Option<&Path>, cpu: &Cpu) -> Result<Profil
         tracing::warn!("the profile of this machine could not be saved: {error}");
     }
     Ok(profile)
+}
+
+/// The encoder's graph, timed on the cores.
+fn encoder(config: &EngineConfig, machine: &Machine, cpu: &Cpu, devices: LaneSet) -> Result<Option<Heg>, EngineError> {
+    let Some(encoder) = &config.encoder else { return Ok(None) };
+    let lanes = cpu.lanes();
+    let heg = encoder_heg(encoder, machine, &lanes, lanes.all().without(devices))
+        .map_err(|error| EngineError::Internal(format!("the encoder could not be measured: {error}")))?;
+    Ok(Some(heg))
 }
 
 /// Graphs for exactly a prompt's rows that there may be at once.

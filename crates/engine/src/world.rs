@@ -158,9 +158,10 @@ impl<B: Backend> EngineWorld<B> {
         let continued = found.and_then(|(_, owner)| owner.map(|owner| owner.flow));
         let flow = self.flow(tenant, key.as_ref(), continued);
         let (prompt, head) = (Tokens(sequence.prompt().len() as u32), sequence.prompt_head());
+        let net = sequence.net();
         let owner = Owner { tenant, flow, key };
         self.open.insert(id, Open { owner, tokens, place: Place::Here(Box::new(sequence)) });
-        self.happened(now, Event::Submitted(Request { id, flow, class, prompt, prefix, head }));
+        self.happened(now, Event::Submitted(Request { id, flow, class, prompt, prefix, head, net }));
         Ok(id)
     }
 

@@ -1,10 +1,11 @@
-//! CPU kernels: packed integer matrix products, attention, norms, rope.
+//! CPU kernels: packed integer matrix products, attention, norms, rope; and those of encoders.
 //!
 //! Every kernel is written once over [`simd::Simd`] and runs on the instruction set that [`isa::Isa`] found. What a
 //! kernel computes for a row depends on that row alone: not on the other rows of the call, the crew, or the machine.
 
 pub mod attention;
 pub mod crew;
+pub mod encoder;
 pub mod fused;
 pub mod isa;
 pub mod matmul;

@@ -1,6 +1,7 @@
-//! Models: GGUF files, tokenizers, chat templates, architectures, the paged KV cache and the forward pass.
+//! Models: GGUF files, tokenizers, chat templates, architectures, the paged KV cache and the forward pass; and encoders.
 
 pub mod arch;
+pub mod encoder;
 pub mod exact;
 pub mod forward;
 pub mod gguf;

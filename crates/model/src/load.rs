@@ -305,7 +305,7 @@ fn packed_name(path: &Path, digest: &[u8; 32]) -> String {
     format!("{stem}-{digits}.packed")
 }
 
-fn name(path: &Path, metadata: &Metadata) -> Result<String, LoadError> {
+pub(crate) fn name(path: &Path, metadata: &Metadata) -> Result<String, LoadError> {
     let stem = || path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned());
     Ok(metadata.opt_str("general.name")?.filter(|name| !name.is_empty()).map_or_else(stem, str::to_owned))
 }
@@ -370,7 +370,7 @@ pub struct RoutedBytes {
 }
 
 impl Linear {
-    const NOTHING: Self = Self { macs: 0, bytes: Bytes(0), routed: None };
+    pub(crate) const NOTHING: Self = Self { macs: 0, bytes: Bytes(0), routed: None };
 
     pub(crate) fn of(matrix: &PackedMatrix) -> Self {
         Self { macs: matrix.macs() as u64, bytes: Bytes(matrix.bytes() as u64), routed: None }

@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn spans_add_up_and_the_head_comes_with_the_last_node() {
-        let load = Load { rows: 1.0, pairs: 10.0, positions: 10.0, tokens: 1.0, requests: 1 };
+        let load = Load { rows: 1.0, pairs: 10.0, positions: 10.0, tokens: 1.0, requests: 1, ..Load::default() };
         let whole = span_time(&heg(), &anchors(0.0), &load, &(0..7));
         let parts: Nanos = (0..7).map(|node| span_time(&heg(), &anchors(0.0), &load, &(node..node + 1))).sum();
         assert_eq!(whole, parts);

@@ -4,7 +4,7 @@ use crate::heg::Heg;
 use crate::machine::Machine;
 use crate::mechanism::Mechanisms;
 use crate::residency::GraphSet;
-use duet_types::{Nanos, Tokens};
+use duet_types::{Nanos, Net, Tokens};
 
 /// Everything that does not change while the scheduler runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,8 +12,11 @@ use duet_types::{Nanos, Tokens};
 pub struct SchedulerConfig {
     /// The lanes.
     pub machine: Machine,
-    /// The model.
+    /// The model that answers.
     pub heg: Heg,
+    /// The one that makes vectors or scores of texts, if there is one.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub encoder: Option<Heg>,
     /// Bounds on what is cut and batched.
     pub limits: Limits,
     /// KV memory.
@@ -23,6 +26,17 @@ pub struct SchedulerConfig {
     /// The graphs of a device that cannot hold all of them, if there is one.
     #[cfg_attr(feature = "serde", serde(default))]
     pub graphs: Option<GraphSet>,
+}
+
+impl SchedulerConfig {
+    /// The graph of a model.
+    #[must_use]
+    pub fn graph(&self, net: Net) -> &Heg {
+        match net {
+            Net::Decoder => &self.heg,
+            Net::Encoder => self.encoder.as_ref().unwrap_or(&self.heg),
+        }
+    }
 }
 
 /// Bounds on what is cut and batched.

@@ -12,7 +12,7 @@ use crate::drift::Drift;
 use crate::heg::{Heg, Load};
 use crate::kernel::Yields;
 use crate::machine::{Anchors, Capabilities, Joins, Machine, MemoryDomain};
-use duet_types::{LaneId, LaneSet, Nanos, NodeKind, Stage, Tokens};
+use duet_types::{LaneId, LaneSet, Nanos, Net, NodeKind, Stage, Tokens};
 
 /// A device's rows of the token-wise nodes of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Members<'_> {
             .leader()
             .map_or(Nanos::ZERO, |lane| copy_time(&self.machine.lane(lane).capabilities, self.heg, &load));
         let time = time + copies;
-        self.drift.map_or(time, |drift| drift.correct(self.machine.executors(lanes), stage, time))
+        self.drift.map_or(time, |drift| drift.correct(self.machine.executors(lanes), (Net::Decoder, stage), time))
     }
 }
 

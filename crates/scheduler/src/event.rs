@@ -3,7 +3,7 @@
 use crate::command::GraphId;
 use crate::kernel::HeadRows;
 use crate::speculation::Offer;
-use duet_types::{Class, FinishReason, FlowId, KernelId, LaneId, Nanos, RequestId, Tokens};
+use duet_types::{Class, FinishReason, FlowId, KernelId, LaneId, Nanos, Net, RequestId, Tokens};
 
 /// One generation as the scheduler sees it: sizes, no contents. How long its answer will be is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,9 @@ pub struct Request {
     /// Which rows of its prompt go through the head.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "HeadRows::is_last"))]
     pub head: HeadRows,
+    /// Which model it goes through.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Net::is_decoder"))]
+    pub net: Net,
 }
 
 /// Kept KV that a prompt begins with.

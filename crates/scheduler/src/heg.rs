@@ -7,7 +7,7 @@
 //! Launches of experts take all rows of a pass at once: which go where is known to all rows together. (NPUMoE §4.2)
 
 use crate::kernel::{Member, Yields};
-use duet_types::{NodeOrder, Tokens};
+use duet_types::{Net, NodeOrder, Tokens};
 use std::ops::Range;
 
 /// The graph of one model: what its nodes compute and read. All layers are alike.
@@ -110,6 +110,8 @@ pub struct Load {
     pub tokens: f64,
     /// Requests that the rows are of.
     pub requests: u32,
+    /// Which model the rows go through.
+    pub net: Net,
 }
 
 impl Heg {
@@ -136,7 +138,8 @@ impl Load {
     #[must_use]
     pub fn with(self, member: &Member) -> Self {
         let head_rows = f64::from(member.head_rows().0);
-        Self { tokens: self.tokens + head_rows, ..self.with_rows(member.rows.clone(), Yields::Context) }
+        let rows = self.with_rows(member.rows.clone(), Yields::Context);
+        Self { tokens: self.tokens + head_rows, net: member.net, ..rows }
     }
 
     /// This load and one row of a draft more, at the position `at` of a sequence that is in it.
@@ -144,7 +147,7 @@ impl Load {
     pub fn with_draft_row(self, at: Tokens) -> Self {
         let seen = f64::from(at.0) + 1.0;
         let (rows, pairs, tokens) = (self.rows + 1.0, self.pairs + seen, self.tokens + 1.0);
-        Self { rows, pairs, positions: self.positions + 1.0, tokens, requests: self.requests }
+        Self { rows, pairs, positions: self.positions + 1.0, tokens, ..self }
     }
 
     /// This load and some positions of one request more.
@@ -159,6 +162,7 @@ impl Load {
             positions: self.positions + end,
             tokens: self.tokens + if yields == Yields::Token { 1.0 } else { 0.0 },
             requests: self.requests + 1,
+            net: self.net,
         }
     }
 
@@ -182,6 +186,9 @@ mod tests {
     #[test]
     fn a_row_sees_all_positions_up_to_its_own() {
         let load = Load::default().with_rows(Tokens(2)..Tokens(5), Yields::Token);
-        assert_eq!(load, Load { rows: 3.0, pairs: 3.0 + 4.0 + 5.0, positions: 5.0, tokens: 1.0, requests: 1 });
+        assert_eq!(
+            load,
+            Load { rows: 3.0, pairs: 3.0 + 4.0 + 5.0, positions: 5.0, tokens: 1.0, requests: 1, net: Net::Decoder }
+        );
     }
 }

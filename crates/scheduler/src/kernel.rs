@@ -6,7 +6,7 @@
 //! preemption at their boundaries)
 
 use crate::division::Share;
-use duet_types::{Class, KernelId, Nanos, RequestId, Stage, Tokens};
+use duet_types::{Class, KernelId, Nanos, Net, RequestId, Stage, Tokens};
 use std::fmt;
 use std::ops::Range;
 
@@ -33,6 +33,9 @@ pub struct Member {
     /// Which of its rows go through the head beside those that yield.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "HeadRows::is_last"))]
     pub head: HeadRows,
+    /// Which model they go through: all members of a pass the same.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Net::is_decoder"))]
+    pub net: Net,
 }
 
 /// Which rows of a prompt go through the head.

@@ -7,7 +7,7 @@
 use crate::heg::Load;
 use crate::kernel::{Completes, Member, PassId, class_of, stage_of};
 use crate::span::Span;
-use duet_types::{Class, LaneSet, Stage};
+use duet_types::{Class, LaneSet, Net, Stage};
 use std::ops::Range;
 
 /// Some rows on their way through the nodes.
@@ -83,6 +83,12 @@ impl Pass {
             interrupted: false,
             broken: None,
         }
+    }
+
+    /// What its predictions are corrected by: its stage, in the model that it goes through.
+    #[must_use]
+    pub(crate) fn kind(&self) -> (Net, Stage) {
+        (self.load.net, self.stage)
     }
 
     /// Whether no kernel of it is on a lane.

@@ -14,7 +14,7 @@ use crate::mechanism::Mechanism;
 use crate::queues::Line;
 use crate::span::largest;
 use crate::view::{RequestView, View};
-use duet_types::{Class, LaneSet, Nanos, Stage, Tokens};
+use duet_types::{Class, LaneSet, Nanos, Net, Stage, Tokens};
 
 /// Adds proactive decode rows to a reactive pass on `lanes`. Returns how many.
 pub(crate) fn board(view: &View<'_>, members: &mut Vec<Member>, stage: Stage, lanes: LaneSet) -> u32 {
@@ -23,6 +23,9 @@ pub(crate) fn board(view: &View<'_>, members: &mut Vec<Member>, stage: Stage, la
     }
     let limits = &view.config().limits;
     let mut load = Load::of(&*members);
+    if load.net == Net::Encoder {
+        return 0;
+    }
     let bearable = bearable(view, &load, stage, lanes);
     let mut waiting: Vec<_> =
         view.queue(Line::Decode, Class::Proactive).filter(|request| !request.is_alone()).collect();

@@ -10,7 +10,7 @@ use crate::mechanism::Mechanism;
 use crate::pass::Pass;
 use crate::span::Cut;
 use crate::view::View;
-use duet_types::{Class, LaneSet, Nanos, Stage};
+use duet_types::{Class, LaneSet, Nanos, Net, Stage};
 
 /// How the next kernel of a pass is cut. The first one of a prefill pass also takes memory from the system, for pages
 /// that were never written, which no annotation knows of: half of its time is left for that.
@@ -18,13 +18,13 @@ pub(crate) fn cut(view: &View<'_>, pass: &Pass, lanes: LaneSet) -> Cut {
     if pass.class == Class::Reactive || !view.has(Mechanism::Preemption) {
         return Cut::Whole;
     }
-    match within_bound(view, pass.stage, lanes) {
+    match within_bound(view, pass.kind(), lanes) {
         Cut::Within(bound) if pass.node == 0 && pass.stage == Stage::Prefill => Cut::Within(Nanos(bound.0 / 2)),
         cut => cut,
     }
 }
 
 /// Half the bound, as these lanes are lately: a kernel that takes twice its prediction still keeps it.
-pub(crate) fn within_bound(view: &View<'_>, stage: Stage, lanes: LaneSet) -> Cut {
-    Cut::Within(Nanos((view.config().limits.preempt.0 as f64 / 2.0 / view.drift(lanes, stage)) as u64))
+pub(crate) fn within_bound(view: &View<'_>, kind: (Net, Stage), lanes: LaneSet) -> Cut {
+    Cut::Within(Nanos((view.config().limits.preempt.0 as f64 / 2.0 / view.drift(lanes, kind)) as u64))
 }

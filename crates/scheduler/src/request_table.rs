@@ -9,7 +9,7 @@ use crate::event::Request;
 use crate::kernel::{HeadRows, Member, PassId, Yields};
 use crate::queues::{Line, Queues};
 use crate::speculation::Offer;
-use duet_types::{Class, Instant, RequestId, Stage, Tokens};
+use duet_types::{Class, Instant, Net, RequestId, Stage, Tokens};
 use std::collections::BTreeMap;
 
 /// What a request is doing.
@@ -51,7 +51,8 @@ pub(crate) enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Company {
     Any,
-    /// A pass with it failed: it is run alone, so that if it was the cause it harms nobody else.
+    /// A pass with it failed: it is run alone, so that if it was the cause it harms nobody else. Or it is the encoder's: it
+    /// has brought its own company, the texts of its request.
     Alone,
 }
 
@@ -90,6 +91,7 @@ impl RequestTable {
         self.next_arrival += 1;
         let known = self.arrivals.insert(request.id, arrival);
         assert!(known.is_none(), "{} was submitted twice", request.id);
+        let company = if request.net == Net::Encoder { Company::Alone } else { Company::Any };
         let row = Row {
             request,
             arrived: now,
@@ -99,7 +101,7 @@ impl RequestTable {
             computed: Tokens::ZERO,
             generated: Tokens::ZERO,
             fate: Fate::GoesOn,
-            company: Company::Any,
+            company,
             offer: Offer::NONE,
         };
         self.queues.enter(row.line(), row.request.class, arrival);
@@ -191,17 +193,35 @@ impl Row {
         let (start, known) = (self.computed, self.known());
         let (class, head) = (self.request.class, self.head());
         let rows_max = match (class, head) {
+            // Rows that see those behind them come all at once.
+            _ if self.request.net == Net::Encoder => known,
             (Class::Proactive, HeadRows::All) => rows_max.min(SCORED_ROWS_MAX),
             _ => rows_max,
         };
         let end = known.min(start + rows_max);
         let yields = if end == known { Yields::Token } else { Yields::Context };
-        Member { request: self.request.id, class, stage: self.stage(), rows: start..end, yields, head }
+        Member {
+            request: self.request.id,
+            class,
+            stage: self.stage(),
+            rows: start..end,
+            yields,
+            head,
+            net: self.request.net,
+        }
     }
 
     /// Which of its next rows go through the head. Those that are read again were there before.
     fn head(&self) -> HeadRows {
         if self.generated == Tokens::ZERO { self.request.head } else { HeadRows::Last }
+    }
+
+    /// Positions of keys and values that it has, of so many that it was computed for: an encoder's has none.
+    pub(crate) fn kept(&self, positions: Tokens) -> Tokens {
+        match self.request.net {
+            Net::Decoder => positions,
+            Net::Encoder => Tokens::ZERO,
+        }
     }
 
     /// How far it has come.

@@ -13,7 +13,7 @@ use crate::policy::Admission;
 use crate::queues::Line;
 use crate::request_table::{Fate, Phase, Row};
 use crate::scheduler::Scheduler;
-use duet_types::{Class, FinishReason, RequestId, Stage, Tokens};
+use duet_types::{Class, FinishReason, Net, RequestId, Stage, Tokens};
 
 impl Scheduler {
     /// Whoever waits for memory may ask again.
@@ -45,8 +45,9 @@ impl Scheduler {
         let row = self.table.get(request).expect("a policy chooses from the table");
         assert_eq!(row.line(), Line::Queued, "{request} has begun");
         assert!(!self.short.contains(&request), "{request} waits for memory");
-        let (known, prefix) = (row.known(), row.request.prefix.filter(|_| row.phase == Phase::Queued));
-        if self.room(request, known + Tokens(1), prefix, End::Failed) {
+        let positions = row.kept(row.known() + Tokens(1));
+        let prefix = row.request.prefix.filter(|_| row.phase == Phase::Queued);
+        if self.room(request, positions, prefix, End::Failed) {
             self.table.update(request, |row| row.phase = Phase::Restoring);
             self.commands.push_back(Command::Restore(request));
         }
@@ -81,8 +82,9 @@ impl Scheduler {
         members.iter_mut().for_each(|member| self.cut_draft(member));
         members.retain(|member| {
             // Making room for one may have sent another one away.
-            let is_ready = self.table.get(member.request).is_some_and(|row| row.phase == Phase::Ready);
-            let end = member.rows.end;
+            let row = self.table.get(member.request);
+            let is_ready = row.is_some_and(|row| row.phase == Phase::Ready);
+            let end = row.map_or(member.rows.end, |row| row.kept(member.rows.end));
             is_ready && (self.memory.holds(member.request, end) || self.room(member.request, end, None, full))
         });
         members.retain(|member| self.table.get(member.request).is_some_and(|row| row.phase == Phase::Ready));
@@ -148,6 +150,8 @@ impl Scheduler {
                 Phase::Ready => other > class || then > arrival,
                 _ => other > class && self.admission == Admission::ByClass,
             };
+            // What the encoder reads has no memory to give.
+            let ready = ready.filter(|row| row.request.net == Net::Decoder);
             let mut behind: Vec<_> =
                 ready.filter(|row| behind(row.arrival)).map(|row| (row.arrival, row.request.id)).collect();
             behind.sort();
@@ -164,7 +168,7 @@ impl Scheduler {
     /// work has the lanes; what their pass has computed is lost, as the last resort.
     fn suspended(&self) -> impl Iterator<Item = RequestId> {
         let passes = self.passes.values().filter(|pass| pass.class == Class::Proactive && pass.is_idle());
-        passes.flat_map(|pass| &pass.members).map(|member| member.request)
+        passes.flat_map(|pass| &pass.members).filter(|member| member.net == Net::Decoder).map(|member| member.request)
     }
 
     fn relieve(&mut self, relief: Relief) {

@@ -10,6 +10,7 @@ use crate::drift::Drift;
 use crate::graphs::{GraphState, Graphs};
 use crate::heg::Load;
 use crate::kernel::{Member, PassId};
+use crate::machine::Joins;
 use crate::mechanism::Mechanism;
 use crate::pass::Pass;
 use crate::queues::Line;
@@ -17,7 +18,7 @@ use crate::request_table::{Company, Phase, Progress, RequestTable, Row};
 use crate::residency::Residency;
 use crate::scheduler::Running;
 use crate::speculation::Offer;
-use duet_types::{Class, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
+use duet_types::{Class, Instant, KernelId, LaneId, LaneSet, Nanos, Net, RequestId, Stage, Tokens};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -128,7 +129,7 @@ impl<'a> View<'a> {
     /// cores.
     #[must_use]
     pub fn quickest(&self, among: LaneSet, load: &Load, stage: Stage) -> LaneSet {
-        let timed = self.timed(among, load, stage, &(0..self.config.heg.nodes()));
+        let timed = self.timed(among, load, stage, &(0..self.config.graph(load.net).nodes()));
         timed.into_iter().min().map_or(among, |(_, lanes)| lanes)
     }
 
@@ -142,9 +143,20 @@ impl<'a> View<'a> {
     /// Whether these lanes compute all of some nodes without help from others.
     #[must_use]
     pub fn computes(&self, lanes: LaneSet, load: &Load, nodes: &Range<usize>) -> bool {
-        let order = self.config.heg.order();
+        // Devices have the weights of the model that answers.
+        if load.net == Net::Encoder && !self.cores().contains_all(lanes) {
+            return false;
+        }
+        let order = self.config.graph(load.net).order();
         let mut kinds = order.kinds().filter(|(kind, _)| order.count_of(*kind, nodes) > 0);
         kinds.all(|(kind, _)| self.config.machine.computes(lanes, kind, load))
+    }
+
+    /// The lanes of cores that are left.
+    #[must_use]
+    pub fn cores(&self) -> LaneSet {
+        let machine = &self.config.machine;
+        self.left().iter().filter(|&lane| machine.lane(lane).capabilities.joins == Joins::Crew).collect()
     }
 
     /// The only lane that there is.
@@ -284,30 +296,31 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn predict(&self, load: &Load, stage: Stage, nodes: &Range<usize>, lanes: LaneSet) -> Nanos {
         let anchors = self.config.machine.anchors(lanes);
-        let time = annotation::predict(&self.config.heg, anchors, load, nodes);
+        let graph = self.config.graph(load.net);
+        let time = annotation::predict(graph, anchors, load, nodes);
         let residency = self.residency.filter(|residency| residency.concerns(lanes));
         // Graphs that are there may not be those that suit.
-        let slowdown = residency.map_or(1.0, |residency| residency.slowdown(&self.config.heg, load.rows, nodes));
+        let slowdown = residency.map_or(1.0, |residency| residency.slowdown(graph, load.rows, nodes));
         let time = Nanos((time.0 as f64 * slowdown) as u64) + self.copied(load, lanes);
-        self.drift.correct(self.config.machine.executors(lanes), stage, time)
+        self.drift.correct(self.config.machine.executors(lanes), (load.net, stage), time)
     }
 
     /// What handing a pass over to lanes with memory of their own takes, and back.
     fn copied(&self, load: &Load, lanes: LaneSet) -> Nanos {
         let lanes = lanes.iter().map(|lane| &self.config.machine.lane(lane).capabilities);
-        lanes.map(|capabilities| copy_time(capabilities, &self.config.heg, load)).max().unwrap_or_default()
+        lanes.map(|capabilities| copy_time(capabilities, self.config.graph(load.net), load)).max().unwrap_or_default()
     }
 
     /// How long a whole pass will take on these lanes.
     #[must_use]
     pub fn predict_pass(&self, load: &Load, stage: Stage, lanes: LaneSet) -> Nanos {
-        self.predict(load, stage, &(0..self.config.heg.nodes()), lanes)
+        self.predict(load, stage, &(0..self.config.graph(load.net).nodes()), lanes)
     }
 
     /// The measured time over the predicted one on these lanes, lately: bounds are divided by it.
     #[must_use]
-    pub fn drift(&self, lanes: LaneSet, stage: Stage) -> f64 {
-        self.drift.ratio(self.config.machine.executors(lanes), stage)
+    pub fn drift(&self, lanes: LaneSet, kind: (Net, Stage)) -> f64 {
+        self.drift.ratio(self.config.machine.executors(lanes), kind)
     }
 }
 
@@ -370,6 +383,12 @@ impl RequestView<'_> {
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.row.company == Company::Alone
+    }
+
+    /// Which model it goes through.
+    #[must_use]
+    pub fn net(&self) -> Net {
+        self.row.request.net
     }
 
     /// What may follow its last token.

@@ -19,7 +19,7 @@ use crate::queues::Line;
 use crate::reason::Reason;
 use crate::request_table::Phase;
 use crate::view::{RequestView, View};
-use duet_types::{Class, LaneSet, Nanos, NodeKind, RequestId, Stage};
+use duet_types::{Class, LaneSet, Nanos, Net, NodeKind, RequestId, Stage};
 
 /// For whom graphs are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ fn prepare(view: &View<'_>, order: Order, worth: Worth, exact: &ExactGraphs) -> 
         let queues = [Line::Prefill, Line::Queued]
             .into_iter()
             .flat_map(move |line| order::firsts(view, line, class, order, view.config().limits.graphs));
-        preempted.chain(queues).filter(|request| request.stage() == Stage::Prefill)
+        preempted.chain(queues).filter(|request| request.stage() == Stage::Prefill && request.net() == Net::Decoder)
     });
     let mut read_by = under_way(view);
     let next = waiting.take(view.config().limits.graphs).find(|request| {
@@ -68,7 +68,11 @@ fn prepare(view: &View<'_>, order: Order, worth: Worth, exact: &ExactGraphs) -> 
 fn under_way(view: &View<'_>) -> Nanos {
     let lanes = LaneSet::from_iter([view.prefill_lane()]);
     let reads = view.passes().filter(|pass| pass.stage == Stage::Prefill && !pass.was_interrupted());
-    reads.map(|pass| view.predict(&pass.load, Stage::Prefill, &(pass.node..view.config().heg.nodes()), lanes)).sum()
+    reads
+        .map(|pass| {
+            view.predict(&pass.load, Stage::Prefill, &(pass.node..view.config().graph(pass.load.net).nodes()), lanes)
+        })
+        .sum()
 }
 
 /// How long a prompt takes to be read.

@@ -7,7 +7,7 @@ use duet_scheduler::{
     Command, Completes, Event, Generated, HeadRows, Heg, Kernel, Limits, Machine, Mechanisms, MemoryLimits, Outcome,
     Request, Scheduler, SchedulerConfig, Yields, decode_share, row_share,
 };
-use duet_types::{Class, FlowId, Instant, LaneSet, Nanos, RequestId, Tokens};
+use duet_types::{Class, FlowId, Instant, LaneSet, Nanos, Net, RequestId, Tokens};
 
 fn config() -> SchedulerConfig {
     let anchors = Anchors {
@@ -28,6 +28,7 @@ fn config() -> SchedulerConfig {
         limits: Limits::default(),
         memory: MemoryLimits { page: Tokens(64), pages: 100, disk_pages: 0 },
         mechanisms: Mechanisms::ALL,
+        encoder: None,
         graphs: None,
     }
 }
@@ -37,8 +38,15 @@ fn config() -> SchedulerConfig {
 fn kernels(tokens: usize, drafting: Nanos, told: Nanos) -> Vec<Kernel> {
     let mut scheduler = Scheduler::new(config(), PolicyName::Duet.policy());
     let (id, mut now, mut kernels) = (RequestId(0), Instant::default(), Vec::new());
-    let request =
-        Request { id, flow: FlowId(0), class: Class::Reactive, prompt: Tokens(32), prefix: None, head: HeadRows::Last };
+    let request = Request {
+        id,
+        flow: FlowId(0),
+        class: Class::Reactive,
+        prompt: Tokens(32),
+        prefix: None,
+        head: HeadRows::Last,
+        net: Net::Decoder,
+    };
     let mut event = Some(Event::Submitted(request));
     while let Some(happens) = event.take() {
         scheduler.handle(now, happens);

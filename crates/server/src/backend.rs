@@ -2,12 +2,14 @@
 
 use crate::messages::ChatMessage;
 use duet_agents::{Begins, ReasoningFormat, Refused, Tool, ToolFormat, Turn};
-use duet_engine::{Constraint, EngineError, FlowView, GenerateRequest, Generation, GenerationEvent};
+use duet_engine::{Constraint, EncodeRequest, EngineError, FlowView, GenerateRequest, Generation, GenerationEvent};
+use duet_model::encoder::Encoder;
 use duet_model::tokenizer::TooManyTokens;
 use duet_types::{Bytes, Class, TokenId, Tokens};
 use serde_json::{Map, Value};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// A loaded model that can be asked to generate.
 pub trait Backend: Send + Sync + 'static {
@@ -82,6 +84,20 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`EngineError`], before any work is done.
     fn submit(&self, request: GenerateRequest) -> Result<Box<dyn Events>, EngineError>;
+
+    /// The model beside it for vectors or scores of texts, if there is one.
+    fn encoder(&self) -> Option<&Arc<Encoder>> {
+        None
+    }
+
+    /// Checks and queues texts for the encoder. Dropping what it returns cancels the work.
+    ///
+    /// # Errors
+    /// [`EngineError`], before any work is done.
+    fn encode(&self, request: EncodeRequest) -> Result<Box<dyn Events>, EngineError> {
+        let _ = request;
+        Err(EngineError::Configuration("there is no encoder".to_owned()))
+    }
 
     /// The flows of all tenants, with their open requests and what is kept of them.
     fn flows(&self) -> Vec<FlowView>;

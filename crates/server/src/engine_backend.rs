@@ -6,7 +6,8 @@ use crate::messages::Role;
 use duet_agents::{
     Automaton, Begins, Limits, ReasoningFormat, Refused, TokenText, ToolFormat, Turn as Wanted, Vocabulary, constraint,
 };
-use duet_engine::{Constraint, Engine, EngineError, FlowView, GenerateRequest};
+use duet_engine::{Constraint, EncodeRequest, Engine, EngineError, FlowView, GenerateRequest};
+use duet_model::encoder::Encoder;
 use duet_model::template::Turn;
 use duet_model::tokenizer::{SpecialTokens, TooManyTokens};
 use duet_types::{Class, TokenId, Tokens};
@@ -150,6 +151,14 @@ impl Backend for EngineBackend {
 
     fn submit(&self, request: GenerateRequest) -> Result<Box<dyn Events>, EngineError> {
         Ok(Box::new(self.engine.submit(request)?))
+    }
+
+    fn encoder(&self) -> Option<&Arc<Encoder>> {
+        self.engine.encoder()
+    }
+
+    fn encode(&self, request: EncodeRequest) -> Result<Box<dyn Events>, EngineError> {
+        Ok(Box::new(self.engine.encode(request)?))
     }
 
     fn flows(&self) -> Vec<FlowView> {

@@ -32,6 +32,8 @@ pub(crate) enum ApiError {
         "this model's maximum context length is {context} tokens, and the prompt does not leave room for an answer"
     )]
     ContextExceeded { prompt: &'static str, context: Tokens },
+    #[error("'{param}' has more than the {most} tokens that the model reads at once; `truncate` cuts it")]
+    TextTooLong { param: String, most: Tokens },
     #[error("'{param}' is required")]
     Missing { param: String },
     #[error("'{param}' must be {expected}, not {got}")]
@@ -103,7 +105,9 @@ impl ApiError {
             Self::BodySlow => (StatusCode::REQUEST_TIMEOUT, Some("request_timeout")),
             Self::IntakeFull => (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded")),
             Self::TooManyConnections => (StatusCode::SERVICE_UNAVAILABLE, Some("too_many_connections")),
-            Self::ContextExceeded { .. } => (StatusCode::BAD_REQUEST, Some("context_length_exceeded")),
+            Self::ContextExceeded { .. } | Self::TextTooLong { .. } => {
+                (StatusCode::BAD_REQUEST, Some("context_length_exceeded"))
+            }
             Self::Missing { .. } => (StatusCode::BAD_REQUEST, Some("missing_required_parameter")),
             Self::WrongType { .. } => (StatusCode::BAD_REQUEST, Some("invalid_type")),
             Self::OutOfRange { .. }
@@ -143,6 +147,7 @@ impl ApiError {
     fn param(&self) -> Option<&str> {
         match self {
             Self::Missing { param }
+            | Self::TextTooLong { param, .. }
             | Self::WrongType { param, .. }
             | Self::OutOfRange { param, .. }
             | Self::ItemNotFound { param, .. }

@@ -61,6 +61,7 @@ mod patience;
 mod prediction;
 mod raw_prompt;
 mod reply;
+mod rerank;
 mod responses;
 mod running;
 mod serve;

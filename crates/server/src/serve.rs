@@ -10,7 +10,7 @@ use crate::ids::{Ids, unix_seconds};
 use crate::intake::Intake;
 use crate::responses::{self, Store};
 use crate::{
-    anthropic, auth, body, chat, completions, connections, embeddings, flows, guard, models, ollama, openapi,
+    anthropic, auth, body, chat, completions, connections, embeddings, flows, guard, models, ollama, openapi, rerank,
     systemone, tokenize,
 };
 use axum::Router;
@@ -102,6 +102,8 @@ fn router(app: Arc<App>) -> Router {
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
         .route("/v1/embeddings", post(embeddings::create))
+        .route("/v1/rerank", post(rerank::create))
+        .route("/rerank", post(rerank::create))
         .route("/v1/messages", post(anthropic::create))
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
         .route("/v1/systemone", post(systemone::create))

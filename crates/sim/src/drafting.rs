@@ -32,7 +32,7 @@ fn share(request: RequestId, left: u32) -> f64 {
 mod tests {
     use super::*;
     use duet_scheduler::{HeadRows, Yields};
-    use duet_types::{Class, Stage};
+    use duet_types::{Class, Net, Stage};
 
     fn verify(rows: u32) -> Member {
         let rows = Tokens(10)..Tokens(10 + rows);
@@ -44,6 +44,7 @@ mod tests {
             rows,
             yields: Yields::Token,
             head: HeadRows::Last,
+            net: Net::Decoder,
         }
     }
 

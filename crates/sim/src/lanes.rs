@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use crate::machines;
     use duet_scheduler::{Completes, HeadRows, Member, PassId, Yields};
-    use duet_types::{Class, RequestId, Stage};
+    use duet_types::{Class, Net, RequestId, Stage};
 
     /// A kernel of one token on the iGPU, which gets all of the memory's bandwidth when it is alone.
     fn decoding() -> Lanes {
@@ -216,6 +216,7 @@ mod tests {
             rows: Tokens(9)..Tokens(10),
             yields: Yields::Token,
             head: HeadRows::Last,
+            net: Net::Decoder,
         };
         let kernel = Kernel {
             id: KernelId(0),

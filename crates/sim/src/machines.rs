@@ -85,6 +85,7 @@ fn config(machine: Machine, prefill_rows: u32) -> SchedulerConfig {
     SchedulerConfig {
         machine,
         heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head, experts: None },
+        encoder: None,
         limits: Limits {
             chunk: Tokens(100),
             prefill_rows: Tokens(prefill_rows),

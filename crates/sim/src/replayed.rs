@@ -113,7 +113,7 @@ impl Answers for Replayed {
 mod tests {
     use super::*;
     use duet_scheduler::HeadRows;
-    use duet_types::{Class, RequestId, Stage};
+    use duet_types::{Class, Net, RequestId, Stage};
 
     fn step(chances: &[f32], right: &[usize]) -> DraftStep {
         DraftStep { chances: chances.iter().map(|&chance| Chance::new(chance)).collect(), right: right.to_vec() }
@@ -129,6 +129,7 @@ mod tests {
             rows,
             yields: Yields::Token,
             head: HeadRows::Last,
+            net: Net::Decoder,
         }
     }
 

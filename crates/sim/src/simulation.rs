@@ -86,7 +86,15 @@ impl Simulation {
 /// With memory for everything, and every mechanism.
 fn config(machine: Machine, heg: &Heg, limits: Limits) -> SchedulerConfig {
     let memory = MemoryLimits::UNBOUNDED;
-    SchedulerConfig { machine, heg: heg.clone(), limits, memory, mechanisms: Mechanisms::ALL, graphs: None }
+    SchedulerConfig {
+        machine,
+        heg: heg.clone(),
+        encoder: None,
+        limits,
+        memory,
+        mechanisms: Mechanisms::ALL,
+        graphs: None,
+    }
 }
 
 /// The paper's bound on preemption. (Agent.xpu §4.4 ②)

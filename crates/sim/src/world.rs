@@ -16,7 +16,7 @@ use duet_scheduler::machine::ExactGraphs;
 use duet_scheduler::{
     Command, End, Event, Kernel, Machine, Member, Outcome, Pages, PassId, Prefix, Request, SchedulerConfig, Yields,
 };
-use duet_types::{FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
+use duet_types::{FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, Net, RequestId, Stage, Tokens};
 use std::collections::BTreeMap;
 
 /// How the world truly is; the scheduler knows its configuration only.
@@ -519,7 +519,7 @@ const PROBE: Nanos = Nanos(1_000_000);
 /// A client's request, as if it began a flow.
 fn submission(id: RequestId, client: &Client) -> Event {
     let (class, prompt, head) = (client.class, client.prompt, client.head);
-    Event::Submitted(Request { id, flow: FlowId(id.0), class, prompt, prefix: None, head })
+    Event::Submitted(Request { id, flow: FlowId(id.0), class, prompt, prefix: None, head, net: Net::Decoder })
 }
 
 /// Commands that a client is worth.

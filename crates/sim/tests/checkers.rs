@@ -8,7 +8,9 @@ use duet_scheduler::{
 };
 use duet_sim::checkers::{Books, Checkers, Rule};
 use duet_sim::{Scenario, fuzz};
-use duet_types::{Class, FinishReason, FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
+use duet_types::{
+    Class, FinishReason, FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, Net, RequestId, Stage, Tokens,
+};
 
 /// What a policy breaks.
 fn broken_by(policy: impl Policy + 'static, scenario: &str) -> Option<Rule> {
@@ -174,6 +176,7 @@ impl Forged {
             prompt: Tokens(20),
             prefix: None,
             head: HeadRows::Last,
+            net: Net::Decoder,
         };
         forged.event(Event::Submitted(request));
         forged.command(Command::Restore(RequestId(0)));
@@ -213,6 +216,7 @@ fn launch(kernel: u64) -> Command {
         rows: Tokens(0)..Tokens(20),
         yields: Yields::Token,
         head: HeadRows::Last,
+        net: Net::Decoder,
     };
     let (id, pass) = (KernelId(kernel), PassId(kernel));
     let (nodes, rows, completes, predicted) = (0..7, 0..20, Completes::Pass, Nanos(1_000));

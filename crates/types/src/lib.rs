@@ -13,4 +13,4 @@ pub use ids::{FlowId, KernelId, LaneId, RequestId, TenantId, TokenId};
 pub use lane_set::LaneSet;
 pub use nodes::{Node, NodeKind, NodeOrder};
 pub use units::{Bytes, Instant, Nanos, Tokens};
-pub use work::{Class, FinishReason, Stage};
+pub use work::{Class, FinishReason, Net, Stage};

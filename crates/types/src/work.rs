@@ -11,6 +11,25 @@ pub enum Class {
     Proactive,
 }
 
+/// Which of the models that are loaded a request goes through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Net {
+    /// The one that answers.
+    #[default]
+    Decoder,
+    /// The one that makes vectors or scores of texts: in one pass over all rows, and nothing of it is kept.
+    Encoder,
+}
+
+impl Net {
+    /// Whether it is the one that answers, which need not be said.
+    #[must_use]
+    pub fn is_decoder(&self) -> bool {
+        *self == Self::Decoder
+    }
+}
+
 /// What a kernel does for its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

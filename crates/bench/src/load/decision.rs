@@ -13,7 +13,7 @@ use duet_scheduler::{
     Command, Completes, Event, Generated, HeadRows, Heg, Kernel, Limits, Mechanisms, MemoryLimits, Outcome, PassId,
     Request, Scheduler, SchedulerConfig, Yields,
 };
-use duet_types::{Class, FlowId, Instant, Nanos, RequestId, Tokens};
+use duet_types::{Class, FlowId, Instant, Nanos, Net, RequestId, Tokens};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -86,8 +86,15 @@ impl Idle {
             let id = RequestId(self.requests);
             self.requests += 1;
             let flow = FlowId(id.0);
-            let request =
-                Request { id, flow, class: Class::Proactive, prompt: PROMPT, prefix: None, head: HeadRows::Last };
+            let request = Request {
+                id,
+                flow,
+                class: Class::Proactive,
+                prompt: PROMPT,
+                prefix: None,
+                head: HeadRows::Last,
+                net: Net::Decoder,
+            };
             self.happens(self.now, Event::Submitted(request));
         }
     }
@@ -164,7 +171,7 @@ fn config() -> SchedulerConfig {
     let lane = |name: &str| Lane::new(name, Capabilities::CORES, anchors(1.0));
     let machine = Machine::of(vec![lane("cpu0"), lane("cpu1")]).with_team(anchors(2.0));
     let (limits, memory, mechanisms) = (Limits::default(), MemoryLimits::UNBOUNDED, Mechanisms::default());
-    SchedulerConfig { machine, heg, limits, memory, mechanisms, graphs: None }
+    SchedulerConfig { machine, heg, encoder: None, limits, memory, mechanisms, graphs: None }
 }
 
 /// Requests that decode.

@@ -4,7 +4,9 @@ use duet_driver::Observer;
 use duet_scheduler::{
     Command, Completes, Event, Generated, HeadRows, Kernel, Member, Outcome, PassId, Reason, Request, Yields,
 };
-use duet_types::{Class, FinishReason, FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
+use duet_types::{
+    Class, FinishReason, FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, Net, RequestId, Stage, Tokens,
+};
 
 /// Hands hand-made events and commands to an observer, at times in microseconds.
 pub(crate) struct ByHand<O> {
@@ -25,7 +27,15 @@ impl<O: Observer> ByHand<O> {
         let (id, flow) = (RequestId(request), FlowId(100 + request));
         self.event(
             at_us,
-            Event::Submitted(Request { id, flow, class, prompt: Tokens(prompt), prefix: None, head: HeadRows::Last }),
+            Event::Submitted(Request {
+                id,
+                flow,
+                class,
+                prompt: Tokens(prompt),
+                prefix: None,
+                head: HeadRows::Last,
+                net: Net::Decoder,
+            }),
         );
         self.command(at_us, Command::Restore(id));
         self.event(at_us, Event::Restored { request: id, cached: Tokens::ZERO, source: None });
@@ -58,7 +68,15 @@ impl<O: Observer> ByHand<O> {
 /// Some positions of a request.
 pub(crate) fn member(request: u64, class: Class, stage: Stage, rows: std::ops::Range<u32>) -> Member {
     let rows = Tokens(rows.start)..Tokens(rows.end);
-    Member { request: RequestId(request), class, stage, rows, yields: Yields::Token, head: HeadRows::Last }
+    Member {
+        request: RequestId(request),
+        class,
+        stage,
+        rows,
+        yields: Yields::Token,
+        head: HeadRows::Last,
+        net: Net::Decoder,
+    }
 }
 
 /// A kernel that is all of its pass, which has its number.

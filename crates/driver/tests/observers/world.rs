@@ -11,7 +11,7 @@ use duet_scheduler::{
     Command, Event, Generated, HeadRows, Kernel, Limits, Mechanisms, MemoryLimits, Outcome, PassId, Request, Scheduler,
     SchedulerConfig, Yields,
 };
-use duet_types::{Class, FinishReason, FlowId, Instant, KernelId, Nanos, RequestId, Tokens};
+use duet_types::{Class, FinishReason, FlowId, Instant, KernelId, Nanos, Net, RequestId, Tokens};
 use std::collections::BTreeMap;
 
 /// A client: when it comes, what it wants, and when it goes.
@@ -53,6 +53,7 @@ pub(crate) fn config(pages: usize) -> SchedulerConfig {
             head: linear(8e6),
             experts: None,
         },
+        encoder: None,
         limits: Limits { chunk: Tokens(32), prefill_rows: Tokens(32), ..Limits::default() },
         memory: MemoryLimits { page: Tokens(16), pages, disk_pages: pages },
         mechanisms: Mechanisms::ALL,
@@ -124,6 +125,7 @@ impl Virtual {
                 prompt: Tokens(client.prompt),
                 prefix: None,
                 head: HeadRows::Last,
+                net: Net::Decoder,
             };
             world.plan(Nanos(client.at_us * 1000), Event::Submitted(request));
             if let Some(at_us) = client.cancels_at_us {

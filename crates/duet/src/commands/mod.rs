@@ -14,6 +14,7 @@ mod cache;
 mod calibrate;
 mod chat;
 mod devices;
+mod embed;
 mod history;
 mod inspect;
 mod mcp;
@@ -36,6 +37,7 @@ pub(crate) fn dispatch(command: &Command) -> anyhow::Result<()> {
         Command::Run(arguments) => run::run(arguments),
         Command::Chat(arguments) => chat::chat(arguments),
         Command::Serve(arguments) => serve::serve(arguments),
+        Command::Embed(arguments) => embed::embed(arguments),
         Command::Mcp(arguments) => mcp::mcp(arguments),
         Command::History(arguments) => history::history(arguments),
         Command::Cache(arguments) => cache::cache(&arguments.command),

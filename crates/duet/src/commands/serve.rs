@@ -31,7 +31,12 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
         let queue_max = waiting_max(arguments.connections);
         let config = EngineConfig { policy: arguments.policy, queue_max, ..config };
         let history = arguments.history.place(HistoryDefault::On);
-        let start = move || session::start_with(&model, &engine_arguments, (&device, &draft), history, config);
+        let embeddings = arguments.embeddings.clone();
+        let start = move || {
+            let encoder = embeddings.map(|name| session::open_encoder(&name, engine_arguments.threads)).transpose()?;
+            let config = EngineConfig { encoder: encoder.map(Arc::new), ..config };
+            session::start_with(&model, &engine_arguments, (&device, &draft), history, config)
+        };
         let starting = tokio::task::spawn_blocking(start);
         let engine = starting.await.context("loading the model failed")??;
         if arguments.lanes {
@@ -50,7 +55,7 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
         };
         // The handlers stand before the address is told: whoever reads it may send SIGTERM at once.
         let shutdown = shutdown_signal()?;
-        announce(address, &engine.model().config().name);
+        announce(address, &engine.model().config().name, engine.encoder().map(|encoder| encoder.name()));
         serve_http(listener, Arc::new(EngineBackend::new(engine)), config, shutdown).await.context("the server failed")
     })
 }
@@ -92,7 +97,7 @@ fn alias_of(model: &str) -> Vec<String> {
     if models::is_alias(model) { vec![model.to_owned()] } else { Vec::new() }
 }
 
-fn announce(address: SocketAddr, model: &str) {
+fn announce(address: SocketAddr, model: &str, encoder: Option<&str>) {
     // What listens on every address is reached, from here, on this one.
     let host = match address.ip() {
         ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
@@ -100,8 +105,9 @@ fn announce(address: SocketAddr, model: &str) {
         IpAddr::V6(ip) => format!("[{ip}]"),
     };
     let url = format!("http://{host}:{}", address.port());
+    let beside = encoder.map(|name| format!(" (embeddings: {name})")).unwrap_or_default();
     eprintln_quiet(&format!(
-        "{model} is served at {url} (Ctrl-C stops)
+        "{model}{beside} is served at {url} (Ctrl-C stops)
 
   curl {url}/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello!\"}}], \"stream\": true}}'

@@ -70,6 +70,7 @@ impl<B: Backend> Rows<B> {
             if member.stage == Stage::Prefill {
                 sequence.has_read(member.rows.end);
                 sequence.pool(backend, pass, member, rows.clone());
+                sequence.encode(backend, pass);
                 sequence.calibrate(backend, pass, member, rows, crew);
             }
         }

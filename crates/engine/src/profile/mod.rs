@@ -8,6 +8,7 @@ mod attention;
 mod bench;
 mod capabilities;
 mod check;
+mod encoder;
 mod heg;
 mod measure;
 mod sweep;
@@ -21,6 +22,7 @@ pub use sweep::{DecodeLatency, PrefillLatency, Sweep};
 use check::check;
 use sweep::sweep;
 
+pub(crate) use encoder::encoder_heg;
 pub(crate) use measure::measure;
 
 use crate::executors::{Device, Executors};

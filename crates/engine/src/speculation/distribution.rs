@@ -17,7 +17,7 @@ use crate::sequence::{Sequence, Yielding};
 use duet_kernels::crew::Solo;
 use duet_scheduler::{HeadRows, Member, Yields};
 use duet_speculate::Method;
-use duet_types::{Class, RequestId, Stage};
+use duet_types::{Class, Net, RequestId, Stage};
 
 const LETTERS: usize = 4;
 /// Enough answers that each test verifies a hundred thousand drafts.
@@ -187,6 +187,7 @@ impl<'a> Answering<'a> {
             rows,
             yields: Yields::Token,
             head: HeadRows::Last,
+            net: Net::Decoder,
         };
         self.sequence.take_rows(self.backend, &member).expect("it has a table")
     }

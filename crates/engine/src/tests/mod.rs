@@ -4,6 +4,7 @@ mod cancelling;
 mod constrained;
 mod drafting_by_model;
 mod embedding;
+mod encoding;
 mod ending;
 mod exact;
 mod exactness;
@@ -139,6 +140,7 @@ impl Setup {
             limits,
             memory: MemoryLimits { page: Tokens(PAGE_TOKENS as u32), pages, disk_pages: self.spill_pages },
             mechanisms: Mechanisms::ALL,
+            encoder: Some(Heg { layers: 3, qkv: linear, ffn: linear, attention, head: linear, experts: None }),
             graphs: self.exchange.clone().map(|exchange| GraphSet {
                 lanes: LaneSet::first(self.lanes.len() as u8),
                 blocks: exchange.blocks,

@@ -3,6 +3,7 @@
 //! An architecture is one file with one function from [`Facts`] (what all have in common) to a [`Blueprint`] (all that
 //! the forward pass knows). The forward pass has no architecture in it; it follows the blueprint.
 
+pub(crate) mod bert;
 mod blueprint;
 mod experts;
 mod facts;
@@ -17,6 +18,7 @@ mod qwen3moe;
 mod smollm3;
 mod yarn;
 
+pub use bert::EncoderBlueprint;
 pub use blueprint::{Blueprint, Extra, LayerPlan, Rope, RopePairs};
 pub use experts::ExpertPlan;
 pub(crate) use facts::Facts;

@@ -67,6 +67,9 @@ pub enum PassError {
     /// A token outside the vocabulary.
     #[error("token {0} is not in the vocabulary")]
     Token(TokenId),
+    /// A text without tokens.
+    #[error("a text is empty")]
+    Empty,
     /// A parent that is not an earlier row, or not one parent for each row.
     #[error("row {row} of a draft tree names no earlier row as its parent")]
     Parent {

@@ -21,6 +21,7 @@ mod sentence_piece;
 mod spec;
 mod special;
 mod vocabulary;
+mod word_piece;
 mod words;
 
 use duet_types::{TokenId, Tokens};
@@ -29,6 +30,7 @@ use std::ops::ControlFlow;
 pub use detokenizer::Detokenizer;
 pub use error::TokenizerError;
 pub use spec::{TokenType, TokenizerKind, TokenizerSpec};
+pub use word_piece::WordPiece;
 
 use crate::gguf::Metadata;
 use byte_pairs::BytePairs;

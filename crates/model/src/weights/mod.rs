@@ -9,10 +9,12 @@ mod names;
 mod packer;
 mod parts;
 mod row_reader;
+mod stacked;
 mod unpacked;
 
 pub(crate) use packer::Packer;
 pub(crate) use row_reader::stored_form;
+pub(crate) use stacked::Stacker;
 
 use crate::arch::ExpertPlan;
 use crate::load::{ExpertWork, Linear, RoutedBytes};

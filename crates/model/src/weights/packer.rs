@@ -299,11 +299,11 @@ impl<'a> Packer<'a> {
     }
 }
 
-fn out_of_range(error: &OutOfRange, rows: &[(Tensor<'_>, Option<usize>)]) -> LoadError {
+pub(super) fn out_of_range(error: &OutOfRange, rows: &[(Tensor<'_>, Option<usize>)]) -> LoadError {
     LoadError::Values { tensor: rows[error.output].0.info.name.clone(), problem: error.to_string() }
 }
 
-fn finite(name: &str, values: Vec<f32>) -> Result<Vec<f32>, LoadError> {
+pub(super) fn finite(name: &str, values: Vec<f32>) -> Result<Vec<f32>, LoadError> {
     if values.iter().all(|value| value.is_finite()) {
         Ok(values)
     } else {
@@ -311,6 +311,6 @@ fn finite(name: &str, values: Vec<f32>) -> Result<Vec<f32>, LoadError> {
     }
 }
 
-fn shape(tensor: Tensor<'_>, expected: Vec<usize>) -> LoadError {
+pub(super) fn shape(tensor: Tensor<'_>, expected: Vec<usize>) -> LoadError {
     LoadError::Shape { tensor: tensor.info.name.clone(), expected, found: tensor.info.shape.clone() }
 }

@@ -8,6 +8,7 @@
 
 mod gemma_270m;
 mod greedy;
+mod minilm;
 mod needles;
 mod qwen_0_5b;
 mod qwen_1_5b;

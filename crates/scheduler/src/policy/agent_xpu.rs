@@ -35,7 +35,7 @@ use crate::reason::Reason;
 use crate::span::Cut;
 use crate::view::View;
 use crate::warm_up::{self, Worth};
-use duet_types::{Class, LaneSet, Nanos, Stage, Tokens};
+use duet_types::{Class, LaneSet, Nanos, Net, Stage, Tokens};
 
 /// The paper's policy.
 #[derive(Debug, Default)]
@@ -115,7 +115,8 @@ fn decode(view: &View<'_>) -> Option<Decision> {
     };
     let pass = candidate.pass();
     let lanes = decode_lanes(view)?;
-    let bound = annotation::pass_bound(&view.config().heg, view.config().machine.anchors(lanes), &pass.load);
+    let bound =
+        annotation::pass_bound(view.config().graph(pass.load.net), view.config().machine.anchors(lanes), &pass.load);
     // An iteration that a reactive request waits to join goes on as if it were its own.
     let joins = view.queue(Line::Decode, Class::Reactive).next().is_some();
     let class = if joins { Class::Reactive } else { pass.class };
@@ -124,7 +125,7 @@ fn decode(view: &View<'_>) -> Option<Decision> {
     }
     // Short enough that a prefill kernel, of whatever class, gets the lane soon.
     let cut = if lanes.len() == 1 || view.has(Mechanism::Preemption) {
-        preemption::within_bound(view, Stage::Decode, lanes)
+        preemption::within_bound(view, (Net::Decoder, Stage::Decode), lanes)
     } else {
         Cut::Whole
     };

@@ -113,7 +113,8 @@ impl ContinuousBatching {
                 break;
             }
             let member = request.member(left);
-            left -= member.len();
+            // The encoder's come all at once.
+            left = left.saturating_sub(member.len());
             members.push(member);
             if request.is_alone() {
                 break;

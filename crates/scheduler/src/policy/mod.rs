@@ -31,7 +31,7 @@ use crate::reason::Reason;
 use crate::span::{Cut, Span, next_span};
 use crate::speculation;
 use crate::view::View;
-use duet_types::{Class, Instant, LaneSet, RequestId, Stage, Tokens};
+use duet_types::{Class, Instant, LaneSet, Net, RequestId, Stage, Tokens};
 
 /// Chooses what runs next.
 pub trait Policy: std::fmt::Debug + Send {
@@ -190,7 +190,8 @@ impl<'a> Candidate<'a> {
             }
             under_way => under_way,
         };
-        let span = next_span(&config.heg, config.machine.anchors(lanes), candidate.pass(), cut);
+        let graph = config.graph(candidate.pass().load.net);
+        let span = next_span(graph, config.machine.anchors(lanes), candidate.pass(), cut);
         candidate.launch(span, lanes, reason)
     }
 }
@@ -200,7 +201,7 @@ fn overdue_decode(view: &View<'_>, lane: LaneSet) -> Option<Decision> {
     let overdue = view.queue(Line::Decode, Class::Proactive).filter(|request| view.is_overdue(request));
     let batch = only_company(overdue.take(view.config().limits.batch).collect());
     let members = batch.iter().map(|request| request.member(Tokens(1))).collect();
-    let cut = preemption::within_bound(view, Stage::Decode, lane);
+    let cut = preemption::within_bound(view, (Net::Decoder, Stage::Decode), lane);
     Some(Candidate::drafted(view, members)?.launch_cut(view, cut, lane, Reason::Owed))
 }
 

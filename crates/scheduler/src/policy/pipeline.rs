@@ -22,7 +22,7 @@ use crate::reason::Reason;
 use crate::span::{Cut, Span, next_span};
 use crate::split::{Share, Split};
 use crate::view::View;
-use duet_types::{Class, LaneId, LaneSet, Nanos, NodeKind, Stage, Tokens};
+use duet_types::{Class, LaneId, LaneSet, Nanos, Net, NodeKind, Stage, Tokens};
 use std::collections::BTreeMap;
 
 /// The prefill pipeline: which rows of the current node go to which lane.
@@ -50,6 +50,9 @@ impl Pipeline {
         if candidate.pass().broken.is_some() {
             // It will be undone when the rest of it has ended.
             return None;
+        }
+        if candidate.pass().load.net == Net::Encoder {
+            return encoder_pass(view, candidate);
         }
         let machine = &view.config().machine;
         let fixed = view.prefill_lane();
@@ -150,6 +153,17 @@ fn times(view: &View<'_>, pass: &Pass, chunk: Tokens, remainder: Tokens) -> Time
     }
 }
 
+/// A pass of the encoder, whose weights only cores have.
+fn encoder_pass(view: &View<'_>, candidate: Candidate<'_>) -> Option<Decision> {
+    let reason = match candidate.pass().class {
+        Class::Reactive => Reason::ReactiveFirst,
+        Class::Proactive if candidate.pass().interrupted => Reason::Resumes,
+        Class::Proactive => Reason::Background,
+    };
+    let cores = view.cores();
+    if cores.is_empty() { None } else { whole_kernel(view, candidate, cores, reason) }
+}
+
 /// Attention of a prefill, on the dynamic lane.
 fn sequence_wise(view: &View<'_>, candidate: Candidate<'_>, dynamic: LaneSet) -> Option<Decision> {
     let (pass, config) = (candidate.pass(), view.config());
@@ -185,16 +199,17 @@ pub(super) fn whole_kernel(
     let pass = candidate.pass();
     let lanes = if_idle(view, lanes).filter(|_| pass.is_idle())?;
     let config = view.config();
-    let cut = match (preemption::within_bound(view, Stage::Prefill, lanes), reason) {
+    let cut = match (preemption::within_bound(view, pass.kind(), lanes), reason) {
         (Cut::Within(bound), Reason::Warm) => Cut::Chunks(bound, config.limits.chunk),
         (cut, _) => cut,
     };
-    let span = next_span(&config.heg, config.machine.anchors(lanes), pass, cut);
+    let (graph, anchors) = (config.graph(pass.load.net), config.machine.anchors(lanes));
+    let span = next_span(graph, anchors, pass, cut);
     let span = computed_by(view, lanes, reason, &pass.load, span);
-    let kind = config.heg.order().kind(span.nodes.start);
+    let kind = graph.order().kind(span.nodes.start);
     let bound = match span.nodes.len() {
-        1 => annotation::bound(&config.heg, config.machine.anchors(lanes), &pass.load, kind),
-        _ => annotation::pass_bound(&config.heg, config.machine.anchors(lanes), &pass.load),
+        1 => annotation::bound(graph, anchors, &pass.load, kind),
+        _ => annotation::pass_bound(graph, anchors, &pass.load),
     };
     if contention::must_wait(view, pass.class, lanes, bound) {
         return None;

@@ -45,7 +45,7 @@ impl Policy for Timeshare {
             return None;
         }
         self.last = Some(next.id());
-        let cut = crate::preemption::within_bound(view, Stage::Prefill, lanes);
+        let cut = crate::preemption::within_bound(view, (candidate.pass().load.net, Stage::Prefill), lanes);
         Some(candidate.launch_cut(view, cut, lanes, Reason::Turn))
     }
 

@@ -187,7 +187,7 @@ impl Scheduler {
         self.hungry.remove(&request);
         self.memory.no_longer_awaits(request, row.request.prefix);
         let left = match end {
-            End::Finished(_) => Some(row.computed),
+            End::Finished(_) => Some(row.kept(row.computed)),
             End::Failed => None,
         };
         self.memory.ended(self.now, request, row.request.class, left);
@@ -201,10 +201,10 @@ impl Scheduler {
     /// Takes the time of a kernel that ended well, and that nothing disturbed, into account, but for what draft models took.
     pub(super) fn learn(&mut self, kernel: KernelId, drafting: Nanos) {
         if let Some(running) = self.running.get(&kernel).filter(|running| running.undisturbed) {
-            let stage = self.passes[&running.pass].stage;
+            let kind = self.passes[&running.pass].kind();
             let executors = self.config.machine.executors(running.lanes);
             let measured = Nanos((self.now - running.launched).0.saturating_sub(drafting.0));
-            self.drift.learn(executors, stage, running.predicted, measured);
+            self.drift.learn(executors, kind, running.predicted, measured);
         }
     }
 
@@ -212,7 +212,8 @@ impl Scheduler {
     pub(super) fn end_kernel(&mut self, kernel: KernelId) -> (PassId, bool) {
         let running = self.running.remove(&kernel).unwrap_or_else(|| panic!("kernel {kernel} is not under way"));
         let pass = self.passes.get_mut(&running.pass).expect("a kernel is of a pass");
-        let complete = pass.kernel_done(&running.span.nodes, &running.span.rows, self.config.heg.nodes());
+        let complete =
+            pass.kernel_done(&running.span.nodes, &running.span.rows, self.config.graph(pass.load.net).nodes());
         let time = self.now - running.launched;
         // An overdue rider that decodes gets on as well as in a pass of its own; a few rows of a prompt do not.
         let overdue = |member: &Member| {

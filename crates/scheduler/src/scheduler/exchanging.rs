@@ -9,7 +9,7 @@ use crate::progressive::{Place, Prompt};
 use crate::request_table::{Phase, Row};
 use crate::residency::{Residency, Then};
 use crate::span::Span;
-use duet_types::{Class, LaneSet, RequestId, Stage};
+use duet_types::{Class, LaneSet, Net, RequestId, Stage};
 use std::collections::BTreeSet;
 
 impl Scheduler {
@@ -63,7 +63,7 @@ impl Scheduler {
 
     /// Follows the prompt of a pass, if it is another one than before, or if others came to wait behind it.
     fn plan_for(&mut self, members: &[Member]) {
-        let reader = members.first().filter(|member| member.stage == Stage::Prefill);
+        let reader = members.first().filter(|member| member.stage == Stage::Prefill && member.net == Net::Decoder);
         let Some((reader, row)) = reader.and_then(|reader| Some((reader, self.table.get(reader.request)?))) else {
             return;
         };
@@ -81,7 +81,7 @@ impl Scheduler {
     fn then(&self, reader: &Member) -> Then {
         let waits = |row: &Row| {
             let id = row.request.id;
-            id != reader.request && row.request.class <= reader.class && row.stage() == Stage::Prefill
+            id != reader.request && row.request.class <= reader.class && is_at(row, Stage::Prefill)
         };
         if self.table.iter().any(waits) { Then::MorePrompts } else { Then::Decode }
     }
@@ -107,6 +107,11 @@ impl Scheduler {
 
     /// The most urgent class of which a request is at this stage.
     fn most_urgent(&self, stage: Stage) -> Option<Class> {
-        self.table.iter().filter(|row| row.stage() == stage).map(|row| row.request.class).min()
+        self.table.iter().filter(|row| is_at(row, stage)).map(|row| row.request.class).min()
     }
+}
+
+/// Whether a request of the model that answers, whose graphs these are, is at this stage.
+fn is_at(row: &Row, stage: Stage) -> bool {
+    row.stage() == stage && row.request.net == Net::Decoder
 }

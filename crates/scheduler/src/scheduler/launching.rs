@@ -107,7 +107,8 @@ impl Scheduler {
         let predicted = self.view().predict(&load, row.stage, &span.nodes, lanes);
         let anchors = self.config.machine.anchors(lanes);
         let bound = kernel_bound(&self.config, anchors, &load, &span);
-        let team = Members { machine: &self.config.machine, heg: &self.config.heg, drift: Some(&self.drift) };
+        let graph = self.config.graph(row.load.net);
+        let team = Members { machine: &self.config.machine, heg: graph, drift: Some(&self.drift) };
         let shares = team.shares(lanes, row.stage, Tokens(span.rows.end - span.rows.start));
         let undisturbed = self.running.is_empty();
         self.running.values_mut().for_each(|running| running.undisturbed = false);
@@ -119,7 +120,7 @@ impl Scheduler {
             self.graphs.used(self.now, member.request);
         }
         let row = self.passes.get_mut(&pass).expect("the pass is under way");
-        let completes = row.launch(lanes, &span, self.config.heg.nodes());
+        let completes = row.launch(lanes, &span, self.config.graph(row.load.net).nodes());
         let id = KernelId(self.next_kernel);
         self.next_kernel += 1;
         let members = row.members.clone();
@@ -132,9 +133,10 @@ impl Scheduler {
 }
 
 fn kernel_bound(config: &SchedulerConfig, anchors: &Anchors, load: &Load, span: &Span) -> Bound {
+    let graph = config.graph(load.net);
     if span.nodes.len() == 1 {
-        annotation::bound(&config.heg, anchors, load, config.heg.order().kind(span.nodes.start))
+        annotation::bound(graph, anchors, load, graph.order().kind(span.nodes.start))
     } else {
-        annotation::pass_bound(&config.heg, anchors, load)
+        annotation::pass_bound(graph, anchors, load)
     }
 }

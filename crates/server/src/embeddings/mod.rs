@@ -1,14 +1,18 @@
 //! `POST /v1/embeddings`: texts as vectors, whose directions are near each other where texts are alike.
 //!
-//! A vector is the mean of what the loaded model's last layer says of a text's tokens, behind the final norm, at a length of
-//! 1. Each input is a request to the engine like any other (`read`), so that people's answers go before it.
+//! They are made by the encoder, where there is one (`via`, `encoding`). Else a vector is the mean of what the loaded model's
+//! last layer says of a text's tokens, behind the final norm, at a length of 1; then each input is a request to the engine like
+//! any other (`read`). Either way people's answers go before it.
 //!
 //! **Invariant:** every input is checked before the first is read. **Invariant:** no more of an input's vectors is held than
 //! they take as floats: they are written straight into the answer, without JSON values between.
 
+pub(crate) mod encoding;
 mod read;
+mod via;
 
 pub(crate) use read::{Embedded, Overlong, Wanted, read};
+pub(crate) use via::Via;
 
 use crate::arrived::taken_apart;
 use crate::auth::Caller;
@@ -37,9 +41,10 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let received = body::read(&app, request).await?;
     let ((wanted, format, ignored), arrived) = taken_apart(&app, received, KNOWN, take).await?;
+    let via = wanted.via.clone();
     let Embedded { vectors, tokens, .. } = read(&app, caller.tenant, wanted, arrived).await?;
     let data = vectors.into_iter().enumerate().map(|(index, vector)| format.entry(index, vector)).collect();
-    let model = app.backend.model_name();
+    let model = via.name(&app);
     let usage = Usage { prompt_tokens: tokens, total_tokens: tokens };
     let mut response = Json(Listed { object: "list", data, model, usage }).into_response();
     tell_ignored(&mut response, &ignored);
@@ -47,21 +52,30 @@ pub(crate) async fn create(
 }
 
 fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<(Wanted, Format, Vec<String>), ApiError> {
-    app.check_model(fields.string("model")?.as_deref())?;
-    let inputs = RawPrompt::take_all(&mut fields, "input", app.backend.vocabulary())?;
+    let via = Via::for_vectors(app, fields.string("model")?.as_deref())?;
+    let inputs = RawPrompt::take_all(&mut fields, "input", via.vocabulary(app))?;
     let format = Format::take(&mut fields)?;
     let wanted = Wanted {
         class: class(&mut fields, headers, app, inputs.len())?,
-        width: width(&mut fields, app)?,
+        width: width(&mut fields, via.width(app))?,
         inputs: checked(inputs, &fields, "input")?,
-        overlong: Overlong::Refused,
+        overlong: Overlong::cut_if(fields.boolean("truncate")?.unwrap_or(false)),
         name: "input",
+        via,
     };
     Ok((wanted, format, fields.rest().collect()))
 }
 
-pub(crate) const KNOWN: Known =
-    Known(&[&["background", "dimensions", "encoding_format", "input", "model", "priority", "service_tier"]]);
+pub(crate) const KNOWN: Known = Known(&[&[
+    "background",
+    "dimensions",
+    "encoding_format",
+    "input",
+    "model",
+    "priority",
+    "service_tier",
+    "truncate",
+]]);
 
 /// Nobody waits for many; whoever does says so.
 pub(crate) fn class(fields: &mut Fields, headers: &HeaderMap, app: &App, inputs: usize) -> Result<Class, ApiError> {
@@ -70,8 +84,7 @@ pub(crate) fn class(fields: &mut Fields, headers: &HeaderMap, app: &App, inputs:
 }
 
 /// `dimensions`: the first of a vector's floats, at a length of 1 again.
-pub(crate) fn width(fields: &mut Fields, app: &App) -> Result<usize, ApiError> {
-    let all = app.backend.embedding_width();
+pub(crate) fn width(fields: &mut Fields, all: usize) -> Result<usize, ApiError> {
     let most = i64::try_from(all).unwrap_or(i64::MAX);
     Ok(fields.integer("dimensions", 1..=most)?.and_then(|width| usize::try_from(width).ok()).unwrap_or(all))
 }
@@ -137,9 +150,9 @@ enum Written {
 }
 
 #[derive(Serialize)]
-struct Usage {
-    prompt_tokens: u64,
-    total_tokens: u64,
+pub(crate) struct Usage {
+    pub(crate) prompt_tokens: u64,
+    pub(crate) total_tokens: u64,
 }
 
 /// OpenAI's.

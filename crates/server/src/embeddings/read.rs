@@ -3,12 +3,15 @@
 //! The engine bounds how many requests may wait, so a request of a thousand inputs must not bring them all at once. Those
 //! that are there end when this is dropped, which is when the client goes away.
 
+use super::Via;
+use super::encoding::{self, Asking, Encoded};
 use crate::arrived::Arrived;
 use crate::error::ApiError;
 use crate::raw_prompt::RawPrompt;
 use crate::running::{Running, Step};
 use crate::serve::{App, Phase};
 use duet_engine::{EngineError, GenerateRequest, Output, Remember};
+use duet_model::encoder::{Encoder, TextError};
 use duet_types::{Class, TenantId, TokenId, Tokens};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::sync::Arc;
@@ -19,6 +22,7 @@ use tokio::sync::Notify;
 /// What is to be read.
 #[derive(Debug)]
 pub(crate) struct Wanted {
+    pub(crate) via: Via,
     pub(crate) inputs: Vec<RawPrompt>,
     pub(crate) overlong: Overlong,
     /// Floats of a vector.
@@ -34,6 +38,20 @@ pub(crate) enum Overlong {
     Refused,
     /// They are read up to there.
     Cut,
+}
+
+impl Overlong {
+    /// What `truncate` says.
+    pub(crate) fn cut_if(cut: bool) -> Self {
+        if cut { Self::Cut } else { Self::Refused }
+    }
+
+    pub(crate) fn of_encoders(self) -> duet_model::encoder::Overlong {
+        match self {
+            Self::Refused => duet_model::encoder::Overlong::Refused,
+            Self::Cut => duet_model::encoder::Overlong::Cut,
+        }
+    }
 }
 
 /// What came of it.
@@ -53,12 +71,16 @@ pub(crate) async fn read(
     arrived: Arrived,
 ) -> Result<Embedded, ApiError> {
     let begun = Instant::now();
+    if let Via::Encoder(encoder) = &wanted.via {
+        let encoder = Arc::clone(encoder);
+        return encoded_by(app, tenant, encoder, wanted, arrived, begun).await;
+    }
     if *app.phase.borrow() != Phase::Serving {
         return Err(ApiError::ShuttingDown);
     }
-    let Wanted { inputs, overlong, width, class, name } = wanted;
+    let Wanted { inputs, overlong, width, class, name, via: _ } = wanted;
     app.backend.has_room(class).map_err(|error| ApiError::Engine { error, prompt: name })?;
-    let inputs = encode(app, class, arrived.bytes, move |app| encoded(app, inputs, overlong, name)).await?;
+    let inputs = turn_of(app, class, arrived.bytes, move |app| encoded(app, inputs, overlong, name)).await?;
     let tokens = inputs.iter().map(|input| input.len() as u64).sum();
     let reader = Reader { app, tenant, class, width, name, open: AtomicUsize::new(0), ended: Notify::new() };
     let reading = stream::iter(inputs).map(|input| reader.read(input)).buffered(AT_ONCE);
@@ -68,8 +90,36 @@ pub(crate) async fn read(
     Ok(Embedded { vectors, tokens, took: begun.elapsed() })
 }
 
+/// The same through the encoder.
+async fn encoded_by(
+    app: &Arc<App>,
+    tenant: TenantId,
+    encoder: Arc<Encoder>,
+    wanted: Wanted,
+    arrived: Arrived,
+    begun: Instant,
+) -> Result<Embedded, ApiError> {
+    let Wanted { inputs, overlong, width, class, name, via: _ } = wanted;
+    let many = inputs.len() > 1;
+    let make = move || {
+        let text = |(index, input): (usize, RawPrompt)| {
+            let made = match input {
+                RawPrompt::Text(text) if text.is_empty() => Err(TextError::Empty),
+                RawPrompt::Text(text) => encoder.text(&text, overlong.of_encoders()),
+                RawPrompt::Tokens(tokens) => encoder.tokens(tokens, overlong.of_encoders()),
+            };
+            let param = || if many { format!("{name}[{index}]") } else { name.to_owned() };
+            made.map_err(|error| encoding::refused(param(), error))
+        };
+        inputs.into_iter().enumerate().map(text).collect()
+    };
+    let Encoded { results, tokens } = encoding::encode(app, Asking { tenant, class, name }, arrived, make).await?;
+    let vectors = results.into_iter().map(|values| shortened(values, width)).collect();
+    Ok(Embedded { vectors, tokens, took: begun.elapsed() })
+}
+
 /// Takes a turn among those that take requests in, and works where no stream has to wait for it.
-async fn encode<T: Send + 'static>(
+pub(super) async fn turn_of<T: Send + 'static>(
     app: &Arc<App>,
     class: Class,
     bytes: usize,
@@ -182,6 +232,6 @@ fn shortened(mut values: Vec<f32>, width: usize) -> Vec<f32> {
 }
 
 /// Enough that the engine always has one to go on with; each more would stand in a queue.
-const AT_ONCE: usize = 4;
+pub(super) const AT_ONCE: usize = 4;
 /// OpenAI's, in all inputs of a request: a megabyte of token ids.
-const TOKENS_MAX: usize = 300_000;
+pub(super) const TOKENS_MAX: usize = 300_000;

@@ -79,14 +79,16 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Asked, Api
         }
         Some(other) => return Err(fields.wrong_type("input", "a string or an array of strings", &other)),
     };
+    let (model, via) = names::take_for_vectors(&mut fields, app)?;
     let wanted = Wanted {
         class: embeddings::class(&mut fields, headers, app, inputs.len())?,
-        width: embeddings::width(&mut fields, app)?,
+        width: embeddings::width(&mut fields, via.width(app))?,
         inputs: embeddings::checked(inputs, &fields, "input")?,
-        overlong: if fields.boolean("truncate")?.unwrap_or(true) { Overlong::Cut } else { Overlong::Refused },
+        overlong: Overlong::cut_if(fields.boolean("truncate")?.unwrap_or(true)),
         name: "input",
+        via,
     };
-    asked(fields, app, wanted)
+    asked(fields, model, wanted)
 }
 
 pub(crate) const KNOWN: Known = Known(&[&SHARED, &["dimensions", "input", "truncate"]]);
@@ -94,21 +96,22 @@ pub(crate) const KNOWN: Known = Known(&[&SHARED, &["dimensions", "input", "trunc
 /// One text, and what is too long is always cut.
 fn take_legacy(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Asked, ApiError> {
     let prompt = fields.string("prompt")?.filter(|prompt| !prompt.is_empty());
+    let (model, via) = names::take_for_vectors(&mut fields, app)?;
     let wanted = Wanted {
         class: embeddings::class(&mut fields, headers, app, 1)?,
-        width: app.backend.embedding_width(),
+        width: via.width(app),
         inputs: prompt.into_iter().map(RawPrompt::Text).collect(),
         overlong: Overlong::Cut,
         name: "prompt",
+        via,
     };
-    asked(fields, app, wanted)
+    asked(fields, model, wanted)
 }
 
 pub(crate) const LEGACY: Known = Known(&[&SHARED, &["prompt"]]);
 
 /// Takes what both routes have beside their inputs.
-fn asked(mut fields: Fields, app: &App, wanted: Wanted) -> Result<Asked, ApiError> {
-    let model = names::take(&mut fields, app)?;
+fn asked(mut fields: Fields, model: String, wanted: Wanted) -> Result<Asked, ApiError> {
     let mut ignored = Vec::new();
     // The model is kept whatever is said.
     let _ = KeepAlive::take(&mut fields, &mut ignored);

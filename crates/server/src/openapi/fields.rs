@@ -44,6 +44,7 @@ fn common(name: &str) -> Option<Value> {
         | "logprobs"
         | "parallel_tool_calls"
         | "raw"
+        | "return_documents"
         | "return_progress"
         | "store"
         | "stream"
@@ -56,6 +57,7 @@ fn common(name: &str) -> Option<Value> {
         | "model"
         | "name"
         | "previous_response_id"
+        | "query"
         | "safety_identifier"
         | "suffix"
         | "template"
@@ -74,7 +76,10 @@ fn common(name: &str) -> Option<Value> {
         | "thinking" => object(),
         "cache_control" | "format" | "guided_json" | "images" | "json_schema" | "keep_alive" => any(),
         "best_of" => integer(1, 1),
-        "dimensions" | "max_completion_tokens" | "max_output_tokens" | "max_tokens" | "max_tool_calls" => at_least(1),
+        "documents" => either(&[list(string()), list(object())]),
+        "dimensions" | "top_n" | "max_completion_tokens" | "max_output_tokens" | "max_tokens" | "max_tool_calls" => {
+            at_least(1)
+        }
         "encoding_format" => one_of(&["float", "base64"]),
         "frequency_penalty" | "presence_penalty" => number(-2.0, 2.0),
         "guided_choice" => list(string()),

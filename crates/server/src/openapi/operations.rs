@@ -2,7 +2,7 @@
 
 use super::schema;
 use crate::fields::Known;
-use crate::{anthropic, chat, completions, embeddings, ollama, responses, systemone, tokenize};
+use crate::{anthropic, chat, completions, embeddings, ollama, rerank, responses, systemone, tokenize};
 use serde_json::{Value, json};
 
 /// One method of one path.
@@ -131,6 +131,18 @@ pub(super) const OPERATIONS: &[Operation] = &[
             example: || json!({"input": ["a cat", "a dog"], "encoding_format": "float"}),
         },
         &[Gives::Json("Embeddings")],
+    ),
+    post(
+        "/v1/rerank",
+        "Which documents answer a query best",
+        Takes { known: rerank::KNOWN, leaves: &[], required: &["query", "documents"], example: rerank_example },
+        &[Gives::Json("Ranking")],
+    ),
+    post(
+        "/rerank",
+        "The same, as Jina's clients ask for it",
+        Takes { known: rerank::KNOWN, leaves: &[], required: &["query", "documents"], example: rerank_example },
+        &[Gives::Json("Ranking")],
     ),
     post(
         "/v1/responses",
@@ -303,6 +315,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
 
 fn conversation() -> Value {
     json!({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2})
+}
+
+fn rerank_example() -> Value {
+    json!({"query": "pets", "documents": ["a cat", "a dog"]})
 }
 
 fn message() -> Value {

@@ -47,6 +47,15 @@ fn openai() -> Vec<(&'static str, Value)> {
         [],
     );
     let read = closed([("prompt_tokens", count()), ("total_tokens", count())], []);
+    let document = closed([("text", string())], []);
+    let ranked = closed([("index", count()), ("relevance_score", float())], [("document", document)]);
+    let ranking = [
+        ("id", string()),
+        ("object", is("list")),
+        ("model", string()),
+        ("results", list(ranked)),
+        ("usage", read.clone()),
+    ];
     let embeddings = [("object", is("list")), ("data", list(embedding)), ("model", string()), ("usage", read)];
     vec![
         ("Error", closed([("error", error)], [])),
@@ -54,6 +63,7 @@ fn openai() -> Vec<(&'static str, Value)> {
         ("ChatCompletion", completion("chat.completion", chosen)),
         ("TextCompletion", completion("text_completion", text)),
         ("Embeddings", closed(embeddings, [])),
+        ("Ranking", closed(ranking, [])),
         ("Response", response()),
         ("ResponseDeleted", closed([("id", string()), ("object", is("response")), ("deleted", is_true())], [])),
         (

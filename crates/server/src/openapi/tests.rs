@@ -74,7 +74,8 @@ fn collect(value: &Value, named: &mut BTreeSet<String>) {
 async fn every_field_that_is_described_is_looked_for() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback exists");
     let address = listener.local_addr().expect("it is bound");
-    let backend = Arc::new(fake::Fake::default());
+    let encoder = Some(fake::encoder("golden_bert_rank"));
+    let backend = Arc::new(fake::Fake { encoder, ..fake::Fake::default() });
     let serving = crate::serve(listener, backend, ServerConfig::default(), std::future::pending());
     let serving = tokio::spawn(serving);
     for Operation { method, path, takes, .. } in OPERATIONS {

@@ -6,13 +6,16 @@
 use duet_agents::{Automaton, Begins, Limits, Refused, TokenText, ToolFormat, Turn, Vocabulary, constraint};
 use duet_engine::Constraint;
 use duet_engine::{
-    DraftCounts, EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, Output, Progress,
-    PromptToken, RequestView, TokenLogprobs, Usage,
+    DraftCounts, EncodeRequest, EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, Output,
+    Progress, PromptToken, RequestView, TokenLogprobs, Usage,
 };
+use duet_model::LoadOptions;
+use duet_model::encoder::Encoder;
 use duet_model::forward::FateCounts;
 use duet_model::tokenizer::TooManyTokens;
 use duet_server::{About, Backend, Chat, ChatMessage, ChatPrompt, EventFuture, Events, Families, PromptError};
 use duet_types::{Class, FinishReason, FlowId, Nanos, RequestId, Stage, TokenId, Tokens};
+use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -29,6 +32,10 @@ pub(crate) struct Fake {
     pub(crate) is_held: bool,
     /// If present, every token takes a permit, which the test gives.
     pub(crate) gate: Option<Arc<Semaphore>>,
+    /// If present, what makes vectors or scores of texts: a real one.
+    pub(crate) encoder: Option<Arc<Encoder>>,
+    /// Texts that were encoded, of each request.
+    pub(crate) encodings: Mutex<Vec<EncodeRequest>>,
     /// How many texts were made tokens of.
     pub(crate) encoded: Mutex<usize>,
     /// What was submitted.
@@ -64,6 +71,8 @@ impl Default for Fake {
             families: Families { tools: ToolFormat::Hermes, reasoning: None },
             is_held: false,
             gate: None,
+            encoder: None,
+            encodings: Mutex::default(),
             encoded: Mutex::default(),
             requests: Mutex::default(),
             flows: Arc::default(),
@@ -196,6 +205,23 @@ impl Backend for Fake {
         lock(&self.flows).clone()
     }
 
+    fn encoder(&self) -> Option<&Arc<Encoder>> {
+        self.encoder.as_ref()
+    }
+
+    fn encode(&self, request: EncodeRequest) -> Result<Box<dyn Events>, EngineError> {
+        if let Fault::Refuse(error) = &self.fault {
+            return Err(error.clone());
+        }
+        let encoder = self.encoder.as_ref().expect("there is one");
+        let results = encoder.encode_alone(Arc::clone(&request.texts)).expect("texts of this encoder");
+        let mut events: Vec<_> = results.into_iter().map(GenerationEvent::Embedding).collect();
+        let (text, reason, usage) = (String::new(), FinishReason::Stop, Usage::default());
+        events.push(GenerationEvent::Finished { text, reason, usage });
+        self.encodings.lock().expect("no test panicked").push(request);
+        Ok(Box::new(Encoded(events.into())))
+    }
+
     fn is_running(&self) -> bool {
         !matches!(self.fault, Fault::Stopped)
     }
@@ -204,6 +230,22 @@ impl Backend for Fake {
         let requests = self.requests.lock().expect("no test panicked").len();
         format!("# TYPE fake_requests counter\nfake_requests_total {requests}\n# EOF\n")
     }
+}
+
+/// What came of texts.
+struct Encoded(VecDeque<GenerationEvent>);
+
+impl Events for Encoded {
+    fn next(&mut self) -> EventFuture<'_> {
+        let event = self.0.pop_front();
+        Box::pin(async { event })
+    }
+}
+
+/// An encoder of the fixtures of `duet-model`.
+pub(crate) fn encoder(name: &str) -> Arc<Encoder> {
+    let path = format!("{}/../model/tests/fixtures/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+    Arc::new(Encoder::load(path.as_ref(), &LoadOptions::default()).expect("the fixture is whole"))
 }
 
 impl Fake {

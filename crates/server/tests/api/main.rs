@@ -8,6 +8,7 @@ mod classes;
 mod completions;
 mod conform;
 mod embeddings;
+mod encoders;
 mod errors;
 mod fake;
 mod flows;

@@ -43,6 +43,9 @@ pub(super) fn check_kernel(config: &SchedulerConfig, lanes: LaneSet, kernel: &Ke
     if kernel.rows.is_empty() || u64::from(kernel.rows.end) > rows {
         return Err(format!("kernel {} has no rows {:?}", kernel.id, kernel.rows));
     }
+    if kernel.members.iter().any(|member| !member.net.is_decoder()) {
+        return Err(format!("kernel {} is of an encoder beside the model, which is not simulated", kernel.id));
+    }
     if kernel.nodes.is_empty() || kernel.nodes.end > config.heg.nodes() {
         return Err(format!("kernel {} has no nodes {:?}", kernel.id, kernel.nodes));
     }

@@ -137,6 +137,7 @@ fn load(rows: u32, context: u32, heads: Heads) -> Load {
         positions: before + count,
         tokens: if heads == Heads::All { count } else { 1.0 },
         requests: 1,
+        ..Load::default()
     }
 }
 

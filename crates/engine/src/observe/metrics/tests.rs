@@ -11,7 +11,7 @@ use duet_scheduler::{
 };
 use duet_types::Class::{Proactive, Reactive};
 use duet_types::Stage::{Decode, Prefill};
-use duet_types::{FinishReason, FlowId, Instant, KernelId, LaneId, LaneSet, RequestId, Stage, Tokens};
+use duet_types::{FinishReason, FlowId, Instant, KernelId, LaneId, LaneSet, Net, RequestId, Stage, Tokens};
 
 /// Two lanes; what they can do does not matter here.
 fn config() -> SchedulerConfig {
@@ -30,6 +30,7 @@ fn config() -> SchedulerConfig {
     SchedulerConfig {
         machine: Machine::of(vec![lane("cpu0"), lane("cpu1")]).with_team(anchors),
         heg: Heg { layers: 1, qkv: linear, ffn: linear, attention, head: linear, experts: None },
+        encoder: None,
         limits: Limits::default(),
         memory: MemoryLimits::UNBOUNDED,
         mechanisms: Mechanisms::ALL,
@@ -62,7 +63,15 @@ impl Run {
         let (id, flow) = (RequestId(request), FlowId(request));
         self.event(
             at_ms,
-            Event::Submitted(Request { id, flow, class, prompt: Tokens(prompt), prefix: None, head: HeadRows::Last }),
+            Event::Submitted(Request {
+                id,
+                flow,
+                class,
+                prompt: Tokens(prompt),
+                prefix: None,
+                head: HeadRows::Last,
+                net: Net::Decoder,
+            }),
         );
     }
 
@@ -120,7 +129,15 @@ impl Run {
 
 fn member(request: u64, class: Class, stage: Stage, rows: std::ops::Range<u32>) -> Member {
     let rows = Tokens(rows.start)..Tokens(rows.end);
-    Member { request: RequestId(request), class, stage, rows, yields: Yields::Token, head: HeadRows::Last }
+    Member {
+        request: RequestId(request),
+        class,
+        stage,
+        rows,
+        yields: Yields::Token,
+        head: HeadRows::Last,
+        net: Net::Decoder,
+    }
 }
 
 /// A background request is reading as a reactive one comes, which takes the lanes from it and then lets it ride along.

@@ -36,7 +36,7 @@ use crate::queues::Line;
 use crate::reason::Reason;
 use crate::view::{RequestView, View};
 use crate::warm_up::{self, Worth};
-use duet_types::{Class, LaneSet, Nanos, Stage, Tokens};
+use duet_types::{Class, LaneSet, Nanos, Net, Stage, Tokens};
 
 /// The policy on lanes that form no team.
 #[derive(Debug, Default)]
@@ -99,6 +99,7 @@ impl Apart {
     }
 }
 
+const DECODE: (Net, Stage) = (Net::Decoder, Stage::Decode);
 const ORDER: Order = Order::ShortestFirst;
 /// Background prompts that are read at once: one on the static lane, and one that rides.
 const READERS: usize = 2;
@@ -194,11 +195,15 @@ fn decode(view: &View<'_>, class: Class) -> Option<Decision> {
         None => batch(view, class, lane)?,
     };
     let config = view.config();
-    let bound = annotation::pass_bound(&config.heg, config.machine.anchors(lane), &candidate.pass().load);
+    let bound = annotation::pass_bound(
+        config.graph(candidate.pass().load.net),
+        config.machine.anchors(lane),
+        &candidate.pass().load,
+    );
     if contention::must_wait(view, candidate.pass().class, lane, bound) {
         return None;
     }
-    Some(candidate.launch_cut(view, preemption::within_bound(view, Stage::Decode, lane), lane, reason))
+    Some(candidate.launch_cut(view, preemption::within_bound(view, DECODE, lane), lane, reason))
 }
 
 /// Where a class decodes: the team of dynamic lanes that is predicted to be quickest with its rows.

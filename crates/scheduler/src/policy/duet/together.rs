@@ -160,8 +160,8 @@ fn owed(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
     };
     let pass = candidate.pass();
     let lanes = quickest(view, pass, lanes);
-    let cut = preemption::within_bound(view, pass.stage, lanes);
-    let span = next_span(&view.config().heg, view.config().machine.anchors(lanes), pass, cut);
+    let cut = preemption::within_bound(view, pass.kind(), lanes);
+    let span = next_span(view.config().graph(pass.load.net), view.config().machine.anchors(lanes), pass, cut);
     let time = view.predict(&pass.load, pass.stage, &span.nodes, lanes);
     view.owes(time).then(|| candidate.launch(span, lanes, Reason::Owed))
 }

@@ -1,0 +1,140 @@
+//! A model for embeddings beside one that answers, both tiny, through the real engine and server; and `duet embed`.
+
+#![cfg(unix)]
+
+mod support;
+
+use duet_model::LoadOptions;
+use duet_model::encoder::{Encoder, Overlong, Text};
+use serde_json::{Value, json};
+use std::path::Path;
+use support::server::Server;
+use support::{duet, run, run_with_input};
+
+fn fixture(name: &str) -> String {
+    format!("{}/../model/tests/fixtures/{name}.gguf", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Only the profile of this machine is kept there.
+fn cache() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+fn post(server: &Server, route: &str, body: &Value) -> (u16, Value) {
+    let response = server.post(route, &body.to_string());
+    let status = response.split(' ').nth(1).unwrap().parse().unwrap();
+    let (_, body) = response.split_once("\r\n\r\n").unwrap();
+    (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}")))
+}
+
+fn floats(value: &Value) -> Vec<f32> {
+    value.as_array().expect("a vector").iter().map(|x| x.as_f64().expect("a number") as f32).collect()
+}
+
+/// What the encoder makes of a text with nothing beside it.
+fn vector(encoder: &Encoder, text: &str) -> Vec<f32> {
+    let text: Text = encoder.text(text, Overlong::Refused).unwrap();
+    encoder.encode_alone([text].into()).unwrap().remove(0)
+}
+
+fn encoder(name: &str) -> Encoder {
+    Encoder::load(fixture(name).as_ref(), &LoadOptions::default()).unwrap()
+}
+
+#[test]
+fn vectors_are_the_same_to_the_bit_beside_answers() {
+    let mut server =
+        Server::start_with(cache(), &fixture("golden_llama"), &["--embeddings", &fixture("golden_bert_mean")]);
+    let encoder = encoder("golden_bert_mean");
+    let texts: Vec<String> = (0..300).map(|index| "there will be more ".repeat(1 + index % 20)).collect();
+    let expected: Vec<Vec<f32>> = texts.iter().map(|text| vector(&encoder, text)).collect();
+    std::thread::scope(|scope| {
+        let embedding = scope.spawn(|| post(&server, "/v1/embeddings", &json!({"input": texts})));
+        let answers: Vec<_> = (0..4)
+            .map(|index| {
+                let body = json!({"prompt": [10 + index, 20, 30], "max_tokens": 20, "temperature": 0});
+                let server = &server;
+                scope.spawn(move || [(); 2].map(|()| post(server, "/v1/completions", &body)))
+            })
+            .collect();
+        for answer in answers {
+            let [first, second] = answer.join().unwrap();
+            assert_eq!(first.0, 200, "{}", first.1);
+            assert_eq!(first.1["choices"], second.1["choices"]);
+        }
+        let (status, answer) = embedding.join().unwrap();
+        assert_eq!((status, answer["model"].as_str()), (200, Some("bert_mean")));
+        for (index, expected) in expected.iter().enumerate() {
+            assert_eq!(floats(&answer["data"][index]["embedding"]), *expected, "{index}");
+        }
+    });
+    let (status, refused) = post(&server, "/v1/embeddings", &json!({"input": "the ".repeat(200)}));
+    assert_eq!((status, refused["error"]["code"].as_str()), (400, Some("context_length_exceeded")));
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn documents_are_ranked_beside_a_model_that_answers() {
+    let mut server =
+        Server::start_with(cache(), &fixture("golden_llama"), &["--embeddings", &fixture("golden_bert_rank")]);
+    let encoder = encoder("golden_bert_rank");
+    let documents = ["not what they said", "there will be more", "the one"];
+    let score = |document: &str| {
+        let pair = encoder.pair("who is there?", document, Overlong::Refused).unwrap();
+        1.0 / (1.0 + (-f64::from(encoder.encode_alone([pair].into()).unwrap()[0][0])).exp())
+    };
+    let (status, ranked) = post(&server, "/v1/rerank", &json!({"query": "who is there?", "documents": documents}));
+    assert_eq!(status, 200, "{ranked}");
+    let results = ranked["results"].as_array().unwrap();
+    assert_eq!(results.len(), 3);
+    for result in results {
+        let document = documents[result["index"].as_u64().unwrap() as usize];
+        assert_eq!(result["relevance_score"].as_f64().unwrap(), score(document), "{document}");
+    }
+    assert!(results.is_sorted_by(|a, b| a["relevance_score"].as_f64() >= b["relevance_score"].as_f64()));
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn a_decoder_with_last_pooling_embeds() {
+    let mut server =
+        Server::start_with(cache(), &fixture("golden_llama"), &["--embeddings", &fixture("golden_qwen3_last")]);
+    let encoder = encoder("golden_qwen3_last");
+    let inputs = [vec![1, 2, 3], (0..130).collect::<Vec<u32>>()];
+    let (status, answer) = post(&server, "/v1/embeddings", &json!({"input": inputs}));
+    assert_eq!(status, 200, "{answer}");
+    for (index, tokens) in inputs.iter().enumerate() {
+        let tokens = tokens.iter().map(|&token| duet_types::TokenId(token)).collect();
+        let text = encoder.tokens(tokens, Overlong::Refused).unwrap();
+        let expected = encoder.encode_alone([text].into()).unwrap().remove(0);
+        assert_eq!(floats(&answer["data"][index]["embedding"]), expected);
+    }
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn models_in_each_others_place_are_refused() {
+    let (answers, embeds) = (fixture("golden_llama"), fixture("golden_bert_mean"));
+    run(&mut duet(cache(), &["serve", &answers, "--port", "0", "--embeddings", &answers]))
+        .assert_refused(&["golden_llama.gguf", "is no model for embeddings"]);
+    run(&mut duet(cache(), &["serve", &embeds, "--port", "0"]))
+        .assert_refused(&["golden_bert_mean.gguf", "--embeddings"]);
+    run(&mut duet(cache(), &["embed", &answers, "text"])).assert_refused(&["is no model for embeddings"]);
+    run(&mut duet(cache(), &["embed", &fixture("golden_bert_rank"), "text"])).assert_refused(&["scores"]);
+}
+
+#[test]
+fn embed_prints_a_vector_for_each_text() {
+    let encoder = encoder("golden_bert_mean");
+    let model = fixture("golden_bert_mean");
+    let printed = run(&mut duet(cache(), &["embed", &model, "the people", "who is there?"]));
+    assert_eq!(printed.status, 0, "{printed:?}");
+    let vectors: Vec<Vec<f32>> =
+        printed.stdout.lines().map(|line| floats(&serde_json::from_str(line).unwrap())).collect();
+    assert_eq!(vectors, ["the people", "who is there?"].map(|text| vector(&encoder, text)));
+    let piped = run_with_input(&mut duet(cache(), &["embed", &model, "-"]), "the people\nwho is there?\n");
+    assert_eq!(piped.stdout, printed.stdout);
+    let long = "the ".repeat(200);
+    run(&mut duet(cache(), &["embed", &model, &long])).assert_refused(&["more than 96 tokens", "--truncate"]);
+    assert_eq!(run(&mut duet(cache(), &["embed", &model, &long, "--truncate"])).status, 0);
+}

@@ -1,0 +1,151 @@
+//! Texts through the encoder: some at a time in a request to the engine, and a few of these requests at once.
+//!
+//! A request's texts are read in one pass, between whose kernels a person's answer goes. So they are as many as fill the
+//! products of matrices well, and no more.
+
+use super::read::{AT_ONCE, TOKENS_MAX, turn_of};
+use crate::arrived::Arrived;
+use crate::error::ApiError;
+use crate::running::{Running, Step};
+use crate::serve::{App, Phase};
+use duet_engine::{EncodeRequest, EngineError};
+use duet_model::encoder::{Text, TextError};
+use duet_types::{Class, TenantId, Tokens};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Notify;
+
+/// What texts came to, in their order, and their tokens together.
+pub(crate) struct Encoded {
+    pub(crate) results: Vec<Vec<f32>>,
+    pub(crate) tokens: u64,
+}
+
+/// Who asks, and in which field.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    pub(crate) tenant: TenantId,
+    pub(crate) class: Class,
+    /// The field that texts come in, for errors about them.
+    pub(crate) name: &'static str,
+}
+
+/// Makes texts with `make`, where no stream has to wait for it, and encodes them.
+pub(crate) async fn encode(
+    app: &Arc<App>,
+    asking: Asking,
+    arrived: Arrived,
+    make: impl FnOnce() -> Result<Vec<Text>, ApiError> + Send + 'static,
+) -> Result<Encoded, ApiError> {
+    if *app.phase.borrow() != Phase::Serving {
+        return Err(ApiError::ShuttingDown);
+    }
+    let Asking { class, name, .. } = asking;
+    app.backend.has_room(class).map_err(|error| ApiError::Engine { error, prompt: name })?;
+    let texts = turn_of(app, class, arrived.bytes, move |_| make()).await?;
+    let tokens: u64 = texts.iter().map(|text| u64::from(text.len().0)).sum();
+    if tokens > TOKENS_MAX as u64 {
+        let expected = format!("of at most {TOKENS_MAX} tokens in all");
+        return Err(ApiError::OutOfRange { param: name.to_owned(), expected, got: tokens.to_string() });
+    }
+    let encoder = Sender { app, asking, open: AtomicUsize::new(0), ended: Notify::new() };
+    let sending = stream::iter(batches(texts)).map(|texts| encoder.encode(texts)).buffered(AT_ONCE);
+    let results: Vec<Vec<Vec<f32>>> = sending.try_collect().await?;
+    // Its share of memory is held as long as its tokens are: until the last one is read.
+    drop(arrived);
+    Ok(Encoded { results: results.into_iter().flatten().collect(), tokens })
+}
+
+/// What is wrong with the text in a field.
+pub(crate) fn refused(param: String, error: TextError) -> ApiError {
+    match error {
+        TextError::TooLong(error) => ApiError::TextTooLong { param, most: error.most },
+        TextError::Empty => ApiError::OutOfRange { param, expected: "not empty".to_owned(), got: "nothing".to_owned() },
+        TextError::Token(token) => {
+            ApiError::OutOfRange { param, expected: "tokens of the model".to_owned(), got: token.to_string() }
+        }
+    }
+}
+
+/// In their order, as many together as have so many rows.
+fn batches(texts: Vec<Text>) -> Vec<Vec<Text>> {
+    let mut batches: Vec<Vec<Text>> = Vec::new();
+    let mut room = Tokens::ZERO;
+    for text in texts {
+        match batches.last_mut().filter(|_| text.len() <= room) {
+            Some(batch) => {
+                room -= text.len();
+                batch.push(text);
+            }
+            None => {
+                room = BATCH_ROWS.saturating_sub(text.len());
+                batches.push(vec![text]);
+            }
+        }
+    }
+    batches
+}
+
+struct Sender<'a> {
+    app: &'a Arc<App>,
+    asking: Asking,
+    /// How many requests the engine has.
+    open: AtomicUsize,
+    /// One has ended.
+    ended: Notify,
+}
+
+impl Sender<'_> {
+    async fn encode(&self, texts: Vec<Text>) -> Result<Vec<Vec<f32>>, ApiError> {
+        let count = texts.len();
+        let mut running = self.submit(texts.into()).await?;
+        let mut results = Vec::with_capacity(count);
+        loop {
+            match running.next().await? {
+                Step::Embedding(values) => results.push(values),
+                Step::Reading { .. } | Step::Prompt(_) | Step::Piece { .. } => {}
+                Step::End { .. } => break,
+            }
+        }
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.ended.notify_one();
+        if results.len() == count { Ok(results) } else { Err(ApiError::Internal("a text came to nothing")) }
+    }
+
+    /// Where the engine has no room for it, it waits for another one of its own request, if there is one.
+    async fn submit(&self, texts: Arc<[Text]>) -> Result<Running, ApiError> {
+        let Asking { tenant, class, name } = self.asking;
+        let request = EncodeRequest { texts, class, tenant };
+        loop {
+            match self.app.backend.encode(request.clone()) {
+                Ok(events) => {
+                    self.open.fetch_add(1, Ordering::Relaxed);
+                    let id = self.app.ids.next("enc-");
+                    return Ok(Running::new(events, self.app.phase.subscribe(), name, id, request.rows()));
+                }
+                Err(EngineError::Busy { .. }) if self.open.load(Ordering::Relaxed) > 0 => self.ended.notified().await,
+                Err(error) => return Err(ApiError::Engine { error, prompt: name }),
+            }
+        }
+    }
+}
+
+/// Enough that products are as fast as they get.
+const BATCH_ROWS: Tokens = Tokens(512);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use duet_types::TokenId;
+
+    #[test]
+    fn texts_stay_in_order_and_a_long_one_is_alone() {
+        let text = |len: usize| Text::of_tokens(vec![TokenId(1); len], len);
+        let lengths = [100, 400, 12, 1, 512, 5, 600, 7];
+        let batches = batches(lengths.map(text).to_vec());
+        let found: Vec<Vec<u32>> =
+            batches.iter().map(|batch| batch.iter().map(|text| text.len().0).collect()).collect();
+        assert_eq!(found, [vec![100, 400, 12], vec![1], vec![512], vec![5], vec![600], vec![7]]);
+    }
+}

@@ -1,0 +1,118 @@
+"""Tiny random encoders with what transformers makes of some texts.
+
+    python tiny_encoders.py OUT_DIR [NAME ...]
+
+For each encoder this writes `golden_NAME.gguf` (F32) and `golden_NAME.json`: texts as tokens, and for each the vector (or the
+score) that Hugging Face transformers computes in f32 with eager attention. Weights come from numpy's seeded generator.
+
+Needs: torch, transformers, gguf, numpy.
+"""
+
+import json
+import pathlib
+import sys
+
+import gguf
+import numpy as np
+import torch
+import transformers
+
+import encoder_file
+import tiny_models
+
+WORDS = ("the of and to in is was he for it with as his on be at by had not are but from or have an they which one you "
+         "were her all she there would their we him been has when who will more no if out so said what up its about").split()
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##s", "##ed", "##ing", "##ly",
+              *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"), ".", ",", "?", "!"]
+CONFIG = dict(vocab_size=len(VOCABULARY), hidden_size=48, intermediate_size=80, num_hidden_layers=2,
+              num_attention_heads=3, max_position_embeddings=96, type_vocab_size=2, hidden_act="gelu",
+              layer_norm_eps=1e-12, attn_implementation="eager")
+# As long as one vector of positions, beyond it, and as long as may be.
+LENGTHS = [3, 16, 17, 40, 96]
+CLS, SEP = 2, 3
+
+
+def randomise(model):
+    """Weights as large as trained ones, so that softmax and norms have something to do."""
+    numbers = np.random.default_rng(7)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            spread = 0.15 if weight.ndim > 1 else 0.2
+            values = numbers.normal(0.0, spread, tuple(weight.shape)).astype(np.float32)
+            weight.copy_(torch.from_numpy(values + (1.0 if name.endswith("LayerNorm.weight") else 0.0)))
+    return model.eval()
+
+
+def texts(pairs):
+    """Token ids of some texts, and where the second one of a pair begins."""
+    numbers = np.random.default_rng(11)
+    made = []
+    for length in LENGTHS:
+        inner = numbers.integers(5, len(VOCABULARY), length - 2).tolist()
+        tokens = [CLS, *inner, SEP]
+        second = length // 3 + 1 if pairs and length > 4 else length
+        if second < length:
+            tokens[second - 1] = SEP
+        made.append((tokens, second))
+    return made
+
+
+def embed(model, tokens, second, pooling):
+    segments = [0] * second + [1] * (len(tokens) - second)
+    with torch.no_grad():
+        out = model(input_ids=torch.tensor([tokens]), token_type_ids=torch.tensor([segments]))
+    if pooling == "rank":
+        return [out.logits[0, 0].item()]
+    rows = out.last_hidden_state[0].double()
+    vector = rows.mean(0) if pooling == "mean" else rows[0]
+    return (vector / vector.norm()).tolist()
+
+
+def make(name, pooling, folder):
+    config = transformers.BertConfig(**CONFIG, num_labels=1)
+    kind = transformers.BertForSequenceClassification if pooling == "rank" else transformers.BertModel
+    model = randomise(kind(config))
+    tensors = {name: weight.numpy() for name, weight in model.state_dict().items()}
+    encoder_file.write(folder / f"golden_{name}.gguf", config.to_dict(), tensors, VOCABULARY, pooling, name=name)
+    of = [{"tokens": tokens, "second": second, "out": [float(f"{x:.9g}") for x in embed(model, tokens, second, pooling)]}
+          for tokens, second in texts(pooling == "rank")]
+    write_texts(folder, name, of)
+
+
+def make_qwen3(folder):
+    """A decoder whose last token says what a text is about: the model of `golden_qwen3.gguf`, with its kind of pooling."""
+    build, shape = tiny_models.MODELS["qwen3"]
+    model = build(**shape).float().eval()
+    tiny_models.randomise(model, seed=17)
+    tiny_models.write_gguf(model, folder / "golden_qwen3_last.gguf", pooling=gguf.PoolingType.LAST)
+    numbers = np.random.default_rng(13)
+    of = []
+    for length in (1, 5, 64, 65, 130):
+        tokens = numbers.integers(0, tiny_models.VOCAB, length).tolist()
+        with torch.no_grad():
+            last = model.model(torch.tensor([tokens])).last_hidden_state[0, -1].double()
+        out = [float(f"{x:.9g}") for x in (last / last.norm()).tolist()]
+        of.append({"tokens": tokens, "second": length, "out": out})
+    write_texts(folder, "qwen3_last", of)
+
+
+def write_texts(folder, name, of):
+    made = {"script": "scripts/golden/tiny_encoders.py", "reference": f"transformers {transformers.__version__}, f32",
+            "texts": of}
+    (folder / f"golden_{name}.json").write_text(json.dumps(made) + "\n")
+
+
+MODELS = {"bert_mean": "mean", "bert_cls": "cls", "bert_rank": "rank", "qwen3_last": None}
+
+
+def main():
+    folder, names = pathlib.Path(sys.argv[1]), sys.argv[2:] or list(MODELS)
+    for name in names:
+        if MODELS[name]:
+            make(name, MODELS[name], folder)
+        else:
+            make_qwen3(folder)
+
+
+if __name__ == "__main__":
+    main()
