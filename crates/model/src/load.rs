@@ -36,13 +36,21 @@ pub struct LoadOptions {
     pub threads: usize,
     /// The instruction set that kernels use; none: what the environment chooses ([`Isa::chosen`]).
     pub isa: Option<Isa>,
+    /// The longest sequence that is wanted; none: the longest that the file allows. Some models are computed in another way
+    /// for a short one (`arch/longrope.rs`).
+    pub context: Option<Tokens>,
     /// A folder of packed weights: where the model's lie, they are mapped instead of packed ([`Model::packing`]).
     pub packed: Option<PathBuf>,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { threads: std::thread::available_parallelism().map_or(1, usize::from), isa: None, packed: None }
+        Self {
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            isa: None,
+            context: None,
+            packed: None,
+        }
     }
 }
 
@@ -137,6 +145,7 @@ pub struct Model {
     template: ChatTemplate,
     isa: Isa,
     packing: Packing,
+    unread: Vec<String>,
 }
 
 /// Where a model's packed weights come from.
@@ -158,7 +167,7 @@ impl Model {
     pub fn load(path: &Path, options: &LoadOptions, progress: &mut dyn FnMut(LoadProgress)) -> Result<Self, LoadError> {
         let isa = options.isa.map_or_else(Isa::chosen, Ok)?;
         let file = GgufFile::open(path)?;
-        let blueprint = blueprint(&file)?;
+        let blueprint = blueprint(&file, options.context)?;
         let metadata = file.metadata();
         let config = ModelConfig {
             architecture: metadata.str("general.architecture")?.to_owned(),
@@ -186,7 +195,14 @@ impl Model {
             Some((path, Ok(file))) if file.fits() => Packing::Mapped(path),
             Some((path, file)) => Packing::Packed(path, file.err().unwrap_or(Unusable::Packing)),
         };
-        Ok(Self { config, blueprint, weights, tokenizer, template, isa, file, packing })
+        let unread = file.unread().map(str::to_owned).collect();
+        Ok(Self { config, blueprint, weights, tokenizer, template, isa, file, packing, unread })
+    }
+
+    /// The names of tensors that the file has and the model's architecture does not read.
+    #[must_use]
+    pub fn unread(&self) -> &[String] {
+        &self.unread
     }
 
     /// Where its packed weights come from.

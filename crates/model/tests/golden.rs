@@ -20,6 +20,8 @@ struct Golden {
     argmax: Vec<usize>,
     rows: Vec<usize>,
     logits: Vec<Vec<f32>>,
+    /// The context to ask for, where it matters.
+    context: Option<u32>,
 }
 
 fn fixture(name: &str) -> PathBuf {
@@ -31,7 +33,9 @@ fn compare(name: &str, format: KvFormat) -> (f64, f64) {
     let golden: Golden =
         serde_json::from_slice(&std::fs::read(fixture(&format!("golden_{name}.json"))).unwrap()).unwrap();
     let path = fixture(&format!("golden_{name}.gguf"));
-    let model = Model::load(&path, &LoadOptions::default(), &mut |_| {}).unwrap();
+    let options = LoadOptions { context: golden.context.map(Tokens), ..LoadOptions::default() };
+    let model = Model::load(&path, &options, &mut |_| {}).unwrap();
+    assert!(model.unread().is_empty(), "{name} does not read {:?}", model.unread());
     let crew = Scoped { threads: 2 };
     let kv = model.kv_pool(format, Tokens(256)).table();
     let tokens = golden.tokens.iter().map(|&token| TokenId(token)).collect();
@@ -134,4 +138,14 @@ fn phimoe() {
 #[test]
 fn phimoe_with_longrope_and_a_window() {
     check("phimoe_longrope");
+}
+
+#[test]
+fn phi3_in_its_first_context_and_a_window() {
+    check("phi3");
+}
+
+#[test]
+fn phi3_beyond_its_first_context() {
+    check("phi3_long");
 }

@@ -63,7 +63,8 @@ pub struct LayerPlan {
     pub rope: usize,
 }
 
-/// Rotary position embedding: dimension pair `i` of `n` turns by `position × frequency[i]`.
+/// Rotary position embedding: pair `i` of `n` turns by `position × frequency[i]`. The pairs are the first `2n` dimensions of
+/// a head; those behind them are not turned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// One for each pair.
@@ -75,7 +76,7 @@ pub struct Rope {
 /// Which dimensions of a head form a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RopePairs {
-    /// `2i` and `2i + 1`. Weights are reordered to halves when packed.
+    /// `2i` and `2i + 1`. Weights are reordered to halves of what is turned when packed.
     Neighbours,
     /// `i` and `i + n`.
     Halves,

@@ -6,17 +6,20 @@ use crate::gguf::{GgufFile, Metadata};
 use crate::load::LoadError;
 use duet_kernels::attention::HEAD_DIM_MAX;
 use duet_kernels::matmul::Gating;
+use duet_types::Tokens;
 
 /// The common settings of a file, checked.
 pub(crate) struct Facts<'a> {
     file: &'a GgufFile,
     prefix: &'static str,
+    /// The longest sequence that is wanted, if somebody said.
+    wanted: Option<Tokens>,
     blueprint: Blueprint,
 }
 
 impl<'a> Facts<'a> {
-    /// Reads and checks them.
-    pub(crate) fn read(file: &'a GgufFile, prefix: &'static str) -> Result<Self, LoadError> {
+    /// Reads and checks them, for sequences as long as `wanted`.
+    pub(crate) fn read(file: &'a GgufFile, prefix: &'static str, wanted: Option<Tokens>) -> Result<Self, LoadError> {
         let metadata = file.metadata();
         let key = |name: &str| format!("{prefix}.{name}");
         let number = |name: &str| positive(metadata, &key(name));
@@ -44,6 +47,7 @@ impl<'a> Facts<'a> {
         let facts = Self {
             file,
             prefix,
+            wanted,
             blueprint: Blueprint {
                 context: number("context_length")?,
                 vocabulary,
@@ -83,7 +87,7 @@ impl<'a> Facts<'a> {
         let rope = if self.is_yarn()? {
             // Refuses what cannot be turned at all.
             self.rope(theta, 1.0, None)?;
-            Yarn::read(self)?.rope(theta, self.blueprint.head_dim)
+            Yarn::read(self)?.rope(theta, self.rope_dims()?)
         } else {
             self.rope(theta, self.linear_scale()?, self.rope_factors()?)?
         };
@@ -93,6 +97,14 @@ impl<'a> Facts<'a> {
     /// An optional setting `{architecture}.{name}`.
     pub(crate) fn opt_f32(&self, name: &str) -> Result<Option<f32>, LoadError> {
         Ok(self.file.metadata().opt_f32(&self.key(name))?)
+    }
+
+    /// The window of `attention.sliding_window`; files say zero for none, and one as long as the context hides nothing.
+    pub(crate) fn window(&self) -> Result<Option<usize>, LoadError> {
+        let key = self.key("attention.sliding_window");
+        let window = self.file.metadata().opt_u32(&key)?.filter(|&window| window > 0);
+        let window = window.map(|window| above_zero(&key, window)).transpose()?;
+        Ok(window.filter(|&window| window < self.blueprint.context))
     }
 
     /// An optional setting `{architecture}.{name}` above zero.
@@ -134,14 +146,20 @@ impl<'a> Facts<'a> {
         Ok(self.file.metadata().opt_str(&self.key("rope.scaling.type"))? == Some(YARN))
     }
 
-    /// Rope over a whole head.
-    pub(crate) fn rope(&self, theta: f32, scale: f32, factors: Option<Vec<f32>>) -> Result<Rope, LoadError> {
+    /// The first dimensions of a head, which rope turns: all, if nothing else is said.
+    fn rope_dims(&self) -> Result<usize, LoadError> {
         let head_dim = self.blueprint.head_dim;
         let dims = self.opt_number("rope.dimension_count")?.unwrap_or(head_dim);
-        if dims != head_dim {
-            let problem = format!("rope over {dims} of {head_dim} dimensions is not supported");
-            return Err(LoadError::Setting { key: self.key("rope.dimension_count"), problem });
+        if dims.is_multiple_of(2) && dims <= head_dim {
+            return Ok(dims);
         }
+        let problem = format!("rope over {dims} of {head_dim} dimensions: pairs of these are supported");
+        Err(self.refuse("rope.dimension_count", problem))
+    }
+
+    /// Rope with this base, positions being stretched by `scale` and pairs slowed down by `factors`.
+    pub(crate) fn rope(&self, theta: f32, scale: f32, factors: Option<Vec<f32>>) -> Result<Rope, LoadError> {
+        let dims = self.rope_dims()?;
         if !(theta.is_finite() && theta > 0.0 && scale.is_finite() && scale > 0.0) {
             let problem = format!("base {theta}, factor {scale}");
             return Err(LoadError::Setting { key: self.key("rope.freq_base"), problem });
@@ -159,21 +177,15 @@ impl<'a> Facts<'a> {
         self.factors("rope_freqs.weight")
     }
 
-    /// Rope as it is within the context that a model was trained for first, in files whose rope was stretched later.
-    pub(crate) fn short_rope(&self) -> Result<Option<Rope>, LoadError> {
-        let Some(factors) = self.factors("rope_factors_short.weight")? else { return Ok(None) };
-        let theta = self.opt_f32("rope.freq_base")?.unwrap_or(10_000.0);
-        let magnitude = self.opt_f32("rope.scaling.attn_factor")?.unwrap_or(1.0);
-        if !(magnitude.is_finite() && magnitude > 0.0) {
-            return Err(self.refuse("rope.scaling.attn_factor", format!("{magnitude}")));
-        }
-        Ok(Some(Rope { magnitude, ..self.rope(theta, 1.0, Some(factors))? }))
+    /// The longest sequence that is wanted: the longest that the file allows, if nobody said.
+    pub(crate) fn wanted_context(&self) -> usize {
+        self.wanted.map_or(self.blueprint.context, Tokens::as_usize)
     }
 
     /// A tensor of what each pair's frequency is divided by.
-    fn factors(&self, name: &str) -> Result<Option<Vec<f32>>, LoadError> {
+    pub(crate) fn factors(&self, name: &str) -> Result<Option<Vec<f32>>, LoadError> {
         let Some(tensor) = self.file.tensor(name) else { return Ok(None) };
-        let pairs = self.blueprint.head_dim / 2;
+        let pairs = self.rope_dims()? / 2;
         if tensor.info.rows() != 1 || tensor.info.row_len() != pairs {
             return Err(LoadError::Shape {
                 tensor: name.to_owned(),

@@ -36,8 +36,9 @@ impl ExactReader {
         let b = &self.blueprint;
         let [mut queries, mut keys, mut values] = tensors.qkv(layer)?.map(|matrix| self.product(&matrix, normed));
         if b.has(Extra::QkvBias) {
-            for (rows, name) in [(&mut queries, "attn_q"), (&mut keys, "attn_k"), (&mut values, "attn_v")] {
-                rows.add_to_each(&tensors.layer_vector(layer, &format!("{name}.bias"), rows.columns())?);
+            let biases = tensors.qkv_bias(layer)?;
+            for (rows, bias) in [&mut queries, &mut keys, &mut values].into_iter().zip(&biases) {
+                rows.add_to_each(bias);
             }
         }
         let rope = &b.ropes[b.layers[layer].rope];
@@ -52,7 +53,7 @@ impl ExactReader {
                 row.chunks_exact_mut(b.head_dim).for_each(|head| turn(head, position, rope, b.rope_pairs));
             }
         }
-        let bias = self.bias_apart(tensors, layer, keys.columns())?;
+        let bias = self.bias_apart(tensors, layer)?;
         for (position, row) in keys.each_mut().enumerate() {
             let apart = bias.as_ref().map(|bias| kept_apart(bias, position, b.head_dim, rope, b.rope_pairs));
             let apart = apart.unwrap_or_else(|| vec![0.0; row.len()]);
@@ -61,7 +62,10 @@ impl ExactReader {
                 // Groups are of dimensions that lie together in the cache: the first of all pairs, then the second.
                 let order: Vec<usize> = match b.rope_pairs {
                     RopePairs::Halves => (0..head.len()).collect(),
-                    RopePairs::Neighbours => (0..2).flat_map(|one| (one..head.len()).step_by(2)).collect(),
+                    RopePairs::Neighbours => {
+                        let turned = 2 * rope.frequencies.len();
+                        (0..2).flat_map(|one| (one..turned).step_by(2)).chain(turned..head.len()).collect()
+                    }
                 };
                 let mut cached: Vec<f32> = order.iter().map(|&dimension| head[dimension]).collect();
                 self.rounding.cached_key(&mut cached);
@@ -76,11 +80,11 @@ impl ExactReader {
     }
 
     /// The bias that keys are cached without, if there is one. One that is normed with its key is a part of it.
-    fn bias_apart(&self, tensors: &Tensors<'_>, layer: usize, columns: usize) -> Result<Option<Vec<f32>>, LoadError> {
+    fn bias_apart(&self, tensors: &Tensors<'_>, layer: usize) -> Result<Option<Vec<f32>>, LoadError> {
         let b = &self.blueprint;
         let is_normed = b.has(Extra::HeadNorms) || b.has(Extra::WidthNorms);
         let apart = self.rounding.keeps_key_bias_apart() && b.has(Extra::QkvBias) && !is_normed;
-        apart.then(|| tensors.layer_vector(layer, "attn_k.bias", columns)).transpose()
+        Ok(apart.then(|| tensors.qkv_bias(layer)).transpose()?.map(|[_, keys, _]| keys))
     }
 
     fn attended(&self, layer: usize, queries: &Rows, keys: &Rows, values: &Rows) -> Rows {

@@ -24,7 +24,7 @@ pub use rounding::Rounding;
 use crate::arch::{Blueprint, Extra, blueprint};
 use crate::gguf::GgufFile;
 use crate::load::LoadError;
-use duet_types::TokenId;
+use duet_types::{TokenId, Tokens};
 use rows::Rows;
 use std::path::Path;
 use tensors::Tensors;
@@ -79,8 +79,16 @@ impl ExactReader {
     /// # Errors
     /// [`LoadError`] names the field at fault.
     pub fn open(path: &Path, rounding: Rounding) -> Result<Self, LoadError> {
+        Self::open_for(path, rounding, None)
+    }
+
+    /// The same for sequences of at most `context`, as [`LoadOptions::context`](crate::LoadOptions::context).
+    ///
+    /// # Errors
+    /// [`LoadError`] names the field at fault.
+    pub fn open_for(path: &Path, rounding: Rounding, context: Option<Tokens>) -> Result<Self, LoadError> {
         let file = GgufFile::open(path)?;
-        let blueprint = blueprint(&file)?;
+        let blueprint = blueprint(&file, context)?;
         Ok(Self { file, blueprint, rounding })
     }
 

@@ -12,20 +12,18 @@ impl<'a> Packer<'a> {
         let FeedWeights::Dense { norm: feed_norm, .. } = &packed.feed else {
             return Err(LoadError::Experts { layer: index });
         };
-        let matrix = |part: &str, outputs: usize, inputs: usize| {
-            self.matrix(&format!("blk.{index}.{part}.weight"), outputs, inputs)
-                .map(|tensor| plain(&[Part::whole(tensor)]))
-        };
+        let output = self.matrix(&format!("blk.{index}.attn_output.weight"), b.hidden, b.heads * b.head_dim)?;
+        let feed = self.feed_tensors(index, "", b.ffn)?.plain(0);
         Ok(PlainLayer {
             attention_norm: packed.attention_norm.weight.clone(),
             qkv: plain(&self.qkv_parts(index)?),
             qkv_bias: packed.qkv_bias.clone(),
-            output: matrix("attn_output", b.hidden, b.heads * b.head_dim)?,
+            output: plain(&[Part::whole(output)]),
             output_norm: packed.output_norm.clone(),
             ffn_norm: packed.ffn_norm.weight.clone(),
-            gate: matrix("ffn_gate", b.ffn, b.hidden)?,
-            up: matrix("ffn_up", b.ffn, b.hidden)?,
-            down: matrix("ffn_down", b.hidden, b.ffn)?,
+            gate: feed.gate,
+            up: feed.up,
+            down: feed.down,
             feed_norm: feed_norm.clone(),
         })
     }

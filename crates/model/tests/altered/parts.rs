@@ -9,12 +9,14 @@ use duet_types::{TokenId, Tokens};
 use std::path::Path;
 
 /// All tiny models: one of each architecture at least.
-pub(crate) const MODELS: [&str; 12] = [
+pub(crate) const MODELS: [&str; 16] = [
     "llama",
     "llama_rope_linear",
     "llama_rope_llama3",
     "qwen2",
     "qwen3",
+    "qwen3_rope_yarn",
+    "smollm3",
     "gemma3",
     "mixtral",
     "olmoe",
@@ -22,6 +24,8 @@ pub(crate) const MODELS: [&str; 12] = [
     "qwen3moe",
     "phimoe",
     "phimoe_longrope",
+    "phi3",
+    "phi3_long",
 ];
 
 /// A model's file, taken apart.

@@ -156,6 +156,16 @@ fn phimoe_with_longrope_and_a_window() {
 }
 
 #[test]
+fn phi3_in_one_tensor_each_and_a_window() {
+    check("phi3");
+}
+
+#[test]
+fn phi3_with_two_key_heads() {
+    check("phi3_long");
+}
+
+#[test]
 fn every_tensor_type() {
     for (name, kind) in random_blocks::models() {
         check_file(name, random_blocks::model_of(kind).path());
