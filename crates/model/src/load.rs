@@ -115,6 +115,14 @@ pub enum LoadError {
         /// The layer.
         layer: usize,
     },
+    /// Something that no device computes.
+    #[error("layer {layer} has {what}, which devices do not take yet: run this model on the CPU")]
+    OnCpuOnly {
+        /// The layer.
+        layer: usize,
+        /// What it has.
+        what: &'static str,
+    },
     /// The tokenizer could not be built.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
@@ -267,16 +275,16 @@ impl Model {
             .sum()
     }
 
-    /// What the nodes of a layer, and the head, compute and read. Layers are alike; the first one speaks for them.
+    /// What the nodes of a layer, and the head, compute and read: where layers differ, their mean.
     #[must_use]
     pub fn work(&self) -> Work {
         let layers = &self.weights.layers;
         Work {
             layers: layers.len(),
-            qkv: layers.first().map_or(Linear::NOTHING, |layer| Linear::of(&layer.qkv)),
-            ffn: layers.first().map_or(Linear::NOTHING, LayerWeights::ffn_work),
+            qkv: Linear::mean(layers.iter().map(|layer| Linear::of(&layer.qkv))),
+            ffn: Linear::mean(layers.iter().map(LayerWeights::ffn_work)),
             head: Linear::of(&self.weights.head),
-            experts: layers.first().and_then(LayerWeights::expert_work),
+            experts: layers.iter().find_map(LayerWeights::expert_work),
         }
     }
 
@@ -386,10 +394,21 @@ pub struct RoutedBytes {
 }
 
 impl Linear {
-    const NOTHING: Self = Self { macs: 0, bytes: Bytes(0), routed: None };
-
     pub(crate) fn of(matrix: &PackedMatrix) -> Self {
         Self { macs: matrix.macs() as u64, bytes: Bytes(matrix.bytes() as u64), routed: None }
+    }
+
+    /// The mean of some.
+    fn mean(all: impl ExactSizeIterator<Item = Self>) -> Self {
+        let count = all.len().max(1) as u64;
+        let (mut macs, mut bytes, mut routed_bytes, mut routed) = (0, 0, 0, None);
+        for one in all {
+            (macs, bytes) = (macs + one.macs, bytes + one.bytes.0);
+            routed_bytes += one.routed.map_or(0, |routed| routed.bytes.0);
+            routed = routed.or(one.routed);
+        }
+        let routed = routed.map(|routed| RoutedBytes { bytes: Bytes(routed_bytes / count), ..routed });
+        Self { macs: macs / count, bytes: Bytes(bytes / count), routed }
     }
 
     /// Bytes of weights in all.

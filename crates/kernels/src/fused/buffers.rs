@@ -15,7 +15,7 @@ pub struct BufferShape {
     pub qkv: usize,
     /// All query heads side by side.
     pub queries: usize,
-    /// Width of the feed-forward block; none if there are experts in its place.
+    /// Width of the feed-forward block; none if all layers have experts in its place.
     pub ffn: usize,
     /// Experts in place of the block.
     pub experts: Option<ExpertShape>,
@@ -91,6 +91,8 @@ struct Routed {
     /// The rows of each expert, quantised, as they go in and behind the gates.
     gathered: QuantizedRows,
     inner: QuantizedRows,
+    /// Whether the last feed-forward kernel chose any.
+    is_of_last: bool,
 }
 
 impl Routed {
@@ -104,6 +106,7 @@ impl Routed {
             products: Aligned::zeroed(rows * places * stride(hidden)),
             gathered: QuantizedRows::new(experts.map_or(0, |experts| experts.gathered(rows)), hidden, operands),
             inner: QuantizedRows::new(experts.map_or(0, |experts| experts.inner(rows)), widest, operands),
+            is_of_last: false,
         }
     }
 
@@ -253,7 +256,7 @@ impl Buffers {
     /// If there is no such row.
     #[must_use]
     pub fn routes(&self, row: usize) -> Option<(&[u32], &[f32])> {
-        let experts = self.shape.experts?;
+        let experts = self.shape.experts.filter(|_| self.routing.is_of_last)?;
         let places = row * experts.places()..row * experts.places() + experts.chosen;
         Some((&self.routing.chosen[places.clone()], &self.routing.weights[places]))
     }
@@ -271,6 +274,11 @@ impl Buffers {
             normed: &self.normed[dense(hidden, &(0..rows.len()))?],
             residual: &mut self.residual[dense(hidden, &rows)?],
         })
+    }
+
+    /// Notes what feed-forward kernel comes: one that chooses experts, or another.
+    pub(super) fn note_routing(&mut self, routes: bool) {
+        self.routing.is_of_last = routes;
     }
 
     /// The cosines and sines that rope turns row `row` by.

@@ -13,7 +13,7 @@ mod qkv;
 
 pub use attention::{AttentionShape, SequenceRows, TreeRows, attention};
 pub use buffers::{BufferShape, Buffers, ExpertShape, RoutedRows};
-pub use experts::{Experts, Places, Routing, SharedExpert};
+pub use experts::{ExpertBias, Experts, Places, Routing, SharedExpert};
 pub use ffn::{Block, Feed, FfnWeights, feed_experts, feed_forward, project_attended, route};
 pub use head::{HeadWeights, head};
 pub use qkv::{HeadNorms, KvDestination, KvTail, QkvWeights, keys_and_values, qkv};

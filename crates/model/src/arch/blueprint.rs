@@ -16,6 +16,8 @@ pub struct Blueprint {
     pub ffn: usize,
     /// Experts in place of the feed-forward block.
     pub experts: Option<ExpertPlan>,
+    /// The first layers, which have a feed-forward block also where the others have experts.
+    pub dense_layers: usize,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads.
@@ -45,6 +47,17 @@ impl Blueprint {
     #[must_use]
     pub fn has(&self, extra: Extra) -> bool {
         self.extras.contains(&extra)
+    }
+
+    /// The experts of a layer, if it has any.
+    #[must_use]
+    pub fn experts_of(&self, layer: usize) -> Option<ExpertPlan> {
+        self.experts.filter(|_| layer >= self.dense_layers)
+    }
+
+    /// What the norm before the feed-forward block is called in the file.
+    pub(crate) fn ffn_norm(&self) -> &'static str {
+        if self.has(Extra::NormBehindAttention) { "post_attention_norm" } else { "ffn_norm" }
     }
 
     /// Width of the feed-forward blocks that a row goes through.
@@ -99,4 +112,12 @@ pub enum Extra {
     HeadBias,
     /// Norms of the residual stream take off the mean and have biases.
     LayerNorms,
+    /// The norm before the feed-forward block is named after what it comes behind.
+    NormBehindAttention,
+    /// Of each query head a score of no position, which weighs with the others and has no value.
+    Sinks,
+    /// Biases of the router, and of each expert's matrices.
+    ExpertBiases,
+    /// Of each expert, added to what it is chosen by.
+    ChoiceBias,
 }

@@ -1,6 +1,6 @@
 //! What all architectures' metadata have in common.
 
-use super::yarn::Yarn;
+use super::yarn::{BandEnds, Yarn};
 use super::{Blueprint, LayerPlan, Rope, RopePairs};
 use crate::gguf::{GgufFile, Metadata};
 use crate::load::LoadError;
@@ -54,6 +54,7 @@ impl<'a> Facts<'a> {
                 hidden,
                 ffn: number("feed_forward_length")?,
                 experts: None,
+                dense_layers: 0,
                 heads,
                 kv_heads,
                 head_dim,
@@ -87,7 +88,7 @@ impl<'a> Facts<'a> {
         let rope = if self.is_yarn()? {
             // Refuses what cannot be turned at all.
             self.rope(theta, 1.0, None)?;
-            Yarn::read(self)?.rope(theta, self.rope_dims()?)
+            Yarn::read(self)?.rope(theta, self.rope_dims()?, BandEnds::Whole)
         } else {
             self.rope(theta, self.linear_scale()?, self.rope_factors()?)?
         };
@@ -142,8 +143,30 @@ impl<'a> Facts<'a> {
         }
     }
 
-    fn is_yarn(&self) -> Result<bool, LoadError> {
+    pub(crate) fn is_yarn(&self) -> Result<bool, LoadError> {
         Ok(self.file.metadata().opt_str(&self.key("rope.scaling.type"))? == Some(YARN))
+    }
+
+    /// Rope that is stretched by YaRN, the ends of its bands as they are computed.
+    pub(crate) fn yarn(&self) -> Result<Rope, LoadError> {
+        let theta = self.opt_f32("rope.freq_base")?.unwrap_or(10_000.0);
+        self.rope(theta, 1.0, None)?;
+        Ok(Yarn::read(self)?.rope(theta, self.rope_dims()?, BandEnds::Exact))
+    }
+
+    /// An optional setting `{architecture}.{name}` that is true or false.
+    pub(crate) fn opt_bool(&self, name: &str) -> Result<Option<bool>, LoadError> {
+        Ok(self.file.metadata().opt_bool(&self.key(name))?)
+    }
+
+    /// An optional setting `{architecture}.{name}` that counts something, of which there may be none.
+    pub(crate) fn opt_count(&self, name: &str) -> Result<Option<usize>, LoadError> {
+        Ok(self.file.metadata().opt_u32(&self.key(name))?.map(|count| count as usize))
+    }
+
+    /// Whether the file has a tensor of this name.
+    pub(crate) fn has_tensor(&self, name: &str) -> bool {
+        self.file.tensor(name).is_some()
     }
 
     /// The first dimensions of a head, which rope turns: all, if nothing else is said.

@@ -7,6 +7,8 @@ mod blueprint;
 mod experts;
 mod facts;
 mod gemma3;
+mod glm4moe;
+mod gpt_oss;
 mod llama;
 mod longrope;
 mod olmoe;
@@ -45,6 +47,8 @@ pub(crate) const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "olmoe", blueprint: olmoe::blueprint },
     Architecture { name: "qwen2moe", blueprint: qwen2moe::blueprint },
     Architecture { name: "qwen3moe", blueprint: qwen3moe::blueprint },
+    Architecture { name: "gpt-oss", blueprint: gpt_oss::blueprint },
+    Architecture { name: "glm4moe", blueprint: glm4moe::blueprint },
     Architecture { name: "phi3", blueprint: phi3::blueprint },
     Architecture { name: "phimoe", blueprint: phimoe::blueprint },
 ];

@@ -45,6 +45,14 @@ pub(super) struct Feed<'a> {
     pub(super) down: Matrix<'a>,
 }
 
+/// What is added to the products of a gated block.
+#[derive(Clone, Debug)]
+pub(super) struct FeedBias {
+    pub(super) gate: Vec<f32>,
+    pub(super) up: Vec<f32>,
+    pub(super) down: Vec<f32>,
+}
+
 impl<'a> Tensors<'a> {
     pub(super) fn embeddings(&self) -> Result<Tensor<'a>, LoadError> {
         self.shaped("token_embd.weight", &[self.blueprint.hidden, self.blueprint.vocabulary])
@@ -120,6 +128,22 @@ impl<'a> Tensors<'a> {
         let down = alone(stack("ffn_down_exps", ffn, hidden)?);
         let of = |stack: Matrix<'a>, rows: usize| Matrix { rows: expert * rows..(expert + 1) * rows, ..stack };
         Ok(Feed { gate: of(gate, ffn), up: of(up, ffn), down: of(down, hidden) })
+    }
+
+    /// Its biases, a row of each tensor.
+    pub(super) fn expert_bias(&self, layer: usize, plan: &ExpertPlan, expert: usize) -> Result<FeedBias, LoadError> {
+        let row = |part: &str, len: usize| {
+            let tensor = self.shaped(&format!("blk.{layer}.{part}.bias"), &[len, plan.count])?;
+            let mut values = vec![0.0; len];
+            tensor.dequantize_row(expert, &mut values);
+            Ok::<_, LoadError>(values)
+        };
+        let hidden = self.blueprint.hidden;
+        Ok(FeedBias {
+            gate: row("ffn_gate_exps", plan.ffn)?,
+            up: row("ffn_up_exps", plan.ffn)?,
+            down: row("ffn_down_exps", hidden)?,
+        })
     }
 
     /// A matrix of a form of its own.

@@ -161,6 +161,7 @@ impl Model {
             heads: blueprint.heads,
             scale: blueprint.attention_scale,
             window: blueprint.layers[layer].window,
+            sinks: self.layer(layer).sinks.as_deref(),
             key_bias: self.key_bias(layer),
         };
         attention(self.isa(), crew, &shape, &mut pass.activations.buffers, &layout, layer, &sequences);
@@ -207,13 +208,18 @@ impl Model {
                 FeedWeights::Dense { feed, norm } => {
                     Block::Dense { feed, norm: norm.as_deref().map(|weight| self.norm(weight)) }
                 }
-                FeedWeights::Experts { router, experts, shared, plan } => Block::Experts(Experts {
-                    router,
-                    routing: plan.routing,
-                    chosen: plan.chosen,
-                    experts,
-                    shared: shared.as_ref().map(|(gate, feed)| SharedExpert { gate, feed }),
-                }),
+                FeedWeights::Experts { router, router_bias, choice_bias, experts, biases, shared, plan } => {
+                    Block::Experts(Experts {
+                        router,
+                        router_bias: router_bias.as_deref(),
+                        routing: plan.routing,
+                        choice_bias: choice_bias.as_deref(),
+                        chosen: plan.chosen,
+                        experts,
+                        biases: biases.as_deref(),
+                        shared: shared.as_ref().map(|(gate, feed)| SharedExpert { gate: gate.as_deref(), feed }),
+                    })
+                }
             },
         }
     }

@@ -115,7 +115,7 @@ impl Activations {
             hidden: b.hidden,
             qkv: (b.heads + 2 * b.kv_heads) * b.head_dim,
             queries: b.heads * b.head_dim,
-            ffn: if b.experts.is_none() { b.ffn } else { 0 },
+            ffn: if b.experts.is_none() || b.dense_layers > 0 { b.ffn } else { 0 },
             experts: b.experts.map(|plan| ExpertShape {
                 experts: plan.count,
                 chosen: plan.chosen,

@@ -17,7 +17,7 @@ pub(crate) use row_reader::stored_form;
 use crate::arch::ExpertPlan;
 use crate::load::{ExpertWork, Linear, RoutedBytes};
 use duet_kernels::attention::{KeyBias, PageAngles};
-use duet_kernels::fused::Feed;
+use duet_kernels::fused::{ExpertBias, Feed};
 use duet_kernels::packed::PackedMatrix;
 use duet_kernels::quantize::Operands;
 use duet_types::Bytes;
@@ -45,6 +45,8 @@ pub(crate) struct LayerWeights {
     pub(crate) head_norms: Option<[Vec<f32>; 2]>,
     pub(crate) output: PackedMatrix,
     pub(crate) output_bias: Option<Vec<f32>>,
+    /// Of each query head.
+    pub(crate) sinks: Option<Vec<f32>>,
     pub(crate) output_norm: Option<Vec<f32>>,
     pub(crate) ffn_norm: NormWeights,
     pub(crate) feed: FeedWeights,
@@ -68,9 +70,13 @@ pub(crate) enum FeedWeights {
     },
     Experts {
         router: Vec<f32>,
+        router_bias: Option<Vec<f32>>,
+        choice_bias: Option<Vec<f32>>,
         experts: Vec<Feed>,
-        /// The gate of the shared one, and itself.
-        shared: Option<(Vec<f32>, Feed)>,
+        /// Of each expert.
+        biases: Option<Vec<ExpertBias>>,
+        /// The gate of the shared one, if it has any, and itself.
+        shared: Option<(Option<Vec<f32>>, Feed)>,
         plan: ExpertPlan,
     },
 }
@@ -96,9 +102,10 @@ impl FeedWeights {
     pub(crate) fn macs(&self) -> usize {
         match self {
             Self::Dense { feed, .. } => feed.macs(),
-            Self::Experts { router, experts, shared, plan } => {
+            Self::Experts { router, experts, shared, plan, .. } => {
                 let expert = experts.first().map_or(0, Feed::macs);
-                let shared = shared.as_ref().map_or(0, |(gate, feed)| gate.len() + feed.macs());
+                let shared =
+                    shared.as_ref().map_or(0, |(gate, feed)| gate.as_deref().map_or(0, <[f32]>::len) + feed.macs());
                 router.len() + expert * plan.chosen + shared
             }
         }
@@ -110,7 +117,7 @@ impl FeedWeights {
             Self::Dense { feed, .. } => feed.bytes(),
             Self::Experts { router, shared, .. } => {
                 size_of_val(router.as_slice())
-                    + shared.as_ref().map_or(0, |(gate, feed)| size_of_val(gate.as_slice()) + feed.bytes())
+                    + shared.as_ref().map_or(0, |(gate, feed)| gate.as_deref().map_or(0, size_of_val) + feed.bytes())
             }
         }
     }

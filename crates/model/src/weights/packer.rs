@@ -8,8 +8,8 @@ use crate::gguf::{GgufFile, Tensor};
 use crate::load::LoadError;
 use crate::packed_file::PackedFile;
 use duet_kernels::attention::{KeyBias, PageAngles};
-use duet_kernels::fused::Feed;
-use duet_kernels::packed::{Form, OutOfRange, PackedMatrix};
+use duet_kernels::fused::{ExpertBias, Feed};
+use duet_kernels::packed::{Form, OutOfRange, PANEL, PackedMatrix};
 
 /// Reads tensors of one file, for one blueprint.
 #[derive(Clone, Copy)]
@@ -46,9 +46,10 @@ impl<'a> Packer<'a> {
                 .has(Extra::OutputBias)
                 .then(|| self.vector(&format!("blk.{index}.attn_output.bias"), b.hidden))
                 .transpose()?,
+            sinks: when(Extra::Sinks, "attn_sinks", b.heads)?,
             output_norm: when(Extra::PostNorms, "post_attention_norm", b.hidden)?,
-            ffn_norm: self.norm(&format!("blk.{index}.ffn_norm"))?,
-            feed: match b.experts {
+            ffn_norm: self.norm(&format!("blk.{index}.{}", b.ffn_norm()))?,
+            feed: match b.experts_of(index) {
                 Some(plan) => self.experts(index, plan)?,
                 None => FeedWeights::Dense {
                     feed: self.feed(index, "", b.ffn)?,
@@ -222,17 +223,46 @@ impl<'a> Packer<'a> {
         let downs = self.pack_many(count, |expert| names::down(index, &names::expert(expert)), downward)?;
         let feeds = gate_ups.into_iter().zip(downs);
         let shared = |width| {
-            Ok::<_, LoadError>((
-                self.vector(&name("ffn_gate_inp_shexp"), hidden)?,
-                self.feed(index, names::SHARED, width)?,
-            ))
+            let gate = plan.shared_gate.then(|| self.vector(&name("ffn_gate_inp_shexp"), hidden)).transpose()?;
+            Ok::<_, LoadError>((gate, self.feed(index, names::SHARED, width)?))
         };
+        let bias = |extra: Extra, part: &str| {
+            let has = self.blueprint.has(extra);
+            has.then(|| self.vector(&format!("blk.{index}.{part}.bias"), count)).transpose()
+        };
+        let has_biases = self.blueprint.has(Extra::ExpertBiases);
         Ok(FeedWeights::Experts {
             router: self.floats(&name("ffn_gate_inp"), count, hidden)?,
+            router_bias: bias(Extra::ExpertBiases, "ffn_gate_inp")?,
+            choice_bias: bias(Extra::ChoiceBias, "exp_probs_b")?,
+            biases: has_biases.then(|| self.expert_biases(index, plan)).transpose()?,
             experts: feeds.map(|(gate_up, down)| Feed { gate_up, down }).collect(),
             shared: plan.shared.map(shared).transpose()?,
             plan,
         })
+    }
+
+    /// What is added to the products of layer `index`'s experts.
+    fn expert_biases(
+        &self,
+        index: usize,
+        ExpertPlan { count, ffn, .. }: ExpertPlan,
+    ) -> Result<Vec<ExpertBias>, LoadError> {
+        let hidden = self.blueprint.hidden;
+        let floats = |part: &str, width| self.floats(&format!("blk.{index}.{part}.bias"), count, width);
+        let (gates, values) = (floats("ffn_gate_exps", ffn)?, floats("ffn_up_exps", ffn)?);
+        let down = floats("ffn_down_exps", hidden)?;
+        let experts = gates.chunks_exact(ffn).zip(values.chunks_exact(ffn)).zip(down.chunks_exact(hidden));
+        let bias = |((gates, values), down): ((&[f32], &[f32]), &[f32])| {
+            let panels = ffn.div_ceil(PANEL);
+            let mut gate_up = vec![0.0; 2 * panels * PANEL];
+            for neuron in 0..ffn {
+                let at = neuron / PANEL * 2 * PANEL + neuron % PANEL;
+                (gate_up[at], gate_up[at + PANEL]) = (gates[neuron], values[neuron]);
+            }
+            ExpertBias { gate_up, down: down.to_vec() }
+        };
+        Ok(experts.map(bias).collect())
     }
 
     /// A tensor of several matrices of one shape.

@@ -12,6 +12,9 @@ impl<'a> Packer<'a> {
         let FeedWeights::Dense { norm: feed_norm, .. } = &packed.feed else {
             return Err(LoadError::Experts { layer: index });
         };
+        if packed.output_bias.is_some() {
+            return Err(LoadError::OnCpuOnly { layer: index, what: "a bias of its output projection" });
+        }
         let output = self.matrix(&format!("blk.{index}.attn_output.weight"), b.hidden, b.heads * b.head_dim)?;
         let feed = self.feed_tensors(index, "", b.ffn)?.plain(0);
         Ok(PlainLayer {
@@ -35,7 +38,10 @@ impl<'a> Packer<'a> {
         packed: &LayerWeights,
     ) -> Result<Option<PlainExperts<'a>>, LoadError> {
         let b = self.blueprint;
-        let FeedWeights::Experts { plan, .. } = &packed.feed else { return Ok(None) };
+        let FeedWeights::Experts { plan, biases, .. } = &packed.feed else { return Ok(None) };
+        if biases.is_some() {
+            return Err(LoadError::OnCpuOnly { layer: index, what: "experts with biases" });
+        }
         let output = self.matrix(&format!("blk.{index}.attn_output.weight"), b.hidden, b.heads * b.head_dim)?;
         let stack = self.expert_stack(index, *plan)?;
         let shared = plan.shared.map(|ffn| Ok::<_, LoadError>(self.feed_tensors(index, names::SHARED, ffn)?.plain(0)));

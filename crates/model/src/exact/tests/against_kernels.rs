@@ -156,6 +156,26 @@ fn phimoe_with_longrope_and_a_window() {
 }
 
 #[test]
+fn gpt_oss() {
+    check("gptoss");
+}
+
+#[test]
+fn gpt_oss_with_experts_in_four_bits() {
+    check_file("gptoss_mxfp4", &model("gptoss_mxfp4"));
+}
+
+#[test]
+fn glm4_moe_with_norms_of_heads() {
+    check("glm4moe");
+}
+
+#[test]
+fn glm4_moe_with_biases_of_keys() {
+    check("glm4moe_air");
+}
+
+#[test]
 fn phi3_in_one_tensor_each_and_a_window() {
     check("phi3");
 }

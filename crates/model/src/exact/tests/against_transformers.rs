@@ -102,6 +102,26 @@ fn phimoe_with_longrope_and_a_window() {
 }
 
 #[test]
+fn gpt_oss() {
+    check("gptoss");
+}
+
+#[test]
+fn gpt_oss_with_experts_in_four_bits() {
+    check("gptoss_mxfp4");
+}
+
+#[test]
+fn glm4_moe_with_norms_of_heads() {
+    check("glm4moe");
+}
+
+#[test]
+fn glm4_moe_with_biases_of_keys() {
+    check("glm4moe_air");
+}
+
+#[test]
 fn phi3_in_its_first_context_and_a_window() {
     check("phi3");
 }

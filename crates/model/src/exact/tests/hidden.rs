@@ -13,7 +13,7 @@ const QUANTISED: f64 = 0.08;
 /// Against the one that rounds as they do. Measured: 5e-8, where nothing turned, to 5.6e-4.
 const AS_KERNELS: f64 = 1e-2;
 
-const ALL: [&str; 16] = [
+const ALL: [&str; 20] = [
     "llama",
     "llama_rope_linear",
     "llama_rope_llama3",
@@ -30,6 +30,10 @@ const ALL: [&str; 16] = [
     "phimoe_longrope",
     "phi3",
     "phi3_long",
+    "gptoss",
+    "gptoss_mxfp4",
+    "glm4moe",
+    "glm4moe_air",
 ];
 
 /// In passes of so many tokens.
