@@ -29,7 +29,7 @@ fn main() -> Result<(), IsaError> {
         for context in [512, 4096] {
             for rows in [1, 2, 4, 8, 128] {
                 let mut formats = KvFormat::ALL.map(|format| {
-                    Case::new(KvLayout { layers: LAYERS, kv_heads, head_dim, format }, group, context, rows)
+                    Case::new(KvLayout { layers: LAYERS, kv_heads, head_dim, format, state: 0 }, group, context, rows)
                 });
                 let mut seconds = [const { Vec::new() }; KvFormat::ALL.len()];
                 let mut ratios = seconds.clone();

@@ -48,7 +48,7 @@ impl Sequence {
             quants: std::array::from_fn(|i| (noise((output * 131 + index * 37 + i) as u64) * 120.0 + 128.0) as u8),
         })
         .expect("scales in range");
-        let layout = KvLayout { layers: 2, kv_heads, head_dim, format };
+        let layout = KvLayout { layers: 2, kv_heads, head_dim, format, state: 0 };
         // Where keys have eight bits, they also have a bias that is many times as large as what differs from key to key.
         let bias = format.keeps_key_bias_apart().then(|| {
             let keys = heads * head_dim..(heads + kv_heads) * head_dim;

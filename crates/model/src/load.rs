@@ -476,7 +476,7 @@ fn pack(packer: Packer<'_>, threads: usize, progress: &mut dyn FnMut(LoadProgres
     let bias = packer.blueprint.has(Extra::HeadBias).then(|| packer.vector("output.bias", vocabulary));
     Ok(Weights {
         layers,
-        final_norm: packer.norm("output_norm")?,
+        final_norm: packer.norm(packer.blueprint.final_norm())?,
         head,
         head_bias: bias.transpose()?,
         page_angles: packer.page_angles(),

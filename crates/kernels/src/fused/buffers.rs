@@ -11,7 +11,7 @@ use std::ops::Range;
 pub struct BufferShape {
     /// Width of the residual stream.
     pub hidden: usize,
-    /// Query, key and value heads side by side.
+    /// Query, key and value heads side by side, or what else layers project to.
     pub qkv: usize,
     /// All query heads side by side.
     pub queries: usize,
@@ -274,6 +274,18 @@ impl Buffers {
             normed: &self.normed[dense(hidden, &(0..rows.len()))?],
             residual: &mut self.residual[dense(hidden, &rows)?],
         })
+    }
+
+    /// The column that a row of a short convolution adds to its sequence's state, if it is projected.
+    ///
+    /// # Panics
+    /// If there is no such row, or `column` is not as wide as the residual stream.
+    pub fn column(&self, row: usize, column: &mut [f32]) {
+        let hidden = self.shape.hidden;
+        let projected = &self.qkv[row * stride(self.shape.qkv)..][..3 * hidden];
+        let products = projected[..hidden].iter().zip(&projected[2 * hidden..]);
+        assert!(column.len() == hidden);
+        column.iter_mut().zip(products).for_each(|(column, (gate, value))| *column = gate * value);
     }
 
     /// Notes what feed-forward kernel comes: one that chooses experts, or another.

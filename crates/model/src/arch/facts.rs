@@ -2,7 +2,7 @@
 
 use super::yarn::{BandEnds, Yarn};
 use super::{Blueprint, LayerPlan, Rope, RopePairs};
-use crate::gguf::{GgufFile, Metadata};
+use crate::gguf::{GgufFile, Metadata, Value};
 use crate::load::LoadError;
 use duet_kernels::attention::HEAD_DIM_MAX;
 use duet_kernels::matmul::Gating;
@@ -31,7 +31,14 @@ impl<'a> Facts<'a> {
             return refuse("block_count", format!("{layers} layers, more than {LAYERS_MAX}"));
         }
         let heads = number("attention.head_count")?;
-        let kv_heads = optional(metadata, &key("attention.head_count_kv"))?.unwrap_or(heads);
+        // A list, in files whose layers differ: then those with attention have the most.
+        let listed = metadata.get(&key(KV_HEADS)).is_some_and(|value| matches!(value, Value::Array(_)));
+        let kv_heads = if listed {
+            let most = metadata.u32s(&key(KV_HEADS))?.iter().copied().max().unwrap_or(0);
+            above_zero(&key(KV_HEADS), most)?
+        } else {
+            optional(metadata, &key(KV_HEADS))?.unwrap_or(heads)
+        };
         let head_dim = optional(metadata, &key("attention.key_length"))?.unwrap_or(hidden / heads);
         let value_dim = optional(metadata, &key("attention.value_length"))?.unwrap_or(head_dim);
         let epsilon = metadata.f32(&key("attention.layer_norm_rms_epsilon"))?;
@@ -64,7 +71,8 @@ impl<'a> Facts<'a> {
                 gating: Gating::Silu,
                 rope_pairs: RopePairs::Halves,
                 ropes: Vec::new(),
-                layers: vec![LayerPlan { window: None, rope: 0 }; layers],
+                layers: vec![LayerPlan::ATTENTION; layers],
+                taps: 0,
                 extras: &[],
             },
         };
@@ -164,6 +172,16 @@ impl<'a> Facts<'a> {
         Ok(self.file.metadata().opt_u32(&self.key(name))?.map(|count| count as usize))
     }
 
+    /// Key heads of each layer, in files whose layers differ.
+    pub(crate) fn kv_heads_of_layers(&self) -> Result<Vec<u32>, LoadError> {
+        let heads = self.file.metadata().u32s(&self.key(KV_HEADS))?.to_vec();
+        if heads.len() == self.blueprint.layers.len() {
+            return Ok(heads);
+        }
+        let problem = format!("{} numbers for {} layers", heads.len(), self.blueprint.layers.len());
+        Err(self.refuse(KV_HEADS, problem))
+    }
+
     /// Whether the file has a tensor of this name.
     pub(crate) fn has_tensor(&self, name: &str) -> bool {
         self.file.tensor(name).is_some()
@@ -229,6 +247,9 @@ impl<'a> Facts<'a> {
         format!("{}.{name}", self.prefix)
     }
 }
+
+/// Key heads: a number, or one for each layer.
+const KV_HEADS: &str = "attention.head_count_kv";
 
 /// The kind of scaling.
 const YARN: &str = "yarn";

@@ -15,7 +15,8 @@ pub(super) fn blueprint(facts: &Facts<'_>) -> Result<Blueprint, LoadError> {
     let common = facts.common(RopePairs::Halves)?;
     let rope = if facts.is_yarn()? { facts.yarn()? } else { common.ropes[0].clone() };
     let window = facts.window()?;
-    let layer = |index: usize| LayerPlan { window: window.filter(|_| !(index + 1).is_multiple_of(PATTERN)), rope: 0 };
+    let local = |index: usize| window.filter(|_| !(index + 1).is_multiple_of(PATTERN));
+    let layer = |index: usize| LayerPlan { window: local(index), ..LayerPlan::ATTENTION };
     Ok(Blueprint {
         experts: Some(experts),
         gating: Gating::ClampedSwish,

@@ -9,6 +9,7 @@ mod facts;
 mod gemma3;
 mod glm4moe;
 mod gpt_oss;
+mod lfm2;
 mod llama;
 mod longrope;
 mod olmoe;
@@ -21,7 +22,7 @@ mod qwen3moe;
 mod smollm3;
 mod yarn;
 
-pub use blueprint::{Blueprint, Extra, LayerPlan, Rope, RopePairs};
+pub use blueprint::{Blueprint, Extra, LayerPlan, Mixer, Rope, RopePairs};
 pub use experts::ExpertPlan;
 pub(crate) use facts::Facts;
 
@@ -49,6 +50,8 @@ pub(crate) const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "qwen3moe", blueprint: qwen3moe::blueprint },
     Architecture { name: "gpt-oss", blueprint: gpt_oss::blueprint },
     Architecture { name: "glm4moe", blueprint: glm4moe::blueprint },
+    Architecture { name: "lfm2", blueprint: lfm2::dense },
+    Architecture { name: "lfm2moe", blueprint: lfm2::with_experts },
     Architecture { name: "phi3", blueprint: phi3::blueprint },
     Architecture { name: "phimoe", blueprint: phimoe::blueprint },
 ];

@@ -7,6 +7,6 @@ use crate::load::LoadError;
 
 pub(super) fn blueprint(facts: &Facts<'_>) -> Result<Blueprint, LoadError> {
     let common = facts.common(RopePairs::Halves)?;
-    let layers = vec![LayerPlan { window: facts.window()?, rope: 0 }; common.layers.len()];
+    let layers = vec![LayerPlan { window: facts.window()?, ..LayerPlan::ATTENTION }; common.layers.len()];
     stretched(facts, Blueprint { layers, ..common })
 }

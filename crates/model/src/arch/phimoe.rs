@@ -18,7 +18,7 @@ pub(super) fn blueprint(facts: &Facts<'_>) -> Result<Blueprint, LoadError> {
         Blueprint {
             experts: Some(experts),
             extras: &[Extra::QkvBias, Extra::OutputBias, Extra::HeadBias, Extra::LayerNorms],
-            layers: vec![LayerPlan { window: facts.window()?, rope: 0 }; common.layers.len()],
+            layers: vec![LayerPlan { window: facts.window()?, ..LayerPlan::ATTENTION }; common.layers.len()],
             ..common
         },
     )

@@ -147,7 +147,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// A matrix of a form of its own.
-    fn matrix(&self, name: &str, inputs: usize, outputs: usize) -> Result<Matrix<'a>, LoadError> {
+    pub(super) fn matrix(&self, name: &str, inputs: usize, outputs: usize) -> Result<Matrix<'a>, LoadError> {
         Ok(alone(self.shaped(name, &[inputs, outputs])?))
     }
 

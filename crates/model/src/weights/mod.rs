@@ -37,7 +37,10 @@ pub(crate) struct Weights {
 #[derive(Debug)]
 pub(crate) struct LayerWeights {
     pub(crate) attention_norm: NormWeights,
+    /// Queries, keys and values; or what a short convolution takes.
     pub(crate) qkv: PackedMatrix,
+    /// Of a short convolution in attention's place, `[taps][channels]`.
+    pub(crate) taps: Option<Vec<f32>>,
     pub(crate) qkv_bias: Option<Vec<f32>>,
     /// What of it keys of eight bits are without. Keys that are normed behind their bias have none that can be told apart.
     pub(crate) key_bias: Option<KeyBias>,

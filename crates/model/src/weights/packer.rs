@@ -3,7 +3,7 @@
 use super::parts::{FeedTensors, Part, Slice, gated, rows_of, sections};
 use super::row_reader::{RowReader, stored_form};
 use super::{FeedWeights, LayerWeights, NormWeights, names};
-use crate::arch::{Blueprint, ExpertPlan, Extra, Rope, RopePairs};
+use crate::arch::{Blueprint, ExpertPlan, Extra, Mixer, Rope, RopePairs};
 use crate::gguf::{GgufFile, Tensor};
 use crate::load::LoadError;
 use crate::packed_file::PackedFile;
@@ -23,6 +23,46 @@ pub(crate) struct Packer<'a> {
 impl<'a> Packer<'a> {
     /// Packs layer `index`.
     pub(crate) fn layer(&self, index: usize) -> Result<LayerWeights, LoadError> {
+        match self.blueprint.layers[index].mixer {
+            Mixer::Attention => self.attention_layer(index),
+            Mixer::ShortConvolution => self.convolution_layer(index),
+        }
+    }
+
+    /// What follows a layer's second norm.
+    fn layer_feed(&self, index: usize) -> Result<FeedWeights, LoadError> {
+        let b = self.blueprint;
+        if let Some(plan) = b.experts_of(index) {
+            return self.experts(index, plan);
+        }
+        let norm = b.has(Extra::PostNorms).then(|| self.vector(&format!("blk.{index}.post_ffw_norm.weight"), b.hidden));
+        Ok(FeedWeights::Dense { feed: self.feed(index, "", b.ffn)?, norm: norm.transpose()? })
+    }
+
+    fn convolution_layer(&self, index: usize) -> Result<LayerWeights, LoadError> {
+        let b = self.blueprint;
+        let matrix = |part: &str, outputs: usize| {
+            self.matrix(&format!("blk.{index}.shortconv.{part}.weight"), outputs, b.hidden)
+        };
+        let by_channel = self.floats(&format!("blk.{index}.shortconv.conv.weight"), b.hidden, b.taps)?;
+        let taps = (0..b.taps).flat_map(|tap| (0..b.hidden).map(move |channel| (tap, channel)));
+        Ok(LayerWeights {
+            attention_norm: self.norm(&format!("blk.{index}.attn_norm"))?,
+            qkv: self.pack(&names::qkv(index), &[Part::whole(matrix("in_proj", 3 * b.hidden)?)])?,
+            taps: Some(taps.map(|(tap, channel)| by_channel[channel * b.taps + tap]).collect()),
+            qkv_bias: None,
+            key_bias: None,
+            head_norms: None,
+            output: self.pack(&names::output(index), &[Part::whole(matrix("out_proj", b.hidden)?)])?,
+            output_bias: None,
+            sinks: None,
+            output_norm: None,
+            ffn_norm: self.norm(&format!("blk.{index}.{}", b.ffn_norm()))?,
+            feed: self.layer_feed(index)?,
+        })
+    }
+
+    fn attention_layer(&self, index: usize) -> Result<LayerWeights, LoadError> {
         let b = self.blueprint;
         let name = |part: &str| format!("blk.{index}.{part}.weight");
         let when =
@@ -37,6 +77,7 @@ impl<'a> Packer<'a> {
         Ok(LayerWeights {
             attention_norm: self.norm(&format!("blk.{index}.attn_norm"))?,
             qkv: self.qkv(index)?,
+            taps: None,
             qkv_bias,
             key_bias,
             head_norms,
@@ -49,13 +90,7 @@ impl<'a> Packer<'a> {
             sinks: when(Extra::Sinks, "attn_sinks", b.heads)?,
             output_norm: when(Extra::PostNorms, "post_attention_norm", b.hidden)?,
             ffn_norm: self.norm(&format!("blk.{index}.{}", b.ffn_norm()))?,
-            feed: match b.experts_of(index) {
-                Some(plan) => self.experts(index, plan)?,
-                None => FeedWeights::Dense {
-                    feed: self.feed(index, "", b.ffn)?,
-                    norm: when(Extra::PostNorms, "post_ffw_norm", b.hidden)?,
-                },
-            },
+            feed: self.layer_feed(index)?,
         })
     }
 

@@ -5,6 +5,8 @@ use super::{FeedWeights, LayerWeights, Packer, names};
 use crate::load::LoadError;
 use crate::plain::{NormForm, PlainExperts, PlainLayer, PlainMatrix};
 
+const CONVOLUTION: &str = "a short convolution";
+
 impl<'a> Packer<'a> {
     /// The weights of layer `index` in the file, whose vectors are in `packed` already.
     pub(crate) fn plain_layer(&self, index: usize, packed: &LayerWeights) -> Result<PlainLayer<'a>, LoadError> {
@@ -12,6 +14,9 @@ impl<'a> Packer<'a> {
         let FeedWeights::Dense { norm: feed_norm, .. } = &packed.feed else {
             return Err(LoadError::Experts { layer: index });
         };
+        if packed.taps.is_some() {
+            return Err(LoadError::OnCpuOnly { layer: index, what: CONVOLUTION });
+        }
         if packed.output_bias.is_some() {
             return Err(LoadError::OnCpuOnly { layer: index, what: "a bias of its output projection" });
         }
@@ -39,6 +44,9 @@ impl<'a> Packer<'a> {
     ) -> Result<Option<PlainExperts<'a>>, LoadError> {
         let b = self.blueprint;
         let FeedWeights::Experts { plan, biases, .. } = &packed.feed else { return Ok(None) };
+        if packed.taps.is_some() {
+            return Err(LoadError::OnCpuOnly { layer: index, what: CONVOLUTION });
+        }
         if biases.is_some() {
             return Err(LoadError::OnCpuOnly { layer: index, what: "experts with biases" });
         }

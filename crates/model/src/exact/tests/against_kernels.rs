@@ -176,6 +176,16 @@ fn glm4_moe_with_biases_of_keys() {
 }
 
 #[test]
+fn lfm2() {
+    check("lfm2");
+}
+
+#[test]
+fn lfm2_with_experts() {
+    check("lfm2moe");
+}
+
+#[test]
 fn phi3_in_one_tensor_each_and_a_window() {
     check("phi3");
 }

@@ -13,7 +13,7 @@ const QUANTISED: f64 = 0.08;
 /// Against the one that rounds as they do. Measured: 5e-8, where nothing turned, to 5.6e-4.
 const AS_KERNELS: f64 = 1e-2;
 
-const ALL: [&str; 20] = [
+const ALL: [&str; 22] = [
     "llama",
     "llama_rope_linear",
     "llama_rope_llama3",
@@ -34,6 +34,8 @@ const ALL: [&str; 20] = [
     "gptoss_mxfp4",
     "glm4moe",
     "glm4moe_air",
+    "lfm2",
+    "lfm2moe",
 ];
 
 /// In passes of so many tokens.
