@@ -29,8 +29,9 @@ import libllama
 TOKENS = 80
 # llama.cpp computes Gemma's GELU through an f16 table, everything else in f32.
 TOLERANCE = {"gemma3": 5e-3}
-# llama.cpp routes Phi's tokens by a plain softmax of two, so only transformers is a reference.
-NOT_LLAMA_CPP = {"phimoe", "phimoe_longrope"}
+# llama.cpp routes Phi's tokens by a plain softmax of two, and rounds what it multiplies with MXFP4, so only transformers is a
+# reference.
+NOT_LLAMA_CPP = {"phimoe", "phimoe_longrope", "gptoss_mxfp4"}
 TOLERANCE_DEFAULT = 1e-4
 # The first rows, both sides of Gemma's window of 16, the middle, the last.
 ROWS = [0, 1, 15, 16, 40, 79]
@@ -91,6 +92,31 @@ def phimoe(**more):
     return transformers.PhimoeForCausalLM(transformers.PhimoeConfig(**base(**more)))
 
 
+def phi3(**more):
+    """Phi 3 and 4: one tensor for q, k and v, one for gate and up; rotary embedding in a part of a head."""
+    return transformers.Phi3ForCausalLM(transformers.Phi3Config(**base(**more)))
+
+
+def gptoss(**more):
+    """gpt-oss: sinks in every attention, biases everywhere, a clamped gate, windows in every other layer."""
+    return transformers.GptOssForCausalLM(transformers.GptOssConfig(**base(**more)))
+
+
+def glm4moe(**more):
+    """GLM 4.5: a dense layer first, then experts by sigmoids and a bias that only chooses, and one that all tokens go to."""
+    return transformers.Glm4MoeForCausalLM(transformers.Glm4MoeConfig(num_mtp_layers=0, **base(**more)))
+
+
+def lfm2(**more):
+    """LFM 2: short convolutions in most layers, attention in the others."""
+    return transformers.Lfm2ForCausalLM(transformers.Lfm2Config(block_auto_adjust_ff_dim=False, **base(**more)))
+
+
+def lfm2moe(**more):
+    """LFM 2 with experts by sigmoids, behind dense layers."""
+    return transformers.Lfm2MoeForCausalLM(transformers.Lfm2MoeConfig(**base(**more)))
+
+
 def base(**more):
     return dict(vocab_size=VOCAB, max_position_embeddings=CONTEXT, bos_token_id=256,
                 eos_token_id=257, pad_token_id=258, attn_implementation="eager",
@@ -99,6 +125,13 @@ def base(**more):
 
 def rope(kind="default", theta=10000.0, **more):
     return dict(rope_type=kind, rope_theta=theta, **more)
+
+
+def partial_longrope(part, original):
+    """Of heads of 32."""
+    pairs = range(int(32 * part) // 2)
+    return rope("longrope", partial_rotary_factor=part, original_max_position_embeddings=original,
+                short_factor=[1 + pair / 10 for pair in pairs], long_factor=[2 + pair / 2 for pair in pairs])
 
 
 # Name: architecture, then its shape. A head is 32 wide throughout; where heads x 32 is not the
@@ -174,7 +207,73 @@ MODELS = {
         sliding_window=24, rope_parameters=rope(
             "longrope", short_factor=[1 + pair / 10 for pair in range(16)], long_factor=[9.0] * 16,
             short_mscale=1.2, long_mscale=1.2, original_max_position_embeddings=128))),
+    # The tokens lie in the first context, and beyond it: then the other factors count, at every position.
+    "phi3": (phi3, dict(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+        intermediate_size=96, rms_norm_eps=1e-5, tie_word_embeddings=True, sliding_window=24,
+        original_max_position_embeddings=128, rope_parameters=partial_longrope(0.75, 128))),
+    "phi3_long": (phi3, dict(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+        intermediate_size=64, rms_norm_eps=1e-5, tie_word_embeddings=False, sliding_window=None,
+        original_max_position_embeddings=64, rope_parameters=partial_longrope(0.5, 64))),
+    "gptoss": (gptoss, GPT_OSS := dict(
+        hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=32, intermediate_size=32, num_local_experts=5, num_experts_per_tok=2,
+        sliding_window=16, rms_norm_eps=1e-5, tie_word_embeddings=False, rope_parameters=rope(
+            "yarn", 150000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+            original_max_position_embeddings=64))),
+    # The experts as its files have them.
+    "gptoss_mxfp4": (gptoss, GPT_OSS),
+    "glm4moe": (glm4moe, dict(
+        hidden_size=64, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1,
+        head_dim=32, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=5,
+        n_shared_experts=1, num_experts_per_tok=2, first_k_dense_replace=1, norm_topk_prob=True,
+        routed_scaling_factor=1.5, attention_bias=True, use_qk_norm=True, rms_norm_eps=1e-5,
+        tie_word_embeddings=False, rope_parameters=rope(theta=1000000.0, partial_rotary_factor=0.5))),
+    # GLM-4.5-Air's heads have no norms, so that its keys have a bias.
+    "glm4moe_air": (glm4moe, dict(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+        head_dim=32, intermediate_size=64, moe_intermediate_size=32, n_routed_experts=5,
+        n_shared_experts=2, num_experts_per_tok=2, first_k_dense_replace=1, norm_topk_prob=True,
+        routed_scaling_factor=1.0, attention_bias=True, use_qk_norm=False, rms_norm_eps=1e-5,
+        tie_word_embeddings=False, rope_parameters=rope(theta=1000000.0, partial_rotary_factor=0.5))),
+    "lfm2": (lfm2, dict(
+        hidden_size=64, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1,
+        intermediate_size=96, norm_eps=1e-5, tie_word_embeddings=True, conv_L_cache=3,
+        layer_types=["conv", "full_attention", "conv", "conv"], rope_parameters=rope(theta=1000000.0))),
+    "lfm2moe": (lfm2moe, dict(
+        hidden_size=64, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1,
+        intermediate_size=96, moe_intermediate_size=32, num_experts=6, num_experts_per_tok=2,
+        num_dense_layers=2, norm_topk_prob=True, use_expert_bias=True, norm_eps=1e-5, conv_L_cache=3,
+        layer_types=["conv", "conv", "full_attention", "conv"], tie_word_embeddings=True,
+        rope_parameters=rope(theta=1000000.0))),
 }
+
+
+def as_llama_cpp(name, shape):
+    """The shape as llama.cpp has it: without Phi's windows and, of a context that is stretched, with the long factors, for it
+    makes contexts of 256 at least; and with the ends of YaRN's bands in whole pairs."""
+    rope = shape["rope_parameters"]
+    if name == "phi3":
+        rope = {**rope, "short_factor": rope["long_factor"]}
+        return {**shape, "sliding_window": None, "rope_parameters": rope}
+    if name == "gptoss":
+        return {**shape, "rope_parameters": {**rope, "truncate": True}}
+    return shape
+
+
+def build_model(name, shape):
+    """A model with its weights; the same for every shape that has as many."""
+    model = MODELS[name][0](**shape).float().eval()
+    randomise(model, seed=int.from_bytes(name.encode(), "little") % 2**32)
+    if name.endswith("_mxfp4"):
+        round_experts(model, "MXFP4")
+    return model
+
+
+def logits_of(model, tokens):
+    with torch.no_grad():
+        return model(torch.tensor([tokens])).logits[0].numpy()
 
 
 def main():
@@ -188,14 +287,12 @@ def main():
 
     failed = False
     for name in arguments.names or MODELS:
-        build, shape = MODELS[name]
-        model = build(**shape).float().eval()
-        randomise(model, seed=int.from_bytes(name.encode(), "little") % 2**32)
+        shape = MODELS[name][1]
+        model = build_model(name, shape)
         path = arguments.out / f"golden_{name}.gguf"
-        write_gguf(model, path)
+        write_gguf(model, path, "MXFP4" if name.endswith("_mxfp4") else None)
         tokens = np.random.default_rng(1).integers(0, VOCAB, TOKENS).tolist()
-        with torch.no_grad():
-            logits = model(torch.tensor([tokens])).logits[0].numpy()
+        logits = logits_of(model, tokens)
         record = {
             "model": path.name,
             "architecture": architecture(model.config),
@@ -205,12 +302,18 @@ def main():
             "rows": ROWS,
             "logits": [[float(f"{x:.7g}") for x in logits[row]] for row in ROWS],
         }
+        scaling = getattr(model.config, "rope_parameters", None) or {}
+        if scaling.get("rope_type") == "longrope" and TOKENS <= scaling["original_max_position_embeddings"]:
+            # The context to ask for: else these are the wrong factors.
+            record["context"] = scaling["original_max_position_embeddings"]
         fixture = arguments.out / f"golden_{name}.json"
         fixture.write_text(json.dumps(record, separators=(",", ":")) + "\n")
         line = f"{name:18} {path.stat().st_size + fixture.stat().st_size:7} bytes, " \
                f"logits std {logits.std():.3f}, attention spread {spread(model, tokens):.2f}"
         if library and name not in NOT_LLAMA_CPP:
-            difference = compare(library, path, tokens, logits)
+            theirs = as_llama_cpp(name, shape)
+            expected = logits if theirs == shape else logits_of(build_model(name, theirs), tokens)
+            difference = compare(library, path, tokens, expected)
             ok = difference <= TOLERANCE.get(name, TOLERANCE_DEFAULT)
             failed |= not ok
             line += f", llama.cpp max diff {difference:.2e}{'' if ok else ' TOO LARGE'}"
@@ -222,43 +325,74 @@ def randomise(model, seed):
     """Weights large enough that attention, norms and biases all show in the logits."""
     random = np.random.default_rng(seed)
     gemma = model.config.model_type == "gemma3_text"
+    gpt_oss = model.config.model_type == "gpt_oss"
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
             if name.endswith("norm.weight"):
                 # Gemma's stored weight is the distance from one.
                 value = random.normal(0.0 if gemma else 1.0, 0.2, parameter.shape)
-            elif name.endswith(("mlp.gate.weight", "mlp.router.weight")):
+            elif name.endswith(("mlp.gate.weight", "mlp.router.weight", "feed_forward.gate.weight")):
                 # Far apart: rounding should not move a token to another expert.
                 value = random.normal(0.0, ROUTER_SPREAD / math.sqrt(parameter.shape[1]), parameter.shape)
             elif name.endswith("bias"):
                 value = random.normal(0.0, 0.5, parameter.shape)
+            elif name.endswith("sinks"):
+                value = random.normal(1.0, 1.5, parameter.shape)
+            elif gpt_oss and "gate_up_proj" in name:
+                # Large enough that gates and values are clamped here and there.
+                value = random.normal(0.0, 4.0 / math.sqrt(parameter.shape[-2]), parameter.shape)
             elif "embed_tokens" in name:
                 value = random.normal(0.0, 0.2, parameter.shape)
             else:
                 value = random.normal(0.0, 1.2 / math.sqrt(parameter.shape[-1]), parameter.shape)
             parameter.copy_(torch.from_numpy(value.astype(np.float32)))
+        for name, buffer in sorted(model.named_buffers()):
+            if name.endswith(("e_score_correction_bias", "expert_bias")):
+                value = random.normal(0.0, 0.5, buffer.shape)
+                buffer.copy_(torch.from_numpy(value.astype(np.float32)))
 
 
-def write_gguf(model, path, pooling=None):
+def round_experts(model, kind):
+    """Experts' weights as a tensor type has them, over their inputs."""
+    kind = gguf.GGMLQuantizationType[kind]
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+                weights = np.ascontiguousarray(parameter.numpy().swapaxes(1, 2))
+                weights = gguf.quants.dequantize(gguf.quants.quantize(weights, kind), kind)
+                parameter.copy_(torch.from_numpy(np.ascontiguousarray(weights.swapaxes(1, 2))))
+
+
+def write_gguf(model, path, expert_kind=None, pooling=None):
     config = model.config
     arch = architecture(config)
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    layers = config.num_hidden_layers
     writer = gguf.GGUFWriter(path, arch)
-    writer.add_name(path.stem)
+    # llama.cpp takes a model of this name for one with a tokenizer of its own.
+    writer.add_name(path.stem.replace("phi3", "phi-three"))
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
+    # GLM's files have a layer more, which predicts a second token.
+    writer.add_block_count(layers + (arch == "glm4moe"))
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if arch.startswith("lfm2"):
+        kinds = config.layer_types
+        writer.add_head_count_kv([0 if kind == "conv" else config.num_key_value_heads for kind in kinds])
+        writer.add_shortconv_l_cache(config.conv_L_cache)
+        writer.add_layer_norm_rms_eps(config.norm_eps)
+    else:
+        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_vocab_size(VOCAB)
     if head * config.num_attention_heads != config.hidden_size or arch == "gemma3":
         writer.add_key_length(head)
         writer.add_value_length(head)
-    if arch in ("llama", "smollm3"):
-        writer.add_rope_dimension_count(head)
+    part = config.rope_parameters.get("partial_rotary_factor") if arch != "gemma3" else None
+    if arch in ("llama", "smollm3") or part:
+        writer.add_rope_dimension_count(int(head * (part or 1)))
     if pooling:
         writer.add_pooling_type(pooling)
     add_experts(writer, config)
@@ -278,9 +412,12 @@ def write_gguf(model, path, pooling=None):
         writer.add_rope_scaling_factor(scaling["factor"])
         writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
     elif scaling["rope_type"] == "longrope":
-        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
-        writer.add_rope_scaling_attn_factors(scaling["short_mscale"])
-        writer.add_sliding_window(config.sliding_window)
+        original = scaling["original_max_position_embeddings"]
+        stretched = math.sqrt(1 + math.log(CONTEXT / original) / math.log(original))
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_scaling_attn_factors(scaling.get("short_mscale", stretched))
+        # Files say zero for no window.
+        writer.add_sliding_window(config.sliding_window or 0)
         for which in ("short", "long"):
             writer.add_tensor(f"rope_factors_{which}.weight",
                               np.array(scaling[f"{which}_factor"], dtype=np.float32))
@@ -288,8 +425,10 @@ def write_gguf(model, path, pooling=None):
         writer.add_tensor("rope_freqs.weight", llama3_factors(scaling, head))
 
     add_tokenizer(writer)
-    names = gguf.get_tensor_name_map(getattr(gguf.MODEL_ARCH, arch.upper()),
-                                     config.num_hidden_layers)
+    if arch == "gpt-oss":
+        writer.add_sliding_window(config.sliding_window)
+    known = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
+    names = gguf.get_tensor_name_map(known[arch], layers)
     for name, parameter in model.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
@@ -298,10 +437,21 @@ def write_gguf(model, path, pooling=None):
             data = interleave_halves(data, head)
         if arch == "gemma3" and name.endswith("norm.weight"):
             data = data + np.float32(1)
-        for to, data in expert_tensors(name, data) or [(None, data)]:
+        if name.endswith("conv.conv.weight"):
+            data = data[:, 0]
+        for to, data in expert_tensors(name, data, arch == "gpt-oss") or [(None, data)]:
             to = to or names.get_name(name, try_suffixes=(".weight", ".bias"))
             assert to, f"no GGUF name for {name}"
-            writer.add_tensor(to, np.ascontiguousarray(data))
+            data = np.ascontiguousarray(data)
+            if expert_kind and to.endswith("_exps.weight"):
+                kind = gguf.GGMLQuantizationType[expert_kind]
+                writer.add_tensor(to, gguf.quants.quantize(data, kind), raw_dtype=kind)
+            else:
+                writer.add_tensor(to, data)
+            if arch == "glm4moe" and to.startswith(f"blk.{layers - 1}."):
+                writer.add_tensor(to.replace(f"blk.{layers - 1}.", f"blk.{layers}."), data)
+    if arch == "glm4moe":
+        add_next_token_layer(writer, layers, config.hidden_size)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -311,11 +461,29 @@ def write_gguf(model, path, pooling=None):
 def architecture(config):
     """What GGUF calls a transformers model type."""
     kind = config.model_type.removesuffix("_text").replace("_", "")
-    return {"mixtral": "llama"}.get(kind, kind)
+    return {"mixtral": "llama", "gptoss": "gpt-oss"}.get(kind, kind)
+
+
+def add_next_token_layer(writer, layer, hidden):
+    """What GLM's last layer has beside a layer's tensors. Nobody reads it."""
+    writer.add_nextn_predict_layers(1)
+    writer.add_tensor(f"blk.{layer}.nextn.eh_proj.weight", np.ones((hidden, 2 * hidden), dtype=np.float32))
+    for norm in ("enorm", "hnorm", "shared_head_norm"):
+        writer.add_tensor(f"blk.{layer}.nextn.{norm}.weight", np.ones(hidden, dtype=np.float32))
 
 
 def add_experts(writer, config):
     count = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None)
+    if config.model_type == "gpt_oss":
+        writer.add_expert_feed_forward_length(config.intermediate_size)
+    if config.model_type in ("glm4_moe", "lfm2_moe"):
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        dense = "first_k_dense_replace" if config.model_type == "glm4_moe" else "num_dense_layers"
+        writer.add_leading_dense_block_count(getattr(config, dense))
+    if config.model_type == "glm4_moe":
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
     if not count:
         return
     writer.add_expert_count(count)
@@ -326,11 +494,25 @@ def add_experts(writer, config):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
 
 
-def expert_tensors(name, data):
-    """The GGUF tensors of a tensor that belongs to experts, else nothing."""
+def expert_tensors(name, data, gpt_oss):
+    """The GGUF tensors of a tensor that belongs to experts (or to attention's sinks, which have no name there), else nothing."""
+    if name.endswith(".self_attn.sinks"):
+        layer = name.removeprefix("model.layers.").removesuffix(".self_attn.sinks")
+        return [(f"blk.{layer}.attn_sinks.weight", data)]
+    name = name.replace(".feed_forward.", ".mlp.")
     if ".mlp." not in name or "mlp.gate_proj" in name:
         return []
     layer, part = name.removeprefix("model.layers.").split(".mlp.")
+    if gpt_oss and part.startswith("experts."):
+        # Inputs come first here, and gates and values take turns.
+        to, _, bias = part.removeprefix("experts.").partition("_proj")
+        data = data if bias else data.swapaxes(1, 2)
+        parts = [("gate", data[:, ::2]), ("up", data[:, 1::2])] if to == "gate_up" else [("down", data)]
+        return [(f"blk.{layer}.ffn_{to}_exps.{'bias' if bias else 'weight'}", data) for to, data in parts]
+    if part in ("gate.e_score_correction_bias", "expert_bias"):
+        return [(f"blk.{layer}.exp_probs_b.bias", data)]
+    if part == "router.bias":
+        return [(f"blk.{layer}.ffn_gate_inp.bias", data)]
     if part == "experts.gate_up_proj":
         gate, up = np.split(data, 2, axis=1)
         parts = [("ffn_gate_exps", gate), ("ffn_up_exps", up)]
@@ -344,6 +526,9 @@ def expert_tensors(name, data):
             "shared_expert.gate_proj.weight": "ffn_gate_shexp",
             "shared_expert.up_proj.weight": "ffn_up_shexp",
             "shared_expert.down_proj.weight": "ffn_down_shexp",
+            "shared_experts.gate_proj.weight": "ffn_gate_shexp",
+            "shared_experts.up_proj.weight": "ffn_up_shexp",
+            "shared_experts.down_proj.weight": "ffn_down_shexp",
         }.get(part)
         parts = [(to, data)] if to else []
     return [(f"blk.{layer}.{to}.weight", data) for to, data in parts]

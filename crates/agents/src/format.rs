@@ -22,6 +22,8 @@ pub enum ToolFormat {
     MistralList,
     /// Mistral since 2025: `[TOOL_CALLS]name[ARGS]{..}`, once for each call.
     MistralArgs,
+    /// gpt-oss: a message for `functions.f`, `<|channel|>commentary to=functions.f <|constrain|>json<|message|>{..}`.
+    Harmony,
     /// The template has no tools: the model is told, in [`Self::instructions`], to write as [`Self::Hermes`]. What
     /// small models were trained on alike, and its marks do not begin any other text.
     Generic,
@@ -32,7 +34,9 @@ impl ToolFormat {
     #[must_use]
     pub fn of_template(source: &str) -> Self {
         let has = |text: &str| source.contains(text);
-        if has("[TOOL_CALLS]") {
+        if has("<|channel|>commentary") {
+            Self::Harmony
+        } else if has("[TOOL_CALLS]") {
             if has("[ARGS]") { Self::MistralArgs } else { Self::MistralList }
         } else if has("<tool_call>") && has("<function=") && has("<parameter=") {
             Self::QwenXml
@@ -77,6 +81,8 @@ impl ToolFormat {
             Self::MistralList | Self::MistralArgs => &[TOOL_CALLS, ARGS, CALL_ID],
             Self::LlamaJson => &[PYTHON_TAG],
             Self::LlamaPythonic => &[PYTHON_START],
+            // Its marks are those of its reasoning.
+            Self::Harmony => &[],
         }
     }
 
@@ -87,6 +93,8 @@ impl ToolFormat {
             Self::MistralList | Self::MistralArgs => Some(TOOL_CALLS),
             Self::LlamaJson => Some(PYTHON_TAG),
             Self::LlamaPythonic => Some(PYTHON_START),
+            // Headers tell.
+            Self::Harmony => None,
         }
     }
 
@@ -96,7 +104,7 @@ impl ToolFormat {
             // Small models of these families often leave the mark out.
             Self::LlamaJson | Self::Hermes | Self::Generic => Some('{'),
             Self::LlamaPythonic => Some('['),
-            Self::QwenXml | Self::MistralList | Self::MistralArgs => None,
+            Self::QwenXml | Self::MistralList | Self::MistralArgs | Self::Harmony => None,
         }
     }
 }
@@ -137,6 +145,10 @@ mod tests {
         );
         assert_eq!(of("{{ '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}"), MistralArgs);
         assert_eq!(of("{{ '<|python_start|>[' }}{{ ipython }}"), LlamaPythonic);
+        assert_eq!(
+            of("{{ '<|start|>assistant to=functions.' + name + '<|channel|>commentary json<|message|>' }}"),
+            Harmony
+        );
         assert_eq!(of(""), Generic);
     }
 

@@ -8,7 +8,7 @@
 //! | what a request may ask for | `tool.rs`, `grammar/answer.rs` |
 //! | families, by their templates | `format.rs`, `reasoning.rs` |
 //! | values that are written as text | `parameter.rs` |
-//! | a model's text to calls and reasoning | `calls/`, `split.rs` |
+//! | a model's text to calls and reasoning | `calls/`, `split.rs`, `channels.rs` |
 //! | a request to a grammar | `grammar/` |
 //! | a grammar to the tokens that may come next | `automaton/` |
 //!
@@ -20,6 +20,7 @@
 
 mod automaton;
 mod calls;
+mod channels;
 mod format;
 mod grammar;
 mod parameter;

@@ -51,7 +51,7 @@ impl ReasoningFormat {
             Self::Think => &["<think>", "</think>"],
             Self::BracketThink => &["[THINK]", "[/THINK]"],
             Self::Reasoning => &["<reasoning>", "</reasoning>"],
-            Self::Channel => &["<|channel|>", "<|message|>", "<|end|>", "<|start|>"],
+            Self::Channel => &["<|channel|>", "<|message|>", "<|end|>", "<|start|>", "<|constrain|>"],
         }
     }
 

@@ -2,8 +2,10 @@
 //!
 //! Reasoning stands before everything else but whitespace; a mark later on is text like any other. Of what a mark
 //! stands between, whitespace next to it is dropped; text of a turn without reasoning is unchanged. Text goes through
-//! character by character, so how it is cut into pushes changes nothing.
+//! character by character, so how it is cut into pushes changes nothing. Turns in channels are another matter
+//! (`channels.rs`).
 
+use crate::channels::Channels;
 use crate::reasoning::{Begins, ReasoningFormat};
 
 /// A part of a turn.
@@ -13,6 +15,15 @@ pub enum Part {
     Text(String),
     /// What the model thought before.
     Reasoning(String),
+    /// A call, where a family's channels tell that it is one.
+    Call {
+        /// Of this function.
+        name: String,
+        /// What the model wrote of its arguments.
+        arguments: String,
+        /// All that it wrote.
+        written: String,
+    },
 }
 
 /// Where a turn is.
@@ -44,6 +55,8 @@ enum State {
     Closed,
     /// Everything is text.
     After,
+    /// Several messages, which say what they are.
+    Channels(Channels),
 }
 
 /// Whether reasoning has come already: whitespace before it is dropped.
@@ -59,6 +72,8 @@ impl ReasoningSplit {
     pub fn new(format: Option<ReasoningFormat>, begins: Begins) -> Self {
         let state = match (format, begins) {
             (None, _) => State::After,
+            (Some(ReasoningFormat::Channel), Begins::Outside) => State::Channels(Channels::outside()),
+            (Some(ReasoningFormat::Channel), Begins::Inside) => State::Channels(Channels::inside()),
             (Some(format), Begins::Outside) => State::Start { format, spaces: String::new(), mark: String::new() },
             (Some(format), Begins::Inside) => inside(format),
         };
@@ -73,6 +88,7 @@ impl ReasoningSplit {
             State::Inside { mark, .. } if mark.is_empty() => Place::Reasoning,
             State::Inside { .. } => Place::Closing,
             State::Closed | State::After => Place::Answer,
+            State::Channels(channels) => channels.place(),
         }
     }
 
@@ -95,6 +111,7 @@ impl ReasoningSplit {
                 emit(&mut parts, Part::Reasoning(spaces + &mark));
             }
             State::Inside { .. } | State::Closed | State::After => {}
+            State::Channels(mut channels) => channels.finish(&mut parts),
         }
         parts
     }
@@ -102,6 +119,7 @@ impl ReasoningSplit {
     fn step(&mut self, c: char, parts: &mut Vec<Part>) {
         match &mut self.state {
             State::After => emit(parts, Part::Text(c.into())),
+            State::Channels(channels) => channels.step(c, parts),
             State::Closed if c.is_whitespace() => {}
             State::Closed => {
                 self.state = State::After;
@@ -152,7 +170,7 @@ fn thought(closing: &str, said: &mut Said, spaces: &mut String, mark: &mut Strin
 }
 
 /// Adds a part, to the last one where it is of the same kind.
-fn emit(parts: &mut Vec<Part>, part: Part) {
+pub(crate) fn emit(parts: &mut Vec<Part>, part: Part) {
     match (parts.last_mut(), part) {
         (Some(Part::Text(last)), Part::Text(text)) | (Some(Part::Reasoning(last)), Part::Reasoning(text)) => {
             last.push_str(&text);
@@ -194,6 +212,32 @@ mod tests {
         assert_eq!(all(Reasoning, Outside, &["<reasoning>a</reasoning>b"]), reasoned("a", "b"));
         let text = "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b";
         assert_eq!(all(Channel, Outside, &[text]), reasoned("a", "b"));
+        assert_eq!(all(Channel, Inside, &[&text["<|channel|>analysis<|message|>".len()..]]), reasoned("a", "b"));
+    }
+
+    #[test]
+    fn messages_are_what_their_headers_say() {
+        let all = |text: &str| all(ReasoningFormat::Channel, Begins::Outside, &[text]);
+        let call = |written: &str| {
+            let arguments = written.rsplit("<|message|>").next().unwrap().to_owned();
+            Part::Call { name: "f".into(), arguments, written: written.into() }
+        };
+        let spoken = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\": 1}";
+        assert_eq!(all(&format!("{spoken}<|call|>")), [call(spoken)]);
+        assert_eq!(all(spoken), [call(spoken)], "the end of the turn ends it");
+        let told = " to=functions.f<|channel|>commentary json<|message|>{}";
+        assert_eq!(all(told), [call(told)]);
+        let turn = format!(
+            "<|channel|>analysis<|message|>a <b<|end|><|start|>assistant<|channel|>commentary<|message|>See: <|end|><|start|>assistant{told}"
+        );
+        let before = [Part::Reasoning("a <b".into()), Part::Text("See: ".into())];
+        let after = call(&format!("<|start|>assistant{told}"));
+        assert_eq!(all(&turn), [&before[..], &[after]].concat());
+        assert_eq!(all("<|channel|>final<|message|>b<|return|>"), [Part::Text("b".into())]);
+        for text in ["Hello", "total", "<b>"] {
+            assert_eq!(all(text), [Part::Text(text.into())], "without a header it is said");
+        }
+        assert_eq!(all("<|channel|>ana"), []);
     }
 
     #[test]
@@ -223,6 +267,21 @@ mod tests {
             assert_eq!(place(Begins::Outside, text), expected, "{text}");
         }
         assert_eq!(place(Begins::Inside, ""), Place::Reasoning);
+        let place = |text: &str| {
+            let mut split = ReasoningSplit::new(Some(ReasoningFormat::Channel), Begins::Outside);
+            split.push(text);
+            split.place()
+        };
+        let closed = "<|channel|>analysis<|message|>a<|end|>";
+        for (text, expected) in [
+            ("<|chan".to_owned(), Place::Beginning),
+            ("<|channel|>analysis<|message|>a".to_owned(), Place::Reasoning),
+            ("<|channel|>analysis<|message|>a<|e".to_owned(), Place::Closing),
+            (format!("{closed}<|start|>assistant<|channel|>fi"), Place::Closing),
+            (format!("{closed}<|start|>assistant<|channel|>final<|message|>"), Place::Answer),
+        ] {
+            assert_eq!(place(&text), expected, "{text}");
+        }
         assert_eq!(ReasoningSplit::new(None, Begins::Inside).place(), Place::Answer);
     }
 
@@ -233,6 +292,20 @@ mod tests {
                 let whole = pieces.concat();
                 let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
                 prop_assert_eq!(all(ReasoningFormat::Think, begins, &pieces), all(ReasoningFormat::Think, begins, &[&whole]));
+            }
+        }
+
+        #[test]
+        fn cuts_change_nothing_in_channels(
+            pieces in prop::collection::vec(
+                "(<\\|channel\\|>|<\\|message\\|>|<\\|end\\|>|<\\|start\\|>|analysis|to=functions.f|<\\|e|[a< ]){0,4}",
+                0..8,
+            ),
+        ) {
+            let whole = pieces.concat();
+            let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+            for begins in [Begins::Outside, Begins::Inside] {
+                prop_assert_eq!(all(ReasoningFormat::Channel, begins, &pieces), all(ReasoningFormat::Channel, begins, &[&whole]));
             }
         }
 

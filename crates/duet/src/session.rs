@@ -40,7 +40,8 @@ pub(crate) fn start_with(
     let speculate = draft.method(config.speculate)?;
     let path = models::locate(name)?;
     let history = Opening::begin(history);
-    let model = load(&path, arguments.threads, WeightCache::of(arguments.weight_cache))?;
+    let cache = WeightCache::of(arguments.weight_cache);
+    let model = load(&path, &arguments.load_options(cache.as_ref()), cache.as_ref())?;
     let learned_folder = config.profile_folder.clone();
     let draft = open_draft(draft, arguments)?;
     let config = EngineConfig { history: history.finish(), learned_folder, draft, speculate, ..config };
@@ -123,7 +124,8 @@ fn wanted(path: &Path, arguments: &DeviceArgs, chunk: Tokens) -> Wanted {
 
 /// Finds (downloads if need be) and loads the model called `name`.
 pub(crate) fn open(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
-    load(&models::locate(name)?, arguments.threads, WeightCache::of(arguments.weight_cache))
+    let cache = WeightCache::of(arguments.weight_cache);
+    load(&models::locate(name)?, &arguments.load_options(cache.as_ref()), cache.as_ref())
 }
 
 /// The model that drafts, if one was named.
@@ -133,7 +135,30 @@ pub(crate) fn open_draft(draft: &DraftArgs, arguments: &EngineArgs) -> anyhow::R
 
 /// As [`open`], on `threads` threads, or on all cores if there is no number; and packed anew.
 pub(crate) fn open_with(name: &str, threads: Option<u16>) -> anyhow::Result<Arc<Model>> {
-    load(&models::locate(name)?, threads, None)
+    load(&models::locate(name)?, &with_threads(LoadOptions::default(), threads), None)
+}
+
+fn with_threads(options: LoadOptions, threads: Option<u16>) -> LoadOptions {
+    LoadOptions { threads: threads.map_or(options.threads, usize::from), ..options }
+}
+
+impl EngineArgs {
+    fn load_options(&self, cache: Option<&WeightCache>) -> LoadOptions {
+        let packed = cache.map(|cache| cache.folder().to_owned());
+        with_threads(LoadOptions { packed, context: self.ctx.map(Tokens), ..LoadOptions::default() }, self.threads)
+    }
+}
+
+/// Says which tensors of a model's file nothing is computed with.
+fn tell_unread(what: &str, unread: &[String]) {
+    const SHOWN: usize = 4;
+    if unread.is_empty() {
+        return;
+    }
+    let more = unread.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let shown = unread[..unread.len().min(SHOWN)].join(", ");
+    eprintln_quiet(&format!("note: {what} has tensors that its architecture does not read: {shown}{more}"));
 }
 
 /// Finds (downloads if need be) and loads the model for embeddings called `name`.
@@ -180,17 +205,12 @@ fn check_fits(path: &Path, memory: MachineMemory) -> Result<(), BadInput> {
     }
 }
 
-fn load(path: &Path, threads: Option<u16>, cache: Option<WeightCache>) -> anyhow::Result<Arc<Model>> {
+fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyhow::Result<Arc<Model>> {
     check_fits(path, MachineMemory::now())?;
     let what = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    let packed = cache.as_ref().map(|cache| cache.folder().to_owned());
-    let mut options = LoadOptions { packed, ..LoadOptions::default() };
-    if let Some(threads) = threads {
-        options.threads = threads.into();
-    }
     // The size is known at the first report; an error before it needs no bar.
     let mut progress = None;
-    let loaded = Model::load(path, &options, &mut |now| {
+    let loaded = Model::load(path, options, &mut |now| {
         let bar = progress.get_or_insert_with(|| Progress::bytes("loading", &what, now.total));
         bar.set(now.done);
     });
@@ -205,6 +225,7 @@ fn load(path: &Path, threads: Option<u16>, cache: Option<WeightCache>) -> anyhow
     if let Some(progress) = progress {
         progress.finish("loaded");
     }
+    tell_unread(&what, model.unread());
     let model = Arc::new(model);
     if let Some(cache) = cache {
         cache.keep(&model);

@@ -55,6 +55,11 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Nodes that a pass goes through.
     fn nodes(&self) -> usize;
 
+    /// What is kept of a sequence may be cut at multiples of this, beside its end.
+    fn cuts(&self) -> Tokens {
+        Tokens(1)
+    }
+
     /// How full its KV memory is.
     fn kv_pages(&self) -> KvPages;
 
@@ -216,10 +221,10 @@ pub(crate) trait Table: Sized + Send + 'static {
     /// Positions held.
     fn len(&self) -> Tokens;
 
-    /// Forgets positions from `len` on.
+    /// Forgets positions from `len` on, at which it may be cut ([`Backend::cuts`]).
     fn truncate(&mut self, len: Tokens);
 
-    /// A table that shares the first `prefix` positions.
+    /// A table that shares the first `prefix` positions, behind which it may be cut.
     fn fork(&self, prefix: Tokens) -> Result<Self, KvError>;
 }
 

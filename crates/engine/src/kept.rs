@@ -2,7 +2,7 @@
 //!
 //! An entry holds exactly the keys and values of the tokens recorded with it, in memory or on disk, and goes by the
 //! request that left it. A new request takes over the entry that it continues, or forks one that begins like it; so a
-//! second chat turn computes only what is new, and an agent's common instructions are computed once. Entries are found by
+//! second chat turn computes only what is new, and an agent's common instructions are computed once, but for a page's part where a model has a recurrent state. Entries are found by
 //! their tokens, within one tenant: a client need not name them, one whose history was edited gets exactly the part that
 //! still holds, and nobody learns from response times what another tenant asked. Which entries stay is the scheduler's
 //! to decide (its memory manager); here is only where they are.
@@ -18,6 +18,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct KeptStore<T> {
     entries: Vec<Entry<T>>,
+    /// Tables may be cut at multiples of this, beside their ends.
+    cuts: Tokens,
 }
 
 /// Whose an entry is.
@@ -69,8 +71,8 @@ pub(crate) enum Found<T> {
 }
 
 impl<T: Table> KeptStore<T> {
-    pub(crate) fn new() -> Self {
-        Self { entries: Vec::new() }
+    pub(crate) fn new(cuts: Tokens) -> Self {
+        Self { entries: Vec::new(), cuts }
     }
 
     /// How many entries there are.
@@ -132,8 +134,13 @@ impl<T: Table> KeptStore<T> {
         let common =
             |entry: &Entry<T>| entry.tokens.iter().zip(wanted).take_while(|(kept, wanted)| kept == wanted).count();
         let own = self.entries.iter().enumerate().filter(|(_, entry)| entry.owner.tenant == tenant);
+        let usable = |entry: &Entry<T>| {
+            let common = common(entry);
+            let is_whole = common == entry.tokens.len();
+            if is_whole { common } else { common - common % self.cuts.as_usize().max(1) }
+        };
         let (index, prefix) =
-            own.map(|(index, entry)| (index, common(entry))).max_by_key(|&(i, prefix)| (prefix, i))?;
+            own.map(|(index, entry)| (index, usable(entry))).max_by_key(|&(i, prefix)| (prefix, i))?;
         (prefix > 0).then_some((index, Tokens(prefix as u32)))
     }
 
@@ -202,7 +209,7 @@ mod tests {
 
     /// Entry `i` is left by request `i`.
     fn kept(pool: &FakePool, texts: &[&str]) -> KeptStore<FakeTable> {
-        let mut kept = KeptStore::new();
+        let mut kept = KeptStore::new(Tokens(1));
         for (index, text) in texts.iter().enumerate() {
             kept.keep(RequestId(index as u64), owner(TENANT), tokens(text), pool.table_of(&tokens(text)));
         }
@@ -231,6 +238,15 @@ mod tests {
         assert_eq!(find(&mut kept, "abcxx"), Some((tokens("abc"), Source::Forked(RequestId(0)))));
         assert_eq!(find(&mut kept, "q"), None);
         assert_eq!(kept.len(), 2);
+    }
+
+    #[test]
+    fn tables_are_cut_where_they_may_be() {
+        let pool = FakePool::new(100);
+        let mut kept = KeptStore { cuts: Tokens(4), ..kept(&pool, &["abcdefg"]) };
+        assert_eq!(find(&mut kept, "abcdefx"), Some((tokens("abcd"), Source::Forked(RequestId(0)))));
+        assert_eq!(find(&mut kept, "abcx"), None);
+        assert_eq!(find(&mut kept, "abcdefgh"), Some((tokens("abcdefg"), Source::TakenOver(RequestId(0)))));
     }
 
     #[test]

@@ -139,6 +139,10 @@ impl Backend for ModelBackend {
         self.order.count()
     }
 
+    fn cuts(&self) -> Tokens {
+        self.model.cuts()
+    }
+
     fn kv_pages(&self) -> KvPages {
         KvPages { free: self.pool.free_pages(), capacity: self.pool.capacity_pages() }
     }

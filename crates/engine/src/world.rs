@@ -115,6 +115,7 @@ impl<B: Backend> EngineWorld<B> {
         helpers: Helpers<B>,
         exact: ExactGraphs,
     ) -> Self {
+        let kept = KeptStore::new(backend.cuts());
         Self {
             exact,
             backend,
@@ -122,7 +123,7 @@ impl<B: Backend> EngineWorld<B> {
             shared,
             open: HashMap::new(),
             passes: BTreeMap::new(),
-            kept: KeptStore::new(),
+            kept,
             named: HashMap::new(),
             events: VecDeque::new(),
             heard: Instant::default(),

@@ -29,7 +29,7 @@ fn main() -> Result<(), IsaError> {
         for context in [512, 4096] {
             for rows in [1, 2, 4, 8, 128] {
                 let mut formats = KvFormat::ALL.map(|format| {
-                    Case::new(KvLayout { layers: LAYERS, kv_heads, head_dim, format }, group, context, rows)
+                    Case::new(KvLayout { layers: LAYERS, kv_heads, head_dim, format, state: 0 }, group, context, rows)
                 });
                 let mut seconds = [const { Vec::new() }; KvFormat::ALL.len()];
                 let mut ratios = seconds.clone();
@@ -91,7 +91,7 @@ impl Case {
 
     /// Nanoseconds for a query head and position that is seen.
     fn time(&mut self, isa: Isa) -> f64 {
-        let shape = AttentionShape { heads: self.heads, scale: 0.1, window: None, key_bias: None };
+        let shape = AttentionShape { heads: self.heads, scale: 0.1, window: None, sinks: None, key_bias: None };
         let pages: Vec<&PageMemory> = self.pages.iter().collect();
         let products = (self.heads * self.rows * self.context * LAYERS) as f64;
         let repeat = (1e8 / products / self.layout.head_dim as f64).ceil() as usize;

@@ -19,6 +19,10 @@ struct Sequence {
     matrix: PackedMatrix,
     pages: Vec<PageMemory>,
     bias: Option<Vec<f32>>,
+    /// A score of no position for each query head.
+    sinks: Option<Vec<f32>>,
+    /// Pairs of a head's dimensions that rope turns.
+    pairs: usize,
     /// Of all rows that were fed.
     queries: Vec<Vec<f32>>,
     len: usize,
@@ -44,17 +48,24 @@ impl Sequence {
             quants: std::array::from_fn(|i| (noise((output * 131 + index * 37 + i) as u64) * 120.0 + 128.0) as u8),
         })
         .expect("scales in range");
-        let layout = KvLayout { layers: 2, kv_heads, head_dim, format };
+        let layout = KvLayout { layers: 2, kv_heads, head_dim, format, state: 0 };
         // Where keys have eight bits, they also have a bias that is many times as large as what differs from key to key.
         let bias = format.keeps_key_bias_apart().then(|| {
             let keys = heads * head_dim..(heads + kv_heads) * head_dim;
             (0..outputs).map(|i| if keys.contains(&i) { 20.0 * noise(i as u64) } else { 0.0 }).collect()
         });
-        Self { layout, heads, window, matrix, bias, pages: Vec::new(), queries: Vec::new(), len: 0 }
+        let (pairs, pages) = (head_dim / 2, Vec::new());
+        Self { layout, heads, window, matrix, bias, sinks: None, pairs, pages, queries: Vec::new(), len: 0 }
+    }
+
+    /// The same with sinks, and half of each head turned.
+    fn with_sinks(self) -> Self {
+        let sinks = (0..self.heads).map(|head| 1.0 + 2.0 * noise(head as u64)).collect();
+        Self { sinks: Some(sinks), pairs: self.pairs / 2, ..self }
     }
 
     fn frequencies(&self) -> Vec<f32> {
-        (0..self.layout.head_dim / 2).map(|i| 0.5_f32.powi(i as i32)).collect()
+        (0..self.pairs).map(|i| 0.5_f32.powi(i as i32)).collect()
     }
 
     /// What keys are without.
@@ -106,7 +117,13 @@ impl Sequence {
     fn attend(&self, isa: Isa, crew: &dyn Crew, buffers: &mut Buffers, rows: &[SequenceRows<'_>]) {
         let key_bias = self.key_bias();
         let key_bias = key_bias.as_ref().map(|(bias, angles)| TurnedBias { bias, angles });
-        let shape = AttentionShape { heads: self.heads, scale: 0.3, window: self.window, key_bias };
+        let shape = AttentionShape {
+            heads: self.heads,
+            scale: 0.3,
+            window: self.window,
+            sinks: self.sinks.as_deref(),
+            key_bias,
+        };
         attention(isa, crew, &shape, buffers, &self.layout, LAYER, rows);
     }
 
@@ -119,7 +136,7 @@ impl Sequence {
             queries: self.heads * dim,
             ffn: HIDDEN,
             experts: None,
-            angles: dim / 2,
+            angles: self.pairs,
             operands: Operands::Bytes,
         };
         let mut buffers = Buffers::new(shape, positions.len());
@@ -128,7 +145,7 @@ impl Sequence {
                 *x = noise((position * 977 + i) as u64);
             }
             let (cosines, sines) = buffers.angles_mut(row);
-            for i in 0..dim / 2 {
+            for i in 0..self.pairs {
                 let angle = position as f32 * 0.5_f32.powi(i as i32);
                 (cosines[i], sines[i]) = (angle.cos(), angle.sin());
             }
@@ -145,7 +162,7 @@ impl Sequence {
             key_bias: key_bias.as_ref().map(|(bias, angles)| TurnedBias { bias, angles }),
             norms: HeadNorms::None,
             heads: self.heads,
-            angles: (0, self.layout.head_dim / 2),
+            angles: (0, self.pairs),
         };
         qkv(isa, crew, &weights, buffers, 0..to.len(), LAYER, &mut [tail], to);
     }
@@ -169,10 +186,11 @@ fn paths(parents: &[prop::sample::Index]) -> Vec<Vec<usize>> {
 #[test]
 fn results_are_softmax_averages() {
     for (format, tolerance) in [(KvFormat::F16, 2e-2), (KvFormat::Int8, 4e-2), (KvFormat::Int4, 0.2)] {
-        for window in [None, Some(20)] {
-            let mut sequence = Sequence::new(2, 3, 32, format, window);
+        for (window, has_sinks) in [(None, false), (Some(20), false), (None, true), (Some(20), true)] {
+            let sequence = Sequence::new(2, 3, 32, format, window);
+            let mut sequence = if has_sinks { sequence.with_sinks() } else { sequence };
             let results = sequence.feed(Isa::chosen().unwrap(), &Solo, 100);
-            let expected = plain(&Sequence::new(2, 3, 32, format, window), 100);
+            let expected = plain(&sequence, 100);
             for (row, (result, expected)) in results.iter().zip(&expected).enumerate() {
                 for (a, b) in result.iter().zip(expected) {
                     assert!((f64::from(*a) - b).abs() < tolerance, "{format:?} {window:?} row {row}: {a} {b}");
@@ -188,7 +206,7 @@ fn results_are_softmax_averages() {
 fn results_are_those_of_what_the_pages_hold() {
     for (format, tolerance) in [(KvFormat::F16, 2e-6), (KvFormat::Int8, 1e-4), (KvFormat::Int4, 2e-4)] {
         for (kv_heads, group, head_dim, window) in [(2, 3, 32, None), (1, 7, 64, None), (2, 1, 48, Some(20))] {
-            let mut sequence = Sequence::new(kv_heads, group, head_dim, format, window);
+            let mut sequence = Sequence::new(kv_heads, group, head_dim, format, window).with_sinks();
             let results = [1, 99, 60].map(|rows| sequence.feed(Isa::chosen().unwrap(), &Solo, rows)).concat();
             for (row, result) in results.iter().enumerate() {
                 let (expected, largest) = held(&sequence, row);
@@ -209,7 +227,8 @@ fn held(sequence: &Sequence, row: usize) -> (Vec<f64>, f64) {
     for head in 0..sequence.heads {
         let from = sequence.window.map_or(0, |window| (row + 1).saturating_sub(window));
         let query = &sequence.queries[row][head * dim..][..dim];
-        let (mut total, mut sums) = (0.0, vec![0.0; dim]);
+        let sink = |sinks: &Vec<f32>| f64::from(sinks[head]).exp();
+        let (mut total, mut sums) = (sequence.sinks.as_ref().map_or(0.0, sink), vec![0.0; dim]);
         let (mut keys, mut values) = (vec![0.0; dim], vec![0.0; dim]);
         for position in from..=row {
             let place = (LAYER, head / group, position % PAGE);
@@ -239,11 +258,11 @@ fn plain(sequence: &Sequence, rows: usize) -> Vec<Vec<f64>> {
             .map(|(projected, bias): (f64, _)| projected + f64::from(*bias))
             .collect();
         for head in 0..heads + kv_heads {
-            for i in 0..dim / 2 {
+            for i in 0..sequence.pairs {
                 let angle = f64::from(position as f32 * 0.5_f32.powi(i as i32));
-                let (a, b) = (out[head * dim + i], out[head * dim + i + dim / 2]);
+                let (a, b) = (out[head * dim + i], out[head * dim + i + sequence.pairs]);
                 out[head * dim + i] = a * angle.cos() - b * angle.sin();
-                out[head * dim + i + dim / 2] = b * angle.cos() + a * angle.sin();
+                out[head * dim + i + sequence.pairs] = b * angle.cos() + a * angle.sin();
             }
         }
         out
@@ -262,7 +281,8 @@ fn plain(sequence: &Sequence, rows: usize) -> Vec<Vec<f64>> {
                             (score * 0.3).exp()
                         })
                         .collect();
-                    let total: f64 = weights.iter().sum();
+                    let sink = sequence.sinks.as_ref().map_or(0.0, |sinks| f64::from(sinks[head]).exp());
+                    let total = weights.iter().sum::<f64>() + sink;
                     let all = &all;
                     (0..dim)
                         .map(|d| {
@@ -325,10 +345,12 @@ proptest! {
         context in prop_oneof![3 => 1_usize..140, 1 => SPAN_PAGES * PAGE - 3..SPAN_PAGES * PAGE + 70],
         parents in prop::collection::vec(any::<prop::sample::Index>(), 1..20),
         threads in 1_usize..4,
+        has_sinks: bool,
     ) {
         let (crew, paths) = (Scoped { threads }, paths(&parents));
         let results = |isa: Isa| {
-            let mut sequence = Sequence::new(kv_heads, group, head_dim, format, window);
+            let sequence = Sequence::new(kv_heads, group, head_dim, format, window);
+            let mut sequence = if has_sinks { sequence.with_sinks() } else { sequence };
             let mut all = sequence.feed(isa, &crew, context);
             all.extend(sequence.feed_tree(isa, &crew, &paths));
             all.extend(sequence.feed(isa, &crew, 1));
@@ -356,8 +378,12 @@ proptest! {
         let format = KvFormat::ALL[group % 3];
         let rows = SPAN_PAGES * PAGE + cuts.iter().sum::<usize>();
         let isa = Isa::chosen().unwrap();
-        let whole = Sequence::new(kv_heads, group, 16, format, window).feed(isa, &Solo, rows);
-        let mut sequence = Sequence::new(kv_heads, group, 16, format, window);
+        let sequence = || {
+            let sequence = Sequence::new(kv_heads, group, 16, format, window);
+            if threads == 2 { sequence.with_sinks() } else { sequence }
+        };
+        let whole = sequence().feed(isa, &Solo, rows);
+        let mut sequence = sequence();
         let mut parts = sequence.feed(isa, &Unequal { cuts: &[0, 5, 6, 10] }, SPAN_PAGES * PAGE);
         for cut in cuts {
             parts.extend(sequence.feed(isa, &Scoped { threads }, cut));

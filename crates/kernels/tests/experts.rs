@@ -2,8 +2,8 @@
 
 use duet_kernels::crew::{Crew, Scoped, Solo, Unequal};
 use duet_kernels::fused::{
-    Block, BufferShape, Buffers, ExpertShape, Experts, Feed, FfnWeights, Norm, Places, Routing, RowNorm, SharedExpert,
-    feed_experts, feed_forward, project_attended, route,
+    Block, BufferShape, Buffers, ExpertBias, ExpertShape, Experts, Feed, FfnWeights, Norm, Places, Routing, RowNorm,
+    SharedExpert, feed_experts, feed_forward, project_attended, route,
 };
 use duet_kernels::isa::Isa;
 use duet_kernels::matmul::Gating;
@@ -12,6 +12,9 @@ use duet_kernels::quantize::Operands;
 use proptest::prelude::*;
 
 const HIDDEN: usize = 64;
+
+/// Of which weights sum to one.
+const SIGMOID: Routing = Routing::Sigmoid { divided: Some(0.0), scale: 1.0 };
 
 fn noise(seed: usize) -> f32 {
     let mut x = (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -37,8 +40,12 @@ fn matrix(seed: usize, outputs: usize, inputs: usize) -> PackedMatrix {
 /// A layer of experts.
 struct Layer {
     router: Vec<f32>,
-    gate: Vec<f32>,
+    /// Of the shared one; there is none where experts have biases.
+    gate: Option<Vec<f32>>,
     experts: Vec<Feed>,
+    /// Of the router, and of what chooses.
+    router_biases: Option<[Vec<f32>; 2]>,
+    biases: Option<Vec<ExpertBias>>,
     shared: Option<Feed>,
     output: PackedMatrix,
     norm: Vec<f32>,
@@ -56,8 +63,10 @@ impl Layer {
         };
         Self {
             router: floats(5, experts * HIDDEN, 0.5),
-            gate: floats(6, HIDDEN, 0.5),
+            gate: Some(floats(6, HIDDEN, 0.5)),
             experts: (0..experts).map(|expert| feed(100 * expert + 1000, width)).collect(),
+            router_biases: None,
+            biases: None,
             shared: shared.map(|width| feed(77, width)),
             output: matrix(3, HIDDEN, HIDDEN),
             norm: floats(8, HIDDEN, 1.0),
@@ -66,6 +75,17 @@ impl Layer {
             chosen,
             width,
         }
+    }
+
+    /// The same with biases of all kinds.
+    fn with_biases(self) -> Self {
+        let count = self.experts.len();
+        let bias = |expert: usize| ExpertBias {
+            gate_up: floats(expert + 300, 2 * self.width.next_multiple_of(PANEL), 0.5),
+            down: floats(expert + 400, HIDDEN, 0.5),
+        };
+        let biases = Some((0..count).map(bias).collect());
+        Self { router_biases: Some([floats(21, count, 0.5), floats(22, count, 0.3)]), biases, gate: None, ..self }
     }
 
     /// Buffers before the kernel; row `i` begins as row `rows[i]`.
@@ -100,10 +120,13 @@ impl Layer {
             gating: Gating::Silu,
             block: Block::Experts(Experts {
                 router: &self.router,
+                router_bias: self.router_biases.as_ref().map(|[router, _]| router.as_slice()),
                 routing: self.routing,
+                choice_bias: self.router_biases.as_ref().map(|[_, choice]| choice.as_slice()),
                 chosen: self.chosen,
                 experts: &self.experts,
-                shared: self.shared.as_ref().map(|feed| SharedExpert { gate: &self.gate, feed }),
+                biases: self.biases.as_deref(),
+                shared: self.shared.as_ref().map(|feed| SharedExpert { gate: self.gate.as_deref(), feed }),
             }),
         }
     }
@@ -136,47 +159,66 @@ impl Layer {
             |i: usize| (x[i] - mean) / (variance + 1e-5).sqrt() * f64::from(self.norm[i]) + f64::from(self.bias[i]);
         let normed: Vec<f64> = (0..HIDDEN).map(norm).collect();
         let dot = |w: &[f32]| w.iter().zip(&normed).map(|(w, x)| f64::from(*w) * x).sum::<f64>();
-        let scores: Vec<f64> = self.router.chunks(HIDDEN).map(dot).collect();
+        let mut scores: Vec<f64> = self.router.chunks(HIDDEN).map(dot).collect();
+        let biases = self.router_biases.as_ref();
+        if let Some([router, _]) = biases {
+            scores.iter_mut().zip(router).for_each(|(score, bias)| *score += f64::from(*bias));
+        }
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let is_sigmoid = matches!(self.routing, Routing::Sigmoid { .. });
+        let by = |expert: usize| match biases.filter(|_| is_sigmoid) {
+            Some([_, choice]) => sigmoid(scores[expert]) + f64::from(choice[expert]),
+            None => scores[expert],
+        };
         let mut order: Vec<usize> = (0..scores.len()).collect();
-        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+        order.sort_by(|&a, &b| by(b).total_cmp(&by(a)));
         order.truncate(self.chosen);
         let over: Vec<usize> =
             if self.routing == Routing::Softmax { (0..scores.len()).collect() } else { order.clone() };
-        let sum: f64 = over.iter().map(|&expert| scores[expert].exp()).sum();
+        let share = |expert: usize| if is_sigmoid { sigmoid(scores[expert]) } else { scores[expert].exp() };
+        let sum: f64 = over.iter().map(|&expert| share(expert)).sum();
         let mut out = x.clone();
-        let mut add = |feed: &Feed, weight: f64| {
-            for (out, made) in out.iter_mut().zip(plain_feed(feed, &normed)) {
+        let mut add = |feed: &Feed, bias: Option<&ExpertBias>, weight: f64| {
+            for (out, made) in out.iter_mut().zip(plain_feed(feed, bias, &normed)) {
                 *out += weight * made;
             }
         };
-        order.iter().for_each(|&expert| add(&self.experts[expert], scores[expert].exp() / sum));
+        let bias = |expert: usize| self.biases.as_ref().map(|biases| &biases[expert]);
+        order.iter().for_each(|&expert| add(&self.experts[expert], bias(expert), share(expert) / sum));
         if let Some(feed) = &self.shared {
-            add(feed, 1.0 / (1.0 + (-dot(&self.gate)).exp()));
+            add(feed, None, self.gate.as_ref().map_or(1.0, |gate| sigmoid(dot(gate))));
         }
         out
     }
 }
 
-fn plain_feed(feed: &Feed, x: &[f64]) -> Vec<f64> {
+fn plain_feed(feed: &Feed, bias: Option<&ExpertBias>, x: &[f64]) -> Vec<f64> {
     let product = |matrix: &PackedMatrix, output: usize, x: &[f64]| -> f64 {
         x.iter().enumerate().map(|(input, x)| f64::from(matrix.weight(output, input)) * x).sum()
     };
     let gated: Vec<f64> = (0..feed.down.inputs())
         .map(|neuron| {
             let panel = neuron / PANEL * 2 * PANEL + neuron % PANEL;
-            let gate = product(&feed.gate_up, panel, x);
-            gate / (1.0 + (-gate).exp()) * product(&feed.gate_up, panel + PANEL, x)
+            let added = |at: usize| bias.map_or(0.0, |bias| f64::from(bias.gate_up[at]));
+            let gate = product(&feed.gate_up, panel, x) + added(panel);
+            gate / (1.0 + (-gate).exp()) * (product(&feed.gate_up, panel + PANEL, x) + added(panel + PANEL))
         })
         .collect();
-    (0..feed.down.outputs()).map(|output| product(&feed.down, output, &gated)).collect()
+    let added = |output: usize| bias.map_or(0.0, |bias| f64::from(bias.down[output]));
+    (0..feed.down.outputs()).map(|output| product(&feed.down, output, &gated) + added(output)).collect()
 }
 
 #[test]
 fn results_are_those_of_the_experts_a_row_goes_to() {
-    for (routing, shared) in
-        [(Routing::Softmax, Some(48)), (Routing::SoftmaxOfChosen, None), (Routing::SoftmaxOfChosen, Some(96))]
-    {
+    for (routing, shared, has_biases) in [
+        (Routing::Softmax, Some(48), false),
+        (Routing::SoftmaxOfChosen, None, false),
+        (Routing::SoftmaxOfChosen, Some(96), false),
+        (Routing::SoftmaxOfChosen, None, true),
+        (SIGMOID, Some(48), true),
+    ] {
         let layer = Layer::new(6, 2, 40, shared, routing);
+        let layer = if has_biases { layer.with_biases() } else { layer };
         let rows: Vec<usize> = (0..30).collect();
         let (mut error, mut total) = (0.0, 0.0);
         for (row, result) in layer.run(Isa::chosen().unwrap(), &Scoped { threads: 2 }, &rows).iter().enumerate() {
@@ -217,10 +259,12 @@ proptest! {
         rows in prop::collection::vec(0_usize..100, 1..40),
         threads in 1_usize..5,
         routing in prop::sample::select(
-            vec![Routing::Softmax, Routing::SoftmaxOfChosen, Routing::SparseMixer { jitter: 0.01 }]
+            vec![Routing::Softmax, Routing::SoftmaxOfChosen, Routing::SparseMixer { jitter: 0.01 }, SIGMOID]
         ),
+        has_biases: bool,
     ) {
         let layer = Layer::new(experts, chosen.index(experts) + 1, width, shared, routing);
+        let layer = if has_biases { layer.with_biases() } else { layer };
         let together = layer.run(Isa::chosen().unwrap(), &Scoped { threads }, &rows);
         for (&row, result) in rows.iter().zip(&together) {
             prop_assert!(&layer.run(Isa::Portable, &Solo, &[row])[0] == result);

@@ -168,11 +168,26 @@ fn gates_are_applied_to_their_values() {
     let weights = matrix(&mut numbers, 4 * PANEL, 64, Form::Q8_0);
     let rows = rows(&mut numbers, 5, 64);
     let plain = product(Isa::chosen().unwrap(), &Solo, &weights, &rows);
-    for (gating, exact) in [
-        (Gating::Silu, (|x: f64| x / (1.0 + (-x).exp())) as fn(f64) -> f64),
-        (Gating::GeluTanh, |x| {
-            0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())
-        }),
+    // Large enough that some are clamped.
+    let bias: Vec<f32> = (0..4 * PANEL).map(|at| (at as f32 - 32.0) / 3.0).collect();
+    for (gating, exact, bias) in [
+        (Gating::Silu, (|x: f64, value: f64| x / (1.0 + (-x).exp()) * value) as fn(f64, f64) -> f64, None),
+        (
+            Gating::GeluTanh,
+            |x, value| {
+                let cubic = x + 0.044_715 * x.powi(3);
+                0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * cubic).tanh()) * value
+            },
+            None,
+        ),
+        (
+            Gating::ClampedSwish,
+            |x, value| {
+                let x = x.min(7.0);
+                x / (1.0 + (-1.702 * x).exp()) * (value.clamp(-7.0, 7.0) + 1.0)
+            },
+            Some(bias.as_slice()),
+        ),
     ] {
         let mut results: Vec<Vec<f32>> = Vec::new();
         for isa in Isa::available() {
@@ -184,16 +199,18 @@ fn gates_are_applied_to_their_values() {
             }
             let mut out = vec![0.0; rows.len() * 2 * PANEL];
             let target = Target { out: Shared::new(&mut out), first_row: 0, stride: 2 * PANEL };
+            let epilogue = Epilogue::Gated { target, gating, bias };
             Solo.run(&|worker| {
                 // SAFETY: the rows are quantised, and this crew alone has the target.
-                unsafe { matmul(isa, &weights, &shared, rows.len(), &Epilogue::Gated(target, gating), &worker) }
+                unsafe { matmul(isa, &weights, &shared, rows.len(), &epilogue, &worker) }
             });
             results.push(out);
         }
         for (row, products) in plain.iter().enumerate() {
             for column in 0..2 * PANEL {
                 let at = column / PANEL * 2 * PANEL + column % PANEL;
-                let expected = exact(f64::from(products[at])) * f64::from(products[at + PANEL]);
+                let biased = |at: usize| f64::from(products[at]) + bias.map_or(0.0, |bias| f64::from(bias[at]));
+                let expected = exact(biased(at), biased(at + PANEL));
                 let result = f64::from(results[0][row * 2 * PANEL + column]);
                 assert!((expected - result).abs() < 1e-5 * expected.abs().max(1.0), "{gating:?} {expected} {result}");
             }

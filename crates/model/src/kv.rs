@@ -112,7 +112,8 @@ impl KvPool {
         KvTable { pool: self.clone(), pages: Vec::new(), len: 0, lineage: Lineage::new() }
     }
 
-    /// Reads the first `prefix` positions of what [`KvTable::write_to`] wrote.
+    /// Reads the first `prefix` positions of what [`KvTable::write_to`] wrote; where there is a recurrent state, these are
+    /// all, or whole pages.
     ///
     /// # Errors
     /// If the pool is full or there is less to read than that.
@@ -260,19 +261,28 @@ impl KvTable {
         Ok(())
     }
 
-    /// Forgets positions from `len` on and returns their pages.
+    /// The last position up to `len` at which it may be cut: where there is a recurrent state, its end, or a border of pages.
+    #[must_use]
+    pub fn cut(&self, len: Tokens) -> Tokens {
+        let len = self.len.min(len.as_usize());
+        let is_free = self.layout().state == 0 || len == self.len;
+        Tokens(if is_free { len } else { len / PAGE * PAGE } as u32)
+    }
+
+    /// Forgets positions from `len` on, or from the [`Self::cut`] before, and returns their pages.
     pub fn truncate(&mut self, len: Tokens) {
-        self.len = self.len.min(len.as_usize());
+        self.len = self.cut(len).as_usize();
         self.pages.truncate(self.len.div_ceil(PAGE));
         self.lineage.cut(self.len);
     }
 
-    /// A second table that shares this one's first `prefix` positions read-only; copies at most one page.
+    /// A second table that shares this one's first `prefix` positions read-only, or those up to the [`Self::cut`] before;
+    /// copies at most one page.
     ///
     /// # Errors
     /// [`KvError::Full`] if the last, partial page cannot be copied.
     pub fn fork(&self, prefix: Tokens) -> Result<Self, KvError> {
-        let len = self.len.min(prefix.as_usize());
+        let len = self.cut(prefix).as_usize();
         let mut pages: Vec<Arc<Page>> = self.pages[..len.div_ceil(PAGE)].to_vec();
         if !len.is_multiple_of(PAGE)
             && let Some(last) = pages.last_mut()
@@ -345,6 +355,23 @@ impl KvTable {
         }
     }
 
+    /// A part of the recurrent state after its last position: zeros, if it holds none.
+    pub(crate) fn state(&self, first: usize, len: usize) -> Vec<f32> {
+        let mut state = vec![0.0; len];
+        let last = self.len.checked_sub(1).and_then(|last| self.memory().nth(last / PAGE));
+        if let Some(page) = last {
+            self.layout().read_state(page.bytes(), first, &mut state);
+        }
+        state
+    }
+
+    /// Writes a part of the state `behind` positions after its last one (after [`Self::reserve`]).
+    pub(crate) fn write_state(&mut self, behind: usize, first: usize, values: &[f32]) {
+        let (layout, len) = (*self.layout(), self.len);
+        let (start, mut pages) = self.tail(Tokens(behind as u32));
+        layout.write_state(pages[(len + behind - 1 - start) / PAGE].bytes_mut(), first, values);
+    }
+
     /// `rows` more positions are written, and what may have been copied behind them is none.
     pub(crate) fn grow(&mut self, rows: usize) {
         self.len += rows;
@@ -367,7 +394,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn pool(capacity: usize) -> KvPool {
-        KvPool::new(KvLayout { layers: 1, kv_heads: 1, head_dim: 16, format: KvFormat::F16 }, capacity)
+        KvPool::new(KvLayout { layers: 1, kv_heads: 1, head_dim: 16, format: KvFormat::F16, state: 0 }, capacity)
     }
 
     fn grown(table: &mut KvTable, by: usize) -> Result<(), KvError> {

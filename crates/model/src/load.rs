@@ -36,13 +36,21 @@ pub struct LoadOptions {
     pub threads: usize,
     /// The instruction set that kernels use; none: what the environment chooses ([`Isa::chosen`]).
     pub isa: Option<Isa>,
+    /// The longest sequence that is wanted; none: the longest that the file allows. Some models are computed in another way
+    /// for a short one (`arch/longrope.rs`).
+    pub context: Option<Tokens>,
     /// A folder of packed weights: where the model's lie, they are mapped instead of packed ([`Model::packing`]).
     pub packed: Option<PathBuf>,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { threads: std::thread::available_parallelism().map_or(1, usize::from), isa: None, packed: None }
+        Self {
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            isa: None,
+            context: None,
+            packed: None,
+        }
     }
 }
 
@@ -107,6 +115,14 @@ pub enum LoadError {
         /// The layer.
         layer: usize,
     },
+    /// Something that no device computes.
+    #[error("layer {layer} has {what}, which devices do not take yet: run this model on the CPU")]
+    OnCpuOnly {
+        /// The layer.
+        layer: usize,
+        /// What it has.
+        what: &'static str,
+    },
     /// The tokenizer could not be built.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
@@ -137,6 +153,7 @@ pub struct Model {
     template: ChatTemplate,
     isa: Isa,
     packing: Packing,
+    unread: Vec<String>,
 }
 
 /// Where a model's packed weights come from.
@@ -158,7 +175,7 @@ impl Model {
     pub fn load(path: &Path, options: &LoadOptions, progress: &mut dyn FnMut(LoadProgress)) -> Result<Self, LoadError> {
         let isa = options.isa.map_or_else(Isa::chosen, Ok)?;
         let file = GgufFile::open(path)?;
-        let blueprint = blueprint(&file)?;
+        let blueprint = blueprint(&file, options.context)?;
         let metadata = file.metadata();
         let config = ModelConfig {
             architecture: metadata.str("general.architecture")?.to_owned(),
@@ -186,7 +203,14 @@ impl Model {
             Some((path, Ok(file))) if file.fits() => Packing::Mapped(path),
             Some((path, file)) => Packing::Packed(path, file.err().unwrap_or(Unusable::Packing)),
         };
-        Ok(Self { config, blueprint, weights, tokenizer, template, isa, file, packing })
+        let unread = file.unread().map(str::to_owned).collect();
+        Ok(Self { config, blueprint, weights, tokenizer, template, isa, file, packing, unread })
+    }
+
+    /// The names of tensors that the file has and the model's architecture does not read.
+    #[must_use]
+    pub fn unread(&self) -> &[String] {
+        &self.unread
     }
 
     /// Where its packed weights come from.
@@ -251,16 +275,16 @@ impl Model {
             .sum()
     }
 
-    /// What the nodes of a layer, and the head, compute and read. Layers are alike; the first one speaks for them.
+    /// What the nodes of a layer, and the head, compute and read: where layers differ, their mean.
     #[must_use]
     pub fn work(&self) -> Work {
         let layers = &self.weights.layers;
         Work {
             layers: layers.len(),
-            qkv: layers.first().map_or(Linear::NOTHING, |layer| Linear::of(&layer.qkv)),
-            ffn: layers.first().map_or(Linear::NOTHING, LayerWeights::ffn_work),
+            qkv: Linear::mean(layers.iter().map(|layer| Linear::of(&layer.qkv))),
+            ffn: Linear::mean(layers.iter().map(LayerWeights::ffn_work)),
             head: Linear::of(&self.weights.head),
-            experts: layers.first().and_then(LayerWeights::expert_work),
+            experts: layers.iter().find_map(LayerWeights::expert_work),
         }
     }
 
@@ -376,6 +400,19 @@ impl Linear {
         Self { macs: matrix.macs() as u64, bytes: Bytes(matrix.bytes() as u64), routed: None }
     }
 
+    /// The mean of some.
+    fn mean(all: impl ExactSizeIterator<Item = Self>) -> Self {
+        let count = all.len().max(1) as u64;
+        let (mut macs, mut bytes, mut routed_bytes, mut routed) = (0, 0, 0, None);
+        for one in all {
+            (macs, bytes) = (macs + one.macs, bytes + one.bytes.0);
+            routed_bytes += one.routed.map_or(0, |routed| routed.bytes.0);
+            routed = routed.or(one.routed);
+        }
+        let routed = routed.map(|routed| RoutedBytes { bytes: Bytes(routed_bytes / count), ..routed });
+        Self { macs: macs / count, bytes: Bytes(bytes / count), routed }
+    }
+
     /// Bytes of weights in all.
     #[must_use]
     pub fn all_bytes(&self) -> Bytes {
@@ -441,7 +478,7 @@ fn pack(packer: Packer<'_>, threads: usize, progress: &mut dyn FnMut(LoadProgres
     let bias = packer.blueprint.has(Extra::HeadBias).then(|| packer.vector("output.bias", vocabulary));
     Ok(Weights {
         layers,
-        final_norm: packer.norm("output_norm")?,
+        final_norm: packer.norm(packer.blueprint.final_norm())?,
         head,
         head_bias: bias.transpose()?,
         page_angles: packer.page_angles(),

@@ -8,7 +8,21 @@ use duet_types::{TokenId, Tokens};
 use proptest::prelude::*;
 use std::path::Path;
 
-const MODELS: [&str; 8] = ["llama", "qwen3", "gemma3", "mixtral", "olmoe", "qwen2moe", "qwen3moe", "phimoe"];
+const MODELS: [&str; 13] = [
+    "llama",
+    "qwen3",
+    "gemma3",
+    "mixtral",
+    "olmoe",
+    "qwen2moe",
+    "qwen3moe",
+    "phimoe",
+    "phi3",
+    "gptoss",
+    "glm4moe_air",
+    "lfm2",
+    "lfm2moe",
+];
 
 fn load(name: &str) -> Model {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/golden_{name}.gguf"));

@@ -13,6 +13,9 @@ pub enum LayersError {
     /// Its weights cannot be rounded.
     #[error(transparent)]
     Weights(#[from] WeightsError),
+    /// Gates that no block has.
+    #[error("its gates are clamped, which devices do not take yet: run this model on the CPU")]
+    Gating,
     /// They make no block.
     #[error(transparent)]
     Block(#[from] BlockError),
@@ -43,10 +46,7 @@ fn blocks_of(model: &Model, plain: PlainLayer<'_>, rule: WeightRule) -> Result<L
     let feed = GatedFeed {
         gate: weights(&gate)?.into(),
         up: weights(&up)?.into(),
-        activation: match model.gating() {
-            Gating::Silu => Activation::Silu,
-            Gating::GeluTanh => Activation::GeluTanh,
-        },
+        activation: activation(model)?,
         down: weights(&down)?.into(),
     };
     let parts = FeedForward {
@@ -58,6 +58,15 @@ fn blocks_of(model: &Model, plain: PlainLayer<'_>, rule: WeightRule) -> Result<L
     };
     let qkv = Block::qkv_projection(norm(attention_norm), projection)?;
     Ok(LayerBlocks { qkv, feed_forward: Block::feed_forward(parts)? })
+}
+
+/// The nonlinearity of a model's gates.
+pub(crate) fn activation(model: &Model) -> Result<Activation, LayersError> {
+    match model.gating() {
+        Gating::Silu => Ok(Activation::Silu),
+        Gating::GeluTanh => Ok(Activation::GeluTanh),
+        Gating::ClampedSwish => Err(LayersError::Gating),
+    }
 }
 
 /// Makes the head, with weights that a device of this rule takes.

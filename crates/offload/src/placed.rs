@@ -41,9 +41,18 @@ pub enum OffloadError {
     /// Experts were asked for.
     #[error("this model is dense: it has no experts to place")]
     Dense,
+    /// Experts were asked for, and only some layers have any.
+    #[error("the first layers of this model have no experts, which devices do not take yet: run it on the CPU")]
+    DenseLayers,
     /// Attention was asked for.
     #[error("every layer of this model attends within a window, which devices leave to the CPU")]
     Windows,
+    /// Attention was asked for.
+    #[error("this model's attention has sinks, which devices leave to the CPU")]
+    Sinks,
+    /// Attention was asked for.
+    #[error("some layers of this model have short convolutions, which devices leave to the CPU")]
+    Convolutions,
     /// A cache that has no room for what is loaded from it while requests are served.
     #[error(
         "{asked} for compiled graphs are too little: those that are loaded while this model is served take about {needed}"

@@ -18,6 +18,9 @@ pub enum RoutingError {
     /// It has no experts.
     #[error("this model is dense: it has no experts whose use could be counted")]
     Dense,
+    /// Only some of its layers have experts.
+    #[error("the first layers of this model have no experts: counting is for models that have them in all layers")]
+    DenseLayers,
     /// There is nothing to read.
     #[error("there is no text")]
     NoText,
@@ -41,6 +44,9 @@ pub fn calibrate_experts(
     tell: &mut dyn FnMut(Tokens),
 ) -> Result<Calibration, RoutingError> {
     let plan = model.blueprint().experts.ok_or(RoutingError::Dense)?;
+    if model.blueprint().dense_layers > 0 {
+        return Err(RoutingError::DenseLayers);
+    }
     let mut layers = vec![LayerCounts::none(plan.count); model.config().layers];
     let mut activations = Activations::new(model, CHUNK);
     let crew = Scoped { threads };

@@ -355,6 +355,38 @@ fn reasoning_comes_before() {
 }
 
 #[test]
+fn messages_in_channels_have_their_form() {
+    let (vocabulary, tools) = (vocabulary(), tools());
+    let calls = |choice| Calls { format: ToolFormat::Harmony, tools: &tools, choice, parallel: Parallel::One };
+    let grammar = |calls, answer: &ResponseFormat, begins| {
+        let thinking = Thinking::On(ReasoningFormat::Channel, begins);
+        grammar_of(&vocabulary, &Turn { calls, answer, thinking })
+    };
+    let taken = |grammar: &Grammar, text: &str| taken(&vocabulary, grammar, &[text]) == (text.to_owned(), true);
+    let thought = "<|channel|>analysis<|message|>Or {so}?<|end|><|start|>assistant";
+    let aside = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant";
+    let spoken = "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}";
+    let told = " to=functions.now<|channel|>commentary json<|message|>{}";
+    let said = "<|channel|>final<|message|>Hello";
+    let (text, object) = (ResponseFormat::Text, ResponseFormat::JsonObject);
+    let auto = grammar(Some(calls(&ToolChoice::Auto)), &text, Begins::Outside);
+    for turn in [spoken, told, said, &[thought, spoken].concat(), &[thought, thought, aside, told].concat()] {
+        assert!(taken(&auto, turn), "{turn}");
+    }
+    let wrong = "<|channel|>commentary to=functions.bread <|constrain|>json<|message|>{}";
+    for turn in ["Hello", wrong, &[spoken, said].concat()] {
+        assert!(!taken(&auto, turn), "{turn}");
+    }
+    let required = grammar(Some(calls(&ToolChoice::Required)), &text, Begins::Inside);
+    let rest = &thought["<|channel|>analysis<|message|>".len()..];
+    assert!(taken(&required, &[rest, spoken].concat()) && !taken(&required, &[rest, said].concat()));
+    let form = grammar(None, &object, Begins::Outside);
+    let answer = "<|channel|>final<|message|>{\"a\": 1}";
+    assert!(taken(&form, answer) && taken(&form, &[thought, answer].concat()));
+    assert!(!taken(&form, said) && !taken(&form, "{\"a\": 1}"));
+}
+
+#[test]
 fn answers_have_their_form() {
     let vocabulary = vocabulary();
     let schema = json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}, "maxItems": 3}}, "required": ["a"]});

@@ -157,6 +157,10 @@ impl CallParser {
         for part in parts {
             match part {
                 Part::Reasoning(text) => emit(pieces, Piece::Reasoning(text)),
+                Part::Call { name, arguments, written } => match read::told(name, &arguments) {
+                    Some(called) if !self.tools.is_empty() => self.call(vec![called], None, pieces),
+                    _ => emit(pieces, Piece::Text(written)),
+                },
                 Part::Text(text) if self.tools.is_empty() => emit(pieces, Piece::Text(text)),
                 Part::Text(text) => text.chars().for_each(|c| self.step(c, pieces)),
             }

@@ -52,11 +52,22 @@ pub(super) fn read(format: ToolFormat, text: &str, tools: &[Tool]) -> Reading {
             Reading::Calls(calls) if !calls.iter().all(|call| is_known(&call.name, tools)) => Reading::Broken,
             reading => reading,
         },
+        // Headers tell.
+        ToolFormat::Harmony => Reading::Broken,
         ToolFormat::LlamaPythonic => match pythonic::calls(body) {
             Some(calls) if calls.iter().all(|call| is_known(&call.name, tools)) => Reading::Calls(calls),
             _ => Reading::Broken,
         },
     }
+}
+
+/// The call of a function that a header names, if its arguments are an object.
+pub(super) fn told(name: String, arguments: &str) -> Option<Called> {
+    let body = arguments.trim();
+    let fits = !name.is_empty() && name.chars().count() <= NAME_MAX;
+    let arguments = if body.is_empty() { "{}" } else { body };
+    let is_object = fits && serde_json::from_str::<Map<String, Value>>(arguments).is_ok();
+    is_object.then(|| Called { name, arguments: compact(arguments) })
 }
 
 /// Reads a block after which nothing comes: a closing mark may be missing.

@@ -68,6 +68,32 @@ fn hermes_and_qwen() {
 }
 
 #[test]
+fn harmony() {
+    let check = |text: &str, expected: &[&str]| {
+        let mut parser = CallParser::new(Harmony, &tools(), Some(ReasoningFormat::Channel), Begins::Outside);
+        let mut pieces = parser.push(text);
+        pieces.extend(parser.finish());
+        let line = |piece: &Piece| match piece {
+            Piece::Text(text) => format!("text {text}"),
+            Piece::Reasoning(text) => format!("thought {text}"),
+            Piece::CallBegun { index, name } => format!("{index} {name}"),
+            Piece::Arguments { fragment, .. } => fragment.clone(),
+            Piece::CallEnded { .. } | Piece::CallCut { .. } => "end".to_owned(),
+        };
+        assert_eq!(pieces.iter().map(line).collect::<Vec<_>>(), expected, "{text}");
+    };
+    let header = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>";
+    let thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant";
+    check(
+        &format!("{thought}{header}{{\"city\": \"Paris\"}}<|call|>"),
+        &["thought Hm.", "0 get_weather", r#"{"city":"Paris"}"#, "end"],
+    );
+    check(&format!("{header}"), &["0 get_weather", "{}", "end"]);
+    check(&format!("{header}Paris"), &[&format!("text {header}Paris")]);
+    check(&format!("{thought}<|channel|>final<|message|>Sunny."), &["thought Hm.", "text Sunny."]);
+}
+
+#[test]
 fn qwen3_coder() {
     let call = "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>";
     check(QwenXml, call, &[WEATHER]);

@@ -6,6 +6,7 @@ use super::Calls;
 use super::rules::{Rules, anywhere, escaped, quoted, without};
 use super::schema::arguments;
 use super::{pythonic, xml};
+use crate::channels::{CHANNEL, FUNCTIONS, MESSAGE};
 use crate::format::{
     ARGS, NAME_MAX, PYTHON_START, PYTHON_TAG, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS, ToolFormat, is_name_char,
 };
@@ -30,6 +31,7 @@ pub(super) fn write_required(rules: &mut Rules<'_>, calls: &Calls<'_>, beside: B
         ToolFormat::Hermes | ToolFormat::QwenXml | ToolFormat::Generic => rules.mark(TOOL_CALL),
         ToolFormat::MistralList | ToolFormat::MistralArgs => rules.mark(TOOL_CALLS),
         ToolFormat::LlamaJson | ToolFormat::LlamaPythonic => optional_mark(rules, calls.format),
+        ToolFormat::Harmony => String::new(),
     };
     rules.rule("calls", &format!("{begin} rest"));
     Ok(())
@@ -59,6 +61,8 @@ pub(super) fn write_offered(rules: &mut Rules<'_>, calls: &Calls<'_>) -> Result<
             rules.rule("answer", "ANSWER");
             return Ok(());
         }
+        // Its answers have a header of their own.
+        ToolFormat::Harmony => return write_required(rules, calls, Beside::Text),
         ToolFormat::LlamaJson => {
             r#"\s*\{\s*("(name|function|parameters|arguments)"|"type"\s*:\s*"function")(?s:.*)"#.to_owned()
         }
@@ -114,6 +118,17 @@ fn write_rest(rules: &mut Rules<'_>, calls: &Calls<'_>, beside: Beside) -> Resul
             let named = named.collect::<Result<Vec<String>, Refused>>()?.join(" | ");
             rules.rule("named", &named);
             repeated("named", &format!("{} named", rules.mark(TOOL_CALLS)))
+        }
+        ToolFormat::Harmony => {
+            let named = tools.iter().map(|tool| {
+                let begun = [
+                    format!("{CHANNEL}commentary to={FUNCTIONS}{} <|constrain|>json{MESSAGE}", tool.name),
+                    format!(" to={FUNCTIONS}{}{CHANNEL}commentary json{MESSAGE}", tool.name),
+                ];
+                let [spoken, told] = begun.map(|header| rules.mark(&header));
+                Ok(format!("({spoken} | {told}) {}", rules.schema(&tool.name, arguments(tool)?)))
+            });
+            named.collect::<Result<Vec<String>, Refused>>()?.join(" | ")
         }
         ToolFormat::LlamaJson => {
             write_objects(rules, &tools, "parameters", beside)?;

@@ -9,6 +9,7 @@
 
 mod answer;
 mod calls;
+mod channels;
 mod ecmascript;
 mod finite;
 mod gbnf;
@@ -119,6 +120,10 @@ pub fn constraint(turn: &Turn<'_>, special: &dyn Fn(&str) -> Option<TokenId>) ->
     let calls = turn.calls.filter(|calls| *calls.choice != ToolChoice::None);
     let calls = calls.filter(|calls| !(calls.tools.is_empty() && *calls.choice == ToolChoice::Auto));
     let mut rules = Rules::new(special);
+    if let Thinking::On(ReasoningFormat::Channel, begins) = turn.thinking {
+        let is_free = calls.is_none() && *turn.answer == ResponseFormat::Text;
+        return if is_free { Ok(None) } else { channels::write(rules, calls.as_ref(), turn.answer, begins).map(Some) };
+    }
     let body = match (calls, turn.answer) {
         (None, ResponseFormat::Text) => return Ok(None),
         (None, answer) => {

@@ -108,6 +108,8 @@ impl Worker {
         let reasoning = backend.families().reasoning;
         let thinking = match (reasoning, prompt.begins) {
             (Some(format), Begins::Inside) => Thinking::On(format, Begins::Inside),
+            // Its answers have a header, too.
+            (Some(format @ ReasoningFormat::Channel), begins) => Thinking::On(format, begins),
             _ => Thinking::Off,
         };
         let constraint = backend

@@ -23,6 +23,8 @@ pub fn heg(model: &Model, kv: KvFormat) -> Heg {
     let keys = blueprint.kv_heads * blueprint.head_dim;
     // What each expert makes of a row, before it is added.
     let places = blueprint.experts.map_or(0, |experts| experts.chosen + usize::from(experts.shared.is_some()));
+    // Other layers look back a few positions only, which costs next to nothing.
+    let attending = blueprint.attention_layers() as f64 / work.layers.max(1) as f64;
     let page = model.kv_layout(kv).page_bytes() as f64;
     Heg {
         layers: work.layers,
@@ -30,7 +32,7 @@ pub fn heg(model: &Model, kv: KvFormat) -> Heg {
         ffn: token_wise(work.ffn, width((2 + places) * blueprint.hidden + blueprint.active_ffn())),
         attention: SequenceWise {
             // A score and its share of the result, for every dimension of every head.
-            macs_per_pair: 2.0 * queries as f64,
+            macs_per_pair: 2.0 * queries as f64 * attending,
             bytes_per_position: page / PAGE_TOKENS as f64 / work.layers.max(1) as f64,
             row_bytes: width(2 * queries),
         },

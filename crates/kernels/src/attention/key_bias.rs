@@ -145,6 +145,9 @@ impl TurnedBias<'_> {
             tell(pair, one * cosine - other * sine);
             tell(pair + pairs, one * sine + other * cosine);
         }
+        for (dimension, still) in bias.iter().enumerate().skip(2 * pairs) {
+            tell(dimension, *still);
+        }
     }
 }
 
@@ -155,6 +158,8 @@ pub(super) struct BiasScores<'a> {
     brackets: Vec<Brackets>,
     /// Of quick pairs, turned by the middle of the page under way.
     quick: Vec<Brackets>,
+    /// Of dimensions that are not turned, which add the same everywhere, by query.
+    still: [f32; LANES],
 }
 
 /// A pair's brackets, by query.
@@ -179,7 +184,11 @@ impl<'a> BiasScores<'a> {
                 brackets.sines[r] = other.mul_add(bias[pair], -(one * bias[pair + pairs]));
             }
         }
-        Self { turned, brackets, quick: vec![NONE; turned.bias.quick.len()] }
+        let mut still = [0.0_f32; LANES];
+        for (query, bias) in query.iter().zip(bias).skip(2 * pairs) {
+            query.iter().zip(&mut still).for_each(|(x, still)| *still = x.mul_add(*bias, *still));
+        }
+        Self { turned, brackets, quick: vec![NONE; turned.bias.quick.len()], still }
     }
 
     /// Adds what the bias adds to the scores of a page.
@@ -217,7 +226,7 @@ impl<'a> BiasScores<'a> {
         }
         let mut slow = [0.0; LANES];
         // SAFETY: a register of queries.
-        unsafe { s.store(slow.as_mut_ptr(), s.add(sums[0], sums[1])) };
+        unsafe { s.store(slow.as_mut_ptr(), s.add(s.add(sums[0], sums[1]), s.load(self.still.as_ptr()))) };
         slow
     }
 
@@ -285,6 +294,7 @@ mod tests {
                     key[pair] = (one * c - other * s) as f32;
                     key[pair + PAIRS] = (one * s + other * c) as f32;
                 }
+                key[2 * PAIRS..].copy_from_slice(&bias[2 * PAIRS..]);
                 let whole = key.clone();
                 turned.take_from(&mut key, kv_head, position);
                 assert!(key.iter().all(|left| left.abs() <= 1.01 * LEFT_MAX), "{position}: {key:?}");

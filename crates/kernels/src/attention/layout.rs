@@ -1,6 +1,7 @@
 //! Where keys and values lie in a page, and how a row is written there.
 //!
-//! A page holds [`PAGE`] positions of one sequence for all layers and key heads. Keys are stored across: for each 16
+//! A page holds [`PAGE`] positions of one sequence for all layers with attention and all key heads, and behind them what
+//! recurrent layers know after the last of these. Keys are stored across: for each 16
 //! positions and each dimension, the 16 positions' values side by side, so that scores of 16 positions come from one
 //! register. Values are stored along: a position's dimensions side by side.
 //!
@@ -126,6 +127,8 @@ pub struct KvLayout {
     pub head_dim: usize,
     /// How numbers are stored.
     pub format: KvFormat,
+    /// Floats behind all keys and values: the state that recurrent layers have after the page's last position.
+    pub state: usize,
 }
 
 impl KvLayout {
@@ -142,7 +145,32 @@ impl KvLayout {
     /// Bytes of a page.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
+        self.state_start() + self.state * size_of::<f32>()
+    }
+
+    /// Where the state begins in a page.
+    fn state_start(&self) -> usize {
         self.layers * self.kv_heads * self.head_bytes()
+    }
+
+    /// Reads a part of a page's state, from its `first` float on.
+    ///
+    /// # Panics
+    /// If there is no such part.
+    pub fn read_state(&self, page: &[u8], first: usize, out: &mut [f32]) {
+        assert!(first + out.len() <= self.state);
+        let bytes = page[self.state_start() + first * size_of::<f32>()..].as_chunks().0;
+        out.iter_mut().zip(bytes).for_each(|(out, bytes)| *out = f32::from_le_bytes(*bytes));
+    }
+
+    /// Writes it.
+    ///
+    /// # Panics
+    /// As [`Self::read_state`].
+    pub fn write_state(&self, page: &mut [u8], first: usize, values: &[f32]) {
+        assert!(first + values.len() <= self.state);
+        let bytes = page[self.state_start() + first * size_of::<f32>()..].as_chunks_mut().0;
+        bytes.iter_mut().zip(values).for_each(|(bytes, value)| *bytes = value.to_le_bytes());
     }
 
     /// Where the keys of a layer and head begin in a page; their values follow.

@@ -2,7 +2,7 @@
 //!
 //! For each row and head: softmax(q · k / √d) · v over the row's visible positions. The context is cut, by absolute
 //! position, into pages of [`PAGE`] and spans of [`SPAN_PAGES`] pages; within a span softmax runs online page by page,
-//! and the spans' partial results are merged in order. **Invariant:** this order is the same whether one worker walks all
+//! and the spans' partial results are merged in order, behind the head's sink where it has one. **Invariant:** this order is the same whether one worker walks all
 //! spans or several share them, and masked positions change nothing to the bit, so a row's result depends neither on
 //! the crew nor on the other rows of its tile.
 
@@ -47,6 +47,8 @@ pub(crate) struct Context<'a> {
     pub(crate) window: Option<usize>,
     /// Scores are multiplied with this.
     pub(crate) scale: f32,
+    /// Of each query head a score of no position.
+    pub(crate) sinks: Option<&'a [f32]>,
     /// What keys of eight bits are without.
     pub(crate) key_bias: Option<TurnedBias<'a>>,
 }
@@ -198,6 +200,7 @@ fn check(context: &Context<'_>, queries: &Queries<'_>) {
     assert!(layout.head_dim <= HEAD_DIM_MAX && layout.head_dim.is_multiple_of(16));
     assert!(queries.heads.is_multiple_of(layout.kv_heads));
     assert!(context.layer < layout.layers);
+    assert!(context.sinks.is_none_or(|sinks| sinks.len() == queries.heads));
     assert!(context.pages.iter().all(|page| page.layout() == layout));
     let written = queries.start + if queries.branch.is_some() { 0 } else { queries.rows };
     assert!(written.div_ceil(PAGE) <= context.pages.len());

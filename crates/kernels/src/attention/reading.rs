@@ -76,7 +76,7 @@ mod tests {
 
     /// A page with one key and value, and both as they are read again.
     fn write(isa: Isa, format: KvFormat, key: &[f32], value: &[f32]) -> (Vec<u8>, Vec<f32>, Vec<f32>) {
-        let layout = KvLayout { layers: 1, kv_heads: 1, head_dim: key.len(), format };
+        let layout = KvLayout { layers: 1, kv_heads: 1, head_dim: key.len(), format, state: 0 };
         let mut page = PageMemory::new(layout);
         // SAFETY: nobody else has the page.
         unsafe { page.writer().write(isa, Slot { position: 3, layer: 0, kv_head: 0 }, key, value) };
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn what_was_written_is_read_again() {
         for (format, tolerance) in [(KvFormat::F16, 1e-3), (KvFormat::Int8, 2e-2), (KvFormat::Int4, 0.2)] {
-            let layout = KvLayout { layers: 2, kv_heads: 3, head_dim: 32, format };
+            let layout = KvLayout { layers: 2, kv_heads: 3, head_dim: 32, format, state: 5 };
             let mut page = PageMemory::new(layout);
             let side = |seed: usize| (0..32).map(|i| ((i * 13 + seed) % 29) as f32 / 29.0 - 0.5).collect::<Vec<_>>();
             for (position, layer, kv_head) in [(0, 0, 0), (17, 1, 2), (63, 0, 1)] {

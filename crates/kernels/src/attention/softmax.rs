@@ -14,6 +14,13 @@ impl Softmax {
     pub(super) const EMPTY: Self = Self { largest: LOWEST, total: 0.0, values: [0.0; HEAD_DIM_MAX] };
 }
 
+impl Softmax {
+    /// As behind one score, in natural units, that has no values.
+    pub(super) fn begin_with(&mut self, score: f32) {
+        (self.largest, self.total) = ((score * std::f32::consts::LOG2_E).max(LOWEST), 1.0);
+    }
+}
+
 /// Below every score, yet finite: 2 to the power of `MASKED - LOWEST` is zero, and of `LOWEST - LOWEST` one.
 pub(super) const LOWEST: f32 = -1e30;
 

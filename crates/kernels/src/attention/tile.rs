@@ -105,6 +105,12 @@ impl<'a, const R: usize> TileWork<'a, R> {
             let from = context.window.map_or(0, |window| to.saturating_sub(window));
             Entry { row: queries.first_row + row, within: row, head: kv_head * group + head, from, to }
         });
+        let mut merged = [Softmax::EMPTY; R];
+        for (softmax, entry) in merged.iter_mut().zip(&entries) {
+            if let Some(sinks) = context.sinks {
+                softmax.begin_with(sinks[entry.head]);
+            }
+        }
         Self {
             context,
             queries,
@@ -115,7 +121,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
             bias: None,
             span: [Softmax::EMPTY; R],
             totals: [[0.0; LANES]; R],
-            merged: [Softmax::EMPTY; R],
+            merged,
         }
     }
 

@@ -14,6 +14,8 @@ pub struct AttentionShape<'a> {
     pub scale: f32,
     /// Positions visible to a row, itself included; `None`: all.
     pub window: Option<usize>,
+    /// Of each query head a score of no position, which weighs with the others and has no value; none: there are none.
+    pub sinks: Option<&'a [f32]>,
     /// What keys of eight bits are without, as [`super::QkvWeights::key_bias`].
     pub key_bias: Option<TurnedBias<'a>>,
 }
@@ -73,8 +75,8 @@ pub fn attention(
         .iter()
         .map(|sequence| {
             let queries = queries(&shared, shape, sequence);
-            let AttentionShape { window, scale, key_bias, .. } = *shape;
-            let context = Context { layout, layer, pages: &sequence.pages, window, scale, key_bias };
+            let AttentionShape { window, scale, sinks, key_bias, .. } = *shape;
+            let context = Context { layout, layer, pages: &sequence.pages, window, scale, sinks, key_bias };
             let partials = splits_spans(&queries, layout, workers).then(|| {
                 let floats = Partials::floats(&queries, layout);
                 offset += floats;

@@ -11,11 +11,11 @@ use std::ops::Range;
 pub struct BufferShape {
     /// Width of the residual stream.
     pub hidden: usize,
-    /// Query, key and value heads side by side.
+    /// Query, key and value heads side by side, or what else layers project to.
     pub qkv: usize,
     /// All query heads side by side.
     pub queries: usize,
-    /// Width of the feed-forward block; none if there are experts in its place.
+    /// Width of the feed-forward block; none if all layers have experts in its place.
     pub ffn: usize,
     /// Experts in place of the block.
     pub experts: Option<ExpertShape>,
@@ -91,6 +91,8 @@ struct Routed {
     /// The rows of each expert, quantised, as they go in and behind the gates.
     gathered: QuantizedRows,
     inner: QuantizedRows,
+    /// Whether the last feed-forward kernel chose any.
+    is_of_last: bool,
 }
 
 impl Routed {
@@ -104,6 +106,7 @@ impl Routed {
             products: Aligned::zeroed(rows * places * stride(hidden)),
             gathered: QuantizedRows::new(experts.map_or(0, |experts| experts.gathered(rows)), hidden, operands),
             inner: QuantizedRows::new(experts.map_or(0, |experts| experts.inner(rows)), widest, operands),
+            is_of_last: false,
         }
     }
 
@@ -253,7 +256,7 @@ impl Buffers {
     /// If there is no such row.
     #[must_use]
     pub fn routes(&self, row: usize) -> Option<(&[u32], &[f32])> {
-        let experts = self.shape.experts?;
+        let experts = self.shape.experts.filter(|_| self.routing.is_of_last)?;
         let places = row * experts.places()..row * experts.places() + experts.chosen;
         Some((&self.routing.chosen[places.clone()], &self.routing.weights[places]))
     }
@@ -271,6 +274,23 @@ impl Buffers {
             normed: &self.normed[dense(hidden, &(0..rows.len()))?],
             residual: &mut self.residual[dense(hidden, &rows)?],
         })
+    }
+
+    /// The column that a row of a short convolution adds to its sequence's state, if it is projected.
+    ///
+    /// # Panics
+    /// If there is no such row, or `column` is not as wide as the residual stream.
+    pub fn column(&self, row: usize, column: &mut [f32]) {
+        let hidden = self.shape.hidden;
+        let projected = &self.qkv[row * stride(self.shape.qkv)..][..3 * hidden];
+        let products = projected[..hidden].iter().zip(&projected[2 * hidden..]);
+        assert!(column.len() == hidden);
+        column.iter_mut().zip(products).for_each(|(column, (gate, value))| *column = gate * value);
+    }
+
+    /// Notes what feed-forward kernel comes: one that chooses experts, or another.
+    pub(super) fn note_routing(&mut self, routes: bool) {
+        self.routing.is_of_last = routes;
     }
 
     /// The cosines and sines that rope turns row `row` by.

@@ -150,6 +150,7 @@ enum Inner<'a> {
 impl<'a> Call<'a> {
     fn new(isa: Isa, weights: &'a FfnWeights<'a>, buffers: &'a mut Buffers, rows: Range<usize>) -> Self {
         assert!(rows.end <= buffers.rows());
+        buffers.note_routing(matches!(weights.block, Block::Experts(_)));
         let shape = *buffers.shape();
         let (shared, widths) = buffers.share_widths([shape.queries, shape.hidden, shape.ffn]);
         let quantized = widths.map(|quantized| quantized.with_rows(rows.len()));
@@ -195,7 +196,7 @@ impl<'a> Call<'a> {
     fn dense(&self, feed: &Feed, norm: Option<Norm<'_>>, worker: &Worker<'_>) {
         let Self { isa, weights, shared, quantized: [_, hidden, inner], .. } = self;
         let out = Target { out: shared.gated.values, first_row: 0, stride: shared.gated.stride };
-        let gated = Epilogue::Gated(out, weights.gating);
+        let gated = Epilogue::Gated { target: out, gating: weights.gating, bias: None };
         // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
         unsafe { matmul(*isa, &feed.gate_up, hidden, self.rows.len(), &gated, worker) };
         worker.sync();

@@ -2,10 +2,12 @@
 //!
 //! Each takes a crew and some rows of [`Buffers`], and is safe to call alone: what its workers share is borrowed for
 //! the call, and steps that read each other's results are separated by syncs. Token-wise kernels (QKV, feed-forward,
-//! head) take any rows of any sequences; attention takes the rows of one sequence at a time.
+//! head) take any rows of any sequences; attention takes the rows of one sequence at a time, and so does what stands in its
+//! place in some models' layers: short convolutions.
 
 mod attention;
 mod buffers;
+mod convolution;
 mod experts;
 mod ffn;
 mod head;
@@ -13,7 +15,8 @@ mod qkv;
 
 pub use attention::{AttentionShape, SequenceRows, TreeRows, attention};
 pub use buffers::{BufferShape, Buffers, ExpertShape, RoutedRows};
-pub use experts::{Experts, Places, Routing, SharedExpert};
+pub use convolution::{ConvolvedRows, TAPS_MAX, project, short_convolution};
+pub use experts::{ExpertBias, Experts, Places, Routing, SharedExpert};
 pub use ffn::{Block, Feed, FfnWeights, feed_experts, feed_forward, project_attended, route};
 pub use head::{HeadWeights, head};
 pub use qkv::{HeadNorms, KvDestination, KvTail, QkvWeights, keys_and_values, qkv};

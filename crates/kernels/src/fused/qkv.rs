@@ -206,7 +206,7 @@ impl<'a> Finish<'a> {
     }
 
     fn kv_heads(&self) -> usize {
-        (self.shared.qkv.columns / self.head_dim() - self.weights.heads) / 2
+        (self.weights.matrix.outputs() / self.head_dim() - self.weights.heads) / 2
     }
 
     /// The query heads that share key head `kv_head`, their key and their value, of one row.

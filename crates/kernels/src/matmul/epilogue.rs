@@ -12,10 +12,20 @@ pub enum Epilogue<'a> {
     Store(Target<'a>),
     /// Adds them to what is there: the residual stream.
     Add(Target<'a>),
-    /// For a matrix whose even panels are gates and whose odd panels are the values they gate: writes
-    /// `gating(gate) × value`, half as wide as the product. Panel pair `i` is panel `i` of the target.
-    Gated(Target<'a>, Gating),
+    /// For a matrix whose even panels are gates and whose odd panels are the values they gate: writes what `gating` makes of
+    /// them, half as wide as the product. Panel pair `i` is panel `i` of the target.
+    Gated {
+        /// Where it goes.
+        target: Target<'a>,
+        /// The nonlinearity.
+        gating: Gating,
+        /// Added to gates and values, in the order of the panels.
+        bias: Option<&'a [f32]>,
+    },
 }
+
+/// Of [`Gating::ClampedSwish`].
+const LIMIT: f32 = 7.0;
 
 /// Rows of floats that results go to.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +45,8 @@ pub enum Gating {
     Silu,
     /// Gaussian error linear unit, by its tanh approximation.
     GeluTanh,
+    /// `x / (1 + e^-1.702x) × (value + 1)`, gates being at most 7 and values within ±7 (gpt-oss).
+    ClampedSwish,
 }
 
 impl Epilogue<'_> {
@@ -70,12 +82,17 @@ impl Epilogue<'_> {
                         }
                     }
                 }
-                Self::Gated(target, gating) => {
+                Self::Gated { target, gating, bias } => {
                     for (index, sums) in sums.iter().enumerate() {
                         for pair in 0..P / 2 {
                             let panel = panels.start / 2 + pair;
-                            let out = target.at(row + index, panel..panel + 1);
-                            s.store(out, s.mul(gating.apply(s, sums[2 * pair]), sums[2 * pair + 1]));
+                            let (mut gate, mut value) = (sums[2 * pair], sums[2 * pair + 1]);
+                            if let Some(bias) = bias {
+                                let bias = bias[2 * panel * PANEL..][..2 * PANEL].as_ptr();
+                                gate = s.add(gate, s.load(bias));
+                                value = s.add(value, s.load(bias.add(PANEL)));
+                            }
+                            s.store(target.at(row + index, panel..panel + 1), gating.gated(s, gate, value));
                         }
                     }
                 }
@@ -87,13 +104,13 @@ impl Epilogue<'_> {
     pub(super) fn keeps_rows_apart(&self, panels: usize) -> bool {
         match self {
             Self::Store(target) | Self::Add(target) => panels * PANEL <= target.stride,
-            Self::Gated(target, _) => panels / 2 * PANEL <= target.stride,
+            Self::Gated { target, .. } => panels / 2 * PANEL <= target.stride,
         }
     }
 
     /// Whether panels must come in pairs.
     pub(super) fn takes_pairs(&self) -> bool {
-        matches!(self, Self::Gated(..))
+        matches!(self, Self::Gated { .. })
     }
 }
 
@@ -111,12 +128,27 @@ impl Target<'_> {
 }
 
 impl Gating {
+    /// What a gate lets through of a value.
+    #[inline(always)]
+    fn gated<S: Simd>(self, s: S, gate: S::F, value: S::F) -> S::F {
+        match self {
+            Self::Silu | Self::GeluTanh => s.mul(self.apply(s, gate), value),
+            Self::ClampedSwish => {
+                // What is no number stays none.
+                let gate = s.min(s.splat(LIMIT), gate);
+                let value = s.max(s.splat(-LIMIT), s.min(s.splat(LIMIT), value));
+                s.mul(self.apply(s, gate), s.add(value, s.splat(1.0)))
+            }
+        }
+    }
+
     #[inline(always)]
     fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
         /// `-2 √(2/π)`.
         const MINUS_TWO_ROOT: f32 = -1.595_769;
         let exponent = match self {
             Self::Silu => s.sub(s.splat(0.0), x),
+            Self::ClampedSwish => s.mul(s.splat(-1.702), x),
             // `x (1 + tanh u) / 2 = x / (1 + e^-2u)` with `u = √(2/π) (x + 0.044715 x³)`.
             Self::GeluTanh => {
                 let cubic = s.fma(s.mul(s.mul(x, x), s.splat(0.044_715)), x, x);

@@ -16,6 +16,8 @@ pub struct Blueprint {
     pub ffn: usize,
     /// Experts in place of the feed-forward block.
     pub experts: Option<ExpertPlan>,
+    /// The first layers, which have a feed-forward block also where the others have experts.
+    pub dense_layers: usize,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads.
@@ -36,6 +38,8 @@ pub struct Blueprint {
     pub ropes: Vec<Rope>,
     /// Layer by layer.
     pub layers: Vec<LayerPlan>,
+    /// Taps of short convolutions, where layers have them.
+    pub taps: usize,
     /// Tensors beyond the common ones.
     pub extras: &'static [Extra],
 }
@@ -45,6 +49,50 @@ impl Blueprint {
     #[must_use]
     pub fn has(&self, extra: Extra) -> bool {
         self.extras.contains(&extra)
+    }
+
+    /// Layers with attention.
+    #[must_use]
+    pub fn attention_layers(&self) -> usize {
+        self.before(self.layers.len(), Mixer::Attention)
+    }
+
+    /// Layers with short convolutions.
+    #[must_use]
+    pub fn convolution_layers(&self) -> usize {
+        self.before(self.layers.len(), Mixer::ShortConvolution)
+    }
+
+    /// A layer's place among those that are like it: where its keys and values, or its columns, are kept.
+    #[must_use]
+    pub fn place(&self, layer: usize) -> usize {
+        self.before(layer, self.layers[layer].mixer)
+    }
+
+    fn before(&self, layer: usize, mixer: Mixer) -> usize {
+        self.layers[..layer].iter().filter(|plan| plan.mixer == mixer).count()
+    }
+
+    /// Floats that a short convolution keeps of the positions before: a column less than it has taps.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        self.taps.saturating_sub(1) * self.hidden
+    }
+
+    /// The experts of a layer, if it has any.
+    #[must_use]
+    pub fn experts_of(&self, layer: usize) -> Option<ExpertPlan> {
+        self.experts.filter(|_| layer >= self.dense_layers)
+    }
+
+    /// What the norm before the head is called in the file.
+    pub(crate) fn final_norm(&self) -> &'static str {
+        if self.has(Extra::NormOfEmbeddings) { "token_embd_norm" } else { "output_norm" }
+    }
+
+    /// What the norm before the feed-forward block is called in the file.
+    pub(crate) fn ffn_norm(&self) -> &'static str {
+        if self.has(Extra::NormBehindAttention) { "post_attention_norm" } else { "ffn_norm" }
     }
 
     /// Width of the feed-forward blocks that a row goes through.
@@ -61,9 +109,26 @@ pub struct LayerPlan {
     pub window: Option<usize>,
     /// Index into [`Blueprint::ropes`].
     pub rope: usize,
+    /// By what positions know of each other.
+    pub mixer: Mixer,
 }
 
-/// Rotary position embedding: dimension pair `i` of `n` turns by `position × frequency[i]`.
+impl LayerPlan {
+    /// A layer with attention over all positions, turned by the first rope.
+    pub const ATTENTION: Self = Self { window: None, rope: 0, mixer: Mixer::Attention };
+}
+
+/// By what a layer's positions know of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mixer {
+    /// Attention.
+    Attention,
+    /// A short convolution ([`duet_kernels::fused::short_convolution`]).
+    ShortConvolution,
+}
+
+/// Rotary position embedding: pair `i` of `n` turns by `position × frequency[i]`. The pairs are the first `2n` dimensions of
+/// a head; those behind them are not turned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// One for each pair.
@@ -75,7 +140,7 @@ pub struct Rope {
 /// Which dimensions of a head form a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RopePairs {
-    /// `2i` and `2i + 1`. Weights are reordered to halves when packed.
+    /// `2i` and `2i + 1`. Weights are reordered to halves of what is turned when packed.
     Neighbours,
     /// `i` and `i + n`.
     Halves,
@@ -98,4 +163,14 @@ pub enum Extra {
     HeadBias,
     /// Norms of the residual stream take off the mean and have biases.
     LayerNorms,
+    /// The norm before the head is named after the embeddings.
+    NormOfEmbeddings,
+    /// The norm before the feed-forward block is named after what it comes behind.
+    NormBehindAttention,
+    /// Of each query head a score of no position, which weighs with the others and has no value.
+    Sinks,
+    /// Biases of the router, and of each expert's matrices.
+    ExpertBiases,
+    /// Of each expert, added to what it is chosen by.
+    ChoiceBias,
 }

@@ -15,6 +15,8 @@ pub struct ExpertPlan {
     pub ffn: usize,
     /// Width of the one that every row goes to, if there is one.
     pub shared: Option<usize>,
+    /// Whether that one has a gate of its own; else it counts in full.
+    pub shared_gate: bool,
     /// How scores become weights.
     pub routing: Routing,
 }
@@ -59,7 +61,27 @@ pub(super) fn experts(facts: &Facts<'_>, width: ExpertWidth, routing: Routing) -
             }
         },
     };
-    Ok(ExpertPlan { count, chosen, ffn, shared: None, routing })
+    Ok(ExpertPlan { count, chosen, ffn, shared: None, shared_gate: false, routing })
+}
+
+/// Routing by sigmoids as the settings beside say, the sum of weights having `least` added to it. Files that say nothing
+/// have weights that sum to one.
+pub(super) fn sigmoid(facts: &Facts<'_>, least: f32) -> Result<Routing, LoadError> {
+    let scale = facts.opt_f32("expert_weights_scale")?.filter(|scale| *scale != 0.0).unwrap_or(1.0);
+    if !scale.is_finite() {
+        return Err(facts.refuse("expert_weights_scale", format!("{scale}")));
+    }
+    // As llama.cpp numbers these: softmax, then sigmoids.
+    const SIGMOIDS: usize = 2;
+    match facts.opt_count("expert_gating_func")? {
+        None | Some(0 | SIGMOIDS) => {}
+        Some(other) => {
+            let problem = format!("routing {other} is not supported here (sigmoids, which are 2, are)");
+            return Err(facts.refuse("expert_gating_func", problem));
+        }
+    }
+    let divided = facts.opt_bool("expert_weights_norm")?.unwrap_or(true).then_some(least);
+    Ok(Routing::Sigmoid { divided, scale })
 }
 
 /// More than any published model, few enough that a row's scores stay small.

@@ -1,22 +1,25 @@
 //! What all architectures' metadata have in common.
 
-use super::yarn::Yarn;
+use super::yarn::{BandEnds, Yarn};
 use super::{Blueprint, LayerPlan, Rope, RopePairs};
-use crate::gguf::{GgufFile, Metadata};
+use crate::gguf::{GgufFile, Metadata, Value};
 use crate::load::LoadError;
 use duet_kernels::attention::HEAD_DIM_MAX;
 use duet_kernels::matmul::Gating;
+use duet_types::Tokens;
 
 /// The common settings of a file, checked.
 pub(crate) struct Facts<'a> {
     file: &'a GgufFile,
     prefix: &'static str,
+    /// The longest sequence that is wanted, if somebody said.
+    wanted: Option<Tokens>,
     blueprint: Blueprint,
 }
 
 impl<'a> Facts<'a> {
-    /// Reads and checks them.
-    pub(crate) fn read(file: &'a GgufFile, prefix: &'static str) -> Result<Self, LoadError> {
+    /// Reads and checks them, for sequences as long as `wanted`.
+    pub(crate) fn read(file: &'a GgufFile, prefix: &'static str, wanted: Option<Tokens>) -> Result<Self, LoadError> {
         let metadata = file.metadata();
         let key = |name: &str| format!("{prefix}.{name}");
         let number = |name: &str| positive(metadata, &key(name));
@@ -28,7 +31,14 @@ impl<'a> Facts<'a> {
             return refuse("block_count", format!("{layers} layers, more than {LAYERS_MAX}"));
         }
         let heads = number("attention.head_count")?;
-        let kv_heads = optional(metadata, &key("attention.head_count_kv"))?.unwrap_or(heads);
+        // A list, in files whose layers differ: then those with attention have the most.
+        let listed = metadata.get(&key(KV_HEADS)).is_some_and(|value| matches!(value, Value::Array(_)));
+        let kv_heads = if listed {
+            let most = metadata.u32s(&key(KV_HEADS))?.iter().copied().max().unwrap_or(0);
+            above_zero(&key(KV_HEADS), most)?
+        } else {
+            optional(metadata, &key(KV_HEADS))?.unwrap_or(heads)
+        };
         let head_dim = optional(metadata, &key("attention.key_length"))?.unwrap_or(hidden / heads);
         let value_dim = optional(metadata, &key("attention.value_length"))?.unwrap_or(head_dim);
         let epsilon = metadata.f32(&key("attention.layer_norm_rms_epsilon"))?;
@@ -44,12 +54,14 @@ impl<'a> Facts<'a> {
         let facts = Self {
             file,
             prefix,
+            wanted,
             blueprint: Blueprint {
                 context: number("context_length")?,
                 vocabulary,
                 hidden,
                 ffn: number("feed_forward_length")?,
                 experts: None,
+                dense_layers: 0,
                 heads,
                 kv_heads,
                 head_dim,
@@ -59,7 +71,8 @@ impl<'a> Facts<'a> {
                 gating: Gating::Silu,
                 rope_pairs: RopePairs::Halves,
                 ropes: Vec::new(),
-                layers: vec![LayerPlan { window: None, rope: 0 }; layers],
+                layers: vec![LayerPlan::ATTENTION; layers],
+                taps: 0,
                 extras: &[],
             },
         };
@@ -83,7 +96,7 @@ impl<'a> Facts<'a> {
         let rope = if self.is_yarn()? {
             // Refuses what cannot be turned at all.
             self.rope(theta, 1.0, None)?;
-            Yarn::read(self)?.rope(theta, self.blueprint.head_dim)
+            Yarn::read(self)?.rope(theta, self.rope_dims()?, BandEnds::Whole)
         } else {
             self.rope(theta, self.linear_scale()?, self.rope_factors()?)?
         };
@@ -93,6 +106,14 @@ impl<'a> Facts<'a> {
     /// An optional setting `{architecture}.{name}`.
     pub(crate) fn opt_f32(&self, name: &str) -> Result<Option<f32>, LoadError> {
         Ok(self.file.metadata().opt_f32(&self.key(name))?)
+    }
+
+    /// The window of `attention.sliding_window`; files say zero for none, and one as long as the context hides nothing.
+    pub(crate) fn window(&self) -> Result<Option<usize>, LoadError> {
+        let key = self.key("attention.sliding_window");
+        let window = self.file.metadata().opt_u32(&key)?.filter(|&window| window > 0);
+        let window = window.map(|window| above_zero(&key, window)).transpose()?;
+        Ok(window.filter(|&window| window < self.blueprint.context))
     }
 
     /// An optional setting `{architecture}.{name}` above zero.
@@ -130,18 +151,56 @@ impl<'a> Facts<'a> {
         }
     }
 
-    fn is_yarn(&self) -> Result<bool, LoadError> {
+    pub(crate) fn is_yarn(&self) -> Result<bool, LoadError> {
         Ok(self.file.metadata().opt_str(&self.key("rope.scaling.type"))? == Some(YARN))
     }
 
-    /// Rope over a whole head.
-    pub(crate) fn rope(&self, theta: f32, scale: f32, factors: Option<Vec<f32>>) -> Result<Rope, LoadError> {
+    /// Rope that is stretched by YaRN, the ends of its bands as they are computed.
+    pub(crate) fn yarn(&self) -> Result<Rope, LoadError> {
+        let theta = self.opt_f32("rope.freq_base")?.unwrap_or(10_000.0);
+        self.rope(theta, 1.0, None)?;
+        Ok(Yarn::read(self)?.rope(theta, self.rope_dims()?, BandEnds::Exact))
+    }
+
+    /// An optional setting `{architecture}.{name}` that is true or false.
+    pub(crate) fn opt_bool(&self, name: &str) -> Result<Option<bool>, LoadError> {
+        Ok(self.file.metadata().opt_bool(&self.key(name))?)
+    }
+
+    /// An optional setting `{architecture}.{name}` that counts something, of which there may be none.
+    pub(crate) fn opt_count(&self, name: &str) -> Result<Option<usize>, LoadError> {
+        Ok(self.file.metadata().opt_u32(&self.key(name))?.map(|count| count as usize))
+    }
+
+    /// Key heads of each layer, in files whose layers differ.
+    pub(crate) fn kv_heads_of_layers(&self) -> Result<Vec<u32>, LoadError> {
+        let heads = self.file.metadata().u32s(&self.key(KV_HEADS))?.to_vec();
+        if heads.len() == self.blueprint.layers.len() {
+            return Ok(heads);
+        }
+        let problem = format!("{} numbers for {} layers", heads.len(), self.blueprint.layers.len());
+        Err(self.refuse(KV_HEADS, problem))
+    }
+
+    /// Whether the file has a tensor of this name.
+    pub(crate) fn has_tensor(&self, name: &str) -> bool {
+        self.file.tensor(name).is_some()
+    }
+
+    /// The first dimensions of a head, which rope turns: all, if nothing else is said.
+    fn rope_dims(&self) -> Result<usize, LoadError> {
         let head_dim = self.blueprint.head_dim;
         let dims = self.opt_number("rope.dimension_count")?.unwrap_or(head_dim);
-        if dims != head_dim {
-            let problem = format!("rope over {dims} of {head_dim} dimensions is not supported");
-            return Err(LoadError::Setting { key: self.key("rope.dimension_count"), problem });
+        if dims.is_multiple_of(2) && dims <= head_dim {
+            return Ok(dims);
         }
+        let problem = format!("rope over {dims} of {head_dim} dimensions: pairs of these are supported");
+        Err(self.refuse("rope.dimension_count", problem))
+    }
+
+    /// Rope with this base, positions being stretched by `scale` and pairs slowed down by `factors`.
+    pub(crate) fn rope(&self, theta: f32, scale: f32, factors: Option<Vec<f32>>) -> Result<Rope, LoadError> {
+        let dims = self.rope_dims()?;
         if !(theta.is_finite() && theta > 0.0 && scale.is_finite() && scale > 0.0) {
             let problem = format!("base {theta}, factor {scale}");
             return Err(LoadError::Setting { key: self.key("rope.freq_base"), problem });
@@ -159,21 +218,15 @@ impl<'a> Facts<'a> {
         self.factors("rope_freqs.weight")
     }
 
-    /// Rope as it is within the context that a model was trained for first, in files whose rope was stretched later.
-    pub(crate) fn short_rope(&self) -> Result<Option<Rope>, LoadError> {
-        let Some(factors) = self.factors("rope_factors_short.weight")? else { return Ok(None) };
-        let theta = self.opt_f32("rope.freq_base")?.unwrap_or(10_000.0);
-        let magnitude = self.opt_f32("rope.scaling.attn_factor")?.unwrap_or(1.0);
-        if !(magnitude.is_finite() && magnitude > 0.0) {
-            return Err(self.refuse("rope.scaling.attn_factor", format!("{magnitude}")));
-        }
-        Ok(Some(Rope { magnitude, ..self.rope(theta, 1.0, Some(factors))? }))
+    /// The longest sequence that is wanted: the longest that the file allows, if nobody said.
+    pub(crate) fn wanted_context(&self) -> usize {
+        self.wanted.map_or(self.blueprint.context, Tokens::as_usize)
     }
 
     /// A tensor of what each pair's frequency is divided by.
-    fn factors(&self, name: &str) -> Result<Option<Vec<f32>>, LoadError> {
+    pub(crate) fn factors(&self, name: &str) -> Result<Option<Vec<f32>>, LoadError> {
         let Some(tensor) = self.file.tensor(name) else { return Ok(None) };
-        let pairs = self.blueprint.head_dim / 2;
+        let pairs = self.rope_dims()? / 2;
         if tensor.info.rows() != 1 || tensor.info.row_len() != pairs {
             return Err(LoadError::Shape {
                 tensor: name.to_owned(),
@@ -194,6 +247,9 @@ impl<'a> Facts<'a> {
         format!("{}.{name}", self.prefix)
     }
 }
+
+/// Key heads: a number, or one for each layer.
+const KV_HEADS: &str = "attention.head_count_kv";
 
 /// The kind of scaling.
 const YARN: &str = "yarn";

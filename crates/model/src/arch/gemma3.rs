@@ -23,8 +23,10 @@ pub(super) fn blueprint(facts: &Facts<'_>) -> Result<Blueprint, LoadError> {
     let window = facts.opt_number("attention.sliding_window")?;
     let pattern = facts.opt_number("attention.sliding_window_pattern")?.unwrap_or(PATTERN);
     let layer = |index: usize| match window {
-        Some(window) if !(index + 1).is_multiple_of(pattern) => LayerPlan { window: Some(window), rope: 1 },
-        _ => LayerPlan { window: None, rope: 0 },
+        Some(window) if !(index + 1).is_multiple_of(pattern) => {
+            LayerPlan { window: Some(window), rope: 1, ..LayerPlan::ATTENTION }
+        }
+        _ => LayerPlan::ATTENTION,
     };
     let layers = common.layers.len();
     let per_head = if layers == LAYERS_27B { common.hidden / common.heads } else { common.head_dim };

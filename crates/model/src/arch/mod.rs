@@ -8,8 +8,13 @@ mod blueprint;
 mod experts;
 mod facts;
 mod gemma3;
+mod glm4moe;
+mod gpt_oss;
+mod lfm2;
 mod llama;
+mod longrope;
 mod olmoe;
+mod phi3;
 mod phimoe;
 mod qwen2;
 mod qwen2moe;
@@ -19,12 +24,13 @@ mod smollm3;
 mod yarn;
 
 pub use bert::EncoderBlueprint;
-pub use blueprint::{Blueprint, Extra, LayerPlan, Rope, RopePairs};
+pub use blueprint::{Blueprint, Extra, LayerPlan, Mixer, Rope, RopePairs};
 pub use experts::ExpertPlan;
 pub(crate) use facts::Facts;
 
 use crate::gguf::GgufFile;
 use crate::load::LoadError;
+use duet_types::Tokens;
 
 /// An architecture that duet can run.
 pub(crate) struct Architecture {
@@ -44,16 +50,21 @@ pub(crate) const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "olmoe", blueprint: olmoe::blueprint },
     Architecture { name: "qwen2moe", blueprint: qwen2moe::blueprint },
     Architecture { name: "qwen3moe", blueprint: qwen3moe::blueprint },
+    Architecture { name: "gpt-oss", blueprint: gpt_oss::blueprint },
+    Architecture { name: "glm4moe", blueprint: glm4moe::blueprint },
+    Architecture { name: "lfm2", blueprint: lfm2::dense },
+    Architecture { name: "lfm2moe", blueprint: lfm2::with_experts },
+    Architecture { name: "phi3", blueprint: phi3::blueprint },
     Architecture { name: "phimoe", blueprint: phimoe::blueprint },
 ];
 
-/// The blueprint of a file's model.
-pub(crate) fn blueprint(file: &GgufFile) -> Result<Blueprint, LoadError> {
+/// The blueprint of a file's model, for sequences as long as `wanted`; the longest that the file allows, if nobody said.
+pub(crate) fn blueprint(file: &GgufFile, wanted: Option<Tokens>) -> Result<Blueprint, LoadError> {
     let name = file.metadata().str("general.architecture")?;
     let architecture = ARCHITECTURES.iter().find(|architecture| architecture.name == name);
     let architecture = architecture.ok_or_else(|| LoadError::Architecture {
         name: name.to_owned(),
         supported: ARCHITECTURES.iter().map(|architecture| architecture.name).collect::<Vec<_>>().join(", "),
     })?;
-    (architecture.blueprint)(&Facts::read(file, architecture.name)?)
+    (architecture.blueprint)(&Facts::read(file, architecture.name, wanted)?)
 }

@@ -11,7 +11,7 @@ pub(super) fn blueprint(facts: &Facts<'_>) -> Result<Blueprint, LoadError> {
         Some(shared) => shared,
         None => facts.number("feed_forward_length")?,
     };
-    let experts = ExpertPlan { shared: Some(shared), ..experts };
+    let experts = ExpertPlan { shared: Some(shared), shared_gate: true, ..experts };
     let common = facts.common(RopePairs::Halves)?;
     Ok(Blueprint { experts: Some(experts), extras: &[Extra::QkvBias], ..common })
 }

@@ -10,7 +10,8 @@ pub(super) fn blueprint(facts: &Facts<'_>) -> Result<Blueprint, LoadError> {
     let common = facts.common(RopePairs::Neighbours)?;
     let turned = common.ropes[0].clone();
     let still = Rope { frequencies: vec![0.0; turned.frequencies.len()], magnitude: 1.0 };
-    let layer = |index: usize| LayerPlan { window: None, rope: usize::from((index + 1).is_multiple_of(PATTERN)) };
+    let rope = |index: usize| usize::from((index + 1).is_multiple_of(PATTERN));
+    let layer = |index: usize| LayerPlan { rope: rope(index), ..LayerPlan::ATTENTION };
     let layers = (0..common.layers.len()).map(layer).collect();
     Ok(Blueprint { ropes: vec![turned, still], layers, ..common })
 }

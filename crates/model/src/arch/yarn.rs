@@ -10,6 +10,15 @@ use crate::load::LoadError;
 /// Turns within the first context from which on a pair keeps its frequency, and below which it is slowed down.
 const TURNS: [f32; 2] = [32.0, 1.0];
 
+/// Where the bands of pairs that are kept, blended and slowed down begin and end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BandEnds {
+    /// At whole pairs.
+    Whole,
+    /// As they are computed (gpt-oss).
+    Exact,
+}
+
 /// The settings of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Yarn {
@@ -46,12 +55,16 @@ impl Yarn {
     }
 
     /// The rope over `dims` dimensions with this base.
-    pub(super) fn rope(&self, theta: f32, dims: usize) -> Rope {
+    pub(super) fn rope(&self, theta: f32, dims: usize, ends: BandEnds) -> Rope {
         let (theta, dims) = (f64::from(theta), dims as f64);
         // Which pair turns so many times within the first context.
         let pair_of = |turns: f64| dims * (self.original / (turns * std::f64::consts::TAU)).ln() / (2.0 * theta.ln());
-        let low = pair_of(self.turns[0]).floor().max(0.0);
-        let high = pair_of(self.turns[1]).ceil().min(dims - 1.0);
+        let [low, high] = self.turns.map(pair_of);
+        let (low, high) = match ends {
+            BandEnds::Whole => (low.floor(), high.ceil()),
+            BandEnds::Exact => (low, high),
+        };
+        let (low, high) = (low.max(0.0), high.min(dims - 1.0));
         let frequency = |pair: usize| {
             let plain = theta.powf(-2.0 * pair as f64 / dims);
             let slowed = ((pair as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);

@@ -18,7 +18,12 @@ impl ExactReader {
         let b = &self.blueprint;
         let normed = self.norm(tensors, &format!("blk.{layer}.attn_norm"), residual)?;
         let [queries, keys, values] = self.project(tensors, layer, &normed)?;
-        let attended = self.attended(layer, &queries, &keys, &values);
+        let sinks = if b.has(Extra::Sinks) {
+            tensors.layer_vector(layer, "attn_sinks.weight", b.heads)?
+        } else {
+            vec![f32::NEG_INFINITY; b.heads]
+        };
+        let attended = self.attended((layer, &sinks), &queries, &keys, &values);
         let mut output = self.product(&tensors.output(layer)?, &attended);
         if b.has(Extra::OutputBias) {
             output.add_to_each(&tensors.layer_vector(layer, "attn_output.bias", b.hidden)?);
@@ -36,8 +41,9 @@ impl ExactReader {
         let b = &self.blueprint;
         let [mut queries, mut keys, mut values] = tensors.qkv(layer)?.map(|matrix| self.product(&matrix, normed));
         if b.has(Extra::QkvBias) {
-            for (rows, name) in [(&mut queries, "attn_q"), (&mut keys, "attn_k"), (&mut values, "attn_v")] {
-                rows.add_to_each(&tensors.layer_vector(layer, &format!("{name}.bias"), rows.columns())?);
+            let biases = tensors.qkv_bias(layer)?;
+            for (rows, bias) in [&mut queries, &mut keys, &mut values].into_iter().zip(&biases) {
+                rows.add_to_each(bias);
             }
         }
         let rope = &b.ropes[b.layers[layer].rope];
@@ -52,7 +58,7 @@ impl ExactReader {
                 row.chunks_exact_mut(b.head_dim).for_each(|head| turn(head, position, rope, b.rope_pairs));
             }
         }
-        let bias = self.bias_apart(tensors, layer, keys.columns())?;
+        let bias = self.bias_apart(tensors, layer)?;
         for (position, row) in keys.each_mut().enumerate() {
             let apart = bias.as_ref().map(|bias| kept_apart(bias, position, b.head_dim, rope, b.rope_pairs));
             let apart = apart.unwrap_or_else(|| vec![0.0; row.len()]);
@@ -61,7 +67,10 @@ impl ExactReader {
                 // Groups are of dimensions that lie together in the cache: the first of all pairs, then the second.
                 let order: Vec<usize> = match b.rope_pairs {
                     RopePairs::Halves => (0..head.len()).collect(),
-                    RopePairs::Neighbours => (0..2).flat_map(|one| (one..head.len()).step_by(2)).collect(),
+                    RopePairs::Neighbours => {
+                        let turned = 2 * rope.frequencies.len();
+                        (0..2).flat_map(|one| (one..turned).step_by(2)).chain(turned..head.len()).collect()
+                    }
                 };
                 let mut cached: Vec<f32> = order.iter().map(|&dimension| head[dimension]).collect();
                 self.rounding.cached_key(&mut cached);
@@ -76,14 +85,14 @@ impl ExactReader {
     }
 
     /// The bias that keys are cached without, if there is one. One that is normed with its key is a part of it.
-    fn bias_apart(&self, tensors: &Tensors<'_>, layer: usize, columns: usize) -> Result<Option<Vec<f32>>, LoadError> {
+    fn bias_apart(&self, tensors: &Tensors<'_>, layer: usize) -> Result<Option<Vec<f32>>, LoadError> {
         let b = &self.blueprint;
         let is_normed = b.has(Extra::HeadNorms) || b.has(Extra::WidthNorms);
         let apart = self.rounding.keeps_key_bias_apart() && b.has(Extra::QkvBias) && !is_normed;
-        apart.then(|| tensors.layer_vector(layer, "attn_k.bias", columns)).transpose()
+        Ok(apart.then(|| tensors.qkv_bias(layer)).transpose()?.map(|[_, keys, _]| keys))
     }
 
-    fn attended(&self, layer: usize, queries: &Rows, keys: &Rows, values: &Rows) -> Rows {
+    fn attended(&self, (layer, sinks): (usize, &[f32]), queries: &Rows, keys: &Rows, values: &Rows) -> Rows {
         let b = &self.blueprint;
         let (positions, group) = (queries.len(), b.heads / b.kv_heads);
         // Heads apart: a thread's results lie beside each other.
@@ -93,7 +102,7 @@ impl ExactReader {
         each_on_threads(threads, work, |(head, out)| {
             let [key, value] = [keys, values].map(|rows| head_of(rows, head / group, b.head_dim));
             let query = head_of(queries, head, b.head_dim);
-            self.attended_by_head(b.layers[layer].window, [query, key, value], out);
+            self.attended_by_head((b.layers[layer].window, sinks[head]), [query, key, value], out);
         });
         let mut attended = Rows::zeros(positions, queries.columns());
         for (position, row) in attended.each_mut().enumerate() {
@@ -105,7 +114,12 @@ impl ExactReader {
     }
 
     /// What a head finds at each position: `out[position * head_dim..]`.
-    fn attended_by_head(&self, window: Option<usize>, [query, key, value]: [Array2<f64>; 3], out: &mut [f32]) {
+    fn attended_by_head(
+        &self,
+        (window, sink): (Option<usize>, f32),
+        [query, key, value]: [Array2<f64>; 3],
+        out: &mut [f32],
+    ) {
         let (positions, head_dim) = query.dim();
         let first_of = |position: usize| window.map_or(0, |window| (position + 1).saturating_sub(window));
         let mut sums = Array2::zeros((QUERIES.min(positions), head_dim));
@@ -119,7 +133,10 @@ impl ExactReader {
             for (position, mut scores) in (from..to).zip(weights.rows_mut()) {
                 let seen = first_of(position) - first..=position - first;
                 let scores = scores.as_slice_mut().unwrap_or_default();
-                softmax(&mut scores[seen.clone()]);
+                let mut with_sink = scores[seen.clone()].to_vec();
+                with_sink.push(f64::from(sink));
+                softmax(&mut with_sink);
+                scores[seen.clone()].copy_from_slice(&with_sink[..with_sink.len() - 1]);
                 scores[..*seen.start()].fill(0.0);
                 scores[seen.end() + 1..].fill(0.0);
             }
@@ -145,7 +162,8 @@ fn kept_apart(bias: &[f32], position: usize, head_dim: usize, rope: &Rope, pairs
     let [mut by_position, mut by_page] = [bias.to_vec(), bias.to_vec()];
     by_position.chunks_exact_mut(head_dim).for_each(|head| turn(head, position, rope, pairs));
     by_page.chunks_exact_mut(head_dim).for_each(|head| turn(head, middle, rope, pairs));
-    let mut apart = vec![0.0; bias.len()];
+    // What is not turned is all of it.
+    let mut apart = bias.to_vec();
     for (pair, frequency) in rope.frequencies.iter().enumerate() {
         let (one, other) = places(pair, half, pairs);
         let heads = || (0..bias.len()).step_by(head_dim);

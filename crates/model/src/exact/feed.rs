@@ -2,7 +2,7 @@
 
 use super::ExactReader;
 use super::rows::{Rows, dot, rms_norm, sigmoid, softmax};
-use super::tensors::{Feed, Tensors};
+use super::tensors::{Feed, FeedBias, Tensors};
 use crate::arch::{ExpertPlan, Extra};
 use crate::load::LoadError;
 use duet_kernels::fused::Routing;
@@ -12,11 +12,11 @@ impl ExactReader {
     /// Adds what the block makes of the residual stream to it.
     pub(super) fn feed(&self, tensors: &Tensors<'_>, layer: usize, residual: &mut Rows) -> Result<(), LoadError> {
         let b = &self.blueprint;
-        let normed = self.norm(tensors, &format!("blk.{layer}.ffn_norm"), residual)?;
-        if let Some(plan) = &b.experts {
+        let normed = self.norm(tensors, &format!("blk.{layer}.{}", b.ffn_norm()), residual)?;
+        if let Some(plan) = &b.experts_of(layer) {
             return self.experts(tensors, layer, plan, &normed, residual);
         }
-        let mut result = self.gated(&tensors.feed(layer, "", b.ffn)?, &normed);
+        let mut result = self.gated(&tensors.feed(layer, "", b.ffn)?, None, &normed);
         if b.has(Extra::PostNorms) {
             let weight = tensors.layer_vector(layer, "post_ffw_norm.weight", b.hidden)?;
             result.each_mut().for_each(|row| rms_norm(row, &weight, b.epsilon));
@@ -25,14 +25,22 @@ impl ExactReader {
         Ok(())
     }
 
-    fn gated(&self, feed: &Feed<'_>, normed: &Rows) -> Rows {
-        let (mut gates, values) = (self.product(&feed.gate, normed), self.product(&feed.up, normed));
+    fn gated(&self, feed: &Feed<'_>, bias: Option<&FeedBias>, normed: &Rows) -> Rows {
+        let (mut gates, mut values) = (self.product(&feed.gate, normed), self.product(&feed.up, normed));
+        if let Some(bias) = bias {
+            gates.add_to_each(&bias.gate);
+            values.add_to_each(&bias.up);
+        }
         for (gates, values) in gates.each_mut().zip(values.each()) {
             for (gate, value) in gates.iter_mut().zip(values) {
-                *gate = (activated(self.blueprint.gating, f64::from(*gate)) * f64::from(*value)) as f32;
+                *gate = let_through(self.blueprint.gating, f64::from(*gate), f64::from(*value)) as f32;
             }
         }
-        self.product(&feed.down, &gates)
+        let mut result = self.product(&feed.down, &gates);
+        if let Some(bias) = bias {
+            result.add_to_each(&bias.down);
+        }
+        result
     }
 
     fn experts(
@@ -45,31 +53,50 @@ impl ExactReader {
     ) -> Result<(), LoadError> {
         let hidden = self.blueprint.hidden;
         let router = tensors.floats(&format!("blk.{layer}.ffn_gate_inp.weight"), hidden, plan.count)?;
+        let bias = |extra: Extra, name: &str| match self.blueprint.has(extra) {
+            true => tensors.layer_vector(layer, name, plan.count),
+            false => Ok(vec![0.0; plan.count]),
+        };
+        let router_bias = bias(Extra::ExpertBiases, "ffn_gate_inp.bias")?;
+        let choice_bias = bias(Extra::ChoiceBias, "exp_probs_b.bias")?;
         let routes: Vec<Vec<(usize, f64)>> = normed
             .each()
             .map(|row| {
-                let scores: Vec<f64> = router.chunks_exact(hidden).map(|weights| dot(row, weights)).collect();
-                choose(plan, &scores)
+                let scores = router.chunks_exact(hidden).zip(&router_bias);
+                let scores: Vec<f64> = scores.map(|(weights, bias)| dot(row, weights) + f64::from(*bias)).collect();
+                choose(plan, &scores, &choice_bias)
             })
             .collect();
         for expert in 0..plan.count {
             let share = |route: &Vec<(usize, f64)>| route.iter().find(|(chosen, _)| *chosen == expert).map(|c| c.1);
             let shares: Vec<Option<f64>> = routes.iter().map(share).collect();
             if shares.iter().any(Option::is_some) {
-                self.add_expert(&tensors.expert(layer, plan, expert)?, &shares, normed, residual);
+                let has_bias = self.blueprint.has(Extra::ExpertBiases);
+                let bias = has_bias.then(|| tensors.expert_bias(layer, plan, expert)).transpose()?;
+                self.add_expert((&tensors.expert(layer, plan, expert)?, bias.as_ref()), &shares, normed, residual);
             }
         }
         let Some(width) = plan.shared else { return Ok(()) };
-        let gate = tensors.layer_vector(layer, "ffn_gate_inp_shexp.weight", hidden)?;
-        let shares: Vec<Option<f64>> = normed.each().map(|row| Some(sigmoid(dot(row, &gate)))).collect();
-        self.add_expert(&tensors.feed(layer, "_shexp", width)?, &shares, normed, residual);
+        let shares: Vec<Option<f64>> = if plan.shared_gate {
+            let gate = tensors.layer_vector(layer, "ffn_gate_inp_shexp.weight", hidden)?;
+            normed.each().map(|row| Some(sigmoid(dot(row, &gate)))).collect()
+        } else {
+            vec![Some(1.0); normed.len()]
+        };
+        self.add_expert((&tensors.feed(layer, "_shexp", width)?, None), &shares, normed, residual);
         Ok(())
     }
 
     /// Adds what an expert makes of the rows that have a share in it.
-    fn add_expert(&self, feed: &Feed<'_>, shares: &[Option<f64>], normed: &Rows, residual: &mut Rows) {
+    fn add_expert(
+        &self,
+        (feed, bias): (&Feed<'_>, Option<&FeedBias>),
+        shares: &[Option<f64>],
+        normed: &Rows,
+        residual: &mut Rows,
+    ) {
         let rows: Vec<usize> = (0..shares.len()).filter(|&row| shares[row].is_some()).collect();
-        let results = self.gated(feed, &normed.pick(&rows));
+        let results = self.gated(feed, bias, &normed.pick(&rows));
         for (result, row) in results.each().zip(rows) {
             let share = shares[row].unwrap_or(0.0);
             let stream = residual.row_mut(row).iter_mut();
@@ -78,18 +105,33 @@ impl ExactReader {
     }
 }
 
-fn activated(gating: Gating, x: f64) -> f64 {
+/// What a gate lets through of a value.
+fn let_through(gating: Gating, gate: f64, value: f64) -> f64 {
     match gating {
-        Gating::Silu => x * sigmoid(x),
+        Gating::Silu => gate * sigmoid(gate) * value,
         Gating::GeluTanh => {
             let root = std::f64::consts::FRAC_2_PI.sqrt();
-            0.5 * x * (1.0 + (root * (x + 0.044_715 * x.powi(3))).tanh())
+            0.5 * gate * (1.0 + (root * (gate + 0.044_715 * gate.powi(3))).tanh()) * value
+        }
+        Gating::ClampedSwish => {
+            let (gate, value) = (gate.min(7.0), value.clamp(-7.0, 7.0));
+            gate * sigmoid(1.702 * gate) * (value + 1.0)
         }
     }
 }
 
 /// The experts that a row goes to, and what each counts.
-fn choose(plan: &ExpertPlan, scores: &[f64]) -> Vec<(usize, f64)> {
+fn choose(plan: &ExpertPlan, scores: &[f64], bias: &[f32]) -> Vec<(usize, f64)> {
+    if let Routing::Sigmoid { divided, scale } = plan.routing {
+        let shares: Vec<f64> = scores.iter().map(|score| sigmoid(*score)).collect();
+        let by: Vec<f64> = shares.iter().zip(bias).map(|(share, bias)| share + f64::from(*bias)).collect();
+        let mut order: Vec<usize> = (0..by.len()).collect();
+        order.sort_by(|&a, &b| by[b].total_cmp(&by[a]));
+        order.truncate(plan.chosen);
+        let sum: f64 = order.iter().map(|&expert| shares[expert]).sum();
+        let over = divided.map_or(1.0, |least| sum + f64::from(least));
+        return order.into_iter().map(|expert| (expert, shares[expert] / over * f64::from(scale))).collect();
+    }
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
     let chosen = &order[..plan.chosen.min(order.len())];
@@ -108,6 +150,7 @@ fn choose(plan: &ExpertPlan, scores: &[f64]) -> Vec<(usize, f64)> {
             let weight = |place: usize| mixed(scores, &order[place..], f64::from(jitter));
             chosen.iter().enumerate().map(|(place, &expert)| (expert, weight(place))).collect()
         }
+        Routing::Sigmoid { .. } => Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@
 //! and where such a difference turns one rounded value: a wrong constant anywhere shows far above that.
 
 mod attention;
+mod convolution;
 mod feed;
 mod products;
 mod rounding;
@@ -21,10 +22,10 @@ mod threads;
 
 pub use rounding::Rounding;
 
-use crate::arch::{Blueprint, Extra, blueprint};
+use crate::arch::{Blueprint, Extra, Mixer, blueprint};
 use crate::gguf::GgufFile;
 use crate::load::LoadError;
-use duet_types::TokenId;
+use duet_types::{TokenId, Tokens};
 use rows::Rows;
 use std::path::Path;
 use tensors::Tensors;
@@ -79,8 +80,16 @@ impl ExactReader {
     /// # Errors
     /// [`LoadError`] names the field at fault.
     pub fn open(path: &Path, rounding: Rounding) -> Result<Self, LoadError> {
+        Self::open_for(path, rounding, None)
+    }
+
+    /// The same for sequences of at most `context`, as [`LoadOptions::context`](crate::LoadOptions::context).
+    ///
+    /// # Errors
+    /// [`LoadError`] names the field at fault.
+    pub fn open_for(path: &Path, rounding: Rounding, context: Option<Tokens>) -> Result<Self, LoadError> {
         let file = GgufFile::open(path)?;
-        let blueprint = blueprint(&file)?;
+        let blueprint = blueprint(&file, context)?;
         Ok(Self { file, blueprint, rounding })
     }
 
@@ -106,7 +115,7 @@ impl ExactReader {
     /// [`ExactError`].
     pub fn hidden(&self, tokens: &[TokenId], rows: &[usize]) -> Result<Vec<f32>, ExactError> {
         check_rows(rows, tokens.len())?;
-        Ok(self.norm(&self.tensors(), "output_norm", &self.read(tokens)?.0.pick(rows))?.into_values())
+        Ok(self.norm(&self.tensors(), self.blueprint.final_norm(), &self.read(tokens)?.0.pick(rows))?.into_values())
     }
 
     /// Reads a text from its first position on, through all layers.
@@ -118,7 +127,10 @@ impl ExactReader {
         let tensors = self.tensors();
         let mut residual = self.embed(&tensors, tokens)?;
         for layer in 0..self.blueprint.layers.len() {
-            self.attend(&tensors, layer, &mut residual)?;
+            match self.blueprint.layers[layer].mixer {
+                Mixer::Attention => self.attend(&tensors, layer, &mut residual)?,
+                Mixer::ShortConvolution => self.convolve(&tensors, layer, &mut residual)?,
+            }
             self.feed(&tensors, layer, &mut residual)?;
             tensors.forget_layer(layer);
         }
@@ -132,7 +144,7 @@ impl ExactReader {
     pub fn head(&self, read: &Residual, rows: &[usize]) -> Result<Vec<f32>, ExactError> {
         check_rows(rows, read.0.len())?;
         let (b, tensors) = (&self.blueprint, self.tensors());
-        let normed = self.norm(&tensors, "output_norm", &read.0.pick(rows))?;
+        let normed = self.norm(&tensors, self.blueprint.final_norm(), &read.0.pick(rows))?;
         let mut logits = self.product(&tensors.head()?, &normed);
         if b.has(Extra::HeadBias) {
             logits.add_to_each(&tensors.vector("output.bias", b.vocabulary)?);

@@ -45,6 +45,14 @@ pub(super) struct Feed<'a> {
     pub(super) down: Matrix<'a>,
 }
 
+/// What is added to the products of a gated block.
+#[derive(Clone, Debug)]
+pub(super) struct FeedBias {
+    pub(super) gate: Vec<f32>,
+    pub(super) up: Vec<f32>,
+    pub(super) down: Vec<f32>,
+}
+
 impl<'a> Tensors<'a> {
     pub(super) fn embeddings(&self) -> Result<Tensor<'a>, LoadError> {
         self.shaped("token_embd.weight", &[self.blueprint.hidden, self.blueprint.vocabulary])
@@ -56,14 +64,36 @@ impl<'a> Tensors<'a> {
         self.matrix(name, self.blueprint.hidden, self.blueprint.vocabulary)
     }
 
-    /// Projections to queries, keys and values.
+    /// Projections to queries, keys and values: three tensors, or the rows of one.
     pub(super) fn qkv(&self, layer: usize) -> Result<[Matrix<'a>; 3], LoadError> {
         let b = self.blueprint;
-        let tensor = |part: &str, heads: usize| self.shaped(&weight(layer, part), &[b.hidden, heads * b.head_dim]);
-        let tensors = [tensor("attn_q", b.heads)?, tensor("attn_k", b.kv_heads)?, tensor("attn_v", b.kv_heads)?];
+        let [queries, keys] = [b.heads * b.head_dim, b.kv_heads * b.head_dim];
+        let one = weight(layer, "attn_qkv");
+        if self.file.tensor(&one).is_some() {
+            let all = self.matrix(&one, b.hidden, queries + 2 * keys)?;
+            let ends = [queries, queries + keys, queries + 2 * keys];
+            let part = |end: usize, rows: usize| Matrix { rows: end - rows..end, ..all.clone() };
+            return Ok([part(ends[0], queries), part(ends[1], keys), part(ends[2], keys)]);
+        }
+        let tensor = |part: &str, rows: usize| self.shaped(&weight(layer, part), &[b.hidden, rows]);
+        let tensors = [tensor("attn_q", queries)?, tensor("attn_k", keys)?, tensor("attn_v", keys)?];
         // Each has a form of its own where those above it are whole pairs of panels.
         let whole = |tensor: &Tensor<'_>| tensor.info.rows().is_multiple_of(PANELS_TOGETHER * PANEL);
         if tensors[..2].iter().all(whole) { Ok(tensors.map(alone)) } else { Ok(together(tensors)) }
+    }
+
+    /// What is added to queries, keys and values.
+    pub(super) fn qkv_bias(&self, layer: usize) -> Result<[Vec<f32>; 3], LoadError> {
+        let b = self.blueprint;
+        let [queries, keys] = [b.heads * b.head_dim, b.kv_heads * b.head_dim];
+        if self.file.tensor(&format!("blk.{layer}.attn_qkv.bias")).is_some() {
+            let mut all = self.layer_vector(layer, "attn_qkv.bias", queries + 2 * keys)?;
+            let values = all.split_off(queries + keys);
+            let of_keys = all.split_off(queries);
+            return Ok([all, of_keys, values]);
+        }
+        let part = |name: &str, len: usize| self.layer_vector(layer, &format!("{name}.bias"), len);
+        Ok([part("attn_q", queries)?, part("attn_k", keys)?, part("attn_v", keys)?])
     }
 
     pub(super) fn output(&self, layer: usize) -> Result<Matrix<'a>, LoadError> {
@@ -76,8 +106,18 @@ impl<'a> Tensors<'a> {
         let hidden = self.blueprint.hidden;
         let name = |part: &str| weight(layer, &format!("{part}{suffix}"));
         let (gate, up) = (name("ffn_gate"), name("ffn_up"));
+        let down = self.matrix(&name("ffn_down"), ffn, hidden)?;
+        if self.file.tensor(&gate).is_none() && self.file.tensor(&up).is_some_and(|up| up.info.rows() == 2 * ffn) {
+            // Gates first, then what they gate.
+            let both = self.matrix(&up, hidden, 2 * ffn)?;
+            return Ok(Feed {
+                gate: Matrix { rows: 0..ffn, ..both.clone() },
+                up: Matrix { rows: ffn..2 * ffn, ..both },
+                down,
+            });
+        }
         let [gate, up] = together([self.shaped(&gate, &[hidden, ffn])?, self.shaped(&up, &[hidden, ffn])?]);
-        Ok(Feed { gate, up, down: self.matrix(&name("ffn_down"), ffn, hidden)? })
+        Ok(Feed { gate, up, down })
     }
 
     /// The gated block of one of many experts, which lie in one tensor of each kind.
@@ -90,8 +130,24 @@ impl<'a> Tensors<'a> {
         Ok(Feed { gate: of(gate, ffn), up: of(up, ffn), down: of(down, hidden) })
     }
 
+    /// Its biases, a row of each tensor.
+    pub(super) fn expert_bias(&self, layer: usize, plan: &ExpertPlan, expert: usize) -> Result<FeedBias, LoadError> {
+        let row = |part: &str, len: usize| {
+            let tensor = self.shaped(&format!("blk.{layer}.{part}.bias"), &[len, plan.count])?;
+            let mut values = vec![0.0; len];
+            tensor.dequantize_row(expert, &mut values);
+            Ok::<_, LoadError>(values)
+        };
+        let hidden = self.blueprint.hidden;
+        Ok(FeedBias {
+            gate: row("ffn_gate_exps", plan.ffn)?,
+            up: row("ffn_up_exps", plan.ffn)?,
+            down: row("ffn_down_exps", hidden)?,
+        })
+    }
+
     /// A matrix of a form of its own.
-    fn matrix(&self, name: &str, inputs: usize, outputs: usize) -> Result<Matrix<'a>, LoadError> {
+    pub(super) fn matrix(&self, name: &str, inputs: usize, outputs: usize) -> Result<Matrix<'a>, LoadError> {
         Ok(alone(self.shaped(name, &[inputs, outputs])?))
     }
 

@@ -3,7 +3,7 @@
 //! The cache stays here, in pages of its own form; a device with static shapes reads keys and values as plain floats, up
 //! to the chunk's end. It may keep those that it has read, under the name that the cache has then ([`CacheRows::lineage`]),
 //! and read only what is new. It takes the rows of one sequence that see all positions before them, which is how prompts
-//! are read; what branches or has a window is the crew's.
+//! are read; what branches, has a window or sinks is the crew's.
 
 use super::pass::Pass;
 use super::token_wise::NotRun;
@@ -177,6 +177,12 @@ impl Model {
         let chunk = pass.chunk().ok_or_else(|| no_chunk("its rows are of several sequences, or branch"))?;
         if self.blueprint().layers[layer].window.is_some() {
             return Err(no_chunk("its rows do not see all positions before them"));
+        }
+        if self.blueprint().taps > 0 {
+            return Err(no_chunk("other layers have convolutions"));
+        }
+        if self.weights().layers[layer].sinks.is_some() {
+            return Err(no_chunk("its heads have sinks"));
         }
         let (rows, before) = (Tokens(chunk.end.0 - chunk.start.0), chunk.start);
         let (kv, key_bias) = (&pass.segments[0].kv, self.key_bias(layer));

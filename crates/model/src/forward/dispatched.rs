@@ -11,7 +11,7 @@ use super::pass::Pass;
 use super::token_wise::{NotRun, sparse};
 use crate::load::Model;
 use duet_kernels::crew::Crew;
-use duet_kernels::fused::{Places, feed_experts, project_attended, route};
+use duet_kernels::fused::{Places, feed_experts, feed_forward, project_attended, route};
 use std::ops::Range;
 
 /// The places of the layer that a pass is in, between its nodes.
@@ -64,6 +64,10 @@ impl Model {
         crew: &dyn Crew,
     ) -> Result<ProjectedBy, NotRun> {
         let (rows, weights) = (0..pass.rows(), self.ffn_weights(layer));
+        if self.blueprint().experts_of(layer).is_none() {
+            self.route(pass, layer, crew);
+            return Ok(ProjectedBy::Crew);
+        }
         let buffers = &mut pass.activations.buffers;
         let (attended, residual, fed) = buffers.fed(rows.clone()).ok_or_else(sparse)?;
         let projected_by = match device.project(layer, attended, residual, fed) {
@@ -83,12 +87,16 @@ impl Model {
         Ok(projected_by)
     }
 
-    /// The same by the crew alone, with all places its own.
+    /// The same by the crew alone, with all places its own. A layer without experts is computed as a whole here.
     pub(super) fn route(&self, pass: &mut Pass, layer: usize, crew: &dyn Crew) {
         let (rows, weights) = (0..pass.rows(), self.ffn_weights(layer));
+        let Some(plan) = self.blueprint().experts_of(layer) else {
+            feed_forward(self.isa(), crew, &weights, &mut pass.activations.buffers, rows);
+            return pass.dispatch(Vec::new());
+        };
         project_attended(self.isa(), crew, &weights, &mut pass.activations.buffers, rows.clone());
         route(self.isa(), crew, &weights, &mut pass.activations.buffers, rows.clone());
-        let places = self.blueprint().experts.map_or(0, |plan| plan.chosen + usize::from(plan.shared.is_some()));
+        let places = plan.chosen + usize::from(plan.shared.is_some());
         pass.dispatch(vec![Fate::Crew; rows.len() * places]);
     }
 

@@ -13,6 +13,7 @@ mod expert_wise;
 mod hidden;
 mod nodes;
 mod pass;
+mod recurrent;
 mod routes;
 mod token_wise;
 
@@ -43,6 +44,12 @@ impl Model {
     #[must_use]
     pub fn kv_layout(&self, format: KvFormat) -> KvLayout {
         let blueprint = self.blueprint();
-        KvLayout { layers: blueprint.layers.len(), kv_heads: blueprint.kv_heads, head_dim: blueprint.head_dim, format }
+        KvLayout {
+            layers: blueprint.attention_layers(),
+            kv_heads: blueprint.kv_heads,
+            head_dim: blueprint.head_dim,
+            format,
+            state: blueprint.convolution_layers() * blueprint.columns(),
+        }
     }
 }

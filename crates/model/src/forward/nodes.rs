@@ -9,7 +9,8 @@ use duet_kernels::attention::TurnedBias;
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{
     AttentionShape, Block, Buffers, Experts, FfnWeights, HeadNorms, HeadWeights, KvDestination, KvTail, Norm,
-    QkvWeights, RowNorm, SequenceRows, SharedExpert, TreeRows, attention, feed_forward, head, keys_and_values, qkv,
+    QkvWeights, RowNorm, SequenceRows, SharedExpert, TreeRows, attention, feed_forward, head, keys_and_values, project,
+    qkv,
 };
 use duet_types::{Node, NodeOrder, TokenId, Tokens};
 use std::ops::Range;
@@ -123,19 +124,29 @@ impl Model {
     }
 
     fn qkv(&self, pass: &mut Pass, layer: usize, rows: Range<usize>, crew: &dyn Crew) {
+        let own = self.layer(layer);
+        if own.taps.is_some() {
+            let projection = (self.row_norm(&own.attention_norm), &own.qkv);
+            return project(self.isa(), crew, projection, &mut pass.activations.buffers, rows);
+        }
         let weights = self.qkv_weights(layer);
         let (buffers, mut tails, destinations) = cache_rows(pass, &rows);
-        qkv(self.isa(), crew, &weights, buffers, rows, layer, &mut tails, &destinations);
+        let place = self.blueprint().place(layer);
+        qkv(self.isa(), crew, &weights, buffers, rows, place, &mut tails, &destinations);
     }
 
     /// The QKV node of rows whose projection is in the buffers.
     pub(super) fn keys_and_values(&self, pass: &mut Pass, layer: usize, rows: Range<usize>, crew: &dyn Crew) {
         let weights = self.qkv_weights(layer);
         let (buffers, mut tails, destinations) = cache_rows(pass, &rows);
-        keys_and_values(self.isa(), crew, &weights, buffers, rows, layer, &mut tails, &destinations);
+        let place = self.blueprint().place(layer);
+        keys_and_values(self.isa(), crew, &weights, buffers, rows, place, &mut tails, &destinations);
     }
 
     fn attention(&self, pass: &mut Pass, layer: usize, rows: Range<usize>, crew: &dyn Crew) {
+        if let Some(taps) = &self.layer(layer).taps {
+            return self.convolve(pass, layer, taps, &rows, crew);
+        }
         let blueprint = self.blueprint();
         let mut first = 0;
         let mut sequences = Vec::with_capacity(pass.segments.len());
@@ -161,9 +172,11 @@ impl Model {
             heads: blueprint.heads,
             scale: blueprint.attention_scale,
             window: blueprint.layers[layer].window,
+            sinks: self.layer(layer).sinks.as_deref(),
             key_bias: self.key_bias(layer),
         };
-        attention(self.isa(), crew, &shape, &mut pass.activations.buffers, &layout, layer, &sequences);
+        let place = blueprint.place(layer);
+        attention(self.isa(), crew, &shape, &mut pass.activations.buffers, &layout, place, &sequences);
     }
 
     fn qkv_weights(&self, layer: usize) -> QkvWeights<'_> {
@@ -207,13 +220,18 @@ impl Model {
                 FeedWeights::Dense { feed, norm } => {
                     Block::Dense { feed, norm: norm.as_deref().map(|weight| self.norm(weight)) }
                 }
-                FeedWeights::Experts { router, experts, shared, plan } => Block::Experts(Experts {
-                    router,
-                    routing: plan.routing,
-                    chosen: plan.chosen,
-                    experts,
-                    shared: shared.as_ref().map(|(gate, feed)| SharedExpert { gate, feed }),
-                }),
+                FeedWeights::Experts { router, router_bias, choice_bias, experts, biases, shared, plan } => {
+                    Block::Experts(Experts {
+                        router,
+                        router_bias: router_bias.as_deref(),
+                        routing: plan.routing,
+                        choice_bias: choice_bias.as_deref(),
+                        chosen: plan.chosen,
+                        experts,
+                        biases: biases.as_deref(),
+                        shared: shared.as_ref().map(|(gate, feed)| SharedExpert { gate: gate.as_deref(), feed }),
+                    })
+                }
             },
         }
     }

@@ -1,6 +1,7 @@
 //! What is on its way through the layers.
 
 use super::dispatched::Dispatched;
+use super::recurrent::Recurrent;
 use crate::kv::{KvError, KvTable, PAGE_TOKENS};
 use crate::load::Model;
 use duet_kernels::attention::PageMemory;
@@ -107,6 +108,8 @@ pub struct Pass {
     pub(super) trees: Vec<Option<Tree>>,
     /// Where experts are launched in nodes of their own.
     pub(super) dispatched: Dispatched,
+    /// What recurrent layers are to know after the pass, of each segment; none where there are no such layers.
+    pub(super) recurrent: Vec<Recurrent>,
 }
 
 impl Activations {
@@ -114,11 +117,12 @@ impl Activations {
     #[must_use]
     pub fn new(model: &Model, rows: usize) -> Self {
         let b = model.blueprint();
+        let projected = (b.heads + 2 * b.kv_heads) * b.head_dim;
         let shape = BufferShape {
             hidden: b.hidden,
-            qkv: (b.heads + 2 * b.kv_heads) * b.head_dim,
+            qkv: if b.taps > 0 { projected.max(3 * b.hidden) } else { projected },
             queries: b.heads * b.head_dim,
-            ffn: if b.experts.is_none() { b.ffn } else { 0 },
+            ffn: if b.experts.is_none() || b.dense_layers > 0 { b.ffn } else { 0 },
             experts: b.experts.map(|plan| ExpertShape {
                 experts: plan.count,
                 chosen: plan.chosen,
@@ -157,7 +161,8 @@ impl Pass {
         match check(model, &activations, &segments).and_then(|()| reserve(&mut segments)) {
             Ok(()) => {
                 let trees = segments.iter().map(|segment| plant(segment, &mut activations.spare)).collect();
-                Ok(Self { activations, segments, trees, dispatched: Dispatched::default() })
+                let recurrent = Recurrent::of(model.blueprint(), &segments);
+                Ok(Self { activations, segments, trees, dispatched: Dispatched::default(), recurrent })
             }
             Err(error) => Err(Box::new(PassRefused { error, activations, segments })),
         }
@@ -185,9 +190,11 @@ impl Pass {
     /// Ends the pass after the last node: each table has grown by its rows, but for trees, of which nothing is kept.
     #[must_use]
     pub fn finish(self) -> (Activations, Vec<KvTable>) {
-        self.end(|_, segment, tree| {
+        self.end(|_, segment, tree, recurrent| {
             if tree.is_none() {
-                segment.kv.grow(segment.tokens.len());
+                let rows: Vec<usize> = (0..segment.tokens.len()).collect();
+                recurrent.inspect(|recurrent| recurrent.advance(&mut segment.kv, &rows));
+                segment.kv.grow(rows.len());
             }
         })
     }
@@ -200,7 +207,7 @@ impl Pass {
     #[must_use]
     pub fn finish_accepting(self, accepted: &[Vec<usize>]) -> (Activations, Vec<KvTable>) {
         assert!(accepted.len() == self.segments.len());
-        self.end(|index, segment, tree| {
+        self.end(|index, segment, tree, recurrent| {
             let rows = &accepted[index];
             match tree {
                 None => assert!(rows.iter().copied().eq(0..rows.len()) && rows.len() <= segment.tokens.len()),
@@ -209,6 +216,7 @@ impl Pass {
                     segment.kv.write_positions(&tree.page, rows);
                 }
             }
+            recurrent.inspect(|recurrent| recurrent.advance(&mut segment.kv, rows));
             segment.kv.grow(rows.len());
             segment.kv.truncate(segment.kv.len());
         })
@@ -217,14 +225,17 @@ impl Pass {
     /// Gives the pass up at any point: the tables are as they were before it.
     #[must_use]
     pub fn abandon(self) -> (Activations, Vec<KvTable>) {
-        self.end(|_, segment, _| segment.kv.truncate(segment.kv.len()))
+        self.end(|_, segment, _, _| segment.kv.truncate(segment.kv.len()))
     }
 
-    fn end(self, mut each: impl FnMut(usize, &mut Segment, Option<&Tree>)) -> (Activations, Vec<KvTable>) {
-        let Self { mut activations, segments, trees, .. } = self;
+    fn end(
+        self,
+        mut each: impl FnMut(usize, &mut Segment, Option<&Tree>, Option<&Recurrent>),
+    ) -> (Activations, Vec<KvTable>) {
+        let Self { mut activations, segments, trees, recurrent, .. } = self;
         let mut tables = Vec::with_capacity(segments.len());
         for (index, (mut segment, tree)) in segments.into_iter().zip(trees).enumerate() {
-            each(index, &mut segment, tree.as_ref());
+            each(index, &mut segment, tree.as_ref(), recurrent.get(index));
             activations.spare.extend(tree.map(|tree| tree.page));
             tables.push(segment.kv);
         }

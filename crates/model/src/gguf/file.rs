@@ -5,6 +5,7 @@
 use super::split::{self, Place};
 use super::{GgufError, Metadata, Tensor, TensorInfo, parse};
 use memmap2::Mmap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, fs::File, path::Path, time::SystemTime};
 
 /// A model file. Its tensors' bytes stay where they are; the operating system reads them when they are touched.
@@ -19,6 +20,8 @@ pub struct GgufFile {
     tensors: Vec<TensorInfo>,
     /// Indices of `tensors` in the order of their names.
     sorted: Vec<usize>,
+    /// Which tensors were asked for.
+    asked: Vec<AtomicBool>,
 }
 
 /// The bytes of a file.
@@ -78,6 +81,7 @@ impl GgufFile {
         let before = self.tensors.len();
         self.tensors.extend(other.tensors);
         self.sorted = sorted_by_name(&self.tensors)?;
+        self.asked = not_asked(self.tensors.len());
         let moved = other.parts.into_iter().map(|part| Part { tensors_end: before + part.tensors_end, ..part });
         self.parts.extend(moved);
         Ok(())
@@ -102,7 +106,8 @@ impl GgufFile {
         check_apart(&tensors)?;
         let sorted = sorted_by_name(&tensors)?;
         let part = Part { bytes, data_start, tensors_end: tensors.len(), modified: None };
-        Ok(Self { parts: vec![part], version, metadata, tensors, sorted })
+        let asked = not_asked(tensors.len());
+        Ok(Self { parts: vec![part], version, metadata, tensors, sorted, asked })
     }
 
     /// The key-value part.
@@ -120,16 +125,27 @@ impl GgufFile {
     /// The tensor of this name. O(log tensors).
     #[must_use]
     pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
-        let (part, info) = self.find(name)?;
+        let index = self.index(name)?;
+        let (part, info) = self.at(index)?;
+        self.asked[index].store(true, Ordering::Relaxed);
         // Within the file since construction.
         let start = part.data_start + info.offset() as usize;
         Some(Tensor::new(info, &part.bytes.as_slice()[start..][..info.bytes()]))
     }
 
-    /// A tensor and the part that it is in.
-    fn find(&self, name: &str) -> Option<(&Part, &TensorInfo)> {
+    /// The names of tensors that nobody has asked for yet.
+    pub fn unread(&self) -> impl Iterator<Item = &str> {
+        let unread = self.tensors.iter().zip(&self.asked).filter(|(_, asked)| !asked.load(Ordering::Relaxed));
+        unread.map(|(tensor, _)| tensor.name.as_str())
+    }
+
+    fn index(&self, name: &str) -> Option<usize> {
         let place = self.sorted.binary_search_by_key(&name, |&index| self.tensors[index].name.as_str()).ok()?;
-        let index = self.sorted[place];
+        Some(self.sorted[place])
+    }
+
+    /// A tensor and the part that it is in.
+    fn at(&self, index: usize) -> Option<(&Part, &TensorInfo)> {
         let part = self.parts.partition_point(|part| part.tensors_end <= index);
         Some((self.parts.get(part)?, &self.tensors[index]))
     }
@@ -138,7 +154,9 @@ impl GgufFile {
     /// are read from the file again when they are next touched.
     pub fn forget(&self, tensor: &TensorInfo) {
         #[cfg(unix)]
-        if let Some((Part { bytes: Storage::Mapped(map), data_start, .. }, tensor)) = self.find(&tensor.name) {
+        if let Some((Part { bytes: Storage::Mapped(map), data_start, .. }, tensor)) =
+            self.index(&tensor.name).and_then(|index| self.at(index))
+        {
             let start = data_start + tensor.offset() as usize;
             // SAFETY: the map is a private, read-only map of a file: dropped pages come back with the same bytes.
             // The range is within the map, as all tensors are. A refusal only keeps the memory in use.
@@ -227,6 +245,10 @@ fn check_apart(tensors: &[TensorInfo]) -> Result<(), GgufError> {
         Some(pair) => Err(GgufError::Overlap { first: pair[0].name.clone(), second: pair[1].name.clone() }),
         None => Ok(()),
     }
+}
+
+fn not_asked(tensors: usize) -> Vec<AtomicBool> {
+    std::iter::repeat_with(AtomicBool::default).take(tensors).collect()
 }
 
 fn sorted_by_name(tensors: &[TensorInfo]) -> Result<Vec<usize>, GgufError> {

@@ -19,7 +19,7 @@ pub(crate) use stacked::Stacker;
 use crate::arch::ExpertPlan;
 use crate::load::{ExpertWork, Linear, RoutedBytes};
 use duet_kernels::attention::{KeyBias, PageAngles};
-use duet_kernels::fused::Feed;
+use duet_kernels::fused::{ExpertBias, Feed};
 use duet_kernels::packed::PackedMatrix;
 use duet_kernels::quantize::Operands;
 use duet_types::Bytes;
@@ -39,7 +39,10 @@ pub(crate) struct Weights {
 #[derive(Debug)]
 pub(crate) struct LayerWeights {
     pub(crate) attention_norm: NormWeights,
+    /// Queries, keys and values; or what a short convolution takes.
     pub(crate) qkv: PackedMatrix,
+    /// Of a short convolution in attention's place, `[taps][channels]`.
+    pub(crate) taps: Option<Vec<f32>>,
     pub(crate) qkv_bias: Option<Vec<f32>>,
     /// What of it keys of eight bits are without. Keys that are normed behind their bias have none that can be told apart.
     pub(crate) key_bias: Option<KeyBias>,
@@ -47,6 +50,8 @@ pub(crate) struct LayerWeights {
     pub(crate) head_norms: Option<[Vec<f32>; 2]>,
     pub(crate) output: PackedMatrix,
     pub(crate) output_bias: Option<Vec<f32>>,
+    /// Of each query head.
+    pub(crate) sinks: Option<Vec<f32>>,
     pub(crate) output_norm: Option<Vec<f32>>,
     pub(crate) ffn_norm: NormWeights,
     pub(crate) feed: FeedWeights,
@@ -70,9 +75,13 @@ pub(crate) enum FeedWeights {
     },
     Experts {
         router: Vec<f32>,
+        router_bias: Option<Vec<f32>>,
+        choice_bias: Option<Vec<f32>>,
         experts: Vec<Feed>,
-        /// The gate of the shared one, and itself.
-        shared: Option<(Vec<f32>, Feed)>,
+        /// Of each expert.
+        biases: Option<Vec<ExpertBias>>,
+        /// The gate of the shared one, if it has any, and itself.
+        shared: Option<(Option<Vec<f32>>, Feed)>,
         plan: ExpertPlan,
     },
 }
@@ -98,9 +107,10 @@ impl FeedWeights {
     pub(crate) fn macs(&self) -> usize {
         match self {
             Self::Dense { feed, .. } => feed.macs(),
-            Self::Experts { router, experts, shared, plan } => {
+            Self::Experts { router, experts, shared, plan, .. } => {
                 let expert = experts.first().map_or(0, Feed::macs);
-                let shared = shared.as_ref().map_or(0, |(gate, feed)| gate.len() + feed.macs());
+                let shared =
+                    shared.as_ref().map_or(0, |(gate, feed)| gate.as_deref().map_or(0, <[f32]>::len) + feed.macs());
                 router.len() + expert * plan.chosen + shared
             }
         }
@@ -112,7 +122,7 @@ impl FeedWeights {
             Self::Dense { feed, .. } => feed.bytes(),
             Self::Experts { router, shared, .. } => {
                 size_of_val(router.as_slice())
-                    + shared.as_ref().map_or(0, |(gate, feed)| size_of_val(gate.as_slice()) + feed.bytes())
+                    + shared.as_ref().map_or(0, |(gate, feed)| gate.as_deref().map_or(0, size_of_val) + feed.bytes())
             }
         }
     }

@@ -1,15 +1,15 @@
 //! Packs a model's weights, layer by layer, and checks them.
 
-use super::parts::{FeedTensors, Part, gated, rows_of, sections};
+use super::parts::{FeedTensors, Part, Slice, gated, rows_of, sections};
 use super::row_reader::{RowReader, stored_form};
 use super::{FeedWeights, LayerWeights, NormWeights, names};
-use crate::arch::{Blueprint, ExpertPlan, Extra, Rope, RopePairs};
+use crate::arch::{Blueprint, ExpertPlan, Extra, Mixer, Rope, RopePairs};
 use crate::gguf::{GgufFile, Tensor};
 use crate::load::LoadError;
 use crate::packed_file::PackedFile;
 use duet_kernels::attention::{KeyBias, PageAngles};
-use duet_kernels::fused::Feed;
-use duet_kernels::packed::{Form, OutOfRange, PackedMatrix};
+use duet_kernels::fused::{ExpertBias, Feed};
+use duet_kernels::packed::{Form, OutOfRange, PANEL, PackedMatrix};
 
 /// Reads tensors of one file, for one blueprint.
 #[derive(Clone, Copy)]
@@ -23,6 +23,46 @@ pub(crate) struct Packer<'a> {
 impl<'a> Packer<'a> {
     /// Packs layer `index`.
     pub(crate) fn layer(&self, index: usize) -> Result<LayerWeights, LoadError> {
+        match self.blueprint.layers[index].mixer {
+            Mixer::Attention => self.attention_layer(index),
+            Mixer::ShortConvolution => self.convolution_layer(index),
+        }
+    }
+
+    /// What follows a layer's second norm.
+    fn layer_feed(&self, index: usize) -> Result<FeedWeights, LoadError> {
+        let b = self.blueprint;
+        if let Some(plan) = b.experts_of(index) {
+            return self.experts(index, plan);
+        }
+        let norm = b.has(Extra::PostNorms).then(|| self.vector(&format!("blk.{index}.post_ffw_norm.weight"), b.hidden));
+        Ok(FeedWeights::Dense { feed: self.feed(index, "", b.ffn)?, norm: norm.transpose()? })
+    }
+
+    fn convolution_layer(&self, index: usize) -> Result<LayerWeights, LoadError> {
+        let b = self.blueprint;
+        let matrix = |part: &str, outputs: usize| {
+            self.matrix(&format!("blk.{index}.shortconv.{part}.weight"), outputs, b.hidden)
+        };
+        let by_channel = self.floats(&format!("blk.{index}.shortconv.conv.weight"), b.hidden, b.taps)?;
+        let taps = (0..b.taps).flat_map(|tap| (0..b.hidden).map(move |channel| (tap, channel)));
+        Ok(LayerWeights {
+            attention_norm: self.norm(&format!("blk.{index}.attn_norm"))?,
+            qkv: self.pack(&names::qkv(index), &[Part::whole(matrix("in_proj", 3 * b.hidden)?)])?,
+            taps: Some(taps.map(|(tap, channel)| by_channel[channel * b.taps + tap]).collect()),
+            qkv_bias: None,
+            key_bias: None,
+            head_norms: None,
+            output: self.pack(&names::output(index), &[Part::whole(matrix("out_proj", b.hidden)?)])?,
+            output_bias: None,
+            sinks: None,
+            output_norm: None,
+            ffn_norm: self.norm(&format!("blk.{index}.{}", b.ffn_norm()))?,
+            feed: self.layer_feed(index)?,
+        })
+    }
+
+    fn attention_layer(&self, index: usize) -> Result<LayerWeights, LoadError> {
         let b = self.blueprint;
         let name = |part: &str| format!("blk.{index}.{part}.weight");
         let when =
@@ -37,6 +77,7 @@ impl<'a> Packer<'a> {
         Ok(LayerWeights {
             attention_norm: self.norm(&format!("blk.{index}.attn_norm"))?,
             qkv: self.qkv(index)?,
+            taps: None,
             qkv_bias,
             key_bias,
             head_norms,
@@ -46,15 +87,10 @@ impl<'a> Packer<'a> {
                 .has(Extra::OutputBias)
                 .then(|| self.vector(&format!("blk.{index}.attn_output.bias"), b.hidden))
                 .transpose()?,
+            sinks: when(Extra::Sinks, "attn_sinks", b.heads)?,
             output_norm: when(Extra::PostNorms, "post_attention_norm", b.hidden)?,
-            ffn_norm: self.norm(&format!("blk.{index}.ffn_norm"))?,
-            feed: match b.experts {
-                Some(plan) => self.experts(index, plan)?,
-                None => FeedWeights::Dense {
-                    feed: self.feed(index, "", b.ffn)?,
-                    norm: when(Extra::PostNorms, "post_ffw_norm", b.hidden)?,
-                },
-            },
+            ffn_norm: self.norm(&format!("blk.{index}.{}", b.ffn_norm()))?,
+            feed: self.layer_feed(index)?,
         })
     }
 
@@ -74,7 +110,7 @@ impl<'a> Packer<'a> {
         };
         let norm = |part: &str, heads: usize| {
             let norm = self.vector(&format!("blk.{index}.{part}.weight"), heads * b.head_dim)?;
-            Ok::<_, LoadError>(self.halves_of_heads(norm))
+            Ok::<_, LoadError>(self.halves_of_heads(index, norm))
         };
         Ok(Some([norm("attn_q_norm", heads[0])?, norm("attn_k_norm", heads[1])?]))
     }
@@ -128,14 +164,27 @@ impl<'a> Packer<'a> {
 
     pub(super) fn qkv_parts(&self, index: usize) -> Result<[Part<'a>; 3], LoadError> {
         let b = self.blueprint;
-        let part =
-            |name: &str, heads: usize| self.matrix(&format!("blk.{index}.{name}.weight"), heads * b.head_dim, b.hidden);
-        let turned = |tensor: Tensor<'a>| Part { tensor, rows: self.rope_order(tensor.info.rows()) };
+        let [queries, keys, values] = self.qkv_slices(index)?;
+        let [query_rows, key_rows] = [b.heads, b.kv_heads].map(|heads| heads * b.head_dim);
         Ok([
-            turned(part("attn_q", b.heads)?),
-            turned(part("attn_k", b.kv_heads)?),
-            Part::whole(part("attn_v", b.kv_heads)?),
+            queries.rows(self.rope_order(index, query_rows).into_iter().map(Some)),
+            keys.rows(self.rope_order(index, key_rows).into_iter().map(Some)),
+            values.rows((0..key_rows).map(Some)),
         ])
+    }
+
+    /// Queries, keys and values: tensors, or parts of one.
+    fn qkv_slices(&self, index: usize) -> Result<[Slice<'a>; 3], LoadError> {
+        let b = self.blueprint;
+        let [queries, keys] = [b.heads, b.kv_heads].map(|heads| heads * b.head_dim);
+        let name = |part: &str| format!("blk.{index}.{part}.weight");
+        if self.file.tensor(&name("attn_qkv")).is_some() {
+            let tensor = self.matrix(&name("attn_qkv"), queries + 2 * keys, b.hidden)?;
+            return Ok([0, queries, queries + keys].map(|first| Slice { tensor, first }));
+        }
+        let part =
+            |part: &str, rows: usize| Ok::<_, LoadError>(Slice::whole(self.matrix(&name(part), rows, b.hidden)?));
+        Ok([part("attn_q", queries)?, part("attn_k", keys)?, part("attn_v", keys)?])
     }
 
     /// How far ropes turn pages, for keys with biases.
@@ -147,14 +196,17 @@ impl<'a> Packer<'a> {
 
     fn qkv_bias(&self, index: usize) -> Result<Vec<f32>, LoadError> {
         let b = self.blueprint;
-        let part = |name: &str, heads: usize| self.vector(&format!("blk.{index}.{name}.bias"), heads * b.head_dim);
-        let turned = |bias: Vec<f32>| -> Vec<f32> {
-            self.rope_order(bias.len()).into_iter().map(|row| bias[row.unwrap_or(0)]).collect()
+        let [queries, keys] = [b.heads, b.kv_heads].map(|heads| heads * b.head_dim);
+        let name = |part: &str| format!("blk.{index}.{part}.bias");
+        let whole = if self.file.tensor(&name("attn_qkv")).is_some() {
+            self.vector(&name("attn_qkv"), queries + 2 * keys)?
+        } else {
+            let parts = [("attn_q", queries), ("attn_k", keys), ("attn_v", keys)];
+            let parts = parts.into_iter().map(|(part, len)| self.vector(&name(part), len));
+            parts.collect::<Result<Vec<_>, _>>()?.concat()
         };
-        let mut bias = turned(part("attn_q", b.heads)?);
-        bias.extend(turned(part("attn_k", b.kv_heads)?));
-        bias.extend(part("attn_v", b.kv_heads)?);
-        Ok(bias)
+        let (turned, values) = whole.split_at(queries + keys);
+        Ok([&self.halves_of_heads(index, turned.to_vec())[..], values].concat())
     }
 
     /// The gated block of `ffn` neurons whose tensors' names end in `suffix`.
@@ -162,17 +214,23 @@ impl<'a> Packer<'a> {
         let FeedTensors { gate, up, down, .. } = self.feed_tensors(index, suffix, ffn)?;
         Ok(Feed {
             gate_up: self.pack(&names::gate_up(index, suffix), &gated(gate, up, 0..ffn))?,
-            down: self.pack(&names::down(index, suffix), &[Part::whole(down)])?,
+            down: self.pack(&names::down(index, suffix), &[Part::whole(down.tensor)])?,
         })
     }
 
     pub(super) fn feed_tensors(&self, index: usize, suffix: &str, ffn: usize) -> Result<FeedTensors<'a>, LoadError> {
         let hidden = self.blueprint.hidden;
-        let matrix = |part: &str, outputs: usize, inputs: usize| {
-            self.matrix(&format!("blk.{index}.{part}{suffix}.weight"), outputs, inputs)
+        let name = |part: &str| format!("blk.{index}.{part}{suffix}.weight");
+        let matrix = |part: &str, outputs: usize, inputs: usize| self.matrix(&name(part), outputs, inputs);
+        let is_one = self.file.tensor(&name("ffn_gate")).is_none()
+            && self.file.tensor(&name("ffn_up")).is_some_and(|up| up.info.rows() == 2 * ffn);
+        let [gate, up] = if is_one {
+            let tensor = matrix("ffn_up", 2 * ffn, hidden)?;
+            [0, ffn].map(|first| Slice { tensor, first })
+        } else {
+            [matrix("ffn_gate", ffn, hidden)?, matrix("ffn_up", ffn, hidden)?].map(Slice::whole)
         };
-        let (gate, up) = (matrix("ffn_gate", ffn, hidden)?, matrix("ffn_up", ffn, hidden)?);
-        Ok(FeedTensors { gate, up, down: matrix("ffn_down", hidden, ffn)?, hidden, ffn })
+        Ok(FeedTensors { gate, up, down: Slice::whole(matrix("ffn_down", hidden, ffn)?), hidden, ffn })
     }
 
     /// The gated blocks of layer `index`'s experts, in one tensor of each kind.
@@ -180,9 +238,9 @@ impl<'a> Packer<'a> {
         let (ExpertPlan { count, ffn, .. }, hidden) = (plan, self.blueprint.hidden);
         let name = |part: &str| format!("blk.{index}.{part}.weight");
         Ok(FeedTensors {
-            gate: self.stack(&name("ffn_gate_exps"), [hidden, ffn, count])?,
-            up: self.stack(&name("ffn_up_exps"), [hidden, ffn, count])?,
-            down: self.stack(&name("ffn_down_exps"), [ffn, hidden, count])?,
+            gate: Slice::whole(self.stack(&name("ffn_gate_exps"), [hidden, ffn, count])?),
+            up: Slice::whole(self.stack(&name("ffn_up_exps"), [hidden, ffn, count])?),
+            down: Slice::whole(self.stack(&name("ffn_down_exps"), [ffn, hidden, count])?),
             hidden,
             ffn,
         })
@@ -195,22 +253,51 @@ impl<'a> Packer<'a> {
         let name = |part: &str| format!("blk.{index}.{part}.weight");
         let FeedTensors { gate, up, down, .. } = self.expert_stack(index, plan)?;
         let gate_up = |expert: usize| gated(gate, up, expert * ffn..(expert + 1) * ffn);
-        let downward = |expert: usize| vec![Part::some(down, expert * hidden..(expert + 1) * hidden)];
+        let downward = |expert: usize| vec![down.rows((expert * hidden..(expert + 1) * hidden).map(Some))];
         let gate_ups = self.pack_many(count, |expert| names::gate_up(index, &names::expert(expert)), gate_up)?;
         let downs = self.pack_many(count, |expert| names::down(index, &names::expert(expert)), downward)?;
         let feeds = gate_ups.into_iter().zip(downs);
         let shared = |width| {
-            Ok::<_, LoadError>((
-                self.vector(&name("ffn_gate_inp_shexp"), hidden)?,
-                self.feed(index, names::SHARED, width)?,
-            ))
+            let gate = plan.shared_gate.then(|| self.vector(&name("ffn_gate_inp_shexp"), hidden)).transpose()?;
+            Ok::<_, LoadError>((gate, self.feed(index, names::SHARED, width)?))
         };
+        let bias = |extra: Extra, part: &str| {
+            let has = self.blueprint.has(extra);
+            has.then(|| self.vector(&format!("blk.{index}.{part}.bias"), count)).transpose()
+        };
+        let has_biases = self.blueprint.has(Extra::ExpertBiases);
         Ok(FeedWeights::Experts {
             router: self.floats(&name("ffn_gate_inp"), count, hidden)?,
+            router_bias: bias(Extra::ExpertBiases, "ffn_gate_inp")?,
+            choice_bias: bias(Extra::ChoiceBias, "exp_probs_b")?,
+            biases: has_biases.then(|| self.expert_biases(index, plan)).transpose()?,
             experts: feeds.map(|(gate_up, down)| Feed { gate_up, down }).collect(),
             shared: plan.shared.map(shared).transpose()?,
             plan,
         })
+    }
+
+    /// What is added to the products of layer `index`'s experts.
+    fn expert_biases(
+        &self,
+        index: usize,
+        ExpertPlan { count, ffn, .. }: ExpertPlan,
+    ) -> Result<Vec<ExpertBias>, LoadError> {
+        let hidden = self.blueprint.hidden;
+        let floats = |part: &str, width| self.floats(&format!("blk.{index}.{part}.bias"), count, width);
+        let (gates, values) = (floats("ffn_gate_exps", ffn)?, floats("ffn_up_exps", ffn)?);
+        let down = floats("ffn_down_exps", hidden)?;
+        let experts = gates.chunks_exact(ffn).zip(values.chunks_exact(ffn)).zip(down.chunks_exact(hidden));
+        let bias = |((gates, values), down): ((&[f32], &[f32]), &[f32])| {
+            let panels = ffn.div_ceil(PANEL);
+            let mut gate_up = vec![0.0; 2 * panels * PANEL];
+            for neuron in 0..ffn {
+                let at = neuron / PANEL * 2 * PANEL + neuron % PANEL;
+                (gate_up[at], gate_up[at + PANEL]) = (gates[neuron], values[neuron]);
+            }
+            ExpertBias { gate_up, down: down.to_vec() }
+        };
+        Ok(experts.map(bias).collect())
     }
 
     /// A tensor of several matrices of one shape.
@@ -234,20 +321,21 @@ impl<'a> Packer<'a> {
     }
 
     /// The order of a projection's rows in which rope turns halves: files that pair neighbours have the two halves of
-    /// each head interleaved.
-    fn rope_order(&self, rows: usize) -> Vec<Option<usize>> {
-        let dim = self.blueprint.head_dim;
-        let within = |i: usize| match self.blueprint.rope_pairs {
-            RopePairs::Halves => i,
-            RopePairs::Neighbours if i < dim / 2 => 2 * i,
-            RopePairs::Neighbours => 2 * (i - dim / 2) + 1,
+    /// what is turned of each head interleaved.
+    fn rope_order(&self, layer: usize, rows: usize) -> Vec<usize> {
+        let b = self.blueprint;
+        let pairs = b.ropes[b.layers[layer].rope].frequencies.len();
+        let within = |i: usize| match b.rope_pairs {
+            RopePairs::Neighbours if i < pairs => 2 * i,
+            RopePairs::Neighbours if i < 2 * pairs => 2 * (i - pairs) + 1,
+            RopePairs::Neighbours | RopePairs::Halves => i,
         };
-        (0..rows).map(|row| Some(row / dim * dim + within(row % dim))).collect()
+        (0..rows).map(|row| row / b.head_dim * b.head_dim + within(row % b.head_dim)).collect()
     }
 
     /// A vector over the dimensions of heads, in the same order.
-    fn halves_of_heads(&self, vector: Vec<f32>) -> Vec<f32> {
-        self.rope_order(vector.len()).into_iter().map(|at| vector[at.unwrap_or(0)]).collect()
+    fn halves_of_heads(&self, layer: usize, vector: Vec<f32>) -> Vec<f32> {
+        self.rope_order(layer, vector.len()).into_iter().map(|at| vector[at]).collect()
     }
 
     /// Packs the parts' rows, one below the other, each in the form of its own type if they can be sections of a matrix, else

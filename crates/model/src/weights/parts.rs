@@ -15,19 +15,33 @@ pub(super) struct Part<'a> {
 
 impl<'a> Part<'a> {
     pub(super) fn whole(tensor: Tensor<'a>) -> Self {
-        Self::some(tensor, 0..tensor.info.rows())
+        Slice::whole(tensor).rows((0..tensor.info.rows()).map(Some))
+    }
+}
+
+/// A matrix as the file has it: a tensor, or its rows from `first` on where the file has several in one.
+#[derive(Clone, Copy)]
+pub(super) struct Slice<'a> {
+    pub(super) tensor: Tensor<'a>,
+    pub(super) first: usize,
+}
+
+impl<'a> Slice<'a> {
+    pub(super) fn whole(tensor: Tensor<'a>) -> Self {
+        Self { tensor, first: 0 }
     }
 
-    pub(super) fn some(tensor: Tensor<'a>, rows: Range<usize>) -> Self {
-        Self { tensor, rows: rows.map(Some).collect() }
+    /// Some rows of it, in some order.
+    pub(super) fn rows(self, rows: impl Iterator<Item = Option<usize>>) -> Part<'a> {
+        Part { tensor: self.tensor, rows: rows.map(|row| row.map(|row| self.first + row)).collect() }
     }
 }
 
 /// The gated block of one expert, or those of many below each other.
 pub(super) struct FeedTensors<'a> {
-    pub(super) gate: Tensor<'a>,
-    pub(super) up: Tensor<'a>,
-    pub(super) down: Tensor<'a>,
+    pub(super) gate: Slice<'a>,
+    pub(super) up: Slice<'a>,
+    pub(super) down: Slice<'a>,
     pub(super) hidden: usize,
     pub(super) ffn: usize,
 }
@@ -35,7 +49,7 @@ pub(super) struct FeedTensors<'a> {
 impl<'a> FeedTensors<'a> {
     /// The `index`th block.
     pub(super) fn plain(&self, index: usize) -> PlainFeed<'a> {
-        let of = |tensor, rows: usize| plain(&[Part::some(tensor, index * rows..(index + 1) * rows)]);
+        let of = |slice: Slice<'a>, rows: usize| plain(&[slice.rows((index * rows..(index + 1) * rows).map(Some))]);
         PlainFeed { gate: of(self.gate, self.ffn), up: of(self.up, self.ffn), down: of(self.down, self.hidden) }
     }
 }
@@ -61,14 +75,10 @@ pub(super) fn sections(parts: &[Part<'_>]) -> Option<Vec<(usize, Form)>> {
 }
 
 /// Some neurons' rows, panels of gates and panels of values in turns.
-pub(super) fn gated<'a>(gate: Tensor<'a>, up: Tensor<'a>, neurons: Range<usize>) -> Vec<Part<'a>> {
+pub(super) fn gated<'a>(gate: Slice<'a>, up: Slice<'a>, neurons: Range<usize>) -> Vec<Part<'a>> {
     let panels = neurons.clone().step_by(PANEL);
-    let rows = |first: usize| -> Vec<Option<usize>> {
-        (first..first + PANEL).map(|row| neurons.contains(&row).then_some(row)).collect()
-    };
-    panels
-        .flat_map(|first| [Part { tensor: gate, rows: rows(first) }, Part { tensor: up, rows: rows(first) }])
-        .collect()
+    let rows = |first: usize| (first..first + PANEL).map(|row| neurons.contains(&row).then_some(row));
+    panels.flat_map(|first| [gate.rows(rows(first)), up.rows(rows(first))]).collect()
 }
 
 /// The parts' rows that are in the file, one below the other.

@@ -5,6 +5,8 @@ use super::{FeedWeights, LayerWeights, Packer, names};
 use crate::load::LoadError;
 use crate::plain::{NormForm, PlainExperts, PlainLayer, PlainMatrix};
 
+const CONVOLUTION: &str = "a short convolution";
+
 impl<'a> Packer<'a> {
     /// The weights of layer `index` in the file, whose vectors are in `packed` already.
     pub(crate) fn plain_layer(&self, index: usize, packed: &LayerWeights) -> Result<PlainLayer<'a>, LoadError> {
@@ -12,20 +14,24 @@ impl<'a> Packer<'a> {
         let FeedWeights::Dense { norm: feed_norm, .. } = &packed.feed else {
             return Err(LoadError::Experts { layer: index });
         };
-        let matrix = |part: &str, outputs: usize, inputs: usize| {
-            self.matrix(&format!("blk.{index}.{part}.weight"), outputs, inputs)
-                .map(|tensor| plain(&[Part::whole(tensor)]))
-        };
+        if packed.taps.is_some() {
+            return Err(LoadError::OnCpuOnly { layer: index, what: CONVOLUTION });
+        }
+        if packed.output_bias.is_some() {
+            return Err(LoadError::OnCpuOnly { layer: index, what: "a bias of its output projection" });
+        }
+        let output = self.matrix(&format!("blk.{index}.attn_output.weight"), b.hidden, b.heads * b.head_dim)?;
+        let feed = self.feed_tensors(index, "", b.ffn)?.plain(0);
         Ok(PlainLayer {
             attention_norm: packed.attention_norm.weight.clone(),
             qkv: plain(&self.qkv_parts(index)?),
             qkv_bias: packed.qkv_bias.clone(),
-            output: matrix("attn_output", b.hidden, b.heads * b.head_dim)?,
+            output: plain(&[Part::whole(output)]),
             output_norm: packed.output_norm.clone(),
             ffn_norm: packed.ffn_norm.weight.clone(),
-            gate: matrix("ffn_gate", b.ffn, b.hidden)?,
-            up: matrix("ffn_up", b.ffn, b.hidden)?,
-            down: matrix("ffn_down", b.hidden, b.ffn)?,
+            gate: feed.gate,
+            up: feed.up,
+            down: feed.down,
             feed_norm: feed_norm.clone(),
         })
     }
@@ -37,7 +43,13 @@ impl<'a> Packer<'a> {
         packed: &LayerWeights,
     ) -> Result<Option<PlainExperts<'a>>, LoadError> {
         let b = self.blueprint;
-        let FeedWeights::Experts { plan, .. } = &packed.feed else { return Ok(None) };
+        let FeedWeights::Experts { plan, biases, .. } = &packed.feed else { return Ok(None) };
+        if packed.taps.is_some() {
+            return Err(LoadError::OnCpuOnly { layer: index, what: CONVOLUTION });
+        }
+        if biases.is_some() {
+            return Err(LoadError::OnCpuOnly { layer: index, what: "experts with biases" });
+        }
         let output = self.matrix(&format!("blk.{index}.attn_output.weight"), b.hidden, b.heads * b.head_dim)?;
         let stack = self.expert_stack(index, *plan)?;
         let shared = plan.shared.map(|ffn| Ok::<_, LoadError>(self.feed_tensors(index, names::SHARED, ffn)?.plain(0)));

@@ -19,6 +19,7 @@ use crate::placed::OffloadError;
 use crate::ready::ReadyGraph;
 use duet_graphs::ChunkAttention;
 use duet_model::Model;
+use duet_model::arch::Extra;
 use duet_model::forward::{AttentionStats, AttentionWise, CacheRows, ChunkRows, ChunksTaken, NotRun};
 use duet_runtimes::{Buffer, GraphDevice, Tensors};
 use duet_types::{Bytes, Nanos, Tokens};
@@ -76,8 +77,14 @@ impl PlacedAttention {
     /// Whether there is something for a device to do. Layers with a window are the crew's.
     ///
     /// # Errors
-    /// If all of them have one.
+    /// If all of them have one, or attention has sinks.
     pub fn suits(model: &Model) -> Result<(), OffloadError> {
+        if model.blueprint().has(Extra::Sinks) {
+            return Err(OffloadError::Sinks);
+        }
+        if model.blueprint().convolution_layers() > 0 {
+            return Err(OffloadError::Convolutions);
+        }
         let windowed = model.blueprint().layers.iter().all(|layer| layer.window.is_some());
         if windowed { Err(OffloadError::Windows) } else { Ok(()) }
     }

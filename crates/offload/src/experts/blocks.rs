@@ -1,10 +1,10 @@
 //! The blocks of a layer whose feed-forward is experts: projection to queries, keys and values; output projection; the
 //! expert that all rows go to; and groups of the others.
 
-use crate::layers::LayersError;
+use crate::layers::{LayersError, activation};
 use crate::weights::linear_weights;
-use duet_graphs::{Activation, Block, GatedFeed, Linear, Norm, WeightRule};
-use duet_model::{Gating, Model, NormForm, PlainExperts, PlainFeed};
+use duet_graphs::{Block, GatedFeed, Linear, Norm, WeightRule};
+use duet_model::{Model, NormForm, PlainExperts, PlainFeed};
 use duet_moe::ExpertId;
 use duet_types::Bytes;
 
@@ -82,10 +82,7 @@ impl BlockMaker<'_> {
         Ok(GatedFeed {
             gate: linear_weights(&plain.gate, self.rule)?.into(),
             up: linear_weights(&plain.up, self.rule)?.into(),
-            activation: match self.model.gating() {
-                Gating::Silu => Activation::Silu,
-                Gating::GeluTanh => Activation::GeluTanh,
-            },
+            activation: activation(self.model)?,
             down: linear_weights(&plain.down, self.rule)?.into(),
         })
     }

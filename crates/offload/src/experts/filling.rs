@@ -29,6 +29,9 @@ pub(super) fn filled(
     progress: &mut dyn FnMut(PlacedProgress),
 ) -> Result<PlacedExperts, OffloadError> {
     let experts = model.blueprint().experts.ok_or(OffloadError::Dense)?;
+    if model.blueprint().dense_layers > 0 {
+        return Err(OffloadError::DenseLayers);
+    }
     let total = model.config().layers + 1;
     let target = Target { model: &model.config().name, device: &*device, cache: Some(&cache) };
     let ranges = KnownRanges::of(model, &*device, Some(&cache));

@@ -127,8 +127,8 @@ impl AccuracyError {
                 | Self::Line { .. }
                 | Self::NothingFits { .. }
                 | Self::NoData
-                | Self::Routing(RoutingError::Dense)
-                | Self::Offload(OffloadError::Dense)
+                | Self::Routing(RoutingError::Dense | RoutingError::DenseLayers)
+                | Self::Offload(OffloadError::Dense | OffloadError::DenseLayers)
         )
     }
 }

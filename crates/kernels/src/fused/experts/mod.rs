@@ -20,8 +20,9 @@ use super::{Feed, part};
 use crate::crew::Worker;
 use crate::isa::Isa;
 use crate::matmul::{Epilogue, Gating, Target, matmul_units, units};
+use crate::packed::PANEL;
 use crate::quantize::SharedRows;
-use crate::rows::{add_scaled, dots};
+use crate::rows::{add, add_scaled, dots};
 use plan::{Batch, Plan};
 use routing::Chooser;
 use std::ops::Range;
@@ -31,21 +32,37 @@ use std::ops::Range;
 pub struct Experts<'a> {
     /// A row of weights for each expert, over the residual stream.
     pub router: &'a [f32],
+    /// Added to scores.
+    pub router_bias: Option<&'a [f32]>,
     /// How scores become weights.
     pub routing: Routing,
+    /// Of each expert, added to what it is chosen by, by rules that know such a thing; its weight is without it.
+    pub choice_bias: Option<&'a [f32]>,
     /// How many experts a row goes to.
     pub chosen: usize,
     /// The experts, all of one shape.
     pub experts: &'a [Feed],
+    /// What is added to each one's products.
+    pub biases: Option<&'a [ExpertBias]>,
     /// One that every row goes to.
     pub shared: Option<SharedExpert<'a>>,
+}
+
+/// What is added to an expert's products.
+#[derive(Clone, Debug)]
+pub struct ExpertBias {
+    /// To gates and values, in the order of the panels: zeros where these are padding.
+    pub gate_up: Vec<f32>,
+    /// To what goes back to the residual stream.
+    pub down: Vec<f32>,
 }
 
 /// An expert that every row goes to.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedExpert<'a> {
-    /// Weights over the residual stream: the logistic function of a row's score is what the expert counts.
-    pub gate: &'a [f32],
+    /// Weights over the residual stream: the logistic function of a row's score is what the expert counts. One without
+    /// counts in full.
+    pub gate: Option<&'a [f32]>,
     /// The block.
     pub feed: &'a Feed,
 }
@@ -74,7 +91,8 @@ impl<'a> Call<'a> {
         let call = Self { isa, experts, gating, shared, quantized, rows };
         let hidden = shared.residual.columns;
         assert!(experts.router.len() == experts.experts.len() * hidden);
-        assert!(experts.shared.is_none_or(|expert| expert.gate.len() == hidden));
+        assert!(experts.shared.and_then(|expert| expert.gate).is_none_or(|gate| gate.len() == hidden));
+        assert!(biases_fit(experts, hidden));
         assert!(call.scores() == shared.scores.columns && experts.chosen <= experts.experts.len());
         assert!(call.quantized.rows() == call.rows.len());
         assert!(rows_fit(&call) && call.feeds().all(|feed| feed.down.outputs() == hidden));
@@ -145,11 +163,14 @@ impl<'a> Call<'a> {
                 let normed = self.shared.normed.values.part(self.shared.normed.row(row));
                 let scores = self.shared.scores.values.part_mut(start + first..start + end.max(first));
                 dots(self.isa, normed, &self.experts.router[first * hidden..end.max(first) * hidden], scores);
-                if let Some(shared) = self.experts.shared
+                if let Some(bias) = self.experts.router_bias {
+                    add(self.isa, scores, &bias[first..end.max(first)]);
+                }
+                if let Some(gate) = self.experts.shared.and_then(|shared| shared.gate)
                     && (first..first + SCORE_BLOCK).contains(&experts)
                 {
                     let score = self.shared.scores.values.part_mut(start + experts..start + experts + 1);
-                    dots(self.isa, normed, shared.gate, score);
+                    dots(self.isa, normed, gate, score);
                 }
             }
         }
@@ -157,7 +178,7 @@ impl<'a> Call<'a> {
 
     fn choose(&self, worker: &Worker<'_>) {
         let (experts, chosen, places) = (self.experts.experts.len(), self.experts.chosen, self.places());
-        let mut chooser = Chooser::new(self.isa, self.experts.routing);
+        let mut chooser = Chooser::new(self.isa, self.experts.routing, self.experts.choice_bias);
         for row in worker.share(self.rows.len()) {
             let all = row * places..(row + 1) * places;
             // SAFETY: the scores were computed before the last sync; the row's places are this worker's.
@@ -165,8 +186,9 @@ impl<'a> Call<'a> {
                 let scores = self.shared.scores.values.part(self.shared.scores.row(row));
                 let (to, weights) = (self.shared.chosen.part_mut(all.clone()), self.shared.weights.part_mut(all));
                 chooser.choose(&scores[..experts], &mut to[..chosen], &mut weights[..chosen]);
-                if self.experts.shared.is_some() {
-                    (to[chosen], weights[chosen]) = (experts as u32, chooser.sigmoid(scores[experts]));
+                if let Some(shared) = self.experts.shared {
+                    to[chosen] = experts as u32;
+                    weights[chosen] = shared.gate.map_or(1.0, |_| chooser.sigmoid(scores[experts]));
                 }
             }
         }
@@ -187,7 +209,8 @@ impl<'a> Call<'a> {
 
     fn gate(&self, batch: &Batch, units: Range<usize>) {
         let (feed, rows, (out, stride)) = (self.feed(batch.expert), self.hidden_rows(batch), self.gated(batch));
-        let epilogue = Epilogue::Gated(Target { out, first_row: 0, stride }, self.gating);
+        let bias = self.bias(batch.expert).map(|bias| bias.gate_up.as_slice());
+        let epilogue = Epilogue::Gated { target: Target { out, first_row: 0, stride }, gating: self.gating, bias };
         // SAFETY: the rows were gathered by this worker or before the last sync; the units are this worker's.
         unsafe { matmul_units(self.isa, &feed.gate_up, &rows, batch.slots.len(), &epilogue, units) };
     }
@@ -212,7 +235,7 @@ impl<'a> Call<'a> {
 
     /// Adds what a row's experts made of it to the residual stream.
     fn combine(&self, plan: &Plan, worker: &Worker<'_>) {
-        let SharedBuffers { residual, products, weights, .. } = &self.shared;
+        let SharedBuffers { residual, products, chosen, weights, .. } = &self.shared;
         let (rows, columns) = part(self.rows.len(), residual.columns, worker);
         for row in rows {
             let start = residual.row(self.rows.start + row).start;
@@ -224,10 +247,19 @@ impl<'a> Call<'a> {
                 unsafe {
                     let stream = residual.values.part_mut(start + columns.start..start + columns.end);
                     let product = products.values.part(from + columns.start..from + columns.end);
-                    add_scaled(self.isa, stream, weights.part(place..place + 1)[0], product);
+                    let weight = weights.part(place..place + 1)[0];
+                    add_scaled(self.isa, stream, weight, product);
+                    if let Some(bias) = self.bias(chosen.part(place..place + 1)[0] as usize) {
+                        add_scaled(self.isa, stream, weight, &bias.down[columns.clone()]);
+                    }
                 }
             }
         }
+    }
+
+    /// The shared expert has none.
+    fn bias(&self, expert: usize) -> Option<&'a ExpertBias> {
+        self.experts.biases?.get(expert)
     }
 
     /// The shared expert comes behind the others.
@@ -277,6 +309,17 @@ impl<'a> Call<'a> {
 
 /// Scores that are computed together: as many as a register file takes.
 const SCORE_BLOCK: usize = 8;
+
+/// Whether there is a bias for each expert, as long as what it is added to, where there are any.
+fn biases_fit(experts: &Experts<'_>, hidden: usize) -> bool {
+    let count = experts.experts.len();
+    let fits = |(bias, feed): (&ExpertBias, &Feed)| {
+        bias.gate_up.len() == feed.gate_up.panels() * PANEL && bias.down.len() == hidden
+    };
+    experts.router_bias.is_none_or(|bias| bias.len() == count)
+        && experts.choice_bias.is_none_or(|bias| bias.len() == count)
+        && experts.biases.is_none_or(|all| all.len() == count && all.iter().zip(experts.experts).all(fits))
+}
 
 /// Whether the buffers have room for the choices and results of all rows.
 fn rows_fit(call: &Call<'_>) -> bool {

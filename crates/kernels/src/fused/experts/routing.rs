@@ -19,23 +19,35 @@ pub enum Routing {
         /// Scores that are farther from the best than twice this share of the larger of both count for nothing.
         jitter: f32,
     },
+    /// The logistic function of each score, and of these the largest, an expert's bias added.
+    Sigmoid {
+        /// Weights are divided by their sum; none: they are as they are. The sum has this added to it.
+        divided: Option<f32>,
+        /// Then they are multiplied with this.
+        scale: f32,
+    },
 }
 
 /// Chooses for one row after the other.
 #[derive(Debug)]
-pub(super) struct Chooser {
+pub(super) struct Chooser<'a> {
     isa: Isa,
     routing: Routing,
+    /// Of each expert, where the rule knows one.
+    bias: Option<&'a [f32]>,
     scratch: Vec<f32>,
 }
 
-impl Chooser {
-    pub(super) fn new(isa: Isa, routing: Routing) -> Self {
-        Self { isa, routing, scratch: Vec::new() }
+impl<'a> Chooser<'a> {
+    pub(super) fn new(isa: Isa, routing: Routing, bias: Option<&'a [f32]>) -> Self {
+        Self { isa, routing, bias, scratch: Vec::new() }
     }
 
     /// Fills `chosen` with the experts of the largest scores, best first, and `weights` with what each counts.
     pub(super) fn choose(&mut self, scores: &[f32], chosen: &mut [u32], weights: &mut [f32]) {
+        if let Routing::Sigmoid { divided, scale } = self.routing {
+            return self.choose_by_sigmoids(scores, chosen, weights, (divided, scale));
+        }
         largest(scores, chosen);
         let Some(&best) = chosen.first() else { return };
         let best = scores[best as usize];
@@ -54,7 +66,34 @@ impl Chooser {
                     weights[place] = self.mixed(scores, &chosen[..=place], jitter);
                 }
             }
+            Routing::Sigmoid { .. } => {}
         }
+    }
+
+    fn choose_by_sigmoids(
+        &mut self,
+        scores: &[f32],
+        chosen: &mut [u32],
+        weights: &mut [f32],
+        (divided, scale): (Option<f32>, f32),
+    ) {
+        self.scratch.clear();
+        self.scratch.extend(scores.iter().map(|score| -score));
+        exponentials(self.isa, &mut self.scratch, 0.0);
+        // Exponentials are numbers, whatever of: what is none stays none, and comes last.
+        let all = self.scratch.iter_mut().zip(scores);
+        all.for_each(|(x, score)| *x = if score.is_nan() { *score } else { 1.0 / (1.0 + *x) });
+        match self.bias {
+            None => largest(&self.scratch, chosen),
+            Some(bias) => {
+                let biased: Vec<f32> = self.scratch.iter().zip(bias).map(|(x, bias)| x + bias).collect();
+                largest(&biased, chosen);
+            }
+        }
+        let of_chosen = chosen.iter().map(|&expert| self.scratch[expert as usize]);
+        weights.iter_mut().zip(of_chosen).for_each(|(weight, x)| *weight = x);
+        let sum = divided.map_or(1.0, |least| weights.iter().sum::<f32>() + least);
+        weights.iter_mut().for_each(|weight| *weight = *weight / sum * scale);
     }
 
     /// The logistic function, by the same exponentials.
@@ -108,7 +147,7 @@ mod tests {
 
     fn choose(routing: Routing, scores: &[f32], count: usize) -> (Vec<u32>, Vec<f32>) {
         let (mut chosen, mut weights) = (vec![u32::MAX; count], vec![f32::NAN; count]);
-        Chooser::new(Isa::Portable, routing).choose(scores, &mut chosen, &mut weights);
+        Chooser::new(Isa::Portable, routing, None).choose(scores, &mut chosen, &mut weights);
         (chosen, weights)
     }
 
@@ -143,6 +182,21 @@ mod tests {
         close(&choose(routing, &[-5.0, 4.0, -6.0], 2).1, &[1.0, 1.0]);
     }
 
+    #[test]
+    fn a_bias_chooses_and_counts_nothing() {
+        let routing = Routing::Sigmoid { divided: Some(0.0), scale: 1.5 };
+        let (mut chosen, mut weights) = (vec![0; 2], vec![0.0; 2]);
+        let bias = [0.0, 1.0, 0.0, -1.0];
+        Chooser::new(Isa::Portable, routing, Some(&bias)).choose(&[0.0, -2.0, 1.0, 3.0], &mut chosen, &mut weights);
+        assert_eq!(chosen, [1, 2]);
+        let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
+        let sum = sigmoid(-2.0) + sigmoid(1.0);
+        close(&weights, &[1.5 * sigmoid(-2.0) / sum, 1.5 * sigmoid(1.0) / sum]);
+        let (chosen, weights) = choose(Routing::Sigmoid { divided: None, scale: 1.0 }, &[0.0, -2.0, 1.0, 3.0], 2);
+        assert_eq!(chosen, [3, 2]);
+        close(&weights, &[sigmoid(3.0), sigmoid(1.0)]);
+    }
+
     proptest! {
         #[test]
         fn the_chosen_are_the_best_and_differ(
@@ -150,7 +204,8 @@ mod tests {
             count in any::<prop::sample::Index>(),
         ) {
             let count = count.index(scores.len()) + 1;
-            for routing in [Routing::Softmax, Routing::SoftmaxOfChosen, Routing::SparseMixer { jitter: 0.01 }] {
+            let sigmoid = Routing::Sigmoid { divided: Some(1e-20), scale: 1.0 };
+            for routing in [Routing::Softmax, Routing::SoftmaxOfChosen, Routing::SparseMixer { jitter: 0.01 }, sigmoid] {
                 let (chosen, weights) = choose(routing, &scores, count);
                 let rest = (0..scores.len() as u32).filter(|expert| !chosen.contains(expert));
                 prop_assert_eq!(rest.clone().count() + count, scores.len());

@@ -156,6 +156,46 @@ fn phimoe_with_longrope_and_a_window() {
 }
 
 #[test]
+fn gpt_oss() {
+    check("gptoss");
+}
+
+#[test]
+fn gpt_oss_with_experts_in_four_bits() {
+    check_file("gptoss_mxfp4", &model("gptoss_mxfp4"));
+}
+
+#[test]
+fn glm4_moe_with_norms_of_heads() {
+    check("glm4moe");
+}
+
+#[test]
+fn glm4_moe_with_biases_of_keys() {
+    check("glm4moe_air");
+}
+
+#[test]
+fn lfm2() {
+    check("lfm2");
+}
+
+#[test]
+fn lfm2_with_experts() {
+    check("lfm2moe");
+}
+
+#[test]
+fn phi3_in_one_tensor_each_and_a_window() {
+    check("phi3");
+}
+
+#[test]
+fn phi3_with_two_key_heads() {
+    check("phi3_long");
+}
+
+#[test]
 fn every_tensor_type() {
     for (name, kind) in random_blocks::models() {
         check_file(name, random_blocks::model_of(kind).path());

@@ -1,6 +1,6 @@
 //! With nothing rounded, the reader's logits are those of Hugging Face `transformers` in single precision.
 
-use super::{ExactReader, Golden, QuantModels, Rounding, all_rows, best, model, random_blocks, relative};
+use super::{Golden, QuantModels, all_rows, best, model, random_blocks, relative};
 use crate::arch::Blueprint;
 use std::path::Path;
 
@@ -9,7 +9,7 @@ pub(super) const TOLERANCE: f64 = 4e-6;
 
 /// How far the logits of some rows are from the expected.
 fn error(path: &Path, golden: &Golden, bug: impl Fn(&mut Blueprint)) -> f64 {
-    let mut reader = ExactReader::open(path, Rounding::None).unwrap();
+    let mut reader = golden.reader(path);
     bug(&mut reader.blueprint);
     let found = reader.logits(&golden.tokens(), &golden.rows).unwrap();
     relative(&found, &golden.logits.concat())
@@ -25,7 +25,7 @@ fn check(name: &str) {
     let error = error_with(name, |_| ());
     eprintln!("{name}: {error:.1e}");
     assert!(error < TOLERANCE, "{name}: relative error {error:.1e}");
-    let reader = ExactReader::open(&model(name), Rounding::None).unwrap();
+    let reader = golden.reader(&model(name));
     let logits = reader.logits(&golden.tokens(), &all_rows(&golden.tokens())).unwrap();
     let argmax: Vec<usize> = logits.chunks_exact(reader.blueprint().vocabulary).map(best).collect();
     assert_eq!(argmax, golden.argmax, "{name}");
@@ -99,6 +99,46 @@ fn phimoe() {
 #[test]
 fn phimoe_with_longrope_and_a_window() {
     check("phimoe_longrope");
+}
+
+#[test]
+fn gpt_oss() {
+    check("gptoss");
+}
+
+#[test]
+fn gpt_oss_with_experts_in_four_bits() {
+    check("gptoss_mxfp4");
+}
+
+#[test]
+fn glm4_moe_with_norms_of_heads() {
+    check("glm4moe");
+}
+
+#[test]
+fn glm4_moe_with_biases_of_keys() {
+    check("glm4moe_air");
+}
+
+#[test]
+fn lfm2() {
+    check("lfm2");
+}
+
+#[test]
+fn lfm2_with_experts() {
+    check("lfm2moe");
+}
+
+#[test]
+fn phi3_in_its_first_context_and_a_window() {
+    check("phi3");
+}
+
+#[test]
+fn phi3_beyond_its_first_context() {
+    check("phi3_long");
 }
 
 #[test]

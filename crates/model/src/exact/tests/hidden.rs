@@ -13,12 +13,14 @@ const QUANTISED: f64 = 0.08;
 /// Against the one that rounds as they do. Measured: 5e-8, where nothing turned, to 5.6e-4.
 const AS_KERNELS: f64 = 1e-2;
 
-const ALL: [&str; 12] = [
+const ALL: [&str; 22] = [
     "llama",
     "llama_rope_linear",
     "llama_rope_llama3",
     "qwen2",
     "qwen3",
+    "qwen3_rope_yarn",
+    "smollm3",
     "gemma3",
     "mixtral",
     "olmoe",
@@ -26,6 +28,14 @@ const ALL: [&str; 12] = [
     "qwen3moe",
     "phimoe",
     "phimoe_longrope",
+    "phi3",
+    "phi3_long",
+    "gptoss",
+    "gptoss_mxfp4",
+    "glm4moe",
+    "glm4moe_air",
+    "lfm2",
+    "lfm2moe",
 ];
 
 /// In passes of so many tokens.

@@ -29,11 +29,18 @@ struct Golden {
     argmax: Vec<usize>,
     rows: Vec<usize>,
     logits: Vec<Vec<f32>>,
+    /// The context to ask for, where it matters.
+    context: Option<u32>,
 }
 
 impl Golden {
     fn of(name: &str) -> Self {
         serde_json::from_slice(&std::fs::read(fixture(&format!("golden_{name}.json"))).unwrap()).unwrap()
+    }
+
+    /// A reader for its text.
+    fn reader(&self, path: &Path) -> ExactReader {
+        ExactReader::open_for(path, Rounding::None, self.context.map(Tokens)).unwrap()
     }
 
     fn tokens(&self) -> Vec<TokenId> {
@@ -56,7 +63,7 @@ impl QuantModels {
 
     fn of(&self, name: &str) -> Golden {
         let logits = self.models[name].clone();
-        Golden { tokens: self.tokens.clone(), argmax: Vec::new(), rows: self.rows.clone(), logits }
+        Golden { tokens: self.tokens.clone(), argmax: Vec::new(), rows: self.rows.clone(), logits, context: None }
     }
 }
 

@@ -6,9 +6,10 @@ use super::against_transformers::{TOLERANCE, error_with};
 use super::rewritten::{floats, rewritten};
 use super::{load, model};
 use crate::Model;
-use crate::arch::{Blueprint, Rope};
+use crate::arch::{Blueprint, ExpertPlan, Extra, Rope};
 use crate::gguf::TensorType;
 use crate::kv::KvFormat;
+use duet_kernels::fused::Routing;
 use duet_kernels::matmul::Gating;
 use half::f16;
 use tempfile::NamedTempFile;
@@ -67,6 +68,30 @@ fn the_length_of_windows() {
         b.layers.iter_mut().for_each(|layer| layer.window = layer.window.map(|window| window + 1));
     });
 }
+
+/// What the kernels have in their weights, so that only the reader can be given another setting.
+#[test]
+fn what_only_some_architectures_have() {
+    let check = |what: &str, name: &str, bug: &dyn Fn(&mut Blueprint)| {
+        let excess = error_with(name, bug) / TOLERANCE;
+        eprintln!("{what}, {name}: the reader {excess:.0} times what is tolerated");
+        assert!(excess > 1.0, "{what} passes in the reader");
+    };
+    check("no sinks", "gptoss", &|b| b.extras = &[Extra::QkvBias, Extra::OutputBias, NORM, Extra::ExpertBiases]);
+    check("no biases of experts", "gptoss", &|b| b.extras = &[Extra::QkvBias, Extra::OutputBias, NORM, Extra::Sinks]);
+    check("SiLU for the clamped gate", "gptoss", &|b| b.gating = Gating::Silu);
+    check("no bias that chooses", "glm4moe_air", &|b| b.extras = &[Extra::QkvBias, NORM]);
+    let routing = |b: &mut Blueprint, routing| b.experts = b.experts.map(|plan| ExpertPlan { routing, ..plan });
+    check("a scale of 1.4 for 1.5", "glm4moe", &|b| {
+        routing(b, Routing::Sigmoid { divided: Some(1e-20), scale: 1.4 });
+    });
+    check("weights that do not sum to one", "glm4moe", &|b| {
+        routing(b, Routing::Sigmoid { divided: None, scale: 1.5 });
+    });
+    check("rope over a quarter of a head for half", "glm4moe", &|b| b.ropes[0].frequencies.truncate(4));
+}
+
+const NORM: Extra = Extra::NormBehindAttention;
 
 #[test]
 fn the_activation() {
