@@ -88,7 +88,7 @@ fn harmony() {
         &format!("{thought}{header}{{\"city\": \"Paris\"}}<|call|>"),
         &["thought Hm.", "0 get_weather", r#"{"city":"Paris"}"#, "end"],
     );
-    check(&format!("{header}"), &["0 get_weather", "{}", "end"]);
+    check(header, &["0 get_weather", "{}", "end"]);
     check(&format!("{header}Paris"), &[&format!("text {header}Paris")]);
     check(&format!("{thought}<|channel|>final<|message|>Sunny."), &["thought Hm.", "text Sunny."]);
 }

@@ -159,7 +159,8 @@ fn field_of(form: &ResponseFormat) -> &'static str {
 
 fn said(parts: Vec<Part>) -> String {
     let texts = parts.into_iter().filter_map(|part| match part {
-        Part::Text(text) => Some(text),
+        // Of a tool that nobody offered: what the model wrote is all that it said.
+        Part::Text(text) | Part::Call { written: text, .. } => Some(text),
         Part::Reasoning(_) => None,
     });
     texts.collect::<String>().trim().to_owned()

@@ -57,7 +57,7 @@ impl WordPiece {
             Some(kind) => *kind == CONTROL,
             None => text.starts_with('[') && text.ends_with(']') && text.len() > 2,
         };
-        let (mut begins, mut goes_on) = (HashMap::new(), HashMap::new());
+        let (mut begins, mut goes_on) = (HashMap::<Box<str>, TokenId>::new(), HashMap::<Box<str>, TokenId>::new());
         for (id, text) in tokens.iter().enumerate().filter(|(id, text)| !is_control(*id, text)) {
             let (table, text) = match text.strip_prefix(WORD) {
                 Some(text) => (&mut begins, text),
@@ -69,7 +69,7 @@ impl WordPiece {
         }
         let special = |names: &[&'static str], spelled: &str| special(metadata, tokens, names, spelled);
         Ok(Self {
-            longest: begins.keys().chain(goes_on.keys()).map(|text: &Box<str>| text.chars().count()).max().unwrap_or(0),
+            longest: begins.keys().chain(goes_on.keys()).map(|text| text.chars().count()).max().unwrap_or(0),
             case: if begins.keys().any(|text| text.bytes().any(|byte| byte.is_ascii_uppercase())) {
                 Case::Kept
             } else {
