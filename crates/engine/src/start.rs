@@ -97,6 +97,12 @@ fn drafting_model(model: &Model, config: &EngineConfig) -> Result<Option<Arc<Mod
         }
         (Some(draft), true) => {
             check_same_tokens(model, draft)?;
+            // What it guessed wrong is cut off its sequences at any position.
+            if draft.cuts() > Tokens(1) {
+                let name = &draft.config().name;
+                let why = "it has a recurrent state; take a model with attention in all layers";
+                return Err(EngineError::Configuration(format!("{name} cannot draft: {why}")));
+            }
             Ok(Some(Arc::clone(draft)))
         }
     }
