@@ -1,7 +1,7 @@
 //! What recurrent layers know: of a short convolution the columns of the last few positions ([`short_convolution`]).
 //!
-//! Every page of a sequence holds, behind its keys and values, the state after its last position ([`KvLayout::state`]). So
-//! the state of a sequence lies in its last page, and that of each border of pages in the page before it: what is shared,
+//! Every page of a sequence holds, behind its keys and values, the state after its last position
+//! ([`KvLayout::state`](duet_kernels::attention::KvLayout::state)). So the state of a sequence lies in its last page, and that of each border of pages in the page before it: what is shared,
 //! copied, spilled and read back with a page has its state with it, and a sequence can be cut at borders, or not at all
 //! ([`KvTable::cut`]).
 //!
