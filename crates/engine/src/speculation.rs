@@ -169,11 +169,18 @@ impl Speculation {
         self.speculator.read(prompt);
     }
 
-    /// The answer is complete.
+    /// The answer is complete, and nobody was told yet: whoever asks next finds what is kept of it.
     pub(crate) fn finished(&mut self, prompt: &[TokenId], answer: &[TokenId]) {
         self.drafting.answered(answer.len());
         if let Some(key) = self.keeps.answer.take() {
             self.drafting.keep(key, prompt, answer);
+        }
+        self.recycle();
+    }
+
+    fn recycle(&mut self) {
+        if let Some(user) = self.keeps.successors.take() {
+            self.drafting.recycle(&user, &self.said);
         }
     }
 
@@ -236,9 +243,7 @@ impl Speculation {
 impl Drop for Speculation {
     fn drop(&mut self) {
         self.drafting.learned(&self.begun, self.speculator.confidence());
-        if let Some(user) = self.keeps.successors.take() {
-            self.drafting.recycle(&user, &self.said);
-        }
+        self.recycle();
     }
 }
 
