@@ -165,10 +165,7 @@ fn tell_unread(what: &str, unread: &[String]) {
 pub(crate) fn open_encoder(name: &str, threads: Option<u16>) -> anyhow::Result<Encoder> {
     let path = models::locate(name)?;
     check_fits(&path, MachineMemory::now())?;
-    let mut options = LoadOptions::default();
-    if let Some(threads) = threads {
-        options.threads = threads.into();
-    }
+    let options = with_threads(LoadOptions::default(), threads);
     let shown = path.display();
     match Encoder::is_in(&path) {
         Ok(false) => {
