@@ -1,5 +1,5 @@
 //! Speed of attention over deep contexts, by format and number of rows, on one thread:
-//! `cargo run --release -p duet-kernels --example attention`.
+//! `cargo run --release -p duet-kernels --example attention [TEXT]`, of the shapes whose line contains TEXT.
 //!
 //! Of each shape the median of several rounds in which the formats take turns; a ratio is the median of those within a
 //! round, so that a machine that drifts does not show.
@@ -22,12 +22,17 @@ const SHAPES: [(&str, usize, usize, usize); 4] =
 
 fn main() -> Result<(), IsaError> {
     let isa = Isa::chosen()?;
+    let wanted = std::env::args().nth(1).unwrap_or_default();
     println!(
         "{isa}, {LAYERS} layers; ns for a query head and position with keys and values of f16, int8 and int4, and the others' of f16's"
     );
     for (name, kv_heads, group, head_dim) in SHAPES {
         for context in [512, 4096] {
             for rows in [1, 2, 4, 8, 128] {
+                let label = format!("{name}, {context} positions, {rows} rows");
+                if !label.contains(&wanted) {
+                    continue;
+                }
                 let mut formats = KvFormat::ALL.map(|format| {
                     Case::new(KvLayout { layers: LAYERS, kv_heads, head_dim, format, state: 0 }, group, context, rows)
                 });
@@ -41,9 +46,7 @@ fn main() -> Result<(), IsaError> {
                     }
                 }
                 let ([f16, int8, int4], [_, eight, four]) = (seconds.map(median), ratios.map(median));
-                println!(
-                    "{name}, {context} positions, {rows} rows: {f16:.2}, {int8:.2}, {int4:.2}: {eight:.2}, {four:.2}"
-                );
+                println!("{label}: {f16:.2}, {int8:.2}, {int4:.2}: {eight:.2}, {four:.2}");
             }
         }
     }

@@ -314,6 +314,7 @@ impl<const R: usize> WeightFactors<R> {
 
     /// Lets sums count quants from `centre`: rounded weights then multiply small numbers of both signs, and what rounding
     /// takes from them does not add up to something that all dimensions have.
+    #[inline(always)]
     pub(super) fn count_from(&mut self, centre: i32) {
         for (start, factors) in self.starts.iter_mut().zip(&self.factors) {
             *start = -centre * factors.iter().map(|factor| i32::from(*factor)).sum::<i32>();
