@@ -41,16 +41,21 @@ pub(crate) fn start_with(
     let path = models::locate(name)?;
     let history = Opening::begin(history);
     let cache = WeightCache::of(arguments.weight_cache);
-    let model = load(&path, &arguments.load_options(cache.as_ref()), cache.as_ref())?;
+    let model = load(&path, &arguments.load_options(cache.as_ref()))?;
     let learned_folder = config.profile_folder.clone();
     let draft = open_draft(draft, arguments)?;
     let config = EngineConfig { history: history.finish(), learned_folder, draft, speculate, ..config };
-    if device.devices.is_empty() {
+    let engine = if device.devices.is_empty() {
         let unpaying = Unpaying::read(models::cache_folder("profiles").ok());
-        return start_by_default((&model, &path), device, config, (offloading::working(), unpaying));
+        start_by_default((&model, &path), device, config, (offloading::working(), unpaying))?
+    } else {
+        let config = beside_devices((&model, &path), arguments, device, config)?;
+        Engine::start(Arc::clone(&model), config)?
+    };
+    // Not before the lanes were measured: writing takes a core and memory from them.
+    if let Some(cache) = cache {
+        cache.keep(&model);
     }
-    let config = beside_devices((&model, &path), arguments, device, config)?;
-    let engine = Engine::start(model, config)?;
     if device.accelerators().next().is_some() {
         eprintln_quiet(&lanes::sentence(&engine));
     }
@@ -125,7 +130,11 @@ fn wanted(path: &Path, arguments: &DeviceArgs, chunk: Tokens) -> Wanted {
 /// Finds (downloads if need be) and loads the model called `name`.
 pub(crate) fn open(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
     let cache = WeightCache::of(arguments.weight_cache);
-    load(&models::locate(name)?, &arguments.load_options(cache.as_ref()), cache.as_ref())
+    let model = load(&models::locate(name)?, &arguments.load_options(cache.as_ref()))?;
+    if let Some(cache) = cache {
+        cache.keep(&model);
+    }
+    Ok(model)
 }
 
 /// The model that drafts, if one was named.
@@ -135,7 +144,7 @@ pub(crate) fn open_draft(draft: &DraftArgs, arguments: &EngineArgs) -> anyhow::R
 
 /// As [`open`], on `threads` threads, or on all cores if there is no number; and packed anew.
 pub(crate) fn open_with(name: &str, threads: Option<u16>) -> anyhow::Result<Arc<Model>> {
-    load(&models::locate(name)?, &with_threads(LoadOptions::default(), threads), None)
+    load(&models::locate(name)?, &with_threads(LoadOptions::default(), threads))
 }
 
 fn with_threads(options: LoadOptions, threads: Option<u16>) -> LoadOptions {
@@ -202,7 +211,7 @@ fn check_fits(path: &Path, memory: MachineMemory) -> Result<(), BadInput> {
     }
 }
 
-fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyhow::Result<Arc<Model>> {
+fn load(path: &Path, options: &LoadOptions) -> anyhow::Result<Arc<Model>> {
     check_fits(path, MachineMemory::now())?;
     let what = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     // The size is known at the first report; an error before it needs no bar.
@@ -223,11 +232,7 @@ fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyh
         progress.finish("loaded");
     }
     tell_unread(&what, model.unread());
-    let model = Arc::new(model);
-    if let Some(cache) = cache {
-        cache.keep(&model);
-    }
-    Ok(model)
+    Ok(Arc::new(model))
 }
 
 #[cfg(test)]

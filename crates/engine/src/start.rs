@@ -135,8 +135,15 @@ fn profile(of: &Measured<'_>, folder: Option<&Path>, cpu: &Cpu) -> Result<Profil
         return Ok(profile);
     }
     tracing::info!("measuring this machine with {}", subject.model);
-    let profile = measure(of, &cpu.lanes(), Effort::Quick)
-        .map_err(|error| EngineError::Internal(format!("the machine could not be measured: {error}")))?;
+    let measured = || {
+        measure(of, &cpu.lanes(), Effort::Quick)
+            .map_err(|error| EngineError::Internal(format!("the machine could not be measured: {error}")))
+    };
+    let mut profile = measured()?;
+    if profile.is_disturbed() {
+        // It takes a second or two, and what disturbed it may be over.
+        profile = measured()?;
+    }
     if profile.is_disturbed() {
         tracing::warn!("the machine is busy; it will be measured again at the next start");
     } else if let Some(Err(error)) = folder.map(|folder| profile.save(folder)) {

@@ -2,7 +2,8 @@
 
 use super::EngineArgs;
 use crate::offloading::DeviceName;
-use clap::Args;
+use clap::{Args, ValueEnum};
+use duet_engine::profile::Effort;
 use duet_types::Bytes;
 use std::path::PathBuf;
 
@@ -15,6 +16,9 @@ pub(crate) struct ProfileArgs {
     /// Measure many kernels and say how far the profile's predictions are off
     #[arg(long)]
     pub(crate) check: bool,
+    /// How much time to take: what the first start of a model takes, or some tens of seconds
+    #[arg(long, value_name = "EFFORT", value_enum, default_value_t = EffortArg::Thorough)]
+    pub(crate) effort: EffortArg,
     /// Print one JSON object, and with --device one more for each shape and each candidate
     #[arg(long)]
     pub(crate) json: bool,
@@ -24,6 +28,24 @@ pub(crate) struct ProfileArgs {
     /// How to run.
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+}
+
+/// How much time a profile takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EffortArg {
+    /// A second or two, as at the first start of a model.
+    Quick,
+    /// Some tens of seconds.
+    Thorough,
+}
+
+impl From<EffortArg> for Effort {
+    fn from(effort: EffortArg) -> Self {
+        match effort {
+            EffortArg::Quick => Self::Quick,
+            EffortArg::Thorough => Self::Thorough,
+        }
+    }
 }
 
 /// What is measured of a device that takes compiled graphs.

@@ -7,13 +7,16 @@ use crate::failure::print;
 use crate::progress::eprintln_quiet;
 use crate::session;
 use anyhow::Context;
-use duet_engine::profile::{Effort, PredictionError, Profile, Profiler, Sweep};
+use duet_engine::profile::{PredictionError, Profile, Profiler, Sweep};
 use serde::Serialize;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What is printed with `--json`.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
+    /// Seconds that measuring the lanes took.
+    measured_s: f64,
     lanes: Vec<LaneReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prediction_error: Option<PredictionError>,
@@ -46,7 +49,9 @@ pub(super) fn profile(arguments: &ProfileArgs) -> anyhow::Result<()> {
     let config = arguments.engine.config();
     let profiler = Profiler::start(Arc::clone(&model), config.kv_format, config.threads)?;
     eprintln_quiet("profile: measuring lanes");
-    let profile = profiler.measure(Effort::Thorough)?;
+    let start = Instant::now();
+    let profile = profiler.measure(arguments.effort.into())?;
+    let measured_s = start.elapsed().as_secs_f64();
     if let Some(folder) = &config.profile_folder {
         let path = profile.save(folder).with_context(|| format!("cannot write to {}", folder.display()))?;
         eprintln_quiet(&format!("profile: written to {}", path.display()));
@@ -58,14 +63,19 @@ pub(super) fn profile(arguments: &ProfileArgs) -> anyhow::Result<()> {
         profiler.check(&profile)
     });
     let error = error.transpose()?;
-    let report = report(&profile, error, &sweep);
+    let report = report(&profile, measured_s, error, &sweep);
     print(&if arguments.json { serde_json::to_string(&report)? + "\n" } else { page(&report) })?;
     // Their threads would be on the device's cores.
     drop(profiler);
     profile_graphs::profile(&model, arguments, config.profile_folder.as_deref())
 }
 
-fn report<'a>(profile: &Profile, prediction_error: Option<PredictionError>, sweep: &'a Sweep) -> Report<'a> {
+fn report<'a>(
+    profile: &Profile,
+    measured_s: f64,
+    prediction_error: Option<PredictionError>,
+    sweep: &'a Sweep,
+) -> Report<'a> {
     let machine = &profile.machine;
     let lanes = machine.lanes.iter().map(|lane| (lane.name.clone(), "lane", lane.anchors));
     let team = machine.teams.iter().map(|team| (format!("team {}", team.lanes), "team", team.anchors));
@@ -80,6 +90,7 @@ fn report<'a>(profile: &Profile, prediction_error: Option<PredictionError>, swee
     });
     let contention = machine.contention;
     Report {
+        measured_s,
         lanes: lanes.collect(),
         prediction_error,
         contention: ContentionReport {
@@ -93,7 +104,7 @@ fn report<'a>(profile: &Profile, prediction_error: Option<PredictionError>, swee
 }
 
 fn page(report: &Report<'_>) -> String {
-    let mut page = String::new();
+    let mut page = format!("measured in {:.1} s\n", report.measured_s);
     for lane in &report.lanes {
         page += &format!(
             "{:<8} {:>6.0} GMAC/s in products, {:.0} in attention; {:.1} GB/s; launch {:.1} us; {:.0} % exposed\n",

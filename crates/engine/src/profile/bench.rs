@@ -62,6 +62,11 @@ impl Bench {
         if alone.is_some_and(|device| device.experts.is_some()) { Product::Qkv } else { Product::Ffn }
     }
 
+    /// Whether a device is among these lanes.
+    pub(super) fn has_device(&self, lanes: LaneSet) -> bool {
+        lanes.without(self.executors.device_lanes()) != lanes
+    }
+
     /// The nodes that are run for one: on a team whose device launches experts, these are nodes of their own.
     fn launched(&self, node: Node, site: Site<'_>) -> Vec<Node> {
         let Node::Ffn { layer } = node else { return vec![node] };
@@ -99,8 +104,7 @@ impl Bench {
         site: Site<'_>,
     ) -> Result<Duration, ProfileError> {
         let rows = pass.rows();
-        let has_device = site.lanes.without(self.executors.device_lanes()) != site.lanes;
-        let shares = match (site.lanes.len(), has_device) {
+        let shares = match (site.lanes.len(), self.has_device(site.lanes)) {
             (1, _) | (_, false) => Vec::new(),
             _ => division::shares(&self.machine, &self.heg, site.lanes, Tokens(rows as u32)),
         };

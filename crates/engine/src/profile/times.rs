@@ -1,8 +1,8 @@
 //! Timing a layer's nodes at the sizes that anchors are fitted to, within a time for each of them.
 //!
-//! A sample goes through as many layers as hold more weights than any cache, or fewer where that takes long: what takes
-//! long computes, and does not wait for memory. Points that had their time get no more samples, so that a slow lane is
-//! measured less often and not for longer.
+//! A sample goes through some layers, and the next one through those that follow, in turns through as many as hold more
+//! weights than any cache: so each finds its weights in memory, however few layers it has time for. Points that had their
+//! time get no more samples, so that a slow lane is measured less often and not for longer.
 
 use super::ProfileError;
 use super::bench::{Bench, Product, Shape, fastest};
@@ -11,6 +11,7 @@ use crate::executors::Site;
 use duet_model::Model;
 use duet_model::forward::{Node, Pass};
 use duet_scheduler::few_rows;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Sizes of passes that are timed; the first is memory-bound and the last compute-bound.
@@ -21,9 +22,6 @@ const CONTEXT: usize = 1024;
 pub(super) const SIZED_POSITIONS: usize = (ROWS.len() + 1) * (CONTEXT + ROWS[ROWS.len() - 1] + 64);
 /// Positions of all sizes of a few rows, each on a page of its own.
 pub(super) const FEW_POSITIONS: usize = 64 * few_rows::SIZES.len();
-
-/// One sample may have met another program.
-const SAMPLES_MIN: usize = 3;
 
 /// The sizes, and where attention is timed, as far as the model goes: half of a short context is for rows.
 pub(super) fn sizes(model: &Model) -> (&'static [usize], usize) {
@@ -38,7 +36,9 @@ pub(super) fn sizes(model: &Model) -> (&'static [usize], usize) {
 pub(super) struct Pace {
     /// Samples at most; small passes are short, and get more.
     samples: usize,
-    /// What took longer gets no sample beyond [`SAMPLES_MIN`].
+    /// Samples at least: one may have met another program.
+    least: usize,
+    /// What took longer gets no sample beyond these.
     point: Duration,
     /// Samples that would take longer go through fewer layers, one at least.
     sample: Duration,
@@ -63,6 +63,10 @@ pub(super) struct Times {
 struct Point {
     pass: usize,
     node: fn(usize) -> Node,
+    /// The layers that samples go through, in turns.
+    all: Range<usize>,
+    /// The one that the next sample begins with, and how many it goes through.
+    next: usize,
     layers: usize,
     left: usize,
     spent: Duration,
@@ -73,8 +77,12 @@ struct Point {
 impl Pace {
     pub(super) fn of(effort: Effort) -> Self {
         match effort {
-            Effort::Quick => Self { samples: 6, point: Duration::from_millis(50), sample: Duration::from_millis(20) },
-            Effort::Thorough => Self { samples: 30, point: Duration::from_secs(4), sample: Duration::from_secs(1) },
+            Effort::Quick => {
+                Self { samples: 6, least: 2, point: Duration::from_millis(16), sample: Duration::from_millis(6) }
+            }
+            Effort::Thorough => {
+                Self { samples: 30, least: 3, point: Duration::from_secs(4), sample: Duration::from_secs(1) }
+            }
         }
     }
 
@@ -108,6 +116,15 @@ impl Times {
         let [qkv, attention_near, attention_far] = [0, 1, 2].map(|at| rest[at]);
         Ok(Self { ffn, few: few(bench, site, pace, product)?, qkv, attention_near, attention_far })
     }
+}
+
+/// Seconds of a layer's product for one row, and for as many as are timed.
+pub(super) fn ends(bench: &Bench, site: Site<'_>, pace: Pace) -> Result<[f64; 2], ProfileError> {
+    let (sizes, _) = sizes(&bench.model);
+    let shapes = [sizes[0], sizes[sizes.len() - 1]].map(|rows| Shape { context: 0, rows });
+    let points = (0..shapes.len()).map(|pass| Point::new(pass, ffn, pace.samples)).collect();
+    let times = timed(bench, site, pace, &shapes, points)?;
+    Ok([times[0], times[1]])
 }
 
 /// Seconds of a layer's product for each size of a few rows.
@@ -150,18 +167,24 @@ fn timed(
 
 impl Point {
     fn new(pass: usize, node: fn(usize) -> Node, samples: usize) -> Self {
-        Self { pass, node, layers: 0, left: samples, spent: Duration::ZERO, times: Vec::new() }
+        let (spent, times) = (Duration::ZERO, Vec::new());
+        Self { pass, node, all: 0..0, next: 0, layers: 1, left: samples, spent, times }
     }
 
-    /// Goes through the layers once, until their time is over: devices prepare a graph when it first sees a number of rows.
-    /// The layers that it came to are timed afterwards.
+    /// Devices prepare a graph when a layer first sees a number of rows: the layers that it comes to until their time is
+    /// over are timed afterwards. Cores need no more than one layer, which says how long it takes.
     fn warm_up(&mut self, bench: &Bench, passes: &mut [Pass], site: Site<'_>, pace: Pace) -> Result<(), ProfileError> {
+        self.all = bench.layers();
         let start = Instant::now();
         for layer in bench.layers() {
-            bench.time(&mut passes[self.pass], std::iter::once((self.node)(layer)), site)?;
-            self.layers = layer + 1;
+            let took = bench.time(&mut passes[self.pass], std::iter::once((self.node)(layer)), site)?;
+            self.layers = pace.layers(took);
             self.spent = start.elapsed();
+            if !bench.has_device(site.lanes) {
+                break;
+            }
             if self.spent >= pace.point {
+                self.all = 0..layer + 1;
                 break;
             }
         }
@@ -169,16 +192,20 @@ impl Point {
     }
 
     fn sample(&mut self, bench: &Bench, passes: &mut [Pass], site: Site<'_>, pace: Pace) -> Result<(), ProfileError> {
-        if self.left == 0 {
+        if self.left == 0 || self.all.is_empty() {
+            self.left = 0;
             return Ok(());
         }
-        let took = bench.time(&mut passes[self.pass], (0..self.layers).map(self.node), site)?;
-        let layer = took / self.layers.max(1) as u32;
+        let count = self.layers.min(self.all.len());
+        let layers = (self.next..self.next + count).map(|layer| (self.node)(layer % self.all.len()));
+        let took = bench.time(&mut passes[self.pass], layers, site)?;
+        self.next = (self.next + count) % self.all.len();
+        let layer = took / count as u32;
         self.times.push(layer.as_secs_f64());
         self.spent += took;
-        let has_time = self.spent < pace.point || self.times.len() < SAMPLES_MIN;
+        let has_time = self.spent < pace.point || self.times.len() < pace.least;
         self.left = if has_time { self.left - 1 } else { 0 };
-        self.layers = pace.layers(layer).min(self.layers);
+        self.layers = pace.layers(layer);
         Ok(())
     }
 }
