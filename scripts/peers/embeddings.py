@@ -10,6 +10,7 @@ embeddings never end. Medians of five, in turns. Needs: numpy; sentence-transfor
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import re
@@ -20,6 +21,8 @@ import urllib.request
 
 TEXT = pathlib.Path(__file__).parents[2] / "crates/model/tests/fixtures/wonderland.txt"
 SAMPLES = 5
+# Texts of a request beside a person's.
+TOGETHER = 32
 
 
 def texts():
@@ -89,9 +92,11 @@ def person(url):
     of, done, stop = texts()["sentences"], [0], threading.Event()
 
     def background():
-        while not stop.is_set():
-            embed(url, of)
-            done[0] += len(of)
+        for begin in itertools.cycle(range(0, len(of), TOGETHER)):
+            if stop.is_set():
+                return
+            embed(url, of[begin:begin + TOGETHER])
+            done[0] += len(of[begin:begin + TOGETHER])
     answer(url, -1)
     alone = [answer(url, number) for number in range(SAMPLES)]
     thread = threading.Thread(target=background)
@@ -100,13 +105,15 @@ def person(url):
     beside, before, begun = [], done[0], time.perf_counter()
     for number in range(100, 100 + SAMPLES):
         beside.append(answer(url, number))
+        # A person reads what was said.
+        time.sleep(1)
     rate = (done[0] - before) / (time.perf_counter() - begun)
     stop.set()
     thread.join()
     for what, index in (("first token", 0), ("64 tokens", 1)):
         a, b = (statistics.median(sample[index] for sample in of) for of in (alone, beside))
         print(f"{what}: {a * 1e3:.0f} ms alone, {b * 1e3:.0f} ms beside embeddings ({b / a:.3f} x)")
-    print(f"embeddings meanwhile: {rate:.0f} texts/s in the time that answers leave", flush=True)
+    print(f"embeddings meanwhile: {rate:.0f} texts/s, a second between answers", flush=True)
 
 
 def main():
