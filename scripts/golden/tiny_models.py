@@ -27,8 +27,8 @@ import transformers
 import libllama
 
 TOKENS = 80
-# llama.cpp computes Gemma's GELU through an f16 table, everything else in f32.
-TOLERANCE = {"gemma3": 5e-3}
+# llama.cpp computes Gemma's GELU through an f16 table, everything else in f32. It sums a delta net in another order.
+TOLERANCE = {"gemma3": 5e-3, "qwen3next": 5e-4, "qwen3next_old": 5e-4, "qwen35moe": 5e-4}
 # llama.cpp routes Phi's tokens by a plain softmax of two, and rounds what it multiplies with MXFP4, so only transformers is a
 # reference.
 NOT_LLAMA_CPP = {"phimoe", "phimoe_longrope", "gptoss_mxfp4"}
@@ -117,6 +117,36 @@ def lfm2moe(**more):
     return transformers.Lfm2MoeForCausalLM(transformers.Lfm2MoeConfig(**base(**more)))
 
 
+def qwen3next(**more):
+    """Qwen3-Next: gated delta nets in most layers, attention with gates in the others, experts and a shared one."""
+    return transformers.Qwen3NextForCausalLM(transformers.Qwen3NextConfig(**base(**more)))
+
+
+def qwen35(**more):
+    """Qwen 3.5: the same layers, dense, the delta net's heads of values in turns."""
+    return transformers.Qwen3_5ForCausalLM(transformers.Qwen3_5TextConfig(**base(**more)))
+
+
+def qwen35moe(**more):
+    """Qwen 3.5 with experts and a shared one."""
+    return transformers.Qwen3_5MoeForCausalLM(transformers.Qwen3_5MoeTextConfig(**base(**more)))
+
+
+def granite(**more):
+    """Granite: llama with factors of embeddings, scores, layers' results and logits."""
+    return transformers.GraniteForCausalLM(transformers.GraniteConfig(**base(**more)))
+
+
+def granitemoe(**more):
+    """Granite with experts, and one that all tokens go to."""
+    return transformers.GraniteMoeSharedForCausalLM(transformers.GraniteMoeSharedConfig(**base(**more)))
+
+
+def granitehybrid(**more):
+    """Granite 4: Mamba 2 in most layers, attention without rotary embedding in the others."""
+    return transformers.GraniteMoeHybridForCausalLM(transformers.GraniteMoeHybridConfig(**base(**more)))
+
+
 def base(**more):
     return dict(vocab_size=VOCAB, max_position_embeddings=CONTEXT, bos_token_id=256,
                 eos_token_id=257, pad_token_id=258, attn_implementation="eager",
@@ -133,6 +163,13 @@ def partial_longrope(part, original):
     return rope("longrope", partial_rotary_factor=part, original_max_position_embeddings=original,
                 short_factor=[1 + pair / 10 for pair in pairs], long_factor=[2 + pair / 2 for pair in pairs])
 
+
+GRANITE = dict(hidden_size=64, num_attention_heads=2, num_key_value_heads=1, rms_norm_eps=1e-5,
+               embedding_multiplier=12.0, attention_multiplier=0.125, residual_multiplier=0.22, logits_scaling=3.0,
+               rope_parameters=rope())
+MAMBA = dict(layer_types=["linear_attention", "full_attention", "linear_attention"], num_hidden_layers=3,
+             mamba_n_heads=4, mamba_d_head=32, mamba_d_state=32, mamba_n_groups=1, mamba_d_conv=4)
+DELTA_LAYERS = ["linear_attention", "full_attention"] * 2
 
 # Name: architecture, then its shape. A head is 32 wide throughout; where heads x 32 is not the
 # hidden size the file says so with `attention.key_length`.
@@ -247,6 +284,39 @@ MODELS = {
         num_dense_layers=2, norm_topk_prob=True, use_expert_bias=True, norm_eps=1e-5, conv_L_cache=3,
         layer_types=["conv", "conv", "full_attention", "conv"], tie_word_embeddings=True,
         rope_parameters=rope(theta=1000000.0))),
+    "qwen3next": (qwen3next, QWEN3_NEXT := dict(
+        hidden_size=64, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1, head_dim=32,
+        intermediate_size=96, moe_intermediate_size=32, shared_expert_intermediate_size=32, num_experts=6,
+        num_experts_per_tok=2, norm_topk_prob=True, linear_conv_kernel_dim=4, linear_key_head_dim=16,
+        linear_value_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, rms_norm_eps=1e-6,
+        layer_types=DELTA_LAYERS, tie_word_embeddings=False,
+        rope_parameters=rope(theta=10000000.0, partial_rotary_factor=0.25))),
+    # As files were before their queries, keys and values were told apart from their gates.
+    "qwen3next_old": (qwen3next, {**QWEN3_NEXT, "num_hidden_layers": 2, "layer_types": DELTA_LAYERS[:2]}),
+    "qwen35": (qwen35, dict(
+        hidden_size=64, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1, head_dim=32,
+        intermediate_size=96, linear_conv_kernel_dim=4, linear_key_head_dim=16, linear_value_head_dim=16,
+        linear_num_key_heads=2, linear_num_value_heads=6, rms_norm_eps=1e-6, layer_types=DELTA_LAYERS,
+        tie_word_embeddings=True,
+        rope_parameters=rope(theta=10000000.0, partial_rotary_factor=0.25, mrope_section=[2, 1, 1],
+                             mrope_interleaved=True))),
+    "qwen35moe": (qwen35moe, dict(
+        hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+        moe_intermediate_size=32, shared_expert_intermediate_size=64, num_experts=4, num_experts_per_tok=2,
+        linear_conv_kernel_dim=4, linear_key_head_dim=32, linear_value_head_dim=32, linear_num_key_heads=2,
+        linear_num_value_heads=4, rms_norm_eps=1e-6, layer_types=DELTA_LAYERS, tie_word_embeddings=False,
+        rope_parameters=rope(theta=10000000.0, partial_rotary_factor=0.25, mrope_section=[2, 1, 1],
+                             mrope_interleaved=True))),
+    "granite": (granite, {**GRANITE, "num_hidden_layers": 2, "intermediate_size": 96, "tie_word_embeddings": True}),
+    "granitemoe": (granitemoe, {
+        **GRANITE, "num_hidden_layers": 2, "intermediate_size": 32, "shared_intermediate_size": 48,
+        "num_local_experts": 5, "num_experts_per_tok": 2, "tie_word_embeddings": False}),
+    "granitehybrid": (granitehybrid, {
+        **GRANITE, **MAMBA, "intermediate_size": 96, "shared_intermediate_size": 96, "num_local_experts": 0,
+        "num_experts_per_tok": 0, "tie_word_embeddings": True}),
+    "granitehybrid_experts": (granitehybrid, {
+        **GRANITE, **MAMBA, "intermediate_size": 32, "shared_intermediate_size": 48, "num_local_experts": 5,
+        "num_experts_per_tok": 2, "tie_word_embeddings": False}),
 }
 
 
@@ -324,14 +394,15 @@ def main():
 def randomise(model, seed):
     """Weights large enough that attention, norms and biases all show in the logits."""
     random = np.random.default_rng(seed)
-    gemma = model.config.model_type == "gemma3_text"
+    centred = has_centred_norms(model.config)
     gpt_oss = model.config.model_type == "gpt_oss"
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
             if name.endswith("norm.weight"):
-                # Gemma's stored weight is the distance from one.
-                value = random.normal(0.0 if gemma else 1.0, 0.2, parameter.shape)
-            elif name.endswith(("mlp.gate.weight", "mlp.router.weight", "feed_forward.gate.weight")):
+                # Gemma's stored weight is the distance from one, and so is Qwen3-Next's but for its delta nets'.
+                far = centred and not name.endswith("linear_attn.norm.weight")
+                value = random.normal(0.0 if far else 1.0, 0.2, parameter.shape)
+            elif name.endswith(("mlp.gate.weight", "router.weight", "feed_forward.gate.weight")):
                 # Far apart: rounding should not move a token to another expert.
                 value = random.normal(0.0, ROUTER_SPREAD / math.sqrt(parameter.shape[1]), parameter.shape)
             elif name.endswith("bias"):
@@ -376,25 +447,30 @@ def write_gguf(model, path, expert_kind=None, pooling=None):
     writer.add_embedding_length(config.hidden_size)
     # GLM's files have a layer more, which predicts a second token.
     writer.add_block_count(layers + (arch == "glm4moe"))
-    writer.add_feed_forward_length(config.intermediate_size)
+    if hasattr(config, "intermediate_size"):
+        writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    if arch.startswith("lfm2"):
+    if arch.startswith("lfm2") or arch == "granitehybrid":
         kinds = config.layer_types
-        writer.add_head_count_kv([0 if kind == "conv" else config.num_key_value_heads for kind in kinds])
-        writer.add_shortconv_l_cache(config.conv_L_cache)
-        writer.add_layer_norm_rms_eps(config.norm_eps)
+        writer.add_head_count_kv([config.num_key_value_heads * (kind == "full_attention") for kind in kinds])
     else:
         writer.add_head_count_kv(config.num_key_value_heads)
-        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if arch.startswith("lfm2"):
+        writer.add_shortconv_l_cache(config.conv_L_cache)
+    writer.add_layer_norm_rms_eps(getattr(config, "norm_eps", None) or config.rms_norm_eps)
     writer.add_vocab_size(VOCAB)
     if head * config.num_attention_heads != config.hidden_size or arch == "gemma3":
         writer.add_key_length(head)
         writer.add_value_length(head)
     part = config.rope_parameters.get("partial_rotary_factor") if arch != "gemma3" else None
-    if arch in ("llama", "smollm3") or part:
+    if arch in ("llama", "smollm3") or arch.startswith("granite") or part:
         writer.add_rope_dimension_count(int(head * (part or 1)))
     if pooling:
         writer.add_pooling_type(pooling)
+    if hasattr(config, "linear_num_key_heads"):
+        add_delta_net(writer, config)
+    if arch.startswith("granite"):
+        add_granite(writer, config, arch)
     add_experts(writer, config)
 
     scaling = config.rope_parameters
@@ -433,13 +509,15 @@ def write_gguf(model, path, expert_kind=None, pooling=None):
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         data = parameter.numpy()
-        if arch in ("llama", "smollm3") and name.endswith(("q_proj.weight", "k_proj.weight")):
+        if (arch in ("llama", "smollm3") or arch.startswith("granite")) and name.endswith(("q_proj.weight", "k_proj.weight")):
             data = interleave_halves(data, head)
-        if arch == "gemma3" and name.endswith("norm.weight"):
+        if has_centred_norms(config) and name.endswith("norm.weight") and "linear_attn" not in name:
             data = data + np.float32(1)
         if name.endswith("conv.conv.weight"):
             data = data[:, 0]
-        for to, data in expert_tensors(name, data, arch == "gpt-oss") or [(None, data)]:
+        delta = delta_tensors(name, data, config, path.stem.endswith("_old"))
+        delta = delta or granite_tensors(name, data, config)
+        for to, data in delta or expert_tensors(name, data, arch == "gpt-oss") or [(None, data)]:
             to = to or names.get_name(name, try_suffixes=(".weight", ".bias"))
             assert to, f"no GGUF name for {name}"
             data = np.ascontiguousarray(data)
@@ -461,7 +539,8 @@ def write_gguf(model, path, expert_kind=None, pooling=None):
 def architecture(config):
     """What GGUF calls a transformers model type."""
     kind = config.model_type.removesuffix("_text").replace("_", "")
-    return {"mixtral": "llama", "gptoss": "gpt-oss"}.get(kind, kind)
+    names = {"mixtral": "llama", "gptoss": "gpt-oss", "granitemoeshared": "granitemoe", "granitemoehybrid": "granitehybrid"}
+    return names.get(kind, kind)
 
 
 def add_next_token_layer(writer, layer, hidden):
@@ -470,6 +549,105 @@ def add_next_token_layer(writer, layer, hidden):
     writer.add_tensor(f"blk.{layer}.nextn.eh_proj.weight", np.ones((hidden, 2 * hidden), dtype=np.float32))
     for norm in ("enorm", "hnorm", "shared_head_norm"):
         writer.add_tensor(f"blk.{layer}.nextn.{norm}.weight", np.ones(hidden, dtype=np.float32))
+
+
+def has_centred_norms(config):
+    return config.model_type == "gemma3_text" or hasattr(config, "linear_num_key_heads")
+
+
+def add_delta_net(writer, config):
+    writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+    writer.add_ssm_state_size(config.linear_key_head_dim)
+    writer.add_ssm_group_count(config.linear_num_key_heads)
+    writer.add_ssm_time_step_rank(config.linear_num_value_heads)
+    writer.add_ssm_inner_size(config.linear_value_head_dim * config.linear_num_value_heads)
+    writer.add_full_attention_interval(2)
+    if "mrope_section" in config.rope_parameters:
+        writer.add_rope_dimension_sections([*config.rope_parameters["mrope_section"], 0])
+
+
+def delta_tensors(name, data, config, old):
+    """The GGUF tensors of a tensor of a delta net, else nothing. Qwen 3.5's files have the heads of values that share a key
+    head not beside each other but in turns."""
+    if ".linear_attn." not in name:
+        return []
+    layer, part = name.removeprefix("model.layers.").split(".linear_attn.")
+    heads, values, keys = config.linear_num_key_heads, config.linear_num_value_heads, config.linear_key_head_dim
+    each, width = values // heads, config.linear_value_head_dim
+
+    def turns(data, dim, axis=0):
+        if config.model_type == "qwen3_next":
+            return data
+        data = np.moveaxis(data, axis, 0)
+        turned = data.reshape(heads, each, dim, *data.shape[1:]).swapaxes(0, 1).reshape(data.shape)
+        return np.moveaxis(turned, 0, axis)
+
+    def behind_keys(data):
+        return np.concatenate([data[:2 * heads * keys], turns(data[2 * heads * keys:], width)])
+
+    if part == "in_proj_qkvz.weight" and not old:
+        grouped = data.reshape(heads, -1, data.shape[1])
+        ends = np.cumsum([keys, keys, each * width])
+        parts = [part.reshape(-1, data.shape[1]) for part in np.split(grouped, ends, axis=1)]
+        tensors = [("attn_qkv.weight", np.concatenate(parts[:3])), ("attn_gate.weight", parts[3])]
+    else:
+        tensors = {
+            "in_proj_qkvz.weight": lambda: [("ssm_in.weight", data)],
+            "in_proj_ba.weight": lambda: [("ssm_ba.weight", data)],
+            "in_proj_qkv.weight": lambda: [("attn_qkv.weight", behind_keys(data))],
+            "in_proj_z.weight": lambda: [("attn_gate.weight", turns(data, width))],
+            "in_proj_b.weight": lambda: [("ssm_beta.weight", turns(data, 1))],
+            "in_proj_a.weight": lambda: [("ssm_alpha.weight", turns(data, 1))],
+            "conv1d.weight": lambda: [("ssm_conv1d.weight", behind_keys(data[:, 0]))],
+            "A_log": lambda: [("ssm_a", turns(-np.exp(data), 1))],
+            "dt_bias": lambda: [("ssm_dt.bias", turns(data, 1))],
+            "norm.weight": lambda: [("ssm_norm.weight", data)],
+            "out_proj.weight": lambda: [("ssm_out.weight", turns(data, width, axis=1))],
+        }[part]()
+    return [(f"blk.{layer}.{to}", data) for to, data in tensors]
+
+
+def add_granite(writer, config, arch):
+    writer.add_attention_scale(config.attention_multiplier)
+    writer.add_embedding_scale(config.embedding_multiplier)
+    writer.add_residual_scale(config.residual_multiplier)
+    writer.add_logit_scale(config.logits_scaling)
+    if getattr(config, "num_local_experts", 0):
+        writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+    if arch == "granitehybrid":
+        writer.add_ssm_conv_kernel(config.mamba_d_conv)
+        writer.add_ssm_state_size(config.mamba_d_state)
+        writer.add_ssm_group_count(config.mamba_n_groups)
+        writer.add_ssm_inner_size(config.mamba_n_heads * config.mamba_d_head)
+        writer.add_ssm_time_step_rank(config.mamba_n_heads)
+        writer.add_rope_scaling_finetuned(False)
+
+
+def granite_tensors(name, data, config):
+    """The GGUF tensors of Granite's experts and its Mamba, else nothing."""
+    if not config.model_type.startswith("granite"):
+        return []
+    layer, _, part = name.removeprefix("model.layers.").partition(".")
+    suffix = "_shexp" if getattr(config, "num_local_experts", 0) else ""
+    halves = lambda axis: np.split(data, 2, axis=axis)
+    tensors = {
+        "block_sparse_moe.router.weight": lambda: [("ffn_gate_inp.weight", data)],
+        "block_sparse_moe.experts.gate_up_proj": lambda: [
+            ("ffn_gate_exps.weight", halves(1)[0]), ("ffn_up_exps.weight", halves(1)[1])],
+        "block_sparse_moe.experts.down_proj": lambda: [("ffn_down_exps.weight", data)],
+        "shared_mlp.input_linear.weight": lambda: [
+            (f"ffn_gate{suffix}.weight", halves(0)[0]), (f"ffn_up{suffix}.weight", halves(0)[1])],
+        "shared_mlp.output_linear.weight": lambda: [(f"ffn_down{suffix}.weight", data)],
+        "mamba.dt_bias": lambda: [("ssm_dt.bias", data)],
+        "mamba.A_log": lambda: [("ssm_a", -np.exp(data)[:, None])],
+        "mamba.D": lambda: [("ssm_d", data[:, None])],
+        "mamba.conv1d.weight": lambda: [("ssm_conv1d.weight", data[:, 0])],
+        "mamba.conv1d.bias": lambda: [("ssm_conv1d.bias", data)],
+        "mamba.in_proj.weight": lambda: [("ssm_in.weight", data)],
+        "mamba.norm.weight": lambda: [("ssm_norm.weight", data[None])],
+        "mamba.out_proj.weight": lambda: [("ssm_out.weight", data)],
+    }
+    return [(f"blk.{layer}.{to}", data) for to, data in tensors[part]()] if part in tensors else []
 
 
 def add_experts(writer, config):

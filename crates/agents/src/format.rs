@@ -9,11 +9,15 @@ use serde_json::json;
 /// How a family of models writes its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolFormat {
-    /// Hermes and Qwen: `<tool_call>\n{"name": .., "arguments": {..}}\n</tool_call>`, once for each call.
+    /// Hermes, Qwen and Granite 4: `<tool_call>\n{"name": .., "arguments": {..}}\n</tool_call>`, once for each call.
     Hermes,
     /// Qwen3-Coder and Qwen3.5: `<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>`, once for each
     /// call.
     QwenXml,
+    /// GLM 4.5 and later: `<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>`, once for each call.
+    GlmXml,
+    /// LFM 2: `<|tool_call_start|>[f(a=1, b="x"), g()]<|tool_call_end|>`, or JSON between its marks.
+    LfmPythonic,
     /// Llama 3: `{"name": .., "parameters": {..}}` instead of text, perhaps after `<|python_tag|>`.
     LlamaJson,
     /// Llama 3.2 and 4: `[f(a=1, b="x"), g()]` instead of text.
@@ -38,6 +42,10 @@ impl ToolFormat {
             Self::Harmony
         } else if has("[TOOL_CALLS]") {
             if has("[ARGS]") { Self::MistralArgs } else { Self::MistralList }
+        } else if has("<|tool_call_start|>") || has("<|tool_list_start|>") {
+            Self::LfmPythonic
+        } else if has("<tool_call>") && has("<arg_key>") {
+            Self::GlmXml
         } else if has("<tool_call>") && has("<function=") && has("<parameter=") {
             Self::QwenXml
         } else if has("<tool_call>") && has("arguments") {
@@ -78,6 +86,8 @@ impl ToolFormat {
     pub fn marks(self) -> &'static [&'static str] {
         match self {
             Self::Hermes | Self::QwenXml | Self::Generic => &[TOOL_CALL, TOOL_CALL_END],
+            Self::GlmXml => &[TOOL_CALL, TOOL_CALL_END, ARG_KEY, ARG_KEY_END, ARG_VALUE, ARG_VALUE_END],
+            Self::LfmPythonic => &[LIST_START, LIST_END],
             Self::MistralList | Self::MistralArgs => &[TOOL_CALLS, ARGS, CALL_ID],
             Self::LlamaJson => &[PYTHON_TAG],
             Self::LlamaPythonic => &[PYTHON_START],
@@ -89,7 +99,8 @@ impl ToolFormat {
     /// What begins calls, wherever it stands. A family without it calls only instead of text.
     pub(crate) fn opening(self) -> Option<&'static str> {
         match self {
-            Self::Hermes | Self::QwenXml | Self::Generic => Some(TOOL_CALL),
+            Self::Hermes | Self::QwenXml | Self::GlmXml | Self::Generic => Some(TOOL_CALL),
+            Self::LfmPythonic => Some(LIST_START),
             Self::MistralList | Self::MistralArgs => Some(TOOL_CALLS),
             Self::LlamaJson => Some(PYTHON_TAG),
             Self::LlamaPythonic => Some(PYTHON_START),
@@ -104,7 +115,12 @@ impl ToolFormat {
             // Small models of these families often leave the mark out.
             Self::LlamaJson | Self::Hermes | Self::Generic => Some('{'),
             Self::LlamaPythonic => Some('['),
-            Self::QwenXml | Self::MistralList | Self::MistralArgs | Self::Harmony => None,
+            Self::QwenXml
+            | Self::GlmXml
+            | Self::LfmPythonic
+            | Self::MistralList
+            | Self::MistralArgs
+            | Self::Harmony => None,
         }
     }
 }
@@ -114,6 +130,12 @@ pub(crate) const TOOL_CALL_END: &str = "</tool_call>";
 pub(crate) const TOOL_CALLS: &str = "[TOOL_CALLS]";
 pub(crate) const ARGS: &str = "[ARGS]";
 pub(crate) const CALL_ID: &str = "[CALL_ID]";
+pub(crate) const ARG_KEY: &str = "<arg_key>";
+pub(crate) const ARG_KEY_END: &str = "</arg_key>";
+pub(crate) const ARG_VALUE: &str = "<arg_value>";
+pub(crate) const ARG_VALUE_END: &str = "</arg_value>";
+pub(crate) const LIST_START: &str = "<|tool_call_start|>";
+pub(crate) const LIST_END: &str = "<|tool_call_end|>";
 pub(crate) const PYTHON_TAG: &str = "<|python_tag|>";
 pub(crate) const PYTHON_START: &str = "<|python_start|>";
 
@@ -143,6 +165,10 @@ mod tests {
             of("{{ '<tool_call>\n<function=' + tool_call.name }}{{ '<parameter=' }}{{ tool_call.arguments }}"),
             QwenXml
         );
+        assert_eq!(of("{{ '\\n<tool_call>' + tc.name }}<arg_key>{{ k }}</arg_key>{{ tc.arguments }}"), GlmXml);
+        assert_eq!(of("{{ '<|tool_call_start|>[' + calls + ']<|tool_call_end|>' }}"), LfmPythonic);
+        assert_eq!(of("{{ 'List of tools: <|tool_list_start|>[' }}"), LfmPythonic);
+        assert_eq!(of("{{ '<tool_call>\\n{\"name\": \"' }}{{ '\", \"arguments\": ' }}"), Hermes, "Granite 4's");
         assert_eq!(of("{{ '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}"), MistralArgs);
         assert_eq!(of("{{ '<|python_start|>[' }}{{ ipython }}"), LlamaPythonic);
         assert_eq!(

@@ -3,40 +3,67 @@
 use crate::config::EngineConfig;
 use crate::machine_memory::MachineMemory;
 use crate::request::EngineError;
+use duet_model::Model;
+use duet_model::kv::{KvFormat, PAGE_TOKENS};
 use duet_scheduler::machine::ExactGraphs;
+use duet_scheduler::{MemoryLimits, StatePages};
 use duet_types::{Bytes, Tokens};
 
-/// KV memory in tokens, and the longest sequence.
+/// KV memory in pages, and the longest sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
-    pub(crate) pool: Tokens,
+    pub(crate) pages: usize,
     pub(crate) context: Tokens,
+}
+
+/// What the pages of a model are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageShape {
+    pub(crate) tokens: Tokens,
+    pub(crate) bytes: Bytes,
+    pub(crate) states: StatePages,
+}
+
+impl PageShape {
+    /// Of a model's keys and values in a format.
+    pub(crate) fn of(model: &Model, kv: KvFormat) -> Self {
+        let states = model.kv_states(kv).map_or(StatePages::NONE, |states| StatePages {
+            pages: states.pages,
+            every: Tokens(states.distance() as u32),
+        });
+        let bytes = Bytes(model.kv_layout(kv).page_bytes() as u64);
+        Self { tokens: Tokens(PAGE_TOKENS as u32), bytes, states }
+    }
+
+    /// So many of them.
+    pub(crate) fn limits(&self, pages: usize, disk_pages: usize) -> MemoryLimits {
+        MemoryLimits { page: self.tokens, pages, disk_pages, states: self.states }
+    }
 }
 
 /// Divides memory. A context that was asked for is given or refused; the model's own is cut to what memory holds.
 pub(crate) fn budget(
     config: &EngineConfig,
     model_context: Tokens,
-    page_tokens: usize,
-    page_bytes: Bytes,
+    page: &PageShape,
     available: Bytes,
 ) -> Result<Budget, EngineError> {
-    let page_tokens = page_tokens as u64;
     let wanted = config.context.unwrap_or(model_context).min(model_context);
-    let wanted_pages = u64::from(wanted.0).div_ceil(page_tokens);
+    let wanted_pages = page.limits(0, 0).pages_of(wanted) as u64;
     let bytes = config.kv_bytes.unwrap_or(Bytes(available.0 / AVAILABLE_SHARE));
-    let mut pages = bytes.0 / page_bytes.0.max(1);
+    let mut pages = bytes.0 / page.bytes.0.max(1);
     let is_asked_for = config.context.is_some();
     if is_asked_for && config.kv_bytes.is_none() {
         pages = pages.max(wanted_pages);
     }
-    if pages == 0 || (is_asked_for && pages < wanted_pages) {
-        let needed = if is_asked_for { Bytes(wanted_pages * page_bytes.0) } else { page_bytes };
+    let least = if is_asked_for { wanted_pages } else { page.limits(0, 0).pages_of(Tokens(1)) as u64 };
+    if pages < least {
+        let needed = Bytes(least * page.bytes.0);
         return Err(EngineError::OutOfMemory(format!("{bytes} were given and {needed} are needed")));
     }
-    pages = pages.min(u64::from(u32::MAX) / page_tokens);
-    let pool = Tokens((pages * page_tokens) as u32);
-    Ok(Budget { pool, context: wanted.min(pool) })
+    let pages = pages.min(u64::from(u32::MAX) / u64::from(page.tokens.0)) as usize;
+    let longest = page.limits(pages, 0).positions_of(pages);
+    Ok(Budget { pages, context: wanted.min(longest) })
 }
 
 /// What KV pages have left, and what those of a draft model get.
@@ -80,12 +107,13 @@ mod tests {
     use super::*;
     use duet_speculate::Method;
 
-    fn check(context: Option<u32>, kv_bytes: Option<u64>, expected: Result<(u32, u32), &str>) {
+    fn check(context: Option<u32>, kv_bytes: Option<u64>, expected: Result<(usize, u32), &str>) {
         let config =
             EngineConfig { context: context.map(Tokens), kv_bytes: kv_bytes.map(Bytes), ..EngineConfig::default() };
         // Pages of 64 tokens and 1000 bytes; a quarter of the machine is 10 of them.
-        let budget = budget(&config, Tokens(1000), 64, Bytes(1000), Bytes(40_000));
-        let budget = budget.map(|budget| (budget.pool.0, budget.context.0)).map_err(|error| error.to_string());
+        let page = PageShape { tokens: Tokens(64), bytes: Bytes(1000), states: StatePages::NONE };
+        let budget = budget(&config, Tokens(1000), &page, Bytes(40_000));
+        let budget = budget.map(|budget| (budget.pages, budget.context.0)).map_err(|error| error.to_string());
         assert_eq!(budget, expected.map_err(str::to_owned));
     }
 
@@ -120,12 +148,29 @@ mod tests {
 
     #[test]
     fn memory_is_divided_in_pages() {
-        check(None, None, Ok((640, 640)));
-        check(None, Some(100_000), Ok((6400, 1000)));
-        check(Some(1000), None, Ok((1024, 1000)));
-        check(Some(5000), Some(100_000), Ok((6400, 1000)));
-        check(Some(100), Some(2_000), Ok((128, 100)));
+        check(None, None, Ok((10, 640)));
+        check(None, Some(100_000), Ok((100, 1000)));
+        check(Some(1000), None, Ok((16, 1000)));
+        check(Some(5000), Some(100_000), Ok((100, 1000)));
+        check(Some(100), Some(2_000), Ok((2, 100)));
         check(Some(100), Some(1_000), Err("out of KV cache memory: 1000 B were given and 2.0 KiB are needed"));
         check(None, Some(999), Err("out of KV cache memory: 999 B were given and 1000 B are needed"));
+    }
+
+    #[test]
+    fn states_take_pages_of_it() {
+        let states = StatePages { pages: 4, every: Tokens(256) };
+        let page = PageShape { tokens: Tokens(64), bytes: Bytes(1000), states };
+        let budget = |context: Option<u32>, kv: u64| {
+            let (context, kv_bytes) = (context.map(Tokens), Some(Bytes(kv)));
+            let config = EngineConfig { context, kv_bytes, ..EngineConfig::default() };
+            budget(&config, Tokens(1000), &page, Bytes(0)).map(|budget| (budget.pages, budget.context.0)).ok()
+        };
+        // Two pages and a state; and up to a border, where one more is due.
+        assert_eq!(
+            [4, 5, 6, 11].map(|pages| budget(None, pages * 1000)),
+            [None, Some((5, 64)), Some((6, 128)), Some((11, 255))]
+        );
+        assert_eq!([6, 7].map(|pages| budget(Some(150), pages * 1000)), [None, Some((7, 150))]);
     }
 }

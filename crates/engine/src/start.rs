@@ -7,7 +7,7 @@ use crate::exchange::GraphExchange;
 use crate::executors::Executors;
 use crate::fingerprint::model_fingerprint;
 use crate::learned::LearnedFile;
-use crate::memory::{Budget, available, budget, graphs_held, with_draft_model};
+use crate::memory::{Budget, PageShape, available, budget, graphs_held, with_draft_model};
 use crate::model_backend::ModelBackend;
 use crate::profile::{Effort, Measured, Profile, encoder_heg, heg, measure};
 use crate::request::EngineError;
@@ -26,11 +26,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<ModelBackend>, EngineError> {
-    let page_bytes = model.kv_pool(config.kv_format, Tokens(PAGE_TOKENS as u32)).page_bytes();
+    let page = PageShape::of(&model, config.kv_format);
     let draft = drafting_model(&model, &config)?;
     let (config, available_for_kv, draft_bytes) = with_draft_model(&config, available());
-    let budget = budget(&config, model.config().context, PAGE_TOKENS, page_bytes, available_for_kv)?;
-    tracing::info!(context = budget.context.0, kv_tokens = budget.pool.0, "KV memory");
+    let budget = budget(&config, model.config().context, &page, available_for_kv)?;
+    let kv_tokens = page.limits(budget.pages, 0).positions_of(budget.pages);
+    tracing::info!(context = budget.context.0, kv_tokens = kv_tokens.0, "KV memory");
     let threads = config.threads.unwrap_or_else(|| available_cores().len());
     only_one_static(&config)?;
     let executors = Arc::new(Executors::new(model.work(), config.devices.clone(), config.fallback));
@@ -57,10 +58,10 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
         machine: capped(profile.machine, &config.occupancy)?,
         heg,
         limits: Limits { graphs: graphs(&config, &executors), ..limits(&config, budget.context, exchange.as_ref()) },
-        memory: memory(&config, &budget, page_bytes),
+        memory: memory(&config, &budget, &page),
         mechanisms: config.mechanisms,
     };
-    let pool = model.kv_pool(config.kv_format, budget.pool);
+    let pool = model.kv_pool_of_pages(config.kv_format, budget.pages);
     let rows = scheduler.limits.prefill_rows.max(Tokens(scheduler.limits.batch as u32));
     let probe = config.event_log.is_some().then(|| SpeedProbe::new(Arc::clone(&model)));
     let past = past(&model, &config);
@@ -229,10 +230,9 @@ fn limits(config: &EngineConfig, context: Tokens, exchange: Option<&GraphExchang
     EngineConfig { chunk, ..config.clone() }.limits(context)
 }
 
-fn memory(config: &EngineConfig, budget: &Budget, page_bytes: Bytes) -> MemoryLimits {
-    let pages = budget.pool.as_usize() / PAGE_TOKENS;
-    let disk_pages = config.spill_bytes.map_or(2 * pages, |bytes| (bytes.0 / page_bytes.0.max(1)) as usize);
-    MemoryLimits { page: Tokens(PAGE_TOKENS as u32), pages, disk_pages }
+fn memory(config: &EngineConfig, budget: &Budget, page: &PageShape) -> MemoryLimits {
+    let disk_pages = config.spill_bytes.map_or(2 * budget.pages, |bytes| (bytes.0 / page.bytes.0.max(1)) as usize);
+    page.limits(budget.pages, disk_pages)
 }
 
 fn observers(

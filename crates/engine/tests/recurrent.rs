@@ -46,7 +46,7 @@ fn text(count: usize, seed: usize) -> Vec<TokenId> {
 #[test]
 fn what_is_kept_and_drafted_changes_no_answer() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["lfm2", "lfm2moe"] {
+    for name in ["lfm2", "lfm2moe", "qwen3next", "qwen35", "granitehybrid"] {
         let model = model(name);
         let keeping = engine(&model, folder.path(), Method::Duet);
         let alone = |prompt: &[TokenId], tokens| answer(&engine(&model, folder.path(), Method::None), prompt, tokens);

@@ -162,6 +162,8 @@ impl Sequence {
             key_bias: key_bias.as_ref().map(|(bias, angles)| TurnedBias { bias, angles }),
             norms: HeadNorms::None,
             heads: self.heads,
+            kv_heads: self.layout.kv_heads,
+            head_dim: self.layout.head_dim,
             angles: (0, self.pairs),
         };
         qkv(isa, crew, &weights, buffers, 0..to.len(), LAYER, &mut [tail], to);

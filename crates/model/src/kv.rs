@@ -3,18 +3,23 @@
 //! A page holds the keys and values of [`PAGE_TOKENS`] consecutive positions of one sequence, all layers. Every page in
 //! use belongs to one table, or is shared read-only by several (a common prefix); it returns to its pool when the last
 //! table drops it. `used <= capacity` always holds. Positions `0..len` of a table are written; a pass writes only to
-//! pages that its table owns alone. What a copy of a table's positions is worth later, its lineage says (`kv/lineage.rs`).
+//! pages that its table owns alone. What recurrent layers know of a sequence lies in its pages, or, where that is large,
+//! beside them and counted as pages (`kv/states.rs`). What a copy of a table's positions is worth later, its lineage says (`kv/lineage.rs`).
 //! (Agent.xpu §4.1)
 
 #[cfg(test)]
 mod copies;
 mod lineage;
+mod states;
 
 pub use lineage::LineageId;
+pub(crate) use states::StateBlock;
+pub use states::StateLayout;
 
 use duet_kernels::attention::{KvLayout, PAGE, PageMemory};
 use duet_types::{Bytes, Tokens};
 use lineage::Lineage;
+use states::States;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
 
@@ -47,6 +52,8 @@ pub struct KvPool {
 
 struct Inner {
     layout: KvLayout,
+    /// What is kept of sequences beside their pages.
+    states: Option<StateLayout>,
     capacity: usize,
     state: Mutex<State>,
 }
@@ -79,7 +86,26 @@ impl KvPool {
     /// A pool of at most `capacity` pages.
     #[must_use]
     pub fn new(layout: KvLayout, capacity: usize) -> Self {
-        Self { inner: Arc::new(Inner { layout, capacity, state: Mutex::default() }) }
+        Self::with_states(layout, None, capacity)
+    }
+
+    /// The same, where sequences have states beside their pages, which count as pages.
+    #[must_use]
+    pub fn with_states(layout: KvLayout, states: Option<StateLayout>, capacity: usize) -> Self {
+        Self { inner: Arc::new(Inner { layout, states, capacity, state: Mutex::default() }) }
+    }
+
+    /// What is kept of sequences beside their pages.
+    #[must_use]
+    pub fn states(&self) -> Option<&StateLayout> {
+        self.inner.states.as_ref()
+    }
+
+    /// Pages that a sequence of so many positions takes, its states among them.
+    #[must_use]
+    pub fn pages_of(&self, positions: Tokens) -> usize {
+        let positions = positions.as_usize();
+        positions.div_ceil(PAGE) + self.states().map_or(0, |states| states.pages_of(positions))
     }
 
     /// Pages that may still be taken.
@@ -109,20 +135,23 @@ impl KvPool {
     /// An empty table.
     #[must_use]
     pub fn table(&self) -> KvTable {
-        KvTable { pool: self.clone(), pages: Vec::new(), len: 0, lineage: Lineage::new() }
+        KvTable { pool: self.clone(), pages: Vec::new(), len: 0, lineage: Lineage::new(), states: States::default() }
     }
 
     /// Reads the first `prefix` positions of what [`KvTable::write_to`] wrote; where there is a recurrent state, these are
-    /// all, or whole pages.
+    /// all, or those up to where it may be cut.
     ///
     /// # Errors
     /// If the pool is full or there is less to read than that.
     pub fn read_table(&self, prefix: Tokens, from: &mut (impl io::Read + ?Sized)) -> io::Result<KvTable> {
         let mut table = self.table();
         table.reserve(prefix).map_err(io::Error::other)?;
-        for page in &mut table.pages {
+        for (index, page) in table.pages.iter_mut().enumerate() {
             if let Some(memory) = Arc::get_mut(page).and_then(|page| page.memory.as_mut()) {
                 from.read_exact(memory.bytes_mut())?;
+            }
+            if let Some(layout) = self.states() {
+                table.states.read_behind(layout, (index, prefix.as_usize()), from)?;
             }
         }
         table.len = prefix.as_usize();
@@ -166,13 +195,19 @@ impl KvPool {
         state.cold.pop().unwrap_or_else(|| PageMemory::new(self.inner.layout))
     }
 
-    fn take(&self, count: usize) -> Result<Vec<Arc<Page>>, KvError> {
+    /// Counts pages as used.
+    fn count(&self, count: usize) -> Result<std::sync::MutexGuard<'_, State>, KvError> {
         let mut state = self.inner.state();
         let free = self.inner.capacity - state.used;
         if count > free {
             return Err(KvError::Full { wanted: count, free, capacity: self.inner.capacity });
         }
         state.used += count;
+        Ok(state)
+    }
+
+    fn take(&self, count: usize) -> Result<Vec<Arc<Page>>, KvError> {
+        let mut state = self.count(count)?;
         let warm = state.warm.len() - count.min(state.warm.len());
         let mut memory = state.warm.split_off(warm);
         while memory.len() < count {
@@ -213,6 +248,7 @@ pub struct KvTable {
     pages: Vec<Arc<Page>>,
     len: usize,
     lineage: Lineage,
+    states: States,
 }
 
 impl fmt::Debug for KvTable {
@@ -254,6 +290,7 @@ impl KvTable {
         let shared: Vec<usize> = shared.collect();
         let missing = last.saturating_sub(self.pages.len());
         let mut fresh = self.pool.take(shared.len() + missing)?;
+        self.states.reserve(&self.pool, self.len + extra.as_usize())?;
         self.pages.extend(fresh.drain(shared.len()..));
         for (page, copy) in shared.into_iter().zip(fresh) {
             self.pages[page] = copy_page(&self.pages[page], copy);
@@ -261,18 +298,27 @@ impl KvTable {
         Ok(())
     }
 
-    /// The last position up to `len` at which it may be cut: where there is a recurrent state, its end, or a border of pages.
+    /// The last position up to `len` at which it may be cut: where there is a recurrent state, its end, or a border of pages
+    /// at which a state is kept.
     #[must_use]
     pub fn cut(&self, len: Tokens) -> Tokens {
         let len = self.len.min(len.as_usize());
-        let is_free = self.layout().state == 0 || len == self.len;
-        Tokens(if is_free { len } else { len / PAGE * PAGE } as u32)
+        let distance = match self.pool.states() {
+            Some(states) => states.distance(),
+            None if self.layout().state > 0 => PAGE,
+            None => 1,
+        };
+        Tokens(if len == self.len { len } else { len / distance * distance } as u32)
     }
 
     /// Forgets positions from `len` on, or from the [`Self::cut`] before, and returns their pages.
     pub fn truncate(&mut self, len: Tokens) {
-        self.len = self.cut(len).as_usize();
+        let (before, len) = (self.len, self.cut(len).as_usize());
+        self.len = len;
         self.pages.truncate(self.len.div_ceil(PAGE));
+        if let Some(layout) = self.pool.states() {
+            self.states.truncate(layout, self.len, self.len == before);
+        }
         self.lineage.cut(self.len);
     }
 
@@ -283,6 +329,7 @@ impl KvTable {
     /// [`KvError::Full`] if the last, partial page cannot be copied.
     pub fn fork(&self, prefix: Tokens) -> Result<Self, KvError> {
         let len = self.cut(prefix).as_usize();
+        let states = self.states.fork(&self.pool, len, len == self.len)?;
         let mut pages: Vec<Arc<Page>> = self.pages[..len.div_ceil(PAGE)].to_vec();
         if !len.is_multiple_of(PAGE)
             && let Some(last) = pages.last_mut()
@@ -292,15 +339,22 @@ impl KvTable {
                 *last = copy_page(last, copy);
             }
         }
-        Ok(Self { pool: self.pool.clone(), pages, len, lineage: self.lineage.fork(len) })
+        Ok(Self { pool: self.pool.clone(), pages, len, lineage: self.lineage.fork(len), states })
     }
 
-    /// Writes its pages, whole, one after the other. They mean something to a pool of the same layout only.
+    /// Writes its pages, whole, one after the other, and behind each the state that is kept there. They mean something to a
+    /// pool of the same layout only.
     ///
     /// # Errors
     /// As `out` does.
     pub fn write_to(&self, out: &mut (impl io::Write + ?Sized)) -> io::Result<()> {
-        self.memory().try_for_each(|page| out.write_all(page.bytes()))
+        for (index, page) in self.memory().enumerate() {
+            out.write_all(page.bytes())?;
+            if let Some(layout) = self.pool.states() {
+                self.states.write_behind(layout, (index, self.len), out)?;
+            }
+        }
+        Ok(())
     }
 
     /// All pages, to read.
@@ -357,9 +411,12 @@ impl KvTable {
 
     /// A part of the recurrent state after its last position: zeros, if it holds none.
     pub(crate) fn state(&self, first: usize, len: usize) -> Vec<f32> {
+        if let Some(end) = self.end_state() {
+            return end[first..first + len].to_vec();
+        }
         let mut state = vec![0.0; len];
         let last = self.len.checked_sub(1).and_then(|last| self.memory().nth(last / PAGE));
-        if let Some(page) = last {
+        if let Some(page) = last.filter(|_| self.pool.states().is_none()) {
             self.layout().read_state(page.bytes(), first, &mut state);
         }
         state
@@ -370,6 +427,22 @@ impl KvTable {
         let (layout, len) = (*self.layout(), self.len);
         let (start, mut pages) = self.tail(Tokens(behind as u32));
         layout.write_state(pages[(len + behind - 1 - start) / PAGE].bytes_mut(), first, values);
+    }
+
+    /// What is kept of it beside its pages, after its last position: none before the first.
+    pub(crate) fn end_state(&self) -> Option<&StateBlock> {
+        self.states.end()
+    }
+
+    /// Positions from one state that is kept beside pages to the next; none where there are none.
+    pub(crate) fn state_distance(&self) -> Option<usize> {
+        self.pool.states().map(StateLayout::distance)
+    }
+
+    /// Takes the state behind the positions that it is going to grow by, and those at the borders among them. Returns the
+    /// block of the earlier one, if no other table has it.
+    pub(crate) fn advance_state(&mut self, end: StateBlock, borders: Vec<StateBlock>) -> Option<StateBlock> {
+        self.states.advance(end, borders)
     }
 
     /// `rows` more positions are written, and what may have been copied behind them is none.
@@ -458,7 +531,8 @@ mod tests {
     fn sharing(pool: &KvPool) -> (KvTable, KvTable) {
         let mut table = pool.table();
         grown(&mut table, 2 * PAGE + 10).unwrap();
-        let other = KvTable { pool: pool.clone(), pages: table.pages.clone(), len: table.len, lineage: Lineage::new() };
+        let mut other = pool.table();
+        (other.pages, other.len) = (table.pages.clone(), table.len);
         table.truncate(Tokens(PAGE as u32 + 10));
         (table, other)
     }

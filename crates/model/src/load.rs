@@ -479,6 +479,7 @@ fn pack(packer: Packer<'_>, threads: usize, progress: &mut dyn FnMut(LoadProgres
     Ok(Weights {
         layers,
         final_norm: packer.norm(packer.blueprint.final_norm())?,
+        head_norm: packer.head_norm()?,
         head,
         head_bias: bias.transpose()?,
         page_angles: packer.page_angles(),

@@ -170,13 +170,13 @@ impl Model {
     /// The norm before the head.
     #[must_use]
     pub fn final_norm(&self) -> &[f32] {
-        &self.weights().final_norm.weight
+        &self.weights().before_head().weight
     }
 
-    /// What is added to the mean square in every norm.
+    /// What is added to the mean square in norms of the residual stream.
     #[must_use]
     pub fn epsilon(&self) -> f32 {
-        self.blueprint().epsilon
+        self.blueprint().stream_epsilon()
     }
 
     /// The nonlinearity of the feed-forward block.

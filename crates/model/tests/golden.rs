@@ -173,6 +173,46 @@ fn lfm2_with_experts() {
 }
 
 #[test]
+fn qwen3_next() {
+    check("qwen3next");
+}
+
+#[test]
+fn qwen3_next_with_queries_beside_gates() {
+    check("qwen3next_old");
+}
+
+#[test]
+fn qwen35() {
+    check("qwen35");
+}
+
+#[test]
+fn qwen35_with_experts() {
+    check("qwen35moe");
+}
+
+#[test]
+fn granite() {
+    check("granite");
+}
+
+#[test]
+fn granite_with_experts() {
+    check("granitemoe");
+}
+
+#[test]
+fn granite_hybrid() {
+    check("granitehybrid");
+}
+
+#[test]
+fn granite_hybrid_with_experts() {
+    check("granitehybrid_experts");
+}
+
+#[test]
 fn phi3_in_its_first_context_and_a_window() {
     check("phi3");
 }

@@ -8,7 +8,7 @@ use duet_types::{TokenId, Tokens};
 use proptest::prelude::*;
 use std::path::Path;
 
-const MODELS: [&str; 13] = [
+const MODELS: [&str; 19] = [
     "llama",
     "qwen3",
     "gemma3",
@@ -22,6 +22,12 @@ const MODELS: [&str; 13] = [
     "glm4moe_air",
     "lfm2",
     "lfm2moe",
+    "qwen3next",
+    "qwen35",
+    "qwen35moe",
+    "granitemoe",
+    "granitehybrid",
+    "granitehybrid_experts",
 ];
 
 fn load(name: &str) -> Model {

@@ -1,7 +1,8 @@
 //! Offline calibration: how many rows each layer's experts were given, over some texts. (NPUMoE §3.3, §5.8)
 //!
-//! In each layer of a [`Calibration`], every token has gone to as many different experts as it should: counts add up to
-//! tokens × chosen, and none is larger than the number of tokens. It is checked when a calibration is made or read.
+//! In each layer of a [`Calibration`] that has experts, every token has gone to as many different ones as it should: counts add
+//! up to tokens × chosen, and none is larger than the number of tokens. Some models' first layers have none, and no counts. It
+//! is checked when a calibration is made or read.
 //!
 //! The imbalance ratio is the busiest expert's load over the mean one: the paper's formula is lost in our text, but "1
 //! for perfectly balanced routing" and "the busiest expert's capacity is the ratio times the base" leave no other.
@@ -35,7 +36,7 @@ pub struct Calibration {
 pub enum CalibrationError {
     /// Nothing was counted.
     Empty,
-    /// Layers do not have as many experts as the first one, or fewer than tokens go to.
+    /// A layer has neither as many experts as the others nor none, or fewer than tokens go to.
     Experts {
         /// From 0.
         layer: usize,
@@ -60,6 +61,12 @@ impl LayerCounts {
     #[must_use]
     pub fn of(loads: Vec<Load>) -> Self {
         Self(loads)
+    }
+
+    /// Whether there are experts in the layer.
+    #[must_use]
+    pub fn has_experts(&self) -> bool {
+        !self.0.is_empty()
     }
 
     /// Counts a row.
@@ -127,12 +134,12 @@ impl Calibration {
     /// # Errors
     /// If they cannot be.
     pub fn new(chosen: u32, tokens: Load, layers: Vec<LayerCounts>) -> Result<Self, CalibrationError> {
-        let experts = layers.first().ok_or(CalibrationError::Empty)?.0.len();
-        if tokens.0 == 0 || chosen == 0 {
+        let experts = layers.iter().map(|counts| counts.0.len()).find(|experts| *experts > 0).unwrap_or(0);
+        if tokens.0 == 0 || chosen == 0 || experts == 0 {
             return Err(CalibrationError::Empty);
         }
         let all = u128::from(tokens.0) * u128::from(chosen);
-        for (layer, counts) in layers.iter().enumerate() {
+        for (layer, counts) in layers.iter().enumerate().filter(|(_, counts)| counts.has_experts()) {
             if counts.0.len() != experts || experts < chosen as usize {
                 return Err(CalibrationError::Experts { layer });
             }
@@ -156,10 +163,10 @@ impl Calibration {
         self.tokens
     }
 
-    /// Experts of a layer.
+    /// Experts of a layer that has any.
     #[must_use]
     pub fn experts(&self) -> usize {
-        self.layers.first().map_or(0, |layer| layer.0.len())
+        self.layers.iter().map(|layer| layer.0.len()).max().unwrap_or(0)
     }
 
     /// From the first layer to the last.
@@ -168,7 +175,7 @@ impl Calibration {
         &self.layers
     }
 
-    /// Overlap@K of each layer with another calibration's.
+    /// Overlap@K of each layer that has experts with another calibration's.
     ///
     /// # Errors
     /// If that has other layers or experts.
@@ -176,7 +183,8 @@ impl Calibration {
         if self.layers.len() != other.layers.len() || self.experts() != other.experts() {
             return Err(CalibrationError::Shapes);
         }
-        Ok(self.layers.iter().zip(&other.layers).map(|(mine, others)| mine.overlap(others, k)).collect())
+        let layers = self.layers.iter().zip(&other.layers).filter(|(mine, _)| mine.has_experts());
+        Ok(layers.map(|(mine, others)| mine.overlap(others, k)).collect())
     }
 }
 
@@ -184,7 +192,7 @@ impl fmt::Display for CalibrationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => write!(f, "nothing was counted"),
-            Self::Experts { layer } => write!(f, "layer {layer} does not have the experts of the first layer"),
+            Self::Experts { layer } => write!(f, "layer {layer} does not have the experts of the other layers"),
             Self::Counts { layer } => write!(f, "the counts of layer {layer} are not those of so many tokens"),
             Self::Shapes => write!(f, "it is of a model with other layers or experts"),
         }
@@ -236,9 +244,14 @@ mod tests {
             |tokens, layers: &[&[u64]]| Calibration::new(2, Load(tokens), layers.iter().map(|l| layer(l)).collect());
         assert!(of(4, &[&[4, 3, 1], &[0, 4, 4]]).is_ok());
         assert_eq!(of(4, &[]), Err(CalibrationError::Empty));
+        assert_eq!(of(4, &[&[], &[]]), Err(CalibrationError::Empty));
         assert_eq!(of(0, &[&[0, 0]]), Err(CalibrationError::Empty));
         assert_eq!(of(4, &[&[4, 3, 1], &[4, 4]]), Err(CalibrationError::Experts { layer: 1 }));
         assert_eq!(of(4, &[&[8]]), Err(CalibrationError::Experts { layer: 0 }));
+        // Layers without experts are none of these.
+        let behind = of(4, &[&[], &[4, 3, 1]]).unwrap();
+        assert_eq!((behind.experts(), behind.overlap(&behind, 2)), (3, Ok(vec![1.0])));
+        assert_eq!(of(4, &[&[], &[4, 3, 1], &[4, 4]]), Err(CalibrationError::Experts { layer: 2 }));
         assert_eq!(of(4, &[&[4, 3, 0]]), Err(CalibrationError::Counts { layer: 0 }));
         assert_eq!(of(4, &[&[5, 3, 0]]), Err(CalibrationError::Counts { layer: 0 }));
         let (two, three) = (of(4, &[&[4, 4]]).unwrap(), of(4, &[&[4, 4, 0]]).unwrap());

@@ -51,8 +51,8 @@ pub enum OffloadError {
     #[error("this model's attention has sinks, which devices leave to the CPU")]
     Sinks,
     /// Attention was asked for.
-    #[error("some layers of this model have short convolutions, which devices leave to the CPU")]
-    Convolutions,
+    #[error("some layers of this model have a recurrent state in attention's place, which devices leave to the CPU")]
+    Recurrent,
     /// A cache that has no room for what is loaded from it while requests are served.
     #[error(
         "{asked} for compiled graphs are too little: those that are loaded while this model is served take about {needed}"

@@ -18,9 +18,6 @@ pub enum RoutingError {
     /// It has no experts.
     #[error("this model is dense: it has no experts whose use could be counted")]
     Dense,
-    /// Only some of its layers have experts.
-    #[error("the first layers of this model have no experts: counting is for models that have them in all layers")]
-    DenseLayers,
     /// There is nothing to read.
     #[error("there is no text")]
     NoText,
@@ -32,8 +29,8 @@ pub enum RoutingError {
     Counts(#[from] CalibrationError),
 }
 
-/// Lets a model read texts on `threads` threads and counts, layer by layer, how many rows each expert is given. `tell` is
-/// told after each text how many tokens of all were read.
+/// Lets a model read texts on `threads` threads and counts, layer by layer, how many rows each expert is given; layers that have
+/// none have no counts. `tell` is told after each text how many tokens of all were read.
 ///
 /// # Errors
 /// If the model has no experts, if there is no text, or if one is longer than the model's context.
@@ -44,10 +41,9 @@ pub fn calibrate_experts(
     tell: &mut dyn FnMut(Tokens),
 ) -> Result<Calibration, RoutingError> {
     let plan = model.blueprint().experts.ok_or(RoutingError::Dense)?;
-    if model.blueprint().dense_layers > 0 {
-        return Err(RoutingError::DenseLayers);
-    }
-    let mut layers = vec![LayerCounts::none(plan.count); model.config().layers];
+    let experts = |layer: usize| model.blueprint().experts_of(layer).map_or(0, |plan| plan.count);
+    let mut layers: Vec<LayerCounts> =
+        (0..model.config().layers).map(|layer| LayerCounts::none(experts(layer))).collect();
     let mut activations = Activations::new(model, CHUNK);
     let crew = Scoped { threads };
     let mut read = 0;
@@ -113,7 +109,7 @@ mod tests {
 
     #[test]
     fn texts_are_counted_alike_together_and_apart_on_any_threads() {
-        for name in ["mixtral", "qwen2moe", "phimoe"] {
+        for name in ["mixtral", "qwen2moe", "phimoe", "glm4moe", "lfm2moe"] {
             let model = load(name);
             // The second is longer than a chunk.
             let texts = [text(40, 1), text(300, 2), text(1, 3)];
@@ -130,6 +126,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn layers_without_experts_have_no_counts() {
+        let calibration = counted(&load("lfm2moe"), &[text(40, 1)], 1);
+        let layers: Vec<usize> = calibration.layers().iter().map(|counts| counts.loads().len()).collect();
+        assert_eq!((layers, calibration.experts()), (vec![0, 0, 6, 6], 6));
+        assert_eq!(calibration.overlap(&calibration, 2), Ok(vec![1.0, 1.0]));
     }
 
     #[test]

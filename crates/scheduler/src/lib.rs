@@ -75,7 +75,7 @@ mod view;
 mod warm_up;
 
 pub use command::{Command, End, Graph, GraphId};
-pub use config::{Limits, MemoryLimits, SchedulerConfig, Verify};
+pub use config::{Limits, MemoryLimits, SchedulerConfig, StatePages, Verify};
 pub use division::Share;
 pub use event::{Event, Generated, Outcome, Prefix, Request, Source};
 pub use graphs::GraphState;

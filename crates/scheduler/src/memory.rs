@@ -130,7 +130,7 @@ impl Memory {
     /// Positions for which `request` has pages.
     pub(crate) fn held(&self, request: RequestId) -> Tokens {
         let holding = self.live.get(&request).filter(|holding| holding.place == Place::Memory);
-        Tokens(holding.map_or(0, |holding| holding.pages as u32).saturating_mul(self.limits.page.0))
+        self.limits.positions_of(holding.map_or(0, |holding| holding.pages))
     }
 
     /// A draft was verified: pages beyond `positions` are free again.

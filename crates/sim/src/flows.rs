@@ -115,7 +115,7 @@ mod tests {
         for policy in PolicyName::ALL {
             let run = |memory| -> Figures { simulation(policy, memory).run(flows().clients(), MINUTES) };
             let ample = run(MemoryLimits::UNBOUNDED);
-            let little = run(MemoryLimits { page: Tokens(64), pages: 80, disk_pages: 10_000 });
+            let little = run(MemoryLimits { pages: 80, disk_pages: 10_000, ..MemoryLimits::UNBOUNDED });
             assert!(ample.kept.spilled == 0 && ample.kept.reused > 0, "{policy}: {:?}", ample.kept);
             assert!(little.kept.spilled > 0 && little.kept.reused > 0, "{policy}: {:?}", little.kept);
             assert!(little.kept.reused <= ample.kept.reused && ample.kept.reused < ample.prompts, "{policy}");

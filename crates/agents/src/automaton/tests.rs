@@ -167,9 +167,11 @@ fn check_arguments(name: &str, arguments: &str) {
     assert!(object.keys().all(|key| ["city", "days", "unit", "wind"].contains(&key.as_str())), "{arguments}");
 }
 
-const FORMATS: [ToolFormat; 7] = [
+const FORMATS: [ToolFormat; 9] = [
     ToolFormat::Hermes,
     ToolFormat::QwenXml,
+    ToolFormat::GlmXml,
+    ToolFormat::LfmPythonic,
     ToolFormat::Generic,
     ToolFormat::LlamaJson,
     ToolFormat::LlamaPythonic,
@@ -253,6 +255,8 @@ fn offered_calls_are_text_until_they_begin() {
     for (format, call) in [
         (ToolFormat::Hermes, vec!["<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"]),
         (ToolFormat::QwenXml, vec!["<tool_call>\n<function=now>\n</function>\n</tool_call>"]),
+        (ToolFormat::GlmXml, vec!["<tool_call>now\n</tool_call>"]),
+        (ToolFormat::LfmPythonic, vec!["<|tool_call_start|>[now()]<|tool_call_end|>"]),
         (ToolFormat::LlamaJson, vec!["{\"name\": \"now\", \"parameters\": {}}"]),
         (ToolFormat::LlamaPythonic, vec!["[now()]"]),
         (ToolFormat::MistralList, vec!["[TOOL_CALLS]", "[{\"name\": \"now\", \"arguments\": {}}]"]),

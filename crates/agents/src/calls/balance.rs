@@ -20,7 +20,8 @@ enum Escape {
 impl Balance {
     /// The balance of calls in this format, after `text`.
     pub(super) fn of(format: ToolFormat, text: &str) -> Self {
-        let quotes: &[char] = if format == ToolFormat::LlamaPythonic { &['"', '\''] } else { &['"'] };
+        let is_pythonic = matches!(format, ToolFormat::LlamaPythonic | ToolFormat::LfmPythonic);
+        let quotes: &[char] = if is_pythonic { &['"', '\''] } else { &['"'] };
         let mut balance = Self { quotes, depth: 0, quote: None, escape: Escape::No };
         text.chars().for_each(|c| balance.push(c));
         balance

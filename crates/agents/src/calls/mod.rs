@@ -11,6 +11,7 @@
 //! Cost: each character once, and each call parsed a few times, with at most [`SPACES_MAX`] repetitions at its end.
 
 mod balance;
+mod glm;
 mod pythonic;
 mod read;
 mod telling;
@@ -301,7 +302,7 @@ fn as_read(format: ToolFormat, held: &str, before: usize) -> ToolFormat {
 fn is_open(format: ToolFormat, held: &str, balance: &Balance) -> bool {
     match format {
         // What is between its marks is text, in which brackets need not close.
-        ToolFormat::QwenXml => !held.ends_with(TOOL_CALL_END),
+        ToolFormat::QwenXml | ToolFormat::GlmXml => !held.ends_with(TOOL_CALL_END),
         _ => balance.is_open(),
     }
 }

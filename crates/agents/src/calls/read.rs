@@ -5,8 +5,8 @@
 
 use super::SPACES_MAX;
 use super::written::{compact, elements, members};
-use super::{pythonic, xml};
-use crate::format::{ARGS, CALL_ID, NAME_MAX, TOOL_CALL_END, ToolFormat, is_name_char};
+use super::{glm, pythonic, xml};
+use crate::format::{ARGS, CALL_ID, LIST_END, NAME_MAX, TOOL_CALL_END, ToolFormat, is_name_char};
 use crate::tool::Tool;
 use serde_json::{Map, Value};
 
@@ -45,6 +45,13 @@ pub(super) fn read(format: ToolFormat, text: &str, tools: &[Tool]) -> Reading {
             Ok(_) => Reading::Broken,
             Err(reading) => reading,
         },
+        ToolFormat::GlmXml => match glm::call(body, tools) {
+            Ok((call, rest)) if rest.trim_start() == TOOL_CALL_END => Reading::Calls(vec![call]),
+            Ok((_, rest)) if TOOL_CALL_END.starts_with(rest.trim_start()) => Reading::More,
+            Ok(_) => Reading::Broken,
+            Err(reading) => reading,
+        },
+        ToolFormat::LfmPythonic => listed(body),
         ToolFormat::MistralList => values(body).map_or_else(|no| no, |(values, rest)| ended(values, rest)),
         ToolFormat::MistralArgs if body.starts_with(['[', '{']) => read(ToolFormat::MistralList, text, tools),
         ToolFormat::MistralArgs => named(body),
@@ -80,6 +87,16 @@ pub(super) fn at_end(format: ToolFormat, text: &str, tools: &[Tool]) -> Reading 
                 _ => Reading::Broken,
             };
         }
+        ToolFormat::GlmXml => {
+            return match glm::call(text.trim(), tools) {
+                Ok((call, rest)) if TOOL_CALL_END.starts_with(rest.trim_start()) => Reading::Calls(vec![call]),
+                _ => Reading::Broken,
+            };
+        }
+        ToolFormat::LfmPythonic => {
+            let (list, rest) = text.split_at(text.rfind(']').map_or(0, |at| at + 1));
+            return if LIST_END.starts_with(rest.trim()) { list_of(list.trim()) } else { Reading::Broken };
+        }
         _ => return read(format, text, tools),
     };
     match values(text.trim()) {
@@ -101,9 +118,30 @@ pub(super) fn unlikely(format: ToolFormat, text: &str, tools: &[Tool]) -> Readin
             tools.iter().any(|tool| tool.name.starts_with(name))
         }
         ToolFormat::QwenXml => xml::FUNCTION.starts_with(text) || text.starts_with(xml::FUNCTION),
+        ToolFormat::GlmXml => text.is_empty() || text.starts_with(is_name_char),
         _ => true,
     };
     if likely { Reading::More } else { Reading::Broken }
+}
+
+/// A list whose brackets are closed, and the mark behind it.
+fn listed(body: &str) -> Reading {
+    if !body.starts_with('[') {
+        return Reading::Broken;
+    }
+    let (list, rest) = body.split_at(body.rfind(']').map_or(0, |at| at + 1));
+    let mark = rest.trim_start();
+    match () {
+        () if mark == LIST_END => list_of(list),
+        () if LIST_END.starts_with(mark) && rest.len() - mark.len() <= SPACES_MAX => Reading::More,
+        () => Reading::Broken,
+    }
+}
+
+/// The calls of a list, as Python writes them, or JSON.
+fn list_of(list: &str) -> Reading {
+    let json = || values(list).map_or_else(|_| Reading::Broken, |(values, rest)| ended(values, rest));
+    pythonic::calls(list).map_or_else(json, Reading::Calls)
 }
 
 /// Whether there is such a tool.

@@ -50,7 +50,7 @@ pub(super) fn begun<'a>(
     };
     let body = held[before..].trim_start().strip_suffix('{').filter(|_| is_certain)?;
     let name = match format {
-        ToolFormat::LlamaPythonic | ToolFormat::QwenXml => None,
+        ToolFormat::LlamaPythonic | ToolFormat::LfmPythonic | ToolFormat::QwenXml | ToolFormat::GlmXml => None,
         ToolFormat::MistralArgs => body.strip_suffix(ARGS),
         _ => {
             let object = body.strip_prefix('[').unwrap_or(body);

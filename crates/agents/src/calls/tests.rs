@@ -117,6 +117,50 @@ fn qwen3_coder() {
 }
 
 #[test]
+fn glm() {
+    let call = "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>";
+    check(GlmXml, call, &[WEATHER]);
+    check(GlmXml, &call.replace('\n', ""), &[WEATHER]);
+    let two = format!("<think>Hm.</think>\nSo:\n{call}\n<tool_call>now\n</tool_call>");
+    check(GlmXml, &two, &["thought \"Hm.\"", "text \"So:\"", WEATHER, "1 now {}"]);
+    let lines = "<tool_call>now\n<arg_key>a</arg_key>\n<arg_value>\n if (x) </tool_call>\n</arg_value>\n</tool_call>";
+    check(GlmXml, lines, &[r#"0 now {"a":"\n if (x) </tool_call>\n"}"#]);
+    // The end of the turn closes what is whole.
+    check(GlmXml, "<tool_call>now", &["0 now {}"]);
+    check(GlmXml, &call[..call.len() - 3], &[WEATHER]);
+    for text in [
+        "<tool_call>now\n<arg_key>a</arg_key>\n<arg_value>1",
+        "<tool_call>{\"name\": \"now\"}</tool_call>",
+        "<tool_call>now so</tool_call>",
+        "<tool_call>now\n<arg_value>1</arg_value></tool_call>",
+        "<arg_key>a</arg_key>",
+    ] {
+        unchanged(GlmXml, text);
+    }
+}
+
+#[test]
+fn lfm2() {
+    let call = "<|tool_call_start|>[get_weather(city=\"Paris\")]<|tool_call_end|>";
+    check(LfmPythonic, call, &[WEATHER]);
+    check(LfmPythonic, &call.replace('"', "'"), &[WEATHER]);
+    check(LfmPythonic, &format!("{call}I asked."), &[WEATHER, "text \"I asked.\""]);
+    let two = "Well.\n<|tool_call_start|>[get_weather(city=\"Paris\"), now(a=\"]<|tool_call_end|>\")]<|tool_call_end|>";
+    check(LfmPythonic, two, &["text \"Well.\"", WEATHER, r#"1 now {"a":"]<|tool_call_end|>"}"#]);
+    let json = r#"<|tool_call_start|>[{"name": "get_weather", "arguments": {"city": "Paris"}}]<|tool_call_end|>"#;
+    check(LfmPythonic, json, &[WEATHER]);
+    check(LfmPythonic, &call[..call.len() - 5], &[WEATHER]);
+    for text in [
+        "[get_weather(city=\"Paris\")]",
+        "<|tool_call_start|>get_weather<|tool_call_end|>",
+        "<|tool_call_start|>[1, 2]<|tool_call_end|>",
+        "<|tool_call_start|>[now()] so",
+    ] {
+        unchanged(LfmPythonic, text);
+    }
+}
+
+#[test]
 fn smollm2() {
     let call = r#"<tool_call>[{"name": "get_weather", "arguments": {"city": "Paris"}}, {"name": "now"}]</tool_call>"#;
     check(Generic, call, &[WEATHER, "1 now {}"]);

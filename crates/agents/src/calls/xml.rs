@@ -43,7 +43,9 @@ fn call<'a>(text: &'a str, tools: &[Tool]) -> Result<(Called, &'a str), Reading>
         };
         let (key, after) = key(after)?;
         let property = &schema["properties"][key];
-        let (value, after) = value(after, &Kinds::of(schema, property)).ok_or(Reading::More)?;
+        let (value, after) = value(after, PARAMETER_END, &Kinds::of(schema, property)).ok_or(Reading::More)?;
+        let value = value.strip_prefix('\n').unwrap_or(value);
+        let value = value.strip_suffix('\n').unwrap_or(value);
         arguments.insert(key.to_owned(), parameter::read(schema, property, value));
         rest = after;
     }
@@ -59,11 +61,10 @@ fn key(text: &str) -> Result<(&str, &str), Reading> {
 }
 
 /// A value up to its closing mark. Within JSON a text may hold that mark.
-fn value<'a>(text: &'a str, kinds: &Kinds) -> Option<(&'a str, &'a str)> {
-    let mut ends = text.match_indices(PARAMETER_END).map(|(at, _)| at);
+pub(super) fn value<'a>(text: &'a str, closing: &str, kinds: &Kinds) -> Option<(&'a str, &'a str)> {
+    let mut ends = text.match_indices(closing).map(|(at, _)| at);
     let end = ends.find(|&at| !kinds.are_json() || parameter::json(&text[..at]).is_some())?;
-    let value = text[..end].strip_prefix('\n').unwrap_or(&text[..end]);
-    Some((value.strip_suffix('\n').unwrap_or(value), &text[end + PARAMETER_END.len()..]))
+    Some((&text[..end], &text[end + closing.len()..]))
 }
 
 /// A name up to the end of its mark.

@@ -8,7 +8,8 @@ use super::schema::arguments;
 use super::{pythonic, xml};
 use crate::channels::{CHANNEL, FUNCTIONS, MESSAGE};
 use crate::format::{
-    ARGS, NAME_MAX, PYTHON_START, PYTHON_TAG, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS, ToolFormat, is_name_char,
+    ARGS, LIST_END, LIST_START, NAME_MAX, PYTHON_START, PYTHON_TAG, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS, ToolFormat,
+    is_name_char,
 };
 use crate::refused::Refused;
 use crate::tool::{Parallel, Tool, ToolChoice};
@@ -28,7 +29,8 @@ pub(super) enum Beside {
 pub(super) fn write_required(rules: &mut Rules<'_>, calls: &Calls<'_>, beside: Beside) -> Result<(), Refused> {
     write_rest(rules, calls, beside)?;
     let begin = match calls.format {
-        ToolFormat::Hermes | ToolFormat::QwenXml | ToolFormat::Generic => rules.mark(TOOL_CALL),
+        ToolFormat::Hermes | ToolFormat::QwenXml | ToolFormat::GlmXml | ToolFormat::Generic => rules.mark(TOOL_CALL),
+        ToolFormat::LfmPythonic => rules.mark(LIST_START),
         ToolFormat::MistralList | ToolFormat::MistralArgs => rules.mark(TOOL_CALLS),
         ToolFormat::LlamaJson | ToolFormat::LlamaPythonic => optional_mark(rules, calls.format),
         ToolFormat::Harmony => String::new(),
@@ -53,7 +55,11 @@ pub(super) fn write_offered(rules: &mut Rules<'_>, calls: &Calls<'_>) -> Result<
             rules.rule("answer", "ANSWER");
             return Ok(());
         }
-        ToolFormat::QwenXml | ToolFormat::MistralList | ToolFormat::MistralArgs => {
+        ToolFormat::QwenXml
+        | ToolFormat::GlmXml
+        | ToolFormat::LfmPythonic
+        | ToolFormat::MistralList
+        | ToolFormat::MistralArgs => {
             write_rest(rules, calls, Beside::Text)?;
             rules.until("text_until_call", mark);
             rules.rule("calls", "text_until_call rest");
@@ -96,12 +102,14 @@ fn write_rest(rules: &mut Rules<'_>, calls: &Calls<'_>, beside: Beside) -> Resul
             rules.rule("body", &format!("\"\\n\" object \"\\n\" {end}"));
             repeated("body", &format!("\"\\n\" {begin} body"))
         }
-        ToolFormat::QwenXml => {
+        ToolFormat::QwenXml | ToolFormat::GlmXml => {
+            let is_glm = calls.format == ToolFormat::GlmXml;
+            let (tags, line) = if is_glm { (xml::GLM, "") } else { (xml::QWEN, "\"\\n\"") };
             let functions: Result<Vec<String>, Refused> =
-                tools.iter().enumerate().map(|(at, tool)| xml::write(rules, at, tool)).collect();
+                tools.iter().enumerate().map(|(at, tool)| xml::write(rules, &tags, at, tool)).collect();
             rules.rule("function", &functions?.join(" | "));
             let (begin, end) = (rules.mark(TOOL_CALL), rules.mark(TOOL_CALL_END));
-            rules.rule("body", &format!("\"\\n\" function \"\\n\" {end}"));
+            rules.rule("body", &format!("{line} function {line} {end}"));
             repeated("body", &format!("\"\\n\" {begin} body"))
         }
         ToolFormat::MistralList => {
@@ -134,7 +142,7 @@ fn write_rest(rules: &mut Rules<'_>, calls: &Calls<'_>, beside: Beside) -> Resul
             write_objects(rules, &tools, "parameters", beside)?;
             repeated("object", "\"; \" object")
         }
-        ToolFormat::LlamaPythonic => {
+        ToolFormat::LlamaPythonic | ToolFormat::LfmPythonic => {
             let mut functions = Vec::with_capacity(tools.len());
             for (at, tool) in tools.iter().enumerate() {
                 functions.push((&tool.name, pythonic::write(rules, at, tool)?));
@@ -146,7 +154,8 @@ fn write_rest(rules: &mut Rules<'_>, calls: &Calls<'_>, beside: Beside) -> Resul
             };
             rules.rule("first", &begun("["));
             rules.rule("next", &begun(", "));
-            format!("{} \"]\"", repeated("first", "next"))
+            let closing = if calls.format == ToolFormat::LfmPythonic { rules.mark(LIST_END) } else { String::new() };
+            format!("{} \"]\" {closing}", repeated("first", "next"))
         }
     };
     rules.rule("rest", &rest);

@@ -82,6 +82,11 @@ impl<'a> Rules<'a> {
         }
     }
 
+    /// Whether a mark is one special token.
+    pub(super) fn is_token(&self, mark: &str) -> bool {
+        (self.special)(mark).is_some()
+    }
+
     fn segments<'m>(&self, mark: &'m str) -> Vec<Segment<'m>> {
         if let Some(token) = (self.special)(mark) {
             return vec![Segment::Token(token)];

@@ -1,4 +1,5 @@
-//! A function that is called as Qwen3-Coder does: `<function=name>`, a `<parameter=key>` for each argument, `</function>`.
+//! A function that is called in tags: as Qwen3-Coder does, `<function=name>`, a `<parameter=key>` for each argument,
+//! `</function>`; or as GLM 4.5 does, its name, and `<arg_key>` and `<arg_value>` for each argument.
 //!
 //! Arguments come in the order of the schema's properties. Text is written as it is, up to the closing mark, so of what a
 //! schema says of text only its length and what it lists can be kept; everything else is JSON, and kept.
@@ -6,49 +7,88 @@
 use super::rules::{Rules, anywhere, escaped, quoted};
 use super::schema::{arguments, part_of};
 use crate::calls::{FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END};
+use crate::format::{ARG_KEY, ARG_KEY_END, ARG_VALUE_END};
 use crate::parameter::{Kinds, listed, resolved, written};
 use crate::refused::Refused;
 use crate::tool::{Strictness, Tool};
 use serde_json::{Map, Value};
 
+/// How a family writes the parts of a call.
+pub(super) struct Tags {
+    /// Before and after a function's name.
+    name: [&'static str; 2],
+    /// Before a parameter's key, after it, and between that and its value.
+    key: [&'static str; 3],
+    /// Between a value and the mark that closes it.
+    before_end: &'static str,
+    /// That mark.
+    value_end: &'static str,
+    /// Behind all parameters.
+    end: &'static str,
+}
+
+pub(super) const QWEN: Tags = Tags {
+    name: [FUNCTION, ">\n"],
+    key: [PARAMETER, ">", "\n"],
+    before_end: "\n",
+    value_end: PARAMETER_END,
+    end: FUNCTION_END,
+};
+
+pub(super) const GLM: Tags = Tags {
+    name: ["", "\n"],
+    key: [ARG_KEY, ARG_KEY_END, ARG_VALUE_BEGIN],
+    before_end: "",
+    value_end: ARG_VALUE_END,
+    end: "",
+};
+
+/// On a line of its own.
+const ARG_VALUE_BEGIN: &str = "\n<arg_value>";
+
 /// Writes the rules of a call of `tool`, number `at`; returns what refers to them.
-pub(super) fn write(rules: &mut Rules<'_>, at: usize, tool: &Tool) -> Result<String, Refused> {
+pub(super) fn write(rules: &mut Rules<'_>, tags: &Tags, at: usize, tool: &Tool) -> Result<String, Refused> {
     let schema = arguments(tool)?;
     let nothing = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&nothing);
     let required = schema.get("required").and_then(Value::as_array);
     let mut parameters = String::new();
     for (number, (key, property)) in properties.iter().enumerate() {
-        if key.is_empty() || key.contains(['>', '\n']) {
+        if key.is_empty() || key.contains(['<', '>', '\n']) {
             let reason = format!("the parameter {key:?} has no name that can be written");
             return Err(Refused::Schema { of: tool.name.clone(), reason });
         }
-        let value = value(rules, &format!("VALUE_{at}_{number}"), tool, &schema, (key, property))?;
+        let terminal = format!("VALUE_{at}_{number}");
+        let value = value(rules, (tags, &terminal), tool, &schema, (key, property))?;
         let rule = format!("parameter_{at}_{number}");
-        rules.rule(&rule, &format!("{} {value}", quoted(&format!("{PARAMETER}{key}>\n"))));
+        let [before, after, between] = tags.key;
+        let begin = rules.mark(&format!("{before}{key}{after}{between}"));
+        rules.rule(&rule, &format!("{begin} {value}"));
         let is_required = required.is_some_and(|keys| keys.iter().any(|required| required == key));
         parameters += &format!("{rule}{} ", if is_required { "" } else { "?" });
     }
-    let begin = quoted(&format!("{FUNCTION}{}>\n", tool.name));
-    Ok(format!("{begin} {parameters}{}", quoted(FUNCTION_END)))
+    let begin = quoted(&format!("{}{}{}", tags.name[0], tool.name, tags.name[1]));
+    let end = if tags.end.is_empty() { String::new() } else { quoted(tags.end) };
+    Ok(format!("{begin} {parameters}{end}"))
 }
 
 /// A value with the mark that closes it.
 fn value(
     rules: &mut Rules<'_>,
-    terminal: &str,
+    (tags, terminal): (&Tags, &str),
     tool: &Tool,
     schema: &Value,
     (key, property): (&str, &Value),
 ) -> Result<String, Refused> {
-    let end = format!("\n{PARAMETER_END}\n");
+    let end = format!("{}{}\n", tags.before_end, tags.value_end);
     let resolved = resolved(schema, property);
     if let Some(values) = listed(resolved) {
-        let values: Vec<String> = values.iter().map(|value| quoted(&(written(value) + &end))).collect();
+        let values: Vec<String> = values.iter().map(|value| rules.mark(&(written(value) + &end))).collect();
         return Ok(format!("({})", values.join(" | ")));
     }
     if Kinds::of(schema, property).are_json() {
-        return Ok(format!("{} {}", rules.schema(&tool.name, part_of(schema, property)), quoted(&end)));
+        let end = rules.mark(&end);
+        return Ok(format!("{} {end}", rules.schema(&tool.name, part_of(schema, property))));
     }
     let (length, is_kept) = length(resolved);
     let other = ["pattern", "format"].into_iter().find(|keyword| resolved.get(*keyword).is_some());
@@ -57,8 +97,18 @@ fn value(
         return Err(Refused::Keyword { of: tool.name.clone(), path, keyword: keyword.to_owned() });
     }
     // The first closing mark closes: nothing escapes it. Behind it comes the end of its line.
-    let again = format!("{}(?s:.{{2,}})", anywhere(PARAMETER_END));
-    rules.rule(terminal, &format!("/(?s:.{length}){}/ & ~/{again}/", escaped(&end)));
+    let again = anywhere(tags.value_end);
+    if rules.is_token(tags.value_end) {
+        // Text that spells the mark would look like it to whoever reads the text.
+        rules.rule(terminal, &format!("/(?s:.{length}){}/ & ~/{again}(?s:.*)/", escaped(tags.before_end)));
+        let end = rules.mark(&format!("{}\n", tags.value_end));
+        return Ok(if length == "*" && tags.before_end.is_empty() {
+            format!("{terminal}? {end}")
+        } else {
+            format!("{terminal} {end}")
+        });
+    }
+    rules.rule(terminal, &format!("/(?s:.{length}){}/ & ~/{again}(?s:.{{2,}})/", escaped(&end)));
     Ok(terminal.to_owned())
 }
 

@@ -40,8 +40,8 @@ impl<'a> RealAnswers<'a> {
         let sequences: Vec<_> = requests.map(|(prompt, client)| Sequence::new(prompt, client.output)).collect();
         // As if nothing was ever shared or forgotten: how much memory there is, is the scheduler's to mind. Pages that
         // are not written take none.
-        let pages = sequences.iter().map(|sequence| sequence.len_max().div_ceil(PAGE_TOKENS) + 1).sum();
-        let pool = KvPool::new(real.model.kv_layout(real.kv_format), pages);
+        let pages: usize = sequences.iter().map(|sequence| sequence.len_max().div_ceil(PAGE_TOKENS) + 1).sum();
+        let pool = real.model.kv_pool(real.kv_format, Tokens((pages * PAGE_TOKENS) as u32));
         Self { real, pool, sequences, passes: BTreeMap::new(), spare: Vec::new() }
     }
 

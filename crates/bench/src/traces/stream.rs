@@ -41,7 +41,7 @@ impl<'a> Stream<'a> {
         let model = tracer.model;
         // A prompt and the answer that goes on from it.
         let pages = 2 * (model.config().context.as_usize().div_ceil(PAGE_TOKENS) + 1);
-        let pool = KvPool::new(model.kv_layout(tracer.kv_format), pages);
+        let pool = model.kv_pool(tracer.kv_format, Tokens((pages * PAGE_TOKENS) as u32));
         Self { model, pool, threads: tracer.threads, activations: None }
     }
 

@@ -83,7 +83,7 @@ pub(super) fn calibrate(arguments: &CalibrateArgs) -> anyhow::Result<()> {
         experts: calibration.experts(),
         top_k: calibration.chosen(),
         tokens: calibration.tokens().0,
-        layers: calibration.layers().iter().enumerate().map(layer_report).collect(),
+        layers: with_experts(&calibration).map(layer_report).collect(),
         against,
         file,
     };
@@ -122,6 +122,11 @@ fn count(
 const TEXT_LENGTH: Tokens = Tokens(1024);
 /// How often progress is told.
 const TOLD: usize = 8;
+
+/// Some models' first layers have none.
+fn with_experts(calibration: &Calibration) -> impl Iterator<Item = (usize, &LayerCounts)> {
+    calibration.layers().iter().enumerate().filter(|(_, counts)| counts.has_experts())
+}
 
 fn layer_report((layer, counts): (usize, &LayerCounts)) -> LayerReport {
     let share = |count| (counts.loads().len() > count).then(|| counts.busiest_share(count));

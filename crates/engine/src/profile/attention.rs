@@ -10,6 +10,7 @@ use super::bench::{Bench, Shape, fastest, on};
 use super::{Effort, ProfileError};
 use crate::executors::Site;
 use duet_device::CpuLanes;
+use duet_model::arch::Mixer;
 use duet_model::forward::{ChunksTaken, Node};
 use duet_scheduler::machine::{AttendedChunks, Attention};
 use duet_types::{LaneSet, Tokens};
@@ -45,9 +46,10 @@ pub(super) fn give_what_pays(
 }
 
 /// Seconds of a layer's attention in two passes: the fastest sample of each, which take turns. Layers with a window are the
-/// cores' anyway.
+/// cores' anyway, and those without attention have none to time.
 fn times(bench: &Bench, site: Site<'_>, effort: Effort, shapes: &[Shape; 2]) -> Result<[f64; 2], ProfileError> {
-    let layers = bench.model.blueprint().layers.iter().enumerate().filter(|(_, layer)| layer.window.is_none());
+    let layers = bench.model.blueprint().layers.iter().enumerate();
+    let layers = layers.filter(|(_, layer)| layer.window.is_none() && layer.mixer == Mixer::Attention);
     let nodes: Vec<Node> = layers.map(|(layer, _)| Node::Attention { layer }).take(LAYERS).collect();
     let mut passes = shapes.iter().map(|&shape| bench.pass(&[shape])).collect::<Result<Vec<_>, _>>()?;
     let mut found = [const { Vec::new() }; 2];

@@ -39,7 +39,7 @@ use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::heg::{SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, PerRow};
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{GraphSet, Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig, Verify};
+use duet_scheduler::{GraphSet, Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig, StatePages, Verify};
 use duet_speculate::Method;
 use duet_types::{Class, FinishReason, LaneId, LaneSet, Nanos, TokenId, Tokens};
 use std::sync::Arc;
@@ -138,7 +138,12 @@ impl Setup {
             machine,
             heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None },
             limits,
-            memory: MemoryLimits { page: Tokens(PAGE_TOKENS as u32), pages, disk_pages: self.spill_pages },
+            memory: MemoryLimits {
+                page: Tokens(PAGE_TOKENS as u32),
+                pages,
+                disk_pages: self.spill_pages,
+                states: StatePages::NONE,
+            },
             mechanisms: Mechanisms::ALL,
             encoder: Some(Heg { layers: 3, qkv: linear, ffn: linear, attention, head: linear, experts: None }),
             graphs: self.exchange.clone().map(|exchange| GraphSet {

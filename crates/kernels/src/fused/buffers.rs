@@ -13,7 +13,7 @@ pub struct BufferShape {
     pub hidden: usize,
     /// Query, key and value heads side by side, or what else layers project to.
     pub qkv: usize,
-    /// All query heads side by side.
+    /// All query heads side by side, or what else is found in a layer, the widest.
     pub queries: usize,
     /// Width of the feed-forward block; none if all layers have experts in its place.
     pub ffn: usize,
@@ -286,6 +286,15 @@ impl Buffers {
         let products = projected[..hidden].iter().zip(&projected[2 * hidden..]);
         assert!(column.len() == hidden);
         column.iter_mut().zip(products).for_each(|(column, (gate, value))| *column = gate * value);
+    }
+
+    /// A part of what a row was projected to.
+    ///
+    /// # Panics
+    /// If there is no such row or part.
+    #[must_use]
+    pub fn projection(&self, row: usize, part: Range<usize>) -> &[f32] {
+        &self.qkv[row * stride(self.shape.qkv)..][..self.shape.qkv][part]
     }
 
     /// Notes what feed-forward kernel comes: one that chooses experts, or another.

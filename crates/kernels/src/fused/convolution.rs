@@ -7,11 +7,14 @@
 //!
 //! in the order of the positions, the oldest first; positions before the first have columns of zeros. What a row reads of
 //! those before it is their columns alone, so these are the state that a sequence has between passes.
+//!
+//! The same convolution goes before the recurrences of other layers ([`super::recurrence`]): there a column is a part of the
+//! projection as it is, a bias may be added, and what is found goes through `x / (1 + e^-x)`.
 
-use super::{Buffers, RowNorm, norm_rows};
-use crate::crew::Crew;
+use super::{Buffers, Matrix, RowNorm, norm_rows};
+use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
-use crate::matmul::{Epilogue, Target, matmul};
+use crate::matmul::{Epilogue, Gating, Target, matmul};
 use crate::memory::Shared;
 use crate::packed::{PANEL, PackedMatrix};
 use crate::simd::{Kernel, LANES, Simd};
@@ -83,32 +86,75 @@ pub fn short_convolution(
         }));
     }
     let (shared, _, _) = buffers.share(channels, 0);
+    let kernel = Taps { taps, channels, form: Form::Gated };
     crew.run(&|worker| {
-        let panels = worker.share(channels / PANEL);
-        let columns = panels.start * PANEL..panels.end * PANEL;
         for sequence in sequences {
-            for row in sequence.rows.clone() {
-                let mut sources = [Source::Before(0); TAPS_MAX];
-                for (back, source) in sources.iter_mut().enumerate().take(count) {
-                    *source = sequence.source(row, back, (count, channels, shared.qkv.stride));
-                }
-                let own = (sequence.first_row + row) * shared.qkv.stride;
-                let out = shared.attended.row(sequence.first_row + row).start;
-                isa.run(Convolve {
-                    taps,
-                    count,
-                    channels,
-                    projected: shared.qkv.values,
-                    before: sequence.before,
-                    sources,
-                    own,
-                    attended: shared.attended.values,
-                    out,
-                    columns: columns.clone(),
-                });
-            }
+            let out = |row: usize| shared.attended.row(sequence.first_row + row).start;
+            // SAFETY: the kernel has borrowed the buffers alone, and workers have channels of their own.
+            unsafe { kernel.run(isa, sequence, &shared.qkv, (shared.attended.values, &out), &worker) };
         }
     });
+}
+
+/// A convolution, for all of whose callers.
+#[derive(Clone, Copy)]
+pub(super) struct Taps<'a> {
+    /// `[taps][channels]`, the one of the oldest position first.
+    pub(super) taps: &'a [f32],
+    pub(super) channels: usize,
+    pub(super) form: Form<'a>,
+}
+
+/// What a column is, and what becomes of what is found.
+#[derive(Clone, Copy)]
+pub(super) enum Form<'a> {
+    /// `B × x`, gated by `C`.
+    Gated,
+    /// The projection's first channels as they are; a bias is added, and the result goes through `x / (1 + e^-x)`.
+    Activated(Option<&'a [f32]>),
+}
+
+impl Taps<'_> {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.taps.len() / self.channels
+    }
+
+    /// Computes this worker's channels of a sequence's rows; `out` says where a row begins.
+    ///
+    /// # Safety
+    /// Nobody writes projections meanwhile, and these channels of the rows' results are this worker's alone.
+    pub(super) unsafe fn run(
+        &self,
+        isa: Isa,
+        sequence: &ConvolvedRows<'_>,
+        projected: &Matrix<'_>,
+        (found, out): (Shared<'_, f32>, &dyn Fn(usize) -> usize),
+        worker: &Worker<'_>,
+    ) {
+        let (count, channels) = (self.count(), self.channels);
+        let panels = worker.share(channels / PANEL);
+        let columns = panels.start * PANEL..panels.end * PANEL;
+        for row in sequence.rows.clone() {
+            let mut sources = [Source::Before(0); TAPS_MAX];
+            for (back, source) in sources.iter_mut().enumerate().take(count) {
+                *source = sequence.source(row, back, (count, channels, projected.stride));
+            }
+            isa.run(Convolve {
+                taps: self.taps,
+                count,
+                channels,
+                form: self.form,
+                projected: projected.values,
+                before: sequence.before,
+                sources,
+                own: (sequence.first_row + row) * projected.stride,
+                found,
+                out: out(row),
+                columns: columns.clone(),
+            });
+        }
+    }
 }
 
 impl ConvolvedRows<'_> {
@@ -137,12 +183,13 @@ struct Convolve<'a> {
     taps: &'a [f32],
     count: usize,
     channels: usize,
+    form: Form<'a>,
     projected: Shared<'a, f32>,
     before: &'a [f32],
     /// By how far back.
     sources: [Source; TAPS_MAX],
     own: usize,
-    attended: Shared<'a, f32>,
+    found: Shared<'a, f32>,
     out: usize,
     columns: Range<usize>,
 }
@@ -152,7 +199,7 @@ impl Kernel for Convolve<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Self { taps, count, channels, projected, before, sources, own, attended, out, columns } = self;
+        let Self { taps, count, channels, form, projected, before, sources, own, found, out, columns } = self;
         for at in columns.step_by(LANES) {
             let mut sum = s.splat(0.0);
             for tap in 0..count {
@@ -161,11 +208,14 @@ impl Kernel for Convolve<'_> {
                 unsafe {
                     let column = match sources[count - 1 - tap] {
                         Source::Row(start) => {
-                            let [gate, value] = [0, 2 * channels].map(|part| {
+                            let part = |part: usize| {
                                 let start = start + part + at;
                                 projected.part(start..start + LANES).as_ptr()
-                            });
-                            s.mul(s.load(gate), s.load(value))
+                            };
+                            match form {
+                                Form::Gated => s.mul(s.load(part(0)), s.load(part(2 * channels))),
+                                Form::Activated(_) => s.load(part(0)),
+                            }
                         }
                         Source::Before(start) => s.load(before[start + at..start + at + LANES].as_ptr()),
                     };
@@ -174,9 +224,17 @@ impl Kernel for Convolve<'_> {
             }
             // SAFETY: as above; these channels of the row's results are this worker's.
             unsafe {
-                let gate = projected.part(own + channels + at..own + channels + at + LANES).as_ptr();
-                let found = attended.part_mut(out + at..out + at + LANES).as_mut_ptr();
-                s.store(found, s.mul(s.load(gate), sum));
+                let result = match form {
+                    Form::Gated => {
+                        let start = own + channels + at;
+                        s.mul(s.load(projected.part(start..start + LANES).as_ptr()), sum)
+                    }
+                    Form::Activated(None) => Gating::Silu.apply(s, sum),
+                    Form::Activated(Some(bias)) => {
+                        Gating::Silu.apply(s, s.add(sum, s.load(bias[at..at + LANES].as_ptr())))
+                    }
+                };
+                s.store(found.part_mut(out + at..out + at + LANES).as_mut_ptr(), result);
             }
         }
     }

@@ -152,7 +152,10 @@ impl<'a> Call<'a> {
         assert!(rows.end <= buffers.rows());
         buffers.note_routing(matches!(weights.block, Block::Experts(_)));
         let shape = *buffers.shape();
-        let (shared, widths) = buffers.share_widths([shape.queries, shape.hidden, shape.ffn]);
+        // Layers differ in how much is found in them.
+        let found = weights.output.inputs();
+        assert!(found <= shape.queries);
+        let (shared, widths) = buffers.share_widths([found, shape.hidden, shape.ffn]);
         let quantized = widths.map(|quantized| quantized.with_rows(rows.len()));
         let block = match &weights.block {
             Block::Dense { feed, norm } => Inner::Dense(feed, *norm),
@@ -180,7 +183,8 @@ impl<'a> Call<'a> {
 
     fn project_attended(&self, worker: &Worker<'_>) {
         let Self { weights, shared, quantized: [heads, ..], .. } = self;
-        self.quantize(&shared.attended, self.rows.start, heads, worker);
+        let attended = Matrix { columns: weights.output.inputs(), ..shared.attended };
+        self.quantize(&attended, self.rows.start, heads, worker);
         self.add_bias(worker);
         worker.sync();
         self.project(weights.output, heads, weights.output_norm, worker);

@@ -3,23 +3,27 @@
 //! Each takes a crew and some rows of [`Buffers`], and is safe to call alone: what its workers share is borrowed for
 //! the call, and steps that read each other's results are separated by syncs. Token-wise kernels (QKV, feed-forward,
 //! head) take any rows of any sequences; attention takes the rows of one sequence at a time, and so does what stands in its
-//! place in some models' layers: short convolutions.
+//! place in some models' layers: short convolutions and recurrences.
 
 mod attention;
 mod buffers;
 mod convolution;
 mod experts;
 mod ffn;
+mod gate;
 mod head;
 mod qkv;
+mod recurrence;
 
 pub use attention::{AttentionShape, SequenceRows, TreeRows, attention};
 pub use buffers::{BufferShape, Buffers, ExpertShape, RoutedRows};
 pub use convolution::{ConvolvedRows, TAPS_MAX, project, short_convolution};
 pub use experts::{ExpertBias, Experts, Places, Routing, SharedExpert};
 pub use ffn::{Block, Feed, FfnWeights, feed_experts, feed_forward, project_attended, route};
+pub use gate::gate_attended;
 pub use head::{HeadWeights, head};
 pub use qkv::{HeadNorms, KvDestination, KvTail, QkvWeights, keys_and_values, qkv};
+pub use recurrence::{Beginning, RecurrenceShape, RecurrenceWeights, RecurrentRows, Rule, Sharing, recurrence, replay};
 
 use crate::crew::Worker;
 use crate::isa::Isa;

@@ -16,7 +16,8 @@ use std::ops::Range;
 pub struct QkvWeights<'a> {
     /// Before the projection.
     pub norm: RowNorm<'a>,
-    /// Query heads, key heads, value heads, one below the other. Heads are laid out for rope on halves.
+    /// Query heads, key heads, value heads, one below the other, and below them gates of what attention finds, where there are
+    /// any. Heads are laid out for rope on halves.
     pub matrix: &'a PackedMatrix,
     /// Added to the projection.
     pub bias: Option<&'a [f32]>,
@@ -24,6 +25,10 @@ pub struct QkvWeights<'a> {
     pub norms: HeadNorms<'a>,
     /// Query heads.
     pub heads: usize,
+    /// Key heads, and value heads.
+    pub kv_heads: usize,
+    /// Dimensions of a head.
+    pub head_dim: usize,
     /// Which of a row's angles this layer turns by: a range within [`super::BufferShape::angles`].
     pub angles: (usize, usize),
     /// What of `bias` is kept apart from keys of eight bits.
@@ -168,6 +173,8 @@ impl<'a> Finish<'a> {
         destinations: &'a [KvDestination],
     ) -> Self {
         assert!(rows.end * shared.qkv.stride <= shared.qkv.values.len() && destinations.len() == rows.len());
+        let projected = (weights.heads + 2 * weights.kv_heads) * weights.head_dim;
+        assert!(projected <= shared.qkv.columns && weights.heads.is_multiple_of(weights.kv_heads));
         let places = destinations.iter().map(|to| (to.tail, to.position, 0)..(to.tail, to.position, 1));
         assert!(are_disjoint(places), "two rows at one position");
         Self { isa, weights, shared, rows, layer, tails, destinations }
@@ -202,11 +209,11 @@ impl<'a> Finish<'a> {
     }
 
     fn head_dim(&self) -> usize {
-        self.shared.attended.columns / self.weights.heads
+        self.weights.head_dim
     }
 
     fn kv_heads(&self) -> usize {
-        (self.weights.matrix.outputs() / self.head_dim() - self.weights.heads) / 2
+        self.weights.kv_heads
     }
 
     /// The query heads that share key head `kv_head`, their key and their value, of one row.

@@ -142,8 +142,9 @@ impl Gating {
         }
     }
 
+    /// The nonlinearity alone.
     #[inline(always)]
-    fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
+    pub(crate) fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
         /// `-2 √(2/π)`.
         const MINUS_TWO_ROOT: f32 = -1.595_769;
         let exponent = match self {

@@ -1,6 +1,7 @@
 //! All that the forward pass knows of a model.
 
 use super::ExpertPlan;
+use duet_kernels::fused::RecurrenceShape;
 use duet_kernels::matmul::Gating;
 
 /// A decoder-only transformer, dense or with experts.
@@ -28,8 +29,12 @@ pub struct Blueprint {
     pub epsilon: f32,
     /// Embeddings are multiplied with this.
     pub embedding_scale: f32,
+    /// What layers add to the residual stream is multiplied with this.
+    pub residual_scale: f32,
     /// Attention scores are multiplied with this.
     pub attention_scale: f32,
+    /// Logits are multiplied with this.
+    pub logit_scale: f32,
     /// Nonlinearity of the gates.
     pub gating: Gating,
     /// How the file pairs the dimensions that rope turns.
@@ -38,8 +43,8 @@ pub struct Blueprint {
     pub ropes: Vec<Rope>,
     /// Layer by layer.
     pub layers: Vec<LayerPlan>,
-    /// Taps of short convolutions, where layers have them.
-    pub taps: usize,
+    /// What some layers have in attention's place.
+    pub recurrent: Option<Recurrent>,
     /// Tensors beyond the common ones.
     pub extras: &'static [Extra],
 }
@@ -51,19 +56,25 @@ impl Blueprint {
         self.extras.contains(&extra)
     }
 
+    /// What is added to the mean square in norms of the residual stream, which the kernels keep in units of
+    /// [`Self::residual_scale`]: what layers add to it is then not scaled.
+    pub(crate) fn stream_epsilon(&self) -> f32 {
+        self.epsilon / self.residual_scale.powi(2)
+    }
+
     /// Layers with attention.
     #[must_use]
     pub fn attention_layers(&self) -> usize {
         self.before(self.layers.len(), Mixer::Attention)
     }
 
-    /// Layers with short convolutions.
+    /// Layers with something else in its place.
     #[must_use]
-    pub fn convolution_layers(&self) -> usize {
-        self.before(self.layers.len(), Mixer::ShortConvolution)
+    pub fn recurrent_layers(&self) -> usize {
+        self.before(self.layers.len(), Mixer::Recurrent)
     }
 
-    /// A layer's place among those that are like it: where its keys and values, or its columns, are kept.
+    /// A layer's place among those that are like it: where its keys and values, or its state, are kept.
     #[must_use]
     pub fn place(&self, layer: usize) -> usize {
         self.before(layer, self.layers[layer].mixer)
@@ -73,10 +84,56 @@ impl Blueprint {
         self.layers[..layer].iter().filter(|plan| plan.mixer == mixer).count()
     }
 
-    /// Floats that a short convolution keeps of the positions before: a column less than it has taps.
+    /// Channels of the convolution that recurrent layers have.
     #[must_use]
-    pub fn columns(&self) -> usize {
-        self.taps.saturating_sub(1) * self.hidden
+    pub fn channels(&self) -> usize {
+        match &self.recurrent {
+            None => 0,
+            Some(Recurrent::ShortConvolution { .. }) => self.hidden,
+            Some(Recurrent::Matrices(shape)) => shape.channels(),
+        }
+    }
+
+    /// Columns that it reads of positions before: one less than it has taps.
+    #[must_use]
+    pub fn columns_before(&self) -> usize {
+        match &self.recurrent {
+            None => 0,
+            Some(Recurrent::ShortConvolution { taps } | Recurrent::Matrices(RecurrenceShape { taps, .. })) => taps - 1,
+        }
+    }
+
+    /// Floats that a recurrent layer keeps of the positions before: columns, then matrices.
+    #[must_use]
+    pub fn layer_state(&self) -> usize {
+        let matrices = match &self.recurrent {
+            Some(Recurrent::Matrices(shape)) => shape.matrices(),
+            _ => 0,
+        };
+        self.columns_before() * self.channels() + matrices
+    }
+
+    /// What a row is projected to, in the layer where that is most.
+    #[must_use]
+    pub fn projected(&self) -> usize {
+        let gates = if self.has(Extra::OutputGate) { self.heads } else { 0 };
+        let attention = (self.heads + 2 * self.kv_heads + gates) * self.head_dim;
+        attention.max(match &self.recurrent {
+            None => 0,
+            Some(Recurrent::ShortConvolution { .. }) => 3 * self.hidden,
+            Some(Recurrent::Matrices(shape)) => shape.projected(),
+        })
+    }
+
+    /// What is found for a row before the output projection, in the layer where that is most.
+    #[must_use]
+    pub fn found(&self) -> usize {
+        let attention = self.heads * self.head_dim;
+        attention.max(match &self.recurrent {
+            None => 0,
+            Some(Recurrent::ShortConvolution { .. }) => self.hidden,
+            Some(Recurrent::Matrices(shape)) => shape.width(),
+        })
     }
 
     /// The experts of a layer, if it has any.
@@ -123,8 +180,20 @@ impl LayerPlan {
 pub enum Mixer {
     /// Attention.
     Attention,
+    /// What [`Blueprint::recurrent`] says.
+    Recurrent,
+}
+
+/// What stands in attention's place in some layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recurrent {
     /// A short convolution ([`duet_kernels::fused::short_convolution`]).
-    ShortConvolution,
+    ShortConvolution {
+        /// Positions that it goes over.
+        taps: usize,
+    },
+    /// A matrix for each head ([`duet_kernels::fused::recurrence`]).
+    Matrices(RecurrenceShape),
 }
 
 /// Rotary position embedding: pair `i` of `n` turns by `position × frequency[i]`. The pairs are the first `2n` dimensions of
@@ -157,6 +226,8 @@ pub enum Extra {
     WidthNorms,
     /// Norms of what attention and feed-forward add.
     PostNorms,
+    /// A gate of what attention finds, beside each query.
+    OutputGate,
     /// A bias of attention's output projection.
     OutputBias,
     /// A bias of the head.

@@ -49,17 +49,20 @@ pub(super) fn experts(facts: &Facts<'_>, width: ExpertWidth, routing: Routing) -
         let problem = format!("each token goes to {chosen} experts, but there are {count}");
         return Err(facts.refuse("expert_used_count", problem));
     }
-    let whole = facts.number("feed_forward_length")?;
-    let ffn = match width {
-        ExpertWidth::FeedForward => whole,
-        ExpertWidth::OfItsOwn => match facts.opt_number("expert_feed_forward_length")? {
-            Some(ffn) => ffn,
-            None if whole.is_multiple_of(chosen) => whole / chosen,
-            None => {
+    let own = match width {
+        ExpertWidth::FeedForward => Some(facts.number("feed_forward_length")?),
+        ExpertWidth::OfItsOwn => facts.opt_number("expert_feed_forward_length")?,
+    };
+    let ffn = match own {
+        Some(ffn) => ffn,
+        None => {
+            let whole = facts.number("feed_forward_length")?;
+            if !whole.is_multiple_of(chosen) {
                 let problem = format!("it is missing, and {whole} does not divide by the {chosen} chosen experts");
                 return Err(facts.refuse("expert_feed_forward_length", problem));
             }
-        },
+            whole / chosen
+        }
     };
     Ok(ExpertPlan { count, chosen, ffn, shared: None, shared_gate: false, routing })
 }

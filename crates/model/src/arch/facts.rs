@@ -59,7 +59,7 @@ impl<'a> Facts<'a> {
                 context: number("context_length")?,
                 vocabulary,
                 hidden,
-                ffn: number("feed_forward_length")?,
+                ffn: Self::ffn(metadata, &key)?,
                 experts: None,
                 dense_layers: 0,
                 heads,
@@ -67,12 +67,14 @@ impl<'a> Facts<'a> {
                 head_dim,
                 epsilon,
                 embedding_scale: 1.0,
+                residual_scale: 1.0,
+                logit_scale: 1.0,
                 attention_scale: 1.0 / (head_dim as f32).sqrt(),
                 gating: Gating::Silu,
                 rope_pairs: RopePairs::Halves,
                 ropes: Vec::new(),
                 layers: vec![LayerPlan::ATTENTION; layers],
-                taps: 0,
+                recurrent: None,
                 extras: &[],
             },
         };
@@ -88,6 +90,17 @@ impl<'a> Facts<'a> {
             return refuse("attention.layer_norm_rms_epsilon", format!("{epsilon}"));
         }
         Ok(facts)
+    }
+
+    /// The width of dense blocks. Files whose layers all have experts may say theirs alone.
+    fn ffn(metadata: &Metadata, key: &impl Fn(&str) -> String) -> Result<usize, LoadError> {
+        match optional(metadata, &key("feed_forward_length"))? {
+            Some(ffn) => Ok(ffn),
+            None if metadata.get(&key("expert_feed_forward_length")).is_some() => {
+                positive(metadata, &key("expert_feed_forward_length"))
+            }
+            None => positive(metadata, &key("feed_forward_length")),
+        }
     }
 
     /// A blueprint as most architectures have it, with rope from the file's settings.

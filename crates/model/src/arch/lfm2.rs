@@ -2,7 +2,7 @@
 //! layers first, then experts that are chosen by sigmoids and a bias.
 
 use super::experts::{ExpertWidth, experts, sigmoid};
-use super::{Blueprint, Extra, Facts, LayerPlan, Mixer, RopePairs};
+use super::{Blueprint, Extra, Facts, LayerPlan, Mixer, Recurrent, RopePairs};
 use crate::load::LoadError;
 use duet_kernels::fused::TAPS_MAX;
 
@@ -21,7 +21,7 @@ pub(super) fn dense(facts: &Facts<'_>) -> Result<Blueprint, LoadError> {
             format!("heads of {heads} dimensions in all, and a width of {hidden}: equal multiples of 16 are supported");
         return Err(facts.refuse("embedding_length", problem));
     }
-    let mixer = |heads: &u32| if *heads > 0 { Mixer::Attention } else { Mixer::ShortConvolution };
+    let mixer = |heads: &u32| if *heads > 0 { Mixer::Attention } else { Mixer::Recurrent };
     let layers: Vec<LayerPlan> = facts
         .kv_heads_of_layers()?
         .iter()
@@ -30,7 +30,7 @@ pub(super) fn dense(facts: &Facts<'_>) -> Result<Blueprint, LoadError> {
     // Files before the norm was named as in others.
     let is_old = facts.has_tensor("token_embd_norm.weight");
     let extras: &[Extra] = if is_old { &[Extra::HeadNorms, Extra::NormOfEmbeddings] } else { &[Extra::HeadNorms] };
-    Ok(Blueprint { layers, taps, extras, ..common })
+    Ok(Blueprint { layers, recurrent: Some(Recurrent::ShortConvolution { taps }), extras, ..common })
 }
 
 pub(super) fn with_experts(facts: &Facts<'_>) -> Result<Blueprint, LoadError> {

@@ -10,6 +10,7 @@ mod facts;
 mod gemma3;
 mod glm4moe;
 mod gpt_oss;
+mod granite;
 mod lfm2;
 mod llama;
 mod longrope;
@@ -19,12 +20,14 @@ mod phimoe;
 mod qwen2;
 mod qwen2moe;
 mod qwen3;
+mod qwen35;
 mod qwen3moe;
+mod qwen3next;
 mod smollm3;
 mod yarn;
 
 pub use bert::EncoderBlueprint;
-pub use blueprint::{Blueprint, Extra, LayerPlan, Mixer, Rope, RopePairs};
+pub use blueprint::{Blueprint, Extra, LayerPlan, Mixer, Recurrent, Rope, RopePairs};
 pub use experts::ExpertPlan;
 pub(crate) use facts::Facts;
 
@@ -50,8 +53,14 @@ pub(crate) const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "olmoe", blueprint: olmoe::blueprint },
     Architecture { name: "qwen2moe", blueprint: qwen2moe::blueprint },
     Architecture { name: "qwen3moe", blueprint: qwen3moe::blueprint },
+    Architecture { name: "qwen3next", blueprint: qwen3next::blueprint },
+    Architecture { name: "qwen35", blueprint: qwen35::dense },
+    Architecture { name: "qwen35moe", blueprint: qwen35::with_experts },
     Architecture { name: "gpt-oss", blueprint: gpt_oss::blueprint },
     Architecture { name: "glm4moe", blueprint: glm4moe::blueprint },
+    Architecture { name: "granite", blueprint: granite::dense },
+    Architecture { name: "granitemoe", blueprint: granite::with_experts },
+    Architecture { name: "granitehybrid", blueprint: granite::hybrid },
     Architecture { name: "lfm2", blueprint: lfm2::dense },
     Architecture { name: "lfm2moe", blueprint: lfm2::with_experts },
     Architecture { name: "phi3", blueprint: phi3::blueprint },

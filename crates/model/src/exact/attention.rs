@@ -2,7 +2,7 @@
 
 use super::ExactReader;
 use super::products::{THREAD_MACS, multiply};
-use super::rows::{Rows, rms_norm, softmax};
+use super::rows::{Rows, rms_norm, sigmoid, softmax};
 use super::tensors::Tensors;
 use super::threads::each_on_threads;
 use crate::arch::{Extra, Rope, RopePairs};
@@ -17,13 +17,18 @@ impl ExactReader {
     pub(super) fn attend(&self, tensors: &Tensors<'_>, layer: usize, residual: &mut Rows) -> Result<(), LoadError> {
         let b = &self.blueprint;
         let normed = self.norm(tensors, &format!("blk.{layer}.attn_norm"), residual)?;
-        let [queries, keys, values] = self.project(tensors, layer, &normed)?;
+        let ([queries, keys, values], gates) = self.project(tensors, layer, &normed)?;
         let sinks = if b.has(Extra::Sinks) {
             tensors.layer_vector(layer, "attn_sinks.weight", b.heads)?
         } else {
             vec![f32::NEG_INFINITY; b.heads]
         };
-        let attended = self.attended((layer, &sinks), &queries, &keys, &values);
+        let mut attended = self.attended((layer, &sinks), &queries, &keys, &values);
+        if let Some(gates) = gates {
+            for (row, gates) in attended.each_mut().zip(gates.each()) {
+                row.iter_mut().zip(gates).for_each(|(x, gate)| *x = (f64::from(*x) * sigmoid(f64::from(*gate))) as f32);
+            }
+        }
         let mut output = self.product(&tensors.output(layer)?, &attended);
         if b.has(Extra::OutputBias) {
             output.add_to_each(&tensors.layer_vector(layer, "attn_output.bias", b.hidden)?);
@@ -32,14 +37,27 @@ impl ExactReader {
             let weight = tensors.layer_vector(layer, "post_attention_norm.weight", b.hidden)?;
             output.each_mut().for_each(|row| rms_norm(row, &weight, b.epsilon));
         }
-        residual.add(&output);
+        self.add(residual, output);
         Ok(())
     }
 
-    /// Queries, keys and values, turned and as they are cached.
-    fn project(&self, tensors: &Tensors<'_>, layer: usize, normed: &Rows) -> Result<[Rows; 3], LoadError> {
+    /// Queries, keys and values, turned and as they are cached, and gates of what is found.
+    fn project(
+        &self,
+        tensors: &Tensors<'_>,
+        layer: usize,
+        normed: &Rows,
+    ) -> Result<([Rows; 3], Option<Rows>), LoadError> {
         let b = &self.blueprint;
         let [mut queries, mut keys, mut values] = tensors.qkv(layer)?.map(|matrix| self.product(&matrix, normed));
+        let gates = b.has(Extra::OutputGate).then(|| {
+            // Behind the query of each head its gate.
+            let heads = queries.each().flat_map(|row| row.chunks_exact(2 * b.head_dim));
+            let (query, gate): (Vec<_>, Vec<_>) = heads.map(|head| head.split_at(b.head_dim)).unzip();
+            let gates = Rows::new(b.heads * b.head_dim, gate.concat());
+            queries = Rows::new(b.heads * b.head_dim, query.concat());
+            gates
+        });
         if b.has(Extra::QkvBias) {
             let biases = tensors.qkv_bias(layer)?;
             for (rows, bias) in [&mut queries, &mut keys, &mut values].into_iter().zip(&biases) {
@@ -81,7 +99,7 @@ impl ExactReader {
         }
         let heads = values.each_mut().flat_map(|row| row.chunks_exact_mut(b.head_dim));
         heads.for_each(|head| self.rounding.cached_value(head));
-        Ok([queries, keys, values])
+        Ok(([queries, keys, values], gates))
     }
 
     /// The bias that keys are cached without, if there is one. One that is normed with its key is a part of it.

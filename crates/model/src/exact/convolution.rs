@@ -7,8 +7,14 @@ use crate::load::LoadError;
 
 impl ExactReader {
     /// Adds what the convolution makes of the residual stream to it.
-    pub(super) fn convolve(&self, tensors: &Tensors<'_>, layer: usize, residual: &mut Rows) -> Result<(), LoadError> {
-        let (hidden, taps) = (self.blueprint.hidden, self.blueprint.taps);
+    pub(super) fn convolve(
+        &self,
+        tensors: &Tensors<'_>,
+        layer: usize,
+        taps: usize,
+        residual: &mut Rows,
+    ) -> Result<(), LoadError> {
+        let hidden = self.blueprint.hidden;
         let normed = self.norm(tensors, &format!("blk.{layer}.attn_norm"), residual)?;
         let name = |part: &str| format!("blk.{layer}.shortconv.{part}.weight");
         let projected = self.product(&tensors.matrix(&name("in_proj"), hidden, 3 * hidden)?, &normed);
@@ -27,7 +33,7 @@ impl ExactReader {
                 *out = (f64::from(projected.row(position)[hidden + channel]) * terms.sum::<f64>()) as f32;
             }
         }
-        residual.add(&self.product(&tensors.matrix(&name("out_proj"), hidden, hidden)?, &found));
+        self.add(residual, self.product(&tensors.matrix(&name("out_proj"), hidden, hidden)?, &found));
         Ok(())
     }
 }

@@ -21,7 +21,7 @@ impl ExactReader {
             let weight = tensors.layer_vector(layer, "post_ffw_norm.weight", b.hidden)?;
             result.each_mut().for_each(|row| rms_norm(row, &weight, b.epsilon));
         }
-        residual.add(&result);
+        self.add(residual, result);
         Ok(())
     }
 
@@ -98,7 +98,7 @@ impl ExactReader {
         let rows: Vec<usize> = (0..shares.len()).filter(|&row| shares[row].is_some()).collect();
         let results = self.gated(feed, bias, &normed.pick(&rows));
         for (result, row) in results.each().zip(rows) {
-            let share = shares[row].unwrap_or(0.0);
+            let share = shares[row].unwrap_or(0.0) * f64::from(self.blueprint.residual_scale);
             let stream = residual.row_mut(row).iter_mut();
             stream.zip(result).for_each(|(x, y)| *x = (f64::from(*x) + share * f64::from(*y)) as f32);
         }

@@ -13,6 +13,7 @@ mod attention;
 mod convolution;
 mod feed;
 mod products;
+mod recurrence;
 mod rounding;
 mod rows;
 mod tensors;
@@ -22,7 +23,7 @@ mod threads;
 
 pub use rounding::Rounding;
 
-use crate::arch::{Blueprint, Extra, Mixer, blueprint};
+use crate::arch::{Blueprint, Extra, Mixer, Recurrent, blueprint};
 use crate::gguf::GgufFile;
 use crate::load::LoadError;
 use duet_types::{TokenId, Tokens};
@@ -127,9 +128,14 @@ impl ExactReader {
         let tensors = self.tensors();
         let mut residual = self.embed(&tensors, tokens)?;
         for layer in 0..self.blueprint.layers.len() {
-            match self.blueprint.layers[layer].mixer {
-                Mixer::Attention => self.attend(&tensors, layer, &mut residual)?,
-                Mixer::ShortConvolution => self.convolve(&tensors, layer, &mut residual)?,
+            match (self.blueprint.layers[layer].mixer, self.blueprint.recurrent) {
+                (Mixer::Recurrent, Some(Recurrent::ShortConvolution { taps })) => {
+                    self.convolve(&tensors, layer, taps, &mut residual)?;
+                }
+                (Mixer::Recurrent, Some(Recurrent::Matrices(shape))) => {
+                    self.recur(&tensors, layer, &shape, &mut residual)?;
+                }
+                _ => self.attend(&tensors, layer, &mut residual)?,
             }
             self.feed(&tensors, layer, &mut residual)?;
             tensors.forget_layer(layer);
@@ -149,7 +155,14 @@ impl ExactReader {
         if b.has(Extra::HeadBias) {
             logits.add_to_each(&tensors.vector("output.bias", b.vocabulary)?);
         }
+        logits.scale(b.logit_scale);
         Ok(logits.into_values())
+    }
+
+    /// Adds what a part of a layer makes of the residual stream to it.
+    fn add(&self, residual: &mut Rows, mut result: Rows) {
+        result.scale(self.blueprint.residual_scale);
+        residual.add(&result);
     }
 
     fn check(&self, tokens: &[TokenId]) -> Result<(), ExactError> {

@@ -54,6 +54,11 @@ impl Rows {
         add(&mut self.values, &other.values);
     }
 
+    /// Multiplies all with the same.
+    pub(super) fn scale(&mut self, factor: f32) {
+        self.values.iter_mut().for_each(|x| *x *= factor);
+    }
+
     /// Adds the same to each row.
     pub(super) fn add_to_each(&mut self, addend: &[f32]) {
         self.each_mut().for_each(|row| add(row, addend));

@@ -1,7 +1,7 @@
 //! The file's tensors, by name and checked against the blueprint.
 
 use super::rounding::{Rounding, WeightRounding};
-use crate::arch::{Blueprint, ExpertPlan};
+use crate::arch::{Blueprint, ExpertPlan, Extra};
 use crate::gguf::{GgufFile, Tensor};
 use crate::load::LoadError;
 use duet_kernels::packed::{PANEL, PANELS_TOGETHER};
@@ -68,6 +68,7 @@ impl<'a> Tensors<'a> {
     pub(super) fn qkv(&self, layer: usize) -> Result<[Matrix<'a>; 3], LoadError> {
         let b = self.blueprint;
         let [queries, keys] = [b.heads * b.head_dim, b.kv_heads * b.head_dim];
+        let queries = if b.has(Extra::OutputGate) { 2 * queries } else { queries };
         let one = weight(layer, "attn_qkv");
         if self.file.tensor(&one).is_some() {
             let all = self.matrix(&one, b.hidden, queries + 2 * keys)?;
@@ -169,6 +170,11 @@ impl<'a> Tensors<'a> {
         let mut values = vec![0.0; inputs * outputs];
         values.chunks_exact_mut(inputs).enumerate().for_each(|(row, values)| tensor.dequantize_row(row, values));
         Ok(values)
+    }
+
+    /// Whether the file has a tensor.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.file.tensor(name).is_some()
     }
 
     /// Lets go of the file's pages behind a layer that was read.

@@ -178,8 +178,8 @@ impl Model {
         if self.blueprint().layers[layer].window.is_some() {
             return Err(no_chunk("its rows do not see all positions before them"));
         }
-        if self.blueprint().taps > 0 {
-            return Err(no_chunk("other layers have convolutions"));
+        if self.blueprint().recurrent.is_some() {
+            return Err(no_chunk("other layers have a recurrent state"));
         }
         if self.weights().layers[layer].sinks.is_some() {
             return Err(no_chunk("its heads have sinks"));

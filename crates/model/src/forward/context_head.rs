@@ -69,7 +69,7 @@ impl Model {
         if rows.is_empty() || width == 0 {
             return vec![Vec::new(); rows.len()];
         }
-        let norm = self.row_norm(&self.weights().final_norm);
+        let norm = self.row_norm(self.weights().before_head());
         let weights = HeadWeights { norm, matrix: &among.matrix, bias: among.bias.as_deref() };
         let mut logits = Vec::new();
         let stride = head(self.isa(), crew, &weights, &mut pass.activations.buffers, &rows, &mut logits);

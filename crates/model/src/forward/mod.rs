@@ -28,28 +28,56 @@ pub use pass::{Activations, Pass, PassError, PassRefused, Segment};
 pub use routes::Routes;
 pub use token_wise::{Begun, NotRun, TokenWise};
 
-use crate::kv::{KvFormat, KvPool, PAGE_TOKENS};
+use crate::arch::Recurrent;
+use crate::kv::{KvFormat, KvPool, PAGE_TOKENS, StateLayout};
 use crate::load::Model;
 use duet_kernels::attention::KvLayout;
 use duet_types::Tokens;
 
 impl Model {
-    /// A pool for at most `tokens` positions of this model's KV.
+    /// A pool for at most `tokens` positions of this model's KV, of however many sequences.
     #[must_use]
     pub fn kv_pool(&self, format: KvFormat, tokens: Tokens) -> KvPool {
-        KvPool::new(self.kv_layout(format), tokens.as_usize().div_ceil(PAGE_TOKENS))
+        let pages = tokens.as_usize().div_ceil(PAGE_TOKENS);
+        // The positions of a page may be a sequence, and end where a state is kept.
+        let states = self.kv_states(format).map_or(0, |states| 2 * states.pages);
+        self.kv_pool_of_pages(format, pages * (1 + states))
+    }
+
+    /// A pool of so many pages, of which states beside them count as some.
+    #[must_use]
+    pub fn kv_pool_of_pages(&self, format: KvFormat, pages: usize) -> KvPool {
+        KvPool::with_states(self.kv_layout(format), self.kv_states(format), pages)
     }
 
     /// The shape of this model's KV pages.
     #[must_use]
     pub fn kv_layout(&self, format: KvFormat) -> KvLayout {
         let blueprint = self.blueprint();
+        let is_small = matches!(blueprint.recurrent, Some(Recurrent::ShortConvolution { .. }));
         KvLayout {
             layers: blueprint.attention_layers(),
             kv_heads: blueprint.kv_heads,
             head_dim: blueprint.head_dim,
             format,
-            state: blueprint.convolution_layers() * blueprint.columns(),
+            state: if is_small { blueprint.recurrent_layers() * blueprint.layer_state() } else { 0 },
         }
+    }
+
+    /// What is kept of a sequence beside its pages: matrices, and the columns of their layers.
+    #[must_use]
+    pub fn kv_states(&self, format: KvFormat) -> Option<StateLayout> {
+        let blueprint = self.blueprint();
+        let floats = blueprint.recurrent_layers() * blueprint.layer_state();
+        let is_large = matches!(blueprint.recurrent, Some(Recurrent::Matrices(_)));
+        is_large.then(|| StateLayout::new(floats, self.kv_layout(format).page_bytes()))
+    }
+
+    /// The positions at which what is kept of a sequence may be cut: multiples of this.
+    #[must_use]
+    pub fn cuts(&self) -> Tokens {
+        let of_pages = if self.kv_layout(KvFormat::Int8).state > 0 { PAGE_TOKENS } else { 1 };
+        let states = self.kv_states(KvFormat::Int8);
+        Tokens(states.map_or(of_pages, |states| states.distance()) as u32)
     }
 }

@@ -9,8 +9,8 @@ use duet_kernels::attention::TurnedBias;
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{
     AttentionShape, Block, Buffers, Experts, FfnWeights, HeadNorms, HeadWeights, KvDestination, KvTail, Norm,
-    QkvWeights, RowNorm, SequenceRows, SharedExpert, TreeRows, attention, feed_forward, head, keys_and_values, project,
-    qkv,
+    QkvWeights, RowNorm, SequenceRows, SharedExpert, TreeRows, attention, feed_forward, gate_attended, head,
+    keys_and_values, project, qkv,
 };
 use duet_types::{Node, NodeOrder, TokenId, Tokens};
 use std::ops::Range;
@@ -109,7 +109,9 @@ impl Model {
                     let buffers = &mut pass.activations.buffers;
                     let residual = buffers.residual_mut(row);
                     embeddings.dequantize_row(token.0 as usize, residual);
-                    residual.iter_mut().for_each(|x| *x *= blueprint.embedding_scale);
+                    // The stream counts in units of what is added to it, so that layers need not scale that.
+                    let scale = blueprint.embedding_scale / blueprint.residual_scale;
+                    residual.iter_mut().for_each(|x| *x *= scale);
                     let (cosines, sines) = buffers.angles_mut(row);
                     let pairs = |rope: &'a Rope| rope.frequencies.iter().map(|frequency| (*frequency, rope.magnitude));
                     let pairs = blueprint.ropes.iter().flat_map(pairs);
@@ -125,7 +127,7 @@ impl Model {
 
     fn qkv(&self, pass: &mut Pass, layer: usize, rows: Range<usize>, crew: &dyn Crew) {
         let own = self.layer(layer);
-        if own.taps.is_some() {
+        if own.recurrent.is_some() {
             let projection = (self.row_norm(&own.attention_norm), &own.qkv);
             return project(self.isa(), crew, projection, &mut pass.activations.buffers, rows);
         }
@@ -144,8 +146,8 @@ impl Model {
     }
 
     fn attention(&self, pass: &mut Pass, layer: usize, rows: Range<usize>, crew: &dyn Crew) {
-        if let Some(taps) = &self.layer(layer).taps {
-            return self.convolve(pass, layer, taps, &rows, crew);
+        if let Some(weights) = &self.layer(layer).recurrent {
+            return self.recur(pass, layer, weights, &rows, crew);
         }
         let blueprint = self.blueprint();
         let mut first = 0;
@@ -176,7 +178,13 @@ impl Model {
             key_bias: self.key_bias(layer),
         };
         let place = blueprint.place(layer);
-        attention(self.isa(), crew, &shape, &mut pass.activations.buffers, &layout, place, &sequences);
+        let buffers = &mut pass.activations.buffers;
+        attention(self.isa(), crew, &shape, buffers, &layout, place, &sequences);
+        if blueprint.has(Extra::OutputGate) {
+            let [queries, keys] = [blueprint.heads, blueprint.kv_heads].map(|heads| heads * blueprint.head_dim);
+            let gates = queries + 2 * keys..2 * queries + 2 * keys;
+            gate_attended(self.isa(), crew, buffers, rows, gates);
+        }
     }
 
     fn qkv_weights(&self, layer: usize) -> QkvWeights<'_> {
@@ -197,6 +205,8 @@ impl Model {
                 }
             },
             heads: blueprint.heads,
+            kv_heads: blueprint.kv_heads,
+            head_dim: blueprint.head_dim,
             angles: (lengths(0..rope), lengths(0..rope + 1)),
             key_bias: self.key_bias(layer),
         }
@@ -239,7 +249,7 @@ impl Model {
     fn head_weights(&self) -> HeadWeights<'_> {
         let weights = self.weights();
         HeadWeights {
-            norm: self.row_norm(&weights.final_norm),
+            norm: self.row_norm(weights.before_head()),
             matrix: &weights.head,
             bias: weights.head_bias.as_deref(),
         }
@@ -249,15 +259,16 @@ impl Model {
         &self.weights().layers[layer]
     }
 
+    /// A norm of the residual stream.
     pub(super) fn row_norm<'a>(&self, weights: &'a NormWeights) -> RowNorm<'a> {
-        let norm = self.norm(&weights.weight);
+        let norm = Norm { weight: &weights.weight, epsilon: self.blueprint().stream_epsilon() };
         match &weights.bias {
             None => RowNorm::Rms(norm),
             Some(bias) => RowNorm::Layer(norm, bias),
         }
     }
 
-    fn norm<'a>(&self, weight: &'a [f32]) -> Norm<'a> {
+    pub(super) fn norm<'a>(&self, weight: &'a [f32]) -> Norm<'a> {
         Norm { weight, epsilon: self.blueprint().epsilon }
     }
 }

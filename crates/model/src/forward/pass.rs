@@ -2,7 +2,7 @@
 
 use super::dispatched::Dispatched;
 use super::recurrent::Recurrent;
-use crate::kv::{KvError, KvTable, PAGE_TOKENS};
+use crate::kv::{KvError, KvTable, PAGE_TOKENS, StateBlock};
 use crate::load::Model;
 use duet_kernels::attention::PageMemory;
 use duet_kernels::fused::{BufferShape, Buffers, ExpertShape};
@@ -44,6 +44,8 @@ pub struct Activations {
     pub(super) buffers: Buffers,
     /// Pages that trees of earlier passes used.
     spare: Vec<PageMemory>,
+    /// Blocks of states that earlier passes replaced.
+    spare_states: Vec<StateBlock>,
 }
 
 /// Why a pass could not start.
@@ -117,11 +119,10 @@ impl Activations {
     #[must_use]
     pub fn new(model: &Model, rows: usize) -> Self {
         let b = model.blueprint();
-        let projected = (b.heads + 2 * b.kv_heads) * b.head_dim;
         let shape = BufferShape {
             hidden: b.hidden,
-            qkv: if b.taps > 0 { projected.max(3 * b.hidden) } else { projected },
-            queries: b.heads * b.head_dim,
+            qkv: b.projected(),
+            queries: b.found(),
             ffn: if b.experts.is_none() || b.dense_layers > 0 { b.ffn } else { 0 },
             experts: b.experts.map(|plan| ExpertShape {
                 experts: plan.count,
@@ -132,7 +133,7 @@ impl Activations {
             angles: b.ropes.iter().map(|rope| rope.frequencies.len()).sum(),
             operands: model.weights().operands(),
         };
-        Self { buffers: Buffers::new(shape, rows), spare: Vec::new() }
+        Self { buffers: Buffers::new(shape, rows), spare: Vec::new(), spare_states: Vec::new() }
     }
 
     /// Rows there is room for.
@@ -144,7 +145,8 @@ impl Activations {
     /// Bytes held.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
-        Bytes(self.buffers.bytes() as u64)
+        let states: usize = self.spare_states.iter().map(|block| size_of_val(block.as_slice())).sum();
+        Bytes((self.buffers.bytes() + states) as u64)
     }
 }
 
@@ -161,7 +163,7 @@ impl Pass {
         match check(model, &activations, &segments).and_then(|()| reserve(&mut segments)) {
             Ok(()) => {
                 let trees = segments.iter().map(|segment| plant(segment, &mut activations.spare)).collect();
-                let recurrent = Recurrent::of(model.blueprint(), &segments);
+                let recurrent = Recurrent::of(model, &segments, &mut activations.spare_states);
                 Ok(Self { activations, segments, trees, dispatched: Dispatched::default(), recurrent })
             }
             Err(error) => Err(Box::new(PassRefused { error, activations, segments })),
@@ -193,7 +195,9 @@ impl Pass {
         self.end(|_, segment, tree, recurrent| {
             if tree.is_none() {
                 let rows: Vec<usize> = (0..segment.tokens.len()).collect();
-                recurrent.inspect(|recurrent| recurrent.advance(&mut segment.kv, &rows));
+                if let Some(recurrent) = recurrent {
+                    recurrent.advance(&mut segment.kv, &rows);
+                }
                 segment.kv.grow(rows.len());
             }
         })
@@ -216,7 +220,9 @@ impl Pass {
                     segment.kv.write_positions(&tree.page, rows);
                 }
             }
-            recurrent.inspect(|recurrent| recurrent.advance(&mut segment.kv, rows));
+            if let Some(recurrent) = recurrent {
+                recurrent.advance(&mut segment.kv, rows);
+            }
             segment.kv.grow(rows.len());
             segment.kv.truncate(segment.kv.len());
         })
@@ -230,15 +236,16 @@ impl Pass {
 
     fn end(
         self,
-        mut each: impl FnMut(usize, &mut Segment, Option<&Tree>, Option<&Recurrent>),
+        mut each: impl FnMut(usize, &mut Segment, Option<&Tree>, Option<&mut Recurrent>),
     ) -> (Activations, Vec<KvTable>) {
-        let Self { mut activations, segments, trees, recurrent, .. } = self;
+        let Self { mut activations, segments, trees, mut recurrent, .. } = self;
         let mut tables = Vec::with_capacity(segments.len());
         for (index, (mut segment, tree)) in segments.into_iter().zip(trees).enumerate() {
-            each(index, &mut segment, tree.as_ref(), recurrent.get(index));
+            each(index, &mut segment, tree.as_ref(), recurrent.get_mut(index));
             activations.spare.extend(tree.map(|tree| tree.page));
             tables.push(segment.kv);
         }
+        activations.spare_states.extend(recurrent.into_iter().filter_map(Recurrent::into_spare));
         (activations, tables)
     }
 }

@@ -8,11 +8,13 @@
 mod names;
 mod packer;
 mod parts;
+mod recurrent;
 mod row_reader;
 mod stacked;
 mod unpacked;
 
 pub(crate) use packer::Packer;
+pub(crate) use recurrent::RecurrentWeights;
 pub(crate) use row_reader::stored_form;
 pub(crate) use stacked::Stacker;
 
@@ -29,6 +31,8 @@ use duet_types::Bytes;
 pub(crate) struct Weights {
     pub(crate) layers: Vec<LayerWeights>,
     pub(crate) final_norm: NormWeights,
+    /// The same before the head, where logits are scaled: there the norm scales what they are made of.
+    pub(crate) head_norm: Option<NormWeights>,
     pub(crate) head: PackedMatrix,
     pub(crate) head_bias: Option<Vec<f32>>,
     /// Of each rope, if keys have biases.
@@ -39,10 +43,10 @@ pub(crate) struct Weights {
 #[derive(Debug)]
 pub(crate) struct LayerWeights {
     pub(crate) attention_norm: NormWeights,
-    /// Queries, keys and values; or what a short convolution takes.
+    /// Queries, keys and values, and gates of what is found; or what a recurrent layer takes.
     pub(crate) qkv: PackedMatrix,
-    /// Of a short convolution in attention's place, `[taps][channels]`.
-    pub(crate) taps: Option<Vec<f32>>,
+    /// Of what stands in attention's place.
+    pub(crate) recurrent: Option<RecurrentWeights>,
     pub(crate) qkv_bias: Option<Vec<f32>>,
     /// What of it keys of eight bits are without. Keys that are normed behind their bias have none that can be told apart.
     pub(crate) key_bias: Option<KeyBias>,
@@ -135,6 +139,11 @@ impl FeedWeights {
 }
 
 impl Weights {
+    /// The norm before the head.
+    pub(crate) fn before_head(&self) -> &NormWeights {
+        self.head_norm.as_ref().unwrap_or(&self.final_norm)
+    }
+
     /// All matrices, each under the name that it is packed by.
     pub(crate) fn matrices(&self) -> Vec<(String, &PackedMatrix)> {
         let mut matrices = Vec::new();

@@ -25,41 +25,18 @@ impl<'a> Packer<'a> {
     pub(crate) fn layer(&self, index: usize) -> Result<LayerWeights, LoadError> {
         match self.blueprint.layers[index].mixer {
             Mixer::Attention => self.attention_layer(index),
-            Mixer::ShortConvolution => self.convolution_layer(index),
+            Mixer::Recurrent => self.recurrent_layer(index),
         }
     }
 
     /// What follows a layer's second norm.
-    fn layer_feed(&self, index: usize) -> Result<FeedWeights, LoadError> {
+    pub(super) fn layer_feed(&self, index: usize) -> Result<FeedWeights, LoadError> {
         let b = self.blueprint;
         if let Some(plan) = b.experts_of(index) {
             return self.experts(index, plan);
         }
         let norm = b.has(Extra::PostNorms).then(|| self.vector(&format!("blk.{index}.post_ffw_norm.weight"), b.hidden));
         Ok(FeedWeights::Dense { feed: self.feed(index, "", b.ffn)?, norm: norm.transpose()? })
-    }
-
-    fn convolution_layer(&self, index: usize) -> Result<LayerWeights, LoadError> {
-        let b = self.blueprint;
-        let matrix = |part: &str, outputs: usize| {
-            self.matrix(&format!("blk.{index}.shortconv.{part}.weight"), outputs, b.hidden)
-        };
-        let by_channel = self.floats(&format!("blk.{index}.shortconv.conv.weight"), b.hidden, b.taps)?;
-        let taps = (0..b.taps).flat_map(|tap| (0..b.hidden).map(move |channel| (tap, channel)));
-        Ok(LayerWeights {
-            attention_norm: self.norm(&format!("blk.{index}.attn_norm"))?,
-            qkv: self.pack(&names::qkv(index), &[Part::whole(matrix("in_proj", 3 * b.hidden)?)])?,
-            taps: Some(taps.map(|(tap, channel)| by_channel[channel * b.taps + tap]).collect()),
-            qkv_bias: None,
-            key_bias: None,
-            head_norms: None,
-            output: self.pack(&names::output(index), &[Part::whole(matrix("out_proj", b.hidden)?)])?,
-            output_bias: None,
-            sinks: None,
-            output_norm: None,
-            ffn_norm: self.norm(&format!("blk.{index}.{}", b.ffn_norm()))?,
-            feed: self.layer_feed(index)?,
-        })
     }
 
     fn attention_layer(&self, index: usize) -> Result<LayerWeights, LoadError> {
@@ -77,7 +54,7 @@ impl<'a> Packer<'a> {
         Ok(LayerWeights {
             attention_norm: self.norm(&format!("blk.{index}.attn_norm"))?,
             qkv: self.qkv(index)?,
-            taps: None,
+            recurrent: None,
             qkv_bias,
             key_bias,
             head_norms,
@@ -99,6 +76,17 @@ impl<'a> Packer<'a> {
         let hidden = self.blueprint.hidden;
         let bias = self.blueprint.has(Extra::LayerNorms).then(|| self.vector(&format!("{name}.bias"), hidden));
         Ok(NormWeights { weight: self.vector(&format!("{name}.weight"), hidden)?, bias: bias.transpose()? })
+    }
+
+    /// The norm before the head, where logits are scaled.
+    pub(crate) fn head_norm(&self) -> Result<Option<NormWeights>, LoadError> {
+        let scale = self.blueprint.logit_scale;
+        if scale == 1.0 {
+            return Ok(None);
+        }
+        let mut norm = self.norm(self.blueprint.final_norm())?;
+        norm.weight.iter_mut().chain(norm.bias.iter_mut().flatten()).for_each(|x| *x *= scale);
+        Ok(Some(norm))
     }
 
     fn head_norms(&self, index: usize) -> Result<Option<[Vec<f32>; 2]>, LoadError> {
@@ -162,21 +150,31 @@ impl<'a> Packer<'a> {
         self.pack(&names::qkv(index), &self.qkv_parts(index)?)
     }
 
-    pub(super) fn qkv_parts(&self, index: usize) -> Result<[Part<'a>; 3], LoadError> {
+    pub(super) fn qkv_parts(&self, index: usize) -> Result<Vec<Part<'a>>, LoadError> {
         let b = self.blueprint;
         let [queries, keys, values] = self.qkv_slices(index)?;
         let [query_rows, key_rows] = [b.heads, b.kv_heads].map(|heads| heads * b.head_dim);
-        Ok([
-            queries.rows(self.rope_order(index, query_rows).into_iter().map(Some)),
+        let order = self.rope_order(index, query_rows);
+        // Where each head has a gate, it lies behind its query.
+        let gated = |row: usize, gate: usize| row + (row / b.head_dim + gate) * b.head_dim;
+        let has_gates = b.has(Extra::OutputGate);
+        let query = |row: usize| Some(if has_gates { gated(row, 0) } else { row });
+        let mut parts = vec![
+            queries.rows(order.into_iter().map(query)),
             keys.rows(self.rope_order(index, key_rows).into_iter().map(Some)),
             values.rows((0..key_rows).map(Some)),
-        ])
+        ];
+        if has_gates {
+            parts.push(queries.rows((0..query_rows).map(|row| Some(gated(row, 1)))));
+        }
+        Ok(parts)
     }
 
-    /// Queries, keys and values: tensors, or parts of one.
+    /// Queries (and gates beside them), keys and values: tensors, or parts of one.
     fn qkv_slices(&self, index: usize) -> Result<[Slice<'a>; 3], LoadError> {
         let b = self.blueprint;
         let [queries, keys] = [b.heads, b.kv_heads].map(|heads| heads * b.head_dim);
+        let queries = if b.has(Extra::OutputGate) { 2 * queries } else { queries };
         let name = |part: &str| format!("blk.{index}.{part}.weight");
         if self.file.tensor(&name("attn_qkv")).is_some() {
             let tensor = self.matrix(&name("attn_qkv"), queries + 2 * keys, b.hidden)?;
@@ -311,7 +309,7 @@ impl<'a> Packer<'a> {
     }
 
     /// A matrix of floats, row by row.
-    fn floats(&self, name: &str, outputs: usize, inputs: usize) -> Result<Vec<f32>, LoadError> {
+    pub(super) fn floats(&self, name: &str, outputs: usize, inputs: usize) -> Result<Vec<f32>, LoadError> {
         let tensor = self.matrix(name, outputs, inputs)?;
         let mut values = vec![0.0; outputs * inputs];
         for (row, values) in values.chunks_exact_mut(inputs).enumerate() {
@@ -340,7 +338,7 @@ impl<'a> Packer<'a> {
 
     /// Packs the parts' rows, one below the other, each in the form of its own type if they can be sections of a matrix, else
     /// in eight bits; or takes the matrix of this name that was packed before.
-    fn pack(&self, name: &str, parts: &[Part<'a>]) -> Result<PackedMatrix, LoadError> {
+    pub(super) fn pack(&self, name: &str, parts: &[Part<'a>]) -> Result<PackedMatrix, LoadError> {
         let apart = sections(parts);
         let together = || vec![(parts.iter().map(|part| part.rows.len()).sum(), Form::Q8_0)];
         let (keeps_form, forms) = (apart.is_some(), apart.unwrap_or_else(together));

@@ -2,10 +2,9 @@
 
 use super::parts::{Part, plain};
 use super::{FeedWeights, LayerWeights, Packer, names};
+use crate::arch::Extra;
 use crate::load::LoadError;
 use crate::plain::{NormForm, PlainExperts, PlainLayer, PlainMatrix};
-
-const CONVOLUTION: &str = "a short convolution";
 
 impl<'a> Packer<'a> {
     /// The weights of layer `index` in the file, whose vectors are in `packed` already.
@@ -14,9 +13,7 @@ impl<'a> Packer<'a> {
         let FeedWeights::Dense { norm: feed_norm, .. } = &packed.feed else {
             return Err(LoadError::Experts { layer: index });
         };
-        if packed.taps.is_some() {
-            return Err(LoadError::OnCpuOnly { layer: index, what: CONVOLUTION });
-        }
+        self.check_plain(index, packed)?;
         if packed.output_bias.is_some() {
             return Err(LoadError::OnCpuOnly { layer: index, what: "a bias of its output projection" });
         }
@@ -44,9 +41,7 @@ impl<'a> Packer<'a> {
     ) -> Result<Option<PlainExperts<'a>>, LoadError> {
         let b = self.blueprint;
         let FeedWeights::Experts { plan, biases, .. } = &packed.feed else { return Ok(None) };
-        if packed.taps.is_some() {
-            return Err(LoadError::OnCpuOnly { layer: index, what: CONVOLUTION });
-        }
+        self.check_plain(index, packed)?;
         if biases.is_some() {
             return Err(LoadError::OnCpuOnly { layer: index, what: "experts with biases" });
         }
@@ -63,6 +58,18 @@ impl<'a> Packer<'a> {
             shared: shared.transpose()?,
             norm_form: if packed.ffn_norm.bias.is_some() { NormForm::Layer } else { NormForm::Rms },
         }))
+    }
+
+    /// That devices know what the layer has.
+    fn check_plain(&self, index: usize, packed: &LayerWeights) -> Result<(), LoadError> {
+        let b = self.blueprint;
+        let refuse = |what| Err(LoadError::OnCpuOnly { layer: index, what });
+        match () {
+            () if packed.recurrent.is_some() => refuse("a recurrent state in attention's place"),
+            () if b.has(Extra::OutputGate) => refuse("gates of what its attention finds"),
+            () if b.residual_scale != 1.0 => refuse("results that are scaled before they are added"),
+            () => Ok(()),
+        }
     }
 
     /// The weights of the head in the file.

@@ -82,8 +82,8 @@ impl PlacedAttention {
         if model.blueprint().has(Extra::Sinks) {
             return Err(OffloadError::Sinks);
         }
-        if model.blueprint().convolution_layers() > 0 {
-            return Err(OffloadError::Convolutions);
+        if model.blueprint().recurrent.is_some() {
+            return Err(OffloadError::Recurrent);
         }
         let windowed = model.blueprint().layers.iter().all(|layer| layer.window.is_some());
         if windowed { Err(OffloadError::Windows) } else { Ok(()) }

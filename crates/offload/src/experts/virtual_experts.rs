@@ -52,9 +52,12 @@ impl VirtualExperts {
     /// Plans a model's experts. Without counts all experts are taken as equally busy.
     ///
     /// # Errors
-    /// [`OffloadError::Dense`].
+    /// [`OffloadError::Dense`], [`OffloadError::DenseLayers`].
     pub fn new(model: &Model, counts: Option<&Calibration>, settings: VirtualSettings) -> Result<Self, OffloadError> {
         let experts = model.blueprint().experts.ok_or(OffloadError::Dense)?;
+        if model.blueprint().dense_layers > 0 {
+            return Err(OffloadError::DenseLayers);
+        }
         let work = model.work().experts.ok_or(OffloadError::Dense)?;
         let chunk = settings.chunk.max(Tokens(1));
         let shape = MoeShape { chunk, chosen: experts.chosen as u32, expert_bytes: Bytes(1) };

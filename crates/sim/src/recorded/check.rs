@@ -24,8 +24,8 @@ pub(super) fn check_config(config: &SchedulerConfig) -> Result<(), String> {
     if limits.chunk.0 == 0 || limits.prefill_rows < limits.chunk || limits.batch == 0 {
         return Err("config.limits has no room for a chunk or a batch".to_owned());
     }
-    if config.memory.page.0 == 0 {
-        return Err("config.memory.page is 0".to_owned());
+    if config.memory.page.0 == 0 || config.memory.states.every.0 == 0 {
+        return Err("config.memory has pages or states of no positions".to_owned());
     }
     Ok(())
 }

@@ -103,7 +103,7 @@ fn what_is_wrong_is_named_by_its_line() {
     let log = log();
     refused("", "line 1: this is no event log");
     refused("{}\n", "line 1: missing field");
-    refused(&log.replace("\"page\":10", "\"page\":0"), "line 1: config.memory.page is 0");
+    refused(&log.replace("\"page\":10", "\"page\":0"), "line 1: config.memory has pages or states of no positions");
     refused(&log.replacen("{\"Event\":[0,", "{\"Event\":[-1,", 1), "line 2");
     refused(&log.replacen("\"Submitted\":{\"id\":0", "\"Submitted\":{\"id\":7", 1), "request 7 is submitted");
     refused(&log.replacen("\"prompt\":60", "\"prompt\":0", 1), "a prompt of 0 tokens");

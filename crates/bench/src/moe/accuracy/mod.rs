@@ -127,7 +127,7 @@ impl AccuracyError {
                 | Self::Line { .. }
                 | Self::NothingFits { .. }
                 | Self::NoData
-                | Self::Routing(RoutingError::Dense | RoutingError::DenseLayers)
+                | Self::Routing(RoutingError::Dense)
                 | Self::Offload(OffloadError::Dense | OffloadError::DenseLayers)
         )
     }
