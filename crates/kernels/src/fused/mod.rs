@@ -16,8 +16,8 @@ mod qkv;
 pub use attention::{AttentionShape, SequenceRows, TreeRows, attention};
 pub use buffers::{BufferShape, Buffers, ExpertShape, RoutedRows};
 pub use convolution::{ConvolvedRows, TAPS_MAX, project, short_convolution};
-pub use experts::{ExpertBias, Experts, Places, Routing, SharedExpert};
-pub use ffn::{Block, Feed, FfnWeights, feed_experts, feed_forward, project_attended, route};
+pub use experts::{ExpertBias, Experts, Feeds, Places, PresentFeeds, Routing, SharedExpert};
+pub use ffn::{Block, Feed, FfnWeights, add_waves, feed_experts, feed_forward, feed_wave, project_attended, route};
 pub use head::{HeadWeights, head};
 pub use qkv::{HeadNorms, KvDestination, KvTail, QkvWeights, keys_and_values, qkv};
 
