@@ -324,6 +324,22 @@ proptest! {
 }
 
 #[test]
+fn a_guess_at_the_row_itself_is_where_it_goes() {
+    for routing in [Routing::Softmax, SIGMOID] {
+        let layer = Layer::new(8, 3, 64, None, routing).with_biases();
+        let (isa, crew, weights) = (Isa::chosen().unwrap(), &Solo, layer.weights());
+        let mut buffers = layer.buffers(&[0, 1, 2]);
+        project_attended(isa, crew, &weights, &mut buffers, 0..3);
+        route(isa, crew, &weights, &mut buffers, 0..3);
+        let Block::Experts(experts) = &weights.block else { panic!() };
+        for row in 0..3 {
+            let guess = experts.guess(isa, weights.norm, buffers.residual(row));
+            assert_eq!(guess, buffers.routes(row).unwrap().0, "{routing:?}");
+        }
+    }
+}
+
+#[test]
 fn waves_of_experts_are_the_kernel_to_the_bit() {
     for shared in [None, Some(96)] {
         for rows in [1, 2, 9] {

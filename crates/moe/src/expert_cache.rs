@@ -5,9 +5,10 @@
 //! it *holds* until it *releases* it.
 //!
 //! What is dropped is what will probably be needed last. A row goes through all layers in turn, so it is known when a layer
-//! comes up again; how many rows it takes until one goes to an expert is the inverse of the expert's share of the rows so
-//! far, of which those of long ago count less. Recency alone would be wrong here: each layer's experts are the oldest ones
-//! just when it comes up again. Experts that a calibration names are kept for good.
+//! comes up again; how many rows it takes until one goes to an expert is the inverse of the expert's share of the rows:
+//! half by those of some paragraphs, which say what a text is about, and half by the last few, since a token often goes
+//! where the one before it went. Recency alone would be wrong here: each layer's experts are the oldest ones just when it
+//! comes up again. Experts that a calibration names are kept for good.
 //!
 //! What is *foreseen* for a layer to come takes only the place of what is not expected before all layers have come up again.
 //!
@@ -76,16 +77,22 @@ pub struct ExpertCache {
 struct Class {
     slots: usize,
     used: usize,
-    /// Those of them that are kept for good.
-    kept: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Layer {
     class: usize,
     experts: Vec<Entry>,
-    /// Rows that it had, by their age.
-    rows: f64,
+    /// Rows that it had, by their age, by each memory.
+    rows: [f64; 2],
+}
+
+impl Layer {
+    /// How many rows it takes, about, until one goes to an expert.
+    fn rows_until(&self, entry: &Entry) -> f64 {
+        let [long, short] = [0, 1].map(|memory| entry.heat[memory] / self.rows[memory].max(f64::MIN_POSITIVE));
+        (2.0 / (long + short).max(f64::MIN_POSITIVE)).max(1.0)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,8 +102,8 @@ struct Entry {
     is_kept: bool,
     /// It was read because it was foreseen, and nobody has asked for it yet.
     is_foreseen: bool,
-    /// Rows that went to it, by their age.
-    heat: f64,
+    /// Rows that went to it, by their age, by each memory.
+    heat: [f64; 2],
     asked_at: u64,
 }
 
@@ -108,8 +115,8 @@ enum State {
     Present,
 }
 
-/// Rows of a layer after which a row counts half: some paragraphs, over which a text stays with its experts.
-const HALF_LIFE: f64 = 512.0;
+/// Rows of a layer after which a row counts half, in a long memory and in a short one.
+const HALF_LIVES: [f64; 2] = [512.0, 8.0];
 
 /// Of a class's slots, those that a calibration may fill for good: what a text needs beside them has the others.
 const KEPT_MAX: f64 = 0.5;
@@ -124,10 +131,10 @@ impl ExpertCache {
         assert!(layers.iter().all(|layer| layer.experts == 0 || layer.class < slots.len()), "there is no such class");
         let layer = |shape: &LayerShape| {
             let LayerShape { experts, class } = *shape;
-            Layer { class, experts: vec![Entry::default(); experts], rows: 0.0 }
+            Layer { class, experts: vec![Entry::default(); experts], rows: [0.0; 2] }
         };
         Self {
-            classes: slots.iter().map(|&slots| Class { slots, used: 0, kept: 0 }).collect(),
+            classes: slots.iter().map(|&slots| Class { slots, used: 0 }).collect(),
             layers: layers.iter().map(layer).collect(),
             clock: 0,
             stats: CacheStats::default(),
@@ -139,9 +146,9 @@ impl ExpertCache {
     pub fn calibrate(&mut self, calibration: &Calibration, layers: &[usize]) -> Vec<Place> {
         for (&layer, counts) in layers.iter().zip(calibration.layers()) {
             let layer = &mut self.layers[layer];
-            layer.rows = HALF_LIFE;
+            layer.rows = HALF_LIVES;
             for (entry, share) in layer.experts.iter_mut().zip(counts.shares()) {
-                entry.heat = share * f64::from(calibration.chosen()) * HALF_LIFE;
+                entry.heat = HALF_LIVES.map(|rows| share * f64::from(calibration.chosen()) * rows);
             }
         }
         let mut kept = Vec::new();
@@ -166,19 +173,21 @@ impl ExpertCache {
         if entry.state != State::Absent || class.used == class.slots {
             return false;
         }
-        (class.used, class.kept) = (class.used + 1, class.kept + 1);
+        class.used += 1;
         (entry.state, entry.is_kept) = (State::Arriving, true);
         true
     }
 
     /// Rows of a pass went to experts of a layer: so many to each.
     pub fn saw(&mut self, layer: usize, rows: usize, to: &[(ExpertId, u32)]) {
-        let fade = (-(rows as f64) / HALF_LIFE).exp2();
         let layer = &mut self.layers[layer];
-        layer.rows = layer.rows * fade + rows as f64;
-        layer.experts.iter_mut().for_each(|entry| entry.heat *= fade);
-        for &(expert, rows) in to {
-            layer.experts[expert.index()].heat += f64::from(rows);
+        for (memory, half_life) in HALF_LIVES.into_iter().enumerate() {
+            let fade = (-(rows as f64) / half_life).exp2();
+            layer.rows[memory] = layer.rows[memory] * fade + rows as f64;
+            layer.experts.iter_mut().for_each(|entry| entry.heat[memory] *= fade);
+            for &(expert, rows) in to {
+                layer.experts[expert.index()].heat[memory] += f64::from(rows);
+            }
         }
     }
 
@@ -237,11 +246,8 @@ impl ExpertCache {
     /// An expert could not be read: it is not there, and those who hold it release it as if it were.
     pub fn lost(&mut self, place: Place) {
         let entry = self.entry(place);
-        let was_kept = entry.is_kept;
         (entry.state, entry.is_kept, entry.is_foreseen) = (State::Absent, false, false);
-        let class = &mut self.classes[self.layers[place.layer].class];
-        class.used -= 1;
-        class.kept -= usize::from(was_kept);
+        self.classes[self.layers[place.layer].class].used -= 1;
     }
 
     /// A pass does not need an expert any more that it held.
@@ -278,8 +284,7 @@ impl ExpertCache {
         for (layer, of) in self.layers.iter().enumerate().filter(|(_, layer)| layer.class == class) {
             let until_layer = ((layer + all - now - 1) % all) as f64;
             for (expert, entry) in of.experts.iter().enumerate().filter(|(_, entry)| droppable(entry)) {
-                let rows = (of.rows / entry.heat.max(f64::MIN_POSITIVE)).max(1.0);
-                let layers = until_layer + (rows - 1.0) * all as f64;
+                let layers = until_layer + (of.rows_until(entry) - 1.0) * all as f64;
                 if last.is_none_or(|(_, most, asked)| layers > most || (layers == most && entry.asked_at < asked)) {
                     last = Some((Place { layer, expert: ExpertId(expert as u32) }, layers, entry.asked_at));
                 }

@@ -80,7 +80,7 @@ impl ExpertFile {
             Wrong::Damaged => DAMAGED.to_owned(),
         };
         match self.remove() {
-            Ok(()) => format!("{what}; the file was removed, and the next start packs the weights anew"),
+            Ok(()) => format!("{what}; the next start packs the weights anew"),
             Err(error) => format!("{what}; remove the file, so that the next start packs the weights anew ({error})"),
         }
     }

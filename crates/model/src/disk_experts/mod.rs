@@ -22,7 +22,7 @@ pub(crate) use place::{ExpertPlace, MatrixPlace, SectionPlace};
 pub(crate) use wanted::Wanted;
 
 use duet_moe::{CacheStats, Calibration};
-use duet_types::Bytes;
+use duet_types::{Bytes, Class};
 use file::ExpertFile;
 use memory::Slots;
 use readers::Readers;
@@ -138,9 +138,9 @@ impl ExpertStore {
         self.shared.work.notify_all();
     }
 
-    /// Asks for the experts that rows of a layer go to: so many rows to each.
-    pub(crate) fn want(&self, layer: usize, rows: usize, experts: &[(u32, u32)]) -> Wanted<'_> {
-        Wanted::new(&self.shared, layer, rows, experts)
+    /// Asks for the experts that rows of a layer go to, for a class of requests: so many rows to each.
+    pub(crate) fn want(&self, of: (usize, Class), rows: usize, experts: &[(u32, u32)]) -> Wanted<'_> {
+        Wanted::new(&self.shared, of, rows, experts)
     }
 
     /// Somebody thinks that rows will go to these experts of a layer soon.

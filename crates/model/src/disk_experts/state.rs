@@ -5,8 +5,9 @@ use super::memory::{Slot, Slots};
 use super::place::ExpertPlace;
 use duet_kernels::fused::Feed;
 use duet_moe::{Answer, Calibration, ExpertCache, ExpertId, Place};
-use duet_types::Bytes;
+use duet_types::{Bytes, Class};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Behind one lock; nothing here takes longer than a look at all experts.
@@ -15,10 +16,8 @@ pub(super) struct State {
     cache: ExpertCache,
     slots: Slots,
     experts: Vec<Vec<Resident>>,
-    /// What passes wait for, first come, first read.
-    wanted: VecDeque<Job>,
-    /// What nobody asks for yet, behind that.
-    foreseen: VecDeque<Job>,
+    /// What is to be read, by why: in each queue, first come, first read.
+    queues: BTreeMap<Why, VecDeque<Job>>,
     /// What went wrong with those that are lost.
     problems: BTreeMap<Place, String>,
     /// Of the layer that was foreseen last: which it is, and its experts.
@@ -32,15 +31,27 @@ pub(super) struct State {
 pub(super) struct Job {
     pub(super) place: Place,
     pub(super) slot: Slot,
-    why: Why,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// In the order in which jobs are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Why {
-    Wanted,
+    /// A pass of a person waits for it.
+    ForPerson,
+    /// A pass of the background waits for it.
+    ForBackground,
     Foreseen,
     /// It is to be kept for good.
     Kept,
+}
+
+impl Why {
+    fn of(class: Class) -> Self {
+        match class {
+            Class::Reactive => Self::ForPerson,
+            Class::Proactive => Self::ForBackground,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -65,8 +76,7 @@ impl State {
             cache: ExpertCache::new(&slots.counts(), slots.shapes()),
             slots,
             experts: places.iter().map(absent).collect(),
-            wanted: VecDeque::new(),
-            foreseen: VecDeque::new(),
+            queues: BTreeMap::new(),
             problems: BTreeMap::new(),
             predicted: None,
             stats: ExpertMemoryStats::default(),
@@ -92,15 +102,15 @@ impl State {
     }
 
     /// Asks for experts; those for which there is no room are returned. The others are held.
-    pub(super) fn ask(&mut self, layer: usize, experts: &[ExpertId]) -> Vec<ExpertId> {
+    pub(super) fn ask(&mut self, (layer, class): (usize, Class), experts: &[ExpertId]) -> Vec<ExpertId> {
         let answers = self.cache.ask(layer, experts);
         let mut without_room = Vec::new();
         for (&expert, answer) in experts.iter().zip(answers) {
             let place = Place { layer, expert };
             match answer {
                 Answer::Present => {}
-                Answer::Arriving => self.hurry(place),
-                Answer::Read { dropped } => self.enqueue(place, dropped, Why::Wanted),
+                Answer::Arriving => self.hurry(place, Why::of(class)),
+                Answer::Read { dropped } => self.enqueue(place, dropped, Why::of(class)),
                 Answer::NoRoom => without_room.push(expert),
             }
         }
@@ -109,24 +119,28 @@ impl State {
 
     /// Whether there is anything to read now.
     pub(super) fn foresee(&mut self, layer: usize, experts: &[u32]) -> bool {
+        if experts.is_empty() {
+            return false;
+        }
         self.predicted = Some((layer, experts.to_vec()));
-        let before = self.foreseen.len();
+        let mut is_any = false;
         for &expert in experts {
             let place = Place { layer, expert: ExpertId(expert) };
             if let Some(Answer::Read { dropped }) = self.cache.foresee(place) {
                 self.enqueue(place, dropped, Why::Foreseen);
+                is_any = true;
             }
         }
-        self.foreseen.len() > before
+        is_any
     }
 
     /// What was foreseen for a layer, and is neither read nor asked for now that the layer is there, was foreseen in vain.
     pub(super) fn forget_foreseen(&mut self, layer: usize) {
-        let in_vain = |job: &Job| job.why == Why::Foreseen && job.place.layer == layer;
-        while let Some(at) = self.foreseen.iter().position(in_vain) {
-            let Some(job) = self.foreseen.remove(at) else { return };
-            self.lose(job.place, job.slot);
-        }
+        let foreseen = self.queues.entry(Why::Foreseen).or_default();
+        let (in_vain, left): (VecDeque<Job>, VecDeque<Job>) =
+            std::mem::take(foreseen).into_iter().partition(|job| job.place.layer == layer);
+        *foreseen = left;
+        in_vain.into_iter().for_each(|job| self.lose(job.place, job.slot));
     }
 
     pub(super) fn release(&mut self, layer: usize, expert: ExpertId) {
@@ -143,7 +157,7 @@ impl State {
 
     /// What is to be read next.
     pub(super) fn next_job(&mut self) -> Option<Job> {
-        self.wanted.pop_front().or_else(|| self.foreseen.pop_front())
+        self.queues.values_mut().find_map(VecDeque::pop_front)
     }
 
     pub(super) fn arrived(&mut self, place: Place, feed: Arc<Feed>, slot: Arc<Slot>, bytes: usize) {
@@ -183,8 +197,7 @@ impl State {
     fn enqueue(&mut self, place: Place, dropped: Option<Place>, why: Why) {
         let slot = dropped.and_then(|dropped| self.slot_of(dropped)).unwrap_or_else(|| self.slots.take(place.layer));
         self.experts[place.layer][place.expert.index()] = Resident::Arriving;
-        let queue = if why == Why::Wanted { &mut self.wanted } else { &mut self.foreseen };
-        queue.push_back(Job { place, slot, why });
+        self.queues.entry(why).or_default().push_back(Job { place, slot });
     }
 
     /// The slot of an expert that nobody holds. Passes put what they hold away before they release it.
@@ -195,12 +208,15 @@ impl State {
         Arc::into_inner(slot)
     }
 
-    /// What was foreseen is wanted now.
-    fn hurry(&mut self, place: Place) {
-        if let Some(at) = self.foreseen.iter().position(|job| job.place == place)
-            && let Some(job) = self.foreseen.remove(at)
-        {
-            self.wanted.push_back(Job { why: Why::Wanted, ..job });
+    /// What was to be read later is wanted now.
+    fn hurry(&mut self, place: Place, why: Why) {
+        let later = self.queues.range_mut((Bound::Excluded(why), Bound::Unbounded));
+        let found = later.into_iter().find_map(|(_, queue)| {
+            let at = queue.iter().position(|job| job.place == place)?;
+            queue.remove(at)
+        });
+        if let Some(job) = found {
+            self.queues.entry(why).or_default().push_back(job);
         }
     }
 }

@@ -3,7 +3,7 @@ use crate::kv::KvFormat;
 use crate::{ExpertMemoryError, ExpertUnread, LoadError, LoadOptions, Model, Packing, Unusable};
 use duet_kernels::crew::{Crew, Scoped, Solo};
 use duet_moe::{Calibration, LayerCounts, Load};
-use duet_types::{Bytes, TokenId, Tokens};
+use duet_types::{Bytes, Class, TokenId, Tokens};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -186,7 +186,7 @@ fn a_file_that_is_cut_short_is_an_error_and_never_a_signal() {
     let half = store.shared.places[0][1].span().end as u64;
     OpenOptions::new().write(true).open(&path).unwrap().set_len(half).unwrap();
     let (layers, count) = (model.config().layers, model.blueprint().experts.unwrap().count as u32);
-    let read = |layer: usize, expert: u32| store.want(layer, 1, &[(expert, 1)]).next_wave();
+    let read = |layer: usize, expert: u32| store.want((layer, Class::Reactive), 1, &[(expert, 1)]).next_wave();
     let all = (0..layers).flat_map(|layer| (0..count).map(move |expert| (layer, expert)));
     let results: Vec<bool> = all.map(|(layer, expert)| read(layer, expert).is_ok()).collect();
     assert_eq!(results[..3], [true, true, false]);
@@ -208,7 +208,7 @@ fn the_busiest_by_a_calibration_are_read_before_anybody_asks() {
     while store.stats().read == Bytes(0) {
         std::thread::yield_now();
     }
-    assert!(store.want(0, 1, &[(0, 1)]).next_wave().unwrap());
+    assert!(store.want((0, Class::Reactive), 1, &[(0, 1)]).next_wave().unwrap());
     assert_eq!(store.stats().cache.misses, 0);
     assert_eq!(logits(&model, 40, &Solo).unwrap(), logits(&in_memory("olmoe"), 40, &Solo).unwrap());
 }
@@ -220,7 +220,7 @@ fn what_was_foreseen_is_there_or_forgotten() {
     let model = load("olmoe", folder.path(), 1 << 30).unwrap();
     let store = model.on_disk().unwrap();
     store.foresee(1, &[2, 3]);
-    assert!(store.want(1, 1, &[(3, 1), (4, 1)]).next_wave().unwrap());
+    assert!(store.want((1, Class::Reactive), 1, &[(3, 1), (4, 1)]).next_wave().unwrap());
     let stats = store.stats();
     assert_eq!((stats.predicted, stats.cache.misses, stats.cache.foreseen_used), ([2, 1], 1, 1));
     assert!(logits(&model, 40, &Solo).unwrap() == logits(&in_memory("olmoe"), 40, &Solo).unwrap());

@@ -4,6 +4,7 @@ use super::state::{Fate, State};
 use super::{ExpertUnread, Shared};
 use duet_kernels::fused::PresentFeeds;
 use duet_moe::{ExpertId, Place};
+use duet_types::Class;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ use std::time::Instant;
 pub(crate) struct Wanted<'a> {
     shared: &'a Shared,
     layer: usize,
+    class: Class,
     /// There was no room for these yet.
     left: Vec<ExpertId>,
     /// They are held and on their way.
@@ -24,12 +26,12 @@ pub(crate) struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// Asks for all of them at once.
-    pub(super) fn new(shared: &'a Shared, layer: usize, rows: usize, experts: &[(u32, u32)]) -> Self {
+    pub(super) fn new(shared: &'a Shared, (layer, class): (usize, Class), rows: usize, experts: &[(u32, u32)]) -> Self {
         let places = &shared.places[layer];
         let left: Vec<ExpertId> = experts.iter().map(|&(expert, _)| ExpertId(expert)).collect();
         let present = PresentFeeds::none(places.len(), places.first().map_or(0, |place| place.width()));
         let in_wave = vec![false; places.len()];
-        let mut wanted = Self { shared, layer, left, coming: Vec::new(), here: Vec::new(), present, in_wave };
+        let mut wanted = Self { shared, layer, class, left, coming: Vec::new(), here: Vec::new(), present, in_wave };
         let mut state = shared.lock();
         state.saw(layer, rows, experts);
         wanted.ask(&mut state);
@@ -80,7 +82,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn ask(&mut self, state: &mut MutexGuard<'_, State>) {
-        let without_room = state.ask(self.layer, &self.left);
+        let without_room = state.ask((self.layer, self.class), &self.left);
         let has_room = self.left.iter().copied().filter(|expert| !without_room.contains(expert));
         self.coming.extend(has_room);
         self.left = without_room;

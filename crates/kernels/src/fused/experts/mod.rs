@@ -20,7 +20,7 @@ pub use plan::Places;
 pub use routing::Routing;
 
 use super::buffers::{SharedBuffers, stride};
-use super::{Feed, part};
+use super::{Feed, RowNorm, part};
 use crate::crew::Worker;
 use crate::isa::Isa;
 use crate::matmul::{Epilogue, Gating, Target, matmul_units, units};
@@ -69,6 +69,26 @@ pub struct SharedExpert<'a> {
     pub gate: Option<&'a [f32]>,
     /// The block.
     pub feed: &'a Feed,
+}
+
+impl Experts<'_> {
+    /// The experts that a row of the residual stream would go to if the layer's norm and router saw it as it is: what an
+    /// earlier layer can guess.
+    ///
+    /// # Panics
+    /// If the row is not as wide as the router.
+    #[must_use]
+    pub fn guess(&self, isa: Isa, norm: RowNorm<'_>, row: &[f32]) -> Vec<u32> {
+        let (mut normed, mut scores) = (vec![0.0; row.len()], vec![0.0; self.experts.len()]);
+        norm.row(isa, row, &mut normed);
+        dots(isa, &normed, self.router, &mut scores);
+        if let Some(bias) = self.router_bias {
+            add(isa, &mut scores, bias);
+        }
+        let (mut chosen, mut weights) = (vec![0; self.chosen], vec![0.0; self.chosen]);
+        Chooser::new(isa, self.routing, self.choice_bias).choose(&scores, &mut chosen, &mut weights);
+        chosen
+    }
 }
 
 /// The experts' part of a feed-forward kernel: from normed rows to the residual stream.
