@@ -11,10 +11,10 @@ A router of random weights sends tokens to all experts alike, and real ones do n
 are in memory then matters less than it does. So each expert has a popularity here, drawn once for a
 layer: all embeddings have a part in common, by which routers add it to their scores. It is as wide
 as counts that have been published of Qwen3-30B-A3B over prose, code and mathematics: 65 of 128
-experts have 90 % of what tokens go to (mcp-tool-shop-org.github.io/gpu-container/handbook/derisk);
-the busiest one has 5.5 times the mean there and about 3.6 times here. `duet calibrate` counts what
-came of it. What real text has beside that, that a token often goes where the one before it went, is
-not here.
+experts have 90 % of what tokens go to (mcp-tool-shop-org.github.io/gpu-container/handbook/derisk).
+`duet calibrate` counts what came of it: 61 in the first layer, and fewer in later ones, since what
+random weights make of a token is not around zero. What real text has beside that, that a token often
+goes where the one before it went, is not here.
 
 Needs: numpy, gguf.
 """
@@ -101,10 +101,12 @@ def vocabulary(writer, source):
 
 
 def embeddings(random):
-    """Blocks of Q4_0 in which weights are about one apart, and the common part is one."""
+    """Blocks of Q4_0 in which weights are about one apart, around zero, and the common part is one."""
     blocks = np.empty((VOCABULARY, HIDDEN // 32, 18), np.uint8)
-    blocks[:, :, 2:] = random.integers(0, 256, (VOCABULARY, HIDDEN // 32, 16), np.uint8)
-    blocks[:, :, :2] = np.array([1 / 4.6], np.float16).view(np.uint8)
+    # Two quants a byte, from -7 to 7 in steps that are stored as 1 to 15.
+    pairs = np.array([low | high << 4 for low in range(1, 16) for high in range(1, 16)], np.uint8)
+    blocks[:, :, 2:] = pairs[random.integers(0, len(pairs), (VOCABULARY, HIDDEN // 32, 16), np.uint8)]
+    blocks[:, :, :2] = np.array([1 / 4.3], np.float16).view(np.uint8)
     common = COMMON // 32
     blocks[:, :common, :2] = np.array([1 / 7], np.float16).view(np.uint8)
     blocks[:, :common, 2:] = 0xFF
@@ -127,7 +129,9 @@ class Blocks:
         self.random = random
         count = max(VOCABULARY, EXPERTS * WIDTH) * HIDDEN // self.WEIGHTS + 4096
         blocks = random.integers(0, 256, (count, self.SIZE), np.uint8)
-        # Quants are around 7.5, and small scales of 6 bits alike for both: so are weights around zero.
+        # Quants are around 7.5. Minima are that many small scales, so that the weights of each are around zero.
+        blocks[:, 8:12] = blocks[:, 4:8]
+        blocks[:, 12:16] = (blocks[:, 12:16] & 15) * 17
         blocks[:, :2], blocks[:, 2:4] = (np.array([scale], np.float16).view(np.uint8) for scale in (1.0, 7.5))
         spread = float(np.std(gguf.quants.dequantize(blocks[:256], Type.Q4_K)))
         blocks[:, :2] = np.array([WEIGHT / spread], np.float16).view(np.uint8)

@@ -10,7 +10,8 @@ a mapped file, each in a memory cgroup of the same limit.
   limit      the dense weights, the share of the experts, and ROOM for all else (KV, activations, the
              program), for both alike
   duet       `duet bench throughput --expert-memory SHARE`: tokens a second, and what it reads
-  llama.cpp  `llama-bench -p 0 -n TOKENS -d 128`, which maps the file
+  llama.cpp  `llama-bench -p 0 -n TOKENS -d 128 -lm mmap --repack 0`: by default it would hold a copy of
+             the weights in another order, which no such limit has room for
 
 What a process reads from the disk is what the kernel says of it (`read_bytes` in /proc/PID/io), less
 what it had read when the first token was asked for; of llama.cpp, which does not tell when that is, it
@@ -81,7 +82,8 @@ def duet(arguments, group, given):
 def llama(arguments, group):
     def bench(tokens):
         command = [arguments.llama_bench, "-m", arguments.model, "-p", "0", "-n", str(tokens), "-d", str(CONTEXT),
-                   "-r", "1", "-t", str(arguments.threads), "-ub", str(CONTEXT), "-ngl", "0", "-o", "json"]
+                   "-r", "1", "-t", str(arguments.threads), "-ub", str(CONTEXT), "-ngl", "0", "-lm", "mmap",
+                   "--repack", "0", "-o", "json"]
         output, read = group.run(command)
         return json.loads(output)[0]["avg_ts"], read
 

@@ -73,6 +73,7 @@ pub(crate) struct NormWeights {
 
 /// What is between a layer's second norm and the residual stream.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one a layer")]
 pub(crate) enum FeedWeights {
     Dense {
         feed: Feed,
