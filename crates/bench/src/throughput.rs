@@ -12,11 +12,11 @@ use duet_model::arch::Blueprint;
 use duet_model::forward::{Activations, Node, Pass, PassRefused, Segment};
 use duet_model::gguf::{GgufFile, TensorInfo};
 use duet_model::kv::{KvFormat, KvPool, KvTable};
-use duet_model::{LoadError, LoadOptions, Model};
+use duet_model::{ExpertMemoryStats, ExpertUnread, LoadError, LoadOptions, Model};
 use duet_types::{TokenId, Tokens};
 use serde::Serialize;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// What to measure.
@@ -118,6 +118,43 @@ pub struct Decode {
     /// Why it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspect: Option<String>,
+    /// What was read from disk, of the first sample, where experts are on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experts: Option<ExpertReads>,
+}
+
+/// Experts that were read from disk.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ExpertReads {
+    /// Bytes for a token.
+    pub bytes_per_token: f64,
+    /// Of the experts that layers asked for, the share that was in memory.
+    pub in_memory: f64,
+    /// The share that was on its way because it was foreseen.
+    pub foreseen: f64,
+    /// Of the experts that were foreseen, the share that was asked for; absent if none were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub foreseen_right: Option<f64>,
+    /// How long passes waited for the disk, in seconds.
+    pub waited_s: f64,
+}
+
+impl ExpertReads {
+    /// What was done between two times, for so many tokens.
+    fn of(before: &ExpertMemoryStats, after: &ExpertMemoryStats, tokens: usize) -> Self {
+        let (cache, earlier) = (after.cache, before.cache);
+        let (hits, misses) = (cache.hits - earlier.hits, cache.misses - earlier.misses);
+        let foreseen = cache.foreseen_used - earlier.foreseen_used;
+        let share = |count: u64| count as f64 / (hits + misses).max(1) as f64;
+        let [predicted, right] = [0, 1].map(|at| after.predicted[at] - before.predicted[at]);
+        Self {
+            bytes_per_token: (after.read.0 - before.read.0) as f64 / tokens.max(1) as f64,
+            in_memory: share(hits - foreseen),
+            foreseen: share(foreseen),
+            foreseen_right: (predicted > 0).then(|| right as f64 / predicted as f64),
+            waited_s: (after.waited - before.waited).as_secs_f64(),
+        }
+    }
 }
 
 /// Decode speed of one sequence at a long context.
@@ -179,6 +216,9 @@ pub enum ThroughputError {
     /// A pass was refused.
     #[error("a pass was refused: {0}")]
     Pass(String),
+    /// Weights on disk could not be read.
+    #[error(transparent)]
+    Unread(#[from] ExpertUnread),
 }
 
 /// Measures `path`; `progress` gets a line for each phase.
@@ -189,7 +229,19 @@ pub fn run(path: &Path, settings: &Settings, progress: fn(&str)) -> Result<Repor
     progress("loading");
     let start = Instant::now();
     let model = Model::load(path, &LoadOptions::default(), &mut |_| {})?;
-    let load = start.elapsed();
+    run_loaded(path, (Arc::new(model), start.elapsed()), settings, progress)
+}
+
+/// The same of a model that is loaded already, which took so long.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_loaded(
+    path: &Path,
+    (model, load): (Arc<Model>, Duration),
+    settings: &Settings,
+    progress: fn(&str),
+) -> Result<Report, ThroughputError> {
     let file_bytes = file_bytes_per_token(&GgufFile::open(path).map_err(LoadError::from)?, model.blueprint());
     let longest = settings.long_contexts.iter().copied().max().unwrap_or(0).max(DECODE_CONTEXT);
     let tokens = settings.prompt.max(longest + settings.generate.max(PASS_ROWS[PASS_ROWS.len() - 1]));
@@ -329,7 +381,7 @@ impl Bench<'_> {
             let mut pass = self.pass(activations, vec![Segment::new(kv, chunk.to_vec())])?;
             for node in self.model.nodes() {
                 let start = Instant::now();
-                self.model.run_node(&mut pass, node, 0..chunk.len(), self.crew);
+                self.model.try_run_node(&mut pass, node, 0..chunk.len(), self.crew)?;
                 match node {
                     Node::Embed => {}
                     Node::Attention { .. } => times.attention += start.elapsed(),
@@ -366,12 +418,15 @@ impl Bench<'_> {
         let mut tables = self.contexts(&pool, context, batch)?;
         let kv_token = pool.page_bytes().0 as f64 / 64.0;
         let (mut rates, mut reads, mut shares) = (vec![], vec![], vec![]);
+        let mut experts = Vec::new();
         let kv = (context as f64 + steps as f64 / 2.0) * batch as f64 * kv_token;
         let read = |took: f64| (self.weights_read(batch) + kv) * steps as f64 / took;
         for _ in 0..samples {
             let (took, share) = beside(|| {
-                let before = ceiling.read();
+                let (before, stats) = (ceiling.read(), self.model.expert_memory_stats());
                 let value = self.steps(&mut tables, steps)?.as_secs_f64();
+                let after = stats.zip(self.model.expert_memory_stats());
+                experts.extend(after.map(|(before, after)| ExpertReads::of(&before, &after, batch * steps)));
                 let sample = Sample { rate: read(value), value, before, after: ceiling.read() };
                 for table in &mut tables {
                     table.truncate(Tokens(context as u32));
@@ -384,7 +439,9 @@ impl Bench<'_> {
         }
         let middle = |values| median(values).unwrap_or(0.0);
         let (read_share, suspect) = overall(&shares, "reading weights and KV", "GB/s", DISTURBED_OR_CACHED);
-        Ok(Decode { batch, tok_s: middle(rates), read_gbs: middle(reads), read_share, suspect })
+        // Of the first sample: the next ones go the same way again, with what that left in memory.
+        let experts = experts.into_iter().next();
+        Ok(Decode { batch, tok_s: middle(rates), read_gbs: middle(reads), read_share, suspect, experts })
     }
 
     /// Bytes of weights that a step of `batch` sequences reads: of experts as many as the scheduler expects.
@@ -394,7 +451,8 @@ impl Bench<'_> {
         heg.layers as f64 * layer + heg.head.weights_read(rows)
     }
 
-    /// `steps` greedy steps of all sequences together.
+    /// `steps` greedy steps of all sequences together; where experts are on disk, over tokens that are spread over the
+    /// vocabulary.
     fn steps(&self, tables: &mut Vec<KvTable>, steps: usize) -> Result<Duration, ThroughputError> {
         let batch = tables.len();
         let rows: Vec<usize> = (0..batch).collect();
@@ -402,13 +460,16 @@ impl Bench<'_> {
         let mut tokens = self.text(batch, 7);
         let mut logits = Vec::new();
         let start = Instant::now();
-        for _ in 0..steps {
+        for step in 0..steps {
             let segments = tables.drain(..).zip(&tokens).map(|(kv, &token)| Segment::new(kv, vec![token]));
             let mut pass = self.pass(activations, segments.collect())?;
-            self.model.run_span(&mut pass, 0..self.model.node_count(), self.crew);
+            self.run_all(&mut pass)?;
             self.model.logits(&mut pass, &rows, &mut logits, self.crew);
             let rows = logits.chunks_exact(self.model.config().vocabulary);
-            tokens = rows.map(likeliest).collect();
+            let chosen: Vec<TokenId> = rows.map(likeliest).collect();
+            // Experts on disk are read for what is said, and a model of random weights repeats itself.
+            let goes_on = self.model.expert_memory().is_none();
+            tokens = if goes_on { chosen } else { self.text(batch, 8 + step) };
             (activations, *tables) = pass.finish();
         }
         Ok(start.elapsed())
@@ -430,7 +491,7 @@ impl Bench<'_> {
                 for _ in 0..REPEAT {
                     let segments = tables.drain(..).map(|kv| Segment::new(kv, tokens.clone()));
                     let mut pass = self.pass(activations, segments.collect())?;
-                    self.model.run_span(&mut pass, 0..self.model.node_count(), self.crew);
+                    self.run_all(&mut pass)?;
                     self.model.logits(&mut pass, &chosen, &mut logits, self.crew);
                     (activations, tables) = pass.abandon();
                 }
@@ -453,7 +514,7 @@ impl Bench<'_> {
             let mut kv = pool.table();
             for chunk in self.text(context, index).chunks(CHUNK) {
                 let mut pass = self.pass(activations, vec![Segment::new(kv, chunk.to_vec())])?;
-                self.model.run_span(&mut pass, 0..self.model.node_count(), self.crew);
+                self.run_all(&mut pass)?;
                 let (buffers, tables) = pass.finish();
                 activations = buffers;
                 kv = only(tables)?;
@@ -461,6 +522,12 @@ impl Bench<'_> {
             all.push(kv);
         }
         Ok(all)
+    }
+
+    fn run_all(&self, pass: &mut Pass) -> Result<(), ThroughputError> {
+        let rows = pass.rows();
+        let mut nodes = self.model.nodes().into_iter();
+        Ok(nodes.try_for_each(|node| self.model.try_run_node(pass, node, 0..rows, self.crew))?)
     }
 
     fn pass(&self, activations: Activations, segments: Vec<Segment>) -> Result<Pass, ThroughputError> {

@@ -161,6 +161,9 @@ pub(crate) struct ThroughputArgs {
     /// Samples of each figure
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = count())]
     pub(crate) samples: usize,
+    /// Memory for the experts of a mixture, the others being read from disk [default: all are in memory]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) expert_memory: Option<Bytes>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -427,6 +430,10 @@ pub(crate) struct EngineArgs {
     /// Disk for packed weights, of all models, which later starts map instead of packing them; 0 for none [default: 32G]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) weight_cache: Option<Bytes>,
+    /// Memory for the experts of a mixture; those that it has no room for stay on disk, in the packed weights, and are read
+    /// when a token goes to them [default: all are in memory]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) expert_memory: Option<Bytes>,
 }
 
 fn speculate(text: &str) -> Result<Method, String> {

@@ -222,8 +222,21 @@ impl From<&TensorInfo> for TensorOverview {
 }
 
 /// What the weights of a file take in memory, about.
-pub(crate) fn packed_weights(path: &Path) -> Result<Bytes, GgufError> {
-    Ok(Bytes(GgufFile::open(path)?.tensors().iter().map(packed_bytes).sum()))
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Weights {
+    /// All of them.
+    pub(crate) all: Bytes,
+    /// Those of experts that rows are routed to.
+    pub(crate) experts: Bytes,
+}
+
+/// What the weights of a file take in memory, about.
+pub(crate) fn packed_weights(path: &Path) -> Result<Weights, GgufError> {
+    let file = GgufFile::open(path)?;
+    let of_experts = |tensor: &&TensorInfo| tensor.name.contains("_exps.") && tensor.shape.len() == 3;
+    let bytes = |tensors: &mut dyn Iterator<Item = &TensorInfo>| Bytes(tensors.map(packed_bytes).sum());
+    let (mut all, mut experts) = (file.tensors().iter(), file.tensors().iter().filter(of_experts));
+    Ok(Weights { all: bytes(&mut all), experts: bytes(&mut experts) })
 }
 
 /// Matrices are packed as they are in the file, with an eighth of a bit more in types whose small scales have six bits, and

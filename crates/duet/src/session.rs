@@ -11,9 +11,10 @@ use crate::progress::{Progress, eprintln_quiet};
 use crate::weight_cache::WeightCache;
 use duet_engine::{Device, Engine, EngineConfig, MachineMemory};
 use duet_model::encoder::Encoder;
-use duet_model::{LoadError, LoadOptions, Model};
+use duet_model::{ExpertMemoryError, LoadError, LoadOptions, Model};
+use duet_offload::{expert_file, read_experts};
 use duet_scheduler::machine::RowsTaken;
-use duet_types::Tokens;
+use duet_types::{Bytes, Tokens};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,17 +38,22 @@ pub(crate) fn start_with(
 ) -> anyhow::Result<Engine> {
     // Before anything is downloaded or loaded.
     device.check()?;
+    if arguments.expert_memory.is_some() && device.accelerators().next().is_some() {
+        let text = "--expert-memory: experts on disk are computed on cores alone: leave out --device, or this";
+        return Err(BadInput(text.to_owned()).into());
+    }
     let speculate = draft.method(config.speculate)?;
     let path = models::locate(name)?;
     let history = Opening::begin(history);
     let cache = WeightCache::of(arguments.weight_cache);
-    let model = load(&path, &arguments.load_options(cache.as_ref()))?;
+    let model = load(&path, &arguments.load_options(cache.as_ref()), cache.as_ref())?;
     let learned_folder = config.profile_folder.clone();
     let draft = open_draft(draft, arguments)?;
     let config = EngineConfig { history: history.finish(), learned_folder, draft, speculate, ..config };
     let engine = if device.devices.is_empty() {
         let unpaying = Unpaying::read(models::cache_folder("profiles").ok());
-        start_by_default((&model, &path), device, config, (offloading::working(), unpaying))?
+        let working = if model.expert_memory().is_some() { Vec::new() } else { offloading::working() };
+        start_by_default((&model, &path), device, config, (working, unpaying))?
     } else {
         let config = beside_devices((&model, &path), arguments, device, config)?;
         Engine::start(Arc::clone(&model), config)?
@@ -130,21 +136,32 @@ fn wanted(path: &Path, arguments: &DeviceArgs, chunk: Tokens) -> Wanted {
 /// Finds (downloads if need be) and loads the model called `name`.
 pub(crate) fn open(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
     let cache = WeightCache::of(arguments.weight_cache);
-    let model = load(&models::locate(name)?, &arguments.load_options(cache.as_ref()))?;
-    if let Some(cache) = cache {
-        cache.keep(&model);
-    }
-    Ok(model)
+    load_and_keep(&models::locate(name)?, &arguments.load_options(cache.as_ref()), cache.as_ref())
+}
+
+/// The same with all experts in memory, whatever memory is given to those of the model that answers.
+pub(crate) fn open_in_memory(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
+    let cache = WeightCache::of(arguments.weight_cache);
+    let options = LoadOptions { expert_memory: None, ..arguments.load_options(cache.as_ref()) };
+    load_and_keep(&models::locate(name)?, &options, cache.as_ref())
+}
+
+/// Loads the model at `path` with so much memory for experts, the others being read from disk.
+pub(crate) fn open_with_experts_on_disk(path: &Path, expert_memory: Bytes) -> anyhow::Result<Arc<Model>> {
+    let cache = WeightCache::of(None);
+    let packed = cache.as_ref().map(|cache| cache.folder().to_owned());
+    let options = LoadOptions { packed, expert_memory: Some(expert_memory), ..LoadOptions::default() };
+    load_and_keep(path, &options, cache.as_ref())
 }
 
 /// The model that drafts, if one was named.
 pub(crate) fn open_draft(draft: &DraftArgs, arguments: &EngineArgs) -> anyhow::Result<Option<Arc<Model>>> {
-    draft.draft_model.as_deref().map(|name| open(name, arguments)).transpose()
+    draft.draft_model.as_deref().map(|name| open_in_memory(name, arguments)).transpose()
 }
 
 /// As [`open`], on `threads` threads, or on all cores if there is no number; and packed anew.
 pub(crate) fn open_with(name: &str, threads: Option<u16>) -> anyhow::Result<Arc<Model>> {
-    load(&models::locate(name)?, &with_threads(LoadOptions::default(), threads))
+    load(&models::locate(name)?, &with_threads(LoadOptions::default(), threads), None)
 }
 
 fn with_threads(options: LoadOptions, threads: Option<u16>) -> LoadOptions {
@@ -154,7 +171,8 @@ fn with_threads(options: LoadOptions, threads: Option<u16>) -> LoadOptions {
 impl EngineArgs {
     fn load_options(&self, cache: Option<&WeightCache>) -> LoadOptions {
         let packed = cache.map(|cache| cache.folder().to_owned());
-        with_threads(LoadOptions { packed, context: self.ctx.map(Tokens), ..LoadOptions::default() }, self.threads)
+        let (context, expert_memory) = (self.ctx.map(Tokens), self.expert_memory);
+        with_threads(LoadOptions { packed, context, expert_memory, ..LoadOptions::default() }, self.threads)
     }
 }
 
@@ -173,7 +191,7 @@ fn tell_unread(what: &str, unread: &[String]) {
 /// Finds (downloads if need be) and loads the model for embeddings called `name`.
 pub(crate) fn open_encoder(name: &str, threads: Option<u16>) -> anyhow::Result<Encoder> {
     let path = models::locate(name)?;
-    check_fits(&path, MachineMemory::now())?;
+    check_fits(&path, None, MachineMemory::now())?;
     let options = with_threads(LoadOptions::default(), threads);
     let shown = path.display();
     match Encoder::is_in(&path) {
@@ -192,14 +210,23 @@ fn named(error: anyhow::Error, path: &Path) -> anyhow::Error {
 
 /// Refuses a model whose weights alone are more than all the memory there is, container or machine. Less than that may
 /// still be more than is free just now: the system then makes room, or swaps, and the person is warned.
-fn check_fits(path: &Path, memory: MachineMemory) -> Result<(), BadInput> {
+fn check_fits(path: &Path, expert_memory: Option<Bytes>, memory: MachineMemory) -> Result<(), BadInput> {
     // What is wrong with a file is told by who loads it.
-    let Ok(needed) = inspect::packed_weights(path) else { return Ok(()) };
+    let Ok(inspect::Weights { all, experts }) = inspect::packed_weights(path) else { return Ok(()) };
+    let needed = Bytes(all.0 - experts.0 + expert_memory.map_or(experts.0, |memory| memory.0.min(experts.0)));
     let shown = path.display();
+    let advice = match (expert_memory, experts) {
+        (None, Bytes(1..)) => {
+            format!(
+                "take a smaller model, one of fewer bits, or leave some of its {experts} of experts on disk with --expert-memory"
+            )
+        }
+        (Some(_), _) => "give experts less with --expert-memory, or take a smaller model".to_owned(),
+        _ => "take a smaller model, or one of fewer bits".to_owned(),
+    };
     match memory {
         MachineMemory { total: Some(total), .. } if needed > total => Err(BadInput(format!(
-            "{shown}: its weights take {needed} of memory, and there are {total} in all; take a smaller model, or one of \
-             fewer bits"
+            "{shown}: its weights take {needed} of memory, and there are {total} in all; {advice}"
         ))),
         MachineMemory { available: Some(available), .. } if needed > available => {
             eprintln_quiet(&format!(
@@ -211,27 +238,54 @@ fn check_fits(path: &Path, memory: MachineMemory) -> Result<(), BadInput> {
     }
 }
 
-fn load(path: &Path, options: &LoadOptions) -> anyhow::Result<Arc<Model>> {
-    check_fits(path, MachineMemory::now())?;
+/// Loads the model in `path`, and keeps what was packed of it where there is a cache.
+fn load_and_keep(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyhow::Result<Arc<Model>> {
+    let model = load(path, options, cache)?;
+    if let Some(cache) = cache {
+        cache.keep(&model);
+    }
+    Ok(model)
+}
+
+fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyhow::Result<Arc<Model>> {
+    check_fits(path, options.expert_memory, MachineMemory::now())?;
     let what = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     // The size is known at the first report; an error before it needs no bar.
     let mut progress = None;
-    let loaded = Model::load(path, options, &mut |now| {
-        let bar = progress.get_or_insert_with(|| Progress::bytes("loading", &what, now.total));
-        bar.set(now.done);
-    });
+    let mut load = || {
+        Model::load(path, options, &mut |now| {
+            let bar = progress.get_or_insert_with(|| Progress::bytes("loading", &what, now.total));
+            bar.set(now.done);
+        })
+    };
+    let loaded = match (load(), cache) {
+        (Err(LoadError::NotPacked { path: packed, why }), Some(cache)) => {
+            cache.pack(path, (&packed, why), options)?;
+            load()
+        }
+        (loaded, _) => loaded,
+    };
     // Not every error of a model names the file it was found in; the person must know which one.
     let model = loaded.map_err(|error| match error {
         LoadError::Architecture { .. } if Encoder::is_in(path).is_ok_and(|is| is) => {
             let shown = path.display();
             BadInput(format!("{shown} answers nothing: serve it beside a model that does, with --embeddings")).into()
         }
+        LoadError::NoExperts | LoadError::ExpertMemory(ExpertMemoryError::TooSmall { .. }) => {
+            BadInput(format!("--expert-memory: {}: {error}", path.display())).into()
+        }
+        LoadError::NoPackedFile => BadInput(format!("--expert-memory: {error}: it needs --weight-cache")).into(),
         error => named(error.into(), path),
     })?;
     if let Some(progress) = progress {
         progress.finish("loaded");
     }
     tell_unread(&what, model.unread());
+    if model.expert_memory().is_some()
+        && let Some(counts) = read_experts(&expert_file(path), &model)
+    {
+        model.keep_busiest(&counts);
+    }
     Ok(Arc::new(model))
 }
 
@@ -239,7 +293,6 @@ fn load(path: &Path, options: &LoadOptions) -> anyhow::Result<Arc<Model>> {
 mod tests {
     use super::*;
     use clap::Parser;
-    use duet_types::Bytes;
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -271,15 +324,26 @@ mod tests {
     #[test]
     fn a_model_that_can_never_fit_is_refused_with_the_sizes() {
         let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf"));
-        let needed = inspect::packed_weights(path).unwrap();
+        let needed = inspect::packed_weights(path).unwrap().all;
         let memory =
             |total: u64, available: u64| MachineMemory { total: Some(Bytes(total)), available: Some(Bytes(available)) };
-        let refused = check_fits(path, memory(needed.0 - 1, 0)).unwrap_err().to_string();
+        let refused = check_fits(path, None, memory(needed.0 - 1, 0)).unwrap_err().to_string();
         for words in ["golden_llama.gguf", &needed.to_string(), "in all", "smaller model"] {
             assert!(refused.contains(words), "{refused}");
         }
-        assert_eq!(check_fits(path, memory(needed.0, 0)), Ok(()));
-        assert_eq!(check_fits(path, MachineMemory::default()), Ok(()), "what nobody knows refuses nothing");
-        assert_eq!(check_fits(Path::new("none.gguf"), memory(1, 1)), Ok(()), "who loads it says what is wrong");
+        assert_eq!(check_fits(path, None, memory(needed.0, 0)), Ok(()));
+        assert_eq!(check_fits(path, None, MachineMemory::default()), Ok(()), "what nobody knows refuses nothing");
+        assert_eq!(check_fits(Path::new("none.gguf"), None, memory(1, 1)), Ok(()), "who loads it says what is wrong");
+    }
+
+    #[test]
+    fn a_mixture_that_does_not_fit_may_leave_experts_on_disk() {
+        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_olmoe.gguf"));
+        let inspect::Weights { all, experts } = inspect::packed_weights(path).unwrap();
+        let memory = MachineMemory { total: Some(Bytes(all.0 - 1)), available: None };
+        let refused = check_fits(path, None, memory).unwrap_err().to_string();
+        assert!(refused.contains("--expert-memory") && refused.contains(&experts.to_string()), "{refused}");
+        assert_eq!(check_fits(path, Some(Bytes(experts.0 / 2)), memory), Ok(()));
+        assert!(check_fits(path, Some(experts), memory).unwrap_err().to_string().contains("less with --expert-memory"));
     }
 }

@@ -1,17 +1,19 @@
 //! Packed weights on disk: the first start of a model writes them beside its work, and later ones map them.
 //!
-//! They are kept for models of which packing takes a while. What cannot be written costs the next start its speed, and a
-//! line.
+//! They are kept for models of which packing takes a while, and for those whose experts stay in them: such a model is packed
+//! before it is loaded, a few matrices at a time, so that memory never holds it. What cannot be written costs the next start
+//! its speed, and a line; where experts were to stay in it, it is an error.
 
-use crate::models;
-use crate::progress::eprintln_quiet;
+use crate::progress::{Progress, eprintln_quiet};
+use crate::{inspect, models};
 use duet_files::bounded;
-use duet_model::{Model, Packing, Unusable};
+use duet_model::{LoadOptions, LoadProgress, Model, PackError, Packing, Unusable};
 use duet_types::Bytes;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use tempfile::NamedTempFile;
 
 /// What the files' names end in.
 pub(crate) const EXTENSION: &str = "packed";
@@ -68,8 +70,52 @@ impl WeightCache {
         }
     }
 
+    /// Packs a model whose experts are to stay on disk: `path` is to have them, and is not usable.
+    pub(crate) fn pack(
+        &self,
+        model: &Path,
+        (path, why): (&Path, Unusable),
+        options: &LoadOptions,
+    ) -> anyhow::Result<()> {
+        if why != Unusable::Absent {
+            eprintln_quiet(&format!("{}: {why}; weights are packed again", path.display()));
+        }
+        let what = model.file_name().unwrap_or(model.as_os_str()).to_string_lossy();
+        let mut bar = None;
+        let mut progress = |now: LoadProgress| {
+            bar.get_or_insert_with(|| Progress::bytes("packing", &what, now.total)).set(now.done);
+        };
+        let needed = inspect::packed_weights(model)?.all;
+        let packed = self.room(needed).map_err(PackError::from).and_then(|file| {
+            let mut out = BufWriter::new(file);
+            Model::pack_into(model, &mut out, options, &mut progress)?;
+            let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+            file.persist(path).map_err(io::Error::from)?;
+            Ok(())
+        });
+        match packed {
+            Ok(()) => bar.into_iter().for_each(|bar| bar.finish("packed")),
+            Err(PackError::Load(error)) => return Err(error.into()),
+            Err(PackError::Write(error)) => {
+                let text = format!("--expert-memory: packed weights cannot be written: {}: {error}", path.display());
+                return Err(anyhow::anyhow!(text));
+            }
+        }
+        Ok(())
+    }
+
     fn write(&self, model: &Model, path: &Path) -> io::Result<()> {
-        let needed = model.weight_bytes();
+        let mut out = BufWriter::new(self.room(model.weight_bytes())?);
+        model.write_packed(&mut out)?;
+        out.flush()?;
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        // What a crash leaves of it has not its checksums.
+        file.persist(path)?;
+        Ok(())
+    }
+
+    /// A file for weights of so many bytes, if the disk and the limit have room for them.
+    fn room(&self, needed: Bytes) -> io::Result<NamedTempFile> {
         std::fs::create_dir_all(&self.folder)?;
         // First, so that no other model's are removed for nothing.
         if let Some(free) = free_disk(&self.folder).filter(|free| free.0 < 2 * needed.0) {
@@ -79,14 +125,7 @@ impl WeightCache {
             return Err(io::Error::other(format!("they take {needed}, and --weight-cache is {}", self.limit)));
         }
         let partial = format!(".{}", bounded::PARTIAL);
-        let file = tempfile::Builder::new().suffix(&partial).tempfile_in(&self.folder)?;
-        let mut out = BufWriter::new(file);
-        model.write_packed(&mut out)?;
-        out.flush()?;
-        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        // What a crash leaves of it has not its checksums.
-        file.persist(path)?;
-        Ok(())
+        tempfile::Builder::new().suffix(&partial).tempfile_in(&self.folder)
     }
 }
 
@@ -122,7 +161,6 @@ fn free_disk(folder: &Path) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use duet_model::LoadOptions;
 
     fn load(path: &Path, cache: &WeightCache) -> Arc<Model> {
         let options = LoadOptions { packed: Some(cache.folder().to_owned()), ..LoadOptions::default() };

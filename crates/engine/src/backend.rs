@@ -6,10 +6,11 @@
 use crate::executors::Site;
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
+use duet_model::ExpertMemoryStats;
 use duet_model::encoder::Text;
 use duet_model::forward::{AttentionStats, ExpertStats, FateCounts, NotRun};
 use duet_model::kv::KvError;
-use duet_types::{LaneId, LaneSet, TokenId, Tokens};
+use duet_types::{Class, LaneId, LaneSet, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,6 +69,9 @@ pub(crate) trait Backend: Send + Sync + 'static {
 
     /// Starts a pass of some rows of each sequence. On failure the tables come back as they were.
     fn begin(&self, rows: Vec<Rows<Self::Table>>) -> Result<Self::Pass, Refused<Self::Table>>;
+
+    /// Whose a pass is, for what it waits for beside lanes.
+    fn set_class(&self, _pass: &mut Self::Pass, _class: Class) {}
 
     /// Runs a span of nodes on some rows of the pass; spans of a row come in order.
     ///
@@ -148,6 +152,11 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// What a device did with experts so far.
     fn expert_stats(&self) -> ExpertStats {
         ExpertStats::default()
+    }
+
+    /// What was done to have experts in memory that are on disk; none if none are.
+    fn expert_memory_stats(&self) -> Option<ExpertMemoryStats> {
+        None
     }
 
     /// What devices did of attention so far.

@@ -29,7 +29,7 @@ pub(crate) use site::Site;
 use crate::request::EngineError;
 use device::DeviceLane;
 use duet_model::forward::{AttentionStats, ExpertStats, Node, NodeInputs, NodeOutputs, NotRun, Pass, PreparesRows};
-use duet_model::{Model, Work};
+use duet_model::{ExpertUnread, Model, Work};
 use duet_scheduler::machine::Capabilities;
 use duet_types::{LaneId, LaneSet};
 use executor::{Cores, Ended, Executor, Task};
@@ -126,7 +126,7 @@ impl Executors {
             let ended = begun.and_then(|begun| task.finish(begun, pass, rows.clone()));
             if executor.ended(macs(&rows), ended)? == Ended::NotDone {
                 self.cores.did(macs(&rows));
-                model.run_node(pass, node, rows, site.crew);
+                model.try_run_node(pass, node, rows, site.crew).map_err(unread)?;
             }
         }
         Ok(())
@@ -243,6 +243,11 @@ impl Executors {
         let lanes = site.lanes;
         self.devices.iter().filter(move |device| lanes.contains(device.lane) && device.is_usable())
     }
+}
+
+/// Weights on disk that cannot be read end the requests that need them.
+fn unread(error: ExpertUnread) -> EngineError {
+    EngineError::Weights(error.to_string())
 }
 
 /// A handful: a probe is short.

@@ -5,7 +5,6 @@ use crate::executors::{Executors, LinearWork, Site};
 use crate::model_pass::ModelPass;
 use crate::request::EngineError;
 use duet_kernels::crew::{Crew, Solo};
-use duet_model::Model;
 use duet_model::encoder::{Encoder, EncoderPass};
 use duet_model::forward::{
     Activations, AttentionStats, ContextHead, ExpertStats, FateCounts, Node, NodeInputs, NodeOrder, NodeOutputs,
@@ -13,7 +12,8 @@ use duet_model::forward::{
 };
 use duet_model::kv::{KvError, KvPool, KvTable};
 use duet_model::tokenizer::Detokenizer;
-use duet_types::{LaneId, LaneSet, TokenId, Tokens};
+use duet_model::{ExpertMemoryStats, Model};
+use duet_types::{Class, LaneId, LaneSet, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -169,6 +169,12 @@ impl Backend for ModelBackend {
         Ok(ModelPass::Decoder(Box::new(pass)))
     }
 
+    fn set_class(&self, pass: &mut ModelPass, class: Class) {
+        if let Some(pass) = pass.decoder_mut() {
+            pass.set_class(class);
+        }
+    }
+
     fn run(
         &self,
         pass: &mut ModelPass,
@@ -271,6 +277,10 @@ impl Backend for ModelBackend {
 
     fn expert_stats(&self) -> ExpertStats {
         self.executors.expert_stats()
+    }
+
+    fn expert_memory_stats(&self) -> Option<ExpertMemoryStats> {
+        self.model.expert_memory_stats()
     }
 
     fn attention_stats(&self) -> AttentionStats {

@@ -268,6 +268,9 @@ pub enum EngineError {
         /// What the device's runtime said.
         error: String,
     },
+    /// Weights that are on disk could not be read.
+    #[error("{0}")]
+    Weights(String),
     /// The engine is stopping.
     #[error("the engine is shutting down")]
     ShuttingDown,

@@ -341,13 +341,13 @@ impl<B: Backend> Runtime<B> {
     /// The figures as Prometheus reads them.
     pub(crate) fn metrics_text(&self) -> String {
         let (drafting, history) = (self.shared.drafting.cost(), self.shared.drafting.history());
-        let experts = self.backend().expert_stats();
+        let (experts, expert_memory) = (self.backend().expert_stats(), self.backend().expert_memory_stats());
         let exposition = {
             let state = self.shared.state();
             let waiting = |line, class| state.scheduler.queue_len(line, class);
             let (pages, exact) = (state.scheduler.pages(), state.world.world.exact());
             let by_model = self.shared.draft_model.as_ref().map(DraftModel::work);
-            let elsewhere = Elsewhere { drafting, by_model, history, exact, experts };
+            let elsewhere = Elsewhere { drafting, by_model, history, exact, experts, expert_memory };
             state.world.observer.metrics.expose(waiting, &pages, elsewhere)
         };
         exposition.text()

@@ -9,7 +9,7 @@ use crate::fingerprint::model_fingerprint;
 use crate::learned::LearnedFile;
 use crate::memory::{Budget, PageShape, available, budget, graphs_held, with_draft_model};
 use crate::model_backend::ModelBackend;
-use crate::profile::{Effort, Measured, Profile, encoder_heg, heg, measure};
+use crate::profile::{Effort, Measured, Profile, encoder_heg, heg, measure, with_disk};
 use crate::request::EngineError;
 use crate::runtime::{Runtime, RuntimeConfig};
 use crate::speed_probe::SpeedProbe;
@@ -28,12 +28,13 @@ use std::sync::Arc;
 pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<ModelBackend>, EngineError> {
     let page = PageShape::of(&model, config.kv_format);
     let draft = drafting_model(&model, &config)?;
-    let (config, available_for_kv, draft_bytes) = with_draft_model(&config, available());
+    let (config, available_for_kv, draft_bytes) = with_draft_model(&config, available_beside(&model));
     let budget = budget(&config, model.config().context, &page, available_for_kv)?;
     let kv_tokens = page.limits(budget.pages, 0).positions_of(budget.pages);
     tracing::info!(context = budget.context.0, kv_tokens = kv_tokens.0, "KV memory");
     let threads = config.threads.unwrap_or_else(|| available_cores().len());
     only_one_static(&config)?;
+    no_device_beside_disk(&model, &config)?;
     let executors = Arc::new(Executors::new(model.work(), config.devices.clone(), config.fallback));
     let cpu_config = match executors.devices().len() {
         0 => CpuConfig::by_speed(threads),
@@ -44,7 +45,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let measured = Measured { model: &model, kv: config.kv_format, cpu: &cpu_config, executors: &executors };
     let profile = profile(&measured, config.profile_folder.as_deref(), &cpu)?;
     executors.give_attention_as(&profile.machine);
-    let heg = heg(&model, config.kv_format);
+    let heg = with_disk(heg(&model, config.kv_format), &model);
     let heg = Heg { experts: executors.expert_launches(&heg), ..heg };
     executors.count_from_here();
     // Those that failed meanwhile are told of when the scheduler begins.
@@ -163,6 +164,11 @@ fn encoder(config: &EngineConfig, machine: &Machine, cpu: &Cpu, devices: LaneSet
     Ok(Some(heg))
 }
 
+/// Memory that is available when experts that are on disk have what was given to them, most of which is taken later.
+fn available_beside(model: &Model) -> Bytes {
+    Bytes(available().0.saturating_sub(model.expert_memory().map_or(0, |memory| memory.0)))
+}
+
 /// Graphs for exactly a prompt's rows that there may be at once.
 fn graphs(config: &EngineConfig, executors: &Executors) -> usize {
     let most = Limits::default().graphs;
@@ -182,6 +188,17 @@ fn only_one_static(config: &EngineConfig) -> Result<(), EngineError> {
         return Err(EngineError::Configuration(text));
     }
     Ok(())
+}
+
+/// Experts that are on disk are computed by cores: a device would keep all of them in memory of its own.
+fn no_device_beside_disk(model: &Model, config: &EngineConfig) -> Result<(), EngineError> {
+    match config.devices.first() {
+        Some(device) if model.expert_memory().is_some() => {
+            let text = format!("{}: experts that are on disk are computed on cores alone", device.name);
+            Err(EngineError::Configuration(text))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The device whose graphs are exchanged, and its lane.

@@ -2,14 +2,15 @@
 
 use duet_kernels::crew::{Crew, Scoped, Solo, Unequal};
 use duet_kernels::fused::{
-    Block, BufferShape, Buffers, ExpertBias, ExpertShape, Experts, Feed, FfnWeights, Norm, Places, Routing, RowNorm,
-    SharedExpert, feed_experts, feed_forward, project_attended, route,
+    Block, BufferShape, Buffers, ExpertBias, ExpertShape, Experts, Feed, Feeds, FfnWeights, Norm, Places, PresentFeeds,
+    Routing, RowNorm, SharedExpert, add_waves, feed_experts, feed_forward, feed_wave, project_attended, route,
 };
 use duet_kernels::isa::Isa;
 use duet_kernels::matmul::Gating;
 use duet_kernels::packed::{Form, PANEL, Packable, PackedMatrix, WeightGroup};
 use duet_kernels::quantize::Operands;
 use proptest::prelude::*;
+use std::sync::Arc;
 
 const HIDDEN: usize = 64;
 
@@ -124,7 +125,7 @@ impl Layer {
                 routing: self.routing,
                 choice_bias: self.router_biases.as_ref().map(|[_, choice]| choice.as_slice()),
                 chosen: self.chosen,
-                experts: &self.experts,
+                experts: Feeds::All(&self.experts),
                 biases: self.biases.as_deref(),
                 shared: self.shared.as_ref().map(|feed| SharedExpert { gate: self.gate.as_deref(), feed }),
             }),
@@ -147,6 +148,45 @@ impl Layer {
         for marks in marks {
             feed_experts(isa, crew, &weights, &mut buffers, all.clone(), Places::Marked(marks));
         }
+        all.map(|row| buffers.residual(row).to_vec()).collect()
+    }
+
+    /// The same wave by wave, with no other experts in memory than those of the wave: `wave_of` says which each is in.
+    fn run_in_waves(mut self, rows: usize, waves: usize, wave_of: impl Fn(usize) -> usize) -> Vec<Vec<f32>> {
+        let (isa, crew, all) = (Isa::chosen().unwrap(), &Scoped { threads: 2 }, 0..rows);
+        let mut buffers = self.buffers(&all.clone().collect::<Vec<_>>());
+        let feeds: Vec<Arc<Feed>> = std::mem::take(&mut self.experts).into_iter().map(Arc::new).collect();
+        let mut present = PresentFeeds::none(feeds.len(), self.width);
+        let mut call = |present: &PresentFeeds, wave: Option<Vec<bool>>, step: Step| {
+            let mut weights = self.weights();
+            if let Block::Experts(experts) = &mut weights.block {
+                experts.experts = Feeds::Present(present);
+            }
+            let buffers = &mut buffers;
+            match step {
+                Step::Route => {
+                    project_attended(isa, crew, &weights, buffers, all.clone());
+                    route(isa, crew, &weights, buffers, all.clone());
+                }
+                Step::Wave => {
+                    let wave = wave.unwrap_or_default();
+                    feed_wave(isa, crew, &weights, buffers, all.clone(), (Places::All, &wave));
+                }
+                Step::Add => add_waves(isa, crew, &weights, buffers, all.clone(), Places::All),
+            }
+        };
+        call(&present, None, Step::Route);
+        for wave in 0..waves {
+            present.clear();
+            // The shared one comes with the first wave.
+            let of_wave: Vec<bool> = (0..=feeds.len())
+                .map(|expert| if expert == feeds.len() { wave == 0 } else { wave_of(expert) == wave })
+                .collect();
+            let there = feeds.iter().enumerate().filter(|(expert, _)| of_wave[*expert]);
+            there.for_each(|(expert, feed)| present.set(expert, Arc::clone(feed)));
+            call(&present, Some(of_wave), Step::Wave);
+        }
+        call(&PresentFeeds::none(feeds.len(), self.width), None, Step::Add);
         all.map(|row| buffers.residual(row).to_vec()).collect()
     }
 
@@ -190,6 +230,12 @@ impl Layer {
         }
         out
     }
+}
+
+enum Step {
+    Route,
+    Wave,
+    Add,
 }
 
 fn plain_feed(feed: &Feed, bias: Option<&ExpertBias>, x: &[f64]) -> Vec<f64> {
@@ -275,4 +321,38 @@ proptest! {
         let unequal = layer.run(Isa::chosen().unwrap(), &Unequal { cuts: &[0, 1, 4, 6] }, &rows);
         prop_assert!(unequal == together);
     }
+}
+
+#[test]
+fn a_guess_at_the_row_itself_is_where_it_goes() {
+    for routing in [Routing::Softmax, SIGMOID] {
+        let layer = Layer::new(8, 3, 64, None, routing).with_biases();
+        let (isa, crew, weights) = (Isa::chosen().unwrap(), &Solo, layer.weights());
+        let mut buffers = layer.buffers(&[0, 1, 2]);
+        project_attended(isa, crew, &weights, &mut buffers, 0..3);
+        route(isa, crew, &weights, &mut buffers, 0..3);
+        let Block::Experts(experts) = &weights.block else { panic!() };
+        for row in 0..3 {
+            let guess = experts.guess(isa, weights.norm, buffers.residual(row));
+            assert_eq!(guess, buffers.routes(row).unwrap().0, "{routing:?}");
+        }
+    }
+}
+
+#[test]
+fn waves_of_experts_are_the_kernel_to_the_bit() {
+    for shared in [None, Some(96)] {
+        for rows in [1, 2, 9] {
+            let layer = || Layer::new(8, 3, 64, shared, Routing::Softmax);
+            let all: Vec<usize> = (0..rows).collect();
+            let whole = layer().run(Isa::chosen().unwrap(), &Scoped { threads: 2 }, &all);
+            for waves in [1, 2, 8] {
+                let in_waves = layer().run_in_waves(rows, waves, |expert| (expert * 5 + 1) % waves);
+                assert_eq!(in_waves, whole, "{rows} rows in {waves} waves");
+            }
+        }
+    }
+    let layer = || Layer::new(6, 2, 48, None, SIGMOID).with_biases();
+    let whole = layer().run(Isa::chosen().unwrap(), &Solo, &[0, 1, 2]);
+    assert_eq!(layer().run_in_waves(3, 3, |expert| expert % 3), whole, "with biases");
 }

@@ -1,6 +1,7 @@
 //! Models: GGUF files, tokenizers, chat templates, architectures, the paged KV cache and the forward pass; and encoders.
 
 pub mod arch;
+mod disk_experts;
 pub mod encoder;
 pub mod exact;
 pub mod forward;
@@ -14,6 +15,7 @@ pub mod template;
 pub mod tokenizer;
 mod weights;
 
+pub use disk_experts::{ExpertMemoryError, ExpertMemoryStats, ExpertUnread};
 pub use duet_kernels::matmul::Gating;
 pub use load::{
     ExpertWork, Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, Packing, RoutedBytes, Work,
@@ -21,3 +23,4 @@ pub use load::{
 };
 pub use packed_file::Unusable;
 pub use plain::{NormForm, PlainExperts, PlainFeed, PlainLayer, PlainMatrix};
+pub use weights::PackError;

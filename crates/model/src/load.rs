@@ -1,18 +1,21 @@
 //! From a GGUF file to a model that can run.
 
 use crate::arch::{Blueprint, Extra, blueprint};
+use crate::disk_experts::{ExpertMemoryError, ExpertMemoryStats, ExpertStore};
 use crate::gguf::{GgufError, GgufFile, Metadata};
-use crate::packed_file::{self, PackedFile, Unusable};
+use crate::packed_file::{self, Check, PackedFile, Unusable};
 use crate::template::{ChatTemplate, TemplateError};
 use crate::tokenizer::{Tokenizer, TokenizerError};
-use crate::weights::{LayerWeights, Packer, Weights};
+use crate::weights::{ExpertsIn, LayerWeights, PackError, Packer, Weights};
 use duet_kernels::isa::{Isa, IsaError};
 use duet_kernels::packed::PackedMatrix;
+use duet_moe::Calibration;
 use duet_types::{Bytes, Tokens};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// What a model is, read from its file.
 #[derive(Clone, Debug)]
@@ -41,6 +44,9 @@ pub struct LoadOptions {
     pub context: Option<Tokens>,
     /// A folder of packed weights: where the model's lie, they are mapped instead of packed ([`Model::packing`]).
     pub packed: Option<PathBuf>,
+    /// Memory for experts that rows are routed to, which then stay in the file of packed weights and are read from it when
+    /// rows go to them. None: all are in memory.
+    pub expert_memory: Option<Bytes>,
 }
 
 impl Default for LoadOptions {
@@ -50,6 +56,7 @@ impl Default for LoadOptions {
             isa: None,
             context: None,
             packed: None,
+            expert_memory: None,
         }
     }
 }
@@ -123,6 +130,24 @@ pub enum LoadError {
         /// What it has.
         what: &'static str,
     },
+    /// There are no experts to be kept on disk.
+    #[error("the model has no experts that could stay on disk: leave out the memory for experts")]
+    NoExperts,
+    /// Experts are to stay in a file of packed weights, and no folder was named for one.
+    #[error("experts stay in the file of packed weights, for which there is no place")]
+    NoPackedFile,
+    /// Experts are to stay in this file of packed weights, which cannot be used: it is to be made first
+    /// ([`Model::pack_into`]).
+    #[error("{}: {why}", path.display())]
+    NotPacked {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be used.
+        why: Unusable,
+    },
+    /// Experts cannot stay on disk.
+    #[error(transparent)]
+    ExpertMemory(#[from] ExpertMemoryError),
     /// The tokenizer could not be built.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
@@ -154,6 +179,8 @@ pub struct Model {
     isa: Isa,
     packing: Packing,
     unread: Vec<String>,
+    /// Those of its experts that are on disk.
+    on_disk: Option<ExpertStore>,
 }
 
 /// Where a model's packed weights come from.
@@ -190,21 +217,69 @@ impl Model {
             return Err(LoadError::Vocabulary { tokens, embeddings });
         }
         let template = template(&file, &tokenizer)?;
-        let kept = options.packed.as_ref().map(|folder| {
-            let digest = file.digest();
-            let path = folder.join(packed_name(path, &digest));
-            let file = PackedFile::open(&path, &digest, options.threads);
-            (path, file)
-        });
+        let experts_in = experts_in(&blueprint, options)?;
+        let kept = kept(path, &file, options, experts_in)?;
         let packed = kept.as_ref().and_then(|(_, file)| file.as_ref().ok());
-        let weights = pack(Packer { file: &file, blueprint: &blueprint, packed }, options.threads, progress)?;
+        let packer = Packer { file: &file, blueprint: &blueprint, packed, experts_in };
+        let weights = pack(packer, options.threads, progress)?;
+        let on_disk = match (&kept, options.expert_memory) {
+            (Some((path, Ok(file))), Some(memory)) => Some(store(path, file, &weights, (&blueprint, memory))?),
+            _ => None,
+        };
         let packing = match kept {
             None => Packing::NotKept,
             Some((path, Ok(file))) if file.fits() => Packing::Mapped(path),
             Some((path, file)) => Packing::Packed(path, file.err().unwrap_or(Unusable::Packing)),
         };
         let unread = file.unread().map(str::to_owned).collect();
-        Ok(Self { config, blueprint, weights, tokenizer, template, isa, file, packing, unread })
+        Ok(Self { config, blueprint, weights, tokenizer, template, isa, file, packing, unread, on_disk })
+    }
+
+    /// Packs the model at `path` into a file from its beginning, a few matrices at a time: what [`LoadError::NotPacked`] asks
+    /// for. Memory is needed for these, however large the model is.
+    ///
+    /// # Errors
+    /// [`PackError`]; what `out` holds then is no file of packed weights.
+    pub fn pack_into(
+        path: &Path,
+        out: &mut (impl Write + Seek),
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(LoadProgress),
+    ) -> Result<(), PackError> {
+        let file = GgufFile::open(path).map_err(LoadError::from)?;
+        let blueprint = blueprint(&file, options.context)?;
+        let packer = Packer { file: &file, blueprint: &blueprint, packed: None, experts_in: ExpertsIn::PackedFile };
+        let (total, layers) = (tensor_bytes(&file), blueprint.layers.len() as u64);
+        let mut report = |done: u64| progress(LoadProgress { done: Bytes(total.0 * done / (layers + 1)), total });
+        report(0);
+        packer.write_to(out, options.threads, &mut |done| report(done as u64))?;
+        report(layers + 1);
+        Ok(())
+    }
+
+    /// Memory for experts, if they are on disk.
+    #[must_use]
+    pub fn expert_memory(&self) -> Option<Bytes> {
+        self.on_disk.as_ref().map(ExpertStore::memory)
+    }
+
+    /// What was done to have experts in memory, if they are on disk.
+    #[must_use]
+    pub fn expert_memory_stats(&self) -> Option<ExpertMemoryStats> {
+        self.on_disk.as_ref().map(ExpertStore::stats)
+    }
+
+    /// Keeps the busiest experts by a calibration in memory, if they are on disk: they are read meanwhile.
+    pub fn keep_busiest(&self, calibration: &Calibration) {
+        if let Some(store) = &self.on_disk {
+            store.calibrate(calibration);
+        }
+    }
+
+    /// What a read of an expert takes on this disk, if they are on disk: bytes and time of the fastest of a few.
+    #[must_use]
+    pub fn probe_experts(&self) -> Option<(Bytes, Duration)> {
+        self.on_disk.as_ref()?.probe()
     }
 
     /// The names of tensors that the file has and the model's architecture does not read.
@@ -300,6 +375,10 @@ impl Model {
         &self.weights
     }
 
+    pub(crate) fn on_disk(&self) -> Option<&ExpertStore> {
+        self.on_disk.as_ref()
+    }
+
     pub(crate) fn file(&self) -> &GgufFile {
         &self.file
     }
@@ -319,6 +398,45 @@ impl Model {
 pub fn open_tokenizer(path: &Path) -> Result<(String, Tokenizer), LoadError> {
     let file = GgufFile::open(path)?;
     Ok((name(path, file.metadata())?, Tokenizer::from_metadata(file.metadata())?))
+}
+
+/// Where a model's experts are to be.
+fn experts_in(blueprint: &Blueprint, options: &LoadOptions) -> Result<ExpertsIn, LoadError> {
+    match (options.expert_memory, &options.packed) {
+        (None, _) => Ok(ExpertsIn::Memory),
+        (Some(_), _) if blueprint.experts.is_none() => Err(LoadError::NoExperts),
+        (Some(_), None) => Err(LoadError::NoPackedFile),
+        (Some(_), Some(_)) => Ok(ExpertsIn::PackedFile),
+    }
+}
+
+/// A file of packed weights, or why it cannot be used, and where it lies or is to lie.
+type Kept = Option<(PathBuf, Result<PackedFile, Unusable>)>;
+
+fn kept(path: &Path, file: &GgufFile, options: &LoadOptions, experts_in: ExpertsIn) -> Result<Kept, LoadError> {
+    let Some(folder) = &options.packed else { return Ok(None) };
+    let digest = file.digest();
+    let path = folder.join(packed_name(path, &digest));
+    let check = if experts_in == ExpertsIn::Memory { Check::All } else { Check::AllButExperts };
+    match PackedFile::open(&path, &digest, (check, options.threads)) {
+        Err(why) if experts_in == ExpertsIn::PackedFile => Err(LoadError::NotPacked { path, why }),
+        file => Ok(Some((path, file))),
+    }
+}
+
+/// The experts of these weights, which lie in a file.
+fn store(
+    path: &Path,
+    file: &PackedFile,
+    weights: &Weights,
+    (blueprint, memory): (&Blueprint, Bytes),
+) -> Result<ExpertStore, LoadError> {
+    if !file.fits() {
+        return Err(LoadError::NotPacked { path: path.to_owned(), why: Unusable::Packing });
+    }
+    let places = weights.layers.iter().map(|layer| layer.feed.expert_places().to_vec()).collect();
+    let chosen = blueprint.experts.map_or(0, |plan| plan.chosen);
+    Ok(ExpertStore::open(path, places, memory, chosen)?)
 }
 
 /// What the file of a model's packed weights is called: its name is for people, the digits for duet.
@@ -431,8 +549,7 @@ impl Linear {
 /// Packs all layers, several at a time, and the head; reports progress from the calling thread.
 fn pack(packer: Packer<'_>, threads: usize, progress: &mut dyn FnMut(LoadProgress)) -> Result<Weights, LoadError> {
     let layers = packer.blueprint.layers.len();
-    let total: usize = packer.file.tensors().iter().map(|tensor| tensor.bytes()).sum();
-    let total = Bytes(total as u64);
+    let total = tensor_bytes(packer.file);
     let next = AtomicUsize::new(0);
     let packed: Mutex<Vec<Option<LayerWeights>>> = Mutex::new((0..layers).map(|_| None).collect());
     // Of the first layer that has one: layers before it are under way when it is noticed.
@@ -484,6 +601,10 @@ fn pack(packer: Packer<'_>, threads: usize, progress: &mut dyn FnMut(LoadProgres
         head_bias: bias.transpose()?,
         page_angles: packer.page_angles(),
     })
+}
+
+fn tensor_bytes(file: &GgufFile) -> Bytes {
+    Bytes(file.tensors().iter().map(|tensor| tensor.bytes() as u64).sum())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

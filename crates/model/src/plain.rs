@@ -6,7 +6,7 @@
 
 use crate::gguf::{Group, GroupForm, Tensor};
 use crate::load::{LoadError, Model};
-use crate::weights::Packer;
+use crate::weights::{ExpertsIn, Packer};
 use duet_kernels::matmul::Gating;
 
 /// A matrix of weights in a file.
@@ -186,6 +186,6 @@ impl Model {
     }
 
     fn packer(&self) -> Packer<'_> {
-        Packer { file: self.file(), blueprint: self.blueprint(), packed: None }
+        Packer { file: self.file(), blueprint: self.blueprint(), packed: None, experts_in: ExpertsIn::Memory }
     }
 }

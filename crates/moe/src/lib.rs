@@ -1,5 +1,5 @@
 //! Experts on devices that take static shapes: how many rows each is given room for, which share a graph, and where a
-//! graph stays.
+//! graph stays. And experts on disk: which are in memory.
 //!
 //! It is sans-IO: counts and routes come in, plans and commands go out. There is no clock, thread, file, tensor or random
 //! choice in here, and what a row comes to is computed elsewhere.
@@ -17,6 +17,8 @@
 //! | a chunk's routes over all of these (§3.1) | `dispatch.rs` |
 //! | what a device and a model say of themselves | `device.rs` |
 //!
+//! `expert_cache.rs` is of none of these: it says which experts are in memory when the rest are on disk.
+//!
 //! Invariants:
 //! - every route of a chunk is computed on the accelerator, computed on the CPU, or counted as dropped, exactly once;
 //! - a group has one capacity and fits in a graph; what is resident fits in the memory that is given;
@@ -25,6 +27,7 @@
 pub mod calibration;
 pub mod device;
 pub mod dispatch;
+pub mod expert_cache;
 pub mod groups;
 pub mod overflow;
 pub mod packing;
@@ -39,6 +42,7 @@ mod samples;
 pub use calibration::{Calibration, LayerCounts, Load};
 pub use device::{Device, MoeShape, Times};
 pub use dispatch::{Dispatch, Dispatched};
+pub use expert_cache::{Answer, CacheStats, ExpertCache, LayerShape, Place};
 pub use groups::{Group, Grouping};
 pub use overflow::Overflow;
 pub use packing::Packing;

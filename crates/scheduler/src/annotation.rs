@@ -9,6 +9,9 @@
 //! is measured, and added to the arithmetic (`per_row`; zero in the paper's formula). What products of a few rows take
 //! goes in steps, which are measured too ([`few_rows`](crate::few_rows); none in the paper's formula).
 //!
+//! Experts that are on disk are waited for: what is predicted to be missing takes the time of its reading, beside all else
+//! ([`OnDisk`](crate::heg::OnDisk); a node of any other model has no such part).
+//!
 //! Rows of a batch whose contexts differ cost what their sums cost: predictions take a [`Load`] and are O(1).
 
 use crate::heg::{Heg, Load};
@@ -32,6 +35,8 @@ struct Cost {
     compute: f64,
     /// Seconds of traffic (`Q / B_eff`).
     memory: f64,
+    /// Seconds of waiting for a disk.
+    disk: f64,
 }
 
 /// What a kernel asks of its lanes and of the memory that they share.
@@ -65,7 +70,7 @@ pub fn demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -
 fn span_demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -> Demand {
     let (mut sum, order) = (Demand::default(), heg.order());
     let mut add = |count: usize, cost: Cost, step: f64| {
-        sum.seconds += count as f64 * time(anchors, cost) * step;
+        sum.seconds += count as f64 * (time(anchors, cost) * step + cost.disk);
         sum.bytes += count as f64 * cost.memory * anchors.bytes_per_s;
     };
     for kind in [NodeKind::Embed].into_iter().chain(order.kinds().map(|(kind, _)| kind)) {
@@ -98,7 +103,8 @@ const SATURATION_STEPS: usize = 16;
 /// How long one node takes for `load`, without a launch.
 #[must_use]
 pub fn node_time(heg: &Heg, anchors: &Anchors, load: &Load, kind: NodeKind) -> Nanos {
-    Nanos((time(anchors, cost(heg, anchors, load, kind)) * step(anchors, load, kind) * 1e9) as u64)
+    let cost = cost(heg, anchors, load, kind);
+    Nanos(((time(anchors, cost) * step(anchors, load, kind) + cost.disk) * 1e9) as u64)
 }
 
 /// What decides the time of a node.
@@ -111,9 +117,10 @@ pub fn bound(heg: &Heg, anchors: &Anchors, load: &Load, kind: NodeKind) -> Bound
 #[must_use]
 pub fn pass_bound(heg: &Heg, anchors: &Anchors, load: &Load) -> Bound {
     let layer = heg.order().kinds().map(|(kind, count)| (cost(heg, anchors, load, kind), count as f64));
-    bound_of(layer.fold(Cost { compute: 0.0, memory: 0.0 }, |sum, (cost, count)| Cost {
+    bound_of(layer.fold(Cost { compute: 0.0, memory: 0.0, disk: 0.0 }, |sum, (cost, count)| Cost {
         compute: sum.compute + count * cost.compute,
         memory: sum.memory + count * cost.memory,
+        disk: sum.disk + count * cost.disk,
     }))
 }
 
@@ -121,7 +128,8 @@ fn bound_of(cost: Cost) -> Bound {
     if cost.memory > cost.compute { Bound::Memory } else { Bound::Compute }
 }
 
-fn time(anchors: &Anchors, Cost { compute, memory }: Cost) -> f64 {
+/// On the lane itself.
+fn time(anchors: &Anchors, Cost { compute, memory, .. }: Cost) -> f64 {
     compute.max(memory) + anchors.exposed * compute.min(memory)
 }
 
@@ -136,7 +144,9 @@ fn step(anchors: &Anchors, load: &Load, kind: NodeKind) -> f64 {
 fn cost(heg: &Heg, anchors: &Anchors, load: &Load, kind: NodeKind) -> Cost {
     match kind {
         // A copy of one row of the embeddings for each row.
-        NodeKind::Embed => Cost { compute: 0.0, memory: load.rows * heg.qkv.row_bytes / anchors.bytes_per_s },
+        NodeKind::Embed => {
+            Cost { compute: 0.0, memory: load.rows * heg.qkv.row_bytes / anchors.bytes_per_s, disk: 0.0 }
+        }
         NodeKind::Qkv => with_rows(token_wise(anchors, &heg.qkv, load.rows), load.rows * anchors.per_row.qkv),
         NodeKind::Ffn => token_wise(anchors, &heg.ffn, load.rows),
         NodeKind::Route => token_wise(anchors, &heg.experts.map_or(heg.ffn, |experts| experts.route), load.rows),
@@ -146,6 +156,7 @@ fn cost(heg: &Heg, anchors: &Anchors, load: &Load, kind: NodeKind) -> Cost {
                 + load.rows * anchors.per_row.attention,
             memory: (load.positions * heg.attention.bytes_per_position + load.rows * heg.attention.row_bytes)
                 / anchors.bytes_per_s,
+            disk: 0.0,
         },
     }
 }
@@ -163,6 +174,7 @@ fn token_wise(anchors: &Anchors, node: &crate::heg::TokenWise, rows: f64) -> Cos
     Cost {
         compute: rows * node.macs_per_row / anchors.macs_per_s,
         memory: (node.weights_read(rows) + rows * node.row_bytes) / anchors.bytes_per_s,
+        disk: node.disk_time(rows),
     }
 }
 
@@ -170,7 +182,7 @@ fn token_wise(anchors: &Anchors, node: &crate::heg::TokenWise, rows: f64) -> Cos
 mod tests {
     use super::*;
     use crate::few_rows::FewRows;
-    use crate::heg::{SequenceWise, TokenWise};
+    use crate::heg::{OnDisk, RoutedWeights, SequenceWise, TokenWise};
     use crate::machine::PerRow;
 
     fn heg() -> Heg {
@@ -214,6 +226,22 @@ mod tests {
         let load = Load { rows: 50.0, ..Load::default() };
         assert_eq!(node_time(&heg(), &anchors(1.0), &load, NodeKind::Ffn), Nanos(150_000));
         assert_eq!(node_time(&heg(), &anchors(0.5), &load, NodeKind::Ffn), Nanos(125_000));
+    }
+
+    #[test]
+    fn what_is_on_disk_is_waited_for() {
+        let disk = Some(OnDisk { missing: 0.25, bytes_per_s: 1e9 });
+        let routed = |disk| Some(RoutedWeights { bytes: 8e6, share: 0.5, disk });
+        let ffn = |disk| TokenWise { routed: routed(disk), ..heg().ffn };
+        let time = |disk| {
+            let heg = Heg { ffn: ffn(disk), ..heg() };
+            let load = Load { rows: 1.0, ..Load::default() };
+            (node_time(&heg, &anchors(0.0), &load, NodeKind::Ffn), span_time(&heg, &anchors(0.0), &load, &(0..7)))
+        };
+        // One row reads 4 MB, of which one comes from the disk; there are two layers.
+        let ((node, span), (waiting_node, waiting_span)) = (time(None), time(disk));
+        assert_eq!(waiting_node, node + Nanos(1_000_000));
+        assert_eq!(waiting_span, span + Nanos(2_000_000));
     }
 
     #[test]

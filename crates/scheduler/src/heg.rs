@@ -68,14 +68,40 @@ pub struct RoutedWeights {
     pub bytes: f64,
     /// The share of the experts that one row goes to.
     pub share: f64,
+    /// What of them has to be read from a disk first; none where all are in memory.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub disk: Option<OnDisk>,
+}
+
+/// Weights that are on disk, with a part of them in memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct OnDisk {
+    /// The share of what is asked for that is not in memory.
+    pub missing: f64,
+    /// How fast the disk is.
+    pub bytes_per_s: f64,
+}
+
+impl RoutedWeights {
+    /// Bytes of them that `rows` rows read.
+    fn read(&self, rows: f64) -> f64 {
+        self.bytes * (1.0 - (1.0 - self.share.clamp(0.0, 1.0)).powf(rows))
+    }
 }
 
 impl TokenWise {
     /// Bytes of weights that `rows` rows read.
     #[must_use]
     pub fn weights_read(&self, rows: f64) -> f64 {
-        let read = |routed: RoutedWeights| routed.bytes * (1.0 - (1.0 - routed.share.clamp(0.0, 1.0)).powf(rows));
-        self.weight_bytes + self.routed.map_or(0.0, read)
+        self.weight_bytes + self.routed.map_or(0.0, |routed| routed.read(rows))
+    }
+
+    /// Seconds that `rows` rows wait for a disk.
+    #[must_use]
+    pub fn disk_time(&self, rows: f64) -> f64 {
+        let Some((routed, disk)) = self.routed.and_then(|routed| Some((routed, routed.disk?))) else { return 0.0 };
+        disk.missing.clamp(0.0, 1.0) * routed.read(rows) / disk.bytes_per_s.max(1.0)
     }
 
     /// Bytes of weights in all.

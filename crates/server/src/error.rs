@@ -137,6 +137,7 @@ impl ApiError {
                 EngineError::File { .. }
                 | EngineError::Configuration(_)
                 | EngineError::Device { .. }
+                | EngineError::Weights(_)
                 | EngineError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, None),
             },
             Self::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, Some("shutting_down")),

@@ -5,9 +5,10 @@ use super::{
 };
 use crate::cli::{BenchArgs, BenchCommand, ThroughputArgs};
 use crate::failure::print;
-use crate::models;
+use crate::{models, session};
 use duet_bench::throughput::{self, Ceilings, PassCost, Report, Settings};
 use duet_types::Bytes;
+use std::time::Instant;
 
 pub(super) fn bench(arguments: &BenchArgs) -> anyhow::Result<()> {
     match &arguments.command {
@@ -35,7 +36,15 @@ fn measure_throughput(arguments: &ThroughputArgs) -> anyhow::Result<()> {
         long_contexts: arguments.long.clone(),
     };
     let path = models::locate(&arguments.model)?;
-    let report = throughput::run(&path, &settings, |phase| eprintln!("bench: {phase}"))?;
+    let progress = |phase: &str| eprintln!("bench: {phase}");
+    let report = match arguments.expert_memory {
+        None => throughput::run(&path, &settings, progress)?,
+        Some(memory) => {
+            let start = Instant::now();
+            let model = session::open_with_experts_on_disk(&path, memory)?;
+            throughput::run_loaded(&path, (model, start.elapsed()), &settings, progress)?
+        }
+    };
     if arguments.json {
         return print(&(serde_json::to_string(&report)? + "\n"));
     }
@@ -88,6 +97,15 @@ fn page(report: &Report) -> String {
             decode.read_gbs,
             share(decode.read_share, decode.suspect.as_deref())
         );
+        if let Some(reads) = &decode.experts {
+            page += &format!(
+                "experts   {} read from disk for a token; {:.0} % in memory, {:.0} % foreseen; {:.2} s waited\n",
+                Bytes(reads.bytes_per_token as u64),
+                100.0 * reads.in_memory,
+                100.0 * reads.foreseen,
+                reads.waited_s
+            );
+        }
     }
     for decode in &report.decode_long {
         page += &format!(

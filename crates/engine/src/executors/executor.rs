@@ -55,7 +55,8 @@ impl Task<'_> {
     }
 }
 
-/// The cores: whichever of them a kernel has, they are one executor. They compute at once, and do not fail.
+/// The cores: whichever of them a kernel has, they are one executor. They compute at once, and fail only where weights are on
+/// disk that cannot be read, which nobody else could.
 #[derive(Debug, Default)]
 pub(super) struct Cores {
     macs: AtomicU64,
@@ -72,12 +73,15 @@ impl Executor for Cores {
         pass: &mut Pass,
         rows: Range<usize>,
     ) -> Result<Option<Box<dyn Begun + 'e>>, NotRun> {
-        task.model.run_node(pass, task.node, rows, task.site.crew);
-        Ok(None)
+        let run = task.model.try_run_node(pass, task.node, rows, task.site.crew);
+        run.map(|()| None).map_err(|error| NotRun::Failed(error.to_string()))
     }
 
-    fn ended(&self, macs: u64, _: Result<(), NotRun>) -> Result<Ended, EngineError> {
-        self.did(macs);
+    fn ended(&self, macs: u64, result: Result<(), NotRun>) -> Result<Ended, EngineError> {
+        match result {
+            Ok(()) => self.did(macs),
+            Err(NotRun::Failed(error) | NotRun::Unsupported(error)) => return Err(EngineError::Weights(error)),
+        }
         Ok(Ended::Done)
     }
 }

@@ -4,6 +4,7 @@
 
 use super::draft_model::DraftModelFamilies;
 use super::exact::ExactFamilies;
+use super::expert_memory::ExpertMemoryFamilies;
 use super::experts::ExpertFamilies;
 use super::families::Families;
 use super::labels::{OfClass, OfLane, OfSpill, OfStage, OfUse};
@@ -12,6 +13,7 @@ use crate::drafting::DraftCost;
 use crate::exact::ExactCounts;
 use duet_driver::{Fact, Found, KernelEnd, LaneHealth, Launched, Origin};
 use duet_history::HistoryStats;
+use duet_model::ExpertMemoryStats;
 use duet_model::forward::ExpertStats;
 use duet_scheduler::{Line, Pages, SchedulerConfig, annotation};
 use duet_speculate::Utilisation;
@@ -26,6 +28,7 @@ pub(crate) struct Metrics {
     families: Families,
     exact: ExactFamilies,
     experts: ExpertFamilies,
+    expert_memory: ExpertMemoryFamilies,
     by_model: DraftModelFamilies,
     registry: Arc<Registry>,
     lanes: Vec<OfLane>,
@@ -41,6 +44,8 @@ pub(crate) struct Elsewhere {
     pub(crate) history: Option<HistoryStats>,
     pub(crate) exact: ExactCounts,
     pub(crate) experts: ExpertStats,
+    /// None where all experts are in memory.
+    pub(crate) expert_memory: Option<ExpertMemoryStats>,
 }
 
 /// All figures, to be written when the lock is free again.
@@ -57,6 +62,8 @@ impl Metrics {
         exact.register(&mut registry);
         let experts = ExpertFamilies::default();
         experts.register(&mut registry);
+        let expert_memory = ExpertMemoryFamilies::default();
+        expert_memory.register(&mut registry);
         let by_model = DraftModelFamilies::default();
         by_model.register(&mut registry);
         let registry = Arc::new(registry);
@@ -66,7 +73,7 @@ impl Metrics {
         let all = if machine.is_team(all) { all } else { LaneSet::from_iter([machine.decode_lane()]) };
         let all = machine.anchors(all);
         let saturating = annotation::saturating_rows(&config.heg, all);
-        Self { families, exact, experts, by_model, registry, lanes, saturating }
+        Self { families, exact, experts, expert_memory, by_model, registry, lanes, saturating }
     }
 
     /// The figures as they are now, with the queues, KV memory and graphs, which are what they are and not counted.
@@ -76,10 +83,12 @@ impl Metrics {
         pages: &Pages,
         elsewhere: Elsewhere,
     ) -> Exposition {
-        let Elsewhere { drafting: DraftCost { drafts, time, recycled }, by_model, history, exact, experts } = elsewhere;
+        let Elsewhere { drafting, by_model, history, exact, experts, expert_memory } = elsewhere;
+        let DraftCost { drafts, time, recycled } = drafting;
         self.by_model.set(&by_model.unwrap_or_default());
         self.exact.set(&exact);
         self.experts.set(&experts);
+        self.expert_memory.set(&expert_memory.unwrap_or_default());
         self.families.drafts.inc_by(drafts.saturating_sub(self.families.drafts.get()));
         self.families.draft_time.inc_by((time.as_secs_f64() - self.families.draft_time.get()).max(0.0));
         self.families.recycled_bytes.set(recycled.0 as i64);

@@ -3,6 +3,7 @@
 
 mod draft_model;
 mod exact;
+mod expert_memory;
 mod experts;
 mod families;
 mod labels;

@@ -100,7 +100,10 @@ impl<B: Backend> Rows<B> {
         }
         let rows = rows.into_iter().flatten().collect();
         match backend.begin(rows) {
-            Ok(pass) => self.pass = Some(pass),
+            Ok(mut pass) => {
+                backend.set_class(&mut pass, kernel.class());
+                self.pass = Some(pass);
+            }
             Err(Refused { error, tables }) => {
                 self.put_back(tables);
                 return Err(error);

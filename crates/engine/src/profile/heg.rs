@@ -4,7 +4,21 @@ use duet_model::arch::Recurrent;
 use duet_model::kv::{KvFormat, PAGE_TOKENS};
 use duet_model::{Linear, Model};
 use duet_scheduler::Heg;
-use duet_scheduler::heg::{RoutedWeights, SequenceWise, TokenWise};
+use duet_scheduler::heg::{OnDisk, RoutedWeights, SequenceWise, TokenWise};
+
+/// The same graph with what has to be read from a disk, where experts are on one: the share of them that memory has no room
+/// for, at the speed at which one was just read. Rows go to some experts more often than to others, and these are the ones in
+/// memory, so less is missing than that; what is predicted too long is put right as all else is (`scheduler/src/drift.rs`).
+pub(crate) fn with_disk(mut heg: Heg, model: &Model) -> Heg {
+    if let (Some(routed), Some(memory)) = (&mut heg.ffn.routed, model.expert_memory())
+        && let Some((bytes, time)) = model.probe_experts()
+    {
+        let all = (routed.bytes * heg.layers as f64).max(1.0);
+        let missing = (1.0 - memory.0 as f64 / all).max(0.0);
+        routed.disk = Some(OnDisk { missing, bytes_per_s: bytes.0 as f64 / time.as_secs_f64().max(1e-9) });
+    }
+    heg
+}
 
 /// What the nodes of `model` compute and read.
 #[must_use]
@@ -18,6 +32,7 @@ pub fn heg(model: &Model, kv: KvFormat) -> Heg {
         routed: linear.routed.map(|routed| RoutedWeights {
             bytes: routed.bytes.0 as f64,
             share: routed.chosen as f64 / routed.experts as f64,
+            disk: None,
         }),
     };
     let queries = blueprint.heads * blueprint.head_dim;

@@ -16,6 +16,7 @@ mod times;
 
 pub use check::PredictionError;
 pub use heg::heg;
+pub(crate) use heg::with_disk;
 pub use measure::Effort;
 pub use sweep::{DecodeLatency, PrefillLatency, Sweep};
 

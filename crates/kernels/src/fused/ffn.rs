@@ -131,6 +131,44 @@ pub fn feed_experts(
     }
 }
 
+/// Computes the places of some experts, by their numbers, of the rows that [`route`] saw last, and keeps what they come to
+/// until [`add_waves`]. Nothing if the block is dense.
+///
+/// # Panics
+/// As [`feed_experts`], or if one of them is not in memory.
+pub fn feed_wave(
+    isa: Isa,
+    crew: &dyn Crew,
+    weights: &FfnWeights<'_>,
+    buffers: &mut Buffers,
+    rows: Range<usize>,
+    (places, wave): (Places<'_>, &[bool]),
+) {
+    let call = Call::new(isa, weights, buffers, rows);
+    if let Inner::Experts(experts) = &call.block {
+        crew.run(&|worker| experts.wave(places, wave, &worker));
+    }
+}
+
+/// Adds what the waves of some places came to to the residual stream. With the waves before it, this is [`feed_experts`], to
+/// the bit. Nothing if the block is dense.
+///
+/// # Panics
+/// As [`feed_experts`].
+pub fn add_waves(
+    isa: Isa,
+    crew: &dyn Crew,
+    weights: &FfnWeights<'_>,
+    buffers: &mut Buffers,
+    rows: Range<usize>,
+    places: Places<'_>,
+) {
+    let call = Call::new(isa, weights, buffers, rows);
+    if let Inner::Experts(experts) = &call.block {
+        crew.run(&|worker| experts.add(places, &worker));
+    }
+}
+
 struct Call<'a> {
     isa: Isa,
     weights: &'a FfnWeights<'a>,

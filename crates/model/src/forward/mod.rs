@@ -10,6 +10,7 @@ mod context_head;
 mod dispatched;
 mod exact;
 mod expert_wise;
+mod from_disk;
 mod hidden;
 mod nodes;
 mod pass;

@@ -3,6 +3,7 @@
 use super::Pass;
 use super::pass::Tree;
 use crate::arch::{Extra, Rope};
+use crate::disk_experts::ExpertUnread;
 use crate::load::Model;
 use crate::weights::{FeedWeights, LayerWeights, NormWeights};
 use duet_kernels::attention::TurnedBias;
@@ -37,7 +38,7 @@ impl Model {
     /// Runs a span of nodes (indices into [`Self::nodes`]) on all rows.
     ///
     /// # Panics
-    /// If there are no such nodes.
+    /// If there are no such nodes, or as [`Self::run_node`].
     pub fn run_span(&self, pass: &mut Pass, nodes: Range<usize>, crew: &dyn Crew) {
         let rows = pass.rows();
         for index in nodes {
@@ -49,20 +50,42 @@ impl Model {
     /// of all rows of its sequence before it. Experts that are launched take all rows, whatever is asked for.
     ///
     /// # Panics
-    /// If the rows or the layer do not exist.
+    /// If the rows or the layer do not exist, or experts that are on disk cannot be read: [`Self::try_run_node`] is for
+    /// models of which some may be.
     pub fn run_node(&self, pass: &mut Pass, node: Node, rows: Range<usize>, crew: &dyn Crew) {
+        self.try_run_node(pass, node, rows, crew).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// [`Self::run_node`], for a model whose experts may be on disk.
+    ///
+    /// # Errors
+    /// [`ExpertUnread`]; the pass is good for nothing then but to be abandoned.
+    ///
+    /// # Panics
+    /// If the rows or the layer do not exist.
+    pub fn try_run_node(
+        &self,
+        pass: &mut Pass,
+        node: Node,
+        rows: Range<usize>,
+        crew: &dyn Crew,
+    ) -> Result<(), ExpertUnread> {
         assert!(rows.end <= pass.rows());
         match node {
             Node::Embed => self.embed(pass, rows),
             Node::Qkv { layer } => self.qkv(pass, layer, rows, crew),
             Node::Attention { layer } => self.attention(pass, layer, rows, crew),
-            Node::Ffn { layer } => {
-                let weights = self.ffn_weights(layer);
-                feed_forward(self.isa(), crew, &weights, &mut pass.activations.buffers, rows);
-            }
+            Node::Ffn { layer } => match self.on_disk().filter(|_| self.blueprint().experts_of(layer).is_some()) {
+                Some(store) => return self.feed_from_disk(store, pass, layer, rows, crew),
+                None => {
+                    let weights = self.ffn_weights(layer);
+                    feed_forward(self.isa(), crew, &weights, &mut pass.activations.buffers, rows);
+                }
+            },
             Node::Route { layer } => self.route(pass, layer, crew),
             Node::Experts { layer, launch } => self.launch(pass, (layer, launch), crew),
         }
+        Ok(())
     }
 
     /// Logits of the chosen rows (indices into the pass), after all nodes: `out[i * vocabulary..]` is row `rows[i]`. A
@@ -237,7 +260,7 @@ impl Model {
                         routing: plan.routing,
                         choice_bias: choice_bias.as_deref(),
                         chosen: plan.chosen,
-                        experts,
+                        experts: experts.feeds(),
                         biases: biases.as_deref(),
                         shared: shared.as_ref().map(|(gate, feed)| SharedExpert { gate: gate.as_deref(), feed }),
                     })

@@ -6,7 +6,7 @@ use crate::kv::{KvError, KvTable, PAGE_TOKENS, StateBlock};
 use crate::load::Model;
 use duet_kernels::attention::PageMemory;
 use duet_kernels::fused::{BufferShape, Buffers, ExpertShape};
-use duet_types::{Bytes, TokenId, Tokens};
+use duet_types::{Bytes, Class, TokenId, Tokens};
 use std::ops::Range;
 
 /// One sequence's rows in a pass.
@@ -112,6 +112,8 @@ pub struct Pass {
     pub(super) dispatched: Dispatched,
     /// What recurrent layers are to know after the pass, of each segment; none where there are no such layers.
     pub(super) recurrent: Vec<Recurrent>,
+    /// Whose it is: experts on disk are read for a person first.
+    pub(super) class: Class,
 }
 
 impl Activations {
@@ -164,10 +166,16 @@ impl Pass {
             Ok(()) => {
                 let trees = segments.iter().map(|segment| plant(segment, &mut activations.spare)).collect();
                 let recurrent = Recurrent::of(model, &segments, &mut activations.spare_states);
-                Ok(Self { activations, segments, trees, dispatched: Dispatched::default(), recurrent })
+                let (dispatched, class) = Default::default();
+                Ok(Self { activations, segments, trees, dispatched, recurrent, class })
             }
             Err(error) => Err(Box::new(PassRefused { error, activations, segments })),
         }
+    }
+
+    /// Says whose it is; a person's, if nobody says so.
+    pub fn set_class(&mut self, class: Class) {
+        self.class = class;
     }
 
     /// Rows of all segments together.

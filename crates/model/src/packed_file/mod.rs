@@ -18,10 +18,12 @@
 //! worse.
 
 mod read;
+mod stream;
 mod write;
 
-pub(crate) use read::PackedFile;
 pub use read::Unusable;
+pub(crate) use read::{Check, PackedFile};
+pub(crate) use stream::StreamWriter;
 pub(crate) use write::write;
 
 use duet_kernels::packed::Form;

@@ -1,10 +1,12 @@
 //! Maps a file of packed weights, checked.
 
 use super::{Digest, Entry, HEADER, MAGIC, SectionEntry, Table, VERSION, name_of};
+use crate::disk_experts::{ExpertPlace, MatrixPlace, SectionPlace};
 use crc32fast::Hasher;
 use duet_kernels::packed::{Form, Lender, PackedMatrix, section_bytes};
 use duet_kernels::quantize::GROUP;
 use hashbrown::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,6 +17,21 @@ pub(crate) struct PackedFile {
     matrices: HashMap<String, Entry>,
     /// Whether it had every matrix that it was asked for.
     fits: AtomicBool,
+}
+
+/// What of a file is compared with its checksums when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// All of it.
+    All,
+    /// All but experts, which are checked whenever one is read.
+    AllButExperts,
+}
+
+impl Check {
+    fn covers(self, entry: &Entry) -> bool {
+        self == Self::All || !crate::weights::is_of_expert(&entry.name)
+    }
 }
 
 /// Why a file of packed weights is not used.
@@ -41,20 +58,22 @@ pub enum Unusable {
 }
 
 impl PackedFile {
-    /// Maps the file at `path`, if its weights are those of `digest`, and checks all of it on `threads` threads.
+    /// Maps the file at `path`, if its weights are those of `digest`, and checks it on `threads` threads.
     ///
     /// # Errors
     /// [`Unusable`], for which the weights are to be packed again.
-    pub(crate) fn open(path: &Path, digest: &Digest, threads: usize) -> Result<Self, Unusable> {
+    pub(crate) fn open(path: &Path, digest: &Digest, (check, threads): (Check, usize)) -> Result<Self, Unusable> {
         let map = crate::gguf::map_file(path).map_err(|_| Unusable::Absent)?;
         // A hint, which a system need not take: all of it is read now.
         #[cfg(unix)]
-        let _ = map.advise(memmap2::Advice::WillNeed);
-        Self::check(Arc::new(map), digest, threads)
+        if check == Check::All {
+            let _ = map.advise(memmap2::Advice::WillNeed);
+        }
+        Self::check(Arc::new(map), digest, (check, threads))
     }
 
     /// The same for bytes that are in memory.
-    pub(super) fn check(bytes: Lender, digest: &Digest, threads: usize) -> Result<Self, Unusable> {
+    pub(super) fn check(bytes: Lender, digest: &Digest, (check, threads): (Check, usize)) -> Result<Self, Unusable> {
         let all = bytes.as_ref().as_ref();
         let (header, rest) = all.split_at_checked(HEADER).ok_or(Unusable::Foreign)?;
         if header[..8] != MAGIC {
@@ -74,7 +93,7 @@ impl PackedFile {
         }
         // Whole, and yet of another form: written by a duet that forgot to change the version.
         let table: Table = serde_json::from_slice(table).map_err(|_| Unusable::Version)?;
-        check_panels(all, &table, threads)?;
+        check_panels(all, &table, (check, threads))?;
         let matrices = table.matrices.into_iter().map(|entry| (entry.name.clone(), entry)).collect();
         Ok(Self { bytes, matrices, fits: AtomicBool::new(true) })
     }
@@ -88,12 +107,36 @@ impl PackedFile {
         found
     }
 
+    /// Where the matrix of this name lies, likewise.
+    pub(crate) fn place(&self, name: &str, inputs: usize, forms: &[(usize, Form)]) -> Option<MatrixPlace> {
+        let found = self.entry(name, inputs, forms).and_then(|entry| {
+            let section = |(section, (outputs, form)): (&SectionEntry, &(usize, Form))| {
+                let ([quants, scales], crc) = (ranges(entry, section)?, section.crc);
+                Some(SectionPlace { form: *form, outputs: *outputs, quants, scales, crc })
+            };
+            let sections = entry.sections.iter().zip(forms).map(section).collect::<Option<_>>()?;
+            Some(MatrixPlace { inputs, sections })
+        });
+        if found.is_none() {
+            self.fits.store(false, Ordering::Relaxed);
+        }
+        found
+    }
+
+    /// Notes it if an expert's matrices do not lie together.
+    pub(crate) fn together(&self, expert: Option<ExpertPlace>) -> Option<ExpertPlace> {
+        if expert.is_none() {
+            self.fits.store(false, Ordering::Relaxed);
+        }
+        expert
+    }
+
     /// Whether it had every matrix that it was asked for.
     pub(crate) fn fits(&self) -> bool {
         self.fits.load(Ordering::Relaxed)
     }
 
-    fn find(&self, name: &str, inputs: usize, forms: &[(usize, Form)]) -> Option<PackedMatrix> {
+    fn entry(&self, name: &str, inputs: usize, forms: &[(usize, Form)]) -> Option<&Entry> {
         let entry = self.matrices.get(name).filter(|entry| entry.inputs == inputs)?;
         let fits = |(section, form): (&SectionEntry, &(usize, Form))| {
             (section.outputs, section.form.as_str()) == (form.0, name_of(form.1).as_str())
@@ -101,6 +144,11 @@ impl PackedFile {
         if entry.sections.len() != forms.len() || !entry.sections.iter().zip(forms).all(fits) {
             return None;
         }
+        Some(entry)
+    }
+
+    fn find(&self, name: &str, inputs: usize, forms: &[(usize, Form)]) -> Option<PackedMatrix> {
+        let entry = self.entry(name, inputs, forms)?;
         let place =
             |(section, form): (&SectionEntry, &(usize, Form))| (form.0, form.1, [section.quants, section.scales]);
         let sections: Vec<_> = entry.sections.iter().zip(forms).map(place).collect();
@@ -109,13 +157,15 @@ impl PackedFile {
 }
 
 /// Compares the checksums of all panels, a section at a time on each thread.
-fn check_panels(all: &[u8], table: &Table, threads: usize) -> Result<(), Unusable> {
+fn check_panels(all: &[u8], table: &Table, (check, threads): (Check, usize)) -> Result<(), Unusable> {
     let sections: Vec<(&Entry, &SectionEntry)> =
         table.matrices.iter().flat_map(|entry| entry.sections.iter().map(move |section| (entry, section))).collect();
     let (next, whole) = (AtomicUsize::new(0), AtomicBool::new(true));
     let work = || {
         while let Some((entry, section)) = sections.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if is_whole(all, entry, section) != Some(true) {
+            let is_whole =
+                panels(all, entry, section).is_some_and(|parts| !check.covers(entry) || crc(parts) == section.crc);
+            if !is_whole {
                 whole.store(false, Ordering::Relaxed);
                 return;
             }
@@ -130,7 +180,14 @@ fn check_panels(all: &[u8], table: &Table, threads: usize) -> Result<(), Unusabl
     if whole.into_inner() { Ok(()) } else { Err(Unusable::Damaged) }
 }
 
-fn is_whole(all: &[u8], entry: &Entry, section: &SectionEntry) -> Option<bool> {
+/// The quants and scales of a section, if they lie in the file.
+fn panels<'a>(all: &'a [u8], entry: &Entry, section: &SectionEntry) -> Option<[&'a [u8]; 2]> {
+    let [quants, scales] = ranges(entry, section)?;
+    Some([all.get(quants)?, all.get(scales)?])
+}
+
+/// Where they lie.
+fn ranges(entry: &Entry, section: &SectionEntry) -> Option<[Range<usize>; 2]> {
     let form = Form::ALL.into_iter().find(|form| name_of(*form) == section.form)?;
     // Beyond this lengths would not be numbers; no file is as long.
     let sane = |count: usize| count < 1 << 28;
@@ -138,11 +195,14 @@ fn is_whole(all: &[u8], entry: &Entry, section: &SectionEntry) -> Option<bool> {
         return None;
     }
     let [quants, scales] = section_bytes(section.outputs, entry.inputs.div_ceil(GROUP), form);
-    let part = |from: usize, len: usize| all.get(from..from.checked_add(len)?);
+    let range = |from: usize, len: usize| Some(from..from.checked_add(len)?);
+    Some([range(section.quants, quants)?, range(section.scales, scales)?])
+}
+
+fn crc(parts: [&[u8]; 2]) -> u32 {
     let mut hasher = Hasher::new();
-    hasher.update(part(section.quants, quants)?);
-    hasher.update(part(section.scales, scales)?);
-    Some(hasher.finalize() == section.crc)
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.finalize()
 }
 
 impl std::fmt::Debug for PackedFile {

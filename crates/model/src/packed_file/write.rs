@@ -53,11 +53,11 @@ fn table(matrices: &[(String, &PackedMatrix)], crcs: &[Vec<u32>], panels: usize)
     Ok(serde_json::to_vec(&Table { matrices: matrices.collect() })?)
 }
 
-fn padding(len: usize) -> usize {
+pub(super) fn padding(len: usize) -> usize {
     len.next_multiple_of(ALIGNMENT) - len
 }
 
-fn crc(part: PackedPart<'_>) -> u32 {
+pub(super) fn crc(part: PackedPart<'_>) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(part.quants);
     hasher.update(part.scales);

@@ -5,20 +5,26 @@
 //! different types, whose rows alternate, are quantised to eight bits in groups of 32. Everything is checked here, so that
 //! the forward pass cannot fail.
 
+mod experts;
 mod names;
 mod packer;
 mod parts;
 mod recurrent;
 mod row_reader;
 mod stacked;
+mod streamed;
 mod unpacked;
 
+pub(crate) use experts::{ExpertWeights, ExpertsIn};
+pub(crate) use names::is_of_expert;
 pub(crate) use packer::Packer;
 pub(crate) use recurrent::RecurrentWeights;
 pub(crate) use row_reader::stored_form;
 pub(crate) use stacked::Stacker;
+pub use streamed::PackError;
 
 use crate::arch::ExpertPlan;
+use crate::disk_experts::ExpertPlace;
 use crate::load::{ExpertWork, Linear, RoutedBytes};
 use duet_kernels::attention::{KeyBias, PageAngles};
 use duet_kernels::fused::{ExpertBias, Feed};
@@ -71,6 +77,7 @@ pub(crate) struct NormWeights {
 
 /// What is between a layer's second norm and the residual stream.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one a layer")]
 pub(crate) enum FeedWeights {
     Dense {
         feed: Feed,
@@ -81,7 +88,7 @@ pub(crate) enum FeedWeights {
         router: Vec<f32>,
         router_bias: Option<Vec<f32>>,
         choice_bias: Option<Vec<f32>>,
-        experts: Vec<Feed>,
+        experts: ExpertWeights,
         /// Of each expert.
         biases: Option<Vec<ExpertBias>>,
         /// The gate of the shared one, if it has any, and itself.
@@ -96,15 +103,25 @@ impl FeedWeights {
         match self {
             Self::Dense { feed, .. } => vec![(String::new(), feed)],
             Self::Experts { experts, shared, .. } => {
-                let experts = experts.iter().enumerate().map(|(expert, feed)| (names::expert(expert), feed));
+                let feeds = experts.in_memory().iter().enumerate();
+                let experts = feeds.map(|(expert, feed)| (names::expert(expert), feed));
                 experts.chain(shared.iter().map(|(_, feed)| (names::SHARED.to_owned(), feed))).collect()
             }
         }
     }
 
+    /// Where its experts lie, if they are on disk.
+    pub(crate) fn expert_places(&self) -> &[ExpertPlace] {
+        match self {
+            Self::Dense { .. } => &[],
+            Self::Experts { experts, .. } => experts.places(),
+        }
+    }
+
     /// Whether any of its matrices has floats.
     fn has_floats(&self) -> bool {
-        self.feeds().iter().any(|(_, feed)| feed.has_floats())
+        let on_disk = matches!(self, Self::Experts { experts, .. } if experts.has_floats());
+        on_disk || self.feeds().iter().any(|(_, feed)| feed.has_floats())
     }
 
     /// Multiply-accumulates of a row.
@@ -112,7 +129,7 @@ impl FeedWeights {
         match self {
             Self::Dense { feed, .. } => feed.macs(),
             Self::Experts { router, experts, shared, plan, .. } => {
-                let expert = experts.first().map_or(0, Feed::macs);
+                let expert = experts.macs();
                 let shared =
                     shared.as_ref().map_or(0, |(gate, feed)| gate.as_deref().map_or(0, <[f32]>::len) + feed.macs());
                 router.len() + expert * plan.chosen + shared
@@ -133,7 +150,7 @@ impl FeedWeights {
 
     fn routed_bytes(&self) -> Option<RoutedBytes> {
         let Self::Experts { experts, plan, .. } = self else { return None };
-        let bytes = Bytes(experts.iter().map(|feed| feed.bytes() as u64).sum());
+        let bytes = Bytes(experts.bytes() as u64);
         Some(RoutedBytes { bytes, experts: plan.count, chosen: plan.chosen })
     }
 }
@@ -191,7 +208,7 @@ impl LayerWeights {
         Some(ExpertWork {
             route: (self.output.macs() + router.len()) as u64,
             route_bytes: Bytes((self.output.bytes() + size_of_val(router.as_slice())) as u64),
-            expert: experts.first().map_or(0, Feed::macs) as u64,
+            expert: experts.macs() as u64,
             shared: shared.as_ref().map_or(0, |(_, feed)| feed.macs()) as u64,
         })
     }
@@ -201,7 +218,7 @@ impl LayerWeights {
         match &self.feed {
             FeedWeights::Dense { feed, .. } => feed.gate_up.quants(),
             FeedWeights::Experts { experts, .. } => {
-                let expert = experts.first().map_or(&[][..], |feed| feed.gate_up.quants());
+                let expert = experts.in_memory().first().map_or(&[][..], |feed| feed.gate_up.quants());
                 if expert.len() > self.qkv.quants().len() { expert } else { self.qkv.quants() }
             }
         }

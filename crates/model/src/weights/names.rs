@@ -25,3 +25,8 @@ pub(super) fn down(layer: usize, suffix: &str) -> String {
 pub(super) fn expert(expert: usize) -> String {
     format!("_exps.{expert}")
 }
+
+/// Whether a matrix of this name is one of an expert that rows are routed to.
+pub(crate) fn is_of_expert(name: &str) -> bool {
+    name.contains("_exps.")
+}

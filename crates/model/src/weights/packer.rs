@@ -2,8 +2,9 @@
 
 use super::parts::{FeedTensors, Part, Slice, gated, rows_of, sections};
 use super::row_reader::{RowReader, stored_form};
-use super::{FeedWeights, LayerWeights, NormWeights, names};
+use super::{ExpertWeights, ExpertsIn, FeedWeights, LayerWeights, NormWeights, names};
 use crate::arch::{Blueprint, ExpertPlan, Extra, Mixer, Rope, RopePairs};
+use crate::disk_experts::ExpertPlace;
 use crate::gguf::{GgufFile, Tensor};
 use crate::load::LoadError;
 use crate::packed_file::PackedFile;
@@ -18,6 +19,8 @@ pub(crate) struct Packer<'a> {
     pub(crate) blueprint: &'a Blueprint,
     /// Where matrices lie that were packed before.
     pub(crate) packed: Option<&'a PackedFile>,
+    /// Where experts are to be.
+    pub(crate) experts_in: ExpertsIn,
 }
 
 impl<'a> Packer<'a> {
@@ -27,6 +30,11 @@ impl<'a> Packer<'a> {
             Mixer::Attention => self.attention_layer(index),
             Mixer::Recurrent => self.recurrent_layer(index),
         }
+    }
+
+    /// The same without the experts that rows are routed to, which are to be packed one by one.
+    pub(super) fn layer_without_experts(&self, index: usize) -> Result<LayerWeights, LoadError> {
+        Self { experts_in: ExpertsIn::PackedFile, packed: None, ..*self }.layer(index)
     }
 
     /// What follows a layer's second norm.
@@ -246,15 +254,8 @@ impl<'a> Packer<'a> {
 
     /// The experts of layer `index` and their router.
     fn experts(&self, index: usize, plan: ExpertPlan) -> Result<FeedWeights, LoadError> {
-        let ExpertPlan { count, ffn, .. } = plan;
-        let hidden = self.blueprint.hidden;
+        let (count, hidden) = (plan.count, self.blueprint.hidden);
         let name = |part: &str| format!("blk.{index}.{part}.weight");
-        let FeedTensors { gate, up, down, .. } = self.expert_stack(index, plan)?;
-        let gate_up = |expert: usize| gated(gate, up, expert * ffn..(expert + 1) * ffn);
-        let downward = |expert: usize| vec![down.rows((expert * hidden..(expert + 1) * hidden).map(Some))];
-        let gate_ups = self.pack_many(count, |expert| names::gate_up(index, &names::expert(expert)), gate_up)?;
-        let downs = self.pack_many(count, |expert| names::down(index, &names::expert(expert)), downward)?;
-        let feeds = gate_ups.into_iter().zip(downs);
         let shared = |width| {
             let gate = plan.shared_gate.then(|| self.vector(&name("ffn_gate_inp_shexp"), hidden)).transpose()?;
             Ok::<_, LoadError>((gate, self.feed(index, names::SHARED, width)?))
@@ -269,10 +270,43 @@ impl<'a> Packer<'a> {
             router_bias: bias(Extra::ExpertBiases, "ffn_gate_inp")?,
             choice_bias: bias(Extra::ChoiceBias, "exp_probs_b")?,
             biases: has_biases.then(|| self.expert_biases(index, plan)).transpose()?,
-            experts: feeds.map(|(gate_up, down)| Feed { gate_up, down }).collect(),
+            experts: match self.experts_in {
+                ExpertsIn::Memory => ExpertWeights::Memory(self.expert_feeds(index, plan)?),
+                ExpertsIn::PackedFile => ExpertWeights::on_disk(self.expert_places(index, plan)?),
+            },
             shared: plan.shared.map(shared).transpose()?,
             plan,
         })
+    }
+
+    fn expert_feeds(&self, index: usize, plan: ExpertPlan) -> Result<Vec<Feed>, LoadError> {
+        let (ExpertPlan { count, ffn, .. }, hidden) = (plan, self.blueprint.hidden);
+        let FeedTensors { gate, up, down, .. } = self.expert_stack(index, plan)?;
+        let gate_up = |expert: usize| gated(gate, up, expert * ffn..(expert + 1) * ffn);
+        let downward = |expert: usize| vec![down.rows((expert * hidden..(expert + 1) * hidden).map(Some))];
+        let gate_ups = self.pack_many(count, |expert| names::gate_up(index, &names::expert(expert)), gate_up)?;
+        let downs = self.pack_many(count, |expert| names::down(index, &names::expert(expert)), downward)?;
+        Ok(gate_ups.into_iter().zip(downs).map(|(gate_up, down)| Feed { gate_up, down }).collect())
+    }
+
+    /// Where the experts of layer `index` lie in the file of packed weights; none if not all of them are there as they should
+    /// be, which the file has noted.
+    fn expert_places(&self, index: usize, plan: ExpertPlan) -> Result<Vec<ExpertPlace>, LoadError> {
+        let (ExpertPlan { count, ffn, .. }, hidden) = (plan, self.blueprint.hidden);
+        let FeedTensors { gate, up, down, .. } = self.expert_stack(index, plan)?;
+        let Some(packed) = self.packed else { return Ok(Vec::new()) };
+        let form = |slices: &[Slice<'_>]| {
+            let kinds: Vec<_> = slices.iter().map(|slice| slice.tensor.info.kind).collect();
+            if kinds.iter().all(|kind| *kind == kinds[0]) { stored_form(kinds[0]) } else { Form::Q8_0 }
+        };
+        let neurons = 2 * ffn.next_multiple_of(PANEL);
+        let place = |expert: usize| {
+            let suffix = names::expert(expert);
+            let gate_up = packed.place(&names::gate_up(index, &suffix), hidden, &[(neurons, form(&[gate, up]))])?;
+            let down = packed.place(&names::down(index, &suffix), ffn, &[(hidden, form(&[down]))])?;
+            packed.together(ExpertPlace::new(gate_up, down))
+        };
+        Ok((0..count).map(place).collect::<Option<_>>().unwrap_or_default())
     }
 
     /// What is added to the products of layer `index`'s experts.
@@ -336,16 +370,21 @@ impl<'a> Packer<'a> {
         self.rope_order(layer, vector.len()).into_iter().map(|at| vector[at]).collect()
     }
 
-    /// Packs the parts' rows, one below the other, each in the form of its own type if they can be sections of a matrix, else
-    /// in eight bits; or takes the matrix of this name that was packed before.
+    /// Packs the parts' rows, one below the other; or takes the matrix of this name that was packed before.
     pub(super) fn pack(&self, name: &str, parts: &[Part<'a>]) -> Result<PackedMatrix, LoadError> {
-        let apart = sections(parts);
-        let together = || vec![(parts.iter().map(|part| part.rows.len()).sum(), Form::Q8_0)];
-        let (keeps_form, forms) = (apart.is_some(), apart.unwrap_or_else(together));
+        let (_, forms) = forms_of(parts);
         let inputs = parts.first().map_or(0, |part| part.tensor.info.row_len());
-        if let Some(packed) = self.packed.and_then(|packed| packed.matrix(name, inputs, &forms)) {
-            return Ok(packed);
+        match self.packed.and_then(|packed| packed.matrix(name, inputs, &forms)) {
+            Some(packed) => Ok(packed),
+            None => self.pack_one(parts),
         }
+    }
+
+    /// Packs the parts' rows, one below the other, each in the form of its own type if they can be sections of a matrix, else
+    /// in eight bits.
+    pub(super) fn pack_one(&self, parts: &[Part<'a>]) -> Result<PackedMatrix, LoadError> {
+        let (keeps_form, forms) = forms_of(parts);
+        let inputs = parts.first().map_or(0, |part| part.tensor.info.row_len());
         let rows = rows_of(parts);
         let mut reader = RowReader::new(inputs);
         let packed = PackedMatrix::in_sections(inputs, &forms, |output, index| {
@@ -383,6 +422,13 @@ impl<'a> Packer<'a> {
         });
         packed.map_err(|error| out_of_range(&error, &rows))
     }
+}
+
+/// Whether rows keep the forms of their types, and how many are of which form.
+fn forms_of(parts: &[Part<'_>]) -> (bool, Vec<(usize, Form)>) {
+    let together = || vec![(parts.iter().map(|part| part.rows.len()).sum(), Form::Q8_0)];
+    let apart = sections(parts);
+    (apart.is_some(), apart.unwrap_or_else(together))
 }
 
 pub(super) fn out_of_range(error: &OutOfRange, rows: &[(Tensor<'_>, Option<usize>)]) -> LoadError {

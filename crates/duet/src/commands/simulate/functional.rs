@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub(super) fn simulate(arguments: &SimulateArgs, model: &str) -> anyhow::Result<()> {
     let machine = Machine::find(&arguments.profile)?;
     let workload = Workload::read(&arguments.workload)?;
-    let model = session::open(model, &arguments.engine)?;
+    let model = session::open_in_memory(model, &arguments.engine)?;
     let window = Duration::from_secs_f64(arguments.minutes * 60.0);
     let rates = Rates { reactive: arguments.reactive, proactive: arguments.proactive };
     let config = arguments.engine.config();

@@ -6,17 +6,21 @@
 //! experts were chosen, so they are the same to the bit whatever other rows are in the call. Only the weights of experts
 //! that a row goes to are read. Scores are computed in single precision: they decide, and a router is small.
 //!
-//! Routing and computing are two steps, so that others may compute some places between them.
+//! Routing and computing are two steps, so that others may compute some places between them. Computing may be several:
+//! experts that are not all in memory at once are computed wave by wave, and what they made of their rows is added when all
+//! have been, in the order that it always is.
 //! (NPUMoE §2; static shapes and tiers are for devices that need them)
 
+mod feeds;
 mod plan;
 mod routing;
 
+pub use feeds::{Feeds, PresentFeeds};
 pub use plan::Places;
 pub use routing::Routing;
 
 use super::buffers::{SharedBuffers, stride};
-use super::{Feed, part};
+use super::{Feed, RowNorm, part};
 use crate::crew::Worker;
 use crate::isa::Isa;
 use crate::matmul::{Epilogue, Gating, Target, matmul_units, units};
@@ -41,7 +45,7 @@ pub struct Experts<'a> {
     /// How many experts a row goes to.
     pub chosen: usize,
     /// The experts, all of one shape.
-    pub experts: &'a [Feed],
+    pub experts: Feeds<'a>,
     /// What is added to each one's products.
     pub biases: Option<&'a [ExpertBias]>,
     /// One that every row goes to.
@@ -65,6 +69,26 @@ pub struct SharedExpert<'a> {
     pub gate: Option<&'a [f32]>,
     /// The block.
     pub feed: &'a Feed,
+}
+
+impl Experts<'_> {
+    /// The experts that a row of the residual stream would go to if the layer's norm and router saw it as it is: what an
+    /// earlier layer can guess.
+    ///
+    /// # Panics
+    /// If the row is not as wide as the router.
+    #[must_use]
+    pub fn guess(&self, isa: Isa, norm: RowNorm<'_>, row: &[f32]) -> Vec<u32> {
+        let (mut normed, mut scores) = (vec![0.0; row.len()], vec![0.0; self.experts.len()]);
+        norm.row(isa, row, &mut normed);
+        dots(isa, &normed, self.router, &mut scores);
+        if let Some(bias) = self.router_bias {
+            add(isa, &mut scores, bias);
+        }
+        let (mut chosen, mut weights) = (vec![0; self.chosen], vec![0.0; self.chosen]);
+        Chooser::new(isa, self.routing, self.choice_bias).choose(&scores, &mut chosen, &mut weights);
+        chosen
+    }
 }
 
 /// The experts' part of a feed-forward kernel: from normed rows to the residual stream.
@@ -111,16 +135,36 @@ impl<'a> Call<'a> {
     /// # Panics
     /// If places are marked, and not one for each of the call.
     pub(super) fn compute(&self, places: Places<'_>, worker: &Worker<'_>) {
-        // SAFETY: nobody writes choices after the sync.
-        let chosen = unsafe { self.shared.chosen.part(0..self.rows.len() * self.places()) };
-        let hidden = self.shared.residual.columns;
-        let plan = Plan::new(chosen, places, self.scores(), hidden, |expert| self.feed(expert).down.inputs());
-        for batch in plan.whole(worker) {
-            self.alone(&plan, batch);
-        }
-        self.together(&plan, worker);
+        let plan = self.plan(places);
+        self.multiply(&plan, worker);
         worker.sync();
         self.combine(&plan, worker);
+    }
+
+    /// Computes the places of some experts, by their numbers, and keeps what they come to for [`Self::add`].
+    ///
+    /// # Panics
+    /// As [`Self::compute`], or if one of them is not in memory.
+    pub(super) fn wave(&self, places: Places<'_>, experts: &[bool], worker: &Worker<'_>) {
+        self.multiply(&self.plan(places).only(experts), worker);
+    }
+
+    /// Adds what all waves of these places came to to the residual stream.
+    pub(super) fn add(&self, places: Places<'_>, worker: &Worker<'_>) {
+        self.combine(&self.plan(places), worker);
+    }
+
+    fn plan(&self, places: Places<'_>) -> Plan {
+        // SAFETY: nobody writes choices after the sync behind which this is called.
+        let chosen = unsafe { self.shared.chosen.part(0..self.rows.len() * self.places()) };
+        Plan::new(chosen, places, self.scores(), self.shared.residual.columns, |expert| self.width(expert))
+    }
+
+    fn multiply(&self, plan: &Plan, worker: &Worker<'_>) {
+        for batch in plan.whole(worker) {
+            self.alone(plan, batch);
+        }
+        self.together(plan, worker);
     }
 
     /// All steps of an expert, for all of its rows.
@@ -218,7 +262,7 @@ impl<'a> Call<'a> {
     /// Quantises what the gates let through.
     fn quantize(&self, batch: &Batch, rows: Range<usize>) {
         let (to, (gated, stride)) = (self.inner_rows(batch), self.gated(batch));
-        let width = self.feed(batch.expert).down.inputs();
+        let width = self.width(batch.expert);
         for row in rows {
             // SAFETY: the row was computed by this worker or before the last sync; the tile is this worker's.
             unsafe { to.set_row(self.isa, row, gated.part(row * stride..row * stride + width)) };
@@ -266,12 +310,21 @@ impl<'a> Call<'a> {
     fn feed(&self, expert: usize) -> &'a Feed {
         match self.experts.shared {
             Some(shared) if expert == self.experts.experts.len() => shared.feed,
-            _ => &self.experts.experts[expert],
+            _ => self.experts.experts.get(expert).unwrap_or_else(|| panic!("expert {expert} is not in memory")),
         }
     }
 
+    /// How wide an expert is.
+    fn width(&self, expert: usize) -> usize {
+        match self.experts.shared {
+            Some(shared) if expert == self.experts.experts.len() => shared.feed.down.inputs(),
+            _ => self.experts.experts.width(),
+        }
+    }
+
+    /// All that are in memory.
     fn feeds(&self) -> impl Iterator<Item = &'a Feed> {
-        (0..self.scores()).map(|expert| self.feed(expert))
+        self.experts.experts.present().chain(self.experts.shared.map(|shared| shared.feed))
     }
 
     fn places(&self) -> usize {
@@ -296,12 +349,12 @@ impl<'a> Call<'a> {
     }
 
     fn inner_rows(&self, batch: &Batch) -> SharedRows<'a> {
-        self.shared.inner.narrow(batch.inner_at, batch.slots.len(), self.feed(batch.expert).down.inputs())
+        self.shared.inner.narrow(batch.inner_at, batch.slots.len(), self.width(batch.expert))
     }
 
     /// A batch's gated rows, and their stride.
     fn gated(&self, batch: &Batch) -> (crate::memory::Shared<'a, f32>, usize) {
-        let stride = stride(self.feed(batch.expert).down.inputs());
+        let stride = stride(self.width(batch.expert));
         let all = batch.gated_at..batch.gated_at + batch.slots.len() * stride;
         (self.shared.gated.values.narrow(all), stride)
     }
@@ -316,9 +369,13 @@ fn biases_fit(experts: &Experts<'_>, hidden: usize) -> bool {
     let fits = |(bias, feed): (&ExpertBias, &Feed)| {
         bias.gate_up.len() == feed.gate_up.panels() * PANEL && bias.down.len() == hidden
     };
+    let all_fit = |biases: &[ExpertBias]| {
+        let with_feeds = biases.iter().enumerate().filter_map(|(i, bias)| Some((bias, experts.experts.get(i)?)));
+        biases.len() == count && { with_feeds }.all(fits)
+    };
     experts.router_bias.is_none_or(|bias| bias.len() == count)
         && experts.choice_bias.is_none_or(|bias| bias.len() == count)
-        && experts.biases.is_none_or(|all| all.len() == count && all.iter().zip(experts.experts).all(fits))
+        && experts.biases.is_none_or(all_fit)
 }
 
 /// Whether the buffers have room for the choices and results of all rows.

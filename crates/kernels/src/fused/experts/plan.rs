@@ -83,6 +83,17 @@ impl Plan {
         Self { batches, places, slots }
     }
 
+    /// The batches of some experts, by their numbers. All slots stay where they are.
+    pub(super) fn only(mut self, experts: &[bool]) -> Self {
+        self.batches.retain(|batch| experts.get(batch.expert) == Some(&true));
+        let mut start = 0;
+        for batch in &mut self.batches {
+            batch.work = start..start + batch.work.len();
+            start = batch.work.end;
+        }
+        self
+    }
+
     /// The batches that this worker computes alone.
     pub(super) fn whole(&self, worker: &Worker<'_>) -> impl Iterator<Item = &Batch> {
         self.batches.iter().filter(|batch| self.owner(batch, worker) == Some(worker.rank()))
@@ -204,8 +215,11 @@ mod tests {
             chosen in prop::collection::vec(0_u32..12, 1..60),
             size in 1_usize..6,
             units in 1_usize..7,
+            wave in 0_u32..1 << 12,
         ) {
             let plan = Plan::new(&chosen, Places::All, 12, 64, |expert| 32 + 32 * (expert / 11));
+            let in_wave: Vec<bool> = (0..12).map(|expert| wave >> expert & 1 == 1).collect();
+            let plan = plan.only(&in_wave);
             let barrier = SpinBarrier::new(size);
             let mut seen = vec![vec![0; units]; 12];
             for rank in 0..size {
@@ -218,7 +232,7 @@ mod tests {
                 }
             }
             for (expert, seen) in seen.iter().enumerate() {
-                let used = i32::from(chosen.contains(&(expert as u32)));
+                let used = i32::from(in_wave[expert] && chosen.contains(&(expert as u32)));
                 prop_assert!(seen.iter().all(|count| *count == used));
             }
         }

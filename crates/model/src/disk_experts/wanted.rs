@@ -1,0 +1,138 @@
+//! What a pass wants of a layer's experts: they come wave by wave, as they are there.
+
+use super::state::{Fate, State};
+use super::{ExpertUnread, Shared};
+use duet_kernels::fused::PresentFeeds;
+use duet_moe::{ExpertId, Place};
+use duet_types::Class;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// The experts that rows of a layer go to. Whatever becomes of it, what it holds is released.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    shared: &'a Shared,
+    layer: usize,
+    class: Class,
+    /// There was no room for these yet.
+    left: Vec<ExpertId>,
+    /// They are held and on their way.
+    coming: Vec<ExpertId>,
+    /// They are held, and in memory.
+    here: Vec<ExpertId>,
+    present: PresentFeeds,
+    in_wave: Vec<bool>,
+}
+
+impl<'a> Wanted<'a> {
+    /// Asks for all of them at once.
+    pub(super) fn new(shared: &'a Shared, (layer, class): (usize, Class), rows: usize, experts: &[(u32, u32)]) -> Self {
+        let places = &shared.places[layer];
+        let left: Vec<ExpertId> = experts.iter().map(|&(expert, _)| ExpertId(expert)).collect();
+        let present = PresentFeeds::none(places.len(), places.first().map_or(0, |place| place.width()));
+        let in_wave = vec![false; places.len()];
+        let mut wanted = Self { shared, layer, class, left, coming: Vec::new(), here: Vec::new(), present, in_wave };
+        let mut state = shared.lock();
+        state.saw(layer, rows, experts);
+        wanted.ask(&mut state);
+        state.forget_foreseen(layer);
+        drop(state);
+        shared.work.notify_all();
+        wanted
+    }
+
+    /// Waits for the next wave, of experts that were in none before: those of the last one are not there any more. Whether
+    /// there is one.
+    ///
+    /// # Errors
+    /// If one of them cannot be read.
+    pub(crate) fn next_wave(&mut self) -> Result<bool, ExpertUnread> {
+        self.put_away();
+        let shared = self.shared;
+        let mut state = shared.lock();
+        if self.release(&mut state) {
+            shared.changed.notify_all();
+        }
+        loop {
+            if !self.left.is_empty() {
+                self.ask(&mut state);
+                shared.work.notify_all();
+            }
+            self.collect(&state)?;
+            if !self.here.is_empty() {
+                return Ok(true);
+            }
+            if self.left.is_empty() && self.coming.is_empty() {
+                return Ok(false);
+            }
+            let begun = Instant::now();
+            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waited(begun.elapsed());
+        }
+    }
+
+    /// The experts of the wave.
+    pub(crate) fn present(&self) -> &PresentFeeds {
+        &self.present
+    }
+
+    /// Which these are, by their numbers.
+    pub(crate) fn in_wave(&self) -> &[bool] {
+        &self.in_wave
+    }
+
+    fn ask(&mut self, state: &mut MutexGuard<'_, State>) {
+        let without_room = state.ask((self.layer, self.class), &self.left);
+        let has_room = self.left.iter().copied().filter(|expert| !without_room.contains(expert));
+        self.coming.extend(has_room);
+        self.left = without_room;
+    }
+
+    /// Takes what has come.
+    fn collect(&mut self, state: &State) -> Result<(), ExpertUnread> {
+        let mut coming = Vec::with_capacity(self.coming.len());
+        let mut lost = None;
+        for expert in self.coming.drain(..) {
+            let place = Place { layer: self.layer, expert };
+            match state.fate(place) {
+                Fate::Arriving => coming.push(expert),
+                Fate::Present(feed) => {
+                    self.present.set(expert.index(), feed);
+                    self.in_wave[expert.index()] = true;
+                    self.here.push(expert);
+                }
+                Fate::Lost(problem) => {
+                    lost = Some(self.shared.file.unread(place, problem));
+                    coming.push(expert);
+                }
+            }
+        }
+        self.coming = coming;
+        lost.map_or(Ok(()), Err)
+    }
+
+    /// Before anything is released: a slot that is taken from an expert must have no other user.
+    fn put_away(&mut self) {
+        self.present.clear();
+        self.in_wave.fill(false);
+    }
+
+    /// Whether there was anything.
+    fn release(&mut self, state: &mut MutexGuard<'_, State>) -> bool {
+        let released = !self.here.is_empty();
+        for expert in self.here.drain(..) {
+            state.release(self.layer, expert);
+        }
+        released
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.put_away();
+        let mut state = self.shared.lock();
+        self.here.append(&mut self.coming);
+        self.release(&mut state);
+        self.shared.changed.notify_all();
+    }
+}
