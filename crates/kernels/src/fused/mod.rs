@@ -14,7 +14,7 @@ mod head;
 mod qkv;
 
 pub use attention::{AttentionShape, SequenceRows, TreeRows, attention};
-pub use buffers::{BufferShape, Buffers, ExpertShape, RoutedRows};
+pub use buffers::{Angles, BufferShape, Buffers, ExpertShape, RoutedRows, SpannedRows};
 pub use convolution::{ConvolvedRows, TAPS_MAX, project, short_convolution};
 pub use experts::{ExpertBias, Experts, Places, Routing, SharedExpert};
 pub use ffn::{Block, Feed, FfnWeights, feed_experts, feed_forward, project_attended, route};
