@@ -51,15 +51,6 @@ fn the_lane_of_a_gpu_answers() {
 }
 
 #[test]
-fn the_default_model_answers_on_a_gpu() {
-    let (Some(adapter), Some(model)) = (adapter(), duet_testing::path(Need::Model)) else { return };
-    let ask = ["What is the capital of France? Answer in one sentence.", "--max-tokens", "12"];
-    let answer = answer_on(&adapter.name, model.to_str().unwrap(), &ask);
-    assert!(answer.stdout.contains("Paris"), "{answer:#?}");
-    assert!(answer.stderr.contains(&format!("100.0 % on {}", adapter.name)), "{answer:#?}");
-}
-
-#[test]
 fn what_is_no_gpu_is_refused() {
     let Some(adapter) = adapter() else { return };
     let cache = tempfile::tempdir().unwrap();

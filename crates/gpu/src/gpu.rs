@@ -80,26 +80,30 @@ impl Gpu {
     }
 
     /// Waits for a submission.
-    pub(crate) fn wait(&self, submitted: wgpu::SubmissionIndex) -> Result<(), GpuError> {
+    fn wait(&self, submitted: wgpu::SubmissionIndex) -> Result<(), GpuError> {
         let hangs = self.provoked()?;
-        let limit = if hangs { Duration::ZERO } else { LONGEST };
-        let waiting = wgpu::PollType::Wait { submission_index: Some(submitted), timeout: Some(limit) };
-        match self.device.poll(waiting) {
-            Ok(_) if !hangs => self.check(),
-            Ok(_) | Err(wgpu::PollError::Timeout) => {
-                let hung = GpuError::Hung(LONGEST.as_secs());
-                note(&self.trouble, hung.clone());
-                Err(hung)
-            }
-            Err(error) => Err(GpuError::Refused(error.to_string())),
-        }
+        self.wait_for(Some(submitted), if hangs { 0 } else { SLICES })
     }
 
     /// Waits for buffers that are to be mapped, whose commands have ended.
     pub(crate) fn wait_for_maps(&self) -> Result<(), GpuError> {
-        let waiting = wgpu::PollType::Wait { submission_index: None, timeout: Some(LONGEST) };
-        self.device.poll(waiting).map_err(|_| GpuError::Hung(LONGEST.as_secs()))?;
-        self.check()
+        self.wait_for(None, SLICES)
+    }
+
+    /// Waits for so many slices of time: a process that was stopped meanwhile, or a machine that slept, loses one of them.
+    fn wait_for(&self, submission_index: Option<wgpu::SubmissionIndex>, slices: u64) -> Result<(), GpuError> {
+        for _ in 0..slices {
+            let submission_index = submission_index.clone();
+            let waiting = wgpu::PollType::Wait { submission_index, timeout: Some(SLICE) };
+            match self.device.poll(waiting) {
+                Ok(_) => return self.check(),
+                Err(wgpu::PollError::Timeout) => {}
+                Err(error) => return Err(GpuError::Refused(error.to_string())),
+            }
+        }
+        let hung = GpuError::Hung((SLICE * SLICES as u32).as_secs());
+        note(&self.trouble, hung.clone());
+        Err(hung)
     }
 
     /// Lets the next submission go wrong: for tests of what follows.
@@ -132,8 +136,9 @@ impl Gpu {
 }
 
 /// A kernel takes milliseconds. Drivers give up after two seconds on some systems and after ten on others; a program on the
-/// processor, beside others, may take long.
-const LONGEST: Duration = Duration::from_secs(60);
+/// processor, beside others, may take long: a minute.
+const SLICES: u64 = 60;
+const SLICE: Duration = Duration::from_secs(1);
 
 /// The first trouble is the cause of the others.
 fn note(trouble: &Mutex<Option<GpuError>>, error: GpuError) {

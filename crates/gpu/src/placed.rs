@@ -13,6 +13,7 @@ use crate::spans::{SPAN_ROWS, Spans};
 use crate::staging::Staging;
 use duet_kernels::fused::HeadNorms;
 use duet_model::Model;
+use duet_model::arch::Extra;
 use duet_model::forward::{NotRun, SpanRows, SpanWise, TokenWise};
 use duet_types::{Bytes, Node};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -89,7 +90,9 @@ impl GpuModel {
         let Some(on_gpu) = locked.as_mut() else { return Err(NotRun::Failed("it was given up".to_owned())) };
         let result = on_gpu.loaded.gpu.check().and_then(|()| work(on_gpu));
         result.map_err(|error| {
-            *locked = None;
+            let gone = locked.take();
+            // To give up a device that hangs may take as long as it hangs. Without a thread it is given up here.
+            let _ = std::thread::Builder::new().name("duet-gpu-gone".to_owned()).spawn(move || drop(gone));
             NotRun::Failed(error.to_string())
         })
     }
@@ -113,6 +116,9 @@ fn suits(model: &Model) -> Result<(), GpuError> {
     }
     if blueprint.taps > 0 {
         return Err(GpuError::Model("it has short convolutions"));
+    }
+    if blueprint.has(Extra::Sinks) {
+        return Err(GpuError::Model("its attention has sinks"));
     }
     if (0..blueprint.layers.len()).any(|layer| matches!(model.qkv_weights(layer).norms, HeadNorms::Widths { .. })) {
         return Err(GpuError::Model("it norms all heads together"));

@@ -2,10 +2,14 @@
 
 mod common;
 
-use common::{adapter, fixture, loaded, logits};
+use common::{adapter, fixture, loaded};
 use duet_gpu::GpuModel;
+use duet_kernels::crew::Scoped;
+use duet_model::Model;
+use duet_model::forward::{Activations, NotRun, Pass, Segment, TokenWise};
+use duet_model::kv::KvFormat;
 use duet_testing::Need;
-use duet_types::TokenId;
+use duet_types::{TokenId, Tokens};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -51,4 +55,23 @@ fn the_default_model() {
     if let Some(path) = duet_testing::path(Need::Model) {
         check(&path);
     }
+}
+
+/// The logits of all rows of a prompt whose token-wise nodes run on a device, or nowhere but here.
+fn logits(model: &Model, tokens: &[TokenId], device: Option<&dyn TokenWise>) -> Result<Vec<f32>, NotRun> {
+    let table = model.kv_pool(KvFormat::F16, Tokens(512)).table();
+    let segment = Segment::new(table, tokens.to_vec());
+    let mut pass = Pass::new(model, Activations::new(model, tokens.len()), vec![segment]).unwrap();
+    let (crew, all) = (Scoped { threads: 2 }, 0..tokens.len());
+    let mut logits = Vec::new();
+    let Some(device) = device else {
+        model.run_span(&mut pass, 0..model.node_count(), &crew);
+        model.logits(&mut pass, &all.collect::<Vec<_>>(), &mut logits, &crew);
+        return Ok(logits[..tokens.len() * model.config().vocabulary].to_vec());
+    };
+    for node in model.nodes() {
+        model.run_node_on(device, &mut pass, node, all.clone(), &crew)?;
+    }
+    model.logits_on(device, &mut pass, &all.collect::<Vec<_>>(), &mut logits)?;
+    Ok(logits)
 }

@@ -1,12 +1,8 @@
-//! A GPU to test on, and passes through a model on it.
+//! A GPU to test on, and models.
 
 use duet_gpu::{Adapter, Adapters};
-use duet_kernels::crew::Scoped;
-use duet_model::forward::{Activations, NotRun, Pass, Segment, TokenWise};
-use duet_model::kv::KvFormat;
 use duet_model::{LoadOptions, Model};
 use duet_testing::Need;
-use duet_types::{TokenId, Tokens};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,23 +25,4 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
 
 pub(crate) fn loaded(path: &Path) -> Arc<Model> {
     Arc::new(Model::load(path, &LoadOptions::default(), &mut |_| {}).unwrap())
-}
-
-/// The logits of all rows of a prompt whose token-wise nodes run on a device, or nowhere but here.
-pub(crate) fn logits(model: &Model, tokens: &[TokenId], device: Option<&dyn TokenWise>) -> Result<Vec<f32>, NotRun> {
-    let table = model.kv_pool(KvFormat::F16, Tokens(512)).table();
-    let segment = Segment::new(table, tokens.to_vec());
-    let mut pass = Pass::new(model, Activations::new(model, tokens.len()), vec![segment]).unwrap();
-    let (crew, all) = (Scoped { threads: 2 }, 0..tokens.len());
-    let mut logits = Vec::new();
-    let Some(device) = device else {
-        model.run_span(&mut pass, 0..model.node_count(), &crew);
-        model.logits(&mut pass, &all.collect::<Vec<_>>(), &mut logits, &crew);
-        return Ok(logits[..tokens.len() * model.config().vocabulary].to_vec());
-    };
-    for node in model.nodes() {
-        model.run_node_on(device, &mut pass, node, all.clone(), &crew)?;
-    }
-    model.logits_on(device, &mut pass, &all.collect::<Vec<_>>(), &mut logits)?;
-    Ok(logits)
 }
