@@ -2,7 +2,8 @@
 # Whether the code is that of the systems which no test runs on, too: scripts/check-targets.sh [TARGET ...]
 #
 # All crates but the binary, whose downloads bring `ring`: it is partly C and assembly, for which a compiler for the target
-# would have to be here. (`duet-bench` has HTTP without TLS, as long as the binary is not among what is checked.)
+# would have to be here. GPUs, which are reached by Metal and DirectX 12 there, are checked with their crate. (`duet-bench`
+# has HTTP without TLS, as long as the binary is not among what is checked.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

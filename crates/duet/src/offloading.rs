@@ -4,6 +4,8 @@ mod attention;
 mod defaults;
 mod exchanging;
 mod experts;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod spec;
 
 pub(crate) use attention::AttentionPlace;
@@ -67,6 +69,10 @@ fn placed(model: &Arc<Model>, spec: &DeviceSpec, wanted: &Wanted) -> anyhow::Res
     if is_dense {
         experts::refuse_settings(&wanted.experts)?;
     }
+    #[cfg(feature = "gpu")]
+    if let DeviceName::Gpu(gpu) = name {
+        return gpu::placed(model, spec, gpu, wanted);
+    }
     attention::check(model, wanted)?;
     let opened = opened(name, threads.unwrap_or_else(cores), Activations::ROUNDED)?;
     let version = identity(&*opened);
@@ -124,13 +130,17 @@ fn ready(
 
 /// Compiles the model for the device, or takes its graphs from the cache, which may become so large if that is said.
 pub(crate) fn compiled(
-    model: &Model,
+    model: &Arc<Model>,
     name: &DeviceName,
     (threads, graph_cache): (Option<u16>, Option<Bytes>),
     activations: Activations,
-) -> anyhow::Result<PlacedModel> {
+) -> anyhow::Result<Arc<dyn TokenWise>> {
+    #[cfg(feature = "gpu")]
+    if let DeviceName::Gpu(gpu) = name {
+        return gpu::rounding(model, gpu, activations);
+    }
     let device = opened(name, threads.unwrap_or_else(cores), activations)?;
-    ready(model, name, &*device, graph_cache)
+    Ok(Arc::new(ready(model, name, &*device, graph_cache)?))
 }
 
 /// Compiles, and says so.
@@ -155,6 +165,13 @@ pub(crate) fn opened(
         DeviceName::OpenVino(device) => duet_openvino::Runtime::load()
             .and_then(|runtime| runtime.device(device))
             .map(|device| Arc::new(as_wanted(device, CompileOptions::of_blocks(threads, activations))) as _),
+        #[cfg(feature = "gpu")]
+        DeviceName::Gpu(_) => {
+            return Err(BadInput(format!(
+                "{name}: a GPU takes no compiled graphs; `--device {name}` runs a model on it"
+            ))
+            .into());
+        }
         #[cfg(feature = "qnn")]
         DeviceName::Qnn(device) => htp(device).map(|device| Arc::new(device) as _),
     };

@@ -28,7 +28,9 @@ pub(crate) use site::Site;
 
 use crate::request::EngineError;
 use device::DeviceLane;
-use duet_model::forward::{AttentionStats, ExpertStats, Node, NodeInputs, NodeOutputs, NotRun, Pass, PreparesRows};
+use duet_model::forward::{
+    AttentionStats, ExpertStats, Node, NodeInputs, NodeOutputs, NotRun, Pass, PreparesRows, SpanWise,
+};
 use duet_model::{ExpertUnread, Model, Work};
 use duet_scheduler::machine::Capabilities;
 use duet_types::{LaneId, LaneSet};
@@ -91,6 +93,30 @@ impl Executors {
     pub(crate) fn failed(&self) -> LaneSet {
         let failed = |lane: &LaneId| self.lane(*lane).is_some_and(DeviceLane::has_failed);
         self.device_lanes().iter().filter(failed).collect()
+    }
+
+    /// Runs nodes on some rows of a pass: as a span where the kernel is a device's alone that runs such, and it has all rows;
+    /// else one after the other.
+    pub(crate) fn run_nodes(
+        &self,
+        model: &Model,
+        pass: &mut Pass,
+        mut nodes: impl Iterator<Item = Node> + Clone,
+        rows: Range<usize>,
+        site: Site<'_>,
+    ) -> Result<(), EngineError> {
+        let span = self.spanning(site).filter(|_| rows == (0..pass.rows()));
+        if let Some((device, spans)) = span {
+            let nodes: Vec<Node> = nodes.clone().collect();
+            let macs = rows.len() as u64 * nodes.iter().map(|&node| self.macs(node)).sum::<u64>();
+            let run = model.run_span_on(spans, pass, &nodes, site.crew);
+            // What it has no room for, node by node it may.
+            let refused = matches!(run, Err(NotRun::Unsupported(_)));
+            if !refused && device.ended(macs, run)? == Ended::Done {
+                return Ok(());
+            }
+        }
+        nodes.try_for_each(|node| self.run_node(model, pass, node, rows.clone(), site))
     }
 
     /// Runs a node on some rows of a pass. Whoever takes some begins, the cores last, since they compute at once; then what
@@ -236,6 +262,12 @@ impl Executors {
 
     fn lane(&self, lane: LaneId) -> Option<&DeviceLane> {
         self.devices.get(usize::from(lane.0))
+    }
+
+    /// The device of a kernel that is its alone, if it runs spans.
+    fn spanning<'a>(&'a self, site: Site<'_>) -> Option<(&'a DeviceLane, &'a dyn SpanWise)> {
+        let device = self.usable(site).next().filter(|_| site.lanes.len() == 1)?;
+        Some((device, device.device.spans.as_deref()?))
     }
 
     /// The devices of a site that may be asked.

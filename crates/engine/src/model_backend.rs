@@ -178,7 +178,7 @@ impl Backend for ModelBackend {
     fn run(
         &self,
         pass: &mut ModelPass,
-        mut nodes: Range<usize>,
+        nodes: Range<usize>,
         rows: Range<usize>,
         site: Site<'_>,
     ) -> Result<(), EngineError> {
@@ -190,9 +190,8 @@ impl Backend for ModelBackend {
             }
             (ModelPass::Encoder(..), None) => return Err(no_decoder()),
         };
-        nodes.try_for_each(|index| {
-            self.executors.run_node(&self.model, pass, self.order.node(index), rows.clone(), site)
-        })
+        let nodes = nodes.map(|index| self.order.node(index));
+        self.executors.run_nodes(&self.model, pass, nodes, rows, site)
     }
 
     fn inputs(&self, pass: &mut ModelPass, nodes: Range<usize>, site: Site<'_>) -> Option<NodeInputs> {

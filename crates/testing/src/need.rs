@@ -13,10 +13,12 @@ pub enum Need {
     Runtimes,
     /// A folder of the models that `scripts/real_models.py` fetches.
     RealModels,
+    /// A driver with Vulkan, Metal or DirectX 12; one that is a program on the processor will do.
+    Gpu,
 }
 
 impl Need {
-    const ALL: [Self; 4] = [Self::Model, Self::Workloads, Self::Runtimes, Self::RealModels];
+    const ALL: [Self; 5] = [Self::Model, Self::Workloads, Self::Runtimes, Self::RealModels, Self::Gpu];
 
     /// Its name in `DUET_REQUIRE`.
     #[must_use]
@@ -26,10 +28,11 @@ impl Need {
             Self::Workloads => "workloads",
             Self::Runtimes => "runtimes",
             Self::RealModels => "real-models",
+            Self::Gpu => "gpu",
         }
     }
 
-    /// The variable that names its path.
+    /// The variable that names its path; or, of a GPU, the one to test on.
     #[must_use]
     pub fn variable(self) -> &'static str {
         match self {
@@ -37,6 +40,7 @@ impl Need {
             Self::Workloads => "DUET_WORKLOADS",
             Self::Runtimes => "DUET_RT",
             Self::RealModels => "DUET_REAL_MODELS",
+            Self::Gpu => "DUET_TEST_GPU",
         }
     }
 

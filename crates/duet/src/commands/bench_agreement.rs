@@ -19,7 +19,7 @@ pub(super) fn agreement(arguments: &AgreementArgs) -> anyhow::Result<()> {
         threads: arguments.threads.map_or_else(|| duet_device::available_cores().len(), usize::from),
     };
     let progress = |what: &str| eprintln_quiet(&format!("bench: {what}"));
-    let devices = Devices { device: &device, exact: &exact };
+    let devices = Devices { device: &*device, exact: &*exact };
     let measured =
         agreement::run(&model, devices, &settings, &progress).map_err(|error| match error.is_bad_input() {
             true => BadInput(error.to_string()).into(),

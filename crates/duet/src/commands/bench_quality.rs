@@ -93,7 +93,7 @@ fn with_kernels<T>(
     let device = device.transpose()?;
     let threads = reading.threads.map_or_else(cores, usize::from);
     let crew = Scoped { threads };
-    let device = device.as_ref().map(|device| device as _);
+    let device = device.as_deref();
     measure(&mut Kernels::new(model, device, &crew, reading.kv.format(), chunks.context()))
 }
 

@@ -2,6 +2,8 @@
 
 use crate::cli::{DevicesArgs, DraftArgs};
 use crate::devices::{DeviceReport, Lanes, MissingRuntime, Overview, SelfTestReport, ShapesReport};
+#[cfg(feature = "gpu")]
+use crate::devices::{GpuReport, Gpus, Use};
 use crate::failure::print;
 use crate::terminal::plain;
 use crate::{lanes, session};
@@ -22,6 +24,10 @@ pub(super) fn devices(arguments: &DevicesArgs) -> anyhow::Result<()> {
 
 fn page(overview: &Overview) -> String {
     let mut page = format!("duet {}\n{}", env!("CARGO_PKG_VERSION"), cores(&overview.lanes));
+    #[cfg(feature = "gpu")]
+    {
+        page += &gpus(&overview.gpus);
+    }
     for runtime in &overview.runtimes {
         let (version, path) = (plain(&runtime.version), plain(&runtime.path.to_string_lossy()));
         page += &format!("{} {version} ({path})\n", runtime.name);
@@ -38,6 +44,26 @@ fn cores(lanes: &Lanes) -> String {
     facts.extend(lanes.memory_bytes.map(|bytes| Bytes(bytes).to_string()));
     let measured = format!("measured now: {:.0} GMAC/s int8, {:.1} GB/s", lanes.int8_gmacs, lanes.read_gbs);
     entry("cpu", &facts, &[shapes(lanes.shapes).to_owned(), measured])
+}
+
+#[cfg(feature = "gpu")]
+fn gpus(found: &Gpus) -> String {
+    let none = found.none.iter().map(|why| format!("gpu: {why}\n"));
+    found.adapters.iter().map(gpu).chain(none).collect()
+}
+
+#[cfg(feature = "gpu")]
+fn gpu(gpu: &GpuReport) -> String {
+    let facts = [&gpu.full_name, &gpu.driver, &gpu.kind, &gpu.interface].map(|fact| plain(fact));
+    let mut does = vec![match &gpu.used {
+        Use::Yes => "any shape".to_owned(),
+        Use::ByName => {
+            format!("any shape; used only as `--device {}`, since it takes the cores' time", plain(&gpu.name))
+        }
+        Use::No(why) => format!("not used: {}", plain(why)),
+    }];
+    does.extend(gpu.self_test.as_ref().map(self_test));
+    entry(&plain(&gpu.name), &facts, &does)
 }
 
 fn device(device: &DeviceReport) -> String {
@@ -64,7 +90,7 @@ fn self_test(report: &SelfTestReport) -> String {
     match report {
         SelfTestReport::Passed { compile_ms, inference_us, off_percent } => {
             let took = format!("compiled in {compile_ms:.0} ms, ran in {inference_us:.0} us");
-            format!("self-test passed: a layer's block {took}, {off_percent:.3} % off")
+            format!("self-test passed: a small block {took}, {off_percent:.3} % off")
         }
         SelfTestReport::Failed(why) => format!("self-test FAILED: {}", plain(why)),
     }
@@ -104,7 +130,7 @@ mod tests {
         assert_eq!(
             shown,
             "  NPU    Intel(R) AI Boost\u{fffd}[2J, 16.0 GiB, driver 1.17, 11000 GOP/s i8\n\
-             \x20        static shapes only; self-test passed: a layer's block compiled in 62 ms, ran in 93 us, 0.041 % off\n"
+             \x20        static shapes only; self-test passed: a small block compiled in 62 ms, ran in 93 us, 0.041 % off\n"
         );
         let failed = device(&npu(SelfTestReport::Failed("no compiler".to_owned())));
         assert!(failed.ends_with("; self-test FAILED: no compiler\n"), "{failed}");

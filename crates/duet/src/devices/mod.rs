@@ -1,7 +1,12 @@
 //! The devices of this machine: what each is, what it can run, and whether it computes what it should.
 
+#[cfg(feature = "gpu")]
+mod gpus;
 mod lanes;
 mod runtimes;
+
+#[cfg(feature = "gpu")]
+pub(crate) use gpus::{GpuReport, Gpus, Use};
 
 use duet_kernels::isa::IsaError;
 use serde::Serialize;
@@ -12,6 +17,9 @@ use std::path::PathBuf;
 pub(crate) struct Overview {
     /// The CPU lanes of duet itself: always there, with nothing to install.
     pub(crate) lanes: Lanes,
+    /// GPUs, for duet's own kernels.
+    #[cfg(feature = "gpu")]
+    pub(crate) gpus: Gpus,
     /// The runtimes that were found.
     pub(crate) runtimes: Vec<Runtime>,
     /// Those that were not, or that cannot be used.
@@ -136,7 +144,13 @@ impl Overview {
     /// If the environment names an instruction set that cannot be used.
     pub(crate) fn look() -> Result<Self, IsaError> {
         let lanes = lanes::look()?;
-        let mut overview = Self { lanes, runtimes: Vec::new(), missing: Vec::new() };
+        let mut overview = Self {
+            lanes,
+            #[cfg(feature = "gpu")]
+            gpus: gpus::look(),
+            runtimes: Vec::new(),
+            missing: Vec::new(),
+        };
         for looked in runtimes::look() {
             match looked {
                 Ok(runtime) => overview.runtimes.push(runtime),

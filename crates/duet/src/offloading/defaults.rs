@@ -21,6 +21,8 @@ pub(crate) fn working() -> Vec<DeviceSpec> {
         let found = openvino().into_iter();
         #[cfg(feature = "qnn")]
         let found = found.chain(qnn());
+        #[cfg(feature = "gpu")]
+        let found = found.chain(super::gpu::working().into_iter().map(DeviceName::Gpu));
         for name in found {
             // The receiver goes when time is up.
             let _ = sender.send(name);
@@ -117,10 +119,19 @@ impl Unpaying {
 const KNOWN_MAX: usize = 1000;
 
 fn verdict(model: &Model, spec: &DeviceSpec) -> Option<Verdict> {
+    let (name, weight_bytes) = (model.config().name.clone(), model.weight_bytes().0);
+    Some(Verdict { model: name, weight_bytes, device: spec.label(), version: version(spec)? })
+}
+
+/// The device's driver, compiler and settings; nothing if it does not open.
+fn version(spec: &DeviceSpec) -> Option<String> {
+    #[cfg(feature = "gpu")]
+    if let DeviceName::Gpu(name) = &spec.device {
+        return super::gpu::identity(name).ok();
+    }
     let threads = spec.threads_given().unwrap_or_else(super::cores);
     let device = opened(&spec.device, threads, Activations::ROUNDED).ok()?;
-    let (name, weight_bytes) = (model.config().name.clone(), model.weight_bytes().0);
-    Some(Verdict { model: name, weight_bytes, device: spec.label(), version: identity(&*device) })
+    Some(identity(&*device))
 }
 
 #[cfg(test)]

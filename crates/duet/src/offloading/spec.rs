@@ -17,6 +17,9 @@ pub(crate) enum DeviceName {
     /// Qualcomm's HTP, maybe of a certain generation.
     #[cfg(feature = "qnn")]
     Qnn(String),
+    /// A GPU by way of Vulkan, Metal or DirectX 12, by its number or without.
+    #[cfg(feature = "gpu")]
+    Gpu(String),
 }
 
 /// A device, and how it is to be used.
@@ -49,6 +52,9 @@ impl DeviceName {
             // Elsewhere it is an emulator.
             #[cfg(feature = "qnn")]
             Self::Qnn(_) => cfg!(not(target_arch = "aarch64")),
+            // One that is a program on the processor is only used if it is asked for: it is for tests.
+            #[cfg(feature = "gpu")]
+            Self::Gpu(_) => false,
         }
     }
 
@@ -70,9 +76,13 @@ impl DeviceSpec {
         self.name.clone().unwrap_or_else(|| self.device.to_string())
     }
 
-    /// Options that the cores do not take.
+    /// Options that the cores do not take, and a GPU's kernels do not.
     pub(crate) fn check(&self) -> Result<(), BadInput> {
         match self.shapes {
+            #[cfg(feature = "gpu")]
+            _ if matches!(self.device, DeviceName::Gpu(_)) && self.has_options_of_graphs() => Err(BadInput(format!(
+                "--device {self}: a GPU compiles no graphs and takes any rows; of all options it has `name` only"
+            ))),
             // Lanes of cores are called so, and shares of lanes go by their names.
             _ if self.label().starts_with("cpu") => {
                 Err(BadInput(format!("--device {self}: a name that begins with `cpu` is the cores'; take another")))
@@ -82,6 +92,11 @@ impl DeviceSpec {
             }
             _ => Ok(()),
         }
+    }
+
+    #[cfg(feature = "gpu")]
+    fn has_options_of_graphs(&self) -> bool {
+        self.shapes.is_some() || self.threads.is_some() || self.graph_memory.is_some()
     }
 
     /// Its threads; those of a device of cores leave the others to the crew.
@@ -113,8 +128,17 @@ impl FromStr for DeviceName {
         match name.split_once(':') {
             None if name == "cpu" => Ok(Self::Cpu),
             Some(("openvino", device)) if !device.is_empty() => Ok(Self::OpenVino(device.to_owned())),
+            #[cfg(feature = "gpu")]
+            None if name == "gpu" => Ok(Self::Gpu(name.to_owned())),
+            #[cfg(feature = "gpu")]
+            Some(("gpu", number)) if number.parse::<usize>().is_ok() => Ok(Self::Gpu(name.to_owned())),
             #[cfg(feature = "qnn")]
             Some(("qnn", device)) if !device.is_empty() => Ok(Self::Qnn(device.to_owned())),
+            #[cfg(not(feature = "gpu"))]
+            _ if name == "gpu" || name.starts_with("gpu:") => {
+                let text = "this duet was built without GPUs: build it with `--features gpu`";
+                Err(BadInput(format!("there is no device `{name}`: {text}")))
+            }
             _ => Err(BadInput(format!("there is no device `{name}`; `openvino:CPU` is one, `duet devices` lists all"))),
         }
     }
@@ -158,6 +182,8 @@ impl fmt::Display for DeviceName {
             Self::OpenVino(device) => write!(f, "openvino:{device}"),
             #[cfg(feature = "qnn")]
             Self::Qnn(device) => write!(f, "qnn:{device}"),
+            #[cfg(feature = "gpu")]
+            Self::Gpu(name) => f.write_str(name),
         }
     }
 }
@@ -175,11 +201,26 @@ mod tests {
     #[test]
     fn a_device_is_named_with_its_runtime() {
         assert_eq!("openvino:GPU.1".parse::<DeviceName>().unwrap().to_string(), "openvino:GPU.1");
+        #[cfg(feature = "gpu")]
+        assert_eq!("gpu:1".parse::<DeviceName>().unwrap().to_string(), "gpu:1");
+        #[cfg(not(feature = "gpu"))]
+        assert!("gpu".parse::<DeviceName>().unwrap_err().0.contains("--features gpu"));
         #[cfg(feature = "qnn")]
         assert_eq!("qnn:HTP.v79".parse::<DeviceName>().unwrap().to_string(), "qnn:HTP.v79");
         for wrong in ["", "CPU", "openvino", "openvino:", "cuda:0"] {
             assert!(wrong.parse::<DeviceName>().unwrap_err().0.contains("duet devices"), "{wrong}");
         }
+    }
+
+    #[cfg(feature = "gpu")]
+    #[test]
+    fn a_gpu_has_a_name_and_no_options_of_graphs() {
+        let check = |spec: &str| spec.parse::<DeviceSpec>().unwrap().check().map_err(|error| error.0);
+        assert_eq!(check("gpu:0,name=igpu"), Ok(()));
+        for wrong in ["gpu,shapes=fixed", "gpu,threads=2", "gpu,graph-memory=1GiB"] {
+            assert!(check(wrong).unwrap_err().contains("compiles no graphs"), "{wrong}");
+        }
+        assert!("gpu:first".parse::<DeviceName>().is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::Site;
 use super::executor::{Ended, Executor, Task};
 use crate::exchange::GraphExchange;
 use crate::request::EngineError;
-use duet_model::forward::{AttentionWise, Begun, ExpertWise, NotRun, Pass, PreparesRows, TokenWise};
+use duet_model::forward::{AttentionWise, Begun, ExpertWise, NotRun, Pass, PreparesRows, SpanWise, TokenWise};
 use duet_scheduler::machine::{Attention, Capabilities, Experts, Joins, RowsTaken};
 use duet_types::{LaneId, Tokens};
 use std::ops::Range;
@@ -24,6 +24,8 @@ pub struct Device {
     pub experts: Option<Arc<dyn ExpertWise>>,
     /// What runs the attention of chunks, if it does.
     pub attention: Option<Arc<dyn AttentionWise>>,
+    /// What runs whole spans of nodes, attention over any context among them, if it does.
+    pub spans: Option<Arc<dyn SpanWise>>,
     /// Rows of a kernel that it takes.
     pub rows: RowsTaken,
     /// What makes graphs of it for exactly so many rows, if it takes chunks.
@@ -72,6 +74,7 @@ impl Device {
             nodes,
             experts: None,
             attention: None,
+            spans: None,
             rows: RowsTaken::Any,
             prepares: None,
             exchange: None,
@@ -85,7 +88,8 @@ impl Device {
             RowsTaken::Chunk => "chunks",
         };
         let attends = if self.attention.is_some() { " attends" } else { "" };
-        format!("{} {} {rows}{attends}", self.name, self.version)
+        let spans = if self.spans.is_some() { " spans" } else { "" };
+        format!("{} {} {rows}{attends}{spans}", self.name, self.version)
     }
 }
 
@@ -182,10 +186,11 @@ impl DeviceLane {
     pub(super) fn new(lane: LaneId, device: Device, fallback: Fallback) -> Self {
         let [macs, refused] = Default::default();
         let [failed, untold] = Default::default();
-        Self { lane, device, fallback, macs, refused, failed, untold, attention: Mutex::new(Attention::None) }
+        let attention = if device.spans.is_some() { Attention::Any } else { Attention::None };
+        Self { lane, device, fallback, macs, refused, failed, untold, attention: Mutex::new(attention) }
     }
 
-    /// The attention that it is given; none until it was measured.
+    /// The attention that it is given; none until it was measured, and all where it runs spans.
     pub(super) fn attention(&self) -> Attention {
         *self.attention.lock().unwrap_or_else(PoisonError::into_inner)
     }

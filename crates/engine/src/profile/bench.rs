@@ -111,8 +111,7 @@ impl Bench {
         let site = Site { shares: &shares, ..site };
         let nodes: Vec<Node> = nodes.flat_map(|node| self.launched(node, site)).collect();
         let (start, before) = (Instant::now(), self.waited());
-        let mut nodes = nodes.into_iter();
-        let ran = nodes.try_for_each(|node| self.executors.run_node(&self.model, pass, node, 0..rows, site));
+        let ran = self.executors.run_nodes(&self.model, pass, nodes.into_iter(), 0..rows, site);
         ran.map_err(|error| ProfileError::Pass(error.to_string()))?;
         Ok(start.elapsed().saturating_sub(self.waited() - before))
     }

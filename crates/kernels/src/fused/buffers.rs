@@ -134,6 +134,30 @@ pub struct RoutedRows<'a> {
     pub residual: &'a mut [f32],
 }
 
+/// Rows for a device that runs several nodes, dense.
+#[derive(Debug)]
+pub struct SpannedRows<'a> {
+    /// The residual stream.
+    pub residual: &'a mut [f32],
+    /// Queries, keys and values.
+    pub projected: &'a mut [f32],
+    /// What attention found.
+    pub attended: &'a mut [f32],
+    /// What rope turns them by.
+    pub angles: Angles<'a>,
+}
+
+/// What rope turns some rows by: of each pair of dimensions the cosine and the sine.
+#[derive(Clone, Copy, Debug)]
+pub struct Angles<'a> {
+    /// `[rows][stride]`.
+    pub cosines: &'a [f32],
+    /// Likewise.
+    pub sines: &'a [f32],
+    /// Floats from one row to the next.
+    pub stride: usize,
+}
+
 /// [`Buffers`] in the hands of a crew.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SharedBuffers<'a> {
@@ -233,6 +257,32 @@ impl Buffers {
         let BufferShape { qkv, queries, .. } = self.shape;
         let input = dense(qkv, &rows)?;
         Some((&self.qkv[input], qkv, &mut self.attended[dense(queries, &rows)?]))
+    }
+
+    /// The same for a device that runs several nodes.
+    pub fn spanned(&mut self, rows: Range<usize>) -> Option<SpannedRows<'_>> {
+        let BufferShape { hidden, qkv, queries, angles, .. } = self.shape;
+        let turned = rows.start * stride(angles)..rows.end * stride(angles);
+        let angles =
+            Angles { cosines: &self.cosines[turned.clone()], sines: &self.sines[turned], stride: stride(angles) };
+        Some(SpannedRows {
+            residual: &mut self.residual[dense(hidden, &rows)?],
+            projected: &mut self.qkv[dense(qkv, &rows)?],
+            attended: &mut self.attended[dense(queries, &rows)?],
+            angles,
+        })
+    }
+
+    /// Sets keys and values of some rows, `[rows][2 × keys]`, beside their queries.
+    ///
+    /// # Panics
+    /// If these are not so many.
+    pub fn set_keys_and_values(&mut self, rows: Range<usize>, keys_and_values: &[f32]) {
+        let BufferShape { qkv, queries, .. } = self.shape;
+        let width = keys_and_values.len() / rows.len().max(1);
+        for (row, from) in rows.zip(keys_and_values.chunks_exact(width.max(1))) {
+            self.qkv[row * stride(qkv) + queries..][..width].copy_from_slice(from);
+        }
     }
 
     /// Takes what a device wrote as the new residual stream of these rows.

@@ -115,6 +115,12 @@ pub struct CacheRows<'a> {
     positions: Tokens,
 }
 
+impl<'a> CacheRows<'a> {
+    pub(super) fn new(kv: &'a KvTable, key_bias: Option<TurnedBias<'a>>, layer: usize, positions: Tokens) -> Self {
+        Self { kv, key_bias, layer, positions }
+    }
+}
+
 impl CacheRows<'_> {
     /// Positions, those of the pass among them.
     #[must_use]

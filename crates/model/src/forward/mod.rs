@@ -16,6 +16,7 @@ mod nodes;
 mod pass;
 mod recurrent;
 mod routes;
+mod span_wise;
 mod token_wise;
 
 pub use apart::{NodeInputs, NodeOutputs};
@@ -27,6 +28,7 @@ pub use exact::{NotPrepared, Prepared, PreparesRows};
 pub use expert_wise::{BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, ProjectedBy};
 pub use pass::{Activations, Pass, PassError, PassRefused, Segment};
 pub use routes::Routes;
+pub use span_wise::{SpanRows, SpanSequence, SpanWise};
 pub use token_wise::{Begun, NotRun, TokenWise};
 
 use crate::arch::Recurrent;

@@ -210,7 +210,12 @@ impl Model {
         }
     }
 
-    fn qkv_weights(&self, layer: usize) -> QkvWeights<'_> {
+    /// The weights of a layer's first node, as its kernel takes them.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    #[must_use]
+    pub fn qkv_weights(&self, layer: usize) -> QkvWeights<'_> {
         let blueprint = self.blueprint();
         let weights = self.layer(layer);
         let lengths = |ropes: Range<usize>| blueprint.ropes[ropes].iter().map(|r| r.frequencies.len()).sum::<usize>();
@@ -241,7 +246,12 @@ impl Model {
         Some(TurnedBias { bias: self.layer(layer).key_bias.as_ref()?, angles })
     }
 
-    pub(super) fn ffn_weights(&self, layer: usize) -> FfnWeights<'_> {
+    /// The weights of a layer's last node, as its kernel takes them.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    #[must_use]
+    pub fn ffn_weights(&self, layer: usize) -> FfnWeights<'_> {
         let weights = self.layer(layer);
         FfnWeights {
             output: &weights.output,
@@ -269,7 +279,9 @@ impl Model {
         }
     }
 
-    fn head_weights(&self) -> HeadWeights<'_> {
+    /// The weights of the head, as its kernel takes them.
+    #[must_use]
+    pub fn head_weights(&self) -> HeadWeights<'_> {
         let weights = self.weights();
         HeadWeights {
             norm: self.row_norm(weights.before_head()),
@@ -297,7 +309,10 @@ impl Model {
 }
 
 /// Where the keys and values of some rows go.
-fn cache_rows<'a>(pass: &'a mut Pass, rows: &Range<usize>) -> (&'a mut Buffers, Vec<KvTail<'a>>, Vec<KvDestination>) {
+pub(super) fn cache_rows<'a>(
+    pass: &'a mut Pass,
+    rows: &Range<usize>,
+) -> (&'a mut Buffers, Vec<KvTail<'a>>, Vec<KvDestination>) {
     let mut destinations = Vec::with_capacity(rows.len());
     let mut tails = Vec::with_capacity(pass.segments.len());
     let mut row = 0;

@@ -1,0 +1,72 @@
+//! A model on a GPU, by kernels of duet's own.
+
+use super::{DeviceSpec, Wanted, experts};
+use crate::failure::BadInput;
+use crate::progress::Progress;
+use duet_engine::Device;
+use duet_gpu::{Adapter, Adapters, GpuError, GpuModel, Verdict};
+use duet_model::Model;
+use duet_model::forward::TokenWise;
+use duet_openvino::Activations;
+use std::sync::Arc;
+
+/// The GPUs that nobody has to name: programs on the processor are not among them.
+pub(super) fn working() -> Vec<String> {
+    let found = Adapters::look();
+    let used = found.all().iter().filter(|adapter| adapter.verdict == Verdict::Used);
+    used.filter(|adapter| passes(adapter)).map(|adapter| adapter.name.clone()).collect()
+}
+
+fn passes(adapter: &Adapter) -> bool {
+    let tried = duet_gpu::self_test(adapter);
+    if let Err(error) = &tried {
+        tracing::warn!(device = %adapter.name, %error, "a device is left out: it fails its self-test");
+    }
+    tried.is_ok()
+}
+
+/// A GPU's driver: what was measured of another one says nothing of it.
+pub(super) fn identity(name: &str) -> anyhow::Result<String> {
+    Ok(identity_of(Adapters::look().named(name)?))
+}
+
+fn identity_of(adapter: &Adapter) -> String {
+    format!("{}, {}, {}", adapter.full_name, adapter.driver, adapter.interface)
+}
+
+/// Copies the model to the GPU.
+pub(super) fn placed(model: &Arc<Model>, spec: &DeviceSpec, name: &str, wanted: &Wanted) -> anyhow::Result<Device> {
+    spec.check()?;
+    if wanted.graph_memory.is_some() {
+        return Err(BadInput(format!("--device {spec}: a GPU compiles no graphs: leave --graph-memory out")).into());
+    }
+    if model.blueprint().experts.is_none() {
+        experts::refuse_settings(&wanted.experts)?;
+    }
+    let (adapter, model) = copied(model, name)?;
+    let nodes = Arc::new(model);
+    let spans = Some(Arc::clone(&nodes) as _);
+    Ok(Device { spans, ..Device::new(spec.label(), identity_of(&adapter), nodes) })
+}
+
+/// The model there, if it is to round activations as it does.
+pub(super) fn rounding(model: &Arc<Model>, name: &str, activations: Activations) -> anyhow::Result<Arc<dyn TokenWise>> {
+    if activations != Activations::ROUNDED {
+        let text = "a GPU rounds activations as the cores do: `duet bench quality` compares it with exact values";
+        return Err(BadInput(format!("--device {name}: {text}")).into());
+    }
+    Ok(Arc::new(copied(model, name)?.1))
+}
+
+fn copied(model: &Arc<Model>, name: &str) -> anyhow::Result<(Adapter, GpuModel)> {
+    let told = |error: GpuError| match error {
+        GpuError::Unknown { .. } | GpuError::Unusable { .. } => BadInput(format!("--device {name}: {error}")).into(),
+        other => anyhow::Error::new(other).context(name.to_owned()),
+    };
+    let found = Adapters::look();
+    let adapter = found.named(name).map_err(told)?;
+    let progress = Progress::spinner("copying", &format!("weights to {name}"));
+    let model = GpuModel::new(Arc::clone(model), adapter).map_err(told)?;
+    progress.finish("copied");
+    Ok((adapter.clone(), model))
+}

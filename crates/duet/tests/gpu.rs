@@ -1,0 +1,163 @@
+//! The program on a GPU: answers that come from its lane, a lane that is lost in the middle of one and comes back, and what is
+//! told of GPUs.
+
+mod support;
+
+use duet_engine::{
+    Device, Engine, EngineConfig, EngineError, Fallback, GenerateRequest, GenerationEvent, Method, SamplingParams,
+    StopConditions,
+};
+use duet_gpu::{Adapter, Adapters, Fault, GpuModel};
+use duet_model::{LoadOptions, Model};
+use duet_testing::Need;
+use duet_types::{Class, TokenId, Tokens};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use support::{duet, run};
+
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
+const EXPERTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_mixtral.gguf");
+
+/// The adapter that `DUET_TEST_GPU` names, or the first, a program on the processor or not.
+fn adapter() -> Option<Adapter> {
+    let found = Adapters::look();
+    let name = std::env::var(Need::Gpu.variable()).unwrap_or_else(|_| "gpu:0".to_owned());
+    match found.named(&name) {
+        Ok(adapter) => Some(adapter.clone()),
+        Err(error) => {
+            duet_testing::skip(Need::Gpu, error);
+            None
+        }
+    }
+}
+
+/// Runs `duet run` twice: the second time the profile says that the GPU is far quicker than the cores, so that it does all.
+fn answer_on(name: &str, model: &str, flags: &[&str]) -> support::Run {
+    let cache = tempfile::tempdir().unwrap();
+    let ask = [&["run", model, "--device", name, "--no-fallback", "--temperature", "0"], flags].concat();
+    let first = run(&mut duet(cache.path(), &ask));
+    assert_eq!(first.status, 0, "{first:#?}");
+    duet_testing::prefer_devices(&cache.path().join("profiles"));
+    run(&mut duet(cache.path(), &ask))
+}
+
+#[test]
+fn the_lane_of_a_gpu_answers() {
+    let Some(adapter) = adapter() else { return };
+    let answer = answer_on(&adapter.name, MODEL, &["ab", "--raw", "--max-tokens", "4", "--speculate", "off"]);
+    assert_eq!(answer.status, 0, "{answer:#?}");
+    assert!(answer.stderr.contains(&format!("100.0 % on {}", adapter.name)), "{answer:#?}");
+}
+
+#[test]
+fn what_is_no_gpu_is_refused() {
+    let Some(adapter) = adapter() else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let ask = |model, device: &str, flags: &[&str]| {
+        let question = ["run", model, "ab", "--raw", "--max-tokens", "2", "--device", device];
+        run(&mut duet(cache.path(), &[&question[..], flags].concat()))
+    };
+    ask(MODEL, "gpu:99", &[]).assert_refused(&["gpu:99", &adapter.name]);
+    ask(MODEL, "gpu,shapes=fixed", &[]).assert_refused(&["compiles no graphs"]);
+    ask(MODEL, &adapter.name, &["--graph-memory", "1G"]).assert_refused(&["compiles no graphs"]);
+    // Experts have no kernels there: the cores answer, and the person is told.
+    let experts = ask(EXPERTS, &adapter.name, &[]);
+    assert!(experts.status == 0 && experts.stderr.contains("it has experts"), "{experts:#?}");
+    ask(EXPERTS, &adapter.name, &["--no-fallback"]).assert_failed(&["it has experts"]);
+}
+
+#[test]
+fn gpus_are_listed() {
+    let Some(adapter) = adapter() else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let shown = run(&mut duet(cache.path(), &["devices"]));
+    let line = shown.stdout.lines().skip_while(|line| !line.trim().starts_with(&adapter.name)).collect::<Vec<_>>();
+    assert!(line[0].contains(&adapter.full_name), "{shown:#?}");
+    assert!(line[1].contains("self-test passed"), "{shown:#?}");
+}
+
+/// A driver without adapters is none: the loader is told to look where nothing is.
+#[cfg(target_os = "linux")]
+#[test]
+fn without_a_driver_that_is_told() {
+    let cache = tempfile::tempdir().unwrap();
+    let nothing = cache.path().join("none.json");
+    let without = |arguments: &[&str]| {
+        let mut command = duet(cache.path(), arguments);
+        run(command.env("VK_ICD_FILENAMES", &nothing).env("VK_DRIVER_FILES", &nothing))
+    };
+    let shown = without(&["devices"]);
+    assert!(shown.stdout.contains("gpu: no GPU was found"), "{shown:#?}");
+    let ask = ["run", MODEL, "ab", "--raw", "--max-tokens", "2", "--device", "gpu"];
+    let answer = without(&ask);
+    assert!(answer.status == 0 && answer.stderr.contains("no GPU was found"), "{answer:#?}");
+}
+
+fn answer(engine: &Engine) -> Result<Vec<TokenId>, EngineError> {
+    let request = GenerateRequest {
+        prompt: (1..60).map(TokenId).collect(),
+        sampling: SamplingParams::default(),
+        stop: StopConditions { max_tokens: Some(Tokens(6)), ignore_eos: true, ..StopConditions::default() },
+        class: Class::Reactive,
+        ..GenerateRequest::default()
+    };
+    let mut generation = engine.submit(request).unwrap();
+    let mut tokens = Vec::new();
+    while let Some(event) = generation.next_blocking() {
+        match event {
+            GenerationEvent::Token { token, .. } => tokens.push(token),
+            GenerationEvent::Failed(error) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(tokens)
+}
+
+/// Zero where nothing was counted yet.
+fn figure(engine: &Engine, name: &str) -> f64 {
+    let text = engine.metrics_text();
+    let line = text.lines().find(|line| line.starts_with(name));
+    line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(120), "{what} does not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Lost, out of memory, hung: the answer is whole, the lane is told to be lost, and the device, opened again, is used again.
+#[test]
+fn whatever_becomes_of_a_gpu_no_answer_ends() {
+    let Some(adapter) = adapter() else { return };
+    let model = Arc::new(Model::load(Path::new(MODEL), &LoadOptions::default(), &mut |_| {}).unwrap());
+    let gpu = Arc::new(GpuModel::new(Arc::clone(&model), &adapter).unwrap());
+    let spans = Some(Arc::clone(&gpu) as _);
+    let device = Device { spans, ..Device::new("igpu", "1", Arc::clone(&gpu) as _) };
+    let folder = tempfile::tempdir().unwrap();
+    let config = EngineConfig {
+        devices: vec![device],
+        fallback: Fallback::Crew,
+        threads: Some(1),
+        speculate: Method::None,
+        profile_folder: Some(folder.path().to_owned()),
+        ..EngineConfig::default()
+    };
+    drop(Engine::start(Arc::clone(&model), config.clone()).unwrap());
+    duet_testing::prefer_devices(folder.path());
+    let engine = Engine::start(Arc::clone(&model), config).unwrap();
+    let usable = "duet_lane_usable{lane=\"igpu\"}";
+    for (losses, fault) in (1..).zip([Fault::Lost, Fault::NoMemory, Fault::Hung]) {
+        let before = engine.linear_work().devices[0].macs;
+        assert_eq!(answer(&engine).unwrap().len(), 6, "{fault:?}");
+        assert!(engine.linear_work().devices[0].macs > before, "before {fault:?}: {:?}", engine.linear_work());
+        gpu.provoke(fault);
+        assert_eq!(answer(&engine).unwrap().len(), 6, "{fault:?}");
+        until("the loss", || figure(&engine, "duet_lane_losses_total{lane=\"igpu\"}") >= f64::from(losses));
+        until("the return", || figure(&engine, usable) == 1.0);
+    }
+    assert_eq!(answer(&engine).unwrap().len(), 6);
+}

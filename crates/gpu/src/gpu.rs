@@ -1,0 +1,154 @@
+//! An adapter that is open: its queue, what it has been told to compile, and what became of it.
+//!
+//! Waiting has a limit. A device that was lost stays so: who wants to go on opens it again ([`Gpu::open`]).
+
+use crate::adapters::Adapter;
+use crate::error::GpuError;
+use crate::pipelines::Pipelines;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A device.
+#[derive(Debug)]
+pub struct Gpu {
+    pub(crate) device: wgpu::Device,
+    pub(crate) queue: wgpu::Queue,
+    pub(crate) pipelines: Pipelines,
+    /// The most that one binding reads.
+    pub(crate) binding_max: u64,
+    /// What the driver last said was wrong.
+    trouble: Arc<Mutex<Option<GpuError>>>,
+    /// A [`Fault`] that is to come, for tests.
+    fault: AtomicU8,
+}
+
+/// What a test lets go wrong with the next submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The device goes away, as with a driver that is reset.
+    Lost,
+    /// There is no memory for a buffer.
+    NoMemory,
+    /// What was submitted does not end.
+    Hung,
+}
+
+impl Gpu {
+    /// Opens an adapter.
+    ///
+    /// # Errors
+    /// If its driver does not open it.
+    pub fn open(adapter: &Adapter) -> Result<Self, GpuError> {
+        let offered = adapter.adapter.features();
+        let wanted = wgpu::DeviceDescriptor {
+            label: Some("duet"),
+            required_features: wgpu::Features::IMMEDIATES | offered & wgpu::Features::TIMESTAMP_QUERY,
+            // All that there is: weights come in large buffers.
+            required_limits: adapter.adapter.limits(),
+            memory_hints: wgpu::MemoryHints::MemoryUsage,
+            ..wgpu::DeviceDescriptor::default()
+        };
+        let refused = |error: wgpu::RequestDeviceError| GpuError::Refused(error.to_string());
+        let (device, queue) = pollster::block_on(adapter.adapter.request_device(&wanted)).map_err(refused)?;
+        let trouble = Arc::new(Mutex::new(None));
+        let lost = Arc::clone(&trouble);
+        device.set_device_lost_callback(move |_, why| note(&lost, GpuError::Lost(why)));
+        let failed = Arc::clone(&trouble);
+        device.on_uncaptured_error(Arc::new(move |error| note(&failed, GpuError::Refused(first_line(&error)))));
+        let pipelines = Pipelines::default();
+        let fault = AtomicU8::new(0);
+        Ok(Self { device, queue, pipelines, binding_max: adapter.binding_max, trouble, fault })
+    }
+
+    /// What has gone wrong with it; then it is of no use any more.
+    ///
+    /// # Errors
+    /// That.
+    pub fn check(&self) -> Result<(), GpuError> {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.clone().map_or(Ok(()), Err)
+    }
+
+    /// Submits what was recorded and waits for it, no longer than a submission may take.
+    ///
+    /// # Errors
+    /// [`GpuError`].
+    pub(crate) fn run(&self, commands: wgpu::CommandBuffer) -> Result<(), GpuError> {
+        let submitted = self.queue.submit([commands]);
+        self.wait(submitted)
+    }
+
+    /// Waits for a submission.
+    fn wait(&self, submitted: wgpu::SubmissionIndex) -> Result<(), GpuError> {
+        let hangs = self.provoked()?;
+        self.wait_for(Some(submitted), if hangs { 0 } else { SLICES })
+    }
+
+    /// Waits for buffers that are to be mapped, whose commands have ended.
+    pub(crate) fn wait_for_maps(&self) -> Result<(), GpuError> {
+        self.wait_for(None, SLICES)
+    }
+
+    /// Waits for so many slices of time: a process that was stopped meanwhile, or a machine that slept, loses one of them.
+    fn wait_for(&self, submission_index: Option<wgpu::SubmissionIndex>, slices: u64) -> Result<(), GpuError> {
+        for _ in 0..slices {
+            let submission_index = submission_index.clone();
+            let waiting = wgpu::PollType::Wait { submission_index, timeout: Some(SLICE) };
+            match self.device.poll(waiting) {
+                Ok(_) => return self.check(),
+                Err(wgpu::PollError::Timeout) => {}
+                Err(error) => return Err(GpuError::Refused(error.to_string())),
+            }
+        }
+        let hung = GpuError::Hung((SLICE * SLICES as u32).as_secs());
+        note(&self.trouble, hung.clone());
+        Err(hung)
+    }
+
+    /// Lets the next submission go wrong: for tests of what follows.
+    pub fn provoke(&self, fault: Fault) {
+        self.fault.store(fault as u8 + 1, Ordering::Relaxed);
+    }
+
+    /// Does what a test has asked for, by the way that the driver would. Whether the submission is to hang.
+    fn provoked(&self) -> Result<bool, GpuError> {
+        match self.fault.swap(0, Ordering::Relaxed) {
+            0 => return Ok(false),
+            fault if fault == Fault::Hung as u8 + 1 => return Ok(true),
+            fault if fault == Fault::Lost as u8 + 1 => self.device.destroy(),
+            _ => {
+                let usage = wgpu::BufferUsages::STORAGE;
+                let size = u64::MAX / 4;
+                drop(self.device.create_buffer(&wgpu::BufferDescriptor {
+                    label: Some("too large"),
+                    size,
+                    usage,
+                    mapped_at_creation: false,
+                }));
+            }
+        }
+        // Callbacks come with a poll.
+        let _ = self.device.poll(wgpu::PollType::Poll);
+        self.check()?;
+        Ok(false)
+    }
+}
+
+/// A kernel takes milliseconds. Drivers give up after two seconds on some systems and after ten on others; a program on the
+/// processor, beside others, may take long: a minute.
+const SLICES: u64 = 60;
+const SLICE: Duration = Duration::from_secs(1);
+
+/// The first trouble is the cause of the others.
+fn note(trouble: &Mutex<Option<GpuError>>, error: GpuError) {
+    tracing::warn!("{error}");
+    trouble.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+}
+
+/// Errors of shaders quote them.
+fn first_line(error: &wgpu::Error) -> String {
+    let text = error.to_string();
+    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(6).collect();
+    lines.join("; ")
+}

@@ -1,0 +1,33 @@
+//! A model's nodes on a GPU, by way of Vulkan, Metal or DirectX 12 (`wgpu`), on any vendor's.
+//!
+//! [`adapters`] says what there is and whether it can be used, [`gpu`] opens one and watches over it, [`matrix`] puts packed
+//! weights there, byte for byte as the CPU's kernels have them, [`nodes`] records what a node of a pass is made of, and
+//! [`placed`] is a whole model as the engine's lanes know it. The kernels are WGSL in `shaders/`, a file for each step, and
+//! none is made for a model: what differs are constants of pipelines.
+//!
+//! Invariant: products have the bits that [`duet_kernels::matmul`] defines, on an adapter whose `fma` rounds once: sums of
+//! integers are exact in any order, and what is not is added in the CPU's order. WGSL lets an adapter round product and sum of
+//! an `fma` apart, as Mesa's does; last bits differ there.
+//!
+//! Invariant: an adapter that fails, is lost or hangs is an error of the call, after which nothing of a pass has changed.
+
+pub mod adapters;
+mod error;
+pub mod gpu;
+mod matrix;
+mod nodes;
+mod pages;
+mod pipelines;
+pub mod placed;
+mod recording;
+mod room;
+mod self_test;
+mod shader;
+mod spans;
+mod staging;
+
+pub use adapters::{Adapter, Adapters, Verdict};
+pub use error::GpuError;
+pub use gpu::{Fault, Gpu};
+pub use placed::GpuModel;
+pub use self_test::{SelfTest, self_test};

@@ -1,0 +1,156 @@
+//! Packed matrices in a GPU's memory, with the bytes that the CPU's kernels read.
+//!
+//! What exceeds a binding is cut between pairs of panels, and each slab is a launch of its own.
+
+use crate::error::GpuError;
+use crate::gpu::Gpu;
+use duet_kernels::matmul::Gating;
+use duet_kernels::packed::{Form, PANEL, PANELS_TOGETHER, PackedMatrix, PackedPart};
+
+/// A matrix.
+#[derive(Debug)]
+pub(crate) struct Matrix {
+    pub(crate) groups: usize,
+    /// Outputs of the product.
+    pub(crate) outputs: usize,
+    pub(crate) slabs: Vec<Slab>,
+}
+
+/// Some pairs of its panels, all of one form.
+#[derive(Debug)]
+pub(crate) struct Slab {
+    pub(crate) form: Form,
+    pub(crate) pairs: usize,
+    /// The first of its outputs.
+    pub(crate) first: usize,
+    pub(crate) outputs: usize,
+    pub(crate) quants: wgpu::Buffer,
+    pub(crate) scales: wgpu::Buffer,
+}
+
+/// Outputs of a pair of panels.
+pub(crate) const PAIR: usize = PANELS_TOGETHER * PANEL;
+
+impl Matrix {
+    /// Copies a matrix there.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub(crate) fn new(gpu: &Gpu, matrix: &PackedMatrix) -> Result<Self, GpuError> {
+        let (mut slabs, mut first) = (Vec::new(), 0);
+        for part in matrix.parts() {
+            slabs.extend(cut(gpu, &part, first)?);
+            first += part.outputs;
+        }
+        gpu.check()?;
+        Ok(Self { groups: matrix.groups(), outputs: matrix.outputs(), slabs })
+    }
+
+    /// Bytes of the GPU's memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.slabs.iter().map(|slab| slab.quants.size() + slab.scales.size()).sum()
+    }
+
+    /// Whether products with it read rows that are not rounded.
+    pub(crate) fn has_floats(&self) -> bool {
+        self.slabs.iter().any(|slab| slab.form.is_float())
+    }
+
+    /// Whether products with it read rows as bytes.
+    pub(crate) fn has_quants(&self) -> bool {
+        self.slabs.iter().any(|slab| !slab.form.is_float())
+    }
+}
+
+fn cut(gpu: &Gpu, part: &PackedPart<'_>, first: usize) -> Result<Vec<Slab>, GpuError> {
+    let pairs = part.outputs.div_ceil(PAIR);
+    let [quants, scales] = [part.quants.len() / pairs.max(1), part.scales.len() / pairs.max(1)];
+    let together = (gpu.binding_max as usize / quants.max(scales).max(1)).min(pairs);
+    if together == 0 {
+        let (bytes, limit) = (quants as u64, gpu.binding_max);
+        return Err(GpuError::TooLarge { what: "a pair of panels", bytes, limit });
+    }
+    let slab = |from: usize| {
+        let to = (from + together).min(pairs);
+        Slab {
+            form: part.form,
+            pairs: to - from,
+            first: first + from * PAIR,
+            outputs: (to * PAIR).min(part.outputs) - from * PAIR,
+            quants: gpu.filled("quants", &part.quants[from * quants..to * quants]),
+            scales: gpu.filled("scales", &part.scales[from * scales..to * scales]),
+        }
+    };
+    Ok((0..pairs).step_by(together).map(slab).collect())
+}
+
+impl Slab {
+    /// What the shader of products is to know of the form.
+    pub(crate) fn constants(&self) -> Vec<(&'static str, u32)> {
+        let form = self.form;
+        if form.is_float() {
+            return vec![("BITS", if form == Form::BF16 { 17 } else { form.bits() as u32 })];
+        }
+        let halves = matches!(form, Form::Q2K | Form::Q3K | Form::Q6K);
+        let small = match form {
+            Form::IQ4XS => 1,
+            _ if form.has_small_scales() => 2,
+            _ => 0,
+        };
+        let table = match form {
+            Form::IQ4NL | Form::IQ4XS => 1,
+            Form::MXFP4 => 2,
+            _ => 0,
+        };
+        let zero = if form.has_min() { 0 } else { form.zero().into() };
+        vec![
+            ("BITS", form.bits() as u32),
+            ("ZERO", zero),
+            ("TABLE", table),
+            ("MIN", form.has_min().into()),
+            ("PARTS", if halves { 2 } else { 1 }),
+            ("SMALL", small),
+            ("NIBBLES", (form == Form::Q2K).into()),
+            ("SIGNED", matches!(form, Form::Q3K | Form::Q6K | Form::IQ4XS).into()),
+        ]
+    }
+}
+
+/// The number of a nonlinearity in the shader of products.
+pub(crate) fn gating(gating: Gating) -> u32 {
+    match gating {
+        Gating::Silu => 0,
+        Gating::GeluTanh => 1,
+        Gating::ClampedSwish => 2,
+    }
+}
+
+impl Gpu {
+    /// A buffer that shaders read, with these bytes.
+    pub(crate) fn filled(&self, label: &'static str, bytes: &[u8]) -> wgpu::Buffer {
+        let buffer = self.empty(label, bytes.len());
+        // Only what was allocated can be written to; that it was not is told by the next check.
+        if self.check().is_ok() {
+            let whole = bytes.len() / 4 * 4;
+            self.queue.write_buffer(&buffer, 0, &bytes[..whole]);
+            // Weights lie in the queue's own memory until they are submitted: little of them at a time.
+            self.queue.submit([]);
+        }
+        buffer
+    }
+
+    /// The same of floats.
+    pub(crate) fn floats(&self, label: &'static str, floats: &[f32]) -> wgpu::Buffer {
+        self.filled(label, bytemuck::cast_slice(floats))
+    }
+
+    /// A buffer that shaders read and write, of zeros.
+    pub(crate) fn empty(&self, label: &'static str, bytes: usize) -> wgpu::Buffer {
+        self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(label),
+            size: (bytes.max(16)).next_multiple_of(16) as u64,
+            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: false,
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! Keys and values of sequences in a GPU's memory: copies of the cache, page by page, as floats.
+//!
+//! The cache of `duet_model::kv` stays what counts. A copy is named by the lineage of what it was made of, and says for each
+//! layer up to which position it is right; a span adds what is new. Rows of the pass itself are written behind that by the
+//! shaders, and read from the cache when they have come to stay: so what is attended to does not depend on who computed it.
+//! Where a sequence was forked, its copy is made of the other's on the GPU.
+//!
+//! Invariant: a page belongs to one copy. Where there are too few, copies that were not used for longest are given up, never
+//! one of the pass's own sequences.
+
+use crate::error::GpuError;
+use crate::gpu::Gpu;
+use crate::recording::Recording;
+use duet_model::forward::{CacheRows, SpanRows, SpanSequence};
+use duet_model::kv::{LineageId, PAGE_TOKENS};
+use duet_types::Tokens;
+
+/// The pages of all layers.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    /// Of each layer `[page][position][kv head][keys, values][dimension]`.
+    layers: Vec<wgpu::Buffer>,
+    /// Floats of a position in a layer.
+    width: usize,
+    head_dim: usize,
+    free: Vec<u32>,
+    /// The last that was used is last.
+    copies: Vec<Copied>,
+    capacity: usize,
+}
+
+/// A copy of one sequence's keys and values.
+#[derive(Debug)]
+struct Copied {
+    lineage: LineageId,
+    pages: Vec<u32>,
+    /// Of each layer the first positions that are right.
+    held: Vec<usize>,
+}
+
+impl Pages {
+    /// Pages for so many bytes in all.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        layers: usize,
+        kv_heads: usize,
+        head_dim: usize,
+        bytes: u64,
+    ) -> Result<Self, GpuError> {
+        let width = 2 * kv_heads * head_dim;
+        let page = (PAGE_TOKENS * width * 4) as u64;
+        let each = (bytes / layers.max(1) as u64).min(gpu.binding_max);
+        let capacity = usize::try_from(each / page).unwrap_or(0);
+        let layers = (0..layers).map(|_| gpu.empty("pages", capacity * PAGE_TOKENS * width * 4)).collect();
+        gpu.check()?;
+        let free = (0..capacity as u32).rev().collect();
+        Ok(Self { layers, width, head_dim, free, copies: Vec::new(), capacity })
+    }
+
+    /// A layer's pages.
+    pub(crate) fn layer(&self, place: usize) -> &wgpu::Buffer {
+        &self.layers[place]
+    }
+
+    /// Finds or makes a copy of each sequence, with room for its rows. The pages of each, in the sequences' order; nothing if
+    /// there are not as many.
+    pub(crate) fn prepare(&mut self, to: &mut Recording<'_>, rows: &SpanRows<'_>) -> Option<Vec<Vec<u32>>> {
+        let needs: Vec<usize> = rows.sequences.iter().map(pages_of).collect();
+        if needs.iter().sum::<usize>() > self.capacity {
+            return None;
+        }
+        let mut ours: Vec<LineageId> = Vec::new();
+        for (sequence, need) in rows.sequences.iter().zip(needs) {
+            let cache = sequence.cache(0, sequence.before);
+            let lineage = cache.lineage();
+            ours.push(lineage);
+            let mut copy = self.take(&cache, to, &ours)?;
+            while copy.pages.len() < need {
+                let page = self.page(&ours)?;
+                copy.pages.push(page);
+            }
+            self.free.extend(copy.pages.drain(need..));
+            self.copies.push(copy);
+        }
+        let of = |lineage: &LineageId| self.copies.iter().rfind(|copy| copy.lineage == *lineage);
+        ours.iter().map(|lineage| of(lineage).map(|copy| copy.pages.clone())).collect()
+    }
+
+    /// Brings a sequence's copy of a layer up to a position.
+    pub(crate) fn update(
+        &mut self,
+        gpu: &Gpu,
+        (layer, place): (usize, usize),
+        sequence: &SpanSequence<'_>,
+        end: Tokens,
+    ) {
+        let cache = sequence.cache(layer, end);
+        let (lineage, width) = (cache.lineage(), self.width);
+        let Some(copy) = self.copies.iter_mut().rfind(|copy| copy.lineage == lineage) else { return };
+        let right = cache.unchanged_since(lineage).as_usize();
+        let from = copy.held[place].min(right).min(end.as_usize());
+        let count = end.as_usize() - from;
+        copy.held[place] = sequence.before.as_usize();
+        let side = width / 2;
+        let (mut keys, mut values) = (vec![0.0; count * side], vec![0.0; count * side]);
+        // Also where nothing is new: the cache notes how far it is copied.
+        cache.read(Tokens(from as u32), &mut keys, &mut values);
+        let heads = keys.chunks_exact(self.head_dim).zip(values.chunks_exact(self.head_dim));
+        let floats: Vec<f32> = heads.flat_map(|(keys, values)| [keys, values]).flatten().copied().collect();
+        let mut at = from;
+        while at < end.as_usize() {
+            let until = (at / PAGE_TOKENS * PAGE_TOKENS + PAGE_TOKENS).min(end.as_usize());
+            let slot = copy.pages[at / PAGE_TOKENS] as usize * PAGE_TOKENS + at % PAGE_TOKENS;
+            let part = &floats[(at - from) * width..(until - from) * width];
+            gpu.queue.write_buffer(&self.layers[place], (slot * width * 4) as u64, bytemuck::cast_slice(part));
+            at = until;
+        }
+    }
+
+    /// The copy of this cache; or one of what it has in common with another; or an empty one.
+    fn take(&mut self, cache: &CacheRows<'_>, to: &mut Recording<'_>, ours: &[LineageId]) -> Option<Copied> {
+        let lineage = cache.lineage();
+        if let Some(at) = self.copies.iter().position(|copy| copy.lineage == lineage) {
+            return Some(self.copies.remove(at));
+        }
+        let empty = Copied { lineage, pages: Vec::new(), held: vec![0; self.layers.len()] };
+        let akin = |(at, copy): (usize, &Copied)| {
+            let common = cache.unchanged_since(copy.lineage).as_usize();
+            (common > 0).then_some((common, at))
+        };
+        let Some((common, at)) = self.copies.iter().enumerate().filter_map(akin).max() else { return Some(empty) };
+        let held: Vec<usize> = self.copies[at].held.iter().map(|&held| held.min(common)).collect();
+        let whole = held.iter().copied().max().unwrap_or(0).div_ceil(PAGE_TOKENS);
+        let from = self.copies[at].pages[..whole].to_vec();
+        let mut others = ours.to_vec();
+        others.push(self.copies[at].lineage);
+        let mut pages = Vec::with_capacity(whole);
+        for &page in &from {
+            let copied = self.page(&others)?;
+            let bytes = (PAGE_TOKENS * self.width * 4) as u64;
+            for layer in &self.layers {
+                to.copy_within(layer, u64::from(page) * bytes, u64::from(copied) * bytes, bytes);
+            }
+            pages.push(copied);
+        }
+        Some(Copied { pages, held, ..empty })
+    }
+
+    /// A page that is free, or becomes so because a copy that is none of these is given up.
+    fn page(&mut self, keep: &[LineageId]) -> Option<u32> {
+        if self.free.is_empty() {
+            let at = self.copies.iter().position(|copy| !keep.contains(&copy.lineage))?;
+            self.free.extend(self.copies.remove(at).pages);
+        }
+        self.free.pop()
+    }
+}
+
+/// Pages that a sequence and its rows take; rows of a tree lie elsewhere.
+fn pages_of(sequence: &SpanSequence<'_>) -> usize {
+    let rows = if sequence.paths.is_some() { 0 } else { sequence.rows.len() };
+    (sequence.before.as_usize() + rows).div_ceil(PAGE_TOKENS)
+}

@@ -1,0 +1,95 @@
+//! Pipelines: shaders with their constants, each compiled once.
+
+use crate::adapters::IMMEDIATE_BYTES;
+use crate::error::GpuError;
+use crate::gpu::Gpu;
+use crate::shader::{Access, Shader};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A compiled shader.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    pub(crate) pipeline: wgpu::ComputePipeline,
+    pub(crate) layout: wgpu::BindGroupLayout,
+}
+
+/// Values of a shader's constants, by their names.
+pub(crate) type Constants<'a> = &'a [(&'static str, u32)];
+
+/// What was compiled.
+#[derive(Debug, Default)]
+pub(crate) struct Pipelines {
+    compiled: Mutex<HashMap<Key, Arc<Pipeline>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    shader: &'static str,
+    rows: u32,
+    constants: Vec<(&'static str, u32)>,
+}
+
+impl Gpu {
+    /// A shader for so many rows in a thread, with these constants.
+    ///
+    /// # Errors
+    /// If the driver does not compile it.
+    pub(crate) fn pipeline(
+        &self,
+        shader: &Shader,
+        rows: u32,
+        constants: Constants<'_>,
+    ) -> Result<Arc<Pipeline>, GpuError> {
+        let key = Key { shader: shader.name, rows, constants: constants.to_vec() };
+        let mut compiled = self.pipelines.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pipeline) = compiled.get(&key) {
+            return Ok(Arc::clone(pipeline));
+        }
+        let pipeline = Arc::new(self.compile(shader, rows, constants));
+        self.check()?;
+        compiled.insert(key, Arc::clone(&pipeline));
+        Ok(pipeline)
+    }
+
+    fn compile(&self, shader: &Shader, rows: u32, constants: Constants<'_>) -> Pipeline {
+        let label = Some(shader.name);
+        let source = format!("const ROWS: u32 = {rows}u;\n{}", shader.source.join("\n"));
+        let module = wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(source.into()) };
+        let checks = wgpu::ShaderRuntimeChecks { force_loop_bounding: false, ..wgpu::ShaderRuntimeChecks::checked() };
+        // SAFETY: accesses to memory stay checked. Every loop of the shaders in `shaders/` counts up to a constant or to a
+        // number that the launch is told, and nothing in it changes the count: all of them end.
+        let module = unsafe { self.device.create_shader_module_trusted(module, checks) };
+        let entries: Vec<_> = (0..).zip(shader.bindings).map(|(binding, &access)| entry(binding, access)).collect();
+        let layout =
+            self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries });
+        let whole = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label,
+            bind_group_layouts: &[Some(&layout)],
+            immediate_size: IMMEDIATE_BYTES,
+        });
+        let constants: Vec<_> = constants.iter().map(|&(name, value)| (name, f64::from(value))).collect();
+        let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label,
+            layout: Some(&whole),
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                constants: &constants,
+                zero_initialize_workgroup_memory: false,
+            },
+            cache: None,
+        });
+        Pipeline { pipeline, layout }
+    }
+}
+
+fn entry(binding: u32, access: Access) -> wgpu::BindGroupLayoutEntry {
+    let kind = wgpu::BufferBindingType::Storage { read_only: access == Access::Read };
+    wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer { ty: kind, has_dynamic_offset: false, min_binding_size: None },
+        count: None,
+    }
+}

@@ -1,0 +1,287 @@
+//! The self-test: products of packed weights of several forms with a few rows, on a GPU, beside the definition of
+//! [`duet_kernels::matmul`] written out.
+//!
+//! A driver that compiles a shader to something else, or does not have the features that it says it has, is found here
+//! before a model is. Sums of groups are integers, and have to be right to the last one; what they are scaled and added with
+//! may be rounded otherwise ([`Adds`]).
+
+use crate::adapters::Adapter;
+use crate::error::GpuError;
+use crate::gpu::Gpu;
+use crate::matrix::Matrix;
+use crate::nodes::{Launcher, Products};
+use crate::recording::Recording;
+use crate::room::{Room, Widths};
+use crate::staging::Staging;
+use duet_kernels::packed::{Form, Packable, PackedMatrix, WeightGroup};
+use duet_kernels::quantize::GROUP;
+use duet_types::Nanos;
+use std::time::Instant;
+
+/// A self-test that was passed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SelfTest {
+    /// Opening the device and compiling the shaders.
+    pub compile: Nanos,
+    /// A product.
+    pub inference: Nanos,
+    /// How far results were from the definition: the root mean square of the differences, in that of the results.
+    pub off: f64,
+}
+
+/// Runs products of a few forms on an adapter, and checks what comes out.
+///
+/// # Errors
+/// Whatever keeps the adapter from it; [`GpuError::Wrong`] if it computes something else.
+pub fn self_test(adapter: &Adapter) -> Result<SelfTest, GpuError> {
+    let began = Instant::now();
+    let gpu = Gpu::open(adapter)?;
+    let trial = Trial::new(Form::Q4K, 48, 3, 9);
+    let mut tested = SelfTest { compile: Nanos::ZERO, inference: Nanos::ZERO, off: 0.0 };
+    for products in [Products::Bytes, Products::Floats] {
+        let on_gpu = trial.on(&gpu)?;
+        on_gpu.run(products, 16)?;
+        tested.compile = began.elapsed().into();
+        let again = Instant::now();
+        let found = on_gpu.run(products, 16)?;
+        tested.inference = again.elapsed().into();
+        tested.off = tested.off.max(distance(&found, &trial.expected(Adds::Fused)));
+    }
+    if tested.off <= TOLERANCE { Ok(tested) } else { Err(GpuError::Wrong { off: tested.off, tolerance: TOLERANCE }) }
+}
+
+/// Rounding of some sums of a dozen numbers.
+const TOLERANCE: f64 = 1e-5;
+
+/// How an adapter computes `fma`. WGSL lets it choose; the CPU's kernels round once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Adds {
+    /// Product and sum are rounded once.
+    Fused,
+    /// Each is rounded.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a self-test leaves room for either"))]
+    Apart,
+}
+
+/// A matrix of one form, and rows.
+pub(crate) struct Trial {
+    form: Form,
+    columns: usize,
+    outputs: usize,
+    groups: Vec<Packable>,
+    values: Vec<f32>,
+}
+
+/// The same on a GPU.
+pub(crate) struct TrialOnGpu<'a> {
+    trial: &'a Trial,
+    gpu: &'a Gpu,
+    matrix: Matrix,
+    room: Room,
+    values: wgpu::Buffer,
+}
+
+impl Trial {
+    /// Numbers that are the same each time.
+    pub(crate) fn new(form: Form, outputs: usize, groups: usize, rows: usize) -> Self {
+        let mut numbers = Numbers(7);
+        let columns = groups * GROUP;
+        let group = |numbers: &mut Numbers| {
+            if form.is_float() {
+                return Packable::Floats(std::array::from_fn(|_| numbers.below(255) as f32 / 64.0 - 2.0));
+            }
+            let bits = form.bits().min(8) as u32;
+            // Halves of which scales are made are exact.
+            let half = |numbers: &mut Numbers| (numbers.below(512) as f32 + 1.0) / 4096.0;
+            Packable::Quants(WeightGroup {
+                scale: half(numbers),
+                min: -half(numbers),
+                small: [numbers.below(64) as u8, numbers.below(64) as u8],
+                quants: std::array::from_fn(|_| numbers.below(1 << bits) as u8),
+            })
+        };
+        let mut made: Vec<Packable> = (0..outputs * groups).map(|_| group(&mut numbers)).collect();
+        // Groups of a block of 256 share what the file has once for all of them.
+        let blocks = if form.has_small_scales() { 8 } else { 1 };
+        for index in 0..made.len() {
+            let first = index - index % groups % blocks;
+            if let (Packable::Quants(from), Packable::Quants(to)) = (made[first], &mut made[index]) {
+                (to.scale, to.min) = (from.scale, from.min);
+            }
+        }
+        let values = (0..rows * columns).map(|_| numbers.below(2001) as f32 / 500.0 - 2.0).collect();
+        Self { form, columns, outputs, groups: made, values }
+    }
+
+    pub(crate) fn on<'a>(&'a self, gpu: &'a Gpu) -> Result<TrialOnGpu<'a>, GpuError> {
+        let groups = self.columns / GROUP;
+        let packed = PackedMatrix::new(self.outputs, self.columns, self.form, |output, index| {
+            self.groups[output * groups + index]
+        });
+        let packed = packed.map_err(|_| GpuError::Model("a scale is out of range"))?;
+        let widths = Widths {
+            hidden: self.columns.max(self.outputs),
+            qkv: 0,
+            queries: 0,
+            ffn: 0,
+            vocabulary: 0,
+            has_floats: true,
+        };
+        let (matrix, room) = (Matrix::new(gpu, &packed)?, Room::new(gpu, widths, self.rows())?);
+        Ok(TrialOnGpu { trial: self, gpu, matrix, room, values: gpu.floats("trial", &self.values) })
+    }
+
+    fn rows(&self) -> usize {
+        self.values.len() / self.columns
+    }
+
+    /// What the product is by definition.
+    pub(crate) fn expected(&self, adds: Adds) -> Vec<f32> {
+        let rows = self.values.chunks_exact(self.columns);
+        rows.flat_map(|row| (0..self.outputs).map(move |output| self.dot(row, output, adds))).collect()
+    }
+
+    fn dot(&self, row: &[f32], output: usize, adds: Adds) -> f32 {
+        let add = |a: f32, b: f32, c: f32| if adds == Adds::Fused { a.mul_add(b, c) } else { a * b + c };
+        let groups = self.groups[output * self.columns / GROUP..].iter();
+        let mut sum = 0.0;
+        for (values, group) in row.as_chunks::<GROUP>().0.iter().zip(groups) {
+            match group {
+                Packable::Floats(weights) => {
+                    sum = values.iter().zip(weights).fold(sum, |sum, (x, w)| add(*w, *x, sum));
+                }
+                Packable::Quants(group) => {
+                    for (scale, value) in self.scaled(values, group) {
+                        sum = add(scale, value, sum);
+                    }
+                }
+            }
+        }
+        if self.form.is_float() { sum } else { sum * UNIT }
+    }
+
+    /// What a group adds to a sum: factor and value, in order. (`matmul/mod.rs`)
+    fn scaled(&self, values: &[f32; GROUP], group: &WeightGroup) -> Vec<(f32, f32)> {
+        let (form, largest) = (self.form, values.iter().fold(0.0_f32, |largest, x| largest.max(x.abs())));
+        let (scale, inverse) = (largest / 127.0, 127.0 / largest);
+        let rounded = values.map(|x| (x * inverse).round_ties_even() as i32);
+        let parts = if matches!(form, Form::Q2K | Form::Q3K | Form::Q6K) { 2 } else { 1 };
+        let mut added = Vec::new();
+        for part in 0..parts {
+            let (small, small_min) = match (form, group.small) {
+                (Form::Q4K | Form::Q5K, [s, n]) => (i32::from(s), i32::from(n)),
+                (Form::Q2K, small) => (i32::from(small[part] & 15), i32::from(small[part] >> 4)),
+                (Form::Q3K | Form::Q6K, small) => (i32::from(small[part] as i8), 0),
+                (Form::IQ4XS, [s, _]) => (i32::from(s as i8), 0),
+                _ => (1, 1),
+            };
+            let inputs = part * GROUP / parts..(part + 1) * GROUP / parts;
+            let zero = if form.has_min() { 0 } else { i32::from(form.zero()) };
+            let weight = |q: u8| form.table().map_or(i32::from(q) - zero, |table| i32::from(table[usize::from(q)]));
+            let dot: i32 = inputs.clone().map(|i| weight(group.quants[i]) * rounded[i]).sum();
+            added.push((group.scale / UNIT * small as f32 * dot as f32, scale));
+            if form.has_min() {
+                let sum: i32 = inputs.map(|i| rounded[i]).sum();
+                added.push((group.min / UNIT * small_min as f32, scale * sum as f32));
+            }
+        }
+        added
+    }
+}
+
+/// `kernels/src/packed`: scales are stored in this unit.
+const UNIT: f32 = 1.0 / 1024.0;
+
+impl TrialOnGpu<'_> {
+    /// The product, in workgroups of so many threads.
+    pub(crate) fn run(&self, products: Products, width: usize) -> Result<Vec<f32>, GpuError> {
+        let Self { trial, gpu, matrix, room, values } = self;
+        let launcher = Launcher { gpu, room, products, width };
+        let mut recording = Recording::new(gpu);
+        launcher.plain(&mut recording, matrix, values, trial.columns, trial.rows())?;
+        let mut found = vec![0.0; trial.rows() * trial.outputs];
+        let from = [(&room.normed, found.len())];
+        Staging::default().read_after(gpu, recording, &from, &mut found)?;
+        Ok(found)
+    }
+}
+
+fn distance(found: &[f32], expected: &[f32]) -> f64 {
+    let square = |x: f32| f64::from(x).powi(2);
+    let far: f64 = found.iter().zip(expected).map(|(a, b)| square(a - b)).sum();
+    (far / expected.iter().copied().map(square).sum::<f64>()).sqrt()
+}
+
+/// Numbers that look random: an xorshift.
+struct Numbers(u32);
+
+impl Numbers {
+    fn below(&mut self, end: u32) -> u32 {
+        for shift in [13, -17, 5_i32] {
+            self.0 ^= if shift > 0 { self.0 << shift } else { self.0 >> -shift };
+        }
+        self.0 % end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::Adapters;
+    use duet_testing::Need;
+
+    /// The adapter that tests use; see `tests/common`.
+    fn opened() -> Option<Gpu> {
+        let found = Adapters::look();
+        let name = std::env::var(Need::Gpu.variable()).unwrap_or_else(|_| "gpu:0".to_owned());
+        match found.named(&name).and_then(Gpu::open) {
+            Ok(gpu) => Some(gpu),
+            Err(error) => {
+                duet_testing::skip(Need::Gpu, error);
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn products_of_all_forms_have_the_bits_of_their_definition() {
+        let Some(gpu) = opened() else { return };
+        let same =
+            |found: &[f32], expected: &[f32]| found.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits());
+        let mut adds = None;
+        for form in Form::ALL {
+            // Outputs that are no whole pair of panels, groups that are no whole block, rows that are no whole tile.
+            let trial = Trial::new(form, 70, 11, 13);
+            let on_gpu = trial.on(&gpu).unwrap();
+            for (products, width) in [(Products::Bytes, 16), (Products::Floats, 16), (Products::Floats, 64)] {
+                let found = on_gpu.run(products, width).unwrap();
+                let which = [Adds::Fused, Adds::Apart].into_iter().find(|&adds| same(&found, &trial.expected(adds)));
+                let off = distance(&found, &trial.expected(Adds::Fused));
+                assert!(which.is_some(), "{form:?} by {products:?}: {off} off");
+                assert_eq!(*adds.get_or_insert(which), which, "{form:?}: an adapter adds in one way");
+            }
+        }
+    }
+
+    #[test]
+    fn what_exceeds_a_binding_is_cut() {
+        let Some(mut gpu) = opened() else { return };
+        let trial = Trial::new(Form::Q8_0, 200, 4, 5);
+        let whole = trial.on(&gpu).unwrap().run(Products::Bytes, 64).unwrap();
+        gpu.binding_max = 3 * 2 * 16 * 4 * 32;
+        let cut = trial.on(&gpu).unwrap();
+        assert_eq!(cut.matrix.slabs.len(), 3);
+        assert_eq!(cut.run(Products::Bytes, 64).unwrap(), whole);
+        gpu.binding_max = 100;
+        assert!(matches!(trial.on(&gpu), Err(GpuError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn the_self_test_is_passed() {
+        let found = Adapters::look();
+        if let Some(adapter) = found.all().iter().find(|adapter| found.named(&adapter.name).is_ok()) {
+            let tested = self_test(adapter).unwrap();
+            assert!(tested.off <= TOLERANCE && tested.inference > Nanos::ZERO, "{tested:?}");
+        }
+    }
+}

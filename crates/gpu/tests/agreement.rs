@@ -1,0 +1,101 @@
+//! A text read on a GPU alone, attention and all, beside the cores: how often the likeliest token is the same, and what it does
+//! to perplexity. DUET_AGREEMENT_TOKENS reads more of the text than the test does by itself.
+
+mod common;
+
+use common::{adapter, fixture, loaded};
+use duet_gpu::GpuModel;
+use duet_kernels::crew::Scoped;
+use duet_model::Model;
+use duet_model::forward::{Activations, Pass, Segment, SpanWise};
+use duet_model::kv::KvFormat;
+use duet_model::tokenizer::SpecialTokens;
+use duet_testing::Need;
+use duet_types::{TokenId, Tokens};
+use std::sync::Arc;
+
+/// Tokens that are read by themselves.
+const CONTEXT: usize = 256;
+
+#[test]
+fn a_text_is_read_as_on_the_cores() {
+    let (Some(adapter), Some(path)) = (adapter(), duet_testing::path(Need::Model)) else { return };
+    let model = loaded(&path);
+    let gpu = GpuModel::new(Arc::clone(&model), &adapter).unwrap();
+    let text = std::fs::read_to_string(fixture("wonderland.txt")).unwrap();
+    let tokens = model.tokenizer().encode(&text, SpecialTokens::AsText);
+    let wanted = std::env::var("DUET_AGREEMENT_TOKENS").ok().and_then(|count| count.parse().ok()).unwrap_or(256);
+    let mut found = Found::default();
+    for chunk in tokens.chunks_exact(CONTEXT).take(wanted / CONTEXT) {
+        found.add(&model, chunk, &read(&model, chunk, None), &read(&model, chunk, Some(&gpu)));
+    }
+    println!("{}: {found:?}, top-1 {:.2} %, perplexity {:+.3} %", adapter.full_name, found.same_pct(), found.off_pct());
+    assert!(found.positions >= CONTEXT - 1, "the text is too short: {} tokens", tokens.len());
+    assert!(found.same_pct() >= SAME_PCT, "{found:?}");
+    assert!(found.off_pct().abs() <= OFF_PCT, "{found:?}");
+}
+
+/// What two ways of rounding to eight bits leave in common where last bits differ, as they do without an `fma` that rounds
+/// once: a wrong kernel leaves next to nothing. The aim, 99 and 0.2, is missed: docs/gpu.md.
+const SAME_PCT: f64 = 93.0;
+const OFF_PCT: f64 = 1.0;
+
+/// What was found.
+#[derive(Debug, Default)]
+struct Found {
+    positions: usize,
+    same: usize,
+    /// Sums of the negative logarithms of the next tokens' chances, on the cores and on the GPU.
+    surprise: [f64; 2],
+}
+
+impl Found {
+    fn add(&mut self, model: &Model, chunk: &[TokenId], here: &[f32], there: &[f32]) {
+        let vocabulary = model.config().vocabulary;
+        let rows = here.chunks_exact(vocabulary).zip(there.chunks_exact(vocabulary)).zip(&chunk[1..]);
+        for ((here, there), next) in rows {
+            self.positions += 1;
+            self.same += usize::from(best(here) == best(there));
+            for (sum, logits) in self.surprise.iter_mut().zip([here, there]) {
+                *sum += surprise(logits, next.0 as usize);
+            }
+        }
+    }
+
+    fn same_pct(&self) -> f64 {
+        100.0 * self.same as f64 / self.positions as f64
+    }
+
+    fn off_pct(&self) -> f64 {
+        let [here, there] = self.surprise.map(|sum| (sum / self.positions as f64).exp());
+        100.0 * (there / here - 1.0)
+    }
+}
+
+fn best(logits: &[f32]) -> Option<usize> {
+    (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]))
+}
+
+fn surprise(logits: &[f32], token: usize) -> f64 {
+    let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - largest).exp()).sum();
+    largest + sum.ln() - f64::from(logits[token])
+}
+
+/// The logits of all positions.
+fn read(model: &Model, chunk: &[TokenId], gpu: Option<&GpuModel>) -> Vec<f32> {
+    let crew = Scoped { threads: 2 };
+    let segment = Segment::new(model.kv_pool(KvFormat::F16, Tokens(512)).table(), chunk.to_vec());
+    let mut pass = Pass::new(model, Activations::new(model, chunk.len()), vec![segment]).unwrap();
+    let (nodes, rows) = (model.nodes(), (0..chunk.len()).collect::<Vec<_>>());
+    let mut logits = Vec::new();
+    if let Some(gpu) = gpu {
+        model.run_span_on(gpu as &dyn SpanWise, &mut pass, &nodes, &crew).unwrap();
+        model.logits_on(gpu, &mut pass, &rows, &mut logits).unwrap();
+    } else {
+        model.run_span(&mut pass, 0..nodes.len(), &crew);
+        model.logits(&mut pass, &rows, &mut logits, &crew);
+    }
+    logits.truncate(chunk.len() * model.config().vocabulary);
+    logits
+}

