@@ -286,7 +286,7 @@ MODELS = {
         rope_parameters=rope(theta=1000000.0))),
     "qwen3next": (qwen3next, QWEN3_NEXT := dict(
         hidden_size=64, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1, head_dim=32,
-        intermediate_size=96, moe_intermediate_size=32, shared_expert_intermediate_size=32, num_experts=6,
+        intermediate_size=96, moe_intermediate_size=32, shared_expert_intermediate_size=32, num_experts=4,
         num_experts_per_tok=2, norm_topk_prob=True, linear_conv_kernel_dim=4, linear_key_head_dim=16,
         linear_value_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, rms_norm_eps=1e-6,
         layer_types=DELTA_LAYERS, tie_word_embeddings=False,
@@ -301,10 +301,10 @@ MODELS = {
         rope_parameters=rope(theta=10000000.0, partial_rotary_factor=0.25, mrope_section=[2, 1, 1],
                              mrope_interleaved=True))),
     "qwen35moe": (qwen35moe, dict(
-        hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
-        moe_intermediate_size=32, shared_expert_intermediate_size=64, num_experts=4, num_experts_per_tok=2,
+        hidden_size=64, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1, head_dim=32,
+        moe_intermediate_size=32, shared_expert_intermediate_size=32, num_experts=3, num_experts_per_tok=2,
         linear_conv_kernel_dim=4, linear_key_head_dim=32, linear_value_head_dim=32, linear_num_key_heads=2,
-        linear_num_value_heads=4, rms_norm_eps=1e-6, layer_types=DELTA_LAYERS, tie_word_embeddings=False,
+        linear_num_value_heads=4, rms_norm_eps=1e-6, layer_types=DELTA_LAYERS, tie_word_embeddings=True,
         rope_parameters=rope(theta=10000000.0, partial_rotary_factor=0.25, mrope_section=[2, 1, 1],
                              mrope_interleaved=True))),
     "granite": (granite, {**GRANITE, "num_hidden_layers": 2, "intermediate_size": 96, "tie_word_embeddings": True}),

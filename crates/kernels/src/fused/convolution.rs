@@ -8,7 +8,7 @@
 //! in the order of the positions, the oldest first; positions before the first have columns of zeros. What a row reads of
 //! those before it is their columns alone, so these are the state that a sequence has between passes.
 //!
-//! The same convolution goes before the recurrences of other layers ([`super::recurrence`]): there a column is a part of the
+//! The same convolution goes before the recurrences of other layers ([`mod@super::recurrence`]): there a column is a part of the
 //! projection as it is, a bias may be added, and what is found goes through `x / (1 + e^-x)`.
 
 use super::{Buffers, Matrix, RowNorm, norm_rows};

@@ -4,9 +4,9 @@ use super::{Golden, QuantModels, all_rows, best, model, random_blocks, relative}
 use crate::arch::Blueprint;
 use std::path::Path;
 
-/// Of the root mean square. Measured: 4e-7 (phimoe) to 1.6e-6 (Q6_K), and 7.6e-6 (qwen3next, whose reference goes through a
-/// delta net in chunks), which is the references' own single precision.
-pub(super) const TOLERANCE: f64 = 1e-5;
+/// Of the root mean square. Measured: 2e-7 (granite) to 2.2e-6 (qwen3next, whose reference goes through a delta net in chunks),
+/// which is the references' own single precision.
+pub(super) const TOLERANCE: f64 = 4e-6;
 
 /// How far the logits of some rows are from the expected.
 fn error(path: &Path, golden: &Golden, bug: impl Fn(&mut Blueprint)) -> f64 {
