@@ -13,10 +13,10 @@ a mapped file, each in a memory cgroup of the same limit.
   llama.cpp  `llama-bench -p 0 -n TOKENS -d 128 -lm mmap --repack 0`: by default it would hold a copy of
              the weights in another order, which no such limit has room for
 
-What a process reads from the disk is what the kernel says of it (`read_bytes` in /proc/PID/io), less
-what it had read when the first token was asked for; of llama.cpp, which does not tell when that is, it
-is the difference of a run of TOKENS and one of a quarter of them. Before each run the page cache is
-emptied. Needs cgroup v1 or v2, and root. The tokens of both are spread over the vocabulary.
+duet tells what it reads of experts for a token; its other weights are read once, at the start. Of
+llama.cpp it is what the kernel says (`read_bytes` in /proc/PID/io): the difference of a run of TOKENS
+and one of a quarter of them. Before each run the page cache is emptied. Needs cgroup v1 or v2, and
+root. The tokens of both are spread over the vocabulary.
 
 Prints a table, and one JSON line for each share.
 """
