@@ -99,7 +99,7 @@ fn experts_of_another_number_or_shape_than_the_settings_say() {
     check(
         "olmoe",
         Key("olmoe.expert_count", Value::U32(7)),
-        "tensor `blk.0.ffn_gate_exps.weight` has shape [64, 32, 8] where [64, 32, 7] is expected",
+        "tensor `blk.0.ffn_gate_inp.weight` has shape [64, 8] where [64, 7] is expected",
     );
     check(
         "olmoe",
