@@ -120,17 +120,23 @@ fn suits(model: &Model) -> Result<(), GpuError> {
     if blueprint.residual_scale != 1.0 {
         return Err(GpuError::Model("what its layers add is scaled"));
     }
-    if !blueprint.extras.iter().all(|extra| KNOWN.contains(extra)) {
-        return Err(GpuError::Model("it has sinks, gates, layer norms or biases that no kernel here adds"));
+    match blueprint.extras.iter().find_map(|&extra| lacks(extra)) {
+        Some(what) => Err(GpuError::Model(what)),
+        None => Ok(()),
     }
-    if (0..blueprint.layers.len()).any(|layer| matches!(model.qkv_weights(layer).norms, HeadNorms::Widths { .. })) {
-        return Err(GpuError::Model("it norms all heads together"));
-    }
-    Ok(())
 }
 
-/// What the kernels know beside plain layers: that of the architectures that tests run here.
-const KNOWN: [Extra; 3] = [Extra::QkvBias, Extra::HeadNorms, Extra::PostNorms];
+/// What a model with this has that no kernel here computes.
+fn lacks(extra: Extra) -> Option<&'static str> {
+    match extra {
+        Extra::Sinks => Some("its attention has sinks"),
+        Extra::WidthNorms => Some("it norms all heads together"),
+        Extra::OutputGate => Some("its attention has gates"),
+        Extra::ExpertBiases | Extra::ChoiceBias => Some("it has experts"),
+        Extra::QkvBias | Extra::HeadNorms | Extra::PostNorms | Extra::OutputBias | Extra::HeadBias => None,
+        Extra::LayerNorms | Extra::NormOfEmbeddings | Extra::NormBehindAttention => None,
+    }
+}
 
 impl OnGpu {
     fn new(model: &Model, adapter: &Adapter) -> Result<Self, GpuError> {

@@ -25,19 +25,25 @@ fn a_text_is_read_as_on_the_cores() {
     let text = std::fs::read_to_string(fixture("wonderland.txt")).unwrap();
     let tokens = model.tokenizer().encode(&text, SpecialTokens::AsText);
     let wanted = std::env::var("DUET_AGREEMENT_TOKENS").ok().and_then(|count| count.parse().ok()).unwrap_or(256);
-    let mut found = Found::default();
+    let (mut found, mut cores) = (Found::default(), Found::default());
     for chunk in tokens.chunks_exact(CONTEXT).take(wanted / CONTEXT) {
-        found.add(&model, chunk, &read(&model, chunk, None), &read(&model, chunk, Some(&gpu)));
+        let here = read(&model, chunk, KvFormat::F16, None);
+        found.add(&model, chunk, &here, &read(&model, chunk, KvFormat::F16, Some(&gpu)));
+        cores.add(&model, chunk, &here, &read(&model, chunk, KvFormat::Int8, None));
     }
-    println!("{}: {found:?}, top-1 {:.2} %, perplexity {:+.3} %", adapter.full_name, found.same_pct(), found.off_pct());
+    for (whose, found) in [(adapter.full_name.as_str(), &found), ("the cores with a cache of eight bits", &cores)] {
+        println!("{whose}: {found:?}, top-1 {:.2} %, perplexity {:+.3} %", found.same_pct(), found.off_pct());
+    }
     assert!(found.positions >= CONTEXT - 1, "the text is too short: {} tokens", tokens.len());
-    assert!(found.same_pct() >= SAME_PCT, "{found:?}");
+    assert!(found.same_pct() >= cores.same_pct() - LESS_PCT, "{found:?}, {cores:?}");
     assert!(found.off_pct().abs() <= OFF_PCT, "{found:?}");
 }
 
-/// What two ways of rounding to eight bits leave in common where last bits differ, as they do without an `fma` that rounds
-/// once: a wrong kernel leaves next to nothing. The aim, 99 and 0.2, is missed: docs/gpu.md.
-const SAME_PCT: f64 = 93.0;
+/// Activations are rounded to eight bits, and what tips one of them tips others: the cores themselves, with keys and values of
+/// eight bits in place of half precision, have the same likeliest token at 96 % of 1,275 positions. The GPU may lie so much
+/// below that, which a wrong kernel would by far; 255 positions are uncertain by more than one point. The aim, 99 and 0.2, is
+/// missed: docs/gpu.md.
+const LESS_PCT: f64 = 3.0;
 const OFF_PCT: f64 = 1.0;
 
 /// What was found.
@@ -83,9 +89,9 @@ fn surprise(logits: &[f32], token: usize) -> f64 {
 }
 
 /// The logits of all positions.
-fn read(model: &Model, chunk: &[TokenId], gpu: Option<&GpuModel>) -> Vec<f32> {
+fn read(model: &Model, chunk: &[TokenId], cache: KvFormat, gpu: Option<&GpuModel>) -> Vec<f32> {
     let crew = Scoped { threads: 2 };
-    let segment = Segment::new(model.kv_pool(KvFormat::F16, Tokens(512)).table(), chunk.to_vec());
+    let segment = Segment::new(model.kv_pool(cache, Tokens(512)).table(), chunk.to_vec());
     let mut pass = Pass::new(model, Activations::new(model, chunk.len()), vec![segment]).unwrap();
     let (nodes, rows) = (model.nodes(), (0..chunk.len()).collect::<Vec<_>>());
     let mut logits = Vec::new();

@@ -134,11 +134,14 @@ fn anchors_of_cores(
     effort: Effort,
     seen: &mut Vec<Seen>,
 ) -> Result<Anchors, ProfileError> {
+    if effort == Effort::Thorough {
+        return anchors(bench, lanes, team, launch, effort);
+    }
     let (timed, pace) = (bench.clone(), Pace::of(effort));
     let ends = on(lanes, team, move |site| ends(&timed, site, pace))??;
     let is_like = |other: &&Seen| {
         let as_long = ends.iter().zip(other.ends).all(|(one, other)| (one / other - 1.0).abs() < ALIKE);
-        effort == Effort::Quick && other.threads == threads && as_long
+        other.threads == threads && as_long
     };
     if let Some(like) = seen.iter().find(is_like) {
         return Ok(like.anchors);
