@@ -4,10 +4,10 @@
 //! of the last: [`project_attended`], [`route`], [`feed_experts`]. Together they are [`feed_forward`], to the bit.
 
 use super::buffers::SharedBuffers;
-use super::{Buffers, Experts, Matrix, Norm, Places, RowNorm, experts, norm_rows, part};
+use super::{Buffers, Experts, Matrix, Norm, Places, RowNorm, experts, norm_rows, part, sync_fetching};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
-use crate::matmul::{Epilogue, Gating, Target, matmul};
+use crate::matmul::{Epilogue, FirstLines, Gating, Target, matmul};
 use crate::packed::PackedMatrix;
 use crate::quantize::{Rows, SharedRows};
 use crate::rows::{add, rms_norm_in_place};
@@ -206,9 +206,13 @@ impl<'a> Call<'a> {
 
     fn run(&self, worker: &Worker<'_>) {
         self.project_attended(worker);
-        worker.sync();
+        let mut next = match &self.block {
+            Inner::Dense(feed, _) => Some(FirstLines::of(&feed.gate_up, worker)),
+            Inner::Experts(_) => None,
+        };
+        sync_fetching(worker, next.as_mut());
         self.norm(worker);
-        worker.sync();
+        sync_fetching(worker, next.as_mut());
         match &self.block {
             Inner::Dense(feed, norm) => self.dense(feed, *norm, worker),
             Inner::Experts(experts) => {
@@ -224,7 +228,7 @@ impl<'a> Call<'a> {
         let attended = Matrix { columns: weights.output.inputs(), ..shared.attended };
         self.quantize(&attended, self.rows.start, heads, worker);
         self.add_bias(worker);
-        worker.sync();
+        sync_fetching(worker, Some(&mut FirstLines::of(weights.output, worker)));
         self.project(weights.output, heads, weights.output_norm, worker);
     }
 
@@ -241,9 +245,10 @@ impl<'a> Call<'a> {
         let gated = Epilogue::Gated { target: out, gating: weights.gating, bias: None };
         // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
         unsafe { matmul(*isa, &feed.gate_up, hidden, self.rows.len(), &gated, worker) };
-        worker.sync();
+        let mut next = FirstLines::of(&feed.down, worker);
+        sync_fetching(worker, Some(&mut next));
         self.quantize(&shared.gated, 0, inner, worker);
-        worker.sync();
+        sync_fetching(worker, Some(&mut next));
         self.project(&feed.down, inner, norm, worker);
     }
 

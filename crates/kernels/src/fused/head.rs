@@ -1,9 +1,9 @@
 //! The head: final norm and logits, for chosen rows only.
 
-use super::{Buffers, Matrix, RowNorm, norm_rows};
+use super::{Buffers, Matrix, RowNorm, norm_rows, sync_fetching};
 use crate::crew::Crew;
 use crate::isa::Isa;
-use crate::matmul::{Epilogue, Target, matmul};
+use crate::matmul::{Epilogue, FirstLines, Target, matmul};
 use crate::memory::Shared;
 use crate::packed::PackedMatrix;
 
@@ -50,7 +50,7 @@ pub fn head(
                 unsafe { logits.values.part_mut(logits.row(row)) }.copy_from_slice(bias);
             }
         }
-        worker.sync();
+        sync_fetching(&worker, Some(&mut FirstLines::of(weights.matrix, &worker)));
         let out = Target { out: logits.values, first_row: 0, stride: logits.stride };
         let out = if weights.bias.is_some() { Epilogue::Add(out) } else { Epilogue::Store(out) };
         // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.

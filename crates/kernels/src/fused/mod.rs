@@ -27,6 +27,7 @@ pub use recurrence::{Beginning, RecurrenceShape, RecurrenceWeights, RecurrentRow
 
 use crate::crew::Worker;
 use crate::isa::Isa;
+use crate::matmul::FirstLines;
 use crate::memory::Shared;
 use crate::packed::PANEL;
 use crate::quantize::{GROUP, SharedRows};
@@ -125,6 +126,14 @@ fn part(rows: usize, columns: usize, worker: &Worker<'_>) -> (Range<usize>, Rang
     }
     let panels = worker.share(columns.div_ceil(PANEL));
     (0..rows, panels.start * PANEL..(panels.end * PANEL).min(columns))
+}
+
+/// Meets the others, and fetches what the next product reads first until they have come.
+fn sync_fetching(worker: &Worker<'_>, next: Option<&mut FirstLines<'_>>) {
+    match next {
+        Some(next) => worker.sync_while(|| next.fetch_next()),
+        None => worker.sync(),
+    }
 }
 
 /// Whether no two ranges have anything in common: what kernels that write to several places at once rely on. Empty ones

@@ -1,11 +1,11 @@
 //! QKV: norm, projection, bias, head norms, rope, and keys and values into the cache. Token-wise.
 
 use super::buffers::SharedBuffers;
-use super::{Buffers, Norm, RowNorm, are_disjoint, norm_rows};
+use super::{Buffers, Norm, RowNorm, are_disjoint, norm_rows, sync_fetching};
 use crate::attention::{PAGE, PageMemory, PageWriter, Slot, TurnedBias};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
-use crate::matmul::{Epilogue, Target, matmul};
+use crate::matmul::{Epilogue, FirstLines, Target, matmul};
 use crate::packed::PackedMatrix;
 use crate::quantize::SharedRows;
 use crate::rows::{add, rms_norm_in_place, rope};
@@ -140,7 +140,7 @@ impl Call<'_> {
         unsafe {
             norm_rows(*isa, weights.norm, &shared.residual, from, &shared.normed, &self.quantized, worker);
         }
-        worker.sync();
+        sync_fetching(worker, Some(&mut FirstLines::of(weights.matrix, worker)));
         let out = Target { out: shared.qkv.values, first_row: rows.start, stride: shared.qkv.stride };
         let out = Epilogue::Store(out);
         // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.

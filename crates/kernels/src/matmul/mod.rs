@@ -18,12 +18,14 @@
 //! only decide who computes which `y`, so a row's result is bit-identical whatever else is in the call.
 
 mod epilogue;
+mod first_lines;
 mod floats;
 mod tile;
 mod unpacked;
 mod weights;
 
 pub use epilogue::{Epilogue, Gating, Target};
+pub use first_lines::FirstLines;
 pub use tile::{GroupPart, RowTiles};
 pub use weights::{Quantized, Quants, Scales, Weights};
 
@@ -37,11 +39,12 @@ use crate::simd::{Kernel, Simd};
 use std::ops::Range;
 use unpacked::{Room, RoomMemory};
 
-/// This worker's share of the product of `weights` with all `rows` rows of `activations`; `epilogue` takes the results.
+/// This worker's part of the product of `weights` with all `rows` rows of `activations`; `epilogue` takes the results. Who
+/// computes what is decided meanwhile ([`Worker::pieces`]).
 ///
 /// # Safety
 /// The rows were quantised before the last sync and are not written meanwhile. No one but this crew touches the
-/// epilogue's target meanwhile, and each rank of the crew makes this call once.
+/// epilogue's target meanwhile, and each rank of the crew makes this call once, the only one of its kind between two syncs.
 ///
 /// # Panics
 /// If the widths or numbers of rows differ, gates have no values, or weights are floats and the rows have none.
@@ -53,10 +56,14 @@ pub unsafe fn matmul(
     epilogue: &Epilogue<'_>,
     worker: &Worker<'_>,
 ) {
-    let units = worker.share(units(weights));
-    // SAFETY: the caller's; each rank has its own units.
-    unsafe { matmul_units(isa, weights, activations, rows, epilogue, units) };
+    for units in worker.pieces(units(weights), UNITS_TOGETHER) {
+        // SAFETY: the caller's; no unit is in two pieces.
+        unsafe { matmul_units(isa, weights, activations, rows, epilogue, units) };
+    }
 }
+
+/// Units that a few rows are multiplied with at once, so that their sums are enough chains.
+const UNITS_TOGETHER: usize = 2;
 
 /// How many parts a product can be divided into: [`matmul_units`] takes ranges of them. Each is a pair of panels: gates stay
 /// with their values, and shares differ by a pair at most.

@@ -237,6 +237,29 @@ impl PackedMatrix {
         self.sections.iter().map(|section| section.quants.bytes() + section.scales.bytes()).sum()
     }
 
+    /// How many lines [`Self::line`] knows of a panel; 0 if there is no such panel.
+    pub(crate) fn lines_of_panel(&self, panel: usize) -> usize {
+        self.section_of(panel).map_or(0, |section| section.groups * (section.form.registers() + 1))
+    }
+
+    /// A cache line of a panel, in the order of reading: those of each group's quants, and after them that of its scales.
+    pub(crate) fn line(&self, panel: usize, line: usize) -> Option<*const u8> {
+        let section = self.section_of(panel)?;
+        let registers = section.form.registers();
+        let (group, line) = (line / (registers + 1), line % (registers + 1));
+        let Panel { quants, scales } = (group < section.groups).then(|| section.panel(panel - section.first))?;
+        Some(if line < registers {
+            quants.wrapping_add((group * registers + line) * 64)
+        } else {
+            scales.wrapping_add(section.form.scales_at(group))
+        })
+    }
+
+    /// The section that a panel is in.
+    fn section_of(&self, panel: usize) -> Option<&Section> {
+        self.sections.iter().find(|section| (section.first..section.first + section.panels()).contains(&panel))
+    }
+
     /// Multiply-accumulates of a product with one row.
     #[must_use]
     pub fn macs(&self) -> usize {
@@ -306,10 +329,13 @@ impl Section {
         let (form, (panel, lane)) = (self.form, (output / PANEL, output % PANEL));
         assert!(!form.is_float(), "quants for {form:?}");
         let scales = &mut self.scales.own()[panel * form.scale_bytes(self.groups)..];
-        let block = form.block_at(index) + 2 * lane;
-        scales[block..block + 2].copy_from_slice(&half(group.scale)?);
-        if form.has_min() {
-            scales[block + HALVES..][..2].copy_from_slice(&half(group.min)?);
+        // What a block's groups share is the first one's.
+        if !form.has_small_scales() || index.is_multiple_of(BLOCK) {
+            let block = form.block_at(index) + 2 * lane;
+            scales[block..block + 2].copy_from_slice(&half(group.scale)?);
+            if form.has_min() {
+                scales[block + HALVES..][..2].copy_from_slice(&half(group.min)?);
+            }
         }
         if form.has_small_scales() {
             let at = form.scales_at(index) + lane;

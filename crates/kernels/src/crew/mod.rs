@@ -1,12 +1,17 @@
 //! Crews: the threads that run one kernel together.
 //!
 //! A kernel is written once, as a function of a [`Worker`]: every member of the crew calls it with the same
-//! arguments and does the share that its rank names; [`Worker::sync`] separates steps that read what others wrote.
-//! Invariant: what a kernel computes never depends on the crew's size, only who computes it does.
+//! arguments and does the share that its rank names, or, where a step is long, what it takes of all shares piece by piece
+//! ([`Worker::pieces`]); [`Worker::sync`] separates steps that read what others wrote.
+//! Invariant: what a kernel computes never depends on the crew's size, nor on who was faster: only who computes it does.
+
+mod barrier;
+mod pieces;
+
+pub use barrier::SpinBarrier;
+pub use pieces::Pieces;
 
 use std::ops::Range;
-use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Threads that can run one function together.
 pub trait Crew {
@@ -97,7 +102,7 @@ impl<'a> Worker<'a> {
     #[must_use]
     pub fn new(rank: usize, size: usize, barrier: &'a SpinBarrier) -> Self {
         assert!(rank < size);
-        assert!(barrier.size == size);
+        assert!(barrier.size() == size);
         Self { rank, size, barrier, cuts: &[] }
     }
 
@@ -128,6 +133,22 @@ impl<'a> Worker<'a> {
     /// Waits until every member has come here; what they wrote before is then visible to all.
     pub fn sync(&self) {
         self.barrier.wait();
+    }
+
+    /// The same, and calls `idle` again and again until then: for what may be done any number of times, or never.
+    pub fn sync_while(&self, idle: impl FnMut()) {
+        self.barrier.wait_while(idle);
+    }
+
+    /// What this member computes of `items` things in a step that takes long: its own share, some things at a time, and then
+    /// what others have not begun of theirs. So a member whose core is slower than it was thought to be, or was taken away
+    /// for a moment, keeps nobody waiting for longer than one piece takes. All members together get each thing once.
+    /// Pieces have `least` things or a multiple, but the last of a share.
+    ///
+    /// Each member must call this once between two syncs at most, with the same numbers, and use up what it gets.
+    #[must_use]
+    pub fn pieces(&self, items: usize, least: usize) -> Pieces<'a> {
+        Pieces::new(*self, items, least)
     }
 
     /// This member's contiguous share of `items` things; the shares of all members cover them once.
@@ -167,69 +188,11 @@ impl Drop for PoisonOnPanic<'_> {
     }
 }
 
-/// A barrier that spins briefly and then yields: kernels' steps are microseconds apart.
-#[derive(Debug)]
-pub struct SpinBarrier {
-    size: usize,
-    arrived: AtomicUsize,
-    generation: AtomicUsize,
-}
-
-impl SpinBarrier {
-    /// A barrier for `size` threads.
-    #[must_use]
-    pub const fn new(size: usize) -> Self {
-        Self { size, arrived: AtomicUsize::new(0), generation: AtomicUsize::new(0) }
-    }
-
-    /// Makes every [`Self::wait`], under way or to come, unwind: one of the threads panicked and will not arrive.
-    pub fn poison(&self) {
-        // A bit of the word that waiters watch anyway, so that poisoning costs the fast path nothing.
-        self.generation.fetch_or(POISONED, Ordering::Release);
-    }
-
-    /// Returns once `size` threads have called it; may then be used again.
-    ///
-    /// # Panics
-    /// If the barrier is poisoned; silently, since the thread that poisoned it has told why.
-    pub fn wait(&self) {
-        if self.size == 1 {
-            return;
-        }
-        let generation = self.generation.load(Ordering::Acquire);
-        if generation & POISONED != 0 {
-            resume_unwind(Box::new(OTHER_PANICKED));
-        }
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.size {
-            self.arrived.store(0, Ordering::Relaxed);
-            self.generation.fetch_add(1, Ordering::Release);
-            return;
-        }
-        let mut spins = 0_u32;
-        while self.generation.load(Ordering::Acquire) == generation {
-            spins += 1;
-            if spins < SPINS_BEFORE_YIELD {
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
-            }
-        }
-        if self.generation.load(Ordering::Acquire) & POISONED != 0 {
-            resume_unwind(Box::new(OTHER_PANICKED));
-        }
-    }
-}
-
-const POISONED: usize = 1 << (usize::BITS - 1);
-const OTHER_PANICKED: &str = "another worker of the crew panicked";
-
-/// About 20 µs: longer than any balanced step, shorter than a scheduling quantum when a partner lost its core.
-const SPINS_BEFORE_YIELD: u32 = 2_000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU64;
+    use proptest::prelude::*;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     #[test]
     fn shares_cover_everything_once() {
@@ -258,6 +221,66 @@ mod tests {
             let most = workers().map(|worker| worker.share(1000).len()).max();
             assert!(most >= Some(640), "the fastest has the most: {most:?}");
         }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_cover_everything_once_whoever_is_slow(
+            speeds in prop::collection::vec(1_u32..5, 1..5), items in 0_usize..200, least in 0_usize..4, slow in 0_usize..5,
+        ) {
+            let ends = speeds.iter().scan(0, |end, &speed| { *end += speed; Some(*end) });
+            let cuts: Vec<u32> = std::iter::once(0).chain(ends).collect();
+            let counts: Vec<AtomicUsize> = (0..items).map(|_| AtomicUsize::new(0)).collect();
+            Unequal { cuts: &cuts }.run(&|worker| {
+                for round in 1..=3 {
+                    for piece in worker.pieces(items, least) {
+                        for count in &counts[piece] {
+                            count.fetch_add(1, Ordering::Relaxed);
+                            if worker.rank() == slow {
+                                std::thread::yield_now();
+                            }
+                        }
+                    }
+                    worker.sync();
+                    let all = counts.iter().all(|count| count.load(Ordering::Relaxed) == round);
+                    assert!(all, "once a round, round {round}");
+                    worker.sync();
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn who_is_fast_takes_over_what_others_have_not_begun() {
+        let taken = [AtomicUsize::new(0), AtomicUsize::new(0)];
+        Scoped { threads: 2 }.run(&|worker| {
+            if worker.rank() == 1 {
+                // Begins when all has been taken.
+                while taken[0].load(Ordering::Acquire) < 100 {
+                    std::thread::yield_now();
+                }
+            }
+            for piece in worker.pieces(100, 1) {
+                taken[worker.rank()].fetch_add(piece.len(), Ordering::AcqRel);
+            }
+        });
+        assert_eq!(taken.map(AtomicUsize::into_inner), [100, 0]);
+    }
+
+    #[test]
+    fn those_who_wait_do_something_else_meanwhile() {
+        let done = AtomicUsize::new(0);
+        Scoped { threads: 2 }.run(&|worker| {
+            if worker.rank() == 1 {
+                while done.load(Ordering::Acquire) < 10 {
+                    std::thread::yield_now();
+                }
+            }
+            worker.sync_while(|| {
+                done.fetch_add(1, Ordering::AcqRel);
+            });
+        });
+        assert!(done.into_inner() >= 10);
     }
 
     #[test]
