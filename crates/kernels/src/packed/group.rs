@@ -79,19 +79,18 @@ struct Plane {
     from: usize,
 }
 
-impl Form {
-    fn planes(self) -> &'static [Plane] {
-        const fn plane(register: usize, bits: usize, from: usize) -> Plane {
-            Plane { register, bits, from }
-        }
-        match self.bits() {
-            2 => const { &[plane(0, 2, 0)] },
-            3 => const { &[plane(0, 2, 0), plane(2, 1, 2)] },
-            4 => const { &[plane(0, 4, 0)] },
-            5 => const { &[plane(0, 4, 0), plane(4, 1, 4)] },
-            6 => const { &[plane(0, 4, 0), plane(4, 2, 4)] },
-            _ => const { &[plane(0, 8, 0)] },
-        }
+/// The planes of quants of so many bits.
+const fn planes_of(bits: usize) -> &'static [Plane] {
+    const fn plane(register: usize, bits: usize, from: usize) -> Plane {
+        Plane { register, bits, from }
+    }
+    match bits {
+        2 => const { &[plane(0, 2, 0)] },
+        3 => const { &[plane(0, 2, 0), plane(2, 1, 2)] },
+        4 => const { &[plane(0, 4, 0)] },
+        5 => const { &[plane(0, 4, 0), plane(4, 1, 4)] },
+        6 => const { &[plane(0, 4, 0), plane(4, 2, 4)] },
+        _ => const { &[plane(0, 8, 0)] },
     }
 }
 
@@ -103,22 +102,39 @@ impl Plane {
     }
 
     /// The bits of a quant that it holds, once they are shifted down.
-    fn mask(&self) -> u8 {
+    const fn mask(&self) -> u8 {
         u8::MAX >> (8 - self.bits)
     }
 }
 
-/// Puts the quants of an output into a group's registers, which are zero there.
+/// Puts the quants of an output into a group's registers.
+#[inline(always)]
 pub(super) fn set_quants(form: Form, registers: &mut [u8], lane: usize, quants: &[u8; GROUP]) {
-    for plane in form.planes() {
+    // The planes are known where this is inlined, so that all loops are unrolled.
+    match form.bits() {
+        2 => set_planes(const { planes_of(2) }, registers, lane, quants),
+        3 => set_planes(const { planes_of(3) }, registers, lane, quants),
+        4 => set_planes(const { planes_of(4) }, registers, lane, quants),
+        5 => set_planes(const { planes_of(5) }, registers, lane, quants),
+        6 => set_planes(const { planes_of(6) }, registers, lane, quants),
+        _ => set_planes(const { planes_of(8) }, registers, lane, quants),
+    }
+}
+
+#[inline(always)]
+fn set_planes(planes: &[Plane], registers: &mut [u8], lane: usize, quants: &[u8; GROUP]) {
+    let fours = quants.as_chunks::<4>().0;
+    for plane in planes {
         let mask = u32::from_ne_bytes([plane.mask(); 4]);
-        for (step, four) in quants.as_chunks::<4>().0.iter().enumerate() {
-            let (at, shift) = plane.place(step, lane);
-            // Four bytes at once: none is shifted beyond its own bits.
-            let bits = (u32::from_ne_bytes(*four) >> plane.from & mask) << shift;
-            let place = &mut registers[at..at + 4];
-            let before = u32::from_ne_bytes([place[0], place[1], place[2], place[3]]);
-            place.copy_from_slice(&(before | bits).to_ne_bytes());
+        let steps = 8 / plane.bits;
+        for (register, fours) in fours.chunks_exact(steps).enumerate() {
+            let mut bits = 0;
+            for (step, four) in fours.iter().enumerate() {
+                // Four bytes at once: none is shifted beyond its own bits.
+                bits |= (u32::from_ne_bytes(*four) >> plane.from & mask) << (step * plane.bits);
+            }
+            let at = (plane.register + register) * 64 + lane * 4;
+            registers[at..at + 4].copy_from_slice(&bits.to_ne_bytes());
         }
     }
 }
@@ -129,7 +145,7 @@ pub(super) fn quant(form: Form, registers: &[u8], lane: usize, input: usize) -> 
         let (at, shift) = plane.place(input / 4, lane);
         (registers[at + input % 4] >> shift & plane.mask()) << plane.from
     };
-    form.planes().iter().map(part).sum()
+    planes_of(form.bits()).iter().map(part).sum()
 }
 
 /// What a quant says: input `input` of a group with these scales.
