@@ -96,22 +96,50 @@ def make_qwen3(folder):
     write_texts(folder, "qwen3_last", of)
 
 
+# As llama.cpp's converter writes it for Qwen3-Reranker, in other words; the tokens of the tiny vocabulary that begin and end.
+RERANK = "<|bos|>judge\n<Query>: {query}\n<Document>: {document}<|eos|>\n<|bos|>answer\n"
+YES, NO = 100, 200
+
+
+def make_qwen3_rank(folder):
+    """The same decoder asked whether a document fits a query: the score is how far the logit of "yes" is above that of "no"."""
+    build, shape = tiny_models.MODELS["qwen3"]
+    model = build(**shape).float().eval()
+    tiny_models.randomise(model, seed=19)
+    rows = model.lm_head.weight.detach().numpy()[[YES, NO]]
+
+    def more(writer):
+        writer.add_classifier_output_labels(["yes", "no"])
+        writer.add_chat_template([{"name": "rerank", "template": RERANK}])
+        writer.add_tensor("cls.output.weight", np.ascontiguousarray(rows))
+
+    tiny_models.write_gguf(model, folder / "golden_qwen3_rank.gguf", pooling=gguf.PoolingType.RANK, more=more)
+    numbers = np.random.default_rng(23)
+    of = []
+    for length in (1, 5, 64, 65, 130):
+        tokens = numbers.integers(0, tiny_models.VOCAB, length).tolist()
+        logits = tiny_models.logits_of(model, tokens)[-1]
+        of.append({"tokens": tokens, "second": length, "out": [float(f"{logits[YES] - logits[NO]:.9g}")]})
+    write_texts(folder, "qwen3_rank", of)
+
+
 def write_texts(folder, name, of):
     made = {"script": "scripts/golden/tiny_encoders.py", "reference": f"transformers {transformers.__version__}, f32",
             "texts": of}
     (folder / f"golden_{name}.json").write_text(json.dumps(made) + "\n")
 
 
-MODELS = {"bert_mean": "mean", "bert_cls": "cls", "bert_rank": "rank", "qwen3_last": None}
+MODELS = {"bert_mean": "mean", "bert_cls": "cls", "bert_rank": "rank", "qwen3_last": make_qwen3,
+          "qwen3_rank": make_qwen3_rank}
 
 
 def main():
     folder, names = pathlib.Path(sys.argv[1]), sys.argv[2:] or list(MODELS)
     for name in names:
-        if MODELS[name]:
-            make(name, MODELS[name], folder)
+        if callable(MODELS[name]):
+            MODELS[name](folder)
         else:
-            make_qwen3(folder)
+            make(name, MODELS[name], folder)
 
 
 if __name__ == "__main__":

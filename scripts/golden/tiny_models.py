@@ -24,11 +24,13 @@ import numpy as np
 import torch
 import transformers
 
+import gemma4
 import libllama
 
 TOKENS = 80
-# llama.cpp computes Gemma's GELU through an f16 table, everything else in f32. It sums a delta net in another order.
-TOLERANCE = {"gemma3": 5e-3, "qwen3next": 5e-4, "qwen3next_old": 5e-4, "qwen35moe": 5e-4}
+# llama.cpp computes Gemma's GELU through an f16 table, everything else in f32; for Gemma 4 its
+# reference has such a table as well. It sums a delta net in another order.
+TOLERANCE = {"gemma3": 5e-3, "gemma4": 5e-3, "gemma4_dense": 5e-3, "qwen3next": 5e-4, "qwen3next_old": 5e-4, "qwen35moe": 5e-4}
 # llama.cpp routes Phi's tokens by a plain softmax of two, and rounds what it multiplies with MXFP4, so only transformers is a
 # reference.
 NOT_LLAMA_CPP = {"phimoe", "phimoe_longrope", "gptoss_mxfp4"}
@@ -145,6 +147,11 @@ def granitemoe(**more):
 def granitehybrid(**more):
     """Granite 4: Mamba 2 in most layers, attention without rotary embedding in the others."""
     return transformers.GraniteMoeHybridForCausalLM(transformers.GraniteMoeHybridConfig(**base(**more)))
+
+
+def gemma4_model(**more):
+    """Gemma 4: heads of two shapes, norms of values, keys and values that layers share, inputs that layers have of their own."""
+    return gemma4.model(**base(**more))
 
 
 def base(**more):
@@ -317,6 +324,7 @@ MODELS = {
     "granitehybrid_experts": (granitehybrid, {
         **GRANITE, **MAMBA, "intermediate_size": 32, "shared_intermediate_size": 48, "num_local_experts": 5,
         "num_experts_per_tok": 2, "tie_word_embeddings": False}),
+    **{name: (gemma4_model, shape) for name, shape in gemma4.SHAPES.items()},
 }
 
 
@@ -383,6 +391,9 @@ def main():
         if library and name not in NOT_LLAMA_CPP:
             theirs = as_llama_cpp(name, shape)
             expected = logits if theirs == shape else logits_of(build_model(name, theirs), tokens)
+            if name in gemma4.SHAPES:
+                gemma4.round_gelu(model)
+                expected = logits_of(model, tokens)
             difference = compare(library, path, tokens, expected)
             ok = difference <= TOLERANCE.get(name, TOLERANCE_DEFAULT)
             failed |= not ok
@@ -402,6 +413,9 @@ def randomise(model, seed):
                 # Gemma's stored weight is the distance from one, and so is Qwen3-Next's but for its delta nets'.
                 far = centred and not name.endswith("linear_attn.norm.weight")
                 value = random.normal(0.0 if far else 1.0, 0.2, parameter.shape)
+                if model.config.model_type == "gemma4_text" and name.endswith("q_norm.weight"):
+                    # Nothing else scales its scores.
+                    value *= 0.3
             elif name.endswith(("mlp.gate.weight", "router.weight", "feed_forward.gate.weight")):
                 # Far apart: rounding should not move a token to another expert.
                 value = random.normal(0.0, ROUTER_SPREAD / math.sqrt(parameter.shape[1]), parameter.shape)
@@ -418,6 +432,8 @@ def randomise(model, seed):
                 value = random.normal(0.0, 1.2 / math.sqrt(parameter.shape[-1]), parameter.shape)
             parameter.copy_(torch.from_numpy(value.astype(np.float32)))
         for name, buffer in sorted(model.named_buffers()):
+            if name.endswith("layer_scalar"):
+                buffer.copy_(torch.from_numpy(random.uniform(0.6, 1.4, buffer.shape).astype(np.float32)))
             if name.endswith(("e_score_correction_bias", "expert_bias")):
                 value = random.normal(0.0, 0.5, buffer.shape)
                 buffer.copy_(torch.from_numpy(value.astype(np.float32)))
@@ -434,7 +450,7 @@ def round_experts(model, kind):
                 parameter.copy_(torch.from_numpy(np.ascontiguousarray(weights.swapaxes(1, 2))))
 
 
-def write_gguf(model, path, expert_kind=None, pooling=None):
+def write_gguf(model, path, expert_kind=None, pooling=None, more=lambda writer: None):
     config = model.config
     arch = architecture(config)
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -447,22 +463,24 @@ def write_gguf(model, path, expert_kind=None, pooling=None):
     writer.add_embedding_length(config.hidden_size)
     # GLM's files have a layer more, which predicts a second token.
     writer.add_block_count(layers + (arch == "glm4moe"))
-    if hasattr(config, "intermediate_size"):
+    if hasattr(config, "intermediate_size") and arch != "gemma4":
         writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     if arch.startswith("lfm2") or arch == "granitehybrid":
         kinds = config.layer_types
         writer.add_head_count_kv([config.num_key_value_heads * (kind == "full_attention") for kind in kinds])
+    elif arch == "gemma4":
+        gemma4.write_settings(writer, config, MODELS[path.stem.removeprefix("golden_")][1])
     else:
         writer.add_head_count_kv(config.num_key_value_heads)
     if arch.startswith("lfm2"):
         writer.add_shortconv_l_cache(config.conv_L_cache)
     writer.add_layer_norm_rms_eps(getattr(config, "norm_eps", None) or config.rms_norm_eps)
     writer.add_vocab_size(VOCAB)
-    if head * config.num_attention_heads != config.hidden_size or arch == "gemma3":
+    if arch != "gemma4" and (head * config.num_attention_heads != config.hidden_size or arch == "gemma3"):
         writer.add_key_length(head)
         writer.add_value_length(head)
-    part = config.rope_parameters.get("partial_rotary_factor") if arch != "gemma3" else None
+    part = config.rope_parameters.get("partial_rotary_factor") if not arch.startswith("gemma") else None
     if arch in ("llama", "smollm3") or arch.startswith("granite") or part:
         writer.add_rope_dimension_count(int(head * (part or 1)))
     if pooling:
@@ -478,6 +496,8 @@ def write_gguf(model, path, expert_kind=None, pooling=None):
         writer.add_sliding_window(config.sliding_window)
         # The local layers' base (10000) and the pattern (every sixth layer is global) are
         # constants of the architecture in llama.cpp's files: no key says them.
+        scaling = scaling["full_attention"]
+    elif arch == "gemma4":
         scaling = scaling["full_attention"]
     writer.add_rope_freq_base(scaling["rope_theta"])
     if scaling["rope_type"] == "linear":
@@ -516,7 +536,7 @@ def write_gguf(model, path, expert_kind=None, pooling=None):
         if name.endswith("conv.conv.weight"):
             data = data[:, 0]
         delta = delta_tensors(name, data, config, path.stem.endswith("_old"))
-        delta = delta or granite_tensors(name, data, config)
+        delta = delta or granite_tensors(name, data, config) or gemma4.tensors(name, data)
         for to, data in delta or expert_tensors(name, data, arch == "gpt-oss") or [(None, data)]:
             to = to or names.get_name(name, try_suffixes=(".weight", ".bias"))
             assert to, f"no GGUF name for {name}"
@@ -530,6 +550,7 @@ def write_gguf(model, path, expert_kind=None, pooling=None):
                 writer.add_tensor(to.replace(f"blk.{layers - 1}.", f"blk.{layers}."), data)
     if arch == "glm4moe":
         add_next_token_layer(writer, layers, config.hidden_size)
+    more(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

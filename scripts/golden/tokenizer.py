@@ -235,7 +235,29 @@ def sentence_piece(path):
     return {"tokens": tokens, "scores": scores, "types": types, "bos": 1, "eos": 2, "unknown": 0}
 
 
-def write_gguf(path, spec, kind, pre=None, **flags):
+def sentence_piece_by_merges(path):
+    """As Gemma 4's: SentencePiece's spelling and single bytes, and a list of merges."""
+    from tokenizers import Tokenizer, models, trainers
+
+    text = training_text(path).replace(" ", "\u2581")
+    # Line breaks are apart, and their runs are tokens.
+    lines = [line for line in text.split("\n") if line]
+    pieces = [line[i:i + 40] for line in lines for i in range(0, len(line), 40)]
+    special = {"<pad>": CONTROL, "<eos>": CONTROL, "<bos>": CONTROL, "<unk>": UNKNOWN, "<|turn>": CONTROL, "<turn|>": CONTROL,
+               "<tool_call>": USER_DEFINED, "</tool_call>": USER_DEFINED, "<|b|>": USER_DEFINED, "unused 0": UNUSED}
+    tokens, types = list(special), list(special.values())
+    tokens += [f"<0x{byte:02X}>" for byte in range(256)] + ["\n" * count for count in range(1, 6)]
+    types += [BYTE] * 256 + [NORMAL] * 5
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.train_from_iterator(
+        pieces, trainers.BpeTrainer(vocab_size=900, limit_alphabet=200, initial_alphabet=["\u2581"], show_progress=False))
+    state = json.loads(tokenizer.to_str())["model"]
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in state["merges"]]
+    own = [token for token, _ in sorted(state["vocab"].items(), key=lambda item: item[1]) if token not in tokens]
+    return {"tokens": tokens + own, "types": types + [NORMAL] * len(own), "merges": merges, "bos": 2, "eos": 1, "unknown": 3}
+
+
+def write_gguf(path, spec, kind, pre=None, more=lambda writer: None, **flags):
     from gguf import GGUFWriter
 
     writer = GGUFWriter(path, "llama")
@@ -262,6 +284,7 @@ def write_gguf(path, spec, kind, pre=None, **flags):
     writer.add_unk_token_id(spec["unknown"])
     for key, value in flags.items():
         writer.add_bool(f"tokenizer.ggml.{key}", value)
+    more(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -276,8 +299,16 @@ def small(arguments):
             write_gguf(path, *args, **flags)
             return Reference(arguments.llama_tokenize, path)
 
-        spec = byte_pairs(arguments.text)
         fuzz = fuzz_text()
+        if arguments.only in (None, "merges"):
+            spec = sentence_piece_by_merges(arguments.text)
+            asked = reference(spec, "gemma4", add_space_prefix=False, add_bos_token=True)
+            fixture = {"spec": spec, "fuzz": fuzz, "plain": {"fuzz": asked.summary(fuzz), "cases": [asked.case(t) for t in TEXTS]}}
+            fixture["prompt"] = {"text": "Hello", "ids": asked.ids("Hello", bos=True)}
+            write(out / "tokenizer_merges.json", fixture)
+        if arguments.only == "merges":
+            return
+        spec = byte_pairs(arguments.text)
         fixture = {"spec": spec, "fuzz": fuzz, "pre": {}}
         for pre in SHOWN + HASHED:
             asked = reference(spec, "gpt2", pre)
@@ -303,6 +334,7 @@ def main():
     for run, needs in [(model, ["model", "corpus", "out"]), (small, ["text", "out"])]:
         command = commands.add_parser(run.__name__)
         command.set_defaults(run=run)
+        command.add_argument("--only", choices=["merges"], help="of `small`, this fixture alone")
         for name in ["llama-tokenize", *needs]:
             command.add_argument(f"--{name}", required=True)
     arguments = parser.parse_args()

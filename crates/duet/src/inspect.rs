@@ -243,6 +243,9 @@ pub(crate) fn packed_weights(path: &Path) -> Result<Weights, GgufError> {
 /// a sixteenth or a quarter in two others. Vectors are kept in single precision.
 fn packed_bytes(tensor: &TensorInfo) -> u64 {
     let elements = tensor.elements() as u64;
+    if tensor.name == READ_BY_ROWS {
+        return 0;
+    }
     if tensor.shape.len() == 1 {
         return elements * 4;
     }
@@ -254,6 +257,9 @@ fn packed_bytes(tensor: &TensorInfo) -> u64 {
         _ => tensor.bytes() as u64,
     }
 }
+
+/// What Gemma 4 has for each token and layer is read from the file, a row a token.
+const READ_BY_ROWS: &str = "per_layer_token_embd.weight";
 
 fn text(metadata: &Metadata, key: &str) -> Option<String> {
     metadata.opt_str(key).ok().flatten().map(Into::into)

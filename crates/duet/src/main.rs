@@ -8,6 +8,7 @@ mod chat;
 mod cli;
 mod commands;
 mod devices;
+mod disk;
 mod failure;
 mod history;
 mod inspect;

@@ -11,7 +11,7 @@ use crate::progress::{Progress, eprintln_quiet};
 use crate::weight_cache::WeightCache;
 use duet_engine::{Device, Engine, EngineConfig, MachineMemory};
 use duet_model::encoder::Encoder;
-use duet_model::{ExpertMemoryError, LoadError, LoadOptions, Model};
+use duet_model::{ExpertMemoryError, LoadError, LoadOptions, Model, Packing};
 use duet_offload::{expert_file, read_experts};
 use duet_scheduler::machine::RowsTaken;
 use duet_types::{Bytes, Tokens};
@@ -198,7 +198,13 @@ pub(crate) fn open_encoder(name: &str, threads: Option<u16>) -> anyhow::Result<E
         Ok(false) => {
             Err(BadInput(format!("{shown} is no model for embeddings: a BERT, or a decoder with last pooling")).into())
         }
-        _ => Encoder::load(&path, &options).map_err(|error| named(error.into(), &path)),
+        _ => {
+            // They are packed at each start.
+            let check = models::Check::begin(&path);
+            let encoder = Encoder::load(&path, &options).map_err(|error| named(error.into(), &path))?;
+            check.finish()?;
+            Ok(encoder)
+        }
     }
 }
 
@@ -252,6 +258,8 @@ fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyh
     let what = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     // The size is known at the first report; an error before it needs no bar.
     let mut progress = None;
+    // A model that may have to be packed is hashed meanwhile.
+    let mut check = models::Check::begin_if(path, || !cache.is_some_and(|cache| cache.may_have(path)));
     let mut load = || {
         Model::load(path, options, &mut |now| {
             let bar = progress.get_or_insert_with(|| Progress::bytes("loading", &what, now.total));
@@ -260,6 +268,7 @@ fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyh
     };
     let loaded = match (load(), cache) {
         (Err(LoadError::NotPacked { path: packed, why }), Some(cache)) => {
+            check.take().unwrap_or_else(|| models::Check::begin(path)).finish()?;
             cache.pack(path, (&packed, why), options)?;
             load()
         }
@@ -279,6 +288,9 @@ fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyh
     })?;
     if let Some(progress) = progress {
         progress.finish("loaded");
+    }
+    if !matches!(model.packing(), Packing::Mapped(_)) {
+        check.take().unwrap_or_else(|| models::Check::begin(path)).finish()?;
     }
     tell_unread(&what, model.unread());
     if model.expert_memory().is_some()

@@ -4,6 +4,7 @@
 //! before it is loaded, a few matrices at a time, so that memory never holds it. What cannot be written costs the next start
 //! its speed, and a line; where experts were to stay in it, it is an error.
 
+use crate::disk::free_disk;
 use crate::progress::{Progress, eprintln_quiet};
 use crate::{inspect, models};
 use duet_files::bounded;
@@ -42,6 +43,13 @@ impl WeightCache {
     /// Where a model's are to be looked for.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Whether there is a file that may have the packed weights of the model in `path`.
+    pub(crate) fn may_have(&self, path: &Path) -> bool {
+        let stem = duet_model::packed_stem(path);
+        let files = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        files.filter_map(|file| file.file_name().into_string().ok()).any(|name| name.starts_with(&stem))
     }
 
     /// Keeps the weights of a model that had to be packed, on a thread of its own ([`finish`]).
@@ -141,20 +149,6 @@ pub(crate) fn finish() {
     for writer in std::mem::take(&mut *WRITERS.lock().unwrap_or_else(PoisonError::into_inner)) {
         // It has said what went wrong.
         let _ = writer.join();
-    }
-}
-
-/// Bytes of the disk that this user may still write; none if the system does not tell.
-fn free_disk(folder: &Path) -> Option<Bytes> {
-    #[cfg(unix)]
-    {
-        let disk = rustix::fs::statvfs(folder).ok()?;
-        Some(Bytes(disk.f_bavail.saturating_mul(disk.f_frsize)))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = folder;
-        None
     }
 }
 

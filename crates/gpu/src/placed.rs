@@ -120,6 +120,15 @@ fn suits(model: &Model) -> Result<(), GpuError> {
     if blueprint.residual_scale != 1.0 {
         return Err(GpuError::Model("what its layers add is scaled"));
     }
+    if blueprint.wide.is_some() {
+        return Err(GpuError::Model("its layers differ in their heads"));
+    }
+    if blueprint.layer_input.is_some() {
+        return Err(GpuError::Model("its layers have inputs of their own"));
+    }
+    if blueprint.logit_cap.is_some() {
+        return Err(GpuError::Model("its logits are bounded"));
+    }
     match blueprint.extras.iter().find_map(|&extra| lacks(extra)) {
         Some(what) => Err(GpuError::Model(what)),
         None => Ok(()),
@@ -131,6 +140,8 @@ fn lacks(extra: Extra) -> Option<&'static str> {
     match extra {
         Extra::Sinks => Some("its attention has sinks"),
         Extra::WidthNorms => Some("it norms all heads together"),
+        Extra::ValueNorms | Extra::ValuesOfKeys => Some("it norms values"),
+        Extra::LayerScales => Some("what its layers make is scaled"),
         Extra::OutputGate => Some("its attention has gates"),
         Extra::ExpertBiases | Extra::ChoiceBias => Some("it has experts"),
         Extra::QkvBias | Extra::HeadNorms | Extra::PostNorms | Extra::OutputBias | Extra::HeadBias => None,
@@ -217,7 +228,7 @@ impl Loaded {
         let has_floats = head.matrix.has_floats() || layers.iter().any(of_floats);
         let widths = Widths { has_floats, ..widths };
         let norms = |layer| match model.qkv_weights(layer).norms {
-            HeadNorms::Heads { query, key } => {
+            HeadNorms::Heads { query, key, .. } => {
                 Some([gpu.floats("query norm", query.weight), gpu.floats("key norm", key.weight)])
             }
             HeadNorms::None | HeadNorms::Widths { .. } => None,

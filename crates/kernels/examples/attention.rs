@@ -34,7 +34,7 @@ fn main() -> Result<(), IsaError> {
                     continue;
                 }
                 let mut formats = KvFormat::ALL.map(|format| {
-                    Case::new(KvLayout { layers: LAYERS, kv_heads, head_dim, format, state: 0 }, group, context, rows)
+                    Case::new(KvLayout::uniform(LAYERS, kv_heads, head_dim, format), group, context, rows)
                 });
                 let mut seconds = [const { Vec::new() }; KvFormat::ALL.len()];
                 let mut ratios = seconds.clone();
@@ -75,6 +75,7 @@ impl Case {
             ffn: 64,
             experts: None,
             angles: layout.head_dim / 2,
+            layer_inputs: 0,
             operands: Operands::Bytes,
         };
         let mut buffers = Buffers::new(shape, rows);

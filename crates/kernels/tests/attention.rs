@@ -3,8 +3,8 @@
 use duet_kernels::attention::{KeyBias, KvFormat, KvLayout, PAGE, PageAngles, PageMemory, SPAN_PAGES, TurnedBias};
 use duet_kernels::crew::{Crew, Scoped, Solo, Unequal};
 use duet_kernels::fused::{
-    AttentionShape, BufferShape, Buffers, HeadNorms, KvDestination, KvTail, Norm, QkvWeights, RowNorm, SequenceRows,
-    TreeRows, attention, qkv,
+    AttentionShape, BufferShape, Buffers, CacheOf, HeadNorms, KvDestination, KvTail, Norm, QkvWeights, RowNorm,
+    SequenceRows, TreeRows, attention, qkv,
 };
 use duet_kernels::isa::Isa;
 use duet_kernels::packed::{Form, PackedMatrix, WeightGroup};
@@ -48,7 +48,7 @@ impl Sequence {
             quants: std::array::from_fn(|i| (noise((output * 131 + index * 37 + i) as u64) * 120.0 + 128.0) as u8),
         })
         .expect("scales in range");
-        let layout = KvLayout { layers: 2, kv_heads, head_dim, format, state: 0 };
+        let layout = KvLayout::uniform(2, kv_heads, head_dim, format);
         // Where keys have eight bits, they also have a bias that is many times as large as what differs from key to key.
         let bias = format.keeps_key_bias_apart().then(|| {
             let keys = heads * head_dim..(heads + kv_heads) * head_dim;
@@ -137,6 +137,7 @@ impl Sequence {
             ffn: HIDDEN,
             experts: None,
             angles: self.pairs,
+            layer_inputs: 0,
             operands: Operands::Bytes,
         };
         let mut buffers = Buffers::new(shape, positions.len());
@@ -161,6 +162,7 @@ impl Sequence {
             bias: self.bias.as_deref(),
             key_bias: key_bias.as_ref().map(|(bias, angles)| TurnedBias { bias, angles }),
             norms: HeadNorms::None,
+            cache: CacheOf::Itself,
             heads: self.heads,
             kv_heads: self.layout.kv_heads,
             head_dim: self.layout.head_dim,

@@ -103,6 +103,7 @@ impl Layer {
                 shared: self.shared.as_ref().map_or(0, |feed| feed.down.inputs()),
             }),
             angles: 8,
+            layer_inputs: 0,
             operands: Operands::BytesAndFloats,
         };
         let mut buffers = Buffers::new(shape, rows.len());

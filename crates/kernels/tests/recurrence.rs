@@ -91,6 +91,7 @@ impl Layer {
             ffn: HIDDEN,
             experts: None,
             angles: 1,
+            layer_inputs: 0,
             operands: Operands::BytesAndFloats,
         };
         let mut buffers = Buffers::new(shape, rows.len());

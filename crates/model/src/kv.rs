@@ -467,7 +467,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn pool(capacity: usize) -> KvPool {
-        KvPool::new(KvLayout { layers: 1, kv_heads: 1, head_dim: 16, format: KvFormat::F16, state: 0 }, capacity)
+        KvPool::new(KvLayout::uniform(1, 1, 16, KvFormat::F16), capacity)
     }
 
     fn grown(table: &mut KvTable, by: usize) -> Result<(), KvError> {

@@ -19,7 +19,7 @@ pub use disk_experts::{ExpertMemoryError, ExpertMemoryStats, ExpertUnread};
 pub use duet_kernels::matmul::Gating;
 pub use load::{
     ExpertWork, Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, Packing, RoutedBytes, Work,
-    open_tokenizer,
+    open_tokenizer, packed_stem,
 };
 pub use packed_file::Unusable;
 pub use plain::{NormForm, PlainExperts, PlainFeed, PlainLayer, PlainMatrix};

@@ -130,6 +130,12 @@ pub enum LoadError {
         /// What it has.
         what: &'static str,
     },
+    /// A head with something that no device computes.
+    #[error("the head has {what}, which devices do not take yet: run this model on the CPU")]
+    HeadOnCpuOnly {
+        /// What it has.
+        what: &'static str,
+    },
     /// There are no experts to be kept on disk.
     #[error("the model has no experts that could stay on disk: leave out the memory for experts")]
     NoExperts,
@@ -343,11 +349,7 @@ impl Model {
     /// Multiply-accumulates of the layers' matrix products for one row (the head is not among them).
     #[must_use]
     pub fn linear_macs(&self) -> u64 {
-        self.weights
-            .layers
-            .iter()
-            .map(|layer| (layer.qkv.macs() + layer.output.macs() + layer.feed.macs()) as u64)
-            .sum()
+        self.weights.layers.iter().map(|layer| layer.qkv.macs() as u64 + layer.ffn_work().macs).sum()
     }
 
     /// What the nodes of a layer, and the head, compute and read: where layers differ, their mean.
@@ -439,10 +441,16 @@ fn store(
     Ok(ExpertStore::open(path, places, memory, chosen)?)
 }
 
+/// What the names of files with packed weights of models that are called so begin with.
+#[must_use]
+pub fn packed_stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect()
+}
+
 /// What the file of a model's packed weights is called: its name is for people, the digits for duet.
 fn packed_name(path: &Path, digest: &[u8; 32]) -> String {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let stem: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let stem = packed_stem(path);
     let digits: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{stem}-{digits}.packed")
 }
@@ -595,6 +603,7 @@ fn pack(packer: Packer<'_>, threads: usize, progress: &mut dyn FnMut(LoadProgres
     let bias = packer.blueprint.has(Extra::HeadBias).then(|| packer.vector("output.bias", vocabulary));
     Ok(Weights {
         layers,
+        inputs: packer.inputs()?,
         final_norm: packer.norm(packer.blueprint.final_norm())?,
         head_norm: packer.head_norm()?,
         head,

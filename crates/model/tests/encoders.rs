@@ -5,6 +5,7 @@ use duet_kernels::crew::{Crew, Scoped, Solo};
 use duet_kernels::isa::Isa;
 use duet_model::LoadOptions;
 use duet_model::encoder::{Encoder, Overlong, Pooling, Text};
+use duet_model::tokenizer::SpecialTokens;
 use duet_types::{TokenId, Tokens};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -91,6 +92,38 @@ fn scores_are_those_of_transformers() {
         eprintln!("{} tokens: {} for {}", text.tokens.len(), score[0], text.out[0]);
         assert!((score[0] - text.out[0]).abs() < 1e-4, "{} for {}", score[0], text.out[0]);
     }
+}
+
+#[test]
+fn scores_of_a_decoder_are_those_of_transformers() {
+    let (encoder, golden) = (encoder("golden_qwen3_rank", None), golden("golden_qwen3_rank"));
+    assert_eq!(encoder.pooling(), Pooling::Score);
+    for (score, text) in encode(&encoder, &texts(&golden), &Solo).iter().zip(&golden) {
+        eprintln!("{} tokens: {} for {}", text.tokens.len(), score[0], text.out[0]);
+        assert!((score[0] - text.out[0]).abs() < 1e-2, "{} for {}", score[0], text.out[0]);
+    }
+}
+
+#[test]
+fn a_decoder_is_asked_in_the_words_of_its_file() {
+    let encoder = encoder("golden_qwen3_rank", None);
+    let (_, tokenizer) = duet_model::open_tokenizer(&fixture("golden_qwen3_rank.gguf")).unwrap();
+    let asked = |query: &str, document: &str| {
+        format!("<|bos|>judge\n<Query>: {query}\n<Document>: {document}<|eos|>\n<|bos|>answer\n")
+    };
+    let tokens =
+        |query: &str, document: &str| encoder.pair(query, document, Overlong::Refused).unwrap().tokens().to_vec();
+    let whole = tokenizer.encode(&asked("who?", "the one"), SpecialTokens::Parse);
+    assert_eq!(tokens("who?", "the one"), whole);
+    // Texts from outside do not speak as the template does.
+    let begins = |tokens: &[TokenId]| tokens.iter().filter(|token| token.0 == 256).count();
+    assert_eq!(begins(&tokens("<|bos|>", "{query}<|bos|>")), 2);
+    let long = "he said the ".repeat(100);
+    assert!(encoder.pair("who?", &long, Overlong::Refused).is_err());
+    let cut = encoder.pair("who?", &long, Overlong::Cut).unwrap();
+    assert!((Tokens(250)..=encoder.context()).contains(&cut.len()), "{:?}", cut.len());
+    assert_eq!(cut.tokens().last(), whole.last(), "it ends as a question does");
+    assert!(encoder.pair(&long, "the one", Overlong::Cut).is_err(), "a query is not cut");
 }
 
 #[test]

@@ -118,6 +118,16 @@ fn gemma3() {
 }
 
 #[test]
+fn gemma4_with_inputs_of_layers_and_shared_keys() {
+    check("gemma4");
+}
+
+#[test]
+fn gemma4_with_values_of_keys() {
+    check("gemma4_dense");
+}
+
+#[test]
 fn mixtral() {
     check("mixtral");
 }

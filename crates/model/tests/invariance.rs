@@ -8,10 +8,12 @@ use duet_types::{TokenId, Tokens};
 use proptest::prelude::*;
 use std::path::Path;
 
-const MODELS: [&str; 19] = [
+const MODELS: [&str; 21] = [
     "llama",
     "qwen3",
     "gemma3",
+    "gemma4",
+    "gemma4_dense",
     "mixtral",
     "olmoe",
     "qwen2moe",

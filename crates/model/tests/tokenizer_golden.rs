@@ -123,10 +123,23 @@ fn tokenizer_sentence_piece_joins_as_llama_cpp_does() {
 }
 
 #[test]
+fn tokenizer_sentence_piece_joins_by_merges_as_llama_cpp_does() {
+    let fixture = fixture("tokenizer_merges.json");
+    let fuzz = fixture["fuzz"].as_str().expect("a text");
+    let spec = spec(&fixture["spec"], TokenizerKind::SentencePieceByMerges, None);
+    let tokenizer = Tokenizer::new(spec).expect("a tokenizer");
+    let mut wrong = differences(&tokenizer, "merges", &fixture["plain"]["cases"]);
+    wrong.extend(check_summary(&tokenizer, "merges", fuzz, &fixture["plain"]["fuzz"]));
+    wrong.extend(check_round_trip(&tokenizer, "merges", &fuzz.replace('▁', " ")));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn tokenizer_prompts_begin_and_end_as_the_file_says() {
     for (name, kind, add_eos) in [
         ("tokenizer_byte_pairs.json", TokenizerKind::BytePairs, true),
         ("tokenizer_sentence_piece.json", TokenizerKind::SentencePiece, false),
+        ("tokenizer_merges.json", TokenizerKind::SentencePieceByMerges, false),
     ] {
         let fixture = fixture(name);
         let spec = spec(&fixture["spec"], kind, Some("llama-bpe"));

@@ -51,6 +51,9 @@ pub enum OffloadError {
     #[error("this model's attention has sinks, which devices leave to the CPU")]
     Sinks,
     /// Attention was asked for.
+    #[error("layers of this model differ in their heads, which devices leave to the CPU")]
+    Heads,
+    /// Attention was asked for.
     #[error("some layers of this model have a recurrent state in attention's place, which devices leave to the CPU")]
     Recurrent,
     /// A cache that has no room for what is loaded from it while requests are served.

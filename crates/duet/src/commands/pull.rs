@@ -2,7 +2,7 @@
 
 use crate::cli::PullArgs;
 use crate::failure::print;
-use crate::models::{self, ALIASES, Alias};
+use crate::models::{self, ALIASES, Alias, Role};
 use duet_engine::MachineMemory;
 use duet_types::Bytes;
 use serde_json::json;
@@ -26,6 +26,9 @@ fn list(as_json: bool) -> anyhow::Result<()> {
                 "about": alias.about,
                 "bytes": alias.size.0,
                 "memory_bytes": needed(alias).0,
+                "memory_bytes_least": alias.memory_least().0,
+                "embeds": alias.role == Role::Embeds,
+                "sha256_is_built_in": alias.is_pinned(),
                 "fits": fits,
                 "path": path,
             })
@@ -35,13 +38,23 @@ fn list(as_json: bool) -> anyhow::Result<()> {
     let line = |alias: &Alias| {
         let place = match (models::downloaded(alias), memory) {
             (Some(path), _) => path.display().to_string(),
-            (None, Some(memory)) if needed(alias) > memory => format!("more than the {memory} that are free"),
+            (None, Some(memory)) if alias.memory_least() > memory => format!("more than the {memory} that are free"),
+            (None, Some(memory)) if needed(alias) > memory => with_experts_on_disk(alias, memory),
             (None, _) => "to be downloaded".to_owned(),
         };
-        let sizes = format!("{} to download, about {} of memory", alias.size, needed(alias));
+        let sum = if alias.is_pinned() { "" } else { ", checked against the hub's sum" };
+        let sizes = format!("{} to download{sum}, about {} of memory", alias.size, needed(alias));
         format!("{:<20} {}\n{:<20} {sizes}; {place}\n", alias.name, alias.about, "")
     };
     print(&ALIASES.iter().map(line).collect::<String>())
+}
+
+/// What stands in the way of a model that is larger than the memory that is free, and how it may run.
+fn with_experts_on_disk(alias: &Alias, memory: Bytes) -> String {
+    if alias.experts == Bytes(0) {
+        return format!("more than the {memory} that are free");
+    }
+    format!("{memory} are free: leave some of its {} of experts on disk with --expert-memory", alias.experts)
 }
 
 /// An estimate: weights, and a quarter as much for buffers, keys and values of a short conversation.

@@ -1,5 +1,6 @@
 //! Why a source did not yield the model.
 
+use duet_types::Bytes;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -82,6 +83,16 @@ pub(crate) enum FetchError {
         expected: String,
         /// What there is.
         found: String,
+    },
+    /// The disk is too full for it.
+    #[error("{missing} are to be downloaded to {}, and {free} of its disk are free", folder.display())]
+    NoRoom {
+        /// Where it is to lie.
+        folder: PathBuf,
+        /// Bytes that are missing.
+        missing: Bytes,
+        /// Bytes that are free.
+        free: Bytes,
     },
     /// The cache cannot be read or written.
     #[error("{}: {source}", path.display())]

@@ -6,13 +6,16 @@
 
 use super::cache::SlotLock;
 use super::fetch::FetchError;
-use super::partial::{BUFFER_BYTES, Partial};
+use super::fits::check_disk;
+use super::partial::{self, BUFFER_BYTES, Partial};
 use super::source::{HubFile, base_name};
+use super::verified;
+use crate::disk::free_disk;
 use crate::progress::Progress;
 use duet_types::Bytes;
 use std::env;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ureq::config::RedirectAuthHeaders;
 use ureq::http::{HeaderMap, Response, header};
@@ -25,6 +28,8 @@ pub(crate) struct Hub {
     token: Option<String>,
     agent: Agent,
     pause: Duration,
+    /// Bytes of the disk of a folder that are free, if the system tells.
+    free_disk: fn(&Path) -> Option<Bytes>,
 }
 
 /// What the hub says about a file.
@@ -55,6 +60,7 @@ impl Hub {
             token: token.map(|token| token.trim().to_owned()),
             agent: config.into(),
             pause: RETRY_PAUSE,
+            free_disk,
         }
     }
 
@@ -65,26 +71,38 @@ impl Hub {
         pinned: Option<&str>,
         slot: &SlotLock<'_>,
     ) -> Result<PathBuf, FetchError> {
-        for part in file.other_parts() {
-            // One that an earlier run has brought was verified then.
-            if !slot.target(base_name(&part.file)).is_file() {
-                self.fetch_file(&part, None, slot)?;
+        // One that an earlier run has brought was verified then.
+        let is_missing = |part: &HubFile| !slot.target(base_name(&part.file)).is_file();
+        let parts: Vec<HubFile> = file.other_parts().into_iter().filter(is_missing).collect();
+        let mut asked = Vec::with_capacity(parts.len() + 1);
+        for (part, pinned) in parts.iter().map(|part| (part, None)).chain([(file, pinned)]) {
+            let metadata = self.metadata(&path_of(part))?;
+            if let Some(pinned) = pinned.filter(|pinned| **pinned != metadata.sha256) {
+                return Err(FetchError::Checksum { expected: pinned.to_owned(), actual: metadata.sha256 });
             }
+            asked.push((part, metadata));
         }
-        self.fetch_file(file, pinned, slot)
+        let missing = |(part, metadata): &(&HubFile, Metadata)| {
+            metadata.size.saturating_sub(partial::left_of(&slot.target(base_name(&part.file)), &metadata.sha256))
+        };
+        let folder = slot.target("");
+        check_disk(&folder, Bytes(asked.iter().map(missing).sum()), (self.free_disk)(&folder))?;
+        let mut path = folder;
+        for (part, metadata) in &asked {
+            path = self.fetch_file(part, metadata, slot)?;
+        }
+        Ok(path)
     }
 
-    fn fetch_file(&self, file: &HubFile, pinned: Option<&str>, slot: &SlotLock<'_>) -> Result<PathBuf, FetchError> {
-        let path = format!("/{}/{}/resolve/{}/{}", file.owner, file.repo, file.revision, file.file);
-        let metadata = self.metadata(&path)?;
-        if let Some(pinned) = pinned.filter(|pinned| **pinned != metadata.sha256) {
-            return Err(FetchError::Checksum { expected: pinned.to_owned(), actual: metadata.sha256 });
-        }
+    fn fetch_file(&self, file: &HubFile, metadata: &Metadata, slot: &SlotLock<'_>) -> Result<PathBuf, FetchError> {
+        let path = path_of(file);
         let mut partial = Partial::resume(&slot.target(base_name(&file.file)), &metadata.sha256)?;
         let progress = Progress::bytes("downloading", base_name(&file.file), Bytes(metadata.size));
         self.transfer(&path, metadata.size, &mut partial, &progress)?;
         let path = partial.commit(Some(&metadata.sha256))?;
         progress.finish("downloaded");
+        // What it is to have each time it is packed.
+        verified::note(&path, &metadata.sha256);
         Ok(path)
     }
 
@@ -188,6 +206,11 @@ impl Metadata {
             None => Some(Self { sha256: sum("etag")?, size: size("content-length")? }),
         }
     }
+}
+
+/// Where a hub has a file.
+fn path_of(file: &HubFile) -> String {
+    format!("/{}/{}/resolve/{}/{}", file.owner, file.repo, file.revision, file.file)
 }
 
 const ENDPOINT_DEFAULT: &str = "https://huggingface.co";

@@ -115,6 +115,32 @@ fn a_file_is_downloaded_verified_and_asked_for_with_the_token() {
 }
 
 #[test]
+fn the_hubs_sum_is_kept_beside_what_came() {
+    let cache = tempfile::tempdir().unwrap();
+    let (hub, _) = serve(Behaviour::proper(&content()));
+    fetch(&hub, ORIGIN, None, cache.path()).unwrap();
+    let path = cache.path().join("models/hf/owner/repo/m.gguf");
+    assert_eq!(verified::noted(&path), Some(hex(&Sha256::digest(content()))));
+    assert!(crate::models::Check::begin(&path).finish().is_ok());
+}
+
+#[test]
+fn what_the_disk_has_no_room_for_is_not_downloaded() {
+    let cache = tempfile::tempdir().unwrap();
+    let (mut hub, log) = serve(Behaviour::proper(&content()));
+    hub.free_disk = |_| Some(Bytes(1_000_003));
+    let refused = fetch(&hub, ORIGIN, None, cache.path()).unwrap_err();
+    assert!(matches!(refused, FetchError::NoRoom { missing: Bytes(1_000_004), .. }), "{refused}");
+    assert_eq!(gets(&log), Vec::<Option<String>>::new());
+    // Of a download that broke off the rest has to fit.
+    hub.free_disk = |_| Some(Bytes(1_000_000));
+    let sum = hex(&Sha256::digest(content()));
+    let slot = Slot::new(cache.path(), &Origin::parse(ORIGIN).unwrap().unwrap());
+    Partial::resume(&slot.lock(|| ()).unwrap().target("m.gguf"), &sum).unwrap().append(&content()[..4]).unwrap();
+    assert_eq!(fetch(&hub, ORIGIN, None, cache.path()).unwrap(), content());
+}
+
+#[test]
 fn all_parts_of_a_model_come_and_the_first_last() {
     let cache = tempfile::tempdir().unwrap();
     let (hub, log) = serve(Behaviour::proper(&content()));

@@ -5,9 +5,11 @@
 //!
 //! **Invariant:** what a pinned checksum names is used only if it has that sum, also when it was in the cache already.
 
+mod again;
 mod alias;
 mod cache;
 mod fetch;
+mod fits;
 mod hub;
 mod partial;
 mod parts;
@@ -16,12 +18,14 @@ mod source;
 mod verified;
 mod wheel;
 
-pub(crate) use alias::{ALIASES, Alias, DEFAULT};
+pub(crate) use again::Check;
+pub(crate) use alias::{ALIASES, Alias, DEFAULT, Role};
 pub(crate) use fetch::FetchError;
 
 use crate::failure::BadInput;
 use crate::progress::eprintln_quiet;
 use cache::{Slot, SlotLock};
+use duet_engine::MachineMemory;
 use source::{Origin, Source, is_gguf};
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 use verified::Finding;
@@ -30,7 +34,12 @@ use verified::Finding;
 pub(crate) fn locate(name: &str) -> anyhow::Result<PathBuf> {
     match Reference::parse(name)? {
         Reference::File(path) => existing_file(path),
-        Reference::Sources(sources) => obtain(name, &sources, &cache::root()?, &fetch),
+        Reference::Sources(sources) => {
+            if let Some(alias) = ALIASES.iter().find(|alias| alias.name == name && downloaded(alias).is_none()) {
+                fits::check_memory(alias, MachineMemory::now())?;
+            }
+            obtain(name, &sources, &cache::root()?, &fetch)
+        }
     }
 }
 

@@ -106,6 +106,11 @@ impl Partial {
     }
 }
 
+/// Bytes that an earlier try has left of `target`.
+pub(crate) fn left_of(target: &Path, sha256: &str) -> u64 {
+    fs::metadata(partial_path(target, sha256)).map_or(0, |metadata| metadata.len())
+}
+
 /// Large enough that system calls do not count beside hashing, small enough for the cache.
 pub(crate) const BUFFER_BYTES: usize = 256 * 1024;
 

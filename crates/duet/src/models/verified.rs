@@ -1,4 +1,4 @@
-//! Whether a file in the cache is the one whose checksum is pinned.
+//! Whether a file in the cache is the one whose checksum is pinned, or that the hub gave.
 //!
 //! Hashing a model takes as long as reading all of it, so what came of it is kept in a note beside the file: the sum, and
 //! the length and the time of change that the file had then. While these hold the file is believed; when one differs, or
@@ -43,12 +43,23 @@ pub(crate) fn check(path: &Path, sha256: &str) -> io::Result<Finding> {
     if now.changed.is_some() && sealed::read(&note_path(path), KIND) == Some(now) {
         return Ok(Finding::Right);
     }
+    check_in_full(path, sha256)
+}
+
+/// The same by reading all of the file, whatever its note says.
+pub(crate) fn check_in_full(path: &Path, sha256: &str) -> io::Result<Finding> {
     let actual = hash(path)?;
     if actual != sha256 {
         return Ok(Finding::Wrong { actual });
     }
     note(path, sha256);
     Ok(Finding::Right)
+}
+
+/// The sum that the file at `path` had when it came, if it was downloaded.
+pub(crate) fn noted(path: &Path) -> Option<String> {
+    let note: Note = sealed::read(&note_path(path), KIND)?;
+    Some(note.sha256)
 }
 
 /// Keeps that the file at `path` has this sum. Failing to costs the time to read the file again.

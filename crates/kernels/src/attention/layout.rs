@@ -10,6 +10,7 @@
 //! lie `[4 positions][group][dimension][position]`: a byte has dimension `d` of its group in its low and `d + 16` in its high
 //! bits, so that no two positions share one.
 
+use super::layer::LayerLayout;
 use super::rotation::turn;
 use crate::isa::Isa;
 use crate::memory::{Aligned, Shared};
@@ -55,14 +56,14 @@ impl KvFormat {
         !matches!(self, Self::F16)
     }
 
-    const fn of_keys(self) -> Side {
+    pub(super) const fn of_keys(self) -> Side {
         match self {
             Self::F16 => Side::Halves,
             Self::Int8 | Self::Int4 => Side::Bytes,
         }
     }
 
-    const fn of_values(self) -> Side {
+    pub(super) const fn of_values(self) -> Side {
         match self {
             Self::F16 => Side::Halves,
             Self::Int8 => Side::Bytes,
@@ -73,7 +74,7 @@ impl KvFormat {
 
 /// How the keys, or the values, of a page are stored: numbers, and behind them what groups have for each position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Halves,
     Bytes,
     Nibbles,
@@ -81,7 +82,7 @@ enum Side {
 
 impl Side {
     /// Bytes of the numbers of a head.
-    const fn numbers(self, head_dim: usize) -> usize {
+    pub(super) const fn numbers(self, head_dim: usize) -> usize {
         match self {
             Self::Halves => PAGE * head_dim * size_of::<u16>(),
             Self::Bytes => PAGE * head_dim,
@@ -90,7 +91,7 @@ impl Side {
     }
 
     /// Numbers in half precision that a group has for each position: a scale, and a centre.
-    const fn of_groups(self) -> usize {
+    pub(super) const fn of_groups(self) -> usize {
         match self {
             Self::Halves => 0,
             Self::Bytes => 1,
@@ -99,13 +100,13 @@ impl Side {
     }
 
     /// Bytes of all of it.
-    const fn bytes(self, head_dim: usize) -> usize {
+    pub(super) const fn bytes(self, head_dim: usize) -> usize {
         self.numbers(head_dim) + self.of_groups() * head_dim.div_ceil(GROUP) * SCALES
     }
 }
 
 /// Bytes of a group's scales, one for each position of a page.
-const SCALES: usize = PAGE * size_of::<u16>();
+pub(super) const SCALES: usize = PAGE * size_of::<u16>();
 
 /// Dimensions that share a scale.
 pub(super) const GROUP: usize = 32;
@@ -129,17 +130,42 @@ pub struct KvLayout {
     pub format: KvFormat,
     /// Floats behind all keys and values: the state that recurrent layers have after the page's last position.
     pub state: usize,
+    /// Layers behind these whose heads are of another shape.
+    pub wide: WideLayers,
+}
+
+/// Layers whose heads are of a shape of their own (Gemma 4: those that see all positions).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WideLayers {
+    /// How many; their numbers follow those of the others.
+    pub layers: usize,
+    /// Key heads of each.
+    pub kv_heads: usize,
+    /// Dimensions of a head, a multiple of 16.
+    pub head_dim: usize,
 }
 
 impl KvLayout {
-    /// Groups of a head.
-    pub(super) fn groups(&self) -> usize {
-        self.head_dim.div_ceil(GROUP)
+    /// Layers that are all alike, without state.
+    #[must_use]
+    pub const fn uniform(layers: usize, kv_heads: usize, head_dim: usize, format: KvFormat) -> Self {
+        Self { layers, kv_heads, head_dim, format, state: 0, wide: WideLayers { layers: 0, kv_heads: 0, head_dim: 0 } }
     }
 
-    /// Bytes of one layer and head in a page.
-    fn head_bytes(&self) -> usize {
-        self.format.of_keys().bytes(self.head_dim) + self.format.of_values().bytes(self.head_dim)
+    /// Where the keys and values of a layer lie.
+    pub(crate) fn layer(&self, layer: usize) -> LayerLayout {
+        let Self { layers, kv_heads, head_dim, format, wide, .. } = *self;
+        let first = LayerLayout { start: 0, kv_heads, head_dim, format };
+        if layer < layers {
+            return LayerLayout { start: layer * first.bytes(), ..first };
+        }
+        let first_wide = LayerLayout { kv_heads: wide.kv_heads, head_dim: wide.head_dim, ..first };
+        LayerLayout { start: layers * first.bytes() + (layer - layers) * first_wide.bytes(), ..first_wide }
+    }
+
+    /// All layers, the wide ones among them.
+    pub(crate) fn all_layers(&self) -> usize {
+        self.layers + self.wide.layers
     }
 
     /// Bytes of a page.
@@ -148,9 +174,9 @@ impl KvLayout {
         self.state_start() + self.state * size_of::<f32>()
     }
 
-    /// Where the state begins in a page.
+    /// Where the state begins in a page: behind all layers.
     fn state_start(&self) -> usize {
-        self.layers * self.kv_heads * self.head_bytes()
+        self.layer(self.all_layers()).start
     }
 
     /// Reads a part of a page's state, from its `first` float on.
@@ -173,73 +199,12 @@ impl KvLayout {
         bytes.iter_mut().zip(values).for_each(|(bytes, value)| *bytes = value.to_le_bytes());
     }
 
-    /// Where the keys of a layer and head begin in a page; their values follow.
-    pub(crate) fn keys(&self, layer: usize, kv_head: usize) -> usize {
-        (layer * self.kv_heads + kv_head) * self.head_bytes()
-    }
-
-    /// Where the values of a layer and head begin in a page.
-    pub(crate) fn values(&self, layer: usize, kv_head: usize) -> usize {
-        self.keys(layer, kv_head) + self.format.of_keys().bytes(self.head_dim)
-    }
-
-    /// Where the scales of a group of keys lie behind where keys begin, unless they are half precision: one for each
-    /// position, in half precision.
-    pub(super) fn key_scales(&self, group: usize) -> usize {
-        self.format.of_keys().numbers(self.head_dim) + group * SCALES
-    }
-
-    /// The same of values.
-    pub(super) fn value_scales(&self, group: usize) -> usize {
-        self.format.of_values().numbers(self.head_dim) + group * SCALES
-    }
-
-    /// Where the centres of a group of values of four bits lie: what [`NIBBLE_ZERO`] stands for.
-    pub(super) fn value_centres(&self, group: usize) -> usize {
-        self.value_scales(self.groups() + group)
-    }
-
     /// Copies position `from` of `source` to position `to` of `target`, all layers and heads.
     ///
     /// # Panics
     /// If a position is beyond the page or a page is smaller than [`Self::page_bytes`].
     pub fn copy_position(&self, source: &[u8], from: usize, target: &mut [u8], to: usize) {
-        assert!(from < PAGE && to < PAGE);
-        let mut copy = |from: usize, to: usize, bytes: usize| {
-            target[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
-        };
-        for head in 0..self.layers * self.kv_heads {
-            let (keys, values) = (self.keys(0, head), self.values(0, head));
-            for dimension in 0..self.head_dim {
-                let width = if self.format == KvFormat::F16 { size_of::<u16>() } else { 1 };
-                copy(keys + self.key_at(from, dimension), keys + self.key_at(to, dimension), width);
-                copy(values + self.value_at(from, dimension), values + self.value_at(to, dimension), width);
-            }
-            let scales = (0..self.format.of_keys().of_groups() * self.groups()).map(|at| keys + self.key_scales(at));
-            let of_values = 0..self.format.of_values().of_groups() * self.groups();
-            for scales in scales.chain(of_values.map(|at| values + self.value_scales(at))) {
-                copy(scales + from * size_of::<u16>(), scales + to * size_of::<u16>(), size_of::<u16>());
-            }
-        }
-    }
-
-    /// Where a value stands behind where values begin; in four bits it shares its byte.
-    pub(super) fn value_at(&self, position: usize, dimension: usize) -> usize {
-        let (quad, within) = (position / QUAD, position % QUAD);
-        match self.format.of_values() {
-            Side::Halves => (position * self.head_dim + dimension) * 2,
-            Side::Bytes => (quad * self.head_dim + dimension) * QUAD + within,
-            Side::Nibbles => ((quad * self.groups() + dimension / GROUP) * LANES + dimension % LANES) * QUAD + within,
-        }
-    }
-
-    /// Where a key stands behind where keys begin.
-    pub(super) fn key_at(&self, position: usize, dimension: usize) -> usize {
-        let (block, lane) = (position / LANES * self.head_dim, position % LANES);
-        match self.format.of_keys() {
-            Side::Halves => ((block + dimension) * LANES + lane) * 2,
-            _ => (block + dimension / QUAD * QUAD) * LANES + lane * QUAD + dimension % QUAD,
-        }
+        (0..self.all_layers()).for_each(|layer| self.layer(layer).copy_position(source, from, target, to));
     }
 }
 
@@ -308,8 +273,9 @@ impl PageWriter<'_> {
     /// # Safety
     /// Nobody else touches this position of this layer and head meanwhile.
     pub(crate) unsafe fn write(&self, isa: Isa, at: Slot, key: &[f32], value: &[f32]) {
-        let layout = &self.layout;
-        assert!(at.position < PAGE && at.layer < layout.layers && at.kv_head < layout.kv_heads);
+        assert!(at.position < PAGE && at.layer < self.layout.all_layers());
+        let layout = self.layout.layer(at.layer);
+        assert!(at.kv_head < layout.kv_heads);
         assert!(key.len() == layout.head_dim && value.len() == layout.head_dim);
         assert!(layout.head_dim <= super::HEAD_DIM_MAX && layout.head_dim.is_multiple_of(LANES));
         isa.run(WriteRow { layout, page: self.memory.as_mut_ptr(), at, key, value });
@@ -325,7 +291,7 @@ pub(crate) struct Slot {
 }
 
 struct WriteRow<'a> {
-    layout: &'a KvLayout,
+    layout: LayerLayout,
     page: *mut u8,
     at: Slot,
     key: &'a [f32],
@@ -337,12 +303,12 @@ impl Kernel for WriteRow<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let (layout, dim) = (self.layout, self.layout.head_dim);
+        let (layout, dim) = (&self.layout, self.layout.head_dim);
         let mut halves = [0_u16; super::HEAD_DIM_MAX];
         // SAFETY: all offsets lie within the page by the layout; the position is this worker's (`PageWriter::write`).
         unsafe {
-            let keys = self.page.add(layout.keys(self.at.layer, self.at.kv_head));
-            let values = self.page.add(layout.values(self.at.layer, self.at.kv_head));
+            let keys = self.page.add(layout.keys(self.at.kv_head));
+            let values = self.page.add(layout.values(self.at.kv_head));
             match layout.format {
                 KvFormat::F16 => {
                     to_halves(s, self.key, halves.as_mut_ptr());
@@ -381,7 +347,7 @@ impl WriteRow<'_> {
     /// A value in eight bits, or in four.
     #[inline(always)]
     unsafe fn write_values<S: Simd>(&self, s: S, values: *mut u8) {
-        let (layout, position) = (self.layout, self.at.position);
+        let (layout, position) = (&self.layout, self.at.position);
         let turned = turned(s, self.value);
         for (group, part) in turned[..self.value.len()].chunks(GROUP).enumerate() {
             let mut bytes = [0_i8; GROUP];

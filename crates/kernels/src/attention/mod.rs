@@ -9,6 +9,7 @@
 mod fetch;
 mod halves;
 mod key_bias;
+mod layer;
 mod layout;
 mod partial;
 mod quads;
@@ -18,9 +19,10 @@ mod softmax;
 mod tile;
 
 pub use key_bias::{KeyBias, PageAngles, TurnedBias};
-pub use layout::{KvFormat, KvLayout, PAGE, PageMemory};
+pub use layout::{KvFormat, KvLayout, PAGE, PageMemory, WideLayers};
 pub use partial::SPAN_PAGES;
 
+pub(crate) use layer::LayerLayout;
 pub(crate) use layout::{PageWriter, Slot};
 pub(crate) use partial::Partials;
 
@@ -32,15 +34,15 @@ use std::ops::Range;
 use tile::{ROWS, TileWork};
 
 /// Widest head.
-pub const HEAD_DIM_MAX: usize = 256;
+pub const HEAD_DIM_MAX: usize = 512;
 
 /// What the rows of one sequence attend to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
     /// How pages are laid out.
-    pub(crate) layout: &'a KvLayout,
-    /// Which layer.
-    pub(crate) layer: usize,
+    pub(crate) of_pages: &'a KvLayout,
+    /// Where in them the layer's keys and values lie.
+    pub(crate) layout: LayerLayout,
     /// The sequence's pages, in order.
     pub(crate) pages: &'a [&'a PageMemory],
     /// Only this many positions up to and including its own are visible to a row; `None`: all.
@@ -105,17 +107,17 @@ impl Queries<'_> {
     }
 
     /// Query heads that share a key head.
-    fn group(&self, layout: &KvLayout) -> usize {
+    fn group(&self, layout: &LayerLayout) -> usize {
         self.heads / layout.kv_heads
     }
 
     /// Tiles of (row, head of the group) pairs for each key head.
-    pub(crate) fn tiles(&self, layout: &KvLayout) -> usize {
+    pub(crate) fn tiles(&self, layout: &LayerLayout) -> usize {
         (self.rows * self.group(layout)).div_ceil(ROWS)
     }
 
     /// Pages that the last row of a tile sees, at least one.
-    pub(crate) fn pages(&self, layout: &KvLayout, window: Option<usize>, tile: usize) -> usize {
+    pub(crate) fn pages(&self, layout: &LayerLayout, window: Option<usize>, tile: usize) -> usize {
         let group = self.group(layout);
         let to = self.visible((((tile + 1) * ROWS).min(self.rows * group) - 1) / group);
         let from = window.map_or(0, |window| to.saturating_sub(window));
@@ -154,7 +156,7 @@ impl<'a> Attention<'a> {
 
     /// Tiles of each key head.
     pub(crate) fn tiles(&self) -> usize {
-        self.queries.tiles(self.context.layout)
+        self.queries.tiles(&self.context.layout)
     }
 
     /// Spans that the last row sees.
@@ -164,7 +166,7 @@ impl<'a> Attention<'a> {
 
     /// Pages that the last row of a tile sees, at least one: what it costs.
     pub(crate) fn pages(&self, tile: usize) -> usize {
-        self.queries.pages(self.context.layout, self.context.window, tile)
+        self.queries.pages(&self.context.layout, self.context.window, tile)
     }
 
     /// Attends with tile `tile` of key head `kv_head`, over all spans, and writes the results.
@@ -196,16 +198,15 @@ impl<'a> Attention<'a> {
 }
 
 fn check(context: &Context<'_>, queries: &Queries<'_>) {
-    let layout = context.layout;
+    let (layout, of_pages) = (&context.layout, context.of_pages);
     assert!(layout.head_dim <= HEAD_DIM_MAX && layout.head_dim.is_multiple_of(16));
     assert!(queries.heads.is_multiple_of(layout.kv_heads));
-    assert!(context.layer < layout.layers);
     assert!(context.sinks.is_none_or(|sinks| sinks.len() == queries.heads));
-    assert!(context.pages.iter().all(|page| page.layout() == layout));
+    assert!(context.pages.iter().all(|page| page.layout() == of_pages));
     let written = queries.start + if queries.branch.is_some() { 0 } else { queries.rows };
     assert!(written.div_ceil(PAGE) <= context.pages.len());
     if let Some(branch) = &queries.branch {
-        assert!(branch.page.layout() == layout && branch.paths.len() == queries.rows && queries.rows <= PAGE);
+        assert!(branch.page.layout() == of_pages && branch.paths.len() == queries.rows && queries.rows <= PAGE);
         assert!(branch.paths.iter().all(|path| path.is_sorted() && path.last().is_some_and(|&slot| slot < PAGE)));
     }
     let last = queries.first_row + queries.rows;
@@ -227,7 +228,7 @@ impl Kernel for Attend<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let entries = self.queries.rows * self.queries.group(self.context.layout);
+        let entries = self.queries.rows * self.queries.group(&self.context.layout);
         let first = self.tile * ROWS;
         macro_rules! rows {
             ($rows:literal) => {
@@ -279,7 +280,7 @@ impl Kernel for Merge<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let entries = self.queries.rows * self.queries.group(self.context.layout);
+        let entries = self.queries.rows * self.queries.group(&self.context.layout);
         let first = self.tile * ROWS;
         for entry in first..(first + ROWS).min(entries) {
             let mut work = TileWork::<1>::new(self.context, self.queries, self.kv_head, entry);

@@ -26,7 +26,7 @@ pub(crate) struct Partials<'a> {
 
 impl<'a> Partials<'a> {
     /// Floats needed for `queries`, for all key heads.
-    pub(crate) fn floats(queries: &Queries<'_>, layout: &super::KvLayout) -> usize {
+    pub(crate) fn floats(queries: &Queries<'_>, layout: &super::LayerLayout) -> usize {
         layout.kv_heads * queries.tiles(layout) * queries.spans() * ROWS * (2 + layout.head_dim)
     }
 
@@ -34,7 +34,7 @@ impl<'a> Partials<'a> {
     ///
     /// # Panics
     /// If the memory is too small.
-    pub(crate) fn new(memory: Shared<'a, f32>, queries: &Queries<'_>, layout: &super::KvLayout) -> Self {
+    pub(crate) fn new(memory: Shared<'a, f32>, queries: &Queries<'_>, layout: &super::LayerLayout) -> Self {
         assert!(memory.len() >= Self::floats(queries, layout));
         Self { memory, tiles: queries.tiles(layout), spans: queries.spans(), dim: layout.head_dim }
     }

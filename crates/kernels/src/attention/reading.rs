@@ -1,5 +1,6 @@
 //! Reading keys and values out of a page, for devices that take them as plain floats.
 
+use super::layer::LayerLayout;
 use super::layout::{GROUP, KvFormat, KvLayout, NIBBLE_ZERO, PAGE, SCALE_UNIT};
 use super::rotation::turn;
 use crate::simd::LANES;
@@ -11,7 +12,7 @@ impl KvLayout {
     /// [bias](super::KeyBias).
     ///
     /// # Panics
-    /// If the position is beyond the page, the page is smaller than [`Self::page_bytes`], or the slices are not as long as a
+    /// If there is no such position or layer, the page is smaller than [`Self::page_bytes`], or the slices are not as long as a
     /// head.
     pub fn read_position(
         &self,
@@ -20,18 +21,22 @@ impl KvLayout {
         keys: &mut [f32],
         values: &mut [f32],
     ) {
-        assert!(position < PAGE && keys.len() == self.head_dim && values.len() == self.head_dim);
-        let (keys_side, values_side) = (&page[self.keys(layer, kv_head)..], &page[self.values(layer, kv_head)..]);
+        assert!(position < PAGE && layer < self.all_layers());
+        let layer = self.layer(layer);
+        assert!(keys.len() == layer.head_dim && values.len() == layer.head_dim);
+        let (keys_side, values_side) = (&page[layer.keys(kv_head)..], &page[layer.values(kv_head)..]);
         for (dimension, (key, value)) in keys.iter_mut().zip(&mut *values).enumerate() {
-            *key = self.key(keys_side, position, dimension);
-            *value = self.value(values_side, position, dimension);
+            *key = layer.key(keys_side, position, dimension);
+            *value = layer.value(values_side, position, dimension);
         }
         if self.format != KvFormat::F16 {
             turn(Portable, keys);
             turn(Portable, values);
         }
     }
+}
 
+impl LayerLayout {
     /// A key of a layer and head, turned as it is stored.
     fn key(&self, side: &[u8], position: usize, dimension: usize) -> f32 {
         let at = self.key_at(position, dimension);
@@ -69,14 +74,14 @@ fn scale_at(side: &[u8], scales: usize, position: usize) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::{PageMemory, Slot};
+    use super::super::layout::{PageMemory, Slot, WideLayers};
     use super::*;
     use crate::isa::Isa;
     use proptest::prelude::*;
 
     /// A page with one key and value, and both as they are read again.
     fn write(isa: Isa, format: KvFormat, key: &[f32], value: &[f32]) -> (Vec<u8>, Vec<f32>, Vec<f32>) {
-        let layout = KvLayout { layers: 1, kv_heads: 1, head_dim: key.len(), format, state: 0 };
+        let layout = KvLayout::uniform(1, 1, key.len(), format);
         let mut page = PageMemory::new(layout);
         // SAFETY: nobody else has the page.
         unsafe { page.writer().write(isa, Slot { position: 3, layer: 0, kv_head: 0 }, key, value) };
@@ -122,17 +127,33 @@ mod tests {
     #[test]
     fn what_was_written_is_read_again() {
         for (format, tolerance) in [(KvFormat::F16, 1e-3), (KvFormat::Int8, 2e-2), (KvFormat::Int4, 0.2)] {
-            let layout = KvLayout { layers: 2, kv_heads: 3, head_dim: 32, format, state: 5 };
+            let wide = WideLayers { layers: 2, kv_heads: 1, head_dim: 48 };
+            let layout = KvLayout { state: 5, wide, ..KvLayout::uniform(2, 3, 32, format) };
             let mut page = PageMemory::new(layout);
-            let side = |seed: usize| (0..32).map(|i| ((i * 13 + seed) % 29) as f32 / 29.0 - 0.5).collect::<Vec<_>>();
-            for (position, layer, kv_head) in [(0, 0, 0), (17, 1, 2), (63, 0, 1)] {
-                let (key, value) = (side(position), side(position + 7));
+            let side =
+                |seed: usize, dim| (0..dim).map(|i| ((i * 13 + seed) % 29) as f32 / 29.0 - 0.5).collect::<Vec<_>>();
+            let places = [(0, 0, 0, 32), (17, 1, 2, 32), (63, 0, 1, 32), (63, 2, 0, 48), (17, 3, 0, 48)];
+            for (position, layer, kv_head, dim) in places {
+                let (key, value) = (side(position + layer, dim), side(position + layer + 7, dim));
                 // SAFETY: nobody else has the page.
                 unsafe { page.writer().write(Isa::chosen().unwrap(), Slot { position, layer, kv_head }, &key, &value) };
-                let (mut keys, mut values) = ([9.0; 32], [9.0; 32]);
+            }
+            layout.write_state(page.bytes_mut(), 0, &[1.0; 5]);
+            for (position, layer, kv_head, dim) in places {
+                let (key, value) = (side(position + layer, dim), side(position + layer + 7, dim));
+                let (mut keys, mut values) = (vec![9.0; dim], vec![9.0; dim]);
                 layout.read_position(page.bytes(), (layer, kv_head, position), &mut keys, &mut values);
                 let near = |(a, b): (&f32, &f32)| (a - b).abs() < tolerance;
                 assert!(keys.iter().zip(&key).all(near) && values.iter().zip(&value).all(near), "{format:?}");
+            }
+            let mut other = PageMemory::new(layout);
+            layout.copy_position(page.bytes(), 17, other.bytes_mut(), 5);
+            for (position, layer, kv_head, dim) in places.into_iter().filter(|place| place.0 == 17) {
+                let [mut one, mut two] = [(); 2].map(|()| [vec![0.0; dim], vec![0.0; dim]]);
+                let ([keys, values], [other_keys, other_values]) = (&mut one, &mut two);
+                layout.read_position(page.bytes(), (layer, kv_head, position), keys, values);
+                layout.read_position(other.bytes(), (layer, kv_head, 5), other_keys, other_values);
+                assert_eq!(one, two, "{format:?}");
             }
         }
     }

@@ -3,7 +3,8 @@
 use super::fetch::Fetch;
 use super::halves::Halves;
 use super::key_bias::BiasScores;
-use super::layout::{KvFormat, KvLayout, PAGE, PageMemory, QUAD, VECTORS};
+use super::layer::LayerLayout;
+use super::layout::{KvFormat, PAGE, PageMemory, QUAD, VECTORS};
 use super::partial::{Partials, SPAN_PAGES};
 use super::quads::{
     CENTRES, Nibbles, Quads, QueryFactors, SCALES, Values, Weighed, WeightFactors, add_centres, at_position,
@@ -96,7 +97,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
     /// Pairs `first..first + R` of a key head. Where there are fewer, the last one stands in for the rest (code exists
     /// for some `R` only), and computes the same again.
     pub(crate) fn new(context: &'a Context<'a>, queries: &'a Queries<'a>, kv_head: usize, first: usize) -> Self {
-        let group = queries.group(context.layout);
+        let group = queries.group(&context.layout);
         let last = queries.rows * group - 1;
         let entries = std::array::from_fn(|i| {
             let pair = (first + i).min(last);
@@ -209,8 +210,8 @@ impl<'a, const R: usize> TileWork<'a, R> {
 
     /// Where the keys of this layer and head begin in a page, and where the values.
     fn sides(&self) -> (usize, usize) {
-        let (layout, layer) = (self.context.layout, self.context.layer);
-        (layout.keys(layer, self.kv_head), layout.values(layer, self.kv_head))
+        let layout = &self.context.layout;
+        (layout.keys(self.kv_head), layout.values(self.kv_head))
     }
 
     /// A side of a page in half precision.
@@ -528,7 +529,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
     /// No other worker touches these rows and heads of the results meanwhile.
     #[inline(always)]
     pub(crate) unsafe fn write_results<S: Simd>(&mut self, s: S) {
-        let KvLayout { head_dim: dim, format, .. } = *self.context.layout;
+        let LayerLayout { head_dim: dim, format, .. } = self.context.layout;
         for (entry, softmax) in self.entries.iter().zip(&mut self.merged) {
             if format != KvFormat::F16 {
                 turn(s, &mut softmax.values[..dim]);

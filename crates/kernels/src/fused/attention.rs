@@ -1,7 +1,7 @@
 //! Attention of the rows of one sequence. Sequence-wise.
 
 use super::{Buffers, are_disjoint};
-use crate::attention::{Attention, Branch, Context, KvLayout, PageMemory, Partials, Queries, TurnedBias};
+use crate::attention::{Attention, Branch, Context, KvLayout, LayerLayout, PageMemory, Partials, Queries, TurnedBias};
 use crate::crew::{Crew, Worker};
 use crate::isa::Isa;
 
@@ -47,7 +47,7 @@ pub struct TreeRows<'a> {
 /// Runs the kernel.
 ///
 /// # Panics
-/// If a shape does not fit, or two sequences have a row in common.
+/// If a shape does not fit, there is no such layer, or two sequences have a row in common.
 pub fn attention(
     isa: Isa,
     crew: &dyn Crew,
@@ -59,13 +59,15 @@ pub fn attention(
 ) {
     let rows = sequences.iter().map(|sequence| sequence.first_row..sequence.first_row + sequence.rows);
     assert!(are_disjoint(rows), "a row of two sequences");
+    assert!(layer < layout.all_layers());
+    let (of_pages, layout) = (layout, layout.layer(layer));
     let hidden = buffers.shape().hidden;
     let workers = crew.size();
     let floats = {
         let (shared, _, _) = buffers.share(hidden, 0);
         let needs = sequences.iter().map(|sequence| {
             let queries = queries(&shared, shape, sequence);
-            if splits_spans(&queries, layout, workers) { Partials::floats(&queries, layout) } else { 0 }
+            if splits_spans(&queries, &layout, workers) { Partials::floats(&queries, &layout) } else { 0 }
         });
         needs.sum()
     };
@@ -76,11 +78,11 @@ pub fn attention(
         .map(|sequence| {
             let queries = queries(&shared, shape, sequence);
             let AttentionShape { window, scale, sinks, key_bias, .. } = *shape;
-            let context = Context { layout, layer, pages: &sequence.pages, window, scale, sinks, key_bias };
-            let partials = splits_spans(&queries, layout, workers).then(|| {
-                let floats = Partials::floats(&queries, layout);
+            let context = Context { of_pages, layout, pages: &sequence.pages, window, scale, sinks, key_bias };
+            let partials = splits_spans(&queries, &layout, workers).then(|| {
+                let floats = Partials::floats(&queries, &layout);
                 offset += floats;
-                Partials::new(memory.narrow(offset - floats..offset), &queries, layout)
+                Partials::new(memory.narrow(offset - floats..offset), &queries, &layout)
             });
             Call { attention: Attention::new(isa, context, queries), partials }
         })
@@ -103,7 +105,7 @@ pub fn attention(
 }
 
 /// Few tiles over a long context: then workers share the spans of a tile.
-fn splits_spans(queries: &Queries<'_>, layout: &KvLayout, workers: usize) -> bool {
+fn splits_spans(queries: &Queries<'_>, layout: &LayerLayout, workers: usize) -> bool {
     workers > 1 && queries.spans() > 1 && queries.tiles(layout) * layout.kv_heads < 4 * workers
 }
 

@@ -21,6 +21,8 @@ pub struct BufferShape {
     pub experts: Option<ExpertShape>,
     /// Floats of cosines (as many of sines) for each row.
     pub angles: usize,
+    /// Inputs that layers have of their own, of all layers side by side; none: they have none.
+    pub layer_inputs: usize,
     /// What products read of rows.
     pub operands: Operands,
 }
@@ -75,6 +77,7 @@ pub struct Buffers {
     routing: Routed,
     cosines: Aligned<f32>,
     sines: Aligned<f32>,
+    layer_inputs: Aligned<f32>,
     partials: Vec<f32>,
 }
 
@@ -175,6 +178,7 @@ pub(super) struct SharedBuffers<'a> {
     pub(super) inner: SharedRows<'a>,
     pub(super) cosines: Matrix<'a>,
     pub(super) sines: Matrix<'a>,
+    pub(super) layer_inputs: Matrix<'a>,
 }
 
 impl Buffers {
@@ -197,6 +201,7 @@ impl Buffers {
             routing: Routed::new(rows, shape),
             cosines: floats(shape.angles),
             sines: floats(shape.angles),
+            layer_inputs: floats(shape.layer_inputs),
             partials: Vec::new(),
         }
     }
@@ -216,8 +221,9 @@ impl Buffers {
     /// Bytes held.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let floats = [&self.residual, &self.normed, &self.qkv, &self.attended, &self.gated, &self.cosines, &self.sines];
-        floats.iter().map(|buffer| buffer.bytes()).sum::<usize>()
+        let of_layers = [&self.residual, &self.normed, &self.qkv, &self.attended, &self.gated, &self.layer_inputs];
+        let floats = of_layers.into_iter().chain([&self.cosines, &self.sines]);
+        floats.map(|buffer| buffer.bytes()).sum::<usize>()
             + self.quantized.bytes()
             + self.routing.bytes()
             + self.partials.capacity() * 4
@@ -358,6 +364,11 @@ impl Buffers {
         (&mut self.cosines[start..][..self.shape.angles], &mut self.sines[start..][..self.shape.angles])
     }
 
+    /// The inputs that all layers have of a row, side by side.
+    pub fn layer_inputs_mut(&mut self, row: usize) -> &mut [f32] {
+        &mut self.layer_inputs[row * stride(self.shape.layer_inputs)..][..self.shape.layer_inputs]
+    }
+
     /// Shares everything with a crew; quantised rows are `columns` wide, and there are `partials` floats for partial
     /// results.
     pub(super) fn share(
@@ -383,6 +394,7 @@ impl Buffers {
             inner: self.routing.inner.share(0),
             cosines: matrix(&mut self.cosines, shape.angles),
             sines: matrix(&mut self.sines, shape.angles),
+            layer_inputs: matrix(&mut self.layer_inputs, shape.layer_inputs),
         };
         (shared, self.quantized.share(columns), Shared::new(&mut self.partials))
     }

@@ -193,7 +193,12 @@ impl<'a> Call<'a> {
         // Layers differ in how much is found in them.
         let found = weights.output.inputs();
         assert!(found <= shape.queries);
-        let (shared, widths) = buffers.share_widths([found, shape.hidden, shape.ffn]);
+        let inner = match &weights.block {
+            Block::Dense { feed, .. } => feed.down.inputs(),
+            Block::Experts(_) => shape.ffn,
+        };
+        assert!(inner <= shape.ffn);
+        let (shared, widths) = buffers.share_widths([found, shape.hidden, inner]);
         let quantized = widths.map(|quantized| quantized.with_rows(rows.len()));
         let block = match &weights.block {
             Block::Dense { feed, norm } => Inner::Dense(feed, *norm),
@@ -247,7 +252,8 @@ impl<'a> Call<'a> {
         unsafe { matmul(*isa, &feed.gate_up, hidden, self.rows.len(), &gated, worker) };
         let mut next = FirstLines::of(&feed.down, worker);
         sync_fetching(worker, Some(&mut next));
-        self.quantize(&shared.gated, 0, inner, worker);
+        let gated = Matrix { columns: feed.down.inputs(), ..shared.gated };
+        self.quantize(&gated, 0, inner, worker);
         sync_fetching(worker, Some(&mut next));
         self.project(&feed.down, inner, norm, worker);
     }

@@ -5,7 +5,8 @@ use crate::crew::Crew;
 use crate::isa::Isa;
 use crate::matmul::{Epilogue, FirstLines, Target, matmul};
 use crate::memory::Shared;
-use crate::packed::PackedMatrix;
+use crate::packed::{PANEL, PackedMatrix};
+use crate::simd::{Kernel, LANES, Simd, exp};
 
 /// The weights of the head.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +17,8 @@ pub struct HeadWeights<'a> {
     pub matrix: &'a PackedMatrix,
     /// Added to the logits.
     pub bias: Option<&'a [f32]>,
+    /// What logits are bent to stay below: `cap · tanh(logit / cap)`.
+    pub cap: Option<f32>,
 }
 
 /// Logits of the chosen rows: `out[i × stride ..]` is row `rows[i]`. Returns the stride, the vocabulary in whole panels. `out`
@@ -55,6 +58,36 @@ pub fn head(
         let out = if weights.bias.is_some() { Epilogue::Add(out) } else { Epilogue::Store(out) };
         // SAFETY: each worker calls once, between syncs; the kernel has borrowed the buffers alone.
         unsafe { matmul(isa, weights.matrix, &quantized, rows.len(), &out, &worker) };
+        if let Some(cap) = weights.cap {
+            worker.sync();
+            let panels = worker.share(rows.len() * stride / PANEL);
+            // SAFETY: these panels are this worker's share, and a sync was before.
+            let logits = unsafe { logits.values.part_mut(panels.start * PANEL..panels.end * PANEL) };
+            isa.run(Cap { logits, cap });
+        }
     });
     stride
+}
+
+/// `logits = cap · tanh(logits / cap)`, whose hyperbolic tangent is `1 − 2 / (1 + e^2x)`.
+struct Cap<'a> {
+    logits: &'a mut [f32],
+    cap: f32,
+}
+
+impl Kernel for Cap<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let twice = s.splat(2.0 / self.cap);
+        for logits in self.logits.as_chunks_mut::<LANES>().0 {
+            // SAFETY: they are 16 floats.
+            unsafe {
+                let over = s.add(s.splat(1.0), exp(s, s.mul(s.load(logits.as_ptr()), twice)));
+                let tangent = s.sub(s.splat(1.0), s.div(s.splat(2.0), over));
+                s.store(logits.as_mut_ptr(), s.mul(tangent, s.splat(self.cap)));
+            }
+        }
+    }
 }

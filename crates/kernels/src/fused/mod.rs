@@ -12,6 +12,7 @@ mod experts;
 mod ffn;
 mod gate;
 mod head;
+mod layer_inputs;
 mod qkv;
 mod recurrence;
 
@@ -22,7 +23,8 @@ pub use experts::{ExpertBias, Experts, Feeds, Places, PresentFeeds, Routing, Sha
 pub use ffn::{Block, Feed, FfnWeights, add_waves, feed_experts, feed_forward, feed_wave, project_attended, route};
 pub use gate::gate_attended;
 pub use head::{HeadWeights, head};
-pub use qkv::{HeadNorms, KvDestination, KvTail, QkvWeights, keys_and_values, qkv};
+pub use layer_inputs::{InputWeights, LayerInputWeights, add_layer_input, layer_inputs, scale_stream};
+pub use qkv::{CacheOf, HeadNorms, KvDestination, KvTail, QkvWeights, keys_and_values, qkv};
 pub use recurrence::{Beginning, RecurrenceShape, RecurrenceWeights, RecurrentRows, Rule, Sharing, recurrence, replay};
 
 use crate::crew::Worker;

@@ -17,7 +17,7 @@ pub struct QkvWeights<'a> {
     /// Before the projection.
     pub norm: RowNorm<'a>,
     /// Query heads, key heads, value heads, one below the other, and below them gates of what attention finds, where there are
-    /// any. Heads are laid out for rope on halves.
+    /// any. Query heads alone where another layer's keys and values are read. Heads are laid out for rope on halves.
     pub matrix: &'a PackedMatrix,
     /// Added to the projection.
     pub bias: Option<&'a [f32]>,
@@ -33,6 +33,17 @@ pub struct QkvWeights<'a> {
     pub angles: (usize, usize),
     /// What of `bias` is kept apart from keys of eight bits.
     pub key_bias: Option<TurnedBias<'a>>,
+    /// Whose keys and values the layer reads.
+    pub cache: CacheOf,
+}
+
+/// Whose keys and values a layer reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheOf {
+    /// Its own, which it writes.
+    Itself,
+    /// Those that an earlier layer wrote: it has none (Gemma 4).
+    AnotherLayer,
 }
 
 /// Norms of queries and keys.
@@ -46,6 +57,8 @@ pub enum HeadNorms<'a> {
         query: Norm<'a>,
         /// Of key heads.
         key: Norm<'a>,
+        /// Of value heads, if they have any (Gemma 4).
+        value: Option<Norm<'a>>,
     },
     /// Of all query heads together, and of all key heads together (OLMoE).
     Widths {
@@ -173,7 +186,8 @@ impl<'a> Finish<'a> {
         destinations: &'a [KvDestination],
     ) -> Self {
         assert!(rows.end * shared.qkv.stride <= shared.qkv.values.len() && destinations.len() == rows.len());
-        let projected = (weights.heads + 2 * weights.kv_heads) * weights.head_dim;
+        let of_cache = if weights.cache == CacheOf::Itself { 2 * weights.kv_heads } else { 0 };
+        let projected = (weights.heads + of_cache) * weights.head_dim;
         assert!(projected <= shared.qkv.columns && weights.heads.is_multiple_of(weights.kv_heads));
         let places = destinations.iter().map(|to| (to.tail, to.position, 0)..(to.tail, to.position, 1));
         assert!(are_disjoint(places), "two rows at one position");
@@ -220,19 +234,25 @@ impl<'a> Finish<'a> {
     fn finish_head(&self, row: usize, kv_head: usize) {
         let (dim, heads, kv_heads) = (self.head_dim(), self.weights.heads, self.kv_heads());
         let group = heads / kv_heads;
-        let (bias, query_norm, key_norm) = match self.weights.norms {
-            HeadNorms::None => (self.weights.bias, None, None),
-            HeadNorms::Heads { query, key } => (self.weights.bias, Some(query), Some(key)),
+        let (bias, query_norm, key_norm, value_norm) = match self.weights.norms {
+            HeadNorms::None => (self.weights.bias, None, None, None),
+            HeadNorms::Heads { query, key, value } => (self.weights.bias, Some(query), Some(key), value),
             // Done already.
-            HeadNorms::Widths { .. } => (None, None, None),
+            HeadNorms::Widths { .. } => (None, None, None, None),
         };
         for head in kv_head * group..(kv_head + 1) * group {
             self.finish_part(row, head, bias, query_norm);
+        }
+        if self.weights.cache == CacheOf::AnotherLayer {
+            return;
         }
         let key = self.finish_part(row, heads + kv_head, bias, key_norm);
         let value = self.part(row, heads + kv_heads + kv_head);
         if let Some(bias) = self.weights.bias {
             add(self.isa, value, &bias[(heads + kv_heads + kv_head) * dim..][..dim]);
+        }
+        if let Some(norm) = value_norm {
+            rms_norm_in_place(self.isa, value, norm.weight, norm.epsilon);
         }
         let to = self.destinations[row];
         let (first, pages) = &self.tails[to.tail];

@@ -97,7 +97,7 @@ pub(crate) fn pooling_type(metadata: &Metadata, architecture: &str) -> Result<Op
 const MEAN: u32 = 1;
 const CLS: u32 = 2;
 pub(crate) const LAST: u32 = 3;
-const RANK: u32 = 4;
+pub(crate) const RANK: u32 = 4;
 
 /// More than any published model, few enough that tables of layers stay small.
 const LAYERS_MAX: usize = 1024;

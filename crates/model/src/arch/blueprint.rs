@@ -25,6 +25,8 @@ pub struct Blueprint {
     pub kv_heads: usize,
     /// Dimensions of a head.
     pub head_dim: usize,
+    /// Heads of layers whose plan says that theirs are others.
+    pub wide: Option<WideHeads>,
     /// Of all norms.
     pub epsilon: f32,
     /// Embeddings are multiplied with this.
@@ -35,6 +37,10 @@ pub struct Blueprint {
     pub attention_scale: f32,
     /// Logits are multiplied with this.
     pub logit_scale: f32,
+    /// What logits are bent to stay below: `cap · tanh(logit / cap)`.
+    pub logit_cap: Option<f32>,
+    /// Width of an input that each layer has of its own, made of a row's token and of its embedding.
+    pub layer_input: Option<usize>,
     /// Nonlinearity of the gates.
     pub gating: Gating,
     /// How the file pairs the dimensions that rope turns.
@@ -62,10 +68,32 @@ impl Blueprint {
         self.epsilon / self.residual_scale.powi(2)
     }
 
-    /// Layers with attention.
+    /// Layers with attention that have keys and values of their own.
     #[must_use]
     pub fn attention_layers(&self) -> usize {
         self.before(self.layers.len(), Mixer::Attention)
+    }
+
+    /// Those of them with heads of this shape.
+    #[must_use]
+    pub fn cached_layers(&self, heads: Heads) -> usize {
+        self.cached_before(self.layers.len(), heads)
+    }
+
+    /// Key heads of a layer, and dimensions of its heads.
+    #[must_use]
+    pub fn heads_of(&self, layer: usize) -> WideHeads {
+        let common = WideHeads { kv_heads: self.kv_heads, head_dim: self.head_dim };
+        match self.layers[layer].heads {
+            Heads::Common => common,
+            Heads::Wide => self.wide.unwrap_or(common),
+        }
+    }
+
+    /// Width of the feed-forward block of a layer.
+    #[must_use]
+    pub fn ffn_of(&self, layer: usize) -> usize {
+        self.layers[layer].ffn.unwrap_or(self.ffn)
     }
 
     /// Layers with something else in its place.
@@ -74,14 +102,29 @@ impl Blueprint {
         self.before(self.layers.len(), Mixer::Recurrent)
     }
 
-    /// A layer's place among those that are like it: where its keys and values, or its state, are kept.
+    /// A layer's place among those that are like it: where its keys and values, or its state, are kept. Those with wide heads
+    /// come last.
     #[must_use]
     pub fn place(&self, layer: usize) -> usize {
-        self.before(layer, self.layers[layer].mixer)
+        let plan = &self.layers[layer];
+        match (plan.mixer, plan.cache_of, plan.heads) {
+            (Mixer::Recurrent, ..) => self.before(layer, Mixer::Recurrent),
+            (Mixer::Attention, Some(other), _) => self.place(other),
+            (Mixer::Attention, None, Heads::Common) => self.cached_before(layer, Heads::Common),
+            (Mixer::Attention, None, Heads::Wide) => {
+                self.cached_layers(Heads::Common) + self.cached_before(layer, Heads::Wide)
+            }
+        }
     }
 
     fn before(&self, layer: usize, mixer: Mixer) -> usize {
-        self.layers[..layer].iter().filter(|plan| plan.mixer == mixer).count()
+        self.layers[..layer].iter().filter(|plan| plan.mixer == mixer && plan.cache_of.is_none()).count()
+    }
+
+    fn cached_before(&self, layer: usize, heads: Heads) -> usize {
+        let is_like =
+            |plan: &&LayerPlan| plan.mixer == Mixer::Attention && plan.cache_of.is_none() && plan.heads == heads;
+        self.layers[..layer].iter().filter(is_like).count()
     }
 
     /// Channels of the convolution that recurrent layers have.
@@ -118,7 +161,8 @@ impl Blueprint {
     pub fn projected(&self) -> usize {
         let gates = if self.has(Extra::OutputGate) { self.heads } else { 0 };
         let attention = (self.heads + 2 * self.kv_heads + gates) * self.head_dim;
-        attention.max(match &self.recurrent {
+        let wide = self.wide.map_or(0, |wide| (self.heads + 2 * wide.kv_heads + gates) * wide.head_dim);
+        attention.max(wide).max(match &self.recurrent {
             None => 0,
             Some(Recurrent::ShortConvolution { .. }) => 3 * self.hidden,
             Some(Recurrent::Matrices(shape)) => shape.projected(),
@@ -128,7 +172,7 @@ impl Blueprint {
     /// What is found for a row before the output projection, in the layer where that is most.
     #[must_use]
     pub fn found(&self) -> usize {
-        let attention = self.heads * self.head_dim;
+        let attention = self.heads * self.wide.map_or(self.head_dim, |wide| wide.head_dim.max(self.head_dim));
         attention.max(match &self.recurrent {
             None => 0,
             Some(Recurrent::ShortConvolution { .. }) => self.hidden,
@@ -168,11 +212,36 @@ pub struct LayerPlan {
     pub rope: usize,
     /// By what positions know of each other.
     pub mixer: Mixer,
+    /// Of what shape its heads are.
+    pub heads: Heads,
+    /// The earlier layer whose keys and values it reads, if it has none.
+    pub cache_of: Option<usize>,
+    /// Width of its feed-forward block, where it is not [`Blueprint::ffn`].
+    pub ffn: Option<usize>,
 }
 
 impl LayerPlan {
     /// A layer with attention over all positions, turned by the first rope.
-    pub const ATTENTION: Self = Self { window: None, rope: 0, mixer: Mixer::Attention };
+    pub const ATTENTION: Self =
+        Self { window: None, rope: 0, mixer: Mixer::Attention, heads: Heads::Common, cache_of: None, ffn: None };
+}
+
+/// Of what shape a layer's heads are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heads {
+    /// As the blueprint says.
+    Common,
+    /// As its [`Blueprint::wide`] says.
+    Wide,
+}
+
+/// A shape of heads. There are as many query heads as in all layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WideHeads {
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Dimensions of a head.
+    pub head_dim: usize,
 }
 
 /// By what a layer's positions know of each other.
@@ -222,6 +291,12 @@ pub enum Extra {
     QkvBias,
     /// Norms of each query and key head.
     HeadNorms,
+    /// Norms of each value head, without weights.
+    ValueNorms,
+    /// Layers without a projection to values take that to keys for it.
+    ValuesOfKeys,
+    /// What a layer makes of the residual stream is multiplied with a number of its own.
+    LayerScales,
     /// Norms over all query heads together, and over all key heads together.
     WidthNorms,
     /// Norms of what attention and feed-forward add.

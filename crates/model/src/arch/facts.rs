@@ -65,10 +65,13 @@ impl<'a> Facts<'a> {
                 heads,
                 kv_heads,
                 head_dim,
+                wide: None,
                 epsilon,
                 embedding_scale: 1.0,
                 residual_scale: 1.0,
                 logit_scale: 1.0,
+                logit_cap: None,
+                layer_input: None,
                 attention_scale: 1.0 / (head_dim as f32).sqrt(),
                 gating: Gating::Silu,
                 rope_pairs: RopePairs::Halves,
@@ -92,8 +95,12 @@ impl<'a> Facts<'a> {
         Ok(facts)
     }
 
-    /// The width of dense blocks. Files whose layers all have experts may say theirs alone.
+    /// The width of dense blocks, the widest where layers differ. Files whose layers all have experts may say theirs alone.
     fn ffn(metadata: &Metadata, key: &impl Fn(&str) -> String) -> Result<usize, LoadError> {
+        if metadata.get(&key(FFN)).is_some_and(|value| matches!(value, Value::Array(_))) {
+            let most = metadata.u32s(&key(FFN))?.iter().copied().max().unwrap_or(0);
+            return above_zero(&key(FFN), most);
+        }
         match optional(metadata, &key("feed_forward_length"))? {
             Some(ffn) => Ok(ffn),
             None if metadata.get(&key("expert_feed_forward_length")).is_some() => {
@@ -188,11 +195,45 @@ impl<'a> Facts<'a> {
     /// Key heads of each layer, in files whose layers differ.
     pub(crate) fn kv_heads_of_layers(&self) -> Result<Vec<u32>, LoadError> {
         let heads = self.file.metadata().u32s(&self.key(KV_HEADS))?.to_vec();
-        if heads.len() == self.blueprint.layers.len() {
-            return Ok(heads);
+        self.one_a_layer(KV_HEADS, heads)
+    }
+
+    /// A setting that layers share, or that each has of its own; of these, none is zero.
+    pub(crate) fn of_layers(&self, name: &str) -> Result<Vec<usize>, LoadError> {
+        let layers = self.blueprint.layers.len();
+        if !self.file.metadata().get(&self.key(name)).is_some_and(|value| matches!(value, Value::Array(_))) {
+            return Ok(vec![self.number(name)?; layers]);
         }
-        let problem = format!("{} numbers for {} layers", heads.len(), self.blueprint.layers.len());
-        Err(self.refuse(KV_HEADS, problem))
+        let numbers = self.file.metadata().u32s(&self.key(name))?.to_vec();
+        self.one_a_layer(name, numbers)?.into_iter().map(|number| above_zero(&self.key(name), number)).collect()
+    }
+
+    /// A setting of each layer that is true or false.
+    pub(crate) fn bools_of_layers(&self, name: &str) -> Result<Vec<bool>, LoadError> {
+        let flags = self.file.metadata().bools(&self.key(name))?.to_vec();
+        self.one_a_layer(name, flags)
+    }
+
+    fn one_a_layer<T>(&self, name: &str, all: Vec<T>) -> Result<Vec<T>, LoadError> {
+        if all.len() == self.blueprint.layers.len() {
+            return Ok(all);
+        }
+        let problem = format!("{} values for {} layers", all.len(), self.blueprint.layers.len());
+        Err(self.refuse(name, problem))
+    }
+
+    /// That heads of so many dimensions cannot be computed with.
+    pub(crate) fn head_dim(&self, name: &str) -> Result<usize, LoadError> {
+        let dims = self.number(name)?;
+        if dims.is_multiple_of(16) && dims <= HEAD_DIM_MAX {
+            return Ok(dims);
+        }
+        Err(self.refuse(name, format!("heads of {dims}; supported: multiples of 16 to {HEAD_DIM_MAX}")))
+    }
+
+    /// The shape of a tensor, if the file has it: its rows, and their length.
+    pub(crate) fn shape_of(&self, name: &str) -> Option<(usize, usize)> {
+        self.file.tensor(name).map(|tensor| (tensor.info.rows(), tensor.info.row_len()))
     }
 
     /// Whether the file has a tensor of this name.
@@ -213,7 +254,17 @@ impl<'a> Facts<'a> {
 
     /// Rope with this base, positions being stretched by `scale` and pairs slowed down by `factors`.
     pub(crate) fn rope(&self, theta: f32, scale: f32, factors: Option<Vec<f32>>) -> Result<Rope, LoadError> {
-        let dims = self.rope_dims()?;
+        self.rope_over(self.rope_dims()?, theta, scale, factors)
+    }
+
+    /// The same over the first dimensions of heads, as many as are said.
+    pub(crate) fn rope_over(
+        &self,
+        dims: usize,
+        theta: f32,
+        scale: f32,
+        factors: Option<Vec<f32>>,
+    ) -> Result<Rope, LoadError> {
         if !(theta.is_finite() && theta > 0.0 && scale.is_finite() && scale > 0.0) {
             let problem = format!("base {theta}, factor {scale}");
             return Err(LoadError::Setting { key: self.key("rope.freq_base"), problem });
@@ -263,6 +314,9 @@ impl<'a> Facts<'a> {
 
 /// Key heads: a number, or one for each layer.
 const KV_HEADS: &str = "attention.head_count_kv";
+
+/// Width of a feed-forward block: a number, or one for each layer.
+const FFN: &str = "feed_forward_length";
 
 /// The kind of scaling.
 const YARN: &str = "yarn";

@@ -8,6 +8,7 @@ mod blueprint;
 mod experts;
 mod facts;
 mod gemma3;
+mod gemma4;
 mod glm4moe;
 mod gpt_oss;
 mod granite;
@@ -27,7 +28,7 @@ mod smollm3;
 mod yarn;
 
 pub use bert::EncoderBlueprint;
-pub use blueprint::{Blueprint, Extra, LayerPlan, Mixer, Recurrent, Rope, RopePairs};
+pub use blueprint::{Blueprint, Extra, Heads, LayerPlan, Mixer, Recurrent, Rope, RopePairs, WideHeads};
 pub use experts::ExpertPlan;
 pub(crate) use facts::Facts;
 
@@ -50,6 +51,7 @@ pub(crate) const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "qwen3", blueprint: qwen3::blueprint },
     Architecture { name: "smollm3", blueprint: smollm3::blueprint },
     Architecture { name: "gemma3", blueprint: gemma3::blueprint },
+    Architecture { name: "gemma4", blueprint: gemma4::blueprint },
     Architecture { name: "olmoe", blueprint: olmoe::blueprint },
     Architecture { name: "qwen2moe", blueprint: qwen2moe::blueprint },
     Architecture { name: "qwen3moe", blueprint: qwen3moe::blueprint },

@@ -5,7 +5,7 @@ use super::{Overlong, Pooling, Text, TextError};
 use crate::arch::{EncoderBlueprint, bert};
 use crate::gguf::GgufFile;
 use crate::load::{Linear, LoadError, LoadOptions, Work};
-use crate::tokenizer::{TooManyTokens, WordPiece};
+use crate::tokenizer::{EncoderTokenizer, TooManyTokens};
 use crate::weights::Stacker;
 use duet_kernels::crew::Crew;
 use duet_kernels::encoder::{Affine, EncoderBuffers, EncoderShape, FeedForward, LayerNorm, attend, feed, project};
@@ -22,7 +22,7 @@ use std::sync::{Mutex, PoisonError};
 pub(super) struct Bert {
     file: GgufFile,
     blueprint: EncoderBlueprint,
-    tokenizer: WordPiece,
+    tokenizer: EncoderTokenizer,
     embedding_norm: NormOf,
     layers: Vec<Layer>,
     scoring: Option<Scoring>,
@@ -82,7 +82,7 @@ impl Bert {
     pub(super) fn load(file: GgufFile, options: &LoadOptions) -> Result<Self, LoadError> {
         let isa = options.isa.map_or_else(Isa::chosen, Ok)?;
         let blueprint = bert::blueprint(&file)?;
-        let tokenizer = WordPiece::from_metadata(file.metadata())?;
+        let tokenizer = EncoderTokenizer::from_metadata(file.metadata())?;
         if tokenizer.vocabulary() > blueprint.vocabulary {
             let (tokens, embeddings) = (tokenizer.vocabulary(), blueprint.vocabulary);
             return Err(LoadError::Vocabulary { tokens, embeddings });
@@ -128,7 +128,8 @@ impl Bert {
     }
 
     pub(super) fn pair(&self, query: &str, document: &str, overlong: Overlong) -> Result<Text, TextError> {
-        let room = self.room(3);
+        let between = self.tokenizer.before_second();
+        let room = self.room(3 + u32::from(between.is_some()));
         let query = self.words(query, room, Overlong::Refused)?;
         let left = Tokens(room.0 - query.len() as u32);
         let too_many = |error| match error {
@@ -137,6 +138,7 @@ impl Bert {
             other => other,
         };
         let mut second = self.words(document, left, overlong).map_err(too_many)?;
+        second.splice(0..0, between);
         second.push(self.tokenizer.separator());
         Ok(Text::pair(self.with_ends(query), second))
     }

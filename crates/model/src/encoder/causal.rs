@@ -1,7 +1,9 @@
-//! Decoders whose last token says what a text is about (Qwen3-Embedding). The forward pass is [`crate::forward`]'s; its keys and
+//! Decoders whose last token says what a text is about (Qwen3-Embedding), or answers whether a document fits a query
+//! (Qwen3-Reranker). The forward pass is [`crate::forward`]'s; its keys and
 //! values go with the pass.
 
 use super::pooling::unit;
+use super::ranking::Ranking;
 use super::{Overlong, Text, TextError};
 use crate::forward::{Activations, Pass, PassError, Segment};
 use crate::kv::{KvFormat, KvPool};
@@ -15,6 +17,8 @@ use std::ops::Range;
 pub(super) struct Causal {
     model: Model,
     pool: KvPool,
+    /// Of models for scores.
+    ranking: Option<Ranking>,
 }
 
 /// Rows on their way.
@@ -24,10 +28,10 @@ pub(super) struct Rows {
 }
 
 impl Causal {
-    pub(super) fn new(model: Model) -> Self {
+    pub(super) fn new(model: Model, ranking: Option<Ranking>) -> Self {
         // Half precision: vectors are compared with those of others, and what is held is a few texts.
         let pool = model.kv_pool(KvFormat::F16, Tokens(POOL_CONTEXTS * context(&model).0));
-        Self { model, pool }
+        Self { model, pool, ranking }
     }
 
     pub(super) fn model(&self) -> &Model {
@@ -46,6 +50,38 @@ impl Causal {
             Err(error) => return Err(error.into()),
         };
         Text::new(tokens, most, Overlong::Refused)
+    }
+
+    /// Whether it makes scores.
+    pub(super) fn ranks(&self) -> bool {
+        self.ranking.is_some()
+    }
+
+    /// A query and a document as the model is asked of them; a document alone, of models for vectors.
+    pub(super) fn pair(&self, query: &str, document: &str, overlong: Overlong) -> Result<Text, TextError> {
+        let Some(ranking) = &self.ranking else { return self.text(document, overlong) };
+        let most = self.context();
+        let fits = |tokens: &[TokenId]| tokens.len() <= most.as_usize();
+        let question = |document: &str| ranking.question(self.model.tokenizer(), query, document);
+        let exceeds = self.model.tokenizer().certainly_exceeds([document].into_iter(), most);
+        if !exceeds {
+            let tokens = question(document);
+            if fits(&tokens) {
+                return Text::new(tokens, most, Overlong::Refused);
+            }
+        }
+        if overlong == Overlong::Refused || !fits(&question("")) {
+            return Err(TooManyTokens { most }.into());
+        }
+        // The longest beginning that there is room for, by halves.
+        let ends: Vec<usize> =
+            document.char_indices().map(|(at, _)| at).take(most.as_usize() * CHARS_A_TOKEN).collect();
+        let (mut least, mut above) = (0, ends.len());
+        while above - least > 1 {
+            let middle = least.midpoint(above);
+            if fits(&question(&document[..ends[middle]])) { least = middle } else { above = middle }
+        }
+        Text::new(question(&document[..ends.get(least).copied().unwrap_or(0)]), most, Overlong::Refused)
     }
 
     /// As many tokens as there is room for, the last of which ends the text as that of a short one does.
@@ -80,7 +116,10 @@ impl Causal {
             end += rows;
             let mut last = vec![0.0; width];
             self.model.add_hidden(pass, end - 1..end, &mut last);
-            unit(&last)
+            match &self.ranking {
+                Some(ranking) => vec![ranking.score(&self.model, &last)],
+                None => unit(&last),
+            }
         };
         pass.segment_rows().map(&mut vector).collect()
     }
@@ -91,6 +130,8 @@ fn context(model: &Model) -> Tokens {
     model.config().context.min(Tokens(CONTEXT_MAX))
 }
 
+/// Of a document that is cut no more characters are looked at for each token that there is room for.
+const CHARS_A_TOKEN: usize = 16;
 const CONTEXT_MAX: u32 = 8192;
 /// A pass under way of each class, and one that begins.
 const POOL_CONTEXTS: u32 = 3;

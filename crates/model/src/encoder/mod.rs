@@ -11,19 +11,21 @@ mod bert;
 mod causal;
 mod pass;
 mod pooling;
+mod ranking;
 mod text;
 
 pub use pass::EncoderPass;
 pub use pooling::Pooling;
 pub use text::{Overlong, Text};
 
-use crate::arch::bert::{LAST, NAME as BERT, pooling_type};
+use crate::arch::bert::{LAST, NAME as BERT, RANK, pooling_type};
 use crate::gguf::GgufFile;
 use crate::load::{LoadError, LoadOptions, Model, Work};
 use crate::tokenizer::TooManyTokens;
 use bert::Bert;
 use causal::Causal;
 use duet_types::{Bytes, NodeOrder, TokenId, Tokens};
+use ranking::Ranking;
 use std::path::Path;
 
 /// A loaded encoder. Immutable and shared by all threads.
@@ -75,19 +77,21 @@ impl Encoder {
         if architecture == BERT {
             return Ok(Self { name, net: Net::Bert(Box::new(Bert::load(file, options)?)) });
         }
-        match pooling_type(file.metadata(), &architecture)? {
-            Some(LAST) => {}
+        let kind = pooling_type(file.metadata(), &architecture)?;
+        match kind {
+            Some(LAST | RANK) => {}
             Some(0) | None => {
                 let problem = "it is not there, or 0: this is no model for embeddings".to_owned();
                 return Err(LoadError::Setting { key: format!("{architecture}.pooling_type"), problem });
             }
             Some(other) => {
-                let problem = format!("{other}; of decoders 3 (last) is supported");
+                let problem = format!("{other}; of decoders 3 (last) and 4 (rank) are supported");
                 return Err(LoadError::Setting { key: format!("{architecture}.pooling_type"), problem });
             }
         }
         let model = Model::load(path, options, &mut |_| {})?;
-        Ok(Self { name, net: Net::Causal(Box::new(Causal::new(model))) })
+        let ranking = (kind == Some(RANK)).then(|| Ranking::of(&model)).transpose()?;
+        Ok(Self { name, net: Net::Causal(Box::new(Causal::new(model, ranking))) })
     }
 
     /// GGUF `general.name`, or the file's stem.
@@ -137,6 +141,7 @@ impl Encoder {
     pub fn pooling(&self) -> Pooling {
         match &self.net {
             Net::Bert(net) => net.blueprint().pooling,
+            Net::Causal(net) if net.ranks() => Pooling::Score,
             Net::Causal(_) => Pooling::Last,
         }
     }
@@ -194,7 +199,7 @@ impl Encoder {
     pub fn pair(&self, query: &str, document: &str, overlong: Overlong) -> Result<Text, TextError> {
         match &self.net {
             Net::Bert(net) => net.pair(query, document, overlong),
-            Net::Causal(net) => net.text(document, overlong),
+            Net::Causal(net) => net.pair(query, document, overlong),
         }
     }
 

@@ -5,25 +5,43 @@ use super::products::{THREAD_MACS, multiply};
 use super::rows::{Rows, rms_norm, sigmoid, softmax};
 use super::tensors::Tensors;
 use super::threads::each_on_threads;
-use crate::arch::{Extra, Rope, RopePairs};
+use crate::arch::{Extra, Rope, RopePairs, WideHeads};
 use crate::load::LoadError;
 use ndarray::{Array2, s};
+use std::collections::BTreeMap;
 
 /// Positions whose scores are kept at a time.
 const QUERIES: usize = 128;
 
+/// Keys and values of layers that later ones read.
+pub(super) type ReadAgain = BTreeMap<usize, [Rows; 2]>;
+
 impl ExactReader {
     /// Adds what attention finds to the residual stream.
-    pub(super) fn attend(&self, tensors: &Tensors<'_>, layer: usize, residual: &mut Rows) -> Result<(), LoadError> {
+    pub(super) fn attend(
+        &self,
+        tensors: &Tensors<'_>,
+        layer: usize,
+        residual: &mut Rows,
+        read_again: &mut ReadAgain,
+    ) -> Result<(), LoadError> {
         let b = &self.blueprint;
         let normed = self.norm(tensors, &format!("blk.{layer}.attn_norm"), residual)?;
-        let ([queries, keys, values], gates) = self.project(tensors, layer, &normed)?;
+        let (queries, gates) = self.queries(tensors, layer, &normed)?;
+        let own = match b.layers[layer].cache_of {
+            None => Some(self.keys_and_values(tensors, layer, &normed)?),
+            Some(_) => None,
+        };
+        let [keys, values] = own
+            .as_ref()
+            .or_else(|| read_again.get(&b.layers[layer].cache_of?))
+            .ok_or_else(|| LoadError::MissingTensor { name: format!("blk.{layer}.attn_k.weight") })?;
         let sinks = if b.has(Extra::Sinks) {
             tensors.layer_vector(layer, "attn_sinks.weight", b.heads)?
         } else {
             vec![f32::NEG_INFINITY; b.heads]
         };
-        let mut attended = self.attended((layer, &sinks), &queries, &keys, &values);
+        let mut attended = self.attended((layer, &sinks), &queries, keys, values);
         if let Some(gates) = gates {
             for (row, gates) in attended.each_mut().zip(gates.each()) {
                 row.iter_mut().zip(gates).for_each(|(x, gate)| *x = (f64::from(*x) * sigmoid(f64::from(*gate))) as f32);
@@ -38,50 +56,81 @@ impl ExactReader {
             output.each_mut().for_each(|row| rms_norm(row, &weight, b.epsilon));
         }
         self.add(residual, output);
+        if let Some(own) = own.filter(|_| b.layers.iter().any(|plan| plan.cache_of == Some(layer))) {
+            read_again.insert(layer, own);
+        }
         Ok(())
     }
 
-    /// Queries, keys and values, turned and as they are cached, and gates of what is found.
-    fn project(
-        &self,
-        tensors: &Tensors<'_>,
-        layer: usize,
-        normed: &Rows,
-    ) -> Result<([Rows; 3], Option<Rows>), LoadError> {
+    /// Queries, turned, and gates of what is found.
+    fn queries(&self, tensors: &Tensors<'_>, layer: usize, normed: &Rows) -> Result<(Rows, Option<Rows>), LoadError> {
         let b = &self.blueprint;
-        let [mut queries, mut keys, mut values] = tensors.qkv(layer)?.map(|matrix| self.product(&matrix, normed));
+        let (head_dim, width) = (b.heads_of(layer).head_dim, b.heads * b.heads_of(layer).head_dim);
+        let mut queries = self.product(&tensors.queries(layer)?, normed);
         let gates = b.has(Extra::OutputGate).then(|| {
             // Behind the query of each head its gate.
-            let heads = queries.each().flat_map(|row| row.chunks_exact(2 * b.head_dim));
-            let (query, gate): (Vec<_>, Vec<_>) = heads.map(|head| head.split_at(b.head_dim)).unzip();
-            let gates = Rows::new(b.heads * b.head_dim, gate.concat());
-            queries = Rows::new(b.heads * b.head_dim, query.concat());
+            let heads = queries.each().flat_map(|row| row.chunks_exact(2 * head_dim));
+            let (query, gate): (Vec<_>, Vec<_>) = heads.map(|head| head.split_at(head_dim)).unzip();
+            let gates = Rows::new(width, gate.concat());
+            queries = Rows::new(width, query.concat());
             gates
         });
         if b.has(Extra::QkvBias) {
-            let biases = tensors.qkv_bias(layer)?;
-            for (rows, bias) in [&mut queries, &mut keys, &mut values].into_iter().zip(&biases) {
-                rows.add_to_each(bias);
-            }
+            queries.add_to_each(&tensors.qkv_bias(layer)?[0]);
         }
-        let rope = &b.ropes[b.layers[layer].rope];
-        for (rows, name) in [(&mut queries, "attn_q_norm"), (&mut keys, "attn_k_norm")] {
-            let width = if b.has(Extra::WidthNorms) { rows.columns() } else { b.head_dim };
-            if b.has(Extra::HeadNorms) || b.has(Extra::WidthNorms) {
-                let weight = tensors.layer_vector(layer, &format!("{name}.weight"), width)?;
-                let parts = rows.each_mut().flat_map(|row| row.chunks_exact_mut(width));
-                parts.for_each(|part| rms_norm(part, &weight, b.epsilon));
-            }
-            for (position, row) in rows.each_mut().enumerate() {
-                row.chunks_exact_mut(b.head_dim).for_each(|head| turn(head, position, rope, b.rope_pairs));
-            }
+        self.norm_and_turn(tensors, layer, &mut queries, "attn_q_norm")?;
+        Ok((queries, gates))
+    }
+
+    /// Keys and values, as they are cached.
+    fn keys_and_values(&self, tensors: &Tensors<'_>, layer: usize, normed: &Rows) -> Result<[Rows; 2], LoadError> {
+        let b = &self.blueprint;
+        let head_dim = b.heads_of(layer).head_dim;
+        let [_, keys, values] = tensors.qkv(layer)?;
+        let [mut keys, mut values] = [keys, values].map(|matrix| self.product(&matrix, normed));
+        if b.has(Extra::QkvBias) {
+            let [_, of_keys, of_values] = tensors.qkv_bias(layer)?;
+            keys.add_to_each(&of_keys);
+            values.add_to_each(&of_values);
         }
+        self.norm_and_turn(tensors, layer, &mut keys, "attn_k_norm")?;
+        if b.has(Extra::ValueNorms) {
+            let ones = vec![1.0; head_dim];
+            let heads = values.each_mut().flat_map(|row| row.chunks_exact_mut(head_dim));
+            heads.for_each(|head| rms_norm(head, &ones, b.epsilon));
+        }
+        self.cache_keys(tensors, layer, &mut keys)?;
+        let heads = values.each_mut().flat_map(|row| row.chunks_exact_mut(head_dim));
+        heads.for_each(|head| self.rounding.cached_value(head));
+        Ok([keys, values])
+    }
+
+    /// Norms queries or keys, where there are such norms, and turns them.
+    fn norm_and_turn(&self, tensors: &Tensors<'_>, layer: usize, rows: &mut Rows, norm: &str) -> Result<(), LoadError> {
+        let b = &self.blueprint;
+        let (rope, head_dim) = (&b.ropes[b.layers[layer].rope], b.heads_of(layer).head_dim);
+        let width = if b.has(Extra::WidthNorms) { rows.columns() } else { head_dim };
+        if b.has(Extra::HeadNorms) || b.has(Extra::WidthNorms) {
+            let weight = tensors.layer_vector(layer, &format!("{norm}.weight"), width)?;
+            let parts = rows.each_mut().flat_map(|row| row.chunks_exact_mut(width));
+            parts.for_each(|part| rms_norm(part, &weight, b.epsilon));
+        }
+        for (position, row) in rows.each_mut().enumerate() {
+            row.chunks_exact_mut(head_dim).for_each(|head| turn(head, position, rope, b.rope_pairs));
+        }
+        Ok(())
+    }
+
+    /// Rounds keys as the cache does.
+    fn cache_keys(&self, tensors: &Tensors<'_>, layer: usize, keys: &mut Rows) -> Result<(), LoadError> {
+        let b = &self.blueprint;
+        let (rope, head_dim) = (&b.ropes[b.layers[layer].rope], b.heads_of(layer).head_dim);
         let bias = self.bias_apart(tensors, layer)?;
         for (position, row) in keys.each_mut().enumerate() {
-            let apart = bias.as_ref().map(|bias| kept_apart(bias, position, b.head_dim, rope, b.rope_pairs));
+            let apart = bias.as_ref().map(|bias| kept_apart(bias, position, head_dim, rope, b.rope_pairs));
             let apart = apart.unwrap_or_else(|| vec![0.0; row.len()]);
             row.iter_mut().zip(&apart).for_each(|(key, apart)| *key -= apart);
-            for head in row.chunks_exact_mut(b.head_dim) {
+            for head in row.chunks_exact_mut(head_dim) {
                 // Groups are of dimensions that lie together in the cache: the first of all pairs, then the second.
                 let order: Vec<usize> = match b.rope_pairs {
                     RopePairs::Halves => (0..head.len()).collect(),
@@ -97,9 +146,7 @@ impl ExactReader {
             // It counts in full where scores are made.
             row.iter_mut().zip(&apart).for_each(|(key, apart)| *key += apart);
         }
-        let heads = values.each_mut().flat_map(|row| row.chunks_exact_mut(b.head_dim));
-        heads.for_each(|head| self.rounding.cached_value(head));
-        Ok(([queries, keys, values], gates))
+        Ok(())
     }
 
     /// The bias that keys are cached without, if there is one. One that is normed with its key is a part of it.
@@ -112,20 +159,21 @@ impl ExactReader {
 
     fn attended(&self, (layer, sinks): (usize, &[f32]), queries: &Rows, keys: &Rows, values: &Rows) -> Rows {
         let b = &self.blueprint;
-        let (positions, group) = (queries.len(), b.heads / b.kv_heads);
+        let WideHeads { kv_heads, head_dim } = b.heads_of(layer);
+        let (positions, group) = (queries.len(), b.heads / kv_heads);
         // Heads apart: a thread's results lie beside each other.
         let mut heads = vec![0.0; queries.columns() * positions];
-        let threads = b.heads * positions * positions * b.head_dim / THREAD_MACS;
-        let work = heads.chunks_exact_mut((positions * b.head_dim).max(1)).enumerate();
+        let threads = b.heads * positions * positions * head_dim / THREAD_MACS;
+        let work = heads.chunks_exact_mut((positions * head_dim).max(1)).enumerate();
         each_on_threads(threads, work, |(head, out)| {
-            let [key, value] = [keys, values].map(|rows| head_of(rows, head / group, b.head_dim));
-            let query = head_of(queries, head, b.head_dim);
+            let [key, value] = [keys, values].map(|rows| head_of(rows, head / group, head_dim));
+            let query = head_of(queries, head, head_dim);
             self.attended_by_head((b.layers[layer].window, sinks[head]), [query, key, value], out);
         });
         let mut attended = Rows::zeros(positions, queries.columns());
         for (position, row) in attended.each_mut().enumerate() {
-            for (head, out) in row.chunks_exact_mut(b.head_dim).enumerate() {
-                out.copy_from_slice(&heads[(head * positions + position) * b.head_dim..][..b.head_dim]);
+            for (head, out) in row.chunks_exact_mut(head_dim).enumerate() {
+                out.copy_from_slice(&heads[(head * positions + position) * head_dim..][..head_dim]);
             }
         }
         attended

@@ -16,7 +16,7 @@ impl ExactReader {
         if let Some(plan) = &b.experts_of(layer) {
             return self.experts(tensors, layer, plan, &normed, residual);
         }
-        let mut result = self.gated(&tensors.feed(layer, "", b.ffn)?, None, &normed);
+        let mut result = self.gated(&tensors.feed(layer, "", b.ffn_of(layer))?, None, &normed);
         if b.has(Extra::PostNorms) {
             let weight = tensors.layer_vector(layer, "post_ffw_norm.weight", b.hidden)?;
             result.each_mut().for_each(|row| rms_norm(row, &weight, b.epsilon));
@@ -106,7 +106,7 @@ impl ExactReader {
 }
 
 /// What a gate lets through of a value.
-fn let_through(gating: Gating, gate: f64, value: f64) -> f64 {
+pub(super) fn let_through(gating: Gating, gate: f64, value: f64) -> f64 {
     match gating {
         Gating::Silu => gate * sigmoid(gate) * value,
         Gating::GeluTanh => {

@@ -12,6 +12,7 @@
 mod attention;
 mod convolution;
 mod feed;
+mod layer_inputs;
 mod products;
 mod recurrence;
 mod rounding;
@@ -26,6 +27,7 @@ pub use rounding::Rounding;
 use crate::arch::{Blueprint, Extra, Mixer, Recurrent, blueprint};
 use crate::gguf::GgufFile;
 use crate::load::LoadError;
+use attention::ReadAgain;
 use duet_types::{TokenId, Tokens};
 use rows::Rows;
 use std::path::Path;
@@ -127,6 +129,8 @@ impl ExactReader {
         self.check(tokens)?;
         let tensors = self.tensors();
         let mut residual = self.embed(&tensors, tokens)?;
+        let inputs = self.layer_inputs(&tensors, tokens, &residual)?;
+        let mut read_again = ReadAgain::new();
         for layer in 0..self.blueprint.layers.len() {
             match (self.blueprint.layers[layer].mixer, self.blueprint.recurrent) {
                 (Mixer::Recurrent, Some(Recurrent::ShortConvolution { taps })) => {
@@ -135,9 +139,10 @@ impl ExactReader {
                 (Mixer::Recurrent, Some(Recurrent::Matrices(shape))) => {
                     self.recur(&tensors, layer, &shape, &mut residual)?;
                 }
-                _ => self.attend(&tensors, layer, &mut residual)?,
+                _ => self.attend(&tensors, layer, &mut residual, &mut read_again)?,
             }
             self.feed(&tensors, layer, &mut residual)?;
+            self.end_layer(&tensors, layer, inputs.as_ref(), &mut residual)?;
             tensors.forget_layer(layer);
         }
         Ok(Residual(residual))
@@ -156,6 +161,10 @@ impl ExactReader {
             logits.add_to_each(&tensors.vector("output.bias", b.vocabulary)?);
         }
         logits.scale(b.logit_scale);
+        if let Some(cap) = b.logit_cap.map(f64::from) {
+            let capped = |logit: f32| ((f64::from(logit) / cap).tanh() * cap) as f32;
+            logits.each_mut().flatten().for_each(|logit| *logit = capped(*logit));
+        }
         Ok(logits.into_values())
     }
 

@@ -67,7 +67,7 @@ impl<'a> Tensors<'a> {
     /// Projections to queries, keys and values: three tensors, or the rows of one.
     pub(super) fn qkv(&self, layer: usize) -> Result<[Matrix<'a>; 3], LoadError> {
         let b = self.blueprint;
-        let [queries, keys] = [b.heads * b.head_dim, b.kv_heads * b.head_dim];
+        let [queries, keys] = self.widths(layer);
         let queries = if b.has(Extra::OutputGate) { 2 * queries } else { queries };
         let one = weight(layer, "attn_qkv");
         if self.file.tensor(&one).is_some() {
@@ -77,16 +77,32 @@ impl<'a> Tensors<'a> {
             return Ok([part(ends[0], queries), part(ends[1], keys), part(ends[2], keys)]);
         }
         let tensor = |part: &str, rows: usize| self.shaped(&weight(layer, part), &[b.hidden, rows]);
-        let tensors = [tensor("attn_q", queries)?, tensor("attn_k", keys)?, tensor("attn_v", keys)?];
+        let is_of_keys = b.has(Extra::ValuesOfKeys) && !self.has(&weight(layer, "attn_v"));
+        let values = if is_of_keys { "attn_k" } else { "attn_v" };
+        let tensors = [tensor("attn_q", queries)?, tensor("attn_k", keys)?, tensor(values, keys)?];
         // Each has a form of its own where those above it are whole pairs of panels.
         let whole = |tensor: &Tensor<'_>| tensor.info.rows().is_multiple_of(PANELS_TOGETHER * PANEL);
         if tensors[..2].iter().all(whole) { Ok(tensors.map(alone)) } else { Ok(together(tensors)) }
     }
 
+    /// The projection to queries.
+    pub(super) fn queries(&self, layer: usize) -> Result<Matrix<'a>, LoadError> {
+        if self.blueprint.layers[layer].cache_of.is_some() {
+            return self.matrix(&weight(layer, "attn_q"), self.blueprint.hidden, self.widths(layer)[0]);
+        }
+        let [queries, ..] = self.qkv(layer)?;
+        Ok(queries)
+    }
+
+    /// Widths of all queries, and of all keys, of a layer.
+    fn widths(&self, layer: usize) -> [usize; 2] {
+        let heads = self.blueprint.heads_of(layer);
+        [self.blueprint.heads, heads.kv_heads].map(|count| count * heads.head_dim)
+    }
+
     /// What is added to queries, keys and values.
     pub(super) fn qkv_bias(&self, layer: usize) -> Result<[Vec<f32>; 3], LoadError> {
-        let b = self.blueprint;
-        let [queries, keys] = [b.heads * b.head_dim, b.kv_heads * b.head_dim];
+        let [queries, keys] = self.widths(layer);
         if self.file.tensor(&format!("blk.{layer}.attn_qkv.bias")).is_some() {
             let mut all = self.layer_vector(layer, "attn_qkv.bias", queries + 2 * keys)?;
             let values = all.split_off(queries + keys);
@@ -99,7 +115,7 @@ impl<'a> Tensors<'a> {
 
     pub(super) fn output(&self, layer: usize) -> Result<Matrix<'a>, LoadError> {
         let b = self.blueprint;
-        self.matrix(&weight(layer, "attn_output"), b.heads * b.head_dim, b.hidden)
+        self.matrix(&weight(layer, "attn_output"), self.widths(layer)[0], b.hidden)
     }
 
     /// The gated block of `ffn` neurons whose tensors' names end in `suffix`.

@@ -187,6 +187,9 @@ impl Model {
         if self.blueprint().recurrent.is_some() {
             return Err(no_chunk("other layers have a recurrent state"));
         }
+        if self.blueprint().wide.is_some() || self.blueprint().layers[layer].cache_of.is_some() {
+            return Err(no_chunk("layers differ in their heads"));
+        }
         if self.weights().layers[layer].sinks.is_some() {
             return Err(no_chunk("its heads have sinks"));
         }

@@ -70,7 +70,8 @@ impl Model {
             return vec![Vec::new(); rows.len()];
         }
         let norm = self.row_norm(self.weights().before_head());
-        let weights = HeadWeights { norm, matrix: &among.matrix, bias: among.bias.as_deref() };
+        let weights =
+            HeadWeights { norm, matrix: &among.matrix, bias: among.bias.as_deref(), cap: self.blueprint().logit_cap };
         let mut logits = Vec::new();
         let stride = head(self.isa(), crew, &weights, &mut pass.activations.buffers, &rows, &mut logits);
         let named = |(index, logit): (TokenId, f32)| (among.tokens[index.0 as usize], logit);

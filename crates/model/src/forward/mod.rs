@@ -12,6 +12,7 @@ mod exact;
 mod expert_wise;
 mod from_disk;
 mod hidden;
+mod layer_inputs;
 mod nodes;
 mod pass;
 mod recurrent;
@@ -31,10 +32,10 @@ pub use routes::Routes;
 pub use span_wise::{SpanRows, SpanSequence, SpanWise};
 pub use token_wise::{Begun, NotRun, TokenWise};
 
-use crate::arch::Recurrent;
+use crate::arch::{Heads, Recurrent};
 use crate::kv::{KvFormat, KvPool, PAGE_TOKENS, StateLayout};
 use crate::load::Model;
-use duet_kernels::attention::KvLayout;
+use duet_kernels::attention::{KvLayout, WideLayers};
 use duet_types::Tokens;
 
 impl Model {
@@ -59,11 +60,16 @@ impl Model {
         let blueprint = self.blueprint();
         let is_small = matches!(blueprint.recurrent, Some(Recurrent::ShortConvolution { .. }));
         KvLayout {
-            layers: blueprint.attention_layers(),
+            layers: blueprint.cached_layers(Heads::Common),
             kv_heads: blueprint.kv_heads,
             head_dim: blueprint.head_dim,
             format,
             state: if is_small { blueprint.recurrent_layers() * blueprint.layer_state() } else { 0 },
+            wide: blueprint.wide.map_or_else(WideLayers::default, |wide| WideLayers {
+                layers: blueprint.cached_layers(Heads::Wide),
+                kv_heads: wide.kv_heads,
+                head_dim: wide.head_dim,
+            }),
         }
     }
 

@@ -2,14 +2,14 @@
 
 use super::Pass;
 use super::pass::Tree;
-use crate::arch::{Extra, Rope};
+use crate::arch::{Extra, Rope, WideHeads};
 use crate::disk_experts::ExpertUnread;
 use crate::load::Model;
 use crate::weights::{FeedWeights, LayerWeights, NormWeights};
 use duet_kernels::attention::TurnedBias;
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{
-    AttentionShape, Block, Buffers, Experts, FfnWeights, HeadNorms, HeadWeights, KvDestination, KvTail, Norm,
+    AttentionShape, Block, Buffers, CacheOf, Experts, FfnWeights, HeadNorms, HeadWeights, KvDestination, KvTail, Norm,
     QkvWeights, RowNorm, SequenceRows, SharedExpert, TreeRows, attention, feed_forward, gate_attended, head,
     keys_and_values, project, qkv,
 };
@@ -72,14 +72,18 @@ impl Model {
     ) -> Result<(), ExpertUnread> {
         assert!(rows.end <= pass.rows());
         match node {
-            Node::Embed => self.embed(pass, rows),
+            Node::Embed => {
+                self.embed(pass, rows.clone());
+                self.make_layer_inputs(pass, rows, crew);
+            }
             Node::Qkv { layer } => self.qkv(pass, layer, rows, crew),
             Node::Attention { layer } => self.attention(pass, layer, rows, crew),
             Node::Ffn { layer } => match self.on_disk().filter(|_| self.blueprint().experts_of(layer).is_some()) {
                 Some(store) => return self.feed_from_disk(store, pass, layer, rows, crew),
                 None => {
                     let weights = self.ffn_weights(layer);
-                    feed_forward(self.isa(), crew, &weights, &mut pass.activations.buffers, rows);
+                    feed_forward(self.isa(), crew, &weights, &mut pass.activations.buffers, rows.clone());
+                    self.end_layer(pass, layer, rows, crew);
                 }
             },
             Node::Route { layer } => self.route(pass, layer, crew),
@@ -220,6 +224,7 @@ impl Model {
         let weights = self.layer(layer);
         let lengths = |ropes: Range<usize>| blueprint.ropes[ropes].iter().map(|r| r.frequencies.len()).sum::<usize>();
         let rope = blueprint.layers[layer].rope;
+        let WideHeads { kv_heads, head_dim } = blueprint.heads_of(layer);
         QkvWeights {
             norm: self.row_norm(&weights.attention_norm),
             matrix: &weights.qkv,
@@ -228,13 +233,18 @@ impl Model {
                 None => HeadNorms::None,
                 Some([query, key]) => {
                     let (query, key) = (self.norm(query), self.norm(key));
+                    let value = weights.value_norm.as_deref().map(|weight| self.norm(weight));
                     let of_widths = blueprint.has(Extra::WidthNorms);
-                    if of_widths { HeadNorms::Widths { query, key } } else { HeadNorms::Heads { query, key } }
+                    if of_widths { HeadNorms::Widths { query, key } } else { HeadNorms::Heads { query, key, value } }
                 }
             },
             heads: blueprint.heads,
-            kv_heads: blueprint.kv_heads,
-            head_dim: blueprint.head_dim,
+            kv_heads,
+            head_dim,
+            cache: match blueprint.layers[layer].cache_of {
+                None => CacheOf::Itself,
+                Some(_) => CacheOf::AnotherLayer,
+            },
             angles: (lengths(0..rope), lengths(0..rope + 1)),
             key_bias: self.key_bias(layer),
         }
@@ -287,6 +297,7 @@ impl Model {
             norm: self.row_norm(weights.before_head()),
             matrix: &weights.head,
             bias: weights.head_bias.as_deref(),
+            cap: self.blueprint().logit_cap,
         }
     }
 

@@ -132,6 +132,7 @@ impl Activations {
                 ffn: plan.ffn,
                 shared: plan.shared.unwrap_or(0),
             }),
+            layer_inputs: b.layer_input.map_or(0, |width| width * b.layers.len()),
             angles: b.ropes.iter().map(|rope| rope.frequencies.len()).sum(),
             operands: model.weights().operands(),
         };

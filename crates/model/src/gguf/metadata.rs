@@ -100,6 +100,11 @@ impl Metadata {
             Value::Array(Array::F32(numbers)) => Ok(numbers.as_slice()),
             _ => Err(wrong_type(key, "an array of f32", value)),
         };
+        /// An array of truth values.
+        bools, opt_bools -> &[bool] = |key, value| match value {
+            Value::Array(Array::Bool(flags)) => Ok(flags.as_slice()),
+            _ => Err(wrong_type(key, "an array of bool", value)),
+        };
         /// An array of signed numbers: borrowed when stored as `i32`, converted from any other integers that fit.
         i32s, opt_i32s -> Cow<'_, [i32]> = |key, value| match value {
             Value::Array(Array::I32(numbers)) => Ok(Cow::Borrowed(numbers.as_slice())),

@@ -34,7 +34,7 @@ struct Bed {
 
 impl Bed {
     fn new() -> Self {
-        let pool = KvPool::new(KvLayout { layers: 1, kv_heads: 1, head_dim: 16, format: KvFormat::F16, state: 0 }, 64);
+        let pool = KvPool::new(KvLayout::uniform(1, 1, 16, KvFormat::F16), 64);
         let tables = (0..3).map(|_| Written { table: pool.table(), positions: Vec::new() }).collect();
         Self { pool, tables, copies: Vec::new(), next: 0 }
     }

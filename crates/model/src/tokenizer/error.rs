@@ -6,7 +6,7 @@ use crate::gguf::GgufError;
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
     /// `tokenizer.ggml.model` names a kind of tokenizer that duet does not have.
-    #[error("tokenizer model `{0}` is not supported (supported: gpt2, llama)")]
+    #[error("tokenizer model `{0}` is not supported (supported: gpt2, llama, gemma4; for embeddings bert, t5)")]
     Kind(String),
     /// `tokenizer.ggml.pre` names a way of splitting text into words that duet does not have.
     #[error("pre-tokenizer `{0}` is not supported; words would be split wrongly")]
@@ -26,6 +26,20 @@ pub enum TokenizerError {
         tokens: usize,
         /// How many entries the list has.
         found: usize,
+    },
+    /// A piece whose likelihood is no number.
+    #[error("token `{token}` has the score {score}")]
+    Score {
+        /// Its text.
+        token: String,
+        /// What it has.
+        score: f32,
+    },
+    /// `tokenizer.ggml.precompiled_charsmap` cannot be read.
+    #[error("`tokenizer.ggml.precompiled_charsmap`: {problem}")]
+    CharsMap {
+        /// What is wrong with it.
+        problem: &'static str,
     },
     /// A special token id lies outside the vocabulary.
     #[error("{name} token is {id}, but the vocabulary has {tokens} tokens")]

@@ -6,20 +6,24 @@
 //! [`SpecialTokens::AsText`] never yields a control token, so text from outside cannot speak as the template does;
 //! here llama.cpp is less strict, and only here do the ids differ.
 //!
-//! There is no normalisation here and no clean-up of spaces after decoding: decoding returns what the model said.
+//! There is no normalisation here, but for encoders, and no clean-up of spaces after decoding: decoding returns what the model said.
 
 mod alphabet;
 mod byte_pairs;
 mod category;
 mod chain;
+mod charsmap;
 mod detokenizer;
 mod error;
+mod joins;
+mod of_encoder;
 mod pretokenizer;
 mod reach;
 mod roles;
 mod sentence_piece;
 mod spec;
 mod special;
+mod unigram;
 mod vocabulary;
 mod word_piece;
 mod words;
@@ -29,7 +33,9 @@ use std::ops::ControlFlow;
 
 pub use detokenizer::Detokenizer;
 pub use error::TokenizerError;
+pub use of_encoder::EncoderTokenizer;
 pub use spec::{TokenType, TokenizerKind, TokenizerSpec};
+pub use unigram::Unigram;
 pub use word_piece::WordPiece;
 
 use crate::gguf::Metadata;
@@ -94,7 +100,9 @@ impl Tokenizer {
         let special = SpecialMatcher::new(&spec, &vocabulary)?;
         let model = match spec.kind {
             TokenizerKind::BytePairs => Model::BytePairs(Box::new(BytePairs::new(&spec, &mut vocabulary)?)),
-            TokenizerKind::SentencePiece => Model::SentencePiece(Box::new(SentencePiece::new(&spec, &vocabulary)?)),
+            TokenizerKind::SentencePiece | TokenizerKind::SentencePieceByMerges => {
+                Model::SentencePiece(Box::new(SentencePiece::new(&spec, &vocabulary)?))
+            }
         };
         let reach = match &model {
             // A special token may take the white space after it along, however much that is.
@@ -179,6 +187,18 @@ impl Tokenizer {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// The special tokens of `text`, each with the text behind it; the first part may have none before it.
+    pub(crate) fn parts<'a>(&'a self, text: &'a str) -> Vec<(Option<TokenId>, &'a str)> {
+        let mut parts = vec![(None, "")];
+        for piece in self.special.pieces(text, SpecialTokens::Parse) {
+            match piece {
+                Piece::Special(token) => parts.push((Some(token), "")),
+                Piece::Text(text) => parts.iter_mut().next_back().into_iter().for_each(|last| last.1 = text),
+            }
+        }
+        parts
     }
 
     /// The tokens of a whole prompt: with `bos` before and `eos` after it where the model wants them and the text

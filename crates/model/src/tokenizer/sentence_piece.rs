@@ -15,14 +15,14 @@ use duet_types::TokenId;
 
 use super::TokenizerError;
 use super::chain::Chain;
+use super::joins::Joins;
 use super::reach::Reach;
 use super::spec::TokenizerSpec;
 use super::vocabulary::Vocabulary;
 
 #[derive(Debug)]
 pub(super) struct SentencePiece {
-    /// One per token, or none at all.
-    scores: Vec<f32>,
+    joins: Joins,
     add_space_prefix: bool,
     /// The token that says each byte.
     bytes: [Option<TokenId>; 256],
@@ -40,17 +40,14 @@ pub(super) enum Position {
 
 impl SentencePiece {
     pub(super) fn new(spec: &TokenizerSpec, vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
-        let (tokens, found) = (spec.tokens.len(), spec.scores.len());
-        if found != 0 && found != tokens {
-            return Err(TokenizerError::Length { list: "token scores", tokens, found });
-        }
+        let joins = Joins::new(spec, vocabulary)?;
         let mut bytes = std::array::from_fn(|byte| vocabulary.find(&[byte as u8]).map(TokenId));
         for (text, id) in spec.tokens.iter().zip(0..) {
             if let Some(byte) = spelled_byte(text) {
                 bytes[usize::from(byte)] = Some(TokenId(id));
             }
         }
-        Ok(Self { scores: spec.scores.clone(), add_space_prefix: spec.add_space_prefix, bytes, unknown: spec.unknown })
+        Ok(Self { joins, add_space_prefix: spec.add_space_prefix, bytes, unknown: spec.unknown })
     }
 
     /// Whether text that begins a word gets a space that the writer did not write.
@@ -62,6 +59,19 @@ impl SentencePiece {
     pub(super) fn encode(&self, vocabulary: &Vocabulary, text: &str, position: Position, tokens: &mut Vec<TokenId>) {
         let prefixed = self.add_space_prefix && position == Position::WordBegins;
         let text = spaced(text, prefixed);
+        if !self.joins.keeps_breaks_apart() {
+            return self.encode_row(vocabulary, &text, tokens);
+        }
+        for run in runs(&text) {
+            match vocabulary.find(run.as_bytes()).filter(|_| run.starts_with('\n')) {
+                Some(breaks) => tokens.push(TokenId(breaks)),
+                None => self.encode_row(vocabulary, run, tokens),
+            }
+        }
+    }
+
+    /// Appends the tokens of a text whose characters may all join.
+    fn encode_row(&self, vocabulary: &Vocabulary, text: &str, tokens: &mut Vec<TokenId>) {
         // Where the symbol of each place begins; one entry more for the end.
         let begins: Vec<usize> = text.char_indices().map(|(begin, _)| begin).chain([text.len()]).collect();
 
@@ -76,8 +86,8 @@ impl SentencePiece {
             let right = chain.next(left)?;
             let end = begins[left] + symbol(chain, left).len() + symbol(chain, right).len();
             let joined = vocabulary.find(text[begins[left]..end].as_bytes())?;
-            let score = self.scores.get(joined as usize).copied().unwrap_or(0.0);
-            Some(Join { score, left: Reverse(left), pair: (chain.id(left), chain.id(right)), joined })
+            let pair = (chain.id(left), chain.id(right));
+            Some(Join { score: self.joins.score(pair, joined)?, left: Reverse(left), pair, joined })
         };
 
         let mut queue: BinaryHeap<Join> = chain.places().filter_map(|left| candidate(&chain, left)).collect();
@@ -130,6 +140,18 @@ fn spaced(text: &str, prefixed: bool) -> Cow<'_, str> {
         (false, true) => Cow::Owned(text.replace('▁', " ")),
         (true, true) => Cow::Owned(format!(" {}", text.replace('▁', " "))),
     }
+}
+
+/// Runs of line breaks, and what is between them.
+fn runs(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let is_break = rest.starts_with('\n');
+        let end = rest.find(|c| (c == '\n') != is_break).unwrap_or(rest.len());
+        let (run, behind) = rest.split_at(end);
+        rest = behind;
+        (!run.is_empty()).then_some(run)
+    })
 }
 
 fn spelled_byte(text: &str) -> Option<u8> {

@@ -41,13 +41,15 @@ pub struct TokenizerSpec {
     pub strip_after_special: bool,
 }
 
-/// The two algorithms that model files ask for.
+/// The algorithms that model files ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenizerKind {
     /// `gpt2`: byte-level byte-pair encoding with a list of merges.
     BytePairs,
     /// `llama`: SentencePiece byte-pair encoding by scores, with single bytes for unknown characters.
     SentencePiece,
+    /// `gemma4`: the same spelling and the same bytes, by a list of merges.
+    SentencePieceByMerges,
 }
 
 /// What a token is for: `tokenizer.ggml.token_type`.
@@ -88,9 +90,11 @@ impl TokenizerSpec {
         let kind = match metadata.str("tokenizer.ggml.model")? {
             "gpt2" => TokenizerKind::BytePairs,
             "llama" => TokenizerKind::SentencePiece,
+            "gemma4" => TokenizerKind::SentencePieceByMerges,
             other => return Err(TokenizerError::Kind(other.to_owned())),
         };
         let sentence_piece = kind == TokenizerKind::SentencePiece;
+        let by_merges = kind == TokenizerKind::SentencePieceByMerges;
         let pre = metadata.opt_str("tokenizer.ggml.pre")?.map(str::to_owned);
         let tokens = metadata.strings("tokenizer.ggml.tokens")?.to_vec();
         let scores = match metadata.opt_f32s("tokenizer.ggml.scores") {
@@ -107,8 +111,8 @@ impl TokenizerSpec {
             Ok(metadata.opt_u32(key)?.or(guessed).map(TokenId))
         };
         let add_bos = match PreTokenizer::named(pre.as_deref()) {
-            Some(pre) if !sentence_piece => pre.add_bos,
-            _ => sentence_piece,
+            Some(pre) if kind == TokenizerKind::BytePairs => pre.add_bos,
+            _ => true,
         };
         Ok(Self {
             bos: special("tokenizer.ggml.bos_token_id", guess(1))?,
@@ -116,7 +120,8 @@ impl TokenizerSpec {
             eot: special("tokenizer.ggml.eot_token_id", None)?,
             eom: special("tokenizer.ggml.eom_token_id", None)?,
             unknown: special("tokenizer.ggml.unknown_token_id", guess(0))?,
-            add_bos: metadata.opt_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(add_bos),
+            // Early files of Gemma 4 say that they want none, and answer nonsense without.
+            add_bos: by_merges || metadata.opt_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(add_bos),
             add_eos: metadata.opt_bool("tokenizer.ggml.add_eos_token")?.unwrap_or(false),
             add_space_prefix: metadata.opt_bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(sentence_piece),
             strip_after_special: metadata.opt_str("general.name")?.is_some_and(is_phi3),

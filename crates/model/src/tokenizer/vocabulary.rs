@@ -50,7 +50,9 @@ impl Vocabulary {
         for (text, id) in spec.tokens.iter().zip(0..) {
             let entry = match spec.kind {
                 TokenizerKind::BytePairs => Entry::byte_pairs(text, vocabulary.types[id as usize]),
-                TokenizerKind::SentencePiece => Entry::sentence_piece(text, vocabulary.types[id as usize]),
+                TokenizerKind::SentencePiece | TokenizerKind::SentencePieceByMerges => {
+                    Entry::sentence_piece(text, vocabulary.types[id as usize])
+                }
             };
             vocabulary.push(&entry.bytes);
             if entry.from_text && vocabulary.find(&entry.bytes).is_none() {

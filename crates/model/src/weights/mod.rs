@@ -6,6 +6,7 @@
 //! the forward pass cannot fail.
 
 mod experts;
+mod layer_inputs;
 mod names;
 mod packer;
 mod parts;
@@ -16,6 +17,7 @@ mod streamed;
 mod unpacked;
 
 pub(crate) use experts::{ExpertWeights, ExpertsIn};
+pub(crate) use layer_inputs::{INPUT_SCALE, InputWeights, LayerInput, input_epsilon, token_scale};
 pub(crate) use names::is_of_expert;
 pub(crate) use packer::Packer;
 pub(crate) use recurrent::RecurrentWeights;
@@ -36,6 +38,8 @@ use duet_types::Bytes;
 #[derive(Debug)]
 pub(crate) struct Weights {
     pub(crate) layers: Vec<LayerWeights>,
+    /// Of inputs that layers have of their own.
+    pub(crate) inputs: Option<InputWeights>,
     pub(crate) final_norm: NormWeights,
     /// The same before the head, where logits are scaled: there the norm scales what they are made of.
     pub(crate) head_norm: Option<NormWeights>,
@@ -56,8 +60,10 @@ pub(crate) struct LayerWeights {
     pub(crate) qkv_bias: Option<Vec<f32>>,
     /// What of it keys of eight bits are without. Keys that are normed behind their bias have none that can be told apart.
     pub(crate) key_bias: Option<KeyBias>,
-    /// Of queries and of keys.
+    /// Of queries and of keys; of keys empty where a layer has none.
     pub(crate) head_norms: Option<[Vec<f32>; 2]>,
+    /// Of values.
+    pub(crate) value_norm: Option<Vec<f32>>,
     pub(crate) output: PackedMatrix,
     pub(crate) output_bias: Option<Vec<f32>>,
     /// Of each query head.
@@ -65,6 +71,10 @@ pub(crate) struct LayerWeights {
     pub(crate) output_norm: Option<Vec<f32>>,
     pub(crate) ffn_norm: NormWeights,
     pub(crate) feed: FeedWeights,
+    /// Of the input that the layer has of its own.
+    pub(crate) input: Option<LayerInput>,
+    /// The residual stream behind the layer is multiplied with it.
+    pub(crate) scale: Option<f32>,
 }
 
 /// The norm of a row of the residual stream.
@@ -171,21 +181,25 @@ impl Weights {
                 matrices.push((names::gate_up(index, &suffix), &feed.gate_up));
                 matrices.push((names::down(index, &suffix), &feed.down));
             }
+            matrices.extend(layer.input.iter().flat_map(|input| input.matrices(index)));
         }
+        matrices.extend(self.inputs.iter().map(|inputs| (names::INPUTS.to_owned(), &inputs.matrix)));
         matrices.push((names::HEAD.to_owned(), &self.head));
         matrices
     }
 
     /// What the products read of rows.
     pub(crate) fn operands(&self) -> Operands {
-        let floats = self.head.has_floats() || self.layers.iter().any(LayerWeights::has_floats);
+        let of_inputs = self.inputs.as_ref().is_some_and(|inputs| inputs.matrix.has_floats());
+        let floats = of_inputs || self.head.has_floats() || self.layers.iter().any(LayerWeights::has_floats);
         if floats { Operands::BytesAndFloats } else { Operands::Bytes }
     }
 }
 
 impl LayerWeights {
     fn has_floats(&self) -> bool {
-        self.qkv.has_floats() || self.output.has_floats() || self.feed.has_floats()
+        let of_input = self.input.as_ref().is_some_and(LayerInput::has_floats);
+        of_input || self.qkv.has_floats() || self.output.has_floats() || self.feed.has_floats()
     }
 
     /// Bytes of all of it.
@@ -195,9 +209,10 @@ impl LayerWeights {
 
     /// What the feed-forward node computes and reads.
     pub(crate) fn ffn_work(&self) -> Linear {
+        let input = self.input_work();
         Linear {
-            macs: (self.output.macs() + self.feed.macs()) as u64,
-            bytes: Bytes((self.output.bytes() + self.feed.common_bytes()) as u64),
+            macs: (self.output.macs() + self.feed.macs()) as u64 + input.macs,
+            bytes: Bytes((self.output.bytes() + self.feed.common_bytes()) as u64 + input.bytes.0),
             routed: self.feed.routed_bytes(),
         }
     }

@@ -26,6 +26,17 @@ pub(super) fn expert(expert: usize) -> String {
     format!("_exps.{expert}")
 }
 
+/// What makes the inputs of all layers.
+pub(super) const INPUTS: &str = "per_layer_model_proj";
+
+pub(super) fn input_gate(layer: usize) -> String {
+    format!("blk.{layer}.inp_gate")
+}
+
+pub(super) fn input_projection(layer: usize) -> String {
+    format!("blk.{layer}.proj")
+}
+
 /// Whether a matrix of this name is one of an expert that rows are routed to.
 pub(crate) fn is_of_expert(name: &str) -> bool {
     name.contains("_exps.")

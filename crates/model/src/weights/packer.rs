@@ -3,7 +3,7 @@
 use super::parts::{FeedTensors, Part, Slice, gated, rows_of, sections};
 use super::row_reader::{RowReader, stored_form};
 use super::{ExpertWeights, ExpertsIn, FeedWeights, LayerWeights, NormWeights, names};
-use crate::arch::{Blueprint, ExpertPlan, Extra, Mixer, Rope, RopePairs};
+use crate::arch::{Blueprint, ExpertPlan, Extra, Mixer, Rope, RopePairs, WideHeads};
 use crate::disk_experts::ExpertPlace;
 use crate::gguf::{GgufFile, Tensor};
 use crate::load::LoadError;
@@ -44,7 +44,7 @@ impl<'a> Packer<'a> {
             return self.experts(index, plan);
         }
         let norm = b.has(Extra::PostNorms).then(|| self.vector(&format!("blk.{index}.post_ffw_norm.weight"), b.hidden));
-        Ok(FeedWeights::Dense { feed: self.feed(index, "", b.ffn)?, norm: norm.transpose()? })
+        Ok(FeedWeights::Dense { feed: self.feed(index, "", b.ffn_of(index))?, norm: norm.transpose()? })
     }
 
     fn attention_layer(&self, index: usize) -> Result<LayerWeights, LoadError> {
@@ -52,12 +52,13 @@ impl<'a> Packer<'a> {
         let name = |part: &str| format!("blk.{index}.{part}.weight");
         let when =
             |extra: Extra, part: &str, len: usize| b.has(extra).then(|| self.vector(&name(part), len)).transpose();
-        let queries = b.heads * b.head_dim;
+        let WideHeads { kv_heads, head_dim } = b.heads_of(index);
+        let queries = b.heads * head_dim;
         let qkv_bias = b.has(Extra::QkvBias).then(|| self.qkv_bias(index)).transpose()?;
         let head_norms = self.head_norms(index)?;
         let key_bias = qkv_bias.as_ref().filter(|_| head_norms.is_none()).map(|bias| {
-            let keys = &bias[queries..queries + b.kv_heads * b.head_dim];
-            KeyBias::new(keys, b.head_dim, &b.ropes[b.layers[index].rope].frequencies)
+            let keys = &bias[queries..queries + kv_heads * head_dim];
+            KeyBias::new(keys, head_dim, &b.ropes[b.layers[index].rope].frequencies)
         });
         Ok(LayerWeights {
             attention_norm: self.norm(&format!("blk.{index}.attn_norm"))?,
@@ -66,6 +67,7 @@ impl<'a> Packer<'a> {
             qkv_bias,
             key_bias,
             head_norms,
+            value_norm: b.has(Extra::ValueNorms).then(|| vec![1.0; head_dim]),
             output: self
                 .pack(&names::output(index), &[Part::whole(self.matrix(&name("attn_output"), b.hidden, queries)?)])?,
             output_bias: b
@@ -76,6 +78,8 @@ impl<'a> Packer<'a> {
             output_norm: when(Extra::PostNorms, "post_attention_norm", b.hidden)?,
             ffn_norm: self.norm(&format!("blk.{index}.{}", b.ffn_norm()))?,
             feed: self.layer_feed(index)?,
+            input: self.layer_input(index)?,
+            scale: self.layer_scale(index)?,
         })
     }
 
@@ -99,16 +103,19 @@ impl<'a> Packer<'a> {
 
     fn head_norms(&self, index: usize) -> Result<Option<[Vec<f32>; 2]>, LoadError> {
         let b = self.blueprint;
+        let WideHeads { kv_heads, head_dim } = b.heads_of(index);
         let heads = match (b.has(Extra::HeadNorms), b.has(Extra::WidthNorms)) {
             (true, _) => [1, 1],
-            (false, true) => [b.heads, b.kv_heads],
+            (false, true) => [b.heads, kv_heads],
             (false, false) => return Ok(None),
         };
         let norm = |part: &str, heads: usize| {
-            let norm = self.vector(&format!("blk.{index}.{part}.weight"), heads * b.head_dim)?;
+            let norm = self.vector(&format!("blk.{index}.{part}.weight"), heads * head_dim)?;
             Ok::<_, LoadError>(self.halves_of_heads(index, norm))
         };
-        Ok(Some([norm("attn_q_norm", heads[0])?, norm("attn_k_norm", heads[1])?]))
+        let has_keys = b.layers[index].cache_of.is_none();
+        let of_keys = if has_keys { norm("attn_k_norm", heads[1])? } else { Vec::new() };
+        Ok(Some([norm("attn_q_norm", heads[0])?, of_keys]))
     }
 
     /// The file's pages behind a packed layer are not needed any more: without this a load would peak at twice the
@@ -160,11 +167,16 @@ impl<'a> Packer<'a> {
 
     pub(super) fn qkv_parts(&self, index: usize) -> Result<Vec<Part<'a>>, LoadError> {
         let b = self.blueprint;
-        let [queries, keys, values] = self.qkv_slices(index)?;
-        let [query_rows, key_rows] = [b.heads, b.kv_heads].map(|heads| heads * b.head_dim);
+        let WideHeads { kv_heads, head_dim } = b.heads_of(index);
+        let [query_rows, key_rows] = [b.heads, kv_heads].map(|heads| heads * head_dim);
         let order = self.rope_order(index, query_rows);
+        if b.layers[index].cache_of.is_some() {
+            let queries = self.matrix(&format!("blk.{index}.attn_q.weight"), query_rows, b.hidden)?;
+            return Ok(vec![Slice::whole(queries).rows(order.into_iter().map(Some))]);
+        }
+        let [queries, keys, values] = self.qkv_slices(index)?;
         // Where each head has a gate, it lies behind its query.
-        let gated = |row: usize, gate: usize| row + (row / b.head_dim + gate) * b.head_dim;
+        let gated = |row: usize, gate: usize| row + (row / head_dim + gate) * head_dim;
         let has_gates = b.has(Extra::OutputGate);
         let query = |row: usize| Some(if has_gates { gated(row, 0) } else { row });
         let mut parts = vec![
@@ -181,7 +193,8 @@ impl<'a> Packer<'a> {
     /// Queries (and gates beside them), keys and values: tensors, or parts of one.
     fn qkv_slices(&self, index: usize) -> Result<[Slice<'a>; 3], LoadError> {
         let b = self.blueprint;
-        let [queries, keys] = [b.heads, b.kv_heads].map(|heads| heads * b.head_dim);
+        let WideHeads { kv_heads, head_dim } = b.heads_of(index);
+        let [queries, keys] = [b.heads, kv_heads].map(|heads| heads * head_dim);
         let queries = if b.has(Extra::OutputGate) { 2 * queries } else { queries };
         let name = |part: &str| format!("blk.{index}.{part}.weight");
         if self.file.tensor(&name("attn_qkv")).is_some() {
@@ -190,7 +203,9 @@ impl<'a> Packer<'a> {
         }
         let part =
             |part: &str, rows: usize| Ok::<_, LoadError>(Slice::whole(self.matrix(&name(part), rows, b.hidden)?));
-        Ok([part("attn_q", queries)?, part("attn_k", keys)?, part("attn_v", keys)?])
+        let is_of_keys = b.has(Extra::ValuesOfKeys) && self.file.tensor(&name("attn_v")).is_none();
+        let values = if is_of_keys { "attn_k" } else { "attn_v" };
+        Ok([part("attn_q", queries)?, part("attn_k", keys)?, part(values, keys)?])
     }
 
     /// How far ropes turn pages, for keys with biases.
@@ -202,7 +217,8 @@ impl<'a> Packer<'a> {
 
     fn qkv_bias(&self, index: usize) -> Result<Vec<f32>, LoadError> {
         let b = self.blueprint;
-        let [queries, keys] = [b.heads, b.kv_heads].map(|heads| heads * b.head_dim);
+        let WideHeads { kv_heads, head_dim } = b.heads_of(index);
+        let [queries, keys] = [b.heads, kv_heads].map(|heads| heads * head_dim);
         let name = |part: &str| format!("blk.{index}.{part}.bias");
         let whole = if self.file.tensor(&name("attn_qkv")).is_some() {
             self.vector(&name("attn_qkv"), queries + 2 * keys)?
@@ -362,7 +378,8 @@ impl<'a> Packer<'a> {
             RopePairs::Neighbours if i < 2 * pairs => 2 * (i - pairs) + 1,
             RopePairs::Neighbours | RopePairs::Halves => i,
         };
-        (0..rows).map(|row| row / b.head_dim * b.head_dim + within(row % b.head_dim)).collect()
+        let head_dim = b.heads_of(layer).head_dim;
+        (0..rows).map(|row| row / head_dim * head_dim + within(row % head_dim)).collect()
     }
 
     /// A vector over the dimensions of heads, in the same order.

@@ -67,6 +67,10 @@ impl<'a> Packer<'a> {
         match () {
             () if packed.recurrent.is_some() => refuse("a recurrent state in attention's place"),
             () if b.has(Extra::OutputGate) => refuse("gates of what its attention finds"),
+            () if b.wide.is_some() => refuse("heads of a shape of its own"),
+            () if b.has(Extra::ValueNorms) => refuse("norms of its values"),
+            () if b.layer_input.is_some() => refuse("an input of its own"),
+            () if b.has(Extra::LayerScales) => refuse("a factor of its own"),
             () if b.residual_scale != 1.0 => refuse("results that are scaled before they are added"),
             () => Ok(()),
         }
@@ -74,6 +78,9 @@ impl<'a> Packer<'a> {
 
     /// The weights of the head in the file.
     pub(crate) fn plain_head(&self) -> Result<PlainMatrix<'a>, LoadError> {
+        if self.blueprint.logit_cap.is_some() {
+            return Err(LoadError::HeadOnCpuOnly { what: "a bound of its logits" });
+        }
         Ok(plain(&[Part::whole(self.head_tensor()?)]))
     }
 }

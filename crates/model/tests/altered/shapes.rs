@@ -87,6 +87,7 @@ alter_all! {
     qwen_3_moe: 9..10;
     phi_moe: 10..11;
     phi_moe_with_longrope: 11..12;
+    gemma4: 22..24;
 }
 
 /// A head of its own leaves the embeddings' width to them alone.

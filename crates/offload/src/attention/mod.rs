@@ -77,13 +77,16 @@ impl PlacedAttention {
     /// Whether there is something for a device to do. Layers with a window are the crew's.
     ///
     /// # Errors
-    /// If all of them have one, or attention has sinks.
+    /// If all of them have one, or attention has what devices do not know.
     pub fn suits(model: &Model) -> Result<(), OffloadError> {
         if model.blueprint().has(Extra::Sinks) {
             return Err(OffloadError::Sinks);
         }
         if model.blueprint().recurrent.is_some() {
             return Err(OffloadError::Recurrent);
+        }
+        if model.blueprint().wide.is_some() {
+            return Err(OffloadError::Heads);
         }
         let windowed = model.blueprint().layers.iter().all(|layer| layer.window.is_some());
         if windowed { Err(OffloadError::Windows) } else { Ok(()) }

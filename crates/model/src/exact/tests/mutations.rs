@@ -89,6 +89,10 @@ fn what_only_some_architectures_have() {
         routing(b, Routing::Sigmoid { divided: None, scale: 1.5 });
     });
     check("rope over a quarter of a head for half", "glm4moe", &|b| b.ropes[0].frequencies.truncate(4));
+    check("values as they are", "gemma4", &|b| b.extras = &[Extra::HeadNorms, Extra::PostNorms, Extra::LayerScales]);
+    check("no factors of layers", "gemma4", &|b| b.extras = &[Extra::HeadNorms, Extra::PostNorms, Extra::ValueNorms]);
+    check("logits that nothing bounds", "gemma4", &|b| b.logit_cap = None);
+    check("keys of the layer before the last", "gemma4", &|b| b.layers[5].cache_of = Some(1));
 }
 
 const NORM: Extra = Extra::NormBehindAttention;
