@@ -3,7 +3,7 @@
 //! Between two rounds of a job there are microseconds, between two tokens a few more: the thread spins that long before
 //! it parks, because waking a parked thread costs more than the gap. A parked thread uses no CPU.
 
-use crate::affinity::pin_to;
+use crate::affinity::keep_on;
 use crate::core_time::{CoreTime, told_in};
 use crate::gate::Gate;
 use crate::job::Job;
@@ -88,7 +88,7 @@ impl Mailbox {
 /// The life of a lane's thread: until the gate is closed.
 pub(crate) fn lane_main(own: usize, core: Option<CoreId>, mailboxes: &Arc<[Mailbox]>, gate: &Gate) {
     if let Some(core) = core {
-        pin_to(core);
+        keep_on(core);
     }
     let mailbox = &mailboxes[own];
     if let Some(path) = told_in() {

@@ -4,13 +4,20 @@
 //! ([`crate::simd`]). `DUET_ISA` chooses one by name; a name that this machine cannot honour is an error
 //! ([`Isa::chosen`]), never a quiet choice of another set.
 
+mod amx;
+mod trial;
+
+#[cfg(target_arch = "x86_64")]
+pub use amx::assume_amx;
+
 use crate::simd::Kernel;
 use crate::simd::portable::Portable;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{
+    amx::MatrixUnit,
     avx2::{Avx2, Avx2Vnni},
     avx512::Avx512,
-    features::{avx2_features, avx2_vnni_features, avx512_features, compiled_for, detected, names},
+    features::{avx2_features, avx2_vnni_features, avx512_features, compiled_for, detected, names, names_with_amx},
 };
 #[cfg(target_arch = "aarch64")]
 use crate::simd::{
@@ -31,6 +38,8 @@ pub enum Isa {
     Avx2Vnni,
     /// AVX2, FMA, F16C, AVX-512 (F, BW, DQ, VL) and its VNNI.
     Avx512Vnni,
+    /// The same and AMX's products of bytes, for products of many rows.
+    AmxInt8,
     /// NEON and `sdot` (dotprod).
     Neon,
     /// The same and `usdot` (i8mm).
@@ -62,19 +71,25 @@ pub enum IsaError {
 
 impl Isa {
     /// All sets, of each architecture the fastest last, whether this machine has them or not.
-    pub const ALL: [Self; 6] =
-        [Self::Portable, Self::Avx2, Self::Avx2Vnni, Self::Avx512Vnni, Self::Neon, Self::NeonI8mm];
+    pub const ALL: [Self; 7] =
+        [Self::Portable, Self::Avx2, Self::Avx2Vnni, Self::Avx512Vnni, Self::AmxInt8, Self::Neon, Self::NeonI8mm];
 
-    /// All sets this machine has, the fastest last.
+    /// All sets this machine has, the fastest last, as far as it can be told without a trial.
     #[must_use]
     pub fn available() -> Vec<Self> {
         available_with(has_feature)
     }
 
-    /// The fastest that this machine has, whatever the environment says.
+    /// The fastest that this machine has, whatever the environment says. A matrix unit has to prove itself first, in a
+    /// millisecond.
     #[must_use]
     pub fn best() -> Self {
-        Self::available().last().copied().unwrap_or(Self::Portable)
+        static BEST: OnceLock<Isa> = OnceLock::new();
+        *BEST.get_or_init(|| match Self::available().as_slice() {
+            [.., ordinary, Self::AmxInt8] => trial::faster(*ordinary, Self::AmxInt8),
+            [.., last] => *last,
+            [] => Self::Portable,
+        })
     }
 
     /// The set that the environment variable `DUET_ISA` names; the fastest if it is empty or not there.
@@ -115,6 +130,7 @@ impl Isa {
             Self::Avx2 => "avx2",
             Self::Avx2Vnni => "avx2-vnni",
             Self::Avx512Vnni => "avx512-vnni",
+            Self::AmxInt8 => "amx-int8",
             Self::Neon => "neon",
             Self::NeonI8mm => "neon-i8mm",
         }
@@ -132,8 +148,10 @@ impl Isa {
             Self::Avx2Vnni => avx2_vnni_features!(names!()),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni => avx512_features!(names!()),
+            #[cfg(target_arch = "x86_64")]
+            Self::AmxInt8 => avx512_features!(names_with_amx!()),
             #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx2 | Self::Avx2Vnni | Self::Avx512Vnni => &["x86_64"],
+            Self::Avx2 | Self::Avx2Vnni | Self::Avx512Vnni | Self::AmxInt8 => &["x86_64"],
             #[cfg(target_arch = "aarch64")]
             Self::Neon => neon_features!(names!()),
             #[cfg(target_arch = "aarch64")]
@@ -161,7 +179,10 @@ impl Isa {
             Self::Avx2Vnni => unsafe { run_avx2_vnni(kernel) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni => unsafe { run_avx512(kernel) },
+            Self::Avx512Vnni => unsafe { run_avx512(kernel, None) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Self::AmxInt8 => unsafe { run_avx512(kernel, Some(MatrixUnit::new())) },
             // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
             Self::Neon => unsafe { run_neon(kernel) },
@@ -188,7 +209,7 @@ fn available_with(has: impl Fn(&str) -> bool) -> Vec<Isa> {
 /// Whether this machine has a feature of any set.
 #[cfg(target_arch = "x86_64")]
 fn has_feature(name: &str) -> bool {
-    avx2_vnni_features!(detected!(name)) || avx512_features!(detected!(name))
+    avx2_vnni_features!(detected!(name)) || avx512_features!(detected!(name)) || amx::has(name)
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -223,9 +244,9 @@ avx2_vnni_features!(compiled_for!(
 
 #[cfg(target_arch = "x86_64")]
 avx512_features!(compiled_for!(
-    unsafe fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
+    unsafe fn run_avx512<K: Kernel>(kernel: K, unit: Option<MatrixUnit>) -> K::Output {
         // SAFETY: our caller has detected the features, and this function enables them.
-        kernel.run(unsafe { Avx512::new() })
+        kernel.run(unsafe { Avx512::new(unit) })
     }
 ));
 

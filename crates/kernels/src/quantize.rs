@@ -3,8 +3,8 @@
 //! Each row is cut into groups of [`GROUP`] values; a group has one scale, `max |x| / 127`. A group whose largest value
 //! is too small for `127 / max |x|` to be finite (below 3.7e-37) is zero: scale and quants. A group that holds an infinity
 //! or NaN has the scale NaN and zero quants, so that all products with its row are NaN. Both are the same bits on every
-//! instruction set. Rows lie in tiles of [`TILE`], so that a product reads one stream: for every four columns the four bytes of each row of the tile. The
-//! last tile is as high as there are rows left, and no higher: a line that a core writes is one that another must fetch.
+//! instruction set. Rows lie in tiles of [`TILE`], so that a product reads one stream, the bytes of a group in the order of
+//! [`byte_at`]. The last tile is as high as there are rows left, and no higher: a line that a core writes is one that another must fetch.
 //! A row's bytes and scales depend on that row alone; where they lie, on the number of rows.
 //!
 //! Beside matrices of floats rows are kept as they came as well ([`Operands::BytesAndFloats`]).
@@ -22,6 +22,14 @@ pub const GROUP: usize = 32;
 /// Rows that a matrix product takes together: their dot products with two panels, the operands and a few constants are
 /// what 32 AVX-512 registers hold. The float sums, touched once a group, may lie in memory.
 pub const TILE: usize = 8;
+
+/// Where the four bytes of a step of a group's inputs lie for a row of a tile of `height` rows: 32 bytes a row, as AMX's tiles
+/// take them and all the same to others of x86; on ARM, whose products take four rows at a time from one register, the rows
+/// of a step side by side.
+#[inline(always)]
+pub(crate) const fn byte_at(step: usize, row: usize, height: usize) -> usize {
+    if cfg!(target_arch = "aarch64") { (step * height + row) * 4 } else { row * GROUP + step * 4 }
+}
 
 /// Where integer sums of products start whose weights have a zero point: at [`BIASED_ZERO`], less what the zero point takes
 /// from the sum over a group, which is the zero point × the sum of the activations' quants. As many kinds as are wanted
@@ -173,7 +181,7 @@ pub struct SharedRows<'a> {
 /// One tile of quantised rows, as a product reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile {
-    /// `[group][4-column step][row of the tile][4]`, the tile being as high as it has rows.
+    /// Groups one behind the other, each as [`byte_at`] says, the tile being as high as it has rows.
     pub(crate) quants: *const i8,
     /// `[group][row of the tile]`, likewise.
     pub(crate) scales: *const f32,
@@ -296,8 +304,8 @@ impl SharedRows<'_> {
                 to.offsets.add(at).write(from.offsets.add(from_at).read());
                 let (bytes, from_bytes) = (to.quants.add(at * GROUP), from.quants.add(from_at * GROUP));
                 for step in 0..GROUP / 4 {
-                    let four = from_bytes.add(step * from_height * 4).cast::<u32>().read_unaligned();
-                    bytes.add(step * to_height * 4).cast::<u32>().write_unaligned(four);
+                    let four = from_bytes.add(byte_at(step, 0, from_height)).cast::<u32>().read_unaligned();
+                    bytes.add(byte_at(step, 0, to_height)).cast::<u32>().write_unaligned(four);
                 }
                 if self.has_floats() {
                     let (floats, from_floats) = (to.floats.add(at * GROUP), from.floats.add(from_at * GROUP));
@@ -316,7 +324,11 @@ impl SharedRows<'_> {
         let first = tile * self.groups * TILE;
         let all = first..first + self.groups * height;
         let place = Place {
-            quants: self.quants.narrow(all.start * GROUP..all.end * GROUP).as_mut_ptr().wrapping_add(lane * 4),
+            quants: self
+                .quants
+                .narrow(all.start * GROUP..all.end * GROUP)
+                .as_mut_ptr()
+                .wrapping_add(byte_at(0, lane, height)),
             scales: self.scales.narrow(all.clone()).as_mut_ptr().wrapping_add(lane),
             sums: self.sums.narrow(all.clone()).as_mut_ptr().wrapping_add(lane),
             floats: self.floats.narrow(self.floats_of(&all)).as_mut_ptr().wrapping_add(lane * GROUP),
@@ -444,7 +456,7 @@ impl Kernel for SetGroups<'_> {
                 let to = bytes.add(at * GROUP);
                 for step in 0..GROUP / 4 {
                     let four = quants.as_ptr().add(step * 4).cast::<u32>().read_unaligned();
-                    to.add(step * height * 4).cast::<u32>().write_unaligned(four);
+                    to.add(byte_at(step, 0, height)).cast::<u32>().write_unaligned(four);
                 }
             }
         }

@@ -1,5 +1,9 @@
 //! Experts in a feed-forward kernel: against a plain computation, to the bit across instruction sets, rows and crews.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[expect(dead_code, reason = "what others count")]
+mod tiles;
+
 use duet_kernels::crew::{Crew, Scoped, Solo, Unequal};
 use duet_kernels::fused::{
     Block, BufferShape, Buffers, ExpertBias, ExpertShape, Experts, Feed, Feeds, FfnWeights, Norm, Places, PresentFeeds,

@@ -1,5 +1,8 @@
 //! The matrix products: against a plain computation, to the bit across instruction sets, rows, panels and crews.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod tiles;
+
 use duet_kernels::crew::{Crew, Scoped, Solo, Unequal};
 use duet_kernels::isa::Isa;
 use duet_kernels::matmul::{Epilogue, Gating, Target, matmul};
@@ -160,6 +163,44 @@ fn the_largest_products_are_summed_exactly() {
             }
         }
     }
+}
+
+/// Whole tiles of rows are the matrix unit's, of every form and with every number of rows beside them: so many products of
+/// tiles as there are, where they can be counted, and the bits of the portable path.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn whole_tiles_of_rows_are_multiplied_by_the_matrix_unit() {
+    if !Isa::available().contains(&Isa::AmxInt8) {
+        return;
+    }
+    let mut numbers = Numbers(23);
+    for form in Form::ALL {
+        // Scales for half a group each are two products.
+        let parts = if matches!(form, Form::Q2K | Form::Q3K | Form::Q6K) { 2 } else { 1 };
+        for (outputs, inputs, count) in
+            [(70, 300, 16), (16, 32, 17), (33, 257, 31), (64, 64, 40), (32, 96, 8), (32, 96, 7)]
+        {
+            let weights = matrix(&mut numbers, outputs, inputs, form);
+            let rows = rows(&mut numbers, count, inputs);
+            let before = tiles::trap::dots();
+            let result = product(Isa::AmxInt8, &Solo, &weights, &rows);
+            let counted = tiles::trap::dots() - before;
+            assert_eq!(result, product(Isa::Portable, &Solo, &weights, &rows), "{form:?}, {count} rows");
+            // Fewer than two tiles are not worth unpacking.
+            let computed = if form.is_float() || (count < 16 && form.bits() < 8) { 0 } else { count / 8 };
+            let expected = computed * inputs.div_ceil(GROUP) * parts * weights.panels().next_multiple_of(2);
+            assert!(
+                counted == expected || counted == 0 && natively(),
+                "{form:?}, {count} rows: {counted}, not {expected}"
+            );
+        }
+    }
+}
+
+/// Whether the processor has the matrix unit.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn natively() -> bool {
+    std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("amx_int8"))
 }
 
 #[test]

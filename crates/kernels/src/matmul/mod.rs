@@ -20,6 +20,8 @@
 mod epilogue;
 mod first_lines;
 mod floats;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod matrix_unit;
 mod tile;
 mod unpacked;
 mod weights;
@@ -30,6 +32,7 @@ pub use tile::{GroupPart, RowTiles};
 pub use weights::{Quantized, Quants, Scales, Weights};
 
 pub(crate) use tile::products_by_row;
+pub(crate) use unpacked::pays as unpacking_pays;
 
 use crate::crew::Worker;
 use crate::isa::Isa;
@@ -124,7 +127,7 @@ impl Product<'_> {
     #[inline(always)]
     fn run_section<S: Simd>(&self, s: S, section: &Section, panels: Range<usize>) {
         let compute = Compute::of(section.form);
-        let mut memory = unpacked::pays(section.form, self.rows).then(|| RoomMemory::take(self.activations.groups()));
+        let mut memory = s.unpacks(section.form, self.rows).then(|| RoomMemory::take(self.activations.groups()));
         let room = memory.as_mut().map(RoomMemory::room);
         let mut panel = panels.start;
         while panel + 4 <= panels.end {

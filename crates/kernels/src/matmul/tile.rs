@@ -5,9 +5,9 @@
 
 use super::Epilogue;
 use super::unpacked::{Room, Unpacked};
-use super::weights::{PAIRS, Quantized, Quants, Scales};
+use super::weights::{Eight, PAIRS, Quantized, Quants, Scales};
 use crate::packed::{BLOCK, PANELS_TOGETHER, Panel, UNIT};
-use crate::quantize::{BIAS, BIASED_ZERO, GROUP, SharedRows, TILE, Tile};
+use crate::quantize::{BIAS, BIASED_ZERO, GROUP, SharedRows, TILE, Tile, byte_at};
 use crate::simd::{Simd, WeightBytes};
 use std::ops::Range;
 
@@ -54,8 +54,13 @@ pub(super) unsafe fn rows_by_panels<S: Simd, W: Quantized, const R: usize, const
         match tiles.room {
             Some(room) if R == TILE && P == PANELS_TOGETHER => {
                 let unpacked = room.unpack::<S, W, P>(s, panels, groups);
-                each_tile::<S, Unpacked<W>, R, P>(s, &unpacked, panels, tiles);
+                if !s.by_matrix_unit::<Unpacked<W>, P>(&unpacked, panels, tiles) {
+                    each_tile::<S, Unpacked<W>, R, P>(s, &unpacked, panels, tiles);
+                }
             }
+            _ if R == TILE
+                && W::Quants::REGISTERS == Eight::REGISTERS
+                && s.by_matrix_unit::<W, P>(panels, panels, tiles) => {}
             _ => each_tile::<S, W, R, P>(s, panels, panels, tiles),
         }
     }
@@ -111,22 +116,22 @@ pub(super) unsafe fn row_by_row<S: Simd, W: Quantized>(s: S, panels: &[Panel], h
 
 /// Some rows of a tile.
 #[derive(Clone, Copy)]
-struct TilePart {
-    tile: Tile,
+pub(super) struct TilePart {
+    pub(super) tile: Tile,
     /// Rows of the tile.
-    height: usize,
+    pub(super) height: usize,
     /// The first of them.
-    first: usize,
+    pub(super) first: usize,
 }
 
 /// Which of the tiles that read the same panels this is. A tile alone fetches its own panels from memory, some groups before
 /// it needs them; whole ones together fetch the next panels while they compute, each a share of the groups.
 #[derive(Clone, Copy)]
-struct Ahead<'a, const P: usize> {
-    index: usize,
-    count: usize,
+pub(super) struct Ahead<'a, const P: usize> {
+    pub(super) index: usize,
+    pub(super) count: usize,
     /// The panels as they lie in the matrix, the next ones behind them.
-    packed: &'a [Panel; P],
+    pub(super) packed: &'a [Panel; P],
 }
 
 /// More tiles than this compute longer than the next panels need to arrive.
@@ -155,11 +160,7 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
     groups: usize,
     ahead: Ahead<'_, P>,
 ) -> [[S::F; P]; R] {
-    let sharers = ahead.count.min(AHEAD_TILES);
-    let distance = if ahead.count == 1 { groups_ahead::<W, P>() } else { groups };
-    // One row of many bytes is faster left to the processor's own prefetching.
-    let fetches = (R > 1 || W::FORM.bits() < 8) && ahead.index < sharers;
-    let mut turn = if fetches { ahead.index } else { usize::MAX };
+    let mut fetching = Fetching::of::<W, R>(ahead, groups);
     let mut sums = [[s.splat(0.0); P]; R];
     for first in (0..groups).step_by(BLOCK) {
         let mut shared = [[s.splat(0.0); 2]; P];
@@ -168,11 +169,7 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
             *shared = unsafe { W::Scales::shared(s, panel.scales.add(W::FORM.block_at(first))) };
         }
         for group in first..groups.min(first + BLOCK) {
-            if turn == 0 {
-                fetch_group::<S, W, P>(s, ahead.packed, group + distance, groups);
-                turn = sharers;
-            }
-            turn = turn.wrapping_sub(1);
+            fetching.at::<S, W>(s, group);
             for part in 0..W::Scales::PARTS {
                 let part = (group, part);
                 // SAFETY: the caller's; the group is below `groups`.
@@ -283,7 +280,7 @@ unsafe fn add_products<S: Simd, W: Quantized, const R: usize, const P: usize>(
                 *dots = [s.splat_i((*tile.offsets.add(rows + row)).of(W::FORM, part)); P];
             }
         }
-        let activations = tile.quants.add(group * height * GROUP + first * 4);
+        let activations = tile.quants.add(group * height * GROUP + byte_at(0, first, height));
         s.products::<W, R, P>(dots, GroupPart { panels, group, part, activations, height });
     }
 }
@@ -293,7 +290,7 @@ unsafe fn add_products<S: Simd, W: Quantized, const R: usize, const P: usize>(
 /// # Safety
 /// As [`add_part`].
 #[inline(always)]
-unsafe fn add_scaled<S: Simd, W: Quantized, const R: usize, const P: usize>(
+pub(super) unsafe fn add_scaled<S: Simd, W: Quantized, const R: usize, const P: usize>(
     s: S,
     panels: &[Panel; P],
     shared: &[[S::F; 2]; P],
@@ -360,14 +357,14 @@ impl<const P: usize> GroupPart<'_, P> {
         if moved_to_zero::<S, W>() { (s.less_128(one), s.less_128(other)) } else { (one, other) }
     }
 
-    /// The activations of a row in a step: four bytes, those of the next row behind them.
+    /// The activations of a row in a step: four bytes.
     ///
     /// # Safety
     /// There are such a step of the group and such a row.
     #[inline(always)]
     pub(crate) unsafe fn activations(&self, step: usize, row: usize) -> *const i8 {
         // SAFETY: the caller's.
-        unsafe { self.activations.add((step * self.height + row) * 4) }
+        unsafe { self.activations.add(byte_at(step, row, self.height)) }
     }
 }
 
@@ -405,6 +402,39 @@ pub(crate) unsafe fn products_by_row<S: Simd, W: Quantized, const R: usize, cons
 /// Whether weights of the form reach [`Simd::dot`] without their zero point.
 const fn moved_to_zero<S: Simd, W: Quantized>() -> bool {
     W::FORM.zero() == 128 && matches!(S::WEIGHT_BYTES, WeightBytes::Signed)
+}
+
+/// What a tile fetches while it is computed, group after group.
+pub(super) struct Fetching<'a, const P: usize> {
+    packed: &'a [Panel; P],
+    groups: usize,
+    distance: usize,
+    /// Groups until this tile fetches one, and from there to its next.
+    turn: usize,
+    sharers: usize,
+}
+
+impl<'a, const P: usize> Fetching<'a, P> {
+    /// What a tile of `R` rows fetches.
+    #[inline(always)]
+    pub(super) fn of<W: Quantized, const R: usize>(ahead: Ahead<'a, P>, groups: usize) -> Self {
+        let sharers = ahead.count.min(AHEAD_TILES);
+        let distance = if ahead.count == 1 { groups_ahead::<W, P>() } else { groups };
+        // One row of many bytes is faster left to the processor's own prefetching.
+        let fetches = (R > 1 || W::FORM.bits() < 8) && ahead.index < sharers;
+        let turn = if fetches { ahead.index } else { usize::MAX };
+        Self { packed: ahead.packed, groups, distance, turn, sharers }
+    }
+
+    /// Fetches what is this tile's to fetch when it comes to a group.
+    #[inline(always)]
+    pub(super) fn at<S: Simd, W: Quantized>(&mut self, s: S, group: usize) {
+        if self.turn == 0 {
+            fetch_group::<S, W, P>(s, self.packed, group + self.distance, self.groups);
+            self.turn = self.sharers;
+        }
+        self.turn = self.turn.wrapping_sub(1);
+    }
 }
 
 /// Starts fetching a group of `panels`, or, where they have no such group, of the `P` panels that follow them.

@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 const ROWS_MIN: usize = 4 * TILE;
 
 /// Whether it pays for a product of so many rows.
-pub(super) fn pays(form: Form, rows: usize) -> bool {
+pub(crate) fn pays(form: Form, rows: usize) -> bool {
     rows >= ROWS_MIN && !matches!(form.bits(), 4 | 8) && !form.is_float()
 }
 

@@ -1,26 +1,30 @@
-//! AVX-512 with VNNI: one register a vector, `vpdpbusd` for the integer products.
+//! AVX-512 with VNNI: one register a vector, `vpdpbusd` for the integer products. Where the processor has a matrix unit
+//! beside it, that has the integer products of full tiles of rows ([`super::amx`]).
 //!
 //! A value of the set's type can only be made by [`crate::isa`]'s entry for it, which is reached after the features were
 //! detected: who has one may use the instructions.
 
 use super::Simd;
+use super::amx::MatrixUnit;
 use super::features::{avx512_features, compiled_for};
-use crate::matmul::{RowTiles, Weights};
-use crate::packed::Panel;
+use crate::matmul::{Quantized, RowTiles, Weights, matrix_unit, unpacking_pays};
+use crate::packed::{Form, Panel};
 use std::arch::asm;
 use std::arch::x86_64::*;
 
 /// The instruction set.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx512(());
+pub(crate) struct Avx512 {
+    unit: Option<MatrixUnit>,
+}
 
 impl Avx512 {
-    /// The right to use the set.
+    /// The right to use the set, and a matrix unit if there is one.
     ///
     /// # Safety
     /// The machine has it, and the caller was compiled for it.
-    pub(crate) unsafe fn new() -> Self {
-        Self(())
+    pub(crate) unsafe fn new(unit: Option<MatrixUnit>) -> Self {
+        Self { unit }
     }
 }
 
@@ -281,6 +285,29 @@ impl Simd for Avx512 {
             unsafe { W::rows_by_panels::<Self, R, P>(self, panels, tiles) }
         }
     ));
+    #[inline(always)]
+    fn unpacks(self, form: Form, rows: usize) -> bool {
+        match self.unit {
+            Some(_) => matrix_unit::unpacks(form, rows),
+            None => unpacking_pays(form, rows),
+        }
+    }
+    #[inline(always)]
+    unsafe fn by_matrix_unit<W: Quantized, const P: usize>(
+        self,
+        panels: &[Panel; P],
+        packed: &[Panel; P],
+        tiles: &RowTiles<'_>,
+    ) -> bool {
+        let (Some(unit), Ok(panels), Ok(packed)) =
+            (self.unit, panels.as_slice().try_into(), packed.as_slice().try_into())
+        else {
+            return false;
+        };
+        // SAFETY: the caller's.
+        unsafe { matrix_unit::each_tile::<W>(self, unit, panels, packed, tiles) };
+        true
+    }
     #[inline(always)]
     fn prefetch(self, from: *const u8) {
         // SAFETY: a prefetch may name any address, and `self` shows that the instruction set is there.

@@ -50,6 +50,14 @@ macro_rules! names {
     };
 }
 
+/// The same and AMX's, which no function is compiled with: its instructions are assembly.
+#[cfg(target_arch = "x86_64")]
+macro_rules! names_with_amx {
+    ([$($feature:tt)+]) => {
+        &[$($feature,)+ "amx-tile", "amx-int8"]
+    };
+}
+
 /// Whether this machine has the feature that is called `$name`, one of the list.
 #[cfg(target_arch = "x86_64")]
 macro_rules! detected {
@@ -81,7 +89,7 @@ macro_rules! compiled_for {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use {avx2_features, avx2_vnni_features, avx512_features};
+pub(crate) use {avx2_features, avx2_vnni_features, avx512_features, names_with_amx};
 pub(crate) use {compiled_for, detected, names};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use {neon_features, neon_i8mm_features};

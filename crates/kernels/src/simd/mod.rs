@@ -5,6 +5,8 @@
 //! fixed reduction trees), so a kernel gives the same bytes on every instruction set.
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
@@ -14,8 +16,8 @@ pub(crate) mod features;
 pub(crate) mod neon;
 pub(crate) mod portable;
 
-use crate::matmul::{GroupPart, Quantized, RowTiles, Weights, products_by_row};
-use crate::packed::Panel;
+use crate::matmul::{GroupPart, Quantized, RowTiles, Weights, products_by_row, unpacking_pays};
+use crate::packed::{Form, Panel};
 
 /// Lanes of a vector.
 pub const LANES: usize = 16;
@@ -206,6 +208,27 @@ pub trait Simd: Copy {
         panels: &[Panel; P],
         tiles: &RowTiles<'_>,
     );
+
+    /// Whether products of so many rows unpack quants of a form to bytes, once for all tiles of rows.
+    #[inline(always)]
+    fn unpacks(self, form: Form, rows: usize) -> bool {
+        unpacking_pays(form, rows)
+    }
+
+    /// Computes full tiles of rows times two panels, whose quants are bytes, on the processor's matrix unit, `packed` being the
+    /// panels as they lie in the matrix. Does nothing and says so where there is no such unit.
+    ///
+    /// # Safety
+    /// As [`Self::rows_by_panels`], and the tiles have as many rows as tiles can have.
+    #[inline(always)]
+    unsafe fn by_matrix_unit<W: Quantized, const P: usize>(
+        self,
+        _panels: &[Panel; P],
+        _packed: &[Panel; P],
+        _tiles: &RowTiles<'_>,
+    ) -> bool {
+        false
+    }
 
     /// A hint that the 64 bytes at `from` will be read soon. Any address is allowed.
     fn prefetch(self, from: *const u8);

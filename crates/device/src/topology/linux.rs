@@ -1,49 +1,7 @@
-//! Which cores a machine has: one hardware thread of each physical core, the fastest first.
-//!
-//! Two hardware threads of a core share its multipliers and its caches, so a second one adds nothing to kernels and takes
-//! from other programs. Slow cores (Intel's E cores, ARM's middle ones) compute along; cores made for idling (Intel's LP-E
-//! cores, without the cache that the others share; ARM's smallest) are left to the rest of the machine: a kernel ends when
-//! its last share does. Linux tells all this in files; what it does not tell counts as equal.
+//! Linux's files: siblings, kinds and capacities of cores under `/sys/devices`.
 
+use super::{Core, CoreId, CoreKind, Speed, fastest_first};
 use std::path::Path;
-
-/// A hardware thread, by the operating system's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CoreId(pub usize);
-
-/// A physical core, by one of its hardware threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Core {
-    /// The hardware thread that is used.
-    pub id: CoreId,
-    /// What it is for.
-    pub kind: CoreKind,
-    /// How fast it is.
-    pub speed: Speed,
-}
-
-/// Of the fastest core's speed, so many thousandths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Speed(pub u32);
-
-impl Speed {
-    /// The fastest core's.
-    pub const FULL: Self = Self(1000);
-    /// An E core's beside a P core's, where nobody tells: it has half the multipliers and three quarters of the clock, and
-    /// more than that of the memory.
-    const OF_ATOM: Self = Self(550);
-}
-
-/// What a core is for; the fastest kind first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CoreKind {
-    /// As fast as they come on this machine.
-    Fast,
-    /// Slower, and worth its share.
-    Slow,
-    /// For idling.
-    LowPower,
-}
 
 /// The physical cores behind the hardware threads `allowed`, by the files under `devices` (`/sys/devices`): the fastest kind
 /// first, and those for idling only where there are no others.
@@ -57,11 +15,7 @@ pub(crate) fn cores_of(allowed: &[CoreId], devices: &Path) -> Vec<Core> {
             cores.push(kinds.of(id));
         }
     }
-    if cores.iter().any(|core| core.kind < CoreKind::LowPower) {
-        cores.retain(|core| core.kind < CoreKind::LowPower);
-    }
-    cores.sort_by_key(|core| (core.kind, core.id));
-    cores
+    fastest_first(cores)
 }
 
 /// The hardware threads of a core, itself among them or not.
@@ -211,6 +165,61 @@ mod tests {
         assert_eq!(intel.cores(10), [fast(&[0, 2]), slow.collect()].concat());
         // Where a process may use no others, they are as good as any.
         assert_eq!(intel.cores_among(&[8, 9]), [(8, CoreKind::Slow), (9, CoreKind::Slow)]);
+    }
+
+    /// Four P cores of two threads, eight E cores, two LP-E cores, numbered as Linux does: the LP-E cores last, in a list of
+    /// E cores, and without the cache that all others share. (Core Ultra 5 125H)
+    #[test]
+    fn meteor_lake_has_three_kinds() {
+        let mut intel = Machine::new().with("cpu_core/cpus", "0-7\n").with("cpu_atom/cpus", "8-17\n");
+        for core in 0..4 {
+            intel = intel.core(&[2 * core, 2 * core + 1]);
+        }
+        for thread in 0..18 {
+            intel = if thread < 8 { intel } else { intel.core(&[thread]) };
+            if thread < 16 {
+                intel = intel.with(&format!("system/cpu/cpu{thread}/cache/index3/shared_cpu_list"), "0-15\n");
+            }
+        }
+        let slow = (8..16).map(|id| (id, CoreKind::Slow)).collect();
+        assert_eq!(intel.cores(18), [fast(&[0, 2, 4, 6]), slow].concat());
+        // A container that may use one thread of each of two P cores and an LP-E core.
+        assert_eq!(intel.cores_among(&[1, 2, 16]), fast(&[1, 2]));
+    }
+
+    /// Four P cores with a third cache, four E cores beside it, no second threads. (Core Ultra 200V)
+    #[test]
+    fn lunar_lake_s_e_cores_are_for_idling() {
+        let mut intel = Machine::new().with("cpu_core/cpus", "0-3\n").with("cpu_atom/cpus", "4-7\n");
+        for thread in 0..8 {
+            intel = intel.core(&[thread]);
+            if thread < 4 {
+                intel = intel.with(&format!("system/cpu/cpu{thread}/cache/index3/size"), "12288K\n");
+            }
+        }
+        assert_eq!(intel.cores(8), fast(&[0, 1, 2, 3]));
+    }
+
+    /// Twelve cores in three clusters, of one capacity, no third cache. (Snapdragon X)
+    #[test]
+    fn clusters_of_equal_cores_are_equal() {
+        let mut arm = Machine::new();
+        for core in 0..12 {
+            let (capacity, cluster) = (format!("system/cpu/cpu{core}/cpu_capacity"), core / 4 * 4);
+            let siblings = format!("system/cpu/cpu{core}/topology/cluster_cpus_list");
+            arm = arm.core(&[core]).with(&capacity, "1024\n").with(&siblings, &format!("{cluster}-{}\n", cluster + 3));
+        }
+        assert_eq!(arm.cores(12), fast(&(0..12).collect::<Vec<_>>()), "a cluster is no core");
+    }
+
+    /// One core is the largest, five are nearly as large, two small. (Snapdragon 8 Gen 3's like)
+    #[test]
+    fn one_prime_core_does_not_make_the_others_slow_that_are_nearly_as_fast() {
+        let mut phone = Machine::new();
+        for (core, capacity) in [330, 330, 850, 850, 850, 900, 900, 1024].iter().enumerate() {
+            phone = phone.core(&[core]).with(&format!("system/cpu/cpu{core}/cpu_capacity"), &format!("{capacity}\n"));
+        }
+        assert_eq!(phone.cores(8), fast(&[2, 3, 4, 5, 6, 7]));
     }
 
     /// The small cores have the small numbers. (RK3588's and phones' like)
