@@ -15,8 +15,8 @@ COMMON = dict(hidden_size=32, num_attention_heads=2, head_dim=32, global_head_di
 SHAPES = {
     # As E2B and E4B: inputs of layers, keys and values of earlier layers, wider blocks where these are read.
     "gemma4": dict(
-        COMMON, num_hidden_layers=6, num_key_value_heads=1, intermediate_size=48, use_double_wide_mlp=True,
-        hidden_size_per_layer_input=16, num_kv_shared_layers=2,
+        COMMON, num_hidden_layers=6, num_key_value_heads=1, intermediate_size=64, use_double_wide_mlp=True,
+        hidden_size_per_layer_input=32, num_kv_shared_layers=2,
         layer_types=["sliding_attention", "full_attention"] * 3),
     # As 31B: values that are keys before their norm, in layers that see everything, which have fewer key heads.
     "gemma4_dense": dict(

@@ -239,7 +239,7 @@ def sentence_piece_by_merges(path):
     """As Gemma 4's: SentencePiece's spelling and single bytes, and a list of merges."""
     from tokenizers import Tokenizer, models, trainers
 
-    text = training_text(path).replace(" ", "\u2581")
+    text = training_text(path).replace("\x00", "").replace(" ", "\u2581")
     # Line breaks are apart, and their runs are tokens.
     lines = [line for line in text.split("\n") if line]
     pieces = [line[i:i + 40] for line in lines for i in range(0, len(line), 40)]

@@ -12,6 +12,7 @@ use crate::kv::KvFormat;
 use crate::tokenizer::SpecialTokens;
 use duet_kernels::crew::Scoped;
 use duet_types::{TokenId, Tokens};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -71,7 +72,7 @@ fn each_layer_for_itself() {
     let (mut rows, mut layers) = (Vec::new(), Vec::new());
     for (layer, pair) in streams.windows(2).enumerate() {
         let mut read = pair[0].clone();
-        reader.attend(&tensors, layer, &mut read).unwrap();
+        reader.attend(&tensors, layer, &mut read, &mut BTreeMap::new()).unwrap();
         reader.feed(&tensors, layer, &mut read).unwrap();
         let [found, expected] = [&pair[1], &read].map(|after| addends(after, &pair[0]));
         rows.extend(found.each().zip(expected.each()).map(|(a, b)| relative(a, b)));
