@@ -17,6 +17,7 @@ use crate::queues::Line;
 use crate::request_table::{Company, Phase, Progress, RequestTable, Row};
 use crate::residency::Residency;
 use crate::scheduler::Running;
+use crate::span::{Cut, Span, next_span};
 use crate::speculation::Offer;
 use duet_types::{Class, Instant, KernelId, LaneId, LaneSet, Nanos, Net, RequestId, Stage, Tokens};
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,6 +104,16 @@ impl<'a> View<'a> {
         self.left().iter().filter(|&lane| !self.config.machine.is_static(lane)).last().unwrap_or(lane)
     }
 
+    /// The lane of the iGPU role where a device may have it: the last device that takes any rows, beside the one of the NPU
+    /// role. On a machine of cores, or with one device, it is [`Self::decode_lane`].
+    #[must_use]
+    pub fn igpu_lane(&self) -> LaneId {
+        let machine = &self.config.machine;
+        let is_device = |lane: &LaneId| machine.lane(*lane).capabilities.joins == Joins::Rows;
+        let devices = machine.dynamic().without(self.lost).without(LaneSet::from_iter([self.prefill_lane()]));
+        devices.iter().filter(is_device).last().unwrap_or_else(|| self.decode_lane())
+    }
+
     /// All lanes that are left as one team, if they are several and form one. Cores of which some are lost form none.
     #[must_use]
     pub fn team(&self) -> Option<LaneSet> {
@@ -125,12 +136,42 @@ impl<'a> View<'a> {
         idle.map_or(lanes, |(_, lanes)| lanes)
     }
 
-    /// Of the teams among these lanes the one that is predicted to run a whole pass soonest: all of them, where they are
-    /// cores.
+    /// Of the teams among these lanes the one that is predicted to run a pass soonest from a node on, as far as the same
+    /// devices hold its layers: all of them, where they are cores.
     #[must_use]
-    pub fn quickest(&self, among: LaneSet, load: &Load, stage: Stage) -> LaneSet {
-        let timed = self.timed(among, load, stage, &(0..self.config.graph(load.net).nodes()));
+    pub fn quickest(&self, among: LaneSet, load: &Load, stage: Stage, node: usize) -> LaneSet {
+        let timed = self.timed(among, load, stage, &self.stretch(load.net, node));
         timed.into_iter().min().map_or(among, |(_, lanes)| lanes)
+    }
+
+    /// All nodes of a pass, where every device holds all layers; else from a node to where the holders change.
+    #[must_use]
+    pub fn stretch(&self, net: Net, node: usize) -> Range<usize> {
+        let order = self.config.graph(net).order();
+        let devices_hold_all = self.config.machine.lanes.iter().all(|lane| lane.capabilities.layers.is_none());
+        if devices_hold_all || net == Net::Encoder {
+            return 0..order.count();
+        }
+        node..self.config.machine.border_behind(node, order)
+    }
+
+    /// The next kernel of a pass on some lanes.
+    pub(crate) fn next_span(&self, pass: &Pass, lanes: LaneSet, cut: Cut) -> Span {
+        let (graph, machine) = (self.config.graph(pass.load.net), &self.config.machine);
+        let span = next_span(graph, machine.anchors(lanes), pass, cut);
+        let end = self.stretch(pass.load.net, span.nodes.start).end.min(span.nodes.end);
+        Span { nodes: span.nodes.start..end, ..span }
+    }
+
+    /// These lanes, if each of them holds the layers of a node; else the cores, which hold all.
+    #[must_use]
+    pub fn holding(&self, lanes: LaneSet, net: Net, node: usize) -> LaneSet {
+        let machine = &self.config.machine;
+        if machine.hold(lanes, self.config.graph(net).order(), &(node..node + 1)) {
+            return lanes;
+        }
+        let cores = self.cores();
+        if machine.is_team(cores) { cores } else { LaneSet::from_iter([self.decode_lane()]) }
     }
 
     /// The teams among some lanes that compute these nodes, and how long each takes.
@@ -148,6 +189,9 @@ impl<'a> View<'a> {
             return false;
         }
         let order = self.config.graph(load.net).order();
+        if !self.config.machine.hold(lanes, order, nodes) {
+            return false;
+        }
         let mut kinds = order.kinds().filter(|(kind, _)| order.count_of(*kind, nodes) > 0);
         kinds.all(|(kind, _)| self.config.machine.computes(lanes, kind, load))
     }
