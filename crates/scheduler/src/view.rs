@@ -104,14 +104,20 @@ impl<'a> View<'a> {
         self.left().iter().filter(|&lane| !self.config.machine.is_static(lane)).last().unwrap_or(lane)
     }
 
-    /// The lane of the iGPU role where a device may have it: the last device that takes any rows, beside the one of the NPU
-    /// role. On a machine of cores, or with one device, it is [`Self::decode_lane`].
+    /// The lane of the iGPU: the last device that takes any rows and is neither lost nor slow. On a machine without one it is
+    /// [`Self::decode_lane`].
     #[must_use]
     pub fn igpu_lane(&self) -> LaneId {
         let machine = &self.config.machine;
         let is_device = |lane: &LaneId| machine.lane(*lane).capabilities.joins == Joins::Rows;
-        let devices = machine.dynamic().without(self.lost).without(LaneSet::from_iter([self.prefill_lane()]));
-        devices.iter().filter(is_device).last().unwrap_or_else(|| self.decode_lane())
+        self.quick().iter().filter(is_device).last().unwrap_or_else(|| self.decode_lane())
+    }
+
+    /// The lanes that take any rows, but those that are lost, or slow with nothing on them.
+    fn quick(&self) -> LaneSet {
+        let runs = |lane: LaneId| self.running.values().any(|running| running.lanes.contains(lane));
+        let is_there = |lane: &LaneId| self.idle.contains(*lane) || runs(*lane);
+        self.config.machine.dynamic().without(self.lost).iter().filter(is_there).collect()
     }
 
     /// All lanes that are left as one team, if they are several and form one. Cores of which some are lost form none.
@@ -125,9 +131,12 @@ impl<'a> View<'a> {
     /// of it soonest. Where that one is busy, an idle one that is slower by no more than a person may have to wait.
     #[must_use]
     pub fn dynamic_lanes(&self, load: &Load, stage: Stage, nodes: &Range<usize>) -> LaneSet {
-        let usable = self.config.machine.dynamic().without(self.lost);
-        if usable.len() <= 1 || !self.has(Mechanism::Teams) {
+        let usable = self.quick();
+        if !self.has(Mechanism::Teams) || usable.is_empty() {
             return LaneSet::from_iter([self.decode_lane()]);
+        }
+        if usable.len() == 1 {
+            return usable;
         }
         let timed = self.timed(usable, load, stage, nodes);
         let Some((best, lanes)) = timed.iter().min().copied() else { return LaneSet::from_iter([self.decode_lane()]) };

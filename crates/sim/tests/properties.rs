@@ -43,8 +43,6 @@ fn machine() -> impl Strategy<Value = SchedulerConfig> {
         Just(machines::single()),
         (0..3_u64).prop_map(|spare| machines::exchanging(Bytes(spare))),
         Just(machines::launching()),
-        Just(machines::npu_igpu_cpu()),
-        Just(machines::half_on_igpu()),
     ];
     let limits = (20..130_u32, 1..9_usize, 1..4_usize, 0..200_u64, 0..80_u64);
     // Some memory is scarce, but enough for the longest request alone; pages are of ten positions.

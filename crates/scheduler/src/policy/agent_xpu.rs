@@ -170,5 +170,8 @@ fn decode_lanes(view: &View<'_>, node: usize) -> Option<LaneSet> {
     if !prefills && let Some(team) = joined(view).filter(|&team| view.holding(team, Net::Decoder, node) == team) {
         return Some(team);
     }
-    if_idle(view, view.holding(LaneSet::from_iter([view.igpu_lane()]), Net::Decoder, node))
+    // A device that prompts are read on has no decode beside it.
+    let igpu = Some(view.igpu_lane()).filter(|&lane| lane != view.prefill_lane());
+    let lane = LaneSet::from_iter([igpu.unwrap_or_else(|| view.decode_lane())]);
+    if_idle(view, view.holding(lane, Net::Decoder, node))
 }
