@@ -181,7 +181,8 @@ impl Digest {
             flows.push(entry.subject.flow);
             if !std::mem::replace(&mut entry.has_begun, true) {
                 let waited = now - entry.arrived;
-                facts.push(Fact::Began { subject: entry.subject, waited, found: entry.found });
+                let led = lanes.leader().unwrap_or(LaneId(0));
+                facts.push(Fact::Began { subject: entry.subject, waited, found: entry.found, led });
             }
         }
         self.running.insert(kernel.id, Launched { kernel: kernel.clone(), lanes, reason, at: now, flows });

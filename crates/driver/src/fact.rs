@@ -30,6 +30,8 @@ pub enum Fact {
         waited: Nanos,
         /// What the lanes did when it came.
         found: Found,
+        /// The first of its lanes.
+        led: LaneId,
     },
     /// The first kernel of a pass was launched.
     PassBegan {

@@ -3,6 +3,7 @@
 mod agents;
 mod cache;
 mod calibrate;
+mod compose;
 mod device;
 mod draft;
 mod embed;
@@ -22,6 +23,7 @@ mod speculate;
 pub(crate) use agents::AgentsArgs;
 pub(crate) use cache::{CacheArgs, CacheCommand, CacheListArgs, CachePruneArgs};
 pub(crate) use calibrate::CalibrateArgs;
+pub(crate) use compose::ComposeArgs;
 pub(crate) use device::{AgreementArgs, DeviceArgs};
 pub(crate) use draft::DraftArgs;
 pub(crate) use embed::EmbedArgs;
@@ -118,7 +120,7 @@ pub(crate) enum BenchCommand {
     Load(Box<LoadArgs>),
     /// Devices beside the cores, as the papers have them, under the same load by the paper's policy and by ours, and the
     /// cores alone
-    Compose(Box<LoadArgs>),
+    Compose(Box<ComposeArgs>),
     /// What drafting is worth: real prompts, answered by each method
     Speculate(Box<SpeculateArgs>),
     /// Whether drafting changes any answer to the prompts of a file; it must not

@@ -61,7 +61,7 @@ fn line(lane: &Lane, measured_at: u64) -> LaneLine<'_> {
 
 /// What it can do, in a few words.
 fn described(lane: &Lane) -> String {
-    let Capabilities { joins, rows, attention, exact, .. } = &lane.capabilities;
+    let Capabilities { joins, rows, attention, exact, layers, .. } = &lane.capabilities;
     let mut words = match (joins, rows) {
         (Joins::Crew, _) => "cores, everything".to_owned(),
         (Joins::Rows, RowsTaken::Any) => "device, any rows".to_owned(),
@@ -77,6 +77,9 @@ fn described(lane: &Lane) -> String {
             words += &format!(" and their attention from {context_min} to {context_max} positions");
         }
         Attention::UpTo(_) | Attention::Any => words += " and attention",
+    }
+    if let Some(layers) = layers {
+        words += &format!(", layers {} to {}", layers.first, layers.end.saturating_sub(1));
     }
     if let Some(exact) = exact {
         words += &format!(", a prompt's own graphs in {:.1} s", exact.compile.as_secs_f64());

@@ -10,10 +10,11 @@ use duet_engine::{
 use duet_gpu::{Adapter, Adapters, Fault, GpuModel};
 use duet_model::{LoadOptions, Model};
 use duet_testing::Need;
-use duet_types::{Class, TokenId, Tokens};
+use duet_types::{Bytes, Class, TokenId, Tokens};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use support::server::Server;
 use support::{duet, run};
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
@@ -48,6 +49,67 @@ fn the_lane_of_a_gpu_answers() {
     let answer = answer_on(&adapter.name, MODEL, &["ab", "--raw", "--max-tokens", "4", "--speculate", "off"]);
     assert_eq!(answer.status, 0, "{answer:#?}");
     assert!(answer.stderr.contains(&format!("100.0 % on {}", adapter.name)), "{answer:#?}");
+}
+
+/// A server whose work a GPU does: whole answers, streamed and not, the same whenever they are asked for.
+#[test]
+fn a_server_answers_on_the_lane_of_a_gpu() {
+    let Some(adapter) = adapter() else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let flags = ["--device", &adapter.name, "--speculate", "off", "--no-fallback"];
+    drop(Server::start_with(cache.path(), MODEL, &flags));
+    duet_testing::prefer_devices(&cache.path().join("profiles"));
+    let mut server = Server::start_with(cache.path(), MODEL, &flags);
+    let body = r#"{"model": "default", "prompt": "ab ab ab", "max_tokens": 8, "temperature": 0, "ignore_eos": true}"#;
+    let text = |answer: &str| {
+        let json: serde_json::Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        assert_eq!(json["usage"]["completion_tokens"], 8, "{answer}");
+        json["choices"][0]["text"].as_str().unwrap().to_owned()
+    };
+    let first = text(&server.post("/v1/completions", body));
+    assert!(!first.is_empty());
+    let streamed = server.post("/v1/completions", &body.replace("{\"model\"", "{\"stream\": true, \"model\""));
+    assert!(streamed.contains("data: [DONE]"), "{streamed}");
+    assert_eq!(text(&server.post("/v1/completions", body)), first);
+    let usable = format!("duet_lane_usable{{lane=\"{}\"}} 1", adapter.name);
+    let metrics = server.get("/metrics");
+    assert!(metrics.contains(&usable), "{metrics}");
+    assert_eq!(server.terminate(), Some(0));
+}
+
+/// A model that the GPU has no room for: some of its layers are there, and the cores have the others.
+#[test]
+fn a_model_is_divided_between_a_gpu_and_the_cores() {
+    let Some(adapter) = adapter() else { return };
+    let on = |memory: &str| {
+        let name = format!("{},memory={memory}", adapter.name);
+        answer_on(&name, MODEL, &["ab ab ab", "--raw", "--max-tokens", "4", "--speculate", "off"])
+    };
+    let none = {
+        let cache = tempfile::tempdir().unwrap();
+        let name = format!("{},memory=4096", adapter.name);
+        run(&mut duet(cache.path(), &["run", MODEL, "ab", "--raw", "--device", &name]))
+    };
+    none.assert_refused(&["a layer takes", "more memory"]);
+    let whole = on("1G");
+    assert!(whole.status == 0 && whole.stderr.contains("100.0 % on"), "{whole:#?}");
+    // What the tiny model's last layer takes, with rows on their way, and not the first as well.
+    let some = on(&least_memory(&adapter).to_string());
+    assert_eq!(some.status, 0, "{some:#?}");
+    assert!(some.stderr.contains(", layers 1 to 1"), "{some:#?}");
+    let share = some.stderr.split("linear work: ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let share: f64 = share.parse().unwrap();
+    assert!(share > 10.0 && share < 90.0, "{some:#?}");
+}
+
+/// The least memory in which a layer of the model has room.
+fn least_memory(adapter: &Adapter) -> u64 {
+    let model = Arc::new(Model::load(Path::new(MODEL), &LoadOptions::default(), &mut |_| {}).unwrap());
+    let mut memory = 1 << 10;
+    while GpuModel::within(Arc::clone(&model), adapter, Some(Bytes(memory))).is_err() {
+        memory += memory / 16;
+    }
+    memory
 }
 
 #[test]

@@ -69,6 +69,9 @@ pub struct EngineConfig {
     /// Shares of lanes, by their names, that may be used at most; `cpu` is all lanes of cores. The rest is left to the
     /// display or to other programs.
     pub occupancy: Vec<(String, f64)>,
+    /// Watts of lanes while they work, by their names; `cpu` is each lane of cores. Nothing is decided by them: a log carries
+    /// them, and what they come to is told.
+    pub watts: Vec<(String, f64)>,
     /// Memory for graphs that a device of fixed shapes makes for exactly a prompt's rows; absent: an eighth of what the
     /// machine has left. With less than one takes, there are none.
     pub graph_bytes: Option<Bytes>,
@@ -139,6 +142,7 @@ impl Default for EngineConfig {
             devices: Vec::new(),
             fallback: Fallback::default(),
             occupancy: Vec::new(),
+            watts: Vec::new(),
             graph_bytes: None,
             trace: None,
             event_log: None,

@@ -32,6 +32,7 @@ use duet_model::forward::{
     AttentionStats, ExpertStats, Node, NodeInputs, NodeOutputs, NotRun, Pass, PreparesRows, SpanWise,
 };
 use duet_model::{ExpertUnread, Model, Work};
+use duet_scheduler::Machine;
 use duet_scheduler::machine::Capabilities;
 use duet_types::{LaneId, LaneSet};
 use executor::{Cores, Ended, Executor, Task};
@@ -89,6 +90,20 @@ impl Executors {
         self.lane(lane).map_or(&self.cores as &dyn Executor, |device| device).capabilities()
     }
 
+    /// The layers of a model that the devices among some lanes hold, all of them.
+    pub(crate) fn held(&self, lanes: LaneSet) -> Range<usize> {
+        let held = lanes.iter().filter_map(|lane| self.lane(lane)?.device.layers.as_ref().map(|layers| layers.held()));
+        held.fold(0..self.work.layers, |all, held| all.start.max(held.start)..all.end.min(held.end))
+    }
+
+    /// Tells devices which layers to hold, as a machine has it.
+    pub(crate) fn hold_as(&self, machine: &Machine) -> Result<(), EngineError> {
+        let planned = self.devices.iter().zip(&machine.lanes);
+        planned
+            .filter_map(|(device, lane)| Some((device, lane.capabilities.layers?)))
+            .try_for_each(|(device, layers)| device.hold(layers))
+    }
+
     /// Devices that failed and were not probed well since.
     pub(crate) fn failed(&self) -> LaneSet {
         let failed = |lane: &LaneId| self.lane(*lane).is_some_and(DeviceLane::has_failed);
@@ -105,7 +120,8 @@ impl Executors {
         rows: Range<usize>,
         site: Site<'_>,
     ) -> Result<(), EngineError> {
-        let span = self.spanning(site).filter(|_| rows == (0..pass.rows()));
+        let holds = |device: &DeviceLane| nodes.clone().all(|node| device.holds(node));
+        let span = self.spanning(site).filter(|(device, _)| rows == (0..pass.rows()) && holds(device));
         if let Some((device, spans)) = span {
             let nodes: Vec<Node> = nodes.clone().collect();
             let macs = rows.len() as u64 * nodes.iter().map(|&node| self.macs(node)).sum::<u64>();
@@ -165,7 +181,8 @@ impl Executors {
         rows: Range<usize>,
         site: Site<'a>,
     ) -> impl Iterator<Item = (&'a dyn Executor, Range<usize>)> {
-        let (mut left, mut devices) = (rows, self.usable(site).filter(move |_| node.is_token_wise()));
+        let (mut left, mut devices) =
+            (rows, self.usable(site).filter(move |device| node.is_token_wise() && device.holds(node)));
         std::iter::from_fn(move || {
             let takes = |device: &'a DeviceLane| match site.rows_of(device.lane, node, left.len()) {
                 0 => None,
@@ -180,7 +197,7 @@ impl Executors {
 
     /// Whether a kernel of these nodes' last needs no pass: the rows are read once, and a device alone computes them.
     pub(crate) fn runs_apart(&self, node: Node, site: Site<'_>) -> bool {
-        node.is_token_wise() && site.lanes.len() == 1 && self.usable(site).next().is_some()
+        node.is_token_wise() && site.lanes.len() == 1 && self.usable(site).any(|device| device.holds(node))
     }
 
     /// Runs some rows of a node on the device of the site. Nothing if it did not run them.
@@ -190,7 +207,8 @@ impl Executors {
         rows: Range<usize>,
         site: Site<'_>,
     ) -> Result<Option<NodeOutputs>, EngineError> {
-        let Some(device) = self.usable(site).next() else { return Ok(None) };
+        let mut usable = self.usable(site).filter(|device| device.holds(inputs.node()));
+        let Some(device) = usable.next() else { return Ok(None) };
         let macs = rows.len() as u64 * self.macs(inputs.node());
         let mut outputs = None;
         let run = inputs.run_on(device.nodes(site), rows).map(|done| outputs = Some(done));
@@ -208,7 +226,8 @@ impl Executors {
         site: Site<'_>,
     ) -> Result<(), EngineError> {
         let macs = rows.len() as u64 * self.work.head.macs;
-        if let Some(device) = self.usable(site).next().filter(|_| site.lanes.len() == 1)
+        let has_head = |device: &&DeviceLane| site.lanes.len() == 1 && device.holds_head(self.work.layers);
+        if let Some(device) = self.usable(site).next().filter(has_head)
             && device.ended(macs, model.logits_on(&*device.device.nodes, pass, rows, logits))? == Ended::Done
         {
             return Ok(());
@@ -222,7 +241,11 @@ impl Executors {
     pub(crate) fn probe(&self, model: &Model, lane: LaneId) -> Result<(), NotRun> {
         let Some(device) = self.lane(lane) else { return Ok(()) };
         let residual = vec![0.0; PROBED_ROWS * model.blueprint().hidden];
-        device.device.nodes.head(&residual, &mut vec![0.0; PROBED_ROWS * model.config().vocabulary])?;
+        match device.device.nodes.head(&residual, &mut vec![0.0; PROBED_ROWS * model.config().vocabulary]) {
+            // One that does not hold the head says so, and so it is there.
+            Err(NotRun::Unsupported(_)) if !device.holds_head(model.config().layers) => {}
+            probed => probed?,
+        }
         device.works();
         Ok(())
     }

@@ -45,6 +45,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let measured = Measured { model: &model, kv: config.kv_format, cpu: &cpu_config, executors: &executors };
     let profile = profile(&measured, config.profile_folder.as_deref(), &cpu)?;
     executors.give_attention_as(&profile.machine);
+    executors.hold_as(&profile.machine)?;
     let heg = with_disk(heg(&model, config.kv_format), &model);
     let heg = Heg { experts: executors.expert_launches(&heg), ..heg };
     executors.count_from_here();
@@ -56,7 +57,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let scheduler = SchedulerConfig {
         encoder,
         graphs: graph_set(exchange.as_ref(), exchanging.unwrap_or_default())?,
-        machine: capped(profile.machine, &config.occupancy)?,
+        machine: told(profile.machine, &config)?,
         heg,
         limits: Limits { graphs: graphs(&config, &executors), ..limits(&config, budget.context, exchange.as_ref()) },
         memory: memory(&config, &budget, &page),
@@ -214,23 +215,39 @@ fn exchange(executors: &Executors) -> Result<Option<(LaneSet, GraphExchange)>, E
     }
 }
 
-/// The machine with the shares of its lanes that may be used.
-fn capped(mut machine: Machine, shares: &[(String, f64)]) -> Result<Machine, EngineError> {
-    for (name, share) in shares {
-        let is_meant = |lane: &Lane| match lane.capabilities.joins {
-            Joins::Crew => name == "cpu" || *name == lane.name,
-            Joins::Rows => *name == lane.name,
-        };
-        let names: Vec<String> = machine.lanes.iter().map(|lane| lane.name.clone()).collect();
-        let mut lanes = machine.lanes.iter_mut().filter(|lane| is_meant(lane)).peekable();
-        if lanes.peek().is_none() || !(0.01..=1.0).contains(share) {
-            let text =
-                format!("occupancy {name}={share}: a lane (cpu, {}) and a share from 0.01 to 1", names.join(", "));
+/// The machine with the shares of its lanes that may be used, and what these take of power.
+fn told(mut machine: Machine, config: &EngineConfig) -> Result<Machine, EngineError> {
+    for (name, share) in &config.occupancy {
+        if !(0.01..=1.0).contains(share) || !each(&mut machine, name, |lane| lane.occupancy = *share) {
+            let text = format!("occupancy {name}={share}: a lane ({}) and a share from 0.01 to 1", names(&machine));
             return Err(EngineError::Configuration(text));
         }
-        lanes.for_each(|lane| lane.occupancy = *share);
+    }
+    for (name, watts) in &config.watts {
+        let is_power = watts.is_finite() && *watts > 0.0;
+        if !is_power || !each(&mut machine, name, |lane| lane.capabilities.watts = Some(*watts)) {
+            let text = format!("watts {name}={watts}: a lane ({}) and watts above zero", names(&machine));
+            return Err(EngineError::Configuration(text));
+        }
     }
     Ok(machine)
+}
+
+/// Tells the lanes of a name something; `cpu` is all lanes of cores. Whether there is one.
+fn each(machine: &mut Machine, name: &str, mut tell: impl FnMut(&mut Lane)) -> bool {
+    let is_meant = |lane: &&mut Lane| match lane.capabilities.joins {
+        Joins::Crew => name == "cpu" || *name == lane.name,
+        Joins::Rows => *name == lane.name,
+    };
+    let mut lanes = machine.lanes.iter_mut().filter(is_meant).peekable();
+    let found = lanes.peek().is_some();
+    lanes.for_each(&mut tell);
+    found
+}
+
+fn names(machine: &Machine) -> String {
+    let names: Vec<&str> = machine.lanes.iter().map(|lane| lane.name.as_str()).collect();
+    format!("cpu, {}", names.join(", "))
 }
 
 /// The graphs that the scheduler is to exchange, and the lane that runs them.

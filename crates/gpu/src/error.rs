@@ -35,6 +35,14 @@ pub enum GpuError {
         /// The adapter's limit.
         limit: u64,
     },
+    /// Not even one layer fits.
+    #[error("a layer takes {layer} bytes, and there is room for {room}: give it more memory")]
+    NoRoom {
+        /// The last layer, with the head.
+        layer: u64,
+        /// What weights may take.
+        room: u64,
+    },
     /// The driver has given the device up, or the person has taken it away.
     #[error("the GPU was lost: {0}")]
     Lost(String),

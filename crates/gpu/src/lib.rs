@@ -14,6 +14,7 @@
 pub mod adapters;
 mod error;
 pub mod gpu;
+mod held;
 mod matrix;
 mod nodes;
 mod pages;

@@ -6,6 +6,7 @@
 use crate::adapters::Adapter;
 use crate::error::GpuError;
 use crate::gpu::{Fault, Gpu};
+use crate::held::Shares;
 use crate::nodes::{FfnOnGpu, HeadOnGpu, Launcher, Products, QkvOnGpu};
 use crate::recording::Recording;
 use crate::room::{HEAD_ROWS, Room, Widths};
@@ -14,8 +15,9 @@ use crate::staging::Staging;
 use duet_kernels::fused::HeadNorms;
 use duet_model::Model;
 use duet_model::arch::Extra;
-use duet_model::forward::{NotRun, SpanRows, SpanWise, TokenWise};
+use duet_model::forward::{HoldsLayers, NotRun, SpanRows, SpanWise, TokenWise};
 use duet_types::{Bytes, Node};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,9 @@ use std::time::{Duration, Instant};
 pub struct GpuModel {
     model: Arc<Model>,
     adapter: Adapter,
+    shares: Shares,
+    /// The layers that it holds, or will when it is opened again.
+    held: Mutex<Range<usize>>,
     /// One lane at a time has it. Nothing after a failure, until a probe.
     loaded: Mutex<Option<OnGpu>>,
 }
@@ -41,10 +46,13 @@ struct OnGpu {
 pub(crate) struct Loaded {
     pub(crate) gpu: Gpu,
     pub(crate) widths: Widths,
-    pub(crate) layers: Vec<(QkvOnGpu, FfnOnGpu)>,
+    /// The first of the layers that are there.
+    pub(crate) first: usize,
+    layers: Vec<(QkvOnGpu, FfnOnGpu)>,
     /// Of queries and of keys.
-    pub(crate) head_norms: Vec<Option<[wgpu::Buffer; 2]>>,
-    head: HeadOnGpu,
+    head_norms: Vec<Option<[wgpu::Buffer; 2]>>,
+    /// With the last layer.
+    head: Option<HeadOnGpu>,
     pub(crate) room: Room,
     products: Products,
     width: usize,
@@ -62,9 +70,25 @@ impl GpuModel {
     /// # Errors
     /// If it does not open, the model is none for it, or there is no memory for it.
     pub fn new(model: Arc<Model>, adapter: &Adapter) -> Result<Self, GpuError> {
+        Self::within(model, adapter, None)
+    }
+
+    /// Copies as many of a model's layers to a GPU as have room in so much of its memory.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; and if not even one has.
+    pub fn within(model: Arc<Model>, adapter: &Adapter, memory: Option<Bytes>) -> Result<Self, GpuError> {
         suits(&model)?;
-        let loaded = OnGpu::new(&model, adapter)?;
-        Ok(Self { model, adapter: adapter.clone(), loaded: Mutex::new(Some(loaded)) })
+        let shares = Shares::new(&model, Loaded::widths(&model), memory);
+        let held = shares.longest()?;
+        let loaded = Mutex::new(Some(OnGpu::new(&model, adapter, &held, shares.pages)?));
+        Ok(Self { model, adapter: adapter.clone(), shares, held: Mutex::new(held), loaded })
+    }
+
+    /// Whether it holds all layers of the model.
+    #[must_use]
+    pub fn holds_all(&self) -> bool {
+        self.held() == (0..self.model.blueprint().layers.len())
     }
 
     /// What its weights take of the GPU's memory.
@@ -101,7 +125,7 @@ impl GpuModel {
     fn reopen(&self) -> Result<(), NotRun> {
         let mut locked = self.locked();
         if locked.is_none() {
-            let on_gpu = OnGpu::new(&self.model, &self.adapter);
+            let on_gpu = OnGpu::new(&self.model, &self.adapter, &self.held(), self.shares.pages);
             *locked = Some(on_gpu.map_err(|error| NotRun::Failed(error.to_string()))?);
         }
         Ok(())
@@ -150,16 +174,16 @@ fn lacks(extra: Extra) -> Option<&'static str> {
 }
 
 impl OnGpu {
-    fn new(model: &Model, adapter: &Adapter) -> Result<Self, GpuError> {
-        let loaded = Loaded::new(model, adapter)?;
-        let spans = Spans::new(&loaded, model)?;
+    fn new(model: &Model, adapter: &Adapter, held: &Range<usize>, pages: u64) -> Result<Self, GpuError> {
+        let loaded = Loaded::new(model, adapter, held)?;
+        let spans = Spans::new(&loaded, model, pages)?;
         Ok(Self { loaded, spans, staging: Staging::default() })
     }
 
     fn qkv(&mut self, layer: usize, residual: &[f32], out: &mut [f32]) -> Result<(), GpuError> {
         let Self { loaded, staging, .. } = self;
         let Widths { hidden, qkv, .. } = loaded.widths;
-        let (node, _) = loaded.layers.get(layer).ok_or(NO_LAYER)?;
+        let (node, _) = loaded.layer(layer)?;
         for (residual, out) in residual.chunks(ROWS * hidden).zip(out.chunks_mut(ROWS * qkv)) {
             loaded.write(&loaded.room.residual, residual);
             let mut recording = Recording::new(&loaded.gpu);
@@ -178,7 +202,7 @@ impl OnGpu {
     ) -> Result<(), GpuError> {
         let Self { loaded, staging, .. } = self;
         let Widths { hidden, queries, ffn, .. } = loaded.widths;
-        let (_, node) = loaded.layers.get(layer).ok_or(NO_LAYER)?;
+        let (_, node) = loaded.layer(layer)?;
         let inputs = attended.chunks(ROWS * queries).zip(residual.chunks(ROWS * hidden));
         for ((attended, residual), out) in inputs.zip(out.chunks_mut(ROWS * hidden)) {
             loaded.write(&loaded.room.attended, attended);
@@ -194,10 +218,11 @@ impl OnGpu {
     fn head(&mut self, residual: &[f32], logits: &mut [f32]) -> Result<(), GpuError> {
         let Self { loaded, staging, .. } = self;
         let Widths { hidden, vocabulary, .. } = loaded.widths;
+        let head = loaded.head.as_ref().ok_or(NO_LAYER)?;
         for (residual, logits) in residual.chunks(HEAD_ROWS * hidden).zip(logits.chunks_mut(HEAD_ROWS * vocabulary)) {
             loaded.write(&loaded.room.residual, residual);
             let mut recording = Recording::new(&loaded.gpu);
-            loaded.launcher().head(&mut recording, &loaded.head, hidden, residual.len() / hidden)?;
+            loaded.launcher().head(&mut recording, head, hidden, residual.len() / hidden)?;
             staging.read_after(&loaded.gpu, recording, &[(&loaded.room.logits, logits.len())], logits)?;
         }
         Ok(())
@@ -207,25 +232,32 @@ impl OnGpu {
 const NO_LAYER: GpuError = GpuError::Model("there is no such layer");
 
 impl Loaded {
-    fn new(model: &Model, adapter: &Adapter) -> Result<Self, GpuError> {
-        let gpu = Gpu::open(adapter)?;
+    /// The model's, as if no matrix had floats.
+    fn widths(model: &Model) -> Widths {
         let b = model.blueprint();
-        let widths = Widths {
+        Widths {
             hidden: b.hidden,
             qkv: (b.heads + 2 * b.kv_heads) * b.head_dim,
             queries: b.heads * b.head_dim,
             ffn: b.ffn,
             vocabulary: b.vocabulary,
             has_floats: false,
-        };
+        }
+    }
+
+    fn new(model: &Model, adapter: &Adapter, held: &Range<usize>) -> Result<Self, GpuError> {
+        let gpu = Gpu::open(adapter)?;
+        let widths = Self::widths(model);
         let layer = |layer| {
             let (qkv, ffn) = (model.qkv_weights(layer), model.ffn_weights(layer));
             Ok((QkvOnGpu::new(&gpu, &qkv)?, FfnOnGpu::new(&gpu, &ffn)?))
         };
-        let layers = (0..b.layers.len()).map(layer).collect::<Result<Vec<_>, GpuError>>()?;
-        let head = HeadOnGpu::new(&gpu, &model.head_weights())?;
+        let layers = held.clone().map(layer).collect::<Result<Vec<_>, GpuError>>()?;
+        let has_head = held.end == model.blueprint().layers.len();
+        let head = has_head.then(|| HeadOnGpu::new(&gpu, &model.head_weights())).transpose()?;
         let of_floats = |(qkv, ffn): &(QkvOnGpu, FfnOnGpu)| qkv.has_floats() || ffn.has_floats();
-        let has_floats = head.matrix.has_floats() || layers.iter().any(of_floats);
+        let head_has_floats = head.as_ref().is_some_and(|head| head.matrix.has_floats());
+        let has_floats = head_has_floats || layers.iter().any(of_floats);
         let widths = Widths { has_floats, ..widths };
         let norms = |layer| match model.qkv_weights(layer).norms {
             HeadNorms::Heads { query, key, .. } => {
@@ -233,10 +265,11 @@ impl Loaded {
             }
             HeadNorms::None | HeadNorms::Widths { .. } => None,
         };
-        let head_norms = (0..b.layers.len()).map(norms).collect();
+        let head_norms = held.clone().map(norms).collect();
         let room = Room::new(&gpu, widths, SPAN_ROWS)?;
         let (products, width) = (Products::Bytes, 64);
-        let mut loaded = Self { gpu, widths, layers, head_norms, head, room, products, width };
+        let first = held.start;
+        let mut loaded = Self { gpu, widths, first, layers, head_norms, head, room, products, width };
         loaded.choose()?;
         Ok(loaded)
     }
@@ -272,7 +305,22 @@ impl Loaded {
 
     fn bytes(&self) -> u64 {
         let layers: u64 = self.layers.iter().map(|(qkv, ffn)| qkv.bytes() + ffn.bytes()).sum();
-        layers + self.head.bytes()
+        layers + self.head.as_ref().map_or(0, HeadOnGpu::bytes)
+    }
+
+    /// A layer that is there.
+    pub(crate) fn layer(&self, layer: usize) -> Result<&(QkvOnGpu, FfnOnGpu), GpuError> {
+        layer.checked_sub(self.first).and_then(|place| self.layers.get(place)).ok_or(NO_LAYER)
+    }
+
+    /// How many are there.
+    pub(crate) fn layer_count(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// The norms of a layer's heads.
+    pub(crate) fn head_norms(&self, layer: usize) -> Option<&[wgpu::Buffer; 2]> {
+        layer.checked_sub(self.first).and_then(|place| self.head_norms.get(place)?.as_ref())
     }
 
     pub(crate) fn launcher(&self) -> Launcher<'_> {
@@ -295,6 +343,9 @@ impl TokenWise for GpuModel {
 
     fn head(&self, residual: &[f32], logits: &mut [f32]) -> Result<(), NotRun> {
         self.reopen()?;
+        if self.held().end < self.model.blueprint().layers.len() {
+            return Err(NotRun::Unsupported("it holds other layers".to_owned()));
+        }
         self.run(|on_gpu| on_gpu.head(residual, logits))
     }
 }
@@ -305,5 +356,32 @@ impl SpanWise for GpuModel {
             return Ok(());
         }
         self.run(|on_gpu| on_gpu.loaded.span(&mut on_gpu.spans, &self.model, nodes, rows))?.or_refused()
+    }
+}
+
+impl HoldsLayers for GpuModel {
+    fn room(&self) -> Bytes {
+        self.shares.weights
+    }
+
+    fn bytes_of(&self, layer: usize) -> Bytes {
+        self.shares.layers.get(layer).copied().unwrap_or(Bytes(u64::MAX))
+    }
+
+    fn held(&self) -> Range<usize> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn hold(&self, layers: Range<usize>) -> Result<(), NotRun> {
+        if !self.shares.fit(&layers) {
+            return Err(NotRun::Failed(format!("layers {layers:?} do not fit its memory, or are none")));
+        }
+        let mut locked = self.locked();
+        // What is there goes first: there is no room for both.
+        *locked = None;
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&layers);
+        let on_gpu = OnGpu::new(&self.model, &self.adapter, &layers, self.shares.pages);
+        *locked = Some(on_gpu.map_err(|error| NotRun::Failed(error.to_string()))?);
+        Ok(())
     }
 }

@@ -37,6 +37,16 @@ pub(crate) struct Widths {
 pub(crate) const HEAD_ROWS: usize = 16;
 
 impl Room {
+    /// What it takes for so many rows.
+    pub(crate) fn bytes(widths: Widths, rows: usize) -> u64 {
+        let rows = rows.next_multiple_of(crate::nodes::TILE_MAX);
+        let widest = widths.hidden.max(widths.queries).max(widths.ffn).next_multiple_of(GROUP);
+        let unrounded = if widths.has_floats { widest } else { 0 };
+        let columns = 2 * widths.hidden + widths.queries + widths.qkv + widths.ffn + 2 + widest + unrounded;
+        let scales = widest / GROUP * 4;
+        (4 * (rows * (columns + scales) + HEAD_ROWS * widths.vocabulary)) as u64
+    }
+
     pub(crate) fn new(gpu: &Gpu, widths: Widths, rows: usize) -> Result<Self, GpuError> {
         let rows = rows.next_multiple_of(crate::nodes::TILE_MAX);
         let floats = |label, columns: usize| gpu.empty(label, rows * columns * 4);

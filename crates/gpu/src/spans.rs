@@ -88,7 +88,11 @@ impl Loaded {
         rows: &mut SpanRows<'_>,
     ) -> Result<Fits, GpuError> {
         let count = rows.residual.len() / self.widths.hidden;
-        if count == 0 || count > SPAN_ROWS {
+        let is_here = |node: &Node| match *node {
+            Node::Qkv { layer } | Node::Attention { layer } | Node::Ffn { layer } => self.layer(layer).is_ok(),
+            _ => true,
+        };
+        if count == 0 || count > SPAN_ROWS || !nodes.iter().all(is_here) {
             return Ok(Fits::No);
         }
         let mut forks = Recording::new(&self.gpu);
@@ -129,18 +133,21 @@ impl Fits {
     pub(crate) fn or_refused(self) -> Result<(), NotRun> {
         match self {
             Self::Yes => Ok(()),
-            Self::No => Err(NotRun::Unsupported("it has too many rows, or too many positions before them".to_owned())),
+            Self::No => Err(NotRun::Unsupported(
+                "it has too many rows, too many positions before them, or other layers".to_owned(),
+            )),
         }
     }
 }
 
 impl Spans {
-    pub(crate) fn new(loaded: &Loaded, model: &Model) -> Result<Self, GpuError> {
+    pub(crate) fn new(loaded: &Loaded, model: &Model, page_bytes: u64) -> Result<Self, GpuError> {
         let (gpu, b) = (&loaded.gpu, model.blueprint());
-        let pages = Pages::new(gpu, b.layers.len(), b.kv_heads, b.head_dim, PAGE_BYTES)?;
+        let layers = loaded.layer_count();
+        let pages = Pages::new(gpu, layers, b.kv_heads, b.head_dim, page_bytes)?;
         let angles: usize = b.ropes.iter().map(|rope| rope.frequencies.len()).sum();
         let floats = |label, columns: usize| gpu.empty(label, SPAN_ROWS * columns * 4);
-        let results = (0..b.layers.len()).map(|_| floats("keys and values", 2 * b.kv_heads * b.head_dim)).collect();
+        let results = (0..layers).map(|_| floats("keys and values", 2 * b.kv_heads * b.head_dim)).collect();
         let spans = Self {
             pages,
             cosines: floats("cosines", angles.next_multiple_of(16)),
@@ -191,9 +198,6 @@ impl Spans {
     }
 }
 
-/// Of the pages of all layers: a conversation of some ten thousand positions of a small model.
-const PAGE_BYTES: u64 = 512 << 20;
-
 /// Pages and paths of all rows: those of the largest trees, and of the longest contexts.
 const PLACES: usize = 1 << 16;
 
@@ -209,7 +213,7 @@ impl Way<'_, '_> {
         }
         if let Node::Attention { layer } = first {
             // The rows' own keys and values are in the cache, and come from there.
-            let place = (layer, self.model.blueprint().place(layer));
+            let place = (layer, self.place(layer));
             for sequence in &self.rows.sequences {
                 let end = sequence.before + Tokens(sequence.rows.len() as u32);
                 self.spans.pages.update(&self.loaded.gpu, place, sequence, end);
@@ -231,13 +235,13 @@ impl Way<'_, '_> {
         let widths = loaded.widths;
         match node {
             Node::Qkv { layer } => {
-                launcher.qkv(recording, &loaded.layers[layer].0, widths.hidden, *count)?;
+                launcher.qkv(recording, &loaded.layer(layer)?.0, widths.hidden, *count)?;
                 self.heads(layer)?;
             }
             Node::Attention { layer } => self.attention(layer)?,
             Node::Ffn { layer } => {
                 let widths = (widths.queries, widths.hidden, widths.ffn);
-                launcher.feed_forward(recording, &loaded.layers[layer].1, widths, *count)?;
+                launcher.feed_forward(recording, &loaded.layer(layer)?.1, widths, *count)?;
             }
             Node::Embed | Node::Route { .. } | Node::Experts { .. } => {
                 return Err(GpuError::Model("a node of experts"));
@@ -245,6 +249,12 @@ impl Way<'_, '_> {
         }
         self.recorded += macs;
         Ok(())
+    }
+
+    /// Where a layer's keys and values are, among those of the layers that are there.
+    fn place(&self, layer: usize) -> usize {
+        let b = self.model.blueprint();
+        b.place(layer) - b.place(self.loaded.first)
     }
 
     /// Positions that rows see, of all rows.
@@ -258,13 +268,13 @@ impl Way<'_, '_> {
     /// Norms of heads, rope, and keys and values to where they belong.
     fn heads(&mut self, layer: usize) -> Result<(), GpuError> {
         let (loaded, b) = (self.loaded, self.model.blueprint());
-        let place = b.place(layer);
+        let place = self.place(layer);
         for sequence in &self.rows.sequences {
             self.spans.pages.update(&loaded.gpu, (layer, place), sequence, sequence.before);
         }
         let rope = b.layers[layer].rope;
         let first: usize = b.ropes[..rope].iter().map(|rope| rope.frequencies.len()).sum();
-        let norms = &loaded.head_norms[layer];
+        let norms = loaded.head_norms(layer);
         let constants = [
             ("HEADS", b.heads as u32),
             ("KV_HEADS", b.kv_heads as u32),
@@ -273,7 +283,7 @@ impl Way<'_, '_> {
             ("NORMED", norms.is_some().into()),
         ];
         let pipeline = loaded.gpu.pipeline(&HEADS, 1, &constants)?;
-        let [query, key] = norms.as_ref().map_or([&loaded.room.moments; 2], |norms| norms.each_ref());
+        let [query, key] = norms.map_or([&loaded.room.moments; 2], |norms| norms.each_ref());
         let qkv = &loaded.room.qkv;
         let spans = &*self.spans;
         let (pages, results) = (spans.pages.layer(place), &spans.results[self.computed]);
@@ -294,7 +304,7 @@ impl Way<'_, '_> {
             ("WINDOW", b.layers[layer].window.unwrap_or(0) as u32),
         ];
         let pipeline = loaded.gpu.pipeline(&ATTENTION, 1, &constants)?;
-        let pages = self.spans.pages.layer(b.place(layer));
+        let pages = self.spans.pages.layer(self.place(layer));
         let buffers = [&loaded.room.qkv, &self.spans.rows, &self.spans.places, pages, &loaded.room.attended];
         let told = [b.attention_scale.to_bits()];
         self.recording.launch(&pipeline, &buffers.map(whole), &told, Groups(b.heads, self.count));

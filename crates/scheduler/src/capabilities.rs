@@ -6,6 +6,7 @@
 //! (Agent.xpu §4.2: device variants of nodes)
 
 use crate::heg::Load;
+use crate::layers::HeldLayers;
 use duet_types::{Bytes, Nanos, NodeKind, Tokens};
 
 /// What one lane's executor can do.
@@ -20,6 +21,9 @@ pub struct Capabilities {
     pub attention: Attention,
     /// Whether it computes groups of experts.
     pub experts: Experts,
+    /// The layers that it holds, where it has no room for all; absent: it holds all of them.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub layers: Option<HeldLayers>,
     /// Graphs that can be made for exactly a prompt's rows; absent: none.
     #[cfg_attr(feature = "serde", serde(default))]
     pub exact: Option<ExactGraphs>,
@@ -149,6 +153,7 @@ impl Capabilities {
         rows: RowsTaken::Any,
         attention: Attention::Any,
         experts: Experts::Taken,
+        layers: None,
         exact: None,
         memory: MemoryDomain::Host,
         graph_memory: None,
@@ -176,7 +181,7 @@ impl Capabilities {
             MemoryDomain::Own { bytes_per_s } => bytes_per_s.is_finite() && bytes_per_s > 0.0,
         };
         let made = self.exact.is_none_or(|exact| exact.compile <= LONGEST && exact.compile_per_row <= LONGEST);
-        copies && made && self.uninterruptible <= LONGEST
+        self.layers.is_none_or(HeldLayers::is_sane) && copies && made && self.uninterruptible <= LONGEST
     }
 
     /// Whether it takes any number of rows.

@@ -25,6 +25,7 @@
 //! | rows of drafts, by what they cost and are worth (CoordGen §3.4, and ours) | `speculation.rs` |
 //! | order among equals (ours) | `order.rs` |
 //! | memory manager (§4.1) | `memory.rs`, `room.rs`, `reuse.rs` |
+//! | layers of a model on a device that has no room for all (ours) | `layers.rs` |
 //! | what executors can do, whether they do, and whether that pays (ours) | `capabilities.rs`, `health.rs`, `pays.rs` |
 //! | the policies, ours and the baselines | `policy/` |
 //!
@@ -51,6 +52,7 @@ mod graphs;
 mod health;
 pub mod heg;
 mod kernel;
+pub mod layers;
 pub mod machine;
 mod mechanism;
 mod memory;

@@ -9,7 +9,8 @@ pub use crate::few_rows::FewRows;
 
 use crate::annotation::Bound;
 use crate::heg::Load;
-use duet_types::{LaneId, LaneSet, Nanos, NodeKind};
+use duet_types::{LaneId, LaneSet, Nanos, NodeKind, NodeOrder};
+use std::ops::Range;
 
 /// The lanes there are.
 #[derive(Clone, Debug, PartialEq)]
@@ -225,6 +226,22 @@ impl Machine {
     #[must_use]
     pub fn computes(&self, lanes: LaneSet, node: NodeKind, load: &Load) -> bool {
         lanes.iter().any(|lane| self.lane(lane).capabilities.computes(node, load))
+    }
+
+    /// Whether every one of these lanes holds the layers of some nodes: cores hold all.
+    #[must_use]
+    pub fn hold(&self, lanes: LaneSet, order: NodeOrder, nodes: &Range<usize>) -> bool {
+        let mut held = lanes.iter().filter_map(|lane| self.lane(lane).capabilities.layers);
+        held.all(|layers| layers.hold(order, nodes))
+    }
+
+    /// Where the next layers behind a node begin that others hold than its own: a kernel goes no further.
+    #[must_use]
+    pub fn border_behind(&self, node: usize, order: NodeOrder) -> usize {
+        let held = self.lanes.iter().filter_map(|lane| lane.capabilities.layers);
+        // What begins with the first layer begins with the embeddings.
+        let borders = held.flat_map(|layers| layers.borders(order)).filter(|&border| border > node.max(1));
+        borders.min().unwrap_or_else(|| order.count())
     }
 
     /// The executors of some lanes, each by its first lane: the cores are one, however many lanes they are.

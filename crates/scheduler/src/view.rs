@@ -17,6 +17,7 @@ use crate::queues::Line;
 use crate::request_table::{Company, Phase, Progress, RequestTable, Row};
 use crate::residency::Residency;
 use crate::scheduler::Running;
+use crate::span::{Cut, Span, next_span};
 use crate::speculation::Offer;
 use duet_types::{Class, Instant, KernelId, LaneId, LaneSet, Nanos, Net, RequestId, Stage, Tokens};
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,6 +104,22 @@ impl<'a> View<'a> {
         self.left().iter().filter(|&lane| !self.config.machine.is_static(lane)).last().unwrap_or(lane)
     }
 
+    /// The lane of the iGPU: the last device that takes any rows and is neither lost nor slow. On a machine without one it is
+    /// [`Self::decode_lane`].
+    #[must_use]
+    pub fn igpu_lane(&self) -> LaneId {
+        let machine = &self.config.machine;
+        let is_device = |lane: &LaneId| machine.lane(*lane).capabilities.joins == Joins::Rows;
+        self.quick().iter().filter(is_device).last().unwrap_or_else(|| self.decode_lane())
+    }
+
+    /// The lanes that take any rows, but those that are lost, or slow with nothing on them.
+    fn quick(&self) -> LaneSet {
+        let runs = |lane: LaneId| self.running.values().any(|running| running.lanes.contains(lane));
+        let is_there = |lane: &LaneId| self.idle.contains(*lane) || runs(*lane);
+        self.config.machine.dynamic().without(self.lost).iter().filter(is_there).collect()
+    }
+
     /// All lanes that are left as one team, if they are several and form one. Cores of which some are lost form none.
     #[must_use]
     pub fn team(&self) -> Option<LaneSet> {
@@ -114,9 +131,12 @@ impl<'a> View<'a> {
     /// of it soonest. Where that one is busy, an idle one that is slower by no more than a person may have to wait.
     #[must_use]
     pub fn dynamic_lanes(&self, load: &Load, stage: Stage, nodes: &Range<usize>) -> LaneSet {
-        let usable = self.config.machine.dynamic().without(self.lost);
-        if usable.len() <= 1 || !self.has(Mechanism::Teams) {
+        let usable = self.quick();
+        if !self.has(Mechanism::Teams) || usable.is_empty() {
             return LaneSet::from_iter([self.decode_lane()]);
+        }
+        if usable.len() == 1 {
+            return usable;
         }
         let timed = self.timed(usable, load, stage, nodes);
         let Some((best, lanes)) = timed.iter().min().copied() else { return LaneSet::from_iter([self.decode_lane()]) };
@@ -125,12 +145,42 @@ impl<'a> View<'a> {
         idle.map_or(lanes, |(_, lanes)| lanes)
     }
 
-    /// Of the teams among these lanes the one that is predicted to run a whole pass soonest: all of them, where they are
-    /// cores.
+    /// Of the teams among these lanes the one that is predicted to run a pass soonest from a node on, as far as the same
+    /// devices hold its layers: all of them, where they are cores.
     #[must_use]
-    pub fn quickest(&self, among: LaneSet, load: &Load, stage: Stage) -> LaneSet {
-        let timed = self.timed(among, load, stage, &(0..self.config.graph(load.net).nodes()));
+    pub fn quickest(&self, among: LaneSet, load: &Load, stage: Stage, node: usize) -> LaneSet {
+        let timed = self.timed(among, load, stage, &self.stretch(load.net, node));
         timed.into_iter().min().map_or(among, |(_, lanes)| lanes)
+    }
+
+    /// All nodes of a pass, where every device holds all layers; else from a node to where the holders change.
+    #[must_use]
+    pub fn stretch(&self, net: Net, node: usize) -> Range<usize> {
+        let order = self.config.graph(net).order();
+        let devices_hold_all = self.config.machine.lanes.iter().all(|lane| lane.capabilities.layers.is_none());
+        if devices_hold_all || net == Net::Encoder {
+            return 0..order.count();
+        }
+        node..self.config.machine.border_behind(node, order)
+    }
+
+    /// The next kernel of a pass on some lanes.
+    pub(crate) fn next_span(&self, pass: &Pass, lanes: LaneSet, cut: Cut) -> Span {
+        let (graph, machine) = (self.config.graph(pass.load.net), &self.config.machine);
+        let span = next_span(graph, machine.anchors(lanes), pass, cut);
+        let end = self.stretch(pass.load.net, span.nodes.start).end.min(span.nodes.end);
+        Span { nodes: span.nodes.start..end, ..span }
+    }
+
+    /// These lanes, if each of them holds the layers of a node; else the cores, which hold all.
+    #[must_use]
+    pub fn holding(&self, lanes: LaneSet, net: Net, node: usize) -> LaneSet {
+        let machine = &self.config.machine;
+        if machine.hold(lanes, self.config.graph(net).order(), &(node..node + 1)) {
+            return lanes;
+        }
+        let cores = self.cores();
+        if machine.is_team(cores) { cores } else { LaneSet::from_iter([self.decode_lane()]) }
     }
 
     /// The teams among some lanes that compute these nodes, and how long each takes.
@@ -148,6 +198,9 @@ impl<'a> View<'a> {
             return false;
         }
         let order = self.config.graph(load.net).order();
+        if !self.config.machine.hold(lanes, order, nodes) {
+            return false;
+        }
         let mut kinds = order.kinds().filter(|(kind, _)| order.count_of(*kind, nodes) > 0);
         kinds.all(|(kind, _)| self.config.machine.computes(lanes, kind, load))
     }

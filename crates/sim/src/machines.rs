@@ -6,16 +6,35 @@
 //! where weights take 0.5 ms, and 2 µs where they take 1 ms. Launching, embeddings and the head take no time.
 
 use duet_scheduler::heg::{ExpertLaunches, Heg, SequenceWise, TokenWise};
-use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, PerRow};
+use duet_scheduler::layers::HeldLayers;
+use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, PerRow, Team};
 use duet_scheduler::progressive::{Blocks, GraphCost, Pair, PassTime};
 use duet_scheduler::{GraphSet, Limits, Mechanisms, MemoryLimits, SchedulerConfig};
-use duet_types::{Bytes, Nanos, Tokens};
+use duet_types::{Bytes, LaneId, Nanos, Tokens};
 
 /// An NPU and an iGPU. Compiling a graph takes 5 ms.
 #[must_use]
 pub fn npu_igpu() -> SchedulerConfig {
     let npu = Capabilities::static_with(Nanos(5_000_000));
     config(Machine::of(vec![lane("npu", npu, FAST, SLOW), lane("igpu", Capabilities::DYNAMIC, SLOW, FAST)]), 1000)
+}
+
+/// An NPU, an iGPU and a lane of cores, which are three kinds: the papers' machine, with a team of the two that take any rows.
+#[must_use]
+pub fn npu_igpu_cpu() -> SchedulerConfig {
+    let npu = Capabilities::static_with(Nanos(5_000_000));
+    let igpu = lane("igpu", Capabilities::DYNAMIC, SLOW, FAST);
+    let lanes = vec![lane("npu", npu, FAST, SLOW), igpu, lane("cpu", Capabilities::CORES, SLOW, SLOW)];
+    let team = Team { lanes: [LaneId(1), LaneId(2)].into_iter().collect(), anchors: anchors(FAST, FAST) };
+    config(Machine { teams: vec![team], ..Machine::of(lanes) }, 1000)
+}
+
+/// An iGPU that holds the second layer only, and a lane of cores half as fast.
+#[must_use]
+pub fn half_on_igpu() -> SchedulerConfig {
+    let igpu = Capabilities { layers: Some(HeldLayers::new(&(1..2))), ..Capabilities::DYNAMIC };
+    let lanes = vec![lane("igpu", igpu, FAST, FAST), lane("cpu", Capabilities::CORES, SLOW, SLOW)];
+    config(Machine::of(lanes).with_team(anchors(FAST + SLOW, FAST)), 132)
 }
 
 /// Two sets of cores, which can join.

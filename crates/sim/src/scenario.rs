@@ -105,6 +105,8 @@ impl FromStr for Scenario {
 fn machine(mut words: Words<'_>) -> Result<Scenario, ScenarioError> {
     let config = match words.word()? {
         "npu-igpu" => machines::npu_igpu(),
+        "npu-igpu-cpu" => machines::npu_igpu_cpu(),
+        "half-on-igpu" => machines::half_on_igpu(),
         "cpu" => machines::cpu(),
         "single" => machines::single(),
         "exchanging" => machines::exchanging(Bytes::ZERO),

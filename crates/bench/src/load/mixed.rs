@@ -9,6 +9,7 @@ use super::target::Subject;
 use super::workload::Workload;
 use super::{LoadError, Progress};
 use duet_types::Class;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The background of a mixed run.
@@ -33,6 +34,8 @@ pub struct MixedSettings {
     pub rounds: usize,
     /// Same seed, same trace.
     pub seed: u64,
+    /// Where the events of an engine's last mixed slice beside the first background are written.
+    pub record: Option<PathBuf>,
 }
 
 /// The slices of each setting, round by round.
@@ -80,7 +83,13 @@ pub(crate) fn run(
                 Setting::ReactiveAlone => mixed.reactive_alone.push(part.play(subject, workload, &reactive, None)?),
                 Setting::Mixed(index) => {
                     let background = settings.backgrounds[index];
-                    mixed.mixed[index].push(part.play(subject, workload, &reactive, Some(background))?);
+                    let is_last = index == 0 && round + 1 == settings.rounds;
+                    let recorded = subject.with(|config| {
+                        if let Some(log) = settings.record.clone().filter(|_| is_last) {
+                            config.event_log = Some(log);
+                        }
+                    });
+                    mixed.mixed[index].push(part.play(&recorded, workload, &reactive, Some(background))?);
                 }
                 Setting::BackgroundAlone => {
                     let background = settings.backgrounds.first().copied();

@@ -37,7 +37,7 @@ pub use curve::{AloneMean, CurvePoint, CurveSettings, POINTS, curve};
 pub use decision::{DecisionCost, decision_cost};
 pub use http::{Classes, Server};
 pub use interference::Interference;
-pub use lanes::LaneFigures;
+pub use lanes::{LaneFigures, PredictedEnergy};
 pub use lengths::lengths;
 pub use mixed::{Background, MixedSettings};
 pub use plan::{Plan, plan};

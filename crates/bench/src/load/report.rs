@@ -232,6 +232,7 @@ impl Reporter<'_> {
             seconds: self.budget.mixed,
             rounds: self.budget.mixed_rounds,
             seed: self.settings.seed,
+            record: None,
         }
     }
 

@@ -2,10 +2,10 @@
 
 use super::conservation::conservation;
 use super::interference::{Interference, identical_outputs, interference};
-use super::lanes::{LaneFigures, lanes};
+use super::lanes::{LaneFigures, PredictedEnergy, lanes};
 use super::mixed::{self, Background, MixedSettings};
 use super::sampled::{Decisions, PreemptMs};
-use super::summary::Summary;
+use super::summary::{Summary, ratio};
 use super::target::Subject;
 use super::workload::Workload;
 use super::{LoadError, Progress};
@@ -28,6 +28,12 @@ pub struct LoadReport {
     /// The foreground's loss.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interference: Option<Interference>,
+    /// The same beside the second background, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interference_doubled: Option<Interference>,
+    /// How much slower the foreground is beside the second background than beside the first: 1 where more load is no more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growth: Option<f64>,
     /// From a reactive request's admission to its first kernel, in the mixed slices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preempt_ms: Option<PreemptMs>,
@@ -40,6 +46,9 @@ pub struct LoadReport {
     /// What each lane did in the mixed slices; none of a server.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lanes: Vec<LaneFigures>,
+    /// What the lanes took, by the watts that were told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted_energy: Option<PredictedEnergy>,
     /// Whether every reactive request had the same answer alone and mixed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identical_outputs: Option<bool>,
@@ -78,6 +87,10 @@ pub fn run(
     let alone = Summary::of(Class::Reactive, &played.reactive_alone);
     let closed = matches!(settings.backgrounds.first(), Some(Background::InFlight(_)));
     let lost = interference(&played.reactive_alone, together);
+    let doubled = played.mixed.get(1).map(|slices| interference(&played.reactive_alone, slices));
+    let growth = doubled.as_ref().and_then(|doubled| ratio(doubled.mean_ratio, lost.mean_ratio));
+    let lanes = lanes(together);
+    let tokens: f64 = together.iter().flat_map(|slice| &slice.records).map(|record| record.in_window as f64).sum();
     let shares = conservation(&played);
     Ok(LoadReport {
         policy: subject.name(),
@@ -92,7 +105,10 @@ pub fn run(
         preempt_ms: PreemptMs::of(together),
         work_conservation: shares.work_conservation.filter(|_| closed),
         scheduler: Decisions::of(together),
-        lanes: lanes(together),
+        interference_doubled: doubled.filter(|doubled| doubled.mean_ratio.is_some()),
+        growth,
+        predicted_energy: PredictedEnergy::of(&lanes, tokens),
+        lanes,
         identical_outputs: identical_outputs(&played),
         reactive,
         proactive,

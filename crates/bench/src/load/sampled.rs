@@ -40,7 +40,11 @@ pub struct Decisions {
 impl PreemptMs {
     /// `None` where nothing was sampled.
     pub(crate) fn of(slices: &[Slice]) -> Option<Self> {
-        let sample = waits_ms(slices);
+        Self::of_sample(&waits_ms(slices))
+    }
+
+    /// The same of some waits, in milliseconds.
+    pub(crate) fn of_sample(sample: &Sample) -> Option<Self> {
         let figures = Self { n: sample.n(), p50: sample.quantile(0.5), p99: sample.p99(), max: sample.max() };
         (figures.n > 0).then_some(figures)
     }

@@ -7,7 +7,7 @@ use super::LoadError;
 use super::arrivals::{Arrival, Stream};
 use super::job::{Answer, Job};
 use super::record::{Fate, Record, Window};
-use super::target::{SendError, Subject, Target};
+use super::target::{SendError, Subject, Target, TargetLane};
 use duet_engine::EngineSamples;
 use duet_types::Class;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,8 +35,8 @@ pub(crate) struct Slice {
     pub(crate) records: Vec<Record>,
     /// Of the time since the window opened; absent where there was no engine to ask.
     pub(crate) samples: Option<EngineSamples>,
-    /// The engine's lanes by their names.
-    pub(crate) lanes: Vec<String>,
+    /// The engine's lanes.
+    pub(crate) lanes: Vec<TargetLane>,
 }
 
 /// Where actors act.

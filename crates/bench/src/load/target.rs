@@ -43,10 +43,18 @@ pub(crate) trait Target: Send + Sync {
     /// What the engine sampled since the last call; `None` where there is no engine to ask.
     fn take_samples(&self) -> Option<EngineSamples>;
 
-    /// The engine's lanes by their names; none where there is no engine to ask.
-    fn lanes(&self) -> Vec<String> {
+    /// The engine's lanes; none where there is no engine to ask.
+    fn lanes(&self) -> Vec<TargetLane> {
         Vec::new()
     }
+}
+
+/// A lane of an engine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct TargetLane {
+    pub(crate) name: String,
+    /// While it works; absent: not known.
+    pub(crate) watts: Option<f64>,
 }
 
 /// Why a job did not end well.
@@ -152,9 +160,12 @@ impl Target for EngineTarget {
         self.engine().map(|engine| engine.take_samples())
     }
 
-    fn lanes(&self) -> Vec<String> {
-        let names = |engine: Engine| engine.machine().0.lanes.iter().map(|lane| lane.name.clone()).collect();
-        self.engine().map(names).unwrap_or_default()
+    fn lanes(&self) -> Vec<TargetLane> {
+        let shown = |engine: Engine| {
+            let lanes = engine.machine().0.lanes.iter();
+            lanes.map(|lane| TargetLane { name: lane.name.clone(), watts: lane.capabilities.watts }).collect()
+        };
+        self.engine().map(shown).unwrap_or_default()
     }
 }
 

@@ -97,7 +97,7 @@ fn waiting_ends_with_the_first_kernel_and_tokens_have_gaps() {
     let Facts { facts, digest } = run.observer;
 
     let began = |fact: &Fact| match *fact {
-        Fact::Began { subject, waited, found } => Some((subject.request.0, waited, found)),
+        Fact::Began { subject, waited, found, .. } => Some((subject.request.0, waited, found)),
         _ => None,
     };
     let expected = [(1, Nanos(10_000), Found::NoBackground), (2, Nanos(80_000), Found::Background)];

@@ -15,7 +15,8 @@ pub(crate) struct DeviceArgs {
     /// Run the model on an accelerator too, by its name in `duet devices`; given again, on several. Each is measured with
     /// the model and gets what it does well, beside the cores, which stand in where it fails. After the name may follow
     /// `,shapes=fixed` (chunks of prompts, and whole prompts on graphs that are compiled for their length while they wait)
-    /// or `,shapes=any`, where the device has the choice; `,threads=N`; `,graph-memory=BYTES`; and `,name=NAME`, as it is
+    /// or `,shapes=any`, where the device has the choice; `,threads=N`; `,graph-memory=BYTES`; of a GPU
+    /// `,memory=BYTES`, where it holds as many layers as have room; and `,name=NAME`, as it is
     /// called in figures. `cpu` is the cores, which are always there [default: the devices that work and pay, as is
     /// measured; `cpu` alone for none]
     #[arg(long = "device", value_name = "NAME[,OPTION=VALUE]...")]

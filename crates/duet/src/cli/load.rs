@@ -33,8 +33,8 @@ pub(crate) struct LoadArgs {
     /// Same seed, same arrivals and prompts
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub(crate) seed: u64,
-    /// What decides; with --curve several
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "duet", value_parser = policy)]
+    /// What decides; with --curve several [default: duet; of `compose`: serial, igpu-batching, agent-xpu and duet]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = policy)]
     pub(crate) policy: Vec<PolicyName>,
     /// Measure this OpenAI-compatible server instead of an engine in this process
     #[arg(long, value_name = "URL", value_parser = url, conflicts_with_all = ["curve", "report"])]
@@ -77,6 +77,13 @@ pub(crate) struct LoadArgs {
     pub(crate) draft: DraftArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+}
+
+impl LoadArgs {
+    /// What decides.
+    pub(crate) fn policies(&self) -> Vec<PolicyName> {
+        if self.policy.is_empty() { vec![PolicyName::Duet] } else { self.policy.clone() }
+    }
 }
 
 /// A server beside duet.

@@ -1,7 +1,8 @@
 //! `duet bench`: measurements, as a table for people or one JSON object a line.
 
 use super::{
-    bench_agents, bench_agreement, bench_graphs, bench_identity, bench_load, bench_moe, bench_quality, bench_speculate,
+    bench_agents, bench_agreement, bench_compose, bench_graphs, bench_identity, bench_load, bench_moe, bench_quality,
+    bench_speculate,
 };
 use crate::cli::{BenchArgs, BenchCommand, ThroughputArgs};
 use crate::failure::print;
@@ -14,7 +15,7 @@ pub(super) fn bench(arguments: &BenchArgs) -> anyhow::Result<()> {
     match &arguments.command {
         BenchCommand::Throughput(arguments) => measure_throughput(arguments),
         BenchCommand::Load(arguments) => bench_load::load(arguments),
-        BenchCommand::Compose(arguments) => bench_load::compose(arguments),
+        BenchCommand::Compose(arguments) => bench_compose::compose(arguments),
         BenchCommand::Speculate(arguments) => bench_speculate::speculate(arguments),
         BenchCommand::Identity(arguments) => bench_identity::identity(arguments),
         BenchCommand::Agents(arguments) => bench_agents::agents(arguments),

@@ -31,7 +31,7 @@ fn write_report(arguments: &LoadArgs, workload: &Workload, directory: &Path) -> 
     let mut others = engines.of_policies(arguments);
     let subject = others.remove(0);
     let batching = PolicyName::CpuBatching;
-    if !arguments.policy.contains(&batching) {
+    if !arguments.policies().contains(&batching) {
         others.push(engines.of(batching));
     }
     others.extend(arguments.peer.iter().map(|peer| server(peer, arguments)));
@@ -82,7 +82,7 @@ fn measure_curve(arguments: &LoadArgs, workload: &Workload) -> anyhow::Result<()
 
 /// One policy or server under one load.
 fn measure_one(arguments: &LoadArgs, workload: &Workload) -> anyhow::Result<()> {
-    if arguments.policy.len() > 1 {
+    if arguments.policies().len() > 1 {
         return Err(BadInput("--policy: several policies need --curve".into()).into());
     }
     let settings = mixed(arguments);
@@ -97,44 +97,14 @@ fn measure_one(arguments: &LoadArgs, workload: &Workload) -> anyhow::Result<()> 
     print(&page(&report))
 }
 
-/// The papers' machine: devices beside the cores under the paper's policy and ours, and the cores alone under ours, one
-/// after the other under the same load.
-pub(super) fn compose(arguments: &LoadArgs) -> anyhow::Result<()> {
-    if arguments.device.accelerators().next().is_none() {
-        return Err(BadInput("bench compose needs --device, once or several times".into()).into());
-    }
-    if arguments.url.is_some() || arguments.curve || arguments.report.is_some() {
-        return Err(BadInput("bench compose takes no --url, --curve or --report".into()).into());
-    }
-    let workload = Workload::read(&arguments.workload)?;
-    let settings = mixed(arguments);
-    let engines = Engines::open(arguments)?;
-    let cores = Engines { config: arguments.scheduling.apply(arguments.engine.config()), model: engines.model.clone() };
-    let subjects = [
-        ("devices and cores", engines.of(PolicyName::Duet)),
-        ("devices and cores", engines.of(PolicyName::AgentXpu)),
-        ("cores alone", cores.of(PolicyName::Duet)),
-    ];
-    for (executors, subject) in subjects {
-        let report = load::run(&subject, &workload, &settings, &tell)?;
-        if arguments.json {
-            let mut line = serde_json::to_value(&report)?;
-            line["executors"] = executors.into();
-            print(&(line.to_string() + "\n"))?;
-        } else {
-            print(&format!("{executors}, {}", page(&report)))?;
-        }
-    }
-    Ok(())
-}
-
-fn mixed(arguments: &LoadArgs) -> MixedSettings {
+pub(super) fn mixed(arguments: &LoadArgs) -> MixedSettings {
     MixedSettings {
         reactive: arguments.reactive,
         backgrounds: vec![background(arguments)],
         seconds: Duration::from_secs_f64(arguments.seconds),
         rounds: arguments.rounds.unwrap_or((arguments.seconds / TURN_SECONDS).ceil() as usize).max(1),
         seed: arguments.seed,
+        record: None,
     }
 }
 
@@ -153,13 +123,13 @@ fn background(arguments: &LoadArgs) -> Background {
 }
 
 /// What engines are started with: a model in memory, and on the devices that were named.
-struct Engines {
-    model: Arc<Model>,
-    config: EngineConfig,
+pub(super) struct Engines {
+    pub(super) model: Arc<Model>,
+    pub(super) config: EngineConfig,
 }
 
 impl Engines {
-    fn open(arguments: &LoadArgs) -> anyhow::Result<Self> {
+    pub(super) fn open(arguments: &LoadArgs) -> anyhow::Result<Self> {
         // Before anything is downloaded or loaded.
         arguments.device.check()?;
         let speculate = arguments.draft.method(arguments.engine.speculate)?;
@@ -174,10 +144,10 @@ impl Engines {
 
     /// One for each policy that was named.
     fn of_policies(&self, arguments: &LoadArgs) -> Vec<Subject> {
-        arguments.policy.iter().map(|&policy| self.of(policy)).collect()
+        arguments.policies().into_iter().map(|policy| self.of(policy)).collect()
     }
 
-    fn of(&self, policy: PolicyName) -> Subject {
+    pub(super) fn of(&self, policy: PolicyName) -> Subject {
         let config = EngineConfig { policy, ..self.config.clone() };
         Subject::Engine { model: Arc::clone(&self.model), config: Box::new(config) }
     }
@@ -188,11 +158,11 @@ fn server(peer: &Peer, arguments: &LoadArgs) -> Subject {
     Subject::Server(Server { name: peer.name.clone(), url: peer.url.clone(), classes })
 }
 
-fn tell(phase: &str) {
+pub(super) fn tell(phase: &str) {
     eprintln_quiet(&format!("bench: {phase}"));
 }
 
-fn page(report: &LoadReport) -> String {
+pub(super) fn page(report: &LoadReport) -> String {
     let mut page = format!("{}\n{HEAD}", report.policy);
     page += &row("reactive", &report.reactive);
     page += &row("proactive", &report.proactive);
@@ -207,6 +177,10 @@ fn page(report: &LoadReport) -> String {
         let p99 = lost.p99_ratio.map(|ratio| format!(", p99 {ratio:.2}x")).unwrap_or_default();
         page += &format!("mixed      reactive mean {} of alone{p99} (n {})\n", shown(lost.mean_ratio, 2, "x"), lost.n);
     }
+    if let (Some(doubled), growth) = (&report.interference_doubled, report.growth) {
+        let (lost, growth) = (shown(doubled.mean_ratio, 2, "x"), shown(growth, 2, "x"));
+        page += &format!("twice the background: {lost} of alone, a growth of {growth} (n {})\n", doubled.n);
+    }
     if let Some(waits) = &report.preempt_ms {
         page += &format!(
             "first kernel after {} (max {}, n {})\n",
@@ -218,11 +192,16 @@ fn page(report: &LoadReport) -> String {
     if let Some(conserved) = report.work_conservation {
         page += &format!("the background got {:.0} % of what the foreground left\n", conserved * 100.0);
     }
+    if let Some(energy) = &report.predicted_energy {
+        page +=
+            &format!("energy     {:.0} J predicted, {} a token\n", energy.joules, shown(energy.j_per_token, 3, "J"));
+    }
     for lane in &report.lanes {
         let macs = lane.mac_share.map(|share| format!(", {:.0} % of products", share * 100.0)).unwrap_or_default();
         let error = shown(lane.prediction_error_pct, 0, "%");
+        let first = lane.preempt_ms.as_ref().map(|waits| format!(", {} first kernels", waits.n)).unwrap_or_default();
         page += &format!(
-            "lane {:<8} busy {:.0} %{macs}, predictions off by {error} (n {})\n",
+            "lane {:<8} busy {:.0} %{macs}, predictions off by {error} (n {}){first}\n",
             lane.lane,
             lane.busy * 100.0,
             lane.n

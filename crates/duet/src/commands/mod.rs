@@ -3,6 +3,7 @@
 mod bench;
 mod bench_agents;
 mod bench_agreement;
+mod bench_compose;
 mod bench_graphs;
 mod bench_identity;
 mod bench_lines;

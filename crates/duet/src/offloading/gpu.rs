@@ -8,6 +8,7 @@ use duet_gpu::{Adapter, Adapters, GpuError, GpuModel, Verdict};
 use duet_model::Model;
 use duet_model::forward::TokenWise;
 use duet_openvino::Activations;
+use duet_types::Bytes;
 use std::sync::Arc;
 
 /// The GPUs that nobody has to name: programs on the processor are not among them.
@@ -43,10 +44,12 @@ pub(super) fn placed(model: &Arc<Model>, spec: &DeviceSpec, name: &str, wanted: 
     if model.blueprint().experts.is_none() {
         experts::refuse_settings(&wanted.experts)?;
     }
-    let (adapter, model) = copied(model, name)?;
+    let (adapter, model) = copied(model, name, spec.memory)?;
     let nodes = Arc::new(model);
     let spans = Some(Arc::clone(&nodes) as _);
-    Ok(Device { spans, ..Device::new(spec.label(), identity_of(&adapter), nodes) })
+    // One that holds all has nothing to be planned.
+    let layers = (!nodes.holds_all()).then(|| Arc::clone(&nodes) as _);
+    Ok(Device { spans, layers, ..Device::new(spec.label(), identity_of(&adapter), nodes) })
 }
 
 /// The model there, if it is to round activations as it does.
@@ -55,18 +58,20 @@ pub(super) fn rounding(model: &Arc<Model>, name: &str, activations: Activations)
         let text = "a GPU rounds activations as the cores do: `duet bench quality` compares it with exact values";
         return Err(BadInput(format!("--device {name}: {text}")).into());
     }
-    Ok(Arc::new(copied(model, name)?.1))
+    Ok(Arc::new(copied(model, name, None)?.1))
 }
 
-fn copied(model: &Arc<Model>, name: &str) -> anyhow::Result<(Adapter, GpuModel)> {
+fn copied(model: &Arc<Model>, name: &str, memory: Option<Bytes>) -> anyhow::Result<(Adapter, GpuModel)> {
     let told = |error: GpuError| match error {
-        GpuError::Unknown { .. } | GpuError::Unusable { .. } => BadInput(format!("--device {name}: {error}")).into(),
+        GpuError::Unknown { .. } | GpuError::Unusable { .. } | GpuError::NoRoom { .. } => {
+            BadInput(format!("--device {name}: {error}")).into()
+        }
         other => anyhow::Error::new(other).context(name.to_owned()),
     };
     let found = Adapters::look();
     let adapter = found.named(name).map_err(told)?;
     let progress = Progress::spinner("copying", &format!("weights to {name}"));
-    let model = GpuModel::new(Arc::clone(model), adapter).map_err(told)?;
+    let model = GpuModel::within(Arc::clone(model), adapter, memory).map_err(told)?;
     progress.finish("copied");
     Ok((adapter.clone(), model))
 }

@@ -34,6 +34,8 @@ pub(crate) struct DeviceSpec {
     threads: Option<u16>,
     /// What its graphs may take.
     pub(crate) graph_memory: Option<Bytes>,
+    /// What a GPU may take of its memory.
+    pub(crate) memory: Option<Bytes>,
 }
 
 /// Numbers of rows, as they are written.
@@ -58,6 +60,15 @@ impl DeviceName {
         }
     }
 
+    /// Whether it is a GPU with kernels of duet's own.
+    fn is_gpu(&self) -> bool {
+        match self {
+            #[cfg(feature = "gpu")]
+            Self::Gpu(_) => true,
+            _ => false,
+        }
+    }
+
     /// Whether two names are of one device: OpenVINO calls the first of a kind with its number or without.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let whole = |name: &Self| name.to_string().trim_end_matches(".0").to_owned();
@@ -68,7 +79,7 @@ impl DeviceName {
 impl DeviceSpec {
     /// A device as it comes.
     pub(crate) fn of(device: DeviceName) -> Self {
-        Self { device, name: None, shapes: None, threads: None, graph_memory: None }
+        Self { device, name: None, shapes: None, threads: None, graph_memory: None, memory: None }
     }
 
     /// What the device is called in figures and timelines.
@@ -81,7 +92,10 @@ impl DeviceSpec {
         match self.shapes {
             #[cfg(feature = "gpu")]
             _ if matches!(self.device, DeviceName::Gpu(_)) && self.has_options_of_graphs() => Err(BadInput(format!(
-                "--device {self}: a GPU compiles no graphs and takes any rows; of all options it has `name` only"
+                "--device {self}: a GPU compiles no graphs and takes any rows: it has the options `name` and `memory`"
+            ))),
+            _ if self.memory.is_some() && !self.device.is_gpu() => Err(BadInput(format!(
+                "--device {self}: `memory` is for a GPU, which then holds some layers; of graphs it is `graph-memory`"
             ))),
             // Lanes of cores are called so, and shares of lanes go by their names.
             _ if self.label().starts_with("cpu") => {
@@ -160,6 +174,7 @@ impl FromStr for DeviceSpec {
                 ("threads", count) => {
                     spec.threads = Some(count.parse().ok().filter(|&count| count > 0).ok_or_else(refused)?);
                 }
+                ("memory", bytes) => spec.memory = Some(cli::bytes(bytes).map_err(|_| refused())?),
                 ("graph-memory", bytes) => spec.graph_memory = Some(cli::bytes(bytes).map_err(|_| refused())?),
                 _ => return Err(refused()),
             }
@@ -173,7 +188,7 @@ impl FromStr for DeviceSpec {
 
 /// What may follow a device's name.
 const OPTIONS: &str =
-    "after a device may follow shapes=any or shapes=fixed, threads=N, graph-memory=BYTES and name=NAME";
+    "after a device may follow shapes=any or shapes=fixed, threads=N, graph-memory=BYTES, memory=BYTES and name=NAME";
 
 impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -216,7 +231,8 @@ mod tests {
     #[test]
     fn a_gpu_has_a_name_and_no_options_of_graphs() {
         let check = |spec: &str| spec.parse::<DeviceSpec>().unwrap().check().map_err(|error| error.0);
-        assert_eq!(check("gpu:0,name=igpu"), Ok(()));
+        assert_eq!(check("gpu:0,name=igpu,memory=200M"), Ok(()));
+        assert!(check("openvino:GPU,memory=200M").unwrap_err().contains("graph-memory"));
         for wrong in ["gpu,shapes=fixed", "gpu,threads=2", "gpu,graph-memory=1GiB"] {
             assert!(check(wrong).unwrap_err().contains("compiles no graphs"), "{wrong}");
         }

@@ -4,7 +4,10 @@ use super::Site;
 use super::executor::{Ended, Executor, Task};
 use crate::exchange::GraphExchange;
 use crate::request::EngineError;
-use duet_model::forward::{AttentionWise, Begun, ExpertWise, NotRun, Pass, PreparesRows, SpanWise, TokenWise};
+use duet_model::forward::{
+    AttentionWise, Begun, ExpertWise, HoldsLayers, Node, NotRun, Pass, PreparesRows, SpanWise, TokenWise,
+};
+use duet_scheduler::layers::HeldLayers;
 use duet_scheduler::machine::{Attention, Capabilities, Experts, Joins, RowsTaken};
 use duet_types::{LaneId, Tokens};
 use std::ops::Range;
@@ -26,6 +29,8 @@ pub struct Device {
     pub attention: Option<Arc<dyn AttentionWise>>,
     /// What runs whole spans of nodes, attention over any context among them, if it does.
     pub spans: Option<Arc<dyn SpanWise>>,
+    /// What says which layers it holds, if it has no room for all.
+    pub layers: Option<Arc<dyn HoldsLayers>>,
     /// Rows of a kernel that it takes.
     pub rows: RowsTaken,
     /// What makes graphs of it for exactly so many rows, if it takes chunks.
@@ -75,6 +80,7 @@ impl Device {
             experts: None,
             attention: None,
             spans: None,
+            layers: None,
             rows: RowsTaken::Any,
             prepares: None,
             exchange: None,
@@ -89,7 +95,8 @@ impl Device {
         };
         let attends = if self.attention.is_some() { " attends" } else { "" };
         let spans = if self.spans.is_some() { " spans" } else { "" };
-        format!("{} {} {rows}{attends}{spans}", self.name, self.version)
+        let room = self.layers.as_ref().map_or_else(String::new, |layers| format!(" {} for weights", layers.room()));
+        format!("{} {} {rows}{attends}{spans}{room}", self.name, self.version)
     }
 }
 
@@ -147,6 +154,7 @@ impl Executor for DeviceLane {
         Capabilities {
             joins: Joins::Rows,
             rows: self.device.rows,
+            layers: self.device.layers.as_ref().map(|layers| HeldLayers::new(&layers.held())),
             attention: self.attention(),
             experts: if self.device.experts.is_some() { Experts::Taken } else { Experts::NotTaken },
             graph_memory: self.device.exchange.as_ref().map(|exchange| exchange.budget),
@@ -222,6 +230,29 @@ impl DeviceLane {
     /// What makes graphs for exactly a prompt's rows, where it takes fixed numbers of rows.
     pub(super) fn prepares(&self) -> Option<&Arc<dyn PreparesRows>> {
         self.device.prepares.as_ref().filter(|_| self.device.rows == RowsTaken::Chunk)
+    }
+
+    /// Whether it holds a node's layer.
+    pub(super) fn holds(&self, node: Node) -> bool {
+        let layer = match node {
+            Node::Qkv { layer } | Node::Attention { layer } | Node::Ffn { layer } => layer,
+            Node::Embed | Node::Route { .. } | Node::Experts { .. } => return true,
+        };
+        self.device.layers.as_ref().is_none_or(|layers| layers.held().contains(&layer))
+    }
+
+    /// Whether it holds the head, which goes with the last of so many layers.
+    pub(super) fn holds_head(&self, layers: usize) -> bool {
+        self.device.layers.as_ref().is_none_or(|held| held.held().end == layers)
+    }
+
+    /// Holds the layers that were planned.
+    pub(super) fn hold(&self, planned: HeldLayers) -> Result<(), EngineError> {
+        let Some(layers) = self.device.layers.as_ref().filter(|layers| layers.held() != planned.range()) else {
+            return Ok(());
+        };
+        tracing::info!(device = %self.device.name, layers = ?planned.range(), "a device is given other layers");
+        self.ended(0, layers.hold(planned.range())).map(|_| ())
     }
 
     /// Whether it may be asked.

@@ -3,11 +3,12 @@ use super::float_device::FloatDevice;
 use super::*;
 use duet_kernels::crew::Solo;
 use duet_model::LoadOptions;
-use duet_model::forward::{Activations, AttentionWise, ChunksTaken, Segment, TokenWise};
+use duet_model::forward::{Activations, AttentionWise, ChunksTaken, HoldsLayers, Segment, TokenWise};
 use duet_model::kv::KvFormat;
 use duet_scheduler::Share;
-use duet_scheduler::machine::{AttendedChunks, Attention};
-use duet_types::{TokenId, Tokens};
+use duet_scheduler::layers::HeldLayers;
+use duet_scheduler::machine::{Anchors, AttendedChunks, Attention, FewRows, Lane, PerRow};
+use duet_types::{Bytes, Nanos, TokenId, Tokens};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -166,4 +167,66 @@ fn a_device_attends_for_what_it_is_given() {
     bed.fails[0].store(true, Ordering::Relaxed);
     assert_eq!(launched(&[0], Attention::Any), 0);
     assert_eq!(bed.executors.take_failures(LaneSet::first(3)), LaneSet::first(1));
+}
+
+/// Where a device has room for one layer.
+#[derive(Debug)]
+struct Shelf(Mutex<Range<usize>>);
+
+impl HoldsLayers for Shelf {
+    fn room(&self) -> Bytes {
+        Bytes(1)
+    }
+
+    fn bytes_of(&self, _: usize) -> Bytes {
+        Bytes(1)
+    }
+
+    fn held(&self) -> Range<usize> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn hold(&self, layers: Range<usize>) -> Result<(), NotRun> {
+        if layers.len() != 1 {
+            return Err(NotRun::Failed("there is room for one".to_owned()));
+        }
+        *self.0.lock().unwrap() = layers;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_device_computes_the_layers_that_it_holds_and_the_crew_the_others() {
+    let bed = Bed::new(Fallback::Crew);
+    let layers: Arc<dyn HoldsLayers> = Arc::new(Shelf(Mutex::new(0..1)));
+    let device = Device { layers: Some(layers), ..bed.executors.device(LaneId(0)).unwrap().clone() };
+    let bed = Bed { executors: Executors::new(bed.model.work(), vec![device.clone(), device], Fallback::Crew), ..bed };
+    let held = |layers: &Range<usize>| {
+        let capabilities = Capabilities { layers: Some(HeldLayers::new(layers)), ..Capabilities::DYNAMIC };
+        let anchors = Anchors {
+            macs_per_s: 1.0,
+            attention_macs_per_s: 1.0,
+            bytes_per_s: 1.0,
+            launch: Nanos::ZERO,
+            exposed: 0.0,
+            per_row: PerRow::NONE,
+            few_rows: FewRows::NONE,
+        };
+        Machine::of(vec![Lane::new("float0", capabilities, anchors)])
+    };
+    let rows = |layer| {
+        let (node, before) = (Node::Ffn { layer }, bed.rows(Node::Ffn { layer }));
+        for (lanes, shares) in [(&[0][..], [0, 0]), (&[0, 2], [32, 0])] {
+            bed.run(lanes, shares, node).unwrap();
+        }
+        let after = bed.rows(node);
+        [after[0] - before[0], after[2] - before[2]]
+    };
+    assert_eq!([rows(0), rows(1)], [[80, 16], [0, 96]]);
+    bed.executors.hold_as(&held(&(1..2))).unwrap();
+    assert_eq!(bed.executors.held(LaneSet::first(1)), 1..2);
+    assert_eq!(bed.executors.held(LaneSet::from_iter([LaneId(2)])), 0..2, "cores hold all");
+    assert_eq!([rows(0), rows(1)], [[0, 96], [80, 16]]);
+    bed.executors.hold_as(&held(&(0..2))).unwrap();
+    assert!(bed.executors.failed().contains(LaneId(0)), "what it cannot hold it has failed at");
 }

@@ -127,7 +127,7 @@ impl Metrics {
                     families.prompt_tokens_cached.get_or_create(&subject.class.into()).inc_by(cached.0.into());
                 }
             }
-            Fact::Began { subject, waited, found } => {
+            Fact::Began { subject, waited, found, .. } => {
                 families.waiting.get_or_create(&subject.class.into()).observe(waited.as_secs_f64());
                 if subject.class == Class::Reactive && found == Found::Background {
                     families.preemption_latency.observe(waited.as_secs_f64());

@@ -4,7 +4,7 @@
 
 use crate::executors::LinearWork;
 use duet_driver::Fact;
-use duet_types::{Class, Instant, Nanos};
+use duet_types::{Class, Instant, LaneId, Nanos};
 use std::collections::VecDeque;
 
 /// What was sampled since the last time.
@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 pub struct EngineSamples {
     /// For each reactive request, from its admission to the launch of its first kernel.
     pub reactive_start: Vec<Nanos>,
+    /// For each of these, the first lane of that kernel.
+    pub reactive_led: Vec<LaneId>,
     /// The time of each event in the scheduler and its world: deciding, and carrying out what was decided.
     pub decisions: Vec<Nanos>,
     /// The time that the samples are of.
@@ -39,7 +41,7 @@ pub struct PredictionErrors {
 #[derive(Debug)]
 pub(crate) struct Samples {
     since: Instant,
-    reactive_start: VecDeque<Nanos>,
+    reactive_start: VecDeque<(Nanos, LaneId)>,
     decisions: VecDeque<Nanos>,
     lanes_busy: Vec<Nanos>,
     lanes_error: Vec<PredictionErrors>,
@@ -66,8 +68,8 @@ impl Samples {
     /// Takes note of what a sample is of.
     pub(crate) fn take_in(&mut self, now: Instant, fact: &Fact) {
         match fact {
-            Fact::Began { subject, waited, .. } if subject.class == Class::Reactive => {
-                push(&mut self.reactive_start, *waited);
+            Fact::Began { subject, waited, led, .. } if subject.class == Class::Reactive => {
+                push(&mut self.reactive_start, (*waited, *led));
             }
             Fact::KernelEnded { launched, took, .. } => {
                 self.kernels += 1;
@@ -93,8 +95,10 @@ impl Samples {
         let wall = now - self.since;
         self.since = now;
         let fresh = vec![Nanos::ZERO; self.lanes_busy.len()];
+        let (reactive_start, reactive_led) = std::mem::take(&mut self.reactive_start).into_iter().unzip();
         EngineSamples {
-            reactive_start: std::mem::take(&mut self.reactive_start).into(),
+            reactive_start,
+            reactive_led,
             decisions: std::mem::take(&mut self.decisions).into(),
             wall,
             lanes_busy: std::mem::replace(&mut self.lanes_busy, fresh),
@@ -108,7 +112,7 @@ impl Samples {
     }
 }
 
-fn push(samples: &mut VecDeque<Nanos>, sample: Nanos) {
+fn push<T>(samples: &mut VecDeque<T>, sample: T) {
     if samples.len() == SAMPLES_MAX {
         samples.pop_front();
     }

@@ -133,11 +133,12 @@ impl Bench {
         ran.map_err(|error| ProfileError::Pass(error.to_string()))
     }
 
-    /// As many of the first layers as hold more weights than any cache, or all of them.
-    pub(super) fn layers(&self) -> Range<usize> {
+    /// As many of the first layers as hold more weights than any cache, or all of them: of those that lanes hold.
+    pub(super) fn layers(&self, lanes: LaneSet) -> Range<usize> {
         let work = self.model.work();
         let layer = (work.qkv.all_bytes().0 + work.ffn.all_bytes().0).max(1);
-        0..work.layers.min((BEYOND_CACHES / layer) as usize + 1)
+        let held = self.executors.held(lanes);
+        held.start..held.end.min(held.start + (BEYOND_CACHES / layer) as usize + 1)
     }
 
     /// The token-wise nodes of these layers.

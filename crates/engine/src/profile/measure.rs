@@ -12,8 +12,8 @@
 //! corrects for a slower machine by itself.
 
 use super::bench::{Bench, Product, Shape, fastest, median, on, start};
-use super::times::{FEW_POSITIONS, Pace, ROWS, SIZED_POSITIONS, Times, ends, sizes};
-use super::{Measured, Profile, ProfileError, attention as attending, capabilities};
+use super::times::{FEW_POSITIONS, Pace, ROWS, SIZED_POSITIONS, Times, ends};
+use super::{Measured, Profile, ProfileError, attention as attending, capabilities, layers};
 use crate::executors::Site;
 use crate::speed_probe::SpeedProbe;
 use duet_device::CpuLanes;
@@ -73,6 +73,7 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
         }
         machine.lanes.push(Lane::new(name, capabilities, anchors));
     }
+    layers::plan_all(of, &mut machine);
     let bench = bench.of_teams(&machine);
     for team in capabilities::teams(&machine) {
         let launch = if team == cores { of_cores } else { launch_cost(lanes, team)? };
@@ -162,8 +163,8 @@ fn anchors(
     effort: Effort,
 ) -> Result<Anchors, ProfileError> {
     let (timed, pace) = (bench.clone(), Pace::of(effort));
-    let (rows, context) = sizes(&bench.model);
     let times = on(lanes, team, move |site| Times::take(&timed, site, pace))??;
+    let (rows, context) = (&times.reach.rows[..], times.reach.context);
     let (work, heg) = (bench.model.work(), super::heg(&bench.model, KvFormat::F16));
     let (product, macs) = match bench.product(team) {
         Product::Qkv => (heg.qkv, work.qkv.macs),
@@ -192,11 +193,13 @@ fn anchors(
     Ok(anchors)
 }
 
-/// What the roofline misses over a few rows. More rows never take less, whatever noise says.
-fn few_rows(fit: &Fit, times: &[f64; few_rows::SIZES.len()], read: impl Fn(f64) -> f64) -> FewRows {
+/// What the roofline misses over a few rows. More rows never take less, whatever noise says; of those that were not timed
+/// it misses nothing.
+fn few_rows(fit: &Fit, times: &[f64], read: impl Fn(f64) -> f64) -> FewRows {
     let mut most = 0.0_f64;
     FewRows::new(std::array::from_fn(|at| {
-        most = most.max(times[at]);
+        let Some(&time) = times.get(at) else { return 1.0 };
+        most = most.max(time);
         let rows = f64::from(few_rows::SIZES[at]);
         ((most / fit.time(rows, read(rows))) as f32).clamp(FewRows::LEAST, FewRows::MOST)
     }))
@@ -321,10 +324,10 @@ const CONTENDING_ROWS: usize = 64;
 /// Layers a second, over and over for a while.
 fn repeat(bench: &Bench, site: Site<'_>, rows: usize, window: Duration) -> Result<f64, ProfileError> {
     let mut pass = bench.pass(&[Shape { context: 0, rows }])?;
-    let layers = bench.layers();
+    let layers = bench.layers(site.lanes);
     let (start, mut count) = (Instant::now(), 0_u32);
     while start.elapsed() < window {
-        let layer = count as usize % layers.len();
+        let layer = layers.start + count as usize % layers.len().max(1);
         bench.time(&mut pass, Bench::token_wise(layer..layer + 1), site)?;
         count += 1;
     }

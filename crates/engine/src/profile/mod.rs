@@ -10,7 +10,9 @@ mod capabilities;
 mod check;
 mod encoder;
 mod heg;
+mod layers;
 mod measure;
+mod reach;
 mod sweep;
 mod times;
 

@@ -7,6 +7,7 @@
 use super::ProfileError;
 use super::bench::{Bench, Product, Shape, fastest};
 use super::measure::Effort;
+use super::reach::Reach;
 use crate::executors::Site;
 use duet_model::Model;
 use duet_model::forward::{Node, Pass};
@@ -42,15 +43,19 @@ pub(super) struct Pace {
     point: Duration,
     /// Samples that would take longer go through fewer layers, one at least.
     sample: Duration,
+    /// Sizes of which one layer would take longer are left out. (`reach.rs`)
+    longest: Duration,
 }
 
 /// Seconds of a layer's nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Times {
+    /// The sizes, and where attention was timed beside the beginning.
+    pub(super) reach: Reach,
     /// Output projection and feed-forward, or the [product](Product) that stands for them, for each size.
     pub(super) ffn: Vec<f64>,
-    /// The same for a few rows.
-    pub(super) few: [f64; few_rows::SIZES.len()],
+    /// The same for a few rows, as far as the sizes go.
+    pub(super) few: Vec<f64>,
     /// Projection to queries, keys and values, for the largest size.
     pub(super) qkv: f64,
     /// Attention of the largest size, with nothing in the cache.
@@ -78,10 +83,12 @@ impl Pace {
     pub(super) fn of(effort: Effort) -> Self {
         match effort {
             Effort::Quick => {
-                Self { samples: 6, least: 2, point: Duration::from_millis(16), sample: Duration::from_millis(6) }
+                let [point, sample, longest] = [16, 6, 200].map(Duration::from_millis);
+                Self { samples: 6, least: 2, point, sample, longest }
             }
             Effort::Thorough => {
-                Self { samples: 30, least: 3, point: Duration::from_secs(4), sample: Duration::from_secs(1) }
+                let [point, sample, longest] = [4, 1, 4].map(Duration::from_secs);
+                Self { samples: 30, least: 3, point, sample, longest }
             }
         }
     }
@@ -99,7 +106,8 @@ impl Times {
             Product::Qkv => qkv,
             Product::Ffn => ffn,
         };
-        let (sizes, context) = sizes(&bench.model);
+        let reach = Reach::find(bench, site, sizes(&bench.model), pace.longest, product)?;
+        let (sizes, context) = (&reach.rows[..], reach.context);
         let largest = sizes[sizes.len() - 1];
         let mut shapes: Vec<Shape> = sizes.iter().map(|&rows| Shape { context, rows }).collect();
         let (far, near) = (shapes.len() - 1, shapes.len());
@@ -114,7 +122,8 @@ impl Times {
         let mut ffn = timed(bench, site, pace, &shapes, wanted)?;
         let rest = ffn.split_off(sizes.len());
         let [qkv, attention_near, attention_far] = [0, 1, 2].map(|at| rest[at]);
-        Ok(Self { ffn, few: few(bench, site, pace, product)?, qkv, attention_near, attention_far })
+        let few = few(bench, site, pace, (product, largest))?;
+        Ok(Self { reach, ffn, few, qkv, attention_near, attention_far })
     }
 }
 
@@ -127,18 +136,18 @@ pub(super) fn ends(bench: &Bench, site: Site<'_>, pace: Pace) -> Result<[f64; 2]
     Ok([times[0], times[1]])
 }
 
-/// Seconds of a layer's product for each size of a few rows.
+/// Seconds of a layer's product for each size of a few rows, up to so many.
 fn few(
     bench: &Bench,
     site: Site<'_>,
     pace: Pace,
-    product: fn(usize) -> Node,
-) -> Result<[f64; few_rows::SIZES.len()], ProfileError> {
+    (product, largest): (fn(usize) -> Node, usize),
+) -> Result<Vec<f64>, ProfileError> {
     let most = bench.model.config().context.as_usize();
-    let shapes = few_rows::SIZES.map(|rows| Shape { context: 0, rows: most.min(rows as usize) });
+    let sizes = few_rows::SIZES.iter().map(|&rows| rows as usize).take_while(|&rows| rows <= largest);
+    let shapes: Vec<Shape> = sizes.map(|rows| Shape { context: 0, rows: most.min(rows) }).collect();
     let points = (0..shapes.len()).map(|pass| Point::new(pass, product, pace.samples)).collect();
-    let times = timed(bench, site, pace, &shapes, points)?;
-    Ok(std::array::from_fn(|at| times[at]))
+    timed(bench, site, pace, &shapes, points)
 }
 
 /// The fastest sample of each point. Points take turns, so that the machine's drift meets all of them alike.
@@ -174,9 +183,9 @@ impl Point {
     /// Devices prepare a graph when a layer first sees a number of rows: the layers that it comes to until their time is
     /// over are timed afterwards. Cores need no more than one layer, which says how long it takes.
     fn warm_up(&mut self, bench: &Bench, passes: &mut [Pass], site: Site<'_>, pace: Pace) -> Result<(), ProfileError> {
-        self.all = bench.layers();
+        self.all = bench.layers(site.lanes);
         let start = Instant::now();
-        for layer in bench.layers() {
+        for layer in self.all.clone() {
             let took = bench.time(&mut passes[self.pass], std::iter::once((self.node)(layer)), site)?;
             self.layers = pace.layers(took);
             self.spent = start.elapsed();
@@ -184,7 +193,7 @@ impl Point {
                 break;
             }
             if self.spent >= pace.point {
-                self.all = 0..layer + 1;
+                self.all = self.all.start..layer + 1;
                 break;
             }
         }
@@ -197,7 +206,7 @@ impl Point {
             return Ok(());
         }
         let count = self.layers.min(self.all.len());
-        let layers = (self.next..self.next + count).map(|layer| (self.node)(layer % self.all.len()));
+        let layers = (self.next..self.next + count).map(|layer| (self.node)(self.all.start + layer % self.all.len()));
         let took = bench.time(&mut passes[self.pass], layers, site)?;
         self.next = (self.next + count) % self.all.len();
         let layer = took / count as u32;

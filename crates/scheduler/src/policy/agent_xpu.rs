@@ -114,7 +114,7 @@ fn decode(view: &View<'_>) -> Option<Decision> {
         None => new_batch(view)?,
     };
     let pass = candidate.pass();
-    let lanes = decode_lanes(view)?;
+    let lanes = decode_lanes(view, pass.node)?;
     let bound =
         annotation::pass_bound(view.config().graph(pass.load.net), view.config().machine.anchors(lanes), &pass.load);
     // An iteration that a reactive request waits to join goes on as if it were its own.
@@ -165,10 +165,13 @@ fn reactive_sharing(view: &View<'_>) -> Sharing {
 }
 
 /// The dynamic lane; with all others, if prefill has nothing to do.
-fn decode_lanes(view: &View<'_>) -> Option<LaneSet> {
+fn decode_lanes(view: &View<'_>, node: usize) -> Option<LaneSet> {
     let prefills = [Class::Reactive, Class::Proactive].into_iter().any(|class| candidate(view, class).is_some());
-    if !prefills && let Some(team) = joined(view) {
+    if !prefills && let Some(team) = joined(view).filter(|&team| view.holding(team, Net::Decoder, node) == team) {
         return Some(team);
     }
-    if_idle(view, LaneSet::from_iter([view.decode_lane()]))
+    // A device that prompts are read on has no decode beside it.
+    let igpu = Some(view.igpu_lane()).filter(|&lane| lane != view.prefill_lane());
+    let lane = LaneSet::from_iter([igpu.unwrap_or_else(|| view.decode_lane())]);
+    if_idle(view, view.holding(lane, Net::Decoder, node))
 }

@@ -12,7 +12,7 @@ use crate::queues::Line;
 use crate::reason::Reason;
 use crate::span::Cut;
 use crate::view::{RequestView, View};
-use duet_types::{Class, LaneSet, Tokens};
+use duet_types::{Class, LaneSet, Net, Tokens};
 
 /// Iterations of everything that fits.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,10 @@ impl Policy for ContinuousBatching {
         }
         let lanes = match self.device {
             Device::Team => single_device(view),
-            Device::DynamicLane => LaneSet::from_iter([view.decode_lane()]),
+            Device::DynamicLane => {
+                let node = view.passes().next().map_or(0, |pass| pass.node);
+                view.holding(LaneSet::from_iter([view.igpu_lane()]), Net::Decoder, node)
+            }
         };
         let lanes = if_idle(view, lanes)?;
         if let Some(pass) = view.passes().next() {

@@ -28,7 +28,7 @@ use crate::pass::Pass;
 use crate::preemption;
 use crate::queues::Line;
 use crate::reason::Reason;
-use crate::span::{Cut, Span, next_span};
+use crate::span::{Cut, Span};
 use crate::speculation;
 use crate::view::View;
 use duet_types::{Class, Instant, LaneSet, Net, RequestId, Stage, Tokens};
@@ -182,7 +182,10 @@ impl<'a> Candidate<'a> {
 
     /// Its next kernel on `lanes`; with it, a pass that begins takes rows of drafts along.
     fn launch_cut(self, view: &View<'_>, cut: Cut, lanes: LaneSet, reason: Reason) -> Decision {
-        let config = view.config();
+        let pass = self.pass();
+        let holding = view.holding(lanes, pass.load.net, pass.node);
+        // Of a team whose device holds other layers, the cores go on alone.
+        let lanes = if lanes.contains_all(holding) { holding } else { lanes };
         let candidate = match self {
             Self::Drafted(mut pass) => {
                 speculation::extend(view, &mut pass.members, lanes);
@@ -190,8 +193,7 @@ impl<'a> Candidate<'a> {
             }
             under_way => under_way,
         };
-        let graph = config.graph(candidate.pass().load.net);
-        let span = next_span(graph, config.machine.anchors(lanes), candidate.pass(), cut);
+        let span = view.next_span(candidate.pass(), lanes, cut);
         candidate.launch(span, lanes, reason)
     }
 }

@@ -19,7 +19,7 @@ use crate::pass::Pass;
 use crate::preemption;
 use crate::queues::Line;
 use crate::reason::Reason;
-use crate::span::{Cut, Span, next_span};
+use crate::span::{Cut, Span};
 use crate::split::{Share, Split};
 use crate::view::View;
 use duet_types::{Class, LaneId, LaneSet, Nanos, Net, NodeKind, Stage, Tokens};
@@ -173,7 +173,7 @@ fn sequence_wise(view: &View<'_>, candidate: Candidate<'_>, dynamic: LaneSet) ->
         return None;
     }
     let cut = preemption::cut(view, pass, lanes);
-    let rows = next_span(&config.heg, config.machine.anchors(lanes), pass, cut).rows;
+    let rows = view.next_span(pass, lanes, cut).rows;
     let nodes = pass.node..pass.node + 1;
     Some(candidate.launch(Span { nodes, rows }, lanes, Reason::Dynamic))
 }
@@ -197,6 +197,7 @@ pub(super) fn whole_kernel(
     reason: Reason,
 ) -> Option<Decision> {
     let pass = candidate.pass();
+    let lanes = view.holding(lanes, pass.load.net, pass.node);
     let lanes = if_idle(view, lanes).filter(|_| pass.is_idle())?;
     let config = view.config();
     let cut = match (preemption::within_bound(view, pass.kind(), lanes), reason) {
@@ -204,7 +205,7 @@ pub(super) fn whole_kernel(
         (cut, _) => cut,
     };
     let (graph, anchors) = (config.graph(pass.load.net), config.machine.anchors(lanes));
-    let span = next_span(graph, anchors, pass, cut);
+    let span = view.next_span(pass, lanes, cut);
     let span = computed_by(view, lanes, reason, &pass.load, span);
     let kind = graph.order().kind(span.nodes.start);
     let bound = match span.nodes.len() {

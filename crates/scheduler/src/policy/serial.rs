@@ -5,12 +5,12 @@
 //! lane. It ignores class: a short question waits for a long summary. (Agent.xpu §6.1: serial NPU-iGPU inference)
 
 use super::pipeline::{Pipeline, Sharing};
-use super::{Candidate, Decision, Policy, if_idle, single_device};
+use super::{Candidate, Decision, Policy, if_idle};
 use crate::reason::Reason;
 use crate::request_table::Phase;
 use crate::span::Cut;
 use crate::view::View;
-use duet_types::Stage;
+use duet_types::{LaneSet, Stage};
 
 /// Serves requests in the order of arrival, each to its end, on all lanes.
 #[derive(Debug, Default)]
@@ -39,7 +39,9 @@ impl Policy for Serial {
         if divided {
             return self.pipeline.next(view, candidate, Sharing::Balanced);
         }
-        let lanes = if_idle(view, single_device(view)).filter(|_| candidate.pass().is_idle())?;
+        let all = view.team().unwrap_or_else(|| LaneSet::from_iter([view.igpu_lane()]));
+        let all = view.holding(all, candidate.pass().load.net, candidate.pass().node);
+        let lanes = if_idle(view, all).filter(|_| candidate.pass().is_idle())?;
         Some(candidate.launch_cut(view, Cut::Whole, lanes, reason))
     }
 }

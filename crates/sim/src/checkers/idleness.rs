@@ -67,7 +67,9 @@ impl Idleness {
     fn are_lanes_apart(&self, picture: &Picture) -> bool {
         let machine = &self.config.machine;
         let joins = machine.is_team(machine.all()) && self.config.mechanisms.has(Mechanism::Teams);
-        let both = machine.lanes.len() == 2 && picture.lost.is_empty();
+        // A lane that holds some layers waits while a pass is in others.
+        let all_layers = machine.lanes.iter().all(|lane| lane.capabilities.layers.is_none());
+        let both = machine.lanes.len() == 2 && picture.lost.is_empty() && all_layers;
         let preempts = self.config.mechanisms.has(Mechanism::Preemption);
         match self.policy {
             PolicyName::AgentXpu => both && preempts,

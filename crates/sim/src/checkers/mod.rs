@@ -10,6 +10,7 @@
 
 mod conservation;
 mod endings;
+mod holdings;
 mod idleness;
 mod order;
 mod picture;
@@ -73,6 +74,7 @@ impl Checkers {
             Box::new(proactive_progress::ProactiveProgress::new(scenario)),
             Box::new(idleness::Idleness::new(scenario)),
             Box::new(order::Order::new(scenario)),
+            Box::new(holdings::Holdings::new(scenario)),
         ];
         Self { picture: Picture::new(scenario.config.memory.page), checkers, broken: None }
     }

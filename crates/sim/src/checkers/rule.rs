@@ -20,6 +20,8 @@ pub enum Rule {
     Idleness,
     /// Among equals the order of arrival is kept.
     Order,
+    /// A device is given the layers that it holds, and no others.
+    Holdings,
     /// Neither the scheduler nor the world panics.
     Soundness,
 }
@@ -45,6 +47,7 @@ impl fmt::Display for Rule {
             Self::ProactiveProgress => "overdue proactive work has its share",
             Self::Idleness => "no lane is idle while work that it may run waits",
             Self::Order => "equals go in the order of arrival",
+            Self::Holdings => "devices are given the layers that they hold",
             Self::Soundness => "neither scheduler nor world panics",
         })
     }

@@ -16,8 +16,14 @@ use duet_scheduler::{Chance, HeadRows, Limits, Mechanism, MemoryLimits, Schedule
 use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Tokens};
 
 /// The machines that scenarios are of. One more is a line here.
-const MACHINES: [fn() -> SchedulerConfig; 5] =
-    [machines::npu_igpu, machines::cpu, machines::single, || machines::exchanging(Bytes::ZERO), machines::launching];
+const MACHINES: [fn() -> SchedulerConfig; 6] = [
+    machines::npu_igpu,
+    machines::cpu,
+    machines::single,
+    || machines::exchanging(Bytes::ZERO),
+    machines::launching,
+    machines::half_on_igpu,
+];
 
 /// The scenario of a seed.
 #[must_use]

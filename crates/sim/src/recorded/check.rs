@@ -21,6 +21,10 @@ pub(super) fn check_config(config: &SchedulerConfig) -> Result<(), String> {
     if !machine.is_sane() {
         return Err("config.machine has capabilities, shares, teams or contention that no machine has".to_owned());
     }
+    let held = machine.lanes.iter().filter_map(|lane| lane.capabilities.layers);
+    if held.into_iter().any(|layers| layers.range().end > config.heg.layers) {
+        return Err("config.machine has a lane that holds layers that the model does not have".to_owned());
+    }
     if limits.chunk.0 == 0 || limits.prefill_rows < limits.chunk || limits.batch == 0 {
         return Err("config.limits has no room for a chunk or a batch".to_owned());
     }

@@ -39,9 +39,11 @@ fn machine_name(config: &SchedulerConfig) -> &'static str {
     if config.heg.experts.is_some() {
         return "launching";
     }
-    match config.machine.lanes[0].name.as_str() {
-        "npu" => "npu-igpu",
-        "cpu0" => "cpu",
+    match (config.machine.lanes[0].name.as_str(), config.machine.lanes.len()) {
+        ("npu", 2) => "npu-igpu",
+        ("npu", _) => "npu-igpu-cpu",
+        ("igpu", _) => "half-on-igpu",
+        ("cpu0", _) => "cpu",
         _ => "single",
     }
 }

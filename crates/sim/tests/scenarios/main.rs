@@ -11,6 +11,7 @@ mod contention;
 mod elastic;
 mod faults;
 mod launches;
+mod layers;
 mod memory;
 mod order;
 mod piggyback;

@@ -9,6 +9,8 @@ mod traffic;
 
 use crate::cli::SimulateArgs;
 
+pub(super) use replay::compared;
+
 pub(super) fn simulate(arguments: &SimulateArgs) -> anyhow::Result<()> {
     match (&arguments.replay, &arguments.functional) {
         (Some(log), _) => replay::replay(log, arguments.json),

@@ -4,9 +4,17 @@ use super::judgement::{page, report};
 use crate::failure::{BadInput, print};
 use duet_sim::Recorded;
 use duet_sim::fidelity::judge;
+use serde_json::Value;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
+
+/// How near the simulator comes to a log, as an object; nothing if no request is in it.
+pub(in crate::commands) fn compared(log: &Path) -> anyhow::Result<Option<Value>> {
+    let recorded = Recorded::read(BufReader::new(File::open(log)?))
+        .map_err(|error| anyhow::anyhow!("{}: {error}", log.display()))?;
+    Ok((!recorded.clients.is_empty()).then(|| report(&recorded, &judge(&recorded))))
+}
 
 pub(super) fn replay(log: &Path, json: bool) -> anyhow::Result<()> {
     let refused = |error: &dyn std::fmt::Display| BadInput(format!("--replay {}: {error}", log.display()));

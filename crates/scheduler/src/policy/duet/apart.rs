@@ -208,14 +208,14 @@ fn decode(view: &View<'_>, class: Class) -> Option<Decision> {
 
 /// Where a class decodes: the team of dynamic lanes that is predicted to be quickest with its rows.
 fn decode_lanes(view: &View<'_>, class: Class) -> LaneSet {
-    let load = match view.passes().find(|pass| pass.buffer == Stage::Decode) {
-        Some(pass) => pass.load,
+    let (load, node) = match view.passes().find(|pass| pass.buffer == Stage::Decode) {
+        Some(pass) => (pass.load, pass.node),
         None => {
             let batch = batching::of_class(view, class);
-            Load::of(&batch.iter().map(|request| request.member(Tokens(1))).collect::<Vec<_>>())
+            (Load::of(&batch.iter().map(|request| request.member(Tokens(1))).collect::<Vec<_>>()), 0)
         }
     };
-    view.dynamic_lanes(&load, Stage::Decode, &(0..view.config().heg.nodes()))
+    view.dynamic_lanes(&load, Stage::Decode, &view.stretch(Net::Decoder, node))
 }
 
 /// The iteration under way, or the next one if it takes the oldest overdue request along; else one of overdue requests.

@@ -24,7 +24,7 @@ use crate::piggyback;
 use crate::preemption;
 use crate::queues::Line;
 use crate::reason::Reason;
-use crate::span::{Cut, next_span};
+use crate::span::Cut;
 use crate::view::{RequestView, View};
 use duet_types::{Class, LaneSet, Stage, Tokens};
 
@@ -59,7 +59,7 @@ fn reactive(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
 fn quickest(view: &View<'_>, pass: &Pass, lanes: LaneSet) -> LaneSet {
     // Rows of a node that are on their way stay with the team that has the others, unless it has lost a lane since.
     let stays = !pass.is_between_nodes() && lanes.contains_all(pass.lanes);
-    if stays { pass.lanes } else { view.quickest(lanes, &pass.load, pass.stage) }
+    if stays { pass.lanes } else { view.quickest(lanes, &pass.load, pass.stage, pass.node) }
 }
 
 /// The background pass under way, or the next one.
@@ -161,7 +161,7 @@ fn owed(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
     let pass = candidate.pass();
     let lanes = quickest(view, pass, lanes);
     let cut = preemption::within_bound(view, pass.kind(), lanes);
-    let span = next_span(view.config().graph(pass.load.net), view.config().machine.anchors(lanes), pass, cut);
+    let span = view.next_span(pass, lanes, cut);
     let time = view.predict(&pass.load, pass.stage, &span.nodes, lanes);
     view.owes(time).then(|| candidate.launch(span, lanes, Reason::Owed))
 }
