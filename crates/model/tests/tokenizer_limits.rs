@@ -33,7 +33,7 @@ fn runs(kind: TokenizerKind) -> TokenizerSpec {
     let mut spec = empty(kind);
     let characters = match kind {
         TokenizerKind::BytePairs => ['a', 'Ġ', 'Ċ', '1', '!'],
-        TokenizerKind::SentencePiece => ['a', '▁', '\n', '1', '!'],
+        TokenizerKind::SentencePiece | TokenizerKind::SentencePieceByMerges => ['a', '▁', '\n', '1', '!'],
     };
     for character in characters {
         for power in 0..7 {
@@ -51,7 +51,10 @@ fn runs(kind: TokenizerKind) -> TokenizerSpec {
 #[test]
 fn tokenizer_time_is_nearly_linear_in_runs() {
     let splittings = ["gpt-2", "llama-bpe", "qwen2", "default", "tekken"].map(|pre| (TokenizerKind::BytePairs, pre));
-    for (kind, pre) in splittings.into_iter().chain([(TokenizerKind::SentencePiece, "")]) {
+    for (kind, pre) in splittings
+        .into_iter()
+        .chain([TokenizerKind::SentencePiece, TokenizerKind::SentencePieceByMerges].map(|kind| (kind, "")))
+    {
         let tokenizer = Tokenizer::new(TokenizerSpec { pre: Some(pre.into()), ..runs(kind) }).expect(pre);
         for text in ["a", " ", "\n", "1", "!", "a ", " \n", "'", "é", "A", "\u{301}"] {
             let bytes = if ["gpt-2", ""].contains(&pre) { 1 << 20 } else { 1 << 17 };
@@ -110,7 +113,7 @@ fn tokenizer_lives_with_odd_vocabularies() {
     let odd: [&[&str]; 5] =
         [&[""], &["a", "a", "a"], &["<s>", "▁", "▁▁"], &["<0xZZ>", "<0x", "<0x4>"], &["é", "Ã", "©"]];
     for tokens in odd {
-        for kind in [TokenizerKind::BytePairs, TokenizerKind::SentencePiece] {
+        for kind in [TokenizerKind::BytePairs, TokenizerKind::SentencePiece, TokenizerKind::SentencePieceByMerges] {
             for types in [Vec::new(), vec![6; tokens.len()], vec![3; tokens.len()], vec![-7; tokens.len()]] {
                 let merges = ["", " ", "a", "a a", "  a", "é é", "Ã ©"].map(str::to_owned).to_vec();
                 let tokens = tokens.iter().map(|&token| token.to_owned()).collect();
@@ -179,7 +182,7 @@ fn runs_and_bytes(kind: TokenizerKind) -> Tokenizer {
         let character = char::from_u32(character).expect("a character");
         let token = match kind {
             TokenizerKind::BytePairs => character.to_string(),
-            TokenizerKind::SentencePiece => format!("<0x{byte:02X}>"),
+            TokenizerKind::SentencePiece | TokenizerKind::SentencePieceByMerges => format!("<0x{byte:02X}>"),
         };
         if !spec.tokens.contains(&token) {
             spec.tokens.push(token);
@@ -193,7 +196,9 @@ proptest! {
     /// Within a limit the tokens are the same; beyond it there are none, and what certainly exceeds it does.
     #[test]
     fn tokenizer_limits_change_no_token(text in "[a▁ \n1!é√😀]{0,200}", most in 0..200_u32) {
-        for kind in [TokenizerKind::BytePairs, TokenizerKind::SentencePiece] {
+        for kind in
+            [TokenizerKind::BytePairs, TokenizerKind::SentencePiece, TokenizerKind::SentencePieceByMerges]
+        {
             let tokenizer = runs_and_bytes(kind);
             let all = tokenizer.encode(&text, SpecialTokens::Parse);
             let halves = text.split_at(text.floor_char_boundary(text.len() / 2));
