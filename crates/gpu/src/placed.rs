@@ -147,6 +147,9 @@ fn suits(model: &Model) -> Result<(), GpuError> {
     if blueprint.wide.is_some() {
         return Err(GpuError::Model("its layers differ in their heads"));
     }
+    if blueprint.head_dim > 256 {
+        return Err(GpuError::Model("its heads are wider than 256 dimensions"));
+    }
     if blueprint.layer_input.is_some() {
         return Err(GpuError::Model("its layers have inputs of their own"));
     }

@@ -209,7 +209,9 @@ fn results_are_softmax_averages() {
 #[test]
 fn results_are_those_of_what_the_pages_hold() {
     for (format, tolerance) in [(KvFormat::F16, 2e-6), (KvFormat::Int8, 1e-4), (KvFormat::Int4, 2e-4)] {
-        for (kv_heads, group, head_dim, window) in [(2, 3, 32, None), (1, 7, 64, None), (2, 1, 48, Some(20))] {
+        for (kv_heads, group, head_dim, window) in
+            [(2, 3, 32, None), (1, 7, 64, None), (2, 1, 48, Some(20)), (1, 2, 512, None)]
+        {
             let mut sequence = Sequence::new(kv_heads, group, head_dim, format, window).with_sinks();
             let results = [1, 99, 60].map(|rows| sequence.feed(Isa::chosen().unwrap(), &Solo, rows)).concat();
             for (row, result) in results.iter().enumerate() {
