@@ -15,7 +15,7 @@ pub mod template;
 pub mod tokenizer;
 mod weights;
 
-pub use disk_experts::{ExpertMemoryError, ExpertMemoryStats, ExpertUnread};
+pub use disk_experts::{ExpertMemoryError, ExpertMemoryStats, ExpertUnread, Tell};
 pub use duet_kernels::matmul::Gating;
 pub use load::{
     ExpertWork, Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, Packing, RoutedBytes, Work,

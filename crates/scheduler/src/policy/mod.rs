@@ -22,6 +22,7 @@ pub use serial::Serial;
 pub use timeshare::Timeshare;
 
 use crate::batching::only_company;
+use crate::disk_wait;
 use crate::kernel::{Member, PassId, Yields};
 use crate::order::{self, Order};
 use crate::pass::Pass;
@@ -190,8 +191,8 @@ impl<'a> Candidate<'a> {
             }
             under_way => under_way,
         };
-        let graph = config.graph(candidate.pass().load.net);
-        let span = next_span(graph, config.machine.anchors(lanes), candidate.pass(), cut);
+        let graph = disk_wait::on_lanes(view, candidate.pass());
+        let span = next_span(&graph, config.machine.anchors(lanes), candidate.pass(), cut);
         candidate.launch(span, lanes, reason)
     }
 }

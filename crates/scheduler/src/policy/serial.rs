@@ -39,7 +39,7 @@ impl Policy for Serial {
         if divided {
             return self.pipeline.next(view, candidate, Sharing::Balanced);
         }
-        let lanes = if_idle(view, single_device(view)).filter(|_| candidate.pass().is_idle())?;
+        let lanes = if_idle(view, single_device(view)).filter(|_| candidate.pass().can_go_on())?;
         Some(candidate.launch_cut(view, Cut::Whole, lanes, reason))
     }
 }
