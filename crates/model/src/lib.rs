@@ -21,6 +21,6 @@ pub use load::{
     ExpertWork, Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, Packing, RoutedBytes, Work,
     open_tokenizer,
 };
-pub use packed_file::Unusable;
+pub use packed_file::{PackedFileUse, Unusable};
 pub use plain::{NormForm, PlainExperts, PlainFeed, PlainLayer, PlainMatrix};
 pub use weights::PackError;
