@@ -63,7 +63,13 @@ impl Digest {
             Event::KernelDone { kernel, outcome } => {
                 if let Some(launched) = self.running.remove(kernel) {
                     self.kernel_done(now, &launched.kernel, outcome, &mut facts);
-                    facts.insert(0, kernel_ended(now, launched, KernelEnd::Done));
+                    let waits = matches!(outcome, Outcome::Waits { .. });
+                    if waits {
+                        // Whoever has its lanes next takes them from nobody.
+                        launched.lanes.iter().for_each(|lane| drop(self.last_on.remove(&lane)));
+                    }
+                    let end = if waits { KernelEnd::Waits } else { KernelEnd::Done };
+                    facts.insert(0, kernel_ended(now, launched, end));
                 }
             }
             Event::KernelFailed { kernel } => facts.extend(self.kernel_failed(now, *kernel)),
@@ -90,7 +96,11 @@ impl Digest {
             }
             Event::GraphLoaded { .. } => facts.extend(self.graph_loaded(now, LoadEnd::Done)),
             Event::GraphLoadFailed { .. } => facts.extend(self.graph_loaded(now, LoadEnd::Failed)),
-            Event::Cancelled(_) | Event::GraphReady { .. } | Event::GraphFailed { .. } | Event::Timer => {}
+            Event::Cancelled(_)
+            | Event::DataReady { .. }
+            | Event::GraphReady { .. }
+            | Event::GraphFailed { .. }
+            | Event::Timer => {}
         }
         facts
     }

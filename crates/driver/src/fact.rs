@@ -162,6 +162,8 @@ pub enum LoadEnd {
 pub enum KernelEnd {
     /// As it should.
     Done,
+    /// It gave its lanes back, and its pass waits for a disk.
+    Waits,
     /// It failed, or its lane is gone.
     Failed,
 }

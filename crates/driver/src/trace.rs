@@ -177,6 +177,7 @@ impl<W: Write> Trace<W> {
                 reason: launched.reason.to_string(),
                 lanes: launched.lanes.to_string(),
                 failed: (end == KernelEnd::Failed).then_some(true),
+                waits: (end == KernelEnd::Waits).then_some(true),
             };
             let (ts, dur) = (Some(micros(launched.at)), Some(span_micros(took)));
             let tid = track(lane);

@@ -52,6 +52,8 @@ pub(crate) struct KernelArgs<'a> {
     pub(crate) lanes: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waits: Option<bool>,
 }
 
 #[derive(Serialize)]

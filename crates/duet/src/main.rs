@@ -40,7 +40,6 @@ fn main() -> ExitCode {
         commands::dispatch(&cli.command)
     };
     let ended = catch_unwind(AssertUnwindSafe(work));
-    weight_cache::finish();
     match ended {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => failure::report(&error),

@@ -11,7 +11,7 @@ use crate::progress::{Progress, eprintln_quiet};
 use crate::weight_cache::WeightCache;
 use duet_engine::{Device, Engine, EngineConfig, MachineMemory};
 use duet_model::encoder::Encoder;
-use duet_model::{ExpertMemoryError, LoadError, LoadOptions, Model, Packing};
+use duet_model::{ExpertMemoryError, LoadError, LoadOptions, Model, PackError, PackedFileUse, Packing};
 use duet_offload::{expert_file, read_experts};
 use duet_scheduler::machine::RowsTaken;
 use duet_types::{Bytes, Tokens};
@@ -58,10 +58,6 @@ pub(crate) fn start_with(
         let config = beside_devices((&model, &path), arguments, device, config)?;
         Engine::start(Arc::clone(&model), config)?
     };
-    // Not before the lanes were measured: writing takes a core and memory from them.
-    if let Some(cache) = cache {
-        cache.keep(&model);
-    }
     if device.accelerators().next().is_some() {
         eprintln_quiet(&lanes::sentence(&engine));
     }
@@ -136,14 +132,14 @@ fn wanted(path: &Path, arguments: &DeviceArgs, chunk: Tokens) -> Wanted {
 /// Finds (downloads if need be) and loads the model called `name`.
 pub(crate) fn open(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
     let cache = WeightCache::of(arguments.weight_cache);
-    load_and_keep(&models::locate(name)?, &arguments.load_options(cache.as_ref()), cache.as_ref())
+    load(&models::locate(name)?, &arguments.load_options(cache.as_ref()), cache.as_ref())
 }
 
 /// The same with all experts in memory, whatever memory is given to those of the model that answers.
 pub(crate) fn open_in_memory(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
     let cache = WeightCache::of(arguments.weight_cache);
     let options = LoadOptions { expert_memory: None, ..arguments.load_options(cache.as_ref()) };
-    load_and_keep(&models::locate(name)?, &options, cache.as_ref())
+    load(&models::locate(name)?, &options, cache.as_ref())
 }
 
 /// Loads the model at `path` with so much memory for experts, the others being read from disk.
@@ -151,7 +147,7 @@ pub(crate) fn open_with_experts_on_disk(path: &Path, expert_memory: Bytes) -> an
     let cache = WeightCache::of(None);
     let packed = cache.as_ref().map(|cache| cache.folder().to_owned());
     let options = LoadOptions { packed, expert_memory: Some(expert_memory), ..LoadOptions::default() };
-    load_and_keep(path, &options, cache.as_ref())
+    load(path, &options, cache.as_ref())
 }
 
 /// The model that drafts, if one was named.
@@ -244,33 +240,42 @@ fn check_fits(path: &Path, expert_memory: Option<Bytes>, memory: MachineMemory) 
     }
 }
 
-/// Loads the model in `path`, and keeps what was packed of it where there is a cache.
-fn load_and_keep(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyhow::Result<Arc<Model>> {
-    let model = load(path, options, cache)?;
-    if let Some(cache) = cache {
-        cache.keep(&model);
-    }
-    Ok(model)
-}
-
 fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyhow::Result<Arc<Model>> {
     check_fits(path, options.expert_memory, MachineMemory::now())?;
     let what = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     // The size is known at the first report; an error before it needs no bar.
     let mut progress = None;
-    // A model that may have to be packed is hashed meanwhile.
-    let mut check = models::Check::begin_if(path, || !cache.is_some_and(|cache| cache.may_have(path)));
-    let mut load = || {
-        Model::load(path, options, &mut |now| {
+    let packs_first = cache.is_some() && WeightCache::packs_first(path);
+    // A model that is packed is hashed meanwhile.
+    let in_memory = (!packs_first).then(|| models::Check::begin(path));
+    let mut load = |packed_file| {
+        Model::load(path, &LoadOptions { packed_file, ..options.clone() }, &mut |now| {
             let bar = progress.get_or_insert_with(|| Progress::bytes("loading", &what, now.total));
             bar.set(now.done);
         })
     };
-    let loaded = match (load(), cache) {
+    let first = if packs_first { PackedFileUse::OrRefuse } else { PackedFileUse::OrPackInMemory };
+    let loaded = match (load(first), cache) {
         (Err(LoadError::NotPacked { path: packed, why }), Some(cache)) => {
-            check.take().unwrap_or_else(|| models::Check::begin(path)).finish()?;
-            cache.pack(path, (&packed, why), options)?;
-            load()
+            let check = models::Check::begin(path);
+            let written = cache.pack(path, (&packed, why), options);
+            if let Err(wrong) = check.finish() {
+                // Of what is not the model, no later start is to find anything.
+                let _ = std::fs::remove_file(&packed);
+                return Err(wrong.into());
+            }
+            match written {
+                Ok(()) => load(PackedFileUse::JustWritten),
+                Err(PackError::Load(error)) => Err(error),
+                Err(PackError::Write(error)) if options.expert_memory.is_some() => {
+                    let text = format!("packed weights cannot be written: {}: {error}", packed.display());
+                    return Err(anyhow::anyhow!("--expert-memory: {text}"));
+                }
+                Err(PackError::Write(error)) => {
+                    eprintln_quiet(&format!("packed weights are not kept: {}: {error}", packed.display()));
+                    load(PackedFileUse::OrPackInMemory)
+                }
+            }
         }
         (loaded, _) => loaded,
     };
@@ -289,9 +294,12 @@ fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyh
     if let Some(progress) = progress {
         progress.finish("loaded");
     }
-    if !matches!(model.packing(), Packing::Mapped(_)) {
-        check.take().unwrap_or_else(|| models::Check::begin(path)).finish()?;
+    if let Some(check) = in_memory
+        && !matches!(model.packing(), Packing::Mapped(_))
+    {
+        check.finish()?;
     }
+    WeightCache::used(&model);
     tell_unread(&what, model.unread());
     if model.expert_memory().is_some()
         && let Some(counts) = read_experts(&expert_file(path), &model)

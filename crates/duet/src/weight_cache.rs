@@ -1,8 +1,9 @@
-//! Packed weights on disk: the first start of a model writes them beside its work, and later ones map them.
+//! Packed weights on disk: the first start of a model writes them, and it and later ones map them.
 //!
-//! They are kept for models of which packing takes a while, and for those whose experts stay in them: such a model is packed
-//! before it is loaded, a few matrices at a time, so that memory never holds it. What cannot be written costs the next start
-//! its speed, and a line; where experts were to stay in it, it is an error.
+//! They are kept for models of which packing takes a while, and for those whose experts stay in them. Such a model is packed
+//! into the file before it is loaded, a few layers at a time, so that memory never holds it twice, nor at all where the
+//! system wants it for something else. If the file cannot be written, weights are packed in memory, and that costs the next
+//! start its speed, and a line; where experts were to stay in it, it is an error.
 
 use crate::disk::free_disk;
 use crate::progress::{Progress, eprintln_quiet};
@@ -10,10 +11,8 @@ use crate::{inspect, models};
 use duet_files::bounded;
 use duet_model::{LoadOptions, LoadProgress, Model, PackError, Packing, Unusable};
 use duet_types::Bytes;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use tempfile::NamedTempFile;
 
 /// What the files' names end in.
@@ -45,46 +44,25 @@ impl WeightCache {
         &self.folder
     }
 
-    /// Whether there is a file that may have the packed weights of the model in `path`.
-    pub(crate) fn may_have(&self, path: &Path) -> bool {
-        let stem = duet_model::packed_stem(path);
-        let files = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        files.filter_map(|file| file.file_name().into_string().ok()).any(|name| name.starts_with(&stem))
-    }
-
-    /// Keeps the weights of a model that had to be packed, on a thread of its own ([`finish`]).
-    pub(crate) fn keep(&self, model: &Arc<Model>) {
-        match model.packing() {
-            Packing::NotKept => {}
-            Packing::Mapped(path) => bounded::touch(path),
-            Packing::Packed(path, why) => {
-                if model.weight_bytes() < LEAST {
-                    return;
-                }
-                if *why != Unusable::Absent {
-                    eprintln_quiet(&format!("{}: {why}; weights were packed again", path.display()));
-                }
-                let (cache, model, path) = (self.clone(), Arc::clone(model), path.clone());
-                let write = move || {
-                    if let Err(error) = cache.write(&model, &path) {
-                        eprintln_quiet(&format!("packed weights are not kept: {}: {error}", path.display()));
-                    }
-                };
-                // Without a thread the next start packs again.
-                if let Ok(writer) = std::thread::Builder::new().name("duet-weights".to_owned()).spawn(write) {
-                    WRITERS.lock().unwrap_or_else(PoisonError::into_inner).push(writer);
-                }
-            }
+    /// Notes that a model's weights are used.
+    pub(crate) fn used(model: &Model) {
+        if let Packing::Mapped(path) = model.packing() {
+            bounded::touch(path);
         }
     }
 
-    /// Packs a model whose experts are to stay on disk: `path` is to have them, and is not usable.
+    /// Whether a model's weights are to be packed into a file before it is loaded.
+    pub(crate) fn packs_first(model: &Path) -> bool {
+        inspect::packed_weights(model).is_ok_and(|weights| weights.all >= LEAST)
+    }
+
+    /// Packs a model into the file at `path`, which is not usable.
     pub(crate) fn pack(
         &self,
         model: &Path,
         (path, why): (&Path, Unusable),
         options: &LoadOptions,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), PackError> {
         if why != Unusable::Absent {
             eprintln_quiet(&format!("{}: {why}; weights are packed again", path.display()));
         }
@@ -93,32 +71,12 @@ impl WeightCache {
         let mut progress = |now: LoadProgress| {
             bar.get_or_insert_with(|| Progress::bytes("packing", &what, now.total)).set(now.done);
         };
-        let needed = inspect::packed_weights(model)?.all;
-        let packed = self.room(needed).map_err(PackError::from).and_then(|file| {
-            let mut out = BufWriter::new(file);
-            Model::pack_into(model, &mut out, options, &mut progress)?;
-            let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-            file.persist(path).map_err(io::Error::from)?;
-            Ok(())
-        });
-        match packed {
-            Ok(()) => bar.into_iter().for_each(|bar| bar.finish("packed")),
-            Err(PackError::Load(error)) => return Err(error.into()),
-            Err(PackError::Write(error)) => {
-                let text = format!("--expert-memory: packed weights cannot be written: {}: {error}", path.display());
-                return Err(anyhow::anyhow!(text));
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&self, model: &Model, path: &Path) -> io::Result<()> {
-        let mut out = BufWriter::new(self.room(model.weight_bytes())?);
-        model.write_packed(&mut out)?;
-        out.flush()?;
+        let needed = inspect::packed_weights(model).map_err(|error| io::Error::other(error.to_string()))?.all;
+        let mut out = BufWriter::new(self.room(needed)?);
+        Model::pack_into(model, &mut out, options, &mut progress)?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        // What a crash leaves of it has not its checksums.
-        file.persist(path)?;
+        file.persist(path).map_err(io::Error::from)?;
+        bar.into_iter().for_each(|bar| bar.finish("packed"));
         Ok(())
     }
 
@@ -142,47 +100,39 @@ pub(crate) fn folder() -> anyhow::Result<PathBuf> {
     models::cache_folder("weights")
 }
 
-static WRITERS: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
-
-/// Waits for what is being written: the program ends.
-pub(crate) fn finish() {
-    for writer in std::mem::take(&mut *WRITERS.lock().unwrap_or_else(PoisonError::into_inner)) {
-        // It has said what went wrong.
-        let _ = writer.join();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn load(path: &Path, cache: &WeightCache) -> Arc<Model> {
-        let options = LoadOptions { packed: Some(cache.folder().to_owned()), ..LoadOptions::default() };
-        Arc::new(Model::load(path, &options, &mut |_| {}).unwrap())
-    }
+    use duet_model::{LoadError, PackedFileUse};
 
     #[test]
-    fn the_second_start_maps_what_the_first_has_written() {
+    fn the_first_start_packs_into_the_file_and_later_ones_map_it() {
         let Some(path) = duet_testing::path(duet_testing::Need::Model) else { return };
         let folder = tempfile::tempdir().unwrap();
         let of = |limit: u64| WeightCache { folder: folder.path().join("weights"), limit: Bytes(limit) };
-        let small = of(1000);
-        let first = load(&path, &small);
-        let Packing::Packed(place, Unusable::Absent) = first.packing().clone() else { panic!("{:?}", first.packing()) };
-        let refused = small.write(&first, &place).unwrap_err();
+        let options = |packed_file| LoadOptions {
+            packed: Some(folder.path().join("weights")),
+            packed_file,
+            ..LoadOptions::default()
+        };
+        let load = |packed_file| Model::load(&path, &options(packed_file), &mut |_| {});
+        assert!(WeightCache::packs_first(&path));
+        let Err(LoadError::NotPacked { path: place, why }) = load(PackedFileUse::OrRefuse) else { panic!() };
+        assert_eq!(why, Unusable::Absent);
+        let pack = |cache: &WeightCache| cache.pack(&path, (&place, why), &options(PackedFileUse::OrRefuse));
+        let refused = pack(&of(1000)).unwrap_err();
         assert!(refused.to_string().contains("--weight-cache"), "{refused}");
-        let cache = of(1 << 30);
-        cache.keep(&first);
-        finish();
-        assert_eq!(load(&path, &cache).packing(), &Packing::Mapped(place.clone()));
+        let (cache, mapped) = (of(1 << 30), Packing::Mapped(place.clone()));
+        pack(&cache).unwrap();
+        assert_eq!(load(PackedFileUse::JustWritten).unwrap().packing(), &mapped);
+        assert_eq!(load(PackedFileUse::OrRefuse).unwrap().packing(), &mapped);
         // Damage costs the speed of one start.
         let mut bytes = std::fs::read(&place).unwrap();
         bytes.truncate(bytes.len() / 2);
         std::fs::write(&place, bytes).unwrap();
-        let third = load(&path, &cache);
-        assert_eq!(third.packing(), &Packing::Packed(place.clone(), Unusable::Damaged));
-        cache.keep(&third);
-        finish();
-        assert_eq!(load(&path, &cache).packing(), &Packing::Mapped(place));
+        let damaged = load(PackedFileUse::OrRefuse).map(drop);
+        assert!(matches!(damaged, Err(LoadError::NotPacked { why: Unusable::Damaged, .. })), "{damaged:?}");
+        pack(&cache).unwrap();
+        assert_eq!(load(PackedFileUse::OrRefuse).unwrap().packing(), &mapped);
     }
 }

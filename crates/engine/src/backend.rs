@@ -6,14 +6,15 @@
 use crate::executors::Site;
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
-use duet_model::ExpertMemoryStats;
 use duet_model::encoder::Text;
 use duet_model::forward::{AttentionStats, ExpertStats, FateCounts, NotRun};
 use duet_model::kv::KvError;
+use duet_model::{ExpertMemoryStats, Tell};
 use duet_types::{Class, LaneId, LaneSet, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A model that can be run in passes.
 pub(crate) trait Backend: Send + Sync + 'static {
@@ -73,7 +74,8 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Whose a pass is, for what it waits for beside lanes.
     fn set_class(&self, _pass: &mut Self::Pass, _class: Class) {}
 
-    /// Runs a span of nodes on some rows of the pass; spans of a row come in order.
+    /// Runs a span of nodes on some rows of the pass; spans of a row come in order. If the site may be left, it may come only
+    /// to a node whose weights are not in memory; the rows go on there, after [`Self::when_ready`].
     ///
     /// # Errors
     /// If a device failed that nothing may stand in for.
@@ -83,7 +85,14 @@ pub(crate) trait Backend: Send + Sync + 'static {
         nodes: Range<usize>,
         rows: Range<usize>,
         site: Site<'_>,
-    ) -> Result<(), EngineError>;
+    ) -> Result<Ran, EngineError>;
+
+    /// Tells somebody when the weights are there that a pass waits for. If it waits for none, who is to be told is returned,
+    /// for the caller to tell.
+    #[must_use]
+    fn when_ready(&self, _pass: &Self::Pass, tell: Tell) -> Option<Tell> {
+        Some(tell)
+    }
 
     /// What these nodes of a pass read, the last of them being token-wise and the others done, if a device computes rows
     /// of it without the pass; nothing else.
@@ -195,6 +204,18 @@ pub(crate) trait Backend: Send + Sync + 'static {
 
     /// Whether the model ends its turn with `token`.
     fn ends_turn(&self, token: TokenId) -> bool;
+}
+
+/// How far a span came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ran {
+    ToItsEnd,
+    /// To a node whose weights are not in memory, and will be after about that time.
+    ToMissing {
+        /// Nodes of the span that are complete.
+        done: usize,
+        about: Duration,
+    },
 }
 
 /// The next rows of one sequence.

@@ -26,14 +26,15 @@ mod site;
 pub use device::{Device, DeviceWork, Fallback, LinearWork};
 pub(crate) use site::Site;
 
+use crate::backend::Ran;
 use crate::request::EngineError;
 use device::DeviceLane;
 use duet_model::forward::{
-    AttentionStats, ExpertStats, Node, NodeInputs, NodeOutputs, NotRun, Pass, PreparesRows, SpanWise,
+    AttentionStats, Came, ExpertStats, Node, NodeInputs, NodeOutputs, NotRun, Pass, PreparesRows, SpanWise,
 };
 use duet_model::{ExpertUnread, Model, Work};
-use duet_scheduler::Machine;
 use duet_scheduler::machine::Capabilities;
+use duet_scheduler::{Machine, OnMiss};
 use duet_types::{LaneId, LaneSet};
 use executor::{Cores, Ended, Executor, Task};
 use std::ops::Range;
@@ -111,15 +112,15 @@ impl Executors {
     }
 
     /// Runs nodes on some rows of a pass: as a span where the kernel is a device's alone that runs such, and it has all rows;
-    /// else one after the other.
+    /// else one after the other. Weights on disk are no device's.
     pub(crate) fn run_nodes(
         &self,
         model: &Model,
         pass: &mut Pass,
-        mut nodes: impl Iterator<Item = Node> + Clone,
+        nodes: impl Iterator<Item = Node> + Clone,
         rows: Range<usize>,
         site: Site<'_>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Ran, EngineError> {
         let holds = |device: &DeviceLane| nodes.clone().all(|node| device.holds(node));
         let span = self.spanning(site).filter(|(device, _)| rows == (0..pass.rows()) && holds(device));
         if let Some((device, spans)) = span {
@@ -129,10 +130,22 @@ impl Executors {
             // What it has no room for, node by node it may.
             let refused = matches!(run, Err(NotRun::Unsupported(_)));
             if !refused && device.ended(macs, run)? == Ended::Done {
-                return Ok(());
+                return Ok(Ran::ToItsEnd);
             }
         }
-        nodes.try_for_each(|node| self.run_node(model, pass, node, rows.clone(), site))
+        let may_leave = site.on_miss == OnMiss::GivesBack && self.devices.is_empty();
+        for (done, node) in nodes.enumerate() {
+            if may_leave && matches!(node, Node::Ffn { .. }) {
+                let came = model.run_node_or_leave(pass, node, rows.clone(), site.crew).map_err(unread)?;
+                if let Came::ToMissing(about) = came {
+                    return Ok(Ran::ToMissing { done, about });
+                }
+                self.cores.did(rows.len() as u64 * self.macs(node));
+            } else {
+                self.run_node(model, pass, node, rows.clone(), site)?;
+            }
+        }
+        Ok(Ran::ToItsEnd)
     }
 
     /// Runs a node on some rows of a pass. Whoever takes some begins, the cores last, since they compute at once; then what

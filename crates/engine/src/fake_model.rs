@@ -2,12 +2,14 @@
 //! on every token in its KV, pages are counted and run out, nodes must come in order and on the whole crew, and tokens
 //! of its vocabulary make kernels wait or panic.
 
-use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
+use crate::backend::{Accepted, Backend, KvPages, Ran, Refused, Rows, Shape, Table};
 use crate::executors::Site;
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
+use duet_model::Tell;
 use duet_model::encoder::Text;
 use duet_model::kv::{KvError, PAGE_TOKENS};
+use duet_scheduler::OnMiss;
 use duet_types::{LaneSet, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -56,6 +58,8 @@ pub(crate) struct FakeModel {
     pub(crate) is_broken: bool,
     /// Rows of nodes that ran on a graph which was made for them.
     pub(crate) exact: AtomicUsize,
+    /// How often a pass left lanes to wait for weights.
+    pub(crate) given_back: AtomicUsize,
 }
 
 /// What becomes of parts of nodes that go to a device.
@@ -115,6 +119,8 @@ pub(crate) struct FakePass {
     texts: Option<Arc<[Text]>>,
     /// The next node of each row.
     nodes: Vec<usize>,
+    /// Nodes whose weights were read for it.
+    read: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -132,6 +138,15 @@ impl FakePass {
             return texts.iter().flat_map(|text| text.tokens()).copied().collect();
         }
         self.segments.iter().flat_map(|segment| &segment.table.tokens[segment.before..]).copied().collect()
+    }
+}
+
+impl FakePass {
+    /// The first feed-forward node of these whose weights have to be read for it.
+    fn missing(&mut self, nodes: &Range<usize>) -> Option<usize> {
+        let first = nodes.clone().find(|node| node % 3 == 0 && *node > 0 && !self.read.contains(node))?;
+        self.read.push(first);
+        Some(first)
     }
 }
 
@@ -176,6 +191,7 @@ impl FakeModel {
             device: FakeDevice::Absent,
             is_broken: false,
             exact: AtomicUsize::new(0),
+            given_back: AtomicUsize::new(0),
         }
     }
 
@@ -318,7 +334,12 @@ impl Backend for FakeModel {
         if let Some(texts) = texts {
             let nodes = vec![0; texts.iter().map(|text| text.tokens().len()).sum()];
             let segment = |rows: Rows<FakeTable>| FakeSegment { table: rows.table, before: 0, parents: None };
-            return Ok(FakePass { segments: rows.into_iter().map(segment).collect(), texts: Some(texts), nodes });
+            return Ok(FakePass {
+                segments: rows.into_iter().map(segment).collect(),
+                texts: Some(texts),
+                nodes,
+                read: Vec::new(),
+            });
         }
         for Rows { mut table, tokens, parents, .. } in rows {
             let before = table.tokens.len();
@@ -329,7 +350,7 @@ impl Backend for FakeModel {
             segments.push(FakeSegment { table, before, parents });
         }
         let rows = segments.iter().map(|segment| segment.table.tokens.len() - segment.before).sum();
-        let pass = FakePass { segments, texts: None, nodes: vec![0; rows] };
+        let pass = FakePass { segments, texts: None, nodes: vec![0; rows], read: Vec::new() };
         match error {
             None => Ok(pass),
             Some(error) => Err(Refused { error, tables: self.abandon(pass) }),
@@ -342,15 +363,20 @@ impl Backend for FakeModel {
         nodes: Range<usize>,
         rows: Range<usize>,
         site: Site<'_>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Ran, EngineError> {
         let crew = site.crew;
         assert!(!self.is_broken, "a fake model is broken");
         assert!(pass.nodes[rows.clone()].iter().all(|&node| node == nodes.start), "nodes come in order");
+        let end = nodes.end;
         let attention = nodes.clone().find(|node| node % 3 == 2).filter(|_| nodes.len() == 1);
         assert!(
             attention.is_none_or(|node| pass.nodes.iter().all(|&other| other >= node)),
             "all rows come to attention"
         );
+        let nodes = match site.on_miss {
+            OnMiss::GivesBack => nodes.start..pass.missing(&nodes).unwrap_or(nodes.end),
+            OnMiss::Waits => nodes,
+        };
         if site.exact.is_some() {
             self.exact.fetch_add(nodes.len() * rows.len(), Ordering::Relaxed);
         }
@@ -370,7 +396,17 @@ impl Backend for FakeModel {
             worker.sync();
         });
         pass.nodes[rows].fill(nodes.end);
-        Ok(())
+        Ok(if nodes.end == end { Ran::ToItsEnd } else { Ran::ToMissing { done: nodes.len(), about: Duration::ZERO } })
+    }
+
+    /// Told at once of one pass, by a thread of its own of the other.
+    fn when_ready(&self, pass: &FakePass, tell: Tell) -> Option<Tell> {
+        self.given_back.fetch_add(1, Ordering::Relaxed);
+        if pass.tokens().len() % 2 == 0 {
+            return Some(tell);
+        }
+        std::thread::spawn(tell);
+        None
     }
 
     fn device_lanes(&self) -> LaneSet {

@@ -1,6 +1,6 @@
 //! The real model behind the engine's seam.
 
-use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
+use crate::backend::{Accepted, Backend, KvPages, Ran, Refused, Rows, Shape, Table};
 use crate::executors::{Executors, LinearWork, Site};
 use crate::model_pass::ModelPass;
 use crate::request::EngineError;
@@ -12,7 +12,7 @@ use duet_model::forward::{
 };
 use duet_model::kv::{KvError, KvPool, KvTable};
 use duet_model::tokenizer::Detokenizer;
-use duet_model::{ExpertMemoryStats, Model};
+use duet_model::{ExpertMemoryStats, Model, Tell};
 use duet_types::{Class, LaneId, LaneSet, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -181,17 +181,24 @@ impl Backend for ModelBackend {
         nodes: Range<usize>,
         rows: Range<usize>,
         site: Site<'_>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Ran, EngineError> {
         let pass = match (pass, &self.encoder) {
             (ModelPass::Decoder(pass), _) => pass,
             (ModelPass::Encoder(pass, _), Some(encoder)) => {
                 encoder.run(pass, nodes, rows, site.crew);
-                return Ok(());
+                return Ok(Ran::ToItsEnd);
             }
             (ModelPass::Encoder(..), None) => return Err(no_decoder()),
         };
         let nodes = nodes.map(|index| self.order.node(index));
         self.executors.run_nodes(&self.model, pass, nodes, rows, site)
+    }
+
+    fn when_ready(&self, pass: &ModelPass, tell: Tell) -> Option<Tell> {
+        match pass.decoder() {
+            Some(pass) => pass.when_ready(tell),
+            None => Some(tell),
+        }
     }
 
     fn inputs(&self, pass: &mut ModelPass, nodes: Range<usize>, site: Site<'_>) -> Option<NodeInputs> {

@@ -21,10 +21,11 @@ mod scoring;
 pub(crate) use drafting::Drafters;
 pub(crate) use rows::panic_message;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Ran};
 use crate::executors::Site;
 use crate::request::EngineError;
 use crate::sequence::{Sequence, Workspace};
+use duet_model::Tell;
 use duet_scheduler::{Completes, Event, Kernel, Outcome};
 use duet_types::{Class, LaneSet, RequestId, Stage};
 use rows::{Rows, message};
@@ -118,6 +119,12 @@ impl<B: Backend> PassUnderWay<B> {
         on_lanes.kernels -= 1;
         match event {
             Event::KernelDone { outcome: Outcome::Progressed, .. } => {}
+            Event::KernelDone { outcome: Outcome::Waits { .. }, .. } => {
+                // Its rows are with no lane any more.
+                if on_lanes.progress == Progress::Closing {
+                    on_lanes.progress = Progress::GoesOn;
+                }
+            }
             Event::KernelDone { .. } => return Need::Over,
             _ => on_lanes.progress = Progress::Broken,
         }
@@ -146,8 +153,11 @@ impl<B: Backend> PassUnderWay<B> {
         let mut rows = self.joined(backend, site)?;
         let range = kernel.rows.start as usize..kernel.rows.end as usize;
         let begun = Instant::now();
-        backend.run(rows.begun(kernel, backend)?, kernel.nodes.clone(), range, site)?;
+        let ran = backend.run(rows.begun(kernel, backend)?, kernel.nodes.clone(), range, site)?;
         rows.spent += begun.elapsed();
+        if let Ran::ToMissing { done, about } = ran {
+            return Ok(Outcome::Waits { node: kernel.nodes.start + done, about: about.into() });
+        }
         if kernel.class() == Class::Proactive && kernel.stage() == Stage::Prefill {
             // Nobody waits, and the next chunk, perhaps a person's, finds its memory prepared.
             backend.warm_memory();
@@ -182,6 +192,15 @@ impl<B: Backend> PassUnderWay<B> {
             lock(&self.rows).break_with(error, backend);
         }
         done
+    }
+
+    /// Tells somebody when what it waits for is there, if it is still under way.
+    pub(crate) fn when_ready(&self, backend: &B, tell: Tell) {
+        let now = lock(&self.rows).pass.as_ref().and_then(|pass| backend.when_ready(pass, tell));
+        // Without the rows, which whoever is told may want.
+        if let Some(tell) = now {
+            tell();
+        }
     }
 
     /// Gives every sequence its table back, as it was before the pass.

@@ -40,10 +40,11 @@ use crate::world::{EngineWorld, Held, Helpers, QueueLimit};
 use duet_device::Cpu;
 use duet_driver::{Observed, Observer, Probe};
 use duet_kernels::crew::Crew;
+use duet_model::Tell;
 use duet_model::forward::{NotRun, PreparesRows, TokenWise};
 use duet_scheduler::machine::Joins;
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Event, Kernel, Line, Machine, Outcome, Phase, Scheduler, SchedulerConfig};
+use duet_scheduler::{Event, Kernel, Line, Machine, Outcome, PassId, Phase, Scheduler, SchedulerConfig};
 use duet_speculate::Method;
 use duet_types::{Class, Instant, LaneId, LaneSet, Nanos, RequestId, Tokens};
 use std::collections::BTreeMap;
@@ -463,7 +464,7 @@ impl<B: Backend> Shared<B> {
         resources: Resources<'_>,
     ) {
         let Resources { lanes, crew, exact } = resources;
-        let site = Site { shares: &kernel.shares, ..Site::new(lanes, crew) };
+        let site = Site { shares: &kernel.shares, on_miss: kernel.on_miss, ..Site::new(lanes, crew) };
         let on_device = Site { exact: exact.as_deref(), ..site };
         let backend = &*self.backend;
         let drafters = self.drafters();
@@ -472,7 +473,8 @@ impl<B: Backend> Shared<B> {
         // Before anybody hears of it, so that the last one who has it is not this lane.
         drop(exact);
         let mut failed = self.backend.take_failures(lanes);
-        if Way::of(kernel, lanes, backend) != Way::Whole && ran.is_ok() {
+        let waits = matches!(ran, Ok(Outcome::Waits { .. }));
+        if Way::of(kernel, lanes, backend) != Way::Whole && ran.is_ok() && !waits {
             let mut part = Some(held);
             let reported = self.enter(|world, now| world.part_ended(now, kernel, &mut workspace, &mut part, failed));
             let Some(last) = part else { return };
@@ -487,7 +489,15 @@ impl<B: Backend> Shared<B> {
             failed = failed.union(self.backend.take_failures(lanes));
         }
         let event = ended(kernel, ran);
-        let _ = self.enter(|world, now| world.kernel_ended(now, kernel, event, workspace, held, failed));
+        let pass = Arc::downgrade(&held.pass);
+        let reported = self.enter(|world, now| {
+            world.kernel_ended(now, kernel, event, workspace, held, failed);
+            world.shared()
+        });
+        if let (true, Ok(shared), Some(under_way)) = (waits, reported, pass.upgrade()) {
+            // Not before it was heard that it waits. It may have been given up since, or go on already.
+            under_way.when_ready(backend, data_ready(shared, kernel.pass));
+        }
     }
 
     /// Tries whether a lost lane's device works again, on its lane.
@@ -505,6 +515,15 @@ impl<B: Backend> Shared<B> {
             drop(guard);
         });
     }
+}
+
+/// Lets the world know that what a pass waits for is there.
+fn data_ready<B: Backend>(shared: Weak<Shared<B>>, pass: PassId) -> Tell {
+    Box::new(move || {
+        if let Some(shared) = shared.upgrade() {
+            let _ = shared.enter(|world, now| world.data_ready(now, pass));
+        }
+    })
 }
 
 /// What the world hears of it.

@@ -5,9 +5,10 @@
 
 mod anew;
 mod lane_health;
+mod reports;
 
 use crate::backend::Backend;
-use crate::exact::{ExactCounts, ExactGraphs};
+use crate::exact::ExactGraphs;
 use crate::exchange::GraphLoader;
 use crate::kept::{Found, KeptStore, Owner};
 use crate::pass::{Need, PassUnderWay, Way};
@@ -20,8 +21,7 @@ use crate::spill::{Job, Moved, Mover, SpillFile};
 use crate::timer::Timer;
 use duet_device::CpuLanes;
 use duet_driver::World;
-use duet_model::forward::{NotPrepared, Prepared};
-use duet_scheduler::{Command, End, Event, Graph, Kernel, Outcome, PassId, Request, Source};
+use duet_scheduler::{Command, End, Event, Kernel, Outcome, PassId, Request, Source};
 use duet_types::{Class, FinishReason, FlowId, Instant, LaneSet, RequestId, TenantId, Tokens};
 use lane_health::Watched;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -252,28 +252,6 @@ impl<B: Backend> EngineWorld<B> {
             self.scatter(&over);
         }
         self.happened(now, event);
-    }
-
-    /// Graphs for a prompt's rows are there, or not.
-    pub(crate) fn prepared(&mut self, now: Instant, graph: Graph, made: Result<Prepared, NotPrepared>) {
-        if self.past.of(graph.request) == When::Past {
-            return self.exact.unwanted(made);
-        }
-        if let Some(event) = self.exact.prepared(graph.id, made) {
-            self.happened(now, event);
-        }
-    }
-
-    /// A graph was loaded in another's place, or not.
-    pub(crate) fn graph_loaded(&mut self, now: Instant, event: Event) {
-        if self.past.loaded() == When::Present {
-            self.happened(now, event);
-        }
-    }
-
-    /// What became of graphs for exactly a prompt's rows.
-    pub(crate) fn exact(&self) -> ExactCounts {
-        self.exact.counts()
     }
 
     fn scatter(&mut self, pass: &PassUnderWay<B>) {

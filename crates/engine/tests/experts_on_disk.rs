@@ -1,6 +1,9 @@
 //! Mixtures whose experts are on disk: answers are those of experts in memory, token for token, greedy and drawn, whoever
 //! preempts whom; and an expert that cannot be read is an error of the requests that need it.
 
+#[cfg(target_os = "linux")]
+mod failing_reads;
+
 use duet_engine::{
     Engine, EngineConfig, EngineError, GenerateRequest, GenerationEvent, SamplingParams, StopConditions,
 };
@@ -77,28 +80,53 @@ fn start(model: &Arc<Model>, profiles: &Path) -> Engine {
     Engine::start(Arc::clone(model), config).unwrap()
 }
 
-/// Changes a byte of the first expert of the second layer, in place: the file stays open.
-fn damage_first_expert(path: &Path) {
-    let mut bytes = std::fs::read(path).unwrap();
+/// Where the first expert of the second layer begins.
+fn first_expert(bytes: &[u8]) -> usize {
     let len = u64::from_le_bytes(bytes[16..24].try_into().unwrap()) as usize;
     let table: serde_json::Value = serde_json::from_slice(&bytes[56..56 + len]).unwrap();
     let matrices = table["matrices"].as_array().unwrap();
     let first = matrices.iter().find(|matrix| matrix["name"] == "blk.1.ffn_gate_up_exps.0").unwrap();
-    let at = first["sections"][0]["quants"].as_u64().unwrap() as usize;
+    first["sections"][0]["quants"].as_u64().unwrap() as usize
+}
+
+/// Changes a byte of it, in place: the file stays open.
+fn damage_first_expert(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let at = first_expert(&bytes);
     bytes[at] ^= 1;
     std::fs::write(path, bytes).unwrap();
 }
 
+/// Some requests failed, which say that an expert cannot be read and why, and the other answers are right.
+fn assert_some_failed(
+    answers: &[Result<Vec<TokenId>, EngineError>],
+    whole: &[Result<Vec<TokenId>, EngineError>],
+    why: &str,
+) {
+    assert!(answers.iter().any(Result::is_err));
+    for (answer, whole) in answers.iter().zip(whole) {
+        match answer {
+            Ok(_) => assert_eq!(answer, whole, "an answer that comes is right"),
+            Err(EngineError::Weights(text)) => {
+                assert!(text.contains("cannot be read") && text.contains(why), "{text}");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
 #[test]
 fn answers_are_those_of_experts_in_memory() {
-    for name in ["qwen3moe", "qwen2moe", "gptoss"] {
+    for (name, times) in [("qwen3moe", 1), ("qwen2moe", 1), ("gptoss", 1), ("qwen3moe", 4)] {
         let folder = tempfile::tempdir().unwrap();
         let in_memory = Arc::new(load(name, folder.path(), None).unwrap());
         let alone: Vec<_> = {
             let engine = start(&in_memory, folder.path());
             (0..REQUESTS).map(|seed| tokens(&engine, request(&in_memory, seed))).collect()
         };
-        let (model, _) = on_disk(name, folder.path());
+        let (least, _) = on_disk(name, folder.path());
+        let memory = Bytes(times * least.expert_memory().unwrap().0);
+        let model = if times > 1 { Arc::new(load(name, folder.path(), Some(memory)).unwrap()) } else { least };
         let engine = start(&model, folder.path());
         for _ in 0..3 {
             assert_eq!(together(&engine, &model), alone, "{name}");
@@ -106,6 +134,8 @@ fn answers_are_those_of_experts_in_memory() {
         let stats = model.expert_memory_stats().unwrap();
         assert!(stats.cache.misses > 0 && stats.read > Bytes(0));
         assert!(engine.metrics_text().contains("duet_disk_experts_asked_total{found=\"on_disk\"}"));
+        // With the least there is no room to hold what is waited for.
+        assert!(times == 1 || stats.given_back > 0, "{stats:?}");
     }
 }
 
@@ -117,14 +147,35 @@ fn an_expert_that_cannot_be_read_fails_the_requests_that_need_it_and_no_other() 
     let whole: Vec<_> = together(&engine, &model);
     assert!(whole.iter().all(Result::is_ok));
     damage_first_expert(&path);
-    let failed = together(&engine, &model);
-    assert!(failed.iter().any(Result::is_err));
-    for (answer, whole) in failed.iter().zip(&whole) {
-        match answer {
-            Ok(_) => assert_eq!(answer, whole, "an answer that comes is right"),
-            Err(EngineError::Weights(text)) => assert!(text.contains("cannot be read"), "{text}"),
-            Err(other) => panic!("{other}"),
-        }
-    }
+    assert_some_failed(&together(&engine, &model), &whole, "not those that were written");
     assert!(!path.exists(), "the next start packs the weights anew");
+}
+
+/// The system itself says that a part of the file cannot be read.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_fails_fails_the_requests_that_need_it_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, path) = on_disk("qwen3moe", folder.path());
+    let whole = together(&start(&model, folder.path()), &model);
+    assert!(whole.iter().all(Result::is_ok));
+    let memory = model.expert_memory().unwrap();
+    let block = first_expert(&std::fs::read(&path).unwrap()) / 4096 * 4096;
+    drop(model);
+    // On a thread of its own, which is the only one with such a disk beside those that it starts.
+    std::thread::scope(|scope| {
+        let failing = scope.spawn(|| {
+            failing_reads::fail_reads_at(block as u64);
+            let model = Arc::new(load("qwen3moe", folder.path(), Some(memory)).unwrap());
+            let engine = start(&model, folder.path());
+            assert_some_failed(&together(&engine, &model), &whole, "Input/output error");
+            assert!(!path.exists(), "the next start packs the weights anew");
+            // The engine goes on with what it can read.
+            assert_some_failed(&together(&engine, &model), &whole, "Input/output error");
+        });
+        failing.join().unwrap();
+    });
+    let (model, again) = on_disk("qwen3moe", folder.path());
+    assert_eq!(again, path);
+    assert_eq!(together(&start(&model, folder.path()), &model), whole);
 }

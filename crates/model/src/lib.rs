@@ -15,12 +15,12 @@ pub mod template;
 pub mod tokenizer;
 mod weights;
 
-pub use disk_experts::{ExpertMemoryError, ExpertMemoryStats, ExpertUnread};
+pub use disk_experts::{ExpertMemoryError, ExpertMemoryStats, ExpertUnread, Tell};
 pub use duet_kernels::matmul::Gating;
 pub use load::{
     ExpertWork, Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, Packing, RoutedBytes, Work,
-    open_tokenizer, packed_stem,
+    open_tokenizer,
 };
-pub use packed_file::Unusable;
+pub use packed_file::{PackedFileUse, Unusable};
 pub use plain::{NormForm, PlainExperts, PlainFeed, PlainLayer, PlainMatrix};
 pub use weights::PackError;

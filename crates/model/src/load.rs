@@ -3,7 +3,7 @@
 use crate::arch::{Blueprint, Extra, blueprint};
 use crate::disk_experts::{ExpertMemoryError, ExpertMemoryStats, ExpertStore};
 use crate::gguf::{GgufError, GgufFile, Metadata};
-use crate::packed_file::{self, Check, PackedFile, Unusable};
+use crate::packed_file::{Check, PackedFile, PackedFileUse, Unusable};
 use crate::template::{ChatTemplate, TemplateError};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::weights::{ExpertsIn, LayerWeights, PackError, Packer, Weights};
@@ -11,7 +11,7 @@ use duet_kernels::isa::{Isa, IsaError};
 use duet_kernels::packed::PackedMatrix;
 use duet_moe::Calibration;
 use duet_types::{Bytes, Tokens};
-use std::io::{self, Seek, Write};
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,6 +44,8 @@ pub struct LoadOptions {
     pub context: Option<Tokens>,
     /// A folder of packed weights: where the model's lie, they are mapped instead of packed ([`Model::packing`]).
     pub packed: Option<PathBuf>,
+    /// What is done about the file there.
+    pub packed_file: PackedFileUse,
     /// Memory for experts that rows are routed to, which then stay in the file of packed weights and are read from it when
     /// rows go to them. None: all are in memory.
     pub expert_memory: Option<Bytes>,
@@ -56,6 +58,7 @@ impl Default for LoadOptions {
             isa: None,
             context: None,
             packed: None,
+            packed_file: PackedFileUse::default(),
             expert_memory: None,
         }
     }
@@ -142,8 +145,8 @@ pub enum LoadError {
     /// Experts are to stay in a file of packed weights, and no folder was named for one.
     #[error("experts stay in the file of packed weights, for which there is no place")]
     NoPackedFile,
-    /// Experts are to stay in this file of packed weights, which cannot be used: it is to be made first
-    /// ([`Model::pack_into`]).
+    /// Weights are to lie in this file, which cannot be used: it is to be made first ([`Model::pack_into`]). So it is where
+    /// experts are to stay on disk.
     #[error("{}: {why}", path.display())]
     NotPacked {
         /// The file.
@@ -196,7 +199,7 @@ pub enum Packing {
     NotKept,
     /// They are mapped from this file.
     Mapped(PathBuf),
-    /// They were packed: they are to be kept in this file ([`Model::write_packed`]), which was not used for that reason.
+    /// They were packed: this file, where they are to be kept ([`Model::pack_into`]), was not used for that reason.
     Packed(PathBuf, Unusable),
 }
 
@@ -235,6 +238,9 @@ impl Model {
         let packing = match kept {
             None => Packing::NotKept,
             Some((path, Ok(file))) if file.fits() => Packing::Mapped(path),
+            Some((path, Ok(_))) if options.packed_file == PackedFileUse::OrRefuse => {
+                return Err(LoadError::NotPacked { path, why: Unusable::Packing });
+            }
             Some((path, file)) => Packing::Packed(path, file.err().unwrap_or(Unusable::Packing)),
         };
         let unread = file.unread().map(str::to_owned).collect();
@@ -298,14 +304,6 @@ impl Model {
     #[must_use]
     pub fn packing(&self) -> &Packing {
         &self.packing
-    }
-
-    /// Writes the packed weights, as [`LoadOptions::packed`] maps them.
-    ///
-    /// # Errors
-    /// As `out` says.
-    pub fn write_packed(&self, out: &mut dyn Write) -> io::Result<()> {
-        packed_file::write(out, &self.file.digest(), &self.weights.matrices())
     }
 
     /// What the model is.
@@ -419,9 +417,14 @@ fn kept(path: &Path, file: &GgufFile, options: &LoadOptions, experts_in: Experts
     let Some(folder) = &options.packed else { return Ok(None) };
     let digest = file.digest();
     let path = folder.join(packed_name(path, &digest));
-    let check = if experts_in == ExpertsIn::Memory { Check::All } else { Check::AllButExperts };
+    let check = match (experts_in, options.packed_file) {
+        (ExpertsIn::PackedFile, _) => Check::AllButExperts,
+        (ExpertsIn::Memory, PackedFileUse::JustWritten) => Check::Places,
+        (ExpertsIn::Memory, _) => Check::All,
+    };
+    let must_be = experts_in == ExpertsIn::PackedFile || options.packed_file == PackedFileUse::OrRefuse;
     match PackedFile::open(&path, &digest, (check, options.threads)) {
-        Err(why) if experts_in == ExpertsIn::PackedFile => Err(LoadError::NotPacked { path, why }),
+        Err(why) if must_be => Err(LoadError::NotPacked { path, why }),
         file => Ok(Some((path, file))),
     }
 }
@@ -441,16 +444,10 @@ fn store(
     Ok(ExpertStore::open(path, places, memory, chosen)?)
 }
 
-/// What the names of files with packed weights of models that are called so begin with.
-#[must_use]
-pub fn packed_stem(path: &Path) -> String {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    stem.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect()
-}
-
 /// What the file of a model's packed weights is called: its name is for people, the digits for duet.
 fn packed_name(path: &Path, digest: &[u8; 32]) -> String {
-    let stem = packed_stem(path);
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let stem: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
     let digits: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{stem}-{digits}.packed")
 }

@@ -2,7 +2,7 @@
 //!
 //! Experts of one size share slots, a *class* for each size, so that whatever is dropped leaves exactly the room that the
 //! next one needs. A pass *asks* for what a layer's rows need, all at once: one read serves all of them. What it is granted
-//! it *holds* until it *releases* it.
+//! it *holds* until it *releases* it, also if it has left (*parked*) to come back when what it needs is there.
 //!
 //! What is dropped is what will probably be needed last. A row goes through all layers in turn, so it is known when a layer
 //! comes up again; how many rows it takes until one goes to an expert is the inverse of the expert's share of the rows:
@@ -73,10 +73,14 @@ pub struct ExpertCache {
     stats: CacheStats,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Class {
     slots: usize,
     used: usize,
+    /// Slots of what is kept for good.
+    kept: usize,
+    /// Slots of what is not, and is held by passes that have left.
+    parked: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -99,6 +103,8 @@ impl Layer {
 struct Entry {
     state: State,
     holds: u32,
+    /// Passes that hold it and have left.
+    parked: u32,
     is_kept: bool,
     /// It was read because it was foreseen, and nobody has asked for it yet.
     is_foreseen: bool,
@@ -134,7 +140,7 @@ impl ExpertCache {
             Layer { class, experts: vec![Entry::default(); experts], rows: [0.0; 2] }
         };
         Self {
-            classes: slots.iter().map(|&slots| Class { slots, used: 0 }).collect(),
+            classes: slots.iter().map(|&slots| Class { slots, ..Class::default() }).collect(),
             layers: layers.iter().map(layer).collect(),
             clock: 0,
             stats: CacheStats::default(),
@@ -173,7 +179,7 @@ impl ExpertCache {
         if entry.state != State::Absent || class.used == class.slots {
             return false;
         }
-        class.used += 1;
+        (class.used, class.kept) = (class.used + 1, class.kept + 1);
         (entry.state, entry.is_kept) = (State::Arriving, true);
         true
     }
@@ -246,8 +252,44 @@ impl ExpertCache {
     /// An expert could not be read: it is not there, and those who hold it release it as if it were.
     pub fn lost(&mut self, place: Place) {
         let entry = self.entry(place);
+        let (was_kept, is_parked) = (entry.is_kept, entry.parked > 0);
         (entry.state, entry.is_kept, entry.is_foreseen) = (State::Absent, false, false);
-        self.classes[self.layers[place.layer].class].used -= 1;
+        let class = &mut self.classes[self.layers[place.layer].class];
+        class.used -= 1;
+        if was_kept {
+            class.kept -= 1;
+            // It was not counted among these, and will be taken off them.
+            class.parked += usize::from(is_parked);
+        }
+    }
+
+    /// A pass that holds these experts of a layer leaves, and comes back for them: nobody can wait for their slots. Whether
+    /// it may: those who have left hold half of what is not kept for good at most, so that the others go on.
+    pub fn park(&mut self, layer: usize, experts: &[ExpertId]) -> bool {
+        let class = self.layers[layer].class;
+        let counts = |entry: &Entry| entry.parked == 0 && !entry.is_kept;
+        let new = experts.iter().filter(|expert| counts(&self.layers[layer].experts[expert.index()])).count();
+        let Class { slots, kept, parked, .. } = self.classes[class];
+        if 2 * (parked + new) > slots - kept {
+            return false;
+        }
+        self.classes[class].parked += new;
+        for &expert in experts {
+            self.entry(Place { layer, expert }).parked += 1;
+        }
+        true
+    }
+
+    /// It is back, for the same.
+    pub fn unpark(&mut self, layer: usize, experts: &[ExpertId]) {
+        for &expert in experts {
+            let entry = self.entry(Place { layer, expert });
+            entry.parked -= 1;
+            if entry.parked == 0 && !entry.is_kept {
+                let class = self.layers[layer].class;
+                self.classes[class].parked -= 1;
+            }
+        }
     }
 
     /// A pass does not need an expert any more that it held.

@@ -1,7 +1,7 @@
 //! What can happen: everything that can make the scheduler act.
 
 use crate::command::GraphId;
-use crate::kernel::HeadRows;
+use crate::kernel::{HeadRows, PassId};
 use crate::speculation::Offer;
 use duet_types::{Class, FinishReason, FlowId, KernelId, LaneId, Nanos, Net, RequestId, Tokens};
 
@@ -58,6 +58,12 @@ pub enum Event {
         kernel: KernelId,
         /// What came of it.
         outcome: Outcome,
+    },
+    /// What a pass waits for since its last kernel ended with [`Outcome::Waits`] is there. Allowed at any time, also after
+    /// the end of the pass.
+    DataReady {
+        /// Which.
+        pass: PassId,
     },
     /// A launched kernel could not be run to its end. Its pass is undone: its requests are where they were before it.
     KernelFailed {
@@ -138,6 +144,14 @@ pub enum Source {
 pub enum Outcome {
     /// The rows went as far as the kernel was to bring them.
     Progressed,
+    /// The rows came to a node for which data has to be read: `Event::DataReady` says when it is there. Only of a kernel
+    /// that was to give its lanes back.
+    Waits {
+        /// The node: those before it are complete, and some of its work may be done.
+        node: usize,
+        /// How long it will probably take.
+        about: Nanos,
+    },
     /// The pass is complete: what came of each member that was to yield a token, in the order of the members.
     Tokens(Vec<Generated>),
 }
@@ -173,7 +187,7 @@ impl Outcome {
     /// What draft models took of the kernel's time.
     pub(crate) fn drafting(&self) -> Nanos {
         match self {
-            Self::Progressed => Nanos::ZERO,
+            Self::Progressed | Self::Waits { .. } => Nanos::ZERO,
             Self::Tokens(tokens) => Nanos(tokens.iter().map(|generated| generated.drafting.0).sum()),
         }
     }

@@ -147,6 +147,16 @@ impl Heg {
         NodeOrder::with_launches(self.layers, self.experts.map_or(0, |experts| experts.launches))
     }
 
+    /// The same with everything in memory.
+    #[must_use]
+    pub fn in_memory(&self) -> Self {
+        let in_memory = |node: TokenWise| TokenWise {
+            routed: node.routed.map(|routed| RoutedWeights { disk: None, ..routed }),
+            ..node
+        };
+        Self { ffn: in_memory(self.ffn), ..self.clone() }
+    }
+
     /// How many nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {

@@ -83,12 +83,34 @@ pub struct Kernel {
     pub rows: Range<u32>,
     /// What is complete at its end.
     pub completes: Completes,
-    /// How long it should take.
+    /// How long it should have its lanes.
     pub predicted: Nanos,
+    /// What it does when it comes to a node for which data has to be read from a disk.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "OnMiss::is_waits"))]
+    pub on_miss: OnMiss,
     /// The rows of its token-wise nodes that devices of its team take, from the first on; the cores of the team take the
     /// others. None where its lanes are one executor.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub shares: Vec<Share>,
+}
+
+/// What a kernel does when data that it needs has to be read first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum OnMiss {
+    /// It keeps its lanes, and computes what is there while the rest comes.
+    #[default]
+    Waits,
+    /// It may end there, with [`Outcome::Waits`](crate::Outcome::Waits), so that others have its lanes meanwhile.
+    GivesBack,
+}
+
+impl OnMiss {
+    /// Whether it keeps its lanes.
+    #[must_use]
+    pub fn is_waits(&self) -> bool {
+        *self == Self::Waits
+    }
 }
 
 /// What is complete when a kernel is done.

@@ -26,6 +26,7 @@
 //! | order among equals (ours) | `order.rs` |
 //! | memory manager (§4.1) | `memory.rs`, `room.rs`, `reuse.rs` |
 //! | layers of a model on a device that has no room for all (ours) | `layers.rs` |
+//! | lanes given back by passes that wait for a disk (ours) | `disk_wait.rs` |
 //! | what executors can do, whether they do, and whether that pays (ours) | `capabilities.rs`, `health.rs`, `pays.rs` |
 //! | the policies, ours and the baselines | `policy/` |
 //!
@@ -43,6 +44,7 @@ mod capabilities;
 mod command;
 mod config;
 mod contention;
+mod disk_wait;
 pub mod division;
 mod drift;
 pub mod elastic;
@@ -82,7 +84,7 @@ pub use division::Share;
 pub use event::{Event, Generated, Outcome, Prefix, Request, Source};
 pub use graphs::GraphState;
 pub use heg::Heg;
-pub use kernel::{Completes, HeadRows, Kernel, Member, PassId, Yields};
+pub use kernel::{Completes, HeadRows, Kernel, Member, OnMiss, PassId, Yields};
 pub use machine::Machine;
 pub use mechanism::{Mechanism, Mechanisms};
 pub use memory::Pages;

@@ -33,6 +33,8 @@ pub enum Mechanism {
     Spill,
     /// Drafts are verified, as many rows as pay. (CoordGen §3.4)
     Speculation,
+    /// A pass that waits for a disk gives its lanes back meanwhile. Off: it keeps them.
+    GiveBack,
 }
 
 /// Which mechanisms are on.
@@ -42,7 +44,7 @@ pub struct Mechanisms(u32);
 
 impl Mechanism {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Preemption,
         Self::Elastic,
         Self::RemainderDeferral,
@@ -56,6 +58,7 @@ impl Mechanism {
         Self::Teams,
         Self::Spill,
         Self::Speculation,
+        Self::GiveBack,
     ];
 
     fn name(self) -> &'static str {
@@ -73,6 +76,7 @@ impl Mechanism {
             Self::Teams => "teams",
             Self::Spill => "spill",
             Self::Speculation => "speculation",
+            Self::GiveBack => "give-back",
         }
     }
 }

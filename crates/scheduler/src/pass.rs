@@ -7,7 +7,7 @@
 use crate::heg::Load;
 use crate::kernel::{Completes, Member, PassId, class_of, stage_of};
 use crate::span::Span;
-use duet_types::{Class, LaneSet, Net, Stage};
+use duet_types::{Class, Instant, LaneSet, Net, Stage};
 use std::ops::Range;
 
 /// Some rows on their way through the nodes.
@@ -42,8 +42,30 @@ pub struct Pass {
     pub(crate) running: usize,
     /// Whether another pass had its lane since its last kernel.
     pub(crate) interrupted: bool,
+    /// Rows of `node` that were begun, and that no lane has: they need data that is on disk.
+    pub(crate) begun: Option<Begun>,
     /// Why it cannot go on: then it is undone when its kernels have ended.
     pub(crate) broken: Option<Broken>,
+}
+
+/// Rows that a kernel has begun and not ended, since it gave its lanes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Begun {
+    pub(crate) rows: Range<u32>,
+    pub(crate) data: Data,
+}
+
+/// What such rows need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// It is being read.
+    Coming {
+        /// Since when.
+        since: Instant,
+        /// Until when, probably.
+        until: Instant,
+    },
+    There,
 }
 
 /// Why a pass cannot go on.
@@ -81,6 +103,7 @@ impl Pass {
             lanes: LaneSet::EMPTY,
             running: 0,
             interrupted: false,
+            begun: None,
             broken: None,
         }
     }
@@ -95,6 +118,21 @@ impl Pass {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.running == 0
+    }
+
+    /// Whether a kernel of it may be launched: none is on a lane, and what it needs is in memory.
+    #[must_use]
+    pub fn can_go_on(&self) -> bool {
+        self.is_idle() && self.coming().is_none()
+    }
+
+    /// Since when it waits for a disk, and until when probably.
+    #[must_use]
+    pub fn coming(&self) -> Option<Range<Instant>> {
+        match self.begun.as_ref()?.data {
+            Data::Coming { since, until } => Some(since..until),
+            Data::There => None,
+        }
     }
 
     /// Whether another pass went between its kernels.
@@ -130,6 +168,17 @@ impl Pass {
         self.assigned.iter().any(|given| given.start < rows.end && rows.start < given.end)
     }
 
+    /// What of a span is launched: rows that were begun go on as they were, through their node alone if they are a part.
+    pub(crate) fn resumed(&self, span: Span) -> Span {
+        match &self.begun {
+            Some(Begun { rows, .. }) if *rows != (0..self.rows) => {
+                Span { nodes: self.node..self.node + 1, rows: rows.clone() }
+            }
+            Some(Begun { rows, .. }) => Span { rows: rows.clone(), ..span },
+            None => span,
+        }
+    }
+
     /// Notes a launch.
     pub(crate) fn launch(&mut self, lanes: LaneSet, span: &Span, all_nodes: usize) -> Completes {
         let Span { nodes, rows } = span;
@@ -137,6 +186,9 @@ impl Pass {
         assert_eq!(nodes.start, self.node, "the nodes of pass {} come in order", self.id);
         assert!(rows.start < rows.end && rows.end <= self.rows, "pass {} has no rows {rows:?}", self.id);
         assert!(!self.is_assigned(rows), "rows {rows:?} of pass {} are on a lane already", self.id);
+        let begun = self.begun.take();
+        let continues = begun.is_none_or(|begun| begun.data == Data::There && begun.rows == *rows);
+        assert!(continues, "rows of pass {} wait for a disk, and others are launched", self.id);
         let whole = *rows == (0..self.rows);
         assert!(whole || nodes.end <= nodes.start.max(1) + 1, "a part of the rows goes node by node");
         assert!(self.is_between_nodes() || nodes.end == self.assigned_to, "the parts of a node go equally far");
@@ -147,6 +199,23 @@ impl Pass {
         self.interrupted = false;
         let last = nodes.end == all_nodes && self.unassigned().is_empty();
         if last { Completes::Pass } else { Completes::Span }
+    }
+
+    /// Notes that a kernel ended at `node`, which needs data that comes in that time.
+    pub(crate) fn kernel_waits(&mut self, node: usize, span: &Span, (since, until): (Instant, Instant)) {
+        assert!(span.nodes.contains(&node), "a kernel on {:?} waits in node {node}", span.nodes);
+        self.running -= 1;
+        self.assigned.retain(|rows| *rows != span.rows);
+        // All rows have come there, or it is the first node of a part.
+        self.node = node;
+        self.begun = Some(Begun { rows: span.rows.clone(), data: Data::Coming { since, until } });
+    }
+
+    /// What it waits for is there.
+    pub(crate) fn data_ready(&mut self) {
+        if let Some(begun) = &mut self.begun {
+            begun.data = Data::There;
+        }
     }
 
     /// Notes the end of a kernel. Returns whether the pass is complete.

@@ -70,6 +70,8 @@ pub enum Reason {
     Expiry,
     /// A lost lane is tried again then.
     Probe,
+    /// If a person's pass still waits for the disk then, background work has the lanes.
+    DiskLate,
 }
 
 impl fmt::Display for Reason {
@@ -101,6 +103,7 @@ impl fmt::Display for Reason {
             Self::Occupancy => f.write_str("occupancy cap"),
             Self::Expiry => f.write_str("expiry"),
             Self::Probe => f.write_str("probe of a lost lane"),
+            Self::DiskLate => f.write_str("the disk is late"),
         }
     }
 }

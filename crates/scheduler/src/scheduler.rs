@@ -21,7 +21,7 @@ use crate::pass::{Broken, Pass};
 use crate::policy::{ActivationBuffers, Admission, Policy};
 use crate::queues::Line;
 use crate::reason::Reason;
-use crate::request_table::{Phase, Progress, RequestTable};
+use crate::request_table::{Phase, Progress, RequestTable, Row};
 use crate::residency::Residency;
 use crate::span::Span;
 use crate::view::View;
@@ -130,6 +130,7 @@ impl Scheduler {
             Event::Submitted(request) => self.submitted(request),
             Event::Restored { request, cached, source } => self.restored(request, cached, source),
             Event::KernelDone { kernel, outcome } => self.kernel_done(kernel, outcome),
+            Event::DataReady { pass } => self.data_ready(pass),
             Event::KernelFailed { kernel } => self.kernel_failed(kernel, Broken::KernelFailed),
             Event::GraphReady { graph } => self.graphs.ready(now, graph),
             Event::GraphFailed { graph } => self.graphs.failed(graph),
@@ -199,10 +200,14 @@ impl Scheduler {
     fn overdue(&self) -> Overdue {
         let oldest = self.table.oldest(Class::Proactive);
         match oldest.filter(|row| self.ageing.is_overdue(self.now, row.arrived)) {
-            Some(row) if self.has_memory(row) => Overdue::Something,
+            Some(row) if self.has_memory(row) && !self.waits_for_disk(row) => Overdue::Something,
             Some(_) => Overdue::WithoutMemory,
             None => Overdue::Nothing,
         }
+    }
+
+    fn waits_for_disk(&self, row: &Row) -> bool {
+        matches!(row.phase, Phase::InPass(pass) if self.passes[&pass].coming().is_some())
     }
 
     fn set_timer(&mut self, at: Instant, reason: Reason) {

@@ -5,10 +5,11 @@
 use crate::ageing::Ageing;
 use crate::annotation::{self, Bound};
 use crate::config::SchedulerConfig;
+use crate::disk_wait;
 use crate::division::copy_time;
 use crate::drift::Drift;
 use crate::graphs::{GraphState, Graphs};
-use crate::heg::Load;
+use crate::heg::{Heg, Load};
 use crate::kernel::{Member, PassId};
 use crate::machine::Joins;
 use crate::mechanism::Mechanism;
@@ -166,8 +167,8 @@ impl<'a> View<'a> {
 
     /// The next kernel of a pass on some lanes.
     pub(crate) fn next_span(&self, pass: &Pass, lanes: LaneSet, cut: Cut) -> Span {
-        let (graph, machine) = (self.config.graph(pass.load.net), &self.config.machine);
-        let span = next_span(graph, machine.anchors(lanes), pass, cut);
+        let graph = disk_wait::on_lanes(self, pass);
+        let span = next_span(&graph, self.config.machine.anchors(lanes), pass, cut);
         let end = self.stretch(pass.load.net, span.nodes.start).end.min(span.nodes.end);
         Span { nodes: span.nodes.start..end, ..span }
     }
@@ -348,14 +349,27 @@ impl<'a> View<'a> {
     /// How long a kernel will take on these lanes, as the machine is lately.
     #[must_use]
     pub fn predict(&self, load: &Load, stage: Stage, nodes: &Range<usize>, lanes: LaneSet) -> Nanos {
-        let anchors = self.config.machine.anchors(lanes);
-        let graph = self.config.graph(load.net);
-        let time = annotation::predict(graph, anchors, load, nodes);
+        self.predicted(self.config.graph(load.net), (load, stage), nodes, lanes)
+    }
+
+    fn predicted(&self, graph: &Heg, (load, stage): (&Load, Stage), nodes: &Range<usize>, lanes: LaneSet) -> Nanos {
+        let time = annotation::predict(graph, self.config.machine.anchors(lanes), load, nodes);
         let residency = self.residency.filter(|residency| residency.concerns(lanes));
         // Graphs that are there may not be those that suit.
         let slowdown = residency.map_or(1.0, |residency| residency.slowdown(graph, load.rows, nodes));
         let time = Nanos((time.0 as f64 * slowdown) as u64) + self.copied(load, lanes);
         self.drift.correct(self.config.machine.executors(lanes), (load.net, stage), time)
+    }
+
+    /// For how long the next kernel of a pass, if it is that one, will have these lanes.
+    pub(crate) fn on_lanes(&self, pass: &Pass, span: &Span, lanes: LaneSet) -> Nanos {
+        let load = pass.load.part(f64::from(span.rows.end - span.rows.start) / f64::from(pass.rows));
+        self.predicted(&disk_wait::on_lanes(self, pass), (&load, pass.stage), &span.nodes, lanes)
+    }
+
+    /// When the next timer rings.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        self.timers.first().copied()
     }
 
     /// What handing a pass over to lanes with memory of their own takes, and back.

@@ -40,7 +40,7 @@ impl Ablation {
     }
 }
 
-/// The tables: both kinds of machines, and one where memory is scarce.
+/// The tables: both kinds of machines, and those where memory is scarce.
 #[must_use]
 pub fn standard() -> Vec<Ablation> {
     let mut npu = machines::npu_igpu();
@@ -54,6 +54,7 @@ pub fn standard() -> Vec<Ablation> {
         table("duet on two sets of cores", PolicyName::Duet, machines::cpu()),
         table("duet on two sets of cores, memory for 1 200 positions", PolicyName::Duet, tight),
         Ablation::of("duet on two sets of cores, drafts whose every token is right with a chance of 0.75", &drafted()),
+        Ablation::of("duet on two sets of cores, experts on disk, and a third of the requests", &on_disk()),
     ]
 }
 
@@ -61,6 +62,14 @@ pub fn standard() -> Vec<Ablation> {
 fn drafted() -> Scenario {
     let mut scenario = scenario(PolicyName::Duet, machines::cpu());
     scenario.clients.iter_mut().for_each(|client| client.drafts = Some(Chance::new(0.75)));
+    scenario
+}
+
+/// The same with experts on disk, for which these machines' disk is slow.
+fn on_disk() -> Scenario {
+    let mut scenario = scenario(PolicyName::Duet, machines::mixture());
+    let mut kept = (0..).map(|index| index % 3 == 0);
+    scenario.clients.retain(|_| kept.next().unwrap_or_default());
     scenario
 }
 

@@ -12,18 +12,21 @@ use crate::kernel_log::load;
 use crate::paced::Paced;
 use crate::random::Random;
 use crate::speed::SpeedTimeline;
+use crate::truth::Truth;
 use crate::watchdog::Watchdog;
-use crate::world::Truth;
 use duet_scheduler::annotation::{self, Bound};
-use duet_scheduler::{Heg, Kernel, Machine};
+use duet_scheduler::{Heg, Kernel, Machine, OnMiss};
 use duet_types::{Instant, KernelId, LaneId, LaneSet, Nanos, NodeKind, Tokens};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The lanes and what they run.
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
     machine: Machine,
     heg: Heg,
+    /// The same where kernels do not wait for a disk.
+    in_memory: Heg,
     chunk: Tokens,
     /// Bytes a second that all lanes get together.
     shared_bytes_per_s: Option<f64>,
@@ -45,6 +48,16 @@ struct Running {
     pace: Paced,
 }
 
+/// What of a kernel runs, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    /// Nodes that it comes through: all, unless it gives its lanes back.
+    pub(crate) nodes: Range<usize>,
+    pub(crate) warmth: Warmth,
+    /// How much longer it takes than its annotation, for the graphs that it runs on.
+    pub(crate) slowdown: f64,
+}
+
 /// Whether a graph is ready for exactly the rows of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Warmth {
@@ -56,6 +69,7 @@ impl Lanes {
     pub(crate) fn new(truth: &Truth, heg: Heg, chunk: Tokens) -> Self {
         Self {
             machine: truth.machine.clone(),
+            in_memory: heg.in_memory(),
             heg,
             chunk,
             shared_bytes_per_s: truth.shared_bytes_per_s,
@@ -68,13 +82,13 @@ impl Lanes {
         }
     }
 
-    /// `slowdown`: how much longer it takes than its annotation, for the graphs that it runs on.
-    pub(crate) fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: Kernel, warmth: Warmth, slowdown: f64) {
-        self.check(lanes, &kernel, warmth);
+    pub(crate) fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: Kernel, way: &Way) {
+        self.check(lanes, &kernel, way.warmth);
         let anchors = &self.speed.at(now).of(lanes, self.machine.anchors(lanes));
         let part = load(&kernel);
-        let demand = annotation::demand(&self.heg, anchors, &part, &kernel.nodes);
-        let time = (demand.seconds * 1e9).floor() * slowdown;
+        let heg = if kernel.on_miss == OnMiss::Waits { &self.heg } else { &self.in_memory };
+        let demand = annotation::demand(heg, anchors, &part, &way.nodes);
+        let time = (demand.seconds * 1e9).floor() * way.slowdown;
         let deviation = 1.0 + self.jitter * (2.0 * self.random.share() - 1.0);
         let bound = match kernel.nodes.len() {
             1 => annotation::bound(&self.heg, anchors, &part, self.heg.order().kind(kernel.nodes.start)),
@@ -226,10 +240,12 @@ mod tests {
             rows: 0..1,
             completes: Completes::Pass,
             predicted: Nanos(1),
+            on_miss: OnMiss::Waits,
             shares: Vec::new(),
         };
         let mut lanes = Lanes::new(&truth, config.heg, config.limits.chunk);
-        lanes.launch(Instant(0), LaneSet::from_iter([lane]), kernel, Warmth::Cold, 1.0);
+        let way = Way { nodes: kernel.nodes.clone(), warmth: Warmth::Cold, slowdown: 1.0 };
+        lanes.launch(Instant(0), LaneSet::from_iter([lane]), kernel, &way);
         lanes
     }
 

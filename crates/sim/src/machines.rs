@@ -5,7 +5,7 @@
 //! 20 µs. So a chunk of 100 rows is 1 ms a node on the NPU and 2 ms on the iGPU. Attention reads 1 µs a position
 //! where weights take 0.5 ms, and 2 µs where they take 1 ms. Launching, embeddings and the head take no time.
 
-use duet_scheduler::heg::{ExpertLaunches, Heg, SequenceWise, TokenWise};
+use duet_scheduler::heg::{ExpertLaunches, Heg, OnDisk, RoutedWeights, SequenceWise, TokenWise};
 use duet_scheduler::layers::HeldLayers;
 use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, PerRow, Team};
 use duet_scheduler::progressive::{Blocks, GraphCost, Pair, PassTime};
@@ -75,6 +75,17 @@ pub fn launching() -> SchedulerConfig {
     let config = single();
     let experts = Some(ExpertLaunches { launches: 3, route: config.heg.ffn, launch: config.heg.ffn });
     SchedulerConfig { heg: Heg { experts, ..config.heg }, ..config }
+}
+
+/// Two sets of cores with experts on disk: a row of a feed-forward node reads those of 2 MB beside its other 2 MB, and half of
+/// them from a disk, which takes 1 ms.
+#[must_use]
+pub fn mixture() -> SchedulerConfig {
+    let config = cpu();
+    let disk = Some(OnDisk { missing: 0.5, bytes_per_s: 1e9 });
+    let routed = Some(RoutedWeights { bytes: 16e6, share: 0.125, disk });
+    let ffn = TokenWise { weight_bytes: 2e6, routed, ..config.heg.ffn };
+    SchedulerConfig { heg: Heg { ffn, ..config.heg }, ..config }
 }
 
 /// How fast, of two speeds.

@@ -1,7 +1,7 @@
 //! Passes in truth: which rows have come how far.
 //!
 //! Checked: a pass begins where its members stand and yields a token only with the last known position; its nodes come
-//! in order; a row of a node is given to one lane, once; a request is in one pass at a time, and leaves it before its
+//! in order, and rows that wait for a disk go on when their data is there; a row of a node is given to one lane, once; a request is in one pass at a time, and leaves it before its
 //! end only when a kernel failed, a lane was lost, nobody wants any member, or a member is spilled or discarded.
 
 use duet_scheduler::{Completes, Kernel, Member, PassId};
@@ -26,6 +26,14 @@ struct Pass {
     given_to: usize,
     done: u32,
     running: usize,
+    /// Rows of the node that were begun, and wait for a disk or go on.
+    begun: Option<Begun>,
+}
+
+#[derive(Clone, Debug)]
+struct Begun {
+    rows: Range<u32>,
+    is_there: bool,
 }
 
 /// What a kernel's end means to its pass.
@@ -53,6 +61,10 @@ impl Passes {
         assert!(!kernel.nodes.is_empty() && kernel.nodes.end <= nodes, "there are no nodes {:?}", kernel.nodes);
         let Range { start, end } = kernel.rows;
         assert!(start < end && end <= pass.rows, "pass {} has no rows {:?}", kernel.pass, kernel.rows);
+        if let Some(begun) = pass.begun.take() {
+            assert!(begun.is_there, "pass {} waits for a disk", kernel.pass);
+            assert_eq!(begun.rows, kernel.rows, "rows of pass {} that were begun go on", kernel.pass);
+        }
         let taken = pass.given.iter().any(|given| given.start < end && start < given.end);
         assert!(!taken, "rows {:?} of pass {} were given to a lane twice", kernel.rows, kernel.pass);
         let joins = pass.given.is_empty() || pass.given_to == kernel.nodes.end;
@@ -79,6 +91,7 @@ impl Passes {
             given_to: 0,
             done: 0,
             running: 0,
+            begun: None,
         };
         self.under_way.insert(kernel.pass, pass);
     }
@@ -97,6 +110,24 @@ impl Passes {
             return Ended::GoesOn;
         }
         Ended::Complete(self.undo(kernel.pass))
+    }
+
+    /// A kernel gave its lanes back at `node`. Whether its pass still waits for that.
+    pub(crate) fn waits(&mut self, kernel: &Kernel, node: usize) -> bool {
+        let Some(pass) = self.under_way.get_mut(&kernel.pass) else { return false };
+        assert!(kernel.nodes.contains(&node), "kernel {} waits in node {node}", kernel.id);
+        pass.running -= 1;
+        pass.given.retain(|rows| *rows != kernel.rows);
+        pass.node = node;
+        pass.begun = Some(Begun { rows: kernel.rows.clone(), is_there: false });
+        true
+    }
+
+    /// What a pass waits for is there.
+    pub(crate) fn data_ready(&mut self, pass: PassId) {
+        if let Some(begun) = self.under_way.get_mut(&pass).and_then(|pass| pass.begun.as_mut()) {
+            begun.is_there = true;
+        }
     }
 
     /// Ends a pass.

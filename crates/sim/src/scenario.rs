@@ -17,7 +17,8 @@ mod written;
 use crate::answers::{Answers, KnownLengths};
 use crate::client::{Client, Continues, Failing, Graphs};
 use crate::machines;
-use crate::world::{Truth, VirtualWorld};
+use crate::truth::Truth;
+use crate::world::VirtualWorld;
 use duet_driver::{Observed, Observer, run};
 use duet_scheduler::machine::Capabilities;
 use duet_scheduler::policy::PolicyName;
@@ -111,6 +112,7 @@ fn machine(mut words: Words<'_>) -> Result<Scenario, ScenarioError> {
         "single" => machines::single(),
         "exchanging" => machines::exchanging(Bytes::ZERO),
         "launching" => machines::launching(),
+        "mixture" => machines::mixture(),
         other => return Err(ScenarioError(format!("no machine is called `{other}`"))),
     };
     let mut scenario = Scenario::new(PolicyName::Duet, config);

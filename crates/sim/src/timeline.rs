@@ -3,8 +3,8 @@
 use crate::scenario::Scenario;
 use duet_driver::Observer;
 use duet_scheduler::progressive::Role;
-use duet_scheduler::{Command, End, Event, GraphId, Kernel, Member, Reason, Source};
-use duet_types::{Class, FinishReason, Instant, LaneId, LaneSet, RequestId, Stage};
+use duet_scheduler::{Command, End, Event, GraphId, Kernel, Member, OnMiss, Outcome, PassId, Reason, Source};
+use duet_types::{Class, FinishReason, Instant, KernelId, LaneId, LaneSet, RequestId, Stage};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -15,6 +15,8 @@ pub struct Timeline {
     lanes: Vec<String>,
     nodes: usize,
     graphs: BTreeMap<GraphId, RequestId>,
+    /// Kernels that might give their lanes back, with their passes and members.
+    given_back: BTreeMap<KernelId, (PassId, String)>,
     text: String,
 }
 
@@ -28,6 +30,7 @@ impl Timeline {
             lanes: lanes.map(|lane| lane.name.clone()).collect(),
             nodes: scenario.config.heg.nodes(),
             graphs: BTreeMap::new(),
+            given_back: BTreeMap::new(),
             text: String::new(),
         }
     }
@@ -90,6 +93,10 @@ impl Timeline {
             Stage::Decode => "decode",
             Stage::Verify => "verify",
         };
+        if kernel.on_miss == OnMiss::GivesBack {
+            let names: Vec<&str> = kernel.members.iter().map(|member| self.name(member.request)).collect();
+            self.given_back.insert(kernel.id, (kernel.pass, names.join(" ")));
+        }
         let (lanes, subject) = (self.lanes(lanes), self.subject(kernel));
         let reason = format!("{:5.2}  {reason}", kernel.predicted.as_millis_f64());
         self.line(now, &lanes, action, &subject, &reason);
@@ -123,6 +130,14 @@ impl Observer for Timeline {
             Event::SpillFailed { request } => ("failed", format!("spill of {}", self.name(*request))),
             Event::Dropped { request } => ("dropped", self.name(*request).to_owned()),
             Event::Cancelled(request) => ("cancel", self.name(*request).to_owned()),
+            Event::KernelDone { kernel, outcome: Outcome::Waits { node, about } } => {
+                let subject = self.given_back.get(kernel).map(|(_, names)| names.as_str()).unwrap_or_default();
+                ("waits", format!("{subject} n{node} for {:.2}", about.as_millis_f64()))
+            }
+            Event::DataReady { pass } => {
+                let names = self.given_back.values().rev().find(|(of, _)| of == pass).map(|(_, names)| names.clone());
+                ("read", names.unwrap_or_default())
+            }
             Event::Restored { .. } | Event::KernelDone { .. } | Event::Timer => return,
         };
         self.note(now, action, &subject);

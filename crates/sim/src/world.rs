@@ -5,44 +5,19 @@ use crate::checkers::Books;
 use crate::client::{Client, Graphs};
 use crate::compiler::Compiler;
 use crate::device_graphs::DeviceGraphs;
-use crate::faults::Faults;
+use crate::disk::{Disk, Stop};
 use crate::kv::{Keeps, Kept, KvMemory, SpillResult};
-use crate::lanes::{Lanes, Warmth};
+use crate::lanes::{Lanes, Warmth, Way};
 use crate::passes::{Ended, Passes};
-use crate::speed::SpeedTimeline;
+use crate::truth::Truth;
 use crate::watchdog::Watchdog;
 use duet_driver::World;
 use duet_scheduler::machine::ExactGraphs;
 use duet_scheduler::{
-    Command, End, Event, Kernel, Machine, Member, Outcome, Pages, PassId, Prefix, Request, SchedulerConfig, Yields,
+    Command, Completes, End, Event, Kernel, Member, Outcome, Pages, PassId, Prefix, Request, SchedulerConfig, Yields,
 };
 use duet_types::{FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, Net, RequestId, Stage, Tokens};
 use std::collections::BTreeMap;
-
-/// How the world truly is; the scheduler knows its configuration only.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Truth {
-    /// The machine.
-    pub machine: Machine,
-    /// Bytes a second that all lanes get together from the memory that they share; if it is not known, kernels disturb
-    /// each other by the machine's contention.
-    pub shared_bytes_per_s: Option<f64>,
-    /// Bytes a second at which a compiled graph is loaded when nothing disturbs it; if it is not known, loading is a part
-    /// of compiling, and disturbs nobody.
-    pub graph_bytes_per_s: Option<f64>,
-    /// How fast it is, against its anchors.
-    pub speed: SpeedTimeline,
-    /// Largest relative deviation of a kernel's time from its annotation.
-    pub jitter: f64,
-    /// Seed of the jitter.
-    pub seed: u64,
-    /// Writing a page to disk, or reading it.
-    pub page_io: Nanos,
-    /// A kernel that takes longer than this many times its prediction is given up.
-    pub hang_timeout: f64,
-    /// What goes wrong.
-    pub faults: Faults,
-}
 
 /// A world in virtual time.
 #[derive(Clone, Debug)]
@@ -63,6 +38,9 @@ pub struct VirtualWorld<A = KnownLengths> {
     passes: Passes,
     kv: KvMemory,
     compiler: Compiler,
+    disk: Disk,
+    /// Of kernels on lanes that will give them back.
+    stops: BTreeMap<KernelId, Stop>,
     /// Of a device that exchanges its graphs, if there is one.
     graphs: Option<DeviceGraphs>,
     agenda: BTreeMap<(Instant, u64), Event>,
@@ -102,25 +80,6 @@ struct State {
     cancelled: bool,
 }
 
-impl Truth {
-    /// A world that is as the scheduler thinks.
-    #[must_use]
-    pub fn of(config: &SchedulerConfig) -> Self {
-        let (machine, faults) = (config.machine.clone(), Faults::default());
-        Self {
-            machine,
-            shared_bytes_per_s: None,
-            graph_bytes_per_s: None,
-            speed: SpeedTimeline::default(),
-            jitter: 0.0,
-            seed: 0,
-            page_io: Nanos(100_000),
-            hang_timeout: HANG_TIMEOUT,
-            faults,
-        }
-    }
-}
-
 impl VirtualWorld {
     /// A world in which these clients will come, and get answers as long as they expect.
     #[must_use]
@@ -149,6 +108,8 @@ impl<A: Answers> VirtualWorld<A> {
             passes: Passes::default(),
             kv: KvMemory::new(config.memory),
             compiler: Compiler::default(),
+            disk: Disk::new(config.heg.clone(), truth.seed, truth.jitter),
+            stops: BTreeMap::new(),
             graphs: config
                 .graphs
                 .clone()
@@ -294,7 +255,11 @@ impl<A: Answers> VirtualWorld<A> {
         self.watch(&kernel);
         let slowdown = self.graphs.as_mut().map_or(1.0, |graphs| graphs.launch(lanes, &kernel));
         let warmth = if warm { Warmth::Warm } else { Warmth::Cold };
-        self.lanes.launch(self.now, lanes, kernel, warmth, slowdown);
+        let stop = self.disk.stop(&kernel);
+        let end = stop.map_or(kernel.nodes.end, |stop| stop.node);
+        self.stops.extend(stop.map(|stop| (kernel.id, stop)));
+        let way = Way { nodes: kernel.nodes.start..end, warmth, slowdown };
+        self.lanes.launch(self.now, lanes, kernel, &way);
     }
 
     /// Lets the watchdog wait for a kernel that will never end.
@@ -334,6 +299,7 @@ impl<A: Answers> VirtualWorld<A> {
 
     /// Gives a pass up.
     fn undo(&mut self, pass: PassId) {
+        self.disk.forget(pass);
         self.passes.undo(pass);
         self.answers.undone(pass);
     }
@@ -350,15 +316,27 @@ impl<A: Answers> VirtualWorld<A> {
     fn kernel_ended(&mut self, id: KernelId) -> Event {
         let kernel = self.lanes.end(self.now, id);
         self.left_device(id);
+        let stop = self.stops.remove(&id);
         let fails = |member: &Member| self.client(member.request).failing.affects(self.ordinal(member.request));
         if kernel.members.iter().any(fails) {
             self.undo(kernel.pass);
             return Event::KernelFailed { kernel: id };
         }
+        if let Some(Stop { node, about, takes }) = stop {
+            if self.passes.waits(&kernel, node) {
+                let nodes = kernel.nodes.start..node;
+                if !nodes.is_empty() {
+                    self.answers.ran(&Kernel { nodes, completes: Completes::Span, ..kernel.clone() });
+                }
+                self.schedule(self.now + takes, Event::DataReady { pass: kernel.pass });
+            }
+            return Event::KernelDone { kernel: id, outcome: Outcome::Waits { node, about } };
+        }
         self.answers.ran(&kernel);
         let outcome = match self.passes.done(&kernel, self.nodes) {
             Ended::GoesOn => Outcome::Progressed,
             Ended::Complete(members) => {
+                self.disk.forget(kernel.pass);
                 let generated = self.answers.complete(kernel.pass, &members);
                 for new in &generated {
                     self.requests.get_mut(&new.request).expect("it runs").generated += new.tokens;
@@ -501,6 +479,7 @@ impl<A: Answers> VirtualWorld<A> {
                 }
             }
             Event::LaneBack { lane } => self.lanes.back(*lane),
+            Event::DataReady { pass } => self.passes.data_ready(*pass),
             Event::Spilled { request } => self.kv.spilled(*request, SpillResult::Written),
             Event::SpillFailed { request } => self.kv.spilled(*request, SpillResult::Failed),
             Event::GraphLoaded { .. } => self.graphs.iter_mut().for_each(DeviceGraphs::loaded),
@@ -509,9 +488,6 @@ impl<A: Answers> VirtualWorld<A> {
         }
     }
 }
-
-/// Far more than jitter, contention and a machine that slowed down make of a prediction.
-const HANG_TIMEOUT: f64 = 20.0;
 
 /// A probe of a lane runs a small kernel.
 const PROBE: Nanos = Nanos(1_000_000);

@@ -3,7 +3,7 @@
 use duet_driver::Observer;
 use duet_scheduler::policy::{Decision, Policy, PolicyName};
 use duet_scheduler::{
-    Command, Completes, End, Event, Generated, HeadRows, Kernel, Member, Outcome, Pages, PassId, Phase, Reason,
+    Command, Completes, End, Event, Generated, HeadRows, Kernel, Member, OnMiss, Outcome, Pages, PassId, Phase, Reason,
     Request, RequestView, Span, View, Yields,
 };
 use duet_sim::checkers::{Books, Checkers, Rule};
@@ -220,7 +220,8 @@ fn launch(kernel: u64) -> Command {
     };
     let (id, pass) = (KernelId(kernel), PassId(kernel));
     let (nodes, rows, completes, predicted) = (0..7, 0..20, Completes::Pass, Nanos(1_000));
-    let kernel = Kernel { id, pass, members: vec![member], nodes, rows, completes, predicted, shares: Vec::new() };
+    let (on_miss, shares) = (OnMiss::Waits, Vec::new());
+    let kernel = Kernel { id, pass, members: vec![member], nodes, rows, completes, predicted, on_miss, shares };
     Command::Launch { lanes: LaneSet::from_iter([LaneId(0)]), kernel, reason: Reason::Background }
 }
 

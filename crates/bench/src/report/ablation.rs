@@ -13,6 +13,11 @@ use duet_scheduler::policy::PolicyName;
 /// Loads at which mechanisms have something to do: the paper's, and one at which background work always waits.
 const LOADS: [(Size, Load); 2] = [(Size::Small, Load::mixed(3.0, 6.0)), (Size::Large, Load::mixed(5.0, 10.0))];
 
+/// All that these runs have a use for: their models are in memory.
+fn mechanisms() -> impl Iterator<Item = Mechanism> {
+    Mechanism::ALL.into_iter().filter(|mechanism| *mechanism != Mechanism::GiveBack)
+}
+
 /// What is missing, if anything.
 type Variant = (Size, PolicyName, Option<Mechanism>);
 
@@ -21,7 +26,7 @@ pub(crate) fn section(lab: &mut Lab<'_>) -> Section {
     let mut settings = Vec::new();
     for (size, load) in LOADS {
         for policy in OURS {
-            for missing in [None].into_iter().chain(Mechanism::ALL.map(Some)) {
+            for missing in [None].into_iter().chain(mechanisms().map(Some)) {
                 let mut simulation = lab.simulation(size, policy);
                 if let Some(mechanism) = missing {
                     simulation.config.mechanisms = simulation.config.mechanisms.without(mechanism);
@@ -34,9 +39,7 @@ pub(crate) fn section(lab: &mut Lab<'_>) -> Section {
     let (mut rows, mut tables) = (Vec::new(), Vec::new());
     for (size, load) in LOADS {
         for policy in OURS {
-            rows.extend(
-                Mechanism::ALL.into_iter().flat_map(|missing| without(&results, (size, policy), load, missing)),
-            );
+            rows.extend(mechanisms().flat_map(|missing| without(&results, (size, policy), load, missing)));
             tables.push(table(&results, (size, policy), load));
         }
     }
@@ -70,7 +73,7 @@ fn without(results: &Results<Variant>, (size, policy): (Size, PolicyName), load:
 fn table(results: &Results<Variant>, (size, policy): (Size, PolicyName), load: Load) -> Table {
     let head = ["without", "reactive mean, s", "P90, s", "proactive mean, s", "J/token", "longest preemption, ms"];
     let mut table = Table::new(format!("{size}, {load}, {policy}"), &head);
-    for missing in [None].into_iter().chain(Mechanism::ALL.map(Some)) {
+    for missing in [None].into_iter().chain(mechanisms().map(Some)) {
         let outcome: &Outcome = results.get(&(size, policy, missing));
         let value = |read: Read| outcome.read(read).map(|estimate| estimate.value);
         table.push(vec![

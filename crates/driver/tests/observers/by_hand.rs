@@ -2,7 +2,7 @@
 
 use duet_driver::Observer;
 use duet_scheduler::{
-    Command, Completes, Event, Generated, HeadRows, Kernel, Member, Outcome, PassId, Reason, Request, Yields,
+    Command, Completes, Event, Generated, HeadRows, Kernel, Member, OnMiss, Outcome, PassId, Reason, Request, Yields,
 };
 use duet_types::{
     Class, FinishReason, FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, Net, RequestId, Stage, Tokens,
@@ -90,6 +90,7 @@ pub(crate) fn whole_pass(kernel: u64, members: Vec<Member>) -> Kernel {
         rows: 0..rows,
         completes: Completes::Pass,
         predicted: Nanos(100_000),
+        on_miss: OnMiss::Waits,
         shares: Vec::new(),
     }
 }

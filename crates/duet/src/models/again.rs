@@ -32,11 +32,6 @@ impl Check {
         spawned.map_or_else(|_| Self::Done(all()), Self::UnderWay)
     }
 
-    /// Begins where `likely` says that the model will be packed.
-    pub(crate) fn begin_if(path: &Path, likely: impl FnOnce() -> bool) -> Option<Self> {
-        likely().then(|| Self::begin(path))
-    }
-
     /// Waits for the outcome.
     ///
     /// # Errors

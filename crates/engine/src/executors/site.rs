@@ -2,7 +2,7 @@
 
 use duet_kernels::crew::Crew;
 use duet_model::forward::{Node, TokenWise};
-use duet_scheduler::Share;
+use duet_scheduler::{OnMiss, Share};
 use duet_types::{LaneId, LaneSet, Tokens};
 
 /// The lanes and the threads of a kernel.
@@ -15,12 +15,14 @@ pub(crate) struct Site<'a> {
     pub(crate) shares: &'a [Share],
     /// Kernels that the device has for exactly the rows of this one.
     pub(crate) exact: Option<&'a dyn TokenWise>,
+    /// What is done where weights are on disk.
+    pub(crate) on_miss: OnMiss,
 }
 
 impl<'a> Site<'a> {
     /// These lanes and their threads, with nothing divided and nothing that was made for the rows.
     pub(crate) fn new(lanes: LaneSet, crew: &'a dyn Crew) -> Self {
-        Self { lanes, crew, shares: &[], exact: None }
+        Self { lanes, crew, shares: &[], exact: None, on_miss: OnMiss::Waits }
     }
 
     /// Rows of a token-wise node that the device of a lane takes, of so many that nobody took: all where it is alone.

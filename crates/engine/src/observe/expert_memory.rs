@@ -15,6 +15,7 @@ pub(super) struct ExpertMemoryFamilies {
     predicted: Family<OfPrediction, Counter>,
     read: Counter,
     waited: Counter<f64, AtomicU64>,
+    given_back: Counter,
 }
 
 /// `found="in_memory"`.
@@ -40,6 +41,8 @@ impl ExpertMemoryFamilies {
         registry.register_with_unit("disk_experts_read", "What was read of experts", Unit::Bytes, self.read.clone());
         let help = "How long passes have waited for experts";
         registry.register_with_unit("disk_experts_waited", help, Unit::Seconds, self.waited.clone());
+        let help = "How often a pass gave its lanes back while it waited for experts";
+        registry.register("disk_experts_given_back", help, self.given_back.clone());
         self.set(&ExpertMemoryStats::default());
     }
 
@@ -58,6 +61,7 @@ impl ExpertMemoryFamilies {
             raise(&self.predicted.get_or_create(&OfPrediction { prediction }), count);
         }
         raise(&self.read, stats.read.0);
+        raise(&self.given_back, stats.given_back);
         self.waited.inc_by((stats.waited.as_secs_f64() - self.waited.get()).max(0.0));
     }
 }

@@ -205,6 +205,8 @@ impl Metrics {
         }
         match end {
             // What was predicted to take no time has no ratio.
+            // It did less than was predicted.
+            KernelEnd::Waits => {}
             KernelEnd::Done if launched.kernel.predicted == Nanos::ZERO => {}
             KernelEnd::Done => {
                 let ratio = took.as_secs_f64() / launched.kernel.predicted.as_secs_f64();

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 pub(super) const ROWS: [usize; 5] = [1, 4, 16, 48, 256];
 /// Where attention is timed.
 const CONTEXT: usize = 1024;
-/// Positions of all sizes, and of one more pass.
-pub(super) const SIZED_POSITIONS: usize = (ROWS.len() + 1) * (CONTEXT + ROWS[ROWS.len() - 1] + 64);
+/// Positions of all sizes, and of a pass with a context.
+pub(super) const SIZED_POSITIONS: usize = CONTEXT + (ROWS.len() + 1) * (ROWS[ROWS.len() - 1] + 64);
 /// Positions of all sizes of a few rows, each on a page of its own.
 pub(super) const FEW_POSITIONS: usize = 64 * few_rows::SIZES.len();
 
@@ -109,14 +109,15 @@ impl Times {
         let reach = Reach::find(bench, site, sizes(&bench.model), pace.longest, product)?;
         let (sizes, context) = (&reach.rows[..], reach.context);
         let largest = sizes[sizes.len() - 1];
-        let mut shapes: Vec<Shape> = sizes.iter().map(|&rows| Shape { context, rows }).collect();
-        let (far, near) = (shapes.len() - 1, shapes.len());
-        shapes.push(Shape { context: 0, rows: largest });
+        // Attention alone sees a context, which takes memory.
+        let mut shapes: Vec<Shape> = sizes.iter().map(|&rows| Shape { context: 0, rows }).collect();
+        let (near, far) = (shapes.len() - 1, shapes.len());
+        shapes.push(Shape { context, rows: largest });
         // Small passes are short, and noise is not.
         let samples = |rows: usize| if rows < 48 { 3 * pace.samples } else { pace.samples };
         let mut wanted: Vec<Point> =
             sizes.iter().enumerate().map(|(pass, &rows)| Point::new(pass, product, samples(rows))).collect();
-        wanted.push(Point::new(far, qkv, pace.samples));
+        wanted.push(Point::new(near, qkv, pace.samples));
         wanted.push(Point::new(near, attention, pace.samples));
         wanted.push(Point::new(far, attention, pace.samples));
         let mut ffn = timed(bench, site, pace, &shapes, wanted)?;

@@ -1,5 +1,5 @@
 //! Under load, whatever happens to a request, its answer is the one that it has alone: preempted, batched, spilled to
-//! disk and back, run again beside a failure, split between a device and the cores, drafted by another model or not, under
+//! disk and back, run again beside a failure, stopped where weights have to be read, split between a device and the cores, drafted by another model or not, under
 //! every policy.
 
 use super::exact::{Preparing, beside_a_device};
@@ -56,6 +56,7 @@ proptest! {
         age in prop::sample::select(vec![0_u64, 2_000_000, 1_000_000_000]),
         device in prop::sample::select(vec![None, Some(FakeDevice::Works), Some(FakeDevice::Refuses)]),
         fails in any::<bool>(),
+        misses in any::<bool>(),
         // Pages of a draft model: none is there, it has hardly room, or enough.
         draft in prop::sample::select(vec![None, Some(2_usize), Some(100)]),
     ) {
@@ -66,6 +67,8 @@ proptest! {
             None => setup,
             Some(_) => Setup { speculate: Method::DuetDraft, verify: Verify::All, ..setup },
         };
+        let disk = misses.then_some(OnDisk { missing: 0.5, bytes_per_s: 1e9 });
+        let setup = Setup { disk, ..setup };
         let model = FakeModel { device: device.unwrap_or(FakeDevice::Absent), ..FakeModel::new(192, pages) };
         let draft = draft.map(|pages| FakeModel::new(192, pages));
         let bench = Bench::drafting(model, draft, &setup, Default::default());

@@ -11,6 +11,7 @@ mod exactness;
 mod exchanging;
 mod failing;
 mod flows;
+mod giving_back;
 mod kept_prompt;
 mod prompt_scores;
 mod queueing;
@@ -36,7 +37,7 @@ use duet_device::{Cpu, CpuConfig, Pinning};
 use duet_driver::Observer;
 use duet_model::forward::PreparesRows;
 use duet_model::kv::PAGE_TOKENS;
-use duet_scheduler::heg::{SequenceWise, TokenWise};
+use duet_scheduler::heg::{OnDisk, RoutedWeights, SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, PerRow};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{GraphSet, Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig, StatePages, Verify};
@@ -84,6 +85,8 @@ struct Setup {
     speculate: Method,
     verify: Verify,
     learned: Option<LearnedFile>,
+    /// Feed-forward weights that are not all in memory.
+    disk: Option<OnDisk>,
 }
 
 /// Two lanes of one thread, chunks of 8 tokens, spans of 2 of the model's 7 nodes: everything is cut.
@@ -103,6 +106,7 @@ fn setup() -> Setup {
         speculate: Method::None,
         verify: Verify::Paying,
         learned: None,
+        disk: None,
     }
 }
 
@@ -125,6 +129,8 @@ impl Setup {
         }
         // A megabyte of weights a node is a millisecond, however many rows there are.
         let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1e6, row_bytes: 0.0, routed: None };
+        let routed = self.disk.map(|disk| RoutedWeights { bytes: 0.5e6, share: 0.5, disk: Some(disk) });
+        let ffn = TokenWise { routed, ..linear };
         let attention = SequenceWise { macs_per_pair: 0.0, bytes_per_position: 0.0, row_bytes: 0.0 };
         let limits = Limits {
             chunk: Tokens(self.chunk),
@@ -136,7 +142,7 @@ impl Setup {
         };
         SchedulerConfig {
             machine,
-            heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None },
+            heg: Heg { layers: 2, qkv: linear, ffn, attention, head: linear, experts: None },
             limits,
             memory: MemoryLimits {
                 page: Tokens(PAGE_TOKENS as u32),

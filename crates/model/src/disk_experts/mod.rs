@@ -3,23 +3,26 @@
 //! An expert's panels lie in one stretch of that file, so that one read brings it, into a slot of memory of its own, past the
 //! page cache: what is read is neither held twice nor at the mercy of the system, which knows nothing of layers. Which
 //! experts stay is `duet-moe`'s to say (`expert_cache.rs` there). A few threads read (`readers`); a pass asks for all
-//! experts of a layer's rows at once ([`Wanted`]) and computes those that are there while others come.
+//! experts of a layer's rows at once ([`Wanted`]) and computes those that are there while others come; or it leaves, holding
+//! them, and somebody is told when they are there (`parked.rs`).
 //!
 //! Invariants:
 //! - what is computed with was just checked against the file's checksums: a file that was damaged or changed is found out,
 //!   removed, and is an error of whoever asked, never a wrong answer;
 //! - memory is that of the slots, which is bounded when the store is made;
-//! - nobody waits for room who holds any: so somebody always goes on.
+//! - nobody waits for room who holds any, and those who left hold half of the slots at most: so somebody always goes on.
 
 mod file;
 mod memory;
+mod parked;
 mod place;
 mod readers;
 mod state;
 mod wanted;
 
+pub use parked::Tell;
 pub(crate) use place::{ExpertPlace, MatrixPlace, SectionPlace};
-pub(crate) use wanted::Wanted;
+pub(crate) use wanted::{IfMissing, Wanted, Wave};
 
 use duet_moe::{CacheStats, Calibration};
 use duet_types::{Bytes, Class};
@@ -90,6 +93,8 @@ pub struct ExpertMemoryStats {
     pub read: Bytes,
     /// How long passes have waited.
     pub waited: Duration,
+    /// How often one gave its lanes back meanwhile.
+    pub given_back: u64,
     /// How long reads took, those side by side added up.
     pub reading: Duration,
 }
@@ -139,7 +144,7 @@ impl ExpertStore {
     }
 
     /// Asks for the experts that rows of a layer go to, for a class of requests: so many rows to each.
-    pub(crate) fn want(&self, of: (usize, Class), rows: usize, experts: &[(u32, u32)]) -> Wanted<'_> {
+    pub(crate) fn want(&self, of: (usize, Class), rows: usize, experts: &[(u32, u32)]) -> Wanted {
         Wanted::new(&self.shared, of, rows, experts)
     }
 

@@ -14,6 +14,8 @@ pub(super) struct Readers {
     threads: Vec<JoinHandle<()>>,
 }
 
+pub(super) const SIDE_BY_SIDE: usize = THREADS;
+
 /// Fast disks are busy with two large reads; a third one's checksums are computed meanwhile.
 const THREADS: usize = 3;
 
@@ -33,7 +35,9 @@ impl Drop for Readers {
     fn drop(&mut self) {
         self.shared.lock().is_stopping = true;
         self.shared.work.notify_all();
-        for thread in self.threads.drain(..) {
+        // The last one to let go of a model may be a reader that tells somebody.
+        let own = std::thread::current().id();
+        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != own) {
             // One that has panicked has nothing left to say.
             let _ = thread.join();
         }
@@ -56,11 +60,16 @@ impl Shared {
             let took = begun.elapsed();
             state = self.lock();
             state.took(took);
-            match read {
+            let tells = match read {
                 Ok((feed, slot)) => state.arrived(job.place, feed, slot, place.blocks().len()),
                 Err(NotRead { slot, problem }) => state.failed(job.place, slot, problem),
-            }
+            };
             self.changed.notify_all();
+            if !tells.is_empty() {
+                drop(state);
+                tells.into_iter().for_each(|tell| tell());
+                state = self.lock();
+            }
         }
     }
 }

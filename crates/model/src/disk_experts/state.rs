@@ -2,13 +2,16 @@
 
 use super::ExpertMemoryStats;
 use super::memory::{Slot, Slots};
+use super::parked::{Parked, Tell, Ticket};
 use super::place::ExpertPlace;
+use super::readers::SIDE_BY_SIDE;
 use duet_kernels::fused::Feed;
 use duet_moe::{Answer, Calibration, ExpertCache, ExpertId, Place};
 use duet_types::{Bytes, Class};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Behind one lock; nothing here takes longer than a look at all experts.
 #[derive(Debug)]
@@ -22,6 +25,7 @@ pub(super) struct State {
     problems: BTreeMap<Place, String>,
     /// Of the layer that was foreseen last: which it is, and its experts.
     predicted: Option<(usize, Vec<u32>)>,
+    parked: Parked,
     stats: ExpertMemoryStats,
     pub(super) is_stopping: bool,
 }
@@ -61,6 +65,9 @@ enum Resident {
     Present { feed: Arc<Feed>, slot: Arc<Slot> },
 }
 
+/// A pass that left comes back for so many experts, or for the last ones: computed one by one they would not be worth it.
+const WORTH_A_LAUNCH: usize = 8;
+
 /// What has become of an expert that somebody waits for.
 pub(super) enum Fate {
     Arriving,
@@ -79,6 +86,7 @@ impl State {
             queues: BTreeMap::new(),
             problems: BTreeMap::new(),
             predicted: None,
+            parked: Parked::default(),
             stats: ExpertMemoryStats::default(),
             is_stopping: false,
         }
@@ -160,16 +168,46 @@ impl State {
         self.queues.values_mut().find_map(VecDeque::pop_front)
     }
 
-    pub(super) fn arrived(&mut self, place: Place, feed: Arc<Feed>, slot: Arc<Slot>, bytes: usize) {
+    /// An expert is there. Whom to tell.
+    pub(super) fn arrived(&mut self, place: Place, feed: Arc<Feed>, slot: Arc<Slot>, bytes: usize) -> Vec<Tell> {
         self.stats.read.0 += bytes as u64;
         self.experts[place.layer][place.expert.index()] = Resident::Present { feed, slot };
         self.problems.remove(&place);
         self.cache.arrived(place);
+        let (tells, waited) = self.parked.came(place);
+        self.stats.waited += waited;
+        tells
     }
 
-    pub(super) fn failed(&mut self, place: Place, slot: Slot, problem: String) {
+    /// It cannot be read. Whom to tell.
+    pub(super) fn failed(&mut self, place: Place, slot: Slot, problem: String) -> Vec<Tell> {
         self.problems.insert(place, problem);
         self.lose(place, slot);
+        self.parked.lost(place).0
+    }
+
+    /// A pass that holds experts of a layer, which are coming, leaves; if it may. About how long it will have to wait.
+    pub(super) fn park(&mut self, layer: usize, coming: &[ExpertId], bytes: usize) -> Option<(Ticket, Duration)> {
+        if !self.cache.park(layer, coming) {
+            return None;
+        }
+        self.stats.given_back += 1;
+        let needed = coming.len().min(WORTH_A_LAUNCH);
+        let places = coming.iter().map(|&expert| Place { layer, expert }).collect();
+        let per_byte = self.stats.reading.as_secs_f64() / (self.stats.read.0 as f64).max(1.0);
+        let side_by_side = needed.min(SIDE_BY_SIDE).max(1) as f64;
+        let about = Duration::from_secs_f64(per_byte * (needed * bytes) as f64 / side_by_side);
+        Some((self.parked.park(places, needed), about))
+    }
+
+    /// It is back.
+    pub(super) fn unpark(&mut self, ticket: Ticket, layer: usize, coming: &[ExpertId]) {
+        self.parked.leave(ticket);
+        self.cache.unpark(layer, coming);
+    }
+
+    pub(super) fn when_ready(&mut self, ticket: Ticket, tell: Tell) -> Option<Tell> {
+        self.parked.when_ready(ticket, tell)
     }
 
     pub(super) fn waited(&mut self, time: std::time::Duration) {

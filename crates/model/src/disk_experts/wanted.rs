@@ -1,17 +1,18 @@
 //! What a pass wants of a layer's experts: they come wave by wave, as they are there.
 
+use super::parked::{Tell, Ticket};
 use super::state::{Fate, State};
 use super::{ExpertUnread, Shared};
 use duet_kernels::fused::PresentFeeds;
 use duet_moe::{ExpertId, Place};
 use duet_types::Class;
-use std::sync::{MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The experts that rows of a layer go to. Whatever becomes of it, what it holds is released.
 #[derive(Debug)]
-pub(crate) struct Wanted<'a> {
-    shared: &'a Shared,
+pub(crate) struct Wanted {
+    shared: Arc<Shared>,
     layer: usize,
     class: Class,
     /// There was no room for these yet.
@@ -22,16 +23,43 @@ pub(crate) struct Wanted<'a> {
     here: Vec<ExpertId>,
     present: PresentFeeds,
     in_wave: Vec<bool>,
+    /// If it has left.
+    parked: Option<Ticket>,
 }
 
-impl<'a> Wanted<'a> {
+/// What to do if none has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfMissing {
+    Wait,
+    /// To leave, if what it holds meanwhile is not more than others can spare.
+    Leave,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wave {
+    /// Experts that were in no wave before. Those of the last one are not there any more.
+    Here,
+    /// None: it is to be asked again when somebody was told, after about that time.
+    Coming(Duration),
+    /// All have been there.
+    Over,
+}
+
+impl Wanted {
     /// Asks for all of them at once.
-    pub(super) fn new(shared: &'a Shared, (layer, class): (usize, Class), rows: usize, experts: &[(u32, u32)]) -> Self {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        (layer, class): (usize, Class),
+        rows: usize,
+        experts: &[(u32, u32)],
+    ) -> Self {
         let places = &shared.places[layer];
         let left: Vec<ExpertId> = experts.iter().map(|&(expert, _)| ExpertId(expert)).collect();
         let present = PresentFeeds::none(places.len(), places.first().map_or(0, |place| place.width()));
         let in_wave = vec![false; places.len()];
-        let mut wanted = Self { shared, layer, class, left, coming: Vec::new(), here: Vec::new(), present, in_wave };
+        let (coming, here, own) = (Vec::new(), Vec::new(), Arc::clone(shared));
+        let mut wanted = Self { shared: own, layer, class, left, coming, here, present, in_wave, parked: None };
         let mut state = shared.lock();
         state.saw(layer, rows, experts);
         wanted.ask(&mut state);
@@ -41,15 +69,15 @@ impl<'a> Wanted<'a> {
         wanted
     }
 
-    /// Waits for the next wave, of experts that were in none before: those of the last one are not there any more. Whether
-    /// there is one.
+    /// The next wave; it is waited for, unless it is to leave.
     ///
     /// # Errors
     /// If one of them cannot be read.
-    pub(crate) fn next_wave(&mut self) -> Result<bool, ExpertUnread> {
+    pub(crate) fn next_wave(&mut self, if_missing: IfMissing) -> Result<Wave, ExpertUnread> {
         self.put_away();
-        let shared = self.shared;
+        let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
+        self.back(&mut state);
         if self.release(&mut state) {
             shared.changed.notify_all();
         }
@@ -60,14 +88,29 @@ impl<'a> Wanted<'a> {
             }
             self.collect(&state)?;
             if !self.here.is_empty() {
-                return Ok(true);
+                return Ok(Wave::Here);
             }
             if self.left.is_empty() && self.coming.is_empty() {
-                return Ok(false);
+                return Ok(Wave::Over);
+            }
+            if if_missing == IfMissing::Leave
+                && self.left.is_empty()
+                && let Some((ticket, about)) = state.park(self.layer, &self.coming, self.bytes())
+            {
+                self.parked = Some(ticket);
+                return Ok(Wave::Coming(about));
             }
             let begun = Instant::now();
             state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.waited(begun.elapsed());
+        }
+    }
+
+    /// Tells somebody when the next wave is there. If it is, it is returned, for the caller to tell.
+    pub(crate) fn when_ready(&self, tell: Tell) -> Option<Tell> {
+        match self.parked {
+            Some(ticket) => self.shared.lock().when_ready(ticket, tell),
+            None => Some(tell),
         }
     }
 
@@ -79,6 +122,18 @@ impl<'a> Wanted<'a> {
     /// Which these are, by their numbers.
     pub(crate) fn in_wave(&self) -> &[bool] {
         &self.in_wave
+    }
+
+    /// Of one of them.
+    fn bytes(&self) -> usize {
+        self.shared.places[self.layer].first().map_or(0, |place| place.blocks().len())
+    }
+
+    /// What it holds is as it was when it left.
+    fn back(&mut self, state: &mut MutexGuard<'_, State>) {
+        if let Some(ticket) = self.parked.take() {
+            state.unpark(ticket, self.layer, &self.coming);
+        }
     }
 
     fn ask(&mut self, state: &mut MutexGuard<'_, State>) {
@@ -127,12 +182,14 @@ impl<'a> Wanted<'a> {
     }
 }
 
-impl Drop for Wanted<'_> {
+impl Drop for Wanted {
     fn drop(&mut self) {
         self.put_away();
-        let mut state = self.shared.lock();
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        self.back(&mut state);
         self.here.append(&mut self.coming);
         self.release(&mut state);
-        self.shared.changed.notify_all();
+        shared.changed.notify_all();
     }
 }

@@ -3,44 +3,124 @@
 //! While the experts of a few rows are waited for, the next layer's router is asked where it would send them as they are now:
 //! what it says is read ahead, if its place is worth it.
 //!
+//! Rows whose experts have not come may leave in the middle, and go on when the node is run again: what was computed of them
+//! is in the pass's buffers, and what they hold of the experts stays held.
+//!
 //! What all waves come to is added at the end, in the order in which it always is, so that the node is the same to the bit
 //! wherever experts lie.
 
 use super::Pass;
-use crate::disk_experts::{ExpertStore, ExpertUnread};
+use crate::disk_experts::{ExpertStore, ExpertUnread, IfMissing, Tell, Wanted, Wave};
 use crate::load::Model;
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{
     Block, Buffers, Feeds, FfnWeights, Places, PresentFeeds, add_waves, feed_wave, project_attended, route,
 };
+use duet_types::Node;
 use std::ops::Range;
+use std::time::Duration;
+
+/// Rows in the middle of such a node: they left, and what they wait for is on its way.
+#[derive(Debug)]
+pub(super) struct Left {
+    layer: usize,
+    rows: Range<usize>,
+    wanted: Wanted,
+    had_wave: bool,
+}
+
+/// What became of rows of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// They are computed.
+    ToItsEnd,
+    /// Experts that they go to are being read, which takes about so long. They go on when the node is run again, after
+    /// [`Pass::when_ready`].
+    ToMissing(Duration),
+}
 
 impl Model {
+    /// [`Self::try_run_node`], but where experts are on disk it leaves in the middle of a node instead of waiting for them.
+    ///
+    /// # Errors
+    /// [`ExpertUnread`], likewise.
+    ///
+    /// # Panics
+    /// If the rows or the layer do not exist.
+    pub fn run_node_or_leave(
+        &self,
+        pass: &mut Pass,
+        node: Node,
+        rows: Range<usize>,
+        crew: &dyn Crew,
+    ) -> Result<Came, ExpertUnread> {
+        match (node, self.on_disk()) {
+            (Node::Ffn { layer }, Some(store)) if self.blueprint().experts_of(layer).is_some() => {
+                assert!(rows.end <= pass.rows());
+                self.feed_from_disk(store, pass, (layer, rows), crew, IfMissing::Leave)
+            }
+            _ => self.try_run_node(pass, node, rows, crew).map(|()| Came::ToItsEnd),
+        }
+    }
+
     pub(super) fn feed_from_disk(
         &self,
         store: &ExpertStore,
         pass: &mut Pass,
-        layer: usize,
-        rows: Range<usize>,
+        (layer, rows): (usize, Range<usize>),
         crew: &dyn Crew,
-    ) -> Result<(), ExpertUnread> {
+        if_missing: IfMissing,
+    ) -> Result<Came, ExpertUnread> {
+        let (isa, weights) = (self.isa(), self.ffn_weights(layer));
+        let left = pass.left.take().filter(|left| (left.layer, &left.rows) == (layer, &rows));
+        let mut left = left.unwrap_or_else(|| self.begin_from_disk(store, pass, (layer, rows.clone()), crew));
+        loop {
+            match left.wanted.next_wave(if_missing)? {
+                Wave::Here => {}
+                Wave::Over => break,
+                Wave::Coming(about) => {
+                    pass.left = Some(left);
+                    return Ok(Came::ToMissing(about));
+                }
+            }
+            // One that all rows go to, which is in memory, comes with the first.
+            let wave: Vec<bool> = left.wanted.in_wave().iter().copied().chain([!left.had_wave]).collect();
+            let weights = with(&weights, left.wanted.present());
+            feed_wave(isa, crew, &weights, &mut pass.activations.buffers, rows.clone(), (Places::All, &wave));
+            left.had_wave = true;
+        }
+        add_waves(isa, crew, &weights, &mut pass.activations.buffers, rows, Places::All);
+        Ok(Came::ToItsEnd)
+    }
+
+    /// Routes rows, and asks for their experts.
+    fn begin_from_disk(
+        &self,
+        store: &ExpertStore,
+        pass: &mut Pass,
+        (layer, rows): (usize, Range<usize>),
+        crew: &dyn Crew,
+    ) -> Left {
         let (isa, weights, buffers) = (self.isa(), self.ffn_weights(layer), &mut pass.activations.buffers);
         project_attended(isa, crew, &weights, buffers, rows.clone());
         route(isa, crew, &weights, buffers, rows.clone());
-        let mut wanted = store.want((layer, pass.class), rows.len(), &experts_of(buffers, rows.len()));
+        let wanted = store.want((layer, pass.class), rows.len(), &experts_of(buffers, rows.len()));
         if rows.len() <= GUESSED_ROWS {
             store.foresee(layer + 1, &self.guess(layer + 1, buffers, rows.clone()));
         }
-        let mut is_first = true;
-        while wanted.next_wave()? {
-            // One that all rows go to, which is in memory, comes with the first.
-            let wave: Vec<bool> = wanted.in_wave().iter().copied().chain([is_first]).collect();
-            let weights = with(&weights, wanted.present());
-            feed_wave(isa, crew, &weights, buffers, rows.clone(), (Places::All, &wave));
-            is_first = false;
+        Left { layer, rows, wanted, had_wave: false }
+    }
+}
+
+impl Pass {
+    /// Tells somebody when experts are there that its rows wait for. If they wait for none, who is to be told is returned, for
+    /// the caller to tell.
+    #[must_use]
+    pub fn when_ready(&self, tell: Tell) -> Option<Tell> {
+        match &self.left {
+            Some(left) => left.wanted.when_ready(tell),
+            None => Some(tell),
         }
-        add_waves(isa, crew, &weights, buffers, rows, Places::All);
-        Ok(())
     }
 }
 

@@ -28,6 +28,7 @@ pub use duet_kernels::fused::RoutedRows;
 pub use duet_types::{Node, NodeOrder};
 pub use exact::{NotPrepared, Prepared, PreparesRows};
 pub use expert_wise::{BegunLaunch, ExpertStats, ExpertWise, Fate, FateCounts, ProjectedBy};
+pub use from_disk::Came;
 pub use holds_layers::HoldsLayers;
 pub use pass::{Activations, Pass, PassError, PassRefused, Segment};
 pub use routes::Routes;

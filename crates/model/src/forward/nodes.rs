@@ -3,7 +3,7 @@
 use super::Pass;
 use super::pass::Tree;
 use crate::arch::{Extra, Rope, WideHeads};
-use crate::disk_experts::ExpertUnread;
+use crate::disk_experts::{ExpertUnread, IfMissing};
 use crate::load::Model;
 use crate::weights::{FeedWeights, LayerWeights, NormWeights};
 use duet_kernels::attention::TurnedBias;
@@ -79,7 +79,9 @@ impl Model {
             Node::Qkv { layer } => self.qkv(pass, layer, rows, crew),
             Node::Attention { layer } => self.attention(pass, layer, rows, crew),
             Node::Ffn { layer } => match self.on_disk().filter(|_| self.blueprint().experts_of(layer).is_some()) {
-                Some(store) => return self.feed_from_disk(store, pass, layer, rows, crew),
+                Some(store) => {
+                    self.feed_from_disk(store, pass, (layer, rows), crew, IfMissing::Wait)?;
+                }
                 None => {
                     let weights = self.ffn_weights(layer);
                     feed_forward(self.isa(), crew, &weights, &mut pass.activations.buffers, rows.clone());

@@ -1,6 +1,7 @@
 //! What is on its way through the layers.
 
 use super::dispatched::Dispatched;
+use super::from_disk::Left;
 use super::recurrent::Recurrent;
 use crate::kv::{KvError, KvTable, PAGE_TOKENS, StateBlock};
 use crate::load::Model;
@@ -114,6 +115,8 @@ pub struct Pass {
     pub(super) recurrent: Vec<Recurrent>,
     /// Whose it is: experts on disk are read for a person first.
     pub(super) class: Class,
+    /// Rows that wait for experts in the middle of a node.
+    pub(super) left: Option<Left>,
 }
 
 impl Activations {
@@ -167,8 +170,8 @@ impl Pass {
             Ok(()) => {
                 let trees = segments.iter().map(|segment| plant(segment, &mut activations.spare)).collect();
                 let recurrent = Recurrent::of(model, &segments, &mut activations.spare_states);
-                let (dispatched, class) = Default::default();
-                Ok(Self { activations, segments, trees, dispatched, recurrent, class })
+                let (dispatched, class, left) = Default::default();
+                Ok(Self { activations, segments, trees, dispatched, recurrent, class, left })
             }
             Err(error) => Err(Box::new(PassRefused { error, activations, segments })),
         }

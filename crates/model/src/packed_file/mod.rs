@@ -13,18 +13,16 @@
 //! Numbers are little-endian, and panels are as the kernels read them on every machine that duet runs on (`kernels::packed`).
 //! Whoever changes a panel's layout changes [`VERSION`].
 //!
-//! **Invariants:** every byte that is used was checked when the file was opened; a file that is not just what is expected is
+//! **Invariants:** every byte that is used was checked when the file was opened, or written by the same process before; a file that is not just what is expected is
 //! not used at all, and never an error. Checksums are for damage, not for malice: whoever can write to the folder can do
 //! worse.
 
 mod read;
 mod stream;
-mod write;
 
-pub use read::Unusable;
 pub(crate) use read::{Check, PackedFile};
+pub use read::{PackedFileUse, Unusable};
 pub(crate) use stream::StreamWriter;
-pub(crate) use write::write;
 
 use duet_kernels::packed::Form;
 use serde::{Deserialize, Serialize};

@@ -26,12 +26,30 @@ pub(crate) enum Check {
     All,
     /// All but experts, which are checked whenever one is read.
     AllButExperts,
+    /// Nothing but where everything lies: whoever asks has just written it.
+    Places,
 }
 
 impl Check {
     fn covers(self, entry: &Entry) -> bool {
-        self == Self::All || !crate::weights::is_of_expert(&entry.name)
+        match self {
+            Self::All => true,
+            Self::AllButExperts => !crate::weights::is_of_expert(&entry.name),
+            Self::Places => false,
+        }
     }
+}
+
+/// What is done about a file of packed weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PackedFileUse {
+    /// All of it is compared with its checksums. If it cannot be used, weights are packed in memory.
+    #[default]
+    OrPackInMemory,
+    /// The same, but if it cannot be used, that is [`LoadError::NotPacked`](crate::LoadError::NotPacked).
+    OrRefuse,
+    /// This process wrote it just now: its panels are not read before they are needed.
+    JustWritten,
 }
 
 /// Why a file of packed weights is not used.

@@ -2,9 +2,9 @@
 //!
 //! The table comes last and lies first: room is left for it, which is padding where it turns out shorter.
 
-use super::write::{crc, padding};
 use super::{ALIGNMENT, Digest, Entry, HEADER, MAGIC, SectionEntry, Table, VERSION, name_of};
-use duet_kernels::packed::PackedMatrix;
+use crc32fast::Hasher;
+use duet_kernels::packed::{PackedMatrix, PackedPart};
 use std::io::{self, Seek, SeekFrom, Write};
 
 /// A file that is being written.
@@ -67,4 +67,15 @@ impl<W: Write + Seek> StreamWriter<W> {
         self.at += bytes.len() + padding(bytes.len());
         Ok(begins)
     }
+}
+
+fn padding(len: usize) -> usize {
+    len.next_multiple_of(ALIGNMENT) - len
+}
+
+fn crc(part: PackedPart<'_>) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(part.quants);
+    hasher.update(part.scales);
+    hasher.finalize()
 }

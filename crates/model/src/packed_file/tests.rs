@@ -2,11 +2,13 @@ use super::*;
 use crate::forward::{Activations, Pass, Segment};
 use crate::gguf::GgufFile;
 use crate::kv::KvFormat;
-use crate::{LoadOptions, Model, Packing};
+use crate::{LoadError, LoadOptions, Model, PackedFileUse, Packing};
 use duet_kernels::crew::Solo;
 use duet_kernels::packed::{Form, Lender};
 use duet_types::{TokenId, Tokens};
 use proptest::prelude::*;
+use std::fs::File;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,13 +21,18 @@ fn load(path: &Path, folder: &Path) -> Model {
     Model::load(path, &options, &mut |_| {}).unwrap()
 }
 
-/// Where the model's weights were to be kept, which they then are.
-fn keep(model: &Model) -> (PathBuf, Unusable) {
-    let Packing::Packed(path, why) = model.packing() else { panic!("{:?}", model.packing()) };
-    let mut bytes = Vec::new();
-    model.write_packed(&mut bytes).unwrap();
-    std::fs::write(path, bytes).unwrap();
-    (path.clone(), *why)
+/// A file of a model's packed weights.
+fn packed(path: &Path) -> Vec<u8> {
+    let mut bytes = Cursor::new(Vec::new());
+    Model::pack_into(path, &mut bytes, &LoadOptions::default(), &mut |_| {}).unwrap();
+    bytes.into_inner()
+}
+
+/// Where the weights of a model at `path` were to be kept, which they then are.
+fn keep(path: &Path, model: &Model) -> (PathBuf, Unusable) {
+    let Packing::Packed(place, why) = model.packing() else { panic!("{:?}", model.packing()) };
+    std::fs::write(place, packed(path)).unwrap();
+    (place.clone(), *why)
 }
 
 fn logits(model: &Model) -> Vec<f32> {
@@ -43,7 +50,7 @@ fn a_second_start_maps_what_the_first_packed() {
     for name in ["llama", "gemma3", "qwen2moe", "mixtral"] {
         let folder = tempfile::tempdir().unwrap();
         let first = load(&fixture(name), folder.path());
-        let (path, why) = keep(&first);
+        let (path, why) = keep(&fixture(name), &first);
         assert_eq!(why, Unusable::Absent);
         let second = load(&fixture(name), folder.path());
         assert_eq!(second.packing(), &Packing::Mapped(path), "{name}");
@@ -55,7 +62,7 @@ fn a_second_start_maps_what_the_first_packed() {
 #[test]
 fn what_is_not_just_the_model_s_is_packed_again() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, _) = keep(&load(&fixture("qwen2"), folder.path()));
+    let (path, _) = keep(&fixture("qwen2"), &load(&fixture("qwen2"), folder.path()));
     let whole = std::fs::read(&path).unwrap();
     let why = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
@@ -78,7 +85,7 @@ fn what_is_not_just_the_model_s_is_packed_again() {
     assert_eq!(why(&with(HEADER + 5, 1)), Some(Unusable::Damaged));
     assert_eq!(why(&whole[..whole.len() - ALIGNMENT]), Some(Unusable::Damaged));
     // What is wrong is only that another model has the name.
-    let (other, _) = keep(&load(&fixture("llama"), folder.path()));
+    let (other, _) = keep(&fixture("llama"), &load(&fixture("llama"), folder.path()));
     assert_eq!(why(&std::fs::read(other).unwrap()), Some(Unusable::OtherModel));
 }
 
@@ -88,7 +95,7 @@ fn a_file_that_was_changed_in_place_is_packed_again() {
     let path = folder.path().join("m.gguf");
     let whole = std::fs::read(fixture("llama")).unwrap();
     std::fs::write(&path, &whole).unwrap();
-    keep(&load(&path, folder.path()));
+    keep(&path, &load(&path, folder.path()));
     assert!(matches!(load(&path, folder.path()).packing(), Packing::Mapped(_)));
     // A byte that the identity does not show, within a tensor of several kilobytes.
     let identity = |path: &Path| {
@@ -112,13 +119,39 @@ fn a_file_with_other_matrices_is_not_used_for_good() {
     let folder = tempfile::tempdir().unwrap();
     let model = load(&fixture("llama"), folder.path());
     let Packing::Packed(path, _) = model.packing() else { panic!("{:?}", model.packing()) };
-    let mut bytes = Vec::new();
     let all = model.weights().matrices();
-    write(&mut bytes, &model.file().digest(), &all[1..]).unwrap();
-    std::fs::write(path, bytes).unwrap();
+    let mut writer = StreamWriter::begin(File::create(path).unwrap(), model.file().digest(), all.len()).unwrap();
+    all.into_iter().skip(1).for_each(|(name, matrix)| writer.matrix(name, matrix).unwrap());
+    writer.finish().unwrap();
     let again = load(&fixture("llama"), folder.path());
     assert_eq!(again.packing(), &Packing::Packed(path.clone(), Unusable::Packing));
     assert_eq!(logits(&again), logits(&model));
+    let refuse = LoadOptions {
+        packed: Some(folder.path().to_owned()),
+        packed_file: PackedFileUse::OrRefuse,
+        ..LoadOptions::default()
+    };
+    let refused = Model::load(&fixture("llama"), &refuse, &mut |_| {}).map(drop);
+    assert!(matches!(refused, Err(LoadError::NotPacked { why: Unusable::Packing, .. })), "{refused:?}");
+}
+
+#[test]
+fn a_file_that_was_just_written_is_read_when_it_is_needed() {
+    for name in ["llama", "gemma3", "qwen2moe"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = fixture(name);
+        let of = |packed_file| {
+            let options = LoadOptions { packed: Some(folder.path().to_owned()), packed_file, ..LoadOptions::default() };
+            Model::load(&path, &options, &mut |_| {})
+        };
+        let Err(LoadError::NotPacked { path: place, why: Unusable::Absent }) = of(PackedFileUse::OrRefuse) else {
+            panic!("{name}")
+        };
+        std::fs::write(&place, packed(&path)).unwrap();
+        let model = of(PackedFileUse::JustWritten).unwrap();
+        assert_eq!(model.packing(), &Packing::Mapped(place), "{name}");
+        assert_eq!(logits(&model), logits(&load(&path, Path::new("nowhere"))), "{name}");
+    }
 }
 
 proptest! {
@@ -128,8 +161,7 @@ proptest! {
     #[test]
     fn no_damage_is_used(at in any::<prop::sample::Index>(), byte in 1_u8.., cut in any::<bool>()) {
         let model = Model::load(&fixture("olmoe"), &LoadOptions::default(), &mut |_| {}).unwrap();
-        let (digest, mut bytes) = (model.file().digest(), Vec::new());
-        model.write_packed(&mut bytes).unwrap();
+        let (digest, mut bytes) = (model.file().digest(), packed(&fixture("olmoe")));
         let at = at.index(bytes.len());
         if cut { bytes.truncate(at) } else { bytes[at] ^= byte }
         let damaged: Lender = Arc::new(bytes);

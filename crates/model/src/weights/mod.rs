@@ -172,6 +172,7 @@ impl Weights {
     }
 
     /// All matrices, each under the name that it is packed by.
+    #[cfg(test)]
     pub(crate) fn matrices(&self) -> Vec<(String, &PackedMatrix)> {
         let mut matrices = Vec::new();
         for (index, layer) in self.layers.iter().enumerate() {

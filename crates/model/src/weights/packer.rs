@@ -127,9 +127,12 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Packs the head: `output.weight`, or the embeddings where they are tied.
+    /// Packs the head: `output.weight`, or the embeddings where they are tied, of which rows are read again when tokens come.
     pub(crate) fn head(&self) -> Result<PackedMatrix, LoadError> {
-        self.pack(names::HEAD, &[Part::whole(self.head_tensor()?)])
+        let tensor = self.head_tensor()?;
+        let head = self.pack(names::HEAD, &[Part::whole(tensor)])?;
+        self.file.forget(tensor.info);
+        Ok(head)
     }
 
     pub(super) fn head_tensor(&self) -> Result<Tensor<'a>, LoadError> {

@@ -2,12 +2,13 @@
 
 use super::packer::Packer;
 use super::parts::gated;
-use super::{FeedWeights, names};
+use super::{FeedWeights, LayerWeights, names};
 use crate::arch::ExpertPlan;
 use crate::load::LoadError;
 use crate::packed_file::StreamWriter;
 use duet_kernels::packed::PackedMatrix;
 use std::io::{self, Seek, Write};
+use std::thread::ScopedJoinHandle;
 
 /// Why a model was not packed into a file.
 #[derive(Debug, thiserror::Error)]
@@ -21,34 +22,51 @@ pub enum PackError {
 }
 
 impl Packer<'_> {
-    /// Writes all matrices, layer by layer, the experts of several threads at a time; says after each layer how many are done.
+    /// Writes all matrices, layer by layer; says after each layer how many are done. Some layers are packed at a time, each on a
+    /// thread, while those before them are written; the experts of a layer come one by one. The head, which is the largest
+    /// matrix and the last, is packed beside them.
     pub(crate) fn write_to(
         &self,
         out: &mut (impl Write + Seek),
         threads: usize,
         done: &mut dyn FnMut(usize),
     ) -> Result<(), PackError> {
-        let layers = self.blueprint.layers.len();
-        let of_layer = |layer: usize| 4 + self.blueprint.experts_of(layer).map_or(0, |plan| 2 * plan.count);
-        let matrices = 1 + (0..layers).map(of_layer).sum::<usize>();
+        let layers: Vec<usize> = (0..self.blueprint.layers.len()).collect();
+        let has_inputs = usize::from(self.blueprint.layer_input.is_some());
+        let experts = |layer: usize| self.blueprint.experts_of(layer).map_or(0, |plan| 2 * plan.count);
+        let of_layer = |&layer: &usize| 4 + 2 * has_inputs + experts(layer);
+        let matrices = 1 + has_inputs + layers.iter().map(of_layer).sum::<usize>();
         let mut writer = StreamWriter::begin(out, self.file.digest(), matrices)?;
-        for layer in 0..layers {
-            self.write_layer(&mut writer, layer, threads)?;
-            self.forget_layer(layer);
-            done(layer + 1);
-        }
-        writer.matrix(names::HEAD.to_owned(), &self.head()?)?;
-        writer.finish()?;
-        Ok(())
+        std::thread::scope(|scope| {
+            let head = scope.spawn(|| self.head());
+            let mut packed: Vec<Result<LayerWeights, LoadError>> = Vec::new();
+            let mut first = 0;
+            for group in layers.chunks(threads.clamp(1, LAYERS_AT_ONCE)).chain([&[][..]]) {
+                let pack = |&layer: &usize| scope.spawn(move || self.layer_without_experts(layer));
+                let next: Vec<_> = group.iter().map(pack).collect();
+                for layer in std::mem::take(&mut packed) {
+                    self.write_layer(&mut writer, (first, &layer?), threads)?;
+                    self.forget_layer(first);
+                    first += 1;
+                    done(first);
+                }
+                packed.extend(next.into_iter().map(joined));
+            }
+            if let Some(inputs) = self.inputs()? {
+                writer.matrix(names::INPUTS.to_owned(), &inputs.matrix)?;
+            }
+            writer.matrix(names::HEAD.to_owned(), &joined(head)?)?;
+            writer.finish()?;
+            Ok(())
+        })
     }
 
     fn write_layer<W: Write + Seek>(
         &self,
         writer: &mut StreamWriter<W>,
-        index: usize,
+        (index, layer): (usize, &LayerWeights),
         threads: usize,
     ) -> Result<(), PackError> {
-        let layer = self.layer_without_experts(index)?;
         writer.matrix(names::qkv(index), &layer.qkv)?;
         writer.matrix(names::output(index), &layer.output)?;
         if let Some(plan) = self.blueprint.experts_of(index) {
@@ -69,6 +87,9 @@ impl Packer<'_> {
             }
             FeedWeights::Experts { shared: None, .. } => {}
         }
+        for (name, matrix) in layer.input.iter().flat_map(|input| input.matrices(index)) {
+            writer.matrix(name, matrix)?;
+        }
         Ok(())
     }
 
@@ -82,7 +103,7 @@ impl Packer<'_> {
         std::thread::scope(|scope| {
             let pack = |&expert: &usize| scope.spawn(move || self.pack_expert(layer, plan, expert));
             let threads: Vec<_> = experts.iter().map(pack).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
+            threads.into_iter().map(joined).collect()
         })
     }
 
@@ -94,4 +115,11 @@ impl Packer<'_> {
         let outputs = (expert * hidden..(expert + 1) * hidden).map(Some);
         Ok([gate_up, self.pack_one(&[stack.down.rows(outputs)])?])
     }
+}
+
+/// Layers in memory while they are packed, beside as many that are written: some per cent of a model.
+const LAYERS_AT_ONCE: usize = 4;
+
+fn joined<R>(thread: ScopedJoinHandle<'_, R>) -> R {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

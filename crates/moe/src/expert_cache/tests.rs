@@ -216,3 +216,35 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn those_who_left_hold_half_of_the_slots_at_most() {
+    let mut cache = cache(6, 2, 8);
+    cache.ask(0, &ids(&[0, 1, 2, 3]));
+    assert!(!cache.park(0, &ids(&[0, 1, 2, 3])), "two slots would be left of six");
+    assert!(cache.park(0, &ids(&[0, 1, 2])));
+    assert!(cache.park(0, &ids(&[1, 2])), "what is held already takes nothing more");
+    assert!(!cache.park(0, &ids(&[3])));
+    cache.unpark(0, &ids(&[0, 1, 2]));
+    assert!(cache.park(0, &ids(&[3])), "one of them is free again");
+    cache.unpark(0, &ids(&[1, 2]));
+    cache.unpark(0, &ids(&[3]));
+    assert!(cache.park(0, &ids(&[0, 1, 2])));
+}
+
+#[test]
+fn what_is_lost_while_it_is_waited_for_is_counted_once() {
+    let mut cache = cache(4, 1, 8);
+    let counts = LayerCounts::of((0..8).map(|expert| Load(8 - expert)).collect());
+    let kept = cache.calibrate(&Calibration::new(1, Load(36), vec![counts]).unwrap(), &[0]);
+    assert_eq!(kept, [place(0, 0), place(0, 1)]);
+    cache.ask(0, &ids(&[0]));
+    assert!(cache.park(0, &ids(&[0])), "what is kept takes nothing from the others");
+    cache.lost(kept[0]);
+    cache.unpark(0, &ids(&[0]));
+    cache.release(kept[0]);
+    // One is kept, and three are for all: a pass may leave with one.
+    cache.ask(0, &ids(&[4, 5]));
+    assert!(!cache.park(0, &ids(&[4, 5])));
+    assert!(cache.park(0, &ids(&[4])));
+}

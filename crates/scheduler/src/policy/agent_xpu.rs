@@ -107,7 +107,7 @@ impl AgentXpu {
 fn decode(view: &View<'_>) -> Option<Decision> {
     let under_way = view.passes().find(|pass| pass.stage != Stage::Prefill);
     let (candidate, reason) = match under_way {
-        Some(pass) if pass.is_idle() => {
+        Some(pass) if pass.can_go_on() => {
             (Candidate::UnderWay(pass), if pass.interrupted { Reason::Resumes } else { Reason::GoesOn })
         }
         Some(_) => return None,

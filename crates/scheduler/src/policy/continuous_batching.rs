@@ -69,7 +69,7 @@ impl Policy for ContinuousBatching {
         if let Some(pass) = view.passes().next() {
             // Cut where its graphs change, it goes on.
             return pass
-                .is_idle()
+                .can_go_on()
                 .then(|| Candidate::UnderWay(pass).launch_cut(view, Cut::Whole, lanes, Reason::GoesOn));
         }
         let members = self.iteration(view);

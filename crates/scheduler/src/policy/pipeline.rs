@@ -47,8 +47,8 @@ pub(super) enum Sharing {
 impl Pipeline {
     /// The next kernel of a prefill pass, if a lane is idle for it.
     pub(super) fn next(&mut self, view: &View<'_>, candidate: Candidate<'_>, sharing: Sharing) -> Option<Decision> {
-        if candidate.pass().broken.is_some() {
-            // It will be undone when the rest of it has ended.
+        if candidate.pass().broken.is_some() || candidate.pass().coming().is_some() {
+            // It will be undone when the rest of it has ended, or goes on when its data is there.
             return None;
         }
         if candidate.pass().load.net == Net::Encoder {
@@ -167,7 +167,7 @@ fn encoder_pass(view: &View<'_>, candidate: Candidate<'_>) -> Option<Decision> {
 /// Attention of a prefill, on the dynamic lane.
 fn sequence_wise(view: &View<'_>, candidate: Candidate<'_>, dynamic: LaneSet) -> Option<Decision> {
     let (pass, config) = (candidate.pass(), view.config());
-    let lanes = if_idle(view, dynamic).filter(|_| pass.is_idle())?;
+    let lanes = if_idle(view, dynamic).filter(|_| pass.can_go_on())?;
     let bound = annotation::bound(&config.heg, config.machine.anchors(lanes), &pass.load, NodeKind::Attention);
     if contention::must_wait(view, pass.class, lanes, bound) {
         return None;
@@ -198,7 +198,7 @@ pub(super) fn whole_kernel(
 ) -> Option<Decision> {
     let pass = candidate.pass();
     let lanes = view.holding(lanes, pass.load.net, pass.node);
-    let lanes = if_idle(view, lanes).filter(|_| pass.is_idle())?;
+    let lanes = if_idle(view, lanes).filter(|_| pass.can_go_on())?;
     let config = view.config();
     let cut = match (preemption::within_bound(view, pass.kind(), lanes), reason) {
         (Cut::Within(bound), Reason::Warm) => Cut::Chunks(bound, config.limits.chunk),
@@ -233,7 +233,7 @@ fn computed_by(view: &View<'_>, lanes: LaneSet, reason: Reason, load: &Load, spa
 /// Prefill on lanes that take any shape: the prefill lane, or the team while decode is idle.
 fn dynamic_prefill(view: &View<'_>, candidate: Candidate<'_>, sharing: Sharing) -> Option<Decision> {
     let pass = candidate.pass();
-    if !pass.is_idle() {
+    if !pass.can_go_on() {
         return None;
     }
     if sharing == Sharing::DynamicOnly {

@@ -37,7 +37,7 @@ impl Policy for Restart {
             Phase::InPass(_) => (Candidate::UnderWay(view.passes().next()?), Reason::GoesOn),
         };
         let pass = candidate.pass();
-        if !pass.is_idle() {
+        if !pass.can_go_on() {
             return None;
         }
         let cut = preemption::cut(view, pass, lanes);

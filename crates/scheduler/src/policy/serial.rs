@@ -41,7 +41,7 @@ impl Policy for Serial {
         }
         let all = view.team().unwrap_or_else(|| LaneSet::from_iter([view.igpu_lane()]));
         let all = view.holding(all, candidate.pass().load.net, candidate.pass().node);
-        let lanes = if_idle(view, all).filter(|_| candidate.pass().is_idle())?;
+        let lanes = if_idle(view, all).filter(|_| candidate.pass().can_go_on())?;
         Some(candidate.launch_cut(view, Cut::Whole, lanes, reason))
     }
 }

@@ -27,8 +27,11 @@ impl Policy for Timeshare {
             return Some(Decision::Begin(head.id()));
         }
         let lanes = if_idle(view, single_device(view))?;
-        let runs = |request: &RequestView<'_>| {
-            matches!(request.phase(), Phase::Ready | Phase::InPass(_)) && view.has_memory(request.id())
+        let waits = |id| view.passes().any(|pass| pass.id == id && pass.coming().is_some());
+        let runs = |request: &RequestView<'_>| match request.phase() {
+            Phase::Ready => view.has_memory(request.id()),
+            Phase::InPass(pass) => view.has_memory(request.id()) && !waits(pass),
+            _ => false,
         };
         let lines = [Line::Prefill, Line::Decode, Line::Away];
         let classes = [Class::Reactive, Class::Proactive];
@@ -41,7 +44,7 @@ impl Policy for Timeshare {
             Phase::InPass(pass) => Candidate::UnderWay(view.passes().find(|under_way| under_way.id == pass)?),
             _ => Candidate::drafted(view, vec![next.member(view.config().limits.chunk)])?,
         };
-        if !candidate.pass().is_idle() {
+        if !candidate.pass().can_go_on() {
             return None;
         }
         self.last = Some(next.id());

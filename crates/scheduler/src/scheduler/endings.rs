@@ -11,14 +11,18 @@ use crate::health::Probed;
 use crate::kernel::{Member, PassId, Yields};
 use crate::machine::Joins;
 use crate::mechanism::Mechanism;
-use crate::pass::Broken;
+use crate::pass::{Broken, Pass};
 use crate::reason::Reason;
 use crate::request_table::{Company, Fate, Phase};
+use crate::span::Span;
 use crate::speculation::Offer;
 use duet_types::{Class, FinishReason, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
 
 impl Scheduler {
     pub(super) fn kernel_done(&mut self, kernel: KernelId, outcome: Outcome) {
+        if let Outcome::Waits { node, about } = outcome {
+            return self.kernel_waits(kernel, node, about);
+        }
         self.learn(kernel, outcome.drafting());
         self.health.ran_well(self.running.get(&kernel).map(|running| running.lanes).unwrap_or_default());
         let (pass, complete) = self.end_kernel(kernel);
@@ -34,6 +38,26 @@ impl Scheduler {
             }
             (true, Outcome::Tokens(tokens)) => self.pass_done(pass, &tokens),
             (complete, outcome) => panic!("kernel {kernel} brought {outcome:?}, and its pass ended: {complete}"),
+        }
+    }
+
+    /// A kernel gave its lanes back, and its pass goes on at `node` when what it needs is there.
+    fn kernel_waits(&mut self, kernel: KernelId, node: usize, about: Nanos) {
+        let until = (self.now, self.now + about);
+        self.health.ran_well(self.running.get(&kernel).map(|running| running.lanes).unwrap_or_default());
+        let (pass, ()) = self.off_lanes(kernel, |pass, span, _| pass.kernel_waits(node, span, until));
+        if self.passes[&pass].broken.is_some() {
+            self.end_broken(pass);
+            return;
+        }
+        self.drop_unwanted(pass);
+        self.stopped(pass);
+    }
+
+    /// What a pass waits for is there. It may have been given up meanwhile.
+    pub(super) fn data_ready(&mut self, pass: PassId) {
+        if let Some(pass) = self.passes.get_mut(&pass) {
+            pass.data_ready();
         }
     }
 
@@ -210,10 +234,14 @@ impl Scheduler {
 
     /// Notes the end of a kernel, however it ended. Returns its pass, and whether that is complete.
     pub(super) fn end_kernel(&mut self, kernel: KernelId) -> (PassId, bool) {
+        self.off_lanes(kernel, |pass, span, all| pass.kernel_done(&span.nodes, &span.rows, all))
+    }
+
+    /// Takes a kernel off its lanes, and notes what that is to its pass, of which all nodes are given.
+    fn off_lanes<R>(&mut self, kernel: KernelId, note: impl FnOnce(&mut Pass, &Span, usize) -> R) -> (PassId, R) {
         let running = self.running.remove(&kernel).unwrap_or_else(|| panic!("kernel {kernel} is not under way"));
         let pass = self.passes.get_mut(&running.pass).expect("a kernel is of a pass");
-        let complete =
-            pass.kernel_done(&running.span.nodes, &running.span.rows, self.config.graph(pass.load.net).nodes());
+        let noted = note(pass, &running.span, self.config.graph(pass.load.net).nodes());
         let time = self.now - running.launched;
         // An overdue rider that decodes gets on as well as in a pass of its own; a few rows of a prompt do not.
         let overdue = |member: &Member| {
@@ -226,7 +254,7 @@ impl Scheduler {
             self.ageing.pay(time, part, running.predicted);
         }
         self.rest(running.lanes, time);
-        (running.pass, complete)
+        (running.pass, noted)
     }
 
     /// Lets lanes rest after a kernel whose occupancy is capped.

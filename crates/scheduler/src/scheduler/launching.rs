@@ -4,6 +4,7 @@ use super::{Running, Scheduler};
 use crate::annotation::{self, Bound};
 use crate::command::Command;
 use crate::config::SchedulerConfig;
+use crate::disk_wait;
 use crate::division::Members;
 use crate::heg::Load;
 use crate::kernel::{Kernel, Member, PassId};
@@ -101,16 +102,20 @@ impl Scheduler {
     pub(super) fn launch(&mut self, pass: PassId, span: Span, lanes: LaneSet, reason: Reason) {
         assert!(!lanes.is_empty(), "a kernel needs a lane");
         assert!(self.view().idle.contains_all(lanes), "lanes {lanes} are not all idle");
-        let span = self.cut_at_block(span, lanes);
+        let row = &self.passes[&pass];
+        let is_resumed = row.begun.is_some();
+        let span = self.cut_at_block(row.resumed(span), lanes);
         let row = &self.passes[&pass];
         let load = row.load.part(f64::from(span.rows.end - span.rows.start) / f64::from(row.rows));
-        let predicted = self.view().predict(&load, row.stage, &span.nodes, lanes);
+        let predicted = self.view().on_lanes(row, &span, lanes);
+        let on_miss = disk_wait::on_miss(&self.view(), row);
         let anchors = self.config.machine.anchors(lanes);
         let bound = kernel_bound(&self.config, anchors, &load, &span);
         let graph = self.config.graph(row.load.net);
         let team = Members { machine: &self.config.machine, heg: graph, drift: Some(&self.drift) };
         let shares = team.shares(lanes, row.stage, Tokens(span.rows.end - span.rows.start));
-        let undisturbed = self.running.is_empty();
+        // What was done of a node before is not known.
+        let undisturbed = self.running.is_empty() && !is_resumed;
         self.running.values_mut().for_each(|running| running.undisturbed = false);
         let meets = |other: &Pass| !other.lanes.without(lanes).contains_all(other.lanes);
         for other in self.passes.values_mut().filter(|other| other.id != pass && other.is_idle() && meets(other)) {
@@ -125,7 +130,7 @@ impl Scheduler {
         self.next_kernel += 1;
         let members = row.members.clone();
         let Span { nodes, rows } = span.clone();
-        let kernel = Kernel { id, pass, members, nodes, rows, completes, predicted, shares };
+        let kernel = Kernel { id, pass, members, nodes, rows, completes, predicted, on_miss, shares };
         let launched = self.now;
         self.running.insert(id, Running { pass, lanes, bound, span, launched, predicted, undisturbed });
         self.commands.push_back(Command::Launch { lanes, kernel, reason });

@@ -1,7 +1,7 @@
 //! No lane is idle while work that it may run waits.
 //!
 //! Asserted when an event has settled, unless something was put off on purpose (a remainder or a contender, which have a
-//! timer), a graph is being loaded, or the occupancy of the dynamic lane is capped:
+//! timer), a graph is being loaded, a pass waits for a disk (what goes in between is cut to fit), or the occupancy of the dynamic lane is capped:
 //! 1. Under every policy: if nothing runs, no pass is under way, nobody of those whom the policy may run (under `serial`
 //!    the oldest request, under `restart` the oldest of the highest class, else everybody) is ready and has memory, and
 //!    if a request is there at all, KV is on its way to memory or disk: something will happen.
@@ -112,7 +112,7 @@ impl Checker for Idleness {
     }
 
     fn settled(&mut self, picture: &Picture, now: Instant, _: &Books) -> Result<(), String> {
-        if picture.rests(now) || self.config.machine.is_capped() {
+        if picture.rests(now) || picture.waits_for_disk() || self.config.machine.is_capped() {
             return Ok(());
         }
         self.nothing_runs(picture)?;

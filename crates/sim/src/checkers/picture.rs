@@ -74,6 +74,8 @@ pub(super) struct UnderWay {
     pub(super) stage: Stage,
     /// Kernels of it on lanes.
     pub(super) running: usize,
+    /// Whether it waits for a disk.
+    pub(super) waits: bool,
     damage: Damage,
 }
 
@@ -129,6 +131,11 @@ impl Picture {
         now < self.rests_until
     }
 
+    /// Whether a pass waits for a disk: what it waits for will come.
+    pub(super) fn waits_for_disk(&self) -> bool {
+        self.passes.values().any(|pass| pass.waits)
+    }
+
     /// Lanes that run nothing, of these.
     pub(super) fn idle(&self, all: LaneSet) -> LaneSet {
         all.without(self.kernels.values().fold(self.lost, |busy, kernel| busy.union(kernel.lanes)))
@@ -147,6 +154,9 @@ impl Picture {
             Event::KernelDone { kernel, outcome } => self.kernel_done(*kernel, outcome),
             Event::KernelFailed { kernel } => self.kernel_failed(*kernel, Damage::KernelFailed),
             Event::LaneLost { lane } => self.lane_lost(*lane),
+            Event::DataReady { pass } => {
+                self.passes.entry(*pass).and_modify(|pass| pass.waits = false);
+            }
             Event::Spilled { request } => self.spill_ended(*request, Standing::Spilled),
             Event::SpillFailed { request } => self.spill_ended(*request, Standing::Ready),
             Event::Cancelled(request) => self.change(*request, |seen| seen.cancelled |= seen.is_live()),
@@ -208,7 +218,10 @@ impl Picture {
             // A draft is verified where its request decodes.
             let stage = if kernel.stage() == Stage::Prefill { Stage::Prefill } else { Stage::Decode };
             let (members, class) = (kernel.members.clone(), kernel.class());
-            self.passes.insert(kernel.pass, UnderWay { members, class, stage, running: 0, damage: Damage::None });
+            self.passes.insert(
+                kernel.pass,
+                UnderWay { members, class, stage, running: 0, waits: false, damage: Damage::None },
+            );
         }
         for member in &kernel.members {
             self.change(member.request, |seen| {
@@ -222,6 +235,9 @@ impl Picture {
 
     fn kernel_done(&mut self, kernel: KernelId, outcome: &Outcome) {
         let Some(pass) = self.take_off(kernel) else { return };
+        if matches!(outcome, Outcome::Waits { .. }) {
+            self.passes.entry(pass).and_modify(|pass| pass.waits = true);
+        }
         let Outcome::Tokens(tokens) = outcome else { return self.end_damaged(pass) };
         let Some(complete) = self.passes.remove(&pass) else { return };
         for member in &complete.members {

@@ -15,7 +15,7 @@
 //! that are cut off, over the longest context. Three, since one must be owed in full before it runs, one may have been
 //! paid for in advance, and one is under way. The longest kernel is one that cannot be interrupted meanwhile.
 //!
-//! Nothing is owed while the request waits for memory or is on disk; a fault (a kernel that fails, a lane that is lost)
+//! Nothing is owed while the request waits for memory, is on disk, or waits for one; a fault (a kernel that fails, a lane that is lost)
 //! starts the count anew. (Agent.xpu §4.5 ③ has no bound; this is ours)
 
 use super::picture::{OnLanes, Picture, Seen, Standing};
@@ -78,7 +78,8 @@ impl ProactiveProgress {
         let overdue = |seen: &Seen| now - seen.arrived >= self.age;
         let first = proactive.next().into_iter().chain(proactive).min_by_key(|(_, seen)| seen.arrival);
         first.is_some_and(|(_, seen)| {
-            let in_pass = matches!(seen.standing, Standing::InPass(_));
+            let goes_on = |pass| picture.passes.get(pass).is_some_and(|pass| !pass.waits);
+            let in_pass = matches!(&seen.standing, Standing::InPass(pass) if goes_on(pass));
             overdue(seen) && !seen.cancelled && (in_pass || picture.can_run(seen))
         })
     }

@@ -10,7 +10,7 @@ use crate::client::{Client, Continues, Failing, Graphs};
 use crate::machines;
 use crate::random::Random;
 use crate::scenario::Scenario;
-use crate::world::Truth;
+use crate::truth::Truth;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Chance, HeadRows, Limits, Mechanism, MemoryLimits, SchedulerConfig};
 use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Tokens};
@@ -32,6 +32,11 @@ pub fn scenario(seed: u64) -> Scenario {
     let policy = one_of(&mut random, &PolicyName::ALL);
     let mut config = one_of(&mut random, &MACHINES)();
     limits(&mut random, &mut config.limits);
+    // Drawn from what was drawn, so that everything else of a seed stays what it was.
+    if config.heg == machines::cpu().heg && config.machine == machines::cpu().machine && config.limits.chunk.0 % 2 == 0
+    {
+        config.heg = machines::mixture().heg;
+    }
     if chance(&mut random, 0.1) {
         config.machine.cap_decode_lane(one_of(&mut random, &[0.3, 0.5, 0.9]));
     }

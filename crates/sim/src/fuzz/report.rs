@@ -50,6 +50,8 @@ pub enum Happening {
     GraphFailure,
     /// A graph took the place of another one.
     Exchange,
+    /// A pass waited for a disk without a lane.
+    DiskWait,
 }
 
 /// How often everything happened, in one run or in many.
@@ -60,7 +62,7 @@ pub struct Report {
 
 impl Happening {
     /// Everything that is counted.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Request,
         Self::Answer,
         Self::Failure,
@@ -80,6 +82,7 @@ impl Happening {
         Self::SlowGraph,
         Self::GraphFailure,
         Self::Exchange,
+        Self::DiskWait,
     ];
 
     fn name(self) -> &'static str {
@@ -103,6 +106,7 @@ impl Happening {
             Self::SlowGraph => "graphs slow",
             Self::GraphFailure => "graphs failed",
             Self::Exchange => "graphs exchanged",
+            Self::DiskWait => "waits for a disk",
         }
     }
 }
@@ -177,6 +181,7 @@ impl Observer for Tally {
             Event::GraphFailed { .. } => Happening::GraphFailure,
             Event::GraphLoadFailed { .. } => Happening::GraphFailure,
             Event::LaneLost { .. } => Happening::LaneLoss,
+            Event::DataReady { .. } => Happening::DiskWait,
             Event::LaneBack { .. } => Happening::LaneReturn,
             Event::SpillFailed { .. } => Happening::SpillFailure,
             Event::Cancelled(request) if self.live.contains(request) => Happening::Cancellation,

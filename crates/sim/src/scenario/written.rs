@@ -2,7 +2,7 @@
 
 use super::{Scenario, Words, machine};
 use crate::client::{Client, Continues, Failing, Graphs};
-use crate::world::Truth;
+use crate::truth::Truth;
 use duet_scheduler::{HeadRows, Mechanism, SchedulerConfig};
 use duet_types::{Class, Tokens};
 use std::fmt;
@@ -38,6 +38,9 @@ fn machine_name(config: &SchedulerConfig) -> &'static str {
     }
     if config.heg.experts.is_some() {
         return "launching";
+    }
+    if config.heg.ffn.routed.is_some() {
+        return "mixture";
     }
     match (config.machine.lanes[0].name.as_str(), config.machine.lanes.len()) {
         ("npu", 2) => "npu-igpu",

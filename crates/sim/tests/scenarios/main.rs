@@ -8,6 +8,7 @@ mod apart;
 mod arbitration;
 mod batching;
 mod contention;
+mod disk_wait;
 mod elastic;
 mod faults;
 mod launches;

@@ -7,7 +7,7 @@ use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, Per
 use duet_scheduler::progressive::{Exchange, Role};
 use duet_scheduler::{
     Command, Completes, End, Event, Generated, GraphLoad, HeadRows, Kernel, Limits, Mechanisms, Member, MemoryLimits,
-    Outcome, PassId, Reason, Request, Source, Yields,
+    OnMiss, Outcome, PassId, Reason, Request, Source, Yields,
 };
 use duet_types::Class::{Proactive, Reactive};
 use duet_types::Stage::{Decode, Prefill};
@@ -100,6 +100,7 @@ impl Run {
             nodes: 0..4,
             rows: 0..rows,
             completes: Completes::Pass,
+            on_miss: OnMiss::Waits,
             shares: Vec::new(),
             predicted: Nanos(20_000_000),
         };

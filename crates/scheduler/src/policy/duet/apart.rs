@@ -188,7 +188,7 @@ fn decode(view: &View<'_>, class: Class) -> Option<Decision> {
     }
     let lane = if_idle(view, decode_lanes(view, class))?;
     let (candidate, reason) = match view.passes().find(|pass| pass.buffer == Stage::Decode) {
-        Some(pass) if pass.is_idle() => {
+        Some(pass) if pass.can_go_on() => {
             (Candidate::UnderWay(pass), if pass.interrupted { Reason::Resumes } else { Reason::GoesOn })
         }
         Some(_) => return None,

@@ -12,10 +12,12 @@
 //! 3. If the decode lane alone is predicted to decode for a reactive request nearly as fast as the team, the stages run
 //!    side by side, as in the paper.
 //! 4. [Overdue](crate::ageing) work gets its share between reactive passes.
+//! 5. While a reactive pass [waits for a disk](crate::disk_wait), background work has the lanes for that long.
 
 use super::super::{Candidate, Decision, begin, if_idle};
 use crate::arbitration;
 use crate::batching::only_company;
+use crate::disk_wait;
 use crate::heg::Load;
 use crate::kernel::Member;
 use crate::order::Order;
@@ -24,7 +26,7 @@ use crate::piggyback;
 use crate::preemption;
 use crate::queues::Line;
 use crate::reason::Reason;
-use crate::span::Cut;
+use crate::span::{Cut, Span};
 use crate::view::{RequestView, View};
 use duet_types::{Class, LaneSet, Stage, Tokens};
 
@@ -39,8 +41,8 @@ pub(super) fn decide(view: &View<'_>, all: LaneSet) -> Option<Decision> {
 /// The reactive pass under way, or the next one.
 fn reactive(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
     if let Some(pass) = view.passes().find(|pass| pass.class == Class::Reactive) {
-        // One that a slow lane has goes on when that has ended.
-        if !pass.is_idle() {
+        // One that a slow lane has goes on when that has ended, and one that waits for a disk when its data is there.
+        if !pass.can_go_on() {
             return None;
         }
         let lanes = quickest(view, pass, lanes);
@@ -66,14 +68,21 @@ fn quickest(view: &View<'_>, pass: &Pass, lanes: LaneSet) -> LaneSet {
 fn background(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
     let (candidate, reason) = next_background(view, lanes)?;
     let lanes = quickest(view, candidate.pass(), lanes);
-    let cut = preemption::cut(view, candidate.pass(), lanes);
+    let mut cut = preemption::cut(view, candidate.pass(), lanes);
+    if let Some(gap) = disk_wait::gap(view) {
+        cut = gap.cut(cut);
+        let span = view.next_span(candidate.pass(), lanes, cut);
+        if let Err(instead) = gap.instead(view, candidate.pass(), &span, lanes) {
+            return instead;
+        }
+    }
     Some(candidate.launch_cut(view, cut, lanes, reason))
 }
 
 fn next_background<'a>(view: &View<'a>, lanes: LaneSet) -> Option<(Candidate<'a>, Reason)> {
     if let Some(pass) = view.passes().find(|pass| pass.class == Class::Proactive) {
         let reason = if pass.interrupted { Reason::Resumes } else { Reason::GoesOn };
-        return pass.is_idle().then_some((Candidate::UnderWay(pass), reason));
+        return pass.can_go_on().then_some((Candidate::UnderWay(pass), reason));
     }
     let (members, stage) = compose(view, Class::Proactive, lanes, |_| true);
     let decodes = members.iter().filter(|member| member.stage == Stage::Decode).count() as u32;
@@ -148,7 +157,7 @@ fn owed(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
         return None;
     }
     let candidate = match view.passes().find(|pass| pass.class == Class::Proactive) {
-        Some(pass) if pass.is_idle() => Candidate::UnderWay(pass),
+        Some(pass) if pass.can_go_on() => Candidate::UnderWay(pass),
         Some(_) => return None,
         None => {
             let decodes = oldest.stage() == Stage::Decode;
@@ -162,7 +171,7 @@ fn owed(view: &View<'_>, lanes: LaneSet) -> Option<Decision> {
     let lanes = quickest(view, pass, lanes);
     let cut = preemption::within_bound(view, pass.kind(), lanes);
     let span = view.next_span(pass, lanes, cut);
-    let time = view.predict(&pass.load, pass.stage, &span.nodes, lanes);
+    let time = view.on_lanes(pass, &Span { rows: 0..pass.rows, ..span.clone() }, lanes);
     view.owes(time).then(|| candidate.launch(span, lanes, Reason::Owed))
 }
 
@@ -196,7 +205,7 @@ fn side_by_side(view: &View<'_>) -> Option<Decision> {
         return None;
     }
     let decode = match under_way {
-        Some(pass) if pass.is_idle() => Some(Candidate::UnderWay(pass)),
+        Some(pass) if pass.can_go_on() => Some(Candidate::UnderWay(pass)),
         Some(_) => None,
         None => Candidate::drafted(view, members),
     };
