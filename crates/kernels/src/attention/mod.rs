@@ -18,7 +18,7 @@ mod softmax;
 mod tile;
 
 pub use key_bias::{KeyBias, PageAngles, TurnedBias};
-pub use layout::{KvFormat, KvLayout, PAGE, PageMemory};
+pub use layout::{HeadParts, KvFormat, KvLayout, PAGE, PageMemory};
 pub use partial::SPAN_PAGES;
 
 pub(crate) use layout::{PageWriter, Slot};
