@@ -5,19 +5,21 @@
 
 use crate::adapters::Adapter;
 use crate::error::GpuError;
+use crate::experts::{self, ExpertWidths};
+use crate::fusing::Fusing;
 use crate::gpu::{Fault, Gpu};
-use crate::nodes::{FfnOnGpu, HeadOnGpu, Launcher, Products, QkvOnGpu};
+use crate::heads::HeadsOnGpu;
+use crate::nodes::{FfnOnGpu, HeadOnGpu, Launcher, QkvOnGpu};
+use crate::products::Method;
 use crate::recording::Recording;
 use crate::room::{HEAD_ROWS, Room, Widths};
 use crate::spans::{SPAN_ROWS, Spans};
 use crate::staging::Staging;
-use duet_kernels::fused::HeadNorms;
 use duet_model::Model;
 use duet_model::arch::Extra;
 use duet_model::forward::{NotRun, SpanRows, SpanWise, TokenWise};
 use duet_types::{Bytes, Node};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 /// A model on a GPU.
 #[derive(Debug)]
@@ -42,16 +44,11 @@ pub(crate) struct Loaded {
     pub(crate) gpu: Gpu,
     pub(crate) widths: Widths,
     pub(crate) layers: Vec<(QkvOnGpu, FfnOnGpu)>,
-    /// Of queries and of keys.
-    pub(crate) head_norms: Vec<Option<[wgpu::Buffer; 2]>>,
+    pub(crate) heads: Vec<HeadsOnGpu>,
     head: HeadOnGpu,
     pub(crate) room: Room,
-    products: Products,
-    width: usize,
+    pub(crate) method: Method,
 }
-
-/// Rows that the way of computing products is chosen with: some tiles.
-const CHOOSING_ROWS: usize = 16;
 
 /// Rows of a submission of one node.
 const ROWS: usize = 256;
@@ -71,6 +68,12 @@ impl GpuModel {
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.bytes()))
+    }
+
+    /// How products are added there: whether its results have the CPU's bits.
+    #[must_use]
+    pub fn fusing(&self) -> Option<Fusing> {
+        self.locked().as_ref().map(|on_gpu| on_gpu.loaded.gpu.fusing)
     }
 
     /// Lets the next submission go wrong, for tests of what follows.
@@ -111,8 +114,8 @@ impl GpuModel {
 /// What no kernel here knows yet.
 fn suits(model: &Model) -> Result<(), GpuError> {
     let blueprint = model.blueprint();
-    if blueprint.experts.is_some() {
-        return Err(GpuError::Model("it has experts"));
+    if let Some(plan) = &blueprint.experts {
+        experts::suit(plan)?;
     }
     if blueprint.recurrent.is_some() {
         return Err(GpuError::Model("layers of it have a recurrent state"));
@@ -130,10 +133,15 @@ fn suits(model: &Model) -> Result<(), GpuError> {
 fn lacks(extra: Extra) -> Option<&'static str> {
     match extra {
         Extra::Sinks => Some("its attention has sinks"),
-        Extra::WidthNorms => Some("it norms all heads together"),
         Extra::OutputGate => Some("its attention has gates"),
-        Extra::ExpertBiases | Extra::ChoiceBias => Some("it has experts"),
-        Extra::QkvBias | Extra::HeadNorms | Extra::PostNorms | Extra::OutputBias | Extra::HeadBias => None,
+        Extra::ExpertBiases => Some("its experts have biases"),
+        Extra::WidthNorms
+        | Extra::ChoiceBias
+        | Extra::QkvBias
+        | Extra::HeadNorms
+        | Extra::PostNorms
+        | Extra::OutputBias
+        | Extra::HeadBias => None,
         Extra::LayerNorms | Extra::NormOfEmbeddings | Extra::NormBehindAttention => None,
     }
 }
@@ -166,7 +174,7 @@ impl OnGpu {
         out: &mut [f32],
     ) -> Result<(), GpuError> {
         let Self { loaded, staging, .. } = self;
-        let Widths { hidden, queries, ffn, .. } = loaded.widths;
+        let Widths { hidden, queries, .. } = loaded.widths;
         let (_, node) = loaded.layers.get(layer).ok_or(NO_LAYER)?;
         let inputs = attended.chunks(ROWS * queries).zip(residual.chunks(ROWS * hidden));
         for ((attended, residual), out) in inputs.zip(out.chunks_mut(ROWS * hidden)) {
@@ -174,7 +182,7 @@ impl OnGpu {
             loaded.write(&loaded.room.residual, residual);
             let mut recording = Recording::new(&loaded.gpu);
             let rows = residual.len() / hidden;
-            loaded.launcher().feed_forward(&mut recording, node, (queries, hidden, ffn), rows)?;
+            loaded.launcher().feed_forward(&mut recording, node, (queries, hidden), rows)?;
             staging.read_after(&loaded.gpu, recording, &[(&loaded.room.residual, out.len())], out)?;
         }
         Ok(())
@@ -203,9 +211,11 @@ impl Loaded {
             hidden: b.hidden,
             qkv: (b.heads + 2 * b.kv_heads) * b.head_dim,
             queries: b.heads * b.head_dim,
-            ffn: b.ffn,
+            // An expert that all rows go to is one more dense block.
+            ffn: b.ffn.max(b.experts.and_then(|experts| experts.shared).unwrap_or(0)),
             vocabulary: b.vocabulary,
             has_floats: false,
+            experts: ExpertWidths::of(b),
         };
         let layer = |layer| {
             let (qkv, ffn) = (model.qkv_weights(layer), model.ffn_weights(layer));
@@ -216,47 +226,12 @@ impl Loaded {
         let of_floats = |(qkv, ffn): &(QkvOnGpu, FfnOnGpu)| qkv.has_floats() || ffn.has_floats();
         let has_floats = head.matrix.has_floats() || layers.iter().any(of_floats);
         let widths = Widths { has_floats, ..widths };
-        let norms = |layer| match model.qkv_weights(layer).norms {
-            HeadNorms::Heads { query, key } => {
-                Some([gpu.floats("query norm", query.weight), gpu.floats("key norm", key.weight)])
-            }
-            HeadNorms::None | HeadNorms::Widths { .. } => None,
-        };
-        let head_norms = (0..b.layers.len()).map(norms).collect();
+        let heads = (0..b.layers.len()).map(|layer| HeadsOnGpu::new(&gpu, &model.qkv_weights(layer))).collect();
         let room = Room::new(&gpu, widths, SPAN_ROWS)?;
-        let (products, width) = (Products::Bytes, 64);
-        let mut loaded = Self { gpu, widths, layers, head_norms, head, room, products, width };
+        let method = Method::FIRST;
+        let mut loaded = Self { gpu, widths, layers, heads, head, room, method };
         loaded.choose()?;
         Ok(loaded)
-    }
-
-    /// Chooses how products are computed: as a feed-forward block of the model is done soonest.
-    fn choose(&mut self) -> Result<(), GpuError> {
-        let mut best: Option<(Duration, Products, usize)> = None;
-        for (products, width) in [Products::Bytes, Products::Floats].into_iter().flat_map(|by| [(by, 64), (by, 16)]) {
-            (self.products, self.width) = (products, width);
-            // The first compiles.
-            self.block_time()?;
-            let time = self.block_time()?.min(self.block_time()?);
-            if best.is_none_or(|(least, ..)| time < least) {
-                best = Some((time, products, width));
-            }
-        }
-        if let Some((time, products, width)) = best {
-            (self.products, self.width) = (products, width);
-            tracing::info!(?products, width, ?time, "products on a GPU were measured");
-        }
-        Ok(())
-    }
-
-    fn block_time(&self) -> Result<Duration, GpuError> {
-        let Widths { hidden, queries, ffn, .. } = self.widths;
-        let Some((_, node)) = self.layers.first() else { return Ok(Duration::ZERO) };
-        let mut recording = Recording::new(&self.gpu);
-        self.launcher().feed_forward(&mut recording, node, (queries, hidden, ffn), CHOOSING_ROWS)?;
-        let began = Instant::now();
-        recording.run()?;
-        Ok(began.elapsed())
     }
 
     fn bytes(&self) -> u64 {
@@ -265,7 +240,7 @@ impl Loaded {
     }
 
     pub(crate) fn launcher(&self) -> Launcher<'_> {
-        Launcher { gpu: &self.gpu, room: &self.room, products: self.products, width: self.width }
+        Launcher { gpu: &self.gpu, room: &self.room, method: self.method }
     }
 
     pub(crate) fn write(&self, to: &wgpu::Buffer, floats: &[f32]) {
