@@ -70,7 +70,8 @@ fn gate(x: f32) -> f32 {
     if (GATING == 0u) {
         exponent = 0.0 - x;
     } else if (GATING == 1u) {
-        exponent = fused((x * x) * 0.044715, x, x) * -1.595769;
+        // Compilers move constants past other factors.
+        exponent = rounded(fused(rounded(x * x) * 0.044715, x, x) * -1.595769);
     } else {
         exponent = -1.702 * x;
     }

@@ -70,7 +70,7 @@ fn turn(thread: u32) {
                     turned[e] = select(own + other, other - own, (i & bit) != 0u);
                 }
                 if (bit == 1u) {
-                    turned[e] *= select(0.25, 0.17677669, is_whole);
+                    turned[e] *= select(0.25, 0.1767767, is_whole);
                 }
             }
         }
