@@ -158,10 +158,10 @@ const BINDING_MIN: u64 = 64 << 20;
 pub(crate) const BUFFERS: u32 = 8;
 
 /// The most threads of a workgroup here.
-pub(crate) const THREADS: u32 = 64;
+pub(crate) const THREADS: u32 = 128;
 
 /// The most memory that a workgroup here shares.
-pub(crate) const SHARED_BYTES: u32 = 8 << 10;
+pub(crate) const SHARED_BYTES: u32 = 10 << 10;
 
 /// Workgroups for the largest vocabularies.
 const GROUPS_MIN: u64 = 32_768;

@@ -3,7 +3,10 @@
 //! Waiting has a limit. A device that was lost stays so: who wants to go on opens it again ([`Gpu::open`]).
 
 use crate::adapters::Adapter;
+use crate::clock::Clock;
+use crate::display::Displays;
 use crate::error::GpuError;
+use crate::fusing::{self, DOUBLES, Fusing};
 use crate::pipelines::Pipelines;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +20,12 @@ pub struct Gpu {
     pub(crate) pipelines: Pipelines,
     /// The most that one binding reads.
     pub(crate) binding_max: u64,
+    /// What it draws beside.
+    pub(crate) displays: Displays,
+    /// Its clock, if it has one.
+    pub(crate) clock: Option<Clock>,
+    /// How it adds products.
+    pub(crate) fusing: Fusing,
     /// What the driver last said was wrong.
     trouble: Arc<Mutex<Option<GpuError>>>,
     /// A [`Fault`] that is to come, for tests.
@@ -38,12 +47,12 @@ impl Gpu {
     /// Opens an adapter.
     ///
     /// # Errors
-    /// If its driver does not open it.
+    /// If its driver does not open it, or it does not compile and run a shader.
     pub fn open(adapter: &Adapter) -> Result<Self, GpuError> {
         let offered = adapter.adapter.features();
         let wanted = wgpu::DeviceDescriptor {
             label: Some("duet"),
-            required_features: wgpu::Features::IMMEDIATES | offered & wgpu::Features::TIMESTAMP_QUERY,
+            required_features: wgpu::Features::IMMEDIATES | offered & (wgpu::Features::TIMESTAMP_QUERY | DOUBLES),
             // All that there is: weights come in large buffers.
             required_limits: adapter.adapter.limits(),
             memory_hints: wgpu::MemoryHints::MemoryUsage,
@@ -58,7 +67,12 @@ impl Gpu {
         device.on_uncaptured_error(Arc::new(move |error| note(&failed, GpuError::Refused(first_line(&error)))));
         let pipelines = Pipelines::default();
         let fault = AtomicU8::new(0);
-        Ok(Self { device, queue, pipelines, binding_max: adapter.binding_max, trouble, fault })
+        let (binding_max, fusing) = (adapter.binding_max, Fusing::Apart);
+        let clock = Clock::of(&device, &queue);
+        let displays = Displays::of(adapter.kind, &adapter.adapter.get_info().device_pci_bus_id);
+        let mut gpu = Self { device, queue, pipelines, binding_max, displays, clock, fusing, trouble, fault };
+        gpu.fusing = fusing::found(&mut gpu)?;
+        Ok(gpu)
     }
 
     /// What has gone wrong with it; then it is of no use any more.
@@ -85,9 +99,20 @@ impl Gpu {
         self.wait_for(Some(submitted), if hangs { 0 } else { SLICES })
     }
 
-    /// Waits for buffers that are to be mapped, whose commands have ended.
-    pub(crate) fn wait_for_maps(&self) -> Result<(), GpuError> {
-        self.wait_for(None, SLICES)
+    /// Reads the first bytes of a buffer that can be mapped, whose commands have ended.
+    pub(crate) fn read_mapped(&self, buffer: &wgpu::Buffer, out: &mut [u8]) -> Result<(), GpuError> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let bytes = 0..out.len() as u64;
+        buffer.map_async(wgpu::MapMode::Read, bytes.clone(), move |mapped| {
+            // Nobody waits for it after an error.
+            let _ = sender.send(mapped);
+        });
+        self.wait_for(None, SLICES)?;
+        let refused = |error: &dyn std::fmt::Display| GpuError::Refused(error.to_string());
+        receiver.try_recv().map_err(|error| refused(&error))?.map_err(|error| refused(&error))?;
+        out.copy_from_slice(&buffer.get_mapped_range(bytes).map_err(|error| refused(&error))?);
+        buffer.unmap();
+        Ok(())
     }
 
     /// Waits for so many slices of time: a process that was stopped meanwhile, or a machine that slept, loses one of them.

@@ -7,7 +7,7 @@
 use crate::error::GpuError;
 use crate::room::{Room, Widths};
 use crate::spans::SPAN_ROWS;
-use duet_kernels::fused::Block;
+use duet_kernels::fused::{Block, Experts, Feed};
 use duet_kernels::packed::PackedMatrix;
 use duet_model::Model;
 use duet_types::Bytes;
@@ -69,9 +69,13 @@ fn layer_bytes(model: &Model) -> Vec<Bytes> {
     let results = SPAN_ROWS * 2 * b.kv_heads * b.head_dim * size_of::<f32>();
     let layer = |layer: usize| {
         let ffn = model.ffn_weights(layer);
+        let of_feed = |feed: &Feed| of(&feed.gate_up) + of(&feed.down);
         let feed = match ffn.block {
-            Block::Dense { feed, .. } => of(&feed.gate_up) + of(&feed.down),
-            _ => 0,
+            Block::Dense { feed, .. } => of_feed(feed),
+            Block::Experts(Experts { experts, shared, .. }) => {
+                let routed = (0..experts.len()).filter_map(|expert| experts.get(expert)).map(of_feed).sum::<usize>();
+                routed + shared.map_or(0, |shared| of_feed(shared.feed))
+            }
         };
         let head = if layer + 1 == layers { of(model.head_weights().matrix) } else { 0 };
         Bytes((results + of(model.qkv_weights(layer).matrix) + of(ffn.output) + feed + head) as u64)

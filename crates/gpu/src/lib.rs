@@ -5,21 +5,29 @@
 //! [`placed`] is a whole model as the engine's lanes know it. The kernels are WGSL in `shaders/`, a file for each step, and
 //! none is made for a model: what differs are constants of pipelines.
 //!
-//! Invariant: products have the bits that [`duet_kernels::matmul`] defines, on an adapter whose `fma` rounds once: sums of
-//! integers are exact in any order, and what is not is added in the CPU's order. WGSL lets an adapter round product and sum of
-//! an `fma` apart, as Mesa's does; last bits differ there.
+//! Invariant: what is computed has the CPU's bits, attention and what is rounded into the cache included: sums of integers are
+//! exact in any order, and what is not exact has the CPU's order. This holds on an adapter whose `fma` rounds once, and on one
+//! with double precision (`fusing.rs`); on another last bits differ.
 //!
 //! Invariant: an adapter that fails, is lost or hangs is an error of the call, after which nothing of a pass has changed.
 
 pub mod adapters;
+mod attending;
+mod choosing;
+mod clock;
+mod display;
 mod error;
+mod experts;
+mod fusing;
 pub mod gpu;
+mod heads;
 mod held;
 mod matrix;
 mod nodes;
 mod pages;
 mod pipelines;
 pub mod placed;
+mod products;
 mod recording;
 mod room;
 mod self_test;
@@ -29,6 +37,7 @@ mod staging;
 
 pub use adapters::{Adapter, Adapters, Verdict};
 pub use error::GpuError;
+pub use fusing::Fusing;
 pub use gpu::{Fault, Gpu};
 pub use placed::GpuModel;
 pub use self_test::{SelfTest, self_test};

@@ -46,6 +46,41 @@ impl Matrix {
         Ok(Self { groups: matrix.groups(), outputs: matrix.outputs(), slabs })
     }
 
+    /// Copies the matrices of experts there, one after the other: a product names the expert.
+    ///
+    /// # Errors
+    /// If they are not alike, or exceed a binding together.
+    pub(crate) fn of_experts<'a>(
+        gpu: &Gpu,
+        matrices: impl ExactSizeIterator<Item = &'a PackedMatrix> + Clone,
+    ) -> Result<Self, GpuError> {
+        const UNLIKE: GpuError = GpuError::Model("weights of its experts are of several types");
+        let first = matrices.clone().next().ok_or(UNLIKE)?;
+        let [part] = first.parts().collect::<Vec<_>>().try_into().map_err(|_| UNLIKE)?;
+        let (one, count) = ([part.quants.len(), part.scales.len()], matrices.len());
+        let limit = gpu.binding_max;
+        if let Some(bytes) = one.map(|one| (one * count) as u64).into_iter().find(|&bytes| bytes > limit) {
+            return Err(GpuError::TooLarge { what: "a layer's experts", bytes, limit });
+        }
+        let all = one.map(|one| gpu.empty("experts", one * count));
+        gpu.check()?;
+        for (index, matrix) in matrices.enumerate() {
+            let [own] = matrix.parts().collect::<Vec<_>>().try_into().map_err(|_| UNLIKE)?;
+            if own.form != part.form || [own.quants.len(), own.scales.len()] != one {
+                return Err(UNLIKE);
+            }
+            for ((buffer, bytes), one) in all.iter().zip([own.quants, own.scales]).zip(one) {
+                gpu.queue.write_buffer(buffer, (index * one) as u64, bytes);
+            }
+            // As in `Gpu::filled`.
+            gpu.queue.submit([]);
+        }
+        let pairs = part.outputs.div_ceil(PAIR);
+        let [quants, scales] = all;
+        let slab = Slab { form: part.form, pairs, first: 0, outputs: part.outputs, quants, scales };
+        Ok(Self { groups: first.groups(), outputs: first.outputs(), slabs: vec![slab] })
+    }
+
     /// Bytes of the GPU's memory.
     pub(crate) fn bytes(&self) -> u64 {
         self.slabs.iter().map(|slab| slab.quants.size() + slab.scales.size()).sum()

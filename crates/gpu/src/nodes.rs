@@ -1,33 +1,22 @@
 //! What the token-wise nodes of a layer are made of, launch by launch.
 
 use crate::error::GpuError;
+use crate::experts::ExpertsOnGpu;
 use crate::gpu::Gpu;
-use crate::matrix::{Matrix, gating};
+use crate::matrix::Matrix;
+use crate::products::{Epilogue, Method, Product, RowsOf};
 use crate::recording::{Groups, Recording};
 use crate::room::Room;
-use crate::shader::{ADD_NORMED, MOMENTS, PRODUCT, PRODUCT_FLOATS, QUANTIZE};
-use duet_kernels::fused::{Block, FfnWeights, HeadWeights, Norm, QkvWeights, RowNorm};
+use crate::shader::ADD_NORMED;
+use duet_kernels::fused::{Block, Feed, FfnWeights, HeadWeights, Norm, QkvWeights, RowNorm};
 use duet_kernels::matmul::Gating;
-use duet_kernels::packed::PANEL;
-
-/// Rows of a thread at most.
-pub(crate) const TILE_MAX: usize = 8;
-
-/// How products are computed; the results are the same to the bit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Products {
-    /// Four bytes at a time (`dot4I8Packed`).
-    Bytes,
-    /// Integers as floats, which hold them exactly.
-    Floats,
-}
 
 /// The norm of rows.
 #[derive(Debug)]
 pub(crate) struct NormOnGpu {
-    weight: wgpu::Buffer,
-    bias: Option<wgpu::Buffer>,
-    epsilon: f32,
+    pub(crate) weight: wgpu::Buffer,
+    pub(crate) bias: Option<wgpu::Buffer>,
+    pub(crate) epsilon: f32,
 }
 
 /// The first node of a layer.
@@ -46,9 +35,24 @@ pub(crate) struct FfnOnGpu {
     output_norm: Option<NormOnGpu>,
     norm: NormOnGpu,
     gating: Gating,
-    gate_up: Matrix,
+    block: BlockOnGpu,
+}
+
+/// What is between its second norm and the residual stream.
+#[derive(Debug)]
+enum BlockOnGpu {
+    Dense(DenseOnGpu),
+    Experts(Box<ExpertsOnGpu>),
+}
+
+/// A gated block.
+#[derive(Debug)]
+pub(crate) struct DenseOnGpu {
+    /// Its width.
+    ffn: usize,
+    pub(crate) gate_up: Matrix,
     pub(crate) down: Matrix,
-    down_norm: Option<NormOnGpu>,
+    norm: Option<NormOnGpu>,
 }
 
 /// The head.
@@ -94,25 +98,54 @@ impl QkvOnGpu {
 
 impl FfnOnGpu {
     pub(crate) fn new(gpu: &Gpu, weights: &FfnWeights<'_>) -> Result<Self, GpuError> {
-        let Block::Dense { feed, norm } = weights.block else { return Err(GpuError::Model("it has experts")) };
+        let block = match weights.block {
+            Block::Dense { feed, norm } => BlockOnGpu::Dense(DenseOnGpu::new(gpu, feed, norm)?),
+            Block::Experts(experts) => BlockOnGpu::Experts(Box::new(ExpertsOnGpu::new(gpu, &experts)?)),
+        };
         Ok(Self {
             output: Matrix::new(gpu, weights.output)?,
             output_bias: weights.output_bias.map(|bias| gpu.floats("bias", bias)),
             output_norm: weights.output_norm.map(|norm| NormOnGpu::plain(gpu, norm)),
             norm: NormOnGpu::of(gpu, weights.norm),
             gating: weights.gating,
-            gate_up: Matrix::new(gpu, &feed.gate_up)?,
-            down: Matrix::new(gpu, &feed.down)?,
-            down_norm: norm.map(|norm| NormOnGpu::plain(gpu, norm)),
+            block,
         })
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.output.bytes() + self.gate_up.bytes() + self.down.bytes()
+        self.output.bytes()
+            + match &self.block {
+                BlockOnGpu::Dense(block) => block.bytes(),
+                BlockOnGpu::Experts(experts) => experts.bytes(),
+            }
     }
 
     pub(crate) fn has_floats(&self) -> bool {
-        self.output.has_floats() || self.gate_up.has_floats() || self.down.has_floats()
+        let inner = match &self.block {
+            BlockOnGpu::Dense(block) => block.has_floats(),
+            // Their router is of floats.
+            BlockOnGpu::Experts(_) => true,
+        };
+        inner || self.output.has_floats()
+    }
+}
+
+impl DenseOnGpu {
+    pub(crate) fn new(gpu: &Gpu, feed: &Feed, norm: Option<Norm<'_>>) -> Result<Self, GpuError> {
+        Ok(Self {
+            ffn: feed.down.inputs(),
+            gate_up: Matrix::new(gpu, &feed.gate_up)?,
+            down: Matrix::new(gpu, &feed.down)?,
+            norm: norm.map(|norm| NormOnGpu::plain(gpu, norm)),
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.gate_up.bytes() + self.down.bytes()
+    }
+
+    fn has_floats(&self) -> bool {
+        self.gate_up.has_floats() || self.down.has_floats()
     }
 }
 
@@ -130,22 +163,12 @@ impl HeadOnGpu {
     }
 }
 
-/// What becomes of a product's results.
-#[derive(Clone, Copy)]
-enum Epilogue {
-    Store,
-    Add,
-    Gated(Gating),
-}
-
 /// What launches of a pass have in common.
 #[derive(Clone, Copy)]
 pub(crate) struct Launcher<'a> {
     pub(crate) gpu: &'a Gpu,
     pub(crate) room: &'a Room,
-    pub(crate) products: Products,
-    /// Threads of a workgroup of products.
-    pub(crate) width: usize,
+    pub(crate) method: Method,
 }
 
 impl Launcher<'_> {
@@ -159,7 +182,8 @@ impl Launcher<'_> {
     ) -> Result<(), GpuError> {
         let room = self.room;
         self.normed(to, &node.norm, &room.residual, &node.matrix, hidden, rows)?;
-        self.product(to, &node.matrix, node.bias.as_ref(), &room.qkv, node.matrix.outputs, rows, Epilogue::Store)
+        let matrix = &node.matrix;
+        self.product(to, self.stored(matrix, node.bias.as_ref(), &room.qkv, rows))
     }
 
     /// Output projection, norm, and the gated block.
@@ -167,16 +191,48 @@ impl Launcher<'_> {
         &self,
         to: &mut Recording<'_>,
         node: &FfnOnGpu,
-        (queries, hidden, ffn): (usize, usize, usize),
+        (queries, hidden): (usize, usize),
         rows: usize,
     ) -> Result<(), GpuError> {
         let room = self.room;
-        self.operands(to, None, &room.attended, &node.output, queries, rows)?;
-        self.onto_residual(to, &node.output, node.output_bias.as_ref(), node.output_norm.as_ref(), hidden, rows)?;
-        self.normed(to, &node.norm, &room.residual, &node.gate_up, hidden, rows)?;
-        self.product(to, &node.gate_up, None, &room.gated, ffn, rows, Epilogue::Gated(node.gating))?;
-        self.operands(to, None, &room.gated, &node.down, ffn, rows)?;
-        self.onto_residual(to, &node.down, None, node.down_norm.as_ref(), hidden, rows)
+        self.operands(to, None, &room.attended, (&node.output, &room.operands), queries, rows)?;
+        let bias = node.output_bias.as_ref();
+        self.onto_residual(to, &node.output, bias, node.output_norm.as_ref(), hidden, rows)?;
+        let block = match &node.block {
+            BlockOnGpu::Dense(block) => block,
+            BlockOnGpu::Experts(experts) => {
+                return self.experts(to, experts, (&node.norm, node.gating), hidden, rows);
+            }
+        };
+        self.normed(to, &node.norm, &room.residual, &block.gate_up, hidden, rows)?;
+        self.gated(to, &block.gate_up, node.gating, block.ffn, rows)?;
+        self.operands(to, None, &room.gated, (&block.down, &room.operands), block.ffn, rows)?;
+        self.onto_residual(to, &block.down, None, block.norm.as_ref(), hidden, rows)
+    }
+
+    /// What gates let through of a product of all rows.
+    pub(crate) fn gated(
+        &self,
+        to: &mut Recording<'_>,
+        matrix: &Matrix,
+        gating: Gating,
+        ffn: usize,
+        rows: usize,
+    ) -> Result<(), GpuError> {
+        let gated = self.stored(matrix, None, &self.room.gated, rows);
+        self.product(to, Product { width: ffn, epilogue: Epilogue::Gated(gating), ..gated })
+    }
+
+    /// A product of all rows that is written somewhere, as wide as it is.
+    pub(crate) fn stored<'a>(
+        &'a self,
+        matrix: &'a Matrix,
+        bias: Option<&'a wgpu::Buffer>,
+        out: &'a wgpu::Buffer,
+        rows: usize,
+    ) -> Product<'a> {
+        let (operands, rows) = (&self.room.operands, RowsOf::All(rows));
+        Product { matrix, bias, operands, rows, out, width: matrix.outputs, epilogue: Epilogue::Store }
     }
 
     /// A product of rows as they are, to the rows on their way through a norm: for tests.
@@ -188,8 +244,8 @@ impl Launcher<'_> {
         columns: usize,
         rows: usize,
     ) -> Result<(), GpuError> {
-        self.operands(to, None, values, matrix, columns, rows)?;
-        self.product(to, matrix, None, &self.room.normed, matrix.outputs, rows, Epilogue::Store)
+        self.operands(to, None, values, (matrix, &self.room.operands), columns, rows)?;
+        self.product(to, self.stored(matrix, None, &self.room.normed, rows))
     }
 
     /// Logits.
@@ -202,7 +258,7 @@ impl Launcher<'_> {
     ) -> Result<(), GpuError> {
         let room = self.room;
         self.normed(to, &node.norm, &room.residual, &node.matrix, hidden, rows)?;
-        self.product(to, &node.matrix, node.bias.as_ref(), &room.logits, node.matrix.outputs, rows, Epilogue::Store)
+        self.product(to, self.stored(&node.matrix, node.bias.as_ref(), &room.logits, rows))
     }
 
     /// Adds a product to the residual stream, by way of a norm where there is one.
@@ -217,18 +273,20 @@ impl Launcher<'_> {
     ) -> Result<(), GpuError> {
         let room = self.room;
         let Some(norm) = norm else {
-            return self.product(to, matrix, bias, &room.residual, hidden, rows, Epilogue::Add);
+            let added = self.stored(matrix, bias, &room.residual, rows);
+            return self.product(to, Product { width: hidden, epilogue: Epilogue::Add, ..added });
         };
-        self.product(to, matrix, None, &room.normed, hidden, rows, Epilogue::Store)?;
-        self.moments(to, norm, &room.normed, hidden, rows)?;
-        let pipeline = self.gpu.pipeline(&ADD_NORMED, 1, &[("COLUMNS", hidden as u32)])?;
-        let buffers = [&room.normed, &room.moments, &norm.weight, &room.residual];
-        to.launch(&pipeline, &buffers.map(whole), &[], Groups(hidden.div_ceil(64), rows));
+        let stored = self.stored(matrix, None, &room.normed, rows);
+        self.product(to, Product { width: hidden, ..stored })?;
+        let constants = [("COLUMNS", hidden as u32), ("CENTRED", 0)];
+        let pipeline = self.gpu.pipeline(&ADD_NORMED, 1, &constants)?;
+        let buffers = [&room.normed, &norm.weight, &room.residual];
+        to.launch(&pipeline, &buffers.map(whole), &[norm.epsilon.to_bits()], Groups(rows, 1));
         Ok(())
     }
 
     /// Normed rows, as products with a matrix read them.
-    fn normed(
+    pub(crate) fn normed(
         &self,
         to: &mut Recording<'_>,
         norm: &NormOnGpu,
@@ -237,123 +295,7 @@ impl Launcher<'_> {
         columns: usize,
         rows: usize,
     ) -> Result<(), GpuError> {
-        self.moments(to, norm, values, columns, rows)?;
-        self.operands(to, Some(norm), values, matrix, columns, rows)
-    }
-
-    /// Rows as products with a matrix read them.
-    fn operands(
-        &self,
-        to: &mut Recording<'_>,
-        norm: Option<&NormOnGpu>,
-        values: &wgpu::Buffer,
-        matrix: &Matrix,
-        columns: usize,
-        rows: usize,
-    ) -> Result<(), GpuError> {
-        if matrix.has_quants() {
-            let form = if self.products == Products::Floats { 1 } else { 0 };
-            self.rounded(to, norm, values, (form, &self.room.quants), columns, rows)?;
-        }
-        if matrix.has_floats() {
-            self.rounded(to, norm, values, (2, &self.room.unrounded), columns, rows)?;
-        }
-        Ok(())
-    }
-
-    fn moments(
-        &self,
-        to: &mut Recording<'_>,
-        norm: &NormOnGpu,
-        values: &wgpu::Buffer,
-        columns: usize,
-        rows: usize,
-    ) -> Result<(), GpuError> {
-        let constants = [("COLUMNS", columns as u32), ("CENTRED", norm.bias.is_some().into())];
-        let pipeline = self.gpu.pipeline(&MOMENTS, 1, &constants)?;
-        let buffers = [values, &self.room.moments].map(whole);
-        to.launch(&pipeline, &buffers, &[norm.epsilon.to_bits()], Groups(rows, 1));
-        Ok(())
-    }
-
-    /// Rows in a form that the shader numbers.
-    fn rounded(
-        &self,
-        to: &mut Recording<'_>,
-        norm: Option<&NormOnGpu>,
-        values: &wgpu::Buffer,
-        (form, quants): (u32, &wgpu::Buffer),
-        columns: usize,
-        rows: usize,
-    ) -> Result<(), GpuError> {
-        let room = self.room;
-        let norm_form = norm.map_or(0, |norm| if norm.bias.is_some() { 2 } else { 1 });
-        let constants =
-            [("COLUMNS", columns as u32), ("NORM", norm_form), ("FLOATS", form), ("STRIDE", columns as u32)];
-        let pipeline = self.gpu.pipeline(&QUANTIZE, 1, &constants)?;
-        // What is not read is bound all the same.
-        let weight = norm.map_or(&room.moments, |norm| &norm.weight);
-        let bias = norm.and_then(|norm| norm.bias.as_ref()).unwrap_or(weight);
-        let buffers = [values, &room.moments, weight, bias, quants, &room.scales].map(whole);
-        to.launch(&pipeline, &buffers, &[], Groups(columns.div_ceil(32 * 32), rows));
-        Ok(())
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "what a product reads and writes, each once")]
-    fn product(
-        &self,
-        to: &mut Recording<'_>,
-        matrix: &Matrix,
-        bias: Option<&wgpu::Buffer>,
-        out: &wgpu::Buffer,
-        width: usize,
-        rows: usize,
-        epilogue: Epilogue,
-    ) -> Result<(), GpuError> {
-        let room = self.room;
-        let tile = tile(rows);
-        let (kind, gates) = match epilogue {
-            Epilogue::Store => (0, 0),
-            Epilogue::Add => (1, 0),
-            Epilogue::Gated(by) => (2, gating(by)),
-        };
-        for slab in &matrix.slabs {
-            let mut constants = slab.constants();
-            constants.extend([
-                ("GROUPS", matrix.groups as u32),
-                ("WIDTH", self.width as u32),
-                ("EPILOGUE", kind),
-                ("GATING", gates),
-                ("BIAS", bias.is_some().into()),
-                ("STRIDE", width as u32),
-            ]);
-            let (first, outputs) = match epilogue {
-                Epilogue::Gated(_) => (slab.first / 2, (width - slab.first / 2).min(slab.pairs * PANEL)),
-                _ => (slab.first, slab.outputs),
-            };
-            let bias = bias.unwrap_or(&room.moments);
-            let told = [rows as u32, slab.pairs as u32, first as u32, outputs as u32];
-            let groups = Groups((slab.pairs * PANEL).div_ceil(self.width), rows.div_ceil(tile));
-            if slab.form.is_float() {
-                let pipeline = self.gpu.pipeline(&PRODUCT_FLOATS, tile as u32, &constants)?;
-                to.launch(&pipeline, &[out, bias, &slab.quants, &room.unrounded].map(whole), &told, groups);
-            } else {
-                constants.push(("FLOATS", (self.products == Products::Floats).into()));
-                let pipeline = self.gpu.pipeline(&PRODUCT, tile as u32, &constants)?;
-                let buffers = [out, bias, &slab.quants, &slab.scales, &room.quants, &room.quants, &room.scales];
-                to.launch(&pipeline, &buffers.map(whole), &told, groups);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Rows of a thread.
-fn tile(rows: usize) -> usize {
-    match rows {
-        1 => 1,
-        2..=4 => 4,
-        _ => TILE_MAX,
+        self.operands(to, Some(norm), values, (matrix, &self.room.operands), columns, rows)
     }
 }
 

@@ -1,9 +1,10 @@
-//! Keys and values of sequences in a GPU's memory: copies of the cache, page by page, as floats.
+//! Keys and values of sequences in a GPU's memory: copies of the cache's pages, byte for byte.
 //!
 //! The cache of `duet_model::kv` stays what counts. A copy is named by the lineage of what it was made of, and says for each
 //! layer up to which position it is right; a span adds what is new. Rows of the pass itself are written behind that by the
-//! shaders, and read from the cache when they have come to stay: so what is attended to does not depend on who computed it.
-//! Where a sequence was forked, its copy is made of the other's on the GPU.
+//! shaders, rounded as the cache rounds them: what is attended to does not depend on who computed it. Where an adapter has the
+//! CPU's bits they stay when the pass is done, and else they are read from the cache. Where a sequence was forked, its copy is
+//! made of the other's on the GPU.
 //!
 //! Invariant: a page belongs to one copy. Where there are too few, copies that were not used for longest are given up, never
 //! one of the pass's own sequences.
@@ -11,6 +12,7 @@
 use crate::error::GpuError;
 use crate::gpu::Gpu;
 use crate::recording::Recording;
+use duet_kernels::attention::KvLayout;
 use duet_model::forward::{CacheRows, SpanRows, SpanSequence};
 use duet_model::kv::{LineageId, PAGE_TOKENS};
 use duet_types::Tokens;
@@ -18,11 +20,11 @@ use duet_types::Tokens;
 /// The pages of all layers.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    /// Of each layer `[page][position][kv head][keys, values][dimension]`.
+    layout: KvLayout,
+    /// Each `[page][kv head]`, as the layout has a head.
     layers: Vec<wgpu::Buffer>,
-    /// Floats of a position in a layer.
-    width: usize,
-    head_dim: usize,
+    /// Bytes that a page has of a layer.
+    page_bytes: usize,
     free: Vec<u32>,
     /// The last that was used is last.
     copies: Vec<Copied>,
@@ -39,22 +41,20 @@ struct Copied {
 }
 
 impl Pages {
-    /// Pages for so many bytes in all.
-    pub(crate) fn new(
-        gpu: &Gpu,
-        layers: usize,
-        kv_heads: usize,
-        head_dim: usize,
-        bytes: u64,
-    ) -> Result<Self, GpuError> {
-        let width = 2 * kv_heads * head_dim;
-        let page = (PAGE_TOKENS * width * 4) as u64;
+    /// Pages of some layers of a cache, for so many bytes in all.
+    pub(crate) fn new(gpu: &Gpu, layout: KvLayout, layers: usize, bytes: u64) -> Result<Self, GpuError> {
+        let page_bytes = layout.kv_heads * layout.head_parts().bytes;
         let each = (bytes / layers.max(1) as u64).min(gpu.binding_max);
-        let capacity = usize::try_from(each / page).unwrap_or(0);
-        let layers = (0..layers).map(|_| gpu.empty("pages", capacity * PAGE_TOKENS * width * 4)).collect();
+        let capacity = usize::try_from(each / page_bytes.max(1) as u64).unwrap_or(0);
+        let layers = (0..layers).map(|_| gpu.empty("pages", capacity * page_bytes)).collect();
         gpu.check()?;
         let free = (0..capacity as u32).rev().collect();
-        Ok(Self { layers, width, head_dim, free, copies: Vec::new(), capacity })
+        Ok(Self { layout, layers, page_bytes, free, copies: Vec::new(), capacity })
+    }
+
+    /// The shape of the cache that they are of.
+    pub(crate) fn layout(&self) -> &KvLayout {
+        &self.layout
     }
 
     /// A layer's pages.
@@ -95,25 +95,28 @@ impl Pages {
         end: Tokens,
     ) {
         let cache = sequence.cache(layer, end);
-        let (lineage, width) = (cache.lineage(), self.width);
-        let Some(copy) = self.copies.iter_mut().rfind(|copy| copy.lineage == lineage) else { return };
-        let right = cache.unchanged_since(lineage).as_usize();
+        let Some(copy) = copy_of(&mut self.copies, cache.lineage()) else { return };
+        let right = cache.unchanged_since(copy.lineage).as_usize();
         let from = copy.held[place].min(right).min(end.as_usize());
-        let count = end.as_usize() - from;
         copy.held[place] = sequence.before.as_usize();
-        let side = width / 2;
-        let (mut keys, mut values) = (vec![0.0; count * side], vec![0.0; count * side]);
         // Also where nothing is new: the cache notes how far it is copied.
-        cache.read(Tokens(from as u32), &mut keys, &mut values);
-        let heads = keys.chunks_exact(self.head_dim).zip(values.chunks_exact(self.head_dim));
-        let floats: Vec<f32> = heads.flat_map(|(keys, values)| [keys, values]).flatten().copied().collect();
-        let mut at = from;
-        while at < end.as_usize() {
-            let until = (at / PAGE_TOKENS * PAGE_TOKENS + PAGE_TOKENS).min(end.as_usize());
-            let slot = copy.pages[at / PAGE_TOKENS] as usize * PAGE_TOKENS + at % PAGE_TOKENS;
-            let part = &floats[(at - from) * width..(until - from) * width];
-            gpu.queue.write_buffer(&self.layers[place], (slot * width * 4) as u64, bytemuck::cast_slice(part));
-            at = until;
+        cache.note_copied();
+        if from == end.as_usize() {
+            return;
+        }
+        let first = from / PAGE_TOKENS;
+        for (page, bytes) in copy.pages[first..].iter().zip(cache.pages(first)) {
+            gpu.queue.write_buffer(&self.layers[place], u64::from(*page) * self.page_bytes as u64, bytes);
+        }
+    }
+
+    /// Rows that follow each other were written to a layer of a sequence's copy, and are what the cache has of them.
+    pub(crate) fn keep(&mut self, (layer, place): (usize, usize), sequence: &SpanSequence<'_>) {
+        let end = sequence.before + Tokens(sequence.rows.len() as u32);
+        let cache = sequence.cache(layer, end);
+        if let Some(copy) = copy_of(&mut self.copies, cache.lineage()) {
+            copy.held[place] = end.as_usize();
+            cache.note_copied();
         }
     }
 
@@ -137,7 +140,7 @@ impl Pages {
         let mut pages = Vec::with_capacity(whole);
         for &page in &from {
             let copied = self.page(&others)?;
-            let bytes = (PAGE_TOKENS * self.width * 4) as u64;
+            let bytes = self.page_bytes as u64;
             for layer in &self.layers {
                 to.copy_within(layer, u64::from(page) * bytes, u64::from(copied) * bytes, bytes);
             }
@@ -156,8 +159,15 @@ impl Pages {
     }
 }
 
-/// Pages that a sequence and its rows take; rows of a tree lie elsewhere.
+/// Pages that a sequence and its rows take: those of a tree have one of their own, the last.
 fn pages_of(sequence: &SpanSequence<'_>) -> usize {
-    let rows = if sequence.paths.is_some() { 0 } else { sequence.rows.len() };
-    (sequence.before.as_usize() + rows).div_ceil(PAGE_TOKENS)
+    let before = sequence.before.as_usize();
+    match sequence.paths {
+        Some(_) => before.div_ceil(PAGE_TOKENS) + 1,
+        None => (before + sequence.rows.len()).div_ceil(PAGE_TOKENS),
+    }
+}
+
+fn copy_of(copies: &mut [Copied], lineage: LineageId) -> Option<&mut Copied> {
+    copies.iter_mut().rfind(|copy| copy.lineage == lineage)
 }

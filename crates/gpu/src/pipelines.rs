@@ -2,6 +2,7 @@
 
 use crate::adapters::IMMEDIATE_BYTES;
 use crate::error::GpuError;
+use crate::fusing::Fusing;
 use crate::gpu::Gpu;
 use crate::shader::{Access, Shader};
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ pub(crate) struct Pipelines {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
+    fusing: Fusing,
     shader: &'static str,
     rows: u32,
     constants: Vec<(&'static str, u32)>,
@@ -41,7 +43,7 @@ impl Gpu {
         rows: u32,
         constants: Constants<'_>,
     ) -> Result<Arc<Pipeline>, GpuError> {
-        let key = Key { shader: shader.name, rows, constants: constants.to_vec() };
+        let key = Key { fusing: self.fusing, shader: shader.name, rows, constants: constants.to_vec() };
         let mut compiled = self.pipelines.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipeline) = compiled.get(&key) {
             return Ok(Arc::clone(pipeline));
@@ -54,7 +56,8 @@ impl Gpu {
 
     fn compile(&self, shader: &Shader, rows: u32, constants: Constants<'_>) -> Pipeline {
         let label = Some(shader.name);
-        let source = format!("const ROWS: u32 = {rows}u;\n{}", shader.source.join("\n"));
+        let before = [self.fusing.source(), include_str!("shaders/arithmetic.wgsl")].join("\n");
+        let source = format!("const ROWS: u32 = {rows}u;\n{before}\n{}", shader.source.join("\n"));
         let module = wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(source.into()) };
         let checks = wgpu::ShaderRuntimeChecks { force_loop_bounding: false, ..wgpu::ShaderRuntimeChecks::checked() };
         // SAFETY: accesses to memory stay checked. Every loop of the shaders in `shaders/` counts up to a constant or to a

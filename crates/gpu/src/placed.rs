@@ -5,21 +5,23 @@
 
 use crate::adapters::Adapter;
 use crate::error::GpuError;
+use crate::experts::{self, ExpertWidths};
+use crate::fusing::Fusing;
 use crate::gpu::{Fault, Gpu};
+use crate::heads::HeadsOnGpu;
 use crate::held::Shares;
-use crate::nodes::{FfnOnGpu, HeadOnGpu, Launcher, Products, QkvOnGpu};
+use crate::nodes::{FfnOnGpu, HeadOnGpu, Launcher, QkvOnGpu};
+use crate::products::Method;
 use crate::recording::Recording;
 use crate::room::{HEAD_ROWS, Room, Widths};
 use crate::spans::{SPAN_ROWS, Spans};
 use crate::staging::Staging;
-use duet_kernels::fused::HeadNorms;
 use duet_model::Model;
 use duet_model::arch::Extra;
 use duet_model::forward::{HoldsLayers, NotRun, SpanRows, SpanWise, TokenWise};
 use duet_types::{Bytes, Node};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 /// A model on a GPU.
 #[derive(Debug)]
@@ -48,18 +50,13 @@ pub(crate) struct Loaded {
     pub(crate) widths: Widths,
     /// The first of the layers that are there.
     pub(crate) first: usize,
-    layers: Vec<(QkvOnGpu, FfnOnGpu)>,
-    /// Of queries and of keys.
-    head_norms: Vec<Option<[wgpu::Buffer; 2]>>,
+    pub(crate) layers: Vec<(QkvOnGpu, FfnOnGpu)>,
+    heads: Vec<HeadsOnGpu>,
     /// With the last layer.
     head: Option<HeadOnGpu>,
     pub(crate) room: Room,
-    products: Products,
-    width: usize,
+    pub(crate) method: Method,
 }
-
-/// Rows that the way of computing products is chosen with: some tiles.
-const CHOOSING_ROWS: usize = 16;
 
 /// Rows of a submission of one node.
 const ROWS: usize = 256;
@@ -95,6 +92,12 @@ impl GpuModel {
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.bytes()))
+    }
+
+    /// How products are added there: whether its results have the CPU's bits.
+    #[must_use]
+    pub fn fusing(&self) -> Option<Fusing> {
+        self.locked().as_ref().map(|on_gpu| on_gpu.loaded.gpu.fusing)
     }
 
     /// Lets the next submission go wrong, for tests of what follows.
@@ -135,8 +138,8 @@ impl GpuModel {
 /// What no kernel here knows yet.
 fn suits(model: &Model) -> Result<(), GpuError> {
     let blueprint = model.blueprint();
-    if blueprint.experts.is_some() {
-        return Err(GpuError::Model("it has experts"));
+    if let Some(plan) = &blueprint.experts {
+        experts::suit(plan)?;
     }
     if blueprint.recurrent.is_some() {
         return Err(GpuError::Model("layers of it have a recurrent state"));
@@ -166,12 +169,17 @@ fn suits(model: &Model) -> Result<(), GpuError> {
 fn lacks(extra: Extra) -> Option<&'static str> {
     match extra {
         Extra::Sinks => Some("its attention has sinks"),
-        Extra::WidthNorms => Some("it norms all heads together"),
         Extra::ValueNorms | Extra::ValuesOfKeys => Some("it norms values"),
         Extra::LayerScales => Some("what its layers make is scaled"),
         Extra::OutputGate => Some("its attention has gates"),
-        Extra::ExpertBiases | Extra::ChoiceBias => Some("it has experts"),
-        Extra::QkvBias | Extra::HeadNorms | Extra::PostNorms | Extra::OutputBias | Extra::HeadBias => None,
+        Extra::ExpertBiases => Some("its experts have biases"),
+        Extra::WidthNorms
+        | Extra::ChoiceBias
+        | Extra::QkvBias
+        | Extra::HeadNorms
+        | Extra::PostNorms
+        | Extra::OutputBias
+        | Extra::HeadBias => None,
         Extra::LayerNorms | Extra::NormOfEmbeddings | Extra::NormBehindAttention => None,
     }
 }
@@ -204,7 +212,7 @@ impl OnGpu {
         out: &mut [f32],
     ) -> Result<(), GpuError> {
         let Self { loaded, staging, .. } = self;
-        let Widths { hidden, queries, ffn, .. } = loaded.widths;
+        let Widths { hidden, queries, .. } = loaded.widths;
         let (_, node) = loaded.layer(layer)?;
         let inputs = attended.chunks(ROWS * queries).zip(residual.chunks(ROWS * hidden));
         for ((attended, residual), out) in inputs.zip(out.chunks_mut(ROWS * hidden)) {
@@ -212,7 +220,7 @@ impl OnGpu {
             loaded.write(&loaded.room.residual, residual);
             let mut recording = Recording::new(&loaded.gpu);
             let rows = residual.len() / hidden;
-            loaded.launcher().feed_forward(&mut recording, node, (queries, hidden, ffn), rows)?;
+            loaded.launcher().feed_forward(&mut recording, node, (queries, hidden), rows)?;
             staging.read_after(&loaded.gpu, recording, &[(&loaded.room.residual, out.len())], out)?;
         }
         Ok(())
@@ -242,9 +250,11 @@ impl Loaded {
             hidden: b.hidden,
             qkv: (b.heads + 2 * b.kv_heads) * b.head_dim,
             queries: b.heads * b.head_dim,
-            ffn: b.ffn,
+            // An expert that all rows go to is one more dense block.
+            ffn: b.ffn.max(b.experts.and_then(|experts| experts.shared).unwrap_or(0)),
             vocabulary: b.vocabulary,
             has_floats: false,
+            experts: ExpertWidths::of(b),
         }
     }
 
@@ -262,48 +272,12 @@ impl Loaded {
         let head_has_floats = head.as_ref().is_some_and(|head| head.matrix.has_floats());
         let has_floats = head_has_floats || layers.iter().any(of_floats);
         let widths = Widths { has_floats, ..widths };
-        let norms = |layer| match model.qkv_weights(layer).norms {
-            HeadNorms::Heads { query, key, .. } => {
-                Some([gpu.floats("query norm", query.weight), gpu.floats("key norm", key.weight)])
-            }
-            HeadNorms::None | HeadNorms::Widths { .. } => None,
-        };
-        let head_norms = held.clone().map(norms).collect();
+        let heads = held.clone().map(|layer| HeadsOnGpu::new(&gpu, &model.qkv_weights(layer))).collect();
         let room = Room::new(&gpu, widths, SPAN_ROWS)?;
-        let (products, width) = (Products::Bytes, 64);
-        let first = held.start;
-        let mut loaded = Self { gpu, widths, first, layers, head_norms, head, room, products, width };
+        let (first, method) = (held.start, Method::FIRST);
+        let mut loaded = Self { gpu, widths, first, layers, heads, head, room, method };
         loaded.choose()?;
         Ok(loaded)
-    }
-
-    /// Chooses how products are computed: as a feed-forward block of the model is done soonest.
-    fn choose(&mut self) -> Result<(), GpuError> {
-        let mut best: Option<(Duration, Products, usize)> = None;
-        for (products, width) in [Products::Bytes, Products::Floats].into_iter().flat_map(|by| [(by, 64), (by, 16)]) {
-            (self.products, self.width) = (products, width);
-            // The first compiles.
-            self.block_time()?;
-            let time = self.block_time()?.min(self.block_time()?);
-            if best.is_none_or(|(least, ..)| time < least) {
-                best = Some((time, products, width));
-            }
-        }
-        if let Some((time, products, width)) = best {
-            (self.products, self.width) = (products, width);
-            tracing::info!(?products, width, ?time, "products on a GPU were measured");
-        }
-        Ok(())
-    }
-
-    fn block_time(&self) -> Result<Duration, GpuError> {
-        let Widths { hidden, queries, ffn, .. } = self.widths;
-        let Some((_, node)) = self.layers.first() else { return Ok(Duration::ZERO) };
-        let mut recording = Recording::new(&self.gpu);
-        self.launcher().feed_forward(&mut recording, node, (queries, hidden, ffn), CHOOSING_ROWS)?;
-        let began = Instant::now();
-        recording.run()?;
-        Ok(began.elapsed())
     }
 
     fn bytes(&self) -> u64 {
@@ -321,13 +295,13 @@ impl Loaded {
         self.layers.len()
     }
 
-    /// The norms of a layer's heads.
-    pub(crate) fn head_norms(&self, layer: usize) -> Option<&[wgpu::Buffer; 2]> {
-        layer.checked_sub(self.first).and_then(|place| self.head_norms.get(place)?.as_ref())
+    /// What is there of a layer's heads.
+    pub(crate) fn heads_of(&self, layer: usize) -> Result<&HeadsOnGpu, GpuError> {
+        layer.checked_sub(self.first).and_then(|place| self.heads.get(place)).ok_or(NO_LAYER)
     }
 
     pub(crate) fn launcher(&self) -> Launcher<'_> {
-        Launcher { gpu: &self.gpu, room: &self.room, products: self.products, width: self.width }
+        Launcher { gpu: &self.gpu, room: &self.room, method: self.method }
     }
 
     pub(crate) fn write(&self, to: &wgpu::Buffer, floats: &[f32]) {

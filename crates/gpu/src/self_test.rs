@@ -3,13 +3,15 @@
 //!
 //! A driver that compiles a shader to something else, or does not have the features that it says it has, is found here
 //! before a model is. Sums of groups are integers, and have to be right to the last one; what they are scaled and added with
-//! may be rounded otherwise ([`Adds`]).
+//! may be rounded otherwise ([`Fusing`]).
 
 use crate::adapters::Adapter;
 use crate::error::GpuError;
+use crate::fusing::Fusing;
 use crate::gpu::Gpu;
 use crate::matrix::Matrix;
-use crate::nodes::{Launcher, Products};
+use crate::nodes::Launcher;
+use crate::products::{Method, Products};
 use crate::recording::Recording;
 use crate::room::{Room, Widths};
 use crate::staging::Staging;
@@ -27,6 +29,8 @@ pub struct SelfTest {
     pub inference: Nanos,
     /// How far results were from the definition: the root mean square of the differences, in that of the results.
     pub off: f64,
+    /// How products are added.
+    pub fusing: Fusing,
 }
 
 /// Runs products of a few forms on an adapter, and checks what comes out.
@@ -36,32 +40,26 @@ pub struct SelfTest {
 pub fn self_test(adapter: &Adapter) -> Result<SelfTest, GpuError> {
     let began = Instant::now();
     let gpu = Gpu::open(adapter)?;
-    let trial = Trial::new(Form::Q4K, 48, 3, 9);
-    let mut tested = SelfTest { compile: Nanos::ZERO, inference: Nanos::ZERO, off: 0.0 };
-    for products in [Products::Bytes, Products::Floats] {
+    // Tiles of rows, and one row, whose groups threads share out.
+    let trials = [9, 1].map(|rows| Trial::new(Form::Q4K, 48, 3, rows));
+    let mut tested = SelfTest { compile: Nanos::ZERO, inference: Nanos::ZERO, off: 0.0, fusing: gpu.fusing };
+    for (products, trial) in
+        [Products::Bytes, Products::Floats].into_iter().flat_map(|by| trials.iter().map(move |t| (by, t)))
+    {
         let on_gpu = trial.on(&gpu)?;
-        on_gpu.run(products, 16)?;
+        let method = Method { products, width: 16, split: 4 };
+        on_gpu.run(method)?;
         tested.compile = began.elapsed().into();
         let again = Instant::now();
-        let found = on_gpu.run(products, 16)?;
+        let found = on_gpu.run(method)?;
         tested.inference = again.elapsed().into();
-        tested.off = tested.off.max(distance(&found, &trial.expected(Adds::Fused)));
+        tested.off = tested.off.max(distance(&found, &trial.expected(Fusing::Once)));
     }
     if tested.off <= TOLERANCE { Ok(tested) } else { Err(GpuError::Wrong { off: tested.off, tolerance: TOLERANCE }) }
 }
 
 /// Rounding of some sums of a dozen numbers.
 const TOLERANCE: f64 = 1e-5;
-
-/// How an adapter computes `fma`. WGSL lets it choose; the CPU's kernels round once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Adds {
-    /// Product and sum are rounded once.
-    Fused,
-    /// Each is rounded.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a self-test leaves room for either"))]
-    Apart,
-}
 
 /// A matrix of one form, and rows.
 pub(crate) struct Trial {
@@ -126,6 +124,7 @@ impl Trial {
             ffn: 0,
             vocabulary: 0,
             has_floats: true,
+            experts: None,
         };
         let (matrix, room) = (Matrix::new(gpu, &packed)?, Room::new(gpu, widths, self.rows())?);
         Ok(TrialOnGpu { trial: self, gpu, matrix, room, values: gpu.floats("trial", &self.values) })
@@ -136,13 +135,13 @@ impl Trial {
     }
 
     /// What the product is by definition.
-    pub(crate) fn expected(&self, adds: Adds) -> Vec<f32> {
+    pub(crate) fn expected(&self, fusing: Fusing) -> Vec<f32> {
         let rows = self.values.chunks_exact(self.columns);
-        rows.flat_map(|row| (0..self.outputs).map(move |output| self.dot(row, output, adds))).collect()
+        rows.flat_map(|row| (0..self.outputs).map(move |output| self.dot(row, output, fusing))).collect()
     }
 
-    fn dot(&self, row: &[f32], output: usize, adds: Adds) -> f32 {
-        let add = |a: f32, b: f32, c: f32| if adds == Adds::Fused { a.mul_add(b, c) } else { a * b + c };
+    fn dot(&self, row: &[f32], output: usize, fusing: Fusing) -> f32 {
+        let add = |a: f32, b: f32, c: f32| if fusing.is_exact() { a.mul_add(b, c) } else { a * b + c };
         let groups = self.groups[output * self.columns / GROUP..].iter();
         let mut sum = 0.0;
         for (values, group) in row.as_chunks::<GROUP>().0.iter().zip(groups) {
@@ -193,10 +192,10 @@ impl Trial {
 const UNIT: f32 = 1.0 / 1024.0;
 
 impl TrialOnGpu<'_> {
-    /// The product, in workgroups of so many threads.
-    pub(crate) fn run(&self, products: Products, width: usize) -> Result<Vec<f32>, GpuError> {
+    /// The product.
+    pub(crate) fn run(&self, method: Method) -> Result<Vec<f32>, GpuError> {
         let Self { trial, gpu, matrix, room, values } = self;
-        let launcher = Launcher { gpu, room, products, width };
+        let launcher = Launcher { gpu, room, method };
         let mut recording = Recording::new(gpu);
         launcher.plain(&mut recording, matrix, values, trial.columns, trial.rows())?;
         let mut found = vec![0.0; trial.rows() * trial.outputs];
@@ -243,23 +242,33 @@ mod tests {
         }
     }
 
+    /// By whatever adds products on this adapter, and as one does that rounds twice.
     #[test]
     fn products_of_all_forms_have_the_bits_of_their_definition() {
-        let Some(gpu) = opened() else { return };
+        let Some(mut gpu) = opened() else { return };
         let same =
             |found: &[f32], expected: &[f32]| found.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits());
-        let mut adds = None;
+        let own = gpu.fusing;
         for form in Form::ALL {
             // Outputs that are no whole pair of panels, groups that are no whole block, rows that are no whole tile.
             let trial = Trial::new(form, 70, 11, 13);
-            let on_gpu = trial.on(&gpu).unwrap();
-            for (products, width) in [(Products::Bytes, 16), (Products::Floats, 16), (Products::Floats, 64)] {
-                let found = on_gpu.run(products, width).unwrap();
-                let which = [Adds::Fused, Adds::Apart].into_iter().find(|&adds| same(&found, &trial.expected(adds)));
-                let off = distance(&found, &trial.expected(Adds::Fused));
-                assert!(which.is_some(), "{form:?} by {products:?}: {off} off");
-                assert_eq!(*adds.get_or_insert(which), which, "{form:?}: an adapter adds in one way");
+            let one_row = Trial::new(form, 70, 11, 1);
+            for (products, width, split) in
+                [(Products::Bytes, 16, 4), (Products::Floats, 16, 1), (Products::Floats, 64, 8)]
+            {
+                let method = Method { products, width, split };
+                for trial in [&trial, &one_row] {
+                    let found = trial.on(&gpu).unwrap().run(method).unwrap();
+                    let off = distance(&found, &trial.expected(own));
+                    assert!(same(&found, &trial.expected(own)), "{form:?} by {method:?}: {off} off");
+                }
             }
+        }
+        if own == Fusing::Doubles {
+            gpu.fusing = Fusing::Apart;
+            let trial = Trial::new(Form::Q4K, 70, 11, 13);
+            let found = trial.on(&gpu).unwrap().run(Method::FIRST).unwrap();
+            assert!(same(&found, &trial.expected(Fusing::Apart)));
         }
     }
 
@@ -267,11 +276,11 @@ mod tests {
     fn what_exceeds_a_binding_is_cut() {
         let Some(mut gpu) = opened() else { return };
         let trial = Trial::new(Form::Q8_0, 200, 4, 5);
-        let whole = trial.on(&gpu).unwrap().run(Products::Bytes, 64).unwrap();
+        let whole = trial.on(&gpu).unwrap().run(Method::FIRST).unwrap();
         gpu.binding_max = 3 * 2 * 16 * 4 * 32;
         let cut = trial.on(&gpu).unwrap();
         assert_eq!(cut.matrix.slabs.len(), 3);
-        assert_eq!(cut.run(Products::Bytes, 64).unwrap(), whole);
+        assert_eq!(cut.run(Method::FIRST).unwrap(), whole);
         gpu.binding_max = 100;
         assert!(matches!(trial.on(&gpu), Err(GpuError::TooLarge { .. })));
     }

@@ -1,24 +1,21 @@
 //! Spans of nodes: what lies between them stays on the GPU.
 //!
-//! A span is submitted in pieces, each of which takes about [`PIECE`] by what pieces took before, so that a display that the
-//! same GPU draws comes between them. A node is the least.
+//! A span is submitted in pieces, each of which takes as long as a display lets it (`display.rs`) by what pieces took before, so
+//! that what the same GPU draws comes between them. A node is the least.
 
 use crate::error::GpuError;
-use crate::nodes::{Launcher, whole};
+use crate::gpu::Gpu;
+use crate::nodes::Launcher;
 use crate::pages::Pages;
 use crate::placed::Loaded;
-use crate::recording::{Groups, Recording};
-use crate::shader::{ATTENTION, HEADS};
+use crate::recording::Recording;
 use crate::staging::Staging;
 use duet_model::Model;
 use duet_model::forward::{NotRun, SpanRows};
 use duet_model::kv::PAGE_TOKENS;
 use duet_types::{Node, Tokens};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-/// How long a submission may take.
-const PIECE: Duration = Duration::from_millis(10);
+use std::time::Duration;
 
 /// Rows of a pass that spans take at most: beyond them nodes are run one by one.
 pub(crate) const SPAN_ROWS: usize = 512;
@@ -26,15 +23,19 @@ pub(crate) const SPAN_ROWS: usize = 512;
 /// What spans need beside the nodes' weights.
 #[derive(Debug)]
 pub(crate) struct Spans {
-    pub(crate) pages: Pages,
-    cosines: wgpu::Buffer,
-    sines: wgpu::Buffer,
+    /// Of the cache that was seen last.
+    pub(crate) pages: Option<Pages>,
+    /// What they may take.
+    page_bytes: u64,
+    /// Cosines and sines of each row.
+    pub(crate) angles: wgpu::Buffer,
     /// Of each row: position, paged positions, and where pages and path are in `places`.
-    rows: wgpu::Buffer,
-    places: wgpu::Buffer,
-    slots: wgpu::Buffer,
+    pub(crate) rows: wgpu::Buffer,
+    pub(crate) places: wgpu::Buffer,
+    /// Of each row: where its key and value go, and its position.
+    pub(crate) slots: wgpu::Buffer,
     /// Keys and values of a layer each, as they are to be read back.
-    results: Vec<wgpu::Buffer>,
+    pub(crate) results: Vec<wgpu::Buffer>,
     staging: Staging,
     /// Multiply-accumulates a second, in pieces that were timed.
     pace: Pace,
@@ -50,8 +51,9 @@ impl Pace {
         Self(AtomicU64::new(1_000_000_000))
     }
 
-    fn macs(&self) -> u64 {
-        (self.0.load(Ordering::Relaxed) as f64 * PIECE.as_secs_f64()) as u64
+    /// What is done in so long a time.
+    fn macs(&self, time: Duration) -> u64 {
+        (self.0.load(Ordering::Relaxed) as f64 * time.as_secs_f64()) as u64
     }
 
     fn took(&self, macs: u64, time: Duration) {
@@ -64,18 +66,18 @@ impl Pace {
 }
 
 /// A pass's rows on their way, launch by launch.
-struct Way<'a, 'r> {
-    loaded: &'a Loaded,
-    model: &'a Model,
-    spans: &'a mut Spans,
+pub(crate) struct Way<'a, 'r> {
+    pub(crate) loaded: &'a Loaded,
+    pub(crate) model: &'a Model,
+    pub(crate) spans: &'a mut Spans,
     launcher: Launcher<'a>,
-    rows: &'a mut SpanRows<'r>,
-    count: usize,
-    recording: Recording<'a>,
+    pub(crate) rows: &'a mut SpanRows<'r>,
+    pub(crate) count: usize,
+    pub(crate) recording: Recording<'a>,
     /// Multiply-accumulates that are recorded and not submitted.
     recorded: u64,
     /// Layers whose keys and values were computed.
-    computed: usize,
+    pub(crate) computed: Vec<usize>,
 }
 
 impl Loaded {
@@ -96,7 +98,7 @@ impl Loaded {
             return Ok(Fits::No);
         }
         let mut forks = Recording::new(&self.gpu);
-        let Some(pages) = spans.pages.prepare(&mut forks, rows) else { return Ok(Fits::No) };
+        let Some(pages) = spans.pages_for(&self.gpu, rows)?.prepare(&mut forks, rows) else { return Ok(Fits::No) };
         // Before anything is written to what was copied.
         forks.submit();
         if spans.describe(self, rows, &pages) == Fits::No {
@@ -109,9 +111,9 @@ impl Loaded {
             launcher: self.launcher(),
             rows,
             count,
-            recording: Recording::new(&self.gpu),
+            recording: Recording::timed(&self.gpu),
             recorded: 0,
-            computed: 0,
+            computed: Vec::new(),
         };
         way.begin(nodes[0]);
         for &node in nodes {
@@ -144,23 +146,34 @@ impl Spans {
     pub(crate) fn new(loaded: &Loaded, model: &Model, page_bytes: u64) -> Result<Self, GpuError> {
         let (gpu, b) = (&loaded.gpu, model.blueprint());
         let layers = loaded.layer_count();
-        let pages = Pages::new(gpu, layers, b.kv_heads, b.head_dim, page_bytes)?;
         let angles: usize = b.ropes.iter().map(|rope| rope.frequencies.len()).sum();
         let floats = |label, columns: usize| gpu.empty(label, SPAN_ROWS * columns * 4);
         let results = (0..layers).map(|_| floats("keys and values", 2 * b.kv_heads * b.head_dim)).collect();
         let spans = Self {
-            pages,
-            cosines: floats("cosines", angles.next_multiple_of(16)),
-            sines: floats("sines", angles.next_multiple_of(16)),
+            pages: None,
+            page_bytes,
+            angles: floats("angles", 2 * angles.next_multiple_of(16)),
             rows: floats("rows", 4),
             places: gpu.empty("places", PLACES * 4),
-            slots: floats("slots", 1),
+            slots: floats("slots", 2),
             results,
             staging: Staging::default(),
             pace: Pace::new(),
         };
         gpu.check()?;
         Ok(spans)
+    }
+
+    /// Pages of the form that the cache of these rows has.
+    fn pages_for(&mut self, gpu: &Gpu, rows: &SpanRows<'_>) -> Result<&mut Pages, GpuError> {
+        let none = GpuError::Model("a pass without sequences");
+        let layout = rows.sequences.first().ok_or(none)?.cache(0, Tokens::ZERO).layout();
+        let kept = self.pages.take().filter(|pages| *pages.layout() == layout);
+        let pages = match kept {
+            Some(pages) => pages,
+            None => Pages::new(gpu, layout, self.results.len(), self.page_bytes)?,
+        };
+        Ok(self.pages.insert(pages))
     }
 
     /// Tells the shaders where rows are and what they see.
@@ -173,14 +186,16 @@ impl Spans {
                 let before = sequence.before.0;
                 let path = places.len() as u32;
                 if let Some(paths) = sequence.paths {
-                    places.extend(paths[index].iter().map(|row| (sequence.rows.start + row) as u32));
-                    table.extend([before + paths[index].len() as u32 - 1, before, listed, path]);
-                    slots.push(u32::MAX);
+                    let own = pages.last().map_or(0, |page| page * PAGE_TOKENS as u32);
+                    places.extend(paths[index].iter().map(|&row| own + row as u32));
+                    let position = before + paths[index].len() as u32 - 1;
+                    table.extend([position, before, listed, path]);
+                    slots.extend([own + index as u32, position]);
                 } else {
                     let position = before + index as u32;
                     table.extend([position, position + 1, listed, path]);
                     let page = position as usize / PAGE_TOKENS;
-                    slots.push(pages[page] * PAGE_TOKENS as u32 + position % PAGE_TOKENS as u32);
+                    slots.extend([pages[page] * PAGE_TOKENS as u32 + position % PAGE_TOKENS as u32, position]);
                 }
             }
         }
@@ -192,8 +207,9 @@ impl Spans {
         write(&self.rows, &table);
         write(&self.slots, &slots);
         write(&self.places, &places);
-        loaded.write(&self.cosines, rows.angles.cosines);
-        loaded.write(&self.sines, rows.angles.sines);
+        let both = rows.angles.cosines.iter().zip(rows.angles.sines);
+        let both: Vec<f32> = both.flat_map(|(cosine, sine)| [*cosine, *sine]).collect();
+        loaded.write(&self.angles, &both);
         Fits::Yes
     }
 }
@@ -214,9 +230,10 @@ impl Way<'_, '_> {
         if let Node::Attention { layer } = first {
             // The rows' own keys and values are in the cache, and come from there.
             let place = (layer, self.place(layer));
+            let Some(pages) = &mut self.spans.pages else { return };
             for sequence in &self.rows.sequences {
                 let end = sequence.before + Tokens(sequence.rows.len() as u32);
-                self.spans.pages.update(&self.loaded.gpu, place, sequence, end);
+                pages.update(&self.loaded.gpu, place, sequence, end);
             }
         }
     }
@@ -228,7 +245,7 @@ impl Way<'_, '_> {
             Node::Ffn { .. } => work.ffn.macs * self.count as u64,
             _ => self.pairs() * 2 * self.loaded.widths.queries as u64,
         };
-        if self.recorded > 0 && self.recorded + macs > self.spans.pace.macs() {
+        if self.recorded > 0 && self.recorded + macs > self.spans.pace.macs(self.loaded.gpu.displays.longest()) {
             self.submit()?;
         }
         let Self { loaded, launcher, recording, count, .. } = self;
@@ -240,7 +257,7 @@ impl Way<'_, '_> {
             }
             Node::Attention { layer } => self.attention(layer)?,
             Node::Ffn { layer } => {
-                let widths = (widths.queries, widths.hidden, widths.ffn);
+                let widths = (widths.queries, widths.hidden);
                 launcher.feed_forward(recording, &loaded.layer(layer)?.1, widths, *count)?;
             }
             Node::Embed | Node::Route { .. } | Node::Experts { .. } => {
@@ -252,7 +269,7 @@ impl Way<'_, '_> {
     }
 
     /// Where a layer's keys and values are, among those of the layers that are there.
-    fn place(&self, layer: usize) -> usize {
+    pub(crate) fn place(&self, layer: usize) -> usize {
         let b = self.model.blueprint();
         b.place(layer) - b.place(self.loaded.first)
     }
@@ -265,64 +282,30 @@ impl Way<'_, '_> {
         self.rows.sequences.iter().map(of).sum()
     }
 
-    /// Norms of heads, rope, and keys and values to where they belong.
-    fn heads(&mut self, layer: usize) -> Result<(), GpuError> {
-        let (loaded, b) = (self.loaded, self.model.blueprint());
-        let place = self.place(layer);
-        for sequence in &self.rows.sequences {
-            self.spans.pages.update(&loaded.gpu, (layer, place), sequence, sequence.before);
-        }
-        let rope = b.layers[layer].rope;
-        let first: usize = b.ropes[..rope].iter().map(|rope| rope.frequencies.len()).sum();
-        let norms = loaded.head_norms(layer);
-        let constants = [
-            ("HEADS", b.heads as u32),
-            ("KV_HEADS", b.kv_heads as u32),
-            ("DIM", b.head_dim as u32),
-            ("PAIRS", b.ropes[rope].frequencies.len() as u32),
-            ("NORMED", norms.is_some().into()),
-        ];
-        let pipeline = loaded.gpu.pipeline(&HEADS, 1, &constants)?;
-        let [query, key] = norms.map_or([&loaded.room.moments; 2], |norms| norms.each_ref());
-        let qkv = &loaded.room.qkv;
-        let spans = &*self.spans;
-        let (pages, results) = (spans.pages.layer(place), &spans.results[self.computed]);
-        let buffers = [qkv, &spans.cosines, &spans.sines, query, key, &spans.slots, pages, results];
-        let told = [self.count as u32, self.rows.angles.stride as u32, first as u32, b.epsilon.to_bits()];
-        let heads = b.heads + 2 * b.kv_heads;
-        self.recording.launch(&pipeline, &buffers.map(whole), &told, Groups(heads.div_ceil(64), self.count));
-        self.computed += 1;
-        Ok(())
-    }
-
-    fn attention(&mut self, layer: usize) -> Result<(), GpuError> {
-        let (loaded, b) = (self.loaded, self.model.blueprint());
-        let constants = [
-            ("HEADS", b.heads as u32),
-            ("KV_HEADS", b.kv_heads as u32),
-            ("DIM", b.head_dim as u32),
-            ("WINDOW", b.layers[layer].window.unwrap_or(0) as u32),
-        ];
-        let pipeline = loaded.gpu.pipeline(&ATTENTION, 1, &constants)?;
-        let pages = self.spans.pages.layer(self.place(layer));
-        let buffers = [&loaded.room.qkv, &self.spans.rows, &self.spans.places, pages, &loaded.room.attended];
-        let told = [b.attention_scale.to_bits()];
-        self.recording.launch(&pipeline, &buffers.map(whole), &told, Groups(b.heads, self.count));
-        Ok(())
-    }
-
     /// Submits what is recorded, and waits.
     fn submit(&mut self) -> Result<(), GpuError> {
-        let recording = std::mem::replace(&mut self.recording, Recording::new(&self.loaded.gpu));
-        let began = Instant::now();
-        recording.run()?;
-        self.spans.pace.took(std::mem::take(&mut self.recorded), began.elapsed());
+        let recording = std::mem::replace(&mut self.recording, Recording::timed(&self.loaded.gpu));
+        let took = recording.run()?;
+        self.spans.pace.took(std::mem::take(&mut self.recorded), took);
         Ok(())
+    }
+
+    /// Notes that rows in pages are those that the cache is going to have.
+    fn keep(&mut self) {
+        let (b, first) = (self.model.blueprint(), self.loaded.first);
+        let place = |layer| b.place(layer) - b.place(first);
+        let Some(pages) = self.spans.pages.as_mut().filter(|_| self.loaded.gpu.fusing.is_exact()) else { return };
+        for (&layer, sequence) in
+            self.computed.iter().flat_map(|layer| self.rows.sequences.iter().map(move |s| (layer, s)))
+        {
+            if sequence.paths.is_none() {
+                pages.keep((layer, place(layer)), sequence);
+            }
+        }
     }
 
     /// Copies back what the span leaves.
     fn end(mut self, last: Node) -> Result<(), GpuError> {
-        self.submit()?;
         let (loaded, room) = (self.loaded, &self.loaded.room);
         let width = self.rows.keys_and_values.first().map_or(0, Vec::len);
         let mut residual = vec![0.0; self.rows.residual.len()];
@@ -337,13 +320,16 @@ impl Way<'_, '_> {
             Node::Attention { .. } => parts.push((&room.attended, beside.len())),
             _ => {}
         }
-        parts.extend(self.spans.results[..self.computed].iter().map(|buffer| (buffer, width)));
+        parts.extend(self.spans.results[..self.computed.len()].iter().map(|buffer| (buffer, width)));
         let mut all = vec![0.0; parts.iter().map(|(_, floats)| floats).sum()];
-        self.spans.staging.read(&loaded.gpu, &parts, &mut all)?;
+        let recording = std::mem::replace(&mut self.recording, Recording::new(&loaded.gpu));
+        let took = self.spans.staging.read_after(&loaded.gpu, recording, &parts, &mut all)?;
+        self.spans.pace.took(self.recorded, took);
         let (found, rest) = all.split_at(residual.len());
         residual.copy_from_slice(found);
         let (found, rest) = rest.split_at(beside.len());
         beside.copy_from_slice(found);
+        self.keep();
         // Everything is here: nothing can fail any more.
         self.rows.residual.copy_from_slice(&residual);
         match last {

@@ -3,6 +3,7 @@
 use crate::error::GpuError;
 use crate::gpu::Gpu;
 use crate::recording::Recording;
+use std::time::Duration;
 
 /// A buffer for results on their way to the CPU, as large as was ever needed.
 #[derive(Debug, Default)]
@@ -11,16 +12,8 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Reads the first floats of some buffers, one after the other.
-    ///
-    /// # Errors
-    /// [`GpuError`]; `out` is as it was.
-    pub(crate) fn read(&mut self, gpu: &Gpu, from: &[(&wgpu::Buffer, usize)], out: &mut [f32]) -> Result<(), GpuError> {
-        let recording = Recording::new(gpu);
-        self.read_after(gpu, recording, from, out)
-    }
-
-    /// Submits what is recorded, and reads then.
+    /// Submits what is recorded, and reads the first floats of some buffers then, one after the other. How long that took, as
+    /// [`Recording::run`] says.
     ///
     /// # Errors
     /// [`GpuError`]; `out` is as it was.
@@ -30,7 +23,7 @@ impl Staging {
         mut recording: Recording<'_>,
         from: &[(&wgpu::Buffer, usize)],
         out: &mut [f32],
-    ) -> Result<(), GpuError> {
+    ) -> Result<Duration, GpuError> {
         let bytes = size_of_val(out) as u64;
         let buffer = self.sized(gpu, bytes)?;
         let mut at = 0;
@@ -38,21 +31,9 @@ impl Staging {
             recording.copy(from, buffer, at, floats);
             at += floats;
         }
-        recording.run()?;
-        let (sender, receiver) = std::sync::mpsc::channel();
-        buffer.map_async(wgpu::MapMode::Read, 0..bytes, move |mapped| {
-            // Nobody waits for it after an error.
-            let _ = sender.send(mapped);
-        });
-        gpu.wait_for_maps()?;
-        let refused = |error: &dyn std::fmt::Display| GpuError::Refused(error.to_string());
-        receiver.try_recv().map_err(|error| refused(&error))?.map_err(|error| refused(&error))?;
-        {
-            let view = buffer.get_mapped_range(0..bytes).map_err(|error| refused(&error))?;
-            out.copy_from_slice(bytemuck::cast_slice(&view));
-        }
-        buffer.unmap();
-        Ok(())
+        let took = recording.run()?;
+        gpu.read_mapped(buffer, bytemuck::cast_slice_mut(out))?;
+        Ok(took)
     }
 
     fn sized(&mut self, gpu: &Gpu, bytes: u64) -> Result<&wgpu::Buffer, GpuError> {

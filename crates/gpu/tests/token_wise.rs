@@ -1,9 +1,10 @@
-//! The nodes of whole models on a GPU, beside the CPU's kernels: as near as an `fma` that rounds twice lets them be.
+//! The nodes of whole models on a GPU, beside the CPU's kernels: the same to the bit, or as near as an `fma` that rounds twice
+//! lets them be.
 
 mod common;
 
 use common::{adapter, fixture, loaded};
-use duet_gpu::GpuModel;
+use duet_gpu::{Fusing, GpuModel};
 use duet_kernels::crew::Scoped;
 use duet_model::Model;
 use duet_model::forward::{Activations, NotRun, Pass, Segment, TokenWise};
@@ -21,6 +22,9 @@ fn check(path: &Path) {
     for rows in [1, 3, 21] {
         let tokens: Vec<_> = (5..5 + rows).map(TokenId).collect();
         let (here, there) = (logits(&model, &tokens, None).unwrap(), logits(&model, &tokens, Some(&gpu)).unwrap());
+        if gpu.fusing().is_some_and(Fusing::is_exact) {
+            assert!(here.iter().zip(&there).all(|(a, b)| a.to_bits() == b.to_bits()), "{rows} rows: not to the bit");
+        }
         let far = here.iter().zip(&there).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         let largest = here.iter().fold(0.0_f32, |largest, logit| largest.max(logit.abs()));
         assert!(far <= 0.03 * largest, "{rows} rows: logits up to {largest} differ by up to {far}");

@@ -1,18 +1,18 @@
-// Adds rows to others by way of a norm by their root mean square: `out += x × moment × weight`.
+// Adds rows to others by way of a norm by their root mean square: `out += x × moment × weight`. A workgroup has a row. (Behind
+// `row_moments.wgsl`.)
 
-override COLUMNS: u32;
+struct Call { epsilon: f32 }
+var<immediate> call: Call;
 
-@group(0) @binding(0) var<storage, read> values: array<f32>;
-@group(0) @binding(1) var<storage, read> moments: array<vec2<f32>>;
-@group(0) @binding(2) var<storage, read> weight: array<f32>;
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read_write> out: array<f32>;
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    let column = id.x;
-    if (column >= COLUMNS) {
-        return;
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
+    nothing = group.z;
+    let start = group.x * COLUMNS;
+    let scale = moments_of(local.x, start, call.epsilon).y;
+    for (var i = local.x; i < COLUMNS; i += 64u) {
+        out[start + i] = out[start + i] + rounded(values[start + i] * scale * weight[i]);
     }
-    let at = id.y * COLUMNS + column;
-    out[at] = out[at] + values[at] * moments[id.y].y * weight[column];
 }

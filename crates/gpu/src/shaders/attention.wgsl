@@ -1,133 +1,407 @@
-// Attention of a row and a head, softmax online block by block: positions in pages first, then, of a draft tree, the rows on
-// its path, whose keys and values lie beside the queries. A workgroup has a row and a head; in a block a thread has a position
-// while scores are computed, and a few dimensions while values are added.
+// Attention of a row and a head over keys and values in the cache's own form, as `kernels/src/attention` defines it to the bit:
+// softmax online page by page within spans of eight pages, spans merged in order, scores in powers of two. (Behind
+// `kv_layout.wgsl`.)
+//
+// A workgroup has a row and a head. In a page a thread has a position while scores are computed, and a few dimensions while
+// values are added. Products of eight bits are integers, with queries and weights of sixteen bits, which are exact in any
+// order; where keys are of half precision, sums have the order of dimensions and of positions.
 
 override HEADS: u32;
-override KV_HEADS: u32;
-override DIM: u32;
 /// Visible positions, itself included; 0: all.
 override WINDOW: u32;
 
+/// What queries are multiplied with, so that scores count in powers of two.
 struct Call { scale: f32 }
 var<immediate> call: Call;
 
 struct Row {
     /// Its position.
     position: u32,
-    /// Positions in pages that it may see: from here on, those of its path.
+    /// Positions in the sequence's own pages that it may see: from here on, those of its path.
     paged: u32,
     /// Where in `places` the sequence's pages are listed,
     pages: u32,
-    /// and where the rows on the path.
+    /// and where the slots of the rows on the path.
     path: u32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
 @group(0) @binding(1) var<storage, read> rows: array<Row>;
 @group(0) @binding(2) var<storage, read> places: array<u32>;
-// As `heads.wgsl` writes them.
-@group(0) @binding(3) var<storage, read> pages: array<f32>;
+@group(0) @binding(3) var<storage, read> pages: array<u32>;
 @group(0) @binding(4) var<storage, read_write> attended: array<f32>;
+// What keys are without, and what turns it by pages, `[page][pair]`.
+@group(0) @binding(5) var<storage, read> key_bias: array<f32>;
+@group(0) @binding(6) var<storage, read> page_angles: array<vec2<f32>>;
 
 const THREADS: u32 = 64u;
-const PAGE: u32 = 64u;
-const DIM_MAX: u32 = 256u;
 const EACH: u32 = DIM_MAX / THREADS;
-const LEAST: f32 = -3.0e38;
+const SPAN: u32 = 8u;
+const LOWEST: f32 = -1e30;
+const FACTOR_MAX: f32 = 32767.0;
+const NOTHING: f32 = 1e-30;
+/// Threads that make a page's largest of eight numbers each.
+const EIGHTHS: u32 = 8u;
 
-var<workgroup> query: array<f32, DIM_MAX>;
-var<workgroup> scores: array<f32, THREADS>;
+/// The query in sixteen bits, and its groups' scales.
+var<workgroup> query: array<vec4<i32>, DIM_MAX / 4u>;
+var<workgroup> query_scales: array<f32, GROUPS_MAX>;
+/// Of the page's positions: scores, then weights beside the largest of them.
+var<workgroup> weights: array<f32, PAGE>;
+/// Of groups of values and positions: scales and centres, then weights times these in sixteen bits.
+var<workgroup> of_groups: array<f32, GROUPS_MAX * PAGE>;
+var<workgroup> factors: array<i32, GROUPS_MAX * PAGE>;
+/// The largest of each eight positions, by group.
+var<workgroup> largest_of: array<f32, GROUPS_MAX * EIGHTHS>;
+/// Sums of every sixteenth position, by group.
+var<workgroup> lanes: array<f32, GROUPS_MAX * LANES>;
 
-// Where the keys of a position begin: in pages, or beside a row's queries. Values are `apart` floats behind.
-fn keys_in_pages(row: Row, position: u32, kv_head: u32) -> u32 {
-    let slot = places[row.pages + position / PAGE] * PAGE + position % PAGE;
-    return (slot * KV_HEADS + kv_head) * 2u * DIM;
+/// What the bias of keys adds to scores, by pair: a sum that turns along with cosines, and one with sines. Of quick pairs, as
+/// the page under way turns them.
+var<workgroup> along: array<f32, DIM_MAX / 2u>;
+var<workgroup> across: array<f32, DIM_MAX / 2u>;
+var<workgroup> quick_along: array<f32, DIM_MAX / 2u>;
+var<workgroup> quick_across: array<f32, DIM_MAX / 2u>;
+/// Of dimensions that are not turned; and of all slow pairs, for the pages of 64 that a thread each computes.
+var<workgroup> still: f32;
+var<workgroup> slow: array<f32, THREADS>;
+
+// What the bias adds, of a query that is not turned. All threads come here.
+fn begin_bias(thread: u32, kv_head: u32) {
+    let bias = kv_head * DIM;
+    for (var pair = thread; pair < PAIRS; pair += THREADS) {
+        let one = head[pair];
+        let other = head[pair + PAIRS];
+        along[pair] = fused(one, key_bias[bias + pair], rounded(other * key_bias[bias + pair + PAIRS]));
+        across[pair] = fused(other, key_bias[bias + pair], -rounded(one * key_bias[bias + pair + PAIRS]));
+    }
+    if (thread == 0u) {
+        var sum = 0.0;
+        for (var i = 2u * PAIRS; i < DIM; i++) {
+            sum = fused(head[i], key_bias[bias + i], sum);
+        }
+        still = sum;
+    }
+    workgroupBarrier();
 }
 
-fn keys_in_rows(row: Row, position: u32, kv_head: u32) -> u32 {
-    let other = places[row.path + position - row.paged];
-    return (other * (HEADS + 2u * KV_HEADS) + HEADS + kv_head) * DIM;
+// What slow pairs add in a page.
+fn slow_in(page: u32) -> f32 {
+    var sums: array<f32, 2>;
+    for (var pair = 0u; pair < PAIRS; pair++) {
+        if (key_bias[quick_numbers() + pair] < 0.0) {
+            let by = page_angles[page * PAIRS + pair];
+            let sum = fused(by.x, along[pair], fused(by.y, across[pair], sums[pair % 2u]));
+            sums[pair % 2u] = sum;
+        }
+    }
+    return (sums[0] + sums[1]) + still;
+}
+
+// Makes ready what the bias adds in a page. All threads come here.
+fn turn_bias(thread: u32, page: u32, first: u32, last: u32) {
+    if (page == first || page % THREADS == 0u) {
+        slow[thread] = slow_in(min(page / THREADS * THREADS + thread, last - 1u));
+    }
+    for (var number = thread; number < QUICK; number += THREADS) {
+        let pair = u32(key_bias[quick_pairs() + number]);
+        let by = page_angles[page * PAIRS + pair];
+        quick_along[number] = fused(by.x, along[pair], rounded(by.y * across[pair]));
+        quick_across[number] = rounded(by.x * across[pair]) - rounded(by.y * along[pair]);
+    }
+    workgroupBarrier();
+}
+
+fn biased(score: f32, page: u32, position: u32) -> f32 {
+    var sum = score + slow[page % THREADS];
+    for (var number = 0u; number < QUICK; number++) {
+        let by = quick_angle(number, position);
+        sum = fused(by.x, quick_along[number], fused(by.y, quick_across[number], sum));
+    }
+    return sum;
+}
+
+fn slot_of(row: Row, position: u32) -> u32 {
+    if (position < row.paged) {
+        return places[row.pages + position / PAGE] * PAGE + position % PAGE;
+    }
+    return places[row.path + position - row.paged];
+}
+
+fn half_at(word: u32, index: u32) -> f32 {
+    let both = unpack2x16float(pages[word + index / 2u]);
+    return select(both.x, both.y, index % 2u == 1u);
+}
+
+fn byte_of(word: u32, index: u32) -> i32 {
+    return i32(word << (24u - index * 8u)) >> 24u;
+}
+
+// The query as products read it. All threads come here.
+fn round_query(thread: u32) {
+    turn(thread);
+    if (thread < groups()) {
+        let end = min((thread + 1u) * GROUP, DIM);
+        var largest = 0.0;
+        for (var i = thread * GROUP; i < end; i++) {
+            largest = max(largest, abs(head[i]));
+        }
+        let is_nothing = largest < NOTHING;
+        query_scales[thread] = select(divided(largest, FACTOR_MAX) * SCALE_UNIT, 0.0, is_nothing);
+        let inverse = select(divided(FACTOR_MAX, largest), 0.0, is_nothing);
+        for (var i = thread * GROUP; i < end; i += 4u) {
+            let four = vec4<f32>(head[i], head[i + 1u], head[i + 2u], head[i + 3u]);
+            query[i / 4u] = vec4<i32>(round(four * inverse));
+        }
+    }
+    workgroupBarrier();
+}
+
+fn score(slot: u32, kv_head: u32) -> f32 {
+    let at = page_of(slot, kv_head);
+    let position = slot % PAGE;
+    let block = position / LANES * DIM;
+    let lane = position % LANES;
+    var sum = 0.0;
+    if (FORMAT == 0u) {
+        for (var d = 0u; d < DIM; d++) {
+            sum = fused(head[d], half_at(at, (block + d) * LANES + lane), sum);
+        }
+        return sum;
+    }
+    for (var group = 0u; group < groups(); group++) {
+        var dot_of = 0i;
+        let end = min((group + 1u) * GROUP, DIM) / 4u;
+        for (var quad = group * (GROUP / 4u); quad < end; quad++) {
+            let four = unpack4xI8(pages[at + block * 4u + quad * LANES + lane]);
+            dot_of += dot(four, query[quad]);
+        }
+        let product = f32(dot_of) * query_scales[group];
+        sum = fused(product, half_at(at + KEY_SCALES, group * PAGE + position), sum);
+    }
+    return sum;
+}
+
+// The largest weight, or scale, of the page of a group, of what all threads have put in `of_groups` and in eighths here.
+fn eighths(thread: u32, count: u32) {
+    if (thread < count * EIGHTHS) {
+        let first = thread * EIGHTHS;
+        var largest = of_groups[first];
+        for (var i = 1u; i < EIGHTHS; i++) {
+            largest = max(largest, of_groups[first + i]);
+        }
+        largest_of[thread] = largest;
+    }
+    workgroupBarrier();
+}
+
+fn largest_of_group(group: u32) -> f32 {
+    var largest = largest_of[group * EIGHTHS];
+    for (var i = 1u; i < EIGHTHS; i++) {
+        largest = max(largest, largest_of[group * EIGHTHS + i]);
+    }
+    return largest;
+}
+
+// The sum of sixteen lanes, as the CPU's registers add them.
+fn lane_sum(first: u32) -> f32 {
+    var four: array<f32, 4>;
+    for (var i = 0u; i < 4u; i++) {
+        let at = first + i;
+        four[i] = (lanes[at] + lanes[at + 8u]) + (lanes[at + 4u] + lanes[at + 12u]);
+    }
+    return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+// A quad of values of a dimension.
+fn values_of(at: u32, quad: u32, d: u32) -> vec4<i32> {
+    if (FORMAT == 1u) {
+        return unpack4xI8(pages[at + VALUES + quad * DIM + d]);
+    }
+    let word = pages[at + VALUES + (quad * groups() + d / GROUP) * LANES + d % LANES];
+    let nibbles = (word >> (d % GROUP / LANES * 4u)) & 0x0f0f0f0fu;
+    return vec4<i32>(unpack4xU8(nibbles)) - 8;
+}
+
+fn factors_of(at: u32) -> vec4<i32> {
+    return vec4<i32>(factors[at], factors[at + 1u], factors[at + 2u], factors[at + 3u]);
 }
 
 @compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
-    let head = group.x;
-    let kv_head = head / (HEADS / KV_HEADS);
+fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
+    nothing = group_id.z;
     let thread = local.x;
-    let row = rows[group.y];
-    let own = group.y * (HEADS + 2u * KV_HEADS) * DIM + head * DIM;
+    let kv_head = group_id.x / (HEADS / KV_HEADS);
+    let row = rows[group_id.y];
+    let own = (group_id.y * (HEADS + 2u * KV_HEADS) + group_id.x) * DIM;
     for (var i = thread; i < DIM; i += THREADS) {
-        query[i] = qkv[own + i];
+        head[i] = qkv[own + i] * call.scale;
+    }
+    workgroupBarrier();
+    if (BIASED) {
+        begin_bias(thread, kv_head);
+    }
+    if (FORMAT != 0u) {
+        round_query(thread);
     }
     let end = row.position + 1u;
     var begin = 0u;
     if (WINDOW != 0u && end > WINDOW) {
         begin = end - WINDOW;
     }
+    let last = (end + PAGE - 1u) / PAGE;
+    // Of the span under way, and of all before it. Totals are those of a lane, in the first threads.
     var found: array<f32, EACH>;
-    var largest = LEAST;
-    var weight = 0.0;
-    let first = begin / THREADS;
-    let last = (end + THREADS - 1u) / THREADS;
-    for (var block = first; block < last; block++) {
-        workgroupBarrier();
-        let position = block * THREADS + thread;
-        var score = LEAST;
-        if (position >= begin && position < end) {
-            var sum = 0.0;
-            if (position < row.paged) {
-                let keys = keys_in_pages(row, position, kv_head);
-                for (var i = 0u; i < DIM; i++) {
-                    sum = fma(query[i], pages[keys + i], sum);
-                }
-            } else {
-                let keys = keys_in_rows(row, position, kv_head);
-                for (var i = 0u; i < DIM; i++) {
-                    sum = fma(query[i], qkv[keys + i], sum);
-                }
-            }
-            score = sum * call.scale;
+    var largest = LOWEST;
+    var total = 0.0;
+    var merged: array<f32, EACH>;
+    var merged_largest = LOWEST;
+    var merged_total = 0.0;
+    for (var page = begin / PAGE; page < last; page++) {
+        let position = page * PAGE + thread;
+        let is_seen = position >= begin && position < end;
+        let slot = slot_of(row, clamp(position, begin, end - 1u));
+        var found_score = score(slot, kv_head);
+        if (BIASED) {
+            turn_bias(thread, page, begin / PAGE, last);
+            found_score = biased(found_score, page, thread);
         }
-        scores[thread] = score;
+        let own_score = select(LOWEST, found_score, is_seen);
+        of_groups[thread] = own_score;
         workgroupBarrier();
-        let from_position = max(begin, block * THREADS);
-        let to_position = min(end, block * THREADS + THREADS);
+        eighths(thread, 1u);
+        let of_page = max(largest_of_group(0u), LOWEST);
         let before = largest;
-        for (var p = from_position; p < to_position; p++) {
-            largest = max(largest, scores[p - block * THREADS]);
+        largest = max(before, of_page);
+        let keep = power_below(before - largest);
+        let top = power_below(of_page - largest);
+        let weight = select(0.0, power_below(own_score - of_page), is_seen);
+        weights[thread] = select(weight, weight * top, FORMAT == 0u);
+        // What is read of `of_groups` and `lanes` was read.
+        workgroupBarrier();
+        if (FORMAT == 0u) {
+            of_groups[thread] = weight;
+            workgroupBarrier();
         }
-        workgroupBarrier();
-        scores[thread] = select(0.0, exp(score - largest), score > LEAST);
-        workgroupBarrier();
-        let kept = exp(before - largest);
-        weight *= kept;
+        if (thread < LANES) {
+            var sum = 0.0;
+            for (var v = 0u; v < PAGE; v += LANES) {
+                sum = sum + select(weights[thread + v], of_groups[thread + v], FORMAT == 0u);
+            }
+            total = fused(total, keep, rounded(sum * top));
+        }
         for (var e = 0u; e < EACH; e++) {
-            found[e] *= kept;
+            found[e] *= keep;
         }
-        for (var p = from_position; p < to_position; p++) {
-            let by = scores[p - block * THREADS];
-            weight += by;
-            if (p < row.paged) {
-                let values = keys_in_pages(row, p, kv_head) + DIM;
+        let first = max(begin, page * PAGE);
+        let behind = min(end, page * PAGE + PAGE);
+        if (FORMAT == 0u) {
+            workgroupBarrier();
+            for (var p = first; p < behind; p++) {
+                let other = slot_of(row, p);
+                let at = page_of(other, kv_head) + VALUES;
+                let by = weights[p % PAGE];
                 for (var e = 0u; e * THREADS < DIM; e++) {
-                    if (e * THREADS + thread < DIM) {
-                        found[e] = fma(by, pages[values + e * THREADS + thread], found[e]);
-                    }
-                }
-            } else {
-                let values = keys_in_rows(row, p, kv_head) + KV_HEADS * DIM;
-                for (var e = 0u; e * THREADS < DIM; e++) {
-                    if (e * THREADS + thread < DIM) {
-                        found[e] = fma(by, qkv[values + e * THREADS + thread], found[e]);
+                    let d = e * THREADS + thread;
+                    if (d < DIM) {
+                        found[e] = fused(by, half_at(at, other % PAGE * DIM + d), found[e]);
                     }
                 }
             }
+        } else {
+            let at_slot = page_of(slot, kv_head);
+            for (var group = 0u; group < groups(); group++) {
+                let scale = half_at(at_slot + VALUE_SCALES, group * PAGE + slot % PAGE);
+                of_groups[group * PAGE + thread] = select(0.0, scale, is_seen);
+            }
+            workgroupBarrier();
+            eighths(thread, groups());
+            for (var group = 0u; group < groups(); group++) {
+                let most = largest_of_group(group);
+                let inverse = select(divided(FACTOR_MAX, most), 0.0, most < NOTHING);
+                let over = of_groups[group * PAGE + thread] * inverse;
+                factors[group * PAGE + thread] = i32(round(weight * over));
+            }
+            workgroupBarrier();
+            if (FORMAT == 2u) {
+                for (var group = 0u; group < groups(); group++) {
+                    let centre = half_at(at_slot + VALUE_CENTRES, group * PAGE + slot % PAGE);
+                    of_groups[group * PAGE + thread] = select(0.0, centre, is_seen);
+                }
+                workgroupBarrier();
+                if (thread < LANES) {
+                    for (var group = 0u; group < groups(); group++) {
+                        var sum = 0.0;
+                        for (var v = thread; v < PAGE; v += LANES) {
+                            sum = fused(weights[v], of_groups[group * PAGE + v], sum);
+                        }
+                        lanes[group * LANES + thread] = sum;
+                    }
+                }
+                workgroupBarrier();
+            }
+            for (var e = 0u; e * THREADS < DIM; e++) {
+                let d = e * THREADS + thread;
+                if (d < DIM) {
+                    let group = d / GROUP;
+                    if (FORMAT == 2u) {
+                        found[e] = found[e] + rounded(lane_sum(group * LANES) * top);
+                    }
+                    // Whole quads of the sequence's own page, then position by position.
+                    var sum = 0i;
+                    var p = first / 4u * 4u;
+                    let whole = min(behind, row.paged) / 4u * 4u;
+                    if (p < whole) {
+                        let at = page_of(places[row.pages + page] * PAGE, kv_head);
+                        for (; p < whole; p += 4u) {
+                            let quad = p % PAGE / 4u;
+                            sum += dot(values_of(at, quad, d), factors_of(group * PAGE + quad * 4u));
+                        }
+                    }
+                    for (; p < behind; p++) {
+                        let other = slot_of(row, p);
+                        let values = values_of(page_of(other, kv_head), other % PAGE / 4u, d);
+                        sum += values[other % 4u] * factors[group * PAGE + p % PAGE];
+                    }
+                    let by = top * (divided(largest_of_group(group), FACTOR_MAX) * SCALE_UNIT);
+                    found[e] = fused(f32(sum), by, found[e]);
+                }
+            }
+            workgroupBarrier();
+        }
+        if (page % SPAN == SPAN - 1u || page + 1u == last) {
+            workgroupBarrier();
+            if (thread < LANES) {
+                lanes[thread] = total;
+            }
+            workgroupBarrier();
+            let of_span = lane_sum(0u);
+            let most = max(merged_largest, largest);
+            let kept = power_below(merged_largest - most);
+            let taken = power_below(largest - most);
+            merged_total = fused(merged_total, kept, rounded(of_span * taken));
+            merged_largest = most;
+            for (var e = 0u; e < EACH; e++) {
+                merged[e] = fused(merged[e], kept, rounded(found[e] * taken));
+                found[e] = 0.0;
+            }
+            largest = LOWEST;
+            total = 0.0;
         }
     }
-    let to = (group.y * HEADS + head) * DIM;
+    workgroupBarrier();
     for (var e = 0u; e < EACH; e++) {
         if (e * THREADS + thread < DIM) {
-            attended[to + e * THREADS + thread] = found[e] / weight;
+            head[e * THREADS + thread] = merged[e];
         }
+    }
+    workgroupBarrier();
+    if (FORMAT != 0u) {
+        turn(thread);
+    }
+    let inverse = divided(1.0, merged_total);
+    let to = (group_id.y * HEADS + group_id.x) * DIM;
+    for (var i = thread; i < DIM; i += THREADS) {
+        attended[to + i] = head[i] * inverse;
     }
 }

@@ -1,4 +1,5 @@
-// What becomes of the results of a product: a thread has an output of two neighbouring panels, for ROWS rows. As
+// What becomes of the results of a product: a thread has an output of two neighbouring panels, for ROWS rows: those that
+// follow each other, or places of one expert. As
 // `kernels/src/matmul/epilogue.rs`, of which it has the bits.
 
 /// Threads of a workgroup.
@@ -11,6 +12,9 @@ override GATING: u32;
 override BIAS: bool;
 /// Outputs, from one row of results to the next.
 override STRIDE: u32;
+/// Whether rows are places of experts, sorted by `sort_places.wgsl`; then how many of them share a row that is read.
+override ROUTED: bool;
+override SHARE: u32;
 
 struct Call {
     /// Rows, of which the last tile may have fewer.
@@ -21,6 +25,8 @@ struct Call {
     first: u32,
     /// Outputs of them.
     outputs: u32,
+    /// Tiles of places at most, where there are any.
+    tiles: u32,
 }
 var<immediate> call: Call;
 
@@ -29,33 +35,47 @@ var<immediate> call: Call;
 
 const LANES: u32 = 16u;
 
+/// Rows of the tile, numbered within the call or among sorted places; the expert whose weights they meet.
+var<private> first_row: u32;
+var<private> rows_end: u32;
+var<private> expert: u32;
+
+// Finds out what tile this is.
+fn begin_tile(tile: u32) {
+    if (ROUTED) {
+        expert = routes[tile * 4u];
+        first_row = routes[tile * 4u + 1u];
+        rows_end = routes[tile * 4u + 2u];
+    } else {
+        first_row = tile * ROWS;
+        rows_end = call.rows;
+    }
+}
+
+// The row of a tile where it is written; of one that it does not have, any that is there.
+fn target_row(r: u32) -> u32 {
+    if (ROUTED) {
+        return routes[call.tiles * 4u + min(first_row + r, max(rows_end, 1u) - 1u)];
+    }
+    return first_row + r;
+}
+
+// The same where it is read.
+fn source_row(r: u32) -> u32 {
+    return select(first_row + r, target_row(r) / SHARE, ROUTED);
+}
+
 fn gate(x: f32) -> f32 {
     var exponent: f32;
     if (GATING == 0u) {
         exponent = 0.0 - x;
     } else if (GATING == 1u) {
-        exponent = fma((x * x) * 0.044715, x, x) * -1.595769;
+        // Compilers move constants past other factors.
+        exponent = rounded(fused(rounded(x * x) * 0.044715, x, x) * -1.595769);
     } else {
         exponent = -1.702 * x;
     }
-    return x / (1.0 + exponential(exponent));
-}
-
-// The CPU's (`kernels/src/simd`), step by step.
-fn exponential(x: f32) -> f32 {
-    let clamped = min(max(x, -87.3), 88.0);
-    let n = round(clamped * 1.442695040888963407);
-    var r = fma(n, -0.6933594, clamped);
-    r = fma(n, 2.1219444e-4, r);
-    var p = 1.9875692e-4;
-    p = fma(p, r, 1.3981999e-3);
-    p = fma(p, r, 8.333452e-3);
-    p = fma(p, r, 4.1665796e-2);
-    p = fma(p, r, 1.6666665e-1);
-    p = fma(p, r, 0.5);
-    p = fma(r * r, p, r + 1.0);
-    let power = bitcast<f32>(u32(i32(n) + 127) << 23u);
-    return select(p * power, 0.0, x < -87.3);
+    return divided(x, 1.0 + exponential(exponent));
 }
 
 fn gated(gates: f32, value: f32) -> f32 {
@@ -86,18 +106,19 @@ fn write(row: u32, output: u32, sum: f32) {
     }
 }
 
-// Takes what the thread of a lane has of a pair of panels, for rows from `first` on.
-fn take(pair: u32, lane: u32, first: u32, one: array<f32, ROWS>, other: array<f32, ROWS>) {
+// Takes what the thread of a lane has of a pair of panels.
+fn take(pair: u32, lane: u32, one: array<f32, ROWS>, other: array<f32, ROWS>) {
     for (var r = 0u; r < ROWS; r++) {
-        if (first + r < call.rows) {
+        if (first_row + r < rows_end) {
+            let row = target_row(r);
             if (EPILOGUE == 2u) {
                 let output = pair * LANES + lane;
                 if (output < call.outputs) {
-                    out[(first + r) * STRIDE + call.first + output] = gated(one[r], other[r]);
+                    out[row * STRIDE + call.first + output] = gated(one[r], other[r]);
                 }
             } else {
-                write(first + r, pair * 2u * LANES + lane, one[r]);
-                write(first + r, pair * 2u * LANES + LANES + lane, other[r]);
+                write(row, pair * 2u * LANES + lane, one[r]);
+                write(row, pair * 2u * LANES + LANES + lane, other[r]);
             }
         }
     }

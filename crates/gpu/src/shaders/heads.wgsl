@@ -1,10 +1,7 @@
-// Behind the projection: norms of query and key heads, rope, and keys and values into the pages. A thread has a head of a row.
+// Behind the projection: norms of query and key heads, rope, and keys and values into the pages, in the cache's own form and
+// with its bits. A workgroup has a head of a row. (Behind `kv_layout.wgsl`.)
 
 override HEADS: u32;
-override KV_HEADS: u32;
-override DIM: u32;
-/// Pairs of dimensions that rope turns.
-override PAIRS: u32;
 /// Whether query and key heads are normed.
 override NORMED: bool;
 
@@ -18,61 +15,245 @@ struct Call {
 var<immediate> call: Call;
 
 @group(0) @binding(0) var<storage, read_write> qkv: array<f32>;
-@group(0) @binding(1) var<storage, read> cosines: array<f32>;
-@group(0) @binding(2) var<storage, read> sines: array<f32>;
-@group(0) @binding(3) var<storage, read> query_norm: array<f32>;
-@group(0) @binding(4) var<storage, read> key_norm: array<f32>;
-@group(0) @binding(5) var<storage, read> slots: array<u32>;
-// `[slot][KV_HEADS][keys, values][DIM]`.
-@group(0) @binding(6) var<storage, read_write> pages: array<f32>;
-
+// Cosines and sines.
+@group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
+// Of queries, and of keys.
+@group(0) @binding(2) var<storage, read> norms: array<f32>;
+// Where a row's key and value go, and its position.
+@group(0) @binding(3) var<storage, read> slots: array<vec2<u32>>;
+// Rows share words with other positions.
+@group(0) @binding(4) var<storage, read_write> pages: array<atomic<u32>>;
 // `[row][keys, values][KV_HEADS][DIM]`, for the cache.
-@group(0) @binding(7) var<storage, read_write> results: array<f32>;
+@group(0) @binding(5) var<storage, read_write> results: array<f32>;
+// What keys are without, and what turns it by pages, `[page][pair]`.
+@group(0) @binding(6) var<storage, read> key_bias: array<f32>;
+@group(0) @binding(7) var<storage, read> page_angles: array<vec2<f32>>;
 
-/// A row of a draft tree: it stays where it is.
-const NOWHERE: u32 = 0xffffffffu;
+const THREADS: u32 = 16u;
+const EACH: u32 = DIM_MAX / THREADS;
+/// The largest number of half precision.
+const HALF_MAX: f32 = 65504.0;
 
-@compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    let head = id.x;
-    let row = id.y;
-    if (head >= HEADS + 2u * KV_HEADS) {
+/// What threads have added up; and of groups, their scale and centre.
+var<workgroup> lanes: array<f32, LANES>;
+var<workgroup> scales: array<f32, GROUPS_MAX>;
+var<workgroup> centres: array<f32, GROUPS_MAX>;
+
+// A number in half precision, to the nearest, ties to even; none is beyond its largest. (WGSL leaves the rounding to the
+// adapter.)
+fn half_bits(x: f32) -> u32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    // The sum's last bit counts as much as the last one of a number below the least normal one.
+    let small = bitcast<u32>(rounded(bitcast<f32>(size) + 0.5)) - 0x3f000000u;
+    let normal = (size - (112u << 23u) + 0xfffu + ((size >> 13u) & 1u)) >> 13u;
+    return select(normal, small, size < (113u << 23u)) | ((bits >> 16u) & 0x8000u);
+}
+
+fn half_value(bits: u32) -> f32 {
+    return unpack2x16float(bits).x;
+}
+
+// Puts some bits of a word into the pages.
+fn put(word: u32, shift: u32, mask: u32, bits: u32) {
+    atomicAnd(&pages[word], ~(mask << shift));
+    atomicOr(&pages[word], (bits & mask) << shift);
+}
+
+fn put_half(at: u32, index: u32, bits: u32) {
+    put(at + index / 2u, index % 2u * 16u, 0xffffu, bits);
+}
+
+// The norm of the head, in the order of the CPU's registers.
+fn norm(lane: u32, is_query: bool) {
+    var own = 0.0;
+    for (var i = lane; i < DIM; i += LANES) {
+        own = fused(head[i], head[i], own);
+    }
+    lanes[lane] = own;
+    workgroupBarrier();
+    var four: array<f32, 4>;
+    for (var i = 0u; i < 4u; i++) {
+        four[i] = (lanes[i] + lanes[i + 8u]) + (lanes[i + 4u] + lanes[i + 12u]);
+    }
+    let sum = (four[0] + four[2]) + (four[1] + four[3]);
+    let scale = divided(1.0, root(divided(sum, f32(DIM)) + call.epsilon));
+    for (var i = lane; i < DIM; i += LANES) {
+        head[i] = head[i] * scale * norms[select(DIM, 0u, is_query) + i];
+    }
+    workgroupBarrier();
+}
+
+fn rope(lane: u32, row: u32) {
+    let first = row * call.stride + call.first;
+    for (var i = lane; i < PAIRS; i += LANES) {
+        let a = head[i];
+        let b = head[PAIRS + i];
+        let cosine = angles[first + i].x;
+        let sine = angles[first + i].y;
+        head[i] = rounded(a * cosine) - rounded(b * sine);
+        head[PAIRS + i] = rounded(b * cosine) + rounded(a * sine);
+    }
+    workgroupBarrier();
+}
+
+// Takes from a key what is kept apart of it.
+fn take_bias(lane: u32, kv_head: u32, position: u32) {
+    let bias = kv_head * DIM;
+    for (var i = lane; i < PAIRS; i += LANES) {
+        var by = page_angles[position / PAGE * PAIRS + i];
+        let number = key_bias[quick_numbers() + i];
+        if (number >= 0.0) {
+            let more = quick_angle(u32(number), position % PAGE);
+            by = vec2<f32>(
+                rounded(by.x * more.x) - rounded(by.y * more.y),
+                rounded(by.y * more.x) + rounded(by.x * more.y),
+            );
+        }
+        let one = key_bias[bias + i];
+        let other = key_bias[bias + PAIRS + i];
+        head[i] = head[i] - (rounded(one * by.x) - rounded(other * by.y));
+        head[PAIRS + i] = head[PAIRS + i] - (rounded(one * by.y) + rounded(other * by.x));
+    }
+    for (var i = 2u * PAIRS + lane; i < DIM; i += LANES) {
+        head[i] = head[i] - key_bias[bias + i];
+    }
+    workgroupBarrier();
+}
+
+// Scales, and of values of four bits centres, of the groups of the head, which go into the page as well.
+fn scale_groups(lane: u32, at: u32, position: u32, is_nibbles: bool) {
+    if (lane < groups()) {
+        var largest = 0.0;
+        var above = -HALF_MAX;
+        var least = HALF_MAX;
+        for (var i = lane * GROUP; i < min((lane + 1u) * GROUP, DIM); i++) {
+            largest = max(largest, min(abs(head[i]), HALF_MAX));
+            let bounded = clamp(head[i], -HALF_MAX, HALF_MAX);
+            above = max(above, bounded);
+            least = min(least, bounded);
+        }
+        if (is_nibbles) {
+            let half = half_bits(min(divided(above - least, 15.0 * SCALE_UNIT), HALF_MAX));
+            let scale = half_value(half) * SCALE_UNIT;
+            let centre = half_bits(clamp(fused(8.0, scale, least), -HALF_MAX, HALF_MAX));
+            scales[lane] = scale;
+            centres[lane] = half_value(centre);
+            put_half(at + VALUE_SCALES, lane * PAGE + position, half);
+            put_half(at + VALUE_CENTRES, lane * PAGE + position, centre);
+        } else {
+            let half = half_bits(divided(largest, 127.0 * SCALE_UNIT));
+            scales[lane] = half_value(half) * SCALE_UNIT;
+        }
+    }
+    workgroupBarrier();
+}
+
+fn inverse_of(group: u32) -> f32 {
+    return select(0.0, divided(1.0, scales[group]), scales[group] > 0.0);
+}
+
+// A number of the head in eight bits.
+fn byte_of(i: u32) -> u32 {
+    let scaled = round(head[i] * inverse_of(i / GROUP));
+    return u32(i32(clamp(scaled, -127.0, 127.0))) & 255u;
+}
+
+fn put_scales(lane: u32, at: u32, position: u32) {
+    if (lane < groups()) {
+        put_half(at, lane * PAGE + position, half_bits(scales[lane] / SCALE_UNIT));
+    }
+}
+
+fn store_key(lane: u32, at: u32, position: u32) {
+    let block = position / LANES * DIM;
+    let column = position % LANES;
+    if (FORMAT == 0u) {
+        for (var d = lane; d < DIM; d += LANES) {
+            put_half(at, (block + d) * LANES + column, half_bits(clamp(head[d], -HALF_MAX, HALF_MAX)));
+        }
         return;
     }
-    let at = row * (HEADS + 2u * KV_HEADS) * DIM + head * DIM;
-    if (head < HEADS + KV_HEADS) {
-        if (NORMED) {
-            var squares = 0.0;
-            for (var i = 0u; i < DIM; i++) {
-                squares = fma(qkv[at + i], qkv[at + i], squares);
-            }
-            let scale = 1.0 / sqrt(squares / f32(DIM) + call.epsilon);
-            for (var i = 0u; i < DIM; i++) {
-                let weight = select(key_norm[i], query_norm[i], head < HEADS);
-                qkv[at + i] = qkv[at + i] * scale * weight;
-            }
+    turn(lane);
+    scale_groups(lane, at, position, false);
+    put_scales(lane, at + KEY_SCALES, position);
+    for (var quad = lane; quad < DIM / 4u; quad += LANES) {
+        var word = 0u;
+        for (var i = 0u; i < 4u; i++) {
+            word |= byte_of(quad * 4u + i) << (i * 8u);
         }
-        let angles = row * call.stride + call.first;
-        for (var i = 0u; i < PAIRS; i++) {
-            let a = qkv[at + i];
-            let b = qkv[at + PAIRS + i];
-            let cosine = cosines[angles + i];
-            let sine = sines[angles + i];
-            qkv[at + i] = a * cosine - b * sine;
-            qkv[at + PAIRS + i] = b * cosine + a * sine;
+        atomicStore(&pages[at + block * 4u + quad * LANES + column], word);
+    }
+}
+
+fn store_value(lane: u32, at: u32, position: u32) {
+    let quad = position / 4u;
+    let shift = position % 4u * 8u;
+    if (FORMAT == 0u) {
+        for (var d = lane; d < DIM; d += LANES) {
+            put_half(at + VALUES, position * DIM + d, half_bits(clamp(head[d], -HALF_MAX, HALF_MAX)));
+        }
+        return;
+    }
+    turn(lane);
+    if (FORMAT == 1u) {
+        scale_groups(lane, at, position, false);
+        put_scales(lane, at + VALUE_SCALES, position);
+        for (var d = lane; d < DIM; d += LANES) {
+            put(at + VALUES + quad * DIM + d, shift, 255u, byte_of(d));
+        }
+        return;
+    }
+    scale_groups(lane, at, position, true);
+    for (var d = lane; d < DIM; d += LANES) {
+        let group = d / GROUP;
+        let above = head[d] - centres[group];
+        let scaled = round(fused(above, inverse_of(group), 8.0));
+        let nibble = u32(i32(clamp(scaled, 0.0, 15.0)));
+        let word = at + VALUES + (quad * groups() + group) * LANES + d % LANES;
+        put(word, shift + d % GROUP / LANES * 4u, 15u, nibble);
+    }
+}
+
+@compute @workgroup_size(16)
+fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
+    nothing = group_id.z;
+    let which = group_id.x;
+    let row = group_id.y;
+    let lane = local.x;
+    let at = (row * (HEADS + 2u * KV_HEADS) + which) * DIM;
+    for (var i = lane; i < DIM; i += LANES) {
+        head[i] = qkv[at + i];
+    }
+    workgroupBarrier();
+    let side = select(0u, (which - HEADS) / KV_HEADS, which >= HEADS);
+    if (side == 0u) {
+        if (NORMED) {
+            norm(lane, which < HEADS);
+        }
+        rope(lane, row);
+        for (var i = lane; i < DIM; i += LANES) {
+            qkv[at + i] = head[i];
         }
     }
-    if (head >= HEADS) {
-        let kv_head = (head - HEADS) % KV_HEADS;
-        let side = (head - HEADS) / KV_HEADS;
-        let slot = slots[row];
-        let page = ((slot * KV_HEADS + kv_head) * 2u + side) * DIM;
-        let result = ((row * 2u + side) * KV_HEADS + kv_head) * DIM;
-        for (var i = 0u; i < DIM; i++) {
-            results[result + i] = qkv[at + i];
-            if (slot != NOWHERE) {
-                pages[page + i] = qkv[at + i];
-            }
+    if (which < HEADS) {
+        return;
+    }
+    let kv_head = (which - HEADS) % KV_HEADS;
+    let result = ((row * 2u + side) * KV_HEADS + kv_head) * DIM;
+    for (var i = lane; i < DIM; i += LANES) {
+        results[result + i] = head[i];
+    }
+    let slot = slots[row].x;
+    let page = page_of(slot, kv_head);
+    if (side == 0u) {
+        if (BIASED) {
+            // Results have been read.
+            workgroupBarrier();
+            take_bias(lane, kv_head, slots[row].y);
         }
+        store_key(lane, page, slot % PAGE);
+    } else {
+        store_value(lane, page, slot % PAGE);
     }
 }

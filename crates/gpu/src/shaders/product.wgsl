@@ -1,146 +1,26 @@
-// Products of packed weights with rows of signed bytes, as `kernels/src/matmul` defines them, on the bytes that the CPU's
-// kernels read (`kernels/src/packed`): panels of sixteen outputs, groups of 32 inputs, quants in planes.
+// Products of packed weights with rows of signed bytes, as `kernels/src/matmul` defines them. (Behind `packed.wgsl`.)
 //
 // A thread has an output of two neighbouring panels, for ROWS rows. Threads that lie beside each other read words of weights
 // that do, and all threads of a workgroup the same words of the rows. Integer sums are exact however they are added, so they
 // may be added as floats, where that is faster: none exceeds 2^24.
 
-/// Bits of a quant.
-override BITS: u32;
-/// Groups of 32 inputs.
-override GROUPS: u32;
-/// What is taken from a quant; or 128 where quants number values of a table.
-override ZERO: u32;
-/// 0: none, 1: that of IQ4_NL, 2: that of MXFP4.
-override TABLE: u32;
-/// Whether weights have a minimum.
-override MIN: bool;
-/// Parts of a group that have scales of their own.
-override PARTS: u32;
-/// Bytes of small scales that a group has: 0, 1 or 2.
-override SMALL: u32;
-/// Whether two small scales are those of halves (each a byte), or of which one is the minimum's.
-override NIBBLES: bool;
-/// Whether small scales have a sign.
-override SIGNED: bool;
-/// 0: products of four bytes (`dot4I8Packed`), 1: of floats.
-override FLOATS: u32;
-@group(0) @binding(2) var<storage, read> quants: array<u32>;
-@group(0) @binding(3) var<storage, read> scales: array<u32>;
-@group(0) @binding(4) var<storage, read> rows_packed: array<u32>;
-@group(0) @binding(5) var<storage, read> rows_floats: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read> row_scales: array<vec4<f32>>;
-/// Groups that share `d` and `m` in the types with 256 weights in a block.
-const BLOCK: u32 = 8u;
-/// `kernels/src/packed`: scales are stored in this unit.
-const UNIT: f32 = 1.0 / 1024.0;
-const STEPS: u32 = 8u;
-
-const IQ4NL = array<i32, 16>(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
-const MXFP4 = array<i32, 16>(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
-
-fn registers() -> u32 {
-    return BITS;
-}
-
-// The four quants of a step as signed bytes, without their zero point. `at` is the group's first word of the thread's lane.
-fn four(at: u32, step: u32) -> u32 {
-    var q: u32;
-    switch BITS {
-        case 8u: { q = quants[at + step * LANES]; }
-        case 4u: { q = nibbles(at, step); }
-        case 5u: { q = nibbles(at, step) | (((quants[at + 4u * LANES] >> step) & 0x01010101u) << 4u); }
-        case 6u: { q = nibbles(at, step) | (two_bits(at + 4u * LANES, step) << 4u); }
-        case 2u: { q = two_bits(at, step); }
-        default: { q = two_bits(at, step) | (((quants[at + 2u * LANES] >> step) & 0x01010101u) << 2u); }
-    }
-    if (TABLE != 0u) {
-        return numbered(q);
-    }
-    // No byte carries into the next: quants and what is added are below 256 together.
-    return (q + (128u - ZERO) * 0x01010101u) ^ 0x80808080u;
-}
-
-fn nibbles(at: u32, step: u32) -> u32 {
-    return (quants[at + step / 2u * LANES] >> (step % 2u * 4u)) & 0x0f0f0f0fu;
-}
-
-fn two_bits(at: u32, step: u32) -> u32 {
-    return (quants[at + step / 4u * LANES] >> (step % 4u * 2u)) & 0x03030303u;
-}
-
-fn numbered(q: u32) -> u32 {
-    let numbers = unpack4xU8(q);
-    var values: vec4<i32>;
-    if (TABLE == 1u) {
-        var table = IQ4NL;
-        values = vec4<i32>(table[numbers.x], table[numbers.y], table[numbers.z], table[numbers.w]);
-    } else {
-        var table = MXFP4;
-        values = vec4<i32>(table[numbers.x], table[numbers.y], table[numbers.z], table[numbers.w]);
-    }
-    return pack4xI8(values);
-}
-
-// A number of half precision: the `index`th from a byte that is a multiple of four.
-fn half_at(byte: u32, index: u32) -> f32 {
-    let both = unpack2x16float(scales[byte / 4u + index / 2u]);
-    return select(both.x, both.y, index % 2u == 1u);
-}
-
-fn byte_at(byte: u32) -> u32 {
-    return (scales[byte / 4u] >> (byte % 4u * 8u)) & 255u;
-}
-
-fn head_bytes() -> u32 {
-    return select(32u, 64u, MIN);
-}
-
-// Bytes of the scales of a panel.
-fn scale_bytes() -> u32 {
-    if (SMALL == 0u) {
-        return GROUPS * head_bytes();
-    }
-    return (GROUPS + BLOCK - 1u) / BLOCK * (head_bytes() + BLOCK * SMALL * LANES);
-}
-
-// Scale and minimum of a part of a group, for an output of a panel.
-fn scale_of(panel: u32, lane: u32, group: u32, part: u32) -> vec2<f32> {
-    let start = panel * scale_bytes();
-    if (SMALL == 0u) {
-        let head = start + group * head_bytes();
-        var min = 0.0;
-        if (MIN) {
-            min = half_at(head + 32u, lane);
-        }
-        return vec2<f32>(half_at(head, lane), min);
-    }
-    let head = start + group / BLOCK * (head_bytes() + BLOCK * SMALL * LANES);
-    let small = head + head_bytes() + group % BLOCK * SMALL * LANES + lane;
-    var shared_min = 0.0;
-    if (MIN) {
-        shared_min = half_at(head + 32u, lane);
-    }
-    let d = half_at(head, lane);
-    if (NIBBLES) {
-        let both = byte_at(small + part * LANES);
-        return vec2<f32>(d * f32(both & 15u), shared_min * f32(both >> 4u));
-    }
-    if (SIGNED) {
-        let s = i32(byte_at(small + part * LANES) << 24u) >> 24u;
-        return vec2<f32>(d * f32(s), 0.0);
-    }
-    return vec2<f32>(d * f32(byte_at(small)), shared_min * f32(byte_at(small + LANES)));
-}
-
 @compute @workgroup_size(WIDTH)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
+    nothing = group_id.z;
     let lane = local.x % LANES;
     let wanted = group_id.x * (WIDTH / LANES) + local.x / LANES;
     // A thread beyond the last pair computes that once more, so that all of a group stay together; it writes nothing.
     let pair = min(wanted, call.pairs - 1u);
-    let first = group_id.y * ROWS;
-    let panel = pair * 2u;
+    begin_tile(group_id.y);
+    if (ROUTED && first_row >= rows_end) {
+        return;
+    }
+    var sources: array<u32, ROWS>;
+    for (var r = 0u; r < ROWS; r++) {
+        sources[r] = source_row(r) * GROUPS;
+    }
+    // Of experts, all of one after all of another.
+    let panel = expert * call.pairs * 2u + pair * 2u;
     let panel_words = GROUPS * registers() * LANES;
     var one: array<f32, ROWS>;
     var other: array<f32, ROWS>;
@@ -155,7 +35,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
                     let one_four = vec4<f32>(unpack4xI8(four(at_one, step)));
                     let other_four = vec4<f32>(unpack4xI8(four(at_other, step)));
                     for (var r = 0u; r < ROWS; r++) {
-                        let x = rows_floats[((first + r) * GROUPS + group) * STEPS + step];
+                        let x = rows_floats[(sources[r] + group) * STEPS + step];
                         one_dots[r] += dot(one_four, x);
                         other_dots[r] += dot(other_four, x);
                     }
@@ -167,7 +47,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
                     let one_four = four(at_one, step);
                     let other_four = four(at_other, step);
                     for (var r = 0u; r < ROWS; r++) {
-                        let x = rows_packed[((first + r) * GROUPS + group) * STEPS + step];
+                        let x = rows_packed[(sources[r] + group) * STEPS + step];
                         one_sums[r] += dot4I8Packed(one_four, x);
                         other_sums[r] += dot4I8Packed(other_four, x);
                     }
@@ -180,16 +60,16 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
             let one_scale = scale_of(panel, lane, group, part);
             let other_scale = scale_of(panel + 1u, lane, group, part);
             for (var r = 0u; r < ROWS; r++) {
-                let by = row_scales[(first + r) * GROUPS + group];
-                one[r] = fma(one_scale.x * one_dots[r], by.x, one[r]);
-                other[r] = fma(other_scale.x * other_dots[r], by.x, other[r]);
+                let by = row_scales[sources[r] + group];
+                one[r] = fused(one_scale.x * one_dots[r], by.x, one[r]);
+                other[r] = fused(other_scale.x * other_dots[r], by.x, other[r]);
                 if (MIN) {
                     var sum = by.y;
                     if (PARTS == 2u) {
                         sum = by[2u + part] * by.x;
                     }
-                    one[r] = fma(one_scale.y, sum, one[r]);
-                    other[r] = fma(other_scale.y, sum, other[r]);
+                    one[r] = fused(one_scale.y, sum, one[r]);
+                    other[r] = fused(other_scale.y, sum, other[r]);
                 }
             }
         }
@@ -199,6 +79,6 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
             one[r] *= UNIT;
             other[r] *= UNIT;
         }
-        take(pair, lane, first, one, other);
+        take(pair, lane, one, other);
     }
 }

@@ -8,6 +8,7 @@ override BITS: u32;
 
 @group(0) @binding(2) var<storage, read> weights: array<u32>;
 @group(0) @binding(3) var<storage, read> rows: array<f32>;
+@group(0) @binding(4) var<storage, read> routes: array<u32>;
 
 const GROUP: u32 = 32u;
 
@@ -26,14 +27,18 @@ fn weight(at: u32) -> f32 {
 
 @compute @workgroup_size(WIDTH)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
+    nothing = group_id.z;
     let lane = local.x % LANES;
     let pair = group_id.x * (WIDTH / LANES) + local.x / LANES;
     if (pair >= call.pairs) {
         return;
     }
-    let first = group_id.y * ROWS;
+    begin_tile(group_id.y);
+    if (ROUTED && first_row >= rows_end) {
+        return;
+    }
     let columns = GROUPS * GROUP;
-    let at_one = pair * 2u * columns * LANES + lane;
+    let at_one = (expert * call.pairs + pair) * 2u * columns * LANES + lane;
     let at_other = at_one + columns * LANES;
     var one: array<f32, ROWS>;
     var other: array<f32, ROWS>;
@@ -41,10 +46,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
         let one_weight = weight(at_one + i * LANES);
         let other_weight = weight(at_other + i * LANES);
         for (var r = 0u; r < ROWS; r++) {
-            let x = rows[(first + r) * columns + i];
-            one[r] = fma(one_weight, x, one[r]);
-            other[r] = fma(other_weight, x, other[r]);
+            let x = rows[source_row(r) * columns + i];
+            one[r] = fused(one_weight, x, one[r]);
+            other[r] = fused(other_weight, x, other[r]);
         }
     }
-    take(pair, lane, first, one, other);
+    take(pair, lane, one, other);
 }

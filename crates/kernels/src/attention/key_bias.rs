@@ -48,8 +48,18 @@ impl PageAngles {
         angles
     }
 
+    /// How many pages.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        self.cosines.len() / self.stride.max(1)
+    }
+
     /// Cosines and sines of a page, padded with zeros.
-    fn page(&self, page: usize) -> (&[f32], &[f32]) {
+    ///
+    /// # Panics
+    /// If there is no such page.
+    #[must_use]
+    pub fn page(&self, page: usize) -> (&[f32], &[f32]) {
         let row = page * self.stride..(page + 1) * self.stride;
         (&self.cosines[row.clone()], &self.sines[row])
     }
@@ -103,6 +113,23 @@ impl KeyBias {
             }
         });
         Self { quick: quick.collect(), bias: bias.to_vec(), head_dim, pairs }
+    }
+
+    /// Of all key heads, `[key head][dimension]`.
+    #[must_use]
+    pub fn of_heads(&self) -> &[f32] {
+        &self.bias
+    }
+
+    /// Pairs of dimensions that rope turns.
+    #[must_use]
+    pub fn pairs(&self) -> usize {
+        self.pairs
+    }
+
+    /// Pairs that turn too far within a page, and the cosines and sines from its middle to each of its positions.
+    pub fn quick(&self) -> impl ExactSizeIterator<Item = (usize, [&[f32; PAGE]; 2])> {
+        self.quick.iter().map(|quick| (quick.pair, [&quick.cosines, &quick.sines]))
     }
 
     fn head(&self, kv_head: usize) -> &[f32] {

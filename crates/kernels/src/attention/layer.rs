@@ -23,7 +23,7 @@ impl LayerLayout {
     }
 
     /// Bytes of a head.
-    fn head_bytes(&self) -> usize {
+    pub(super) fn head_bytes(&self) -> usize {
         self.format.of_keys().bytes(self.head_dim) + self.format.of_values().bytes(self.head_dim)
     }
 

@@ -117,6 +117,21 @@ pub(super) const QUAD: usize = 4;
 /// What scales count in: half precision then reaches from keys of half precision's largest down to 1e-5.
 pub(super) const SCALE_UNIT: f32 = 1.0 / 64.0;
 
+/// Where the parts of a layer and head begin, in bytes behind where its keys do: for devices that read pages as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadParts {
+    /// Scales of keys, `[group][position]` in half precision, as are the other two; unless keys are half precision.
+    pub key_scales: usize,
+    /// Values.
+    pub values: usize,
+    /// Scales of values.
+    pub value_scales: usize,
+    /// Centres of values of four bits.
+    pub value_centres: usize,
+    /// All of it: where the next head begins.
+    pub bytes: usize,
+}
+
 /// The shape of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvLayout {
@@ -172,6 +187,31 @@ impl KvLayout {
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.state_start() + self.state * size_of::<f32>()
+    }
+
+    /// Where the parts of a head are, of layers that are alike.
+    #[must_use]
+    pub fn head_parts(&self) -> HeadParts {
+        let layer = self.layer(0);
+        let values = layer.values(0);
+        HeadParts {
+            key_scales: layer.key_scales(0),
+            values,
+            value_scales: values + layer.value_scales(0),
+            value_centres: values + layer.value_centres(0),
+            bytes: layer.head_bytes(),
+        }
+    }
+
+    /// What a page has of a layer, head by head.
+    ///
+    /// # Panics
+    /// If there is no such layer, or the page is smaller than [`Self::page_bytes`].
+    #[must_use]
+    pub fn of_layer<'a>(&self, page: &'a [u8], layer: usize) -> &'a [u8] {
+        assert!(layer < self.all_layers());
+        let of = self.layer(layer);
+        &page[of.start..of.start + of.bytes()]
     }
 
     /// Where the state begins in a page: behind all layers.

@@ -19,7 +19,7 @@ mod softmax;
 mod tile;
 
 pub use key_bias::{KeyBias, PageAngles, TurnedBias};
-pub use layout::{KvFormat, KvLayout, PAGE, PageMemory, WideLayers};
+pub use layout::{HeadParts, KvFormat, KvLayout, PAGE, PageMemory, WideLayers};
 pub use partial::SPAN_PAGES;
 
 pub(crate) use layer::LayerLayout;

@@ -9,7 +9,7 @@ use super::pass::Pass;
 use super::token_wise::NotRun;
 use crate::kv::{KvTable, LineageId, PAGE_TOKENS};
 use crate::load::Model;
-use duet_kernels::attention::TurnedBias;
+use duet_kernels::attention::{KvLayout, TurnedBias};
 use duet_types::{Bytes, Nanos, Tokens};
 use std::fmt::Debug;
 use std::ops::AddAssign;
@@ -132,6 +132,24 @@ impl CacheRows<'_> {
     #[must_use]
     pub fn width(&self) -> usize {
         self.kv.layout().kv_heads * self.kv.layout().head_dim
+    }
+
+    /// How its pages are laid out.
+    #[must_use]
+    pub fn layout(&self) -> KvLayout {
+        *self.kv.layout()
+    }
+
+    /// What each page from one on has of the layer, as [`KvLayout::of_layer`]. Of the last one, what comes behind the
+    /// positions may be anything.
+    pub fn pages(&self, from: usize) -> impl Iterator<Item = &[u8]> {
+        let pages = self.positions.as_usize().div_ceil(PAGE_TOKENS).saturating_sub(from);
+        self.kv.memory().skip(from).take(pages).map(|page| self.kv.layout().of_layer(page.bytes(), self.layer))
+    }
+
+    /// Notes that all positions are copied, or about to be.
+    pub fn note_copied(&self) {
+        self.kv.copied_to(self.positions);
     }
 
     /// What is in the cache is called so: a copy that is made now is one of this lineage.

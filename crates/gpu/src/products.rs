@@ -1,0 +1,179 @@
+//! Products: rows in the form that they are read in, and the launches that multiply them with packed weights.
+
+use crate::error::GpuError;
+use crate::matrix::{Matrix, Slab, gating};
+use crate::nodes::{Launcher, NormOnGpu, whole};
+use crate::recording::{Groups, Recording};
+use crate::room::Operands;
+use crate::shader::{PRODUCT, PRODUCT_FLOATS, PRODUCT_SPLIT, QUANTIZE};
+use duet_kernels::matmul::Gating;
+use duet_kernels::packed::PANEL;
+use duet_kernels::quantize::GROUP;
+
+/// Rows of a thread at most.
+pub(crate) const TILE_MAX: usize = 8;
+
+/// How products are computed; the results are the same to the bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Products {
+    /// Four bytes at a time (`dot4I8Packed`).
+    Bytes,
+    /// Integers as floats, which hold them exactly.
+    Floats,
+}
+
+/// How launches are shaped; the results are the same to the bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Method {
+    pub(crate) products: Products,
+    /// Threads of a workgroup.
+    pub(crate) width: usize,
+    /// Threads that share out the groups of an output, where a tile is one row.
+    pub(crate) split: usize,
+}
+
+impl Method {
+    /// One that any adapter takes.
+    pub(crate) const FIRST: Self = Self { products: Products::Bytes, width: 64, split: 1 };
+}
+
+/// What becomes of a product's results.
+#[derive(Clone, Copy)]
+pub(crate) enum Epilogue {
+    Store,
+    Add,
+    Gated(Gating),
+}
+
+/// A product.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<'a> {
+    pub(crate) matrix: &'a Matrix,
+    pub(crate) bias: Option<&'a wgpu::Buffer>,
+    pub(crate) operands: &'a Operands,
+    pub(crate) rows: RowsOf<'a>,
+    pub(crate) out: &'a wgpu::Buffer,
+    /// Floats from one row of results to the next.
+    pub(crate) width: usize,
+    pub(crate) epilogue: Epilogue,
+}
+
+/// Which rows a product has.
+#[derive(Clone, Copy)]
+pub(crate) enum RowsOf<'a> {
+    /// So many, one after the other.
+    All(usize),
+    /// Places of experts, sorted: tiles of so many rows at most, and how many places share a row that is read.
+    Routed { routes: &'a wgpu::Buffer, tiles: usize, tile: usize, share: usize },
+}
+
+impl Launcher<'_> {
+    /// Rows as products with a matrix read them, normed before where there is a norm.
+    pub(crate) fn operands(
+        &self,
+        to: &mut Recording<'_>,
+        norm: Option<&NormOnGpu>,
+        values: &wgpu::Buffer,
+        (matrix, operands): (&Matrix, &Operands),
+        columns: usize,
+        rows: usize,
+    ) -> Result<(), GpuError> {
+        if matrix.has_quants() {
+            let form = if self.method.products == Products::Floats { 1 } else { 0 };
+            self.rounded(to, norm, values, (form, &operands.quants, &operands.scales), columns, rows)?;
+        }
+        if matrix.has_floats() {
+            self.rounded(to, norm, values, (2, &operands.unrounded, &operands.scales), columns, rows)?;
+        }
+        Ok(())
+    }
+
+    /// Rows in a form that the shader numbers.
+    pub(crate) fn rounded(
+        &self,
+        to: &mut Recording<'_>,
+        norm: Option<&NormOnGpu>,
+        values: &wgpu::Buffer,
+        (form, quants, scales): (u32, &wgpu::Buffer, &wgpu::Buffer),
+        columns: usize,
+        rows: usize,
+    ) -> Result<(), GpuError> {
+        let bias = norm.and_then(|norm| norm.bias.as_ref());
+        let constants = [
+            ("COLUMNS", columns as u32),
+            ("NORMED", norm.is_some().into()),
+            ("CENTRED", bias.is_some().into()),
+            ("FLOATS", form),
+        ];
+        let pipeline = self.gpu.pipeline(&QUANTIZE, 1, &constants)?;
+        // What is not read is bound all the same.
+        let weight = norm.map_or(&self.room.spare, |norm| &norm.weight);
+        let buffers = [values, weight, bias.unwrap_or(weight), quants, scales].map(whole);
+        let told = [norm.map_or(0.0, |norm| norm.epsilon).to_bits()];
+        to.launch(&pipeline, &buffers, &told, Groups(columns.div_ceil(64 * GROUP), rows));
+        Ok(())
+    }
+
+    pub(crate) fn product(&self, to: &mut Recording<'_>, product: Product<'_>) -> Result<(), GpuError> {
+        product.matrix.slabs.iter().try_for_each(|slab| self.slab(to, &product, slab))
+    }
+
+    fn slab(&self, to: &mut Recording<'_>, product: &Product<'_>, slab: &Slab) -> Result<(), GpuError> {
+        let Product { matrix, bias, operands, rows, out, width, epilogue } = *product;
+        let spare = &self.room.spare;
+        let (routes, count, tile, tiles, share) = match rows {
+            RowsOf::All(count) => (spare, count, tile(count), count.div_ceil(tile(count)), 1),
+            RowsOf::Routed { routes, tiles, tile, share } => (routes, 0, tile, tiles, share),
+        };
+        let (kind, gates) = match epilogue {
+            Epilogue::Store => (0, 0),
+            Epilogue::Add => (1, 0),
+            Epilogue::Gated(by) => (2, gating(by)),
+        };
+        let is_split = tile == 1 && self.method.split > 1 && !slab.form.is_float();
+        let threads = if is_split { self.method.split * PANEL } else { self.method.width };
+        let mut constants = slab.constants();
+        constants.extend([
+            ("GROUPS", matrix.groups as u32),
+            ("WIDTH", threads as u32),
+            ("EPILOGUE", kind),
+            ("GATING", gates),
+            ("BIAS", bias.is_some().into()),
+            ("STRIDE", width as u32),
+            ("ROUTED", matches!(rows, RowsOf::Routed { .. }).into()),
+            ("SHARE", share as u32),
+        ]);
+        let (first, outputs) = match epilogue {
+            Epilogue::Gated(_) => (slab.first / 2, (width - slab.first / 2).min(slab.pairs * PANEL)),
+            _ => (slab.first, slab.outputs),
+        };
+        let bias = bias.unwrap_or(spare);
+        let told = [count as u32, slab.pairs as u32, first as u32, outputs as u32, tiles as u32];
+        let columns = if is_split { slab.pairs } else { (slab.pairs * PANEL).div_ceil(threads) };
+        let groups = Groups(columns, tiles);
+        if slab.form.is_float() {
+            let pipeline = self.gpu.pipeline(&PRODUCT_FLOATS, tile as u32, &constants)?;
+            to.launch(&pipeline, &[out, bias, &slab.quants, &operands.unrounded, routes].map(whole), &told, groups);
+        } else {
+            constants.push(("FLOATS", (self.method.products == Products::Floats).into()));
+            let shader = if is_split { &PRODUCT_SPLIT } else { &PRODUCT };
+            if is_split {
+                constants.push(("SPLIT", self.method.split as u32));
+            }
+            let pipeline = self.gpu.pipeline(shader, tile as u32, &constants)?;
+            let (quants, scales) = (&operands.quants, &operands.scales);
+            let buffers = [out, bias, &slab.quants, &slab.scales, quants, quants, scales, routes];
+            to.launch(&pipeline, &buffers.map(whole), &told, groups);
+        }
+        Ok(())
+    }
+}
+
+/// Rows of a thread.
+pub(crate) fn tile(rows: usize) -> usize {
+    match rows {
+        0 | 1 => 1,
+        2..=4 => 4,
+        _ => TILE_MAX,
+    }
+}

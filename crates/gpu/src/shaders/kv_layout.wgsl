@@ -1,0 +1,86 @@
+// Where keys and values of a layer lie, in the cache's own pages (`kernels/src/attention/layout.rs`), and how a group of
+// dimensions is turned (`rotation.rs`). A workgroup has one head of THREADS threads.
+
+override DIM: u32;
+override KV_HEADS: u32;
+/// 0: half precision, 1: eight bits, 2: eight bits and values of four.
+override FORMAT: u32;
+/// Words of a head of a page, and where its parts begin in it.
+override HEAD_WORDS: u32;
+override KEY_SCALES: u32;
+override VALUES: u32;
+override VALUE_SCALES: u32;
+override VALUE_CENTRES: u32;
+
+/// Pairs of dimensions that rope turns.
+override PAIRS: u32;
+/// Whether keys are without their bias, and how many pairs of it are quick (`kernels/src/attention/key_bias.rs`).
+override BIASED: bool;
+override QUICK: u32;
+
+const PAGE: u32 = 64u;
+const LANES: u32 = 16u;
+const GROUP: u32 = 32u;
+const GROUPS_MAX: u32 = 8u;
+const DIM_MAX: u32 = 256u;
+/// What scales count in.
+const SCALE_UNIT: f32 = 1.0 / 64.0;
+
+/// A head.
+var<workgroup> head: array<f32, DIM_MAX>;
+
+fn groups() -> u32 {
+    return (DIM + GROUP - 1u) / GROUP;
+}
+
+// Where in `key_bias` the number of each pair among the quick ones is, behind the biases of all heads: -1 if it is slow.
+fn quick_numbers() -> u32 {
+    return KV_HEADS * DIM;
+}
+
+// The pairs of the quick ones.
+fn quick_pairs() -> u32 {
+    return quick_numbers() + PAIRS;
+}
+
+// Cosine and sine of a quick pair from the middle of a page to a position.
+fn quick_angle(number: u32, position: u32) -> vec2<f32> {
+    let at = quick_pairs() + QUICK + number * 2u * PAGE + position;
+    return vec2<f32>(key_bias[at], key_bias[at + PAGE]);
+}
+
+// The first word of a slot's page, which is its page's number × 64 and its position there.
+fn page_of(slot: u32, kv_head: u32) -> u32 {
+    return (slot / PAGE * KV_HEADS + kv_head) * HEAD_WORDS;
+}
+
+// Turns each group of the head by Hadamard's matrix, or back. All threads come here; the head is whole before and after.
+fn turn(thread: u32) {
+    for (var bit = 16u; bit > 0u; bit /= 2u) {
+        var turned: array<f32, EACH>;
+        for (var e = 0u; e < EACH; e++) {
+            let i = e * THREADS + thread;
+            if (i < DIM) {
+                let own = head[i];
+                let is_whole = i / GROUP * GROUP + GROUP <= DIM;
+                if (bit == 16u && !is_whole) {
+                    turned[e] = own;
+                } else {
+                    let other = head[i ^ bit];
+                    turned[e] = select(own + other, other - own, (i & bit) != 0u);
+                }
+                if (bit == 1u) {
+                    turned[e] *= select(0.25, 0.1767767, is_whole);
+                }
+            }
+        }
+        workgroupBarrier();
+        for (var e = 0u; e < EACH; e++) {
+            let i = e * THREADS + thread;
+            if (i < DIM) {
+                head[i] = turned[e];
+            }
+        }
+        workgroupBarrier();
+    }
+}
