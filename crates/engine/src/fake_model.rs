@@ -402,7 +402,7 @@ impl Backend for FakeModel {
     /// Told at once of one pass, by a thread of its own of the other.
     fn when_ready(&self, pass: &FakePass, tell: Tell) -> Option<Tell> {
         self.given_back.fetch_add(1, Ordering::Relaxed);
-        if pass.tokens().len() % 2 == 0 {
+        if pass.tokens().len().is_multiple_of(2) {
             return Some(tell);
         }
         std::thread::spawn(tell);

@@ -70,7 +70,7 @@ fn constants<'a>(
     model: &Model,
     layout: &KvLayout,
     layer: usize,
-) -> Result<(Option<&'a KeyBiasOnGpu>, Vec<(&'static str, u32)>), GpuError> {
+) -> Result<(Option<&'a KeyBiasOnGpu>, Constants), GpuError> {
     let b = model.blueprint();
     let bias = loaded.heads_of(layer)?.key_bias.as_ref().filter(|_| layout.format.keeps_key_bias_apart());
     let mut constants = of_layout(layout);
@@ -83,10 +83,13 @@ fn constants<'a>(
     Ok((bias, constants))
 }
 
+/// Constants of a shader, by their names.
+type Constants = Vec<(&'static str, u32)>;
+
 const NO_PAGES: GpuError = GpuError::Model("a pass without pages");
 
 /// Where keys and values are in a page, in words.
-fn of_layout(layout: &KvLayout) -> Vec<(&'static str, u32)> {
+fn of_layout(layout: &KvLayout) -> Constants {
     let parts = layout.head_parts();
     let format = match layout.format {
         KvFormat::F16 => 0,

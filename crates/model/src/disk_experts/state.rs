@@ -195,7 +195,7 @@ impl State {
         let needed = coming.len().min(WORTH_A_LAUNCH);
         let places = coming.iter().map(|&expert| Place { layer, expert }).collect();
         let per_byte = self.stats.reading.as_secs_f64() / (self.stats.read.0 as f64).max(1.0);
-        let side_by_side = needed.min(SIDE_BY_SIDE).max(1) as f64;
+        let side_by_side = needed.clamp(1, SIDE_BY_SIDE) as f64;
         let about = Duration::from_secs_f64(per_byte * (needed * bytes) as f64 / side_by_side);
         Some((self.parked.park(places, needed), about))
     }

@@ -85,7 +85,7 @@ impl SentencePiece {
         let candidate = |chain: &Chain, left: usize| {
             let right = chain.next(left)?;
             let end = begins[left] + symbol(chain, left).len() + symbol(chain, right).len();
-            let joined = vocabulary.find(text[begins[left]..end].as_bytes())?;
+            let joined = vocabulary.find(&text.as_bytes()[begins[left]..end])?;
             let pair = (chain.id(left), chain.id(right));
             Some(Join { score: self.joins.score(pair, joined)?, left: Reverse(left), pair, joined })
         };

@@ -33,7 +33,9 @@ pub fn scenario(seed: u64) -> Scenario {
     let mut config = one_of(&mut random, &MACHINES)();
     limits(&mut random, &mut config.limits);
     // Drawn from what was drawn, so that everything else of a seed stays what it was.
-    if config.heg == machines::cpu().heg && config.machine == machines::cpu().machine && config.limits.chunk.0 % 2 == 0
+    if config.heg == machines::cpu().heg
+        && config.machine == machines::cpu().machine
+        && config.limits.chunk.0.is_multiple_of(2)
     {
         config.heg = machines::mixture().heg;
     }
