@@ -53,7 +53,7 @@ pub fn self_test(adapter: &Adapter) -> Result<SelfTest, GpuError> {
         let again = Instant::now();
         let found = on_gpu.run(method)?;
         tested.inference = again.elapsed().into();
-        tested.off = tested.off.max(distance(&found, &trial.expected(Fusing::Once)));
+        tested.off = tested.off.max(distance(&found, &trial.expected()));
     }
     if tested.off <= TOLERANCE { Ok(tested) } else { Err(GpuError::Wrong { off: tested.off, tolerance: TOLERANCE }) }
 }
@@ -135,13 +135,13 @@ impl Trial {
     }
 
     /// What the product is by definition.
-    pub(crate) fn expected(&self, fusing: Fusing) -> Vec<f32> {
+    pub(crate) fn expected(&self) -> Vec<f32> {
         let rows = self.values.chunks_exact(self.columns);
-        rows.flat_map(|row| (0..self.outputs).map(move |output| self.dot(row, output, fusing))).collect()
+        rows.flat_map(|row| (0..self.outputs).map(move |output| self.dot(row, output))).collect()
     }
 
-    fn dot(&self, row: &[f32], output: usize, fusing: Fusing) -> f32 {
-        let add = |a: f32, b: f32, c: f32| if fusing.is_exact() { a.mul_add(b, c) } else { a * b + c };
+    fn dot(&self, row: &[f32], output: usize) -> f32 {
+        let add = f32::mul_add;
         let groups = self.groups[output * self.columns / GROUP..].iter();
         let mut sum = 0.0;
         for (values, group) in row.as_chunks::<GROUP>().0.iter().zip(groups) {
@@ -242,13 +242,13 @@ mod tests {
         }
     }
 
-    /// By whatever adds products on this adapter, and as one does that rounds twice.
+    /// By whatever adds products on this adapter: to the bit where it rounds once, and nearly as an adapter does that rounds
+    /// product and sum.
     #[test]
     fn products_of_all_forms_have_the_bits_of_their_definition() {
         let Some(mut gpu) = opened() else { return };
         let same =
             |found: &[f32], expected: &[f32]| found.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits());
-        let own = gpu.fusing;
         for form in Form::ALL {
             // Outputs that are no whole pair of panels, groups that are no whole block, rows that are no whole tile.
             let trial = Trial::new(form, 70, 11, 13);
@@ -259,17 +259,16 @@ mod tests {
                 let method = Method { products, width, split };
                 for trial in [&trial, &one_row] {
                     let found = trial.on(&gpu).unwrap().run(method).unwrap();
-                    let off = distance(&found, &trial.expected(own));
-                    assert!(same(&found, &trial.expected(own)), "{form:?} by {method:?}: {off} off");
+                    let (expected, off) = (trial.expected(), distance(&found, &trial.expected()));
+                    let is_right = if gpu.fusing.is_exact() { same(&found, &expected) } else { off <= TOLERANCE };
+                    assert!(is_right, "{form:?} by {method:?}: {off} off");
                 }
             }
         }
-        if own == Fusing::Doubles {
-            gpu.fusing = Fusing::Apart;
-            let trial = Trial::new(Form::Q4K, 70, 11, 13);
-            let found = trial.on(&gpu).unwrap().run(Method::FIRST).unwrap();
-            assert!(same(&found, &trial.expected(Fusing::Apart)));
-        }
+        gpu.fusing = Fusing::Apart;
+        let trial = Trial::new(Form::Q4K, 70, 11, 13);
+        let found = trial.on(&gpu).unwrap().run(Method::FIRST).unwrap();
+        assert!(distance(&found, &trial.expected()) <= TOLERANCE);
     }
 
     #[test]

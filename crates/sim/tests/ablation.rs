@@ -28,6 +28,7 @@ fn every_mechanism_changes_a_row() {
         teams                    50.73   89.64    8.48      84.4   317.1   15.43   15.90      0     0
         spill                    50.73   89.64    8.48      84.4   317.1   15.43   15.90      0     0
         speculation              50.73   89.64    8.48      84.4   317.1   15.43   15.90      0     0
+        give-back                50.73   89.64    8.48      84.4   317.1   15.43   15.90      0     0
 
         duet on an NPU and an iGPU
         without               reactive     p90    ttft proactive   tok/s preempt   stall spills again
@@ -45,6 +46,7 @@ fn every_mechanism_changes_a_row() {
         teams                    45.58   81.17    8.28     112.8   317.1   14.92    9.23      0     0
         spill                    45.58   81.17    8.28     112.8   317.1   14.92    9.23      0     0
         speculation              45.58   81.17    8.28     112.8   317.1   14.92    9.23      0     0
+        give-back                45.58   81.17    8.28     112.8   317.1   14.92    9.23      0     0
 
         duet on two sets of cores
         without               reactive     p90    ttft proactive   tok/s preempt   stall spills again
@@ -62,6 +64,7 @@ fn every_mechanism_changes_a_row() {
         teams                   100.79  179.93   17.97     392.3   315.6   25.82   16.06      0     0
         spill                    44.49   80.24    8.73     129.3   317.1   15.27    6.51      0     0
         speculation              44.49   80.24    8.73     129.3   317.1   15.27    6.51      0     0
+        give-back                44.49   80.24    8.73     129.3   317.1   15.27    6.51      0     0
 
         duet on two sets of cores, memory for 1 200 positions
         without               reactive     p90    ttft proactive   tok/s preempt   stall spills again
@@ -79,6 +82,7 @@ fn every_mechanism_changes_a_row() {
         teams                   102.28  182.16   19.42     449.0   314.1   26.39   15.36    397     0
         spill                    44.67   80.24    8.79     133.1   317.1   14.96    5.91      0    14
         speculation              46.01   81.30    9.89     130.9   317.1   16.42    9.70    306     0
+        give-back                46.01   81.30    9.89     130.9   317.1   16.42    9.70    306     0
 
         duet on two sets of cores, drafts whose every token is right with a chance of 0.75
         without               reactive     p90    ttft proactive   tok/s preempt   stall spills again
@@ -96,6 +100,25 @@ fn every_mechanism_changes_a_row() {
         teams                    39.76   62.87   17.95      92.5   317.0   25.82   12.13      0     0
         spill                    18.94   30.78    8.13      38.6   317.6   10.41    6.07      0     0
         speculation              44.49   80.24    8.73     129.3   317.1   15.27    6.51      0     0
+        give-back                18.94   30.78    8.13      38.6   317.6   10.41    6.07      0     0
+
+        duet on two sets of cores, experts on disk, and a third of the requests
+        without               reactive     p90    ttft proactive   tok/s preempt   stall spills again
+        -                        98.75  159.00   40.21    3589.0    96.6   21.26   25.20      0     0
+        preemption              112.03  189.24   46.04     215.5   107.2   21.72   24.03      0     0
+        elastic                  98.75  159.00   40.21    3589.0    96.6   21.26   25.20      0     0
+        remainder-deferral       98.75  159.00   40.21    3589.0    96.6   21.26   25.20      0     0
+        prefill-first            98.75  159.00   40.21    3589.0    96.6   21.26   25.20      0     0
+        warm-up                  98.75  159.00   40.21    3589.0    96.6   21.26   25.20      0     0
+        graph-reclaim            98.75  159.00   40.21    3589.0    96.6   21.26   25.20      0     0
+        contention-deferral      98.75  159.00   40.21    3589.0    96.6   21.26   25.20      0     0
+        piggyback                98.75  159.00   40.48    3531.7    97.2   21.26   25.26      0     0
+        batch-cap                98.75  159.00   40.21    3589.0    96.6   21.26   25.20      0     0
+        ageing                  100.17  155.86   41.81    3524.3    97.1   21.26   25.38      0     0
+        teams                   397.39  610.70  303.82    9563.4    67.9 1028.87   18.32      0     0
+        spill                    98.75  159.00   40.21    3589.0    96.6   21.26   25.20      0     0
+        speculation              98.75  159.00   40.21    3589.0    96.6   21.26   25.20      0     0
+        give-back               122.15  201.50   49.38    8348.1    74.2   32.38   32.28      0     0
     "#]]
     .assert_eq(&text.join("\n"));
 }

@@ -204,9 +204,9 @@ impl Metrics {
             families.lane_busy.get_or_create(lane).inc_by(took.as_secs_f64());
         }
         match end {
-            // What was predicted to take no time has no ratio.
             // It did less than was predicted.
             KernelEnd::Waits => {}
+            // What was predicted to take no time has no ratio.
             KernelEnd::Done if launched.kernel.predicted == Nanos::ZERO => {}
             KernelEnd::Done => {
                 let ratio = took.as_secs_f64() / launched.kernel.predicted.as_secs_f64();

@@ -172,10 +172,10 @@ impl<'a> Packer<'a> {
         let b = self.blueprint;
         let WideHeads { kv_heads, head_dim } = b.heads_of(index);
         let [query_rows, key_rows] = [b.heads, kv_heads].map(|heads| heads * head_dim);
-        let order = self.rope_order(index, query_rows);
+        // Rows are listed once it is known that there are so many.
         if b.layers[index].cache_of.is_some() {
             let queries = self.matrix(&format!("blk.{index}.attn_q.weight"), query_rows, b.hidden)?;
-            return Ok(vec![Slice::whole(queries).rows(order.into_iter().map(Some))]);
+            return Ok(vec![Slice::whole(queries).rows(self.rope_order(index, query_rows).into_iter().map(Some))]);
         }
         let [queries, keys, values] = self.qkv_slices(index)?;
         // Where each head has a gate, it lies behind its query.
@@ -183,7 +183,7 @@ impl<'a> Packer<'a> {
         let has_gates = b.has(Extra::OutputGate);
         let query = |row: usize| Some(if has_gates { gated(row, 0) } else { row });
         let mut parts = vec![
-            queries.rows(order.into_iter().map(query)),
+            queries.rows(self.rope_order(index, query_rows).into_iter().map(query)),
             keys.rows(self.rope_order(index, key_rows).into_iter().map(Some)),
             values.rows((0..key_rows).map(Some)),
         ];

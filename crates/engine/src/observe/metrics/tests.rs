@@ -254,7 +254,7 @@ fn all_series_are_there_from_the_start_and_the_text_is_whole() {
     let text = run.text();
     assert!(text.ends_with("# EOF\n"));
     let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-    assert_eq!(described.len(), 56, "{described:?}");
+    assert_eq!(described.len(), 57, "{described:?}");
     for metric in described {
         let (name, _) = metric.split_once(' ').expect("a name and a type");
         assert!(text.lines().any(|line| line.starts_with(name)), "{name} has no series");
