@@ -18,7 +18,7 @@ use support::server::Server;
 use support::{duet, run};
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
-const EXPERTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_mixtral.gguf");
+const SINKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_gptoss.gguf");
 
 /// The adapter that `DUET_TEST_GPU` names, or the first, a program on the processor or not.
 fn adapter() -> Option<Adapter> {
@@ -123,10 +123,10 @@ fn what_is_no_gpu_is_refused() {
     ask(MODEL, "gpu:99", &[]).assert_refused(&["gpu:99", &adapter.name]);
     ask(MODEL, "gpu,shapes=fixed", &[]).assert_refused(&["compiles no graphs"]);
     ask(MODEL, &adapter.name, &["--graph-memory", "1G"]).assert_refused(&["compiles no graphs"]);
-    // Experts have no kernels there: the cores answer, and the person is told.
-    let experts = ask(EXPERTS, &adapter.name, &[]);
-    assert!(experts.status == 0 && experts.stderr.contains("it has experts"), "{experts:#?}");
-    ask(EXPERTS, &adapter.name, &["--no-fallback"]).assert_failed(&["it has experts"]);
+    // Sinks have no kernels there: the cores answer, and the person is told.
+    let sinks = ask(SINKS, &adapter.name, &[]);
+    assert!(sinks.status == 0 && sinks.stderr.contains("its attention has sinks"), "{sinks:#?}");
+    ask(SINKS, &adapter.name, &["--no-fallback"]).assert_failed(&["its attention has sinks"]);
 }
 
 #[test]

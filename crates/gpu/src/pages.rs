@@ -25,6 +25,8 @@ pub(crate) struct Pages {
     layers: Vec<wgpu::Buffer>,
     /// Bytes that a page has of a layer.
     page_bytes: usize,
+    /// Where a page is on its way from one place of a buffer to another.
+    between: wgpu::Buffer,
     free: Vec<u32>,
     /// The last that was used is last.
     copies: Vec<Copied>,
@@ -47,9 +49,10 @@ impl Pages {
         let each = (bytes / layers.max(1) as u64).min(gpu.binding_max);
         let capacity = usize::try_from(each / page_bytes.max(1) as u64).unwrap_or(0);
         let layers = (0..layers).map(|_| gpu.empty("pages", capacity * page_bytes)).collect();
+        let between = gpu.empty("a page", page_bytes);
         gpu.check()?;
         let free = (0..capacity as u32).rev().collect();
-        Ok(Self { layout, layers, page_bytes, free, copies: Vec::new(), capacity })
+        Ok(Self { layout, layers, page_bytes, between, free, copies: Vec::new(), capacity })
     }
 
     /// The shape of the cache that they are of.
@@ -142,7 +145,7 @@ impl Pages {
             let copied = self.page(&others)?;
             let bytes = self.page_bytes as u64;
             for layer in &self.layers {
-                to.copy_within(layer, u64::from(page) * bytes, u64::from(copied) * bytes, bytes);
+                to.copy_within(layer, &self.between, u64::from(page) * bytes, u64::from(copied) * bytes, bytes);
             }
             pages.push(copied);
         }

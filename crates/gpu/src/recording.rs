@@ -79,10 +79,11 @@ impl<'a> Recording<'a> {
         self.encoder.copy_buffer_to_buffer(from, 0, to, (at * 4) as u64, (floats * 4) as u64);
     }
 
-    /// Copies bytes within a buffer, to where none of them are.
-    pub(crate) fn copy_within(&mut self, buffer: &wgpu::Buffer, from: u64, to: u64, bytes: u64) {
+    /// Copies bytes within a buffer by way of another, since no command copies from a buffer to itself.
+    pub(crate) fn copy_within(&mut self, buffer: &wgpu::Buffer, by: &wgpu::Buffer, from: u64, to: u64, bytes: u64) {
         self.pass = None;
-        self.encoder.copy_buffer_to_buffer(buffer, from, buffer, to, bytes);
+        self.encoder.copy_buffer_to_buffer(buffer, from, by, 0, bytes);
+        self.encoder.copy_buffer_to_buffer(by, 0, buffer, to, bytes);
     }
 
     /// Submits all of it, and does not wait: what is submitted later, or written, comes behind.
