@@ -81,7 +81,7 @@ impl Isa {
     }
 
     /// The fastest that this machine has, whatever the environment says. A matrix unit has to prove itself first, in a
-    /// millisecond.
+    /// short trial.
     #[must_use]
     pub fn best() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();

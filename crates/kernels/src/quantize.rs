@@ -4,7 +4,8 @@
 //! is too small for `127 / max |x|` to be finite (below 3.7e-37) is zero: scale and quants. A group that holds an infinity
 //! or NaN has the scale NaN and zero quants, so that all products with its row are NaN. Both are the same bits on every
 //! instruction set. Rows lie in tiles of [`TILE`], so that a product reads one stream, the bytes of a group in the order of
-//! [`byte_at`]. The last tile is as high as there are rows left, and no higher: a line that a core writes is one that another must fetch.
+//! [`byte_at`]. The last tile is as high as there are rows left, and no higher: a line that a core writes is one that another
+//! must fetch.
 //! A row's bytes and scales depend on that row alone; where they lie, on the number of rows.
 //!
 //! Beside matrices of floats rows are kept as they came as well ([`Operands::BytesAndFloats`]).

@@ -21,7 +21,7 @@ const ROUNDS: usize = 8;
 /// So many times slower is not a matter of what the first use of a unit costs.
 const HOPELESS: u32 = 100;
 
-/// The faster of the two at reading prompts, `ordinary` if they are equally fast. Takes a millisecond.
+/// The faster of the two at reading prompts, `ordinary` if they are equally fast.
 pub(super) fn faster(ordinary: Isa, other: Isa) -> Isa {
     let group = WeightGroup { scale: 0.01, min: 0.01, small: [1; 2], quants: [3; _] };
     let Ok(weights) = PackedMatrix::new(OUTPUTS, INPUTS, Form::Q4K, |_, _| group) else { return ordinary };
