@@ -27,7 +27,7 @@ fn main() -> Result<(), IsaError> {
         "{isa}, {LAYERS} layers; ns for a query head and position with keys and values of f16, int8 and int4, and the others' of f16's"
     );
     for (name, kv_heads, group, head_dim) in SHAPES {
-        for context in [512, 4096] {
+        for context in [64, 512, 4096] {
             for rows in [1, 2, 4, 8, 128] {
                 let label = format!("{name}, {context} positions, {rows} rows");
                 if !label.contains(&wanted) {

@@ -1,6 +1,5 @@
 //! The products of keys and values in half precision.
 
-use super::HEAD_DIM_MAX;
 use super::fetch::Fetch;
 use super::layout::{PAGE, VECTORS};
 use super::softmax::Softmax;
@@ -23,7 +22,7 @@ impl Halves {
     pub(super) unsafe fn scores<S: Simd, const R: usize>(
         self,
         s: S,
-        query: &[[f32; R]; HEAD_DIM_MAX],
+        query: &[[f32; R]],
         fetch: Fetch,
         slots: usize,
     ) -> [[S::F; VECTORS]; R] {
@@ -46,7 +45,7 @@ impl Halves {
     unsafe fn score_vectors<S: Simd, const R: usize, const V: usize>(
         self,
         s: S,
-        query: &[[f32; R]; HEAD_DIM_MAX],
+        query: &[[f32; R]],
         fetch: Fetch,
         first: usize,
         scores: &mut [[S::F; VECTORS]; R],
@@ -84,7 +83,7 @@ impl Halves {
         weights: &[[f32; PAGE]; R],
         fetch: Fetch,
         positions: usize,
-        into: &mut [Softmax; R],
+        into: &mut [Softmax<'_>; R],
     ) {
         let mut d = 0;
         // SAFETY: `d` stays below the head's dimensions, a multiple of 16.
@@ -109,7 +108,7 @@ impl Halves {
         d: usize,
         fetch: Fetch,
         positions: usize,
-        into: &mut [Softmax; R],
+        into: &mut [Softmax<'_>; R],
     ) {
         let mut sums = [[s.splat(0.0); N]; R];
         for (row, softmax) in sums.iter_mut().zip(&*into) {

@@ -17,6 +17,7 @@ mod reading;
 mod rotation;
 mod softmax;
 mod tile;
+mod tile_memory;
 
 pub use key_bias::{KeyBias, PageAngles, TurnedBias};
 pub use layout::{HeadParts, KvFormat, KvLayout, PAGE, PageMemory, WideLayers};
@@ -32,6 +33,7 @@ use crate::simd::{Kernel, Simd};
 use partial::{merge_spans, spans_of};
 use std::ops::Range;
 use tile::{ROWS, TileWork};
+use tile_memory::TileMemory;
 
 /// Widest head.
 pub const HEAD_DIM_MAX: usize = 512;
@@ -249,7 +251,8 @@ impl Kernel for Attend<'_> {
 impl Attend<'_> {
     #[inline(always)]
     unsafe fn run_rows<S: Simd, const R: usize>(&self, s: S, first: usize) {
-        let mut work = TileWork::<R>::new(self.context, self.queries, self.kv_head, first);
+        let mut memory = TileMemory::<R>::NEW;
+        let mut work = TileWork::new(self.context, self.queries, self.kv_head, first, &mut memory);
         // SAFETY: the caller's.
         unsafe {
             work.load_queries(s);
@@ -283,7 +286,8 @@ impl Kernel for Merge<'_> {
         let entries = self.queries.rows * self.queries.group(&self.context.layout);
         let first = self.tile * ROWS;
         for entry in first..(first + ROWS).min(entries) {
-            let mut work = TileWork::<1>::new(self.context, self.queries, self.kv_head, entry);
+            let mut memory = TileMemory::<1>::NEW;
+            let mut work = TileWork::new(self.context, self.queries, self.kv_head, entry, &mut memory);
             // SAFETY: the caller's promise.
             unsafe {
                 merge_spans(s, &mut work, self.partials, self.tile, entry - first);

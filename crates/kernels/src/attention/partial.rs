@@ -1,8 +1,8 @@
 //! Partial results of attention, so that several workers can share one row's long context.
 
-use super::softmax::{Softmax, merge_softmax};
+use super::softmax::merge_softmax;
 use super::tile::{ROWS, TileWork};
-use super::{HEAD_DIM_MAX, PAGE, Queries};
+use super::{PAGE, Queries};
 use crate::memory::Shared;
 use crate::simd::Simd;
 
@@ -73,15 +73,13 @@ pub(crate) unsafe fn merge_spans<S: Simd>(
     tile: usize,
     pair: usize,
 ) {
-    let (spans, kv_head, dim) = work.place();
+    let (spans, kv_head) = work.place();
     for span in spans {
         if !work.sees(0, span) {
             continue;
         }
         // SAFETY: the caller's.
         let slot = unsafe { partials.slot(kv_head, tile, span, pair) };
-        let mut part = Softmax { largest: slot[0], total: slot[1], values: [0.0; HEAD_DIM_MAX] };
-        part.values[..dim].copy_from_slice(&slot[2..]);
-        merge_softmax(s, work.merged_mut(0), &part, dim);
+        merge_softmax(s, work.merged_mut(0), (slot[0], slot[1], &slot[2..]));
     }
 }

@@ -7,7 +7,6 @@
 //! floats. **Invariant:** sums are exact, so the order of positions within a page, and whether they lie in the sequence's
 //! page or in a branch's, changes nothing to the bit.
 
-use super::HEAD_DIM_MAX;
 use super::fetch::Fetch;
 use super::layout::{GROUP, NIBBLE_ZERO, PAGE, QUAD, SCALE_UNIT, VECTORS};
 use super::rotation::turn;
@@ -20,9 +19,6 @@ const FACTOR_MAX: f32 = i16::MAX as f32;
 
 /// What is so small counts as nothing: one by it would be infinite.
 const NOTHING: f32 = 1e-30;
-
-/// Groups of a head at most.
-const GROUPS_MAX: usize = HEAD_DIM_MAX / GROUP;
 
 /// Keys or values of a layer and head in eight bits.
 #[derive(Clone, Copy)]
@@ -142,16 +138,14 @@ pub(super) unsafe fn at_position(of_groups: *const u16, group: usize, position: 
 }
 
 /// Queries, turned and rounded.
-pub(super) struct QueryFactors<const R: usize> {
+pub(super) struct QueryFactors<'m, const R: usize> {
     /// By quad of dimensions, as [`Simd::factors`] wants them.
-    quads: [[[i16; QUAD]; R]; HEAD_DIM_MAX / QUAD],
+    pub(super) quads: &'m mut [[[i16; QUAD]; R]],
     /// By group.
-    scales: [[f32; R]; GROUPS_MAX],
+    pub(super) scales: &'m mut [[f32; R]],
 }
 
-impl<const R: usize> QueryFactors<R> {
-    pub(super) const NONE: Self = Self { quads: [[[0; QUAD]; R]; HEAD_DIM_MAX / QUAD], scales: [[0.0; R]; GROUPS_MAX] };
-
+impl<const R: usize> QueryFactors<'_, R> {
     /// Of queries `[dimension][query]`, as they are.
     #[inline(always)]
     pub(super) fn round<S: Simd>(&mut self, s: S, query: &[[f32; R]]) {
@@ -332,7 +326,7 @@ impl<const R: usize> WeightFactors<R> {
         group: usize,
         pages: &[Weighed<'_, V, R>],
         fetch: Fetch,
-        into: &mut [Softmax; R],
+        into: &mut [Softmax<'_>; R],
     ) {
         let Some(dim) = pages.first().map(|page| page.values.dim()) else { return };
         let from = group * GROUP;
@@ -356,7 +350,7 @@ impl<const R: usize> WeightFactors<R> {
         from: usize,
         pages: &[Weighed<'_, V, R>],
         fetch: Fetch,
-        into: &mut [Softmax; R],
+        into: &mut [Softmax<'_>; R],
     ) {
         let mut sums = [[s.splat_i(0); N]; R];
         for (sums, start) in sums.iter_mut().zip(self.starts) {
@@ -434,7 +428,7 @@ pub(super) fn add_centres<S: Simd, const R: usize>(
     (group, dim): (usize, usize),
     (weights, tops): (&[[f32; PAGE]; R], &[f32; LANES]),
     centres: &[[f32; PAGE]; R],
-    into: &mut [Softmax; R],
+    into: &mut [Softmax<'_>; R],
 ) {
     for (r, softmax) in into.iter_mut().enumerate() {
         // SAFETY: a page's positions are `VECTORS` registers, and a head's dimensions a multiple of 16.

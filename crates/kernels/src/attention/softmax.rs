@@ -1,20 +1,22 @@
 //! A softmax that runs over blocks of scores, and how two of them become one. Scores count in powers of two.
 
-use super::HEAD_DIM_MAX;
 use crate::simd::{LANES, Simd, exp2_below};
 
 /// A running softmax: the largest score, the sum of weights, the weighted values.
-pub(super) struct Softmax {
+pub(super) struct Softmax<'m> {
     pub(super) largest: f32,
     pub(super) total: f32,
-    pub(super) values: [f32; HEAD_DIM_MAX],
+    /// By dimension.
+    pub(super) values: &'m mut [f32],
 }
 
-impl Softmax {
-    pub(super) const EMPTY: Self = Self { largest: LOWEST, total: 0.0, values: [0.0; HEAD_DIM_MAX] };
-}
+impl<'m> Softmax<'m> {
+    /// Before the first score; `values` are zeroes.
+    #[inline(always)]
+    pub(super) fn empty(values: &'m mut [f32]) -> Self {
+        Self { largest: LOWEST, total: 0.0, values }
+    }
 
-impl Softmax {
     /// As behind one score, in natural units, that has no values.
     pub(super) fn begin_with(&mut self, score: f32) {
         (self.largest, self.total) = ((score * std::f32::consts::LOG2_E).max(LOWEST), 1.0);
@@ -27,28 +29,29 @@ pub(super) const LOWEST: f32 = -1e30;
 /// The score of a position that is not visible.
 pub(super) const MASKED: f32 = f32::NEG_INFINITY;
 
-/// `into` after `part`, as if their scores had come one after the other.
+/// `into` after another, of which are given the largest score, the sum and the values, as if their scores had come one after the other.
 #[inline(always)]
-pub(super) fn merge_softmax<S: Simd>(s: S, into: &mut Softmax, part: &Softmax, dim: usize) {
-    let largest = into.largest.max(part.largest);
-    let (keep, take) = (scalar_exp2(s, into.largest - largest), scalar_exp2(s, part.largest - largest));
-    into.total = into.total.mul_add(keep, part.total * take);
-    into.largest = largest;
+pub(super) fn merge_softmax<S: Simd>(s: S, into: &mut Softmax<'_>, (largest, total, values): (f32, f32, &[f32])) {
+    let dim = into.values.len().min(values.len());
+    let (before, after) = (into.largest, into.largest.max(largest));
+    let (keep, take) = (scalar_exp2(s, before - after), scalar_exp2(s, largest - after));
+    into.total = into.total.mul_add(keep, total * take);
+    into.largest = after;
     let (keep, take) = (s.splat(keep), s.splat(take));
     for d in (0..dim).step_by(LANES) {
-        // SAFETY: both hold `HEAD_DIM_MAX` floats, and `dim` is a multiple of 16 not above it.
+        // SAFETY: both hold `dim` floats, a multiple of 16.
         unsafe {
             let to = into.values.as_mut_ptr().add(d);
-            s.store(to, s.fma(s.load(to), keep, s.mul(s.load(part.values.as_ptr().add(d)), take)));
+            s.store(to, s.fma(s.load(to), keep, s.mul(s.load(values.as_ptr().add(d)), take)));
         }
     }
 }
 
 #[inline(always)]
-pub(super) fn scale_values<S: Simd>(s: S, values: &mut [f32; HEAD_DIM_MAX], dim: usize, by: f32) {
+pub(super) fn scale_values<S: Simd>(s: S, values: &mut [f32], by: f32) {
     let by = s.splat(by);
-    for d in (0..dim).step_by(LANES) {
-        // SAFETY: as in `merge_softmax`.
+    for d in (0..values.len()).step_by(LANES) {
+        // SAFETY: heads have a multiple of 16 dimensions.
         unsafe { s.store(values.as_mut_ptr().add(d), s.mul(s.load(values.as_ptr().add(d)), by)) };
     }
 }

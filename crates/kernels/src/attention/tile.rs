@@ -12,7 +12,8 @@ use super::quads::{
 };
 use super::rotation::turn;
 use super::softmax::{LOWEST, MASKED, Softmax, merge_softmax, scale_values};
-use super::{Branch, Context, HEAD_DIM_MAX, Queries};
+use super::tile_memory::{TileMemory, TileParts};
+use super::{Branch, Context, Queries};
 use crate::simd::{LANES, Simd, exp2_below};
 
 /// Pairs in a tile: with four registers of scores (or outputs) each they fill the 32 AVX-512 registers.
@@ -81,22 +82,29 @@ pub(crate) struct TileWork<'a, const R: usize> {
     kv_head: usize,
     entries: [Entry; R],
     /// Queries scaled so that scores count in powers of two, `[dimension][pair]`.
-    query: [[f32; R]; HEAD_DIM_MAX],
+    query: &'a mut [[f32; R]],
     /// The same turned and in 16 bits, where keys have eight.
-    factors: QueryFactors<R>,
+    factors: QueryFactors<'a, R>,
     /// What the keys' bias adds to scores, where keys are without it.
     bias: Option<BiasScores<'a>>,
     /// Of the span under way; its totals are in the registers' lanes yet.
-    span: [Softmax; R],
+    span: [Softmax<'a>; R],
     totals: [[f32; LANES]; R],
     /// Of all spans merged so far.
-    merged: [Softmax; R],
+    merged: [Softmax<'a>; R],
 }
 
 impl<'a, const R: usize> TileWork<'a, R> {
     /// Pairs `first..first + R` of a key head. Where there are fewer, the last one stands in for the rest (code exists
     /// for some `R` only), and computes the same again.
-    pub(crate) fn new(context: &'a Context<'a>, queries: &'a Queries<'a>, kv_head: usize, first: usize) -> Self {
+    #[inline(always)]
+    pub(super) fn new(
+        context: &'a Context<'a>,
+        queries: &'a Queries<'a>,
+        kv_head: usize,
+        first: usize,
+        memory: &'a mut TileMemory<R>,
+    ) -> Self {
         let group = queries.group(&context.layout);
         let last = queries.rows * group - 1;
         let entries = std::array::from_fn(|i| {
@@ -106,7 +114,8 @@ impl<'a, const R: usize> TileWork<'a, R> {
             let from = context.window.map_or(0, |window| to.saturating_sub(window));
             Entry { row: queries.first_row + row, within: row, head: kv_head * group + head, from, to }
         });
-        let mut merged = [Softmax::EMPTY; R];
+        let TileParts { query, quads, scales, span, merged } = memory.parts(context.layout.head_dim);
+        let mut merged = merged.map(Softmax::empty);
         for (softmax, entry) in merged.iter_mut().zip(&entries) {
             if let Some(sinks) = context.sinks {
                 softmax.begin_with(sinks[entry.head]);
@@ -117,10 +126,10 @@ impl<'a, const R: usize> TileWork<'a, R> {
             queries,
             kv_head,
             entries,
-            query: [[0.0; R]; HEAD_DIM_MAX],
-            factors: QueryFactors::NONE,
+            query,
+            factors: QueryFactors { quads, scales },
             bias: None,
-            span: [Softmax::EMPTY; R],
+            span: span.map(Softmax::empty),
             totals: [[0.0; LANES]; R],
             merged,
         }
@@ -130,7 +139,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
     /// The queries are not written meanwhile.
     #[inline(always)]
     pub(crate) unsafe fn load_queries<S: Simd>(&mut self, s: S) {
-        let dim = self.context.layout.head_dim;
+        let dim = self.query.len();
         let scale = self.context.scale * std::f32::consts::LOG2_E;
         for (i, entry) in self.entries.iter().enumerate() {
             let start = entry.row * self.queries.stride + entry.head * dim;
@@ -141,8 +150,8 @@ impl<'a, const R: usize> TileWork<'a, R> {
             }
         }
         if self.context.layout.format != KvFormat::F16 {
-            self.factors.round(s, &self.query[..dim]);
-            self.bias = self.context.key_bias.map(|bias| BiasScores::new(bias, self.kv_head, &self.query));
+            self.factors.round(s, self.query);
+            self.bias = self.context.key_bias.map(|bias| BiasScores::new(bias, self.kv_head, self.query));
         }
     }
 
@@ -155,7 +164,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
         self.totals = [[0.0; LANES]; R];
         for softmax in &mut self.span {
             softmax.largest = LOWEST;
-            softmax.values[..self.context.layout.head_dim].fill(0.0);
+            softmax.values.fill(0.0);
         }
         let from = self.entries.iter().map(|entry| entry.from).min().unwrap_or(0);
         let to = self.entries.iter().map(|entry| entry.to).max().unwrap_or(0);
@@ -251,7 +260,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
             match layout.format {
                 KvFormat::F16 => {
                     let fetch = Fetch::new(fetched, values - keys, layout.head_dim);
-                    self.halves(page, keys).scores(s, &self.query, fetch, slots)
+                    self.halves(page, keys).scores(s, self.query, fetch, slots)
                 }
                 KvFormat::Int8 | KvFormat::Int4 => {
                     let fetch = Fetch::new(fetched, values - keys, layout.head_dim / QUAD);
@@ -472,7 +481,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
                 unsafe { s.store(weights[r].as_mut_ptr().add(v * LANES), weight) };
             }
             if before[r] > softmax.largest {
-                scale_values(s, &mut softmax.values, self.context.layout.head_dim, keeps[r]);
+                scale_values(s, softmax.values, keeps[r]);
                 softmax.largest = before[r];
             }
             // SAFETY: a register of lanes.
@@ -485,8 +494,8 @@ impl<'a, const R: usize> TileWork<'a, R> {
     pub(crate) fn merge_span<S: Simd>(&mut self, s: S, span: usize) {
         for r in 0..R {
             if self.sees(r, span) {
-                let part = &self.span[r];
-                merge_softmax(s, &mut self.merged[r], part, self.context.layout.head_dim);
+                let Softmax { largest, total, values } = &self.span[r];
+                merge_softmax(s, &mut self.merged[r], (*largest, *total, values));
             }
         }
     }
@@ -503,23 +512,22 @@ impl<'a, const R: usize> TileWork<'a, R> {
     /// No other worker touches these partials meanwhile.
     #[inline(always)]
     pub(crate) unsafe fn store_partial(&self, partials: &Partials<'_>, tile: usize, span: usize) {
-        let dim = self.context.layout.head_dim;
         for (r, softmax) in self.span.iter().enumerate() {
             // SAFETY: the caller's.
             let slot = unsafe { partials.slot_mut(self.kv_head, tile, span, r) };
             slot[0] = softmax.largest;
             slot[1] = softmax.total;
-            slot[2..2 + dim].copy_from_slice(&softmax.values[..dim]);
+            slot[2..].copy_from_slice(softmax.values);
         }
     }
 
     /// Spans that any pair of the tile can see, and the head it belongs to.
-    pub(crate) fn place(&self) -> (std::ops::Range<usize>, usize, usize) {
-        (0..self.queries.spans(), self.kv_head, self.context.layout.head_dim)
+    pub(crate) fn place(&self) -> (std::ops::Range<usize>, usize) {
+        (0..self.queries.spans(), self.kv_head)
     }
 
     /// Where merged results go.
-    pub(crate) fn merged_mut(&mut self, r: usize) -> &mut Softmax {
+    pub(crate) fn merged_mut(&mut self, r: usize) -> &mut Softmax<'a> {
         &mut self.merged[r]
     }
 
@@ -532,7 +540,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
         let LayerLayout { head_dim: dim, format, .. } = self.context.layout;
         for (entry, softmax) in self.entries.iter().zip(&mut self.merged) {
             if format != KvFormat::F16 {
-                turn(s, &mut softmax.values[..dim]);
+                turn(s, softmax.values);
             }
             let start = entry.row * self.queries.out_stride + entry.head * dim;
             let inverse = s.splat(1.0 / softmax.total);
