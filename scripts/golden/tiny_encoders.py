@@ -120,12 +120,23 @@ def make_qwen3_rank(folder):
         tokens = numbers.integers(0, tiny_models.VOCAB, length).tolist()
         logits = tiny_models.logits_of(model, tokens)[-1]
         of.append({"tokens": tokens, "second": length, "out": [float(f"{logits[YES] - logits[NO]:.9g}")]})
-    write_texts(folder, "qwen3_rank", of)
+    pairs = []
+    for document in DOCUMENTS:
+        tokens = tiny_models.tokens_of(RERANK.format(query=QUERY, document=document))
+        yes, no = tiny_models.logits_of(model, tokens)[-1][[YES, NO]].astype(np.float64)
+        # How likely "yes" is of the two.
+        probability = 1 / (1 + np.exp(no - yes))
+        pairs.append({"query": QUERY, "document": document, "tokens": tokens, "probability": float(f"{probability:.9g}")})
+    write_texts(folder, "qwen3_rank", of, pairs=pairs)
 
 
-def write_texts(folder, name, of):
+QUERY = "who is there?"
+DOCUMENTS = ["the one", "not what they said", "There will be more of the other kind, and then the end.", "caf\u00e9", "2 + 2 = 4"]
+
+
+def write_texts(folder, name, of, **more):
     made = {"script": "scripts/golden/tiny_encoders.py", "reference": f"transformers {transformers.__version__}, f32",
-            "texts": of}
+            "texts": of, **more}
     (folder / f"golden_{name}.json").write_text(json.dumps(made) + "\n")
 
 

@@ -17,6 +17,7 @@ import argparse
 import json
 import math
 import pathlib
+import re
 import sys
 
 import gguf
@@ -775,6 +776,24 @@ def add_tokenizer(writer):
     writer.add_bos_token_id(256)
     writer.add_eos_token_id(257)
     writer.add_add_bos_token(False)
+
+
+def tokens_of(text):
+    """A text as this tokenizer has it, which spells its two control tokens out."""
+    specials = {"<|bos|>": 256, "<|eos|>": 257}
+    tokens = []
+    for piece in re.split("(" + "|".join(map(re.escape, specials)) + ")", text):
+        ids = [specials[piece]] if piece in specials else list(piece.encode())
+        for index, merge in enumerate(MERGES):
+            pair = [byte for part in merge.split() for byte in part.replace("Ġ", " ").encode()]
+            merged = []
+            for token in ids:
+                merged.append(token)
+                if merged[-2:] == pair:
+                    merged[-2:] = [258 + index]
+            ids = merged
+        tokens += ids
+    return tokens
 
 
 def spread(model, tokens):

@@ -1,8 +1,10 @@
 //! What a model file says about itself, and what running it needs. Reads the header only.
 
 use anyhow::Context;
+use duet_model::arch::open_blueprint;
 use duet_model::gguf::{self, GgufError, GgufFile, Metadata, TensorInfo, TensorType};
-use duet_types::Bytes;
+use duet_model::kv::KvFormat;
+use duet_types::{Bytes, Tokens};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -108,6 +110,9 @@ pub(crate) struct Memory {
     /// The same with values in four bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kv_int4_bytes_per_1024_tokens: Option<u64>,
+    /// What layers without attention know of a conversation, where that lies beside its keys and values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state_bytes: Option<u64>,
 }
 
 /// One tensor.
@@ -125,7 +130,7 @@ pub(crate) struct TensorOverview {
 }
 
 /// The unit of KV memory.
-pub(crate) const KV_TOKENS: u64 = 1024;
+pub(crate) const KV_TOKENS: u32 = 1024;
 
 impl Overview {
     /// Reads the header of the file at `path`.
@@ -136,10 +141,6 @@ impl Overview {
         let architecture = metadata.str("general.architecture")?.to_owned();
         let shape = Shape::read(metadata, &architecture);
         let summary = gguf::summary(&file);
-        let halves = |length: u64| length.checked_mul(2);
-        // A scale in half precision for every 32 numbers; in four bits a centre, too.
-        let eights = |length: u64| length.checked_add(2 * length.div_ceil(32));
-        let fours = |length: u64| length.div_ceil(32).checked_mul(16 + 4);
         Ok(Self {
             path: path.to_owned(),
             file_bytes,
@@ -162,12 +163,7 @@ impl Overview {
                     bytes: kind.bytes.0,
                 })
                 .collect(),
-            memory: Memory {
-                packed_weights_bytes: file.tensors().iter().map(packed_bytes).sum(),
-                kv_f16_bytes_per_1024_tokens: shape.kv_bytes(halves, halves),
-                kv_int8_bytes_per_1024_tokens: shape.kv_bytes(eights, eights),
-                kv_int4_bytes_per_1024_tokens: shape.kv_bytes(eights, fours),
-            },
+            memory: Memory::needed(path, &file),
             tensors: list_tensors.then(|| file.tensors().iter().map(TensorOverview::from).collect()),
             architecture,
             shape,
@@ -202,11 +198,20 @@ impl Shape {
             shared_expert_ffn: number("expert_shared_feed_forward_length"),
         }
     }
+}
 
-    /// Keys and values of [`KV_TOKENS`] tokens; `key` and `value` tell what a head's of a length take.
-    fn kv_bytes(&self, key: impl Fn(u64) -> Option<u64>, value: impl Fn(u64) -> Option<u64>) -> Option<u64> {
-        let per_head = key(self.key_length?)?.checked_add(value(self.value_length?)?)?;
-        self.layers?.checked_mul(self.kv_heads?)?.checked_mul(per_head)?.checked_mul(KV_TOKENS)
+impl Memory {
+    /// Keys and values as the model's pages have them; of a file that cannot be run here nothing is known of these.
+    fn needed(path: &Path, file: &GgufFile) -> Self {
+        let blueprint = open_blueprint(path).ok();
+        let kv = |format| Some(blueprint.as_ref()?.kv_bytes(format, Tokens(KV_TOKENS)).0);
+        Self {
+            packed_weights_bytes: file.tensors().iter().map(packed_bytes).sum(),
+            kv_f16_bytes_per_1024_tokens: kv(KvFormat::F16),
+            kv_int8_bytes_per_1024_tokens: kv(KvFormat::Int8),
+            kv_int4_bytes_per_1024_tokens: kv(KvFormat::Int4),
+            state_bytes: blueprint.and_then(|blueprint| blueprint.state_bytes()).map(|bytes| bytes.0),
+        }
     }
 }
 
@@ -263,4 +268,43 @@ const READ_BY_ROWS: &str = "per_layer_token_embd.weight";
 
 fn text(metadata: &Metadata, key: &str) -> Option<String> {
     metadata.opt_str(key).ok().flatten().map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use duet_model::{LoadOptions, Model};
+
+    fn fixture(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../model/tests/fixtures/golden_{name}.gguf"))
+    }
+
+    fn memory(name: &str) -> Memory {
+        Overview::read(&fixture(name), false).unwrap().memory
+    }
+
+    /// Two layers of its six read what earlier ones keep; of the others two have a head of 32 dimensions, two one of 64.
+    #[test]
+    fn layers_that_share_keys_and_values_and_layers_of_other_heads_count_as_they_are() {
+        let memory = memory("gemma4");
+        let in_halves = 2 * (2 * 32 + 2 * 64) * size_of::<u16>() as u64;
+        assert_eq!(memory.kv_f16_bytes_per_1024_tokens, Some(1024 * in_halves));
+        assert_eq!(memory.state_bytes, None);
+    }
+
+    #[test]
+    fn what_is_told_is_what_a_loaded_model_takes() {
+        for name in ["llama", "gemma3", "gemma4", "gemma4_dense", "lfm2", "qwen35", "granitehybrid"] {
+            let model = Model::load(&fixture(name), &LoadOptions::default(), &mut |_| {}).unwrap();
+            let pool = |format| model.kv_pool_of_pages(format, 100);
+            let taken = |format| Some(16 * pool(format).page_bytes().0);
+            let memory = memory(name);
+            assert_eq!(memory.kv_f16_bytes_per_1024_tokens, taken(KvFormat::F16), "{name}");
+            assert_eq!(memory.kv_int8_bytes_per_1024_tokens, taken(KvFormat::Int8), "{name}");
+            assert_eq!(memory.kv_int4_bytes_per_1024_tokens, taken(KvFormat::Int4), "{name}");
+            let state = pool(KvFormat::Int8).states().map(|states| states.floats as u64 * 4);
+            assert_eq!(memory.state_bytes, state, "{name}");
+            assert_eq!(state.is_some(), ["qwen35", "granitehybrid"].contains(&name), "{name}");
+        }
+    }
 }

@@ -7,12 +7,17 @@ mod support;
 use duet_model::LoadOptions;
 use duet_model::encoder::{Encoder, Overlong, Text};
 use serde_json::{Value, json};
+use std::fs;
 use std::path::Path;
 use support::server::Server;
 use support::{duet, run, run_with_input};
 
 fn fixture(name: &str) -> String {
-    format!("{}/../model/tests/fixtures/{name}.gguf", env!("CARGO_MANIFEST_DIR"))
+    fixture_file(&format!("{name}.gguf"))
+}
+
+fn fixture_file(name: &str) -> String {
+    format!("{}/../model/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Only the profile of this machine is kept there.
@@ -92,6 +97,38 @@ fn documents_are_ranked_beside_a_model_that_answers() {
         assert_eq!(result["relevance_score"].as_f64().unwrap(), score(document), "{document}");
     }
     assert!(results.is_sorted_by(|a, b| a["relevance_score"].as_f64() >= b["relevance_score"].as_f64()));
+    assert_eq!(server.terminate(), Some(0));
+}
+
+/// A decoder that answers "yes" or "no", as Qwen3-Reranker does: in the words of its file, over HTTP, and with the scores that
+/// `transformers` has for what they come to.
+#[test]
+fn a_decoder_ranks_with_the_scores_of_transformers() {
+    let mut server =
+        Server::start_with(cache(), &fixture("golden_llama"), &["--embeddings", &fixture("golden_qwen3_rank")]);
+    let golden: Value = serde_json::from_slice(&fs::read(fixture_file("golden_qwen3_rank.json")).unwrap()).unwrap();
+    let pairs = golden["pairs"].as_array().unwrap();
+    let query = pairs[0]["query"].as_str().unwrap();
+    let documents: Vec<&str> = pairs.iter().map(|pair| pair["document"].as_str().unwrap()).collect();
+    assert!(documents.len() > 2 && pairs.iter().all(|pair| pair["query"] == query));
+    let (status, ranked) = post(&server, "/v1/rerank", &json!({"query": query, "documents": documents}));
+    assert_eq!(status, 200, "{ranked}");
+    let results = ranked["results"].as_array().unwrap();
+    assert_eq!(results.len(), documents.len());
+    for result in results {
+        let pair = &pairs[result["index"].as_u64().unwrap() as usize];
+        let (score, expected) = (result["relevance_score"].as_f64().unwrap(), pair["probability"].as_f64().unwrap());
+        assert!((score - expected).abs() < 1e-3, "{score} for {expected}: {pair}");
+    }
+    let order: Vec<u64> = results.iter().map(|result| result["index"].as_u64().unwrap()).collect();
+    let mut expected: Vec<u64> = (0..documents.len() as u64).collect();
+    expected.sort_by(|&a, &b| {
+        let probability = |index: u64| pairs[index as usize]["probability"].as_f64().unwrap();
+        probability(b).total_cmp(&probability(a))
+    });
+    assert_eq!(order, expected);
+    let tokens: usize = pairs.iter().map(|pair| pair["tokens"].as_array().unwrap().len()).sum();
+    assert_eq!(ranked["usage"]["prompt_tokens"], tokens);
     assert_eq!(server.terminate(), Some(0));
 }
 

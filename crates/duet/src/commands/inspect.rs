@@ -26,7 +26,7 @@ fn page(overview: &Overview) -> String {
         other => other.unwrap_or("none"),
     };
     let pre = tokenizer.pre.as_ref().map(|pre| format!(" ({pre})")).unwrap_or_default();
-    let rows = [
+    let mut rows = vec![
         (
             "file",
             format!("{} ({}, GGUF v{})", overview.path.display(), Bytes(overview.file_bytes), overview.gguf_version),
@@ -60,6 +60,9 @@ fn page(overview: &Overview) -> String {
             ),
         ),
     ];
+    if let Some(bytes) = overview.memory.state_bytes {
+        rows.push(("state", format!("{} a conversation at least", Bytes(bytes))));
+    }
     let mut page: String = rows.iter().map(|(name, value)| format!("{name:<14} {}\n", plain(value))).collect();
     page += "\ntype     tensors  parameters       bytes\n";
     for kind in &overview.types {

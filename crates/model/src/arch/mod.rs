@@ -12,6 +12,7 @@ mod gemma4;
 mod glm4moe;
 mod gpt_oss;
 mod granite;
+mod kept;
 mod lfm2;
 mod llama;
 mod longrope;
@@ -35,6 +36,7 @@ pub(crate) use facts::Facts;
 use crate::gguf::GgufFile;
 use crate::load::LoadError;
 use duet_types::Tokens;
+use std::path::Path;
 
 /// An architecture that duet can run.
 pub(crate) struct Architecture {
@@ -68,6 +70,14 @@ pub(crate) const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "phi3", blueprint: phi3::blueprint },
     Architecture { name: "phimoe", blueprint: phimoe::blueprint },
 ];
+
+/// The blueprint of the model in a file of which nothing but the header is read.
+///
+/// # Errors
+/// [`LoadError`] names the field at fault.
+pub fn open_blueprint(path: &Path) -> Result<Blueprint, LoadError> {
+    blueprint(&GgufFile::open(path)?, None)
+}
 
 /// The blueprint of a file's model, for sequences as long as `wanted`; the longest that the file allows, if nobody said.
 pub(crate) fn blueprint(file: &GgufFile, wanted: Option<Tokens>) -> Result<Blueprint, LoadError> {

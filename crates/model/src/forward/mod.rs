@@ -35,10 +35,9 @@ pub use routes::Routes;
 pub use span_wise::{SpanRows, SpanSequence, SpanWise};
 pub use token_wise::{Begun, NotRun, TokenWise};
 
-use crate::arch::{Heads, Recurrent};
 use crate::kv::{KvFormat, KvPool, PAGE_TOKENS, StateLayout};
 use crate::load::Model;
-use duet_kernels::attention::{KvLayout, WideLayers};
+use duet_kernels::attention::KvLayout;
 use duet_types::Tokens;
 
 impl Model {
@@ -60,29 +59,13 @@ impl Model {
     /// The shape of this model's KV pages.
     #[must_use]
     pub fn kv_layout(&self, format: KvFormat) -> KvLayout {
-        let blueprint = self.blueprint();
-        let is_small = matches!(blueprint.recurrent, Some(Recurrent::ShortConvolution { .. }));
-        KvLayout {
-            layers: blueprint.cached_layers(Heads::Common),
-            kv_heads: blueprint.kv_heads,
-            head_dim: blueprint.head_dim,
-            format,
-            state: if is_small { blueprint.recurrent_layers() * blueprint.layer_state() } else { 0 },
-            wide: blueprint.wide.map_or_else(WideLayers::default, |wide| WideLayers {
-                layers: blueprint.cached_layers(Heads::Wide),
-                kv_heads: wide.kv_heads,
-                head_dim: wide.head_dim,
-            }),
-        }
+        self.blueprint().kv_layout(format)
     }
 
     /// What is kept of a sequence beside its pages: matrices, and the columns of their layers.
     #[must_use]
     pub fn kv_states(&self, format: KvFormat) -> Option<StateLayout> {
-        let blueprint = self.blueprint();
-        let floats = blueprint.recurrent_layers() * blueprint.layer_state();
-        let is_large = matches!(blueprint.recurrent, Some(Recurrent::Matrices(_)));
-        is_large.then(|| StateLayout::new(floats, self.kv_layout(format).page_bytes()))
+        self.blueprint().kv_states(format)
     }
 
     /// The positions at which what is kept of a sequence may be cut: multiples of this.
