@@ -213,10 +213,11 @@ impl<'a> View<'a> {
         self.left().iter().filter(|&lane| machine.lane(lane).capabilities.joins == Joins::Crew).collect()
     }
 
-    /// The only lane that there is.
+    /// The only lane that can be used, if it takes any rows: a static one alone runs nothing to its end.
     #[must_use]
     pub fn only_lane(&self) -> Option<LaneSet> {
-        Some(self.left()).filter(|left| left.len() == 1)
+        let left = self.left();
+        Some(left).filter(|left| left.len() == 1 && self.config.machine.dynamic().contains_all(*left))
     }
 
     fn left(&self) -> LaneSet {

@@ -332,3 +332,28 @@ fn an_overdue_prompt_pays_for_the_passes_it_rides_in() {
     // Its age, and its own work over the share of overdue work: a fraction of the reactive load.
     assert!(latency < Nanos(200_000_000), "{latency:?}");
 }
+
+/// The cores hung while the iGPU was slow. The NPU alone reads no prompt, so everybody waits for the iGPU: the checker
+/// expected a kernel.
+#[test]
+fn nothing_runs_while_the_last_lane_that_takes_any_shape_is_slow() {
+    breaks_no_rule(
+        "npu-igpu-cpu  policy agent-xpu  chunk 89  batch 7  cap 2  preempt 6ms  stall 11ms  age 58ms  graphs 0  pages 50  hang-timeout 7
+         at 42.525ms  E  proactive  prompt 88  output 7  hangs-once 5  scored  drafts 1000
+         at 41.034ms  lane 1 is slow until 65.109ms",
+    );
+}
+
+/// The NPU was the only lane that was neither lost nor slow, was taken for a machine of one lane, and was given a whole
+/// prompt for which it had no graph.
+#[test]
+fn a_static_lane_is_no_machine_of_its_own() {
+    breaks_no_rule(
+        "npu-igpu-cpu  policy duet  chunk 95  batch 2  cap 2  preempt 10ms  stall 69ms  age 104ms  jitter 0.48  hang-timeout 7
+         at 1.52ms    A  reactive  prompt 336  output 4  hangs-once 8  scored  graph-fails
+         at 1.113ms   E  reactive  prompt 159  output 11
+         at 1.639ms   G  reactive  prompt 197  output 2
+         at 1.472ms   J  reactive  prompt 112  output 4  scored
+         at 43.607ms  lane 1 is slow until 68.985ms",
+    );
+}

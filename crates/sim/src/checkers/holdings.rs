@@ -29,7 +29,7 @@ impl Checker for Holdings {
 
     fn command(&mut self, picture: &Picture, _: Instant, command: &Command) -> Result<(), String> {
         let holds_all = |lane: LaneId| self.machine.lane(lane).capabilities.layers.is_none();
-        if !self.machine.all().iter().any(|lane| holds_all(lane) && !picture.lost.contains(lane)) {
+        if !self.machine.all().iter().any(|lane| holds_all(lane) && !picture.unusable().contains(lane)) {
             return Ok(());
         }
         match command {

@@ -4,7 +4,9 @@
 //! timer), a graph is being loaded, a pass waits for a disk (what goes in between is cut to fit), or the occupancy of the dynamic lane is capped:
 //! 1. Under every policy: if nothing runs, no pass is under way, nobody of those whom the policy may run (under `serial`
 //!    the oldest request, under `restart` the oldest of the highest class, else everybody) is ready and has memory, and
-//!    if a request is there at all, KV is on its way to memory or disk: something will happen.
+//!    if a request is there at all, KV is on its way to memory or disk: something will happen. It is not asserted while each
+//!    lane that takes any shape is lost or slow, and one is slow: static lanes cannot read a prompt to its end or decode,
+//!    and what is slow comes back or is lost.
 //! 2. Under `duet` and `agent-xpu`, where lanes are apart (they form no team, or may not): the decode lane runs something
 //!    if no decode kernel is on any lane and a request that decodes is ready and has memory, or a decode pass is under
 //!    way.
@@ -34,7 +36,7 @@ impl Idleness {
     }
 
     fn nothing_runs(&self, picture: &Picture) -> Result<(), String> {
-        if !picture.kernels.is_empty() || picture.is_loading {
+        if !picture.kernels.is_empty() || picture.is_loading || picture.waits_for_slow(self.config.machine.dynamic()) {
             return Ok(());
         }
         if let Some((pass, under_way)) = picture.passes.first_key_value() {
@@ -69,7 +71,7 @@ impl Idleness {
         let joins = machine.is_team(machine.all()) && self.config.mechanisms.has(Mechanism::Teams);
         // A lane that holds some layers waits while a pass is in others.
         let all_layers = machine.lanes.iter().all(|lane| lane.capabilities.layers.is_none());
-        let both = machine.lanes.len() == 2 && picture.lost.is_empty() && all_layers;
+        let both = machine.lanes.len() == 2 && picture.unusable().is_empty() && all_layers;
         let preempts = self.config.mechanisms.has(Mechanism::Preemption);
         match self.policy {
             PolicyName::AgentXpu => both && preempts,

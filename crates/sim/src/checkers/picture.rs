@@ -14,7 +14,9 @@ pub(super) struct Picture {
     pub(super) requests: BTreeMap<RequestId, Seen>,
     pub(super) kernels: BTreeMap<KernelId, OnLanes>,
     pub(super) passes: BTreeMap<PassId, UnderWay>,
-    pub(super) lost: LaneSet,
+    lost: LaneSet,
+    /// Lanes of which it is expected that they come back, or are lost, whatever anybody does.
+    slow: LaneSet,
     /// Spills that were not answered, of live requests and of ended ones.
     pub(super) writing: BTreeSet<RequestId>,
     /// Until when lanes rest on purpose.
@@ -108,6 +110,7 @@ impl Picture {
             kernels: BTreeMap::new(),
             passes: BTreeMap::new(),
             lost: LaneSet::EMPTY,
+            slow: LaneSet::EMPTY,
             writing: BTreeSet::new(),
             rests_until: Instant::default(),
             is_loading: false,
@@ -136,9 +139,20 @@ impl Picture {
         self.passes.values().any(|pass| pass.waits)
     }
 
+    /// Lanes that must not be used: those that are lost, and those that are slow.
+    pub(super) fn unusable(&self) -> LaneSet {
+        self.lost.union(self.slow)
+    }
+
+    /// Whether none of these lanes can be used before one that is slow comes back.
+    pub(super) fn waits_for_slow(&self, lanes: LaneSet) -> bool {
+        let left = lanes.without(self.lost);
+        !left.is_empty() && self.slow.contains_all(left)
+    }
+
     /// Lanes that run nothing, of these.
     pub(super) fn idle(&self, all: LaneSet) -> LaneSet {
-        all.without(self.kernels.values().fold(self.lost, |busy, kernel| busy.union(kernel.lanes)))
+        all.without(self.kernels.values().fold(self.unusable(), |busy, kernel| busy.union(kernel.lanes)))
     }
 
     pub(super) fn event(&mut self, now: Instant, event: &Event) {
@@ -161,8 +175,8 @@ impl Picture {
             Event::SpillFailed { request } => self.spill_ended(*request, Standing::Ready),
             Event::Cancelled(request) => self.change(*request, |seen| seen.cancelled |= seen.is_live()),
             Event::GraphLoaded { .. } | Event::GraphLoadFailed { .. } => self.is_loading = false,
-            Event::LaneSlow { lane } => self.lost = self.lost.union(LaneSet::from_iter([*lane])),
-            Event::LaneBack { lane } => self.lost = self.lost.without(LaneSet::from_iter([*lane])),
+            Event::LaneSlow { lane } => self.slow = self.slow.union(LaneSet::from_iter([*lane])),
+            Event::LaneBack { lane } => self.lane_back(*lane),
             Event::GraphReady { .. } | Event::GraphFailed { .. } | Event::Dropped { .. } | Event::Timer => {}
         }
     }
@@ -265,7 +279,13 @@ impl Picture {
         self.end_damaged(pass);
     }
 
+    fn lane_back(&mut self, lane: LaneId) {
+        let lane = LaneSet::from_iter([lane]);
+        (self.lost, self.slow) = (self.lost.without(lane), self.slow.without(lane));
+    }
+
     fn lane_lost(&mut self, lane: LaneId) {
+        self.slow = self.slow.without(LaneSet::from_iter([lane]));
         self.lost = self.lost.union(LaneSet::from_iter([lane]));
         let victims = self.kernels.iter().filter(|(_, kernel)| kernel.lanes.contains(lane));
         let victims: Vec<KernelId> = victims.map(|(&id, _)| id).collect();

@@ -16,13 +16,14 @@ use duet_scheduler::{Chance, HeadRows, Limits, Mechanism, MemoryLimits, Schedule
 use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Tokens};
 
 /// The machines that scenarios are of. One more is a line here.
-const MACHINES: [fn() -> SchedulerConfig; 6] = [
+const MACHINES: [fn() -> SchedulerConfig; 7] = [
     machines::npu_igpu,
     machines::cpu,
     machines::single,
     || machines::exchanging(Bytes::ZERO),
     machines::launching,
     machines::half_on_igpu,
+    machines::npu_igpu_cpu,
 ];
 
 /// The scenario of a seed.
