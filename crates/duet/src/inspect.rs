@@ -1,7 +1,7 @@
 //! What a model file says about itself, and what running it needs. Reads the header only.
 
 use anyhow::Context;
-use duet_model::arch::open_blueprint;
+use duet_model::arch;
 use duet_model::gguf::{self, GgufError, GgufFile, Metadata, TensorInfo, TensorType};
 use duet_model::kv::KvFormat;
 use duet_types::{Bytes, Tokens};
@@ -163,7 +163,7 @@ impl Overview {
                     bytes: kind.bytes.0,
                 })
                 .collect(),
-            memory: Memory::needed(path, &file),
+            memory: Memory::needed(&file),
             tensors: list_tensors.then(|| file.tensors().iter().map(TensorOverview::from).collect()),
             architecture,
             shape,
@@ -202,8 +202,8 @@ impl Shape {
 
 impl Memory {
     /// Keys and values as the model's pages have them; of a file that cannot be run here nothing is known of these.
-    fn needed(path: &Path, file: &GgufFile) -> Self {
-        let blueprint = open_blueprint(path).ok();
+    fn needed(file: &GgufFile) -> Self {
+        let blueprint = arch::blueprint(file, None).ok();
         let kv = |format| Some(blueprint.as_ref()?.kv_bytes(format, Tokens(KV_TOKENS)).0);
         Self {
             packed_weights_bytes: file.tensors().iter().map(packed_bytes).sum(),

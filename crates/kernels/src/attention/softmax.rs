@@ -29,7 +29,8 @@ pub(super) const LOWEST: f32 = -1e30;
 /// The score of a position that is not visible.
 pub(super) const MASKED: f32 = f32::NEG_INFINITY;
 
-/// `into` after another, of which are given the largest score, the sum and the values, as if their scores had come one after the other.
+/// `into` after another, of which the largest score, the sum of weights and the values are given: as if their scores had
+/// come one after the other.
 #[inline(always)]
 pub(super) fn merge_softmax<S: Simd>(s: S, into: &mut Softmax<'_>, (largest, total, values): (f32, f32, &[f32])) {
     let dim = into.values.len().min(values.len());

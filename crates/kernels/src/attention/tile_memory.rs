@@ -2,6 +2,7 @@
 
 use super::HEAD_DIM_MAX;
 use super::layout::{GROUP, QUAD};
+use crate::simd::LANES;
 use std::mem::MaybeUninit;
 
 /// Room for what a tile of `R` pairs keeps, on the stack of who attends, for the widest heads. Only what the heads at hand
@@ -41,9 +42,10 @@ impl<const R: usize> TileMemory<R> {
     /// What heads of `dim` dimensions need of it.
     ///
     /// # Panics
-    /// If no head is that wide.
+    /// If no head is that wide, or the width is not one of registers.
     #[inline(always)]
     pub(super) fn parts(&mut self, dim: usize) -> TileParts<'_, R> {
+        assert!(dim.is_multiple_of(LANES));
         TileParts {
             query: filled(&mut self.query[..dim], [0.0; R]),
             quads: filled(&mut self.quads[..dim / QUAD], [[0; QUAD]; R]),

@@ -36,7 +36,6 @@ pub(crate) use facts::Facts;
 use crate::gguf::GgufFile;
 use crate::load::LoadError;
 use duet_types::Tokens;
-use std::path::Path;
 
 /// An architecture that duet can run.
 pub(crate) struct Architecture {
@@ -71,16 +70,12 @@ pub(crate) const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "phimoe", blueprint: phimoe::blueprint },
 ];
 
-/// The blueprint of the model in a file of which nothing but the header is read.
+/// The blueprint of a file's model, for sequences as long as `wanted`; the longest that the file allows, if nobody said.
+/// It is made of the header alone.
 ///
 /// # Errors
 /// [`LoadError`] names the field at fault.
-pub fn open_blueprint(path: &Path) -> Result<Blueprint, LoadError> {
-    blueprint(&GgufFile::open(path)?, None)
-}
-
-/// The blueprint of a file's model, for sequences as long as `wanted`; the longest that the file allows, if nobody said.
-pub(crate) fn blueprint(file: &GgufFile, wanted: Option<Tokens>) -> Result<Blueprint, LoadError> {
+pub fn blueprint(file: &GgufFile, wanted: Option<Tokens>) -> Result<Blueprint, LoadError> {
     let name = file.metadata().str("general.architecture")?;
     let architecture = ARCHITECTURES.iter().find(|architecture| architecture.name == name);
     let architecture = architecture.ok_or_else(|| LoadError::Architecture {
