@@ -12,7 +12,7 @@ use duet_types::Bytes;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The open file.
@@ -21,6 +21,8 @@ pub(super) struct ExpertFile {
     path: PathBuf,
     file: File,
     past_cache: PastCache,
+    /// What came of removing it, once that was tried.
+    removal: OnceLock<io::Result<()>>,
 }
 
 /// How the page cache is kept out.
@@ -50,7 +52,7 @@ impl ExpertFile {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let direct = open_direct(path).map(|file| (file, PastCache::Direct));
         let (file, past_cache) = direct.or_else(|_| Ok::<_, io::Error>((File::open(path)?, PastCache::Dropped)))?;
-        Ok(Self { path: path.to_owned(), file, past_cache })
+        Ok(Self { path: path.to_owned(), file, past_cache, removal: OnceLock::new() })
     }
 
     /// Reads an expert into a slot, twice if need be, and makes it ready to compute with.
@@ -79,7 +81,8 @@ impl ExpertFile {
             Wrong::Failed(error) => format!("the disk says: {error}"),
             Wrong::Damaged => DAMAGED.to_owned(),
         };
-        match self.remove() {
+        // Once: a reader that tried again later could take away what was packed anew meanwhile.
+        match self.removal.get_or_init(|| self.remove()) {
             Ok(()) => format!("{what}; the next start packs the weights anew"),
             Err(error) => format!("{what}; remove the file, so that the next start packs the weights anew ({error})"),
         }
