@@ -94,6 +94,14 @@ pub struct Kernel {
     pub shares: Vec<Share>,
 }
 
+impl Kernel {
+    /// The model that its rows go through.
+    #[must_use]
+    pub fn net(&self) -> Net {
+        self.members.first().map_or(Net::Decoder, |member| member.net)
+    }
+}
+
 /// What a kernel does when data that it needs has to be read first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

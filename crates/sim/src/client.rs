@@ -1,7 +1,7 @@
 //! Clients: what is true of a request and hidden from the scheduler.
 
 use duet_scheduler::{Chance, HeadRows};
-use duet_types::{Class, Instant, Nanos, Tokens};
+use duet_types::{Class, Instant, Nanos, Net, Tokens};
 
 /// One request as its client knows it. Its id is its place in the list of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,14 +16,16 @@ pub struct Client {
     pub prompt: Tokens,
     /// Length of its answer.
     pub output: Tokens,
+    /// Which model reads it. What an encoder makes of a prompt counts as an answer of one token.
+    pub net: Net,
     /// Which rows of its prompt go through the head.
     pub head: HeadRows,
     /// The request whose tokens its prompt begins with.
     pub continues: Option<Continues>,
-    /// How long after the end of the request that it continues it is submitted: a person reads, or a tool runs. Absent: it
-    /// waits for nobody.
-    pub follows: Option<Nanos>,
-    /// When its client gives it up; also before it arrives, or after its end.
+    /// Whose end it waits for before it is submitted. Absent: it waits for nobody.
+    pub follows: Option<Follows>,
+    /// When its client gives it up; also before it arrives, or after its end. One that would follow another after that does
+    /// not come.
     pub cancelled: Option<Instant>,
     /// Which of its kernels fail.
     pub failing: Failing,
@@ -42,6 +44,15 @@ pub struct Continues {
     pub client: usize,
     /// How many tokens are the same at most; the rest differs.
     pub shared: Tokens,
+}
+
+/// A request that comes after another's end: a person has read the answer, a tool has run, or so many are kept in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Follows {
+    /// Which client's.
+    pub client: usize,
+    /// How long after it.
+    pub gap: Nanos,
 }
 
 /// Which of a request's kernels go wrong.
@@ -78,6 +89,7 @@ impl Client {
             class,
             prompt: Tokens(prompt),
             output: Tokens(output),
+            net: Net::Decoder,
             head: HeadRows::Last,
             continues: None,
             follows: None,

@@ -41,7 +41,7 @@ impl Disk {
     pub(crate) fn stop(&mut self, kernel: &Kernel) -> Option<Stop> {
         let rows = f64::from(kernel.rows.end - kernel.rows.start);
         let whole = self.heg.ffn.disk_time(rows);
-        if kernel.on_miss == OnMiss::Waits || whole <= 0.0 {
+        if kernel.on_miss == OnMiss::Waits || !kernel.net().is_decoder() || whole <= 0.0 {
             return None;
         }
         let order = self.heg.order();

@@ -5,7 +5,7 @@
 //! as those of first turns are. A flow ends after two to six turns, evenly, or when its context is full. So what a turn
 //! shares with the one before is known, and whether its keys and values are still there is for the scheduler to see to.
 
-use crate::client::{Client, Continues};
+use crate::client::{Client, Continues, Follows};
 use crate::random::Random;
 use crate::traffic::Traffic;
 use duet_types::{Class, Nanos, Tokens};
@@ -54,7 +54,7 @@ impl Flows {
         (prompt + output <= self.first.context).then(|| Client {
             arrives: before.arrives,
             continues: Some(Continues { client: index, shared: said }),
-            follows: Some(Nanos(gap as u64)),
+            follows: Some(Follows { client: index, gap: Nanos(gap as u64) }),
             ..Client::new(before.class, prompt.0, output.0)
         })
     }
@@ -101,7 +101,7 @@ mod tests {
         let latencies = scenario.run(Latencies::default()).observer;
         let mut turns = 0;
         for (index, client) in clients.iter().enumerate() {
-            let Some((before, gap)) = client.continues.zip(client.follows) else { continue };
+            let (Some(before), Some(Follows { gap, .. })) = (client.continues, client.follows) else { continue };
             let of = |index: usize| latencies.get(RequestId(index as u64)).unwrap();
             assert_eq!(of(index).arrived, of(before.client).ended.unwrap().0 + gap);
             assert!(client.prompt > before.shared && client.prompt + client.output <= Tokens(4096));

@@ -15,8 +15,9 @@ use crate::speed::SpeedTimeline;
 use crate::truth::Truth;
 use crate::watchdog::Watchdog;
 use duet_scheduler::annotation::{self, Bound};
-use duet_scheduler::{Heg, Kernel, Machine, OnMiss};
-use duet_types::{Instant, KernelId, LaneId, LaneSet, Nanos, NodeKind, Tokens};
+use duet_scheduler::machine::Joins;
+use duet_scheduler::{Heg, Kernel, Machine, OnMiss, SchedulerConfig};
+use duet_types::{Instant, KernelId, LaneId, LaneSet, Nanos, Net, NodeKind, Tokens};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -27,6 +28,7 @@ pub(crate) struct Lanes {
     heg: Heg,
     /// The same where kernels do not wait for a disk.
     in_memory: Heg,
+    encoder: Heg,
     chunk: Tokens,
     /// Bytes a second that all lanes get together.
     shared_bytes_per_s: Option<f64>,
@@ -66,12 +68,13 @@ pub(crate) enum Warmth {
 }
 
 impl Lanes {
-    pub(crate) fn new(truth: &Truth, heg: Heg, chunk: Tokens) -> Self {
+    pub(crate) fn new(truth: &Truth, config: &SchedulerConfig) -> Self {
         Self {
             machine: truth.machine.clone(),
-            in_memory: heg.in_memory(),
-            heg,
-            chunk,
+            in_memory: config.heg.in_memory(),
+            heg: config.heg.clone(),
+            encoder: config.graph(Net::Encoder).clone(),
+            chunk: config.limits.chunk,
             shared_bytes_per_s: truth.shared_bytes_per_s,
             jitter: truth.jitter,
             random: Random::new(truth.seed),
@@ -86,14 +89,14 @@ impl Lanes {
         self.check(lanes, &kernel, way.warmth);
         let anchors = &self.speed.at(now).of(lanes, self.machine.anchors(lanes));
         let part = load(&kernel);
-        let heg = if kernel.on_miss == OnMiss::Waits { &self.heg } else { &self.in_memory };
+        let heg = self.graph(&kernel);
         let demand = annotation::demand(heg, anchors, &part, &way.nodes);
         let time = (demand.seconds * 1e9).floor() * way.slowdown;
-        let deviation = 1.0 + self.jitter * (2.0 * self.random.share() - 1.0);
         let bound = match kernel.nodes.len() {
-            1 => annotation::bound(&self.heg, anchors, &part, self.heg.order().kind(kernel.nodes.start)),
-            _ => annotation::pass_bound(&self.heg, anchors, &part),
+            1 => annotation::bound(heg, anchors, &part, heg.order().kind(kernel.nodes.start)),
+            _ => annotation::pass_bound(heg, anchors, &part),
         };
+        let deviation = 1.0 + self.jitter * (2.0 * self.random.share() - 1.0);
         let left = if self.jitter > 0.0 { time * deviation } else { time };
         let bytes_per_s = if left > 0.0 { demand.bytes / left * 1e9 } else { 0.0 };
         let running = Running { lanes, bound, pace: Paced::new(now, left, bytes_per_s), kernel };
@@ -170,9 +173,22 @@ impl Lanes {
         self.running.values().map(|running| &running.kernel)
     }
 
+    /// What a kernel runs through.
+    fn graph(&self, kernel: &Kernel) -> &Heg {
+        match (kernel.net(), kernel.on_miss) {
+            (Net::Encoder, _) => &self.encoder,
+            (Net::Decoder, OnMiss::Waits) => &self.heg,
+            (Net::Decoder, OnMiss::GivesBack) => &self.in_memory,
+        }
+    }
+
     fn check(&self, lanes: LaneSet, kernel: &Kernel, warmth: Warmth) {
         assert!(!lanes.is_empty(), "kernel {} has no lane", kernel.id);
         assert!(self.idle().contains_all(lanes), "lanes {lanes} are not idle");
+        if kernel.net() == Net::Encoder {
+            let is_core = |lane: LaneId| self.machine.lane(lane).capabilities.joins == Joins::Crew;
+            assert!(lanes.iter().all(is_core), "lanes {lanes} got a kernel of the encoder, and are not all cores");
+        }
         let fixed = lanes.iter().any(|lane| self.machine.is_static(lane));
         if !fixed || warmth == Warmth::Warm {
             return;
@@ -215,7 +231,7 @@ mod tests {
     use super::*;
     use crate::machines;
     use duet_scheduler::{Completes, HeadRows, Member, PassId, Yields};
-    use duet_types::{Class, Net, RequestId, Stage};
+    use duet_types::{Class, RequestId, Stage};
 
     /// A kernel of one token on the iGPU, which gets all of the memory's bandwidth when it is alone.
     fn decoding() -> Lanes {
@@ -243,7 +259,7 @@ mod tests {
             on_miss: OnMiss::Waits,
             shares: Vec::new(),
         };
-        let mut lanes = Lanes::new(&truth, config.heg, config.limits.chunk);
+        let mut lanes = Lanes::new(&truth, &config);
         let way = Way { nodes: kernel.nodes.clone(), warmth: Warmth::Cold, slowdown: 1.0 };
         lanes.launch(Instant(0), LaneSet::from_iter([lane]), kernel, &way);
         lanes

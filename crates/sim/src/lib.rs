@@ -33,6 +33,7 @@ pub mod lengths;
 pub mod machines;
 mod meter;
 mod metrics;
+mod node_counts;
 mod paced;
 mod passes;
 mod random;
@@ -53,7 +54,7 @@ mod world;
 
 pub use ablation::Ablation;
 pub use answers::{Answers, KnownLengths};
-pub use client::{Client, Continues, Failing, Graphs};
+pub use client::{Client, Continues, Failing, Follows, Graphs};
 pub use counters::Counters;
 pub use faults::Faults;
 pub use figures::{ClassFigures, Figures, LaneFigures, percentile};

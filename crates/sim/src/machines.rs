@@ -3,7 +3,8 @@
 //! The model has two layers: seven nodes. Reading the weights of a node takes the NPU 1 ms, the iGPU and a team of two
 //! CPU lanes 0.5 ms, and one CPU lane 1 ms. A row of a node takes the NPU and the team 10 µs, the iGPU and one CPU lane
 //! 20 µs. So a chunk of 100 rows is 1 ms a node on the NPU and 2 ms on the iGPU. Attention reads 1 µs a position
-//! where weights take 0.5 ms, and 2 µs where they take 1 ms. Launching, embeddings and the head take no time.
+//! where weights take 0.5 ms, and 2 µs where they take 1 ms. Launching, embeddings and the head take no time. The encoder
+//! beside it has one such layer.
 
 use duet_scheduler::heg::{ExpertLaunches, Heg, OnDisk, RoutedWeights, SequenceWise, TokenWise};
 use duet_scheduler::layers::HeldLayers;
@@ -115,7 +116,7 @@ fn config(machine: Machine, prefill_rows: u32) -> SchedulerConfig {
     SchedulerConfig {
         machine,
         heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head, experts: None },
-        encoder: None,
+        encoder: Some(Heg { layers: 1, qkv: linear, ffn: linear, attention, head, experts: None }),
         limits: Limits {
             chunk: Tokens(100),
             prefill_rows: Tokens(prefill_rows),

@@ -1,7 +1,8 @@
 //! A recorded run as a workload: who came, with what, and what they got; all of it from the event log.
 //!
 //! A client's answer is as long as what was generated for it. An answer that was cut short by its client would have gone
-//! on, nobody knows for how long: in a replay it is cut at the same time. Whose KV a prompt continued, and how much of
+//! on, nobody knows for how long: in a replay it is cut at the same time. Drafts are right as often as they were, on
+//! average over each answer. Whose KV a prompt continued, and how much of
 //! it, is what was found when it was restored. What the log does not hold is not guessed: prompts' texts, and with them
 //! what else a prompt might have shared; the time a request spends before it is submitted, in HTTP and in the tokenizer.
 //!
@@ -9,14 +10,17 @@
 //! the line.
 
 mod check;
+mod in_flight;
+mod produced;
 
 use crate::client::{Client, Continues};
 use crate::counters::Counters;
 use crate::scenario::Scenario;
-use check::{check_config, check_kernel};
+use check::{check_config, check_kernel, check_request};
 use duet_driver::{Header, Line, LogError, LogReader, Observer, Probe};
 use duet_scheduler::{Command, End, Event, Outcome, Source};
 use duet_types::{Instant, RequestId, Stage, Tokens};
+use produced::Produced;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 
@@ -60,7 +64,7 @@ pub enum Beside {
 /// A log that is being read.
 struct Reading {
     recorded: Recorded,
-    generated: Vec<Tokens>,
+    produced: Vec<Produced>,
     cancelled: BTreeMap<RequestId, Instant>,
     released: BTreeMap<RequestId, (Instant, End)>,
     restored: BTreeSet<RequestId>,
@@ -110,8 +114,8 @@ impl Reading {
             probes: Vec::new(),
             ended: Instant::default(),
         };
-        let (generated, cancelled) = (Vec::new(), BTreeMap::new());
-        Self { recorded, generated, cancelled, released: BTreeMap::new(), restored: BTreeSet::new() }
+        let (produced, cancelled) = (Vec::new(), BTreeMap::new());
+        Self { recorded, produced, cancelled, released: BTreeMap::new(), restored: BTreeSet::new() }
     }
 
     fn event(&mut self, now: Instant, event: &Event) -> Result<(), String> {
@@ -124,7 +128,7 @@ impl Reading {
                 }
                 if let Outcome::Tokens(tokens) = outcome {
                     for token in tokens {
-                        *self.generated_of(token.request)? += token.tokens;
+                        self.produced_by(token.request)?.brought(token);
                     }
                 }
             }
@@ -140,9 +144,15 @@ impl Reading {
 
     fn command(&mut self, now: Instant, command: &Command) -> Result<(), String> {
         match command {
-            Command::Launch { lanes, kernel, .. } => check_kernel(&self.recorded.header.config, *lanes, kernel)?,
+            Command::Launch { lanes, kernel, .. } => {
+                check_kernel(&self.recorded.header.config, *lanes, kernel)?;
+                for member in kernel.members.iter().filter(|member| member.stage == Stage::Verify) {
+                    let drafted = member.token_rows().saturating_sub(Tokens(1));
+                    self.produced_by(member.request)?.verifies(drafted);
+                }
+            }
             Command::Release { request, end } => {
-                self.generated_of(*request)?;
+                self.produced_by(*request)?;
                 self.released.insert(*request, (now, *end));
             }
             _ => {}
@@ -165,23 +175,25 @@ impl Reading {
         if request.id.0 != next {
             return Err(format!("request {} is submitted where request {next} should be", request.id));
         }
-        if request.prompt == Tokens::ZERO || request.prompt > TOKENS_MAX {
-            return Err(format!("request {} has a prompt of {} tokens", request.id, request.prompt));
-        }
+        check_request(&self.recorded.header.config, request)?;
         let name = request.id.to_string();
-        let client = Client { name, arrives: now, ..Client::new(request.class, request.prompt.0, 1) };
+        let net = request.net;
+        let client = Client { name, arrives: now, net, ..Client::new(request.class, request.prompt.0, 1) };
         self.recorded.clients.push(client);
-        self.generated.push(Tokens::ZERO);
+        self.produced.push(Produced::default());
         Ok(())
     }
 
     fn restored(&mut self, request: RequestId, cached: Tokens, source: Option<Source>) -> Result<(), String> {
-        self.generated_of(request)?;
+        self.produced_by(request)?;
         // Only the first time: later it is its own KV that comes back.
         if !self.restored.insert(request) {
             return Ok(());
         }
         let Some(Source::TakenOver(of) | Source::Forked(of)) = source else { return Ok(()) };
+        if !self.recorded.clients[request.0 as usize].net.is_decoder() {
+            return Err(format!("request {request} is for the encoder and continues request {of}"));
+        }
         // It may have come later, while this one waited, but it has ended.
         if !self.released.contains_key(&of) {
             return Err(format!("request {request} continues request {of}, which has not ended"));
@@ -191,9 +203,9 @@ impl Reading {
         Ok(())
     }
 
-    fn generated_of(&mut self, request: RequestId) -> Result<&mut Tokens, String> {
+    fn produced_by(&mut self, request: RequestId) -> Result<&mut Produced, String> {
         let index = usize::try_from(request.0).unwrap_or(usize::MAX);
-        self.generated.get_mut(index).ok_or_else(|| format!("request {request} was not submitted"))
+        self.produced.get_mut(index).ok_or_else(|| format!("request {request} was not submitted"))
     }
 
     /// What is known at the end of the log. Who is not answered then has gone.
@@ -201,13 +213,15 @@ impl Reading {
         for (index, client) in self.recorded.clients.iter_mut().enumerate() {
             let request = RequestId(index as u64);
             client.cancelled = self.cancelled.get(&request).copied();
-            let generated = self.generated[index];
+            let produced = self.produced[index];
+            client.drafts = produced.drafts();
+            let unknown = if client.net.is_decoder() { TOKENS_MAX } else { Tokens(1) };
             client.output = match self.released.get(&request) {
-                Some((_, End::Finished(reason))) if *reason != duet_types::FinishReason::Cancelled => generated,
+                Some((_, End::Finished(reason))) if *reason != duet_types::FinishReason::Cancelled => produced.tokens,
                 released => {
                     let gone = released.map_or(ended, |(at, _)| *at);
                     client.cancelled = client.cancelled.or(Some(gone));
-                    TOKENS_MAX
+                    unknown
                 }
             };
         }
@@ -217,7 +231,7 @@ impl Reading {
 }
 
 /// No model's context is longer.
-const TOKENS_MAX: Tokens = Tokens(1 << 24);
+pub(crate) const TOKENS_MAX: Tokens = Tokens(1 << 24);
 
 #[cfg(test)]
 mod tests;

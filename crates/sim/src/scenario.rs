@@ -6,6 +6,7 @@
 //! at 3ms  B  reactive   prompt 64   output 3  cancelled 9ms
 //! at 9ms  C  reactive   prompt 99   output 1  continues B
 //! at 9ms  S  proactive  prompt 99   output 1  scored
+//! at 9ms  E  proactive  prompt 99   output 1  encodes
 //! at 9ms  D  proactive  prompt 99   output 9  fails-once 3  hangs-from 5  graph-slow 10  drafts 800
 //! at 4ms  lane 0 is lost
 //! at 9ms  lane 0 works again
@@ -20,10 +21,10 @@ use crate::machines;
 use crate::truth::Truth;
 use crate::world::VirtualWorld;
 use duet_driver::{Observed, Observer, run};
-use duet_scheduler::machine::Capabilities;
+use duet_scheduler::machine::{Capabilities, Joins, Lane};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Chance, HeadRows, Mechanism, Scheduler, SchedulerConfig};
-use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Tokens};
+use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Net, Tokens};
 use std::fmt;
 use std::str::FromStr;
 
@@ -95,6 +96,10 @@ impl FromStr for Scenario {
                 }
                 name => {
                     let client = client(name, Instant(at.0), words, &scenario.clients)?;
+                    let is_core = |lane: &Lane| lane.capabilities.joins == Joins::Crew;
+                    if client.net == Net::Encoder && !scenario.config.machine.lanes.iter().any(is_core) {
+                        return Err(ScenarioError(format!("`{name}` encodes, and the machine has no cores")));
+                    }
                     scenario.clients.push(client);
                 }
             }
@@ -189,6 +194,7 @@ fn client(name: &str, arrives: Instant, mut words: Words<'_>, others: &[Client])
             "hangs-once" => client.hanging = Failing::Once(words.number()?),
             "hangs-from" => client.hanging = Failing::From(words.number()?),
             "scored" => client.head = HeadRows::All,
+            "encodes" => client.net = Net::Encoder,
             "drafts" => client.drafts = Some(Chance::new(words.number()? as f32 / 1000.0)),
             "graph-fails" => client.graph = Graphs::Fail,
             "graph-slow" => client.graph = Graphs::Slow(words.number()?),
@@ -200,6 +206,9 @@ fn client(name: &str, arrives: Instant, mut words: Words<'_>, others: &[Client])
             }
             other => return Err(ScenarioError(format!("no client has `{other}`"))),
         }
+    }
+    if client.net == Net::Encoder && (client.output != Tokens(1) || client.continues.is_some()) {
+        return Err(ScenarioError(format!("`{name}` encodes: it has an output of 1 and continues nothing")));
     }
     Ok(client)
 }

@@ -1,5 +1,6 @@
 //! Timelines as text: one line for each thing that happens, with its time, lanes, subject and reason.
 
+use crate::node_counts::NodeCounts;
 use crate::scenario::Scenario;
 use duet_driver::Observer;
 use duet_scheduler::progressive::Role;
@@ -13,7 +14,7 @@ use std::fmt::Write as _;
 pub struct Timeline {
     clients: Vec<String>,
     lanes: Vec<String>,
-    nodes: usize,
+    nodes: NodeCounts,
     graphs: BTreeMap<GraphId, RequestId>,
     /// Kernels that might give their lanes back, with their passes and members.
     given_back: BTreeMap<KernelId, (PassId, String)>,
@@ -28,7 +29,7 @@ impl Timeline {
         Self {
             clients: scenario.clients.iter().map(|client| client.name.clone()).collect(),
             lanes: lanes.map(|lane| lane.name.clone()).collect(),
-            nodes: scenario.config.heg.nodes(),
+            nodes: NodeCounts::of(&scenario.config),
             graphs: BTreeMap::new(),
             given_back: BTreeMap::new(),
             text: String::new(),
@@ -77,7 +78,7 @@ impl Timeline {
     fn subject(&self, kernel: &Kernel) -> String {
         let members: Vec<String> = kernel.members.iter().map(|member| self.member(member)).collect();
         let mut subject = members.join(" ");
-        if kernel.nodes != (0..self.nodes) {
+        if kernel.nodes != (0..self.nodes.in_pass_of(kernel.net())) {
             write!(subject, " n{}..{}", kernel.nodes.start, kernel.nodes.end).expect("a string takes everything");
         }
         let rows: u32 = kernel.members.iter().map(|member| member.len().0).sum();

@@ -2,12 +2,13 @@
 
 use crate::answers::{Answers, KnownLengths};
 use crate::checkers::Books;
-use crate::client::{Client, Graphs};
+use crate::client::{Client, Follows, Graphs};
 use crate::compiler::Compiler;
 use crate::device_graphs::DeviceGraphs;
 use crate::disk::{Disk, Stop};
 use crate::kv::{Keeps, Kept, KvMemory, SpillResult};
 use crate::lanes::{Lanes, Warmth, Way};
+use crate::node_counts::NodeCounts;
 use crate::passes::{Ended, Passes};
 use crate::truth::Truth;
 use crate::watchdog::Watchdog;
@@ -16,7 +17,7 @@ use duet_scheduler::machine::ExactGraphs;
 use duet_scheduler::{
     Command, Completes, End, Event, Kernel, Member, Outcome, Pages, PassId, Prefix, Request, SchedulerConfig, Yields,
 };
-use duet_types::{FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, Net, RequestId, Stage, Tokens};
+use duet_types::{FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
 use std::collections::BTreeMap;
 
 /// A world in virtual time.
@@ -24,7 +25,7 @@ use std::collections::BTreeMap;
 pub struct VirtualWorld<A = KnownLengths> {
     clients: Vec<Client>,
     answers: A,
-    nodes: usize,
+    nodes: NodeCounts,
     chunk: Tokens,
     exact: Option<ExactGraphs>,
     /// A prompt's graphs being loaded, when nothing disturbs that.
@@ -94,8 +95,9 @@ impl<A: Answers> VirtualWorld<A> {
     #[must_use]
     pub fn with_answers(clients: Vec<Client>, config: &SchedulerConfig, truth: &Truth, answers: A) -> Self {
         let exact = truth.machine.lanes.iter().find_map(|lane| lane.capabilities.exact);
+        let nodes = NodeCounts::of(config);
         let mut world = Self {
-            nodes: config.heg.nodes(),
+            nodes,
             chunk: config.limits.chunk,
             exact,
             graph_load: exact.zip(truth.graph_bytes_per_s).map(|(exact, bytes_per_s)| Load::of(&exact, bytes_per_s)),
@@ -104,7 +106,7 @@ impl<A: Answers> VirtualWorld<A> {
             works_again: truth.faults.works_again.clone(),
             hang_timeout: truth.hang_timeout,
             watchdog: Watchdog::default(),
-            lanes: Lanes::new(truth, config.heg.clone(), config.limits.chunk),
+            lanes: Lanes::new(truth, config),
             passes: Passes::default(),
             kv: KvMemory::new(config.memory),
             compiler: Compiler::default(),
@@ -121,7 +123,7 @@ impl<A: Answers> VirtualWorld<A> {
             flows: BTreeMap::new(),
             followers: BTreeMap::new(),
             spills: 0,
-            patience: 10_000 + clients.iter().map(|client| patience(client, config.heg.nodes())).sum::<u64>(),
+            patience: 10_000 + clients.iter().map(|client| patience(client, nodes)).sum::<u64>(),
             kernels: 0,
             hangs: 0,
             now: Instant::default(),
@@ -130,9 +132,9 @@ impl<A: Answers> VirtualWorld<A> {
         };
         for (index, client) in clients.iter().enumerate() {
             let id = RequestId(index as u64);
-            match client.continues.zip(client.follows) {
-                Some((continues, gap)) => {
-                    world.followers.entry(RequestId(continues.client as u64)).or_default().push((id, gap));
+            match client.follows {
+                Some(Follows { client, gap }) => {
+                    world.followers.entry(RequestId(client as u64)).or_default().push((id, gap));
                 }
                 None => world.schedule(client.arrives, submission(id, client)),
             }
@@ -237,7 +239,7 @@ impl<A: Answers> VirtualWorld<A> {
         if self.passes.begins(&kernel) {
             self.begin_pass(&kernel);
         }
-        self.passes.launch(&kernel, self.nodes);
+        self.passes.launch(&kernel, self.nodes.in_pass_of(kernel.net()));
         for member in &kernel.members {
             let state = self.requests.get_mut(&member.request);
             let state = state.unwrap_or_else(|| panic!("a kernel for {}, which is released", member.request));
@@ -292,7 +294,9 @@ impl<A: Answers> VirtualWorld<A> {
             if let Some(old) = self.passes.pass_of(request) {
                 self.leave(old);
             }
-            self.kv.reserve(request, member.rows.end);
+            if member.net.is_decoder() {
+                self.kv.reserve(request, member.rows.end);
+            }
         }
         self.answers.begins(kernel.pass, &kernel.members);
     }
@@ -333,7 +337,7 @@ impl<A: Answers> VirtualWorld<A> {
             return Event::KernelDone { kernel: id, outcome: Outcome::Waits { node, about } };
         }
         self.answers.ran(&kernel);
-        let outcome = match self.passes.done(&kernel, self.nodes) {
+        let outcome = match self.passes.done(&kernel, self.nodes.in_pass_of(kernel.net())) {
             Ended::GoesOn => Outcome::Progressed,
             Ended::Complete(members) => {
                 self.disk.forget(kernel.pass);
@@ -341,7 +345,7 @@ impl<A: Answers> VirtualWorld<A> {
                 for new in &generated {
                     self.requests.get_mut(&new.request).expect("it runs").generated += new.tokens;
                 }
-                for member in &members {
+                for member in members.iter().filter(|member| member.net.is_decoder()) {
                     let new = generated.iter().find(|new| new.request == member.request);
                     let new = new.map_or(Tokens::ZERO, |new| new.tokens);
                     self.kv.computed_to(member.request, member.computed(new));
@@ -444,7 +448,10 @@ impl<A: Answers> VirtualWorld<A> {
         let before = self.ended.insert(request, end);
         assert!(before.is_none(), "{request} was released twice");
         for (next, gap) in self.followers.remove(&request).unwrap_or_default() {
-            self.schedule(self.now + gap, submission(next, self.client(next)));
+            let (at, client) = (self.now + gap, self.client(next));
+            if client.cancelled.is_none_or(|cancelled| at < cancelled) {
+                self.schedule(at, submission(next, client));
+            }
         }
     }
 
@@ -494,13 +501,13 @@ const PROBE: Nanos = Nanos(1_000_000);
 
 /// A client's request, as if it began a flow.
 fn submission(id: RequestId, client: &Client) -> Event {
-    let (class, prompt, head) = (client.class, client.prompt, client.head);
-    Event::Submitted(Request { id, flow: FlowId(id.0), class, prompt, prefix: None, head, net: Net::Decoder })
+    let Client { class, prompt, head, net, .. } = *client;
+    Event::Submitted(Request { id, flow: FlowId(id.0), class, prompt, prefix: None, head, net })
 }
 
 /// Commands that a client is worth.
-fn patience(client: &Client, nodes: usize) -> u64 {
-    u64::from(client.prompt.0 + 4 * client.output.0) * nodes as u64 * 2
+fn patience(client: &Client, nodes: NodeCounts) -> u64 {
+    u64::from(client.prompt.0 + 4 * client.output.0) * nodes.in_pass_of(client.net) as u64 * 2
 }
 
 /// What may happen next; in this order at the same time.

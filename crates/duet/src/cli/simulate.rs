@@ -45,6 +45,9 @@ pub(crate) struct SimulateArgs {
     /// Run what `duet serve --event-log` wrote again, on the machine of its profile, and say how near it comes
     #[arg(long, value_name = "FILE", conflicts_with_all = ["profile", "model", "lengths", "data_set", "functional"])]
     pub(crate) replay: Option<PathBuf>,
+    /// The background of --replay was kept in flight: its requests come when those before them have ended
+    #[arg(long, requires = "replay")]
+    pub(crate) in_flight: bool,
     /// JSONL files of prompts for --functional [default: samples that come with duet]
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "functional")]
     pub(crate) workload: Vec<PathBuf>,

@@ -8,17 +8,27 @@ use super::picture::Picture;
 use super::{Checker, Rule};
 use crate::scenario::Scenario;
 use duet_scheduler::{Command, Machine};
-use duet_types::{Instant, LaneId, NodeOrder};
+use duet_types::{Instant, LaneId, Net, NodeOrder};
 
 #[derive(Debug)]
 pub(super) struct Holdings {
     machine: Machine,
-    order: NodeOrder,
+    decoder: NodeOrder,
+    encoder: NodeOrder,
 }
 
 impl Holdings {
     pub(super) fn new(scenario: &Scenario) -> Self {
-        Self { machine: scenario.config.machine.clone(), order: scenario.config.heg.order() }
+        let order = |net| scenario.config.graph(net).order();
+        let machine = scenario.config.machine.clone();
+        Self { machine, decoder: order(Net::Decoder), encoder: order(Net::Encoder) }
+    }
+
+    fn order(&self, net: Net) -> NodeOrder {
+        match net {
+            Net::Decoder => self.decoder,
+            Net::Encoder => self.encoder,
+        }
     }
 }
 
@@ -33,7 +43,9 @@ impl Checker for Holdings {
             return Ok(());
         }
         match command {
-            Command::Launch { lanes, kernel, .. } if !self.machine.hold(*lanes, self.order, &kernel.nodes) => {
+            Command::Launch { lanes, kernel, .. }
+                if !self.machine.hold(*lanes, self.order(kernel.net()), &kernel.nodes) =>
+            {
                 Err(format!("kernel {} of nodes {:?} goes to lanes {lanes}", kernel.id, kernel.nodes))
             }
             _ => Ok(()),

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A kernel of background work takes `preempt` at most, or as long as a node of the largest batch, or of the fewest rows
-//! that are cut off, over the longest context. Three, since one must be owed in full before it runs, one may have been
+//! that are cut off, over the longest context, or as a node of all rows of the longest text that is encoded. Three, since one must be owed in full before it runs, one may have been
 //! paid for in advance, and one is under way. The longest kernel is one that cannot be interrupted meanwhile.
 //!
 //! Nothing is owed while the request waits for memory, is on disk, or waits for one; a fault (a kernel that fails, a lane that is lost)
@@ -20,11 +20,13 @@
 
 use super::picture::{OnLanes, Picture, Seen, Standing};
 use super::{Books, Checker, Rule};
+use crate::client::Client;
 use crate::scenario::Scenario;
 use duet_scheduler::heg::Load;
+use duet_scheduler::machine::Joins;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Event, Mechanism, SchedulerConfig, Yields, annotation};
-use duet_types::{Class, Instant, Nanos, Tokens};
+use duet_types::{Class, Instant, Nanos, Net, Tokens};
 
 #[derive(Debug)]
 pub(super) struct ProactiveProgress {
@@ -65,7 +67,7 @@ impl ProactiveProgress {
             age: config.limits.age,
             share: config.limits.overdue_share,
             lanes: config.machine.lanes.len(),
-            kernel: kernel_max(config, longest).0 as f64 * slower,
+            kernel: kernel_max(config, longest).max(encoder_max(config, clients)).0 as f64 * slower,
             longest: Nanos::ZERO,
             owed: 0.0,
             since: None,
@@ -148,6 +150,18 @@ fn kernel_max(config: &SchedulerConfig, longest: Tokens) -> Nanos {
         })
     });
     times.max().unwrap_or_default().max(config.limits.preempt)
+}
+
+/// The longest that a kernel of the encoder should take, whose rows come all at once.
+fn encoder_max(config: &SchedulerConfig, clients: &[Client]) -> Nanos {
+    let encode = clients.iter().filter(|client| client.net == Net::Encoder);
+    let Some(rows) = encode.map(|client| client.prompt).max() else { return Nanos::ZERO };
+    let load = Load { net: Net::Encoder, ..Load::default() }.with_rows(Tokens::ZERO..rows, Yields::Token);
+    let cores = config.machine.lanes.iter().filter(|lane| lane.capabilities.joins == Joins::Crew);
+    let heg = config.graph(Net::Encoder);
+    let nodes = || heg.order().kinds();
+    let times = cores.flat_map(|lane| nodes().map(|(node, _)| annotation::node_time(heg, &lane.anchors, &load, node)));
+    times.max().unwrap_or_default()
 }
 
 /// The fewest rows of a node that are cut off.

@@ -86,7 +86,7 @@ pub(super) fn shapes(config: &SchedulerConfig, runs: &[KernelRun], timeline: &Sp
     let mut shapes: BTreeMap<(usize, usize, u32, Ends), Shape> = BTreeMap::new();
     for run in runs {
         let rows = 1 << (run.load.rows.max(1.0) as u32).ilog2();
-        let head = run.nodes.end == config.heg.nodes() && run.load.tokens > 0.0;
+        let head = run.nodes.end == config.graph(run.load.net).nodes() && run.load.tokens > 0.0;
         let ends = if head { Ends::Tokens } else { Ends::Nodes };
         let (stage, lanes) = (run.stage, run.lanes.len());
         let new = Shape { stage, lanes, rows, ends, n: 0, measured_s: 0.0, corrected_s: 0.0 };
@@ -111,7 +111,7 @@ impl Shape {
 /// Seconds that the annotation says at some speed.
 fn predicted(config: &SchedulerConfig, run: &KernelRun, speed: &Speed) -> f64 {
     let anchors = speed.of(run.lanes, config.machine.anchors(run.lanes));
-    annotation::predict(&config.heg, &anchors, &run.load, &run.nodes).as_secs_f64()
+    annotation::predict(config.graph(run.load.net), &anchors, &run.load, &run.nodes).as_secs_f64()
 }
 
 fn error(runs: &[&KernelRun], predicted: impl Fn(&KernelRun) -> f64) -> PredictionError {

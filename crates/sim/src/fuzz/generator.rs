@@ -11,9 +11,10 @@ use crate::machines;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::truth::Truth;
+use duet_scheduler::machine::Joins;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Chance, HeadRows, Limits, Mechanism, MemoryLimits, SchedulerConfig};
-use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Tokens};
+use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Net, Tokens};
 
 /// The machines that scenarios are of. One more is a line here.
 const MACHINES: [fn() -> SchedulerConfig; 7] = [
@@ -54,7 +55,11 @@ pub fn scenario(seed: u64) -> Scenario {
     // Everybody within a moment, or one after another.
     let period = one_of(&mut random, &[2_000, 60_000, 400_000]);
     let count = random.between(1, 16);
-    let clients = (0..count as usize).map(|index| client(&mut random, index, period)).collect();
+    let mut clients: Vec<_> = (0..count as usize).map(|index| client(&mut random, index, period)).collect();
+    if has_cores_alone(&config) {
+        // Drawn from what was drawn.
+        clients.iter_mut().filter(|client| client.prompt.0 % 16 == 3).for_each(encodes);
+    }
     Scenario { policy, config, truth, clients }
 }
 
@@ -131,6 +136,15 @@ fn client(random: &mut Random, index: usize, period: u32) -> Client {
         client.head = HeadRows::All;
     }
     client
+}
+
+/// Whether every lane computes what an encoder wants, so that one of them is always left.
+fn has_cores_alone(config: &SchedulerConfig) -> bool {
+    config.graphs.is_none() && config.machine.lanes.iter().all(|lane| lane.capabilities.joins == Joins::Crew)
+}
+
+fn encodes(client: &mut Client) {
+    (client.net, client.output, client.continues) = (Net::Encoder, Tokens(1), None);
 }
 
 /// `A` to `Z`, then `A1` and so on.

@@ -1,8 +1,9 @@
 //! What a log must be for its run to be simulated. A file may hold anything.
 
+use super::TOKENS_MAX;
 use duet_scheduler::machine::Anchors;
-use duet_scheduler::{Heg, Kernel, SchedulerConfig};
-use duet_types::LaneSet;
+use duet_scheduler::{Heg, Kernel, Request, SchedulerConfig};
+use duet_types::{LaneSet, Net, Tokens};
 
 /// Whether a scheduler and a virtual world can be made of this.
 pub(super) fn check_config(config: &SchedulerConfig) -> Result<(), String> {
@@ -17,6 +18,9 @@ pub(super) fn check_config(config: &SchedulerConfig) -> Result<(), String> {
     }
     if !is_sane(&config.heg) {
         return Err("config.heg is no graph: layers and work must be above zero and finite".to_owned());
+    }
+    if config.encoder.as_ref().is_some_and(|encoder| !is_sane(encoder)) {
+        return Err("config.encoder is no graph: layers and work must be above zero and finite".to_owned());
     }
     if !machine.is_sane() {
         return Err("config.machine has capabilities, shares, teams or contention that no machine has".to_owned());
@@ -34,6 +38,17 @@ pub(super) fn check_config(config: &SchedulerConfig) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether a request is one that this model, or the encoder beside it, can be asked.
+pub(super) fn check_request(config: &SchedulerConfig, request: &Request) -> Result<(), String> {
+    if request.prompt == Tokens::ZERO || request.prompt > TOKENS_MAX {
+        return Err(format!("request {} has a prompt of {} tokens", request.id, request.prompt));
+    }
+    if request.net == Net::Encoder && config.encoder.is_none() {
+        return Err(format!("request {} is for an encoder, and config has none", request.id));
+    }
+    Ok(())
+}
+
 /// Whether a kernel is one of this machine and this model.
 pub(super) fn check_kernel(config: &SchedulerConfig, lanes: LaneSet, kernel: &Kernel) -> Result<(), String> {
     let machine = &config.machine;
@@ -47,10 +62,10 @@ pub(super) fn check_kernel(config: &SchedulerConfig, lanes: LaneSet, kernel: &Ke
     if kernel.rows.is_empty() || u64::from(kernel.rows.end) > rows {
         return Err(format!("kernel {} has no rows {:?}", kernel.id, kernel.rows));
     }
-    if kernel.members.iter().any(|member| !member.net.is_decoder()) {
-        return Err(format!("kernel {} is of an encoder beside the model, which is not simulated", kernel.id));
+    if kernel.members.iter().any(|member| member.net != kernel.net()) {
+        return Err(format!("kernel {} has members of two models", kernel.id));
     }
-    if kernel.nodes.is_empty() || kernel.nodes.end > config.heg.nodes() {
+    if kernel.nodes.is_empty() || kernel.nodes.end > config.graph(kernel.net()).nodes() {
         return Err(format!("kernel {} has no nodes {:?}", kernel.id, kernel.nodes));
     }
     Ok(())

@@ -3,7 +3,7 @@ use crate::scenario::Scenario;
 use crate::speed::{Speed, SpeedTimeline};
 use crate::timeline::Timeline;
 use duet_driver::{EventLog, Probe, Rates};
-use duet_types::Class;
+use duet_types::{Class, Net};
 
 /// Simulates a scenario. Returns its timeline and its log.
 fn run(scenario: &Scenario) -> (String, Vec<u8>) {
@@ -43,6 +43,12 @@ fn a_recorded_simulation_is_simulated_again_line_by_line() {
          at 1ms B proactive prompt 70 output 40
          at 2ms C reactive  prompt 60 output 20
          at 90ms D reactive prompt 90 output 9 cancelled 95ms",
+        "cpu policy duet
+         at 0ms A proactive prompt 600 output 9
+         at 1ms B proactive prompt 300 output 1 encodes
+         at 3ms C reactive  prompt 64  output 9
+         at 4ms D reactive  prompt 20  output 1 encodes
+         at 9ms E proactive prompt 90  output 1 encodes cancelled 10ms",
     ] {
         let (first, second) = again(scenario);
         assert_eq!(first, second, "{scenario}");
@@ -63,6 +69,32 @@ fn log() -> String {
 fn refused(log: &str, message: &str) {
     let error = Recorded::read(log.as_bytes()).unwrap_err().to_string();
     assert!(error.contains("line ") && error.contains(message), "{error}");
+}
+
+#[test]
+fn texts_for_an_encoder_need_one_and_continue_nothing() {
+    let scenario = "cpu policy duet
+         at 0ms A proactive prompt 60 output 3
+         at 99ms B proactive prompt 70 output 1 encodes";
+    let log = String::from_utf8(run(&scenario.parse().unwrap()).1).unwrap();
+    assert!(log.contains("\"net\":\"Encoder\""), "{log}");
+    let recorded = Recorded::read(log.as_bytes()).unwrap();
+    assert_eq!((recorded.clients[1].net, recorded.clients[1].output), (Net::Encoder, Tokens(1)));
+    let restored = log.find("\"Restored\":{\"request\":1").unwrap();
+    let (before, after) = log.split_at(restored);
+    refused(
+        &format!("{before}{}", after.replacen("\"source\":null", "\"source\":{\"Forked\":0}", 1)),
+        "continues request 0",
+    );
+    let mut lines = log.lines();
+    let header: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+    let mut without = header.clone();
+    without.pointer_mut("/config").unwrap().as_object_mut().unwrap().remove("encoder");
+    let rest: Vec<&str> = lines.collect();
+    refused(&format!("{without}\n{}\n", rest.join("\n")), "is for an encoder, and config has none");
+    let mut broken = header;
+    *broken.pointer_mut("/config/encoder/layers").unwrap() = 0.into();
+    refused(&format!("{broken}\n{}\n", rest.join("\n")), "config.encoder is no graph");
 }
 
 #[test]
@@ -87,6 +119,55 @@ fn what_is_given_up_after_its_end_is_not_cancelled() {
     let (timeline, log) = run(&scenario);
     assert!(timeline.contains("cancel"), "{timeline}");
     assert_eq!(Recorded::read(&log[..]).unwrap().clients[0].cancelled, None);
+}
+
+/// A request of a full background does not pile up behind a machine that is slower than the recorded one.
+#[test]
+fn a_background_that_was_kept_in_flight_waits_for_its_own_ends() {
+    let scenario: Scenario = "cpu policy duet
+         at 0ms   0 proactive prompt 300 output 20
+         at 0ms   1 proactive prompt 300 output 20
+         at 150ms 2 proactive prompt 300 output 20
+         at 150ms 3 proactive prompt 300 output 20
+         at 900ms 4 reactive  prompt 60 output 5"
+        .parse()
+        .unwrap();
+    let (timeline, log) = run(&scenario);
+    let read = || Recorded::read(&log[..]).unwrap();
+    let follows = |recorded: &Recorded| -> Vec<_> {
+        recorded.clients.iter().map(|client| client.follows.map(|follows| follows.client)).collect()
+    };
+    assert_eq!(follows(&read()), [None; 5]);
+    let closed = read().kept_in_flight(Class::Proactive);
+    assert_eq!(follows(&closed)[..2], [None; 2]);
+    let mut followed: Vec<_> = follows(&closed)[2..4].iter().flatten().copied().collect();
+    followed.sort_unstable();
+    assert_eq!((followed, follows(&closed)[4]), (vec![0, 1], None));
+    // On the machine that was recorded it is the same run.
+    assert_eq!(run(&closed.scenario()).0, timeline);
+    let slow = |recorded: Recorded| {
+        let mut scenario = recorded.scenario();
+        let speed = Speed { arithmetic: 0.1, memory: 0.1, given: Vec::new() };
+        scenario.truth.speed = SpeedTimeline::new(vec![(Instant(0), speed)]);
+        let metrics = scenario.run(Counters::default()).observer.metrics;
+        metrics.latency(RequestId(3)).unwrap()
+    };
+    assert!(slow(closed).0 * 3 < slow(read()).0 * 2);
+}
+
+#[test]
+fn drafts_are_right_as_often_as_they_were() {
+    let scenario: Scenario = "cpu policy duet
+         at 0ms 0 reactive prompt 60 output 2000 drafts 700
+         at 0ms 1 proactive prompt 60 output 40"
+        .parse()
+        .unwrap();
+    let log = run(&scenario).1;
+    let recorded = Recorded::read(&log[..]).unwrap();
+    let took = |counters: &Counters| counters.metrics.latency(RequestId(0)).unwrap().as_secs_f64();
+    let again = recorded.scenario().run(Counters::default()).observer;
+    assert!((took(&again) / took(&recorded.counters) - 1.0).abs() < 0.15, "{:?}, {} s and {} s", recorded.clients[0].drafts, took(&recorded.counters), took(&again));
+    assert_eq!(recorded.clients[1].drafts, None);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{Scenario, Words, machine};
 use crate::client::{Client, Continues, Failing, Graphs};
 use crate::truth::Truth;
 use duet_scheduler::{HeadRows, Mechanism, SchedulerConfig};
-use duet_types::{Class, Tokens};
+use duet_types::{Class, Net, Tokens};
 use std::fmt;
 
 /// As text that is read back as the same scenario, as far as the text can say: a machine's own figures go without saying.
@@ -104,6 +104,9 @@ fn write_client(f: &mut fmt::Formatter<'_>, client: &Client, others: &[Client]) 
     write_which(f, "hangs", client.hanging)?;
     if client.head == HeadRows::All {
         write!(f, "  scored")?;
+    }
+    if client.net == Net::Encoder {
+        write!(f, "  encodes")?;
     }
     if let Some(chance) = client.drafts {
         write!(f, "  drafts {}", (chance.tokens() * 1000.0).round())?;

@@ -9,11 +9,14 @@ mod traffic;
 
 use crate::cli::SimulateArgs;
 
-pub(super) use replay::compared;
+pub(super) use replay::{Background, compared};
 
 pub(super) fn simulate(arguments: &SimulateArgs) -> anyhow::Result<()> {
     match (&arguments.replay, &arguments.functional) {
-        (Some(log), _) => replay::replay(log, arguments.json),
+        (Some(log), _) => {
+            let background = if arguments.in_flight { Background::KeptInFlight } else { Background::AsItCame };
+            replay::replay(log, background, arguments.json)
+        }
         (None, Some(model)) => functional::simulate(arguments, model),
         (None, None) => traffic::simulate(arguments),
     }
