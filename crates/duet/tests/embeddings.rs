@@ -78,6 +78,36 @@ fn vectors_are_the_same_to_the_bit_beside_answers() {
     assert_eq!(server.terminate(), Some(0));
 }
 
+/// What the encoder read is in the log: it is decided again, and simulated with all else.
+#[test]
+fn a_recorded_load_of_both_is_replayed_and_simulated() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("events.log");
+    let log = log.to_str().unwrap();
+    let arguments = ["--embeddings", &fixture("golden_bert_mean"), "--event-log", log];
+    let mut server = Server::start_with(cache(), &fixture("golden_llama"), &arguments);
+    for index in 0..3 {
+        let texts = vec!["there will be more"; 1 + 8 * index];
+        assert_eq!(post(&server, "/v1/embeddings", &json!({"input": texts})).0, 200);
+        assert_eq!(post(&server, "/v1/completions", &json!({"prompt": [10, 20], "max_tokens": 8})).0, 200);
+    }
+    assert_eq!(server.terminate(), Some(0));
+    let encoded = fs::read_to_string(log).unwrap().matches("\"net\":\"Encoder\"").count();
+    assert!(encoded >= 3, "{encoded}");
+    for (arguments, says) in
+        [(vec!["replay", log], "commands"), (vec!["simulate", "--replay", log, "--json"], "reactive")]
+    {
+        let done = run(&mut duet(cache(), &arguments));
+        assert_eq!(done.status, 0, "{done:#?}");
+        assert!(done.stdout.contains(says), "{done:#?}");
+    }
+    let simulated = run(&mut duet(cache(), &["simulate", "--replay", log, "--in-flight", "--json"]));
+    let simulated: Value = serde_json::from_str(&simulated.stdout).unwrap();
+    let answered = |class: &str| simulated[class]["n"].as_u64().unwrap();
+    // One text alone is what a person looks for.
+    assert_eq!((answered("reactive"), answered("proactive")), (4, 2), "{simulated}");
+}
+
 #[test]
 fn documents_are_ranked_beside_a_model_that_answers() {
     let mut server =

@@ -166,7 +166,13 @@ fn drafts_are_right_as_often_as_they_were() {
     let recorded = Recorded::read(&log[..]).unwrap();
     let took = |counters: &Counters| counters.metrics.latency(RequestId(0)).unwrap().as_secs_f64();
     let again = recorded.scenario().run(Counters::default()).observer;
-    assert!((took(&again) / took(&recorded.counters) - 1.0).abs() < 0.15, "{:?}, {} s and {} s", recorded.clients[0].drafts, took(&recorded.counters), took(&again));
+    assert!(
+        (took(&again) / took(&recorded.counters) - 1.0).abs() < 0.15,
+        "{:?}, {} s and {} s",
+        recorded.clients[0].drafts,
+        took(&recorded.counters),
+        took(&again)
+    );
     assert_eq!(recorded.clients[1].drafts, None);
 }
 
