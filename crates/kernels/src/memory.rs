@@ -213,9 +213,38 @@ impl<'a, T: Plain> Shared<'a, T> {
     }
 }
 
+/// Gives the system what was freed: allocators keep it for whoever asks next, and behind a model that was packed these are
+/// whole layers. Where the allocator has no such call nothing happens.
+pub fn give_back_freed() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it touches free memory only, under the allocator's own locks, and any thread may call it.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[test]
+    fn what_was_freed_is_the_systems_again() {
+        fn resident() -> usize {
+            let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+            status.split(' ').nth(1).unwrap().parse::<usize>().unwrap() << 12
+        }
+        const BLOCK: usize = 16 << 20;
+        // A large block that was freed teaches glibc to keep the next ones of its size.
+        drop(vec![1_u8; BLOCK]);
+        let (blocks, last): (Vec<Vec<u8>>, Vec<u8>) = ((1..5).map(|byte| vec![byte; BLOCK]).collect(), vec![9; 1000]);
+        let held = blocks.iter().map(|block| usize::from(block[BLOCK - 1])).sum::<usize>();
+        let full = resident();
+        drop(blocks);
+        give_back_freed();
+        assert!(resident() + 3 * BLOCK < full, "{} of {full} bytes are left", resident());
+        assert_eq!((held, last[999]), (10, 9));
+    }
 
     #[test]
     fn buffers_are_zeroed_and_aligned() {
