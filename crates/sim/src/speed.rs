@@ -21,6 +21,9 @@ pub struct Speed {
     pub memory: f64,
     /// Share of their time that lanes are given, by lane; those that are not here are given all.
     pub given: Vec<f64>,
+    /// Lanes of which this says nothing, which are as profiled: probes are of cores, and the thread that hands a device its
+    /// work mostly sleeps, however busy the device is.
+    pub devices: LaneSet,
 }
 
 /// The speed at every time.
@@ -32,11 +35,15 @@ pub struct SpeedTimeline {
 
 impl Speed {
     /// As fast as the profile says.
-    pub const PROFILED: Self = Self { arithmetic: 1.0, memory: 1.0, given: Vec::new() };
+    pub const PROFILED: Self = Self { arithmetic: 1.0, memory: 1.0, given: Vec::new(), devices: LaneSet::EMPTY };
 
-    /// The anchors of a team at this speed. What a launch costs is the operating system's, and stays.
+    /// The anchors of a team at this speed; of one with a device, as profiled. What a launch costs is the operating system's,
+    /// and stays.
     #[must_use]
     pub fn of(&self, lanes: LaneSet, anchors: &Anchors) -> Anchors {
+        if lanes.without(self.devices) != lanes {
+            return *anchors;
+        }
         let given = self.given(lanes);
         Anchors {
             macs_per_s: anchors.macs_per_s * self.arithmetic * given,
@@ -50,10 +57,10 @@ impl Speed {
         }
     }
 
-    /// Share of the time in which all of these lanes have their cores.
+    /// Share of the time in which all of these lanes have their cores, if they have any.
     #[must_use]
     pub fn given(&self, lanes: LaneSet) -> f64 {
-        lanes.iter().filter_map(|lane| self.given.get(usize::from(lane.0))).product()
+        lanes.without(self.devices).iter().filter_map(|lane| self.given.get(usize::from(lane.0))).product()
     }
 }
 
@@ -65,14 +72,14 @@ impl SpeedTimeline {
         Self { steps }
     }
 
-    /// What probes say, against the `profiled` rates.
+    /// What probes say of a machine's cores, against the `profiled` rates.
     ///
     /// A probe alone is noise, so at each one those around it count. Of the rates it is the median, of arithmetic beside
     /// any kernel, and of reading beside decode: beside nothing, and while a long prompt is read, weights have had time
     /// to leave the caches that decode finds them in. Of what the lanes were given it is the sum, from the probe before
     /// on, since that is told for the time between probes.
     #[must_use]
-    pub fn of_probes(probes: &[Probed], profiled: Rates) -> Self {
+    pub fn of_probes(probes: &[Probed], profiled: Rates, devices: LaneSet) -> Self {
         let arithmetic = Running::new(probes, |probed| probed.beside != Beside::Nothing, |rates| rates.macs_per_s);
         let memory = Running::new(probes, |probed| probed.beside == Beside::Decode, |rates| rates.bytes_per_s);
         let mut steps = Vec::new();
@@ -83,6 +90,7 @@ impl SpeedTimeline {
                 arithmetic: against(arithmetic.at(probed.at), profiled.macs_per_s),
                 memory: against(memory.at(probed.at), profiled.bytes_per_s),
                 given: given(&probes[around(index, probes.len())]),
+                devices,
             };
             steps.push((since, speed));
             since = probed.at;
@@ -163,7 +171,7 @@ mod tests {
     use duet_types::{LaneId, Nanos};
 
     fn speed(both: f64) -> Speed {
-        Speed { arithmetic: both, memory: both, given: Vec::new() }
+        Speed { arithmetic: both, memory: both, ..Speed::PROFILED }
     }
 
     /// A probe beside decode, of a machine that was profiled with 100 and 10. Its lane waited for some of 100 ns.
@@ -188,7 +196,7 @@ mod tests {
     fn a_single_odd_probe_changes_nothing_and_a_lasting_change_does() {
         let shares = [1.0, 1.0, 0.1, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5];
         let probes: Vec<_> = shares.iter().zip(1..).map(|(share, at)| probe(at, *share, 0)).collect();
-        let timeline = SpeedTimeline::of_probes(&probes, PROFILED);
+        let timeline = SpeedTimeline::of_probes(&probes, PROFILED, LaneSet::EMPTY);
         assert_eq!(timeline.at(Instant(2)).arithmetic, 1.0);
         assert_eq!(timeline.at(Instant(9)).arithmetic, 0.5);
         assert_eq!(timeline.at(Instant(9)).memory, 0.5);
@@ -199,12 +207,12 @@ mod tests {
         let beside = |at, share, beside| Probed { beside, ..probe(at, share, 0) };
         let idle = |at| beside(at, 0.1, Beside::Nothing);
         let probes = [idle(1), probe(2, 0.75, 0), idle(3), idle(4), idle(5)];
-        let timeline = SpeedTimeline::of_probes(&probes, PROFILED);
+        let timeline = SpeedTimeline::of_probes(&probes, PROFILED, LaneSet::EMPTY);
         assert!(timeline.steps().iter().all(|(_, speed)| speed.arithmetic == 0.75), "{timeline:?}");
         let probes = [beside(1, 0.5, Beside::Prefill), beside(2, 0.5, Beside::Prefill), probe(3, 0.75, 0)];
-        let speed = SpeedTimeline::of_probes(&probes, PROFILED);
+        let speed = SpeedTimeline::of_probes(&probes, PROFILED, LaneSet::EMPTY);
         assert_eq!((speed.at(Instant(1)).arithmetic, speed.at(Instant(1)).memory), (0.5, 0.75));
-        assert_eq!(SpeedTimeline::of_probes(&[idle(1)], PROFILED).at(Instant(3)).arithmetic, 1.0);
+        assert_eq!(SpeedTimeline::of_probes(&[idle(1)], PROFILED, LaneSet::EMPTY).at(Instant(3)).arithmetic, 1.0);
     }
 
     #[test]
@@ -214,7 +222,7 @@ mod tests {
             ..probe(at, 1.0, 0)
         };
         let probes = [probe(10, 1.0, 0), probe(20, 1.0, 60), idle(30), idle(40), idle(50), idle(60)];
-        let timeline = SpeedTimeline::of_probes(&probes, PROFILED);
+        let timeline = SpeedTimeline::of_probes(&probes, PROFILED, LaneSet::EMPTY);
         // The last step has only idle probes around it: nobody waits.
         for (at, expected) in [(5, 0.7), (10, 0.7), (25, 0.7), (35, 0.4), (55, 1.0)] {
             assert_eq!(timeline.at(Instant(at)).given, [expected], "at {at}");
@@ -233,12 +241,19 @@ mod tests {
             per_row: PerRow { qkv: 1.0, attention: 2.0 },
             few_rows: duet_scheduler::machine::FewRows::NONE,
         };
-        let slower = Speed { arithmetic: 0.5, memory: 0.25, given: vec![1.0, 0.5] };
+        let slower = Speed { arithmetic: 0.5, memory: 0.25, given: vec![1.0, 0.5], devices: LaneSet::EMPTY };
         let per_row = PerRow { qkv: 2.0, attention: 4.0 };
         let expected = Anchors { macs_per_s: 4.0, attention_macs_per_s: 2.0, bytes_per_s: 0.5, per_row, ..anchors };
         assert_eq!(slower.of(LaneSet::from_iter([LaneId(0)]), &anchors), expected);
         let per_row = PerRow { qkv: 4.0, attention: 8.0 };
         let expected = Anchors { macs_per_s: 2.0, attention_macs_per_s: 1.0, bytes_per_s: 0.25, per_row, ..anchors };
         assert_eq!(slower.of(LaneSet::first(2), &anchors), expected);
+        // The first lane is a device: no probe says anything of it, nor of what the second does with it.
+        let devices = LaneSet::first(1);
+        let beside = Speed { devices, given: vec![0.1, 0.5], ..slower.clone() };
+        assert_eq!([devices, LaneSet::first(2)].map(|lanes| beside.of(lanes, &anchors)), [anchors; 2]);
+        let second = LaneSet::from_iter([LaneId(1)]);
+        assert_eq!(beside.of(second, &anchors), slower.of(second, &anchors));
+        assert_eq!(beside.given(LaneSet::first(2)), 0.5);
     }
 }

@@ -17,7 +17,9 @@ use crate::recorded::Recorded;
 use crate::scenario::Scenario;
 use crate::speed::{Speed, SpeedTimeline};
 use duet_driver::Rates;
-use duet_types::{Class, Instant, Nanos};
+use duet_scheduler::Machine;
+use duet_scheduler::machine::Joins;
+use duet_types::{Class, Instant, LaneId, LaneSet, Nanos};
 
 /// How near the simulation came.
 #[derive(Clone, Debug)]
@@ -101,7 +103,14 @@ fn speed_of(recorded: &Recorded) -> Option<(SpeedTimeline, Reference)> {
         Some(profiled) => (profiled, Reference::Profile),
         None => (first(probes.iter().map(|probed| probed.probe.rates))?, Reference::FirstProbes),
     };
-    (!probes.is_empty()).then(|| (SpeedTimeline::of_probes(probes, profiled), reference))
+    (!probes.is_empty())
+        .then(|| (SpeedTimeline::of_probes(probes, profiled, devices(&recorded.header.config.machine)), reference))
+}
+
+/// Lanes that are not cores.
+fn devices(machine: &Machine) -> LaneSet {
+    let joins = |lane: LaneId| machine.lane(lane).capabilities.joins;
+    machine.all().iter().filter(|&lane| joins(lane) != Joins::Crew).collect()
 }
 
 /// The fastest of the first probes, as a profile holds the fastest.

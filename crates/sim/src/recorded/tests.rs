@@ -147,7 +147,7 @@ fn a_background_that_was_kept_in_flight_waits_for_its_own_ends() {
     assert_eq!(run(&closed.scenario()).0, timeline);
     let slow = |recorded: Recorded| {
         let mut scenario = recorded.scenario();
-        let speed = Speed { arithmetic: 0.1, memory: 0.1, given: Vec::new() };
+        let speed = Speed { arithmetic: 0.1, memory: 0.1, ..Speed::PROFILED };
         scenario.truth.speed = SpeedTimeline::new(vec![(Instant(0), speed)]);
         let metrics = scenario.run(Counters::default()).observer.metrics;
         metrics.latency(RequestId(3)).unwrap()
@@ -211,7 +211,7 @@ fn a_machine_at_half_its_speed_is_simulated_as_slow_as_its_probes_say() {
         .parse()
         .unwrap();
     // Truth: half as fast as the scheduler's machine, all the time. The probes say so, of their own rates.
-    let speed = Speed { arithmetic: 0.5, memory: 0.5, given: Vec::new() };
+    let speed = Speed { arithmetic: 0.5, memory: 0.5, ..Speed::PROFILED };
     scenario.truth.speed = SpeedTimeline::new(vec![(Instant(0), speed)]);
     let (slow, log) = run(&scenario);
     let mut recorded = Recorded::read(&log[..]).unwrap();
