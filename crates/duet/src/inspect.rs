@@ -294,7 +294,8 @@ mod tests {
 
     #[test]
     fn what_is_told_is_what_a_loaded_model_takes() {
-        for name in ["llama", "gemma3", "gemma4", "gemma4_dense", "lfm2", "qwen35", "granitehybrid"] {
+        let gemmas = ["gemma3", "gemma4", "gemma4_dense", "gemma4_experts"];
+        for name in ["llama", "lfm2", "qwen35", "granitehybrid"].into_iter().chain(gemmas) {
             let model = Model::load(&fixture(name), &LoadOptions::default(), &mut |_| {}).unwrap();
             let pool = |format| model.kv_pool_of_pages(format, 100);
             let taken = |format| Some(16 * pool(format).page_bytes().0);

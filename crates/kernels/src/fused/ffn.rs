@@ -239,6 +239,9 @@ impl<'a> Call<'a> {
 
     fn norm(&self, worker: &Worker<'_>) {
         let Self { isa, weights, shared, quantized: [_, hidden, _], .. } = self;
+        if let Inner::Experts(experts) = &self.block {
+            experts.norm_beside(worker);
+        }
         let from = |row| self.rows.start + row;
         // SAFETY: the kernel has borrowed the buffers alone; syncs surround this.
         unsafe { norm_rows(*isa, weights.norm, &shared.residual, from, &shared.normed, hidden, worker) };
