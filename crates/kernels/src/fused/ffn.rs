@@ -32,6 +32,7 @@ pub struct FfnWeights<'a> {
 
 /// What is between the second norm and the residual stream.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one a call, on the stack")]
 pub enum Block<'a> {
     /// One gated block.
     Dense {
