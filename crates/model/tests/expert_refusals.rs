@@ -195,3 +195,11 @@ fn experts_beside_a_block_that_are_not_whole() {
         "tensor `blk.0.post_ffw_norm_2.weight`: it holds infinities or NaN",
     );
 }
+
+#[test]
+fn devices_say_what_they_do_not_take() {
+    let model = load(&changed("gemma4_experts", &NoTensor("none"))).unwrap();
+    let refusal = model.read_experts(1, |_| ()).unwrap_err().to_string();
+    let expected = "layer 1 has experts beside a dense block, which devices do not take yet: run this model on the CPU";
+    assert_eq!(refusal, expected);
+}
