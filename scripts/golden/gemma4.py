@@ -23,6 +23,12 @@ SHAPES = {
         COMMON, num_hidden_layers=4, num_key_value_heads=2, num_global_key_value_heads=1, attention_k_eq_v=True,
         intermediate_size=64, hidden_size_per_layer_input=0, num_kv_shared_layers=0,
         layer_types=["sliding_attention"] * 2 + ["full_attention"] * 2),
+    # As 26B-A4B: the same, with experts beside each layer's block.
+    "gemma4_experts": dict(
+        COMMON, num_hidden_layers=3, num_key_value_heads=2, num_global_key_value_heads=1, attention_k_eq_v=True,
+        intermediate_size=64, hidden_size_per_layer_input=0, num_kv_shared_layers=0, enable_moe_block=True,
+        num_experts=5, top_k_experts=2, moe_intermediate_size=32,
+        layer_types=["sliding_attention"] * 2 + ["full_attention"]),
 }
 
 
@@ -39,6 +45,18 @@ class TableGelu(torch.nn.Module):
     def forward(self, x):
         rounded = functional.gelu(x.half().float(), approximate="tanh").half().float()
         return torch.where(x.abs() < 10, rounded, x.clamp(min=0))
+
+
+def random_values(name, shape, random, router_spread):
+    """What is random in another way than its like in other models, else nothing."""
+    if name.endswith(("layernorm_1.weight", "layernorm_2.weight", "router.scale")):
+        return random.normal(1.0, 0.2, shape)
+    if name.endswith("router.per_expert_scale"):
+        return random.uniform(0.5, 1.5, shape)
+    if name.endswith("router.proj.weight"):
+        # What it sees is divided by the root of its width once more.
+        return random.normal(0.0, router_spread, shape)
+    return None
 
 
 def round_gelu(model):
@@ -80,9 +98,16 @@ def write_settings(writer, config, shape):
     writer.add_tensor("rope_freqs.weight", factors)
 
 
+NAMES = {
+    "layer_scalar": "layer_output_scale.weight",
+    "router.scale": "ffn_gate_inp.scale",
+    "router.per_expert_scale": "ffn_down_exps.scale",
+    "experts.gate_up_proj": "ffn_gate_up_exps.weight",
+    "experts.down_proj": "ffn_down_exps.weight",
+}
+
+
 def tensors(name, data):
     """What a tensor is called that llama.cpp's map knows under no name with a suffix."""
-    if not name.endswith(".layer_scalar"):
-        return []
-    layer = name.removeprefix("model.layers.").removesuffix(".layer_scalar")
-    return [(f"blk.{layer}.layer_output_scale.weight", data)]
+    layer, _, part = name.removeprefix("model.layers.").partition(".")
+    return [(f"blk.{layer}.{NAMES[part]}", data)] if part in NAMES else []

@@ -31,7 +31,7 @@ import libllama
 TOKENS = 80
 # llama.cpp computes Gemma's GELU through an f16 table, everything else in f32; for Gemma 4 its
 # reference has such a table as well. It sums a delta net in another order.
-TOLERANCE = {"gemma3": 5e-3, "gemma4": 5e-3, "gemma4_dense": 5e-3, "qwen3next": 5e-4, "qwen3next_old": 5e-4, "qwen35moe": 5e-4}
+TOLERANCE = {"gemma3": 5e-3, "gemma4": 5e-3, "gemma4_dense": 5e-3, "gemma4_experts": 5e-3, "qwen3next": 5e-4, "qwen3next_old": 5e-4, "qwen35moe": 5e-4}
 # llama.cpp routes Phi's tokens by a plain softmax of two, and rounds what it multiplies with MXFP4, so only transformers is a
 # reference.
 NOT_LLAMA_CPP = {"phimoe", "phimoe_longrope", "gptoss_mxfp4"}
@@ -408,13 +408,17 @@ def randomise(model, seed):
     random = np.random.default_rng(seed)
     centred = has_centred_norms(model.config)
     gpt_oss = model.config.model_type == "gpt_oss"
+    is_gemma4 = model.config.model_type == "gemma4_text"
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
-            if name.endswith("norm.weight"):
+            own = gemma4.random_values(name, parameter.shape, random, ROUTER_SPREAD) if is_gemma4 else None
+            if own is not None:
+                value = own
+            elif name.endswith("norm.weight"):
                 # Gemma's stored weight is the distance from one, and so is Qwen3-Next's but for its delta nets'.
                 far = centred and not name.endswith("linear_attn.norm.weight")
                 value = random.normal(0.0 if far else 1.0, 0.2, parameter.shape)
-                if model.config.model_type == "gemma4_text" and name.endswith("q_norm.weight"):
+                if is_gemma4 and name.endswith("q_norm.weight"):
                     # Nothing else scales its scores.
                     value *= 0.3
             elif name.endswith(("mlp.gate.weight", "router.weight", "feed_forward.gate.weight")):
@@ -687,7 +691,7 @@ def add_experts(writer, config):
     if not count:
         return
     writer.add_expert_count(count)
-    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_expert_used_count(getattr(config, "num_experts_per_tok", None) or config.top_k_experts)
     if hasattr(config, "moe_intermediate_size"):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     if hasattr(config, "shared_expert_intermediate_size"):

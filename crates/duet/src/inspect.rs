@@ -1,7 +1,7 @@
 //! What a model file says about itself, and what running it needs. Reads the header only.
 
 use anyhow::Context;
-use duet_model::arch;
+use duet_model::arch::{self, Blueprint};
 use duet_model::gguf::{self, GgufError, GgufFile, Metadata, TensorInfo, TensorType};
 use duet_model::kv::KvFormat;
 use duet_types::{Bytes, Tokens};
@@ -139,7 +139,8 @@ impl Overview {
         let file_bytes = path.metadata().with_context(|| path.display().to_string())?.len();
         let metadata = file.metadata();
         let architecture = metadata.str("general.architecture")?.to_owned();
-        let shape = Shape::read(metadata, &architecture);
+        let blueprint = arch::blueprint(&file, None).ok();
+        let shape = Shape::read(metadata, &architecture, blueprint.as_ref());
         let summary = gguf::summary(&file);
         Ok(Self {
             path: path.to_owned(),
@@ -163,7 +164,7 @@ impl Overview {
                     bytes: kind.bytes.0,
                 })
                 .collect(),
-            memory: Memory::needed(&file),
+            memory: Memory::needed(&file, blueprint.as_ref()),
             tensors: list_tensors.then(|| file.tensors().iter().map(TensorOverview::from).collect()),
             architecture,
             shape,
@@ -172,8 +173,9 @@ impl Overview {
 }
 
 impl Shape {
-    /// Reads what is there; a missing number is no reason not to show the rest.
-    fn read(metadata: &Metadata, architecture: &str) -> Self {
+    /// Reads what is there; a missing number is no reason not to show the rest. What all tokens go to beside experts is said in
+    /// several ways, which the architectures that run here know.
+    fn read(metadata: &Metadata, architecture: &str, blueprint: Option<&Blueprint>) -> Self {
         let number = |name: &str| {
             let key = format!("{architecture}.{name}");
             let one = metadata.opt_u32(&key).ok().flatten();
@@ -182,6 +184,7 @@ impl Shape {
             one.or_else(most).map(u64::from)
         };
         let (embedding, heads) = (number("embedding_length"), number("attention.head_count"));
+        let shared = blueprint.and_then(|blueprint| blueprint.experts?.shared).map(|width| width as u64);
         let head_length = embedding.zip(heads).and_then(|(embedding, heads)| embedding.checked_div(heads));
         Self {
             context: number("context_length"),
@@ -195,22 +198,21 @@ impl Shape {
             experts: number("expert_count"),
             experts_used: number("expert_used_count"),
             expert_ffn: number("expert_feed_forward_length"),
-            shared_expert_ffn: number("expert_shared_feed_forward_length"),
+            shared_expert_ffn: shared.or_else(|| number("expert_shared_feed_forward_length")),
         }
     }
 }
 
 impl Memory {
     /// Keys and values as the model's pages have them; of a file that cannot be run here nothing is known of these.
-    fn needed(file: &GgufFile) -> Self {
-        let blueprint = arch::blueprint(file, None).ok();
-        let kv = |format| Some(blueprint.as_ref()?.kv_bytes(format, Tokens(KV_TOKENS)).0);
+    fn needed(file: &GgufFile, blueprint: Option<&Blueprint>) -> Self {
+        let kv = |format| Some(blueprint?.kv_bytes(format, Tokens(KV_TOKENS)).0);
         Self {
             packed_weights_bytes: file.tensors().iter().map(packed_bytes).sum(),
             kv_f16_bytes_per_1024_tokens: kv(KvFormat::F16),
             kv_int8_bytes_per_1024_tokens: kv(KvFormat::Int8),
             kv_int4_bytes_per_1024_tokens: kv(KvFormat::Int4),
-            state_bytes: blueprint.and_then(|blueprint| blueprint.state_bytes()).map(|bytes| bytes.0),
+            state_bytes: blueprint.and_then(Blueprint::state_bytes).map(|bytes| bytes.0),
         }
     }
 }
@@ -293,8 +295,19 @@ mod tests {
     }
 
     #[test]
+    fn what_all_tokens_go_to_beside_experts_is_told_however_a_file_says_it() {
+        for (name, width) in
+            [("mixtral", None), ("qwen2moe", Some(64)), ("glm4moe_air", Some(64)), ("gemma4_experts", Some(64))]
+        {
+            let shape = Overview::read(&fixture(name), false).unwrap().shape;
+            assert_eq!(shape.shared_expert_ffn, width, "{name}");
+        }
+    }
+
+    #[test]
     fn what_is_told_is_what_a_loaded_model_takes() {
-        for name in ["llama", "gemma3", "gemma4", "gemma4_dense", "lfm2", "qwen35", "granitehybrid"] {
+        let gemmas = ["gemma3", "gemma4", "gemma4_dense", "gemma4_experts"];
+        for name in ["llama", "lfm2", "qwen35", "granitehybrid"].into_iter().chain(gemmas) {
             let model = Model::load(&fixture(name), &LoadOptions::default(), &mut |_| {}).unwrap();
             let pool = |format| model.kv_pool_of_pages(format, 100);
             let taken = |format| Some(16 * pool(format).page_bytes().0);

@@ -119,6 +119,9 @@ impl ExpertsOnGpu {
         if experts.biases.is_some() {
             return Err(GpuError::Model("its experts have biases"));
         }
+        if experts.beside.is_some() {
+            return Err(GpuError::Model("its experts stand beside a dense block"));
+        }
         let gate = experts.shared.and_then(|shared| shared.gate);
         let router = [experts.router, gate.unwrap_or_default()].concat();
         let floats = |label, floats: Option<&[f32]>| floats.map(|floats| gpu.floats(label, floats));

@@ -173,6 +173,7 @@ fn lacks(extra: Extra) -> Option<&'static str> {
         Extra::LayerScales => Some("what its layers make is scaled"),
         Extra::OutputGate => Some("its attention has gates"),
         Extra::ExpertBiases => Some("its experts have biases"),
+        Extra::BlockBeside => Some("its experts stand beside a dense block"),
         Extra::WidthNorms
         | Extra::ChoiceBias
         | Extra::QkvBias

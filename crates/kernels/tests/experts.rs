@@ -6,8 +6,9 @@ mod tiles;
 
 use duet_kernels::crew::{Crew, Scoped, Solo, Unequal};
 use duet_kernels::fused::{
-    Block, BufferShape, Buffers, ExpertBias, ExpertShape, Experts, Feed, Feeds, FfnWeights, Norm, Places, PresentFeeds,
-    Routing, RowNorm, SharedExpert, add_waves, feed_experts, feed_forward, feed_wave, project_attended, route,
+    Beside, Block, BufferShape, Buffers, ExpertBias, ExpertShape, Experts, Feed, Feeds, FfnWeights, Norm, Places,
+    PresentFeeds, Routing, RowNorm, SharedExpert, add_waves, feed_experts, feed_forward, feed_wave, project_attended,
+    route,
 };
 use duet_kernels::isa::Isa;
 use duet_kernels::matmul::Gating;
@@ -52,6 +53,8 @@ struct Layer {
     router_biases: Option<[Vec<f32>; 2]>,
     biases: Option<Vec<ExpertBias>>,
     shared: Option<Feed>,
+    /// If that is a block beside the others: the weights of its norms, in the order of the kernel's, and factors.
+    beside: Option<([Vec<f32>; 4], Vec<f32>)>,
     output: PackedMatrix,
     norm: Vec<f32>,
     bias: Vec<f32>,
@@ -73,6 +76,7 @@ impl Layer {
             router_biases: None,
             biases: None,
             shared: shared.map(|width| feed(77, width)),
+            beside: None,
             output: matrix(3, HIDDEN, HIDDEN),
             norm: floats(8, HIDDEN, 1.0),
             bias: floats(9, HIDDEN, 0.3),
@@ -93,6 +97,14 @@ impl Layer {
         Self { router_biases: Some([floats(21, count, 0.5), floats(22, count, 0.3)]), biases, gate: None, ..self }
     }
 
+    /// The same with the shared one as a block beside the others, if there is one.
+    fn beside(self) -> Self {
+        let count = self.experts.len();
+        let factors = || floats(34, count, 0.5).iter().map(|factor| factor + 1.0).collect();
+        let beside = self.shared.as_ref().map(|_| ([30, 31, 32, 33].map(|seed| floats(seed, HIDDEN, 1.0)), factors()));
+        Self { gate: self.gate.filter(|_| beside.is_none()), beside, ..self }
+    }
+
     /// Buffers before the kernel; row `i` begins as row `rows[i]`.
     fn buffers(&self, rows: &[usize]) -> Buffers {
         let shape = BufferShape {
@@ -105,6 +117,7 @@ impl Layer {
                 chosen: self.chosen,
                 ffn: self.width,
                 shared: self.shared.as_ref().map_or(0, |feed| feed.down.inputs()),
+                beside: self.beside.is_some(),
             }),
             angles: 8,
             layer_inputs: 0,
@@ -133,6 +146,11 @@ impl Layer {
                 experts: Feeds::All(&self.experts),
                 biases: self.biases.as_deref(),
                 shared: self.shared.as_ref().map(|feed| SharedExpert { gate: self.gate.as_deref(), feed }),
+                beside: self.beside.as_ref().map(|(norms, factors)| {
+                    let [before, of_block, of_experts, of_both] =
+                        norms.each_ref().map(|weight| Norm { weight, epsilon: 1e-5 });
+                    Beside { before, of_block, of_experts, of_both, factors }
+                }),
             }),
         }
     }
@@ -203,7 +221,8 @@ impl Layer {
         let norm =
             |i: usize| (x[i] - mean) / (variance + 1e-5).sqrt() * f64::from(self.norm[i]) + f64::from(self.bias[i]);
         let normed: Vec<f64> = (0..HIDDEN).map(norm).collect();
-        let dot = |w: &[f32]| w.iter().zip(&normed).map(|(w, x)| f64::from(*w) * x).sum::<f64>();
+        let seen = if self.beside.is_some() { by_root(&x, &[1.0; HIDDEN]) } else { normed.clone() };
+        let dot = |w: &[f32]| w.iter().zip(&seen).map(|(w, x)| f64::from(*w) * x).sum::<f64>();
         let mut scores: Vec<f64> = self.router.chunks(HIDDEN).map(dot).collect();
         let biases = self.router_biases.as_ref();
         if let Some([router, _]) = biases {
@@ -222,13 +241,25 @@ impl Layer {
             if self.routing == Routing::Softmax { (0..scores.len()).collect() } else { order.clone() };
         let share = |expert: usize| if is_sigmoid { sigmoid(scores[expert]) } else { scores[expert].exp() };
         let sum: f64 = over.iter().map(|&expert| share(expert)).sum();
+        let bias = |expert: usize| self.biases.as_ref().map(|biases| &biases[expert]);
+        if let (Some((norms, factors)), Some(block)) = (&self.beside, &self.shared) {
+            let mut of_experts = vec![0.0; HIDDEN];
+            for &expert in &order {
+                let made = plain_feed(&self.experts[expert], bias(expert), &normed);
+                let weight = share(expert) / sum * f64::from(factors[expert]);
+                of_experts.iter_mut().zip(made).for_each(|(sum, made)| *sum += weight * made);
+            }
+            let of_block = by_root(&plain_feed(block, None, &by_root(&x, &norms[0])), &norms[1]);
+            let of_experts = by_root(&of_experts, &norms[2]);
+            let both: Vec<f64> = of_block.iter().zip(&of_experts).map(|(a, b)| a + b).collect();
+            return x.iter().zip(by_root(&both, &norms[3])).map(|(x, y)| x + y).collect();
+        }
         let mut out = x.clone();
         let mut add = |feed: &Feed, bias: Option<&ExpertBias>, weight: f64| {
             for (out, made) in out.iter_mut().zip(plain_feed(feed, bias, &normed)) {
                 *out += weight * made;
             }
         };
-        let bias = |expert: usize| self.biases.as_ref().map(|biases| &biases[expert]);
         order.iter().for_each(|&expert| add(&self.experts[expert], bias(expert), share(expert) / sum));
         if let Some(feed) = &self.shared {
             add(feed, None, self.gate.as_ref().map_or(1.0, |gate| sigmoid(dot(gate))));
@@ -241,6 +272,12 @@ enum Step {
     Route,
     Wave,
     Add,
+}
+
+/// A row divided by its root mean square, weighted.
+fn by_root(x: &[f64], weight: &[f32]) -> Vec<f64> {
+    let root = (x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64 + 1e-5).sqrt();
+    x.iter().zip(weight).map(|(x, weight)| x / root * f64::from(*weight)).collect()
 }
 
 fn plain_feed(feed: &Feed, bias: Option<&ExpertBias>, x: &[f64]) -> Vec<f64> {
@@ -261,15 +298,18 @@ fn plain_feed(feed: &Feed, bias: Option<&ExpertBias>, x: &[f64]) -> Vec<f64> {
 
 #[test]
 fn results_are_those_of_the_experts_a_row_goes_to() {
-    for (routing, shared, has_biases) in [
-        (Routing::Softmax, Some(48), false),
-        (Routing::SoftmaxOfChosen, None, false),
-        (Routing::SoftmaxOfChosen, Some(96), false),
-        (Routing::SoftmaxOfChosen, None, true),
-        (SIGMOID, Some(48), true),
+    for (routing, shared, has_biases, is_beside) in [
+        (Routing::Softmax, Some(48), false, false),
+        (Routing::SoftmaxOfChosen, None, false, false),
+        (Routing::SoftmaxOfChosen, Some(96), false, false),
+        (Routing::SoftmaxOfChosen, None, true, false),
+        (SIGMOID, Some(48), true, false),
+        (Routing::SoftmaxOfChosen, Some(96), false, true),
+        (SIGMOID, Some(48), true, true),
     ] {
         let layer = Layer::new(6, 2, 40, shared, routing);
         let layer = if has_biases { layer.with_biases() } else { layer };
+        let layer = if is_beside { layer.beside() } else { layer };
         let rows: Vec<usize> = (0..30).collect();
         let (mut error, mut total) = (0.0, 0.0);
         for (row, result) in layer.run(Isa::chosen().unwrap(), &Scoped { threads: 2 }, &rows).iter().enumerate() {
@@ -279,7 +319,8 @@ fn results_are_those_of_the_experts_a_row_goes_to() {
                 total += (b - f64::from(x)).powi(2);
             }
         }
-        assert!((error / total).sqrt() < 0.03, "{routing:?} {shared:?}: {}", (error / total).sqrt());
+        let (error, beside) = ((error / total).sqrt(), if is_beside { ", a block beside" } else { "" });
+        assert!(error < 0.03, "{routing:?} {shared:?}{beside}: {error}");
     }
 }
 
@@ -288,7 +329,10 @@ fn parts_of_the_kernel_are_the_kernel() {
     let layer = Layer::new(6, 2, 40, Some(32), Routing::SoftmaxOfChosen);
     let whole = layer.run(Isa::chosen().unwrap(), &Solo, &(0..30).collect::<Vec<_>>());
     let (all, some): (Vec<_>, Vec<_>) = (0..90).map(|place| (true, noise(place) > 0.0)).unzip();
-    assert_eq!(layer.run_in_parts(30, &[all]), whole);
+    assert_eq!(layer.run_in_parts(30, std::slice::from_ref(&all)), whole);
+    let beside = Layer::new(6, 2, 40, Some(32), Routing::SoftmaxOfChosen).beside();
+    let whole_beside = beside.run(Isa::chosen().unwrap(), &Solo, &(0..30).collect::<Vec<_>>());
+    assert_eq!(beside.run_in_parts(30, &[all]), whole_beside);
     // Two halves are added in another order.
     let others = some.iter().map(|mark| !mark).collect();
     let near = |a: &f32, b: &f32| (a - b).abs() < 1e-5;
@@ -313,9 +357,11 @@ proptest! {
             vec![Routing::Softmax, Routing::SoftmaxOfChosen, Routing::SparseMixer { jitter: 0.01 }, SIGMOID]
         ),
         has_biases: bool,
+        is_beside: bool,
     ) {
         let layer = Layer::new(experts, chosen.index(experts) + 1, width, shared, routing);
         let layer = if has_biases { layer.with_biases() } else { layer };
+        let layer = if is_beside { layer.beside() } else { layer };
         let together = layer.run(Isa::chosen().unwrap(), &Scoped { threads }, &rows);
         for (&row, result) in rows.iter().zip(&together) {
             prop_assert!(&layer.run(Isa::Portable, &Solo, &[row])[0] == result);
@@ -330,8 +376,8 @@ proptest! {
 
 #[test]
 fn a_guess_at_the_row_itself_is_where_it_goes() {
-    for routing in [Routing::Softmax, SIGMOID] {
-        let layer = Layer::new(8, 3, 64, None, routing).with_biases();
+    for (routing, shared) in [(Routing::Softmax, None), (SIGMOID, None), (Routing::SoftmaxOfChosen, Some(32))] {
+        let layer = Layer::new(8, 3, 64, shared, routing).with_biases().beside();
         let (isa, crew, weights) = (Isa::chosen().unwrap(), &Solo, layer.weights());
         let mut buffers = layer.buffers(&[0, 1, 2]);
         project_attended(isa, crew, &weights, &mut buffers, 0..3);
@@ -346,9 +392,10 @@ fn a_guess_at_the_row_itself_is_where_it_goes() {
 
 #[test]
 fn waves_of_experts_are_the_kernel_to_the_bit() {
-    for shared in [None, Some(96)] {
+    let shared = |width: Option<usize>| Layer::new(8, 3, 64, width, Routing::Softmax);
+    let layers: [&dyn Fn() -> Layer; 3] = [&|| shared(None), &|| shared(Some(96)), &|| shared(Some(96)).beside()];
+    for layer in layers {
         for rows in [1, 2, 9] {
-            let layer = || Layer::new(8, 3, 64, shared, Routing::Softmax);
             let all: Vec<usize> = (0..rows).collect();
             let whole = layer().run(Isa::chosen().unwrap(), &Scoped { threads: 2 }, &all);
             for waves in [1, 2, 8] {

@@ -2,7 +2,7 @@
 //!
 //! Each is a tiny model that loads, with one thing changed.
 
-use duet_model::gguf::{GgufFile, TensorType, Value, writer::GgufWriter};
+use duet_model::gguf::{Array, GgufFile, TensorType, Value, writer::GgufWriter};
 use duet_model::{LoadOptions, Model};
 use std::path::Path;
 
@@ -167,4 +167,39 @@ fn widths_that_are_not_said() {
     let expected =
         "`qwen3moe.expert_feed_forward_length`: it is missing, and 96 does not divide by the 5 chosen experts";
     assert_eq!(message.unwrap_err(), expected);
+}
+
+#[test]
+fn experts_beside_a_block_that_are_not_whole() {
+    let check = |change, message: &str| check("gemma4_experts", change, message);
+    check(
+        NoKey("gemma4.expert_feed_forward_length"),
+        "the metadata key `gemma4.expert_feed_forward_length` is missing",
+    );
+    check(
+        Key("gemma4.feed_forward_length", Value::Array(Array::U32(vec![64, 64, 32]))),
+        "`gemma4.feed_forward_length`: blocks of 64 and 32 beside experts, which are to be of one width",
+    );
+    check(NoTensor("blk.1.ffn_down_exps.scale"), "tensor `blk.1.ffn_down_exps.scale` is missing");
+    check(
+        Shape("blk.2.ffn_gate_inp.scale", &[5]),
+        "tensor `blk.2.ffn_gate_inp.scale` has shape [5] where [32] is expected",
+    );
+    check(NoTensor("blk.0.ffn_gate_up_exps.weight"), "tensor `blk.0.ffn_gate_up_exps.weight` is missing");
+    check(
+        Shape("blk.0.ffn_gate_up_exps.weight", &[32, 32, 5]),
+        "tensor `blk.0.ffn_gate_up_exps.weight` has shape [32, 32, 5] where [32, 64, 5] is expected",
+    );
+    check(
+        First("blk.0.post_ffw_norm_2.weight", f32::INFINITY),
+        "tensor `blk.0.post_ffw_norm_2.weight`: it holds infinities or NaN",
+    );
+}
+
+#[test]
+fn devices_say_what_they_do_not_take() {
+    let model = load(&changed("gemma4_experts", &NoTensor("none"))).unwrap();
+    let refusal = model.read_experts(1, |_| ()).unwrap_err().to_string();
+    let expected = "layer 1 has experts beside a dense block, which devices do not take yet: run this model on the CPU";
+    assert_eq!(refusal, expected);
 }

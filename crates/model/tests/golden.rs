@@ -128,6 +128,11 @@ fn gemma4_with_values_of_keys() {
 }
 
 #[test]
+fn gemma4_with_experts_beside_blocks() {
+    check("gemma4_experts");
+}
+
+#[test]
 fn mixtral() {
     check("mixtral");
 }

@@ -8,12 +8,13 @@ use duet_types::{TokenId, Tokens};
 use proptest::prelude::*;
 use std::path::Path;
 
-const MODELS: [&str; 21] = [
+const MODELS: [&str; 22] = [
     "llama",
     "qwen3",
     "gemma3",
     "gemma4",
     "gemma4_dense",
+    "gemma4_experts",
     "mixtral",
     "olmoe",
     "qwen2moe",

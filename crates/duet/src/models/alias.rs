@@ -169,6 +169,15 @@ pub(crate) const ALIASES: &[Alias] = &[
         Bytes(4_977_171_584),
         &[("hf:unsloth/gemma-4-E4B-it-GGUF/gemma-4-E4B-it-Q4_K_M.gguf", None)],
     ),
+    Alias {
+        experts: Bytes(14_500_000_000),
+        ..Alias::on_hub(
+            "gemma-4-26b-a4b",
+            "Gemma 4 26B-A4B, UD-Q4_K_M; text",
+            Bytes(16_950_000_000),
+            &[("hf:unsloth/gemma-4-26B-A4B-it-GGUF/gemma-4-26B-A4B-it-UD-Q4_K_M.gguf", None)],
+        )
+    },
     Alias::on_hub(
         "phi-4-mini",
         "Phi-4-mini Instruct, Q4_K_M",

@@ -38,6 +38,8 @@ pub struct ExpertShape {
     pub ffn: usize,
     /// Width of the one that all rows go to; none: there is none.
     pub shared: usize,
+    /// Whether that one is a block beside the others, which takes in rows of a norm of its own.
+    pub beside: bool,
 }
 
 impl ExpertShape {
@@ -94,6 +96,8 @@ struct Routed {
     /// The rows of each expert, quantised, as they go in and behind the gates.
     gathered: QuantizedRows,
     inner: QuantizedRows,
+    /// What a block beside them takes in.
+    beside: QuantizedRows,
     /// Whether the last feed-forward kernel chose any.
     is_of_last: bool,
 }
@@ -102,6 +106,7 @@ impl Routed {
     fn new(rows: usize, BufferShape { hidden, experts, operands, .. }: BufferShape) -> Self {
         let (scores, places) = experts.map_or((0, 0), |experts| (stride(experts.scores()), experts.places()));
         let widest = experts.map_or(0, |experts| experts.ffn.max(experts.shared));
+        let beside = experts.filter(|experts| experts.beside).map_or(0, |_| rows);
         Self {
             scores: Aligned::zeroed(rows * scores),
             chosen: Aligned::zeroed(rows * places),
@@ -109,13 +114,14 @@ impl Routed {
             products: Aligned::zeroed(rows * places * stride(hidden)),
             gathered: QuantizedRows::new(experts.map_or(0, |experts| experts.gathered(rows)), hidden, operands),
             inner: QuantizedRows::new(experts.map_or(0, |experts| experts.inner(rows)), widest, operands),
+            beside: QuantizedRows::new(beside, hidden, operands),
             is_of_last: false,
         }
     }
 
     fn bytes(&self) -> usize {
         let floats = self.scores.bytes() + self.chosen.bytes() + self.weights.bytes() + self.products.bytes();
-        floats + self.gathered.bytes() + self.inner.bytes()
+        floats + self.gathered.bytes() + self.inner.bytes() + self.beside.bytes()
     }
 }
 
@@ -176,6 +182,7 @@ pub(super) struct SharedBuffers<'a> {
     pub(super) products: Matrix<'a>,
     pub(super) gathered: SharedRows<'a>,
     pub(super) inner: SharedRows<'a>,
+    pub(super) beside: SharedRows<'a>,
     pub(super) cosines: Matrix<'a>,
     pub(super) sines: Matrix<'a>,
     pub(super) layer_inputs: Matrix<'a>,
@@ -392,6 +399,7 @@ impl Buffers {
             products: matrix(&mut self.routing.products, shape.hidden),
             gathered: self.routing.gathered.share(shape.hidden),
             inner: self.routing.inner.share(0),
+            beside: self.routing.beside.share(shape.hidden),
             cosines: matrix(&mut self.cosines, shape.angles),
             sines: matrix(&mut self.sines, shape.angles),
             layer_inputs: matrix(&mut self.layer_inputs, shape.layer_inputs),

@@ -32,6 +32,7 @@ pub struct FfnWeights<'a> {
 
 /// What is between the second norm and the residual stream.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one a call, on the stack")]
 pub enum Block<'a> {
     /// One gated block.
     Dense {
@@ -239,6 +240,9 @@ impl<'a> Call<'a> {
 
     fn norm(&self, worker: &Worker<'_>) {
         let Self { isa, weights, shared, quantized: [_, hidden, _], .. } = self;
+        if let Inner::Experts(experts) = &self.block {
+            experts.norm_beside(worker);
+        }
         let from = |row| self.rows.start + row;
         // SAFETY: the kernel has borrowed the buffers alone; syncs surround this.
         unsafe { norm_rows(*isa, weights.norm, &shared.residual, from, &shared.normed, hidden, worker) };

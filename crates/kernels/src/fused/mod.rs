@@ -19,7 +19,7 @@ mod recurrence;
 pub use attention::{AttentionShape, SequenceRows, TreeRows, attention};
 pub use buffers::{Angles, BufferShape, Buffers, ExpertShape, RoutedRows, SpannedRows};
 pub use convolution::{ConvolvedRows, TAPS_MAX, project, short_convolution};
-pub use experts::{ExpertBias, Experts, Feeds, Places, PresentFeeds, Routing, SharedExpert};
+pub use experts::{Beside, ExpertBias, Experts, Feeds, Places, PresentFeeds, Routing, SharedExpert};
 pub use ffn::{Block, Feed, FfnWeights, add_waves, feed_experts, feed_forward, feed_wave, project_attended, route};
 pub use gate::gate_attended;
 pub use head::{HeadWeights, head};

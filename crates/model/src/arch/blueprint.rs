@@ -191,9 +191,13 @@ impl Blueprint {
         if self.has(Extra::NormOfEmbeddings) { "token_embd_norm" } else { "output_norm" }
     }
 
-    /// What the norm before the feed-forward block is called in the file.
+    /// What the norm before the feed-forward block, or before experts, is called in the file.
     pub(crate) fn ffn_norm(&self) -> &'static str {
-        if self.has(Extra::NormBehindAttention) { "post_attention_norm" } else { "ffn_norm" }
+        match () {
+            () if self.has(Extra::BlockBeside) => "pre_ffw_norm_2",
+            () if self.has(Extra::NormBehindAttention) => "post_attention_norm",
+            () => "ffn_norm",
+        }
     }
 
     /// Width of the feed-forward blocks that a row goes through.
@@ -319,4 +323,7 @@ pub enum Extra {
     ExpertBiases,
     /// Of each expert, added to what it is chosen by.
     ChoiceBias,
+    /// The shared expert is a dense block beside the others: both have norms of their own, and so has the router, and each
+    /// expert's weight has a factor ([`duet_kernels::fused::Beside`]).
+    BlockBeside,
 }

@@ -1,19 +1,17 @@
-//! Gemma 4 (text), dense: layers with a window and narrow heads, and layers that see everything, with wide heads that rope turns
-//! in a part; the last layers read keys and values of earlier ones. Values are normed as keys are, and in the smaller models each
-//! layer has an input of its own, made of a row's token and embedding.
+//! Gemma 4 (text): layers with a window and narrow heads, and layers that see everything, with wide heads that rope turns in a
+//! part; the last layers read keys and values of earlier ones. Values are normed as keys are. In the smaller models each layer
+//! has an input of its own, made of a row's token and embedding; in one, experts stand beside each layer's block.
 
+use super::experts::{ExpertPlan, ExpertWidth, experts};
 use super::{Blueprint, Extra, Facts, Heads, LayerPlan, RopePairs, WideHeads};
 use crate::load::LoadError;
+use duet_kernels::fused::Routing;
 use duet_kernels::matmul::Gating;
 
 /// The base of layers with a window, where a file does not say.
 const LOCAL_THETA: f32 = 10_000.0;
 
 pub(super) fn blueprint(facts: &Facts<'_>) -> Result<Blueprint, LoadError> {
-    if facts.has_experts()? {
-        let problem = "experts beside a dense block, as Gemma 4 26B-A4B has them, are not supported".to_owned();
-        return Err(facts.refuse("expert_count", problem));
-    }
     let common = facts.common(RopePairs::Halves)?;
     let heads = heads(facts, common.layers.len())?;
     let (wide, narrow) = (heads.wide, heads.narrow);
@@ -34,25 +32,56 @@ pub(super) fn blueprint(facts: &Facts<'_>) -> Result<Blueprint, LoadError> {
     if cap.is_some_and(|cap| !(cap.is_finite() && cap > 0.0)) {
         return Err(facts.refuse("final_logit_softcapping", format!("{cap:?}")));
     }
+    let layer_input = layer_input(facts, &common)?;
+    let experts = if facts.has_experts()? { Some(beside(facts, layer_input)?) } else { None };
     Ok(Blueprint {
+        experts,
         kv_heads: narrow.kv_heads,
         head_dim: narrow.head_dim,
         wide: Some(wide),
         embedding_scale: (common.hidden as f32).sqrt(),
         attention_scale: 1.0,
         logit_cap: cap,
-        layer_input: layer_input(facts, &common)?,
+        layer_input,
         gating: Gating::GeluTanh,
         ropes: vec![common.ropes[0].clone(), local],
         layers: plans(facts, &heads, common.ffn)?,
-        extras: if facts.has_tensor("blk.0.layer_output_scale.weight") { SCALED } else { PLAIN },
+        extras: match (experts.is_some(), facts.has_tensor("blk.0.layer_output_scale.weight")) {
+            (false, false) => &[HEADS, VALUES, OF_KEYS, POST],
+            (false, true) => &[HEADS, VALUES, OF_KEYS, POST, SCALES],
+            (true, false) => &[HEADS, VALUES, OF_KEYS, POST, BESIDE],
+            (true, true) => &[HEADS, VALUES, OF_KEYS, POST, SCALES, BESIDE],
+        },
         ..common
     })
 }
 
-const PLAIN: &[Extra] = &[Extra::HeadNorms, Extra::PostNorms, Extra::ValueNorms, Extra::ValuesOfKeys];
-const SCALED: &[Extra] =
-    &[Extra::HeadNorms, Extra::PostNorms, Extra::ValueNorms, Extra::ValuesOfKeys, Extra::LayerScales];
+const HEADS: Extra = Extra::HeadNorms;
+const VALUES: Extra = Extra::ValueNorms;
+const OF_KEYS: Extra = Extra::ValuesOfKeys;
+const POST: Extra = Extra::PostNorms;
+const SCALES: Extra = Extra::LayerScales;
+const BESIDE: Extra = Extra::BlockBeside;
+
+/// Experts beside a block that all rows go to.
+fn beside(facts: &Facts<'_>, layer_input: Option<usize>) -> Result<ExpertPlan, LoadError> {
+    // What the block's width says in files that lack this is another model's.
+    facts.number("expert_feed_forward_length")?;
+    let experts = experts(facts, ExpertWidth::OfItsOwn, Routing::SoftmaxOfChosen)?;
+    if layer_input.is_some() {
+        return Err(
+            facts.refuse("expert_count", "experts in layers with inputs of their own are not supported".to_owned())
+        );
+    }
+    let widths = facts.of_layers("feed_forward_length")?;
+    match widths.iter().find(|width| **width != widths[0]) {
+        Some(other) => {
+            let problem = format!("blocks of {} and {other} beside experts, which are to be of one width", widths[0]);
+            Err(facts.refuse("feed_forward_length", problem))
+        }
+        None => Ok(ExpertPlan { shared: widths.first().copied(), ..experts }),
+    }
+}
 
 /// Which layers have windows, and the shapes of their heads and of the others'.
 struct HeadsOfLayers {

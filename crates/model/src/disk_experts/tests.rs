@@ -10,8 +10,18 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Mixtures of all kinds: with shared experts, biases, layers without experts, and other rules of choice.
-const MIXTURES: [&str; 9] =
-    ["mixtral", "olmoe", "qwen2moe", "qwen3moe", "phimoe", "gptoss", "gptoss_mxfp4", "glm4moe", "lfm2moe"];
+const MIXTURES: [&str; 10] = [
+    "mixtral",
+    "olmoe",
+    "qwen2moe",
+    "qwen3moe",
+    "phimoe",
+    "gptoss",
+    "gptoss_mxfp4",
+    "glm4moe",
+    "lfm2moe",
+    "gemma4_experts",
+];
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/golden_{name}.gguf"))
@@ -177,7 +187,7 @@ fn a_pass_that_is_given_up_while_it_waits_holds_nothing() {
 
 #[test]
 fn a_file_that_was_packed_in_a_stream_is_mapped_by_models_in_memory_too() {
-    for name in ["llama", "qwen2moe", "mixtral"] {
+    for name in ["llama", "qwen2moe", "mixtral", "gemma4_experts"] {
         let (folder, expected) = (tempfile::tempdir().unwrap(), logits(&in_memory(name), 40, &Solo).unwrap());
         let mapped = LoadOptions { packed: Some(folder.path().to_owned()), ..LoadOptions::default() };
         let Packing::Packed(path, Unusable::Absent) =

@@ -13,8 +13,10 @@ impl ExactReader {
     pub(super) fn feed(&self, tensors: &Tensors<'_>, layer: usize, residual: &mut Rows) -> Result<(), LoadError> {
         let b = &self.blueprint;
         let normed = self.norm(tensors, &format!("blk.{layer}.{}", b.ffn_norm()), residual)?;
-        if let Some(plan) = &b.experts_of(layer) {
-            return self.experts(tensors, layer, plan, &normed, residual);
+        match &b.experts_of(layer) {
+            Some(plan) if b.has(Extra::BlockBeside) => return self.beside(tensors, layer, plan, &normed, residual),
+            Some(plan) => return self.experts(tensors, layer, plan, &normed, residual),
+            None => {}
         }
         let mut result = self.gated(&tensors.feed(layer, "", b.ffn_of(layer))?, None, &normed);
         if b.has(Extra::PostNorms) {
@@ -25,7 +27,7 @@ impl ExactReader {
         Ok(())
     }
 
-    fn gated(&self, feed: &Feed<'_>, bias: Option<&FeedBias>, normed: &Rows) -> Rows {
+    pub(super) fn gated(&self, feed: &Feed<'_>, bias: Option<&FeedBias>, normed: &Rows) -> Rows {
         let (mut gates, mut values) = (self.product(&feed.gate, normed), self.product(&feed.up, normed));
         if let Some(bias) = bias {
             gates.add_to_each(&bias.gate);
@@ -59,7 +61,7 @@ impl ExactReader {
         };
         let router_bias = bias(Extra::ExpertBiases, "ffn_gate_inp.bias")?;
         let choice_bias = bias(Extra::ChoiceBias, "exp_probs_b.bias")?;
-        let routes: Vec<Vec<(usize, f64)>> = normed
+        let routes: Vec<Route> = normed
             .each()
             .map(|row| {
                 let scores = router.chunks_exact(hidden).zip(&router_bias);
@@ -67,15 +69,7 @@ impl ExactReader {
                 choose(plan, &scores, &choice_bias)
             })
             .collect();
-        for expert in 0..plan.count {
-            let share = |route: &Vec<(usize, f64)>| route.iter().find(|(chosen, _)| *chosen == expert).map(|c| c.1);
-            let shares: Vec<Option<f64>> = routes.iter().map(share).collect();
-            if shares.iter().any(Option::is_some) {
-                let has_bias = self.blueprint.has(Extra::ExpertBiases);
-                let bias = has_bias.then(|| tensors.expert_bias(layer, plan, expert)).transpose()?;
-                self.add_expert((&tensors.expert(layer, plan, expert)?, bias.as_ref()), &shares, normed, residual);
-            }
-        }
+        self.add_routed(tensors, (layer, plan), &routes, normed, residual)?;
         let Some(width) = plan.shared else { return Ok(()) };
         let shares: Vec<Option<f64>> = if plan.shared_gate {
             let gate = tensors.layer_vector(layer, "ffn_gate_inp_shexp.weight", hidden)?;
@@ -84,6 +78,27 @@ impl ExactReader {
             vec![Some(1.0); normed.len()]
         };
         self.add_expert((&tensors.feed(layer, "_shexp", width)?, None), &shares, normed, residual);
+        Ok(())
+    }
+
+    /// Adds what experts make of the rows that go to them.
+    pub(super) fn add_routed(
+        &self,
+        tensors: &Tensors<'_>,
+        (layer, plan): (usize, &ExpertPlan),
+        routes: &[Route],
+        normed: &Rows,
+        to: &mut Rows,
+    ) -> Result<(), LoadError> {
+        for expert in 0..plan.count {
+            let share = |route: &Route| route.iter().find(|(chosen, _)| *chosen == expert).map(|c| c.1);
+            let shares: Vec<Option<f64>> = routes.iter().map(share).collect();
+            if shares.iter().any(Option::is_some) {
+                let has_bias = self.blueprint.has(Extra::ExpertBiases);
+                let bias = has_bias.then(|| tensors.expert_bias(layer, plan, expert)).transpose()?;
+                self.add_expert((&tensors.expert(layer, plan, expert)?, bias.as_ref()), &shares, normed, to);
+            }
+        }
         Ok(())
     }
 
@@ -121,7 +136,10 @@ pub(super) fn let_through(gating: Gating, gate: f64, value: f64) -> f64 {
 }
 
 /// The experts that a row goes to, and what each counts.
-fn choose(plan: &ExpertPlan, scores: &[f64], bias: &[f32]) -> Vec<(usize, f64)> {
+pub(super) type Route = Vec<(usize, f64)>;
+
+/// Of the scores of a row.
+pub(super) fn choose(plan: &ExpertPlan, scores: &[f64], bias: &[f32]) -> Route {
     if let Routing::Sigmoid { divided, scale } = plan.routing {
         let shares: Vec<f64> = scores.iter().map(|score| sigmoid(*score)).collect();
         let by: Vec<f64> = shares.iter().zip(bias).map(|(share, bias)| share + f64::from(*bias)).collect();

@@ -10,6 +10,7 @@
 //! and where such a difference turns one rounded value: a wrong constant anywhere shows far above that.
 
 mod attention;
+mod beside;
 mod convolution;
 mod feed;
 mod layer_inputs;

@@ -141,6 +141,18 @@ impl<'a> Tensors<'a> {
     pub(super) fn expert(&self, layer: usize, plan: &ExpertPlan, expert: usize) -> Result<Feed<'a>, LoadError> {
         let (hidden, ExpertPlan { ffn, count, .. }) = (self.blueprint.hidden, *plan);
         let stack = |part: &str, inputs, outputs| self.shaped(&weight(layer, part), &[inputs, outputs, count]);
+        if self.has(&weight(layer, "ffn_gate_up_exps")) {
+            // Of each expert gates first, then what they gate.
+            let both = alone(stack("ffn_gate_up_exps", hidden, 2 * ffn)?);
+            let half =
+                |half: usize| Matrix { rows: (2 * expert + half) * ffn..(2 * expert + half + 1) * ffn, ..both.clone() };
+            let down = alone(stack("ffn_down_exps", ffn, hidden)?);
+            return Ok(Feed {
+                gate: half(0),
+                up: half(1),
+                down: Matrix { rows: expert * hidden..(expert + 1) * hidden, ..down },
+            });
+        }
         let [gate, up] = together([stack("ffn_gate_exps", hidden, ffn)?, stack("ffn_up_exps", hidden, ffn)?]);
         let down = alone(stack("ffn_down_exps", ffn, hidden)?);
         let of = |stack: Matrix<'a>, rows: usize| Matrix { rows: expert * rows..(expert + 1) * rows, ..stack };

@@ -142,9 +142,12 @@ impl Model {
         }
     }
 
+    /// Then the layer ends: those that end in more than their experts' results have no other launches, for devices refuse them.
     fn crews_places(&self, pass: &mut Pass, layer: usize, crew: &dyn Crew) {
         let marks = pass.dispatched.marks(|fate| matches!(fate, Fate::Crew | Fate::Spilled));
         self.compute(pass, layer, &marks, crew);
+        let rows = 0..pass.rows();
+        self.end_layer(pass, layer, rows, crew);
     }
 
     /// The crew computes what a launch was to compute.

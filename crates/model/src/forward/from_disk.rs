@@ -89,7 +89,8 @@ impl Model {
             feed_wave(isa, crew, &weights, &mut pass.activations.buffers, rows.clone(), (Places::All, &wave));
             left.had_wave = true;
         }
-        add_waves(isa, crew, &weights, &mut pass.activations.buffers, rows, Places::All);
+        add_waves(isa, crew, &weights, &mut pass.activations.buffers, rows.clone(), Places::All);
+        self.end_layer(pass, layer, rows, crew);
         Ok(Came::ToItsEnd)
     }
 

@@ -5,13 +5,13 @@ use super::pass::Tree;
 use crate::arch::{Extra, Rope, WideHeads};
 use crate::disk_experts::{ExpertUnread, IfMissing};
 use crate::load::Model;
-use crate::weights::{FeedWeights, LayerWeights, NormWeights};
+use crate::weights::{BesideWeights, FeedWeights, LayerWeights, NormWeights};
 use duet_kernels::attention::TurnedBias;
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{
-    AttentionShape, Block, Buffers, CacheOf, Experts, FfnWeights, HeadNorms, HeadWeights, KvDestination, KvTail, Norm,
-    QkvWeights, RowNorm, SequenceRows, SharedExpert, TreeRows, attention, feed_forward, gate_attended, head,
-    keys_and_values, project, qkv,
+    AttentionShape, Beside, Block, Buffers, CacheOf, Experts, FfnWeights, HeadNorms, HeadWeights, KvDestination,
+    KvTail, Norm, QkvWeights, RowNorm, SequenceRows, SharedExpert, TreeRows, attention, feed_forward, gate_attended,
+    head, keys_and_values, project, qkv,
 };
 use duet_types::{Node, NodeOrder, TokenId, Tokens};
 use std::ops::Range;
@@ -275,7 +275,7 @@ impl Model {
                 FeedWeights::Dense { feed, norm } => {
                     Block::Dense { feed, norm: norm.as_deref().map(|weight| self.norm(weight)) }
                 }
-                FeedWeights::Experts { router, router_bias, choice_bias, experts, biases, shared, plan } => {
+                FeedWeights::Experts { router, router_bias, choice_bias, experts, biases, shared, beside, plan } => {
                     Block::Experts(Experts {
                         router,
                         router_bias: router_bias.as_deref(),
@@ -285,9 +285,21 @@ impl Model {
                         experts: experts.feeds(),
                         biases: biases.as_deref(),
                         shared: shared.as_ref().map(|(gate, feed)| SharedExpert { gate: gate.as_deref(), feed }),
+                        beside: beside.as_ref().map(|beside| self.beside(beside)),
                     })
                 }
             },
+        }
+    }
+
+    fn beside<'a>(&self, weights: &'a BesideWeights) -> Beside<'a> {
+        let BesideWeights { before, of_block, of_experts, of_both, factors } = weights;
+        Beside {
+            before: self.norm(before),
+            of_block: self.norm(of_block),
+            of_experts: self.norm(of_experts),
+            of_both: self.norm(of_both),
+            factors,
         }
     }
 

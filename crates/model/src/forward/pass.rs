@@ -3,6 +3,7 @@
 use super::dispatched::Dispatched;
 use super::from_disk::Left;
 use super::recurrent::Recurrent;
+use crate::arch::Extra;
 use crate::kv::{KvError, KvTable, PAGE_TOKENS, StateBlock};
 use crate::load::Model;
 use duet_kernels::attention::PageMemory;
@@ -134,6 +135,7 @@ impl Activations {
                 chosen: plan.chosen,
                 ffn: plan.ffn,
                 shared: plan.shared.unwrap_or(0),
+                beside: b.has(Extra::BlockBeside),
             }),
             layer_inputs: b.layer_input.map_or(0, |width| width * b.layers.len()),
             angles: b.ropes.iter().map(|rope| rope.frequencies.len()).sum(),

@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn each_row_went_to_different_experts_by_its_own_scores() {
-        for name in ["mixtral", "olmoe", "qwen2moe", "qwen3moe", "phimoe", "gptoss"] {
+        for name in ["mixtral", "olmoe", "qwen2moe", "qwen3moe", "phimoe", "gptoss", "gemma4_experts"] {
             let model = load(name);
             let plan = model.blueprint().experts.unwrap();
             let together = first_layer(&model, &[5, 6, 7, 8, 9]);

@@ -47,7 +47,8 @@ fn logits(model: &Model) -> Vec<f32> {
 
 #[test]
 fn a_second_start_maps_what_the_first_packed() {
-    for name in ["llama", "gemma3", "qwen2moe", "mixtral", "gemma4", "gemma4_dense", "lfm2", "qwen3next"] {
+    let gemmas = ["gemma3", "gemma4", "gemma4_dense", "gemma4_experts"];
+    for name in ["llama", "qwen2moe", "mixtral", "lfm2", "qwen3next"].into_iter().chain(gemmas) {
         let folder = tempfile::tempdir().unwrap();
         let first = load(&fixture(name), folder.path());
         let (path, why) = keep(&fixture(name), &first);

@@ -5,6 +5,7 @@
 //! different types, whose rows alternate, are quantised to eight bits in groups of 32. Everything is checked here, so that
 //! the forward pass cannot fail.
 
+mod beside;
 mod experts;
 mod layer_inputs;
 mod names;
@@ -16,6 +17,7 @@ mod stacked;
 mod streamed;
 mod unpacked;
 
+pub(crate) use beside::BesideWeights;
 pub(crate) use experts::{ExpertWeights, ExpertsIn};
 pub(crate) use layer_inputs::{INPUT_SCALE, InputWeights, LayerInput, input_epsilon, token_scale};
 pub(crate) use names::is_of_expert;
@@ -103,6 +105,8 @@ pub(crate) enum FeedWeights {
         biases: Option<Vec<ExpertBias>>,
         /// The gate of the shared one, if it has any, and itself.
         shared: Option<(Option<Vec<f32>>, Feed)>,
+        /// If that one is a block beside the others.
+        beside: Option<BesideWeights>,
         plan: ExpertPlan,
     },
 }

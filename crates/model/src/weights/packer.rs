@@ -44,7 +44,7 @@ impl<'a> Packer<'a> {
             return self.experts(index, plan);
         }
         let norm = b.has(Extra::PostNorms).then(|| self.vector(&format!("blk.{index}.post_ffw_norm.weight"), b.hidden));
-        Ok(FeedWeights::Dense { feed: self.feed(index, "", b.ffn_of(index))?, norm: norm.transpose()? })
+        Ok(FeedWeights::Dense { feed: self.feed(index, ("", ""), b.ffn_of(index))?, norm: norm.transpose()? })
     }
 
     fn attention_layer(&self, index: usize) -> Result<LayerWeights, LoadError> {
@@ -202,7 +202,7 @@ impl<'a> Packer<'a> {
         let name = |part: &str| format!("blk.{index}.{part}.weight");
         if self.file.tensor(&name("attn_qkv")).is_some() {
             let tensor = self.matrix(&name("attn_qkv"), queries + 2 * keys, b.hidden)?;
-            return Ok([0, queries, queries + keys].map(|first| Slice { tensor, first }));
+            return Ok([0, queries, queries + keys].map(|first| Slice::from(tensor, first)));
         }
         let part =
             |part: &str, rows: usize| Ok::<_, LoadError>(Slice::whole(self.matrix(&name(part), rows, b.hidden)?));
@@ -234,9 +234,9 @@ impl<'a> Packer<'a> {
         Ok([&self.halves_of_heads(index, turned.to_vec())[..], values].concat())
     }
 
-    /// The gated block of `ffn` neurons whose tensors' names end in `suffix`.
-    fn feed(&self, index: usize, suffix: &str, ffn: usize) -> Result<Feed, LoadError> {
-        let FeedTensors { gate, up, down, .. } = self.feed_tensors(index, suffix, ffn)?;
+    /// The gated block of `ffn` neurons, packed under names that end in `suffix`, as those of its tensors do in `of`.
+    fn feed(&self, index: usize, (suffix, of): (&str, &str), ffn: usize) -> Result<Feed, LoadError> {
+        let FeedTensors { gate, up, down, .. } = self.feed_tensors(index, of, ffn)?;
         Ok(Feed {
             gate_up: self.pack(&names::gate_up(index, suffix), &gated(gate, up, 0..ffn))?,
             down: self.pack(&names::down(index, suffix), &[Part::whole(down.tensor)])?,
@@ -251,7 +251,7 @@ impl<'a> Packer<'a> {
             && self.file.tensor(&name("ffn_up")).is_some_and(|up| up.info.rows() == 2 * ffn);
         let [gate, up] = if is_one {
             let tensor = matrix("ffn_up", 2 * ffn, hidden)?;
-            [0, ffn].map(|first| Slice { tensor, first })
+            [0, ffn].map(|first| Slice::from(tensor, first))
         } else {
             [matrix("ffn_gate", ffn, hidden)?, matrix("ffn_up", ffn, hidden)?].map(Slice::whole)
         };
@@ -262,13 +262,15 @@ impl<'a> Packer<'a> {
     pub(super) fn expert_stack(&self, index: usize, plan: ExpertPlan) -> Result<FeedTensors<'a>, LoadError> {
         let (ExpertPlan { count, ffn, .. }, hidden) = (plan, self.blueprint.hidden);
         let name = |part: &str| format!("blk.{index}.{part}.weight");
-        Ok(FeedTensors {
-            gate: Slice::whole(self.stack(&name("ffn_gate_exps"), [hidden, ffn, count])?),
-            up: Slice::whole(self.stack(&name("ffn_up_exps"), [hidden, ffn, count])?),
-            down: Slice::whole(self.stack(&name("ffn_down_exps"), [ffn, hidden, count])?),
-            hidden,
-            ffn,
-        })
+        let is_one = self.blueprint.has(Extra::BlockBeside) && self.file.tensor(&name("ffn_gate_exps")).is_none();
+        let [gate, up] = if is_one || self.file.tensor(&name("ffn_gate_up_exps")).is_some() {
+            Slice::in_turns(self.stack(&name("ffn_gate_up_exps"), [hidden, 2 * ffn, count])?, ffn)
+        } else {
+            let stack = |part: &str| Ok::<_, LoadError>(Slice::whole(self.stack(&name(part), [hidden, ffn, count])?));
+            [stack("ffn_gate_exps")?, stack("ffn_up_exps")?]
+        };
+        let down = Slice::whole(self.stack(&name("ffn_down_exps"), [ffn, hidden, count])?);
+        Ok(FeedTensors { gate, up, down, hidden, ffn })
     }
 
     /// The experts of layer `index` and their router.
@@ -277,7 +279,7 @@ impl<'a> Packer<'a> {
         let name = |part: &str| format!("blk.{index}.{part}.weight");
         let shared = |width| {
             let gate = plan.shared_gate.then(|| self.vector(&name("ffn_gate_inp_shexp"), hidden)).transpose()?;
-            Ok::<_, LoadError>((gate, self.feed(index, names::SHARED, width)?))
+            Ok::<_, LoadError>((gate, self.feed(index, (names::SHARED, self.shared_suffix()), width)?))
         };
         let bias = |extra: Extra, part: &str| {
             let has = self.blueprint.has(extra);
@@ -285,7 +287,7 @@ impl<'a> Packer<'a> {
         };
         let has_biases = self.blueprint.has(Extra::ExpertBiases);
         Ok(FeedWeights::Experts {
-            router: self.floats(&name("ffn_gate_inp"), count, hidden)?,
+            router: self.router(index, plan)?,
             router_bias: bias(Extra::ExpertBiases, "ffn_gate_inp")?,
             choice_bias: bias(Extra::ChoiceBias, "exp_probs_b")?,
             biases: has_biases.then(|| self.expert_biases(index, plan)).transpose()?,
@@ -294,6 +296,7 @@ impl<'a> Packer<'a> {
                 ExpertsIn::PackedFile => ExpertWeights::on_disk(self.expert_places(index, plan)?),
             },
             shared: plan.shared.map(shared).transpose()?,
+            beside: self.beside(index, plan)?,
             plan,
         })
     }

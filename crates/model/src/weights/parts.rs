@@ -19,21 +19,36 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A matrix as the file has it: a tensor, or its rows from `first` on where the file has several in one.
+/// A matrix as the file has it: a tensor, or its rows from `first` on where the file has several in one. Where these take turns,
+/// so many rows are one's, and its next ones begin `turn` behind them.
 #[derive(Clone, Copy)]
 pub(super) struct Slice<'a> {
     pub(super) tensor: Tensor<'a>,
-    pub(super) first: usize,
+    first: usize,
+    in_turn: usize,
+    turn: usize,
 }
 
 impl<'a> Slice<'a> {
     pub(super) fn whole(tensor: Tensor<'a>) -> Self {
-        Self { tensor, first: 0 }
+        Self::from(tensor, 0)
+    }
+
+    /// A tensor's rows from `first` on.
+    pub(super) fn from(tensor: Tensor<'a>, first: usize) -> Self {
+        Self { tensor, first, in_turn: usize::MAX, turn: 0 }
+    }
+
+    /// Matrices of `rows` rows each, of which a tensor has two in turns: the first ones, and the second ones.
+    pub(super) fn in_turns(tensor: Tensor<'a>, rows: usize) -> [Self; 2] {
+        [0, rows].map(|first| Self { tensor, first, in_turn: rows, turn: 2 * rows })
     }
 
     /// Some rows of it, in some order.
     pub(super) fn rows(self, rows: impl Iterator<Item = Option<usize>>) -> Part<'a> {
-        Part { tensor: self.tensor, rows: rows.map(|row| row.map(|row| self.first + row)).collect() }
+        let Self { tensor, first, in_turn, turn } = self;
+        let at = |row: usize| first + row / in_turn * turn + row % in_turn;
+        Part { tensor, rows: rows.map(|row| row.map(at)).collect() }
     }
 }
 

@@ -65,6 +65,7 @@ impl<'a> Packer<'a> {
         let b = self.blueprint;
         let refuse = |what| Err(LoadError::OnCpuOnly { layer: index, what });
         match () {
+            () if b.has(Extra::BlockBeside) => refuse("experts beside a dense block"),
             () if packed.recurrent.is_some() => refuse("a recurrent state in attention's place"),
             () if b.has(Extra::OutputGate) => refuse("gates of what its attention finds"),
             () if b.wide.is_some() => refuse("heads of a shape of its own"),

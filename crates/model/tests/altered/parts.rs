@@ -9,7 +9,7 @@ use duet_types::{TokenId, Tokens};
 use std::path::Path;
 
 /// All tiny models: one of each architecture at least.
-pub(crate) const MODELS: [&str; 24] = [
+pub(crate) const MODELS: [&str; 25] = [
     "llama",
     "llama_rope_linear",
     "llama_rope_llama3",
@@ -34,6 +34,7 @@ pub(crate) const MODELS: [&str; 24] = [
     "lfm2moe",
     "gemma4",
     "gemma4_dense",
+    "gemma4_experts",
 ];
 
 /// A model's file, taken apart.

@@ -88,6 +88,7 @@ alter_all! {
     phi_moe: 10..11;
     phi_moe_with_longrope: 11..12;
     gemma4: 22..24;
+    gemma4_with_experts: 24..25;
 }
 
 /// A head of its own leaves the embeddings' width to them alone.

@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn with_enough_room_it_is_the_exact_model_to_the_bit() {
-        for name in ["mixtral", "qwen2moe", "qwen3moe", "olmoe", "phimoe"] {
+        for name in ["mixtral", "qwen2moe", "qwen3moe", "olmoe", "phimoe", "gemma4_experts"] {
             let model = load(name);
             let experts = VirtualExperts::new(&model, None, roomy(&model, Overflow::Prune)).unwrap();
             let (found, fates) = launched(&model, &experts, ROWS);

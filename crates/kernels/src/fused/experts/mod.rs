@@ -11,10 +11,12 @@
 //! have been, in the order that it always is.
 //! (NPUMoE §2; static shapes and tiers are for devices that need them)
 
+mod beside;
 mod feeds;
 mod plan;
 mod routing;
 
+pub use beside::Beside;
 pub use feeds::{Feeds, PresentFeeds};
 pub use plan::Places;
 pub use routing::Routing;
@@ -50,6 +52,8 @@ pub struct Experts<'a> {
     pub biases: Option<&'a [ExpertBias]>,
     /// One that every row goes to.
     pub shared: Option<SharedExpert<'a>>,
+    /// That one is a block beside the others, which has norms of its own.
+    pub beside: Option<Beside<'a>>,
 }
 
 /// What is added to an expert's products.
@@ -79,9 +83,15 @@ impl Experts<'_> {
     /// If the row is not as wide as the router.
     #[must_use]
     pub fn guess(&self, isa: Isa, norm: RowNorm<'_>, row: &[f32]) -> Vec<u32> {
-        let (mut normed, mut scores) = (vec![0.0; row.len()], vec![0.0; self.experts.len()]);
-        norm.row(isa, row, &mut normed);
-        dots(isa, &normed, self.router, &mut scores);
+        let mut scores = vec![0.0; self.experts.len()];
+        match &self.beside {
+            Some(beside) => beside.score(isa, row, self.router, &mut scores),
+            None => {
+                let mut normed = vec![0.0; row.len()];
+                norm.row(isa, row, &mut normed);
+                dots(isa, &normed, self.router, &mut scores);
+            }
+        }
         if let Some(bias) = self.router_bias {
             add(isa, &mut scores, bias);
         }
@@ -99,6 +109,8 @@ pub(super) struct Call<'a> {
     pub(super) shared: SharedBuffers<'a>,
     /// The normed rows, quantised.
     pub(super) quantized: SharedRows<'a>,
+    /// What a block beside the experts takes in.
+    of_block: SharedRows<'a>,
     /// Rows of the residual stream; their norms are rows `0..` of the normed ones.
     pub(super) rows: Range<usize>,
 }
@@ -112,11 +124,12 @@ impl<'a> Call<'a> {
         (shared, quantized): (SharedBuffers<'a>, SharedRows<'a>),
         rows: Range<usize>,
     ) -> Self {
-        let call = Self { isa, experts, gating, shared, quantized, rows };
+        let of_block = if experts.beside.is_some() { shared.beside.with_rows(rows.len()) } else { quantized };
+        let call = Self { isa, experts, gating, shared, quantized, of_block, rows };
         let hidden = shared.residual.columns;
         assert!(experts.router.len() == experts.experts.len() * hidden);
         assert!(experts.shared.and_then(|expert| expert.gate).is_none_or(|gate| gate.len() == hidden));
-        assert!(biases_fit(experts, hidden));
+        assert!(biases_fit(experts, hidden) && beside::fits(experts, hidden));
         assert!(call.scores() == shared.scores.columns && experts.chosen <= experts.experts.len());
         assert!(call.quantized.rows() == call.rows.len());
         assert!(rows_fit(&call) && call.feeds().all(|feed| feed.down.outputs() == hidden));
@@ -202,11 +215,19 @@ impl<'a> Call<'a> {
             let (row, first) = (item / blocks, item % blocks * SCORE_BLOCK);
             let start = self.shared.scores.row(row).start;
             let end = (first + SCORE_BLOCK).min(experts);
-            // SAFETY: the rows were normed before the last sync; the scores are this item's.
+            // SAFETY: the rows were normed before the last sync, and nobody writes the residual stream; the scores are this
+            // item's.
             unsafe {
                 let normed = self.shared.normed.values.part(self.shared.normed.row(row));
                 let scores = self.shared.scores.values.part_mut(start + first..start + end.max(first));
-                dots(self.isa, normed, &self.experts.router[first * hidden..end.max(first) * hidden], scores);
+                let router = &self.experts.router[first * hidden..end.max(first) * hidden];
+                match &self.experts.beside {
+                    None => dots(self.isa, normed, router, scores),
+                    Some(beside) => {
+                        let stream = self.shared.residual.row(self.rows.start + row);
+                        beside.score(self.isa, self.shared.residual.values.part(stream), router, scores);
+                    }
+                }
                 if let Some(bias) = self.experts.router_bias {
                     add(self.isa, scores, &bias[first..end.max(first)]);
                 }
@@ -230,6 +251,9 @@ impl<'a> Call<'a> {
                 let scores = self.shared.scores.values.part(self.shared.scores.row(row));
                 let (to, weights) = (self.shared.chosen.part_mut(all.clone()), self.shared.weights.part_mut(all));
                 chooser.choose(&scores[..experts], &mut to[..chosen], &mut weights[..chosen]);
+                if let Some(beside) = &self.experts.beside {
+                    beside.weigh(&to[..chosen], &mut weights[..chosen]);
+                }
                 if let Some(shared) = self.experts.shared {
                     to[chosen] = experts as u32;
                     weights[chosen] = shared.gate.map_or(1.0, |_| chooser.sigmoid(scores[experts]));
@@ -247,7 +271,7 @@ impl<'a> Call<'a> {
         for row in rows {
             let from = plan.places[batch.slots.start + row] / self.places();
             // SAFETY: the rows were quantised before the last sync, and nobody writes them; the tile is this worker's.
-            unsafe { to.copy_row(row, &self.quantized, from) };
+            unsafe { to.copy_row(row, self.input(batch.expert), from) };
         }
     }
 
@@ -279,24 +303,39 @@ impl<'a> Call<'a> {
 
     /// Adds what a row's experts made of it to the residual stream.
     fn combine(&self, plan: &Plan, worker: &Worker<'_>) {
-        let SharedBuffers { residual, products, chosen, weights, .. } = &self.shared;
+        if let Some(beside) = &self.experts.beside {
+            return self.combine_beside(plan, beside, worker);
+        }
+        let residual = &self.shared.residual;
         let (rows, columns) = part(self.rows.len(), residual.columns, worker);
         for row in rows {
             let start = residual.row(self.rows.start + row).start;
             for place in row * self.places()..(row + 1) * self.places() {
-                let Some(slot) = plan.slots[place] else { continue };
-                let from = products.row(slot).start;
                 // SAFETY: weights and products were computed before the last sync; these columns of the row are this
                 // worker's.
                 unsafe {
                     let stream = residual.values.part_mut(start + columns.start..start + columns.end);
-                    let product = products.values.part(from + columns.start..from + columns.end);
-                    let weight = weights.part(place..place + 1)[0];
-                    add_scaled(self.isa, stream, weight, product);
-                    if let Some(bias) = self.bias(chosen.part(place..place + 1)[0] as usize) {
-                        add_scaled(self.isa, stream, weight, &bias.down[columns.clone()]);
-                    }
+                    self.add_place(plan, place, columns.clone(), stream);
                 }
+            }
+        }
+    }
+
+    /// Adds what a place came to, weighted, if it was computed: these columns of it.
+    ///
+    /// # Safety
+    /// Weights and products were computed before the last sync, and nobody writes them.
+    unsafe fn add_place(&self, plan: &Plan, place: usize, columns: Range<usize>, to: &mut [f32]) {
+        let SharedBuffers { products, chosen, weights, .. } = &self.shared;
+        let Some(slot) = plan.slots[place] else { return };
+        let from = products.row(slot).start;
+        // SAFETY: the caller's.
+        unsafe {
+            let product = products.values.part(from + columns.start..from + columns.end);
+            let weight = weights.part(place..place + 1)[0];
+            add_scaled(self.isa, to, weight, product);
+            if let Some(bias) = self.bias(chosen.part(place..place + 1)[0] as usize) {
+                add_scaled(self.isa, to, weight, &bias.down[columns]);
             }
         }
     }
@@ -343,9 +382,14 @@ impl<'a> Call<'a> {
     /// What an expert takes in, quantised.
     fn hidden_rows(&self, batch: &Batch) -> SharedRows<'a> {
         if self.has_all(batch) {
-            return self.quantized;
+            return *self.input(batch.expert);
         }
         self.shared.gathered.narrow(batch.hidden_at, batch.slots.len(), self.shared.residual.columns)
+    }
+
+    /// All rows, as an expert takes them in.
+    fn input(&self, expert: usize) -> &SharedRows<'a> {
+        if expert == self.experts.experts.len() { &self.of_block } else { &self.quantized }
     }
 
     fn inner_rows(&self, batch: &Batch) -> SharedRows<'a> {

@@ -13,7 +13,7 @@ const QUANTISED: f64 = 0.08;
 /// Against the one that rounds as they do. Measured: 5e-8, where nothing turned, to 5.6e-4.
 const AS_KERNELS: f64 = 1e-2;
 
-const ALL: [&str; 22] = [
+const ALL: [&str; 23] = [
     "llama",
     "llama_rope_linear",
     "llama_rope_llama3",
@@ -36,6 +36,7 @@ const ALL: [&str; 22] = [
     "glm4moe_air",
     "lfm2",
     "lfm2moe",
+    "gemma4_experts",
 ];
 
 /// In passes of so many tokens.

@@ -88,6 +88,9 @@ fn what_only_some_architectures_have() {
     check("weights that do not sum to one", "glm4moe", &|b| {
         routing(b, Routing::Sigmoid { divided: None, scale: 1.5 });
     });
+    check("one expert for two", "gemma4_experts", &|b| {
+        b.experts = b.experts.map(|plan| ExpertPlan { chosen: 1, ..plan })
+    });
     check("rope over a quarter of a head for half", "glm4moe", &|b| b.ropes[0].frequencies.truncate(4));
     check("values as they are", "gemma4", &|b| b.extras = &[Extra::HeadNorms, Extra::PostNorms, Extra::LayerScales]);
     check("no factors of layers", "gemma4", &|b| b.extras = &[Extra::HeadNorms, Extra::PostNorms, Extra::ValueNorms]);
