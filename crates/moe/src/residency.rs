@@ -10,12 +10,16 @@
 //! - groups and their capacities stay what they were: nothing is compiled because traffic changed, only loaded;
 //! - a group that could not be loaded is tried again, after twice as many chunks of its layer each time: what failed for a
 //!   moment costs a moment, and what always fails costs next to nothing;
-//! - each exchange saves time under the traffic at hand by a margin, so traffic that does not change ends in rest.
+//! - each exchange saves time under the traffic at hand by a margin, and by more than chance makes of counts, so traffic
+//!   that does not change ends in rest, however many groups there are;
+//! - a chunk costs a look at its layer's groups, and once a pass all groups are sorted: hundreds of them in each of dozens
+//!   of layers take less time than a launch.
 
-use crate::worth::worth;
+use crate::worth::{chance, worth};
 use crate::{Device, Group, LayerCounts, MoeShape, Times};
 use duet_types::Bytes;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// A group of the model, from 0: of the first layer first, in its grouping's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,19 +65,31 @@ pub enum Place {
 #[derive(Clone, Debug)]
 pub struct Residency {
     groups: Vec<Held>,
-    /// For each layer, each expert's part of its rows.
-    shares: Vec<Vec<f64>>,
+    layers: Vec<Layer>,
     shape: MoeShape,
     times: Times,
     memory: Bytes,
+    /// By groups that are hot, on their way in or on their way out.
+    taken: Bytes,
+    /// Groups on their way.
+    moving: usize,
+    /// Chunks that were routed since it was last looked for an exchange.
+    routed: usize,
     /// What room is being made for.
     incoming: Option<GroupId>,
     commands: VecDeque<Command>,
 }
 
 #[derive(Clone, Debug)]
+struct Layer {
+    /// Where its groups are among all.
+    groups: Range<usize>,
+    /// Each expert's part of its rows.
+    shares: Vec<f64>,
+}
+
+#[derive(Clone, Debug)]
 struct Held {
-    layer: usize,
     group: Group,
     bytes: Bytes,
     state: State,
@@ -81,6 +97,8 @@ struct Held {
     failures: u32,
     /// By the shares at hand.
     worth: f64,
+    /// How far counts of random rows may be off that, squared.
+    chance: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,27 +113,44 @@ enum State {
     },
 }
 
+impl State {
+    /// Whether the graph takes memory.
+    fn takes(self) -> bool {
+        matches!(self, Self::Hot | Self::Loading | Self::Releasing)
+    }
+
+    /// Whether an answer is awaited.
+    fn moves(self) -> bool {
+        matches!(self, Self::Loading | Self::Releasing)
+    }
+}
+
 impl Residency {
     /// Of the groups of all layers, with their calibrated counts. The first loads are asked for at once.
     #[must_use]
     pub fn new(layers: Vec<(&LayerCounts, Vec<Group>)>, shape: MoeShape, device: &Device) -> Self {
-        let shares = layers.iter().map(|(counts, _)| counts.shares()).collect();
-        let groups = layers.into_iter().enumerate().flat_map(|(layer, (_, groups))| {
-            groups.into_iter().map(move |group| {
+        let (mut all, mut each) = (Vec::new(), Vec::new());
+        for (counts, groups) in layers {
+            let first = all.len();
+            all.extend(groups.into_iter().map(|group| {
                 let bytes = group.bytes(shape.expert_bytes);
-                Held { layer, group, bytes, state: State::Cold, failures: 0, worth: 0.0 }
-            })
-        });
+                Held { group, bytes, state: State::Cold, failures: 0, worth: 0.0, chance: 0.0 }
+            }));
+            each.push(Layer { groups: first..all.len(), shares: counts.shares() });
+        }
         let mut residency = Self {
-            groups: groups.collect(),
-            shares,
+            groups: all,
+            layers: each,
             shape,
             times: device.times,
             memory: device.resident_bytes_max,
+            taken: Bytes::ZERO,
+            moving: 0,
+            routed: 0,
             incoming: None,
             commands: VecDeque::new(),
         };
-        (0..residency.shares.len()).for_each(|layer| residency.appraise(layer));
+        (0..residency.layers.len()).for_each(|layer| residency.appraise(layer));
         residency.go_on();
         residency
     }
@@ -123,7 +158,14 @@ impl Residency {
     /// Takes an event in. What does not fit where a group is has no effect, nor has a layer that does not exist.
     pub fn handle(&mut self, event: Event) {
         match event {
-            Event::Routed { layer, counts } => self.observe(layer, &counts),
+            Event::Routed { layer, counts } => {
+                self.observe(layer, &counts);
+                self.routed += 1;
+                // Once a pass is often enough to follow traffic.
+                if self.routed < self.layers.len() {
+                    return;
+                }
+            }
             Event::Loaded(group) => self.turn(group, State::Loading, |held| {
                 held.failures = 0;
                 State::Hot
@@ -154,26 +196,22 @@ impl Residency {
 
     /// The groups of a layer that are on the accelerator: what [`crate::Dispatch`] takes.
     pub fn hot(&self, layer: usize) -> impl Iterator<Item = (GroupId, &Group)> {
-        let of_layer = self.groups.iter().enumerate().filter(move |(_, held)| held.layer == layer);
-        of_layer.filter(|(_, held)| held.state == State::Hot).map(|(index, held)| (GroupId(index as u32), &held.group))
+        let range = self.layers.get(layer).map_or(0..0, |layer| layer.groups.clone());
+        let of_layer = range.map(|index| (GroupId(index as u32), &self.groups[index]));
+        of_layer.filter(|(_, held)| held.state == State::Hot).map(|(id, held)| (id, &held.group))
     }
 
     /// Bytes that are taken: hot, on their way in or on their way out.
     #[must_use]
     pub fn taken(&self) -> Bytes {
-        let takes = |held: &&Held| matches!(held.state, State::Hot | State::Loading | State::Releasing);
-        Bytes(self.groups.iter().filter(takes).fold(0, |sum, held| sum.saturating_add(held.bytes.0)))
+        self.taken
     }
 
     /// Shares follow what was routed: chunks of [`MEMORY`] times the usual rows ago count a third.
     fn observe(&mut self, layer: usize, counts: &LayerCounts) {
         let rows = counts.total().0 as f64;
-        let Some(shares) = self.shares.get_mut(layer).filter(|shares| shares.len() == counts.loads().len()) else {
-            return;
-        };
-        if rows == 0.0 {
-            return;
-        }
+        let of_layer = self.layers.get_mut(layer).map(|layer| &mut layer.shares);
+        let Some(shares) = of_layer.filter(|shares| shares.len() == counts.loads().len() && rows > 0.0) else { return };
         let remembered = MEMORY * f64::from(self.shape.chunk.0) * f64::from(self.shape.chosen);
         let new = rows / (rows + remembered);
         for (share, observed) in shares.iter_mut().zip(counts.shares()) {
@@ -184,30 +222,47 @@ impl Residency {
     }
 
     fn appraise(&mut self, layer: usize) {
-        for held in self.groups.iter_mut().filter(|held| held.layer == layer) {
-            held.worth = worth(&held.group, &self.shares[layer], &self.shape, &self.times);
+        let Layer { groups, shares } = &self.layers[layer];
+        for held in &mut self.groups[groups.clone()] {
+            held.worth = worth(&held.group, shares, &self.shape, &self.times);
+            held.chance = chance(&held.group, shares, &self.shape, &self.times) / CHUNKS_COUNTED;
         }
     }
 
     fn turn(&mut self, group: GroupId, from: State, to: impl FnOnce(&mut Held) -> State) {
         if let Some(held) = self.groups.get_mut(group.0 as usize).filter(|held| held.state == from) {
-            held.state = to(held);
+            let state = to(held);
+            self.set(group, state);
         }
+    }
+
+    /// The only way that a group changes its state: what is taken and moving is counted.
+    fn set(&mut self, group: GroupId, state: State) {
+        let held = &mut self.groups[group.0 as usize];
+        let before = std::mem::replace(&mut held.state, state);
+        match (before.takes(), state.takes()) {
+            (false, true) => self.taken = Bytes(self.taken.0.saturating_add(held.bytes.0)),
+            (true, false) => self.taken = self.taken.saturating_sub(held.bytes),
+            _ => {}
+        }
+        self.moving += usize::from(state.moves());
+        self.moving -= usize::from(before.moves());
     }
 
     /// A layer has seen a chunk: of its groups that could not be loaded, some have waited long enough.
     fn forgive(&mut self, layer: usize) {
-        for held in self.groups.iter_mut().filter(|held| held.layer == layer) {
-            held.state = match held.state {
-                State::Failed { chunks: 0 | 1 } => State::Cold,
-                State::Failed { chunks } => State::Failed { chunks: chunks - 1 },
-                other => other,
-            };
+        for index in self.layers.get(layer).map_or(0..0, |layer| layer.groups.clone()) {
+            match self.groups[index].state {
+                State::Failed { chunks: 0 | 1 } => self.set(GroupId(index as u32), State::Cold),
+                State::Failed { chunks } => self.set(GroupId(index as u32), State::Failed { chunks: chunks - 1 }),
+                _ => {}
+            }
         }
     }
 
     /// Ends an exchange whose room is there; otherwise takes in what has room, lets go what only costs, or begins one.
     fn go_on(&mut self) {
+        self.routed = 0;
         if let Some(incoming) = self.incoming {
             if self.has_room(incoming) {
                 self.incoming = None;
@@ -215,7 +270,8 @@ impl Residency {
             }
             return;
         }
-        for group in self.waiting() {
+        let waiting = self.waiting();
+        for &group in &waiting {
             if self.has_room(group) {
                 self.load(group);
             }
@@ -224,15 +280,21 @@ impl Residency {
         for group in self.ids(costly) {
             self.release(group);
         }
-        if !self.groups.iter().any(|held| matches!(held.state, State::Loading | State::Releasing)) {
-            self.begin_exchange();
+        // While any is on its way, none of them has room.
+        if self.moving == 0 {
+            self.begin_exchange(&waiting);
         }
     }
 
     /// One at a time: the best of the waiting whose victims are worth less than it by a margin.
-    fn begin_exchange(&mut self) {
-        for group in self.waiting().into_iter().take(CANDIDATES) {
-            if let Some(victims) = self.victims(group) {
+    fn begin_exchange(&mut self, waiting: &[GroupId]) {
+        if waiting.is_empty() {
+            return;
+        }
+        let mut hot = self.ids(|held| held.state == State::Hot);
+        hot.sort_by(|a, b| self.density(*a).total_cmp(&self.density(*b)));
+        for &group in waiting.iter().take(CANDIDATES) {
+            if let Some(victims) = self.victims(group, &hot) {
                 self.incoming = Some(group);
                 victims.into_iter().for_each(|victim| self.release(victim));
                 return;
@@ -240,37 +302,41 @@ impl Residency {
         }
     }
 
-    /// The hot ones of least worth for their bytes that make room for a group, if that pays.
-    fn victims(&self, group: GroupId) -> Option<Vec<GroupId>> {
+    /// Of the hot ones, least worth for their bytes first, those that make room for a group, if that pays.
+    fn victims(&self, group: GroupId, hot: &[GroupId]) -> Option<Vec<GroupId>> {
         let incoming = &self.groups[group.0 as usize];
-        let mut hot = self.ids(|held| held.state == State::Hot);
-        hot.sort_by(|a, b| self.density(*a).total_cmp(&self.density(*b)));
-        let (mut room, mut lost, mut victims) = (self.memory.saturating_sub(self.taken()), 0.0, Vec::new());
-        for victim in hot {
+        let (mut room, mut victims) = (self.memory.saturating_sub(self.taken), Vec::new());
+        for &victim in hot {
             if room >= incoming.bytes {
                 break;
             }
-            let held = &self.groups[victim.0 as usize];
-            room += held.bytes;
-            lost += held.worth.max(0.0);
+            room += self.groups[victim.0 as usize].bytes;
             victims.push(victim);
         }
         // One that is large may have made room for all; then the small ones before it stay.
         for at in (0..victims.len()).rev() {
-            let held = &self.groups[victims[at].0 as usize];
-            if room.saturating_sub(held.bytes) >= incoming.bytes {
-                room -= held.bytes;
-                lost -= held.worth.max(0.0);
+            let bytes = self.groups[victims[at].0 as usize].bytes;
+            if room.saturating_sub(bytes) >= incoming.bytes {
+                room -= bytes;
                 victims.remove(at);
             }
         }
-        (room >= incoming.bytes && incoming.worth > MARGIN * lost).then_some(victims)
+        (room >= incoming.bytes && self.pays(incoming, &victims)).then_some(victims)
     }
 
-    /// Cold groups that are worth loading, best for their bytes first.
+    /// Whether a group saves so much more than others that neither a little nor chance makes the difference.
+    fn pays(&self, incoming: &Held, victims: &[GroupId]) -> bool {
+        let victims = || victims.iter().map(|victim| &self.groups[victim.0 as usize]);
+        let lost: f64 = victims().map(|held| held.worth.max(0.0)).sum();
+        let chance = incoming.chance + victims().map(|held| held.chance).sum::<f64>();
+        incoming.worth > MARGIN * lost && incoming.worth > lost + DEVIATIONS * chance.sqrt()
+    }
+
+    /// Cold groups that are worth loading and are not larger than all memory, best for their bytes first.
     fn waiting(&self) -> Vec<GroupId> {
         let enough = self.times.launch.0 as f64 * MARGIN_OF_LAUNCH;
-        let mut waiting = self.ids(|held| held.state == State::Cold && held.worth > enough);
+        let waits = |held: &Held| held.state == State::Cold && held.worth > enough && held.bytes <= self.memory;
+        let mut waiting = self.ids(waits);
         waiting.sort_by(|a, b| self.density(*b).total_cmp(&self.density(*a)));
         waiting
     }
@@ -286,16 +352,16 @@ impl Residency {
     }
 
     fn has_room(&self, group: GroupId) -> bool {
-        self.groups[group.0 as usize].bytes <= self.memory.saturating_sub(self.taken())
+        self.groups[group.0 as usize].bytes <= self.memory.saturating_sub(self.taken)
     }
 
     fn load(&mut self, group: GroupId) {
-        self.groups[group.0 as usize].state = State::Loading;
+        self.set(group, State::Loading);
         self.commands.push_back(Command::Load(group));
     }
 
     fn release(&mut self, group: GroupId) {
-        self.groups[group.0 as usize].state = State::Releasing;
+        self.set(group, State::Releasing);
         self.commands.push_back(Command::Release(group));
     }
 }
@@ -305,6 +371,11 @@ impl Residency {
 const MEMORY: f64 = 16.0;
 /// How many times what it puts out a group must be worth: less would exchange for noise.
 const MARGIN: f64 = 1.25;
+/// Chunks whose counts shares amount to, when each weighs less than the next.
+const CHUNKS_COUNTED: f64 = 2.0 * MEMORY + 1.0;
+/// How many standard deviations of what chance makes of counts an exchange must save: the best of hundreds that wait and the
+/// worst of dozens that are hot are three off each.
+const DEVIATIONS: f64 = 5.0;
 /// Part of a launch that a group must save to come in; it goes out when it saves nothing.
 const MARGIN_OF_LAUNCH: f64 = 0.25;
 /// Chunks after which a group is tried again that could not be loaded: a prompt's worth.
@@ -315,186 +386,6 @@ const RETRY_DOUBLED: u32 = 6;
 const CANDIDATES: usize = 8;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::samples::{counts, device, shape};
-    use crate::{Grouping, Load, Provision, Tiers};
-    use proptest::prelude::*;
-
-    fn layer(loads: &[u64]) -> LayerCounts {
-        LayerCounts::of(loads.iter().copied().map(Load).collect())
-    }
-
-    /// Groups of two experts, memory for `groups` of them.
-    fn of(calibrated: &[LayerCounts], groups: u64) -> (Residency, Device) {
-        let device = Device { group_max: 2, resident_bytes_max: Bytes(20 * groups + 5), ..device() };
-        let provision = Provision::Calibrated { tiers_max: 2, headroom: 1.0 };
-        let grouped = |counts: &LayerCounts| {
-            let tiers = Tiers::of(counts, &shape(), &device, provision);
-            Grouping::of(counts, &tiers, &shape(), &device).groups
-        };
-        let layers = calibrated.iter().map(|counts| (counts, grouped(counts))).collect();
-        (Residency::new(layers, shape(), &device), device)
-    }
-
-    fn drain(residency: &mut Residency) -> Vec<Command> {
-        std::iter::from_fn(|| residency.poll()).collect()
-    }
-
-    /// Does what is asked until nothing is; says how much that was.
-    fn settle(residency: &mut Residency) -> usize {
-        let mut done = 0;
-        while let Some(command) = residency.poll() {
-            residency.handle(match command {
-                Command::Load(group) => Event::Loaded(group),
-                Command::Release(group) => Event::Released(group),
-            });
-            done += 1;
-        }
-        done
-    }
-
-    #[test]
-    fn hot_groups_are_loaded_and_used_only_when_they_are_there() {
-        let (mut residency, _) = of(&[layer(&[60, 60, 60, 60, 1, 1, 1, 1])], 1);
-        assert_eq!(drain(&mut residency), [Command::Load(GroupId(0))]);
-        assert_eq!(residency.place(GroupId(0)), Place::Cpu);
-        residency.handle(Event::Loaded(GroupId(0)));
-        assert_eq!(residency.place(GroupId(0)), Place::Accelerator);
-        assert_eq!(residency.hot(0).map(|(group, _)| group).collect::<Vec<_>>(), [GroupId(0)]);
-        assert_eq!(residency.place(GroupId(99)), Place::Cpu);
-    }
-
-    #[test]
-    fn cold_groups_stay_on_the_cpu_whatever_memory_there_is() {
-        let (mut residency, _) = of(&[layer(&[300, 300, 1, 1, 1, 1])], 9);
-        settle(&mut residency);
-        let places: Vec<Place> = (0..3).map(|group| residency.place(GroupId(group))).collect();
-        assert_eq!(places, [Place::Accelerator, Place::Cpu, Place::Cpu]);
-    }
-
-    #[test]
-    fn traffic_that_went_elsewhere_takes_its_groups_in_and_the_others_out() {
-        let (mut residency, _) = of(&[layer(&[60, 60, 40, 40])], 1);
-        settle(&mut residency);
-        let drifted = Event::Routed { layer: 0, counts: layer(&[10, 10, 246, 246]) };
-        residency.handle(drifted.clone());
-        assert_eq!(residency.poll(), None, "one chunk is not enough");
-        let mut commands = Vec::new();
-        for _ in 0..60 {
-            residency.handle(drifted.clone());
-            commands.extend(residency.poll());
-        }
-        assert_eq!(commands, [Command::Release(GroupId(0))], "the other is loaded when there is room");
-        assert_eq!(residency.place(GroupId(0)), Place::Cpu);
-        residency.handle(Event::Released(GroupId(0)));
-        assert_eq!(residency.poll(), Some(Command::Load(GroupId(1))));
-        residency.handle(Event::Loaded(GroupId(1)));
-        assert_eq!((residency.place(GroupId(1)), residency.poll()), (Place::Accelerator, None));
-    }
-
-    #[test]
-    fn what_cannot_be_loaded_gives_its_room_to_another() {
-        let (mut residency, _) = of(&[layer(&[60, 60, 40, 40])], 1);
-        assert_eq!(drain(&mut residency), [Command::Load(GroupId(0))]);
-        residency.handle(Event::LoadFailed(GroupId(0)));
-        assert_eq!(drain(&mut residency), [Command::Load(GroupId(1))]);
-        residency.handle(Event::Loaded(GroupId(1)));
-        assert_eq!(drain(&mut residency), []);
-    }
-
-    #[test]
-    fn what_could_not_be_loaded_is_tried_again_less_and_less_often_and_used_when_it_comes() {
-        let traffic = layer(&[300, 300, 1, 1, 1, 1]);
-        let (mut residency, _) = of(std::slice::from_ref(&traffic), 1);
-        // Chunks until it is asked for again.
-        let mut waits = Vec::new();
-        for _ in 0..3 {
-            assert_eq!(drain(&mut residency), [Command::Load(GroupId(0))]);
-            residency.handle(Event::LoadFailed(GroupId(0)));
-            let mut chunks = 0;
-            let other = |command: &Command| *command != Command::Load(GroupId(0));
-            while residency.commands.iter().all(other) {
-                settle(&mut residency);
-                residency.handle(Event::Routed { layer: 0, counts: traffic.clone() });
-                chunks += 1;
-                assert!(chunks < 1000, "never again");
-            }
-            waits.push(chunks);
-        }
-        assert!(waits.windows(2).all(|pair| pair[1] > pair[0]), "{waits:?}");
-        settle(&mut residency);
-        assert_eq!(residency.place(GroupId(0)), Place::Accelerator);
-        assert_eq!(residency.groups[0].failures, 0);
-    }
-
-    /// What whoever holds the graphs does next.
-    #[derive(Clone, Debug)]
-    enum Step {
-        Route(usize, LayerCounts),
-        Do,
-        Fail,
-    }
-
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let route = (0_usize..3, counts(8..9)).prop_map(|(layer, counts)| Step::Route(layer, counts));
-        prop::collection::vec(prop_oneof![6 => route, 5 => Just(Step::Do), 1 => Just(Step::Fail)], 0..120)
-    }
-
-    proptest! {
-        #[test]
-        fn memory_holds_and_only_what_is_loaded_is_used(
-            calibrated in prop::collection::vec(counts(8..9), 2), groups in 0_u64..9, steps in steps(),
-        ) {
-            let (mut residency, device) = of(&calibrated, groups);
-            let (mut asked, mut there) = (VecDeque::new(), std::collections::BTreeSet::new());
-            for step in steps {
-                asked.extend(drain(&mut residency));
-                let event = match (step, asked.is_empty()) {
-                    (Step::Route(layer, counts), _) => Some(Event::Routed { layer, counts }),
-                    (_, true) => None,
-                    (step, false) => asked.pop_front().map(|command| match (command, step) {
-                        (Command::Load(group), Step::Fail) => Event::LoadFailed(group),
-                        (Command::Load(group), _) => {
-                            there.insert(group);
-                            Event::Loaded(group)
-                        }
-                        (Command::Release(group), _) => {
-                            there.remove(&group);
-                            Event::Released(group)
-                        }
-                    }),
-                };
-                event.into_iter().for_each(|event| residency.handle(event));
-                prop_assert!(residency.taken() <= device.resident_bytes_max);
-                let used = (0..residency.groups.len() as u32).map(GroupId).filter(|group| residency.place(*group) == Place::Accelerator);
-                prop_assert!(used.into_iter().all(|group| there.contains(&group)));
-            }
-        }
-
-        #[test]
-        fn steady_traffic_comes_to_rest_with_the_worthiest_groups_hot(
-            calibrated in counts(8..9), traffic in counts(8..9), groups in 0_u64..5,
-        ) {
-            let (mut residency, _) = of(&[calibrated], groups);
-            settle(&mut residency);
-            let chunk = |load: &Load| Load(load.0 * 512);
-            let traffic = LayerCounts::of(traffic.loads().iter().map(chunk).collect());
-            let mut route = || {
-                residency.handle(Event::Routed { layer: 0, counts: traffic.clone() });
-                settle(&mut residency)
-            };
-            (0..400).for_each(|_| {
-                route();
-            });
-            prop_assert_eq!((0..20).map(|_| route()).sum::<usize>(), 0);
-            let (hot, cold): (Vec<&Held>, Vec<&Held>) =
-                residency.groups.iter().partition(|held| held.state == State::Hot);
-            for (hot, cold) in hot.iter().flat_map(|hot| cold.iter().map(move |cold| (hot, cold))) {
-                prop_assert!(hot.worth >= 0.0);
-                let same_size = hot.bytes == cold.bytes && cold.worth > 125.0;
-                prop_assert!(!same_size || cold.worth <= MARGIN * hot.worth + 1e-6, "{} > {}", cold.worth, hot.worth);
-            }
-        }
-    }
-}
+mod scale;
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,18 @@ pub fn worth(group: &Group, shares: &[f64], shape: &MoeShape, times: &Times) -> 
     saved.sum::<f64>() - times.launch.0 as f64 - read - group.slots() as f64 * times.slot.0 as f64
 }
 
+/// How far the time that a group saves of one chunk of random rows is off [`worth`]: the variance, of nanoseconds. Rows of an
+/// expert vary as much as there are.
+///
+/// # Panics
+/// As [`worth`].
+#[must_use]
+pub fn chance(group: &Group, shares: &[f64], shape: &MoeShape, times: &Times) -> f64 {
+    let routed = f64::from(shape.chunk.0) * f64::from(shape.chosen);
+    let rows: f64 = group.experts.iter().map(|expert| shares[expert.index()] * routed).sum();
+    rows * (times.cpu_row.0 as f64).powi(2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
