@@ -38,6 +38,8 @@ pub(crate) struct Wanted {
     pub(crate) graph_cache: Option<Bytes>,
     /// The model's file, beside which counts of its experts are.
     pub(crate) model_path: Option<PathBuf>,
+    /// Threads of the cores beside the devices.
+    pub(crate) threads: usize,
     /// Rows of a prompt's chunk.
     pub(crate) chunk: Tokens,
     /// How experts are placed.

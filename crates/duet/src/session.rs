@@ -77,7 +77,7 @@ fn start_by_default(
         specs.truncate(1);
     }
     loop {
-        let wanted = wanted(path, arguments, config.chunk);
+        let wanted = wanted(path, arguments, &config);
         let mut devices = offloading::place(model, &specs.iter().collect::<Vec<_>>(), &wanted)?;
         let mut fixed = 0;
         devices.retain(|device| device.rows == RowsTaken::Any || std::mem::replace(&mut fixed, 1) == 0);
@@ -107,23 +107,29 @@ pub(crate) fn beside_devices(
     device: &DeviceArgs,
     config: EngineConfig,
 ) -> anyhow::Result<EngineConfig> {
-    let devices = devices(model, device, config.chunk)?;
+    let devices = devices(model, device, &config)?;
     let threads = if devices.is_empty() { config.threads } else { device.cores(arguments.threads).map(usize::from) };
     let (fallback, occupancy) = (device.fallback(), device.occupancy.clone());
     Ok(EngineConfig { devices, fallback, occupancy, threads, ..config })
 }
 
-fn devices((model, path): (&Arc<Model>, &Path), arguments: &DeviceArgs, chunk: Tokens) -> anyhow::Result<Vec<Device>> {
-    offloading::place(model, &arguments.accelerators().collect::<Vec<_>>(), &wanted(path, arguments, chunk))
+fn devices(
+    (model, path): (&Arc<Model>, &Path),
+    arguments: &DeviceArgs,
+    config: &EngineConfig,
+) -> anyhow::Result<Vec<Device>> {
+    offloading::place(model, &arguments.accelerators().collect::<Vec<_>>(), &wanted(path, arguments, config))
 }
 
-fn wanted(path: &Path, arguments: &DeviceArgs, chunk: Tokens) -> Wanted {
+fn wanted(path: &Path, arguments: &DeviceArgs, config: &EngineConfig) -> Wanted {
+    let threads = config.threads.and_then(|threads| u16::try_from(threads).ok());
     Wanted {
+        threads: arguments.cores(threads).map_or_else(|| duet_device::available_cores().len(), usize::from),
         fallback: arguments.fallback(),
         graph_memory: arguments.graph_memory,
         graph_cache: arguments.graph_cache,
         model_path: Some(path.to_owned()),
-        chunk,
+        chunk: config.chunk,
         experts: arguments.experts(),
         attention: arguments.attention(),
     }

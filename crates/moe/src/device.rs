@@ -26,9 +26,10 @@ pub struct Times {
     pub weights: Nanos,
     /// A slot of a graph on the accelerator, padded or not.
     pub slot: Nanos,
-    /// A row on the CPU.
+    /// A row on the CPU, computed by all its threads together.
     pub cpu_row: Nanos,
-    /// Reading an expert's weights on the CPU, once a chunk if any row goes there.
+    /// Reading an expert's weights on the CPU, once a chunk if any row goes there: as fast as memory is for all threads
+    /// together.
     pub cpu_weights: Nanos,
 }
 

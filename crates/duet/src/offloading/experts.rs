@@ -23,11 +23,10 @@ pub(super) fn placed(
             format!("--device {spec}: experts have groups of fixed shapes of their own: leave `shapes=fixed` out");
         return Err(BadInput(text).into());
     }
-    let threads = spec.threads_given().unwrap_or_else(super::cores);
     let counts = wanted.model_path.as_deref().and_then(|path| counts(path, model));
     let settings = ExpertSettings {
         memory: spec.graph_memory.or(wanted.graph_memory).unwrap_or(Bytes(u64::MAX)),
-        threads: threads.into(),
+        threads: wanted.threads,
         chunk: wanted.chunk,
         ..wanted.experts
     };

@@ -10,7 +10,7 @@
 //! | the schemes that are compared | `settings.rs` |
 //! | capacities and groups of all layers (§4.1, §4.2) | `plan.rs` |
 //! | blocks of the file's weights | `blocks.rs` |
-//! | what a launch, a slot and a row on the CPU take (§4.3) | `times.rs` |
+//! | what a launch and a slot take, and a row on the CPU (§4.3) | `times.rs`, `cpu_times.rs` |
 //! | compiling all of it | `filling.rs` |
 //! | which groups are on the device, as traffic goes (§4.3) | `shelf.rs` |
 //! | a group's graph that the cache has lost | `making.rs` |
@@ -19,6 +19,7 @@
 //! | the same dispatching without a device | `virtual_experts.rs` |
 
 mod blocks;
+mod cpu_times;
 mod dispatching;
 mod filling;
 mod group_graph;

@@ -41,7 +41,7 @@ pub struct ExpertSettings {
     pub headroom: f64,
     /// What graphs of experts may take on the device.
     pub memory: Bytes,
-    /// Threads of the crew: what the CPU does with experts is weighed by it.
+    /// Threads of the crew: how long they take for experts together is measured.
     pub threads: usize,
 }
 
