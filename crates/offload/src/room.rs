@@ -25,7 +25,8 @@ pub enum GraphUse {
 /// How much room a model's compiled graphs want in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphRoom {
-    /// What is loaded from there while requests are served.
+    /// What has to be there while requests are served: exchanged graphs. Groups of experts that are not there are compiled
+    /// when they are wanted, while the CPU computes.
     pub loaded: Bytes,
     /// Everything that may be kept of the model: also what is read at starts, and what is measured.
     pub all: Bytes,
@@ -61,7 +62,7 @@ impl GraphRoom {
         })?;
         let groups = Bytes(expert.0 * layers * plan.count as u64);
         let dense = largest(model, |layer| Ok(compiled(dense_bytes(model, layer, rules.weights)?)))?;
-        Ok(Self { loaded: groups, all: groups + Bytes((dense.0 * layers + head.0) * shapes) })
+        Ok(Self { loaded: Bytes::ZERO, all: groups + Bytes((dense.0 * layers + head.0) * shapes) })
     }
 
     /// How large the cache may become: what was asked for; else all that the model may need, and never less than
@@ -84,7 +85,7 @@ const USUAL: Bytes = Bytes(4 << 30);
 
 /// What a graph of such constants takes when it is compiled, at most. Measured with SmolLM2-135M: 1.0 times them on OpenVINO's
 /// CPU device, 1.2 times behind the front end of its NPU plugin, 1.1 times on the HTP.
-fn compiled(constants: Bytes) -> Bytes {
+pub(crate) fn compiled(constants: Bytes) -> Bytes {
     Bytes((constants.0 / 4).saturating_mul(QUARTERS).saturating_add(GRAPH))
 }
 

@@ -51,6 +51,12 @@ impl BlobCache {
         Self { folder, limit }
     }
 
+    /// What all that is kept may take.
+    #[must_use]
+    pub fn limit(&self) -> Bytes {
+        self.limit
+    }
+
     /// Takes the graph of `key` up from the cache, or else compiles what `emit` makes, and keeps the result. What was
     /// compiled is taken up at once, as it will be the next time: beside its
     /// own copy of the constants OpenVINO's CPU keeps those that a graph was compiled from, but not those of a graph

@@ -1,4 +1,5 @@
-//! Compiling a model with experts: projections, the head, and every group, which the cache keeps.
+//! Compiling a model with experts: projections, the head, and every group, if the cache can keep them all. If it cannot, one
+//! would put the other out before it is loaded, so that each is compiled when it is.
 
 use super::blocks::{BlockMaker, DenseBlocks};
 use super::making::GroupMaker;
@@ -10,6 +11,7 @@ use crate::known_ranges::{KnownRanges, Place};
 use crate::layers::{LayersError, head_block};
 use crate::placed::{OffloadError, PlacedProgress, Target};
 use crate::ready::{ReadyGraph, Widths};
+use crate::room::compiled;
 use crate::shapes::Shapes;
 use crate::slot::Slot;
 use crate::source::Source;
@@ -40,9 +42,10 @@ pub(super) fn filled(
     let times = filler.times(&shape, &settings)?;
     let on = plan::device(&device.rules(), &settings, times);
     let plan = Plan::of(model, counts, settings.provision(), (shape, on));
+    let ahead = Ahead::of(&plan, cache.limit());
     let mut filled = Filled::default();
     for (layer, groups) in plan.layers.iter().enumerate() {
-        filler.layer(layer, groups, &mut filled)?;
+        filler.layer(layer, (groups, ahead), &mut filled)?;
         progress(PlacedProgress { done: layer + 1, total });
     }
     let head = filled.qkv.is_some().then(|| filler.head()).transpose()?;
@@ -66,6 +69,22 @@ pub(super) fn filled(
     let stats = Mutex::default();
     let dispatched = Mutex::default();
     Ok(PlacedExperts { qkv, output, head, shared, shelf, layers, shape, times, settings, work, stats, dispatched })
+}
+
+/// Which groups are compiled when the model is placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ahead {
+    All,
+    None,
+}
+
+impl Ahead {
+    /// All, if a cache of this size keeps them.
+    fn of(plan: &Plan, limit: Bytes) -> Self {
+        let groups = plan.layers.iter().flat_map(|layer| &layer.groups);
+        let all: Bytes = groups.map(|group| compiled(group.bytes(plan.shape.expert_bytes))).sum();
+        if all <= limit { Self::All } else { Self::None }
+    }
 }
 
 /// What is compiled so far.
@@ -104,16 +123,16 @@ impl Filler<'_> {
         times::measure(self.maker.model, &self.target, shape, (&group, plan::tile(&rules), settings.threads))
     }
 
-    fn layer(&self, layer: usize, plan: &LayerPlan, filled: &mut Filled) -> Result<(), OffloadError> {
+    fn layer(&self, layer: usize, (plan, ahead): (&LayerPlan, Ahead), filled: &mut Filled) -> Result<(), OffloadError> {
         filled.layers.push(Layer { first_group: filled.kept.len() as u32 });
-        let read = self.maker.model.read_experts(layer, |plain| self.add(&plain, (layer, plan), filled));
+        let read = self.maker.model.read_experts(layer, |plain| self.add(&plain, (layer, plan, ahead), filled));
         read.map_err(LayersError::from)?.ok_or(OffloadError::Dense)?
     }
 
     fn add(
         &self,
         plain: &PlainExperts<'_>,
-        (layer, plan): (usize, &LayerPlan),
+        (layer, plan, ahead): (usize, &LayerPlan, Ahead),
         filled: &mut Filled,
     ) -> Result<(), OffloadError> {
         let DenseBlocks { qkv, output, shared } = self.maker.dense(plain)?;
@@ -125,7 +144,7 @@ impl Filler<'_> {
             filled.shared.push(self.slot(&block, Place::Shared(layer))?);
         }
         for group in &plan.groups {
-            filled.kept.push(self.group(plain, layer, group)?);
+            filled.kept.push(self.group(plain, (layer, ahead), group)?);
         }
         Ok(())
     }
@@ -153,14 +172,22 @@ impl Filler<'_> {
         Ok(GroupBlock { block, ranges })
     }
 
-    /// Compiles a group, tries it, and leaves it in the cache, if that has room.
-    fn group(&self, plain: &PlainExperts<'_>, layer: usize, group: &Group) -> Result<Kept, OffloadError> {
+    /// A group; if it is compiled ahead, it is tried and left in the cache.
+    fn group(
+        &self,
+        plain: &PlainExperts<'_>,
+        (layer, ahead): (usize, Ahead),
+        group: &Group,
+    ) -> Result<Kept, OffloadError> {
         let GroupBlock { block, ranges } = self.group_block(plain, layer, &group.experts)?;
         let rows = Rows::Static(group.capacity);
         let source = Source::of(&self.target, &GraphSource { block: &block, rows, ranges: ranges.as_ref() })?;
         let (key, widths) = (source.key(&self.target), Widths::of(&block));
-        let tried = ReadyGraph::tried(source.obtain(&self.target)?, &widths, rows)?;
-        Ok(Kept { layer, group: group.clone(), ranges, widths, patience: tried.patience(), key })
+        let patience = match ahead {
+            Ahead::All => Some(ReadyGraph::tried(source.obtain(&self.target)?, &widths, rows)?.patience()),
+            Ahead::None => None,
+        };
+        Ok(Kept { layer, group: group.clone(), ranges, widths, patience, key })
     }
 }
 

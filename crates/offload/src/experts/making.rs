@@ -1,4 +1,4 @@
-//! A group's graph, made of the model's weights: when the model is placed, and again when the cache has lost it.
+//! A group's graph, made of the model's weights for who loads it and finds none in the cache.
 
 use super::blocks::BlockMaker;
 use super::shelf::{Kept, MakesGroups};

@@ -13,7 +13,7 @@
 //! | what a launch and a slot take, and a row on the CPU (§4.3) | `times.rs`, `cpu_times.rs` |
 //! | compiling all of it | `filling.rs` |
 //! | which groups are on the device, as traffic goes (§4.3) | `shelf.rs` |
-//! | a group's graph that the cache has lost | `making.rs` |
+//! | a group's graph that the cache does not have | `making.rs` |
 //! | who computes which expert of a row (§3.1, §3.2) | `dispatching.rs` |
 //! | gather, launch, scatter (§4.2) | `group_graph.rs` |
 //! | the same dispatching without a device | `virtual_experts.rs` |
@@ -86,8 +86,8 @@ struct PlaceWork {
 }
 
 impl PlacedExperts {
-    /// Makes a model ready on a device. Without counts all experts are taken as equally busy. Groups that the cache has no
-    /// room for are compiled whenever they are brought to the device.
+    /// Makes a model ready on a device. Without counts all experts are taken as equally busy. If the cache has no room for all
+    /// groups, each is compiled when it is brought to the device and is not there.
     ///
     /// # Errors
     /// If the model has no experts, or the device does not take them.

@@ -1,9 +1,9 @@
 //! The graphs of all groups: which are on the device, and how others come to it.
 //!
-//! Every group was compiled when the model was placed, and lies in the cache. A thread of its own brings those to the
-//! device that traffic makes worth it, and takes others from it, as [`Residency`] asks. What the cache has lost, to other
-//! graphs or to whoever emptied it, that thread compiles again: nothing is compiled in a request's way, and no request waits
-//! for a graph. (NPUMoE §4.3)
+//! Where the cache has room for all groups, they were compiled when the model was placed. A thread of its own brings those to
+//! the device that traffic makes worth it, and takes others from it, as [`Residency`] asks. What the cache does not have, for
+//! want of room or because somebody emptied it, that thread compiles: nothing is compiled in a request's way, and no request
+//! waits for a graph. (NPUMoE §4.3)
 //!
 //! Invariants:
 //! - a graph is taken away under its own lock, so never while a launch runs on it;
@@ -14,7 +14,7 @@ use super::plan::Plan;
 use crate::patience::Patience;
 use crate::placed::OffloadError;
 use crate::ready::{ReadyGraph, Widths};
-use duet_graphs::Ranges;
+use duet_graphs::{Ranges, Rows};
 use duet_moe::residency::{Command, Event};
 use duet_moe::{Group, GroupId, LayerCounts, Residency};
 use duet_runtimes::{BlobCache, BlobKey, Graph, GraphDevice};
@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// A group of a layer, compiled.
+/// A group of a layer, which can be compiled at any time.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) layer: usize,
@@ -31,11 +31,12 @@ pub(super) struct Kept {
     /// For devices that compute in integers.
     pub(super) ranges: Option<Ranges>,
     pub(super) widths: Widths,
-    pub(super) patience: Patience,
+    /// As it was tried when the model was placed; one that was not is tried whenever it is loaded.
+    pub(super) patience: Option<Patience>,
     pub(super) key: BlobKey,
 }
 
-/// Compiles a group once more.
+/// Compiles a group.
 pub(super) trait MakesGroups: std::fmt::Debug + Send + Sync {
     /// The group's graph, which the cache has again if it has room.
     ///
@@ -161,7 +162,11 @@ impl Held {
     }
 
     fn load(&self, Place { kept, graph }: &Place) -> Result<(), OffloadError> {
-        let ready = ReadyGraph::like(self.sources.graph(kept)?, kept.patience);
+        let loaded = self.sources.graph(kept)?;
+        let ready = match kept.patience {
+            Some(patience) => ReadyGraph::like(loaded, patience),
+            None => ReadyGraph::tried(loaded, &kept.widths, Rows::Static(kept.group.capacity))?,
+        };
         let loaded = GroupGraph::new(ready, kept.widths.clone(), kept.group.capacity.as_usize());
         *lock(graph) = Some(loaded);
         self.loads.fetch_add(1, Ordering::Relaxed);

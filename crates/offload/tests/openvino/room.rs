@@ -35,15 +35,25 @@ fn what_is_reserved_holds_the_graphs() {
 
 #[test]
 fn too_little_room_is_refused_with_what_is_needed() {
-    let path = format!("{}/../model/tests/fixtures/golden_mixtral.gguf", env!("CARGO_MANIFEST_DIR"));
-    let model = Model::load(path.as_ref(), &LoadOptions::default(), &mut |_| {}).unwrap();
     let rules = duet_graphs::LayoutRules::FREE;
-    let room = GraphRoom::of(&model, &rules, GraphUse::Resident).unwrap();
-    assert!(room.loaded > Bytes::ZERO, "groups of experts come and go");
+    let room = GraphRoom::of(&model("llama"), &rules, GraphUse::Exchanged).unwrap();
+    assert!(room.loaded > Bytes::ZERO, "blocks come and go");
     assert_eq!(room.limit(None).unwrap(), Bytes(4 << 30), "never less than it was");
     assert_eq!(room.limit(Some(room.loaded)).unwrap(), room.loaded);
     let asked = Bytes(room.loaded.0 - 1);
     let refused = room.limit(Some(asked)).unwrap_err();
     assert!(matches!(refused, OffloadError::CacheTooSmall { needed, .. } if needed == room.loaded), "{refused}");
     assert!(refused.to_string().contains(&room.loaded.to_string()), "{refused}");
+}
+
+#[test]
+fn groups_of_experts_make_do_with_any_room_and_have_all_they_need_unless_it_is_asked_for() {
+    let room = GraphRoom::of(&model("mixtral"), &duet_graphs::LayoutRules::FREE, GraphUse::Resident).unwrap();
+    assert_eq!(room.limit(Some(Bytes(1000))).unwrap(), Bytes(1000));
+    assert!(room.all > Bytes::ZERO && room.limit(None).unwrap() >= room.all);
+}
+
+fn model(name: &str) -> Model {
+    let path = format!("{}/../model/tests/fixtures/golden_{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+    Model::load(path.as_ref(), &LoadOptions::default(), &mut |_| {}).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Graphs that follow traffic, on a device that can take graphs up and nothing else; who compiles groups counts them.
+//! Graphs that follow traffic, on a device that takes graphs up and computes nothing; who compiles groups counts them.
 
 use super::super::plan::LayerPlan;
 use super::*;
@@ -69,11 +69,11 @@ impl Graph for Idle {
     }
 
     fn start(&mut self, _: Tensors) -> Result<(), Error> {
-        Err(Error::NotStarted)
+        Ok(())
     }
 
-    fn wait(&mut self, _: duet_types::Nanos) -> Result<Vec<Buffer>, Error> {
-        Err(Error::NotStarted)
+    fn wait(&mut self, _: Nanos) -> Result<Vec<Buffer>, Error> {
+        Ok(Vec::new())
     }
 }
 
@@ -139,7 +139,7 @@ fn shelf(folder: &std::path::Path, cached: &[u32], making: &Arc<Making>) -> Shel
             group: group.clone(),
             ranges: None,
             widths,
-            patience: Patience::new(Tokens(16), Nanos(1)),
+            patience: Some(Patience::new(Tokens(16), Nanos(1))),
             key,
         }
     };
@@ -195,4 +195,94 @@ fn a_group_that_could_not_be_made_is_the_cpus_and_tried_again() {
     assert!(!hot(&shelf, loads([50, 40, 5, 5])).contains(&1));
     until(&shelf, [30, 30, 1, 1], &[0, 1]);
     assert_eq!(*making.made.lock().unwrap(), [1], "it failed twice, and then it came");
+}
+
+/// Compiles groups of many layers, keeps them as the real one does, and fails as often as is asked.
+#[derive(Debug)]
+struct Keeping {
+    cache: BlobCache,
+    fails: AtomicU64,
+    made: AtomicU64,
+}
+
+impl MakesGroups for Arc<Keeping> {
+    fn make(&self, kept: &Kept) -> Result<Box<dyn Graph>, OffloadError> {
+        if self.fails.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |fails| fails.checked_sub(1)).is_ok() {
+            return Err(OffloadError::Dense);
+        }
+        self.made.fetch_add(1, Ordering::Relaxed);
+        self.cache.put(&kept.key, &[1; BLOB]).unwrap();
+        Ok(Box::new(Idle(Ports { inputs: Vec::new(), outputs: Vec::new() })))
+    }
+}
+
+const BLOB: usize = 1000;
+const LAYERS: usize = 8;
+const EXPERTS: u32 = 128;
+/// Of four experts each.
+const OF_LAYER: usize = 32;
+
+/// 256 groups, of which memory holds 25, and a cache of about as many. Nothing is compiled at the beginning.
+fn many(folder: &std::path::Path, fails: u64) -> (Shelf, Arc<Keeping>) {
+    let (device, cache) = (Importing::device(), BlobCache::new(folder.to_owned(), Bytes(25 * (BLOB as u64 + 200))));
+    let fails = AtomicU64::new(fails);
+    let maker = Arc::new(Keeping { cache: cache.clone(), fails, made: AtomicU64::new(0) });
+    let experts: Vec<ExpertId> = (0..EXPERTS).map(ExpertId).collect();
+    let groups = experts.chunks(4).map(|experts| Group { capacity: Tokens(16), experts: experts.to_vec() });
+    let groups: Vec<Group> = groups.collect();
+    let plan = plan();
+    let layer = || LayerPlan { counts: LayerCounts::none(EXPERTS as usize), groups: groups.clone() };
+    let plan = Plan {
+        shape: MoeShape { chosen: 8, chunk: Tokens(64), ..plan.shape },
+        device: duet_moe::Device { group_max: 4, resident_bytes_max: Bytes(25 * 40), ..plan.device },
+        layers: (0..LAYERS).map(|_| layer()).collect(),
+    };
+    let kept = (0..LAYERS).flat_map(|layer| groups.iter().map(move |group| (layer, group)));
+    let kept = kept.map(|(layer, group)| {
+        let block = Digest([(layer * OF_LAYER) as u8 + group.experts[0].0 as u8 / 4; 32]);
+        let source = BlobSource { model: Digest([0; 32]), block, shape: "16".to_owned() };
+        let (key, widths) = (BlobKey::new(&source, &*device), Widths { inputs: vec![4], outputs: vec![4] });
+        Kept { layer, group: group.clone(), ranges: None, widths, patience: None, key }
+    });
+    let kept = kept.collect();
+    (Shelf::new(&plan, kept, Sources { device, cache, maker: Box::new(Arc::clone(&maker)) }).unwrap(), maker)
+}
+
+/// Passes in which all rows of a layer go to one of its groups, until that is there.
+fn brought(shelf: &Shelf, (layer, at): (usize, usize)) {
+    let busy = |expert: usize| Load(if expert / 4 == at { 128 } else { 0 });
+    let wanted = LayerCounts::of((0..EXPERTS as usize).map(busy).collect());
+    let even = LayerCounts::of(vec![Load(4); EXPERTS as usize]);
+    let (id, start) = (GroupId((layer * OF_LAYER + at) as u32), Instant::now());
+    loop {
+        let counts = |of| if of == layer { wanted.clone() } else { even.clone() };
+        let hot: Vec<_> = (0..LAYERS).map(|layer| shelf.routed(layer, counts(layer))).collect();
+        if hot[layer].iter().any(|(hot, _)| *hot == id) {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "group {at} of layer {layer} never comes");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(shelf.graph(id).unwrap().1.is_some());
+}
+
+/// Each group comes when it is wanted, comes back after others put it out of memory and cache, and comes although it failed;
+/// those that the cache still has are not compiled.
+#[test]
+fn of_hundreds_of_groups_none_is_lost_for_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let (shelf, maker) = many(folder.path(), 40);
+    let order = || (0..LAYERS).flat_map(|layer| (0..OF_LAYER).step_by(3).map(move |at| (layer, at)));
+    let wanted = order().chain(order().rev());
+    let mut asked = 0;
+    for group in wanted {
+        brought(&shelf, group);
+        asked += 1;
+        let kept = std::fs::read_dir(folder.path()).unwrap().count();
+        assert!(kept <= 25, "{kept} graphs are kept");
+        assert!(shelf.loads().1 <= Bytes(25 * 40), "{:?}", shelf.loads());
+    }
+    let (made, loads) = (maker.made.load(Ordering::Relaxed), shelf.loads().0);
+    assert_eq!((asked, maker.fails.load(Ordering::Relaxed)), (2 * LAYERS * OF_LAYER.div_ceil(3), 0));
+    assert!(made > 100 && loads <= 2 * asked as u64, "{made} compiled, {loads} loads for {asked} wanted");
 }
