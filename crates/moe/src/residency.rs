@@ -7,7 +7,7 @@
 //! Invariants:
 //! - what is hot, on its way in or on its way out never exceeds the memory, nor is it asked for twice;
 //! - a group is used only from `Loaded` until its `Release`: a request never waits for a graph, the CPU computes meanwhile;
-//! - groups and their capacities stay what they were: nothing is compiled because traffic changed, only loaded;
+//! - groups and their capacities stay what they were: traffic changes which are loaded, and no other graphs are asked for;
 //! - a group that could not be loaded is tried again, after twice as many chunks of its layer each time: what failed for a
 //!   moment costs a moment, and what always fails costs next to nothing;
 //! - each exchange saves time under the traffic at hand by a margin, and by more than chance makes of counts, so traffic

@@ -214,7 +214,7 @@ fn chance_exchanges_next_to_nothing_among_hundreds_of_groups() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
     fn traffic_is_followed_by_few_loads(case in cases()) {
@@ -233,6 +233,7 @@ proptest! {
     }
 
     /// Loads fail for a while, some or all; afterwards whichever group a layer's rows go to comes, and the next one after it.
+    /// Of a layer's groups those are chosen that are whole: a last one of few experts may be worth less than the large one that would have to go.
     #[test]
     fn no_group_is_lost_for_good(case in cases(), failing in 1_usize..=10, while_failing in 1_usize..150) {
         let (mut world, traffic) = World::new(case);
@@ -243,7 +244,7 @@ proptest! {
         let longest = RETRY_FIRST as usize + 2 * while_failing + 150;
         let groups = case.groups();
         for _ in 0..6 {
-            let (layer, at) = (world.random.below(LAYERS), world.random.below(groups.len()));
+            let (layer, at) = (world.random.below(LAYERS), world.random.below(EXPERTS / case.size));
             let id = GroupId((layer * groups.len() + at) as u32);
             let wanted = Traffic::of_group(layer, &groups[at]);
             let comes = (0..longest).any(|_| {

@@ -18,7 +18,7 @@ use duet_graphs::{Ranges, Rows};
 use duet_moe::residency::{Command, Event};
 use duet_moe::{Group, GroupId, LayerCounts, Residency};
 use duet_runtimes::{BlobCache, BlobKey, Graph, GraphDevice};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -68,6 +68,8 @@ struct Held {
     residency: Mutex<Residency>,
     sources: Sources,
     loads: AtomicU64,
+    /// Nobody wants graphs any more.
+    closing: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -85,7 +87,8 @@ impl Shelf {
         let layers = plan.layers.iter().map(|layer| (&layer.counts, layer.groups.clone())).collect();
         let residency = Mutex::new(Residency::new(layers, plan.shape, &plan.device));
         let groups = kept.into_iter().map(|kept| Place { kept, graph: Mutex::new(None) }).collect();
-        let held = Arc::new(Held { groups, residency, sources, loads: AtomicU64::new(0) });
+        let held =
+            Arc::new(Held { groups, residency, sources, loads: AtomicU64::new(0), closing: AtomicBool::new(false) });
         held.settle();
         held.loads.store(0, Ordering::Relaxed);
         let (commands, orders) = channel();
@@ -120,6 +123,7 @@ impl Shelf {
 impl Drop for Shelf {
     fn drop(&mut self) {
         drop(self.commands.take());
+        self.held.closing.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // What it panicked of is no more to anybody.
             let _ = thread.join();
@@ -130,6 +134,9 @@ impl Drop for Shelf {
 impl Held {
     fn serve(&self, orders: &Receiver<Command>) {
         while let Ok(command) = orders.recv() {
+            if self.closes() {
+                return;
+            }
             self.carry_out(command);
             self.settle();
         }
@@ -140,9 +147,14 @@ impl Held {
         loop {
             // Not in the loop's condition, where it would be locked while the command is carried out.
             let next = self.residency().poll();
-            let Some(command) = next else { return };
+            let Some(command) = next.filter(|_| !self.closes()) else { return };
             self.carry_out(command);
         }
+    }
+
+    /// Who drops the model waits for what is being compiled, and not for all that was asked for.
+    fn closes(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
     }
 
     fn carry_out(&self, command: Command) {

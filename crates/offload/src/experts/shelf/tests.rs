@@ -203,6 +203,7 @@ struct Keeping {
     cache: BlobCache,
     fails: AtomicU64,
     made: AtomicU64,
+    takes: Duration,
 }
 
 impl MakesGroups for Arc<Keeping> {
@@ -210,6 +211,7 @@ impl MakesGroups for Arc<Keeping> {
         if self.fails.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |fails| fails.checked_sub(1)).is_ok() {
             return Err(OffloadError::Dense);
         }
+        std::thread::sleep(self.takes);
         self.made.fetch_add(1, Ordering::Relaxed);
         self.cache.put(&kept.key, &[1; BLOB]).unwrap();
         Ok(Box::new(Idle(Ports { inputs: Vec::new(), outputs: Vec::new() })))
@@ -223,10 +225,10 @@ const EXPERTS: u32 = 128;
 const OF_LAYER: usize = 32;
 
 /// 256 groups, of which memory holds 25, and a cache of about as many. Nothing is compiled at the beginning.
-fn many(folder: &std::path::Path, fails: u64) -> (Shelf, Arc<Keeping>) {
+fn many(folder: &std::path::Path, (fails, takes): (u64, Duration)) -> (Shelf, Arc<Keeping>) {
     let (device, cache) = (Importing::device(), BlobCache::new(folder.to_owned(), Bytes(25 * (BLOB as u64 + 200))));
     let fails = AtomicU64::new(fails);
-    let maker = Arc::new(Keeping { cache: cache.clone(), fails, made: AtomicU64::new(0) });
+    let maker = Arc::new(Keeping { cache: cache.clone(), fails, made: AtomicU64::new(0), takes });
     let experts: Vec<ExpertId> = (0..EXPERTS).map(ExpertId).collect();
     let groups = experts.chunks(4).map(|experts| Group { capacity: Tokens(16), experts: experts.to_vec() });
     let groups: Vec<Group> = groups.collect();
@@ -271,7 +273,7 @@ fn brought(shelf: &Shelf, (layer, at): (usize, usize)) {
 #[test]
 fn of_hundreds_of_groups_none_is_lost_for_good() {
     let folder = tempfile::tempdir().unwrap();
-    let (shelf, maker) = many(folder.path(), 40);
+    let (shelf, maker) = many(folder.path(), (40, Duration::ZERO));
     let order = || (0..LAYERS).flat_map(|layer| (0..OF_LAYER).step_by(3).map(move |at| (layer, at)));
     let wanted = order().chain(order().rev());
     let mut asked = 0;
@@ -285,4 +287,17 @@ fn of_hundreds_of_groups_none_is_lost_for_good() {
     let (made, loads) = (maker.made.load(Ordering::Relaxed), shelf.loads().0);
     assert_eq!((asked, maker.fails.load(Ordering::Relaxed)), (2 * LAYERS * OF_LAYER.div_ceil(3), 0));
     assert!(made > 100 && loads <= 2 * asked as u64, "{made} compiled, {loads} loads for {asked} wanted");
+}
+
+#[test]
+fn who_drops_the_groups_waits_for_none_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (shelf, maker) = many(folder.path(), (0, Duration::from_millis(10)));
+    let before = maker.made.load(Ordering::Relaxed);
+    for id in 100..200 {
+        shelf.commands.as_ref().unwrap().send(Command::Load(GroupId(id))).unwrap();
+    }
+    drop(shelf);
+    let made = maker.made.load(Ordering::Relaxed) - before;
+    assert!(made < 50, "{made} were compiled for nobody");
 }
