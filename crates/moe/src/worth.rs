@@ -4,7 +4,7 @@
 //! of its slots: below zero for cold groups and for tiny ones, which the paper leaves to the CPU as well. It is an expectation
 //! over mean chunks; that rows beyond capacity let the CPU read an expert's weights all the same is not counted.
 
-use crate::{Group, MoeShape, Times};
+use crate::{ExpertId, Group, MoeShape, Times};
 
 /// Nanoseconds of a chunk that a group saves, below zero if it costs more than it saves. `shares` are the parts of the
 /// layer's rows that each expert has.
@@ -23,21 +23,20 @@ pub fn worth(group: &Group, shares: &[f64], shape: &MoeShape, times: &Times) -> 
 }
 
 /// How far the time that a group saves of one chunk of random rows is off [`worth`]: the variance, of nanoseconds. Rows of an
-/// expert vary as much as there are.
+/// expert vary as much as there are, and those that there is no room for make no difference.
 ///
 /// # Panics
 /// As [`worth`].
 #[must_use]
 pub fn chance(group: &Group, shares: &[f64], shape: &MoeShape, times: &Times) -> f64 {
     let routed = f64::from(shape.chunk.0) * f64::from(shape.chosen);
-    let rows: f64 = group.experts.iter().map(|expert| shares[expert.index()] * routed).sum();
-    rows * (times.cpu_row.0 as f64).powi(2)
+    let rows = |expert: &ExpertId| (shares[expert.index()] * routed).min(f64::from(group.capacity.0));
+    group.experts.iter().map(rows).sum::<f64>() * (times.cpu_row.0 as f64).powi(2)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ExpertId;
     use crate::samples::{device, shape};
     use duet_types::Tokens;
 
@@ -58,6 +57,17 @@ mod tests {
         assert!(worth(&group(32, 2), &even, &shape(), &slow) > 0.0, "together they amortise what one alone does not");
         let reading = Times { weights: duet_types::Nanos(400), ..times };
         assert!((worth(&group(32, 4), &even, &shape(), &reading) - 220.0).abs() < 1e-6, "weights are read for each");
+    }
+
+    /// As many rows vary by their root: two experts of 32 rows of 20 ns are 8 rows off, and 4 if there is room for 8 each.
+    #[test]
+    fn chance_is_that_of_so_many_rows() {
+        let deviation = |capacity| {
+            let group = Group { capacity: Tokens(capacity), experts: vec![ExpertId(0), ExpertId(1)] };
+            chance(&group, &[1.0 / 16.0; 16], &shape(), &device().times).sqrt()
+        };
+        assert!((deviation(48) - 8.0 * 20.0).abs() < 1e-6, "{}", deviation(48));
+        assert!((deviation(8) - 4.0 * 20.0).abs() < 1e-6, "{}", deviation(8));
     }
 
     #[test]
