@@ -12,6 +12,6 @@ cargo build --workspace --features duet/gpu --bin duet
 DUET_TEST_MODEL=$(scripts/test-model.sh)
 export DUET_TEST_MODEL
 export DUET_REQUIRE=${DUET_REQUIRE:-model,gpu}
-tests=(--test gpu --test spans --test token_wise --test agreement --test layers --test composition)
+tests=(--test gpu --test best_tokens --test spans --test token_wise --test agreement --test layers --test composition)
 cargo test --workspace --features duet/gpu --no-fail-fast "${tests[@]}"
-cargo test --workspace --features duet/gpu --no-fail-fast --lib -- adapters:: self_test::
+cargo test --workspace --features duet/gpu --no-fail-fast --lib -- adapters:: best:: self_test::

@@ -7,6 +7,7 @@ mod compose;
 mod device;
 mod draft;
 mod embed;
+mod engine;
 mod graphs;
 mod history;
 mod load;
@@ -17,6 +18,7 @@ mod profile;
 mod quality;
 mod report;
 mod scheduling;
+mod serve;
 mod simulate;
 mod speculate;
 
@@ -27,6 +29,7 @@ pub(crate) use compose::ComposeArgs;
 pub(crate) use device::{AgreementArgs, DeviceArgs};
 pub(crate) use draft::DraftArgs;
 pub(crate) use embed::EmbedArgs;
+pub(crate) use engine::{EngineArgs, Kv};
 pub(crate) use graphs::GraphsArgs;
 pub(crate) use history::{
     ExportArgs, HistoryArgs, HistoryCommand, HistoryCommandArgs, HistoryDefault, HistoryPlace, ListArgs, PurgeArgs,
@@ -40,16 +43,14 @@ pub(crate) use profile::{GraphProfileArgs, ProfileArgs};
 pub(crate) use quality::{PerplexityArgs, QualityArgs, ReadingArgs};
 pub(crate) use report::ReportArgs;
 pub(crate) use scheduling::SchedulingArgs;
+pub(crate) use serve::ServeArgs;
 pub(crate) use simulate::{SimulateArgs, TuningArgs};
 pub(crate) use speculate::{IdentityArgs, SpeculateArgs};
 
 use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use duet_engine::{EngineConfig, Method, PolicyName, SamplingParams, StopConditions};
-use duet_model::kv::KvFormat;
-use duet_server::{BehindAnswers, KeepPrefix};
+use duet_engine::{PolicyName, SamplingParams, StopConditions};
 use duet_types::{Bytes, Class, Tokens};
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// On-device LLM engine for personal agents: chat stays instant while agents work.
@@ -315,66 +316,6 @@ pub(crate) struct ChatArgs {
     pub(crate) engine: EngineArgs,
 }
 
-/// `duet serve`
-#[derive(Debug, Args)]
-pub(crate) struct ServeArgs {
-    /// Which model
-    #[arg(default_value = crate::models::DEFAULT)]
-    pub(crate) model: String,
-    /// A model for embeddings or for ranking (BERT, Qwen3-Embedding) that serves /v1/embeddings and /v1/rerank beside it
-    #[arg(long, value_name = "MODEL")]
-    pub(crate) embeddings: Option<String>,
-    /// Address to listen on; 0.0.0.0 lets other machines in
-    #[arg(long, default_value = "127.0.0.1")]
-    pub(crate) host: IpAddr,
-    /// Port to listen on; 0 takes a free one
-    #[arg(long, default_value_t = 8080)]
-    pub(crate) port: u16,
-    /// Answer clients that address the server by this name, too (several times; `*`: any). Addresses and `localhost` are
-    /// always answered; a name that a web page brings along is not, so that no page can reach the server
-    #[arg(long, value_name = "NAME")]
-    pub(crate) allow_host: Vec<String>,
-    /// Connections at once; one more takes the place of one that says nothing
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = count())]
-    pub(crate) connections: usize,
-    /// Let in holders of these API keys only: `name:key` on each line, `admin name:key` for one that sees all flows;
-    /// DUET_API_KEY may hold one more
-    #[arg(long, value_name = "FILE")]
-    pub(crate) api_key_file: Option<PathBuf>,
-    /// Whether a person waits for requests that do not say so
-    #[arg(long, value_name = "CLASS", default_value = "reactive")]
-    pub(crate) default_class: ClassName,
-    /// Clocks and billing headers that clients write into instructions anew with every request: `keep` the prefix behind
-    /// them by moving or leaving them out, or serve them `as-sent`
-    #[arg(long, value_name = "HOW", default_value = "keep")]
-    pub(crate) volatile_prefix: VolatilePrefix,
-    /// Requests for titles, tags and suggestions that clients send behind an answer, if they do not say their class:
-    /// `background`, or `as-said`, as all others
-    #[arg(long, value_name = "CLASS", default_value = "background")]
-    pub(crate) behind_answers: BehindAnswersName,
-    /// What decides; `duet` is the best, the others are for comparison
-    #[arg(long, value_name = "NAME", default_value = "duet", value_parser = policy)]
-    pub(crate) policy: PolicyName,
-    /// Who goes first.
-    #[command(flatten)]
-    pub(crate) scheduling: SchedulingArgs,
-    /// What is kept.
-    #[command(flatten)]
-    pub(crate) history: HistoryArgs,
-    /// Print the lanes at the start, with what they can do and how fast they were measured, a JSON object each
-    #[arg(long)]
-    pub(crate) lanes: bool,
-    /// Where matrix products are done.
-    #[command(flatten)]
-    pub(crate) device: DeviceArgs,
-    /// What drafts.
-    #[command(flatten)]
-    pub(crate) draft: DraftArgs,
-    /// How to run.
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-}
-
 /// `duet inspect`
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
@@ -408,44 +349,6 @@ pub(crate) struct SamplingArgs {
     pub(crate) seed: Option<u64>,
 }
 
-/// How the engine runs.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct EngineArgs {
-    /// Threads to compute with [default: one per core that is made for work, however many threads a core has]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Option<u16>,
-    /// Longest conversation in tokens [default: the model's]
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) ctx: Option<u32>,
-    /// How keys and values are stored; f16 takes twice the memory, int4 a fifth less
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) kv: Kv,
-    /// Memory for keys and values [default: a quarter of what is available]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub(crate) kv_memory: Option<Bytes>,
-    /// Disk for keys and values that memory has no room for; 0 for none [default: twice the memory]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub(crate) spill: Option<Bytes>,
-    /// Draft answers and verify several tokens at once, which changes no token: on, off, or a method of `bench speculate`
-    #[arg(long, value_name = "METHOD", default_value = "on", value_parser = speculate)]
-    pub(crate) speculate: Method,
-    /// Disk for packed weights, of all models, which later starts map instead of packing them; 0 for none [default: 32G]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub(crate) weight_cache: Option<Bytes>,
-    /// Memory for the experts of a mixture; those that it has no room for stay on disk, in the packed weights, and are read
-    /// when a token goes to them [default: all are in memory]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub(crate) expert_memory: Option<Bytes>,
-}
-
-fn speculate(text: &str) -> Result<Method, String> {
-    match text {
-        "on" => Ok(Method::default()),
-        "off" => Ok(Method::None),
-        method => method.parse().map_err(|error| format!("{error}, on and off")),
-    }
-}
-
 /// A class as it is written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ClassName {
@@ -458,72 +361,6 @@ impl From<ClassName> for Class {
         match name {
             ClassName::Reactive => Self::Reactive,
             ClassName::Proactive => Self::Proactive,
-        }
-    }
-}
-
-/// What becomes of volatile lines, as it is written.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum VolatilePrefix {
-    Keep,
-    AsSent,
-}
-
-impl From<VolatilePrefix> for KeepPrefix {
-    fn from(name: VolatilePrefix) -> Self {
-        match name {
-            VolatilePrefix::Keep => Self::Kept,
-            VolatilePrefix::AsSent => Self::AsSent,
-        }
-    }
-}
-
-/// The class of requests behind answers, as it is written.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum BehindAnswersName {
-    Background,
-    AsSaid,
-}
-
-impl From<BehindAnswersName> for BehindAnswers {
-    fn from(name: BehindAnswersName) -> Self {
-        match name {
-            BehindAnswersName::Background => Self::Background,
-            BehindAnswersName::AsSaid => Self::AsSaid,
-        }
-    }
-}
-
-/// A folder of the cache; absent if this machine has no place for one.
-fn folder(name: &str) -> Option<PathBuf> {
-    crate::models::cache_folder(name).ok()
-}
-
-/// A KV cache format as it is written. Variants without help of their own keep the help page short.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Kv {
-    F16,
-    Int8,
-    Int4,
-}
-
-impl Default for Kv {
-    fn default() -> Self {
-        match KvFormat::default() {
-            KvFormat::F16 => Self::F16,
-            KvFormat::Int8 => Self::Int8,
-            KvFormat::Int4 => Self::Int4,
-        }
-    }
-}
-
-impl Kv {
-    /// As the model wants it.
-    pub(crate) fn format(self) -> KvFormat {
-        match self {
-            Self::F16 => KvFormat::F16,
-            Self::Int8 => KvFormat::Int8,
-            Self::Int4 => KvFormat::Int4,
         }
     }
 }
@@ -543,23 +380,6 @@ impl SamplingArgs {
     /// As the engine wants it.
     pub(crate) fn stop(&self) -> StopConditions {
         StopConditions { max_tokens: self.max_tokens.map(Tokens), ..StopConditions::default() }
-    }
-}
-
-impl EngineArgs {
-    /// As the engine wants it.
-    pub(crate) fn config(&self) -> EngineConfig {
-        EngineConfig {
-            threads: self.threads.map(usize::from),
-            kv_format: self.kv.format(),
-            context: self.ctx.map(Tokens),
-            kv_bytes: self.kv_memory,
-            spill_bytes: self.spill,
-            speculate: self.speculate,
-            spill_folder: folder("spill"),
-            profile_folder: folder("profiles"),
-            ..EngineConfig::default()
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::executors::Site;
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
 use duet_model::encoder::Text;
-use duet_model::forward::{AttentionStats, ExpertStats, FateCounts, NotRun};
+use duet_model::forward::{AttentionStats, BestOfRow, ExpertStats, FateCounts, NotRun};
 use duet_model::kv::KvError;
 use duet_model::{ExpertMemoryStats, Tell};
 use duet_types::{Class, LaneId, LaneSet, TokenId, Tokens};
@@ -126,6 +126,21 @@ pub(crate) trait Backend: Send + Sync + 'static {
         logits: &mut Vec<f32>,
         site: Site<'_>,
     ) -> Result<(), EngineError>;
+
+    /// The likeliest tokens of some rows, after all nodes, at most `count` of each, likeliest first, from a device that then
+    /// brings nothing else of their logits back. Nothing where there is none: whoever asks has all logits computed.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    fn best(
+        &self,
+        _pass: &mut Self::Pass,
+        _rows: &[usize],
+        _count: usize,
+        _site: Site<'_>,
+    ) -> Result<Option<Vec<BestOfRow>>, EngineError> {
+        Ok(None)
+    }
 
     /// Adds the final hidden states of some rows to `sum`, one row after the other, after all nodes.
     fn add_hidden(&self, pass: &Self::Pass, rows: Range<usize>, sum: &mut [f64]);

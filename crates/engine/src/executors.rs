@@ -30,7 +30,7 @@ use crate::backend::Ran;
 use crate::request::EngineError;
 use device::DeviceLane;
 use duet_model::forward::{
-    AttentionStats, Came, ExpertStats, Node, NodeInputs, NodeOutputs, NotRun, Pass, PreparesRows, SpanWise,
+    AttentionStats, BestOfRow, Came, ExpertStats, Node, NodeInputs, NodeOutputs, NotRun, Pass, PreparesRows, SpanWise,
 };
 use duet_model::{ExpertUnread, Model, Work};
 use duet_scheduler::machine::Capabilities;
@@ -239,8 +239,7 @@ impl Executors {
         site: Site<'_>,
     ) -> Result<(), EngineError> {
         let macs = rows.len() as u64 * self.work.head.macs;
-        let has_head = |device: &&DeviceLane| site.lanes.len() == 1 && device.holds_head(self.work.layers);
-        if let Some(device) = self.usable(site).next().filter(has_head)
+        if let Some(device) = self.with_head(site)
             && device.ended(macs, model.logits_on(&*device.device.nodes, pass, rows, logits))? == Ended::Done
         {
             return Ok(());
@@ -248,6 +247,31 @@ impl Executors {
         model.logits(pass, rows, logits, site.crew);
         self.did_by_crew(macs);
         Ok(())
+    }
+
+    /// The best logits of some rows of a pass, from the device of a kernel that has no cores, if it brings back no others.
+    pub(crate) fn best(
+        &self,
+        model: &Model,
+        pass: &mut Pass,
+        rows: &[usize],
+        count: usize,
+        site: Site<'_>,
+    ) -> Result<Option<Vec<BestOfRow>>, EngineError> {
+        let Some(device) = self.with_head(site) else { return Ok(None) };
+        let found = match model.best_on(&*device.device.nodes, pass, rows, count) {
+            Ok(None) => return Ok(None),
+            found => found,
+        };
+        let mut best = None;
+        device.ended(rows.len() as u64 * self.work.head.macs, found.map(|found| best = found))?;
+        Ok(best)
+    }
+
+    /// The device that computes the head for a site: of a kernel that is its alone.
+    fn with_head<'a>(&'a self, site: Site<'_>) -> Option<&'a DeviceLane> {
+        let has_head = |device: &&DeviceLane| site.lanes.len() == 1 && device.holds_head(self.work.layers);
+        self.usable(site).next().filter(has_head)
     }
 
     /// Tries whether a device that failed works again: it computes a few rows of zeros.

@@ -8,6 +8,7 @@ use crate::request::EngineError;
 use duet_kernels::crew::Crew;
 use duet_model::Tell;
 use duet_model::encoder::Text;
+use duet_model::forward::BestOfRow;
 use duet_model::kv::{KvError, PAGE_TOKENS};
 use duet_scheduler::OnMiss;
 use duet_types::{LaneSet, TokenId, Tokens};
@@ -56,6 +57,8 @@ pub(crate) struct FakeModel {
     pub(crate) device: FakeDevice,
     /// Whether all of its kernels panic.
     pub(crate) is_broken: bool,
+    /// Where it brings back the best of rows and no others, and how many rows it did that for; else it has to be asked for all.
+    pub(crate) best: Option<Arc<AtomicUsize>>,
     /// Rows of nodes that ran on a graph which was made for them.
     pub(crate) exact: AtomicUsize,
     /// How often a pass left lanes to wait for weights.
@@ -150,6 +153,15 @@ impl FakePass {
     }
 }
 
+/// By a full sort.
+fn best_of(logits: &[f32], count: usize) -> BestOfRow {
+    let mut all: BestOfRow = (0..).map(TokenId).zip(logits.iter().copied()).collect();
+    all.retain(|(_, logit)| *logit > f32::NEG_INFINITY);
+    all.sort_by(|a, b| b.1.total_cmp(&a.1));
+    all.truncate(count);
+    all
+}
+
 impl FakeSegment {
     /// The rows on the path of a row, itself last.
     fn path(&self, row: usize) -> Vec<usize> {
@@ -190,6 +202,7 @@ impl FakeModel {
             hold: Arc::default(),
             device: FakeDevice::Absent,
             is_broken: false,
+            best: None,
             exact: AtomicUsize::new(0),
             given_back: AtomicUsize::new(0),
         }
@@ -463,6 +476,20 @@ impl Backend for FakeModel {
             start += count;
         }
         Ok(())
+    }
+
+    fn best(
+        &self,
+        pass: &mut FakePass,
+        rows: &[usize],
+        count: usize,
+        site: Site<'_>,
+    ) -> Result<Option<Vec<BestOfRow>>, EngineError> {
+        let Some(asked) = &self.best else { return Ok(None) };
+        asked.fetch_add(rows.len(), Ordering::Relaxed);
+        let mut logits = Vec::new();
+        self.logits(pass, rows, &mut logits, site)?;
+        Ok(Some(logits.chunks_exact(VOCABULARY).map(|logits| best_of(logits, count)).collect()))
     }
 
     fn has_encoder(&self) -> bool {

@@ -7,8 +7,8 @@ use crate::request::EngineError;
 use duet_kernels::crew::{Crew, Solo};
 use duet_model::encoder::{Encoder, EncoderPass};
 use duet_model::forward::{
-    Activations, AttentionStats, ContextHead, ExpertStats, FateCounts, Node, NodeInputs, NodeOrder, NodeOutputs,
-    NotRun, Pass, PassError, PassRefused, Segment,
+    Activations, AttentionStats, BestOfRow, ContextHead, ExpertStats, FateCounts, Node, NodeInputs, NodeOrder,
+    NodeOutputs, NotRun, Pass, PassError, PassRefused, Segment,
 };
 use duet_model::kv::{KvError, KvPool, KvTable};
 use duet_model::tokenizer::Detokenizer;
@@ -237,6 +237,17 @@ impl Backend for ModelBackend {
     ) -> Result<(), EngineError> {
         let pass = pass.decoder_mut().ok_or_else(no_decoder)?;
         self.executors.logits(&self.model, pass, rows, logits, site)
+    }
+
+    fn best(
+        &self,
+        pass: &mut ModelPass,
+        rows: &[usize],
+        count: usize,
+        site: Site<'_>,
+    ) -> Result<Option<Vec<BestOfRow>>, EngineError> {
+        let pass = pass.decoder_mut().ok_or_else(no_decoder)?;
+        self.executors.best(&self.model, pass, rows, count, site)
     }
 
     fn add_hidden(&self, pass: &ModelPass, rows: Range<usize>, sum: &mut [f64]) {

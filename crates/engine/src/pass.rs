@@ -15,6 +15,7 @@
 
 mod choosing;
 mod drafting;
+mod looking;
 mod rows;
 mod scoring;
 

@@ -13,7 +13,7 @@ use crate::people::Waiting;
 use crate::pooled::Pooled;
 use crate::prompt_scores::PromptScores;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent, Output, Progress, TokenLogprobs, Usage};
-use crate::sampling::{Candidate, Sampler, Scratch, logprobs};
+use crate::sampling::{Candidate, Sampler, Scratch, Wanted, logprobs};
 use crate::speculation::Speculation;
 use crate::stop::{Matched, StopMatcher};
 use crate::thought::{ClosingGuide, Thought};
@@ -85,8 +85,8 @@ struct Encoding {
 /// The rows of a pass that yield a sequence its next tokens.
 #[derive(Debug)]
 pub(crate) struct Yielding<'a> {
-    /// Of all rows, one after the other.
-    pub(crate) logits: &'a mut [f32],
+    /// Of all rows, one after the other; absent where no more than the likeliest tokens was [wanted](Sequence::wanted).
+    pub(crate) logits: Option<&'a mut [f32]>,
     /// The likeliest tokens of each.
     pub(crate) likeliest: &'a [Vec<Candidate>],
 }
@@ -423,6 +423,12 @@ impl<B: Backend> Sequence<B> {
         if self.is_read_only() { 0 } else { member.token_rows().as_usize() }
     }
 
+    /// What is to be known of the rows that yield its tokens. Log probabilities are shares of all tokens, and a mask may rule out
+    /// the likeliest.
+    pub(crate) fn wanted(&self) -> Wanted {
+        if self.logprobs.is_some() || self.constrained.is_some() { Wanted::All } else { self.sampler.wanted() }
+    }
+
     /// Those rows of a pass, its own being `rows` of it, that say how likely its prompt's next tokens are, if that is wanted.
     pub(crate) fn scored_rows(&self, member: &Member, rows: Range<usize>) -> Option<Range<usize>> {
         let first = member.rows.start.as_usize();
@@ -552,19 +558,20 @@ impl<B: Backend> Sequence<B> {
         scratch: &mut Scratch,
     ) -> Option<FinishReason> {
         let vocabulary = backend.shape().vocabulary;
-        let logits = &mut rows.logits[row * vocabulary..][..vocabulary];
+        let logits = rows.logits.as_deref_mut().map(|logits| &mut logits[row * vocabulary..][..vocabulary]);
         // The sampler changes the logits, but the model's own are reported.
-        let reported = self.logprobs.map(|alternatives| (logits.to_vec(), alternatives));
+        let reported = logits.as_deref().zip(self.logprobs).map(|(logits, wanted)| (logits.to_vec(), wanted));
         let likeliest = &rows.likeliest[row];
         let mask = self.constrained.as_mut().map(|constrained| constrained.mask(row));
         let is_stuck = matches!(mask, Some(None));
         let may_come = |token: &TokenId| mask.is_none_or(|mask| mask.is_some_and(|mask| mask.allows(*token)));
         let closing = self.thought.as_ref().and_then(|thought| thought.closing()).filter(may_come);
-        let token = match (closing, mask) {
-            (Some(token), _) => self.sampler.given(token),
-            (None, Some(Some(mask))) => self.sampler.choose_among(mask, logits, likeliest, scratch),
+        let token = match (closing, logits, mask) {
+            (Some(token), ..) => self.sampler.given(token),
+            (None, None, _) => self.sampler.choose_of_best(likeliest, scratch),
+            (None, Some(logits), Some(Some(mask))) => self.sampler.choose_among(mask, logits, likeliest, scratch),
             // Of an answer that nothing can follow, the token is the last one's place, and has no text.
-            (None, None | Some(None)) => self.sampler.choose(logits, likeliest.first().copied(), scratch),
+            (None, Some(logits), None | Some(None)) => self.sampler.choose(logits, likeliest.first().copied(), scratch),
         };
         let logprobs = reported.map(|(logits, alternatives)| logprobs(&logits, token, alternatives, scratch));
         self.tokens.push(token);

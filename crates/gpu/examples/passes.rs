@@ -1,10 +1,11 @@
-//! A model on a GPU alone, in tokens a second: prompts, and answers of several sequences, head included:
+//! A model on a GPU alone, in tokens a second: prompts, and answers of several sequences, head included; and the head alone of as
+//! many rows, in milliseconds and in bytes that come back, with all logits and with the best of each row:
 //! `cargo run --release -p duet-gpu --example passes -- MODEL.gguf [--gpu gpu:0] [--prompt 512] [--context 128] [--gen 16]
-//! [--batch 1,16]`. One JSON object on stdout.
+//! [--batch 1,16] [--best 4]`. One JSON object on stdout.
 
 use duet_gpu::{Adapters, GpuModel};
 use duet_kernels::crew::Solo;
-use duet_model::forward::{Activations, Pass, Segment};
+use duet_model::forward::{Activations, Pass, Segment, TokenWise};
 use duet_model::kv::{KvFormat, KvPool, KvTable};
 use duet_model::{LoadOptions, Model};
 use duet_types::{TokenId, Tokens};
@@ -15,6 +16,8 @@ use std::time::Instant;
 
 /// Rows of a chunk of a prompt.
 const CHUNK: usize = 256;
+/// How often a head is timed; the first compiles.
+const HEADS: usize = 6;
 
 struct Bed {
     model: Arc<Model>,
@@ -50,7 +53,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(format!("\"decode {batch}\": {speed:.2}"))
     });
     let decode = decode.collect::<Result<Vec<_>, Box<dyn Error>>>()?.join(", ");
-    println!("{{\"adapter\": \"{}\", \"prefill\": {prefill:.2}, {decode}}}", adapter.full_name);
+    let count: usize = given("--best", "4").parse()?;
+    let heads = batches.iter().map(|&rows| {
+        let (all, best) = (bed.head(rows, None)?, bed.head(rows, Some(count))?);
+        Ok(format!("\"head {rows}\": {all}, \"head {rows}, best {count}\": {best}"))
+    });
+    let heads = heads.collect::<Result<Vec<_>, Box<dyn Error>>>()?.join(", ");
+    println!("{{\"adapter\": \"{}\", \"prefill\": {prefill:.2}, {decode}, {heads}}}", adapter.full_name);
     Ok(())
 }
 
@@ -97,5 +106,24 @@ impl Bed {
         let began = Instant::now();
         (1..new).try_for_each(&mut step)?;
         Ok(((new - 1) * batch) as f64 / began.elapsed().as_secs_f64())
+    }
+    /// What the head costs for so many rows, with all their logits or with the best of each: the least of a few times.
+    fn head(&self, rows: usize, best: Option<usize>) -> Result<String, Box<dyn Error>> {
+        let (hidden, vocabulary) = (self.model.blueprint().hidden, self.model.config().vocabulary);
+        let residual: Vec<f32> = (0..rows * hidden).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect();
+        let mut logits = vec![0.0; rows * vocabulary];
+        let (mut least, mut bytes) = (f64::INFINITY, 0);
+        for _ in 0..HEADS {
+            let (began, before) = (Instant::now(), self.gpu.read_bytes());
+            match best {
+                None => self.gpu.head(&residual, &mut logits)?,
+                Some(count) => {
+                    self.gpu.head_best(&residual, count)?.ok_or("a GPU does not look for so many")?;
+                }
+            }
+            least = least.min(began.elapsed().as_secs_f64());
+            bytes = (self.gpu.read_bytes() - before).0;
+        }
+        Ok(format!("{{\"ms\": {:.3}, \"bytes\": {bytes}}}", 1e3 * least))
     }
 }

@@ -8,7 +8,7 @@ use crate::display::Displays;
 use crate::error::GpuError;
 use crate::fusing::{self, DOUBLES, Fusing};
 use crate::pipelines::Pipelines;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub struct Gpu {
     pub(crate) clock: Option<Clock>,
     /// How it adds products.
     pub(crate) fusing: Fusing,
+    /// Bytes that were read back.
+    pub(crate) read: AtomicU64,
     /// What the driver last said was wrong.
     trouble: Arc<Mutex<Option<GpuError>>>,
     /// A [`Fault`] that is to come, for tests.
@@ -66,11 +68,11 @@ impl Gpu {
         let failed = Arc::clone(&trouble);
         device.on_uncaptured_error(Arc::new(move |error| note(&failed, GpuError::Refused(first_line(&error)))));
         let pipelines = Pipelines::default();
-        let fault = AtomicU8::new(0);
+        let (fault, read) = (AtomicU8::new(0), AtomicU64::new(0));
         let (binding_max, fusing) = (adapter.binding_max, Fusing::Apart);
         let clock = Clock::of(&device, &queue);
         let displays = Displays::of(adapter.kind, &adapter.adapter.get_info().device_pci_bus_id);
-        let mut gpu = Self { device, queue, pipelines, binding_max, displays, clock, fusing, trouble, fault };
+        let mut gpu = Self { device, queue, pipelines, binding_max, displays, clock, fusing, read, trouble, fault };
         gpu.fusing = fusing::found(&mut gpu)?;
         Ok(gpu)
     }
@@ -112,6 +114,7 @@ impl Gpu {
         receiver.try_recv().map_err(|error| refused(&error))?.map_err(|error| refused(&error))?;
         out.copy_from_slice(&buffer.get_mapped_range(bytes).map_err(|error| refused(&error))?);
         buffer.unmap();
+        self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 

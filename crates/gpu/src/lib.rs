@@ -13,6 +13,7 @@
 
 pub mod adapters;
 mod attending;
+mod best;
 mod choosing;
 mod clock;
 mod display;

@@ -4,6 +4,7 @@
 //! comes back. Whatever else is asked of it before is refused.
 
 use crate::adapters::Adapter;
+use crate::best::{self, BEST_MAX};
 use crate::error::GpuError;
 use crate::experts::{self, ExpertWidths};
 use crate::fusing::Fusing;
@@ -18,9 +19,10 @@ use crate::spans::{SPAN_ROWS, Spans};
 use crate::staging::Staging;
 use duet_model::Model;
 use duet_model::arch::Extra;
-use duet_model::forward::{HoldsLayers, NotRun, SpanRows, SpanWise, TokenWise};
+use duet_model::forward::{BestOfRow, HoldsLayers, NotRun, SpanRows, SpanWise, TokenWise};
 use duet_types::{Bytes, Node};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A model on a GPU.
@@ -100,6 +102,12 @@ impl GpuModel {
         self.locked().as_ref().map(|on_gpu| on_gpu.loaded.gpu.fusing)
     }
 
+    /// What was read back from it since it was opened.
+    #[must_use]
+    pub fn read_bytes(&self) -> Bytes {
+        Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.gpu.read.load(Ordering::Relaxed)))
+    }
+
     /// Lets the next submission go wrong, for tests of what follows.
     pub fn provoke(&self, fault: Fault) {
         if let Some(on_gpu) = self.locked().as_ref() {
@@ -122,6 +130,14 @@ impl GpuModel {
             let _ = std::thread::Builder::new().name("duet-gpu-gone".to_owned()).spawn(move || drop(gone));
             NotRun::Failed(error.to_string())
         })
+    }
+
+    /// Whether the head is there, which goes with the last layer.
+    fn with_head(&self) -> Result<(), NotRun> {
+        if self.held().end < self.model.blueprint().layers.len() {
+            return Err(NotRun::Unsupported("it holds other layers".to_owned()));
+        }
+        Ok(())
     }
 
     /// Opens the GPU again if it was given up.
@@ -239,6 +255,23 @@ impl OnGpu {
         }
         Ok(())
     }
+
+    /// The best logits of rows, at most [`BEST_MAX`] of each.
+    fn head_best(&mut self, residual: &[f32], count: usize) -> Result<Vec<BestOfRow>, GpuError> {
+        let Self { loaded, staging, .. } = self;
+        let Widths { hidden, vocabulary, .. } = loaded.widths;
+        let head = loaded.head.as_ref().ok_or(NO_LAYER)?;
+        let mut all = Vec::with_capacity(residual.len() / hidden);
+        for residual in residual.chunks(HEAD_ROWS * hidden) {
+            loaded.write(&loaded.room.residual, residual);
+            let (mut recording, rows) = (Recording::new(&loaded.gpu), residual.len() / hidden);
+            loaded.launcher().head(&mut recording, head, hidden, rows)?;
+            let mut words = vec![0.0; loaded.launcher().best(&mut recording, vocabulary, rows, count)?];
+            staging.read_after(&loaded.gpu, recording, &[(&loaded.room.best, words.len())], &mut words)?;
+            all.extend(best::of_rows(&words, count));
+        }
+        Ok(all)
+    }
 }
 
 const NO_LAYER: GpuError = GpuError::Model("there is no such layer");
@@ -321,10 +354,16 @@ impl TokenWise for GpuModel {
 
     fn head(&self, residual: &[f32], logits: &mut [f32]) -> Result<(), NotRun> {
         self.reopen()?;
-        if self.held().end < self.model.blueprint().layers.len() {
-            return Err(NotRun::Unsupported("it holds other layers".to_owned()));
-        }
+        self.with_head()?;
         self.run(|on_gpu| on_gpu.head(residual, logits))
+    }
+
+    fn head_best(&self, residual: &[f32], count: usize) -> Result<Option<Vec<BestOfRow>>, NotRun> {
+        if !(1..=BEST_MAX).contains(&count) {
+            return Ok(None);
+        }
+        self.with_head()?;
+        self.run(|on_gpu| on_gpu.head_best(residual, count)).map(Some)
     }
 }
 

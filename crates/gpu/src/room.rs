@@ -1,5 +1,6 @@
 //! Memory of a GPU for the rows of a pass.
 
+use crate::best;
 use crate::error::GpuError;
 use crate::experts::{ExpertRoom, ExpertWidths};
 use crate::gpu::Gpu;
@@ -18,6 +19,9 @@ pub(crate) struct Room {
     pub(crate) spare: wgpu::Buffer,
     pub(crate) operands: Operands,
     pub(crate) logits: wgpu::Buffer,
+    /// The best of each block of logits, and of each row.
+    pub(crate) best_of_blocks: wgpu::Buffer,
+    pub(crate) best: wgpu::Buffer,
     /// Of models that have experts.
     pub(crate) experts: Option<ExpertRoom>,
 }
@@ -69,7 +73,8 @@ impl Room {
         let columns = 2 * widths.hidden + widths.queries + widths.qkv + widths.ffn + 2 + widest + unrounded;
         let scales = widest / GROUP * 4;
         let experts = widths.experts.map_or(0, |experts| ExpertRoom::bytes(experts, widths.hidden, rows));
-        experts + (4 * (rows * (columns + scales) + HEAD_ROWS * widths.vocabulary)) as u64
+        let best = best::words(best::blocks(widths.vocabulary) + 1);
+        experts + (4 * (rows * (columns + scales) + HEAD_ROWS * (widths.vocabulary + best))) as u64
     }
 
     pub(crate) fn new(gpu: &Gpu, widths: Widths, rows: usize) -> Result<Self, GpuError> {
@@ -86,6 +91,8 @@ impl Room {
             operands: Operands::new(gpu, widest, rows, widths.has_floats),
             experts: widths.experts.map(|experts| ExpertRoom::new(gpu, experts, widths.hidden, rows)),
             logits: gpu.empty("logits", HEAD_ROWS * widths.vocabulary * 4),
+            best_of_blocks: gpu.empty("best of blocks", HEAD_ROWS * best::words(best::blocks(widths.vocabulary)) * 4),
+            best: gpu.empty("best", HEAD_ROWS * best::words(1) * 4),
         };
         gpu.check()?;
         Ok(room)

@@ -212,10 +212,10 @@ fn distance(found: &[f32], expected: &[f32]) -> f64 {
 }
 
 /// Numbers that look random: an xorshift.
-struct Numbers(u32);
+pub(crate) struct Numbers(pub(crate) u32);
 
 impl Numbers {
-    fn below(&mut self, end: u32) -> u32 {
+    pub(crate) fn below(&mut self, end: u32) -> u32 {
         for shift in [13, -17, 5_i32] {
             self.0 ^= if shift > 0 { self.0 << shift } else { self.0 >> -shift };
         }
@@ -223,24 +223,25 @@ impl Numbers {
     }
 }
 
+/// The adapter that tests use; see `tests/common`.
+#[cfg(test)]
+pub(crate) fn opened() -> Option<Gpu> {
+    use duet_testing::Need;
+    let found = crate::adapters::Adapters::look();
+    let name = std::env::var(Need::Gpu.variable()).unwrap_or_else(|_| "gpu:0".to_owned());
+    match found.named(&name).and_then(Gpu::open) {
+        Ok(gpu) => Some(gpu),
+        Err(error) => {
+            duet_testing::skip(Need::Gpu, error);
+            None
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::adapters::Adapters;
-    use duet_testing::Need;
-
-    /// The adapter that tests use; see `tests/common`.
-    fn opened() -> Option<Gpu> {
-        let found = Adapters::look();
-        let name = std::env::var(Need::Gpu.variable()).unwrap_or_else(|_| "gpu:0".to_owned());
-        match found.named(&name).and_then(Gpu::open) {
-            Ok(gpu) => Some(gpu),
-            Err(error) => {
-                duet_testing::skip(Need::Gpu, error);
-                None
-            }
-        }
-    }
 
     /// By whatever adds products on this adapter: to the bit where it rounds once, and nearly as an adapter does that rounds
     /// product and sum.

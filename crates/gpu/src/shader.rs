@@ -54,6 +54,8 @@ shaders! {
     SORT_PLACES = "sort_places", [Read, Write];
     /// What experts made of rows: residual, products, weights, products of the one that all rows go to.
     COMBINE = "combine", [Write, Read, Read, Read];
+    /// The best logits of rows: candidates, best.
+    BEST = "best", [Read, Write];
     /// Products and sums, for a try: terms, results.
     TRY_FUSED = "try_fused", [Read, Write];
     /// Norms over all heads: qkv, weights.

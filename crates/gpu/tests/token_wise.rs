@@ -39,6 +39,34 @@ fn best(logits: &[f32]) -> Option<usize> {
     (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]))
 }
 
+/// What comes back in place of whole rows is what whole rows hold, of one submission and of several.
+#[test]
+fn the_best_logits_are_those_of_whole_rows() {
+    let Some(adapter) = adapter() else { return };
+    let model = loaded(&fixture("golden_llama.gguf"));
+    let gpu = GpuModel::new(Arc::clone(&model), &adapter).unwrap();
+    let (hidden, vocabulary) = (model.blueprint().hidden, model.config().vocabulary);
+    for rows in [1, 21] {
+        let residual: Vec<f32> = (0..rows * hidden).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect();
+        let mut logits = vec![0.0; rows * vocabulary];
+        gpu.head(&residual, &mut logits).unwrap();
+        for count in [1, 4, 64] {
+            let before = gpu.read_bytes();
+            let found = gpu.head_best(&residual, count).unwrap().unwrap();
+            assert_eq!((gpu.read_bytes() - before).0 as usize, rows * count * 8);
+            assert_eq!(found.len(), rows);
+            for (logits, found) in logits.chunks_exact(vocabulary).zip(found) {
+                let mut all: Vec<_> = (0..).map(TokenId).zip(logits.iter().copied()).collect();
+                all.sort_by(|(_, a), (_, b)| b.partial_cmp(a).unwrap());
+                assert_eq!(found, all[..count]);
+            }
+        }
+        for count in [0, 65] {
+            assert_eq!(gpu.head_best(&residual, count), Ok(None));
+        }
+    }
+}
+
 #[test]
 fn a_llama() {
     check(&fixture("golden_llama.gguf"));

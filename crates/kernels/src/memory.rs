@@ -1,5 +1,8 @@
 //! Memory that kernels work in: aligned buffers, and slices that a crew writes together.
 
+#[cfg(unix)]
+mod pages;
+
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
@@ -32,10 +35,14 @@ pub struct Aligned<T> {
     _owner: Arc<Mapping>,
 }
 
-/// Memory that one or several buffers lie in.
-struct Mapping {
-    /// Zeros that the allocator leaves untouched if it can. Only the buffers refer to what is in it.
-    memory: Vec<u8>,
+/// Memory that one or several buffers lie in. Only the buffers refer to what is in it.
+enum Mapping {
+    /// A small one: zeros of the allocator's.
+    Allocated(Vec<u8>),
+    /// A large one: the system's own zeros, which are the system's again once it is dropped. An allocator would keep them for
+    /// whoever asks next, and behind a model that was packed these are whole layers.
+    #[cfg(unix)]
+    System(pages::Pages),
 }
 
 // SAFETY: a buffer is the only one that refers to its part of the mapping, so it may go where a `Vec<T>` may.
@@ -77,16 +84,36 @@ impl Mapping {
     /// `bytes` zeros, and where they begin: at a huge page if they fill one, at a cache line otherwise.
     fn zeroed(bytes: usize) -> (Self, NonNull<u8>) {
         let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { size_of::<Line>() };
-        // Zeroed memory of this alignment would be written now; without an alignment the system's own zeros serve.
-        let mut memory = vec![0_u8; bytes + align];
-        let start = memory.as_mut_ptr();
+        let (mapping, start) = Self::of(bytes + align);
         let offset = start.align_offset(align).min(align);
         // SAFETY: `offset <= align`, so that `bytes` bytes are left behind it.
         let start = unsafe { start.add(offset) };
         advise_huge_pages(start, bytes);
         // A vector's pointer is never null, and neither is one into its memory.
         let start = NonNull::new(start).unwrap_or(NonNull::dangling());
-        (Self { memory }, start)
+        (mapping, start)
+    }
+
+    /// Zeros, and where they are.
+    fn of(bytes: usize) -> (Self, *mut u8) {
+        #[cfg(unix)]
+        if bytes >= HUGE_PAGE
+            && let Some(pages) = pages::Pages::zeroed(bytes)
+        {
+            let start = pages.start();
+            return (Self::System(pages), start);
+        }
+        let mut memory = vec![0_u8; bytes];
+        let start = memory.as_mut_ptr();
+        (Self::Allocated(memory), start)
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Allocated(memory) => memory.len(),
+            #[cfg(unix)]
+            Self::System(pages) => pages.len(),
+        }
     }
 }
 
@@ -115,7 +142,7 @@ impl<T> std::fmt::Debug for Aligned<T> {
 
 impl std::fmt::Debug for Mapping {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Mapping[{}]", self.memory.len())
+        write!(f, "Mapping[{}]", self.len())
     }
 }
 
@@ -213,37 +240,35 @@ impl<'a, T: Plain> Shared<'a, T> {
     }
 }
 
-/// Gives the system what was freed: allocators keep it for whoever asks next, and behind a model that was packed these are
-/// whole layers. Where the allocator has no such call nothing happens.
-pub fn give_back_freed() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it touches free memory only, under the allocator's own locks, and any thread may call it.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[cfg(target_os = "linux")]
     #[test]
-    fn what_was_freed_is_the_systems_again() {
+    fn large_buffers_are_the_systems_again_once_they_are_dropped() {
         fn resident() -> usize {
             let status = std::fs::read_to_string("/proc/self/statm").unwrap();
             status.split(' ').nth(1).unwrap().parse::<usize>().unwrap() << 12
         }
-        const BLOCK: usize = 16 << 20;
+        const BYTES: usize = 16 << 20;
+        let filled = |byte: u8| {
+            let mut buffer = Aligned::<u8>::zeroed(BYTES);
+            assert!(buffer.iter().step_by(4096).all(|&zero| zero == 0));
+            buffer.fill(byte);
+            buffer
+        };
         // A large block that was freed teaches glibc to keep the next ones of its size.
-        drop(vec![1_u8; BLOCK]);
-        let (blocks, last): (Vec<Vec<u8>>, Vec<u8>) = ((1..5).map(|byte| vec![byte; BLOCK]).collect(), vec![9; 1000]);
-        let held = blocks.iter().map(|block| usize::from(block[BLOCK - 1])).sum::<usize>();
+        drop(vec![1_u8; 24 << 20]);
+        // In threads, whose allocators keep what is freed; one buffer among them stays, and what is in it.
+        let buffers = std::thread::scope(|scope| {
+            let threads: Vec<_> = (1..9).map(|byte| scope.spawn(move || filled(byte))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
         let full = resident();
-        drop(blocks);
-        give_back_freed();
-        assert!(resident() + 3 * BLOCK < full, "{} of {full} bytes are left", resident());
-        assert_eq!((held, last[999]), (10, 9));
+        let kept = buffers.into_iter().nth(4).unwrap();
+        assert!(resident() + 6 * BYTES < full, "{} of {full} bytes are left", resident());
+        assert!(kept.iter().all(|&byte| byte == 5));
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::template::{ChatTemplate, TemplateError};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::weights::{ExpertsIn, LayerWeights, PackError, Packer, Weights};
 use duet_kernels::isa::{Isa, IsaError};
-use duet_kernels::memory::give_back_freed;
 use duet_kernels::packed::PackedMatrix;
 use duet_moe::Calibration;
 use duet_types::{Bytes, Tokens};
@@ -266,8 +265,6 @@ impl Model {
         let mut report = |done: u64| progress(LoadProgress { done: Bytes(total.0 * done / (layers + 1)), total });
         report(0);
         packer.write_to(out, options.threads, &mut |done| report(done as u64))?;
-        // Whoever packs maps the file next, and has it in memory then.
-        give_back_freed();
         report(layers + 1);
         Ok(())
     }

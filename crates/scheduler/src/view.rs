@@ -173,15 +173,21 @@ impl<'a> View<'a> {
         Span { nodes: span.nodes.start..end, ..span }
     }
 
-    /// These lanes, if each of them holds the layers of a node; else the cores, which hold all.
+    /// These lanes, if each of them holds the layers of a node; else the cores, which hold all. Of the encoder's nodes cores
+    /// alone have the weights: of these, if none are left, there are none.
     #[must_use]
     pub fn holding(&self, lanes: LaneSet, net: Net, node: usize) -> LaneSet {
-        let machine = &self.config.machine;
-        if machine.hold(lanes, self.config.graph(net).order(), &(node..node + 1)) {
-            return lanes;
+        let (machine, cores) = (&self.config.machine, self.cores());
+        let hold = match net {
+            Net::Decoder => machine.hold(lanes, self.config.graph(net).order(), &(node..node + 1)),
+            Net::Encoder => cores.contains_all(lanes),
+        };
+        match (hold, net) {
+            (true, _) => lanes,
+            (false, _) if machine.is_team(cores) => cores,
+            (false, Net::Decoder) => LaneSet::from_iter([self.decode_lane()]),
+            (false, Net::Encoder) => cores.leader().into_iter().collect(),
         }
-        let cores = self.cores();
-        if machine.is_team(cores) { cores } else { LaneSet::from_iter([self.decode_lane()]) }
     }
 
     /// The teams among some lanes that compute these nodes, and how long each takes.

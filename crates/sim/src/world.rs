@@ -1,23 +1,26 @@
 //! The virtual world: takes the scheduler's commands, answers in virtual time, and checks what it is asked.
 
+mod graphs;
+mod kernels;
+mod memory;
+
 use crate::answers::{Answers, KnownLengths};
 use crate::checkers::Books;
-use crate::client::{Client, Follows, Graphs};
+use crate::client::{Client, Follows};
 use crate::compiler::Compiler;
 use crate::device_graphs::DeviceGraphs;
 use crate::disk::{Disk, Stop};
-use crate::kv::{Keeps, Kept, KvMemory, SpillResult};
-use crate::lanes::{Lanes, Warmth, Way};
+use crate::kv::{Kept, KvMemory, SpillResult};
+use crate::lanes::Lanes;
 use crate::node_counts::NodeCounts;
-use crate::passes::{Ended, Passes};
+use crate::passes::Passes;
 use crate::truth::Truth;
 use crate::watchdog::Watchdog;
 use duet_driver::World;
 use duet_scheduler::machine::ExactGraphs;
-use duet_scheduler::{
-    Command, Completes, End, Event, Kernel, Member, Outcome, Pages, PassId, Prefix, Request, SchedulerConfig, Yields,
-};
-use duet_types::{FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
+use duet_scheduler::{Command, End, Event, Pages, Prefix, Request, SchedulerConfig};
+use duet_types::{FlowId, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId, Tokens};
+use graphs::Load;
 use std::collections::BTreeMap;
 
 /// A world in virtual time.
@@ -58,19 +61,6 @@ pub struct VirtualWorld<A = KnownLengths> {
     kernels: u64,
     hangs: u64,
     now: Instant,
-}
-
-/// Bytes that are brought into memory.
-#[derive(Clone, Copy, Debug)]
-struct Load {
-    takes: Nanos,
-    bytes_per_s: f64,
-}
-
-impl Load {
-    fn of(graphs: &ExactGraphs, bytes_per_s: f64) -> Self {
-        Self { takes: Nanos((graphs.bytes.0 as f64 / bytes_per_s * 1e9) as u64), bytes_per_s }
-    }
 }
 
 /// A request that was submitted and is not released.
@@ -235,240 +225,6 @@ impl<A: Answers> VirtualWorld<A> {
         self.requests.insert(request.id, State::default());
     }
 
-    fn launch(&mut self, lanes: LaneSet, kernel: Kernel) {
-        if self.passes.begins(&kernel) {
-            self.begin_pass(&kernel);
-        }
-        self.passes.launch(&kernel, self.nodes.in_pass_of(kernel.net()));
-        for member in &kernel.members {
-            let state = self.requests.get_mut(&member.request);
-            let state = state.unwrap_or_else(|| panic!("a kernel for {}, which is released", member.request));
-            state.kernels += 1;
-        }
-        let wanted = kernel.members.iter().any(|member| !self.requests[&member.request].cancelled);
-        assert!(wanted, "kernel {} is for requests that were all cancelled", kernel.id);
-        let rows: Tokens = kernel.members.iter().map(Member::len).sum();
-        // A graph takes all rows of its prompt, or, chunks having gone before, those that remain.
-        let whole = kernel.rows == (0..rows.0);
-        let remainder = kernel.rows.end == rows.0 && kernel.rows.start == rows.0 - rows.0 % self.chunk.0;
-        let warm =
-            (whole || remainder) && kernel.members.iter().all(|member| self.compiler.is_ready(member.request, rows));
-        self.kernels += 1;
-        self.watch(&kernel);
-        let slowdown = self.graphs.as_mut().map_or(1.0, |graphs| graphs.launch(lanes, &kernel));
-        let warmth = if warm { Warmth::Warm } else { Warmth::Cold };
-        let stop = self.disk.stop(&kernel);
-        let end = stop.map_or(kernel.nodes.end, |stop| stop.node);
-        self.stops.extend(stop.map(|stop| (kernel.id, stop)));
-        let way = Way { nodes: kernel.nodes.start..end, warmth, slowdown };
-        self.lanes.launch(self.now, lanes, kernel, &way);
-    }
-
-    /// Lets the watchdog wait for a kernel that will never end.
-    fn watch(&mut self, kernel: &Kernel) {
-        if kernel.members.iter().any(|member| self.client(member.request).hanging.affects(self.ordinal(member.request)))
-        {
-            let patience = Nanos((kernel.predicted.0 as f64 * self.hang_timeout) as u64);
-            self.watchdog.watch(kernel.id, self.now + patience);
-            self.hangs += 1;
-        }
-    }
-
-    /// The number of a request's kernel that was launched last, counted from 0.
-    fn ordinal(&self, request: RequestId) -> u32 {
-        self.requests.get(&request).map_or(0, |state| state.kernels - 1)
-    }
-
-    fn begin_pass(&mut self, kernel: &Kernel) {
-        for member in &kernel.members {
-            let request = member.request;
-            let state = self.requests.get(&request).unwrap_or_else(|| panic!("a pass of {request}, which is released"));
-            assert!(!state.cancelled, "a pass of {request}, which was cancelled");
-            let known = self.client(request).prompt + state.generated;
-            assert_eq!(member.rows.start, self.kv.computed(request), "where the rows of {request} begin");
-            // A draft follows the last token, as if it were known.
-            let end = if member.stage == Stage::Verify { member.rows.start + Tokens(1) } else { member.rows.end };
-            assert!(!member.is_empty() && end <= known, "{request} has no rows {:?}", member.rows);
-            assert_eq!(member.yields == Yields::Token, end == known, "what the rows of {request} yield");
-            assert_eq!(member.class, self.client(request).class, "the class of {request}");
-            if let Some(old) = self.passes.pass_of(request) {
-                self.leave(old);
-            }
-            if member.net.is_decoder() {
-                self.kv.reserve(request, member.rows.end);
-            }
-        }
-        self.answers.begins(kernel.pass, &kernel.members);
-    }
-
-    /// Gives a pass up.
-    fn undo(&mut self, pass: PassId) {
-        self.disk.forget(pass);
-        self.passes.undo(pass);
-        self.answers.undone(pass);
-    }
-
-    /// A pass is given up between its kernels, and no member was spilled or discarded: allowed if nobody wants it.
-    fn leave(&mut self, pass: PassId) {
-        let (members, runs) = self.passes.members(pass);
-        let wanted = |member: &Member| self.requests.get(&member.request).is_some_and(|state| !state.cancelled);
-        assert!(!runs, "pass {pass} is given up while a kernel of it is on a lane");
-        assert!(!members.iter().any(wanted), "pass {pass} is given up, and nothing failed");
-        self.undo(pass);
-    }
-
-    fn kernel_ended(&mut self, id: KernelId) -> Event {
-        let kernel = self.lanes.end(self.now, id);
-        self.left_device(id);
-        let stop = self.stops.remove(&id);
-        let fails = |member: &Member| self.client(member.request).failing.affects(self.ordinal(member.request));
-        if kernel.members.iter().any(fails) {
-            self.undo(kernel.pass);
-            return Event::KernelFailed { kernel: id };
-        }
-        if let Some(Stop { node, about, takes }) = stop {
-            if self.passes.waits(&kernel, node) {
-                let nodes = kernel.nodes.start..node;
-                if !nodes.is_empty() {
-                    self.answers.ran(&Kernel { nodes, completes: Completes::Span, ..kernel.clone() });
-                }
-                self.schedule(self.now + takes, Event::DataReady { pass: kernel.pass });
-            }
-            return Event::KernelDone { kernel: id, outcome: Outcome::Waits { node, about } };
-        }
-        self.answers.ran(&kernel);
-        let outcome = match self.passes.done(&kernel, self.nodes.in_pass_of(kernel.net())) {
-            Ended::GoesOn => Outcome::Progressed,
-            Ended::Complete(members) => {
-                self.disk.forget(kernel.pass);
-                let generated = self.answers.complete(kernel.pass, &members);
-                for new in &generated {
-                    self.requests.get_mut(&new.request).expect("it runs").generated += new.tokens;
-                }
-                for member in members.iter().filter(|member| member.net.is_decoder()) {
-                    let new = generated.iter().find(|new| new.request == member.request);
-                    let new = new.map_or(Tokens::ZERO, |new| new.tokens);
-                    self.kv.computed_to(member.request, member.computed(new));
-                }
-                Outcome::Tokens(generated)
-            }
-        };
-        Event::KernelDone { kernel: id, outcome }
-    }
-
-    /// Somebody looks whether a lost lane works again. One that never will gives no answer, so that time comes to an end.
-    fn probe(&mut self, lane: LaneId) {
-        let Some(&(at, _)) = self.works_again.iter().find(|(_, of)| *of == lane) else { return };
-        let event = if at <= self.now { Event::LaneBack { lane } } else { Event::LaneLost { lane } };
-        self.schedule(self.now + PROBE, event);
-    }
-
-    /// A kernel hangs: its lane is given up if there is another one, and itself if there is not.
-    fn hung(&mut self, id: KernelId) -> Event {
-        let lane = self.lanes.leader(id);
-        if self.lanes.can_lose(lane) {
-            return Event::LaneLost { lane };
-        }
-        self.watchdog.forget(id);
-        let kernel = self.lanes.end(self.now, id);
-        self.left_device(id);
-        self.undo(kernel.pass);
-        Event::KernelFailed { kernel: id }
-    }
-
-    /// No graph is in use by this kernel any more.
-    fn left_device(&mut self, kernel: KernelId) {
-        self.graphs.iter_mut().for_each(|graphs| graphs.ended(kernel));
-    }
-
-    /// A graph is compiled, and may have to be loaded before anything is to be told.
-    fn graph_compiled(&mut self) -> Option<Event> {
-        let graph = self.compiler.compiled(self.now);
-        match (self.client(graph.request).graph, self.graph_load) {
-            (Graphs::Fail, _) => {
-                self.compiler.failed(self.now);
-                Some(Event::GraphFailed { graph: graph.id })
-            }
-            (Graphs::Compile | Graphs::Slow(_), None) => Some(self.graph_loaded()),
-            (Graphs::Compile | Graphs::Slow(_), Some(load)) => {
-                self.lanes.load(self.now, load.takes, load.bytes_per_s);
-                None
-            }
-        }
-    }
-
-    fn graph_loaded(&mut self) -> Event {
-        self.lanes.end_load(self.now);
-        Event::GraphReady { graph: self.compiler.loaded(self.now).id }
-    }
-
-    /// How long a graph is compiled, without being loaded where that is apart.
-    fn compiling(&self, rows: Tokens) -> Nanos {
-        let whole = self.exact.map_or(Nanos::ZERO, |exact| exact.ready_after(rows));
-        whole.saturating_sub(self.graph_load.map_or(Nanos::ZERO, |load| load.takes))
-    }
-
-    fn restore(&mut self, request: RequestId) {
-        assert!(self.requests.contains_key(&request), "{request} is restored, and is not there");
-        let shared = self.shared(request);
-        let found = self.kv.restore(request, shared);
-        self.answers.placed(request, found.cached, found.source);
-        let at = self.now + Nanos(self.page_io.0 * found.read as u64);
-        self.schedule(at, Event::Restored { request, cached: found.cached, source: found.source });
-    }
-
-    fn spill(&mut self, request: RequestId) {
-        assert!(!self.runs(request), "{request} is spilled while it runs");
-        // A pass that is given up for the pages of its members.
-        if let Some(pass) = self.passes.pass_of(request) {
-            self.undo(pass);
-        }
-        let pages = self.kv.spill(request);
-        let at = self.now + Nanos(self.page_io.0 * pages.unwrap_or(0) as u64);
-        let fails = pages.is_none() || self.failing_spills.contains(&self.spills);
-        self.spills += 1;
-        self.schedule(at, if fails { Event::SpillFailed { request } } else { Event::Spilled { request } });
-    }
-
-    fn release(&mut self, request: RequestId, end: End) {
-        assert!(!self.runs(request), "{request} is released while it runs");
-        let state = self.requests.remove(&request);
-        let state = state.unwrap_or_else(|| panic!("{request} is released, and is not there"));
-        if let Some(pass) = self.passes.pass_of(request) {
-            assert!(state.cancelled, "{request} is released in the middle of pass {pass}");
-            self.undo(pass);
-        }
-        assert!(!self.compiler.has_any(request), "{request} is released, but not its graph");
-        let keeps = if end == End::Failed { Keeps::Nothing } else { Keeps::All };
-        self.kv.ended(request, keeps);
-        match keeps {
-            Keeps::All => self.answers.kept(request),
-            Keeps::Nothing => self.answers.dropped(request),
-        }
-        let before = self.ended.insert(request, end);
-        assert!(before.is_none(), "{request} was released twice");
-        for (next, gap) in self.followers.remove(&request).unwrap_or_default() {
-            let (at, client) = (self.now + gap, self.client(next));
-            if client.cancelled.is_none_or(|cancelled| at < cancelled) {
-                self.schedule(at, submission(next, client));
-            }
-        }
-    }
-
-    fn discard(&mut self, request: RequestId) {
-        assert!(!self.runs(request), "{request} is discarded while it runs");
-        assert!(self.requests.contains_key(&request), "{request} is discarded, and is not there");
-        if let Some(pass) = self.passes.pass_of(request) {
-            self.undo(pass);
-        }
-        self.kv.discard(request);
-        self.answers.discarded(request);
-    }
-
-    fn runs(&self, request: RequestId) -> bool {
-        self.lanes.running().any(|kernel| kernel.members.iter().any(|member| member.request == request))
-    }
-
     /// What the world itself has to know of an event that is about to be handed over.
     fn note(&mut self, event: &mut Event) {
         match event {
@@ -495,9 +251,6 @@ impl<A: Answers> VirtualWorld<A> {
         }
     }
 }
-
-/// A probe of a lane runs a small kernel.
-const PROBE: Nanos = Nanos(1_000_000);
 
 /// A client's request, as if it began a flow.
 fn submission(id: RequestId, client: &Client) -> Event {
@@ -583,37 +336,5 @@ impl<A: Answers> World for VirtualWorld<A> {
             }
             Command::Release { request, end } => self.release(request, end),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::machines;
-    use duet_scheduler::{Graph, GraphId};
-    use duet_types::{Bytes, Class};
-
-    /// Loading is a part of what the lane says that its graphs take, and is apart where its rate is known.
-    #[test]
-    fn a_graph_is_ready_when_it_is_compiled_and_loaded() {
-        let ready = |graph_bytes_per_s: Option<f64>, reclaim: bool| {
-            let mut config = machines::npu_igpu();
-            let exact = config.machine.lanes[0].capabilities.exact.as_mut().unwrap();
-            (exact.compile_per_row, exact.bytes) = (Nanos(1_000), Bytes(3_000_000));
-            let truth = Truth { graph_bytes_per_s, ..Truth::of(&config) };
-            let mut world = VirtualWorld::new(vec![Client::new(Class::Reactive, 100, 1)], &config, &truth);
-            world.next().unwrap();
-            let graph = |id| Graph { id: GraphId(id), request: RequestId(0), rows: Tokens(100) };
-            world.apply(Instant(0), Command::Prepare(graph(0)));
-            if reclaim {
-                world.apply(Instant(0), Command::Prepare(graph(1)));
-                world.apply(Instant(0), Command::Reclaim(GraphId(0)));
-            }
-            world.next().unwrap()
-        };
-        let at = |id| (Instant(5_100_000), Event::GraphReady { graph: GraphId(id) });
-        assert_eq!(ready(None, false), at(0));
-        assert_eq!(ready(Some(1e9), false), at(0));
-        assert_eq!(ready(Some(1e9), true), at(1));
     }
 }

@@ -357,3 +357,32 @@ fn a_static_lane_is_no_machine_of_its_own() {
          at 43.607ms  lane 1 is slow until 68.985ms",
     );
 }
+
+/// Policies of the papers gave texts for the encoder to the lanes that they have for everything else: an NPU, a GPU, or a team
+/// with one, of which none has the encoder's weights.
+#[test]
+fn texts_for_an_encoder_go_to_cores_alone() {
+    for machine in ["npu-igpu-cpu", "half-on-igpu", "cpu", "single"] {
+        for policy in PolicyName::ALL {
+            breaks_no_rule(&format!(
+                "{machine}  policy {policy}  chunk 72
+                 at 0.1ms  A  proactive  prompt 227  output 1  encodes
+                 at 0.2ms  B  reactive   prompt 82   output 5
+                 at 0.3ms  C  reactive   prompt 40   output 1  encodes
+                 at 0.4ms  D  proactive  prompt 300  output 5
+                 at 0.5ms  E  proactive  prompt 90   output 1  encodes"
+            ));
+        }
+    }
+}
+
+/// While an answer was generated on one set of cores, a text for the encoder waited for both.
+#[test]
+fn a_text_for_the_encoder_is_read_beside_an_answer() {
+    breaks_no_rule(
+        "cpu  policy agent-xpu  chunk 29  batch 5  cap 1  preempt 12ms  stall 71ms  age 175ms  share 0.02  pages 37  disk 47
+         at 1.204ms  B  reactive  prompt 227  output 1  encodes
+         at 0.987ms  D  reactive  prompt 43   output 3  drafts 300
+         at 0.659ms  F  reactive  prompt 187  output 5  drafts 300",
+    );
+}

@@ -1,13 +1,13 @@
 //! The end of a pass: the next tokens of its members, and which rows of each stay.
 
 use super::drafting::Drafters;
-use super::rows::{Rows, lost, message};
+use super::looking::Known;
+use super::rows::{Rows, message};
 use crate::backend::{Accepted, Backend};
 use crate::executors::Site;
 use crate::request::EngineError;
-use crate::sampling::{Candidate, Scratch, likeliest};
+use crate::sampling::{Candidate, Scratch};
 use crate::sequence::{Sequence, Workspace, Yielding};
-use crate::speculation::KEPT;
 use duet_kernels::crew::Crew;
 use duet_scheduler::{Generated, Kernel, Outcome, Yields};
 use duet_types::{FinishReason, RequestId, Stage};
@@ -37,12 +37,8 @@ impl<B: Backend> Rows<B> {
         self.count_experts(kernel, backend);
         self.read(kernel, backend, site.crew);
         self.score(kernel, backend, site, workspace)?;
-        let yielding = self.yielding_rows(kernel);
-        let pass = self.pass.as_mut().ok_or_else(lost)?;
-        if !yielding.is_empty() {
-            backend.logits(pass, &yielding, &mut workspace.logits, site)?;
-        }
-        let (mut generated, accepted) = self.choose(kernel, backend, site.crew, workspace);
+        let known = self.look(kernel, backend, site, workspace)?;
+        let (mut generated, accepted) = self.choose(kernel, backend, &known, site.crew, workspace);
         self.end(backend, &accepted)?;
         self.spent += begun.elapsed();
         self.draft_at_last(kernel, &mut generated, drafters, backend, site);
@@ -76,33 +72,20 @@ impl<B: Backend> Rows<B> {
         }
     }
 
-    /// The rows whose logits are wanted: the last row of each member that yields a token, and all rows of a draft.
-    fn yielding_rows(&self, kernel: &Kernel) -> Vec<usize> {
-        let mut end = 0;
-        let mut rows = Vec::new();
-        for ((_, sequence), member) in self.members.iter().zip(&kernel.members) {
-            end += member.len().as_usize();
-            rows.extend(end - sequence.token_rows(member)..end);
-        }
-        rows
-    }
-
     /// Chooses the next tokens of every member that yields some, and says which rows of each member stay. The crew shares
     /// the members: a vocabulary is long.
     fn choose(
         &mut self,
         kernel: &Kernel,
         backend: &B,
+        known: &Known,
         crew: &dyn Crew,
         workspace: &mut Workspace,
     ) -> (Vec<Generated>, Vec<Accepted>) {
         let vocabulary = backend.shape().vocabulary;
-        let members = self.members.iter().zip(&kernel.members);
-        let rows: usize = members.map(|((_, sequence), member)| sequence.token_rows(member)).sum();
         let (logits, scratches) = workspace.parts(crew);
-        let logits = logits.get_mut(..rows * vocabulary).unwrap_or_default();
-        let likeliest = likeliest(logits, vocabulary, KEPT, crew);
-        let choices = self.choices(kernel, vocabulary, logits, &likeliest);
+        let logits = known.of_all(logits, vocabulary);
+        let choices = self.choices(kernel, vocabulary, logits, &known.likeliest);
         if choices.len() == 1 {
             choices.iter().for_each(|choice| choose_one(choice, backend, &scratches[0]));
         } else {
@@ -126,19 +109,19 @@ impl<B: Backend> Rows<B> {
         (generated, accepted)
     }
 
-    /// The members that yield tokens, each with the logits of its rows.
+    /// The members that yield tokens, each with what is known of its rows.
     fn choices<'a>(
         &'a mut self,
         kernel: &Kernel,
         vocabulary: usize,
-        mut logits: &'a mut [f32],
+        mut logits: Option<&'a mut [f32]>,
         mut likeliest: &'a [Vec<Candidate>],
     ) -> Vec<Mutex<Choice<'a, B>>> {
         let mut choices = Vec::new();
         for ((request, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
             if member.yields == Yields::Token {
                 let count = sequence.token_rows(member);
-                let (own, others) = logits.split_at_mut(count * vocabulary);
+                let (own, others) = logits.map(|logits| logits.split_at_mut(count * vocabulary)).unzip();
                 let (best, others_best) = likeliest.split_at(count);
                 (logits, likeliest) = (others, others_best);
                 let rows = Yielding { logits: own, likeliest: best };

@@ -44,8 +44,9 @@ fn keep_best(candidates: &mut Vec<Candidate>, count: usize) -> f32 {
     floor
 }
 
+/// Both zeros are equal, as they are to whoever compares floats: adding the positive one makes them the same.
 pub(super) fn better_first(left: &Candidate, right: &Candidate) -> std::cmp::Ordering {
-    right.1.total_cmp(&left.1).then(left.0.cmp(&right.0))
+    (right.1 + 0.0).total_cmp(&(left.1 + 0.0)).then(left.0.cmp(&right.0))
 }
 
 #[cfg(test)]
@@ -58,6 +59,15 @@ mod tests {
         let mut candidates = Vec::new();
         top(&[f32::NAN, 2.0, f32::NEG_INFINITY, 2.0, 5.0], 9, &mut candidates);
         assert_eq!(candidates, [(4, 5.0), (1, 2.0), (3, 2.0)]);
+    }
+
+    #[test]
+    fn both_zeros_are_equal() {
+        let mut candidates = Vec::new();
+        for count in 1..4 {
+            top(&[-0.0, 0.0, -0.0, 0.0], count, &mut candidates);
+            assert!(candidates.iter().map(|&(token, _)| token).eq(0..count as u32), "{candidates:?}");
+        }
     }
 
     proptest! {

@@ -13,9 +13,11 @@ mod maximum;
 mod penalties;
 mod rng;
 mod softmax;
+mod wanted;
 
 pub(crate) use candidates::Candidate;
 pub(crate) use likeliest::likeliest;
+pub(crate) use wanted::Wanted;
 
 use crate::request::{SamplingParams, TokenLogprobs};
 use candidates::top;
@@ -77,6 +79,30 @@ impl Sampler {
         token
     }
 
+    /// What it needs of the rows that it chooses from, without a mask.
+    pub(crate) fn wanted(&self) -> Wanted {
+        match self.top_k {
+            _ if !self.penalties.stay_none() => Wanted::All,
+            _ if is_greedy(self.temperature) => Wanted::Best(1),
+            // A nucleus is a share of all, and how many min-p leaves is not known before.
+            0 => Wanted::All,
+            count => Wanted::Best(count),
+        }
+    }
+
+    /// The same as [`Self::choose`] of a row of which the likeliest tokens are known, best first, and no others: at least as many
+    /// as are [wanted](Self::wanted), or all that are possible.
+    pub(crate) fn choose_of_best(&mut self, likeliest: &[Candidate], scratch: &mut Scratch) -> TokenId {
+        let token = match likeliest.first() {
+            None => 0,
+            Some(&(token, max)) if is_greedy(self.temperature) || max == f32::INFINITY => token as usize,
+            Some(&(_, max)) => self.draw_of_best(likeliest, Weighting::new(max, self.temperature), scratch),
+        };
+        let token = TokenId(token as u32);
+        self.penalties.note(token);
+        token
+    }
+
     /// Takes note of a token that was not for it to choose. Nothing is drawn.
     pub(crate) fn given(&mut self, token: TokenId) -> TokenId {
         self.penalties.note(token);
@@ -109,25 +135,22 @@ impl Sampler {
             return weighting.token_at(logits, share);
         }
         self.gather(logits, weighting, candidates);
-        let weights = || candidates.iter().map(|&(_, logit)| f64::from(weighting.of(logit)));
-        let mut rest = weights().sum::<f64>() * share;
-        for (weight, &(token, _)) in weights().zip(candidates.iter()) {
-            if rest < weight {
-                return token as usize;
-            }
-            rest -= weight;
-        }
-        // Only rounding leads here.
-        candidates.last().map_or(0, |&(token, _)| token as usize)
+        drawn(candidates, weighting, share)
+    }
+
+    fn draw_of_best(&mut self, likeliest: &[Candidate], weighting: Weighting, scratch: &mut Scratch) -> usize {
+        let (share, candidates) = (self.rng.unit(), &mut scratch.candidates);
+        candidates.clear();
+        candidates.extend(likeliest.iter().take(self.top_k));
+        self.cut_of_all(weighting, candidates);
+        drawn(candidates, weighting, share)
     }
 
     /// Gathers the tokens that the cuts leave, likeliest first; at least one.
     fn gather(&self, logits: &[f32], weighting: Weighting, candidates: &mut Vec<Candidate>) {
         if self.top_k > 0 {
             top(logits, self.top_k, candidates);
-            let total = candidates.iter().map(|&(_, logit)| f64::from(weighting.of(logit))).sum();
-            self.cut(weighting, total, candidates);
-            return;
+            return self.cut_of_all(weighting, candidates);
         }
         // Without top-p the cut is min-p's alone, and needs no total.
         let total = if self.top_p < 1.0 { weighting.sum(logits) } else { 0.0 };
@@ -143,6 +166,12 @@ impl Sampler {
         }
     }
 
+    /// Cuts sorted candidates that are the whole.
+    fn cut_of_all(&self, weighting: Weighting, candidates: &mut Vec<Candidate>) {
+        let total = candidates.iter().map(|&(_, logit)| f64::from(weighting.of(logit))).sum();
+        self.cut(weighting, total, candidates);
+    }
+
     /// Cuts sorted candidates by top-p, of which `total` is the whole, and by min-p.
     fn cut(&self, weighting: Weighting, total: f64, candidates: &mut Vec<Candidate>) {
         let mut covered = 0.0;
@@ -155,6 +184,20 @@ impl Sampler {
         let kept = kept.count();
         candidates.truncate(kept.max(1));
     }
+}
+
+/// The token at `share` (`0.0..1.0`) of the sum of the candidates' weights.
+fn drawn(candidates: &[Candidate], weighting: Weighting, share: f64) -> usize {
+    let weights = || candidates.iter().map(|&(_, logit)| f64::from(weighting.of(logit)));
+    let mut rest = weights().sum::<f64>() * share;
+    for (weight, &(token, _)) in weights().zip(candidates.iter()) {
+        if rest < weight {
+            return token as usize;
+        }
+        rest -= weight;
+    }
+    // Only rounding leads here.
+    candidates.last().map_or(0, |&(token, _)| token as usize)
 }
 
 /// Makes all tokens impossible that may not come.
@@ -270,6 +313,28 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
         /// Every positive temperature: where the likeliest token leads by much, as measured by it, it is the one.
+        /// What is drawn of the best is what is drawn of all: few distinct values, so that there are ties at every cut.
+        #[test]
+        fn the_best_are_enough_for_those_who_want_no_more(
+            values in prop::collection::vec(0..12_u8, 1..100),
+            (temperature, top_k) in (0..3_u8, 1..9_u32),
+            (top_p, min_p) in (0.1..1.2_f32, -0.3..0.3_f32),
+            seed in 0..1000_u64,
+        ) {
+            let (temperature, top_p, min_p) = (f32::from(temperature) * 0.7, top_p.min(1.0), min_p.max(0.0));
+            let params = SamplingParams { temperature, top_k, top_p, min_p, ..SamplingParams::default() };
+            let logit = |&value: &u8| if value == 0 { f32::NEG_INFINITY } else { f32::from(value) / 3.0 };
+            let logits: Vec<f32> = values.iter().map(logit).collect();
+            let mut of_all = Sampler::new(&params, &[], seed);
+            let Wanted::Best(count) = of_all.wanted() else { return Err(TestCaseError::fail("all is wanted")) };
+            let (mut of_best, mut best) = (of_all.clone(), Vec::new());
+            top(&logits, count, &mut best);
+            for _ in 0..20 {
+                let token = of_best.choose_of_best(&best, &mut Scratch::default());
+                prop_assert_eq!(token, choose(&mut of_all, &logits));
+            }
+        }
+
         #[test]
         fn the_nearer_to_zero_the_surer_is_the_likeliest(
             bits in 1..=f32::MAX.to_bits(),

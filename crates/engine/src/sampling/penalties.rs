@@ -43,6 +43,11 @@ impl Penalties {
         self.bias.is_empty() && self.seen.is_empty()
     }
 
+    /// Whether it changes nothing, whatever is generated.
+    pub(crate) fn stay_none(&self) -> bool {
+        self.bias.is_empty() && !self.is_penalising()
+    }
+
     /// Changes the logits. O(tokens seen), whatever the vocabulary. Each token is changed on its own, so the map's
     /// order does not matter.
     pub(crate) fn apply(&self, logits: &mut [f32]) {

@@ -161,7 +161,7 @@ impl<'a> Answering<'a> {
             .collect();
         let mut logits: Vec<f32> = texts.iter().flat_map(|text| self.model.logits_after(text)).collect();
         let likeliest = likeliest(&logits, VOCABULARY, KEPT, &Solo);
-        let mut yielding = Yielding { logits: &mut logits, likeliest: &likeliest };
+        let mut yielding = Yielding { logits: Some(&mut logits), likeliest: &likeliest };
         let (generated, accepted) = self.sequence.yields(self.backend, RequestId(0), &mut yielding, &mut self.scratch);
         if let Accepted::Path(path) = accepted {
             seen.trees += u64::from(rows.parents.is_some());

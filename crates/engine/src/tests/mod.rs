@@ -1,5 +1,6 @@
 //! The engine on real lanes with the fake model: the same runtime that serves, with a model that tests can foresee.
 
+mod best;
 mod cancelling;
 mod constrained;
 mod drafting_by_model;

@@ -7,7 +7,7 @@
 use super::pass::Pass;
 use crate::load::Model;
 use duet_kernels::crew::Crew;
-use duet_types::Node;
+use duet_types::{Node, TokenId};
 use std::fmt::Debug;
 use std::ops::Range;
 
@@ -30,6 +30,15 @@ pub trait TokenWise: Debug + Send + Sync {
     /// # Errors
     /// [`NotRun`].
     fn head(&self, residual: &[f32], logits: &mut [f32]) -> Result<(), NotRun>;
+
+    /// Norm, and the best logits of each row: `[rows][hidden]` to `count` of each. Nothing, and nothing was done, from a device
+    /// that brings back whole rows only, or fewer than so many.
+    ///
+    /// # Errors
+    /// [`NotRun`].
+    fn head_best(&self, _residual: &[f32], _count: usize) -> Result<Option<Vec<BestOfRow>>, NotRun> {
+        Ok(None)
+    }
 
     /// Begins [`Self::qkv`], whose results are `len` floats, and does not wait. A device without a queue computes at once.
     ///
@@ -56,6 +65,10 @@ pub trait TokenWise: Debug + Send + Sync {
         Ok(Box::new(Done(done)))
     }
 }
+
+/// The best logits of a row with their tokens, the largest first, of equals the smaller token; both zeros are equal. What is no
+/// number and negative infinity are left out, so there may be fewer than were asked for.
+pub type BestOfRow = Vec<(TokenId, f32)>;
 
 /// A kernel that a device has begun. Dropped, its results are not wanted.
 pub trait Begun {
@@ -182,11 +195,33 @@ impl Model {
         rows: &[usize],
         out: &mut Vec<f32>,
     ) -> Result<(), NotRun> {
-        let residual: Vec<f32> = rows.iter().flat_map(|&row| pass.activations.buffers.residual(row)).copied().collect();
+        let residual = residual_of(pass, rows);
         let len = rows.len() * self.config().vocabulary;
         out.resize(out.len().max(len), 0.0);
         device.head(&residual, &mut out[..len])
     }
+
+    /// The best `count` logits of each of the chosen rows, by a device that brings back no more than these; nothing from one that
+    /// does not, or not so many.
+    ///
+    /// # Errors
+    /// [`NotRun`].
+    ///
+    /// # Panics
+    /// If a row does not exist.
+    pub fn best_on(
+        &self,
+        device: &dyn TokenWise,
+        pass: &mut Pass,
+        rows: &[usize],
+        count: usize,
+    ) -> Result<Option<Vec<BestOfRow>>, NotRun> {
+        device.head_best(&residual_of(pass, rows), count)
+    }
+}
+
+fn residual_of(pass: &mut Pass, rows: &[usize]) -> Vec<f32> {
+    rows.iter().flat_map(|&row| pass.activations.buffers.residual(row)).copied().collect()
 }
 
 pub(super) fn not_token_wise() -> NotRun {

@@ -12,7 +12,7 @@ use crate::queues::Line;
 use crate::reason::Reason;
 use crate::span::Cut;
 use crate::view::{RequestView, View};
-use duet_types::{Class, LaneSet, Net, Tokens};
+use duet_types::{Class, LaneSet, Tokens};
 
 /// Iterations of everything that fits.
 #[derive(Clone, Copy, Debug)]
@@ -58,24 +58,22 @@ impl Policy for ContinuousBatching {
         if let Some(request) = self.next_to_begin(view) {
             return Some(Decision::Begin(request.id()));
         }
-        let lanes = match self.device {
-            Device::Team => single_device(view),
-            Device::DynamicLane => {
-                let node = view.passes().next().map_or(0, |pass| pass.node);
-                view.holding(LaneSet::from_iter([view.igpu_lane()]), Net::Decoder, node)
+        let (candidate, reason) = match view.passes().next() {
+            // Cut where its graphs change, it goes on.
+            Some(pass) => (Candidate::UnderWay(pass), Reason::GoesOn),
+            None => {
+                let candidate = Candidate::drafted(view, self.iteration(view))?;
+                let reactive = self.order == Order::ClassThenArrival && candidate.pass().class == Class::Reactive;
+                (candidate, if reactive { Reason::ReactiveFirst } else { Reason::FirstCome })
             }
         };
-        let lanes = if_idle(view, lanes)?;
-        if let Some(pass) = view.passes().next() {
-            // Cut where its graphs change, it goes on.
-            return pass
-                .can_go_on()
-                .then(|| Candidate::UnderWay(pass).launch_cut(view, Cut::Whole, lanes, Reason::GoesOn));
-        }
-        let members = self.iteration(view);
-        let reactive = self.order == Order::ClassThenArrival && members.iter().any(|m| m.class == Class::Reactive);
-        let reason = if reactive { Reason::ReactiveFirst } else { Reason::FirstCome };
-        Some(Candidate::drafted(view, members)?.launch_cut(view, Cut::Whole, lanes, reason))
+        let pass = candidate.pass();
+        let device = match self.device {
+            Device::Team => single_device(view),
+            Device::DynamicLane => LaneSet::from_iter([view.igpu_lane()]),
+        };
+        let lanes = if_idle(view, view.holding(device, pass.load.net, pass.node)).filter(|_| pass.can_go_on())?;
+        Some(candidate.launch_cut(view, Cut::Whole, lanes, reason))
     }
 
     fn admission(&self) -> Admission {

@@ -212,7 +212,7 @@ fn single_device(view: &View<'_>) -> LaneSet {
     view.team().unwrap_or_else(|| LaneSet::from_iter([view.decode_lane()]))
 }
 
-/// These lanes, if they are idle.
+/// These lanes, if there are any and they are idle.
 fn if_idle(view: &View<'_>, lanes: LaneSet) -> Option<LaneSet> {
-    view.idle().contains_all(lanes).then_some(lanes)
+    (!lanes.is_empty() && view.idle().contains_all(lanes)).then_some(lanes)
 }

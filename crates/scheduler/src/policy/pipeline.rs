@@ -52,7 +52,7 @@ impl Pipeline {
             return None;
         }
         if candidate.pass().load.net == Net::Encoder {
-            return encoder_pass(view, candidate);
+            return encoder_pass(view, candidate, sharing);
         }
         let machine = &view.config().machine;
         let fixed = view.prefill_lane();
@@ -153,14 +153,17 @@ fn times(view: &View<'_>, pass: &Pass, chunk: Tokens, remainder: Tokens) -> Time
     }
 }
 
-/// A pass of the encoder, whose weights only cores have.
-fn encoder_pass(view: &View<'_>, candidate: Candidate<'_>) -> Option<Decision> {
+/// A pass of the encoder, whose weights only cores have: a prefill like any other where cores are all that there is.
+fn encoder_pass(view: &View<'_>, candidate: Candidate<'_>, sharing: Sharing) -> Option<Decision> {
+    let cores = view.cores();
+    if cores.contains(view.prefill_lane()) && cores.contains(view.decode_lane()) {
+        return dynamic_prefill(view, candidate, sharing);
+    }
     let reason = match candidate.pass().class {
         Class::Reactive => Reason::ReactiveFirst,
         Class::Proactive if candidate.pass().interrupted => Reason::Resumes,
         Class::Proactive => Reason::Background,
     };
-    let cores = view.cores();
     if cores.is_empty() { None } else { whole_kernel(view, candidate, cores, reason) }
 }
 

@@ -26,7 +26,6 @@ impl Policy for Timeshare {
         {
             return Some(Decision::Begin(head.id()));
         }
-        let lanes = if_idle(view, single_device(view))?;
         let waits = |id| view.passes().any(|pass| pass.id == id && pass.coming().is_some());
         let runs = |request: &RequestView<'_>| match request.phase() {
             Phase::Ready => view.has_memory(request.id()),
@@ -44,6 +43,8 @@ impl Policy for Timeshare {
             Phase::InPass(pass) => Candidate::UnderWay(view.passes().find(|under_way| under_way.id == pass)?),
             _ => Candidate::drafted(view, vec![next.member(view.config().limits.chunk)])?,
         };
+        let (net, node) = (candidate.pass().load.net, candidate.pass().node);
+        let lanes = if_idle(view, view.holding(single_device(view), net, node))?;
         if !candidate.pass().can_go_on() {
             return None;
         }

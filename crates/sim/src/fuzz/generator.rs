@@ -56,7 +56,7 @@ pub fn scenario(seed: u64) -> Scenario {
     let period = one_of(&mut random, &[2_000, 60_000, 400_000]);
     let count = random.between(1, 16);
     let mut clients: Vec<_> = (0..count as usize).map(|index| client(&mut random, index, period)).collect();
-    if has_cores_alone(&config) {
+    if keeps_cores(&config, &truth, &clients) {
         // Drawn from what was drawn.
         clients.iter_mut().filter(|client| client.prompt.0 % 16 == 3).for_each(encodes);
     }
@@ -138,9 +138,16 @@ fn client(random: &mut Random, index: usize, period: u32) -> Client {
     client
 }
 
-/// Whether every lane computes what an encoder wants, so that one of them is always left.
-fn has_cores_alone(config: &SchedulerConfig) -> bool {
-    config.graphs.is_none() && config.machine.lanes.iter().all(|lane| lane.capabilities.joins == Joins::Crew)
+/// Whether a lane of cores, which alone compute what an encoder wants, is always left.
+fn keeps_cores(config: &SchedulerConfig, truth: &Truth, clients: &[Client]) -> bool {
+    let is_core = |lane: LaneId| config.machine.lane(lane).capabilities.joins == Joins::Crew;
+    let faults = &truth.faults;
+    let troubled = || faults.lost.iter().map(|(_, lane)| *lane).chain(faults.slow.iter().map(|(_, _, lane)| *lane));
+    let lanes = || config.machine.all().iter();
+    // A lane on which a kernel hangs is given up.
+    let never_hang = || clients.iter().all(|client| client.hanging == Failing::Never);
+    let stay = || lanes().any(is_core) && !troubled().any(is_core) && never_hang();
+    config.graphs.is_none() && (lanes().all(is_core) || stay())
 }
 
 fn encodes(client: &mut Client) {
