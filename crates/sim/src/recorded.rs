@@ -2,9 +2,9 @@
 //!
 //! A client's answer is as long as what was generated for it. An answer that was cut short by its client would have gone
 //! on, nobody knows for how long: in a replay it is cut at the same time. Drafts are right as often as they were, on
-//! average over each answer. Whose KV a prompt continued, and how much of
-//! it, is what was found when it was restored. What the log does not hold is not guessed: prompts' texts, and with them
-//! what else a prompt might have shared; the time a request spends before it is submitted, in HTTP and in the tokenizer.
+//! average over each answer. Whose KV a prompt continued, and how much of it, is what was found when it was restored. What
+//! the log does not hold is not guessed: prompts' texts, and with them what else a prompt might have shared; the time a
+//! request spends before it is submitted, in HTTP and in the tokenizer.
 //!
 //! **Invariant:** whatever a file holds, reading it ends with a record that can be simulated or with an error that names
 //! the line.
@@ -128,7 +128,14 @@ impl Reading {
                 }
                 if let Outcome::Tokens(tokens) = outcome {
                     for token in tokens {
-                        self.produced_by(token.request)?.brought(token);
+                        let produced = self.produced_by(token.request)?;
+                        if token.tokens > TOKENS_MAX.saturating_sub(produced.tokens) {
+                            return Err(format!(
+                                "request {} has too many tokens: {} more",
+                                token.request, token.tokens
+                            ));
+                        }
+                        produced.brought(token);
                     }
                 }
             }
@@ -214,14 +221,20 @@ impl Reading {
             let request = RequestId(index as u64);
             client.cancelled = self.cancelled.get(&request).copied();
             let produced = self.produced[index];
+            // What an encoder makes of a text is one thing, however it ended, and whatever a file says of its tokens.
+            if !client.net.is_decoder() {
+                let gone = !matches!(self.released.get(&request), Some((_, End::Finished(_))));
+                let at = self.released.get(&request).map_or(ended, |(at, _)| *at);
+                client.cancelled = client.cancelled.or(gone.then_some(at));
+                continue;
+            }
             client.drafts = produced.drafts();
-            let unknown = if client.net.is_decoder() { TOKENS_MAX } else { Tokens(1) };
             client.output = match self.released.get(&request) {
                 Some((_, End::Finished(reason))) if *reason != duet_types::FinishReason::Cancelled => produced.tokens,
                 released => {
                     let gone = released.map_or(ended, |(at, _)| *at);
                     client.cancelled = client.cancelled.or(Some(gone));
-                    unknown
+                    TOKENS_MAX
                 }
             };
         }

@@ -5,7 +5,7 @@
 //! the same requests on the machine as it was measured.
 
 use super::bench_load::{Engines, mixed, page, tell};
-use super::simulate::{Background as Replayed, compared};
+use super::simulate::{Arrivals, compared};
 use crate::cli::ComposeArgs;
 use crate::failure::{BadInput, print};
 use duet_bench::load::{self, Background, MixedSettings, Subject, Workload};
@@ -59,7 +59,7 @@ fn measure(
     let settings = with_twice(MixedSettings { record: log.clone(), ..mixed(&arguments.load) });
     let report = load::run(subject, workload, &settings, &tell)?;
     let in_flight = matches!(settings.backgrounds.first(), Some(Background::InFlight(_)));
-    let background = if in_flight { Replayed::KeptInFlight } else { Replayed::AsItCame };
+    let background = if in_flight { Arrivals::KeptInFlight } else { Arrivals::AsRecorded };
     let repeated = log.as_deref().map(|log| repeated(log, background)).transpose()?;
     if arguments.load.json {
         let mut line = serde_json::to_value(&report)?;
@@ -82,7 +82,7 @@ fn with_twice(settings: MixedSettings) -> MixedSettings {
 }
 
 /// What comes of a log when it is replayed, and simulated.
-fn repeated(log: &Path, background: Replayed) -> anyhow::Result<Value> {
+fn repeated(log: &Path, background: Arrivals) -> anyhow::Result<Value> {
     let shown = log.display().to_string();
     let replayed = replay(BufReader::new(File::open(log)?)).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
     let mut repeated = json!({ "log": shown, "events": replayed.events, "commands": replayed.commands });

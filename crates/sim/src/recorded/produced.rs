@@ -43,7 +43,7 @@ impl Produced {
 
     /// The chance of each row of its drafts, if any was right.
     pub(super) fn drafts(self) -> Option<Chance> {
-        let reached = self.accepted + self.missed;
-        (self.accepted > 0).then(|| Chance::new(self.accepted as f32 / reached as f32))
+        let (accepted, missed) = (f64::from(self.accepted), f64::from(self.missed));
+        (self.accepted > 0).then(|| Chance::new((accepted / (accepted + missed)) as f32))
     }
 }

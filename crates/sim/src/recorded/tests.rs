@@ -86,6 +86,16 @@ fn texts_for_an_encoder_need_one_and_continue_nothing() {
         &format!("{before}{}", after.replacen("\"source\":null", "\"source\":{\"Forked\":0}", 1)),
         "continues request 0",
     );
+    // Whatever a file says of its tokens, and of the other's.
+    let claimed = |tokens: u32| log.replace("\"tokens\":1", &format!("\"tokens\":{tokens}"));
+    refused(&claimed(u32::MAX), "has too many tokens");
+    for tokens in [0, 5] {
+        let claimed = claimed(tokens);
+        assert_ne!(claimed, log);
+        let recorded = Recorded::read(claimed.as_bytes()).unwrap();
+        run(&recorded.scenario());
+        assert_eq!((recorded.clients[1].output, recorded.clients[1].drafts), (Tokens(1), None));
+    }
     let mut lines = log.lines();
     let header: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
     let mut without = header.clone();

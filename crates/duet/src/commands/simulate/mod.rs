@@ -9,12 +9,12 @@ mod traffic;
 
 use crate::cli::SimulateArgs;
 
-pub(super) use replay::{Background, compared};
+pub(super) use replay::{Arrivals, compared};
 
 pub(super) fn simulate(arguments: &SimulateArgs) -> anyhow::Result<()> {
     match (&arguments.replay, &arguments.functional) {
         (Some(log), _) => {
-            let background = if arguments.in_flight { Background::KeptInFlight } else { Background::AsItCame };
+            let background = if arguments.in_flight { Arrivals::KeptInFlight } else { Arrivals::AsRecorded };
             replay::replay(log, background, arguments.json)
         }
         (None, Some(model)) => functional::simulate(arguments, model),
