@@ -259,7 +259,7 @@ mod tests {
             buffer
         };
         // A large block that was freed teaches glibc to keep the next ones of its size.
-        drop(vec![1_u8; 24 << 20]);
+        drop(std::hint::black_box(vec![1_u8; 24 << 20]));
         // In threads, whose allocators keep what is freed; one buffer among them stays, and what is in it.
         let buffers = std::thread::scope(|scope| {
             let threads: Vec<_> = (1..9).map(|byte| scope.spawn(move || filled(byte))).collect();
