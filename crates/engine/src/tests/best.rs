@@ -51,7 +51,6 @@ fn answers_are_those_of_whole_rows_and_who_needs_whole_rows_has_them() {
             let found = bench(method, Some(&asked)).answer(request);
             assert_eq!(found.tokens, expected.tokens, "{name}, {method}");
             assert_eq!(found.tokens.len(), 40, "{name}, {method}");
-            assert_eq!(found.usage().drafts.accepted, expected.usage().drafts.accepted, "{name}, {method}");
             let asked = asked.load(Ordering::Relaxed);
             assert_eq!(asked > 0, rows == Rows::Best, "{name}, {method}: {asked} rows");
         }
