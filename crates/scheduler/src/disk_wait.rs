@@ -70,6 +70,7 @@ impl Gap {
             Cut::Whole => Cut::Within(self.room),
             Cut::Within(bound) => Cut::Within(bound.min(self.room)),
             Cut::Chunks(bound, chunk) => Cut::Chunks(bound.min(self.room), chunk),
+            Cut::Nodes(bound) => Cut::Nodes(bound.min(self.room)),
         }
     }
 

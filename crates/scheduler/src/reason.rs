@@ -44,7 +44,7 @@ pub enum Reason {
     KeepsOffDecode,
     /// The remainder, put off so that decode may end first. (Algorithm 1, scenario 2)
     DeferredRemainder,
-    /// The remainder of a chunked node, or attention: shapes that the static lane has no graph for.
+    /// The remainder of a chunked node, attention, or a prompt without chunks: shapes that the static lane has no graph for.
     Dynamic,
     /// A chunk of a token-wise node, on the lane that runs nothing else.
     Chunk,

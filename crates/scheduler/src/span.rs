@@ -30,6 +30,8 @@ pub enum Cut {
     Within(Nanos),
     /// The same where a graph runs: attention takes all rows at once, token-wise nodes may be cut in its chunks.
     Chunks(Nanos, Tokens),
+    /// The same in whole nodes: of one that takes longer, all rows.
+    Nodes(Nanos),
 }
 
 /// The next span of an idle pass.
@@ -43,10 +45,14 @@ pub(crate) fn next_span(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> 
     let first = heg.order().kind(pass.node);
     let bound = match cut {
         Cut::Whole => return Span { nodes, rows: all },
-        Cut::Within(bound) | Cut::Chunks(bound, _) => bound,
+        Cut::Within(bound) | Cut::Chunks(bound, _) | Cut::Nodes(bound) => bound,
     };
     if node_time(heg, anchors, &pass.load, first) > bound {
-        let whole = !first.divides_rows() || (matches!(cut, Cut::Chunks(..)) && first == NodeKind::Attention);
+        let whole = match cut {
+            Cut::Nodes(_) => true,
+            Cut::Chunks(..) if first == NodeKind::Attention => true,
+            _ => !first.divides_rows(),
+        };
         let rows = if whole { all } else { part_of_node(heg, anchors, pass, cut) };
         return Span { nodes: pass.node..pass.node + 1, rows };
     }
@@ -60,7 +66,7 @@ pub(crate) fn next_span(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> 
 fn part_of_node(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> Range<u32> {
     let open = pass.unassigned();
     let bound = match cut {
-        Cut::Whole => return open,
+        Cut::Whole | Cut::Nodes(_) => return open,
         Cut::Chunks(_, chunk) => return open.start..open.end.min(open.start + chunk.0),
         Cut::Within(bound) => bound,
     };

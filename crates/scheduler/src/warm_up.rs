@@ -15,9 +15,11 @@ use crate::machine::{Covers, ExactGraphs};
 use crate::mechanism::Mechanism;
 use crate::order::{self, Order};
 use crate::policy::Decision;
+use crate::preemption::within_bound;
 use crate::queues::Line;
 use crate::reason::Reason;
 use crate::request_table::Phase;
+use crate::span::Cut;
 use crate::view::{RequestView, View};
 use duet_types::{Class, LaneSet, Nanos, Net, NodeKind, RequestId, Stage};
 
@@ -81,16 +83,28 @@ fn reading(view: &View<'_>, request: &RequestView<'_>) -> Nanos {
     view.predict_pass(&load, Stage::Prefill, LaneSet::from_iter([view.prefill_lane()]))
 }
 
-/// Whether its longest kernel as a graph keeps the bound on preemption: a graph takes all rows of a node, so attention
-/// over a long prompt cannot be cut. Nothing preempts a reactive one.
+/// Whether it is worth a graph that takes all rows of a node at once. Nothing preempts a reactive prompt; a proactive one has to
+/// keep the bound on preemption: its attention cannot be cut, and token-wise nodes that are cut run on the graphs of chunks, so
+/// that one of their own would stand by.
 fn may_be_static(view: &View<'_>, request: &RequestView<'_>, exact: &ExactGraphs) -> bool {
-    if request.class() == Class::Reactive || exact.covers == Covers::TokenWise {
+    if request.class() == Class::Reactive {
         return true;
     }
     let config = view.config();
     let load = Load::of([&request.member(config.limits.prefill_rows)]);
-    let anchors = &config.machine.lane(view.prefill_lane()).anchors;
-    node_time(&config.heg, anchors, &load, NodeKind::Attention) <= config.limits.preempt
+    let lane = view.prefill_lane();
+    let time = |kind| node_time(&config.heg, &config.machine.lane(lane).anchors, &load, kind);
+    match exact.covers {
+        Covers::Layers => time(NodeKind::Attention) <= config.limits.preempt,
+        Covers::TokenWise => {
+            let Cut::Within(bound) = within_bound(view, (Net::Decoder, Stage::Prefill), LaneSet::from_iter([lane]))
+            else {
+                return true;
+            };
+            let token_wise = config.heg.order().kinds().filter(|(kind, _)| *kind != NodeKind::Attention);
+            token_wise.into_iter().all(|(kind, _)| time(kind) <= bound)
+        }
+    }
 }
 
 fn expire(view: &View<'_>) -> Option<Decision> {

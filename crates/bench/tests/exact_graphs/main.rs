@@ -91,6 +91,7 @@ fn a_graph_that_fails_loses_its_kernel_and_the_request_completes() {
     until(&engine, || engine.exact_graphs().ready == 2);
     stage.open();
     assert_eq!([first, second].map(|generation| answer(generation).len()), [ANSWER; 2]);
-    assert!(engine.linear_work().refused() > 0, "{:?}", engine.linear_work());
+    let (work, graphs) = (engine.linear_work(), engine.exact_graphs());
+    assert!(work.refused() > 0, "{work:?}, {graphs:?}");
     assert!(engine.is_running());
 }

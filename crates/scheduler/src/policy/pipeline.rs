@@ -72,6 +72,9 @@ impl Pipeline {
         if covered && is_warm(view, pass) && (pass.is_between_nodes() || goes_on_warm) {
             return whole_kernel(view, candidate, fixed, Reason::Warm);
         }
+        if Tokens(pass.rows) < view.config().limits.chunk && !is_warm(view, pass) {
+            return without_chunks(view, candidate);
+        }
         if attends {
             return sequence_wise(view, candidate, dynamic);
         }
@@ -167,6 +170,15 @@ fn encoder_pass(view: &View<'_>, candidate: Candidate<'_>, sharing: Sharing) -> 
     if cores.is_empty() { None } else { whole_kernel(view, candidate, cores, reason) }
 }
 
+/// A prompt shorter than a chunk, in which the static lane has no part: there is nothing to share, so it goes on the
+/// dynamic lanes as far as the bound of preemption, and no node costs a launch of its own.
+fn without_chunks(view: &View<'_>, candidate: Candidate<'_>) -> Option<Decision> {
+    let pass = candidate.pass();
+    let stretch = view.stretch(pass.load.net, pass.node);
+    let lanes = view.dynamic_lanes(&pass.load, pass.stage, &stretch);
+    whole_kernel(view, candidate, lanes, Reason::Dynamic)
+}
+
 /// Attention of a prefill, on the dynamic lane.
 fn sequence_wise(view: &View<'_>, candidate: Candidate<'_>, dynamic: LaneSet) -> Option<Decision> {
     let (pass, config) = (candidate.pass(), view.config());
@@ -203,9 +215,11 @@ pub(super) fn whole_kernel(
     let lanes = view.holding(lanes, pass.load.net, pass.node);
     let lanes = if_idle(view, lanes).filter(|_| pass.can_go_on())?;
     let config = view.config();
-    let cut = match (preemption::within_bound(view, pass.kind(), lanes), reason) {
-        (Cut::Within(bound), Reason::Warm) => Cut::Chunks(bound, config.limits.chunk),
-        (cut, _) => cut,
+    let cut = match (preemption::within_bound(view, pass.kind(), lanes), reason, pass.class) {
+        // Its graph takes all rows and no others, and nobody goes before a person's prompt between two nodes of it.
+        (Cut::Within(bound), Reason::Warm, Class::Reactive) => Cut::Nodes(bound),
+        (Cut::Within(bound), Reason::Warm, Class::Proactive) => Cut::Chunks(bound, config.limits.chunk),
+        (cut, ..) => cut,
     };
     let (graph, anchors) = (config.graph(pass.load.net), config.machine.anchors(lanes));
     let span = view.next_span(pass, lanes, cut);

@@ -171,12 +171,8 @@ fn rows_of_a_prompt_ride_in_decode() {
          at 3ms  Q  proactive  prompt 40   output 1",
         expect![[r#"
             0.00                 arrive   R reactive
-            0.00      igpu       prefill  R[0..20] n0..2                 0.50  balanced, 0 chunks on the static lane
-            0.50      igpu       prefill  R[0..20] n2..3                 0.02  dynamic shape
-            0.52      igpu       prefill  R[0..20] n3..4                 0.50  balanced, 0 chunks on the static lane
-            1.02      igpu       prefill  R[0..20] n4..5                 0.50  balanced, 0 chunks on the static lane
-            1.52      igpu       prefill  R[0..20] n5..6                 0.02  dynamic shape
-            1.54      igpu       prefill  R[0..20] n6..7                 0.50  balanced, 0 chunks on the static lane
+            0.00      igpu       prefill  R[0..20] n0..6                 1.54  dynamic shape
+            1.54      igpu       prefill  R[0..20] n6..7                 0.50  dynamic shape
             2.04      igpu       decode   R[20] n0..6                    1.54  reactive first
             3.00                 arrive   P proactive
             3.00                 arrive   Q proactive
@@ -233,12 +229,8 @@ fn rows_of_a_prompt_ride_in_decode_switched_off() {
          at 3ms  Q  proactive  prompt 40   output 1",
         expect![[r#"
             0.00                 arrive   R reactive
-            0.00      igpu       prefill  R[0..20] n0..2                 0.50  balanced, 0 chunks on the static lane
-            0.50      igpu       prefill  R[0..20] n2..3                 0.02  dynamic shape
-            0.52      igpu       prefill  R[0..20] n3..4                 0.50  balanced, 0 chunks on the static lane
-            1.02      igpu       prefill  R[0..20] n4..5                 0.50  balanced, 0 chunks on the static lane
-            1.52      igpu       prefill  R[0..20] n5..6                 0.02  dynamic shape
-            1.54      igpu       prefill  R[0..20] n6..7                 0.50  balanced, 0 chunks on the static lane
+            0.00      igpu       prefill  R[0..20] n0..6                 1.54  dynamic shape
+            1.54      igpu       prefill  R[0..20] n6..7                 0.50  dynamic shape
             2.04      igpu       decode   R[20] n0..6                    1.54  reactive first
             3.00                 arrive   P proactive
             3.00                 arrive   Q proactive
@@ -278,12 +270,8 @@ fn rows_of_a_prompt_ride_in_decode_switched_off() {
             20.77     npu        prefill  P[0..400] n6..7 r300..400      1.00  graph ready
             21.77                reclaim  graph for P
             21.77                end      P stop
-            21.77     igpu       prefill  Q[0..40] n0..2                 0.80  dynamic shape
-            22.57     igpu       prefill  Q[0..40] n2..3                 0.04  dynamic shape
-            22.61     igpu       prefill  Q[0..40] n3..4                 0.80  dynamic shape
-            23.41     igpu       prefill  Q[0..40] n4..5                 0.80  dynamic shape
-            24.21     igpu       prefill  Q[0..40] n5..6                 0.04  dynamic shape
-            24.25     igpu       prefill  Q[0..40] n6..7                 0.80  dynamic shape
+            21.77     igpu       prefill  Q[0..40] n0..4                 1.64  dynamic shape
+            23.41     igpu       prefill  Q[0..40] n4..7                 1.64  dynamic shape
             25.05                end      Q stop
         "#]],
     );

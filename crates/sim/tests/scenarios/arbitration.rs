@@ -98,42 +98,29 @@ fn a_stream_is_not_stopped_for_long() {
          at 4ms  D  reactive  prompt 50  output 1",
         expect![[r#"
             0.00                 arrive   A reactive
-            0.00      igpu       prefill  A[0..20] n0..2                 0.50  balanced, 0 chunks on the static lane
-            0.50      igpu       prefill  A[0..20] n2..3                 0.02  dynamic shape
-            0.52      igpu       prefill  A[0..20] n3..4                 0.50  balanced, 0 chunks on the static lane
-            1.02      igpu       prefill  A[0..20] n4..5                 0.50  balanced, 0 chunks on the static lane
-            1.52      igpu       prefill  A[0..20] n5..6                 0.02  dynamic shape
-            1.54      igpu       prefill  A[0..20] n6..7                 0.50  balanced, 0 chunks on the static lane
+            0.00      igpu       prefill  A[0..20] n0..6                 1.54  dynamic shape
+            1.54      igpu       prefill  A[0..20] n6..7                 0.50  dynamic shape
             2.04      igpu       decode   A[20] n0..6                    1.54  reactive first
             3.58      igpu       decode   A[20] n6..7                    0.50  goes on
             4.00                 arrive   B reactive
             4.00                 arrive   C reactive
             4.00                 arrive   D reactive
-            4.08      igpu       prefill  B[0..50] n0..2                 1.00  dynamic shape
-            5.08      igpu       prefill  B[0..50] n2..3                 0.05  dynamic shape
-            5.13      igpu       prefill  B[0..50] n3..4                 1.00  dynamic shape
-            6.13      igpu       prefill  B[0..50] n4..5                 1.00  dynamic shape
-            7.13      igpu       prefill  B[0..50] n5..6                 0.05  dynamic shape
-            7.18      igpu       prefill  B[0..50] n6..7                 1.00  dynamic shape
+            4.08      igpu       prefill  B[0..50] n0..3                 1.05  dynamic shape
+            5.13      igpu       prefill  B[0..50] n3..5                 2.00  dynamic shape
+            7.13      igpu       prefill  B[0..50] n5..7                 1.05  dynamic shape
             8.18                 end      B stop
             8.18      igpu       decode   A[21] n0..6                    1.54  reactive first
             9.73      igpu       decode   A[21] n6..7                    0.50  goes on
-            10.23     igpu       prefill  C[0..50] n0..2                 1.00  dynamic shape
-            11.23     igpu       prefill  C[0..50] n2..3                 0.05  dynamic shape
-            11.28     igpu       prefill  C[0..50] n3..4                 1.00  dynamic shape
-            12.28     igpu       prefill  C[0..50] n4..5                 1.00  dynamic shape
-            13.28     igpu       prefill  C[0..50] n5..6                 0.05  dynamic shape
-            13.33     igpu       prefill  C[0..50] n6..7                 1.00  dynamic shape
+            10.23     igpu       prefill  C[0..50] n0..3                 1.05  dynamic shape
+            11.28     igpu       prefill  C[0..50] n3..5                 2.00  dynamic shape
+            13.28     igpu       prefill  C[0..50] n5..7                 1.05  dynamic shape
             14.33                end      C stop
             14.33     igpu       decode   A[22] n0..6                    1.55  reactive first
             15.87     igpu       decode   A[22] n6..7                    0.50  goes on
             16.37                end      A stop
-            16.37     igpu       prefill  D[0..50] n0..2                 1.00  balanced, 0 chunks on the static lane
-            17.37     igpu       prefill  D[0..50] n2..3                 0.05  dynamic shape
-            17.42     igpu       prefill  D[0..50] n3..4                 1.00  balanced, 0 chunks on the static lane
-            18.42     igpu       prefill  D[0..50] n4..5                 1.00  balanced, 0 chunks on the static lane
-            19.42     igpu       prefill  D[0..50] n5..6                 0.05  dynamic shape
-            19.47     igpu       prefill  D[0..50] n6..7                 1.00  balanced, 0 chunks on the static lane
+            16.37     igpu       prefill  D[0..50] n0..3                 1.05  dynamic shape
+            17.42     igpu       prefill  D[0..50] n3..5                 2.00  dynamic shape
+            19.42     igpu       prefill  D[0..50] n5..7                 1.05  dynamic shape
             20.47                end      D stop
         "#]],
     );

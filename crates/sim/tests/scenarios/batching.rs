@@ -18,38 +18,19 @@ fn a_reactive_batch_is_capped() {
             0.00                 arrive   C proactive
             0.00                 arrive   D proactive
             0.00                 arrive   E proactive
-            0.00      igpu       prefill  B[0..50] n0..2                 1.00  dynamic shape
-            1.00      igpu       prefill  B[0..50] n2..3                 0.05  dynamic shape
-            1.05      igpu       prefill  B[0..50] n3..4                 1.00  dynamic shape
-            2.05      igpu       prefill  B[0..50] n4..5                 1.00  dynamic shape
-            3.05      igpu       prefill  B[0..50] n5..6                 0.05  dynamic shape
-            3.10      igpu       prefill  B[0..50] n6..7                 1.00  dynamic shape
-            4.10      igpu       prefill  C[0..20] n0..2                 0.50  dynamic shape
-            4.60      igpu       prefill  C[0..20] n2..3                 0.02  dynamic shape
-            4.62      igpu       prefill  C[0..20] n3..4                 0.50  dynamic shape
-            5.12      igpu       prefill  C[0..20] n4..5                 0.50  dynamic shape
-            5.62      igpu       prefill  C[0..20] n5..6                 0.02  dynamic shape
+            0.00      igpu       prefill  B[0..50] n0..3                 1.05  dynamic shape
+            1.05      igpu       prefill  B[0..50] n3..5                 2.00  dynamic shape
+            3.05      igpu       prefill  B[0..50] n5..7                 1.05  dynamic shape
+            4.10      igpu       prefill  C[0..20] n0..6                 1.54  dynamic shape
             5.64      igpu       prefill  C[0..20] n6..7                 0.50  dynamic shape
-            6.14      igpu       prefill  D[0..30] n0..2                 0.60  dynamic shape
-            6.74      igpu       prefill  D[0..30] n2..3                 0.03  dynamic shape
-            6.77      igpu       prefill  D[0..30] n3..4                 0.60  dynamic shape
-            7.37      igpu       prefill  D[0..30] n4..5                 0.60  dynamic shape
-            7.97      igpu       prefill  D[0..30] n5..6                 0.03  dynamic shape
+            6.14      igpu       prefill  D[0..30] n0..6                 1.86  dynamic shape
             8.00      igpu       prefill  D[0..30] n6..7                 0.60  dynamic shape
-            8.60      igpu       prefill  E[0..40] n0..2                 0.80  dynamic shape
-            9.40      igpu       prefill  E[0..40] n2..3                 0.04  dynamic shape
-            9.44      igpu       prefill  E[0..40] n3..4                 0.80  dynamic shape
-            10.24     igpu       prefill  E[0..40] n4..5                 0.80  dynamic shape
-            11.04     igpu       prefill  E[0..40] n5..6                 0.04  dynamic shape
-            11.08     igpu       prefill  E[0..40] n6..7                 0.80  dynamic shape
+            8.60      igpu       prefill  E[0..40] n0..4                 1.64  dynamic shape
+            10.24     igpu       prefill  E[0..40] n4..7                 1.64  dynamic shape
             11.88     igpu       decode   C[20] D[30] E[40] B[50] n0..6   1.79  fills the gap
             13.67     igpu       decode   C[20] D[30] E[40] B[50] n6..7   0.50  goes on
             14.00                arrive   A reactive
-            14.17     igpu       prefill  A[0..20] n0..2                 0.50  dynamic shape
-            14.67     igpu       prefill  A[0..20] n2..3                 0.02  dynamic shape
-            14.69     igpu       prefill  A[0..20] n3..4                 0.50  dynamic shape
-            15.19     igpu       prefill  A[0..20] n4..5                 0.50  dynamic shape
-            15.69     igpu       prefill  A[0..20] n5..6                 0.02  dynamic shape
+            14.17     igpu       prefill  A[0..20] n0..6                 1.54  dynamic shape
             15.71     igpu       prefill  A[0..20] n6..7                 0.50  dynamic shape
             16.21     igpu       decode   A[20] C[21] D[31] n0..6        1.65  reactive first, 2 fill the batch
             17.86     igpu       decode   A[20] C[21] D[31] n6..7        0.50  goes on
@@ -93,38 +74,19 @@ fn a_reactive_batch_is_capped_switched_off() {
             0.00                 arrive   C proactive
             0.00                 arrive   D proactive
             0.00                 arrive   E proactive
-            0.00      igpu       prefill  B[0..50] n0..2                 1.00  dynamic shape
-            1.00      igpu       prefill  B[0..50] n2..3                 0.05  dynamic shape
-            1.05      igpu       prefill  B[0..50] n3..4                 1.00  dynamic shape
-            2.05      igpu       prefill  B[0..50] n4..5                 1.00  dynamic shape
-            3.05      igpu       prefill  B[0..50] n5..6                 0.05  dynamic shape
-            3.10      igpu       prefill  B[0..50] n6..7                 1.00  dynamic shape
-            4.10      igpu       prefill  C[0..20] n0..2                 0.50  dynamic shape
-            4.60      igpu       prefill  C[0..20] n2..3                 0.02  dynamic shape
-            4.62      igpu       prefill  C[0..20] n3..4                 0.50  dynamic shape
-            5.12      igpu       prefill  C[0..20] n4..5                 0.50  dynamic shape
-            5.62      igpu       prefill  C[0..20] n5..6                 0.02  dynamic shape
+            0.00      igpu       prefill  B[0..50] n0..3                 1.05  dynamic shape
+            1.05      igpu       prefill  B[0..50] n3..5                 2.00  dynamic shape
+            3.05      igpu       prefill  B[0..50] n5..7                 1.05  dynamic shape
+            4.10      igpu       prefill  C[0..20] n0..6                 1.54  dynamic shape
             5.64      igpu       prefill  C[0..20] n6..7                 0.50  dynamic shape
-            6.14      igpu       prefill  D[0..30] n0..2                 0.60  dynamic shape
-            6.74      igpu       prefill  D[0..30] n2..3                 0.03  dynamic shape
-            6.77      igpu       prefill  D[0..30] n3..4                 0.60  dynamic shape
-            7.37      igpu       prefill  D[0..30] n4..5                 0.60  dynamic shape
-            7.97      igpu       prefill  D[0..30] n5..6                 0.03  dynamic shape
+            6.14      igpu       prefill  D[0..30] n0..6                 1.86  dynamic shape
             8.00      igpu       prefill  D[0..30] n6..7                 0.60  dynamic shape
-            8.60      igpu       prefill  E[0..40] n0..2                 0.80  dynamic shape
-            9.40      igpu       prefill  E[0..40] n2..3                 0.04  dynamic shape
-            9.44      igpu       prefill  E[0..40] n3..4                 0.80  dynamic shape
-            10.24     igpu       prefill  E[0..40] n4..5                 0.80  dynamic shape
-            11.04     igpu       prefill  E[0..40] n5..6                 0.04  dynamic shape
-            11.08     igpu       prefill  E[0..40] n6..7                 0.80  dynamic shape
+            8.60      igpu       prefill  E[0..40] n0..4                 1.64  dynamic shape
+            10.24     igpu       prefill  E[0..40] n4..7                 1.64  dynamic shape
             11.88     igpu       decode   C[20] D[30] E[40] B[50] n0..6   1.79  fills the gap
             13.67     igpu       decode   C[20] D[30] E[40] B[50] n6..7   0.50  goes on
             14.00                arrive   A reactive
-            14.17     igpu       prefill  A[0..20] n0..2                 0.50  dynamic shape
-            14.67     igpu       prefill  A[0..20] n2..3                 0.02  dynamic shape
-            14.69     igpu       prefill  A[0..20] n3..4                 0.50  dynamic shape
-            15.19     igpu       prefill  A[0..20] n4..5                 0.50  dynamic shape
-            15.69     igpu       prefill  A[0..20] n5..6                 0.02  dynamic shape
+            14.17     igpu       prefill  A[0..20] n0..6                 1.54  dynamic shape
             15.71     igpu       prefill  A[0..20] n6..7                 0.50  dynamic shape
             16.21     igpu       decode   A[20] C[21] D[31] E[41] B[51] n0..6   1.84  reactive first, 4 fill the batch
             18.05     igpu       decode   A[20] C[21] D[31] E[41] B[51] n6..7   0.50  goes on
@@ -161,17 +123,11 @@ fn the_longest_stays_out() {
             0.00                 arrive   A proactive
             0.00                 arrive   B proactive
             0.00                 arrive   C proactive
-            0.00      igpu       prefill  A[0..90] n0..2                 1.80  dynamic shape
-            1.80      igpu       prefill  A[0..90] n2..3                 0.09  dynamic shape
+            0.00      igpu       prefill  A[0..90] n0..3                 1.89  dynamic shape
             1.89      igpu       prefill  A[0..90] n3..4                 1.80  dynamic shape
-            3.69      igpu       prefill  A[0..90] n4..5                 1.80  dynamic shape
-            5.49      igpu       prefill  A[0..90] n5..6                 0.09  dynamic shape
+            3.69      igpu       prefill  A[0..90] n4..6                 1.89  dynamic shape
             5.58      igpu       prefill  A[0..90] n6..7                 1.80  dynamic shape
-            7.38      igpu       prefill  B[0..20] n0..2                 0.50  dynamic shape
-            7.88      igpu       prefill  B[0..20] n2..3                 0.02  dynamic shape
-            7.90      igpu       prefill  B[0..20] n3..4                 0.50  dynamic shape
-            8.40      igpu       prefill  B[0..20] n4..5                 0.50  dynamic shape
-            8.90      igpu       prefill  B[0..20] n5..6                 0.02  dynamic shape
+            7.38      igpu       prefill  B[0..20] n0..6                 1.54  dynamic shape
             8.92      igpu       prefill  B[0..20] n6..7                 0.50  dynamic shape
             9.42      igpu       decode   B[20] A[90] n0..6              1.72  fills the gap
             11.14     igpu       decode   B[20] A[90] n6..7              0.50  goes on
@@ -183,11 +139,7 @@ fn the_longest_stays_out() {
             17.84     igpu       decode   B[23] A[93] n6..7              0.50  goes on
             18.34                end      B stop
             18.34                end      A stop
-            18.34     igpu       prefill  C[0..30] n0..2                 0.60  dynamic shape
-            18.94     igpu       prefill  C[0..30] n2..3                 0.03  dynamic shape
-            18.97     igpu       prefill  C[0..30] n3..4                 0.60  dynamic shape
-            19.57     igpu       prefill  C[0..30] n4..5                 0.60  dynamic shape
-            20.17     igpu       prefill  C[0..30] n5..6                 0.03  dynamic shape
+            18.34     igpu       prefill  C[0..30] n0..6                 1.86  dynamic shape
             20.20     igpu       prefill  C[0..30] n6..7                 0.60  dynamic shape
             20.80     igpu       decode   C[30] n0..6                    1.56  fills the gap
             22.36     igpu       decode   C[30] n6..7                    0.50  goes on
@@ -211,11 +163,7 @@ fn overdue_requests_are_in_whatever_the_cap_says() {
          at 8ms   A  reactive   prompt 20  output 4",
         expect![[r#"
             0.00                 arrive   B proactive
-            0.00      igpu       prefill  B[0..20] n0..2                 0.50  dynamic shape
-            0.50      igpu       prefill  B[0..20] n2..3                 0.02  dynamic shape
-            0.52      igpu       prefill  B[0..20] n3..4                 0.50  dynamic shape
-            1.02      igpu       prefill  B[0..20] n4..5                 0.50  dynamic shape
-            1.52      igpu       prefill  B[0..20] n5..6                 0.02  dynamic shape
+            0.00      igpu       prefill  B[0..20] n0..6                 1.54  dynamic shape
             1.54      igpu       prefill  B[0..20] n6..7                 0.50  dynamic shape
             2.04      igpu       decode   B[20] n0..6                    1.54  fills the gap
             3.58      igpu       decode   B[20] n6..7                    0.50  goes on
@@ -224,11 +172,7 @@ fn overdue_requests_are_in_whatever_the_cap_says() {
             6.13      igpu       decode   B[22] n0..6                    1.55  fills the gap
             7.67      igpu       decode   B[22] n6..7                    0.50  goes on
             8.00                 arrive   A reactive
-            8.17      igpu       prefill  A[0..20] n0..2                 0.50  dynamic shape
-            8.67      igpu       prefill  A[0..20] n2..3                 0.02  dynamic shape
-            8.69      igpu       prefill  A[0..20] n3..4                 0.50  dynamic shape
-            9.19      igpu       prefill  A[0..20] n4..5                 0.50  dynamic shape
-            9.69      igpu       prefill  A[0..20] n5..6                 0.02  dynamic shape
+            8.17      igpu       prefill  A[0..20] n0..6                 1.54  dynamic shape
             9.71      igpu       prefill  A[0..20] n6..7                 0.50  dynamic shape
             10.21     igpu       decode   A[20] B[23] n0..6              1.59  reactive first, 1 fill the batch
             11.80     igpu       decode   A[20] B[23] n6..7              0.50  goes on

@@ -13,38 +13,34 @@ fn background_decode_waits_for_a_memory_bound_reactive_prefill() {
         expect![[r#"
             0.00                 arrive   A proactive
             0.00                 compile  graph for A[20 rows]
-            0.00      igpu       prefill  A[0..20] n0..2                 0.50  dynamic shape
+            0.00      igpu       prefill  A[0..20] n0..6                 1.54  dynamic shape
             0.10                 ready    graph for A
-            0.50      npu        prefill  A[0..20] n2..4                 1.04  graph ready
-            1.54      npu        prefill  A[0..20] n4..6                 1.04  graph ready
-            2.58      npu        prefill  A[0..20] n6..7                 1.00  graph ready
-            3.58                 reclaim  graph for A
-            3.58      igpu       decode   A[20] n0..6                    1.54  fills the gap
+            1.54      npu        prefill  A[0..20] n6..7                 1.00  graph ready
+            2.54                 reclaim  graph for A
+            2.54      igpu       decode   A[20] n0..6                    1.54  fills the gap
             4.00                 arrive   B reactive
             4.00                 compile  graph for B[30 rows]
+            4.08      igpu       prefill  B[0..30] n0..6                 1.86  dynamic shape
             4.10                 ready    graph for B
-            4.10                 wait     until 54.10                          expiry
-            4.10      npu        prefill  B[0..30] n0..3                 1.06  graph ready
-            5.67      npu        prefill  B[0..30] n3..5                 2.00  graph ready
-            7.67      npu        prefill  B[0..30] n5..7                 1.06  graph ready
-            8.73                 reclaim  graph for B
-            8.73                 end      B stop
-            8.73      igpu       decode   A[20] n6..7                    0.50  goes on
-            9.23      igpu       decode   A[21] n0..6                    1.54  fills the gap
-            10.78     igpu       decode   A[21] n6..7                    0.50  goes on
-            11.28     igpu       decode   A[22] n0..6                    1.55  fills the gap
-            12.82     igpu       decode   A[22] n6..7                    0.50  goes on
-            13.32     igpu       decode   A[23] n0..6                    1.55  fills the gap
-            14.87     igpu       decode   A[23] n6..7                    0.50  goes on
-            15.37     igpu       decode   A[24] n0..6                    1.55  fills the gap
-            16.92     igpu       decode   A[24] n6..7                    0.50  goes on
-            17.42     igpu       decode   A[25] n0..6                    1.55  fills the gap
-            18.97     igpu       decode   A[25] n6..7                    0.50  goes on
-            19.47     igpu       decode   A[26] n0..6                    1.55  fills the gap
-            21.02     igpu       decode   A[26] n6..7                    0.50  goes on
-            21.52     igpu       decode   A[27] n0..6                    1.56  fills the gap
-            23.08     igpu       decode   A[27] n6..7                    0.50  goes on
-            23.58                end      A stop
+            5.94      npu        prefill  B[0..30] n6..7                 1.00  graph ready
+            6.94                 reclaim  graph for B
+            6.94                 end      B stop
+            6.94      igpu       decode   A[20] n6..7                    0.50  resumes
+            7.44      igpu       decode   A[21] n0..6                    1.54  fills the gap
+            8.99      igpu       decode   A[21] n6..7                    0.50  goes on
+            9.49      igpu       decode   A[22] n0..6                    1.55  fills the gap
+            11.03     igpu       decode   A[22] n6..7                    0.50  goes on
+            11.53     igpu       decode   A[23] n0..6                    1.55  fills the gap
+            13.08     igpu       decode   A[23] n6..7                    0.50  goes on
+            13.58     igpu       decode   A[24] n0..6                    1.55  fills the gap
+            15.13     igpu       decode   A[24] n6..7                    0.50  goes on
+            15.63     igpu       decode   A[25] n0..6                    1.55  fills the gap
+            17.18     igpu       decode   A[25] n6..7                    0.50  goes on
+            17.68     igpu       decode   A[26] n0..6                    1.55  fills the gap
+            19.24     igpu       decode   A[26] n6..7                    0.50  goes on
+            19.74     igpu       decode   A[27] n0..6                    1.56  fills the gap
+            21.29     igpu       decode   A[27] n6..7                    0.50  goes on
+            21.79                end      A stop
         "#]],
     );
 }
@@ -59,38 +55,34 @@ fn background_decode_waits_for_a_memory_bound_reactive_prefill_switched_off() {
         expect![[r#"
             0.00                 arrive   A proactive
             0.00                 compile  graph for A[20 rows]
-            0.00      igpu       prefill  A[0..20] n0..2                 0.50  dynamic shape
+            0.00      igpu       prefill  A[0..20] n0..6                 1.54  dynamic shape
             0.10                 ready    graph for A
-            0.50      npu        prefill  A[0..20] n2..4                 1.04  graph ready
-            1.54      npu        prefill  A[0..20] n4..6                 1.04  graph ready
-            2.58      npu        prefill  A[0..20] n6..7                 1.00  graph ready
-            3.58                 reclaim  graph for A
-            3.58      igpu       decode   A[20] n0..6                    1.54  fills the gap
+            1.54      npu        prefill  A[0..20] n6..7                 1.00  graph ready
+            2.54                 reclaim  graph for A
+            2.54      igpu       decode   A[20] n0..6                    1.54  fills the gap
             4.00                 arrive   B reactive
             4.00                 compile  graph for B[30 rows]
+            4.08      igpu       prefill  B[0..30] n0..6                 1.86  dynamic shape
             4.10                 ready    graph for B
-            4.10                 wait     until 54.10                          expiry
-            4.10      npu        prefill  B[0..30] n0..3                 1.06  graph ready
-            5.63      igpu       decode   A[20] n6..7                    0.50  goes on
-            5.69      npu        prefill  B[0..30] n3..5                 2.00  graph ready
-            6.38      igpu       decode   A[21] n0..6                    1.54  fills the gap
-            8.69      npu        prefill  B[0..30] n5..7                 1.06  graph ready
-            8.70      igpu       decode   A[21] n6..7                    0.50  goes on
-            9.45      igpu       decode   A[22] n0..6                    1.55  fills the gap
-            10.28                reclaim  graph for B
-            10.28                end      B stop
-            11.27     igpu       decode   A[22] n6..7                    0.50  goes on
-            11.77     igpu       decode   A[23] n0..6                    1.55  fills the gap
-            13.32     igpu       decode   A[23] n6..7                    0.50  goes on
-            13.82     igpu       decode   A[24] n0..6                    1.55  fills the gap
-            15.37     igpu       decode   A[24] n6..7                    0.50  goes on
-            15.87     igpu       decode   A[25] n0..6                    1.55  fills the gap
-            17.42     igpu       decode   A[25] n6..7                    0.50  goes on
-            17.92     igpu       decode   A[26] n0..6                    1.55  fills the gap
-            19.48     igpu       decode   A[26] n6..7                    0.50  goes on
-            19.98     igpu       decode   A[27] n0..6                    1.56  fills the gap
-            21.53     igpu       decode   A[27] n6..7                    0.50  goes on
-            22.03                end      A stop
+            5.94      npu        prefill  B[0..30] n6..7                 1.00  graph ready
+            5.94      igpu       decode   A[20] n6..7                    0.50  resumes
+            6.69      igpu       decode   A[21] n0..6                    1.54  fills the gap
+            7.44                 reclaim  graph for B
+            7.44                 end      B stop
+            8.49      igpu       decode   A[21] n6..7                    0.50  goes on
+            8.99      igpu       decode   A[22] n0..6                    1.55  fills the gap
+            10.53     igpu       decode   A[22] n6..7                    0.50  goes on
+            11.03     igpu       decode   A[23] n0..6                    1.55  fills the gap
+            12.58     igpu       decode   A[23] n6..7                    0.50  goes on
+            13.08     igpu       decode   A[24] n0..6                    1.55  fills the gap
+            14.63     igpu       decode   A[24] n6..7                    0.50  goes on
+            15.13     igpu       decode   A[25] n0..6                    1.55  fills the gap
+            16.68     igpu       decode   A[25] n6..7                    0.50  goes on
+            17.18     igpu       decode   A[26] n0..6                    1.55  fills the gap
+            18.74     igpu       decode   A[26] n6..7                    0.50  goes on
+            19.24     igpu       decode   A[27] n0..6                    1.56  fills the gap
+            20.79     igpu       decode   A[27] n6..7                    0.50  goes on
+            21.29                end      A stop
         "#]],
     );
 }

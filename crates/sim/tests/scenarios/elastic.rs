@@ -74,12 +74,8 @@ fn a_remainder_keeps_off_decode() {
          at 5ms   B  reactive  prompt 230  output 1",
         expect![[r#"
             0.00                 arrive   A reactive
-            0.00      igpu       prefill  A[0..20] n0..2                 0.50  balanced, 0 chunks on the static lane
-            0.50      igpu       prefill  A[0..20] n2..3                 0.02  dynamic shape
-            0.52      igpu       prefill  A[0..20] n3..4                 0.50  balanced, 0 chunks on the static lane
-            1.02      igpu       prefill  A[0..20] n4..5                 0.50  balanced, 0 chunks on the static lane
-            1.52      igpu       prefill  A[0..20] n5..6                 0.02  dynamic shape
-            1.54      igpu       prefill  A[0..20] n6..7                 0.50  balanced, 0 chunks on the static lane
+            0.00      igpu       prefill  A[0..20] n0..6                 1.54  dynamic shape
+            1.54      igpu       prefill  A[0..20] n6..7                 0.50  dynamic shape
             2.04      igpu       decode   A[20] n0..6                    1.54  reactive first
             3.58      igpu       decode   A[20] n6..7                    0.50  goes on
             4.08      igpu       decode   A[21] n0..6                    1.54  reactive first
@@ -124,12 +120,8 @@ fn a_remainder_keeps_off_decode_switched_off() {
          at 5ms   B  reactive  prompt 230  output 1",
         expect![[r#"
             0.00                 arrive   A reactive
-            0.00      igpu       prefill  A[0..20] n0..2                 0.50  balanced, 0 chunks on the static lane
-            0.50      igpu       prefill  A[0..20] n2..3                 0.02  dynamic shape
-            0.52      igpu       prefill  A[0..20] n3..4                 0.50  balanced, 0 chunks on the static lane
-            1.02      igpu       prefill  A[0..20] n4..5                 0.50  balanced, 0 chunks on the static lane
-            1.52      igpu       prefill  A[0..20] n5..6                 0.02  dynamic shape
-            1.54      igpu       prefill  A[0..20] n6..7                 0.50  balanced, 0 chunks on the static lane
+            0.00      igpu       prefill  A[0..20] n0..6                 1.54  dynamic shape
+            1.54      igpu       prefill  A[0..20] n6..7                 0.50  dynamic shape
             2.04      igpu       decode   A[20] n0..6                    1.54  reactive first
             3.58      igpu       decode   A[20] n6..7                    0.50  goes on
             4.08      igpu       decode   A[21] n0..6                    1.54  reactive first

@@ -102,12 +102,8 @@ fn a_static_lane_cannot_be_the_last_one() {
          at 1ms  lane 1 is lost",
         expect![[r#"
             0.00                 arrive   A reactive
-            0.00      igpu       prefill  A[0..20] n0..2                 0.50  balanced, 0 chunks on the static lane
-            0.50      igpu       prefill  A[0..20] n2..3                 0.02  dynamic shape
-            0.52      igpu       prefill  A[0..20] n3..4                 0.50  balanced, 0 chunks on the static lane
-            1.02      igpu       prefill  A[0..20] n4..5                 0.50  balanced, 0 chunks on the static lane
-            1.52      igpu       prefill  A[0..20] n5..6                 0.02  dynamic shape
-            1.54      igpu       prefill  A[0..20] n6..7                 0.50  balanced, 0 chunks on the static lane
+            0.00      igpu       prefill  A[0..20] n0..6                 1.54  dynamic shape
+            1.54      igpu       prefill  A[0..20] n6..7                 0.50  dynamic shape
             2.04      igpu       decode   A[20] n0..6                    1.54  reactive first
             3.58      igpu       decode   A[20] n6..7                    0.50  goes on
             4.08                 end      A stop
@@ -133,29 +129,17 @@ fn a_graph_that_comes_late_is_not_waited_for() {
             2.00                 ready    graph for A
             3.00      npu        prefill  A[0..400] n0..2 r300..400      1.00  chunk
             4.00      npu        prefill  A[0..400] n2..3                0.80  graph ready
-            4.80      npu        prefill  A[0..400] n3..4 r0..100        1.00  graph ready
-            5.80      npu        prefill  A[0..400] n3..4 r100..200      1.00  graph ready
-            6.80      npu        prefill  A[0..400] n3..4 r200..300      1.00  graph ready
-            7.80      npu        prefill  A[0..400] n3..4 r300..400      1.00  graph ready
-            8.80      npu        prefill  A[0..400] n4..5 r0..100        1.00  graph ready
-            9.80      npu        prefill  A[0..400] n4..5 r100..200      1.00  graph ready
-            10.80     npu        prefill  A[0..400] n4..5 r200..300      1.00  graph ready
-            11.80     npu        prefill  A[0..400] n4..5 r300..400      1.00  graph ready
+            4.80      npu        prefill  A[0..400] n3..4                4.00  graph ready
+            8.80      npu        prefill  A[0..400] n4..5                4.00  graph ready
             12.80     npu        prefill  A[0..400] n5..6                0.80  graph ready
-            13.60     npu        prefill  A[0..400] n6..7 r0..100        1.00  graph ready
-            14.60     npu        prefill  A[0..400] n6..7 r100..200      1.00  graph ready
-            15.60     npu        prefill  A[0..400] n6..7 r200..300      1.00  graph ready
-            16.60     npu        prefill  A[0..400] n6..7 r300..400      1.00  graph ready
+            13.60     npu        prefill  A[0..400] n6..7                4.00  graph ready
             17.60                reclaim  graph for A
             17.60                end      A stop
-            17.60     igpu       prefill  B[0..40] n0..2                 0.80  dynamic shape
-            18.40     igpu       prefill  B[0..40] n2..3                 0.04  dynamic shape
-            18.44     igpu       prefill  B[0..40] n3..4                 0.80  dynamic shape
-            19.24     igpu       prefill  B[0..40] n4..5                 0.80  dynamic shape
+            17.60     igpu       prefill  B[0..40] n0..4                 1.64  dynamic shape
+            19.24     igpu       prefill  B[0..40] n4..7                 1.64  dynamic shape
             20.00                ready    graph for B
-            20.04     npu        prefill  B[0..40] n5..7                 1.08  graph ready
-            21.12                reclaim  graph for B
-            21.12                end      B stop
+            20.88                reclaim  graph for B
+            20.88                end      B stop
         "#]],
     );
 }

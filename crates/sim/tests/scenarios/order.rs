@@ -25,21 +25,13 @@ fn a_long_prompt_is_overtaken_for_a_while() {
             3.10      igpu       prefill  A[0..100] n5..6                0.10  dynamic shape
             3.20      npu        prefill  A[0..100] n6..7                1.00  balanced, 1 chunks on the static lane
             4.20                 end      A stop
-            4.20      igpu       prefill  C[0..20] n0..2                 0.50  balanced, 0 chunks on the static lane
-            4.70      igpu       prefill  C[0..20] n2..3                 0.02  dynamic shape
-            4.72      igpu       prefill  C[0..20] n3..4                 0.50  balanced, 0 chunks on the static lane
+            4.20      igpu       prefill  C[0..20] n0..6                 1.54  dynamic shape
             5.00                 arrive   D reactive
-            5.22      igpu       prefill  C[0..20] n4..5                 0.50  balanced, 0 chunks on the static lane
-            5.72      igpu       prefill  C[0..20] n5..6                 0.02  dynamic shape
-            5.74      igpu       prefill  C[0..20] n6..7                 0.50  balanced, 0 chunks on the static lane
+            5.74      igpu       prefill  C[0..20] n6..7                 0.50  dynamic shape
             6.24                 end      C stop
-            6.24      igpu       prefill  D[0..20] n0..2                 0.50  balanced, 0 chunks on the static lane
-            6.74      igpu       prefill  D[0..20] n2..3                 0.02  dynamic shape
-            6.76      igpu       prefill  D[0..20] n3..4                 0.50  balanced, 0 chunks on the static lane
+            6.24      igpu       prefill  D[0..20] n0..6                 1.54  dynamic shape
             7.00                 arrive   E reactive
-            7.26      igpu       prefill  D[0..20] n4..5                 0.50  balanced, 0 chunks on the static lane
-            7.76      igpu       prefill  D[0..20] n5..6                 0.02  dynamic shape
-            7.78      igpu       prefill  D[0..20] n6..7                 0.50  balanced, 0 chunks on the static lane
+            7.78      igpu       prefill  D[0..20] n6..7                 0.50  dynamic shape
             8.28                 end      D stop
             8.28      npu        prefill  B[0..200] n0..2 r0..100        1.00  balanced, 1 chunks on the static lane
             8.28      igpu       prefill  B[0..200] n0..2 r100..200      2.00  balanced, 1 chunks on the static lane
@@ -53,19 +45,11 @@ fn a_long_prompt_is_overtaken_for_a_while() {
             14.68     npu        prefill  B[0..200] n6..7 r0..100        1.00  balanced, 1 chunks on the static lane
             14.68     igpu       prefill  B[0..200] n6..7 r100..200      2.00  balanced, 1 chunks on the static lane
             16.68                end      B stop
-            16.68     igpu       prefill  E[0..20] n0..2                 0.50  balanced, 0 chunks on the static lane
-            17.18     igpu       prefill  E[0..20] n2..3                 0.02  dynamic shape
-            17.20     igpu       prefill  E[0..20] n3..4                 0.50  balanced, 0 chunks on the static lane
-            17.70     igpu       prefill  E[0..20] n4..5                 0.50  balanced, 0 chunks on the static lane
-            18.20     igpu       prefill  E[0..20] n5..6                 0.02  dynamic shape
-            18.22     igpu       prefill  E[0..20] n6..7                 0.50  balanced, 0 chunks on the static lane
+            16.68     igpu       prefill  E[0..20] n0..6                 1.54  dynamic shape
+            18.22     igpu       prefill  E[0..20] n6..7                 0.50  dynamic shape
             18.72                end      E stop
-            18.72     igpu       prefill  F[0..20] n0..2                 0.50  balanced, 0 chunks on the static lane
-            19.22     igpu       prefill  F[0..20] n2..3                 0.02  dynamic shape
-            19.24     igpu       prefill  F[0..20] n3..4                 0.50  balanced, 0 chunks on the static lane
-            19.74     igpu       prefill  F[0..20] n4..5                 0.50  balanced, 0 chunks on the static lane
-            20.24     igpu       prefill  F[0..20] n5..6                 0.02  dynamic shape
-            20.26     igpu       prefill  F[0..20] n6..7                 0.50  balanced, 0 chunks on the static lane
+            18.72     igpu       prefill  F[0..20] n0..6                 1.54  dynamic shape
+            20.26     igpu       prefill  F[0..20] n6..7                 0.50  dynamic shape
             20.76                end      F stop
         "#]],
     );

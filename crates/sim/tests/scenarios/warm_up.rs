@@ -149,22 +149,13 @@ fn an_unused_graph_expires() {
             2.00      npu        prefill  A[0..400] n0..2 r200..300      1.00  balanced, 3 chunks on the static lane
             2.00                 ready    graph for A
             3.00      npu        prefill  A[0..400] n2..3                0.80  graph ready
-            3.80      npu        prefill  A[0..400] n3..4 r0..100        1.00  graph ready
+            3.80      npu        prefill  A[0..400] n3..4                4.00  graph ready
             4.00                 ready    graph for B
             4.00                 wait     until 10.00                          expiry
-            4.80      npu        prefill  A[0..400] n3..4 r100..200      1.00  graph ready
-            5.80      npu        prefill  A[0..400] n3..4 r200..300      1.00  graph ready
-            6.80      npu        prefill  A[0..400] n3..4 r300..400      1.00  graph ready
-            7.80      npu        prefill  A[0..400] n4..5 r0..100        1.00  graph ready
-            8.80      npu        prefill  A[0..400] n4..5 r100..200      1.00  graph ready
-            9.80      npu        prefill  A[0..400] n4..5 r200..300      1.00  graph ready
+            7.80      npu        prefill  A[0..400] n4..5                4.00  graph ready
             10.00                reclaim  graph for B
-            10.80     npu        prefill  A[0..400] n4..5 r300..400      1.00  graph ready
             11.80     npu        prefill  A[0..400] n5..6                0.80  graph ready
-            12.60     npu        prefill  A[0..400] n6..7 r0..100        1.00  graph ready
-            13.60     npu        prefill  A[0..400] n6..7 r100..200      1.00  graph ready
-            14.60     npu        prefill  A[0..400] n6..7 r200..300      1.00  graph ready
-            15.60     npu        prefill  A[0..400] n6..7 r300..400      1.00  graph ready
+            12.60     npu        prefill  A[0..400] n6..7                4.00  graph ready
             16.60                reclaim  graph for A
             16.60     npu        prefill  B[0..250] n0..2 r0..100        1.00  chunk
             16.60     igpu       prefill  B[0..250] n0..2 r200..250      1.00  dynamic shape
@@ -206,20 +197,11 @@ fn an_unused_graph_expires_switched_off() {
             2.00      npu        prefill  A[0..400] n0..2 r200..300      1.00  balanced, 3 chunks on the static lane
             2.00                 ready    graph for A
             3.00      npu        prefill  A[0..400] n2..3                0.80  graph ready
-            3.80      npu        prefill  A[0..400] n3..4 r0..100        1.00  graph ready
+            3.80      npu        prefill  A[0..400] n3..4                4.00  graph ready
             4.00                 ready    graph for B
-            4.80      npu        prefill  A[0..400] n3..4 r100..200      1.00  graph ready
-            5.80      npu        prefill  A[0..400] n3..4 r200..300      1.00  graph ready
-            6.80      npu        prefill  A[0..400] n3..4 r300..400      1.00  graph ready
-            7.80      npu        prefill  A[0..400] n4..5 r0..100        1.00  graph ready
-            8.80      npu        prefill  A[0..400] n4..5 r100..200      1.00  graph ready
-            9.80      npu        prefill  A[0..400] n4..5 r200..300      1.00  graph ready
-            10.80     npu        prefill  A[0..400] n4..5 r300..400      1.00  graph ready
+            7.80      npu        prefill  A[0..400] n4..5                4.00  graph ready
             11.80     npu        prefill  A[0..400] n5..6                0.80  graph ready
-            12.60     npu        prefill  A[0..400] n6..7 r0..100        1.00  graph ready
-            13.60     npu        prefill  A[0..400] n6..7 r100..200      1.00  graph ready
-            14.60     npu        prefill  A[0..400] n6..7 r200..300      1.00  graph ready
-            15.60     npu        prefill  A[0..400] n6..7 r300..400      1.00  graph ready
+            12.60     npu        prefill  A[0..400] n6..7                4.00  graph ready
             16.60     npu        prefill  B[0..250] n0..1                0.00  graph ready
             16.60     igpu       decode   A[400] n0..5                   1.90  reactive first
             16.60     npu        prefill  B[0..250] n1..2 r0..100        1.00  graph ready
