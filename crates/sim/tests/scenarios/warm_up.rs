@@ -1,6 +1,8 @@
 //! Graphs for whole prompts are compiled while their requests wait.
 
 use crate::check;
+use duet_scheduler::machine::Covers;
+use duet_sim::{Scenario, Timeline};
 use expect_test::expect;
 
 /// B waits for A to be read; its graph is ready before its prefill begins, which runs wholly on the NPU and leaves the iGPU to decode.
@@ -246,4 +248,65 @@ fn without_a_graph_the_prefill_goes_on_as_it_would() {
             4.20                 end      A stop
         "#]],
     );
+}
+
+/// A device whose graphs lack attention: a background prompt whose nodes would be cut gets none, since chunks have their own; a
+/// shorter one gets one, and so does a person's of any length, whose nodes run whole.
+#[test]
+fn background_prompts_whose_nodes_are_cut_have_no_graphs() {
+    let scenario = "npu-igpu  policy agent-xpu
+         at 0ms   A  proactive  prompt 300  output 1
+         at 0ms   B  proactive  prompt 150  output 1
+         at 40ms  C  reactive   prompt 300  output 1";
+    let mut scenario: Scenario = scenario.parse().unwrap();
+    let exact = scenario.config.machine.lanes.iter_mut().filter_map(|lane| lane.capabilities.exact.as_mut());
+    exact.for_each(|exact| exact.covers = Covers::TokenWise);
+    expect![[r#"
+        0.00                 arrive   A proactive
+        0.00                 arrive   B proactive
+        0.00                 compile  graph for B[150 rows]
+        0.00      npu        prefill  A[0..300] n0..2 r0..100        1.00  chunk
+        1.00      npu        prefill  A[0..300] n0..2 r100..200      1.00  chunk
+        2.00      npu        prefill  A[0..300] n0..2 r200..300      1.00  chunk
+        3.00      igpu       prefill  A[0..300] n2..3                0.30  dynamic shape
+        3.30      npu        prefill  A[0..300] n3..4 r0..100        1.00  chunk
+        4.30      npu        prefill  A[0..300] n3..4 r100..200      1.00  chunk
+        5.00                 ready    graph for B
+        5.00                 wait     until 55.00                          expiry
+        5.30      npu        prefill  A[0..300] n3..4 r200..300      1.00  chunk
+        6.30      npu        prefill  A[0..300] n4..5 r0..100        1.00  chunk
+        7.30      npu        prefill  A[0..300] n4..5 r100..200      1.00  chunk
+        8.30      npu        prefill  A[0..300] n4..5 r200..300      1.00  chunk
+        9.30      igpu       prefill  A[0..300] n5..6                0.30  dynamic shape
+        9.60      npu        prefill  A[0..300] n6..7 r0..100        1.00  chunk
+        10.60     npu        prefill  A[0..300] n6..7 r100..200      1.00  chunk
+        11.60     npu        prefill  A[0..300] n6..7 r200..300      1.00  chunk
+        12.60                end      A stop
+        12.60     npu        prefill  B[0..150] n0..2                1.50  graph ready
+        14.10     igpu       prefill  B[0..150] n2..3                0.15  dynamic shape
+        14.25     npu        prefill  B[0..150] n3..4                1.50  graph ready
+        15.75     npu        prefill  B[0..150] n4..5                1.50  graph ready
+        17.25     igpu       prefill  B[0..150] n5..6                0.15  dynamic shape
+        17.40     npu        prefill  B[0..150] n6..7                1.50  graph ready
+        18.90                reclaim  graph for B
+        18.90                end      B stop
+        40.00                arrive   C reactive
+        40.00                compile  graph for C[300 rows]
+        40.00     npu        prefill  C[0..300] n0..2 r0..100        1.00  balanced, 2 chunks on the static lane
+        40.00     igpu       prefill  C[0..300] n0..2 r200..300      2.00  balanced, 2 chunks on the static lane
+        41.00     npu        prefill  C[0..300] n0..2 r100..200      1.00  balanced, 2 chunks on the static lane
+        42.00     igpu       prefill  C[0..300] n2..3                0.30  dynamic shape
+        42.30     npu        prefill  C[0..300] n3..4 r0..100        1.00  balanced, 2 chunks on the static lane
+        42.30     igpu       prefill  C[0..300] n3..4 r200..300      2.00  balanced, 2 chunks on the static lane
+        43.30     npu        prefill  C[0..300] n3..4 r100..200      1.00  balanced, 2 chunks on the static lane
+        44.30     npu        prefill  C[0..300] n4..5 r0..100        1.00  balanced, 2 chunks on the static lane
+        44.30     igpu       prefill  C[0..300] n4..5 r200..300      2.00  balanced, 2 chunks on the static lane
+        45.00                ready    graph for C
+        45.30     npu        prefill  C[0..300] n4..5 r100..200      1.00  balanced, 2 chunks on the static lane
+        46.30     igpu       prefill  C[0..300] n5..6                0.30  dynamic shape
+        46.60     npu        prefill  C[0..300] n6..7                3.00  graph ready
+        49.60                reclaim  graph for C
+        49.60                end      C stop
+    "#]]
+    .assert_eq(scenario.run(Timeline::new(&scenario)).observer.text());
 }
