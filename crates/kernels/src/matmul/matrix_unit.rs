@@ -62,7 +62,7 @@ impl Operands<'_> {
     /// As [`each_tile`].
     #[inline(always)]
     unsafe fn sums<W: Quantized>(&self, s: Avx512, ahead: Ahead<'_, 2>) -> [[<Avx512 as Simd>::F; 2]; TILE] {
-        let mut fetching = Fetching::of::<W, TILE>(ahead, self.groups);
+        let mut fetching = Fetching::of::<W>(ahead, self.groups);
         let mut buffers = [Products::ZERO; 2];
         let mut shared = [[s.splat(0.0); 2]; 2];
         let mut sums = [[[s.splat(0.0)]; TILE]; 2];

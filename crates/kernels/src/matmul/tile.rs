@@ -8,7 +8,7 @@ use super::unpacked::{Room, Unpacked};
 use super::weights::{Eight, PAIRS, Quantized, Quants, Scales};
 use crate::packed::{BLOCK, PANELS_TOGETHER, Panel, UNIT};
 use crate::quantize::{BIAS, BIASED_ZERO, GROUP, SharedRows, TILE, Tile, byte_at};
-use crate::simd::{Simd, WeightBytes};
+use crate::simd::{Simd, WeightBytes, prefetch_for_later};
 use std::ops::Range;
 
 /// Rows of a product that one call computes for some panels: `count` tiles from row `row` on.
@@ -138,9 +138,10 @@ pub(super) struct Ahead<'a, const P: usize> {
 const AHEAD_TILES: usize = 8;
 
 /// How many bytes a tile that fetches its own panels is ahead, of all of them together: more than arrive while it computes, and
-/// less than the first cache holds. Measured on Zen 5 with weights that are ten times the last cache: half as many and twice
-/// as many are up to a tenth slower.
-const AHEAD_BYTES: usize = 6 << 10;
+/// much less than the second cache holds, which they go to. The first one waits for few lines at a time (24 on Zen 4, where
+/// that keeps a core at 12 GB/s), the second for more. Measured on Zen 4 with weights that are ten times the last cache: half
+/// as many and twice as many are as good, and fetching to the first cache is 10 to 30 % slower for one to six rows.
+const AHEAD_BYTES: usize = 12 << 10;
 
 /// The same in groups.
 const fn groups_ahead<W: Quantized, const P: usize>() -> usize {
@@ -160,7 +161,7 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
     groups: usize,
     ahead: Ahead<'_, P>,
 ) -> [[S::F; P]; R] {
-    let mut fetching = Fetching::of::<W, R>(ahead, groups);
+    let mut fetching = Fetching::of::<W>(ahead, groups);
     let mut sums = [[s.splat(0.0); P]; R];
     for first in (0..groups).step_by(BLOCK) {
         let mut shared = [[s.splat(0.0); 2]; P];
@@ -415,14 +416,12 @@ pub(super) struct Fetching<'a, const P: usize> {
 }
 
 impl<'a, const P: usize> Fetching<'a, P> {
-    /// What a tile of `R` rows fetches.
+    /// What a tile fetches.
     #[inline(always)]
-    pub(super) fn of<W: Quantized, const R: usize>(ahead: Ahead<'a, P>, groups: usize) -> Self {
+    pub(super) fn of<W: Quantized>(ahead: Ahead<'a, P>, groups: usize) -> Self {
         let sharers = ahead.count.min(AHEAD_TILES);
         let distance = if ahead.count == 1 { groups_ahead::<W, P>() } else { groups };
-        // One row of many bytes is faster left to the processor's own prefetching.
-        let fetches = (R > 1 || W::FORM.bits() < 8) && ahead.index < sharers;
-        let turn = if fetches { ahead.index } else { usize::MAX };
+        let turn = if ahead.index < sharers { ahead.index } else { usize::MAX };
         Self { packed: ahead.packed, groups, distance, turn, sharers }
     }
 
@@ -430,23 +429,33 @@ impl<'a, const P: usize> Fetching<'a, P> {
     #[inline(always)]
     pub(super) fn at<S: Simd, W: Quantized>(&mut self, s: S, group: usize) {
         if self.turn == 0 {
-            fetch_group::<S, W, P>(s, self.packed, group + self.distance, self.groups);
+            let group = group + self.distance;
+            if self.sharers == 1 {
+                fetch_group::<W, P>(self.packed, group, self.groups, prefetch_for_later);
+            } else {
+                fetch_group::<W, P>(self.packed, group, self.groups, |line| s.prefetch(line));
+            }
             self.turn = self.sharers;
         }
         self.turn = self.turn.wrapping_sub(1);
     }
 }
 
-/// Starts fetching a group of `panels`, or, where they have no such group, of the `P` panels that follow them.
+/// Fetches the lines of a group of `panels`, or, where they have no such group, of the `P` panels that follow them.
 #[inline(always)]
-fn fetch_group<S: Simd, W: Quantized, const P: usize>(s: S, panels: &[Panel; P], group: usize, groups: usize) {
+fn fetch_group<W: Quantized, const P: usize>(
+    panels: &[Panel; P],
+    group: usize,
+    groups: usize,
+    fetch: impl Fn(*const u8),
+) {
     let bytes = W::FORM.registers() * 64;
     let (skipped, group) = if group < groups { (0, group) } else { (P, group - groups) };
     for panel in panels {
         let next = panel.quants.wrapping_add((skipped * groups + group) * bytes);
         for register in 0..W::FORM.registers() {
-            s.prefetch(next.wrapping_add(register * 64));
+            fetch(next.wrapping_add(register * 64));
         }
-        s.prefetch(panel.scales.wrapping_add(skipped * W::FORM.scale_bytes(groups) + W::FORM.scales_at(group)));
+        fetch(panel.scales.wrapping_add(skipped * W::FORM.scale_bytes(groups) + W::FORM.scales_at(group)));
     }
 }
