@@ -374,6 +374,10 @@ impl SpanWise for GpuModel {
         }
         self.run(|on_gpu| on_gpu.loaded.span(&mut on_gpu.spans, &self.model, nodes, rows))?.or_refused()
     }
+
+    fn copies_room(&self) -> Bytes {
+        Bytes(self.shares.pages)
+    }
 }
 
 impl HoldsLayers for GpuModel {

@@ -1,7 +1,10 @@
 //! Memory that kernels work in: aligned buffers, and slices that a crew writes together.
 
+mod give_back;
 #[cfg(unix)]
 mod pages;
+
+pub use give_back::give_back_freed;
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};

@@ -14,13 +14,12 @@ mod plain;
 pub mod template;
 pub mod tokenizer;
 mod weights;
+mod work;
 
 pub use disk_experts::{ExpertMemoryError, ExpertMemoryStats, ExpertUnread, Tell};
 pub use duet_kernels::matmul::Gating;
-pub use load::{
-    ExpertWork, Linear, LoadError, LoadOptions, LoadProgress, Model, ModelConfig, Packing, RoutedBytes, Work,
-    open_tokenizer,
-};
+pub use load::{LoadError, LoadOptions, LoadProgress, Model, ModelConfig, Packing, open_tokenizer};
 pub use packed_file::{PackedFileUse, Unusable};
 pub use plain::{NormForm, PlainExperts, PlainFeed, PlainLayer, PlainMatrix};
 pub use weights::PackError;
+pub use work::{ExpertWork, Linear, RoutedBytes, Work};

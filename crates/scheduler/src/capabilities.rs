@@ -27,7 +27,7 @@ pub struct Capabilities {
     /// Graphs that can be made for exactly a prompt's rows; absent: none.
     #[cfg_attr(feature = "serde", serde(default))]
     pub exact: Option<ExactGraphs>,
-    /// Where it keeps activations.
+    /// Where the keys and values lie that it attends to.
     pub memory: MemoryDomain,
     /// What graphs resident on it may take; absent: nothing bounds them.
     #[cfg_attr(feature = "serde", serde(default))]
@@ -137,12 +137,14 @@ pub enum Covers {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum MemoryDomain {
-    /// In the host's memory: handing a pass over to cores costs nothing.
+    /// In the host's memory, as the cores' do: a request goes from one to the other, and nothing is copied.
     Host,
-    /// In memory of its own: what a kernel reads and writes is copied.
+    /// In memory of its own, as copies of the host's. ([`mirrors`](crate::mirrors))
     Own {
-        /// Bytes a second of such a copy.
+        /// Bytes a second at which what it lacks is copied to it.
         bytes_per_s: f64,
+        /// What such copies may take.
+        room: Bytes,
     },
 }
 
@@ -178,7 +180,7 @@ impl Capabilities {
     pub(crate) fn is_sane(&self) -> bool {
         let copies = match self.memory {
             MemoryDomain::Host => true,
-            MemoryDomain::Own { bytes_per_s } => bytes_per_s.is_finite() && bytes_per_s > 0.0,
+            MemoryDomain::Own { bytes_per_s, .. } => bytes_per_s.is_finite() && bytes_per_s > 0.0,
         };
         let made = self.exact.is_none_or(|exact| exact.compile <= LONGEST && exact.compile_per_row <= LONGEST);
         self.layers.is_none_or(HeldLayers::is_sane) && copies && made && self.uninterruptible <= LONGEST
@@ -268,7 +270,8 @@ mod tests {
         assert!(Capabilities::static_with(Nanos(5)).is_sane() && Capabilities::CORES.is_sane());
         assert!(!Capabilities::static_with(Nanos(u64::MAX)).is_sane());
         for bytes_per_s in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let device = Capabilities { memory: MemoryDomain::Own { bytes_per_s }, ..Capabilities::DYNAMIC };
+            let device =
+                Capabilities { memory: MemoryDomain::Own { bytes_per_s, room: Bytes(0) }, ..Capabilities::DYNAMIC };
             assert!(!device.is_sane(), "{bytes_per_s}");
         }
     }

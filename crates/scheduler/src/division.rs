@@ -11,7 +11,7 @@ use crate::annotation;
 use crate::drift::Drift;
 use crate::heg::{Heg, Load};
 use crate::kernel::Yields;
-use crate::machine::{Anchors, Capabilities, Joins, Machine, MemoryDomain};
+use crate::machine::{Anchors, Joins, Machine};
 use duet_types::{LaneId, LaneSet, Nanos, Net, NodeKind, Stage, Tokens};
 
 /// A device's rows of the token-wise nodes of a kernel.
@@ -68,10 +68,6 @@ impl Members<'_> {
         let load = Load::default().with_rows(Tokens::ZERO..rows, Yields::Context);
         let anchors = self.machine.anchors(lanes);
         let time = annotation::node_time(self.heg, anchors, &load, node) + launch(self.machine, lanes, anchors);
-        let copies = lanes
-            .leader()
-            .map_or(Nanos::ZERO, |lane| copy_time(&self.machine.lane(lane).capabilities, self.heg, &load));
-        let time = time + copies;
         self.drift.map_or(time, |drift| drift.correct(self.machine.executors(lanes), (Net::Decoder, stage), time))
     }
 }
@@ -80,15 +76,6 @@ impl Members<'_> {
 fn launch(machine: &Machine, lanes: LaneSet, anchors: &Anchors) -> Nanos {
     let joins = lanes.leader().map(|lane| machine.lane(lane).capabilities.joins);
     if joins == Some(Joins::Rows) { anchors.launch } else { Nanos::ZERO }
-}
-
-/// How long handing rows of a node over and back takes: nothing in the host's memory.
-#[must_use]
-pub(crate) fn copy_time(capabilities: &Capabilities, heg: &Heg, load: &Load) -> Nanos {
-    match capabilities.memory {
-        MemoryDomain::Host => Nanos::ZERO,
-        MemoryDomain::Own { bytes_per_s } => Nanos((load.rows * heg.ffn.row_bytes / bytes_per_s * 1e9) as u64),
-    }
 }
 
 /// Rows for each executor, by how long each takes for so many. The last one takes what is not a whole tile.

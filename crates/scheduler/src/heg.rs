@@ -132,6 +132,8 @@ pub struct Load {
     pub pairs: f64,
     /// Positions whose keys and values are read.
     pub positions: f64,
+    /// Positions before the rows of which a device with memory of its own has no copy. ([`mirrors`](crate::mirrors))
+    pub lacking: f64,
     /// Rows that yield a token.
     pub tokens: f64,
     /// Requests that the rows are of.
@@ -198,7 +200,7 @@ impl Load {
             positions: self.positions + end,
             tokens: self.tokens + if yields == Yields::Token { 1.0 } else { 0.0 },
             requests: self.requests + 1,
-            net: self.net,
+            ..self
         }
     }
 
@@ -211,7 +213,7 @@ impl Load {
     /// The part of this load that `share` of its rows make up.
     #[must_use]
     pub fn part(self, share: f64) -> Self {
-        Self { rows: self.rows * share, pairs: self.pairs * share, ..self }
+        Self { rows: self.rows * share, pairs: self.pairs * share, lacking: self.lacking * share, ..self }
     }
 }
 
@@ -224,7 +226,7 @@ mod tests {
         let load = Load::default().with_rows(Tokens(2)..Tokens(5), Yields::Token);
         assert_eq!(
             load,
-            Load { rows: 3.0, pairs: 3.0 + 4.0 + 5.0, positions: 5.0, tokens: 1.0, requests: 1, net: Net::Decoder }
+            Load { rows: 3.0, pairs: 3.0 + 4.0 + 5.0, positions: 5.0, tokens: 1.0, requests: 1, ..Load::default() }
         );
     }
 }

@@ -25,6 +25,7 @@
 //! | rows of drafts, by what they cost and are worth (CoordGen §3.4, and ours) | `speculation.rs` |
 //! | order among equals (ours) | `order.rs` |
 //! | memory manager (§4.1) | `memory.rs`, `room.rs`, `reuse.rs` |
+//! | copies of keys and values in a device's own memory (ours) | `mirrors.rs` |
 //! | layers of a model on a device that has no room for all (ours) | `layers.rs` |
 //! | lanes given back by passes that wait for a disk (ours) | `disk_wait.rs` |
 //! | what executors can do, whether they do, and whether that pays (ours) | `capabilities.rs`, `health.rs`, `pays.rs` |
@@ -58,6 +59,7 @@ pub mod layers;
 pub mod machine;
 mod mechanism;
 mod memory;
+pub mod mirrors;
 mod order;
 mod pass;
 mod pays;

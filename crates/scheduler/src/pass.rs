@@ -7,7 +7,7 @@
 use crate::heg::Load;
 use crate::kernel::{Completes, Member, PassId, class_of, stage_of};
 use crate::span::Span;
-use duet_types::{Class, Instant, LaneSet, Net, Stage};
+use duet_types::{Class, Instant, LaneId, LaneSet, Net, Stage};
 use std::ops::Range;
 
 /// Some rows on their way through the nodes.
@@ -38,6 +38,8 @@ pub struct Pass {
     pub(crate) done: u32,
     /// Where its last kernel ran, or runs.
     pub(crate) lanes: LaneSet,
+    /// How many of its attention nodes ran on each device with memory of its own; of parts of a node, their part.
+    pub(crate) attended: Vec<(LaneId, f64)>,
     /// Kernels of it on lanes.
     pub(crate) running: usize,
     /// Whether another pass had its lane since its last kernel.
@@ -80,8 +82,7 @@ pub(crate) enum Broken {
 }
 
 impl Pass {
-    pub(crate) fn new(id: PassId, members: Vec<Member>) -> Self {
-        let load = Load::of(&members);
+    pub(crate) fn new(id: PassId, members: Vec<Member>, load: Load) -> Self {
         let rows = members.iter().map(|member| member.len().0).sum();
         let (class, stage) = (class_of(&members), stage_of(&members));
         let buffer = match members.first().map_or(stage, |member| member.stage) {
@@ -101,10 +102,20 @@ impl Pass {
             assigned_to: 0,
             done: 0,
             lanes: LaneSet::EMPTY,
+            attended: Vec::new(),
             running: 0,
             interrupted: false,
             begun: None,
             broken: None,
+        }
+    }
+
+    /// A span of it with so many attention nodes ran on a device with memory of its own.
+    pub(crate) fn attended(&mut self, lane: LaneId, nodes: usize, span: &Span) {
+        let part = nodes as f64 * f64::from(span.rows.end - span.rows.start) / f64::from(self.rows.max(1));
+        match self.attended.iter_mut().find(|(on, _)| *on == lane) {
+            Some((_, before)) => *before += part,
+            None => self.attended.push((lane, part)),
         }
     }
 

@@ -22,7 +22,7 @@ pub(crate) fn board(view: &View<'_>, members: &mut Vec<Member>, stage: Stage, la
         return 0;
     }
     let limits = &view.config().limits;
-    let mut load = Load::of(&*members);
+    let mut load = view.load(members);
     if load.net == Net::Encoder {
         return 0;
     }
@@ -38,7 +38,7 @@ pub(crate) fn board(view: &View<'_>, members: &mut Vec<Member>, stage: Stage, la
     let mut riders = 0;
     for request in waiting {
         let member = request.member(Tokens(1));
-        let more = load.with(&member);
+        let more = view.load_with(load, &member);
         let has_place = members.len() < limits.batch && more.rows <= rows_max;
         let is_cheap = view.predict_pass(&more, stage, lanes) <= bearable;
         if !has_place || (!is_cheap && !privileged(view, &request, riders)) {
@@ -57,10 +57,10 @@ pub(crate) fn read_along(view: &View<'_>, members: &mut Vec<Member>, reader: &Re
     if !view.has(Mechanism::Piggyback) {
         return;
     }
-    let (load, class) = (Load::of(&*members), class_of(members));
+    let (load, class) = (view.load(members), class_of(members));
     let bearable = bearable(view, &Load::of(members.iter().filter(|m| m.class == class)), Stage::Decode, lanes);
     let fits = |rows: u32| {
-        let more = load.with(&reader.member(Tokens(rows)));
+        let more = view.load_with(load, &reader.member(Tokens(rows)));
         view.predict_pass(&more, Stage::Decode, lanes) <= bearable
     };
     let room = view.config().limits.batch.saturating_sub(members.len());

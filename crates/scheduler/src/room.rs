@@ -193,6 +193,7 @@ impl Scheduler {
             }
             Relief::SpillLive(request) => {
                 self.memory.spilling(request);
+                self.mirrors.forget(request);
                 self.hungry.remove(&request);
                 self.table.update(request, |row| row.phase = Phase::Spilling);
                 self.commands.push_back(Command::Spill(request));
@@ -236,6 +237,7 @@ impl Scheduler {
             (row.fate, row.request.prefix)
         });
         self.hungry.remove(&request);
+        self.mirrors.forget(request);
         self.memory.discarded(request);
         self.memory.awaits(request, prefix);
         self.memory_changed_hands();

@@ -17,6 +17,7 @@ use crate::health::Health;
 use crate::kernel::PassId;
 use crate::mechanism::Mechanism;
 use crate::memory::{Memory, Pages};
+use crate::mirrors::Mirrors;
 use crate::pass::{Broken, Pass};
 use crate::policy::{ActivationBuffers, Admission, Policy};
 use crate::queues::Line;
@@ -42,6 +43,7 @@ pub struct Scheduler {
     pub(crate) memory: Memory,
     ageing: Ageing,
     drift: Drift,
+    pub(crate) mirrors: Mirrors,
     /// Requests for which memory is being made free, or for which there is none at present.
     pub(crate) short: BTreeSet<RequestId>,
     /// Live requests that wait for a page: before them nobody of their class is admitted.
@@ -99,6 +101,7 @@ impl Scheduler {
             memory,
             ageing,
             drift: Drift::default(),
+            mirrors: Mirrors::default(),
             short: BTreeSet::new(),
             hungry: BTreeSet::new(),
             health: Health::default(),
@@ -233,6 +236,7 @@ impl Scheduler {
             residency: self.residency.as_ref(),
             ageing: &self.ageing,
             drift: &self.drift,
+            mirrors: &self.mirrors,
             timers: &self.timers,
             short: &self.short,
             next_pass: PassId(self.next_pass),

@@ -110,7 +110,7 @@ fn offered(view: &View<'_>, members: &[Member]) -> Vec<(usize, f64)> {
 fn paying(view: &View<'_>, members: &[Member], offered: &[(usize, f64)], lanes: LaneSet) -> usize {
     let plain = stage_of(members);
     let drafted = if plain == Stage::Prefill { Stage::Prefill } else { Stage::Verify };
-    let mut load = Load::of(members);
+    let mut load = view.load(members);
     let mut yields = yields(members);
     let rate = |load: &Load, yields: f64, stage| yields / view.predict_pass(load, stage, lanes).0.max(1) as f64;
     let (mut best, mut most) = (rate(&load, yields, plain), 0);

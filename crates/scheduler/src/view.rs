@@ -6,13 +6,13 @@ use crate::ageing::Ageing;
 use crate::annotation::{self, Bound};
 use crate::config::SchedulerConfig;
 use crate::disk_wait;
-use crate::division::copy_time;
 use crate::drift::Drift;
 use crate::graphs::{GraphState, Graphs};
 use crate::heg::{Heg, Load};
 use crate::kernel::{Member, PassId};
 use crate::machine::Joins;
 use crate::mechanism::Mechanism;
+use crate::mirrors::{self, Mirrors};
 use crate::pass::Pass;
 use crate::queues::Line;
 use crate::request_table::{Company, Phase, Progress, RequestTable, Row};
@@ -38,6 +38,7 @@ pub struct View<'a> {
     pub(crate) residency: Option<&'a Residency>,
     pub(crate) ageing: &'a Ageing,
     pub(crate) drift: &'a Drift,
+    pub(crate) mirrors: &'a Mirrors,
     pub(crate) timers: &'a BTreeSet<Instant>,
     pub(crate) next_pass: PassId,
     /// Requests for which memory is being made free, or for which there is none.
@@ -192,6 +193,7 @@ impl<'a> View<'a> {
 
     /// The teams among some lanes that compute these nodes, and how long each takes.
     fn timed(&self, among: LaneSet, load: &Load, stage: Stage, nodes: &Range<usize>) -> Vec<(Nanos, LaneSet)> {
+        let load = &mirrors::spread(*load);
         let teams = self.config.machine.teams_among(among).into_iter();
         let able = teams.filter(|&lanes| self.computes(lanes, load, nodes));
         able.map(|lanes| (self.predict(load, stage, nodes, lanes), lanes)).collect()
@@ -289,7 +291,21 @@ impl<'a> View<'a> {
     /// A pass of these members as it would begin if it were the next one.
     #[must_use]
     pub fn draft(&self, members: Vec<Member>) -> Pass {
-        Pass::new(self.next_pass, members)
+        let load = self.load(&members);
+        Pass::new(self.next_pass, members, load)
+    }
+
+    /// What a pass of these members costs, with what devices lack of them.
+    #[must_use]
+    pub fn load(&self, members: &[Member]) -> Load {
+        Load { lacking: self.mirrors.lacking(&self.config.machine, members), ..Load::of(members) }
+    }
+
+    /// The same with one member more.
+    #[must_use]
+    pub fn load_with(&self, load: Load, member: &Member) -> Load {
+        let lacking = self.mirrors.lacking(&self.config.machine, std::slice::from_ref(member));
+        Load { lacking: load.lacking + lacking, ..load.with(member) }
     }
 
     /// How many requests stand in a queue, with memory or without.
@@ -364,7 +380,8 @@ impl<'a> View<'a> {
         let residency = self.residency.filter(|residency| residency.concerns(lanes));
         // Graphs that are there may not be those that suit.
         let slowdown = residency.map_or(1.0, |residency| residency.slowdown(graph, load.rows, nodes));
-        let time = Nanos((time.0 as f64 * slowdown) as u64) + self.copied(load, lanes);
+        let time = Nanos((time.0 as f64 * slowdown) as u64)
+            + mirrors::copy_time(&self.config.machine, lanes, graph, load, nodes);
         self.drift.correct(self.config.machine.executors(lanes), (load.net, stage), time)
     }
 
@@ -377,12 +394,6 @@ impl<'a> View<'a> {
     /// When the next timer rings.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         self.timers.first().copied()
-    }
-
-    /// What handing a pass over to lanes with memory of their own takes, and back.
-    fn copied(&self, load: &Load, lanes: LaneSet) -> Nanos {
-        let lanes = lanes.iter().map(|lane| &self.config.machine.lane(lane).capabilities);
-        lanes.map(|capabilities| copy_time(capabilities, self.config.graph(load.net), load)).max().unwrap_or_default()
     }
 
     /// How long a whole pass will take on these lanes.

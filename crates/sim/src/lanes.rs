@@ -7,6 +7,7 @@
 //! Checked: a lane runs one kernel, and none after it was lost; lanes that run one kernel together can; a static lane
 //! runs chunks of token-wise nodes, or a request's graph.
 
+use crate::copies::Copies;
 use crate::dram;
 use crate::kernel_log::load;
 use crate::paced::Paced;
@@ -37,6 +38,7 @@ pub(crate) struct Lanes {
     random: Random,
     speed: SpeedTimeline,
     running: BTreeMap<KernelId, Running>,
+    pub(crate) copies: Copies,
     /// The graph that is being loaded.
     loading: Option<Paced>,
     lost: LaneSet,
@@ -80,6 +82,7 @@ impl Lanes {
             random: Random::new(truth.seed),
             speed: truth.speed.clone(),
             running: BTreeMap::new(),
+            copies: Copies::default(),
             loading: None,
             lost: LaneSet::EMPTY,
         }
@@ -89,9 +92,10 @@ impl Lanes {
         self.check(lanes, &kernel, way.warmth);
         let anchors = &self.speed.at(now).of(lanes, self.machine.anchors(lanes));
         let part = load(&kernel);
+        let copied = self.bring(lanes, &kernel, &way.nodes);
         let heg = self.graph(&kernel);
         let demand = annotation::demand(heg, anchors, &part, &way.nodes);
-        let time = (demand.seconds * 1e9).floor() * way.slowdown;
+        let time = (demand.seconds * 1e9).floor() * way.slowdown + copied.0 as f64;
         let bound = match kernel.nodes.len() {
             1 => annotation::bound(heg, anchors, &part, heg.order().kind(kernel.nodes.start)),
             _ => annotation::pass_bound(heg, anchors, &part),
@@ -102,6 +106,15 @@ impl Lanes {
         let running = Running { lanes, bound, pace: Paced::new(now, left, bytes_per_s), kernel };
         self.running.insert(running.kernel.id, running);
         self.disturb(now);
+    }
+
+    /// What a kernel waits for before its device attends.
+    fn bring(&mut self, lanes: LaneSet, kernel: &Kernel, nodes: &Range<usize>) -> Nanos {
+        let of = (self.heg.order(), self.heg.attention.bytes_per_position);
+        match kernel.net() {
+            Net::Decoder => self.copies.bring(&self.machine, lanes, (kernel, nodes), of),
+            Net::Encoder => Nanos::ZERO,
+        }
     }
 
     /// The kernel that ends first, and when. Ties go to the one that was launched first.
@@ -138,6 +151,7 @@ impl Lanes {
     /// A lane is gone. Returns the kernel that went with it.
     pub(crate) fn lose(&mut self, now: Instant, lane: LaneId) -> Option<Kernel> {
         self.lost = self.lost.union(LaneSet::from_iter([lane]));
+        self.copies.lost(lane);
         let kernel = self.running.values().find(|running| running.lanes.contains(lane))?.kernel.id;
         Some(self.end(now, kernel))
     }

@@ -15,6 +15,7 @@ mod answers;
 pub mod checkers;
 mod client;
 mod compiler;
+mod copies;
 mod counters;
 mod device_graphs;
 mod disk;

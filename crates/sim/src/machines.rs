@@ -8,7 +8,7 @@
 
 use duet_scheduler::heg::{ExpertLaunches, Heg, OnDisk, RoutedWeights, SequenceWise, TokenWise};
 use duet_scheduler::layers::HeldLayers;
-use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, PerRow, Team};
+use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, MemoryDomain, PerRow, Team};
 use duet_scheduler::progressive::{Blocks, GraphCost, Pair, PassTime};
 use duet_scheduler::{GraphSet, Limits, Mechanisms, MemoryLimits, SchedulerConfig};
 use duet_types::{Bytes, LaneId, Nanos, Tokens};
@@ -28,6 +28,16 @@ pub fn npu_igpu_cpu() -> SchedulerConfig {
     let lanes = vec![lane("npu", npu, FAST, SLOW), igpu, lane("cpu", Capabilities::CORES, SLOW, SLOW)];
     let team = Team { lanes: [LaneId(1), LaneId(2)].into_iter().collect(), anchors: anchors(FAST, FAST) };
     config(Machine { teams: vec![team], ..Machine::of(lanes) }, 1000)
+}
+
+/// A GPU with memory of its own beside a lane of cores half as fast: a position that it lacks takes 5 µs a layer, and it has room
+/// for 500. Their team reads weights no faster than the core.
+#[must_use]
+pub fn discrete_gpu() -> SchedulerConfig {
+    let memory = MemoryDomain::Own { bytes_per_s: 1.6e9, room: Bytes(8_000_000) };
+    let gpu = Capabilities { memory, ..Capabilities::DYNAMIC };
+    let lanes = vec![lane("gpu", gpu, FAST, FAST), lane("cpu", Capabilities::CORES, SLOW, SLOW)];
+    config(Machine::of(lanes).with_team(anchors(FAST + SLOW, SLOW)), 132)
 }
 
 /// An iGPU that holds the second layer only, and a lane of cores half as fast.

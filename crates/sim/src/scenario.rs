@@ -113,6 +113,7 @@ fn machine(mut words: Words<'_>) -> Result<Scenario, ScenarioError> {
         "npu-igpu" => machines::npu_igpu(),
         "npu-igpu-cpu" => machines::npu_igpu_cpu(),
         "half-on-igpu" => machines::half_on_igpu(),
+        "discrete-gpu" => machines::discrete_gpu(),
         "cpu" => machines::cpu(),
         "single" => machines::single(),
         "exchanging" => machines::exchanging(Bytes::ZERO),

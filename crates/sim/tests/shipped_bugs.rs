@@ -362,7 +362,7 @@ fn a_static_lane_is_no_machine_of_its_own() {
 /// with one, of which none has the encoder's weights.
 #[test]
 fn texts_for_an_encoder_go_to_cores_alone() {
-    for machine in ["npu-igpu-cpu", "half-on-igpu", "cpu", "single"] {
+    for machine in ["npu-igpu-cpu", "half-on-igpu", "discrete-gpu", "cpu", "single"] {
         for policy in PolicyName::ALL {
             breaks_no_rule(&format!(
                 "{machine}  policy {policy}  chunk 72
@@ -374,6 +374,16 @@ fn texts_for_an_encoder_go_to_cores_alone() {
             ));
         }
     }
+}
+
+/// While an answer was generated on the cores, `duet` gave a text for the encoder to the GPU beside them.
+#[test]
+fn a_text_for_the_encoder_waits_for_the_cores_beside_a_gpu() {
+    breaks_no_rule(
+        "discrete-gpu  policy duet  chunk 116  batch 6  preempt 11ms  stall 58ms  age 0ms  expiry 56ms  contention 1.4
+         at 15ms  A  proactive  prompt 339  output 1  encodes
+         at 1ms   B  reactive   prompt 60   output 12",
+    );
 }
 
 /// While an answer was generated on one set of cores, a text for the encoder waited for both.

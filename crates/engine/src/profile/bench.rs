@@ -55,6 +55,11 @@ impl Bench {
         Self { machine: Arc::new(machine.clone()), ..self.clone() }
     }
 
+    /// Keys and values of a position in one layer.
+    pub(super) fn position_bytes(&self) -> f64 {
+        self.heg.attention.bytes_per_position
+    }
+
     /// What a device alone is timed with: feed-forward, but of devices that take it in launches of experts, which need a
     /// crew, projections.
     pub(super) fn product(&self, team: LaneSet) -> Product {

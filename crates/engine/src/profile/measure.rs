@@ -13,7 +13,7 @@
 
 use super::bench::{Bench, Product, Shape, fastest, median, on, start};
 use super::times::{FEW_POSITIONS, Pace, ROWS, SIZED_POSITIONS, Times, ends};
-use super::{Measured, Profile, ProfileError, attention as attending, capabilities, layers};
+use super::{Measured, Profile, ProfileError, attention as attending, capabilities, copies, layers};
 use crate::executors::Site;
 use crate::speed_probe::SpeedProbe;
 use duet_device::CpuLanes;
@@ -70,6 +70,7 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
         if executors.device(lane).is_some() {
             capabilities.uninterruptible =
                 capabilities::chunk_time(&super::heg(model, kv), &anchors, capabilities.attention);
+            capabilities.memory = copies::memory(&bench, lanes, lane)?;
         }
         machine.lanes.push(Lane::new(name, capabilities, anchors));
     }

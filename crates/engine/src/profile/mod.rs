@@ -8,6 +8,7 @@ mod attention;
 mod bench;
 mod capabilities;
 mod check;
+mod copies;
 mod encoder;
 mod heg;
 mod layers;

@@ -20,8 +20,9 @@ pub use text::{Overlong, Text};
 
 use crate::arch::bert::{LAST, NAME as BERT, RANK, pooling_type};
 use crate::gguf::GgufFile;
-use crate::load::{LoadError, LoadOptions, Model, Work};
+use crate::load::{LoadError, LoadOptions, Model};
 use crate::tokenizer::TooManyTokens;
+use crate::work::Work;
 use bert::Bert;
 use causal::Causal;
 use duet_types::{Bytes, NodeOrder, TokenId, Tokens};

@@ -12,7 +12,7 @@ use super::token_wise::{NotRun, sparse};
 use crate::load::Model;
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{Angles, HeadNorms, QkvWeights, SpannedRows};
-use duet_types::{Node, Tokens};
+use duet_types::{Bytes, Node, Tokens};
 use std::fmt::Debug;
 use std::ops::Range;
 
@@ -23,6 +23,9 @@ pub trait SpanWise: Debug + Send + Sync {
     /// # Errors
     /// [`NotRun`].
     fn run_span(&self, nodes: &[Node], rows: &mut SpanRows<'_>) -> Result<(), NotRun>;
+
+    /// What its copies of keys and values may take.
+    fn copies_room(&self) -> Bytes;
 }
 
 /// All rows of a pass, and what they see. What is written is to be written whole, or not at all.

@@ -2,7 +2,8 @@
 
 use super::{LayerWeights, Packer, names};
 use crate::arch::{Blueprint, Extra};
-use crate::load::{Linear, LoadError};
+use crate::load::LoadError;
+use crate::work::Linear;
 use duet_kernels::packed::PackedMatrix;
 
 /// By what rows' embeddings become inputs of all layers.

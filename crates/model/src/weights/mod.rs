@@ -29,7 +29,7 @@ pub use streamed::PackError;
 
 use crate::arch::ExpertPlan;
 use crate::disk_experts::ExpertPlace;
-use crate::load::{ExpertWork, Linear, RoutedBytes};
+use crate::work::{ExpertWork, Linear, RoutedBytes};
 use duet_kernels::attention::{KeyBias, PageAngles};
 use duet_kernels::fused::{ExpertBias, Feed};
 use duet_kernels::packed::PackedMatrix;

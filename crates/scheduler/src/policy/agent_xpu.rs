@@ -166,12 +166,16 @@ fn reactive_sharing(view: &View<'_>) -> Sharing {
 
 /// The dynamic lane; with all others, if prefill has nothing to do.
 fn decode_lanes(view: &View<'_>, node: usize) -> Option<LaneSet> {
-    let prefills = [Class::Reactive, Class::Proactive].into_iter().any(|class| candidate(view, class).is_some());
-    if !prefills && let Some(team) = joined(view).filter(|&team| view.holding(team, Net::Decoder, node) == team) {
+    let candidates = [Class::Reactive, Class::Proactive].into_iter().filter_map(|class| candidate(view, class));
+    let prefills: Vec<Net> = candidates.map(|candidate| candidate.pass().load.net).collect();
+    if prefills.is_empty()
+        && let Some(team) = joined(view).filter(|&team| view.holding(team, Net::Decoder, node) == team)
+    {
         return Some(team);
     }
-    // A device that prompts are read on has no decode beside it.
-    let igpu = Some(view.igpu_lane()).filter(|&lane| lane != view.prefill_lane());
+    // A device that prompts are read on has no decode beside it; texts for the encoder are read on the cores.
+    let reads = prefills.contains(&Net::Decoder);
+    let igpu = Some(view.igpu_lane()).filter(|&lane| !reads || lane != view.prefill_lane());
     let lane = LaneSet::from_iter([igpu.unwrap_or_else(|| view.decode_lane())]);
     if_idle(view, view.holding(lane, Net::Decoder, node))
 }

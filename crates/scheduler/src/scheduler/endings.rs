@@ -11,12 +11,13 @@ use crate::health::Probed;
 use crate::kernel::{Member, PassId, Yields};
 use crate::machine::Joins;
 use crate::mechanism::Mechanism;
+use crate::mirrors;
 use crate::pass::{Broken, Pass};
 use crate::reason::Reason;
 use crate::request_table::{Company, Fate, Phase};
 use crate::span::Span;
 use crate::speculation::Offer;
-use duet_types::{Class, FinishReason, KernelId, LaneId, LaneSet, Nanos, RequestId, Stage, Tokens};
+use duet_types::{Class, FinishReason, KernelId, LaneId, LaneSet, Nanos, NodeKind, RequestId, Stage, Tokens};
 
 impl Scheduler {
     pub(super) fn kernel_done(&mut self, kernel: KernelId, outcome: Outcome) {
@@ -76,6 +77,7 @@ impl Scheduler {
             Joins::Crew => Probed::Never,
             Joins::Rows => Probed::Later,
         };
+        self.mirrors.lost(lane);
         if let Some(at) = self.health.lose(self.now, lane, probed) {
             self.set_timer(at, Reason::Probe);
         }
@@ -144,6 +146,10 @@ impl Scheduler {
                 row.company = Company::Any;
                 row.fate
             });
+            for lane in mirrors::holding_all(&pass, &self.config) {
+                let room = mirrors::room(&self.config, lane);
+                self.mirrors.attended(lane, member.request, member.computed(new), room);
+            }
             if member.stage == Stage::Verify {
                 // The last token is to be computed next.
                 self.memory.keeps(member.request, member.computed(new) + Tokens(1));
@@ -209,6 +215,7 @@ impl Scheduler {
     pub(crate) fn release(&mut self, request: RequestId, end: End) {
         let row = self.table.remove(request);
         self.hungry.remove(&request);
+        self.mirrors.forget(request);
         self.memory.no_longer_awaits(request, row.request.prefix);
         let left = match end {
             End::Finished(_) => Some(row.kept(row.computed)),
@@ -241,7 +248,11 @@ impl Scheduler {
     fn off_lanes<R>(&mut self, kernel: KernelId, note: impl FnOnce(&mut Pass, &Span, usize) -> R) -> (PassId, R) {
         let running = self.running.remove(&kernel).unwrap_or_else(|| panic!("kernel {kernel} is not under way"));
         let pass = self.passes.get_mut(&running.pass).expect("a kernel is of a pass");
-        let noted = note(pass, &running.span, self.config.graph(pass.load.net).nodes());
+        let graph = self.config.graph(pass.load.net);
+        let noted = note(pass, &running.span, graph.nodes());
+        if let Some(device) = mirrors::attending(&self.config.machine, running.lanes) {
+            pass.attended(device, graph.order().count_of(NodeKind::Attention, &running.span.nodes), &running.span);
+        }
         let time = self.now - running.launched;
         // An overdue rider that decodes gets on as well as in a pass of its own; a few rows of a prompt do not.
         let overdue = |member: &Member| {

@@ -69,9 +69,9 @@ impl Scheduler {
         let waiting = drafted.iter().find(|member| self.short.contains(&member.request));
         assert!(waiting.is_none(), "{waiting:?} waits for memory");
         let id = PassId(self.next_pass);
-        let draft = Pass::new(id, drafted.clone());
+        let draft = self.view().draft(drafted.clone());
         let members = self.with_pages(drafted);
-        let pass = Pass::new(id, members.clone());
+        let pass = self.view().draft(members.clone());
         let kind = |pass: &Pass| (pass.class, pass.stage == Stage::Prefill, pass.buffer);
         if members.is_empty() || kind(&pass) != kind(&draft) {
             // Those for whose sake it was composed are left out: the policy thinks again.

@@ -17,22 +17,26 @@
 //! that waits for. In both background work may wait for reactive work on the other lane, if contention deferral is on, and under
 //! `duet` background decode for a reactive prefill, which will want its lane. One-device policies run on one team only, so for them 1 says all.
 
-use super::picture::{Picture, Seen, Standing};
+use super::picture::{Picture, Seen, Standing, UnderWay};
 use super::{Books, Checker, Rule};
 use crate::scenario::Scenario;
+use duet_scheduler::machine::Joins;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Mechanism, SchedulerConfig};
-use duet_types::{Class, Instant, LaneId, RequestId, Stage};
+use duet_types::{Class, Instant, LaneId, Net, RequestId, Stage};
 
 #[derive(Debug)]
 pub(super) struct Idleness {
     policy: PolicyName,
     config: SchedulerConfig,
+    /// Which model each client's text goes through.
+    nets: Vec<Net>,
 }
 
 impl Idleness {
     pub(super) fn new(scenario: &Scenario) -> Self {
-        Self { policy: scenario.policy, config: scenario.config.clone() }
+        let nets = scenario.clients.iter().map(|client| client.net).collect();
+        Self { policy: scenario.policy, config: scenario.config.clone(), nets }
     }
 
     fn nothing_runs(&self, picture: &Picture) -> Result<(), String> {
@@ -90,12 +94,21 @@ impl Idleness {
         let defers = reactive_runs && self.config.mechanisms.has(Mechanism::ContentionDeferral);
         let gives_way = self.policy == PolicyName::Duet && reads(picture);
         let may = |class| class == Class::Reactive || !(defers || gives_way);
-        let under_way = picture.passes.iter().find(|(_, pass)| pass.stage == stage && may(pass.class));
+        // Texts for the encoder wait for a core.
+        let takes = |net: Net| net.is_decoder() || self.config.machine.lane(lane).capabilities.joins == Joins::Crew;
+        let its = |pass: &UnderWay| pass.stage == stage && may(pass.class) && takes(pass.members[0].net);
+        let under_way = picture.passes.iter().find(|(_, pass)| its(pass));
         if let Some((pass, _)) = under_way {
             return Err(format!("lane {lane} is idle, and pass {pass} is under way"));
         }
         let waits = |seen: &Seen| seen.stage() == stage && may(seen.class) && picture.can_run(seen);
-        match picture.live().find(|(_, seen)| waits(seen)) {
+        let net = |request: RequestId| self.nets[request.0 as usize];
+        // Under `agent-xpu` nobody overtakes one that waits for a core.
+        let blocks = |(request, seen): (RequestId, &Seen)| waits(seen) && !takes(net(request));
+        if self.policy == PolicyName::AgentXpu && picture.live().any(blocks) {
+            return Ok(());
+        }
+        match picture.live().find(|(request, seen)| waits(seen) && takes(net(*request))) {
             Some((request, _)) => Err(format!("lane {lane} is idle, and {request} is ready and has memory")),
             None => Ok(()),
         }

@@ -41,6 +41,9 @@ pub fn scenario(seed: u64) -> Scenario {
     {
         config.heg = machines::mixture().heg;
     }
+    if config.machine == machines::half_on_igpu().machine && config.limits.chunk.0.is_multiple_of(2) {
+        config.machine = machines::discrete_gpu().machine;
+    }
     if chance(&mut random, 0.1) {
         config.machine.cap_decode_lane(one_of(&mut random, &[0.3, 0.5, 0.9]));
     }

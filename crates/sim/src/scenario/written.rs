@@ -46,6 +46,7 @@ fn machine_name(config: &SchedulerConfig) -> &'static str {
         ("npu", 2) => "npu-igpu",
         ("npu", _) => "npu-igpu-cpu",
         ("igpu", _) => "half-on-igpu",
+        ("gpu", _) => "discrete-gpu",
         ("cpu0", _) => "cpu",
         _ => "single",
     }

@@ -123,6 +123,7 @@ impl<A: Answers> VirtualWorld<A> {
                     let new = generated.iter().find(|new| new.request == member.request);
                     let new = new.map_or(Tokens::ZERO, |new| new.tokens);
                     self.kv.computed_to(member.request, member.computed(new));
+                    self.lanes.copies.computed(member.request, member.computed(new));
                 }
                 Outcome::Tokens(generated)
             }

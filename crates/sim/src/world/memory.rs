@@ -23,6 +23,7 @@ impl<A: Answers> VirtualWorld<A> {
             self.undo(pass);
         }
         let pages = self.kv.spill(request);
+        self.lanes.copies.forget(request);
         let at = self.now + Nanos(self.page_io.0 * pages.unwrap_or(0) as u64);
         let fails = pages.is_none() || self.failing_spills.contains(&self.spills);
         self.spills += 1;
@@ -40,6 +41,7 @@ impl<A: Answers> VirtualWorld<A> {
         assert!(!self.compiler.has_any(request), "{request} is released, but not its graph");
         let keeps = if end == End::Failed { Keeps::Nothing } else { Keeps::All };
         self.kv.ended(request, keeps);
+        self.lanes.copies.forget(request);
         match keeps {
             Keeps::All => self.answers.kept(request),
             Keeps::Nothing => self.answers.dropped(request),
@@ -61,6 +63,7 @@ impl<A: Answers> VirtualWorld<A> {
             self.undo(pass);
         }
         self.kv.discard(request);
+        self.lanes.copies.forget(request);
         self.answers.discarded(request);
     }
 

@@ -14,6 +14,7 @@ mod faults;
 mod launches;
 mod layers;
 mod memory;
+mod mirrors;
 mod order;
 mod piggyback;
 mod pipelines;

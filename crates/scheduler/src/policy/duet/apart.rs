@@ -212,7 +212,7 @@ fn decode_lanes(view: &View<'_>, class: Class) -> LaneSet {
         Some(pass) => (pass.load, pass.node),
         None => {
             let batch = batching::of_class(view, class);
-            (Load::of(&batch.iter().map(|request| request.member(Tokens(1))).collect::<Vec<_>>()), 0)
+            (view.load(&batch.iter().map(|request| request.member(Tokens(1))).collect::<Vec<_>>()), 0)
         }
     };
     view.dynamic_lanes(&load, Stage::Decode, &view.stretch(Net::Decoder, node))

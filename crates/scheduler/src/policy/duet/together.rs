@@ -20,6 +20,7 @@ use crate::batching::only_company;
 use crate::disk_wait;
 use crate::heg::Load;
 use crate::kernel::Member;
+use crate::mirrors;
 use crate::order::Order;
 use crate::pass::Pass;
 use crate::piggyback;
@@ -143,8 +144,8 @@ fn chunk_rows(view: &View<'_>, reading: &RequestView<'_>, decode: &[Member], lan
 const CHUNK_MIN: Tokens = Tokens(16);
 
 fn is_cheaper_together(view: &View<'_>, chunk: &Member, decode: &[Member], lanes: LaneSet) -> bool {
-    let (prefill, tokens) = (Load::of([chunk]), Load::of(decode));
-    let together = decode.iter().fold(prefill, |load, member| load.with(member));
+    let (prefill, tokens) = (view.load(std::slice::from_ref(chunk)), view.load(decode));
+    let together = decode.iter().fold(prefill, |load, member| view.load_with(load, member));
     let apart = view.predict_pass(&prefill, Stage::Prefill, lanes) + view.predict_pass(&tokens, Stage::Decode, lanes);
     view.predict_pass(&together, Stage::Prefill, lanes) <= apart
 }
@@ -201,7 +202,9 @@ fn side_by_side(view: &View<'_>) -> Option<Decision> {
         Some(pass) => pass.members.clone(),
         None => compose(view, Class::Reactive, team, |_| true).0,
     };
-    if members.is_empty() || !is_bearable(view, &Load::of(&members), decode_lane, team) {
+    let load = mirrors::spread(view.load(&members));
+    let [prefill_lane, decode_lane] = roles(view, &load, [prefill_lane, decode_lane]);
+    if members.is_empty() || !is_bearable(view, &load, decode_lane, team) {
         return None;
     }
     let decode = match under_way {
@@ -212,15 +215,23 @@ fn side_by_side(view: &View<'_>) -> Option<Decision> {
     if let (Some(decode), Some(lanes)) = (decode, if_idle(view, decode_lane)) {
         return Some(decode.launch_cut(view, Cut::Whole, lanes, Reason::SideBySide));
     }
-    let lanes = if_idle(view, prefill_lane)?;
-    let (candidate, _) = next_background(view, lanes)?;
+    let (candidate, _) = next_background(view, if_idle(view, prefill_lane)?)?;
+    let pass = candidate.pass();
+    let lanes = if_idle(view, view.holding(prefill_lane, pass.load.net, pass.node))?;
     let cut = preemption::cut(view, candidate.pass(), lanes);
     Some(candidate.launch_cut(view, cut, lanes, Reason::SideBySide))
 }
 
+/// The lanes of prefill and of decode: decode has the other one where that is quicker, which a GPU beside a few cores may be.
+fn roles(view: &View<'_>, load: &Load, [prefill, decode]: [LaneSet; 2]) -> [LaneSet; 2] {
+    let time = |lanes| view.predict_pass(load, Stage::Decode, lanes);
+    if time(prefill) < time(decode) { [decode, prefill] } else { [prefill, decode] }
+}
+
+/// Whether decode on its lane is as quick as on whichever lanes it would have alone, or nearly.
 fn is_bearable(view: &View<'_>, load: &Load, decode_lane: LaneSet, team: LaneSet) -> bool {
     let machine = &view.config().machine;
-    let together = view.predict_pass(load, Stage::Decode, team);
+    let together = view.predict_pass(load, Stage::Decode, view.quickest(team, load, Stage::Decode, 0));
     let apart = view.predict_pass(load, Stage::Decode, decode_lane);
     let beside = apart.0 as f64 * machine.contention.memory_beside_compute;
     beside <= together.0 as f64 * (1.0 + view.config().limits.stretch)
