@@ -232,6 +232,7 @@ impl Model {
         let packed = kept.as_ref().and_then(|(_, file)| file.as_ref().ok());
         let packer = Packer { file: &file, blueprint: &blueprint, packed, experts_in };
         // What the tokenizer was made of is not to lie beside the weights, and neither is what these were packed in.
+        file.forget_headers();
         give_back_freed();
         let weights = pack(packer, options.threads, progress)?;
         give_back_freed();

@@ -166,6 +166,19 @@ impl GgufFile {
         let _ = tensor;
     }
 
+    /// Gives back the memory of what stands before the tensors: vocabularies take megabytes, and are read once. They are read
+    /// from the file again if somebody asks.
+    pub(crate) fn forget_headers(&self) {
+        #[cfg(unix)]
+        for part in &self.parts {
+            if let Part { bytes: Storage::Mapped(map), data_start, .. } = part {
+                let header = (*data_start).min(map.len());
+                // SAFETY: as in `forget`, and the range is within the map. A refusal only keeps the memory in use.
+                let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, 0, header) };
+            }
+        }
+    }
+
     /// How long each part is and when it was last changed, where that is known.
     pub(crate) fn changes(&self) -> impl Iterator<Item = (usize, Option<SystemTime>)> {
         self.parts.iter().map(|part| (part.bytes.as_slice().len(), part.modified))
