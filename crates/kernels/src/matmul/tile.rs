@@ -138,8 +138,8 @@ pub(super) struct Ahead<'a, const P: usize> {
 const AHEAD_TILES: usize = 8;
 
 /// How many bytes a tile that fetches its own panels is ahead, of all of them together: more than arrive while it computes, and
-/// much less than the second cache holds, which they go to. The first one waits for few lines at a time (24 on Zen 4, where
-/// that keeps a core at 12 GB/s), the second for more. Measured on Zen 4 with weights that are ten times the last cache: half
+/// much less than the second cache holds, which they go to. The first one waits for few lines at a time (24 on Zen 4: by
+/// their latency some 12 GB/s a core, which is what was seen), the second for more. Measured on Zen 4 with weights that are ten times the last cache: half
 /// as many and twice as many are as good, and fetching to the first cache is 10 to 30 % slower for one to six rows.
 const AHEAD_BYTES: usize = 12 << 10;
 
