@@ -126,10 +126,22 @@ fn a_cache_without_room_for_what_is_exchanged_is_refused() {
 #[test]
 fn a_machine_is_profiled_for_a_model() {
     let cache = tempfile::tempdir().unwrap();
-    let real = std::env::var("DUET_TEST_MODEL").ok().filter(|path| !path.is_empty());
-    let check: &[&str] = if real.is_some() { &["--check"] } else { &[] };
-    let model = real.as_deref().unwrap_or(MODEL);
-    let profiled = run(&mut duet(cache.path(), &[&["profile", model, "--json"], check].concat()));
+    assert_profiled(&run(&mut duet(cache.path(), &["profile", MODEL, "--json"])), "null");
+    // Of a real model what it predicts comes true to some extent; a thorough profile of one takes minutes without optimisation.
+    if let Some(real) = std::env::var("DUET_TEST_MODEL").ok().filter(|path| !path.is_empty()) {
+        let checked = ["profile", &real, "--json", "--effort", "quick", "--check"];
+        assert_profiled(&run(&mut duet(cache.path(), &checked)), "a share");
+    }
+    assert!(fs::read_dir(cache.path().join("profiles")).unwrap().count() > 0);
+
+    let wrong = |arguments: &[&str]| run(&mut duet(cache.path(), &[&["profile"], arguments].concat()));
+    wrong(&["no-such-model"]).assert_refused(&["`no-such-model`"]);
+    wrong(&[MODEL, "--threads", "0"]).assert_refused(&["--threads"]);
+    wrong(&[MODEL, "--kv", "int2"]).assert_refused(&["--kv", "f16, int8, int4"]);
+}
+
+/// Every lane has its figures, and errors of predictions are there if they were asked for.
+fn assert_profiled(profiled: &support::Run, errors: &str) {
     assert_eq!(profiled.status, 0, "{profiled:#?}");
     assert!(profiled.stderr.contains("profile: written to"), "{profiled:#?}");
     let report: serde_json::Value = serde_json::from_str(&profiled.stdout).unwrap();
@@ -143,14 +155,9 @@ fn a_machine_is_profiled_for_a_model() {
     }
     for figure in ["mean_abs_pct", "p90_abs_pct"] {
         let error = report["prediction_error"][figure].as_f64();
-        assert_eq!(error.is_some_and(|error| error.is_finite() && error >= 0.0), !check.is_empty(), "{report}");
+        let found = if error.is_some_and(|error| error.is_finite() && error >= 0.0) { "a share" } else { "null" };
+        assert_eq!(found, errors, "{report}");
     }
-    assert!(fs::read_dir(cache.path().join("profiles")).unwrap().count() > 0);
-
-    let wrong = |arguments: &[&str]| run(&mut duet(cache.path(), &[&["profile"], arguments].concat()));
-    wrong(&["no-such-model"]).assert_refused(&["`no-such-model`"]);
-    wrong(&[model, "--threads", "0"]).assert_refused(&["--threads"]);
-    wrong(&[model, "--kv", "int2"]).assert_refused(&["--kv", "f16, int8, int4"]);
 }
 
 /// A model that would be downloaded if it came to that.

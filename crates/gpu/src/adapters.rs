@@ -33,6 +33,17 @@ pub struct Adapter {
     pub binding_max: u64,
     /// Whether it can be used.
     pub verdict: Verdict,
+    /// How it may come to keys and values.
+    cache_access: CacheAccess,
+}
+
+/// How a GPU comes to the cache's keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheAccess {
+    /// It reads and writes the cache itself, in the processor's memory.
+    InPlace,
+    /// It has copies.
+    Copied,
 }
 
 /// What sort of adapter it is.
@@ -121,6 +132,10 @@ impl Adapter {
         };
         Self {
             verdict: verdict(kind, &limits, adapter.features()),
+            cache_access: match kind {
+                Kind::Integrated | Kind::Software => CacheAccess::InPlace,
+                Kind::Discrete | Kind::Virtual | Kind::Unknown => CacheAccess::Copied,
+            },
             name: format!("{FIRST}:{index}"),
             full_name: info.name,
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
@@ -129,6 +144,18 @@ impl Adapter {
             binding_max: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
             adapter,
         }
+    }
+
+    /// How it may come to keys and values, if its driver knows how.
+    #[must_use]
+    pub fn cache_access(&self) -> CacheAccess {
+        self.cache_access
+    }
+
+    /// The same adapter, which is to have copies whatever its driver knows.
+    #[must_use]
+    pub fn with_copies(self) -> Self {
+        Self { cache_access: CacheAccess::Copied, ..self }
     }
 }
 

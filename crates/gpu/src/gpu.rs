@@ -2,11 +2,12 @@
 //!
 //! Waiting has a limit. A device that was lost stays so: who wants to go on opens it again ([`Gpu::open`]).
 
-use crate::adapters::Adapter;
+use crate::adapters::{Adapter, CacheAccess};
 use crate::clock::Clock;
 use crate::display::Displays;
 use crate::error::GpuError;
 use crate::fusing::{self, DOUBLES, Fusing};
+use crate::host_memory::{self, HostMemory};
 use crate::pipelines::Pipelines;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,10 +25,14 @@ pub struct Gpu {
     pub(crate) displays: Displays,
     /// Its clock, if it has one.
     pub(crate) clock: Option<Clock>,
+    /// How it is given the host's memory, if it shares that.
+    pub(crate) host_memory: Option<HostMemory>,
     /// How it adds products.
     pub(crate) fusing: Fusing,
     /// Bytes that were read back.
     pub(crate) read: AtomicU64,
+    /// Bytes of keys and values that were copied there.
+    pub(crate) copied: AtomicU64,
     /// What the driver last said was wrong.
     trouble: Arc<Mutex<Option<GpuError>>>,
     /// A [`Fault`] that is to come, for tests.
@@ -46,11 +51,23 @@ pub enum Fault {
 }
 
 impl Gpu {
-    /// Opens an adapter.
+    /// Opens an adapter, so that it shares the host's memory if it has no other and its driver knows how.
     ///
     /// # Errors
     /// If its driver does not open it, or it does not compile and run a shader.
     pub fn open(adapter: &Adapter) -> Result<Self, GpuError> {
+        if adapter.cache_access() == CacheAccess::InPlace {
+            match Self::open_with(adapter, CacheAccess::InPlace) {
+                Ok(gpu) => return Ok(gpu),
+                Err(why) => {
+                    tracing::warn!("{} does not share memory, so keys and values are copied: {why}", adapter.name)
+                }
+            }
+        }
+        Self::open_with(adapter, CacheAccess::Copied)
+    }
+
+    fn open_with(adapter: &Adapter, access: CacheAccess) -> Result<Self, GpuError> {
         let offered = adapter.adapter.features();
         let wanted = wgpu::DeviceDescriptor {
             label: Some("duet"),
@@ -61,20 +78,52 @@ impl Gpu {
             ..wgpu::DeviceDescriptor::default()
         };
         let refused = |error: wgpu::RequestDeviceError| GpuError::Refused(error.to_string());
-        let (device, queue) = pollster::block_on(adapter.adapter.request_device(&wanted)).map_err(refused)?;
+        let sharing = match access {
+            CacheAccess::InPlace => host_memory::open(&adapter.adapter, &wanted)?,
+            CacheAccess::Copied => None,
+        };
+        let (device, queue, host_memory) = match sharing {
+            Some((device, queue, host_memory)) => (device, queue, Some(host_memory)),
+            None => {
+                let opened = pollster::block_on(adapter.adapter.request_device(&wanted));
+                let (device, queue) = opened.map_err(refused)?;
+                (device, queue, None)
+            }
+        };
         let trouble = Arc::new(Mutex::new(None));
         let lost = Arc::clone(&trouble);
         device.set_device_lost_callback(move |_, why| note(&lost, GpuError::Lost(why)));
         let failed = Arc::clone(&trouble);
         device.on_uncaptured_error(Arc::new(move |error| note(&failed, GpuError::Refused(first_line(&error)))));
         let pipelines = Pipelines::default();
-        let (fault, read) = (AtomicU8::new(0), AtomicU64::new(0));
+        let (fault, read, copied) = (AtomicU8::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (binding_max, fusing) = (adapter.binding_max, Fusing::Apart);
         let clock = Clock::of(&device, &queue);
         let displays = Displays::of(adapter.kind, &adapter.adapter.get_info().device_pci_bus_id);
-        let mut gpu = Self { device, queue, pipelines, binding_max, displays, clock, fusing, read, trouble, fault };
+        let mut gpu = Self {
+            device,
+            queue,
+            pipelines,
+            binding_max,
+            displays,
+            clock,
+            host_memory,
+            fusing,
+            read,
+            copied,
+            trouble,
+            fault,
+        };
         gpu.fusing = fusing::found(&mut gpu)?;
+        if let Some(host_memory) = gpu.host_memory {
+            host_memory.try_out(&gpu)?;
+        }
         Ok(gpu)
+    }
+
+    /// How it comes to keys and values.
+    pub(crate) fn cache_access(&self) -> CacheAccess {
+        if self.host_memory.is_some() { CacheAccess::InPlace } else { CacheAccess::Copied }
     }
 
     /// What has gone wrong with it; then it is of no use any more.

@@ -9,6 +9,9 @@
 //! exact in any order, and what is not exact has the CPU's order. This holds on an adapter whose `fma` rounds once, and on one
 //! with double precision (`fusing.rs`); on another last bits differ.
 //!
+//! Keys and values stay in the cache where the adapter has no memory of its own and its driver takes the host's ([`in_place`]),
+//! and are copied otherwise ([`pages`]).
+//!
 //! Invariant: an adapter that fails, is lost or hangs is an error of the call, after which nothing of a pass has changed.
 
 pub mod adapters;
@@ -23,6 +26,9 @@ mod fusing;
 pub mod gpu;
 mod heads;
 mod held;
+mod host_memory;
+mod in_place;
+mod kept;
 mod matrix;
 mod nodes;
 mod pages;
@@ -36,7 +42,7 @@ mod shader;
 mod spans;
 mod staging;
 
-pub use adapters::{Adapter, Adapters, Verdict};
+pub use adapters::{Adapter, Adapters, CacheAccess, Verdict};
 pub use error::GpuError;
 pub use fusing::Fusing;
 pub use gpu::{Fault, Gpu};

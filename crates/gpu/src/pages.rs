@@ -1,4 +1,4 @@
-//! Keys and values of sequences in a GPU's memory: copies of the cache's pages, byte for byte.
+//! Keys and values of sequences in a GPU's own memory: copies of the cache's pages, byte for byte.
 //!
 //! The cache of `duet_model::kv` stays what counts. A copy is named by the lineage of what it was made of, and says for each
 //! layer up to which position it is right; a span adds what is new. Rows of the pass itself are written behind that by the
@@ -11,11 +11,22 @@
 
 use crate::error::GpuError;
 use crate::gpu::Gpu;
+use crate::kept::Place;
 use crate::recording::Recording;
 use duet_kernels::attention::KvLayout;
 use duet_model::forward::{CacheRows, SpanRows, SpanSequence};
 use duet_model::kv::{LineageId, PAGE_TOKENS};
 use duet_types::Tokens;
+use std::sync::atomic::Ordering;
+
+/// Where the pages of a sequence are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    /// Their numbers, those of its rows among them.
+    pub(crate) pages: Vec<u32>,
+    /// The slot of the first row of its draft tree, if it has one.
+    pub(crate) tree: u32,
+}
 
 /// The pages of all layers.
 #[derive(Debug)]
@@ -65,9 +76,14 @@ impl Pages {
         &self.layers[place]
     }
 
+    /// Bytes from one page of a layer to the next.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
     /// Finds or makes a copy of each sequence, with room for its rows. The pages of each, in the sequences' order; nothing if
     /// there are not as many.
-    pub(crate) fn prepare(&mut self, to: &mut Recording<'_>, rows: &SpanRows<'_>) -> Option<Vec<Vec<u32>>> {
+    pub(crate) fn prepare(&mut self, to: &mut Recording<'_>, rows: &SpanRows<'_>) -> Option<Vec<Listed>> {
         let needs: Vec<usize> = rows.sequences.iter().map(pages_of).collect();
         if needs.iter().sum::<usize>() > self.capacity {
             return None;
@@ -86,22 +102,16 @@ impl Pages {
             self.copies.push(copy);
         }
         let of = |lineage: &LineageId| self.copies.iter().rfind(|copy| copy.lineage == *lineage);
-        ours.iter().map(|lineage| of(lineage).map(|copy| copy.pages.clone())).collect()
+        ours.iter().map(|lineage| of(lineage).map(|copy| Listed::of(&copy.pages))).collect()
     }
 
     /// Brings a sequence's copy of a layer up to a position.
-    pub(crate) fn update(
-        &mut self,
-        gpu: &Gpu,
-        (layer, place): (usize, usize),
-        sequence: &SpanSequence<'_>,
-        end: Tokens,
-    ) {
-        let cache = sequence.cache(layer, end);
+    pub(crate) fn update(&mut self, gpu: &Gpu, place: Place, sequence: &SpanSequence<'_>, end: Tokens) {
+        let cache = sequence.cache(place.layer, end);
         let Some(copy) = copy_of(&mut self.copies, cache.lineage()) else { return };
         let right = cache.unchanged_since(copy.lineage).as_usize();
-        let from = copy.held[place].min(right).min(end.as_usize());
-        copy.held[place] = sequence.before.as_usize();
+        let from = copy.held[place.here].min(right).min(end.as_usize());
+        copy.held[place.here] = sequence.before.as_usize();
         // Also where nothing is new: the cache notes how far it is copied.
         cache.note_copied();
         if from == end.as_usize() {
@@ -109,16 +119,17 @@ impl Pages {
         }
         let first = from / PAGE_TOKENS;
         for (page, bytes) in copy.pages[first..].iter().zip(cache.pages(first)) {
-            gpu.queue.write_buffer(&self.layers[place], u64::from(*page) * self.page_bytes as u64, bytes);
+            gpu.copied.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            gpu.queue.write_buffer(&self.layers[place.here], u64::from(*page) * self.page_bytes as u64, bytes);
         }
     }
 
     /// Rows that follow each other were written to a layer of a sequence's copy, and are what the cache has of them.
-    pub(crate) fn keep(&mut self, (layer, place): (usize, usize), sequence: &SpanSequence<'_>) {
+    pub(crate) fn keep(&mut self, place: Place, sequence: &SpanSequence<'_>) {
         let end = sequence.before + Tokens(sequence.rows.len() as u32);
-        let cache = sequence.cache(layer, end);
+        let cache = sequence.cache(place.layer, end);
         if let Some(copy) = copy_of(&mut self.copies, cache.lineage()) {
-            copy.held[place] = end.as_usize();
+            copy.held[place.here] = end.as_usize();
             cache.note_copied();
         }
     }
@@ -159,6 +170,13 @@ impl Pages {
             self.free.extend(self.copies.remove(at).pages);
         }
         self.free.pop()
+    }
+}
+
+impl Listed {
+    /// Those of a tree have a page of their own, the last.
+    fn of(pages: &[u32]) -> Self {
+        Self { pages: pages.to_vec(), tree: pages.last().map_or(0, |page| page * PAGE_TOKENS as u32) }
     }
 }
 

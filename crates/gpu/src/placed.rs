@@ -3,7 +3,7 @@
 //! A device that failed is opened anew, with all weights, by the first probe (`head`) that the engine sends it: that is how it
 //! comes back. Whatever else is asked of it before is refused.
 
-use crate::adapters::Adapter;
+use crate::adapters::{Adapter, CacheAccess};
 use crate::best::{self, BEST_MAX};
 use crate::error::GpuError;
 use crate::experts::{self, ExpertWidths};
@@ -31,6 +31,8 @@ pub struct GpuModel {
     model: Arc<Model>,
     adapter: Adapter,
     shares: Shares,
+    /// How it came to keys and values when it was first opened.
+    cache_access: CacheAccess,
     /// The layers that it holds, or will when it is opened again.
     held: Mutex<Range<usize>>,
     /// One lane at a time has it. Nothing after a failure, until a probe.
@@ -80,8 +82,10 @@ impl GpuModel {
         suits(&model)?;
         let shares = Shares::new(&model, Loaded::widths(&model), memory);
         let held = shares.longest()?;
-        let loaded = Mutex::new(Some(OnGpu::new(&model, adapter, &held, shares.pages)?));
-        Ok(Self { model, adapter: adapter.clone(), shares, held: Mutex::new(held), loaded })
+        let on_gpu = OnGpu::new(&model, adapter, &held, shares.pages)?;
+        let cache_access = on_gpu.loaded.gpu.cache_access();
+        let (held, loaded) = (Mutex::new(held), Mutex::new(Some(on_gpu)));
+        Ok(Self { model, adapter: adapter.clone(), shares, cache_access, held, loaded })
     }
 
     /// Whether it holds all layers of the model.
@@ -108,6 +112,12 @@ impl GpuModel {
         Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.gpu.read.load(Ordering::Relaxed)))
     }
 
+    /// Keys and values that were copied there since it was opened: none, where it reads the cache itself.
+    #[must_use]
+    pub fn copied_bytes(&self) -> Bytes {
+        Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.gpu.copied.load(Ordering::Relaxed)))
+    }
+
     /// Lets the next submission go wrong, for tests of what follows.
     pub fn provoke(&self, fault: Fault) {
         if let Some(on_gpu) = self.locked().as_ref() {
@@ -125,7 +135,10 @@ impl GpuModel {
         let Some(on_gpu) = locked.as_mut() else { return Err(NotRun::Failed("it was given up".to_owned())) };
         let result = on_gpu.loaded.gpu.check().and_then(|()| work(on_gpu));
         result.map_err(|error| {
-            let gone = locked.take();
+            let mut gone = locked.take();
+            if let Some(on_gpu) = &mut gone {
+                on_gpu.spans.kept.leave();
+            }
             // To give up a device that hangs may take as long as it hangs. Without a thread it is given up here.
             let _ = std::thread::Builder::new().name("duet-gpu-gone".to_owned()).spawn(move || drop(gone));
             NotRun::Failed(error.to_string())
@@ -375,8 +388,11 @@ impl SpanWise for GpuModel {
         self.run(|on_gpu| on_gpu.loaded.span(&mut on_gpu.spans, &self.model, nodes, rows))?.or_refused()
     }
 
-    fn copies_room(&self) -> Bytes {
-        Bytes(self.shares.pages)
+    fn copies_room(&self) -> Option<Bytes> {
+        match self.cache_access {
+            CacheAccess::InPlace => None,
+            CacheAccess::Copied => Some(Bytes(self.shares.pages)),
+        }
     }
 }
 

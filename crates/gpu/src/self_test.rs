@@ -5,7 +5,7 @@
 //! before a model is. Sums of groups are integers, and have to be right to the last one; what they are scaled and added with
 //! may be rounded otherwise ([`Fusing`]).
 
-use crate::adapters::Adapter;
+use crate::adapters::{Adapter, CacheAccess};
 use crate::error::GpuError;
 use crate::fusing::Fusing;
 use crate::gpu::Gpu;
@@ -31,6 +31,8 @@ pub struct SelfTest {
     pub off: f64,
     /// How products are added.
     pub fusing: Fusing,
+    /// How it comes to keys and values.
+    pub cache_access: CacheAccess,
 }
 
 /// Runs products of a few forms on an adapter, and checks what comes out.
@@ -42,7 +44,8 @@ pub fn self_test(adapter: &Adapter) -> Result<SelfTest, GpuError> {
     let gpu = Gpu::open(adapter)?;
     // Tiles of rows, and one row, whose groups threads share out.
     let trials = [9, 1].map(|rows| Trial::new(Form::Q4K, 48, 3, rows));
-    let mut tested = SelfTest { compile: Nanos::ZERO, inference: Nanos::ZERO, off: 0.0, fusing: gpu.fusing };
+    let (fusing, cache_access) = (gpu.fusing, gpu.cache_access());
+    let mut tested = SelfTest { compile: Nanos::ZERO, inference: Nanos::ZERO, off: 0.0, fusing, cache_access };
     for (products, trial) in
         [Products::Bytes, Products::Floats].into_iter().flat_map(|by| trials.iter().map(move |t| (by, t)))
     {

@@ -4,9 +4,9 @@
 //! that what the same GPU draws comes between them. A node is the least.
 
 use crate::error::GpuError;
-use crate::gpu::Gpu;
+use crate::kept::{Kept, Place};
 use crate::nodes::Launcher;
-use crate::pages::Pages;
+use crate::pages::Listed;
 use crate::placed::Loaded;
 use crate::recording::Recording;
 use crate::staging::Staging;
@@ -23,10 +23,7 @@ pub(crate) const SPAN_ROWS: usize = 512;
 /// What spans need beside the nodes' weights.
 #[derive(Debug)]
 pub(crate) struct Spans {
-    /// Of the cache that was seen last.
-    pub(crate) pages: Option<Pages>,
-    /// What they may take.
-    page_bytes: u64,
+    pub(crate) kept: Kept,
     /// Cosines and sines of each row.
     pub(crate) angles: wgpu::Buffer,
     /// Of each row: position, paged positions, and where pages and path are in `places`.
@@ -97,11 +94,8 @@ impl Loaded {
         if count == 0 || count > SPAN_ROWS || !nodes.iter().all(is_here) {
             return Ok(Fits::No);
         }
-        let mut forks = Recording::new(&self.gpu);
-        let Some(pages) = spans.pages_for(&self.gpu, rows)?.prepare(&mut forks, rows) else { return Ok(Fits::No) };
-        // Before anything is written to what was copied.
-        forks.submit();
-        if spans.describe(self, rows, &pages) == Fits::No {
+        let Some(listed) = spans.kept.prepare(&self.gpu, rows)? else { return Ok(Fits::No) };
+        if spans.describe(self, rows, &listed) == Fits::No {
             return Ok(Fits::No);
         }
         let mut way = Way {
@@ -150,8 +144,7 @@ impl Spans {
         let floats = |label, columns: usize| gpu.empty(label, SPAN_ROWS * columns * 4);
         let results = (0..layers).map(|_| floats("keys and values", 2 * b.kv_heads * b.head_dim)).collect();
         let spans = Self {
-            pages: None,
-            page_bytes,
+            kept: Kept::new(layers, page_bytes),
             angles: floats("angles", 2 * angles.next_multiple_of(16)),
             rows: floats("rows", 4),
             places: gpu.empty("places", PLACES * 4),
@@ -164,33 +157,20 @@ impl Spans {
         Ok(spans)
     }
 
-    /// Pages of the form that the cache of these rows has.
-    fn pages_for(&mut self, gpu: &Gpu, rows: &SpanRows<'_>) -> Result<&mut Pages, GpuError> {
-        let none = GpuError::Model("a pass without sequences");
-        let layout = rows.sequences.first().ok_or(none)?.cache(0, Tokens::ZERO).layout();
-        let kept = self.pages.take().filter(|pages| *pages.layout() == layout);
-        let pages = match kept {
-            Some(pages) => pages,
-            None => Pages::new(gpu, layout, self.results.len(), self.page_bytes)?,
-        };
-        Ok(self.pages.insert(pages))
-    }
-
     /// Tells the shaders where rows are and what they see.
-    fn describe(&self, loaded: &Loaded, rows: &SpanRows<'_>, pages: &[Vec<u32>]) -> Fits {
+    fn describe(&self, loaded: &Loaded, rows: &SpanRows<'_>, all: &[Listed]) -> Fits {
         let (mut table, mut slots, mut places) = (Vec::new(), Vec::new(), Vec::new());
-        for (sequence, pages) in rows.sequences.iter().zip(pages) {
+        for (sequence, Listed { pages, tree }) in rows.sequences.iter().zip(all) {
             let listed = places.len() as u32;
             places.extend(pages);
             for index in 0..sequence.rows.len() {
                 let before = sequence.before.0;
                 let path = places.len() as u32;
                 if let Some(paths) = sequence.paths {
-                    let own = pages.last().map_or(0, |page| page * PAGE_TOKENS as u32);
-                    places.extend(paths[index].iter().map(|&row| own + row as u32));
+                    places.extend(paths[index].iter().map(|&row| tree + row as u32));
                     let position = before + paths[index].len() as u32 - 1;
                     table.extend([position, before, listed, path]);
-                    slots.extend([own + index as u32, position]);
+                    slots.extend([tree + index as u32, position]);
                 } else {
                     let position = before + index as u32;
                     table.extend([position, position + 1, listed, path]);
@@ -229,11 +209,10 @@ impl Way<'_, '_> {
         }
         if let Node::Attention { layer } = first {
             // The rows' own keys and values are in the cache, and come from there.
-            let place = (layer, self.place(layer));
-            let Some(pages) = &mut self.spans.pages else { return };
+            let place = self.place(layer);
             for sequence in &self.rows.sequences {
                 let end = sequence.before + Tokens(sequence.rows.len() as u32);
-                pages.update(&self.loaded.gpu, place, sequence, end);
+                self.spans.kept.update(&self.loaded.gpu, place, sequence, end);
             }
         }
     }
@@ -268,10 +247,11 @@ impl Way<'_, '_> {
         Ok(())
     }
 
-    /// Where a layer's keys and values are, among those of the layers that are there.
-    pub(crate) fn place(&self, layer: usize) -> usize {
+    /// Where a layer's keys and values are.
+    pub(crate) fn place(&self, layer: usize) -> Place {
         let b = self.model.blueprint();
-        b.place(layer) - b.place(self.loaded.first)
+        let in_cache = b.place(layer);
+        Place { layer, in_cache, here: in_cache - b.place(self.loaded.first) }
     }
 
     /// Positions that rows see, of all rows.
@@ -292,14 +272,13 @@ impl Way<'_, '_> {
 
     /// Notes that rows in pages are those that the cache is going to have.
     fn keep(&mut self) {
-        let (b, first) = (self.model.blueprint(), self.loaded.first);
-        let place = |layer| b.place(layer) - b.place(first);
-        let Some(pages) = self.spans.pages.as_mut().filter(|_| self.loaded.gpu.fusing.is_exact()) else { return };
-        for (&layer, sequence) in
-            self.computed.iter().flat_map(|layer| self.rows.sequences.iter().map(move |s| (layer, s)))
-        {
-            if sequence.paths.is_none() {
-                pages.keep((layer, place(layer)), sequence);
+        if !self.loaded.gpu.fusing.is_exact() {
+            return;
+        }
+        for layer in std::mem::take(&mut self.computed) {
+            let place = self.place(layer);
+            for sequence in self.rows.sequences.iter().filter(|sequence| sequence.paths.is_none()) {
+                self.spans.kept.keep(place, sequence);
             }
         }
     }

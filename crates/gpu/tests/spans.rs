@@ -5,11 +5,11 @@
 mod common;
 
 use common::{adapter, fixture, loaded};
-use duet_gpu::{Fusing, GpuModel};
+use duet_gpu::{Adapter, CacheAccess, Fault, Fusing, GpuModel};
 use duet_kernels::crew::Scoped;
 use duet_model::Model;
 use duet_model::forward::{Activations, Node, NotRun, Pass, Segment, SpanWise};
-use duet_model::kv::{KvFormat, KvTable};
+use duet_model::kv::{KvFormat, KvPool, KvTable};
 use duet_types::{TokenId, Tokens};
 use std::path::Path;
 use std::sync::Arc;
@@ -31,14 +31,18 @@ struct Bed {
 }
 
 impl Bed {
+    /// On the adapter as it is.
     fn of(path: &Path) -> Option<Self> {
-        let model = loaded(path);
-        let gpu = GpuModel::new(Arc::clone(&model), &adapter()?).unwrap();
-        Some(Self { model, gpu })
+        Some(Self::on(loaded(path), &adapter()?))
     }
 
-    fn table(&self, format: KvFormat) -> KvTable {
-        self.model.kv_pool(format, Tokens(1024)).table()
+    fn on(model: Arc<Model>, adapter: &Adapter) -> Self {
+        let gpu = GpuModel::new(Arc::clone(&model), adapter).unwrap();
+        Self { model, gpu }
+    }
+
+    fn pool(&self, format: KvFormat) -> KvPool {
+        self.model.kv_pool(format, Tokens(1024))
     }
 
     /// Logits of all rows of a pass, and the tables after it.
@@ -69,8 +73,9 @@ impl Bed {
     /// The logits of the last pass of a conversation: two prompts in chunks, a batch of both, a tree beside a token, and the
     /// token after that.
     fn conversation(&self, format: KvFormat, hands: [Hands<'_>; 5]) -> Vec<Vec<f32>> {
-        let (_, mut tables) = self.pass(vec![Segment::new(self.table(format), text(0, 90))], hands[0]);
-        let (_, others) = self.pass(vec![Segment::new(self.table(format), text(7, 13))], hands[1]);
+        let pool = self.pool(format);
+        let (_, mut tables) = self.pass(vec![Segment::new(pool.table(), text(0, 90))], hands[0]);
+        let (_, others) = self.pass(vec![Segment::new(pool.table(), text(7, 13))], hands[1]);
         tables.extend(others);
         let segments = tables.into_iter().map(|table| Segment::new(table, text(31, 5))).collect();
         let (mut all, mut tables) = self.pass(segments, hands[2]);
@@ -111,6 +116,20 @@ impl Bed {
     }
 }
 
+/// Whatever hands a model goes through, and wherever the GPU finds keys and values, its logits are those of the cores.
+fn check(name: &str) {
+    let Some(adapter) = adapter() else { return };
+    let model = loaded(&fixture(name));
+    let copying = Bed::on(Arc::clone(&model), &adapter.clone().with_copies());
+    copying.check();
+    assert!(copying.gpu.copied_bytes().0 > 0);
+    let bed = Bed::on(model, &adapter);
+    if bed.gpu.copies_room().is_none() {
+        bed.check();
+        assert_eq!(bed.gpu.copied_bytes().0, 0, "nothing is copied where memory is shared");
+    }
+}
+
 /// The rows from the root to the first leaf of a tree, or all rows.
 fn first_path(segment: &Segment) -> Vec<usize> {
     if segment.parents.is_some() { vec![0, 1, 3] } else { (0..segment.tokens.len()).collect() }
@@ -122,80 +141,102 @@ fn text(from: u32, count: u32) -> Vec<TokenId> {
 
 #[test]
 fn a_llama_changes_hands() {
-    if let Some(bed) = Bed::of(&fixture("golden_llama.gguf")) {
-        bed.check();
-    }
+    check("golden_llama.gguf");
 }
 
 #[test]
 fn a_qwen_with_biases_changes_hands() {
-    if let Some(bed) = Bed::of(&fixture("golden_qwen2.gguf")) {
-        bed.check();
-    }
+    check("golden_qwen2.gguf");
 }
 
 #[test]
 fn a_qwen_with_head_norms_changes_hands() {
-    if let Some(bed) = Bed::of(&fixture("golden_qwen3.gguf")) {
-        bed.check();
-    }
+    check("golden_qwen3.gguf");
 }
 
 #[test]
 fn a_gemma_with_windows_changes_hands() {
-    if let Some(bed) = Bed::of(&fixture("golden_gemma3.gguf")) {
-        bed.check();
-    }
+    check("golden_gemma3.gguf");
 }
 
 #[test]
 fn a_phi_that_turns_a_part_of_its_heads_changes_hands() {
-    if let Some(bed) = Bed::of(&fixture("golden_phi3.gguf")) {
-        bed.check();
-    }
+    check("golden_phi3.gguf");
 }
 
 #[test]
 fn experts_of_a_qwen_change_hands() {
-    if let Some(bed) = Bed::of(&fixture("golden_qwen3moe.gguf")) {
-        bed.check();
-    }
+    check("golden_qwen3moe.gguf");
 }
 
 #[test]
 fn experts_beside_one_that_all_rows_go_to_change_hands() {
-    if let Some(bed) = Bed::of(&fixture("golden_qwen2moe.gguf")) {
-        bed.check();
-    }
+    check("golden_qwen2moe.gguf");
 }
 
 #[test]
 fn experts_behind_norms_of_all_heads_change_hands() {
-    if let Some(bed) = Bed::of(&fixture("golden_olmoe.gguf")) {
-        bed.check();
-    }
+    check("golden_olmoe.gguf");
 }
 
 #[test]
 fn experts_of_a_mixtral_change_hands() {
-    if let Some(bed) = Bed::of(&fixture("golden_mixtral.gguf")) {
-        bed.check();
-    }
+    check("golden_mixtral.gguf");
 }
 
 #[test]
 fn experts_chosen_by_sigmoids_change_hands() {
-    if let Some(bed) = Bed::of(&fixture("golden_glm4moe.gguf")) {
-        bed.check();
-    }
+    check("golden_glm4moe.gguf");
 }
 
 /// What is too much is refused, and nothing has changed.
 #[test]
 fn a_tree_that_begins_with_attention_is_refused() {
     let Some(bed) = Bed::of(&fixture("golden_llama.gguf")) else { return };
-    let tree = Segment { parents: Some(vec![None, Some(0)]), ..Segment::new(bed.table(KvFormat::F16), text(0, 2)) };
+    let tree =
+        Segment { parents: Some(vec![None, Some(0)]), ..Segment::new(bed.pool(KvFormat::F16).table(), text(0, 2)) };
     let mut pass = Pass::new(&bed.model, Activations::new(&bed.model, 2), vec![tree]).unwrap();
     let run = bed.model.run_span_on(&bed.gpu, &mut pass, &[Node::Attention { layer: 0 }], &CREW);
     assert!(matches!(run, Err(NotRun::Unsupported(_))), "{run:?}");
+}
+
+/// The program on the processor that tests run on shares its memory, so that this is tested.
+#[test]
+fn a_program_on_the_processor_reads_the_cache_itself() {
+    let Some(adapter) = adapter().filter(|adapter| adapter.kind == duet_gpu::adapters::Kind::Software) else { return };
+    assert_eq!(adapter.cache_access(), CacheAccess::InPlace);
+    let bed = Bed::on(loaded(&fixture("golden_llama.gguf")), &adapter);
+    assert_eq!(bed.gpu.copies_room(), None);
+}
+
+/// What a sequence has is what it had, whatever the GPU did to its rows before it failed; and the page that it may still write to
+/// is no one's.
+#[test]
+fn a_pass_that_fails_in_place_changes_nothing() {
+    let Some(bed) = Bed::of(&fixture("golden_llama.gguf")) else { return };
+    let (pool, gpu) = (bed.pool(KvFormat::Int8), Hands::Gpu(&bed.gpu));
+    let (_, tables) = bed.pass(vec![Segment::new(pool.table(), text(0, 90))], gpu);
+    let of = |table: &KvTable| {
+        let mut bytes = Vec::new();
+        table.write_to(&mut bytes).unwrap();
+        bytes
+    };
+    let before = tables.iter().map(of).next().unwrap();
+    let segments = tables.into_iter().map(|table| Segment::new(table, text(9, 20))).collect();
+    let mut pass = Pass::new(&bed.model, Activations::new(&bed.model, 20), segments).unwrap();
+    bed.gpu.provoke(Fault::Lost);
+    let run = bed.model.run_span_on(&bed.gpu, &mut pass, &bed.model.nodes(), &CREW);
+    assert!(matches!(run, Err(NotRun::Failed(_))), "{run:?}");
+    // The cores do it, and all is as if they had from the start.
+    bed.model.run_span(&mut pass, 0..bed.model.nodes().len(), &CREW);
+    let after = pass.finish_accepting(&[(0..20).collect()]).1;
+    let (_, twins) = bed.pass(vec![Segment::new(bed.pool(KvFormat::Int8).table(), text(0, 90))], Hands::Cores);
+    let segments = twins.into_iter().map(|table| Segment::new(table, text(9, 20))).collect();
+    let (_, twins) = bed.pass(segments, Hands::Cores);
+    let (found, expected) = (of(&after[0]), of(&twins[0]));
+    assert_eq!(found.len(), expected.len());
+    let page = found.len() / 2;
+    assert!(found[..page] == before[..page] && found[..page] == expected[..page]);
+    drop(after);
+    pool.table().reserve(Tokens(1024)).expect("the pool has as many pages as before");
 }

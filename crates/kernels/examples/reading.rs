@@ -45,7 +45,7 @@ fn main() -> Result<(), IsaError> {
     for (name, shapes, layers) in MODELS {
         let weights: Vec<PackedMatrix> = (0..layers).flat_map(|_| shapes).map(matrix).collect();
         let bytes: usize = weights.iter().map(PackedMatrix::bytes).sum();
-        for rows in [1, 2, 3, 4, 5, 8] {
+        for rows in [1, 2, 4, 8, 12, 16, 32] {
             // A share of the ceiling of the same moment: what memory gives drifts.
             let mut shares: Vec<(f64, f64)> = (0..rounds)
                 .map(|_| {

@@ -3,8 +3,10 @@
 mod give_back;
 #[cfg(unix)]
 mod pages;
+mod region;
 
 pub use give_back::give_back_freed;
+pub use region::Region;
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
@@ -35,7 +37,7 @@ pub struct Aligned<T> {
     len: usize,
     lines: usize,
     /// Keeps the memory.
-    _owner: Arc<Mapping>,
+    owner: Arc<Mapping>,
 }
 
 /// Memory that one or several buffers lie in. Only the buffers refer to what is in it.
@@ -45,7 +47,11 @@ enum Mapping {
     /// A large one: the system's own zeros, which are the system's again once it is dropped. An allocator would keep them for
     /// whoever asks next, and behind a model that was packed these are whole layers.
     #[cfg(unix)]
-    System(pages::Pages),
+    System {
+        pages: pages::Pages,
+        /// Where the first of the buffers begins, in bytes: at a page of the system's.
+        first: usize,
+    },
 }
 
 // SAFETY: a buffer is the only one that refers to its part of the mapping, so it may go where a `Vec<T>` may.
@@ -71,7 +77,7 @@ impl<T: Plain> Aligned<T> {
         let parts = (0..count).map(|part| {
             // SAFETY: `start` has `count * stride` bytes behind it, and `part < count`. The parts do not overlap.
             let start = unsafe { start.add(part * stride) }.cast();
-            Self { start, len, lines, _owner: Arc::clone(&owner) }
+            Self { start, len, lines, owner: Arc::clone(&owner) }
         });
         parts.collect()
     }
@@ -87,8 +93,12 @@ impl Mapping {
     /// `bytes` zeros, and where they begin: at a huge page if they fill one, at a cache line otherwise.
     fn zeroed(bytes: usize) -> (Self, NonNull<u8>) {
         let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { size_of::<Line>() };
-        let (mapping, start) = Self::of(bytes + align);
+        let (mut mapping, start) = Self::of(bytes + align);
         let offset = start.align_offset(align).min(align);
+        #[cfg(unix)]
+        if let Self::System { first, .. } = &mut mapping {
+            *first = offset;
+        }
         // SAFETY: `offset <= align`, so that `bytes` bytes are left behind it.
         let start = unsafe { start.add(offset) };
         advise_huge_pages(start, bytes);
@@ -104,7 +114,7 @@ impl Mapping {
             && let Some(pages) = pages::Pages::zeroed(bytes)
         {
             let start = pages.start();
-            return (Self::System(pages), start);
+            return (Self::System { pages, first: 0 }, start);
         }
         let mut memory = vec![0_u8; bytes];
         let start = memory.as_mut_ptr();
@@ -115,7 +125,7 @@ impl Mapping {
         match self {
             Self::Allocated(memory) => memory.len(),
             #[cfg(unix)]
-            Self::System(pages) => pages.len(),
+            Self::System { pages, .. } => pages.len(),
         }
     }
 }

@@ -9,9 +9,11 @@
 
 #[cfg(test)]
 mod copies;
+mod device;
 mod lineage;
 mod states;
 
+pub use device::PageOfDevice;
 pub use lineage::LineageId;
 pub(crate) use states::StateBlock;
 pub use states::StateLayout;
@@ -67,6 +69,10 @@ struct State {
     cold: Vec<PageMemory>,
     /// A page on its way from cold to warm, and how much of it is.
     warming: Option<(PageMemory, usize)>,
+    /// Slabs that the system gave.
+    slabs: usize,
+    /// What a device that failed may still write to: nobody gets it again.
+    left: Vec<PageMemory>,
 }
 
 impl Inner {
@@ -189,7 +195,13 @@ impl KvPool {
         if let Some(page) = state.cold.pop() {
             return page;
         }
-        let pages = (SLAB_BYTES / self.inner.layout.page_bytes()).clamp(1, self.inner.capacity.max(1));
+        let (page, capacity) = (self.inner.layout.page_bytes().max(1), self.inner.capacity.max(1));
+        let pages = match state.slabs {
+            // One more, for a device; and as large as memory must be to be the system's own.
+            0 => ((FIRST_SLAB_BYTES / page).clamp(1, capacity) + 1).max(SYSTEM_BYTES.div_ceil(page)),
+            _ => (SLAB_BYTES / page).clamp(1, capacity),
+        };
+        state.slabs += 1;
         state.cold = PageMemory::slab(self.inner.layout, pages);
         state.cold.reverse();
         state.cold.pop().unwrap_or_else(|| PageMemory::new(self.inner.layout))
@@ -220,6 +232,11 @@ impl KvPool {
 
 /// Pages come from the system in pieces of this size, so that they lie in huge pages. Untouched ones cost nothing.
 const SLAB_BYTES: usize = 64 << 20;
+
+/// The first piece at most: a device that shares the host's memory is given one piece, whole.
+const FIRST_SLAB_BYTES: usize = 512 << 20;
+/// The first piece at least.
+const SYSTEM_BYTES: usize = 2 << 20;
 
 /// Pages kept warm: what a prefill chunk takes at once, and some more.
 const WARM_PAGES: usize = 8;

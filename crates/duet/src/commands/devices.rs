@@ -3,7 +3,7 @@
 use crate::cli::{DevicesArgs, DraftArgs};
 use crate::devices::{DeviceReport, Lanes, MissingRuntime, Overview, SelfTestReport, ShapesReport};
 #[cfg(feature = "gpu")]
-use crate::devices::{GpuReport, Gpus, Use};
+use crate::devices::{GpuReport, Gpus, KeysAndValues, Use};
 use crate::failure::print;
 use crate::terminal::plain;
 use crate::{lanes, session};
@@ -63,6 +63,10 @@ fn gpu(gpu: &GpuReport) -> String {
         Use::No(why) => format!("not used: {}", plain(why)),
     }];
     does.extend(gpu.self_test.as_ref().map(self_test));
+    does.extend(gpu.keys_and_values.as_ref().map(|found| match found {
+        KeysAndValues::InPlace => "keys and values stay where they are".to_owned(),
+        KeysAndValues::Copied => "keys and values are copied there".to_owned(),
+    }));
     entry(&plain(&gpu.name), &facts, &does)
 }
 

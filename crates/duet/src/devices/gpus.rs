@@ -1,7 +1,7 @@
 //! GPUs, as duet's own kernels use them, and why one is not used.
 
 use super::SelfTestReport;
-use duet_gpu::{Adapter, Adapters, Verdict, self_test};
+use duet_gpu::{Adapter, Adapters, CacheAccess, GpuError, SelfTest, Verdict, self_test};
 use serde::Serialize;
 
 /// What was found.
@@ -34,6 +34,19 @@ pub(crate) struct GpuReport {
     /// Of one that may be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) self_test: Option<SelfTestReport>,
+    /// Of one that passed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) keys_and_values: Option<KeysAndValues>,
+}
+
+/// Where a GPU finds keys and values.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum KeysAndValues {
+    /// In the cache.
+    InPlace,
+    /// In copies.
+    Copied,
 }
 
 /// Whether one is used.
@@ -52,7 +65,7 @@ pub(crate) enum Use {
 pub(super) fn look() -> Gpus {
     let found = Adapters::look();
     let adapters: Vec<_> = found.all().iter().map(report).collect();
-    let none = adapters.is_empty().then(|| duet_gpu::GpuError::NoAdapter.to_string());
+    let none = adapters.is_empty().then(|| GpuError::NoAdapter.to_string());
     Gpus { adapters, none }
 }
 
@@ -62,6 +75,8 @@ fn report(adapter: &Adapter) -> GpuReport {
         Verdict::ByName => Use::ByName,
         Verdict::Unused(why) => Use::No(why.clone()),
     };
+    let tried = (!matches!(used, Use::No(_))).then(|| self_test(adapter));
+    let access = tried.as_ref().and_then(|tried| tried.as_ref().ok()).map(|passed| passed.cache_access);
     GpuReport {
         name: adapter.name.clone(),
         full_name: adapter.full_name.clone(),
@@ -69,13 +84,17 @@ fn report(adapter: &Adapter) -> GpuReport {
         interface: adapter.interface.clone(),
         kind: adapter.kind.to_string(),
         binding_bytes: adapter.binding_max,
-        self_test: (!matches!(used, Use::No(_))).then(|| tried(adapter)),
+        keys_and_values: access.map(|access| match access {
+            CacheAccess::InPlace => KeysAndValues::InPlace,
+            CacheAccess::Copied => KeysAndValues::Copied,
+        }),
+        self_test: tried.map(outcome),
         used,
     }
 }
 
-fn tried(adapter: &Adapter) -> SelfTestReport {
-    match self_test(adapter) {
+fn outcome(tried: Result<SelfTest, GpuError>) -> SelfTestReport {
+    match tried {
         Ok(passed) => SelfTestReport::Passed {
             compile_ms: passed.compile.as_millis_f64(),
             inference_us: passed.inference.as_millis_f64() * 1e3,

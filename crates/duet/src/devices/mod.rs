@@ -6,7 +6,7 @@ mod lanes;
 mod runtimes;
 
 #[cfg(feature = "gpu")]
-pub(crate) use gpus::{GpuReport, Gpus, Use};
+pub(crate) use gpus::{GpuReport, Gpus, KeysAndValues, Use};
 
 use duet_kernels::isa::IsaError;
 use serde::Serialize;

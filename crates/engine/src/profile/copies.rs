@@ -15,7 +15,7 @@ use duet_types::{LaneId, LaneSet};
 /// Where the keys and values lie that a lane attends to.
 pub(super) fn memory(bench: &Bench, lanes: &CpuLanes, lane: LaneId) -> Result<MemoryDomain, ProfileError> {
     let device = bench.executors.device(lane);
-    let Some(room) = device.and_then(|device| device.spans.as_ref()).map(|spans| spans.copies_room()) else {
+    let Some(room) = device.and_then(|device| device.spans.as_ref()).and_then(|spans| spans.copies_room()) else {
         return Ok(MemoryDomain::Host);
     };
     let timed = bench.clone();

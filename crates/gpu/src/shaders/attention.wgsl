@@ -10,8 +10,12 @@ override HEADS: u32;
 /// Visible positions, itself included; 0: all.
 override WINDOW: u32;
 
-/// What queries are multiplied with, so that scores count in powers of two.
-struct Call { scale: f32 }
+struct Call {
+    /// What queries are multiplied with, so that scores count in powers of two.
+    scale: f32,
+    /// Where in a page the layer begins, in words.
+    layer: u32,
+}
 var<immediate> call: Call;
 
 struct Row {

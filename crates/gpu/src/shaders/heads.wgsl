@@ -11,6 +11,8 @@ struct Call {
     stride: u32,
     first: u32,
     epsilon: f32,
+    /// Where in a page the layer begins, in words.
+    layer: u32,
 }
 var<immediate> call: Call;
 

@@ -5,6 +5,8 @@ override DIM: u32;
 override KV_HEADS: u32;
 /// 0: half precision, 1: eight bits, 2: eight bits and values of four.
 override FORMAT: u32;
+/// Words from one page to the next: a page of the layer, or of all layers.
+override PAGE_WORDS: u32;
 /// Words of a head of a page, and where its parts begin in it.
 override HEAD_WORDS: u32;
 override KEY_SCALES: u32;
@@ -49,9 +51,9 @@ fn quick_angle(number: u32, position: u32) -> vec2<f32> {
     return vec2<f32>(key_bias[at], key_bias[at + PAGE]);
 }
 
-// The first word of a slot's page, which is its page's number × 64 and its position there.
+// The first word that a slot's page has of a head. A slot is its page's number × 64 and its position there.
 fn page_of(slot: u32, kv_head: u32) -> u32 {
-    return (slot / PAGE * KV_HEADS + kv_head) * HEAD_WORDS;
+    return slot / PAGE * PAGE_WORDS + call.layer + kv_head * HEAD_WORDS;
 }
 
 // Turns each group of the head by Hadamard's matrix, or back. All threads come here; the head is whole before and after.

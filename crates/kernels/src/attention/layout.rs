@@ -13,7 +13,7 @@
 use super::layer::LayerLayout;
 use super::rotation::turn;
 use crate::isa::Isa;
-use crate::memory::{Aligned, Shared};
+use crate::memory::{Aligned, Region, Shared};
 use crate::simd::{Kernel, LANES, Simd};
 use half::f16;
 
@@ -214,6 +214,16 @@ impl KvLayout {
         &page[of.start..of.start + of.bytes()]
     }
 
+    /// Where a layer begins in a page, in bytes.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    #[must_use]
+    pub fn layer_start(&self, layer: usize) -> usize {
+        assert!(layer < self.all_layers());
+        self.layer(layer).start
+    }
+
     /// Where the state begins in a page: behind all layers.
     fn state_start(&self) -> usize {
         self.layer(self.all_layers()).start
@@ -273,6 +283,24 @@ impl PageMemory {
     #[must_use]
     pub fn layout(&self) -> &KvLayout {
         &self.layout
+    }
+
+    /// The memory that it shares with the other pages of its slab; none where the allocator gave it.
+    #[must_use]
+    pub fn region(&self) -> Option<Region> {
+        self.bytes.region()
+    }
+
+    /// Which page of a region it is; nothing if it lies elsewhere.
+    #[must_use]
+    pub fn number_in(&self, region: &Region) -> Option<usize> {
+        Some(self.bytes.place_in(region)? / self.stride())
+    }
+
+    /// Bytes from one page of a slab to the next.
+    #[must_use]
+    pub fn stride(&self) -> usize {
+        self.bytes.bytes()
     }
 
     /// Its bytes, as they are spilled to disk and read back.

@@ -7,9 +7,10 @@
 
 use super::pass::Pass;
 use super::token_wise::NotRun;
-use crate::kv::{KvTable, LineageId, PAGE_TOKENS};
+use crate::kv::{KvTable, LineageId, PAGE_TOKENS, PageOfDevice};
 use crate::load::Model;
 use duet_kernels::attention::{KvLayout, TurnedBias};
+use duet_kernels::memory::Region;
 use duet_types::{Bytes, Nanos, Tokens};
 use std::fmt::Debug;
 use std::ops::AddAssign;
@@ -145,6 +146,24 @@ impl CacheRows<'_> {
     pub fn pages(&self, from: usize) -> impl Iterator<Item = &[u8]> {
         let pages = self.positions.as_usize().div_ceil(PAGE_TOKENS).saturating_sub(from);
         self.kv.memory().skip(from).take(pages).map(|page| self.kv.layout().of_layer(page.bytes(), self.layer))
+    }
+
+    /// The memory that its first page shares with others of the pool.
+    #[must_use]
+    pub fn region(&self) -> Option<Region> {
+        self.kv.memory().next()?.region()
+    }
+
+    /// Of each page, those reserved for the rows of the pass among them, which one of a region it is; nothing for one that lies
+    /// elsewhere.
+    pub fn numbers_in(&self, region: &Region) -> impl Iterator<Item = Option<usize>> {
+        self.kv.memory().map(|page| page.number_in(region))
+    }
+
+    /// A page of the same pool that no sequence has.
+    #[must_use]
+    pub fn page_of_device(&self) -> PageOfDevice {
+        self.kv.page_of_device()
     }
 
     /// Notes that all positions are copied, or about to be.

@@ -24,8 +24,8 @@ pub trait SpanWise: Debug + Send + Sync {
     /// [`NotRun`].
     fn run_span(&self, nodes: &[Node], rows: &mut SpanRows<'_>) -> Result<(), NotRun>;
 
-    /// What its copies of keys and values may take.
-    fn copies_room(&self) -> Bytes;
+    /// What its copies of keys and values may take; nothing if it reads and writes the cache itself.
+    fn copies_room(&self) -> Option<Bytes>;
 }
 
 /// All rows of a pass, and what they see. What is written is to be written whole, or not at all.
@@ -111,7 +111,11 @@ impl Model {
             let SpannedRows { residual, projected, attended, angles } = buffers.spanned(0..rows).ok_or_else(sparse)?;
             let keys_and_values = keys_and_values.as_mut_slice();
             let mut rows = SpanRows { residual, projected, attended, angles, sequences, keys_and_values };
-            device.run_span(nodes, &mut rows)?;
+            let run = device.run_span(nodes, &mut rows);
+            if matches!(run, Err(NotRun::Failed(_))) && device.copies_room().is_none() {
+                pass.segments.iter_mut().for_each(|segment| segment.kv.leave_tail());
+            }
+            run?;
         }
         for (&layer, rows) in layers.iter().zip(&keys_and_values) {
             self.store_keys_and_values(pass, layer, rows, crew);

@@ -1,0 +1,80 @@
+//! Memory of the host's as a buffer of an adapter that has no other: the cores and the GPU read and write the same bytes.
+//!
+//! By Vulkan's `VK_EXT_external_memory_host`, which takes memory that there is; so what lies in it outlives a device that is lost.
+//! `wgpu` knows nothing of it, and what it is handed is a buffer like any other. (Agent.xpu §2: one memory for CPU, iGPU and NPU.)
+//!
+//! Invariant: the memory stays until the adapter has done with the buffer, whoever dropped it before.
+
+#[cfg(not(target_vendor = "apple"))]
+mod vulkan;
+#[cfg(target_vendor = "apple")]
+mod vulkan {
+    //! Metal is reached another way, which nobody has tried yet.
+
+    use super::{GpuError, HostMemory, Region};
+
+    pub(crate) fn open(
+        _adapter: &wgpu::Adapter,
+        _wanted: &wgpu::DeviceDescriptor<'_>,
+    ) -> Result<Option<(wgpu::Device, wgpu::Queue, HostMemory)>, GpuError> {
+        Ok(None)
+    }
+
+    pub(super) fn import(_device: &wgpu::Device, _region: &Region, _bytes: u64) -> Result<wgpu::Buffer, GpuError> {
+        Err(GpuError::Model("memory of the host's"))
+    }
+}
+
+pub(crate) use vulkan::open;
+
+use crate::error::GpuError;
+use crate::gpu::Gpu;
+use duet_kernels::memory::{Aligned, Region};
+
+/// That an adapter can be given the host's memory, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostMemory {
+    /// Bytes that what it is given begins and ends at a multiple of.
+    alignment: u64,
+}
+
+impl HostMemory {
+    /// A region as a buffer, as much of it as one binding reads. Nobody may have borrowed bytes of it that a submission writes.
+    ///
+    /// # Errors
+    /// If the driver refuses that.
+    pub(crate) fn import(self, gpu: &Gpu, region: &Region) -> Result<wgpu::Buffer, GpuError> {
+        let bytes = (region.bytes() as u64).min(gpu.binding_max) / self.alignment * self.alignment;
+        let buffer = vulkan::import(&gpu.device, region, bytes)?;
+        gpu.check()?;
+        Ok(buffer)
+    }
+
+    /// Whether the adapter sees what the host wrote, and the host what it wrote.
+    ///
+    /// # Errors
+    /// If the driver refuses it, or either is not so.
+    pub(crate) fn try_out(self, gpu: &Gpu) -> Result<(), GpuError> {
+        let mut memory = Aligned::<u8>::zeroed(TRIED);
+        let (half, region) = (TRIED / 2, memory.region());
+        let region = region.ok_or_else(|| GpuError::Refused("the system has no pages to share".to_owned()))?;
+        let between = gpu.empty("tried", PART);
+        let byte = |at: usize, round: usize| (at * 7 + round * 31) as u8;
+        let buffer = self.import(gpu, &region)?;
+        for round in 0..2 {
+            memory[..PART].iter_mut().enumerate().for_each(|(at, to)| *to = byte(at, round));
+            let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            encoder.copy_buffer_to_buffer(&buffer, 0, &between, 0, PART as u64);
+            encoder.copy_buffer_to_buffer(&between, 0, &buffer, half as u64, PART as u64);
+            gpu.run(encoder.finish())?;
+            if (0..PART).any(|at| memory[half + at] != byte(at, round)) {
+                return Err(GpuError::Refused("it does not share the host's memory, though it says so".to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Enough for memory of the system's own, and a part of it that is written and read.
+const TRIED: usize = 4 << 20;
+const PART: usize = 4096;

@@ -1,0 +1,129 @@
+//! Keys and values as the shaders of a span see them: in the cache itself where the adapter shares the host's memory, and else, or
+//! where the cache's page lies elsewhere, in copies.
+
+use crate::error::GpuError;
+use crate::gpu::Gpu;
+use crate::in_place::InPlace;
+use crate::pages::{Listed, Pages};
+use crate::recording::Recording;
+use duet_kernels::attention::KvLayout;
+use duet_model::forward::{SpanRows, SpanSequence};
+use duet_types::Tokens;
+
+/// The pages of all layers that are there.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    in_place: Option<InPlace>,
+    copies: Option<Pages>,
+    /// What the pass under way attends to.
+    seen: Seen,
+    /// Layers, and what their copies may take.
+    layers: usize,
+    copy_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    InPlace,
+    Copies,
+}
+
+/// A layer: its place in the cache, and among those that are there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) layer: usize,
+    pub(crate) in_cache: usize,
+    pub(crate) here: usize,
+}
+
+/// The pages of a layer, as shaders bind them.
+pub(crate) struct View<'a> {
+    pub(crate) buffer: &'a wgpu::Buffer,
+    pub(crate) layout: &'a KvLayout,
+    /// Words from one page to the next, and where the layer begins in each.
+    pub(crate) page_words: u32,
+    pub(crate) first_word: u32,
+}
+
+impl Kept {
+    pub(crate) fn new(layers: usize, copy_bytes: u64) -> Self {
+        Self { in_place: None, copies: None, seen: Seen::Copies, layers, copy_bytes }
+    }
+
+    /// Where the pages of each sequence are, with room for its rows; nothing if there is not as much.
+    ///
+    /// # Errors
+    /// [`GpuError`].
+    pub(crate) fn prepare(&mut self, gpu: &Gpu, rows: &SpanRows<'_>) -> Result<Option<Vec<Listed>>, GpuError> {
+        let first = rows.sequences.first().ok_or(GpuError::Model("a pass without sequences"))?;
+        let cache = first.cache(0, Tokens::ZERO);
+        if self.in_place.as_ref().is_none_or(|in_place| !in_place.is_of(&cache)) {
+            self.in_place = InPlace::of(gpu, &cache)?;
+        }
+        if let Some(listed) = self.in_place.as_ref().and_then(|in_place| in_place.list(rows)) {
+            self.seen = Seen::InPlace;
+            return Ok(Some(listed));
+        }
+        self.seen = Seen::Copies;
+        let copies = self.copies.take().filter(|copies| *copies.layout() == cache.layout());
+        let copies = match copies {
+            Some(copies) => copies,
+            None => Pages::new(gpu, cache.layout(), self.layers, self.copy_bytes)?,
+        };
+        let mut forks = Recording::new(gpu);
+        let listed = self.copies.insert(copies).prepare(&mut forks, rows);
+        if listed.is_some() {
+            // Before anything is written to what was copied.
+            forks.submit();
+        }
+        Ok(listed)
+    }
+
+    /// A layer's pages.
+    ///
+    /// # Errors
+    /// If no pass was prepared.
+    pub(crate) fn view(&self, place: Place) -> Result<View<'_>, GpuError> {
+        let words = |bytes: usize| (bytes / 4) as u32;
+        match (self.seen, &self.in_place, &self.copies) {
+            (Seen::InPlace, Some(InPlace { buffer, layout, stride, .. }), _) => Ok(View {
+                buffer,
+                layout,
+                page_words: words(*stride),
+                first_word: words(layout.layer_start(place.in_cache)),
+            }),
+            (Seen::Copies, _, Some(copies)) => Ok(View {
+                buffer: copies.layer(place.here),
+                layout: copies.layout(),
+                page_words: words(copies.page_bytes()),
+                first_word: 0,
+            }),
+            _ => Err(GpuError::Model("a pass without pages")),
+        }
+    }
+
+    /// Brings a sequence's copy of a layer up to a position, if it is copies that are attended to.
+    pub(crate) fn update(&mut self, gpu: &Gpu, place: Place, sequence: &SpanSequence<'_>, end: Tokens) {
+        if let Some(copies) = self.copies_seen() {
+            copies.update(gpu, place, sequence, end);
+        }
+    }
+
+    /// Rows that follow each other were written to a layer, and are what the cache has of them.
+    pub(crate) fn keep(&mut self, place: Place, sequence: &SpanSequence<'_>) {
+        if let Some(copies) = self.copies_seen() {
+            copies.keep(place, sequence);
+        }
+    }
+
+    fn copies_seen(&mut self) -> Option<&mut Pages> {
+        self.copies.as_mut().filter(|_| self.seen == Seen::Copies)
+    }
+
+    /// Gives the cache's memory up while the device may still write to it.
+    pub(crate) fn leave(&mut self) {
+        if let Some(in_place) = self.in_place.take() {
+            in_place.leave();
+        }
+    }
+}
