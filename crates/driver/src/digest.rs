@@ -121,7 +121,11 @@ impl Digest {
             Command::Discard(request) => self.discard(*request),
             Command::Release { request, end } => facts.extend(self.release(now, *request, *end)),
             Command::LoadGraph(load) => self.loading = Some((now, *load)),
-            Command::Prepare(_) | Command::Reclaim(_) | Command::Probe(_) | Command::SetTimer { .. } => {}
+            Command::Prepare(_)
+            | Command::Reclaim(_)
+            | Command::Probe(_)
+            | Command::DropCopy { .. }
+            | Command::SetTimer { .. } => {}
         }
         facts
     }

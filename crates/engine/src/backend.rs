@@ -10,7 +10,7 @@ use duet_model::encoder::Text;
 use duet_model::forward::{AttentionStats, BestOfRow, ExpertStats, FateCounts, NotRun};
 use duet_model::kv::KvError;
 use duet_model::{ExpertMemoryStats, Tell};
-use duet_types::{Class, LaneId, LaneSet, TokenId, Tokens};
+use duet_types::{Class, LaneId, LaneSet, RequestId, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,6 +50,9 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn probe(&self, _lane: LaneId) -> Result<(), NotRun> {
         Ok(())
     }
+
+    /// Lets a lane's device give up what it has of a request's keys and values in memory of its own. Waits for nothing.
+    fn drop_copy(&self, _lane: LaneId, _request: RequestId) {}
 
     /// Its sizes.
     fn shape(&self) -> Shape;
@@ -236,6 +239,8 @@ pub(crate) enum Ran {
 /// The next rows of one sequence.
 #[derive(Debug)]
 pub(crate) struct Rows<T> {
+    /// Whose they are; nobody's that the scheduler knows, if they are a draft model's.
+    pub(crate) request: Option<RequestId>,
     /// What it has computed.
     pub(crate) table: T,
     /// The tokens of the rows, which follow.

@@ -13,7 +13,7 @@ use duet_model::forward::{
 use duet_model::kv::{KvError, KvPool, KvTable};
 use duet_model::tokenizer::Detokenizer;
 use duet_model::{ExpertMemoryStats, Model, Tell};
-use duet_types::{Class, LaneId, LaneSet, TokenId, Tokens};
+use duet_types::{Class, LaneId, LaneSet, RequestId, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -131,6 +131,12 @@ impl Backend for ModelBackend {
         self.executors.probe(&self.model, lane)
     }
 
+    fn drop_copy(&self, lane: LaneId, request: RequestId) {
+        if let Some(spans) = self.executors.device(lane).and_then(|device| device.spans.as_ref()) {
+            spans.drop_copy(request);
+        }
+    }
+
     fn shape(&self) -> Shape {
         self.shape.clone()
     }
@@ -155,7 +161,7 @@ impl Backend for ModelBackend {
         if let [Rows { texts: Some(_), .. }] = rows.as_slice() {
             return self.begin_encoding(rows.remove(0));
         }
-        let segment = |Rows { table: kv, tokens, parents, .. }| Segment { kv, tokens, parents };
+        let segment = |Rows { request, table: kv, tokens, parents, .. }| Segment { request, kv, tokens, parents };
         let segments = rows.into_iter().map(segment).collect();
         let pass = Pass::new(&self.model, self.take_activations(), segments).map_err(|refused| {
             let PassRefused { error, activations, segments } = *refused;

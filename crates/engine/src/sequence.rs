@@ -284,7 +284,7 @@ impl<B: Backend> Sequence<B> {
             _ => VerifyRows { tokens: self.tokens[start..end].to_vec(), parents: None },
         };
         let texts = self.encoding.as_ref().map(|encoding| Arc::clone(&encoding.texts));
-        Some(Rows { table, tokens, texts, parents })
+        Some(Rows { request: Some(member.request), table, tokens, texts, parents })
     }
 
     /// Its first pass begins: what drafts need of its prompt, and the mask of its first token.

@@ -567,6 +567,7 @@ impl<B: Backend> World for EngineWorld<B> {
             Command::Spill(request) => self.spill(now, request),
             Command::Forget(request) => self.kept.forget(request),
             Command::Discard(request) => self.discard(request),
+            Command::DropCopy { lane, request } => self.backend.drop_copy(lane, request),
             Command::SetTimer { at, reason: _ } => {
                 if let Some(helpers) = &self.helpers {
                     helpers.timer.set(at);

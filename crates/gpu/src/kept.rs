@@ -8,7 +8,7 @@ use crate::pages::{Listed, Pages};
 use crate::recording::Recording;
 use duet_kernels::attention::KvLayout;
 use duet_model::forward::{SpanRows, SpanSequence};
-use duet_types::Tokens;
+use duet_types::{RequestId, Tokens};
 
 /// The pages of all layers that are there.
 #[derive(Debug)]
@@ -118,6 +118,13 @@ impl Kept {
 
     fn copies_seen(&mut self) -> Option<&mut Pages> {
         self.copies.as_mut().filter(|_| self.seen == Seen::Copies)
+    }
+
+    /// Gives up copies of requests.
+    pub(crate) fn drop_copies(&mut self, requests: &[RequestId]) {
+        if let Some(copies) = &mut self.copies {
+            copies.drop_of(requests);
+        }
     }
 
     /// Gives the cache's memory up while the device may still write to it.

@@ -6,8 +6,9 @@
 //! CPU's bits they stay when the pass is done, and else they are read from the cache. Where a sequence was forked, its copy is
 //! made of the other's on the GPU.
 //!
-//! Invariant: a page belongs to one copy. Where there are too few, copies that were not used for longest are given up, never
-//! one of the pass's own sequences.
+//! Invariant: a page belongs to one copy. Which copies make room is the scheduler's affair (`scheduler/src/mirrors.rs`), which says so
+//! beforehand. Where there are too few pages all the same, copies that were not used for longest are given up, never one of the
+//! pass's own sequences.
 
 use crate::error::GpuError;
 use crate::gpu::Gpu;
@@ -16,7 +17,7 @@ use crate::recording::Recording;
 use duet_kernels::attention::KvLayout;
 use duet_model::forward::{CacheRows, SpanRows, SpanSequence};
 use duet_model::kv::{LineageId, PAGE_TOKENS};
-use duet_types::Tokens;
+use duet_types::{RequestId, Tokens};
 use std::sync::atomic::Ordering;
 
 /// Where the pages of a sequence are.
@@ -48,6 +49,8 @@ pub(crate) struct Pages {
 #[derive(Debug)]
 struct Copied {
     lineage: LineageId,
+    /// Whose it was when it was last used.
+    request: Option<RequestId>,
     pages: Vec<u32>,
     /// Of each layer the first positions that are right.
     held: Vec<usize>,
@@ -94,6 +97,7 @@ impl Pages {
             let lineage = cache.lineage();
             ours.push(lineage);
             let mut copy = self.take(&cache, to, &ours)?;
+            copy.request = sequence.request;
             while copy.pages.len() < need {
                 let page = self.page(&ours)?;
                 copy.pages.push(page);
@@ -140,7 +144,7 @@ impl Pages {
         if let Some(at) = self.copies.iter().position(|copy| copy.lineage == lineage) {
             return Some(self.copies.remove(at));
         }
-        let empty = Copied { lineage, pages: Vec::new(), held: vec![0; self.layers.len()] };
+        let empty = Copied { lineage, request: None, pages: Vec::new(), held: vec![0; self.layers.len()] };
         let akin = |(at, copy): (usize, &Copied)| {
             let common = cache.unchanged_since(copy.lineage).as_usize();
             (common > 0).then_some((common, at))
@@ -161,6 +165,14 @@ impl Pages {
             pages.push(copied);
         }
         Some(Copied { pages, held, ..empty })
+    }
+
+    /// Gives up the copies of some requests.
+    pub(crate) fn drop_of(&mut self, requests: &[RequestId]) {
+        let is_of = |copy: &mut Copied| copy.request.is_some_and(|request| requests.contains(&request));
+        for copy in self.copies.extract_if(.., is_of) {
+            self.free.extend(copy.pages);
+        }
     }
 
     /// A page that is free, or becomes so because a copy that is none of these is given up.

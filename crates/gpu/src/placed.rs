@@ -20,7 +20,7 @@ use crate::staging::Staging;
 use duet_model::Model;
 use duet_model::arch::Extra;
 use duet_model::forward::{BestOfRow, HoldsLayers, NotRun, SpanRows, SpanWise, TokenWise};
-use duet_types::{Bytes, Node};
+use duet_types::{Bytes, Node, RequestId};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,6 +35,8 @@ pub struct GpuModel {
     cache_access: CacheAccess,
     /// The layers that it holds, or will when it is opened again.
     held: Mutex<Range<usize>>,
+    /// Requests whose copies are to go before anything else is done: who says so does not wait for the GPU.
+    dropped: Mutex<Vec<RequestId>>,
     /// One lane at a time has it. Nothing after a failure, until a probe.
     loaded: Mutex<Option<OnGpu>>,
 }
@@ -85,7 +87,7 @@ impl GpuModel {
         let on_gpu = OnGpu::new(&model, adapter, &held, shares.pages)?;
         let cache_access = on_gpu.loaded.gpu.cache_access();
         let (held, loaded) = (Mutex::new(held), Mutex::new(Some(on_gpu)));
-        Ok(Self { model, adapter: adapter.clone(), shares, cache_access, held, loaded })
+        Ok(Self { model, adapter: adapter.clone(), shares, cache_access, held, dropped: Mutex::default(), loaded })
     }
 
     /// Whether it holds all layers of the model.
@@ -385,7 +387,12 @@ impl SpanWise for GpuModel {
         if nodes.is_empty() {
             return Ok(());
         }
-        self.run(|on_gpu| on_gpu.loaded.span(&mut on_gpu.spans, &self.model, nodes, rows))?.or_refused()
+        let run = self.run(|on_gpu| {
+            let dropped = std::mem::take(&mut *self.dropped.lock().unwrap_or_else(PoisonError::into_inner));
+            on_gpu.spans.kept.drop_copies(&dropped);
+            on_gpu.loaded.span(&mut on_gpu.spans, &self.model, nodes, rows)
+        });
+        run?.or_refused()
     }
 
     fn copies_room(&self) -> Option<Bytes> {
@@ -393,6 +400,10 @@ impl SpanWise for GpuModel {
             CacheAccess::InPlace => None,
             CacheAccess::Copied => Some(Bytes(self.shares.pages)),
         }
+    }
+
+    fn drop_copy(&self, request: RequestId) {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     }
 }
 

@@ -10,7 +10,7 @@ use duet_kernels::crew::Scoped;
 use duet_model::Model;
 use duet_model::forward::{Activations, Node, NotRun, Pass, Segment, SpanWise};
 use duet_model::kv::{KvFormat, KvPool, KvTable};
-use duet_types::{TokenId, Tokens};
+use duet_types::{RequestId, TokenId, Tokens};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -239,4 +239,28 @@ fn a_pass_that_fails_in_place_changes_nothing() {
     assert!(found[..page] == before[..page] && found[..page] == expected[..page]);
     drop(after);
     pool.table().reserve(Tokens(1024)).expect("the pool has as many pages as before");
+}
+
+/// What the scheduler gives up is copied again when its request comes back, and what it does not is not.
+#[test]
+fn a_copy_that_is_given_up_is_made_again() {
+    let Some(adapter) = adapter() else { return };
+    let bed = Bed::on(loaded(&fixture("golden_llama.gguf")), &adapter.with_copies());
+    let pool = bed.pool(KvFormat::Int8);
+    let segment = |request, table, tokens| Segment { request: Some(RequestId(request)), ..Segment::new(table, tokens) };
+    let read = vec![segment(1, pool.table(), text(0, 200)), segment(2, pool.table(), text(5, 200))];
+    let mut tables = bed.pass(read, Hands::Cores).1;
+    // How many bytes the next token of both takes there.
+    let mut next = |from| {
+        let before = bed.gpu.copied_bytes().0;
+        let segments = tables.drain(..).zip(1..).map(|(table, request)| segment(request, table, text(from, 1)));
+        tables = bed.pass(segments.collect(), Hands::Gpu(&bed.gpu)).1;
+        bed.gpu.copied_bytes().0 - before
+    };
+    let both = next(1);
+    let is_exact = bed.gpu.fusing().is_some_and(Fusing::is_exact);
+    let none = next(2);
+    assert!(both > 0 && (none == 0 || !is_exact), "{both} and {none} bytes");
+    bed.gpu.drop_copy(RequestId(2));
+    assert_eq!(next(3) - none, both / 2, "one of two that are as long");
 }

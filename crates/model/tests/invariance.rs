@@ -153,7 +153,7 @@ proptest! {
         };
         let along = |rows: &[usize]| rows.iter().map(|&row| tokens[row]).collect::<Vec<_>>();
         let fork = || kv.fork(kv.len()).unwrap();
-        let tree = Segment { kv: fork(), tokens: tokens.clone(), parents: Some(parents.clone()) };
+        let tree = Segment { parents: Some(parents.clone()), ..Segment::new(fork(), tokens.clone()) };
         let mut pass = Pass::new(&model, Activations::new(&model, 16), vec![tree]).unwrap();
         let crew = Scoped { threads };
         model.run_span(&mut pass, 0..model.node_count(), &crew);

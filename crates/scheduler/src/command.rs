@@ -37,6 +37,13 @@ pub enum Command {
     /// Forget what was computed for an idle request; it begins again. The baseline `restart` asks for this, and others
     /// when its pages are wanted and the disk is full.
     Discard(RequestId),
+    /// Give up what a lane's device has, in memory of its own, of a request's keys and values. Nothing is answered.
+    DropCopy {
+        /// Whose device.
+        lane: LaneId,
+        /// The request that was last computed there with them: the one before, of a turn that has not been yet.
+        request: RequestId,
+    },
     /// Answer `Timer` at this time. A later one does not cancel an earlier one.
     SetTimer {
         /// When.

@@ -56,7 +56,11 @@ impl Scheduler {
     /// Its KV is in place, as far as there is any.
     pub(crate) fn restored(&mut self, request: RequestId, cached: Tokens, source: Option<Source>) {
         self.memory.restored(request, cached, source);
-        let prefix = self.table.get(request).and_then(|row| row.request.prefix);
+        let row = self.table.get(request);
+        if let (Some(Source::TakenOver(of)), Some(row)) = (source, row) {
+            self.mirrors.taken_over(of, (request, row.request.class), cached);
+        }
+        let prefix = row.and_then(|row| row.request.prefix);
         self.memory.no_longer_awaits(request, prefix);
         let now = self.now;
         let fate = self.table.update(request, |row| {
@@ -184,16 +188,18 @@ impl Scheduler {
         match relief {
             Relief::Spill(request) => {
                 self.memory.spilling(request);
+                self.drop_copies(request);
                 self.commands.push_back(Command::Spill(request));
             }
             Relief::Forget(request) => {
                 self.memory.drop_kept(request);
+                self.drop_copies(request);
                 self.commands.push_back(Command::Forget(request));
                 self.memory_changed_hands();
             }
             Relief::SpillLive(request) => {
                 self.memory.spilling(request);
-                self.mirrors.forget(request);
+                self.drop_copies(request);
                 self.hungry.remove(&request);
                 self.table.update(request, |row| row.phase = Phase::Spilling);
                 self.commands.push_back(Command::Spill(request));
@@ -237,7 +243,7 @@ impl Scheduler {
             (row.fate, row.request.prefix)
         });
         self.hungry.remove(&request);
-        self.mirrors.forget(request);
+        self.drop_copies(request);
         self.memory.discarded(request);
         self.memory.awaits(request, prefix);
         self.memory_changed_hands();

@@ -146,6 +146,7 @@ impl Scheduler {
             Event::SpillFailed { request } => self.spill_failed(request),
             Event::Dropped { request } => {
                 self.memory.drop_kept(request);
+                self.drop_copies(request);
                 self.memory_changed_hands();
             }
             Event::Cancelled(request) => self.cancel(request),

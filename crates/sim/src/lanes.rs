@@ -82,7 +82,7 @@ impl Lanes {
             random: Random::new(truth.seed),
             speed: truth.speed.clone(),
             running: BTreeMap::new(),
-            copies: Copies::default(),
+            copies: Copies::new(config.memory.page),
             loading: None,
             lost: LaneSet::EMPTY,
         }

@@ -163,6 +163,9 @@ impl Observer for Timeline {
             Command::Spill(request) => ("spill", self.name(*request).to_owned()),
             Command::Forget(request) => ("forget", self.name(*request).to_owned()),
             Command::Discard(request) => ("discard", self.name(*request).to_owned()),
+            Command::DropCopy { lane, request } => {
+                ("drop", format!("copy of {} on {}", self.name(*request), self.lanes[usize::from(lane.0)]))
+            }
             Command::Release { request, end } => {
                 let end = match end {
                     End::Finished(FinishReason::Stop) => "stop",

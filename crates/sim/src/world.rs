@@ -330,6 +330,7 @@ impl<A: Answers> World for VirtualWorld<A> {
                 self.answers.dropped(request);
             }
             Command::Discard(request) => self.discard(request),
+            Command::DropCopy { lane, request } => self.lanes.copies.dropped(lane, request),
             Command::SetTimer { at, .. } => {
                 assert!(at > now, "a timer is set for the past");
                 self.schedule(at, Event::Timer);

@@ -141,7 +141,11 @@ impl World for Idle {
             Command::LoadGraph(load) => self.happens(now, Event::GraphLoadFailed { block: load.block }),
             Command::Spill(request) => self.happens(now, Event::SpillFailed { request }),
             Command::Probe(lane) => self.happens(now, Event::LaneLost { lane }),
-            Command::Reclaim(_) | Command::Forget(_) | Command::Discard(_) | Command::Release { .. } => {}
+            Command::Reclaim(_)
+            | Command::Forget(_)
+            | Command::Discard(_)
+            | Command::DropCopy { .. }
+            | Command::Release { .. } => {}
         }
     }
 }

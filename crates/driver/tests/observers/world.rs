@@ -201,7 +201,11 @@ impl World for Virtual {
                 self.agenda.insert((at, self.order), Event::Timer);
             }
             Command::Release { .. } => self.released += 1,
-            Command::Forget(_) | Command::Reclaim(_) | Command::Probe(_) | Command::LoadGraph(_) => {}
+            Command::Forget(_)
+            | Command::DropCopy { .. }
+            | Command::Reclaim(_)
+            | Command::Probe(_)
+            | Command::LoadGraph(_) => {}
             Command::Prepare(graph) => self.plan(Nanos(1_000), Event::GraphFailed { graph: graph.id }),
         }
     }

@@ -277,7 +277,13 @@ impl<'a, 'g, B: Backend> Round<'a, 'g, B> {
         table.truncate(Tokens((reader.read + step.keeps) as u32));
         reader.path.truncate(step.keeps);
         let own = &guest.tokens[reader.read..reader.read + step.own];
-        Some(Rows { table, tokens: [own, &step.path[step.keeps..]].concat(), texts: None, parents: None })
+        Some(Rows {
+            request: None,
+            table,
+            tokens: [own, &step.path[step.keeps..]].concat(),
+            texts: None,
+            parents: None,
+        })
     }
 
     fn take_back(&mut self, steps: &[Step], tables: Vec<B::Table>) {

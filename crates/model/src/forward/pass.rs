@@ -8,12 +8,14 @@ use crate::kv::{KvError, KvTable, PAGE_TOKENS, StateBlock};
 use crate::load::Model;
 use duet_kernels::attention::PageMemory;
 use duet_kernels::fused::{BufferShape, Buffers, ExpertShape};
-use duet_types::{Bytes, Class, TokenId, Tokens};
+use duet_types::{Bytes, Class, RequestId, TokenId, Tokens};
 use std::ops::Range;
 
 /// One sequence's rows in a pass.
 #[derive(Debug)]
 pub struct Segment {
+    /// Whose they are, for devices that keep copies of the cache.
+    pub request: Option<RequestId>,
     /// The sequence's cache; the rows follow its last position.
     pub kv: KvTable,
     /// The rows' tokens.
@@ -27,7 +29,7 @@ impl Segment {
     /// Rows that follow each other.
     #[must_use]
     pub fn new(kv: KvTable, tokens: Vec<TokenId>) -> Self {
-        Self { kv, tokens, parents: None }
+        Self { request: None, kv, tokens, parents: None }
     }
 }
 

@@ -12,7 +12,7 @@ use super::token_wise::{NotRun, sparse};
 use crate::load::Model;
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{Angles, HeadNorms, QkvWeights, SpannedRows};
-use duet_types::{Bytes, Node, Tokens};
+use duet_types::{Bytes, Node, RequestId, Tokens};
 use std::fmt::Debug;
 use std::ops::Range;
 
@@ -26,6 +26,9 @@ pub trait SpanWise: Debug + Send + Sync {
 
     /// What its copies of keys and values may take; nothing if it reads and writes the cache itself.
     fn copies_room(&self) -> Option<Bytes>;
+
+    /// Gives up its copies of a request's keys and values, before it runs anything else. Waits for nothing.
+    fn drop_copy(&self, request: RequestId);
 }
 
 /// All rows of a pass, and what they see. What is written is to be written whole, or not at all.
@@ -51,6 +54,8 @@ pub struct SpanRows<'a> {
 pub struct SpanSequence<'a> {
     model: &'a Model,
     kv: &'a crate::kv::KvTable,
+    /// Whose they are, as [`SpanWise::drop_copy`] knows them.
+    pub request: Option<RequestId>,
     /// Which of the pass.
     pub rows: Range<usize>,
     /// Positions before them.
@@ -104,7 +109,14 @@ impl Model {
                 let rows = first..first + segment.tokens.len();
                 first = rows.end;
                 let paths = tree.as_ref().map(|tree| tree.paths.as_slice());
-                SpanSequence { model: self, kv: &segment.kv, rows, before: segment.kv.len(), paths }
+                SpanSequence {
+                    model: self,
+                    kv: &segment.kv,
+                    request: segment.request,
+                    rows,
+                    before: segment.kv.len(),
+                    paths,
+                }
             });
             let sequences = sequences.collect();
             let buffers = &mut pass.activations.buffers;

@@ -147,8 +147,7 @@ impl Scheduler {
                 row.fate
             });
             for lane in mirrors::holding_all(&pass, &self.config) {
-                let room = mirrors::room(&self.config, lane);
-                self.mirrors.attended(lane, member.request, member.computed(new), room);
+                self.mirrors.attended(lane, member.request, member.computed(new));
             }
             if member.stage == Stage::Verify {
                 // The last token is to be computed next.
@@ -215,13 +214,17 @@ impl Scheduler {
     pub(crate) fn release(&mut self, request: RequestId, end: End) {
         let row = self.table.remove(request);
         self.hungry.remove(&request);
-        self.mirrors.forget(request);
         self.memory.no_longer_awaits(request, row.request.prefix);
         let left = match end {
             End::Finished(_) => Some(row.kept(row.computed)),
             End::Failed => None,
         };
         self.memory.ended(self.now, request, row.request.class, left);
+        if self.memory.is_kept(request) {
+            self.mirrors.left(request);
+        } else {
+            self.drop_copies(request);
+        }
         self.memory_changed_hands();
         if let Some(graph) = self.graphs.remove(request) {
             self.commands.push_back(Command::Reclaim(graph));

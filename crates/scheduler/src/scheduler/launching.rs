@@ -9,12 +9,14 @@ use crate::division::Members;
 use crate::heg::Load;
 use crate::kernel::{Kernel, Member, PassId};
 use crate::machine::Anchors;
+use crate::mirrors;
 use crate::pass::Pass;
 use crate::policy::{ActivationBuffers, Decision};
 use crate::reason::Reason;
 use crate::request_table::Phase;
 use crate::span::Span;
-use duet_types::{KernelId, LaneSet, RequestId, Stage, Tokens};
+use duet_types::{KernelId, LaneSet, NodeKind, RequestId, Stage, Tokens};
+use std::ops::Range;
 
 impl Scheduler {
     pub(super) fn carry_out(&mut self, decision: Decision) {
@@ -130,10 +132,28 @@ impl Scheduler {
         self.next_kernel += 1;
         let members = row.members.clone();
         let Span { nodes, rows } = span.clone();
+        self.make_room_for_copies(lanes, &members, &nodes);
         let kernel = Kernel { id, pass, members, nodes, rows, completes, predicted, on_miss, shares };
         let launched = self.now;
         self.running.insert(id, Running { pass, lanes, bound, span, launched, predicted, undisturbed });
         self.commands.push_back(Command::Launch { lanes, kernel, reason });
+    }
+}
+
+impl Scheduler {
+    /// Before a kernel attends to copies in a device's own memory, those that have to make room for them go.
+    fn make_room_for_copies(&mut self, lanes: LaneSet, members: &[Member], nodes: &Range<usize>) {
+        let is_decoder = members.iter().all(|member| member.net.is_decoder());
+        let attends = is_decoder && self.config.heg.order().count_of(NodeKind::Attention, nodes) > 0;
+        let Some(lane) = mirrors::attending(&self.config.machine, lanes).filter(|_| attends) else { return };
+        let gone = self.mirrors.make_room(lane, members, mirrors::space(&self.config, lane));
+        self.commands.extend(gone.into_iter().map(|request| Command::DropCopy { lane, request }));
+    }
+
+    /// A request's copies in the memory of devices go, since it has none in the host's any more.
+    pub(crate) fn drop_copies(&mut self, request: RequestId) {
+        let gone = self.mirrors.forget(request);
+        self.commands.extend(gone.into_iter().map(|(lane, request)| Command::DropCopy { lane, request }));
     }
 }
 

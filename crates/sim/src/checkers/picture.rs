@@ -215,7 +215,8 @@ impl Picture {
             | Command::Prepare(_)
             | Command::Reclaim(_)
             | Command::Probe(_)
-            | Command::Forget(_) => {}
+            | Command::Forget(_)
+            | Command::DropCopy { .. } => {}
         }
     }
 

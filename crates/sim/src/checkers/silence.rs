@@ -37,6 +37,7 @@ impl Checker for Silence {
             Command::Spill(_)
             | Command::Probe(_)
             | Command::Forget(_)
+            | Command::DropCopy { .. }
             | Command::Reclaim(_)
             | Command::LoadGraph(_)
             | Command::SetTimer { .. } => Ok(()),

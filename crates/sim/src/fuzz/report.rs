@@ -218,6 +218,7 @@ impl Observer for Tally {
             Command::Restore(_)
             | Command::Reclaim(_)
             | Command::Forget(_)
+            | Command::DropCopy { .. }
             | Command::Probe(_)
             | Command::SetTimer { .. } => return,
         };

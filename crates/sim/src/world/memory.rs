@@ -3,7 +3,7 @@
 use super::{VirtualWorld, submission};
 use crate::answers::Answers;
 use crate::kv::Keeps;
-use duet_scheduler::{End, Event};
+use duet_scheduler::{End, Event, Source};
 use duet_types::{Nanos, RequestId};
 
 impl<A: Answers> VirtualWorld<A> {
@@ -12,6 +12,9 @@ impl<A: Answers> VirtualWorld<A> {
         let shared = self.shared(request);
         let found = self.kv.restore(request, shared);
         self.answers.placed(request, found.cached, found.source);
+        if let Some(Source::TakenOver(of)) = found.source {
+            self.lanes.copies.taken_over(of, request, found.cached);
+        }
         let at = self.now + Nanos(self.page_io.0 * found.read as u64);
         self.schedule(at, Event::Restored { request, cached: found.cached, source: found.source });
     }
@@ -41,7 +44,6 @@ impl<A: Answers> VirtualWorld<A> {
         assert!(!self.compiler.has_any(request), "{request} is released, but not its graph");
         let keeps = if end == End::Failed { Keeps::Nothing } else { Keeps::All };
         self.kv.ended(request, keeps);
-        self.lanes.copies.forget(request);
         match keeps {
             Keeps::All => self.answers.kept(request),
             Keeps::Nothing => self.answers.dropped(request),

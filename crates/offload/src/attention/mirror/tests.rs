@@ -100,7 +100,7 @@ impl Bed {
         let mut pass = Pass::new(
             &self.model,
             Activations::new(&self.model, 64),
-            vec![Segment { kv, tokens, parents: Some(vec![None, Some(0), Some(0)]) }],
+            vec![Segment { parents: Some(vec![None, Some(0), Some(0)]), ..Segment::new(kv, tokens) }],
         )
         .unwrap();
         for node in self.model.nodes() {
