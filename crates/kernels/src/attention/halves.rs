@@ -53,7 +53,7 @@ impl Halves {
         let mut sums = [[s.splat(0.0); V]; R];
         for (d, query) in query[..self.dim].iter().enumerate() {
             if first == 0 {
-                fetch.step(s, d);
+                fetch.step(d);
             }
             let mut keys = [s.splat(0.0); V];
             for (v, key) in keys.iter_mut().enumerate() {
@@ -119,7 +119,7 @@ impl Halves {
         }
         for position in 0..positions.min(PAGE) {
             if d == 0 {
-                fetch.step(s, position);
+                fetch.step(position);
             }
             let mut values = [s.splat(0.0); N];
             for (v, value) in values.iter_mut().enumerate() {

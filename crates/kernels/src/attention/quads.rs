@@ -203,7 +203,7 @@ impl<const R: usize> QueryFactors<'_, R> {
             let mut sums = [[s.splat_i(0); V]; R];
             for quad in from / QUAD..keys.dim.min(from + GROUP) / QUAD {
                 if first == 0 {
-                    fetch.step(s, quad);
+                    fetch.step(quad);
                 }
                 // SAFETY: within the keys of the page.
                 let at = |v: usize| unsafe { keys.quants.add(((first + v) * keys.dim + quad * QUAD) * LANES) };
@@ -359,7 +359,7 @@ impl<const R: usize> WeightFactors<R> {
         for Weighed { values, factors, positions } in pages {
             for quad in 0..positions.div_ceil(QUAD) {
                 if from == 0 {
-                    fetch.step(s, quad);
+                    fetch.step(quad);
                 }
                 // SAFETY: within the values of the page.
                 let values: [S::Q; N] = unsafe { values.quads(s, quad, from) };
