@@ -228,7 +228,8 @@ impl<'a> View<'a> {
         Some(left).filter(|left| left.len() == 1 && self.config.machine.dynamic().contains_all(*left))
     }
 
-    fn left(&self) -> LaneSet {
+    /// The lanes that can be used.
+    pub(crate) fn left(&self) -> LaneSet {
         self.config.machine.all().without(self.lost)
     }
 

@@ -396,3 +396,17 @@ fn a_text_for_the_encoder_is_read_beside_an_answer() {
          at 0.659ms  F  reactive  prompt 187  output 5  drafts 300",
     );
 }
+
+/// While no lane of a team could be used, requests began as on an NPU and an iGPU, the shortest prompt first.
+#[test]
+fn who_came_first_begins_first_while_no_lane_can_be_used() {
+    breaks_no_rule(
+        "discrete-gpu  policy duet  chunk 120  batch 5  stall 75ms  age 165ms  overtaking 130ms  expiry 11ms  graphs 3
+         at 0.33ms    A  reactive   prompt 51   output 5  hangs-from 3
+         at 4.907ms   E  proactive  prompt 195  output 9  cancelled 42.215ms  hangs-from 11  drafts 1000
+         at 11.612ms  L  proactive  prompt 9    output 13
+         at 40.114ms  M  proactive  prompt 28   output 9
+         at 39.978ms  N  proactive  prompt 62   output 8  drafts 800
+         at 44.905ms  lane 0 is slow until 55.623ms",
+    );
+}

@@ -33,10 +33,15 @@ use duet_types::{Class, LaneSet, Stage, Tokens};
 
 /// The next thing to do on `all` lanes as one.
 pub(super) fn decide(view: &View<'_>, all: LaneSet) -> Option<Decision> {
-    begin(view, Order::Arrival, 1).or_else(|| side_by_side(view)).or_else(|| {
+    begin_next(view).or_else(|| side_by_side(view)).or_else(|| {
         let lanes = if_idle(view, all)?;
         owed(view, lanes).or_else(|| reactive(view, lanes)).or_else(|| background(view, lanes))
     })
+}
+
+/// The request that begins next.
+pub(super) fn begin_next(view: &View<'_>) -> Option<Decision> {
+    begin(view, Order::Arrival, 1)
 }
 
 /// The reactive pass under way, or the next one.
