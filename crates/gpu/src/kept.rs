@@ -4,7 +4,7 @@
 use crate::error::GpuError;
 use crate::gpu::Gpu;
 use crate::in_place::InPlace;
-use crate::pages::{Listed, Pages};
+use crate::pages::{Listed, Pages, Place};
 use crate::recording::Recording;
 use duet_kernels::attention::KvLayout;
 use duet_model::forward::{SpanRows, SpanSequence};
@@ -26,14 +26,6 @@ pub(crate) struct Kept {
 enum Seen {
     InPlace,
     Copies,
-}
-
-/// A layer: its place in the cache, and among those that are there.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) layer: usize,
-    pub(crate) in_cache: usize,
-    pub(crate) here: usize,
 }
 
 /// The pages of a layer, as shaders bind them.

@@ -12,13 +12,20 @@
 
 use crate::error::GpuError;
 use crate::gpu::Gpu;
-use crate::kept::Place;
 use crate::recording::Recording;
 use duet_kernels::attention::KvLayout;
 use duet_model::forward::{CacheRows, SpanRows, SpanSequence};
 use duet_model::kv::{LineageId, PAGE_TOKENS};
 use duet_types::{RequestId, Tokens};
 use std::sync::atomic::Ordering;
+
+/// A layer: its place in the cache, and among those that are there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) layer: usize,
+    pub(crate) in_cache: usize,
+    pub(crate) here: usize,
+}
 
 /// Where the pages of a sequence are.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 //! that what the same GPU draws comes between them. A node is the least.
 
 use crate::error::GpuError;
-use crate::kept::{Kept, Place};
+use crate::kept::Kept;
 use crate::nodes::Launcher;
-use crate::pages::Listed;
+use crate::pages::{Listed, Place};
 use crate::placed::Loaded;
 use crate::recording::Recording;
 use crate::staging::Staging;
