@@ -9,6 +9,7 @@
 
 use crate::error::GpuError;
 use crate::gpu::Gpu;
+use crate::host_memory::HostMemory;
 use crate::pages::Listed;
 use duet_kernels::attention::KvLayout;
 use duet_kernels::memory::Region;
@@ -30,13 +31,13 @@ pub(crate) struct InPlace {
 }
 
 impl InPlace {
-    /// Imports the memory that a sequence's pages lie in. Nothing if the adapter shares none, or they lie in no region.
+    /// Imports the memory that a sequence's pages lie in. Nothing if they lie in no region.
     ///
     /// # Errors
     /// If the driver refuses it.
-    pub(crate) fn of(gpu: &Gpu, cache: &CacheRows<'_>) -> Result<Option<Self>, GpuError> {
-        let Some((host, region)) = gpu.host_memory.zip(cache.region()) else { return Ok(None) };
-        let (trees, buffer) = (cache.page_of_device(), host.import(gpu, &region)?);
+    pub(crate) fn of(gpu: &Gpu, sharing: HostMemory, cache: &CacheRows<'_>) -> Result<Option<Self>, GpuError> {
+        let Some(region) = cache.region() else { return Ok(None) };
+        let (trees, buffer) = (cache.page_of_device(), sharing.import(gpu, &region)?);
         let stride = trees.stride();
         let pages = usize::try_from(buffer.size()).unwrap_or(usize::MAX) / stride;
         Ok(Some(Self { region, pages, stride, layout: cache.layout(), buffer, trees }))

@@ -3,6 +3,7 @@
 
 use crate::error::GpuError;
 use crate::gpu::Gpu;
+use crate::host_memory::HostMemory;
 use crate::in_place::InPlace;
 use crate::pages::{Listed, Pages, Place};
 use crate::recording::Recording;
@@ -13,6 +14,8 @@ use duet_types::{RequestId, Tokens};
 /// The pages of all layers that are there.
 #[derive(Debug)]
 pub(crate) struct Kept {
+    /// How the cache is imported, until the driver refuses that: a trial of some megabytes may pass where it does not.
+    sharing: Option<HostMemory>,
     in_place: Option<InPlace>,
     copies: Option<Pages>,
     /// What the pass under way attends to.
@@ -38,8 +41,8 @@ pub(crate) struct View<'a> {
 }
 
 impl Kept {
-    pub(crate) fn new(layers: usize, copy_bytes: u64) -> Self {
-        Self { in_place: None, copies: None, seen: Seen::Copies, layers, copy_bytes }
+    pub(crate) fn new(sharing: Option<HostMemory>, layers: usize, copy_bytes: u64) -> Self {
+        Self { sharing, in_place: None, copies: None, seen: Seen::Copies, layers, copy_bytes }
     }
 
     /// Where the pages of each sequence are, with room for its rows; nothing if there is not as much.
@@ -50,7 +53,13 @@ impl Kept {
         let first = rows.sequences.first().ok_or(GpuError::Model("a pass without sequences"))?;
         let cache = first.cache(0, Tokens::ZERO);
         if self.in_place.as_ref().is_none_or(|in_place| !in_place.is_of(&cache)) {
-            self.in_place = InPlace::of(gpu, &cache)?;
+            self.in_place = self.sharing.and_then(|sharing| {
+                InPlace::of(gpu, sharing, &cache).unwrap_or_else(|why| {
+                    tracing::warn!("keys and values are copied to the GPU after all: {why}");
+                    self.sharing = None;
+                    None
+                })
+            });
         }
         if let Some(listed) = self.in_place.as_ref().and_then(|in_place| in_place.list(rows)) {
             self.seen = Seen::InPlace;

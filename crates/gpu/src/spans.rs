@@ -144,7 +144,7 @@ impl Spans {
         let floats = |label, columns: usize| gpu.empty(label, SPAN_ROWS * columns * 4);
         let results = (0..layers).map(|_| floats("keys and values", 2 * b.kv_heads * b.head_dim)).collect();
         let spans = Self {
-            kept: Kept::new(layers, page_bytes),
+            kept: Kept::new(gpu.host_memory, layers, page_bytes),
             angles: floats("angles", 2 * angles.next_multiple_of(16)),
             rows: floats("rows", 4),
             places: gpu.empty("places", PLACES * 4),

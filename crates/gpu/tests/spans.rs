@@ -224,6 +224,7 @@ fn a_pass_that_fails_in_place_changes_nothing() {
     let before = tables.iter().map(of).next().unwrap();
     let segments = tables.into_iter().map(|table| Segment::new(table, text(9, 20))).collect();
     let mut pass = Pass::new(&bed.model, Activations::new(&bed.model, 20), segments).unwrap();
+    let is_exact = bed.gpu.fusing().is_some_and(Fusing::is_exact);
     bed.gpu.provoke(Fault::Lost);
     let run = bed.model.run_span_on(&bed.gpu, &mut pass, &bed.model.nodes(), &CREW);
     assert!(matches!(run, Err(NotRun::Failed(_))), "{run:?}");
@@ -236,7 +237,8 @@ fn a_pass_that_fails_in_place_changes_nothing() {
     let (found, expected) = (of(&after[0]), of(&twins[0]));
     assert_eq!(found.len(), expected.len());
     let page = found.len() / 2;
-    assert!(found[..page] == before[..page] && found[..page] == expected[..page]);
+    assert!(found[..page] == before[..page], "what was there before is as it was");
+    assert!(!is_exact || found == expected, "and the rest is what the cores make of it");
     drop(after);
     pool.table().reserve(Tokens(1024)).expect("the pool has as many pages as before");
 }
