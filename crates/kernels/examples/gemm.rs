@@ -1,5 +1,5 @@
-//! Speed of the matrix products beside the machine's ceilings, of all forms or of those that are named:
-//! `cargo run --release -p duet-kernels --example gemm -- [Q4K …]`.
+//! Speed of the matrix products beside the machine's ceilings, of all forms and some numbers of rows, or of those that are
+//! named: `cargo run --release -p duet-kernels --example gemm -- [Q4K …] [8 …]`.
 
 use duet_kernels::crew::{Crew, Scoped, Solo, Worker};
 use duet_kernels::isa::{Isa, IsaError};
@@ -31,14 +31,19 @@ fn main() -> Result<(), IsaError> {
             );
         }
     }
-    let named: Vec<String> = std::env::args().skip(1).collect();
+    let (numbers, named): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|word| word.parse::<usize>().is_ok());
+    let mut rows_of_interest: Vec<usize> = numbers.iter().filter_map(|number| number.parse().ok()).collect();
+    if rows_of_interest.is_empty() {
+        rows_of_interest = vec![1, 2, 8, 256];
+    }
     let chosen = |form: &Form| named.is_empty() || named.contains(&format!("{form:?}"));
     for form in Form::ALL.into_iter().filter(chosen) {
         for (n, k) in [(1536, 1536), (1536, 8960)] {
             let weights: Vec<PackedMatrix> = (0..8)
                 .map(|_| PackedMatrix::new(n, k, form, |o, i| group(form, o + i)).expect("scales in range"))
                 .collect();
-            for rows in [1, 2, 8, 256] {
+            for &rows in &rows_of_interest {
                 let mut quantized = QuantizedRows::new(rows, k, Operands::BytesAndFloats);
                 let mut out = Aligned::<f32>::zeroed(rows * n);
                 let values: Vec<f32> = (0..k).map(|i| (i as f32).sin()).collect();

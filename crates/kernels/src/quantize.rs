@@ -62,7 +62,7 @@ impl Offsets {
 
     /// For weights of a form that has a zero point, and a part of a group that has a scale of its own.
     #[inline(always)]
-    pub(crate) fn of(self, form: Form, part: usize) -> i32 {
+    pub(crate) fn of(&self, form: Form, part: usize) -> i32 {
         let from = |of: i32, zero: u8| BIASED_ZERO + (of - BIASED_ZERO) / i32::from(zero / form.zero());
         match form {
             Form::Q8_0 | Form::IQ4NL | Form::IQ4XS | Form::MXFP4 => self.eight_bits,
@@ -75,7 +75,7 @@ impl Offsets {
 
     /// The sum of a half's quants.
     #[inline(always)]
-    pub(crate) fn half(self, half: usize) -> i32 {
+    pub(crate) fn half(&self, half: usize) -> i32 {
         (BIASED_ZERO - self.six_bits[half]) / i32::from(Form::Q6K.zero())
     }
 }

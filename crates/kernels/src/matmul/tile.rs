@@ -171,17 +171,8 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
         }
         for group in first..groups.min(first + BLOCK) {
             fetching.at::<S, W>(s, group);
-            for part in 0..W::Scales::PARTS {
-                let part = (group, part);
-                // SAFETY: the caller's; the group is below `groups`.
-                unsafe {
-                    if R * P <= S::SUMS {
-                        add_part::<S, W, R, P>(s, panels, &shared, rows, part, &mut sums);
-                    } else {
-                        add_in_quarters::<S, W, R, P>(s, panels, &shared, rows, part, &mut sums);
-                    }
-                }
-            }
+            // SAFETY: the caller's; the group is below `groups`.
+            unsafe { add_group::<S, W, R, P>(s, panels, &shared, rows, group, &mut sums) };
         }
     }
     for sum in sums.as_flattened_mut() {
@@ -190,10 +181,40 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
     sums
 }
 
-/// Adds what a group of inputs, or a part of one with scales of its own, gives to the sums.
+/// Adds what a group of inputs gives to the sums.
+///
+/// Where quants are planes of bits, its parts are named one by one: with a part that is no constant to the compiler, planes are
+/// shifted by what registers say. Bytes have no planes, and there two parts at once would not stay in registers.
 ///
 /// # Safety
 /// As [`part_by_panels`], and the group is one of the panels' and the tile's.
+#[inline(always)]
+unsafe fn add_group<S: Simd, W: Quantized, const R: usize, const P: usize>(
+    s: S,
+    panels: &[Panel; P],
+    shared: &[[S::F; 2]; P],
+    rows: TilePart,
+    group: usize,
+    sums: &mut [[S::F; P]; R],
+) {
+    const { assert!(W::Scales::PARTS <= 2) };
+    // SAFETY: the caller's.
+    unsafe {
+        if W::Scales::PARTS == 1 || W::Quants::REGISTERS == Eight::REGISTERS {
+            for part in 0..W::Scales::PARTS {
+                add_part::<S, W, R, P>(s, panels, shared, rows, (group, part), sums);
+            }
+        } else {
+            add_part::<S, W, R, P>(s, panels, shared, rows, (group, 0), sums);
+            add_part::<S, W, R, P>(s, panels, shared, rows, (group, 1), sums);
+        }
+    }
+}
+
+/// Adds what a group of inputs, or a part of one with scales of its own, gives to the sums.
+///
+/// # Safety
+/// As [`add_group`].
 #[inline(always)]
 unsafe fn add_part<S: Simd, W: Quantized, const R: usize, const P: usize>(
     s: S,
@@ -205,18 +226,27 @@ unsafe fn add_part<S: Simd, W: Quantized, const R: usize, const P: usize>(
 ) {
     // SAFETY: the caller's.
     unsafe {
+        if R * P > S::SUMS || by_panel::<S, W>(R * P) {
+            return add_by_panel::<S, W, R, P>(s, panels, shared, rows, part, sums);
+        }
         let mut dots = [[s.splat_i(BIASED_ZERO); P]; R];
         add_products::<S, W, R, P>(s, panels, rows, part, &mut dots);
         add_scaled::<S, W, R, P>(s, panels, shared, rows, part, &dots, sums);
     }
 }
 
-/// The same as [`add_part`], four rows of one panel after another: their integer sums are in registers, all others in memory.
+/// Whether a part's sums are added panel after panel even though the integer sums of all are in registers: where halves of groups
+/// have scales, all sums are touched so often that they should be there as well, and both are too many.
+const fn by_panel<S: Simd, W: Quantized>(sums: usize) -> bool {
+    W::Scales::PARTS == 2 && S::PANEL_ROWS == TILE && 2 * sums > S::SUMS
+}
+
+/// The same as [`add_part`], some rows of one panel after another: their integer sums are in registers, all others in memory.
 ///
 /// # Safety
 /// As [`add_part`].
 #[inline(always)]
-unsafe fn add_in_quarters<S: Simd, W: Quantized, const R: usize, const P: usize>(
+unsafe fn add_by_panel<S: Simd, W: Quantized, const R: usize, const P: usize>(
     s: S,
     panels: &[Panel; P],
     shared: &[[S::F; 2]; P],
@@ -227,7 +257,7 @@ unsafe fn add_in_quarters<S: Simd, W: Quantized, const R: usize, const P: usize>
     for p in 0..P {
         let (panel, shared) = ([panels[p]], [shared[p]]);
         macro_rules! add {
-            ($count:literal from $row:expr) => {{
+            ($count:tt from $row:expr) => {{
                 let rows = TilePart { first: rows.first + $row, ..rows };
                 let mut dots = [[s.splat_i(BIASED_ZERO)]; $count];
                 // SAFETY: the caller's; these rows are some of its own.
@@ -242,6 +272,10 @@ unsafe fn add_in_quarters<S: Simd, W: Quantized, const R: usize, const P: usize>
                     sums[p] = few[0];
                 }
             }};
+        }
+        if R <= S::PANEL_ROWS {
+            add!(R from 0);
+            continue;
         }
         let whole = R / 4 * 4;
         if whole > 0 {

@@ -9,6 +9,7 @@ use super::amx::MatrixUnit;
 use super::features::{avx512_features, compiled_for};
 use crate::matmul::{Quantized, RowTiles, Weights, matrix_unit, unpacking_pays};
 use crate::packed::{Form, Panel};
+use crate::quantize::TILE;
 use std::arch::asm;
 use std::arch::x86_64::*;
 
@@ -37,6 +38,7 @@ impl Simd for Avx512 {
     type W = [__m512i; 2];
 
     const FLOAT_SUMS: usize = 24;
+    const PANEL_ROWS: usize = TILE;
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m512 {

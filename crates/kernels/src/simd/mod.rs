@@ -58,6 +58,8 @@ pub trait Simd: Copy {
     const SUMS: usize = 24;
     /// Vectors of sums that products of floats keep in registers: two at least.
     const FLOAT_SUMS: usize = 4;
+    /// Rows of one panel whose integer sums are in registers, where those of several panels are not.
+    const PANEL_ROWS: usize = 4;
 
     /// All lanes `value`.
     fn splat(self, value: f32) -> Self::F;
