@@ -410,3 +410,17 @@ fn who_came_first_begins_first_while_no_lane_can_be_used() {
          at 44.905ms  lane 0 is slow until 55.623ms",
     );
 }
+
+/// A person's answer waited for an iteration of the background's to end, which waited for another person's prompt on the NPU:
+/// both want the memory bus.
+#[test]
+fn the_backgrounds_iteration_ends_for_the_stream_that_waits_for_it() {
+    breaks_no_rule(
+        "npu-igpu  policy duet  chunk 39  batch 4  cap 1  stall 31ms  age 168ms  overtaking 122ms  share 0.02  expiry 6ms  graphs 3  contention 2.1  page-io 0.017ms  hang-timeout 15
+         at 39.729ms  B  reactive   prompt 179  output 10  drafts 800
+         at 15.678ms  C  proactive  prompt 33   output 3
+         at 21.336ms  E  reactive   prompt 402  output 1   graph-slow 7
+         at 22.343ms  F  reactive   prompt 135  output 13
+         at 21.951ms  K  proactive  prompt 344  output 10  scored",
+    );
+}

@@ -200,7 +200,8 @@ fn decode(view: &View<'_>, class: Class) -> Option<Decision> {
         config.machine.anchors(lane),
         &candidate.pass().load,
     );
-    if contention::must_wait(view, candidate.pass().class, lane, bound) {
+    // A stream that waits for the background's iteration to end waits for it as for its own.
+    if contention::must_wait(view, class.min(candidate.pass().class), lane, bound) {
         return None;
     }
     Some(candidate.launch_cut(view, preemption::within_bound(view, DECODE, lane), lane, reason))
