@@ -3,11 +3,12 @@
 //! A sequence is in one place at a time: with the world, or in the pass that computes for it. It is the lane's own while
 //! a kernel runs, so tokens are chosen, turned into text and sent without a lock.
 
+mod drafts;
+
 use crate::backend::{Accepted, Backend, Rows, Table as _};
 use crate::calibration::Vocabulary;
 use crate::clock::Clock;
 use crate::constraint::Constrained;
-use crate::draft_model::Guest;
 use crate::outbox::Outbox;
 use crate::people::Waiting;
 use crate::pooled::Pooled;
@@ -16,13 +17,12 @@ use crate::request::{EngineError, GenerateRequest, GenerationEvent, Output, Prog
 use crate::sampling::{Candidate, Sampler, Scratch, Wanted, logprobs};
 use crate::speculation::Speculation;
 use crate::stop::{Matched, StopMatcher};
-use crate::thought::{ClosingGuide, Thought};
+use crate::thought::Thought;
 use duet_kernels::crew::Crew;
 use duet_model::encoder::Text;
 use duet_model::forward::FateCounts;
 use duet_scheduler::{Generated, HeadRows, Member, Offer, Yields};
-use duet_speculate::guide::Unguided;
-use duet_speculate::{Draft, ROWS_MAX, VerifyRows};
+use duet_speculate::VerifyRows;
 use duet_types::{FinishReason, Instant, Net, RequestId, Stage, TenantId, TokenId, Tokens};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -287,17 +287,6 @@ impl<B: Backend> Sequence<B> {
         Some(Rows { request: Some(member.request), table, tokens, texts, parents })
     }
 
-    /// Its first pass begins: what drafts need of its prompt, and the mask of its first token.
-    fn prepare_drafts(&mut self, backend: &B) {
-        if let Some(constrained) = &mut self.constrained {
-            constrained.begin();
-        }
-        let Some(speculation) = &mut self.speculation else { return };
-        let prompt = &self.tokens[..self.prompt_len];
-        speculation.read(prompt);
-        self.vocabulary = Vocabulary::new(backend, speculation.calibrate_from_prompt(), prompt);
-    }
-
     /// Remembers why its pass failed, for the client.
     pub(crate) fn fail(&mut self, error: EngineError) {
         self.failure = Some(error);
@@ -473,82 +462,6 @@ impl<B: Backend> Sequence<B> {
         }
     }
 
-    /// Whether a draft model may be asked of what follows.
-    pub(crate) fn asks_model(&self) -> bool {
-        self.speculation.as_ref().is_some_and(|speculation| speculation.asks_model())
-    }
-
-    /// What a draft model has to know of it. A draft has at most `rows` rows.
-    pub(crate) fn guest(&mut self, rows: Tokens) -> Option<Guest<'_>> {
-        let left = self.len_max - self.tokens.len();
-        let speculation = self.speculation.as_mut().filter(|speculation| speculation.asks_model())?;
-        Some(Guest {
-            tenant: self.tenant,
-            tokens: &self.tokens,
-            generated: self.tokens.len() - self.prompt_len,
-            left,
-            room: left.saturating_sub(1).min(rows.as_usize()).min(ROWS_MAX),
-            speculation,
-        })
-    }
-
-    /// Tokens that it makes in a pass lately.
-    pub(crate) fn pace(&self) -> f64 {
-        self.speculation.as_ref().map_or(1.0, |speculation| speculation.pace())
-    }
-
-    /// What may follow, after a draft model was asked.
-    pub(crate) fn draft_at_last(&mut self) -> Offer {
-        let begun = self.times.clock.now();
-        let offer = self.draft();
-        let took = self.times.clock.now() - begun;
-        if let Some(speculation) = &mut self.speculation {
-            speculation.took(Duration::from_nanos(took.0));
-        }
-        offer
-    }
-
-    /// What may follow, as far as there is room for it.
-    fn draft(&mut self) -> Offer {
-        // The last token that may come needs no row.
-        let room = Tokens((self.len_max - self.tokens.len()).saturating_sub(1) as u32);
-        let closing = self.thought.as_ref().map_or(&[][..], |thought| thought.to_close());
-        let Some(constrained) = &mut self.constrained else {
-            let Some(speculation) = &mut self.speculation else { return Offer::NONE };
-            return speculation.draft_guided(room, &mut ClosingGuide::new(closing, &mut Unguided));
-        };
-        let mut offer = Offer::NONE;
-        constrained.guiding(|guide| match &mut self.speculation {
-            None => Draft::default(),
-            Some(speculation) => {
-                offer = speculation.draft_guided(room, &mut ClosingGuide::new(closing, guide));
-                speculation.latest().clone()
-            }
-        });
-        offer
-    }
-
-    /// Learns from the rows of a pass: `before` tokens were known before it, and the rows of `path` were right.
-    fn learn(&mut self, before: usize, path: &[usize], likeliest: &[Vec<Candidate>]) {
-        let Some(speculation) = &mut self.speculation else { return };
-        let drafted = likeliest.len() - 1;
-        speculation.verified(path, drafted);
-        let [earlier, last] = [before.saturating_sub(2), before - 1].map(|at| self.tokens[at]);
-        if speculation.learns().answer {
-            for &at in path {
-                let context = speculation.context(at, last, earlier);
-                speculation.said(context, &tokens_of(&likeliest[at]));
-            }
-        }
-        if speculation.learns().rejected && path.len() <= drafted {
-            let rejected = speculation.latest().rejected(path, drafted);
-            let mut predicted = vec![self.tokens[self.tokens.len() - 1]];
-            let model = |&at: &usize| likeliest[at].first().map_or(last, |&(token, _)| TokenId(token));
-            predicted.extend(rejected.iter().map(model));
-            speculation.rejected(&rejected, &predicted);
-        }
-    }
-
     /// Chooses the next token and sends it. Returns why it is the last, if it is.
     fn choose(
         &mut self,
@@ -634,8 +547,4 @@ impl<B: Backend> Sequence<B> {
             total,
         }
     }
-}
-
-fn tokens_of(likeliest: &[Candidate]) -> Vec<(TokenId, f32)> {
-    likeliest.iter().map(|&(token, logit)| (TokenId(token), logit)).collect()
 }
