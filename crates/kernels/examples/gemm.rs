@@ -31,11 +31,15 @@ fn main() -> Result<(), IsaError> {
             );
         }
     }
-    let (numbers, named): (Vec<String>, Vec<String>) =
-        std::env::args().skip(1).partition(|word| word.parse::<usize>().is_ok());
-    let mut rows_of_interest: Vec<usize> = numbers.iter().filter_map(|number| number.parse().ok()).collect();
-    if rows_of_interest.is_empty() {
-        rows_of_interest = vec![1, 2, 8, 256];
+    let (mut numbers_of_rows, mut named) = (Vec::new(), Vec::new());
+    for word in std::env::args().skip(1) {
+        match word.parse::<usize>() {
+            Ok(rows) => numbers_of_rows.push(rows),
+            Err(_) => named.push(word),
+        }
+    }
+    if numbers_of_rows.is_empty() {
+        numbers_of_rows = vec![1, 2, 8, 256];
     }
     let chosen = |form: &Form| named.is_empty() || named.contains(&format!("{form:?}"));
     for form in Form::ALL.into_iter().filter(chosen) {
@@ -43,7 +47,7 @@ fn main() -> Result<(), IsaError> {
             let weights: Vec<PackedMatrix> = (0..8)
                 .map(|_| PackedMatrix::new(n, k, form, |o, i| group(form, o + i)).expect("scales in range"))
                 .collect();
-            for &rows in &rows_of_interest {
+            for &rows in &numbers_of_rows {
                 let mut quantized = QuantizedRows::new(rows, k, Operands::BytesAndFloats);
                 let mut out = Aligned::<f32>::zeroed(rows * n);
                 let values: Vec<f32> = (0..k).map(|i| (i as f32).sin()).collect();

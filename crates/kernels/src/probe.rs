@@ -9,8 +9,8 @@ use crate::simd::{Kernel, LANES, Simd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Integer multiply-accumulates per second of the whole crew, by the instructions that the
-/// products use, activations coming from the first cache.
+/// Integer multiply-accumulates per second of the whole crew, by the instructions that products use. Weights
+/// are in registers, activations come from the first cache.
 #[must_use]
 pub fn int8_macs_per_second(isa: Isa, crew: &dyn Crew) -> f64 {
     const ROUNDS: usize = 60_000;

@@ -235,8 +235,9 @@ unsafe fn add_part<S: Simd, W: Quantized, const R: usize, const P: usize>(
     }
 }
 
-/// Whether a part's sums are added panel after panel even though the integer sums of all are in registers: where halves of groups
-/// have scales, all sums are touched so often that they should be there as well, and both are too many.
+/// Whether a part's sums are added panel after panel although the integer sums of all panels fit in registers. Where halves of
+/// groups have scales, integer sums are begun and added twice a group, and with those of two panels beside what unpacking
+/// needs, the compiler moves some to memory and back each time. Measured with `examples/gemm`.
 const fn by_panel<S: Simd, W: Quantized>(sums: usize) -> bool {
     W::Scales::PARTS == 2 && S::PANEL_ROWS == TILE && 2 * sums > S::SUMS
 }
