@@ -25,9 +25,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 START_SECONDS = 300
+WARM_SECONDS = 1
 
 
 def main():
@@ -72,16 +74,20 @@ def llama(arguments):
             [arguments.llama_server, "-m", arguments.model, "--port", str(port), "--device", "Vulkan0", "-ngl", "99",
              "--verbosity", "4", "-np", str(slots), "-c", str(positions), "-b", "512", "-ub", "512"],
             env={**os.environ, "GGML_VK_VISIBLE_DEVICES": "0",
-                 "LD_LIBRARY_PATH": os.path.dirname(os.path.abspath(arguments.llama_server))},
+                 "LD_LIBRARY_PATH": os.pathsep.join(
+                     [os.path.dirname(os.path.abspath(arguments.llama_server)), os.environ.get("LD_LIBRARY_PATH", "")])},
             stdout=log, stderr=log)
         try:
             wait(process, port)
             log.seek(0)
             if "Vulkan0" not in log.read():
                 sys.exit("llama-server does not use Vulkan: see that a driver is installed")
-            # Shaders are compiled when they are first used: what is timed was run before.
-            post(port, 0, words(slots, arguments.prompt), 1)
-            found = {"prefill": post(port, 0, words(slots + 1, arguments.prompt), 1)["prompt_per_second"]}
+            # Shaders are compiled when they are first used, and a GPU that has nothing to do runs slowly for some time after.
+            began, number = time.monotonic(), slots
+            while time.monotonic() < began + WARM_SECONDS:
+                post(port, 0, words(number, arguments.prompt), 1)
+                number += 1
+            found = {"prefill": post(port, 0, words(number, arguments.prompt), 1)["prompt_per_second"]}
             for slot in range(slots):
                 post(port, slot, words(slot, arguments.context), 1)
             for size in batches:
@@ -112,8 +118,11 @@ def post(port, slot, prompt, new):
             "id_slot": slot}
     request = urllib.request.Request(f"http://127.0.0.1:{port}/completion", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=3600) as response:
-        return json.load(response)["timings"]
+    try:
+        with urllib.request.urlopen(request, timeout=3600) as response:
+            return json.load(response)["timings"]
+    except urllib.error.HTTPError as refused:
+        sys.exit(f"llama-server: {refused}: {refused.read().decode(errors='replace')}")
 
 
 def wait(process, port):

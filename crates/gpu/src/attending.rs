@@ -5,52 +5,64 @@ use crate::heads::KeyBiasOnGpu;
 use crate::kept::View;
 use crate::nodes::whole;
 use crate::placed::Loaded;
-use crate::recording::Groups;
+use crate::recording::{Groups, Recording};
 use crate::shader::{ATTENTION, HEADS, WIDTH_NORM};
-use crate::spans::Way;
+use crate::spans::{Spans, apart};
 use duet_kernels::attention::{KvFormat, KvLayout};
 use duet_model::Model;
 
-impl Way<'_, '_> {
-    /// Norms of heads, rope, and keys and values to where they belong.
-    pub(crate) fn heads(&mut self, layer: usize) -> Result<(), GpuError> {
-        let (loaded, b) = (self.loaded, self.model.blueprint());
-        let (place, rope) = (self.place(layer), b.layers[layer].rope);
-        for sequence in &self.rows.sequences {
-            self.spans.kept.update(&loaded.gpu, place, sequence, sequence.before);
-        }
+/// What launches of a span are bound to, and how many rows they have.
+#[derive(Clone, Copy)]
+pub(crate) struct Sight<'a> {
+    pub(crate) loaded: &'a Loaded,
+    pub(crate) model: &'a Model,
+    pub(crate) spans: &'a Spans,
+    /// Angles from one row to the next.
+    pub(crate) stride: usize,
+    pub(crate) count: usize,
+}
+
+impl Sight<'_> {
+    /// Norms of heads, rope, and keys and values to where they belong, and to the `results`th of those that are read back.
+    pub(crate) fn heads(&self, to: &mut Recording<'_>, layer: usize, results: usize) -> Result<(), GpuError> {
+        let Self { loaded, model, spans, count, .. } = *self;
+        let b = model.blueprint();
+        let (place, rope) = (loaded.place(model, layer), b.layers[layer].rope);
         let first: usize = b.ropes[..rope].iter().map(|rope| rope.frequencies.len()).sum();
         let of_layer = loaded.heads_of(layer)?;
-        let spans = &*self.spans;
         let pages = spans.kept.view(place)?;
         if let Some(weights) = &of_layer.width_norms {
             let constants = [("HEADS", b.heads as u32), ("KV_HEADS", b.kv_heads as u32), ("DIM", b.head_dim as u32)];
             let pipeline = loaded.gpu.pipeline(&WIDTH_NORM, 1, &constants)?;
             let buffers = [&loaded.room.qkv, weights].map(whole);
-            self.recording.launch(&pipeline, &buffers, &[b.epsilon.to_bits()], Groups(2, self.count));
+            to.launch(&pipeline, &buffers, &[b.epsilon.to_bits()], Groups(2, count));
         }
-        let (bias, mut constants) = constants(loaded, self.model, &pages, layer)?;
+        let (bias, mut constants) = constants(loaded, model, &pages, layer)?;
         constants.push(("NORMED", of_layer.norms.is_some().into()));
         let pipeline = loaded.gpu.pipeline(&HEADS, 1, &constants)?;
         // What is not read is bound all the same.
         let spare = &loaded.room.spare;
         let norms = of_layer.norms.as_ref().unwrap_or(spare);
         let [bias, by_page] = bias.map_or([spare; 2], |bias| [&bias.bias, &bias.angles]);
-        let results = &spans.results[self.computed.len()];
-        let buffers = [&loaded.room.qkv, &spans.angles, norms, &spans.slots, pages.buffer, results, bias, by_page];
-        let stride = self.rows.angles.stride as u32;
-        let told = [self.count as u32, stride, first as u32, b.epsilon.to_bits(), pages.first_word];
-        self.recording.launch(&pipeline, &buffers.map(whole), &told, Groups(b.heads + 2 * b.kv_heads, self.count));
-        self.computed.push(layer);
+        let results = wgpu::BufferBinding {
+            buffer: &spans.results,
+            offset: (results * apart(count * 2 * b.kv_heads * b.head_dim) * size_of::<f32>()) as u64,
+            size: None,
+        };
+        let buffers = [&loaded.room.qkv, &spans.angles, norms, &spans.slots, pages.buffer].map(whole);
+        let [bias, by_page] = [bias, by_page].map(whole);
+        let buffers: Vec<_> = buffers.into_iter().chain([results, bias, by_page]).collect();
+        let told = [count as u32, self.stride as u32, first as u32, b.epsilon.to_bits(), pages.first_word];
+        to.launch(&pipeline, &buffers, &told, Groups(b.heads + 2 * b.kv_heads, count));
         Ok(())
     }
 
     /// Attention of all rows.
-    pub(crate) fn attention(&mut self, layer: usize) -> Result<(), GpuError> {
-        let (loaded, b) = (self.loaded, self.model.blueprint());
-        let spans = &*self.spans;
-        let pages = spans.kept.view(self.place(layer))?;
-        let (bias, mut constants) = constants(loaded, self.model, &pages, layer)?;
+    pub(crate) fn attention(&self, to: &mut Recording<'_>, layer: usize) -> Result<(), GpuError> {
+        let Self { loaded, model, spans, count, .. } = *self;
+        let b = model.blueprint();
+        let pages = spans.kept.view(loaded.place(model, layer))?;
+        let (bias, mut constants) = constants(loaded, model, &pages, layer)?;
         constants.push(("WINDOW", b.layers[layer].window.unwrap_or(0) as u32));
         let pipeline = loaded.gpu.pipeline(&ATTENTION, 1, &constants)?;
         let spare = &loaded.room.spare;
@@ -58,7 +70,7 @@ impl Way<'_, '_> {
         let room = &loaded.room;
         let buffers = [&room.qkv, &spans.rows, &spans.places, pages.buffer, &room.attended, bias, by_page];
         let told = [(b.attention_scale * std::f32::consts::LOG2_E).to_bits(), pages.first_word];
-        self.recording.launch(&pipeline, &buffers.map(whole), &told, Groups(b.heads, self.count));
+        to.launch(&pipeline, &buffers.map(whole), &told, Groups(b.heads, count));
         Ok(())
     }
 }

@@ -29,14 +29,14 @@ pub(crate) fn words(blocks: usize) -> usize {
 }
 
 impl Launcher<'_> {
-    /// The best logits of rows whose logits there are, at most [`BEST_MAX`] of each. How many words they are.
+    /// The best logits of rows whose logits there are, at most [`BEST_MAX`] of each.
     pub(crate) fn best(
         &self,
         to: &mut Recording<'_>,
         vocabulary: usize,
         rows: usize,
         count: usize,
-    ) -> Result<usize, GpuError> {
+    ) -> Result<(), GpuError> {
         let (room, blocks, count) = (self.room, blocks(vocabulary), count.min(BEST_MAX));
         let of_logits = self.gpu.pipeline(&BEST, 1, &[("LOGITS", 1)])?;
         let told = [vocabulary, BLOCK, blocks, count].map(|number| number as u32);
@@ -45,8 +45,13 @@ impl Launcher<'_> {
         let all = blocks * count;
         let told = [all, all, 1, count].map(|number| number as u32);
         to.launch(&of_pairs, &[&room.best_of_blocks, &room.best].map(whole), &told, Groups(1, rows));
-        Ok(rows * count * PAIR)
+        Ok(())
     }
+}
+
+/// Words of the best of rows, at most [`BEST_MAX`] of each.
+pub(crate) fn words_of(rows: usize, count: usize) -> usize {
+    rows * count.min(BEST_MAX) * PAIR
 }
 
 /// Of each row, what was found of `count` each; where there are fewer, the last ones have no token.
@@ -84,7 +89,8 @@ mod tests {
         let launcher = Launcher { gpu, room: &room, method: Method::FIRST };
         let mut recording = Recording::new(gpu);
         let rows = logits.len() / vocabulary;
-        let mut words = vec![0.0; launcher.best(&mut recording, vocabulary, rows, count).unwrap()];
+        launcher.best(&mut recording, vocabulary, rows, count).unwrap();
+        let mut words = vec![0.0; words_of(rows, count)];
         Staging::default().read_after(gpu, recording, &[(&room.best, words.len())], &mut words).unwrap();
         let bits = |row: BestOfRow| row.into_iter().map(|(token, logit)| (token.0, logit.to_bits())).collect();
         of_rows(&words, count).map(bits).collect()

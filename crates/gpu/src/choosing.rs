@@ -1,25 +1,42 @@
 //! How products are computed on an adapter, chosen by measurement with the model's own blocks when it is copied there. All methods
 //! have the same results, to the bit.
 
+use crate::adapters::Kind;
 use crate::error::GpuError;
 use crate::placed::Loaded;
-use crate::products::{Method, Products};
+use crate::products::{Method, Products, SIZE_COUNT, SIZES};
 use crate::recording::Recording;
 use crate::room::Widths;
 use std::time::Duration;
 
-/// Rows that the method for several is chosen with: some tiles.
+/// Rows that the method for many is chosen with: some tiles.
 const ROWS: usize = 16;
+/// How many threads may share out an output, for rows as [`SIZES`] has them.
+const SPLITS: [&[usize]; SIZE_COUNT] = [&[1, 8, 16, 32], &[1, 4, 8, 16], &[1, 4, 8], &[1, 4, 8], &[1, 4]];
+/// Rows that a size without end is measured with.
+const MANY: usize = 256;
 
 impl Loaded {
-    /// Chooses how products of several rows are computed, and then how those of one: as a feed-forward block is done soonest.
+    /// Chooses how products are computed, and then how many threads share out an output for few rows and for many: as a feed-forward
+    /// block is done soonest.
     pub(crate) fn choose(&mut self) -> Result<(), GpuError> {
         let all = [Products::Bytes, Products::Floats].into_iter().flat_map(|products| [(products, 64), (products, 16)]);
-        let methods: Vec<_> = all.map(|(products, width)| Method { products, width, ..self.method }).collect();
-        let several = self.fastest(&methods, ROWS)?;
-        let methods = [1, 4, 8].map(|split| Method { split, ..self.method });
-        let one = self.fastest(&methods, 1)?;
-        tracing::info!(method = ?self.method, ?several, ?one, fusing = ?self.gpu.fusing, "products on a GPU were measured");
+        let first = self.method;
+        let methods: Vec<_> = all.map(|(products, width)| Method { products, width, split: first.split }).collect();
+        let mut times = vec![self.fastest(&methods, ROWS)?];
+        for (size, splits) in SPLITS.iter().enumerate() {
+            let before = self.method;
+            let with = |&threads: &usize| {
+                let mut method = before;
+                method.split[size] = threads;
+                method
+            };
+            // A program on the processor has few threads: what it gains by more of them is found with two.
+            let few = if self.gpu.kind == Kind::Software { 2 } else { splits.len() };
+            let methods: Vec<_> = splits[..few].iter().map(with).collect();
+            times.push(self.fastest(&methods, SIZES[size].min(MANY))?);
+        }
+        tracing::info!(method = ?self.method, ?times, fusing = ?self.gpu.fusing, "products on a GPU were measured");
         Ok(())
     }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 /// Places for the times of a submission.
 #[derive(Debug)]
 pub(crate) struct Clock {
+    /// Passes of a submission that have a place.
+    passes: u32,
     queries: wgpu::QuerySet,
     resolved: wgpu::Buffer,
     read: wgpu::Buffer,
@@ -14,30 +16,32 @@ pub(crate) struct Clock {
     period: f64,
 }
 
-/// Passes of a submission that have a place: what is copied between launches makes another.
-const PASSES: u32 = 8;
-
-const BYTES: u64 = 2 * PASSES as u64 * wgpu::QUERY_SIZE as u64;
+/// Passes that recordings have: some launches are one, and what is copied between launches makes another.
+pub(crate) const FEW: u32 = 64;
+/// Passes where each launch is one, for who asks what each takes: the most that a set of queries takes.
+pub(crate) const EACH: u32 = wgpu::QUERY_SET_MAX_QUERIES / 2;
 
 impl Clock {
-    /// Of a device, if it has one.
-    pub(crate) fn of(device: &wgpu::Device, queue: &wgpu::Queue) -> Option<Self> {
+    /// Of a device, if it has one, with places for so many passes of a submission.
+    pub(crate) fn of(device: &wgpu::Device, queue: &wgpu::Queue, passes: u32) -> Option<Self> {
         if !device.features().contains(wgpu::Features::TIMESTAMP_QUERY) {
             return None;
         }
+        let bytes = bytes_of(passes);
         let buffer = |label, usage| {
             device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(label),
-                size: BYTES,
+                size: bytes,
                 usage,
                 mapped_at_creation: false,
             })
         };
         Some(Self {
+            passes,
             queries: device.create_query_set(&wgpu::QuerySetDescriptor {
                 label: Some("times"),
                 ty: wgpu::QueryType::Timestamp,
-                count: 2 * PASSES,
+                count: 2 * passes,
             }),
             resolved: buffer("times", wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC),
             read: buffer("times read", wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ),
@@ -49,7 +53,7 @@ impl Clock {
     pub(crate) fn writes(&self, passes: &mut u32) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         let pass = *passes;
         *passes += 1;
-        (pass < PASSES).then_some(wgpu::ComputePassTimestampWrites {
+        (pass < self.passes).then_some(wgpu::ComputePassTimestampWrites {
             query_set: &self.queries,
             beginning_of_pass_write_index: Some(2 * pass),
             end_of_pass_write_index: Some(2 * pass + 1),
@@ -58,23 +62,34 @@ impl Clock {
 
     /// Whether it has the times of so many passes.
     pub(crate) fn has(&self, passes: u32) -> bool {
-        (1..=PASSES).contains(&passes)
+        (1..=self.passes).contains(&passes)
     }
 
     /// Copies the times of some passes to where they are read.
     pub(crate) fn resolve(&self, encoder: &mut wgpu::CommandEncoder, passes: u32) {
         encoder.resolve_query_set(&self.queries, 0..2 * passes, &self.resolved, 0);
-        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.read, 0, BYTES);
+        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.read, 0, bytes_of(passes));
     }
 
     /// How long the passes of a submission that has ended took together. Nothing if the clock went backwards meanwhile.
     pub(crate) fn read(&self, gpu: &Gpu, passes: u32) -> Result<Option<Duration>, GpuError> {
-        let mut times = [0_u64; 2 * PASSES as usize];
-        gpu.read_mapped(&self.read, bytemuck::cast_slice_mut(&mut times))?;
-        let ticks =
-            times[..2 * passes as usize].as_chunks::<2>().0.iter().try_fold(0_u64, |sum, [began, ended]| {
-                ended.checked_sub(*began).and_then(|ticks| sum.checked_add(ticks))
-            });
-        Ok(ticks.filter(|&ticks| ticks > 0).map(|ticks| Duration::from_nanos((ticks as f64 * self.period) as u64)))
+        let all = self.read_each(gpu, passes)?;
+        Ok(all.map(|all| all.iter().sum()).filter(|sum: &Duration| !sum.is_zero()))
     }
+
+    /// The same of each.
+    pub(crate) fn read_each(&self, gpu: &Gpu, passes: u32) -> Result<Option<Vec<Duration>>, GpuError> {
+        let mut times = vec![0_u64; 2 * passes as usize];
+        gpu.read_mapped(&self.read, bytemuck::cast_slice_mut(&mut times))?;
+        let of = |[began, ended]: &[u64; 2]| {
+            let ticks = ended.checked_sub(*began)?;
+            Some(Duration::from_nanos((ticks as f64 * self.period) as u64))
+        };
+        Ok(times.as_chunks::<2>().0.iter().map(of).collect())
+    }
+}
+
+/// Of the times of so many passes.
+fn bytes_of(passes: u32) -> u64 {
+    2 * u64::from(passes) * u64::from(wgpu::QUERY_SIZE)
 }

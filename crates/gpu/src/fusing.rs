@@ -40,7 +40,7 @@ impl Fusing {
 /// What double precision takes.
 pub(crate) const DOUBLES: wgpu::Features = wgpu::Features::SHADER_F64.union(wgpu::Features::SHADER_INT64);
 
-/// Tries an adapter's `fma`, and the one in double precision if its own rounds twice.
+/// Tries an adapter's `fma`, and the one in double precision if its own rounds twice; and what is made of them.
 ///
 /// # Errors
 /// If it does not compile or run that.
@@ -49,7 +49,7 @@ pub(crate) fn found(gpu: &mut Gpu) -> Result<Fusing, GpuError> {
     let is_right = |results: &[f32], which: usize| {
         let right =
             |(term, found): (&[f32; 4], &[f32])| found[which].to_bits() == term[0].mul_add(term[1], term[2]).to_bits();
-        terms.iter().zip(results.chunks_exact(2)).all(right)
+        terms.iter().zip(results.chunks_exact(RESULTS)).all(right)
     };
     gpu.fusing = Fusing::Apart;
     if is_right(&tried(gpu, &terms)?, 0) {
@@ -63,8 +63,11 @@ pub(crate) fn found(gpu: &mut Gpu) -> Result<Fusing, GpuError> {
     Ok(if is_right(&results, 1) { Fusing::Doubles } else { Fusing::Apart })
 }
 
+/// Of each terms, in the shader's order.
+const RESULTS: usize = 8;
+
 fn tried(gpu: &Gpu, terms: &[[f32; 4]]) -> Result<Vec<f32>, GpuError> {
-    let mut results = vec![0.0; terms.len() * 2];
+    let mut results = vec![0.0; terms.len() * RESULTS];
     let given = gpu.floats("terms", terms.as_flattened());
     let found = gpu.empty("results", results.len() * 4);
     let mut recording = Recording::new(gpu);
@@ -109,6 +112,62 @@ fn terms() -> Vec<[f32; 4]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What the shaders make of quotients, roots and powers has the CPU's bits.
+    #[test]
+    fn arithmetic_has_the_bits_of_the_cores() {
+        let Some(gpu) = crate::self_test::opened() else { return };
+        if !gpu.fusing.is_exact() {
+            return;
+        }
+        let terms = terms();
+        let results = tried(&gpu, &terms).unwrap();
+        let cores: [fn(f32, f32, f32) -> f32; RESULTS] = [
+            |_, _, _| 0.0,
+            f32::mul_add,
+            |a, b, _| a / b,
+            |a, _, _| a.abs().sqrt(),
+            |a, _, _| exponential(a),
+            |a, _, _| power_below(-a.abs()),
+            |a, b, c| a * b + c,
+            |a, b, c| (a * b).mul_add(b, c),
+        ];
+        for (which, of_cores) in cores.into_iter().enumerate().skip(1) {
+            let wrong = terms.iter().zip(results.chunks_exact(RESULTS)).filter(|&(&[a, b, c, _], found)| {
+                let wanted = of_cores(a, b, c);
+                // Below what is normal, adapters may have zeros.
+                wanted.to_bits() != found[which].to_bits() && wanted.is_normal()
+            });
+            let wrong: Vec<_> =
+                wrong.map(|(&[a, b, c, _], found)| (a, b, c, found[which], of_cores(a, b, c))).collect();
+            println!("{which}: {} wrong, as {:?}", wrong.len(), wrong.first());
+            assert!(wrong.is_empty(), "{which}: {} wrong, as {:?}", wrong.len(), wrong.first());
+        }
+    }
+
+    /// As `kernels/src/simd` has it.
+    fn exponential(x: f32) -> f32 {
+        let clamped = x.clamp(-87.3, 88.0);
+        let n = (clamped * std::f32::consts::LOG2_E).round_ties_even();
+        let r = n.mul_add(2.121_944_4e-4, n.mul_add(-0.693_359_4, clamped));
+        let p = [1.987_569_2e-4_f32, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
+        let p = p.into_iter().reduce(|p, next| p.mul_add(r, next)).unwrap();
+        let whole = (r * r).mul_add(p, r + 1.0);
+        if x < -87.3 { 0.0 } else { whole * power(n) }
+    }
+
+    #[expect(clippy::approx_constant, reason = "the fit's, which has to make up for the terms that it lacks")]
+    fn power_below(x: f32) -> f32 {
+        let clamped = x.max(-127.0);
+        let n = clamped.round_ties_even();
+        let r = clamped - n;
+        let p = [1.326_472_5e-3_f32, 9.671_513e-3, 5.550_733_6e-2, 0.240_222_42, 0.693_147, 1.0];
+        p.into_iter().reduce(|p, next| p.mul_add(r, next)).unwrap() * power(n)
+    }
+
+    fn power(n: f32) -> f32 {
+        f32::from_bits(((n as i32 + 127) as u32) << 23)
+    }
 
     /// An adapter that rounds twice, and one that rounds to a double first, are found out.
     #[test]

@@ -2,16 +2,17 @@
 //!
 //! Waiting has a limit. A device that was lost stays so: who wants to go on opens it again ([`Gpu::open`]).
 
-use crate::adapters::{Adapter, CacheAccess};
-use crate::clock::Clock;
+use crate::adapters::{Adapter, CacheAccess, Kind};
+use crate::clock::{self, Clock};
 use crate::display::Displays;
 use crate::error::GpuError;
 use crate::fusing::{self, DOUBLES, Fusing};
 use crate::host_memory::{self, HostMemory};
+use crate::launches::Launches;
 use crate::pipelines::Pipelines;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A device.
 #[derive(Debug)]
@@ -19,12 +20,16 @@ pub struct Gpu {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) pipelines: Pipelines,
+    /// What sort of adapter it is.
+    pub(crate) kind: Kind,
     /// The most that one binding reads.
     pub(crate) binding_max: u64,
     /// What it draws beside.
     pub(crate) displays: Displays,
     /// Its clock, if it has one.
     pub(crate) clock: Option<Clock>,
+    /// What each launch takes, once somebody has asked.
+    pub(crate) launches: OnceLock<Launches>,
     /// How it is given the host's memory, if it shares that.
     pub(crate) host_memory: Option<HostMemory>,
     /// How it adds products.
@@ -98,15 +103,17 @@ impl Gpu {
         let pipelines = Pipelines::default();
         let (fault, read, copied) = (AtomicU8::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (binding_max, fusing) = (adapter.binding_max, Fusing::Apart);
-        let clock = Clock::of(&device, &queue);
+        let clock = Clock::of(&device, &queue, clock::FEW);
         let displays = Displays::of(adapter.kind, &adapter.adapter.get_info().device_pci_bus_id);
         let mut gpu = Self {
             device,
             queue,
             pipelines,
+            kind: adapter.kind,
             binding_max,
             displays,
             clock,
+            launches: OnceLock::new(),
             host_memory,
             fusing,
             read,
@@ -135,13 +142,29 @@ impl Gpu {
         trouble.clone().map_or(Ok(()), Err)
     }
 
+    /// Notes for who asks what launches take how long the processor was busy with, since it began with it.
+    pub(crate) fn note(&self, what: &str, began: Instant) {
+        if let Some(launches) = self.launches.get() {
+            launches.note_host(what, began.elapsed());
+        }
+    }
+
+    pub(crate) fn encoder(&self) -> wgpu::CommandEncoder {
+        self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("duet") })
+    }
+
     /// Submits what was recorded and waits for it, no longer than a submission may take.
     ///
     /// # Errors
     /// [`GpuError`].
     pub(crate) fn run(&self, commands: wgpu::CommandBuffer) -> Result<(), GpuError> {
+        let began = Instant::now();
         let submitted = self.queue.submit([commands]);
-        self.wait(submitted)
+        self.note("submitting", began);
+        let began = Instant::now();
+        self.wait(submitted)?;
+        self.note("waiting", began);
+        Ok(())
     }
 
     /// Waits for a submission.
@@ -158,11 +181,15 @@ impl Gpu {
             // Nobody waits for it after an error.
             let _ = sender.send(mapped);
         });
+        let began = Instant::now();
         self.wait_for(None, SLICES)?;
+        self.note("mapping", began);
+        let began = Instant::now();
         let refused = |error: &dyn std::fmt::Display| GpuError::Refused(error.to_string());
         receiver.try_recv().map_err(|error| refused(&error))?.map_err(|error| refused(&error))?;
         out.copy_from_slice(&buffer.get_mapped_range(bytes).map_err(|error| refused(&error))?);
         buffer.unmap();
+        self.note("reading", began);
         self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
         Ok(())
     }

@@ -6,6 +6,7 @@ use crate::gpu::Gpu;
 use crate::host_memory::HostMemory;
 use crate::in_place::InPlace;
 use crate::pages::{Listed, Pages, Place};
+use crate::prepared::Prepared;
 use crate::recording::Recording;
 use duet_kernels::attention::KvLayout;
 use duet_model::forward::{SpanRows, SpanSequence};
@@ -23,6 +24,8 @@ pub(crate) struct Kept {
     /// Layers, and what their copies may take.
     layers: usize,
     copy_bytes: u64,
+    /// Launches that are bound to them, and those of the head.
+    pub(crate) prepared: Prepared,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +45,15 @@ pub(crate) struct View<'a> {
 
 impl Kept {
     pub(crate) fn new(sharing: Option<HostMemory>, layers: usize, copy_bytes: u64) -> Self {
-        Self { sharing, in_place: None, copies: None, seen: Seen::Copies, layers, copy_bytes }
+        Self {
+            sharing,
+            in_place: None,
+            copies: None,
+            seen: Seen::Copies,
+            layers,
+            copy_bytes,
+            prepared: Prepared::default(),
+        }
     }
 
     /// Where the pages of each sequence are, with room for its rows; nothing if there is not as much.
@@ -53,6 +64,11 @@ impl Kept {
         let first = rows.sequences.first().ok_or(GpuError::Model("a pass without sequences"))?;
         let cache = first.cache(0, Tokens::ZERO);
         if self.in_place.as_ref().is_none_or(|in_place| !in_place.is_of(&cache)) {
+            if self.in_place.is_some() {
+                // Memory that was imported is not freed while something is bound to it.
+                self.prepared.forget();
+                self.in_place = None;
+            }
             self.in_place = self.sharing.and_then(|sharing| {
                 InPlace::of(gpu, sharing, &cache).unwrap_or_else(|why| {
                     tracing::warn!("keys and values are copied to the GPU after all: {why}");
@@ -62,14 +78,17 @@ impl Kept {
             });
         }
         if let Some(listed) = self.in_place.as_ref().and_then(|in_place| in_place.list(rows)) {
-            self.seen = Seen::InPlace;
+            self.see(Seen::InPlace);
             return Ok(Some(listed));
         }
-        self.seen = Seen::Copies;
+        self.see(Seen::Copies);
         let copies = self.copies.take().filter(|copies| *copies.layout() == cache.layout());
         let copies = match copies {
             Some(copies) => copies,
-            None => Pages::new(gpu, cache.layout(), self.layers, self.copy_bytes)?,
+            None => {
+                self.prepared.forget();
+                Pages::new(gpu, cache.layout(), self.layers, self.copy_bytes)?
+            }
         };
         let mut forks = Recording::new(gpu);
         let listed = self.copies.insert(copies).prepare(&mut forks, rows);
@@ -78,6 +97,14 @@ impl Kept {
             forks.submit();
         }
         Ok(listed)
+    }
+
+    /// Launches are bound to what was seen when they were made.
+    fn see(&mut self, seen: Seen) {
+        if self.seen != seen {
+            self.prepared.forget();
+            self.seen = seen;
+        }
     }
 
     /// A layer's pages.

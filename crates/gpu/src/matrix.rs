@@ -126,7 +126,6 @@ impl Slab {
         if form.is_float() {
             return vec![("BITS", if form == Form::BF16 { 17 } else { form.bits() as u32 })];
         }
-        let halves = matches!(form, Form::Q2K | Form::Q3K | Form::Q6K);
         let small = match form {
             Form::IQ4XS => 1,
             _ if form.has_small_scales() => 2,
@@ -143,12 +142,17 @@ impl Slab {
             ("ZERO", zero),
             ("TABLE", table),
             ("MIN", form.has_min().into()),
-            ("PARTS", if halves { 2 } else { 1 }),
+            ("PARTS", parts(form) as u32),
             ("SMALL", small),
             ("NIBBLES", (form == Form::Q2K).into()),
             ("SIGNED", matches!(form, Form::Q3K | Form::Q6K | Form::IQ4XS).into()),
         ]
     }
+}
+
+/// Parts of a group that have scales of their own.
+pub(crate) fn parts(form: Form) -> usize {
+    if matches!(form, Form::Q2K | Form::Q3K | Form::Q6K) { 2 } else { 1 }
 }
 
 /// The number of a nonlinearity in the shader of products.

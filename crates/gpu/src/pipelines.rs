@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A compiled shader.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
+    /// Its shader, with the constants that tell one matrix from another.
+    pub(crate) name: String,
     pub(crate) pipeline: wgpu::ComputePipeline,
     pub(crate) layout: wgpu::BindGroupLayout,
 }
@@ -71,6 +73,7 @@ impl Gpu {
             bind_group_layouts: &[Some(&layout)],
             immediate_size: IMMEDIATE_BYTES,
         });
+        let name = named(shader, rows, constants);
         let constants: Vec<_> = constants.iter().map(|&(name, value)| (name, f64::from(value))).collect();
         let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label,
@@ -83,8 +86,17 @@ impl Gpu {
             },
             cache: None,
         });
-        Pipeline { pipeline, layout }
+        Pipeline { name, pipeline, layout }
     }
+}
+
+/// What a launch is called.
+fn named(shader: &Shader, rows: u32, constants: Constants<'_>) -> String {
+    let of = |wanted: &str| {
+        constants.iter().find(|(name, _)| *name == wanted).map(|(name, value)| format!(" {name} {value}"))
+    };
+    let told: String = ["BITS", "GROUPS", "STRIDE", "EPILOGUE", "COLUMNS"].into_iter().filter_map(of).collect();
+    format!("{} ROWS {rows}{told}", shader.name)
 }
 
 fn entry(binding: u32, access: Access) -> wgpu::BindGroupLayoutEntry {

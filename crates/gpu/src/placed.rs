@@ -11,15 +11,18 @@ use crate::fusing::Fusing;
 use crate::gpu::{Fault, Gpu};
 use crate::heads::HeadsOnGpu;
 use crate::held::Shares;
+use crate::launches::{Launch, Launches};
 use crate::nodes::{FfnOnGpu, HeadOnGpu, Launcher, QkvOnGpu};
+use crate::pages::Place;
+use crate::prepared::Part;
 use crate::products::Method;
 use crate::recording::Recording;
 use crate::room::{HEAD_ROWS, Room, Widths};
 use crate::spans::{SPAN_ROWS, Spans};
 use crate::staging::Staging;
-use duet_model::Model;
 use duet_model::arch::Extra;
 use duet_model::forward::{BestOfRow, HoldsLayers, NotRun, SpanRows, SpanWise, TokenWise};
+use duet_model::{Model, Work};
 use duet_types::{Bytes, Node, RequestId};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -62,6 +65,8 @@ pub(crate) struct Loaded {
     head: Option<HeadOnGpu>,
     pub(crate) room: Room,
     pub(crate) method: Method,
+    /// What nodes compute.
+    pub(crate) work: Work,
 }
 
 /// Rows of a submission of one node.
@@ -118,6 +123,22 @@ impl GpuModel {
     #[must_use]
     pub fn copied_bytes(&self) -> Bytes {
         Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.gpu.copied.load(Ordering::Relaxed)))
+    }
+
+    /// What each launch took since the last time that this was asked; the first time, from then on. Nothing on an adapter
+    /// without a clock.
+    #[must_use]
+    pub fn launches(&self) -> Vec<Launch> {
+        let locked = self.locked();
+        let Some(gpu) = locked.as_ref().map(|on_gpu| &on_gpu.loaded.gpu) else { return Vec::new() };
+        if let Some(launches) = gpu.launches.get() {
+            return launches.take();
+        }
+        if let Some(launches) = Launches::of(gpu) {
+            // Nobody else has it meanwhile: the model is locked.
+            let _ = gpu.launches.set(launches);
+        }
+        Vec::new()
     }
 
     /// Lets the next submission go wrong, for tests of what follows.
@@ -259,13 +280,15 @@ impl OnGpu {
     }
 
     fn head(&mut self, residual: &[f32], logits: &mut [f32]) -> Result<(), GpuError> {
-        let Self { loaded, staging, .. } = self;
+        let Self { loaded, staging, spans } = self;
         let Widths { hidden, vocabulary, .. } = loaded.widths;
         let head = loaded.head.as_ref().ok_or(NO_LAYER)?;
         for (residual, logits) in residual.chunks(HEAD_ROWS * hidden).zip(logits.chunks_mut(HEAD_ROWS * vocabulary)) {
             loaded.write(&loaded.room.residual, residual);
-            let mut recording = Recording::new(&loaded.gpu);
-            loaded.launcher().head(&mut recording, head, hidden, residual.len() / hidden)?;
+            let (mut recording, rows) = (Recording::new(&loaded.gpu), residual.len() / hidden);
+            recording.part(&mut spans.kept.prepared, Part::Head { rows }, |to| {
+                loaded.launcher().head(to, head, hidden, rows)
+            })?;
             staging.read_after(&loaded.gpu, recording, &[(&loaded.room.logits, logits.len())], logits)?;
         }
         Ok(())
@@ -273,15 +296,18 @@ impl OnGpu {
 
     /// The best logits of rows, at most [`BEST_MAX`] of each.
     fn head_best(&mut self, residual: &[f32], count: usize) -> Result<Vec<BestOfRow>, GpuError> {
-        let Self { loaded, staging, .. } = self;
+        let Self { loaded, staging, spans } = self;
         let Widths { hidden, vocabulary, .. } = loaded.widths;
         let head = loaded.head.as_ref().ok_or(NO_LAYER)?;
         let mut all = Vec::with_capacity(residual.len() / hidden);
         for residual in residual.chunks(HEAD_ROWS * hidden) {
             loaded.write(&loaded.room.residual, residual);
             let (mut recording, rows) = (Recording::new(&loaded.gpu), residual.len() / hidden);
-            loaded.launcher().head(&mut recording, head, hidden, rows)?;
-            let mut words = vec![0.0; loaded.launcher().best(&mut recording, vocabulary, rows, count)?];
+            recording.part(&mut spans.kept.prepared, Part::Best { rows, count }, |to| {
+                loaded.launcher().head(to, head, hidden, rows)?;
+                loaded.launcher().best(to, vocabulary, rows, count)
+            })?;
+            let mut words = vec![0.0; best::words_of(rows, count)];
             staging.read_after(&loaded.gpu, recording, &[(&loaded.room.best, words.len())], &mut words)?;
             all.extend(best::of_rows(&words, count));
         }
@@ -324,7 +350,7 @@ impl Loaded {
         let heads = held.clone().map(|layer| HeadsOnGpu::new(&gpu, &model.qkv_weights(layer))).collect();
         let room = Room::new(&gpu, widths, SPAN_ROWS)?;
         let (first, method) = (held.start, Method::FIRST);
-        let mut loaded = Self { gpu, widths, first, layers, heads, head, room, method };
+        let mut loaded = Self { gpu, widths, first, layers, heads, head, room, method, work: model.work() };
         loaded.choose()?;
         Ok(loaded)
     }
@@ -337,6 +363,13 @@ impl Loaded {
     /// A layer that is there.
     pub(crate) fn layer(&self, layer: usize) -> Result<&(QkvOnGpu, FfnOnGpu), GpuError> {
         layer.checked_sub(self.first).and_then(|place| self.layers.get(place)).ok_or(NO_LAYER)
+    }
+
+    /// Where a layer's keys and values are.
+    pub(crate) fn place(&self, model: &Model, layer: usize) -> Place {
+        let b = model.blueprint();
+        let in_cache = b.place(layer);
+        Place { layer, in_cache, here: in_cache - b.place(self.first) }
     }
 
     /// How many are there.

@@ -1,13 +1,13 @@
 //! Products: rows in the form that they are read in, and the launches that multiply them with packed weights.
 
 use crate::error::GpuError;
-use crate::matrix::{Matrix, Slab, gating};
+use crate::matrix::{Matrix, PAIR, Slab, gating, parts};
 use crate::nodes::{Launcher, NormOnGpu, whole};
 use crate::recording::{Groups, Recording};
 use crate::room::Operands;
 use crate::shader::{PRODUCT, PRODUCT_FLOATS, PRODUCT_SPLIT, QUANTIZE};
 use duet_kernels::matmul::Gating;
-use duet_kernels::packed::PANEL;
+use duet_kernels::packed::{Form, PANEL};
 use duet_kernels::quantize::GROUP;
 
 /// Rows of a thread at most.
@@ -28,13 +28,18 @@ pub(crate) struct Method {
     pub(crate) products: Products,
     /// Threads of a workgroup.
     pub(crate) width: usize,
-    /// Threads that share out the groups of an output, where a tile is one row.
-    pub(crate) split: usize,
+    /// Threads that share out the groups of an output, for so many rows at most as [`SIZES`] says.
+    pub(crate) split: [usize; SIZE_COUNT],
 }
+
+/// How many sizes there are of what is multiplied.
+pub(crate) const SIZE_COUNT: usize = 5;
+/// Rows up to which launches are shaped alike.
+pub(crate) const SIZES: [usize; SIZE_COUNT] = [1, 4, 16, 64, usize::MAX];
 
 impl Method {
     /// One that any adapter takes.
-    pub(crate) const FIRST: Self = Self { products: Products::Bytes, width: 64, split: 1 };
+    pub(crate) const FIRST: Self = Self { products: Products::Bytes, width: 64, split: [1; SIZE_COUNT] };
 }
 
 /// What becomes of a product's results.
@@ -130,8 +135,9 @@ impl Launcher<'_> {
             Epilogue::Add => (1, 0),
             Epilogue::Gated(by) => (2, gating(by)),
         };
-        let is_split = tile == 1 && self.method.split > 1 && !slab.form.is_float();
-        let threads = if is_split { self.method.split * PANEL } else { self.method.width };
+        let split = self.split(slab.form, tiles * tile, tile);
+        let is_split = split > 1;
+        let threads = if is_split { split * PANEL } else { self.method.width };
         let mut constants = slab.constants();
         constants.extend([
             ("GROUPS", matrix.groups as u32),
@@ -158,7 +164,8 @@ impl Launcher<'_> {
             constants.push(("FLOATS", (self.method.products == Products::Floats).into()));
             let shader = if is_split { &PRODUCT_SPLIT } else { &PRODUCT };
             if is_split {
-                constants.push(("SPLIT", self.method.split as u32));
+                let (each, minima) = (groups_each(slab.form, tile), minima(slab.form, tile, split));
+                constants.extend([("SPLIT", split as u32), ("EACH", each as u32), ("MINIMA", minima as u32)]);
             }
             let pipeline = self.gpu.pipeline(shader, tile as u32, &constants)?;
             let (quants, scales) = (&operands.quants, &operands.scales);
@@ -167,6 +174,45 @@ impl Launcher<'_> {
         }
         Ok(())
     }
+}
+
+impl Launcher<'_> {
+    /// Threads that share out the groups of an output, for so many rows in such tiles: as many as the adapter has for a workgroup,
+    /// and memory that they share.
+    fn split(&self, form: Form, rows: usize, tile: usize) -> usize {
+        if form.is_float() {
+            return 1;
+        }
+        let size = SIZES.iter().position(|&most| rows <= most).unwrap_or(SIZES.len() - 1);
+        let limits = self.gpu.device.limits();
+        let fits = |split: usize| {
+            let bytes = size_of::<f32>() * (shared_products(form, tile, split) + minima(form, tile, split));
+            split * PANEL <= limits.max_compute_invocations_per_workgroup as usize
+                && split * PANEL <= limits.max_compute_workgroup_size_x as usize
+                && bytes <= limits.max_compute_workgroup_storage_size as usize
+        };
+        let mut split = self.method.split[size];
+        while split > 1 && !fits(split) {
+            split /= 2;
+        }
+        split
+    }
+}
+
+/// Groups that a thread computes before those of all are added up: some for one row, where there is little else to do while
+/// weights are on their way.
+fn groups_each(form: Form, tile: usize) -> usize {
+    if tile == 1 { 2 / parts(form) } else { 1 }
+}
+
+/// Products that threads share.
+fn shared_products(form: Form, tile: usize, split: usize) -> usize {
+    split * groups_each(form, tile) * parts(form) * tile * PAIR
+}
+
+/// Minima that they share; one where weights have none, since there is no array of nothing.
+fn minima(form: Form, tile: usize, split: usize) -> usize {
+    if form.has_min() { shared_products(form, tile, split) / tile } else { 1 }
 }
 
 /// Rows of a thread.

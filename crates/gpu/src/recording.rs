@@ -1,10 +1,15 @@
-//! Launches one after another, as one submission. Launches lie in one pass until something is copied, and what one of them
+//! Launches one after another, submitted some at a time. Launches lie in one pass until something is copied, and what one of them
 //! writes and a later one reads is there by then.
 
 use crate::error::GpuError;
 use crate::gpu::Gpu;
 use crate::pipelines::Pipeline;
+use crate::prepared::{Launch, Part, Prepared};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Launches that are submitted together: a GPU begins with some while others are recorded, which takes about as long.
+const TOGETHER: u32 = 64;
 
 /// Launches that are being recorded.
 pub(crate) struct Recording<'a> {
@@ -12,8 +17,14 @@ pub(crate) struct Recording<'a> {
     encoder: wgpu::CommandEncoder,
     /// Under way; ended before anything else is encoded.
     pass: Option<wgpu::ComputePass<'static>>,
+    /// Launches of the part that is made, to be kept.
+    noted: Option<Vec<Launch>>,
+    /// Launches since some were submitted.
+    launched: u32,
     /// Passes whose beginning and end the adapter's clock writes down; none if nobody asks.
     timed: Option<u32>,
+    /// Names of launches, where each is timed.
+    names: Vec<String>,
 }
 
 /// How many workgroups a launch has.
@@ -22,8 +33,7 @@ pub(crate) struct Groups(pub(crate) usize, pub(crate) usize);
 
 impl<'a> Recording<'a> {
     pub(crate) fn new(gpu: &'a Gpu) -> Self {
-        let encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("duet") });
-        Self { gpu, encoder, pass: None, timed: None }
+        Self { gpu, encoder: gpu.encoder(), pass: None, noted: None, launched: 0, timed: None, names: Vec::new() }
     }
 
     /// One whose launches are timed, by the adapter's own clock where it has one.
@@ -34,26 +44,33 @@ impl<'a> Recording<'a> {
     /// A launch of a shader on some buffers, in the order in which it binds them, told these numbers.
     pub(crate) fn launch(
         &mut self,
-        pipeline: &Pipeline,
+        pipeline: &Arc<Pipeline>,
         buffers: &[wgpu::BufferBinding<'_>],
         told: &[u32],
         groups: Groups,
     ) {
-        let entries: Vec<_> = (0..)
-            .zip(buffers)
-            .map(|(binding, buffer)| wgpu::BindGroupEntry {
-                binding,
-                resource: wgpu::BindingResource::Buffer(buffer.clone()),
-            })
-            .collect();
-        let bound = self.gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: None,
-            layout: &pipeline.layout,
-            entries: &entries,
-        });
-        let pass = self.pass();
+        let resources = buffers.iter().map(|buffer| wgpu::BindingResource::Buffer(buffer.clone()));
+        let entries: Vec<_> =
+            (0..).zip(resources).map(|(binding, resource)| wgpu::BindGroupEntry { binding, resource }).collect();
+        let described = wgpu::BindGroupDescriptor { label: None, layout: &pipeline.layout, entries: &entries };
+        let bound = self.gpu.device.create_bind_group(&described);
+        let launch = Launch { pipeline: Arc::clone(pipeline), bound, told: told.to_vec(), groups };
+        self.again(&launch);
+        if let Some(noted) = &mut self.noted {
+            noted.push(launch);
+        }
+    }
+
+    /// A launch that was made before.
+    pub(crate) fn again(&mut self, launch: &Launch) {
+        if self.launched == TOGETHER {
+            self.submit_some();
+        }
+        self.launched += 1;
+        let Launch { pipeline, bound, told, groups } = launch;
+        let pass = self.pass_of(pipeline);
         pass.set_pipeline(&pipeline.pipeline);
-        pass.set_bind_group(0, &bound, &[]);
+        pass.set_bind_group(0, bound, &[]);
         if !told.is_empty() {
             pass.set_immediates(0, bytemuck::cast_slice(told));
         }
@@ -61,9 +78,40 @@ impl<'a> Recording<'a> {
         pass.dispatch_workgroups(groups.0 as u32, groups.1 as u32, 1);
     }
 
+    /// A part of a pass: launches that were made before, or those that `make` makes, which are kept then.
+    pub(crate) fn part(
+        &mut self,
+        prepared: &mut Prepared,
+        part: Part,
+        make: impl FnOnce(&mut Self) -> Result<(), GpuError>,
+    ) -> Result<(), GpuError> {
+        if let Some(launches) = prepared.get(part) {
+            launches.iter().for_each(|launch| self.again(launch));
+            return Ok(());
+        }
+        self.noted = Some(Vec::new());
+        let made = make(self);
+        let launches = self.noted.take().unwrap_or_default();
+        made?;
+        prepared.keep(part, launches);
+        Ok(())
+    }
+
+    /// The pass that a launch goes to: one of its own where each is timed.
+    fn pass_of(&mut self, pipeline: &Pipeline) -> &mut wgpu::ComputePass<'static> {
+        let Some(launches) = self.gpu.launches.get() else { return self.pass() };
+        let mut number = self.names.len() as u32;
+        self.names.push(pipeline.name.clone());
+        // The one before ends before this one begins.
+        self.pass = None;
+        let timestamp_writes = launches.clock.writes(&mut number);
+        let described = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+        self.pass.insert(self.encoder.begin_compute_pass(&described).forget_lifetime())
+    }
+
     /// The pass under way, or a new one.
     fn pass(&mut self) -> &mut wgpu::ComputePass<'static> {
-        let Self { gpu, encoder, pass, timed } = self;
+        let Self { gpu, encoder, pass, timed, .. } = self;
         pass.get_or_insert_with(|| {
             let clock = gpu.clock.as_ref().zip(timed.as_mut());
             let writes = clock.and_then(|(clock, passes)| clock.writes(passes));
@@ -79,11 +127,25 @@ impl<'a> Recording<'a> {
         self.encoder.copy_buffer_to_buffer(from, 0, to, (at * 4) as u64, (floats * 4) as u64);
     }
 
+    /// Copies floats from a place in a buffer to the beginning of another one.
+    pub(crate) fn copy_from(&mut self, from: &wgpu::Buffer, at: usize, to: &wgpu::Buffer, floats: usize) {
+        self.pass = None;
+        self.encoder.copy_buffer_to_buffer(from, (at * 4) as u64, to, 0, (floats * 4) as u64);
+    }
+
     /// Copies bytes within a buffer by way of another, since no command copies from a buffer to itself.
     pub(crate) fn copy_within(&mut self, buffer: &wgpu::Buffer, by: &wgpu::Buffer, from: u64, to: u64, bytes: u64) {
         self.pass = None;
         self.encoder.copy_buffer_to_buffer(buffer, from, by, 0, bytes);
         self.encoder.copy_buffer_to_buffer(by, 0, buffer, to, bytes);
+    }
+
+    /// Submits what is recorded so far.
+    fn submit_some(&mut self) {
+        self.pass = None;
+        let encoder = std::mem::replace(&mut self.encoder, self.gpu.encoder());
+        self.gpu.queue.submit([encoder.finish()]);
+        self.launched = 0;
     }
 
     /// Submits all of it, and does not wait: what is submitted later, or written, comes behind.
@@ -103,8 +165,15 @@ impl<'a> Recording<'a> {
         if let Some((clock, passes)) = clock {
             clock.resolve(&mut self.encoder, passes);
         }
+        let each = self.gpu.launches.get().filter(|launches| launches.clock.has(self.names.len() as u32));
+        if let Some(launches) = each {
+            launches.clock.resolve(&mut self.encoder, self.names.len() as u32);
+        }
         let began = Instant::now();
         self.gpu.run(self.encoder.finish())?;
+        if let Some(launches) = each {
+            launches.note(self.gpu, self.names)?;
+        }
         let found = clock.map(|(clock, passes)| clock.read(self.gpu, passes)).transpose()?.flatten();
         Ok(found.unwrap_or_else(|| began.elapsed()))
     }

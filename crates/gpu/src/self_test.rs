@@ -11,7 +11,7 @@ use crate::fusing::Fusing;
 use crate::gpu::Gpu;
 use crate::matrix::Matrix;
 use crate::nodes::Launcher;
-use crate::products::{Method, Products};
+use crate::products::{Method, Products, SIZE_COUNT};
 use crate::recording::Recording;
 use crate::room::{Room, Widths};
 use crate::staging::Staging;
@@ -50,7 +50,7 @@ pub fn self_test(adapter: &Adapter) -> Result<SelfTest, GpuError> {
         [Products::Bytes, Products::Floats].into_iter().flat_map(|by| trials.iter().map(move |t| (by, t)))
     {
         let on_gpu = trial.on(&gpu)?;
-        let method = Method { products, width: 16, split: 4 };
+        let method = Method { products, width: 16, split: [4; SIZE_COUNT] };
         on_gpu.run(method)?;
         tested.compile = began.elapsed().into();
         let again = Instant::now();
@@ -257,15 +257,33 @@ mod tests {
             // Outputs that are no whole pair of panels, groups that are no whole block, rows that are no whole tile.
             let trial = Trial::new(form, 70, 11, 13);
             let one_row = Trial::new(form, 70, 11, 1);
-            for (products, width, split) in
-                [(Products::Bytes, 16, 4), (Products::Floats, 16, 1), (Products::Floats, 64, 8)]
-            {
-                let method = Method { products, width, split };
+            for (products, width, split) in [
+                (Products::Bytes, 16, 1),
+                (Products::Bytes, 16, 4),
+                (Products::Floats, 16, 1),
+                (Products::Floats, 64, 8),
+            ] {
+                let method = Method { products, width, split: [split; SIZE_COUNT] };
                 for trial in [&trial, &one_row] {
                     let found = trial.on(&gpu).unwrap().run(method).unwrap();
                     let (expected, off) = (trial.expected(), distance(&found, &trial.expected()));
                     let is_right = if gpu.fusing.is_exact() { same(&found, &expected) } else { off <= TOLERANCE };
-                    assert!(is_right, "{form:?} by {method:?}: {off} off");
+                    let wrong =
+                        found.iter().zip(&expected).enumerate().filter(|(_, (a, b))| a.to_bits() != b.to_bits());
+                    let wrong: Vec<_> = wrong.map(|(at, (a, b))| (at / 70, at % 70, a, b)).collect();
+                    println!(
+                        "{form:?} by {method:?}: {off} off, {} of {} differ, as {:?}",
+                        wrong.len(),
+                        found.len(),
+                        wrong.first()
+                    );
+                    assert!(
+                        is_right,
+                        "{form:?} by {method:?}: {off} off, {} of {} differ, as {:?}",
+                        wrong.len(),
+                        found.len(),
+                        wrong.first()
+                    );
                 }
             }
         }
@@ -273,6 +291,33 @@ mod tests {
         let trial = Trial::new(Form::Q4K, 70, 11, 13);
         let found = trial.on(&gpu).unwrap().run(Method::FIRST).unwrap();
         assert!(distance(&found, &trial.expected()) <= TOLERANCE);
+    }
+
+    /// Rows as bytes, and their scales, have the bits of their definition.
+    #[test]
+    fn rows_are_rounded_as_on_the_cores() {
+        let Some(gpu) = opened() else { return };
+        let trial = Trial::new(Form::Q8_0, 70, 11, 13);
+        let TrialOnGpu { room, values, .. } = trial.on(&gpu).unwrap();
+        let launcher = Launcher { gpu: &gpu, room: &room, method: Method::FIRST };
+        let mut recording = Recording::new(&gpu);
+        let (quants, scales) = (&room.operands.quants, &room.operands.scales);
+        launcher.rounded(&mut recording, None, &values, (0, quants, scales), trial.columns, trial.rows()).unwrap();
+        let groups = trial.values.len() / GROUP;
+        let mut found = vec![0.0; groups * 12];
+        let from = [(quants, groups * 8), (scales, groups * 4)];
+        Staging::default().read_after(&gpu, recording, &from, &mut found).unwrap();
+        let (quants, scales) = found.split_at(groups * 8);
+        let quants: &[i8] = bytemuck::cast_slice(quants);
+        for (index, group) in trial.values.as_chunks::<GROUP>().0.iter().enumerate() {
+            let largest = group.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
+            let (scale, inverse) = (largest / 127.0, 127.0 / largest);
+            let wanted = group.map(|x| (x * inverse).round_ties_even() as i8);
+            assert_eq!(quants[index * GROUP..][..GROUP], wanted, "group {index}");
+            let sum = wanted.iter().map(|&q| f32::from(q)).sum::<f32>();
+            let found: [u32; 2] = [scales[index * 4].to_bits(), scales[index * 4 + 1].to_bits()];
+            assert_eq!(found, [scale.to_bits(), (scale * sum).to_bits()], "scale of group {index}, {largest}");
+        }
     }
 
     #[test]

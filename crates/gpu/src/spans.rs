@@ -3,11 +3,14 @@
 //! A span is submitted in pieces, each of which takes as long as a display lets it (`display.rs`) by what pieces took before, so
 //! that what the same GPU draws comes between them. A node is the least.
 
+use crate::attending::Sight;
 use crate::error::GpuError;
+use crate::given::Given;
 use crate::kept::Kept;
 use crate::nodes::Launcher;
-use crate::pages::{Listed, Place};
+use crate::pages::Listed;
 use crate::placed::Loaded;
+use crate::prepared::Part;
 use crate::recording::Recording;
 use crate::staging::Staging;
 use duet_model::Model;
@@ -15,7 +18,7 @@ use duet_model::forward::{NotRun, SpanRows};
 use duet_model::kv::PAGE_TOKENS;
 use duet_types::{Node, Tokens};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Rows of a pass that spans take at most: beyond them nodes are run one by one.
 pub(crate) const SPAN_ROWS: usize = 512;
@@ -31,8 +34,9 @@ pub(crate) struct Spans {
     pub(crate) places: wgpu::Buffer,
     /// Of each row: where its key and value go, and its position.
     pub(crate) slots: wgpu::Buffer,
-    /// Keys and values of a layer each, as they are to be read back.
-    pub(crate) results: Vec<wgpu::Buffer>,
+    /// Keys and values of one layer after another, as they are to be read back.
+    pub(crate) results: wgpu::Buffer,
+    given: Given,
     staging: Staging,
     /// Multiply-accumulates a second, in pieces that were timed.
     pace: Pace,
@@ -94,8 +98,10 @@ impl Loaded {
         if count == 0 || count > SPAN_ROWS || !nodes.iter().all(is_here) {
             return Ok(Fits::No);
         }
+        let began = Instant::now();
         let Some(listed) = spans.kept.prepare(&self.gpu, rows)? else { return Ok(Fits::No) };
-        if spans.describe(self, rows, &listed) == Fits::No {
+        spans.given.clear();
+        if spans.describe(rows, &listed) == Fits::No {
             return Ok(Fits::No);
         }
         let mut way = Way {
@@ -110,9 +116,12 @@ impl Loaded {
             computed: Vec::new(),
         };
         way.begin(nodes[0]);
+        self.gpu.note("describing", began);
+        let began = Instant::now();
         for &node in nodes {
             way.node(node)?;
         }
+        self.gpu.note("recording", began);
         way.end(nodes[nodes.len() - 1])?;
         Ok(Fits::Yes)
     }
@@ -142,7 +151,7 @@ impl Spans {
         let layers = loaded.layer_count();
         let angles: usize = b.ropes.iter().map(|rope| rope.frequencies.len()).sum();
         let floats = |label, columns: usize| gpu.empty(label, SPAN_ROWS * columns * 4);
-        let results = (0..layers).map(|_| floats("keys and values", 2 * b.kv_heads * b.head_dim)).collect();
+        let results = floats("keys and values", layers * (2 * b.kv_heads * b.head_dim).next_multiple_of(ALIGNED));
         let spans = Self {
             kept: Kept::new(gpu.host_memory, layers, page_bytes),
             angles: floats("angles", 2 * angles.next_multiple_of(16)),
@@ -150,6 +159,7 @@ impl Spans {
             places: gpu.empty("places", PLACES * 4),
             slots: floats("slots", 2),
             results,
+            given: Given::default(),
             staging: Staging::default(),
             pace: Pace::new(),
         };
@@ -158,7 +168,7 @@ impl Spans {
     }
 
     /// Tells the shaders where rows are and what they see.
-    fn describe(&self, loaded: &Loaded, rows: &SpanRows<'_>, all: &[Listed]) -> Fits {
+    fn describe(&mut self, rows: &SpanRows<'_>, all: &[Listed]) -> Fits {
         let (mut table, mut slots, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (sequence, Listed { pages, tree }) in rows.sequences.iter().zip(all) {
             let listed = places.len() as u32;
@@ -182,16 +192,23 @@ impl Spans {
         if places.len() > PLACES {
             return Fits::No;
         }
-        let write =
-            |to: &wgpu::Buffer, words: &[u32]| loaded.gpu.queue.write_buffer(to, 0, bytemuck::cast_slice(words));
-        write(&self.rows, &table);
-        write(&self.slots, &slots);
-        write(&self.places, &places);
         let both = rows.angles.cosines.iter().zip(rows.angles.sines);
-        let both: Vec<f32> = both.flat_map(|(cosine, sine)| [*cosine, *sine]).collect();
-        loaded.write(&self.angles, &both);
+        let both: Vec<u32> = both.flat_map(|(cosine, sine)| [cosine.to_bits(), sine.to_bits()]).collect();
+        let Self { given, .. } = self;
+        given.add(&self.rows, &table);
+        given.add(&self.slots, &slots);
+        given.add(&self.places, &places);
+        given.add(&self.angles, &both);
         Fits::Yes
     }
+}
+
+/// Floats that what is bound begins at multiples of: 256 bytes, the most that any adapter asks for.
+const ALIGNED: usize = 64;
+
+/// Floats from the keys and values of one layer to those of the next, where a layer's rows have so many.
+pub(crate) fn apart(width: usize) -> usize {
+    width.next_multiple_of(ALIGNED)
 }
 
 /// Pages and paths of all rows: those of the largest trees, and of the longest contexts.
@@ -201,15 +218,17 @@ impl Way<'_, '_> {
     /// Copies there what the first node reads.
     fn begin(&mut self, first: Node) {
         let room = &self.loaded.room;
-        self.loaded.write(&room.residual, self.rows.residual);
+        let given = &mut self.spans.given;
+        given.add(&room.residual, bytemuck::cast_slice(self.rows.residual));
         match first {
-            Node::Attention { .. } => self.loaded.write(&room.qkv, self.rows.projected),
-            Node::Ffn { .. } => self.loaded.write(&room.attended, self.rows.attended),
+            Node::Attention { .. } => given.add(&room.qkv, bytemuck::cast_slice(self.rows.projected)),
+            Node::Ffn { .. } => given.add(&room.attended, bytemuck::cast_slice(self.rows.attended)),
             _ => {}
         }
+        given.bring(&self.loaded.gpu, &mut self.recording);
         if let Node::Attention { layer } = first {
             // The rows' own keys and values are in the cache, and come from there.
-            let place = self.place(layer);
+            let place = self.loaded.place(self.model, layer);
             for sequence in &self.rows.sequences {
                 let end = sequence.before + Tokens(sequence.rows.len() as u32);
                 self.spans.kept.update(&self.loaded.gpu, place, sequence, end);
@@ -218,7 +237,7 @@ impl Way<'_, '_> {
     }
 
     fn node(&mut self, node: Node) -> Result<(), GpuError> {
-        let work = self.model.work();
+        let work = &self.loaded.work;
         let macs = match node {
             Node::Qkv { .. } => work.qkv.macs * self.count as u64,
             Node::Ffn { .. } => work.ffn.macs * self.count as u64,
@@ -227,31 +246,41 @@ impl Way<'_, '_> {
         if self.recorded > 0 && self.recorded + macs > self.spans.pace.macs(self.loaded.gpu.displays.longest()) {
             self.submit()?;
         }
-        let Self { loaded, launcher, recording, count, .. } = self;
-        let widths = loaded.widths;
-        match node {
-            Node::Qkv { layer } => {
-                launcher.qkv(recording, &loaded.layer(layer)?.0, widths.hidden, *count)?;
-                self.heads(layer)?;
+        if let Node::Qkv { layer } = node {
+            let place = self.loaded.place(self.model, layer);
+            for sequence in &self.rows.sequences {
+                self.spans.kept.update(&self.loaded.gpu, place, sequence, sequence.before);
             }
-            Node::Attention { layer } => self.attention(layer)?,
-            Node::Ffn { layer } => {
-                let widths = (widths.queries, widths.hidden);
-                launcher.feed_forward(recording, &loaded.layer(layer)?.1, widths, *count)?;
-            }
-            Node::Embed | Node::Route { .. } | Node::Experts { .. } => {
-                return Err(GpuError::Model("a node of experts"));
-            }
+        }
+        self.record(node)?;
+        if let Node::Qkv { layer } = node {
+            self.computed.push(layer);
         }
         self.recorded += macs;
         Ok(())
     }
 
-    /// Where a layer's keys and values are.
-    pub(crate) fn place(&self, layer: usize) -> Place {
-        let b = self.model.blueprint();
-        let in_cache = b.place(layer);
-        Place { layer, in_cache, here: in_cache - b.place(self.loaded.first) }
+    /// Records a node, which is the same for all passes of as many rows.
+    fn record(&mut self, node: Node) -> Result<(), GpuError> {
+        let Self { loaded, model, spans, launcher, rows, recording, count, computed, .. } = self;
+        let (widths, results) = (loaded.widths, computed.len());
+        let mut prepared = std::mem::take(&mut spans.kept.prepared);
+        let sight = Sight { loaded, model, spans, stride: rows.angles.stride, count: *count };
+        let part = Part::Node { node, rows: *count, results };
+        let recorded = recording.part(&mut prepared, part, |recording| match node {
+            Node::Qkv { layer } => {
+                launcher.qkv(recording, &loaded.layer(layer)?.0, widths.hidden, *count)?;
+                sight.heads(recording, layer, results)
+            }
+            Node::Attention { layer } => sight.attention(recording, layer),
+            Node::Ffn { layer } => {
+                let widths = (widths.queries, widths.hidden);
+                launcher.feed_forward(recording, &loaded.layer(layer)?.1, widths, *count)
+            }
+            Node::Embed | Node::Route { .. } | Node::Experts { .. } => Err(GpuError::Model("a node of experts")),
+        });
+        spans.kept.prepared = prepared;
+        recorded
     }
 
     /// Positions that rows see, of all rows.
@@ -276,7 +305,7 @@ impl Way<'_, '_> {
             return;
         }
         for layer in std::mem::take(&mut self.computed) {
-            let place = self.place(layer);
+            let place = self.loaded.place(self.model, layer);
             for sequence in self.rows.sequences.iter().filter(|sequence| sequence.paths.is_none()) {
                 self.spans.kept.keep(place, sequence);
             }
@@ -299,11 +328,13 @@ impl Way<'_, '_> {
             Node::Attention { .. } => parts.push((&room.attended, beside.len())),
             _ => {}
         }
-        parts.extend(self.spans.results[..self.computed.len()].iter().map(|buffer| (buffer, width)));
+        let apart = apart(width);
+        parts.push((&self.spans.results, self.computed.len() * apart));
         let mut all = vec![0.0; parts.iter().map(|(_, floats)| floats).sum()];
         let recording = std::mem::replace(&mut self.recording, Recording::new(&loaded.gpu));
         let took = self.spans.staging.read_after(&loaded.gpu, recording, &parts, &mut all)?;
         self.spans.pace.took(self.recorded, took);
+        let began = Instant::now();
         let (found, rest) = all.split_at(residual.len());
         residual.copy_from_slice(found);
         let (found, rest) = rest.split_at(beside.len());
@@ -316,9 +347,10 @@ impl Way<'_, '_> {
             Node::Attention { .. } => self.rows.attended.copy_from_slice(&beside),
             _ => {}
         }
-        for (to, from) in self.rows.keys_and_values.iter_mut().zip(rest.chunks_exact(width.max(1))) {
-            to.copy_from_slice(from);
+        for (to, from) in self.rows.keys_and_values.iter_mut().zip(rest.chunks_exact(apart.max(1))) {
+            to.copy_from_slice(&from[..width]);
         }
+        loaded.gpu.note("taking results", began);
         Ok(())
     }
 }

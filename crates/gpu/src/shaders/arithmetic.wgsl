@@ -9,17 +9,18 @@ fn rounded(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) ^ nothing);
 }
 
-// The nearest quotient: what is left of a near one says how far it is off.
+// The nearest quotient: what is left of a near one says how far it is off. Compilers must not know that it is one, or they
+// make one quotient of the sum of both.
 fn divided(a: f32, b: f32) -> f32 {
-    let near = a / b;
-    let left = fused(-near, b, a);
+    let near = rounded(a / b);
+    let left = rounded(fused(-near, b, a));
     return near + left / b;
 }
 
 // The nearest root.
 fn root(x: f32) -> f32 {
-    let near = sqrt(x);
-    let left = fused(-near, near, x);
+    let near = rounded(sqrt(x));
+    let left = rounded(fused(-near, near, x));
     return select(near + left / (near + near), 0.0, near == 0.0);
 }
 

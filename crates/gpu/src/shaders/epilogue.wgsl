@@ -109,17 +109,23 @@ fn write(row: u32, output: u32, sum: f32) {
 // Takes what the thread of a lane has of a pair of panels.
 fn take(pair: u32, lane: u32, one: array<f32, ROWS>, other: array<f32, ROWS>) {
     for (var r = 0u; r < ROWS; r++) {
-        if (first_row + r < rows_end) {
-            let row = target_row(r);
-            if (EPILOGUE == 2u) {
-                let output = pair * LANES + lane;
-                if (output < call.outputs) {
-                    out[row * STRIDE + call.first + output] = gated(one[r], other[r]);
-                }
-            } else {
-                write(row, pair * 2u * LANES + lane, one[r]);
-                write(row, pair * 2u * LANES + LANES + lane, other[r]);
-            }
+        take_row(pair, lane, r, one[r], other[r]);
+    }
+}
+
+// The same of a row of the tile.
+fn take_row(pair: u32, lane: u32, r: u32, one: f32, other: f32) {
+    if (first_row + r >= rows_end) {
+        return;
+    }
+    let row = target_row(r);
+    if (EPILOGUE == 2u) {
+        let output = pair * LANES + lane;
+        if (output < call.outputs) {
+            out[row * STRIDE + call.first + output] = gated(one, other);
         }
+    } else {
+        write(row, pair * 2u * LANES + lane, one);
+        write(row, pair * 2u * LANES + LANES + lane, other);
     }
 }

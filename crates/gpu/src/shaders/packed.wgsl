@@ -23,7 +23,7 @@ override SIGNED: bool;
 override FLOATS: u32;
 @group(0) @binding(2) var<storage, read> quants: array<u32>;
 @group(0) @binding(3) var<storage, read> scales: array<u32>;
-@group(0) @binding(4) var<storage, read> rows_packed: array<u32>;
+@group(0) @binding(4) var<storage, read> rows_packed: array<vec4<u32>>;
 @group(0) @binding(5) var<storage, read> rows_floats: array<vec4<f32>>;
 @group(0) @binding(6) var<storage, read> row_scales: array<vec4<f32>>;
 @group(0) @binding(7) var<storage, read> routes: array<u32>;
@@ -32,6 +32,8 @@ const BLOCK: u32 = 8u;
 /// `kernels/src/packed`: scales are stored in this unit.
 const UNIT: f32 = 1.0 / 1024.0;
 const STEPS: u32 = 8u;
+/// The same four at a time.
+const QUADS: u32 = 2u;
 
 const IQ4NL = array<i32, 16>(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 const MXFP4 = array<i32, 16>(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
@@ -130,15 +132,29 @@ fn scale_of(panel: u32, lane: u32, group: u32, part: u32) -> vec2<f32> {
     return vec2<f32>(d * f32(byte_at(small)), shared_min * f32(byte_at(small + LANES)));
 }
 
-// The product of a part of a group, an output's with a row's, where the group's words of the row begin at `row`.
+// Those of four steps.
+fn sixteen(at: u32, quad: u32) -> vec4<u32> {
+    let step = quad * 4u;
+    return vec4<u32>(four(at, step), four(at, step + 1u), four(at, step + 2u), four(at, step + 3u));
+}
+
+// The products of sixteen quants each, added to a sum.
+fn dot16(weights: vec4<u32>, row: vec4<u32>, sum: i32) -> i32 {
+    return sum + dot4I8Packed(weights.x, row.x) + dot4I8Packed(weights.y, row.y) + dot4I8Packed(weights.z, row.z)
+        + dot4I8Packed(weights.w, row.w);
+}
+
+// The product of a part of a group, an output's with a row's, where `row` counts groups of rows.
 fn dot_of(at: u32, row: u32, part: u32) -> f32 {
     var sum = 0i;
     var floats = 0.0;
-    for (var step = part * (STEPS / PARTS); step < (part + 1u) * (STEPS / PARTS); step++) {
+    for (var quad = part * (QUADS / PARTS); quad < (part + 1u) * (QUADS / PARTS); quad++) {
         if (FLOATS == 1u) {
-            floats += dot(vec4<f32>(unpack4xI8(four(at, step))), rows_floats[row + step]);
+            for (var step = quad * 4u; step < quad * 4u + 4u; step++) {
+                floats += dot(vec4<f32>(unpack4xI8(four(at, step))), rows_floats[row * STEPS + step]);
+            }
         } else {
-            sum += dot4I8Packed(four(at, step), rows_packed[row + step]);
+            sum = dot16(sixteen(at, quad), rows_packed[row * QUADS + quad], sum);
         }
     }
     return select(f32(sum), floats, FLOATS == 1u);

@@ -43,13 +43,13 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
             } else {
                 var one_sums: array<i32, ROWS>;
                 var other_sums: array<i32, ROWS>;
-                for (var step = part * (STEPS / PARTS); step < (part + 1u) * (STEPS / PARTS); step++) {
-                    let one_four = four(at_one, step);
-                    let other_four = four(at_other, step);
+                for (var quad = part * (QUADS / PARTS); quad < (part + 1u) * (QUADS / PARTS); quad++) {
+                    let one_sixteen = sixteen(at_one, quad);
+                    let other_sixteen = sixteen(at_other, quad);
                     for (var r = 0u; r < ROWS; r++) {
-                        let x = rows_packed[(sources[r] + group) * STEPS + step];
-                        one_sums[r] += dot4I8Packed(one_four, x);
-                        other_sums[r] += dot4I8Packed(other_four, x);
+                        let x = rows_packed[(sources[r] + group) * QUADS + quad];
+                        one_sums[r] = dot16(one_sixteen, x, one_sums[r]);
+                        other_sums[r] = dot16(other_sixteen, x, other_sums[r]);
                     }
                 }
                 for (var r = 0u; r < ROWS; r++) {

@@ -1,72 +1,134 @@
 // The same products where there are few rows, and so few threads, each with long sums: SPLIT threads share out the groups of an
-// output, whose products are integers and may be computed in any order; then one thread adds them up in the order of the groups.
-// A workgroup has a pair of panels and one row. (Behind `packed.wgsl`.)
+// output, whose products are integers and may be computed in any order; then a thread for each sum adds them up in the order of
+// the groups. A workgroup has a pair of panels and a tile of rows. (Behind `packed.wgsl`.)
 
-/// Threads of an output.
+/// Threads of an output, and groups that each computes before they are added up.
 override SPLIT: u32;
+override EACH: u32;
+/// Minima that are kept: none where weights have none.
+override MINIMA: u32;
 
-const SPLIT_MAX: u32 = 8u;
 const OUTPUTS: u32 = 2u * LANES;
-const PARTS_MAX: u32 = 2u;
 
-/// Of SPLIT groups and their parts, for each output: its product by its scale, and its minimum.
-var<workgroup> scaled: array<vec2<f32>, SPLIT_MAX * PARTS_MAX * OUTPUTS>;
+/// Of the groups under way and their parts, for each row and output: its product by its scale. `[group][part][row][output]`
+var<workgroup> products: array<f32, SPLIT * EACH * PARTS * ROWS * OUTPUTS>;
+/// For each output, its minimum. `[group][part][output]`
+var<workgroup> minima: array<f32, MINIMA>;
 
 @compute @workgroup_size(WIDTH)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
     nothing = group_id.z;
-    let lane = local.x % LANES;
-    let slice = local.x / LANES;
+    let thread = local.x;
     begin_tile(group_id.y);
     if (ROUTED && first_row >= rows_end) {
         return;
     }
-    let source = source_row(0u) * GROUPS;
-    let panel = (expert * call.pairs + group_id.x) * 2u;
-    let panel_words = GROUPS * registers() * LANES;
-    var one: array<f32, ROWS>;
-    var other: array<f32, ROWS>;
-    for (var begin = 0u; begin < GROUPS; begin += SPLIT) {
-        let group = begin + slice;
-        if (group < GROUPS) {
-            let at = panel * panel_words + group * registers() * LANES + lane;
-            let row = (source + group) * STEPS;
-            for (var part = 0u; part < PARTS; part++) {
-                let to = (slice * PARTS_MAX + part) * OUTPUTS + lane;
-                let one_scale = scale_of(panel, lane, group, part);
-                let other_scale = scale_of(panel + 1u, lane, group, part);
-                scaled[to] = vec2<f32>(one_scale.x * dot_of(at, row, part), one_scale.y);
-                scaled[to + LANES] = vec2<f32>(other_scale.x * dot_of(at + panel_words, row, part), other_scale.y);
-            }
+    // Sums: a thread has every WIDTHth of the tile's.
+    var sums: array<f32, ROWS>;
+    for (var begin = 0u; begin < GROUPS; begin += SPLIT * EACH) {
+        for (var each = 0u; each < EACH; each++) {
+            multiply(group_id.x, thread % LANES, begin, each * SPLIT + thread / LANES);
         }
         workgroupBarrier();
-        if (slice == 0u) {
-            for (var group = begin; group < min(begin + SPLIT, GROUPS); group++) {
-                let by = row_scales[source + group];
-                for (var part = 0u; part < PARTS; part++) {
-                    let at = ((group - begin) * PARTS_MAX + part) * OUTPUTS + lane;
-                    one[0] = added(one[0], scaled[at], by, part);
-                    other[0] = added(other[0], scaled[at + LANES], by, part);
-                }
+        for (var s = 0u; s < ROWS; s++) {
+            let sum = s * WIDTH + thread;
+            if (sum < ROWS * OUTPUTS) {
+                sums[s] = added(sums[s], begin, sum / OUTPUTS, sum % OUTPUTS);
             }
         }
         workgroupBarrier();
     }
-    if (slice == 0u) {
-        one[0] *= UNIT;
-        other[0] *= UNIT;
-        take(group_id.x, lane, one, other);
+    for (var s = 0u; s < ROWS; s++) {
+        let sum = s * WIDTH + thread;
+        if (sum < ROWS * OUTPUTS) {
+            products[sum] = sums[s] * UNIT;
+        }
+    }
+    workgroupBarrier();
+    for (var at = thread; at < ROWS * LANES; at += WIDTH) {
+        let row = at / LANES;
+        let lane = at % LANES;
+        let one = products[row * OUTPUTS + lane];
+        let other = products[row * OUTPUTS + LANES + lane];
+        take_row(group_id.x, lane, row, one, other);
     }
 }
 
-fn added(sum: f32, scaled: vec2<f32>, by: vec4<f32>, part: u32) -> f32 {
-    let with_product = fused(scaled.x, by.x, sum);
-    if (MIN) {
-        var of_row = by.y;
-        if (PARTS == 2u) {
-            of_row = by[2u + part] * by.x;
-        }
-        return fused(scaled.y, of_row, with_product);
+// Multiplies a group of those that begin at `begin`, the `slot`th, of two outputs and all rows.
+fn multiply(pair: u32, lane: u32, begin: u32, slot: u32) {
+    let group = begin + slot;
+    if (group >= GROUPS) {
+        return;
     }
-    return with_product;
+    let panel = (expert * call.pairs + pair) * 2u;
+    let panel_words = GROUPS * registers() * LANES;
+    let at = panel * panel_words + group * registers() * LANES + lane;
+    for (var part = 0u; part < PARTS; part++) {
+        let one_scale = scale_of(panel, lane, group, part);
+        let other_scale = scale_of(panel + 1u, lane, group, part);
+        let place = (slot * PARTS + part) * OUTPUTS + lane;
+        if (MIN) {
+            minima[place] = one_scale.y;
+            minima[place + LANES] = other_scale.y;
+        }
+        var one: array<f32, ROWS>;
+        var other: array<f32, ROWS>;
+        if (FLOATS == 1u) {
+            for (var r = 0u; r < ROWS; r++) {
+                let row = source_row(r) * GROUPS + group;
+                one[r] = floats_of(at, row, part);
+                other[r] = floats_of(at + panel_words, row, part);
+            }
+        } else {
+            var one_sums: array<i32, ROWS>;
+            var other_sums: array<i32, ROWS>;
+            for (var quad = part * (QUADS / PARTS); quad < (part + 1u) * (QUADS / PARTS); quad++) {
+                let one_sixteen = sixteen(at, quad);
+                let other_sixteen = sixteen(at + panel_words, quad);
+                for (var r = 0u; r < ROWS; r++) {
+                    let x = rows_packed[(source_row(r) * GROUPS + group) * QUADS + quad];
+                    one_sums[r] = dot16(one_sixteen, x, one_sums[r]);
+                    other_sums[r] = dot16(other_sixteen, x, other_sums[r]);
+                }
+            }
+            for (var r = 0u; r < ROWS; r++) {
+                one[r] = f32(one_sums[r]);
+                other[r] = f32(other_sums[r]);
+            }
+        }
+        for (var r = 0u; r < ROWS; r++) {
+            let to = ((slot * PARTS + part) * ROWS + r) * OUTPUTS + lane;
+            products[to] = one_scale.x * one[r];
+            products[to + LANES] = other_scale.x * other[r];
+        }
+    }
+}
+
+fn floats_of(at: u32, row: u32, part: u32) -> f32 {
+    var sum = 0.0;
+    for (var step = part * (STEPS / PARTS); step < (part + 1u) * (STEPS / PARTS); step++) {
+        sum += dot(vec4<f32>(unpack4xI8(four(at, step))), rows_floats[row * STEPS + step]);
+    }
+    return sum;
+}
+
+// Adds what the groups under way have for a row and an output, in their order.
+fn added(before: f32, begin: u32, row: u32, output: u32) -> f32 {
+    var sum = before;
+    let source = source_row(row) * GROUPS + begin;
+    for (var slot = 0u; slot < min(SPLIT * EACH, GROUPS - begin); slot++) {
+        let by = row_scales[source + slot];
+        for (var part = 0u; part < PARTS; part++) {
+            let place = slot * PARTS + part;
+            sum = fused(products[(place * ROWS + row) * OUTPUTS + output], by.x, sum);
+            if (MIN) {
+                var of_row = by.y;
+                if (PARTS == 2u) {
+                    of_row = by[2u + part] * by.x;
+                }
+                sum = fused(minima[place * OUTPUTS + output], of_row, sum);
+            }
+        }
+    }
+    return sum;
 }

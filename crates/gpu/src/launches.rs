@@ -1,0 +1,52 @@
+//! What each launch takes by the adapter's own clock: for who makes kernels faster (`examples/launches.rs`).
+//!
+//! Then each launch is a pass of its own, so that nothing overlaps: sums are somewhat longer than what they are taken from.
+
+use crate::clock::{self, Clock};
+use crate::error::GpuError;
+use crate::gpu::Gpu;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// A launch that has ended, or what the processor did for launches.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Its shader, with the constants that tell one matrix from another.
+    pub name: String,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Launches that were timed, and were not asked for yet.
+#[derive(Debug)]
+pub(crate) struct Launches {
+    pub(crate) clock: Clock,
+    ended: Mutex<Vec<Launch>>,
+}
+
+impl Launches {
+    /// Of an adapter, if it has a clock.
+    pub(crate) fn of(gpu: &Gpu) -> Option<Self> {
+        let clock = Clock::of(&gpu.device, &gpu.queue, clock::EACH)?;
+        Some(Self { clock, ended: Mutex::default() })
+    }
+
+    /// Notes those of a submission that has ended, of which these are the names.
+    pub(crate) fn note(&self, gpu: &Gpu, names: Vec<String>) -> Result<(), GpuError> {
+        let times = self.clock.read_each(gpu, names.len() as u32)?.unwrap_or_default();
+        let ended = names.into_iter().zip(times).map(|(name, took)| Launch { name, took });
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).extend(ended);
+        Ok(())
+    }
+
+    /// Notes what the processor did.
+    pub(crate) fn note_host(&self, what: &str, took: Duration) {
+        let launch = Launch { name: format!("(processor) {what}"), took };
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).push(launch);
+    }
+
+    /// Those that ended since the last time.
+    pub(crate) fn take(&self) -> Vec<Launch> {
+        std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
