@@ -10,6 +10,7 @@ use crate::shader::{ATTENTION, HEADS, WIDTH_NORM};
 use crate::spans::{Spans, apart};
 use duet_kernels::attention::{KvFormat, KvLayout};
 use duet_model::Model;
+use duet_model::kv::PAGE_TOKENS;
 
 /// What launches of a span are bound to, and how many rows they have.
 #[derive(Clone, Copy)]
@@ -58,20 +59,64 @@ impl Sight<'_> {
     }
 
     /// Attention of all rows.
-    pub(crate) fn attention(&self, to: &mut Recording<'_>, layer: usize) -> Result<(), GpuError> {
-        let Self { loaded, model, spans, count, .. } = *self;
+    pub(crate) fn attention(&self, to: &mut Recording<'_>, layer: usize, apart: Apart) -> Result<(), GpuError> {
+        let (count, heads) = (self.count, self.model.blueprint().heads);
+        if apart.spans == 0 {
+            return self.attend(to, layer, (0, apart), Groups(heads, count));
+        }
+        self.attend(to, layer, (1, apart), Groups(heads, count * apart.spans))?;
+        self.attend(to, layer, (2, apart), Groups(heads, count))
+    }
+
+    fn attend(
+        &self,
+        to: &mut Recording<'_>,
+        layer: usize,
+        (phase, apart): (u32, Apart),
+        groups: Groups,
+    ) -> Result<(), GpuError> {
+        let Self { loaded, model, spans, .. } = *self;
         let b = model.blueprint();
         let pages = spans.kept.view(loaded.place(model, layer))?;
         let (bias, mut constants) = constants(loaded, model, &pages, layer)?;
-        constants.push(("WINDOW", b.layers[layer].window.unwrap_or(0) as u32));
+        constants.extend([("WINDOW", b.layers[layer].window.unwrap_or(0) as u32), ("PHASE", phase)]);
         let pipeline = loaded.gpu.pipeline(&ATTENTION, 1, &constants)?;
-        let spare = &loaded.room.spare;
-        let [bias, by_page] = bias.map_or([spare; 2], |bias| [&bias.bias, &bias.angles]);
         let room = &loaded.room;
-        let buffers = [&room.qkv, &spans.rows, &spans.places, pages.buffer, &room.attended, bias, by_page];
-        let told = [(b.attention_scale * std::f32::consts::LOG2_E).to_bits(), pages.first_word];
-        to.launch(&pipeline, &buffers.map(whole), &told, Groups(b.heads, count));
+        let [bias, by_page] = bias.map_or([&room.spare; 2], |bias| [&bias.bias, &bias.angles]);
+        let buffers =
+            [&room.qkv, &spans.rows, &spans.places, pages.buffer, &room.attended, bias, by_page, &spans.apart];
+        let scale = (b.attention_scale * std::f32::consts::LOG2_E).to_bits();
+        to.launch(&pipeline, &buffers.map(whole), &[scale, pages.first_word, apart.spans as u32], groups);
         Ok(())
+    }
+}
+
+/// How attention is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Apart {
+    /// Spans of a row that have workgroups of their own, at most; 0: a row's heads have one each.
+    pub(crate) spans: usize,
+}
+
+/// Rows and their spans that may have workgroups of their own.
+const APART_MAX: usize = 1024;
+/// Workgroups that a GPU is busy with. Rows and heads that are as many have one each.
+const BUSY: usize = 512;
+/// Positions of a span: eight pages, after which the CPU's kernels merge as well.
+const SPAN_POSITIONS: usize = 8 * PAGE_TOKENS;
+
+impl Apart {
+    /// For so many rows, of which one sees so many positions.
+    pub(crate) fn of(rows: usize, heads: usize, positions: usize) -> Self {
+        // As few sizes as serve, since launches are kept by size.
+        let spans = positions.div_ceil(SPAN_POSITIONS).next_power_of_two();
+        let is_worth_it = spans > 1 && rows * heads < BUSY && rows * spans <= APART_MAX;
+        Self { spans: if is_worth_it { spans } else { 0 } }
+    }
+
+    /// Bytes for what spans come to, of heads of so many dimensions.
+    pub(crate) fn bytes(heads: usize, dimensions: usize) -> usize {
+        APART_MAX * heads * (dimensions + 2) * size_of::<f32>()
     }
 }
 
@@ -117,4 +162,20 @@ fn of_layout(layout: &KvLayout) -> Constants {
         ("VALUE_SCALES", words(parts.value_scales)),
         ("VALUE_CENTRES", words(parts.value_centres)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_rows_with_long_contexts_are_divided() {
+        let spans = |rows, positions| Apart::of(rows, 9, positions).spans;
+        assert_eq!(spans(1, SPAN_POSITIONS), 0);
+        assert_eq!(spans(1, SPAN_POSITIONS + 1), 2);
+        assert_eq!(spans(16, 5 * SPAN_POSITIONS), 8);
+        assert_eq!(spans(64, 5 * SPAN_POSITIONS), 0);
+        // More than there is room for.
+        assert_eq!(spans(16, 65 * SPAN_POSITIONS), 0);
+    }
 }

@@ -175,9 +175,19 @@ impl Gpu {
 
     /// Reads the first bytes of a buffer that can be mapped, whose commands have ended.
     pub(crate) fn read_mapped(&self, buffer: &wgpu::Buffer, out: &mut [u8]) -> Result<(), GpuError> {
+        self.with_mapped(buffer, out.len(), |bytes| out.copy_from_slice(bytes))
+    }
+
+    /// Shows the first bytes of a buffer that can be mapped, whose commands have ended.
+    pub(crate) fn with_mapped(
+        &self,
+        buffer: &wgpu::Buffer,
+        count: usize,
+        show: impl FnOnce(&[u8]),
+    ) -> Result<(), GpuError> {
         let (sender, receiver) = std::sync::mpsc::channel();
-        let bytes = 0..out.len() as u64;
-        buffer.map_async(wgpu::MapMode::Read, bytes.clone(), move |mapped| {
+        let range = 0..count as u64;
+        buffer.map_async(wgpu::MapMode::Read, range.clone(), move |mapped| {
             // Nobody waits for it after an error.
             let _ = sender.send(mapped);
         });
@@ -187,10 +197,10 @@ impl Gpu {
         let began = Instant::now();
         let refused = |error: &dyn std::fmt::Display| GpuError::Refused(error.to_string());
         receiver.try_recv().map_err(|error| refused(&error))?.map_err(|error| refused(&error))?;
-        out.copy_from_slice(&buffer.get_mapped_range(bytes).map_err(|error| refused(&error))?);
-        buffer.unmap();
+        show(&buffer.get_mapped_range(range).map_err(|error| refused(&error))?);
         self.note("reading", began);
-        self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
+        buffer.unmap();
+        self.read.fetch_add(count as u64, Ordering::Relaxed);
         Ok(())
     }
 

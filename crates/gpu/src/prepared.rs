@@ -4,6 +4,7 @@
 //! Invariant: what a launch is told, and how large it is, depend on its key alone; what differs from one pass to the next lies
 //! in buffers.
 
+use crate::attending::Apart;
 use crate::pipelines::Pipeline;
 use crate::recording::Groups;
 use duet_types::Node;
@@ -22,8 +23,8 @@ pub(crate) struct Launch {
 /// A part of a pass of so many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Part {
-    /// A node, whose keys and values are the `results`th of the span.
-    Node { node: Node, rows: usize, results: usize },
+    /// A node, whose keys and values are the `results`th of the span, and whose attention is divided so.
+    Node { node: Node, rows: usize, results: usize, apart: Apart },
     /// The head.
     Head { rows: usize },
     /// The head, and so many of the best logits.

@@ -186,7 +186,8 @@ impl Launcher<'_> {
         let size = SIZES.iter().position(|&most| rows <= most).unwrap_or(SIZES.len() - 1);
         let limits = self.gpu.device.limits();
         let fits = |split: usize| {
-            let bytes = size_of::<f32>() * (shared_products(form, tile, split) + minima(form, tile, split));
+            let of_rows = 4 * tile * split * groups_each(form, tile);
+            let bytes = size_of::<f32>() * (shared_products(form, tile, split) + minima(form, tile, split) + of_rows);
             split * PANEL <= limits.max_compute_invocations_per_workgroup as usize
                 && split * PANEL <= limits.max_compute_workgroup_size_x as usize
                 && bytes <= limits.max_compute_workgroup_storage_size as usize

@@ -63,8 +63,8 @@ shaders! {
     /// What is behind the projection: qkv, angles, norms of queries and keys, slots, pages, keys and values, bias of keys and
     /// its angles by page.
     HEADS = "heads" behind "kv_layout", [Write, Read, Read, Read, Write, Write, Read, Read];
-    /// Attention: qkv, rows, places, pages, attended, bias of keys and its angles by page.
-    ATTENTION = "attention" behind "kv_layout", [Read, Read, Read, Read, Write, Read, Read];
+    /// Attention: qkv, rows, places, pages, attended, bias of keys and its angles by page, spans apart.
+    ATTENTION = "attention" behind "kv_layout", [Read, Read, Read, Read, Write, Read, Read, Write];
     /// Normed rows onto others: values, weight, out.
     ADD_NORMED = "add_normed" behind "row_moments", [Read, Read, Write];
 }

@@ -3,7 +3,7 @@
 //! A span is submitted in pieces, each of which takes as long as a display lets it (`display.rs`) by what pieces took before, so
 //! that what the same GPU draws comes between them. A node is the least.
 
-use crate::attending::Sight;
+use crate::attending::{Apart, Sight};
 use crate::error::GpuError;
 use crate::given::Given;
 use crate::kept::Kept;
@@ -36,6 +36,8 @@ pub(crate) struct Spans {
     pub(crate) slots: wgpu::Buffer,
     /// Keys and values of one layer after another, as they are to be read back.
     pub(crate) results: wgpu::Buffer,
+    /// What spans of attention come to that have workgroups of their own.
+    pub(crate) apart: wgpu::Buffer,
     given: Given,
     staging: Staging,
     /// Multiply-accumulates a second, in pieces that were timed.
@@ -159,6 +161,7 @@ impl Spans {
             places: gpu.empty("places", PLACES * 4),
             slots: floats("slots", 2),
             results,
+            apart: gpu.empty("spans apart", Apart::bytes(b.heads, b.head_dim)),
             given: Given::default(),
             staging: Staging::default(),
             pace: Pace::new(),
@@ -266,13 +269,18 @@ impl Way<'_, '_> {
         let (widths, results) = (loaded.widths, computed.len());
         let mut prepared = std::mem::take(&mut spans.kept.prepared);
         let sight = Sight { loaded, model, spans, stride: rows.angles.stride, count: *count };
-        let part = Part::Node { node, rows: *count, results };
+        let positions = rows.sequences.iter().map(|sequence| sequence.before.as_usize() + sequence.rows.len());
+        let apart = match node {
+            Node::Attention { .. } => Apart::of(*count, model.blueprint().heads, positions.max().unwrap_or(0)),
+            _ => Apart { spans: 0 },
+        };
+        let part = Part::Node { node, rows: *count, results, apart };
         let recorded = recording.part(&mut prepared, part, |recording| match node {
             Node::Qkv { layer } => {
                 launcher.qkv(recording, &loaded.layer(layer)?.0, widths.hidden, *count)?;
                 sight.heads(recording, layer, results)
             }
-            Node::Attention { layer } => sight.attention(recording, layer),
+            Node::Attention { layer } => sight.attention(recording, layer, apart),
             Node::Ffn { layer } => {
                 let widths = (widths.queries, widths.hidden);
                 launcher.feed_forward(recording, &loaded.layer(layer)?.1, widths, *count)
@@ -316,41 +324,32 @@ impl Way<'_, '_> {
     fn end(mut self, last: Node) -> Result<(), GpuError> {
         let (loaded, room) = (self.loaded, &self.loaded.room);
         let width = self.rows.keys_and_values.first().map_or(0, Vec::len);
-        let mut residual = vec![0.0; self.rows.residual.len()];
-        let mut parts: Vec<(&wgpu::Buffer, usize)> = vec![(&room.residual, residual.len())];
-        let mut beside = match last {
-            Node::Qkv { .. } => vec![0.0; self.rows.projected.len()],
-            Node::Attention { .. } => vec![0.0; self.rows.attended.len()],
-            _ => Vec::new(),
-        };
-        match last {
-            Node::Qkv { .. } => parts.push((&room.qkv, beside.len())),
-            Node::Attention { .. } => parts.push((&room.attended, beside.len())),
-            _ => {}
-        }
         let apart = apart(width);
-        parts.push((&self.spans.results, self.computed.len() * apart));
-        let mut all = vec![0.0; parts.iter().map(|(_, floats)| floats).sum()];
+        let residual = self.rows.residual.len();
+        let (beside, floats) = match last {
+            Node::Qkv { .. } => (&room.qkv, self.rows.projected.len()),
+            Node::Attention { .. } => (&room.attended, self.rows.attended.len()),
+            _ => (&room.spare, 0),
+        };
+        let results = (&self.spans.results, self.computed.len() * apart);
         let recording = std::mem::replace(&mut self.recording, Recording::new(&loaded.gpu));
-        let took = self.spans.staging.read_after(&loaded.gpu, recording, &parts, &mut all)?;
+        let rows = &mut *self.rows;
+        let from = [(&room.residual, residual), (beside, floats), results];
+        let took = self.spans.staging.show_after(&loaded.gpu, recording, &from, |all| {
+            let (found, rest) = all.split_at(residual);
+            rows.residual.copy_from_slice(found);
+            let (found, rest) = rest.split_at(floats);
+            match last {
+                Node::Qkv { .. } => rows.projected.copy_from_slice(found),
+                Node::Attention { .. } => rows.attended.copy_from_slice(found),
+                _ => {}
+            }
+            for (to, from) in rows.keys_and_values.iter_mut().zip(rest.chunks_exact(apart.max(1))) {
+                to.copy_from_slice(&from[..width]);
+            }
+        })?;
         self.spans.pace.took(self.recorded, took);
-        let began = Instant::now();
-        let (found, rest) = all.split_at(residual.len());
-        residual.copy_from_slice(found);
-        let (found, rest) = rest.split_at(beside.len());
-        beside.copy_from_slice(found);
         self.keep();
-        // Everything is here: nothing can fail any more.
-        self.rows.residual.copy_from_slice(&residual);
-        match last {
-            Node::Qkv { .. } => self.rows.projected.copy_from_slice(&beside),
-            Node::Attention { .. } => self.rows.attended.copy_from_slice(&beside),
-            _ => {}
-        }
-        for (to, from) in self.rows.keys_and_values.iter_mut().zip(rest.chunks_exact(apart.max(1))) {
-            to.copy_from_slice(&from[..width]);
-        }
-        loaded.gpu.note("taking results", began);
         Ok(())
     }
 }

@@ -20,19 +20,33 @@ impl Staging {
     pub(crate) fn read_after(
         &mut self,
         gpu: &Gpu,
-        mut recording: Recording<'_>,
+        recording: Recording<'_>,
         from: &[(&wgpu::Buffer, usize)],
         out: &mut [f32],
     ) -> Result<Duration, GpuError> {
-        let bytes = size_of_val(out) as u64;
-        let buffer = self.sized(gpu, bytes)?;
+        self.show_after(gpu, recording, from, |floats| out.copy_from_slice(floats))
+    }
+
+    /// The same floats, where they arrive: nothing can fail any more when they are shown.
+    ///
+    /// # Errors
+    /// [`GpuError`]; nothing was shown.
+    pub(crate) fn show_after(
+        &mut self,
+        gpu: &Gpu,
+        mut recording: Recording<'_>,
+        from: &[(&wgpu::Buffer, usize)],
+        show: impl FnOnce(&[f32]),
+    ) -> Result<Duration, GpuError> {
+        let bytes = from.iter().map(|(_, floats)| floats * size_of::<f32>()).sum::<usize>();
+        let buffer = self.sized(gpu, bytes as u64)?;
         let mut at = 0;
-        for &(from, floats) in from {
+        for &(from, floats) in from.iter().filter(|(_, floats)| *floats > 0) {
             recording.copy(from, buffer, at, floats);
             at += floats;
         }
         let took = recording.run()?;
-        gpu.read_mapped(buffer, bytemuck::cast_slice_mut(out))?;
+        gpu.with_mapped(buffer, bytes, |bytes| show(bytemuck::cast_slice(bytes)))?;
         Ok(took)
     }
 

@@ -25,6 +25,9 @@ enum Hands<'a> {
     Turns(&'a dyn SpanWise, usize),
 }
 
+/// Positions of a long context: two spans and a part of a third.
+const LONG: u32 = 1100;
+
 struct Bed {
     model: Arc<Model>,
     gpu: GpuModel,
@@ -89,6 +92,24 @@ impl Bed {
         all
     }
 
+    /// The logits of a tree and a token behind a context so long that spans of it have workgroups of their own, and of the token
+    /// after that.
+    fn long_conversation(&self, format: KvFormat, hands: Hands<'_>) -> Vec<Vec<f32>> {
+        let pool = self.model.kv_pool(format, Tokens(LONG + 1024));
+        let mut table = pool.table();
+        for chunk in text(0, LONG).chunks(256) {
+            table = self.pass(vec![Segment::new(table, chunk.to_vec())], Hands::Cores).1.remove(0);
+        }
+        let (_, other) = self.pass(vec![Segment::new(pool.table(), text(5, 9))], Hands::Cores);
+        let parents = vec![None, Some(0), Some(0), Some(1), Some(2)];
+        let tree = Segment { parents: Some(parents), ..Segment::new(table, text(3, 5)) };
+        let segments = vec![tree, Segment::new(other.into_iter().next().unwrap(), text(9, 1))];
+        let (mut all, tables) = self.pass(segments, hands);
+        let segments = tables.into_iter().map(|table| Segment::new(table, text(17, 1))).collect();
+        all.extend(self.pass(segments, hands).0);
+        all
+    }
+
     /// Whatever hands a conversation goes through, its logits are those of the cores alone.
     fn check(&self) {
         KvFormat::ALL.into_iter().for_each(|format| self.check_with(format));
@@ -137,6 +158,36 @@ fn first_path(segment: &Segment) -> Vec<usize> {
 
 fn text(from: u32, count: u32) -> Vec<TokenId> {
     (0..count).map(|i| TokenId((from + i * 37) % 250 + 3)).collect()
+}
+
+/// A model whose file says that it knows longer contexts.
+fn with_context(name: &str, context: u32) -> Arc<Model> {
+    const KEY: &[u8] = b".context_length";
+    let mut bytes = std::fs::read(fixture(name)).unwrap();
+    let key = bytes.windows(KEY.len()).position(|window| window == KEY).unwrap();
+    // Behind the key are its type and the number.
+    let at = key + KEY.len() + size_of::<u32>();
+    bytes[at..at + size_of::<u32>()].copy_from_slice(&context.to_le_bytes());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(name);
+    std::fs::write(&file, bytes).unwrap();
+    loaded(&file)
+}
+
+/// What is divided among workgroups and merged has the bits of what is not.
+#[test]
+fn spans_that_have_workgroups_of_their_own_have_the_bits_of_the_cores() {
+    let Some(adapter) = adapter() else { return };
+    for name in ["golden_llama.gguf", "golden_qwen2.gguf", "golden_gemma3.gguf"] {
+        let bed = Bed::on(with_context(name, LONG + 64), &adapter);
+        for format in KvFormat::ALL {
+            let here = bed.long_conversation(format, Hands::Cores);
+            let there = bed.long_conversation(format, Hands::Gpu(&bed.gpu));
+            let far = here.iter().flatten().zip(there.iter().flatten()).map(|(a, b)| (a - b).abs());
+            let may_be = if bed.gpu.fusing().is_some_and(Fusing::is_exact) { 0.0 } else { 0.1 };
+            assert!(far.fold(0.0, f32::max) <= may_be, "{name}, {format:?}");
+        }
+    }
 }
 
 #[test]

@@ -1,18 +1,22 @@
 //! A model on a GPU alone, and passes of it.
 
 use duet_gpu::{Adapters, GpuModel};
-use duet_kernels::crew::Solo;
+use duet_kernels::crew::{Crew, Scoped, Solo};
 use duet_model::forward::{Activations, Pass, Segment};
 use duet_model::kv::{KvFormat, KvPool, KvTable};
 use duet_model::{LoadOptions, Model};
 use duet_types::{TokenId, Tokens};
+use std::cell::RefCell;
 use std::error::Error;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Rows of a chunk of a prompt.
 pub(crate) const CHUNK: usize = 512;
 
+/// Threads that put keys and values of a prompt into the cache.
+const THREADS_MAX: usize = 8;
 /// Of each row, what is read back of its logits.
 const BEST: usize = 4;
 
@@ -21,6 +25,8 @@ pub(crate) struct Bed {
     pub(crate) gpu: GpuModel,
     pub(crate) adapter: String,
     pool: KvPool,
+    activations: RefCell<Option<Activations>>,
+    crew: Scoped,
 }
 
 /// What was given for an option.
@@ -38,7 +44,9 @@ impl Bed {
         let adapter = adapters.named(&given("--gpu", "gpu:0"))?;
         let gpu = GpuModel::new(Arc::clone(&model), adapter)?;
         let pool = model.kv_pool(KvFormat::Int8, Tokens(positions as u32));
-        Ok(Self { model, gpu, adapter: adapter.full_name.clone(), pool })
+        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS_MAX);
+        let (activations, crew) = (RefCell::default(), Scoped { threads });
+        Ok(Self { model, gpu, adapter: adapter.full_name.clone(), pool, activations, crew })
     }
 
     /// Tokens that stand for text.
@@ -48,18 +56,21 @@ impl Bed {
     }
 
     fn pass(&self, segments: Vec<Segment>) -> Result<Vec<KvTable>, Box<dyn Error>> {
-        let rows: usize = segments.iter().map(|segment| segment.tokens.len()).sum();
         let (mut last, mut yielding) = (0, Vec::new());
         for segment in &segments {
             last += segment.tokens.len();
             yielding.push(last - 1);
         }
-        let activations = Activations::new(&self.model, rows);
+        let activations = self.activations.take().unwrap_or_else(|| Activations::new(&self.model, CHUNK));
         let mut pass = Pass::new(&self.model, activations, segments).map_err(|refused| refused.error)?;
-        self.model.run_span_on(&self.gpu, &mut pass, &self.model.nodes(), &Solo)?;
+        // Threads are begun anew each time: for few rows one is sooner done.
+        let crew: &dyn Crew = if yielding.len() == pass.rows() { &Solo } else { &self.crew };
+        self.model.run_span_on(&self.gpu, &mut pass, &self.model.nodes(), crew)?;
         // As greedy requests have it.
         self.model.best_on(&self.gpu, &mut pass, &yielding, BEST)?.ok_or("a GPU does not look for so many")?;
-        Ok(pass.finish().1)
+        let (activations, tables) = pass.finish();
+        self.activations.replace(Some(activations));
+        Ok(tables)
     }
 
     /// Reads a prompt.

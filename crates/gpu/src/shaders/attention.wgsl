@@ -2,19 +2,24 @@
 // softmax online page by page within spans of eight pages, spans merged in order, scores in powers of two. (Behind
 // `kv_layout.wgsl`.)
 //
-// A workgroup has a row and a head. In a page a thread has a position while scores are computed, and a few dimensions while
+// A workgroup has a row and a head; where there are few of these, and so few workgroups, it has one span of them, and others merge
+// the spans. In a page a thread has a position while scores are computed, and a few dimensions while
 // values are added. Products of eight bits are integers, with queries and weights of sixteen bits, which are exact in any
 // order; where keys are of half precision, sums have the order of dimensions and of positions.
 
 override HEADS: u32;
 /// Visible positions, itself included; 0: all.
 override WINDOW: u32;
+/// 0: a workgroup has all spans of a row and a head; 1: one of them, and leaves what that comes to; 2: it merges these.
+override PHASE: u32;
 
 struct Call {
     /// What queries are multiplied with, so that scores count in powers of two.
     scale: f32,
     /// Where in a page the layer begins, in words.
     layer: u32,
+    /// Spans of a row at most, where each has a workgroup.
+    spans: u32,
 }
 var<immediate> call: Call;
 
@@ -37,6 +42,8 @@ struct Row {
 // What keys are without, and what turns it by pages, `[page][pair]`.
 @group(0) @binding(5) var<storage, read> key_bias: array<f32>;
 @group(0) @binding(6) var<storage, read> page_angles: array<vec2<f32>>;
+// Of spans apart, `[row][head][span]`: the largest score, the total of weights, and the sums of values.
+@group(0) @binding(7) var<storage, read_write> apart: array<f32>;
 
 const THREADS: u32 = 64u;
 const EACH: u32 = DIM_MAX / THREADS;
@@ -59,6 +66,11 @@ var<workgroup> factors: array<i32, GROUPS_MAX * PAGE>;
 var<workgroup> largest_of: array<f32, GROUPS_MAX * EIGHTHS>;
 /// Sums of every sixteenth position, by group.
 var<workgroup> lanes: array<f32, GROUPS_MAX * LANES>;
+
+/// Of all spans before the one under way.
+var<private> merged: array<f32, EACH>;
+var<private> merged_largest: f32;
+var<private> merged_total: f32;
 
 /// What the bias of keys adds to scores, by pair: a sum that turns along with cosines, and one with sines. Of quick pairs, as
 /// the page under way turns them.
@@ -231,13 +243,87 @@ fn factors_of(at: u32) -> vec4<i32> {
     return vec4<i32>(factors[at], factors[at + 1u], factors[at + 2u], factors[at + 3u]);
 }
 
+// Merges a span with those before.
+fn merge(found: array<f32, EACH>, largest: f32, total: f32) {
+    let most = max(merged_largest, largest);
+    let kept = power_below(merged_largest - most);
+    let taken = power_below(largest - most);
+    merged_total = fused(merged_total, kept, rounded(total * taken));
+    merged_largest = most;
+    for (var e = 0u; e < EACH; e++) {
+        merged[e] = fused(merged[e], kept, rounded(found[e] * taken));
+    }
+}
+
+// What was merged, as the row's attention to a head. All threads come here.
+fn finish(thread: u32, row: u32, number: u32) {
+    workgroupBarrier();
+    for (var e = 0u; e < EACH; e++) {
+        if (e * THREADS + thread < DIM) {
+            head[e * THREADS + thread] = merged[e];
+        }
+    }
+    workgroupBarrier();
+    if (FORMAT != 0u) {
+        turn(thread);
+    }
+    let inverse = divided(1.0, merged_total);
+    let to = (row * HEADS + number) * DIM;
+    for (var i = thread; i < DIM; i += THREADS) {
+        attended[to + i] = head[i] * inverse;
+    }
+}
+
+// Where a span apart is left.
+fn place_apart(row: u32, number: u32, span: u32) -> u32 {
+    return ((row * HEADS + number) * call.spans + span) * (DIM + 2u);
+}
+
+// Merges spans that other workgroups have left. All threads come here.
+fn merge_apart(thread: u32, row: u32, number: u32, first: u32, last: u32) {
+    for (var span = first / SPAN; span * SPAN < last; span++) {
+        let at = place_apart(row, number, span);
+        var found: array<f32, EACH>;
+        for (var e = 0u; e < EACH; e++) {
+            if (e * THREADS + thread < DIM) {
+                found[e] = apart[at + 2u + e * THREADS + thread];
+            }
+        }
+        merge(found, apart[at], apart[at + 1u]);
+    }
+    finish(thread, row, number);
+}
+
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
     nothing = group_id.z;
     let thread = local.x;
-    let kv_head = group_id.x / (HEADS / KV_HEADS);
-    let row = rows[group_id.y];
-    let own = (group_id.y * (HEADS + 2u * KV_HEADS) + group_id.x) * DIM;
+    let number = group_id.x;
+    let index = select(group_id.y, group_id.y / max(call.spans, 1u), PHASE == 1u);
+    let row = rows[index];
+    let end = row.position + 1u;
+    var begin = 0u;
+    if (WINDOW != 0u && end > WINDOW) {
+        begin = end - WINDOW;
+    }
+    // Pages of this workgroup.
+    var first = begin / PAGE;
+    var last = (end + PAGE - 1u) / PAGE;
+    merged_largest = LOWEST;
+    if (PHASE == 2u) {
+        merge_apart(thread, index, number, first, last);
+        return;
+    }
+    let span = group_id.y % max(call.spans, 1u);
+    if (PHASE == 1u) {
+        first = max(first, span * SPAN);
+        last = min(last, span * SPAN + SPAN);
+        if (first >= last) {
+            return;
+        }
+    }
+    let kv_head = number / (HEADS / KV_HEADS);
+    let own = (index * (HEADS + 2u * KV_HEADS) + number) * DIM;
     for (var i = thread; i < DIM; i += THREADS) {
         head[i] = qkv[own + i] * call.scale;
     }
@@ -248,26 +334,17 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
     if (FORMAT != 0u) {
         round_query(thread);
     }
-    let end = row.position + 1u;
-    var begin = 0u;
-    if (WINDOW != 0u && end > WINDOW) {
-        begin = end - WINDOW;
-    }
-    let last = (end + PAGE - 1u) / PAGE;
-    // Of the span under way, and of all before it. Totals are those of a lane, in the first threads.
+    // Of the span under way. Totals are those of a lane, in the first threads.
     var found: array<f32, EACH>;
     var largest = LOWEST;
     var total = 0.0;
-    var merged: array<f32, EACH>;
-    var merged_largest = LOWEST;
-    var merged_total = 0.0;
-    for (var page = begin / PAGE; page < last; page++) {
+    for (var page = first; page < last; page++) {
         let position = page * PAGE + thread;
         let is_seen = position >= begin && position < end;
         let slot = slot_of(row, clamp(position, begin, end - 1u));
         var found_score = score(slot, kv_head);
         if (BIASED) {
-            turn_bias(thread, page, begin / PAGE, last);
+            turn_bias(thread, page, first, last);
             found_score = biased(found_score, page, thread);
         }
         let own_score = select(LOWEST, found_score, is_seen);
@@ -297,11 +374,11 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
         for (var e = 0u; e < EACH; e++) {
             found[e] *= keep;
         }
-        let first = max(begin, page * PAGE);
+        let seen = max(begin, page * PAGE);
         let behind = min(end, page * PAGE + PAGE);
         if (FORMAT == 0u) {
             workgroupBarrier();
-            for (var p = first; p < behind; p++) {
+            for (var p = seen; p < behind; p++) {
                 let other = slot_of(row, p);
                 let at = page_of(other, kv_head) + VALUES;
                 let by = weights[p % PAGE];
@@ -353,7 +430,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
                     }
                     // Whole quads of the sequence's own page, then position by position.
                     var sum = 0i;
-                    var p = first / 4u * 4u;
+                    var p = seen / 4u * 4u;
                     let whole = min(behind, row.paged) / 4u * 4u;
                     if (p < whole) {
                         let at = page_of(places[row.pages + page] * PAGE, kv_head);
@@ -380,32 +457,28 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
             }
             workgroupBarrier();
             let of_span = lane_sum(0u);
-            let most = max(merged_largest, largest);
-            let kept = power_below(merged_largest - most);
-            let taken = power_below(largest - most);
-            merged_total = fused(merged_total, kept, rounded(of_span * taken));
-            merged_largest = most;
-            for (var e = 0u; e < EACH; e++) {
-                merged[e] = fused(merged[e], kept, rounded(found[e] * taken));
-                found[e] = 0.0;
+            if (PHASE == 1u) {
+                leave(thread, place_apart(index, number, span), found, largest, of_span);
+                return;
             }
+            merge(found, largest, of_span);
+            found = array<f32, EACH>();
             largest = LOWEST;
             total = 0.0;
         }
     }
-    workgroupBarrier();
+    finish(thread, index, number);
+}
+
+// Leaves a span for those who merge.
+fn leave(thread: u32, at: u32, found: array<f32, EACH>, largest: f32, total: f32) {
+    if (thread == 0u) {
+        apart[at] = largest;
+        apart[at + 1u] = total;
+    }
     for (var e = 0u; e < EACH; e++) {
         if (e * THREADS + thread < DIM) {
-            head[e * THREADS + thread] = merged[e];
+            apart[at + 2u + e * THREADS + thread] = found[e];
         }
-    }
-    workgroupBarrier();
-    if (FORMAT != 0u) {
-        turn(thread);
-    }
-    let inverse = divided(1.0, merged_total);
-    let to = (group_id.y * HEADS + group_id.x) * DIM;
-    for (var i = thread; i < DIM; i += THREADS) {
-        attended[to + i] = head[i] * inverse;
     }
 }

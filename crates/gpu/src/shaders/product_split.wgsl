@@ -12,6 +12,8 @@ const OUTPUTS: u32 = 2u * LANES;
 
 /// Of the groups under way and their parts, for each row and output: its product by its scale. `[group][part][row][output]`
 var<workgroup> products: array<f32, SPLIT * EACH * PARTS * ROWS * OUTPUTS>;
+/// For each row, its scale and sums. `[group][row]`
+var<workgroup> of_rows: array<vec4<f32>, SPLIT * EACH * ROWS>;
 /// For each output, its minimum. `[group][part][output]`
 var<workgroup> minima: array<f32, MINIMA>;
 
@@ -59,6 +61,9 @@ fn multiply(pair: u32, lane: u32, begin: u32, slot: u32) {
     let group = begin + slot;
     if (group >= GROUPS) {
         return;
+    }
+    if (lane < ROWS) {
+        of_rows[slot * ROWS + lane] = row_scales[source_row(lane) * GROUPS + group];
     }
     let panel = (expert * call.pairs + pair) * 2u;
     let panel_words = GROUPS * registers() * LANES;
@@ -115,9 +120,8 @@ fn floats_of(at: u32, row: u32, part: u32) -> f32 {
 // Adds what the groups under way have for a row and an output, in their order.
 fn added(before: f32, begin: u32, row: u32, output: u32) -> f32 {
     var sum = before;
-    let source = source_row(row) * GROUPS + begin;
     for (var slot = 0u; slot < min(SPLIT * EACH, GROUPS - begin); slot++) {
-        let by = row_scales[source + slot];
+        let by = of_rows[slot * ROWS + row];
         for (var part = 0u; part < PARTS; part++) {
             let place = slot * PARTS + part;
             sum = fused(products[(place * ROWS + row) * OUTPUTS + output], by.x, sum);

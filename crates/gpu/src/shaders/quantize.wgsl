@@ -20,6 +20,7 @@ var<immediate> call: Call;
 
 const GROUP: u32 = 32u;
 const TOGETHER: u32 = 64u;
+const THREADS: u32 = 256u;
 /// From one group to the next: not a multiple of the banks that memory of a workgroup has.
 const APART: u32 = GROUP + 1u;
 
@@ -35,7 +36,7 @@ fn normed(x: f32, moments: vec2<f32>, column: u32) -> f32 {
     return x * moments.y * weight[column];
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
     nothing = id.z;
     let groups = (COLUMNS + GROUP - 1u) / GROUP;
@@ -47,7 +48,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_id) loca
     }
     let first = id.x * TOGETHER;
     let end = min(groups - first, TOGETHER) * GROUP;
-    for (var i = thread; i < end; i += TOGETHER) {
+    for (var i = thread; i < end; i += THREADS) {
         let column = first * GROUP + i;
         var x = 0.0;
         if (column < COLUMNS) {
@@ -63,7 +64,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_id) loca
     }
     workgroupBarrier();
     let group = first + thread;
-    if (group < groups) {
+    if (thread < TOGETHER && group < groups) {
         round_group(thread * APART, row * groups + group);
     }
 }

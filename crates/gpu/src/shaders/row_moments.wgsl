@@ -9,7 +9,18 @@ override CENTRED: bool;
 @group(0) @binding(0) var<storage, read> values: array<f32>;
 
 const LANES: u32 = 16u;
+/// Values of a row that all threads fetch together: one after the other, each lane would wait for memory each time.
+const FETCHED: u32 = 1024u;
+var<workgroup> fetched: array<f32, FETCHED>;
 var<workgroup> lanes: array<f32, LANES>;
+
+// Fetches values of a row, as many as there are from the one that `at` counts to `end`. All threads come here.
+fn fetch(thread: u32, at: u32, end: u32) {
+    for (var i = thread; i < min(FETCHED, end - at); i += THREADS) {
+        fetched[i] = values[at + i];
+    }
+    workgroupBarrier();
+}
 
 // The sum of what the first threads have, in their registers' order. All threads come here.
 fn lane_sum(thread: u32, own: f32) -> f32 {
@@ -27,30 +38,40 @@ fn lane_sum(thread: u32, own: f32) -> f32 {
 
 // Of the row whose values begin at `start`. All threads come here, and all find it.
 fn moments_of(thread: u32, start: u32, epsilon: f32) -> vec2<f32> {
-    let whole = COLUMNS / LANES * LANES;
-    let first = select(whole, thread, thread < LANES);
+    let whole = start + COLUMNS / LANES * LANES;
+    let end = start + COLUMNS;
+    // Where a thread that is no lane's begins: behind all that was fetched.
+    let first = select(FETCHED, thread, thread < LANES);
     var mean = 0.0;
     if (CENTRED) {
         var own = 0.0;
-        for (var i = first; i < whole; i += LANES) {
-            own = own + values[start + i];
+        for (var at = start; at < whole; at += FETCHED) {
+            fetch(thread, at, whole);
+            for (var i = first; i < min(FETCHED, whole - at); i += LANES) {
+                own = own + fetched[i];
+            }
+            workgroupBarrier();
         }
         let all = lane_sum(thread, own);
         var rest = 0.0;
-        for (var i = whole; i < COLUMNS; i++) {
-            rest = rest + values[start + i];
+        for (var at = whole; at < end; at++) {
+            rest = rest + values[at];
         }
         mean = divided(all + rest, f32(COLUMNS));
     }
     var own = 0.0;
-    for (var i = first; i < whole; i += LANES) {
-        let far = values[start + i] - mean;
-        own = fused(far, far, own);
+    for (var at = start; at < whole; at += FETCHED) {
+        fetch(thread, at, whole);
+        for (var i = first; i < min(FETCHED, whole - at); i += LANES) {
+            let far = fetched[i] - mean;
+            own = fused(far, far, own);
+        }
+        workgroupBarrier();
     }
     let all = lane_sum(thread, own);
     var rest = 0.0;
-    for (var i = whole; i < COLUMNS; i++) {
-        let far = values[start + i] - mean;
+    for (var at = whole; at < end; at++) {
+        let far = values[at] - mean;
         rest = rest + rounded(far * far);
     }
     return vec2<f32>(mean, divided(1.0, root(divided(all + rest, f32(COLUMNS)) + epsilon)));

@@ -50,6 +50,8 @@ pub struct Activations {
     spare: Vec<PageMemory>,
     /// Blocks of states that earlier passes replaced.
     spare_states: Vec<StateBlock>,
+    /// Of each layer, where a device puts the keys and values that it computed.
+    pub(super) brought: Vec<Vec<f32>>,
 }
 
 /// Why a pass could not start.
@@ -143,7 +145,7 @@ impl Activations {
             angles: b.ropes.iter().map(|rope| rope.frequencies.len()).sum(),
             operands: model.weights().operands(),
         };
-        Self { buffers: Buffers::new(shape, rows), spare: Vec::new(), spare_states: Vec::new() }
+        Self { buffers: Buffers::new(shape, rows), spare: Vec::new(), spare_states: Vec::new(), brought: Vec::new() }
     }
 
     /// Rows there is room for.
@@ -156,7 +158,8 @@ impl Activations {
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         let states: usize = self.spare_states.iter().map(|block| size_of_val(block.as_slice())).sum();
-        Bytes((self.buffers.bytes() + states) as u64)
+        let brought: usize = self.brought.iter().map(|layer| size_of_val(layer.as_slice())).sum();
+        Bytes((self.buffers.bytes() + states + brought) as u64)
     }
 }
 

@@ -102,7 +102,10 @@ impl Model {
         }
         let layers: Vec<usize> = nodes.iter().filter_map(qkv_layer).collect();
         let width = 2 * self.blueprint().kv_heads * self.blueprint().head_dim;
-        let mut keys_and_values = vec![vec![0.0; rows * width]; layers.len()];
+        let mut brought = std::mem::take(&mut pass.activations.brought);
+        brought.resize_with(brought.len().max(layers.len()), Vec::new);
+        let keys_and_values = &mut brought[..layers.len()];
+        keys_and_values.iter_mut().for_each(|layer| layer.resize(rows * width, 0.0));
         if !nodes.is_empty() {
             let mut first = 0;
             let sequences = pass.segments.iter().zip(&pass.trees).map(|(segment, tree)| {
@@ -121,7 +124,7 @@ impl Model {
             let sequences = sequences.collect();
             let buffers = &mut pass.activations.buffers;
             let SpannedRows { residual, projected, attended, angles } = buffers.spanned(0..rows).ok_or_else(sparse)?;
-            let keys_and_values = keys_and_values.as_mut_slice();
+            let keys_and_values = &mut *keys_and_values;
             let mut rows = SpanRows { residual, projected, attended, angles, sequences, keys_and_values };
             let run = device.run_span(nodes, &mut rows);
             if matches!(run, Err(NotRun::Failed(_))) && device.copies_room().is_none() {
@@ -129,9 +132,10 @@ impl Model {
             }
             run?;
         }
-        for (&layer, rows) in layers.iter().zip(&keys_and_values) {
+        for (&layer, rows) in layers.iter().zip(&*keys_and_values) {
             self.store_keys_and_values(pass, layer, rows, crew);
         }
+        pass.activations.brought = brought;
         Ok(())
     }
 
