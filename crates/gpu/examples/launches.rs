@@ -1,6 +1,6 @@
 //! What each sort of launch takes on a GPU, by its own clock, in a chunk of a prompt and in a token of several sequences:
 //! `cargo run --release -p duet-gpu --example launches -- MODEL.gguf [--gpu gpu:0] [--prompt 512] [--context 128] [--batch
-//! 1,16]`. For each, how
+//! 1,16] [--warm 1]`. For each, how
 //! often it was launched, and microseconds of all of them and of one.
 
 #[path = "passes/bed.rs"]
@@ -18,8 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let context: usize = given("--context", "128").parse()?;
     let bed = Bed::new(batches.iter().max().map_or(0, |most| most * (context + 128)).max(2 * prompt + 128))?;
     // Compiles what is to be timed, and begins.
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(1) {
+    let (warm, began) = (given("--warm", "1").parse()?, Instant::now());
+    while began.elapsed().as_secs_f64() < warm {
         bed.read(prompt)?;
     }
     let _ = bed.gpu.launches();

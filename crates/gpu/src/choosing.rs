@@ -4,50 +4,58 @@
 use crate::adapters::Kind;
 use crate::error::GpuError;
 use crate::placed::Loaded;
-use crate::products::{Method, Products, SIZE_COUNT, SIZES};
+use crate::products::{Method, Products, TILE_COUNT, TILES};
 use crate::recording::Recording;
 use crate::room::Widths;
 use std::time::Duration;
 
-/// Rows that the method for many is chosen with: some tiles.
-const ROWS: usize = 16;
-/// How many threads may share out an output, for rows as [`SIZES`] has them.
-const SPLITS: [&[usize]; SIZE_COUNT] = [&[1, 8, 16, 32], &[1, 4, 8, 16], &[1, 4, 8], &[1, 4, 8], &[1, 4]];
-/// Rows that a size without end is measured with.
+/// Rows that the kind of products is chosen with, and how many threads share out an output where tiles are whole: two tiles.
+const SOME: usize = 16;
+/// Rows of a chunk of a prompt.
 const MANY: usize = 256;
+/// How many threads may share out an output, for tiles as [`TILES`] has them.
+const SPLITS: [&[usize]; TILE_COUNT] = [&[1, 8, 16, 32], &[1, 4, 8, 16], &[1, 4, 8]];
+/// With how many threads an adapter may be busy.
+const BUSY: [usize; 5] = [0, 1 << 13, 1 << 15, 1 << 17, usize::MAX];
 /// How often each method is timed, in turns: a GPU that had nothing to do becomes faster meanwhile.
 const ROUNDS: usize = 5;
 
 impl Loaded {
-    /// Chooses how products are computed, and then how many threads share out an output for few rows and for many: as a feed-forward
+    /// Chooses how products are computed, how many threads share out an output, and up to how many outputs they do: as a feed-forward
     /// block is done soonest.
     pub(crate) fn choose(&mut self) -> Result<(), GpuError> {
-        let all = [Products::Bytes, Products::Floats].into_iter().flat_map(|products| [(products, 64), (products, 16)]);
         let first = self.method;
-        let methods: Vec<_> = all.map(|(products, width)| Method { products, width, split: first.split }).collect();
-        let mut times = vec![self.fastest(&methods, ROWS)?];
-        for (size, splits) in self.tried_splits().enumerate() {
+        let all = [Products::Bytes, Products::Floats].into_iter().flat_map(|products| [(products, 64), (products, 16)]);
+        let methods = all.map(|(products, width)| Method { products, width, split: first.split, busy: first.busy });
+        let mut times = vec![self.fastest(methods.collect(), SOME)?];
+        // A program on the processor has few threads, and takes seconds for many rows: two are tried there, with few rows.
+        let is_program = self.gpu.kind == Kind::Software;
+        for (size, splits) in SPLITS.into_iter().enumerate() {
             let before = self.method;
             let with = |&threads: &usize| {
                 let mut method = before;
                 method.split[size] = threads;
                 method
             };
-            let methods: Vec<_> = splits.iter().map(with).collect();
-            times.push(self.fastest(&methods, SIZES[size].min(MANY))?);
+            let splits = if is_program { &splits[..2] } else { splits };
+            let rows = if size + 1 == TILE_COUNT { SOME } else { TILES[size] };
+            times.push(self.fastest(splits.iter().map(with).collect(), rows)?);
+        }
+        if !is_program {
+            let before = self.method;
+            let with = |busy: usize| {
+                let mut method = before;
+                method.busy = busy;
+                method
+            };
+            times.push(self.fastest(BUSY.into_iter().map(with).collect(), MANY)?);
         }
         tracing::info!(method = ?self.method, ?times, fusing = ?self.gpu.fusing, "products on a GPU were measured");
         Ok(())
     }
 
-    /// What is tried: of a program on the processor, which has few threads and takes seconds for many rows, what it may gain by.
-    fn tried_splits(&self) -> impl Iterator<Item = &'static [usize]> + use<> {
-        let few = if self.gpu.kind == Kind::Software { (2, 3) } else { (usize::MAX, SIZE_COUNT) };
-        SPLITS.into_iter().take(few.1).map(move |splits| &splits[..splits.len().min(few.0)])
-    }
-
     /// Takes the method in which so many rows are done soonest. How soon that is.
-    fn fastest(&mut self, methods: &[Method], rows: usize) -> Result<Duration, GpuError> {
+    fn fastest(&mut self, methods: Vec<Method>, rows: usize) -> Result<Duration, GpuError> {
         let rounds = if self.gpu.kind == Kind::Software { 2 } else { ROUNDS };
         let mut best = vec![Duration::MAX; methods.len()];
         // The first round compiles.
@@ -60,7 +68,7 @@ impl Loaded {
                 }
             }
         }
-        let soonest = best.iter().zip(methods).min_by_key(|(time, _)| **time);
+        let soonest = best.iter().zip(&methods).min_by_key(|(time, _)| **time);
         let (time, method) = soonest.map_or((Duration::ZERO, self.method), |(time, method)| (*time, *method));
         self.method = method;
         Ok(time)

@@ -1,8 +1,8 @@
 //! Keys and values where the cache has them, for an adapter that shares the host's memory: nothing is copied, and a conversation
 //! goes from the cores to the GPU and back as it is.
 //!
-//! Rows of a pass are written to the pages that the cache reserved for them, behind all positions that it holds, and to the same
-//! bytes by the cores once the pass is done; so a pass that fails has changed nothing that counts. Rows of draft trees go to
+//! Rows of a pass are written to the pages that the cache reserved for them, behind all positions that it holds; so a pass that fails
+//! has changed nothing that counts. On an adapter with other bits the cores write them once more. Rows of draft trees go to
 //! a page of the pool's that no sequence has.
 //!
 //! Invariant: only pages of the region that was imported are seen. A pass with another page attends to copies ([`crate::pages`]).

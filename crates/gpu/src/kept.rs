@@ -148,6 +148,11 @@ impl Kept {
         self.copies.as_mut().filter(|_| self.seen == Seen::Copies)
     }
 
+    /// Whether what shaders wrote is in the cache itself, for all rows of a pass: rows of trees are kept elsewhere.
+    pub(crate) fn is_stored(&self, rows: &SpanRows<'_>) -> bool {
+        self.seen == Seen::InPlace && rows.sequences.iter().all(|sequence| sequence.paths.is_none())
+    }
+
     /// Gives up copies of requests.
     pub(crate) fn drop_copies(&mut self, requests: &[RequestId]) {
         if let Some(copies) = &mut self.copies {

@@ -28,18 +28,21 @@ pub(crate) struct Method {
     pub(crate) products: Products,
     /// Threads of a workgroup.
     pub(crate) width: usize,
-    /// Threads that share out the groups of an output, for so many rows at most as [`SIZES`] says.
-    pub(crate) split: [usize; SIZE_COUNT],
+    /// Threads that share out the groups of an output, for tiles as [`TILES`] has them.
+    pub(crate) split: [usize; TILE_COUNT],
+    /// Threads that an adapter is busy with: where whole tiles have as many, or more, each has outputs of its own.
+    pub(crate) busy: usize,
 }
 
-/// How many sizes there are of what is multiplied.
-pub(crate) const SIZE_COUNT: usize = 5;
-/// Rows up to which launches are shaped alike.
-pub(crate) const SIZES: [usize; SIZE_COUNT] = [1, 4, 16, 64, usize::MAX];
+/// How many sizes tiles have.
+pub(crate) const TILE_COUNT: usize = 3;
+/// Rows of a tile at most.
+pub(crate) const TILES: [usize; TILE_COUNT] = [1, 4, TILE_MAX];
 
 impl Method {
     /// One that any adapter takes.
-    pub(crate) const FIRST: Self = Self { products: Products::Bytes, width: 64, split: [1; SIZE_COUNT] };
+    pub(crate) const FIRST: Self =
+        Self { products: Products::Bytes, width: 64, split: [1; TILE_COUNT], busy: usize::MAX };
 }
 
 /// What becomes of a product's results.
@@ -135,7 +138,7 @@ impl Launcher<'_> {
             Epilogue::Add => (1, 0),
             Epilogue::Gated(by) => (2, gating(by)),
         };
-        let split = self.split(slab.form, tiles * tile, tile);
+        let split = self.split(slab.form, slab.pairs * PANEL * tiles, tile);
         let is_split = split > 1;
         let threads = if is_split { split * PANEL } else { self.method.width };
         let mut constants = slab.constants();
@@ -177,13 +180,13 @@ impl Launcher<'_> {
 }
 
 impl Launcher<'_> {
-    /// Threads that share out the groups of an output, for so many rows in such tiles: as many as the adapter has for a workgroup,
-    /// and memory that they share.
-    fn split(&self, form: Form, rows: usize, tile: usize) -> usize {
-        if form.is_float() {
+    /// Threads that share out the groups of an output, where there are so many outputs in such tiles: as many as the adapter has for a
+    /// workgroup, and memory that they share.
+    fn split(&self, form: Form, outputs: usize, tile: usize) -> usize {
+        if form.is_float() || (tile == TILE_MAX && outputs >= self.method.busy) {
             return 1;
         }
-        let size = SIZES.iter().position(|&most| rows <= most).unwrap_or(SIZES.len() - 1);
+        let size = TILES.iter().position(|&most| tile <= most).unwrap_or(TILE_COUNT - 1);
         let limits = self.gpu.device.limits();
         let fits = |split: usize| {
             let of_rows = 4 * tile * split * groups_each(form, tile);
@@ -218,9 +221,5 @@ fn minima(form: Form, tile: usize, split: usize) -> usize {
 
 /// Rows of a thread.
 pub(crate) fn tile(rows: usize) -> usize {
-    match rows {
-        0 | 1 => 1,
-        2..=4 => 4,
-        _ => TILE_MAX,
-    }
+    TILES.into_iter().find(|&tile| rows <= tile).unwrap_or(TILE_MAX)
 }

@@ -11,7 +11,7 @@ use crate::fusing::Fusing;
 use crate::gpu::Gpu;
 use crate::matrix::Matrix;
 use crate::nodes::Launcher;
-use crate::products::{Method, Products, SIZE_COUNT};
+use crate::products::{Method, Products, TILE_COUNT};
 use crate::recording::Recording;
 use crate::room::{Room, Widths};
 use crate::staging::Staging;
@@ -50,7 +50,7 @@ pub fn self_test(adapter: &Adapter) -> Result<SelfTest, GpuError> {
         [Products::Bytes, Products::Floats].into_iter().flat_map(|by| trials.iter().map(move |t| (by, t)))
     {
         let on_gpu = trial.on(&gpu)?;
-        let method = Method { products, width: 16, split: [4; SIZE_COUNT] };
+        let method = Method { products, width: 16, split: [4; TILE_COUNT], busy: usize::MAX };
         on_gpu.run(method)?;
         tested.compile = began.elapsed().into();
         let again = Instant::now();
@@ -263,7 +263,7 @@ mod tests {
                 (Products::Floats, 16, 1),
                 (Products::Floats, 64, 8),
             ] {
-                let method = Method { products, width, split: [split; SIZE_COUNT] };
+                let method = Method { products, width, split: [split; TILE_COUNT], busy: usize::MAX };
                 for trial in [&trial, &one_row] {
                     let found = trial.on(&gpu).unwrap().run(method).unwrap();
                     let (expected, off) = (trial.expected(), distance(&found, &trial.expected()));

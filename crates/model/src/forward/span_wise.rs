@@ -2,7 +2,7 @@
 //! takes any node)
 //!
 //! The device is given the residual stream, and what the first node reads beside it; it gives back what the last one leaves,
-//! and the keys and values of all rows, layer by layer, which go into the cache here. So whoever runs the next node, the
+//! and the keys and values of all rows, layer by layer, which go into the cache here, if it has not put them there. So whoever runs the next node, the
 //! cores or another device, finds the pass and the cache as if the span had been run here, and a device that fails half-way
 //! has changed nothing. What a device keeps of the cache it names by its lineage, as [`super::AttentionWise`] does.
 
@@ -45,7 +45,8 @@ pub struct SpanRows<'a> {
     pub angles: Angles<'a>,
     /// Where the rows are.
     pub sequences: Vec<SpanSequence<'a>>,
-    /// Of each `Qkv` of the span, in order: keys and values of all rows, turned by rope, `[rows][2 × keys]`: written.
+    /// Of each `Qkv` of the span, in order: keys and values of all rows, turned by rope, `[rows][2 × keys]`: written; or made
+    /// empty where the device has put them into the cache itself, as the cache has them.
     pub keys_and_values: &'a mut [Vec<f32>],
 }
 
@@ -132,7 +133,7 @@ impl Model {
             }
             run?;
         }
-        for (&layer, rows) in layers.iter().zip(&*keys_and_values) {
+        for (&layer, rows) in layers.iter().zip(&*keys_and_values).filter(|(_, rows)| !rows.is_empty()) {
             self.store_keys_and_values(pass, layer, rows, crew);
         }
         pass.activations.brought = brought;
