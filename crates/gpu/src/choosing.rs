@@ -4,7 +4,7 @@
 use crate::adapters::Kind;
 use crate::error::GpuError;
 use crate::placed::Loaded;
-use crate::products::{Method, Products, TILE_COUNT, TILES};
+use crate::products::{Method, Products, Rounding, TILE_COUNT, TILES};
 use crate::recording::Recording;
 use crate::room::Widths;
 use std::time::Duration;
@@ -26,20 +26,27 @@ impl Loaded {
     pub(crate) fn choose(&mut self) -> Result<(), GpuError> {
         let first = self.method;
         let all = [Products::Bytes, Products::Floats].into_iter().flat_map(|products| [(products, 64), (products, 16)]);
-        let methods = all.map(|(products, width)| Method { products, width, split: first.split, busy: first.busy });
+        let methods = all.map(|(products, width)| {
+            let mut method = first;
+            (method.products, method.width) = (products, width);
+            method
+        });
         let mut times = vec![self.fastest(methods.collect(), SOME)?];
         // A program on the processor has few threads, and takes seconds for many rows: two are tried there, with few rows.
         let is_program = self.gpu.kind == Kind::Software;
         for (size, splits) in SPLITS.into_iter().enumerate() {
             let before = self.method;
-            let with = |&threads: &usize| {
+            let with = |(&threads, &rounding): (&usize, &Rounding)| {
                 let mut method = before;
-                method.split[size] = threads;
+                (method.split[size], method.rounding) = (threads, rounding);
                 method
             };
+            // Only one row may be rounded by whom multiplies it.
+            let roundings: &[_] = if size == 0 { &[Rounding::Before, Rounding::Within] } else { &[before.rounding] };
             let splits = if is_program { &splits[..2] } else { splits };
+            let methods = splits.iter().flat_map(|split| roundings.iter().map(move |rounding| (split, rounding)));
             let rows = if size + 1 == TILE_COUNT { SOME } else { TILES[size] };
-            times.push(self.fastest(splits.iter().map(with).collect(), rows)?);
+            times.push(self.fastest(methods.map(with).collect(), rows)?);
         }
         if !is_program {
             let before = self.method;

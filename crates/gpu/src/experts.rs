@@ -8,7 +8,7 @@ use crate::error::GpuError;
 use crate::gpu::Gpu;
 use crate::matrix::Matrix;
 use crate::nodes::{DenseOnGpu, Launcher, NormOnGpu, whole};
-use crate::products::{Epilogue, Product, RowsOf, TILE_MAX};
+use crate::products::{Epilogue, Product, RowsOf, Source, TILE_MAX};
 use crate::recording::{Groups, Recording};
 use crate::room::{Operands, Room};
 use crate::shader::{CHOOSE, COMBINE, SCORES, SORT_PLACES};
@@ -164,10 +164,11 @@ impl Launcher<'_> {
             return Err(GpuError::Model("a pass without room for experts"));
         };
         let ExpertWidths { chosen, ffn, shared, .. } = experts.widths;
-        self.normed(to, norm, residual, &experts.gate_up, hidden, rows)?;
+        let normed = Source { values: residual, norm: Some(norm), columns: hidden };
+        self.operands(to, normed, (&experts.gate_up, operands), rows)?;
         // The router reads rows that are normed and not rounded.
         let unrounded = (2, &operands.unrounded, &operands.scales);
-        self.rounded(to, Some(norm), residual, unrounded, hidden, rows)?;
+        self.rounded(to, normed, unrounded, rows)?;
         let routed = self.route(to, experts, room, hidden, rows)?;
         let of_experts = |matrix, operands, share, out, width, epilogue| {
             let rows = RowsOf::Routed { routes: &room.routes, tiles: routed.tiles, tile: routed.tile, share };
@@ -176,13 +177,13 @@ impl Launcher<'_> {
         let gates = Epilogue::Gated(gating);
         self.product(to, of_experts(&experts.gate_up, operands, experts.widths.places(), &room.gated, ffn, gates))?;
         let places = rows * experts.widths.places();
-        self.operands(to, None, &room.gated, (&experts.down, &room.operands), ffn, places)?;
+        let of_places = Source { values: &room.gated, norm: None, columns: ffn };
+        self.operands(to, of_places, (&experts.down, &room.operands), places)?;
         self.product(to, of_experts(&experts.down, &room.operands, 1, &room.products, hidden, Epilogue::Store))?;
         if let (Some(feed), Some(ffn)) = (&experts.shared, shared) {
-            self.normed(to, norm, residual, &feed.gate_up, hidden, rows)?;
-            self.gated(to, &feed.gate_up, gating, ffn, rows)?;
-            self.operands(to, None, gated, (&feed.down, operands), ffn, rows)?;
-            self.product(to, self.stored(&feed.down, None, &room.shared, rows))?;
+            self.gated(to, normed, (&feed.gate_up, gating), ffn, rows)?;
+            let of_shared = Source { values: gated, norm: None, columns: ffn };
+            self.multiplied(to, of_shared, self.stored(&feed.down, None, &room.shared, rows), rows)?;
         }
         let places = experts.widths.places() as u32;
         let constants = [("COLUMNS", hidden as u32), ("CHOSEN", chosen as u32), ("PLACES", places)];

@@ -42,6 +42,7 @@ mod recording;
 mod room;
 mod self_test;
 mod shader;
+mod sharing;
 mod spans;
 mod staging;
 

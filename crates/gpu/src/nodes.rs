@@ -4,7 +4,7 @@ use crate::error::GpuError;
 use crate::experts::ExpertsOnGpu;
 use crate::gpu::Gpu;
 use crate::matrix::Matrix;
-use crate::products::{Epilogue, Method, Product, RowsOf};
+use crate::products::{Epilogue, Method, Product, RowsOf, Source};
 use crate::recording::{Groups, Recording};
 use crate::room::Room;
 use crate::shader::ADD_NORMED;
@@ -181,9 +181,8 @@ impl Launcher<'_> {
         rows: usize,
     ) -> Result<(), GpuError> {
         let room = self.room;
-        self.normed(to, &node.norm, &room.residual, &node.matrix, hidden, rows)?;
-        let matrix = &node.matrix;
-        self.product(to, self.stored(matrix, node.bias.as_ref(), &room.qkv, rows))
+        let source = Source { values: &room.residual, norm: Some(&node.norm), columns: hidden };
+        self.multiplied(to, source, self.stored(&node.matrix, node.bias.as_ref(), &room.qkv, rows), rows)
     }
 
     /// Output projection, norm, and the gated block.
@@ -195,32 +194,32 @@ impl Launcher<'_> {
         rows: usize,
     ) -> Result<(), GpuError> {
         let room = self.room;
-        self.operands(to, None, &room.attended, (&node.output, &room.operands), queries, rows)?;
+        let attended = Source { values: &room.attended, norm: None, columns: queries };
         let bias = node.output_bias.as_ref();
-        self.onto_residual(to, &node.output, bias, node.output_norm.as_ref(), hidden, rows)?;
+        self.onto_residual(to, attended, (&node.output, bias, node.output_norm.as_ref()), hidden, rows)?;
         let block = match &node.block {
             BlockOnGpu::Dense(block) => block,
             BlockOnGpu::Experts(experts) => {
                 return self.experts(to, experts, (&node.norm, node.gating), hidden, rows);
             }
         };
-        self.normed(to, &node.norm, &room.residual, &block.gate_up, hidden, rows)?;
-        self.gated(to, &block.gate_up, node.gating, block.ffn, rows)?;
-        self.operands(to, None, &room.gated, (&block.down, &room.operands), block.ffn, rows)?;
-        self.onto_residual(to, &block.down, None, block.norm.as_ref(), hidden, rows)
+        let residual = Source { values: &room.residual, norm: Some(&node.norm), columns: hidden };
+        self.gated(to, residual, (&block.gate_up, node.gating), block.ffn, rows)?;
+        let gated = Source { values: &room.gated, norm: None, columns: block.ffn };
+        self.onto_residual(to, gated, (&block.down, None, block.norm.as_ref()), hidden, rows)
     }
 
     /// What gates let through of a product of all rows.
     pub(crate) fn gated(
         &self,
         to: &mut Recording<'_>,
-        matrix: &Matrix,
-        gating: Gating,
+        source: Source<'_>,
+        (matrix, gating): (&Matrix, Gating),
         ffn: usize,
         rows: usize,
     ) -> Result<(), GpuError> {
         let gated = self.stored(matrix, None, &self.room.gated, rows);
-        self.product(to, Product { width: ffn, epilogue: Epilogue::Gated(gating), ..gated })
+        self.multiplied(to, source, Product { width: ffn, epilogue: Epilogue::Gated(gating), ..gated }, rows)
     }
 
     /// A product of all rows that is written somewhere, as wide as it is.
@@ -244,8 +243,8 @@ impl Launcher<'_> {
         columns: usize,
         rows: usize,
     ) -> Result<(), GpuError> {
-        self.operands(to, None, values, (matrix, &self.room.operands), columns, rows)?;
-        self.product(to, self.stored(matrix, None, &self.room.normed, rows))
+        let source = Source { values, norm: None, columns };
+        self.multiplied(to, source, self.stored(matrix, None, &self.room.normed, rows), rows)
     }
 
     /// Logits.
@@ -257,45 +256,31 @@ impl Launcher<'_> {
         rows: usize,
     ) -> Result<(), GpuError> {
         let room = self.room;
-        self.normed(to, &node.norm, &room.residual, &node.matrix, hidden, rows)?;
-        self.product(to, self.stored(&node.matrix, node.bias.as_ref(), &room.logits, rows))
+        let source = Source { values: &room.residual, norm: Some(&node.norm), columns: hidden };
+        self.multiplied(to, source, self.stored(&node.matrix, node.bias.as_ref(), &room.logits, rows), rows)
     }
 
     /// Adds a product to the residual stream, by way of a norm where there is one.
     fn onto_residual(
         &self,
         to: &mut Recording<'_>,
-        matrix: &Matrix,
-        bias: Option<&wgpu::Buffer>,
-        norm: Option<&NormOnGpu>,
+        source: Source<'_>,
+        (matrix, bias, norm): (&Matrix, Option<&wgpu::Buffer>, Option<&NormOnGpu>),
         hidden: usize,
         rows: usize,
     ) -> Result<(), GpuError> {
         let room = self.room;
         let Some(norm) = norm else {
             let added = self.stored(matrix, bias, &room.residual, rows);
-            return self.product(to, Product { width: hidden, epilogue: Epilogue::Add, ..added });
+            return self.multiplied(to, source, Product { width: hidden, epilogue: Epilogue::Add, ..added }, rows);
         };
         let stored = self.stored(matrix, None, &room.normed, rows);
-        self.product(to, Product { width: hidden, ..stored })?;
+        self.multiplied(to, source, Product { width: hidden, ..stored }, rows)?;
         let constants = [("COLUMNS", hidden as u32), ("CENTRED", 0)];
         let pipeline = self.gpu.pipeline(&ADD_NORMED, 1, &constants)?;
         let buffers = [&room.normed, &norm.weight, &room.residual];
         to.launch(&pipeline, &buffers.map(whole), &[norm.epsilon.to_bits()], Groups(rows, 1));
         Ok(())
-    }
-
-    /// Normed rows, as products with a matrix read them.
-    pub(crate) fn normed(
-        &self,
-        to: &mut Recording<'_>,
-        norm: &NormOnGpu,
-        values: &wgpu::Buffer,
-        matrix: &Matrix,
-        columns: usize,
-        rows: usize,
-    ) -> Result<(), GpuError> {
-        self.operands(to, Some(norm), values, (matrix, &self.room.operands), columns, rows)
     }
 }
 

@@ -1,13 +1,14 @@
 //! Products: rows in the form that they are read in, and the launches that multiply them with packed weights.
 
 use crate::error::GpuError;
-use crate::matrix::{Matrix, PAIR, Slab, gating, parts};
+use crate::matrix::{Matrix, Slab, gating};
 use crate::nodes::{Launcher, NormOnGpu, whole};
 use crate::recording::{Groups, Recording};
 use crate::room::Operands;
-use crate::shader::{PRODUCT, PRODUCT_FLOATS, PRODUCT_SPLIT, QUANTIZE};
+use crate::shader::{PRODUCT, PRODUCT_FLOATS, PRODUCT_OF_ROW, PRODUCT_SPLIT, QUANTIZE};
+use crate::sharing::{groups_each, minima, row_bytes};
 use duet_kernels::matmul::Gating;
-use duet_kernels::packed::{Form, PANEL};
+use duet_kernels::packed::PANEL;
 use duet_kernels::quantize::GROUP;
 
 /// Rows of a thread at most.
@@ -32,6 +33,17 @@ pub(crate) struct Method {
     pub(crate) split: [usize; TILE_COUNT],
     /// Threads that an adapter is busy with: where whole tiles have as many, or more, each has outputs of its own.
     pub(crate) busy: usize,
+    /// Who rounds one row.
+    pub(crate) rounding: Rounding,
+}
+
+/// Who rounds one row that is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    /// A launch before.
+    Before,
+    /// Each workgroup for itself, which saves that launch.
+    Within,
 }
 
 /// How many sizes tiles have.
@@ -41,8 +53,13 @@ pub(crate) const TILES: [usize; TILE_COUNT] = [1, 4, TILE_MAX];
 
 impl Method {
     /// One that any adapter takes.
-    pub(crate) const FIRST: Self =
-        Self { products: Products::Bytes, width: 64, split: [1; TILE_COUNT], busy: usize::MAX };
+    pub(crate) const FIRST: Self = Self {
+        products: Products::Bytes,
+        width: 64,
+        split: [1; TILE_COUNT],
+        busy: usize::MAX,
+        rounding: Rounding::Before,
+    };
 }
 
 /// What becomes of a product's results.
@@ -71,27 +88,50 @@ pub(crate) struct Product<'a> {
 pub(crate) enum RowsOf<'a> {
     /// So many, one after the other.
     All(usize),
+    /// One, which each workgroup norms and rounds for itself.
+    Rounding(Source<'a>),
     /// Places of experts, sorted: tiles of so many rows at most, and how many places share a row that is read.
     Routed { routes: &'a wgpu::Buffer, tiles: usize, tile: usize, share: usize },
 }
 
+/// Rows before they are rounded: normed where there is a norm.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) values: &'a wgpu::Buffer,
+    pub(crate) norm: Option<&'a NormOnGpu>,
+    pub(crate) columns: usize,
+}
+
 impl Launcher<'_> {
+    /// A product of rows that are not rounded yet.
+    pub(crate) fn multiplied(
+        &self,
+        to: &mut Recording<'_>,
+        source: Source<'_>,
+        product: Product<'_>,
+        rows: usize,
+    ) -> Result<(), GpuError> {
+        if rows == 1 && self.rounds_within(source, product.matrix) {
+            return self.product(to, Product { rows: RowsOf::Rounding(source), ..product });
+        }
+        self.operands(to, source, (product.matrix, product.operands), rows)?;
+        self.product(to, Product { rows: RowsOf::All(rows), ..product })
+    }
+
     /// Rows as products with a matrix read them, normed before where there is a norm.
     pub(crate) fn operands(
         &self,
         to: &mut Recording<'_>,
-        norm: Option<&NormOnGpu>,
-        values: &wgpu::Buffer,
+        source: Source<'_>,
         (matrix, operands): (&Matrix, &Operands),
-        columns: usize,
         rows: usize,
     ) -> Result<(), GpuError> {
         if matrix.has_quants() {
             let form = if self.method.products == Products::Floats { 1 } else { 0 };
-            self.rounded(to, norm, values, (form, &operands.quants, &operands.scales), columns, rows)?;
+            self.rounded(to, source, (form, &operands.quants, &operands.scales), rows)?;
         }
         if matrix.has_floats() {
-            self.rounded(to, norm, values, (2, &operands.unrounded, &operands.scales), columns, rows)?;
+            self.rounded(to, source, (2, &operands.unrounded, &operands.scales), rows)?;
         }
         Ok(())
     }
@@ -100,10 +140,8 @@ impl Launcher<'_> {
     pub(crate) fn rounded(
         &self,
         to: &mut Recording<'_>,
-        norm: Option<&NormOnGpu>,
-        values: &wgpu::Buffer,
+        Source { values, norm, columns }: Source<'_>,
         (form, quants, scales): (u32, &wgpu::Buffer, &wgpu::Buffer),
-        columns: usize,
         rows: usize,
     ) -> Result<(), GpuError> {
         let bias = norm.and_then(|norm| norm.bias.as_ref());
@@ -131,6 +169,7 @@ impl Launcher<'_> {
         let spare = &self.room.spare;
         let (routes, count, tile, tiles, share) = match rows {
             RowsOf::All(count) => (spare, count, tile(count), count.div_ceil(tile(count)), 1),
+            RowsOf::Rounding(_) => (spare, 1, 1, 1, 1),
             RowsOf::Routed { routes, tiles, tile, share } => (routes, 0, tile, tiles, share),
         };
         let (kind, gates) = match epilogue {
@@ -138,7 +177,12 @@ impl Launcher<'_> {
             Epilogue::Add => (1, 0),
             Epilogue::Gated(by) => (2, gating(by)),
         };
-        let split = self.split(slab.form, slab.pairs * PANEL * tiles, tile);
+        let rounding = match rows {
+            RowsOf::Rounding(source) => Some(source),
+            _ => None,
+        };
+        let of_row = rounding.map_or(0, |_| row_bytes(matrix.groups));
+        let split = self.split(slab.form, slab.pairs * PANEL * tiles, tile, of_row);
         let is_split = split > 1;
         let threads = if is_split { split * PANEL } else { self.method.width };
         let mut constants = slab.constants();
@@ -157,7 +201,9 @@ impl Launcher<'_> {
             _ => (slab.first, slab.outputs),
         };
         let bias = bias.unwrap_or(spare);
-        let told = [count as u32, slab.pairs as u32, first as u32, outputs as u32, tiles as u32];
+        let norm = rounding.and_then(|source| source.norm);
+        let epsilon = norm.map_or(0.0, |norm| norm.epsilon).to_bits();
+        let told = [count as u32, slab.pairs as u32, first as u32, outputs as u32, tiles as u32, epsilon];
         let columns = if is_split { slab.pairs } else { (slab.pairs * PANEL).div_ceil(threads) };
         let groups = Groups(columns, tiles);
         if slab.form.is_float() {
@@ -165,58 +211,25 @@ impl Launcher<'_> {
             to.launch(&pipeline, &[out, bias, &slab.quants, &operands.unrounded, routes].map(whole), &told, groups);
         } else {
             constants.push(("FLOATS", (self.method.products == Products::Floats).into()));
-            let shader = if is_split { &PRODUCT_SPLIT } else { &PRODUCT };
             if is_split {
                 let (each, minima) = (groups_each(slab.form, tile), minima(slab.form, tile, split));
                 constants.extend([("SPLIT", split as u32), ("EACH", each as u32), ("MINIMA", minima as u32)]);
             }
+            let (shader, given) = if let Some(Source { values, norm, columns }) = rounding {
+                constants.extend([("COLUMNS", columns as u32), ("NORMED", norm.is_some().into()), ("CENTRED", 0)]);
+                constants.push(("ROW_QUADS", 2 * matrix.groups as u32));
+                (&PRODUCT_OF_ROW, [values, values, norm.map_or(spare, |norm| &norm.weight)])
+            } else {
+                let (quants, scales) = (&operands.quants, &operands.scales);
+                (if is_split { &PRODUCT_SPLIT } else { &PRODUCT }, [quants, quants, scales])
+            };
             let pipeline = self.gpu.pipeline(shader, tile as u32, &constants)?;
-            let (quants, scales) = (&operands.quants, &operands.scales);
-            let buffers = [out, bias, &slab.quants, &slab.scales, quants, quants, scales, routes];
+            let [one, other, scales] = given;
+            let buffers = [out, bias, &slab.quants, &slab.scales, one, other, scales, routes];
             to.launch(&pipeline, &buffers.map(whole), &told, groups);
         }
         Ok(())
     }
-}
-
-impl Launcher<'_> {
-    /// Threads that share out the groups of an output, where there are so many outputs in such tiles: as many as the adapter has for a
-    /// workgroup, and memory that they share.
-    fn split(&self, form: Form, outputs: usize, tile: usize) -> usize {
-        if form.is_float() || (tile == TILE_MAX && outputs >= self.method.busy) {
-            return 1;
-        }
-        let size = TILES.iter().position(|&most| tile <= most).unwrap_or(TILE_COUNT - 1);
-        let limits = self.gpu.device.limits();
-        let fits = |split: usize| {
-            let of_rows = 4 * tile * split * groups_each(form, tile);
-            let bytes = size_of::<f32>() * (shared_products(form, tile, split) + minima(form, tile, split) + of_rows);
-            split * PANEL <= limits.max_compute_invocations_per_workgroup as usize
-                && split * PANEL <= limits.max_compute_workgroup_size_x as usize
-                && bytes <= limits.max_compute_workgroup_storage_size as usize
-        };
-        let mut split = self.method.split[size];
-        while split > 1 && !fits(split) {
-            split /= 2;
-        }
-        split
-    }
-}
-
-/// Groups that a thread computes before those of all are added up: some for one row, where there is little else to do while
-/// weights are on their way.
-fn groups_each(form: Form, tile: usize) -> usize {
-    if tile == 1 { 2 / parts(form) } else { 1 }
-}
-
-/// Products that threads share.
-fn shared_products(form: Form, tile: usize, split: usize) -> usize {
-    split * groups_each(form, tile) * parts(form) * tile * PAIR
-}
-
-/// Minima that they share; one where weights have none, since there is no array of nothing.
-fn minima(form: Form, tile: usize, split: usize) -> usize {
-    if form.has_min() { shared_products(form, tile, split) / tile } else { 1 }
 }
 
 /// Rows of a thread.

@@ -41,9 +41,14 @@ shaders! {
     /// Rows as signed bytes: values, weight, bias, quants, scales.
     QUANTIZE = "quantize" behind "row_moments", [Read, Read, Read, Write, Write];
     /// Products with packed weights: out, bias, quants, scales, rows as bytes, rows as floats, their scales, routes.
-    PRODUCT = "product" behind "epilogue" behind "packed", [Write, Read, Read, Read, Read, Read, Read, Read];
+    PRODUCT = "product" behind "epilogue" behind "packed" behind "rows_given",
+        [Write, Read, Read, Read, Read, Read, Read, Read];
     /// The same, with threads that share out groups.
-    PRODUCT_SPLIT = "product_split" behind "epilogue" behind "packed", [Write, Read, Read, Read, Read, Read, Read, Read];
+    PRODUCT_SPLIT = "product_split" behind "epilogue" behind "packed" behind "rows_given",
+        [Write, Read, Read, Read, Read, Read, Read, Read];
+    /// The same of a row that each workgroup rounds: out, bias, quants, scales, the row, and four at a time, weight, routes.
+    PRODUCT_OF_ROW = "product_split" behind "epilogue" behind "packed" behind "row_moments" behind "rows_rounded",
+        [Write, Read, Read, Read, Read, Read, Read, Read];
     /// Products with floats: out, bias, weights, rows, routes.
     PRODUCT_FLOATS = "product_floats" behind "epilogue", [Write, Read, Read, Read, Read];
     /// Scores of experts: normed rows, router, bias, scores.

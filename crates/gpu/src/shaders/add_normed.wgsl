@@ -4,10 +4,16 @@
 struct Call { epsilon: f32 }
 var<immediate> call: Call;
 
+@group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;
 
 const THREADS: u32 = 64u;
+const LANES: u32 = 16u;
+
+fn threads() -> u32 {
+    return THREADS;
+}
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {

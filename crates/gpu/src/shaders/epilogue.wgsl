@@ -27,6 +27,8 @@ struct Call {
     outputs: u32,
     /// Tiles of places at most, where there are any.
     tiles: u32,
+    /// That of the norm of a row that is rounded by each workgroup.
+    epsilon: f32,
 }
 var<immediate> call: Call;
 

@@ -1,5 +1,5 @@
 // Packed weights, with the bytes that the CPU's kernels read (`kernels/src/packed`): panels of sixteen outputs, groups of 32
-// inputs, quants in planes; and the rows that they are multiplied with. (Behind `epilogue.wgsl`.)
+// inputs, quants in planes. (Behind `epilogue.wgsl`.)
 
 /// Bits of a quant.
 override BITS: u32;
@@ -23,10 +23,6 @@ override SIGNED: bool;
 override FLOATS: u32;
 @group(0) @binding(2) var<storage, read> quants: array<u32>;
 @group(0) @binding(3) var<storage, read> scales: array<u32>;
-@group(0) @binding(4) var<storage, read> rows_packed: array<vec4<u32>>;
-@group(0) @binding(5) var<storage, read> rows_floats: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read> row_scales: array<vec4<f32>>;
-@group(0) @binding(7) var<storage, read> routes: array<u32>;
 /// Groups that share `d` and `m` in the types with 256 weights in a block.
 const BLOCK: u32 = 8u;
 /// `kernels/src/packed`: scales are stored in this unit.
@@ -142,20 +138,4 @@ fn sixteen(at: u32, quad: u32) -> vec4<u32> {
 fn dot16(weights: vec4<u32>, row: vec4<u32>, sum: i32) -> i32 {
     return sum + dot4I8Packed(weights.x, row.x) + dot4I8Packed(weights.y, row.y) + dot4I8Packed(weights.z, row.z)
         + dot4I8Packed(weights.w, row.w);
-}
-
-// The product of a part of a group, an output's with a row's, where `row` counts groups of rows.
-fn dot_of(at: u32, row: u32, part: u32) -> f32 {
-    var sum = 0i;
-    var floats = 0.0;
-    for (var quad = part * (QUADS / PARTS); quad < (part + 1u) * (QUADS / PARTS); quad++) {
-        if (FLOATS == 1u) {
-            for (var step = quad * 4u; step < quad * 4u + 4u; step++) {
-                floats += dot(vec4<f32>(unpack4xI8(four(at, step))), rows_floats[row * STEPS + step]);
-            }
-        } else {
-            sum = dot16(sixteen(at, quad), rows_packed[row * QUADS + quad], sum);
-        }
-    }
-    return select(f32(sum), floats, FLOATS == 1u);
 }

@@ -1,4 +1,4 @@
-// Products of packed weights with rows of signed bytes, as `kernels/src/matmul` defines them. (Behind `packed.wgsl`.)
+// Products of packed weights with rows of signed bytes, as `kernels/src/matmul` defines them. (Behind `rows_given.wgsl`.)
 //
 // A thread has an output of two neighbouring panels, for ROWS rows. Threads that lie beside each other read words of weights
 // that do, and all threads of a workgroup the same words of the rows. Integer sums are exact however they are added, so they
@@ -35,7 +35,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
                     let one_four = vec4<f32>(unpack4xI8(four(at_one, step)));
                     let other_four = vec4<f32>(unpack4xI8(four(at_other, step)));
                     for (var r = 0u; r < ROWS; r++) {
-                        let x = rows_floats[(sources[r] + group) * STEPS + step];
+                        let x = row_floats(sources[r] + group, step);
                         one_dots[r] += dot(one_four, x);
                         other_dots[r] += dot(other_four, x);
                     }
@@ -47,7 +47,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
                     let one_sixteen = sixteen(at_one, quad);
                     let other_sixteen = sixteen(at_other, quad);
                     for (var r = 0u; r < ROWS; r++) {
-                        let x = rows_packed[(sources[r] + group) * QUADS + quad];
+                        let x = row_quad(sources[r] + group, quad);
                         one_sums[r] = dot16(one_sixteen, x, one_sums[r]);
                         other_sums[r] = dot16(other_sixteen, x, other_sums[r]);
                     }
@@ -60,7 +60,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
             let one_scale = scale_of(panel, lane, group, part);
             let other_scale = scale_of(panel + 1u, lane, group, part);
             for (var r = 0u; r < ROWS; r++) {
-                let by = row_scales[sources[r] + group];
+                let by = row_scale(sources[r] + group);
                 one[r] = fused(one_scale.x * one_dots[r], by.x, one[r]);
                 other[r] = fused(other_scale.x * other_dots[r], by.x, other[r]);
                 if (MIN) {

@@ -1,6 +1,7 @@
 // The same products where there are few rows, and so few threads, each with long sums: SPLIT threads share out the groups of an
 // output, whose products are integers and may be computed in any order; then a thread for each sum adds them up in the order of
-// the groups. A workgroup has a pair of panels and a tile of rows. (Behind `packed.wgsl`.)
+// the groups. A workgroup has a pair of panels and a tile of rows. (Behind
+// `rows_given.wgsl` or `rows_rounded.wgsl`.)
 
 /// Threads of an output, and groups that each computes before they are added up.
 override SPLIT: u32;
@@ -25,6 +26,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
     if (ROUTED && first_row >= rows_end) {
         return;
     }
+    begin_rows(thread);
     // Sums: a thread has every WIDTHth of the tile's.
     var sums: array<f32, ROWS>;
     for (var begin = 0u; begin < GROUPS; begin += SPLIT * EACH) {
@@ -63,7 +65,7 @@ fn multiply(pair: u32, lane: u32, begin: u32, slot: u32) {
         return;
     }
     if (lane < ROWS) {
-        of_rows[slot * ROWS + lane] = row_scales[source_row(lane) * GROUPS + group];
+        of_rows[slot * ROWS + lane] = row_scale(source_row(lane) * GROUPS + group);
     }
     let panel = (expert * call.pairs + pair) * 2u;
     let panel_words = GROUPS * registers() * LANES;
@@ -91,7 +93,7 @@ fn multiply(pair: u32, lane: u32, begin: u32, slot: u32) {
                 let one_sixteen = sixteen(at, quad);
                 let other_sixteen = sixteen(at + panel_words, quad);
                 for (var r = 0u; r < ROWS; r++) {
-                    let x = rows_packed[(source_row(r) * GROUPS + group) * QUADS + quad];
+                    let x = row_quad(source_row(r) * GROUPS + group, quad);
                     one_sums[r] = dot16(one_sixteen, x, one_sums[r]);
                     other_sums[r] = dot16(other_sixteen, x, other_sums[r]);
                 }
@@ -112,7 +114,7 @@ fn multiply(pair: u32, lane: u32, begin: u32, slot: u32) {
 fn floats_of(at: u32, row: u32, part: u32) -> f32 {
     var sum = 0.0;
     for (var step = part * (STEPS / PARTS); step < (part + 1u) * (STEPS / PARTS); step++) {
-        sum += dot(vec4<f32>(unpack4xI8(four(at, step))), rows_floats[row * STEPS + step]);
+        sum += dot(vec4<f32>(unpack4xI8(four(at, step))), row_floats(row, step));
     }
     return sum;
 }

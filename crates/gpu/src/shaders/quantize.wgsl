@@ -11,6 +11,7 @@ override FLOATS: u32;
 struct Call { epsilon: f32 }
 var<immediate> call: Call;
 
+@group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
 @group(0) @binding(2) var<storage, read> bias: array<f32>;
 // `[row][group][8]` words, or `[row][group][32]` floats.
@@ -21,10 +22,15 @@ var<immediate> call: Call;
 const GROUP: u32 = 32u;
 const TOGETHER: u32 = 64u;
 const THREADS: u32 = 256u;
+const LANES: u32 = 16u;
 /// From one group to the next: not a multiple of the banks that memory of a workgroup has.
 const APART: u32 = GROUP + 1u;
 
 var<workgroup> own: array<f32, TOGETHER * APART>;
+
+fn threads() -> u32 {
+    return THREADS;
+}
 
 fn normed(x: f32, moments: vec2<f32>, column: u32) -> f32 {
     if (!NORMED) {

@@ -1,14 +1,12 @@
 // What a norm takes off a row and multiplies it with: its mean, and the inverse of its root mean square or deviation. Sixteen
 // threads of a workgroup have every sixteenth value each, as the CPU's vectors have: sums are added in the same order
-// (`kernels/src/rows.rs`, `simd::sum`), and have the same bits.
+// (`kernels/src/rows.rs`, `simd::sum`), and have the same bits. The file behind it has the `values`, LANES, and how many `threads`
+// there are.
 
 override COLUMNS: u32;
 /// Whether the mean is taken off before: a layer norm.
 override CENTRED: bool;
 
-@group(0) @binding(0) var<storage, read> values: array<f32>;
-
-const LANES: u32 = 16u;
 /// Values of a row that all threads fetch together: one after the other, each lane would wait for memory each time.
 const FETCHED: u32 = 1024u;
 var<workgroup> fetched: array<f32, FETCHED>;
@@ -16,7 +14,7 @@ var<workgroup> lanes: array<f32, LANES>;
 
 // Fetches values of a row, as many as there are from the one that `at` counts to `end`. All threads come here.
 fn fetch(thread: u32, at: u32, end: u32) {
-    for (var i = thread; i < min(FETCHED, end - at); i += THREADS) {
+    for (var i = thread; i < min(FETCHED, end - at); i += threads()) {
         fetched[i] = values[at + i];
     }
     workgroupBarrier();

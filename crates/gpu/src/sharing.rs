@@ -1,0 +1,67 @@
+//! How many threads share out the groups of an output: as was measured, and as an adapter has threads and memory for.
+
+use crate::matrix::{Matrix, PAIR, Slab, parts};
+use crate::nodes::Launcher;
+use crate::products::{Rounding, Source, TILE_COUNT, TILE_MAX, TILES};
+use duet_kernels::packed::{Form, PANEL};
+use duet_kernels::quantize::GROUP;
+
+impl Launcher<'_> {
+    /// Threads that share out the groups of an output, where there are so many outputs in such tiles: as many as the adapter has for a
+    /// workgroup, and memory that they share.
+    /// Beside what they share for that, they share so many bytes.
+    pub(crate) fn split(&self, form: Form, outputs: usize, tile: usize, beside: usize) -> usize {
+        if form.is_float() || (tile == TILE_MAX && outputs >= self.method.busy) {
+            return 1;
+        }
+        let size = TILES.iter().position(|&most| tile <= most).unwrap_or(TILE_COUNT - 1);
+        let limits = self.gpu.device.limits();
+        let fits = |split: usize| {
+            let of_rows = 4 * tile * split * groups_each(form, tile);
+            let bytes =
+                size_of::<f32>() * (shared_products(form, tile, split) + minima(form, tile, split) + of_rows) + beside;
+            split * PANEL <= limits.max_compute_invocations_per_workgroup as usize
+                && split * PANEL <= limits.max_compute_workgroup_size_x as usize
+                && bytes <= limits.max_compute_workgroup_storage_size as usize
+        };
+        let mut split = self.method.split[size];
+        while split > 1 && !fits(split) {
+            split /= 2;
+        }
+        split
+    }
+
+    /// Whether workgroups round the row that they multiply with a matrix.
+    pub(crate) fn rounds_within(&self, source: Source<'_>, matrix: &Matrix) -> bool {
+        let beside = row_bytes(matrix.groups);
+        let shares = |slab: &Slab| !slab.form.is_float() && self.split(slab.form, slab.pairs * PANEL, 1, beside) > 1;
+        self.method.rounding == Rounding::Within
+            && source.columns.is_multiple_of(GROUP)
+            && source.norm.is_none_or(|norm| norm.bias.is_none())
+            && matrix.slabs.iter().all(shares)
+    }
+}
+
+/// Bytes of a row that a workgroup rounds: its quants and scales, and what it fetches of it at once.
+pub(crate) fn row_bytes(groups: usize) -> usize {
+    groups * (GROUP + 4 * size_of::<f32>()) + (FETCHED + PANEL) * size_of::<f32>()
+}
+
+/// `row_moments.wgsl`.
+const FETCHED: usize = 1024;
+
+/// Groups that a thread computes before those of all are added up: some for one row, where there is little else to do while
+/// weights are on their way.
+pub(crate) fn groups_each(form: Form, tile: usize) -> usize {
+    if tile == 1 { 2 / parts(form) } else { 1 }
+}
+
+/// Products that threads share.
+fn shared_products(form: Form, tile: usize, split: usize) -> usize {
+    split * groups_each(form, tile) * parts(form) * tile * PAIR
+}
+
+/// Minima that they share; one where weights have none, since there is no array of nothing.
+pub(crate) fn minima(form: Form, tile: usize, split: usize) -> usize {
+    if form.has_min() { shared_products(form, tile, split) / tile } else { 1 }
+}
