@@ -7,7 +7,7 @@
 mod bed;
 
 use bed::{Bed, given};
-use duet_gpu::Launch;
+use duet_gpu::LaunchTime;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -37,9 +37,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn show(bed: &Bed, what: &str, whole: Duration, launches: &[Launch]) {
+fn show(bed: &Bed, what: &str, whole: Duration, launches: &[LaunchTime]) {
     let mut sorts: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
-    for Launch { name, took } in launches {
+    for LaunchTime { name, took } in launches {
         let sort = sorts.entry(name).or_default();
         *sort = (sort.0 + 1, sort.1 + *took);
     }

@@ -8,9 +8,9 @@ use crate::gpu::Gpu;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A launch that has ended, or what the processor did for launches.
+/// How long a launch took, or what the processor did for launches.
 #[derive(Clone, Debug)]
-pub struct Launch {
+pub struct LaunchTime {
     /// Its shader, with the constants that tell one matrix from another.
     pub name: String,
     /// How long it took.
@@ -21,7 +21,7 @@ pub struct Launch {
 #[derive(Debug)]
 pub(crate) struct Launches {
     pub(crate) clock: Clock,
-    ended: Mutex<Vec<Launch>>,
+    ended: Mutex<Vec<LaunchTime>>,
 }
 
 impl Launches {
@@ -34,19 +34,19 @@ impl Launches {
     /// Notes those of a submission that has ended, of which these are the names.
     pub(crate) fn note(&self, gpu: &Gpu, names: Vec<String>) -> Result<(), GpuError> {
         let times = self.clock.read_each(gpu, names.len() as u32)?.unwrap_or_default();
-        let ended = names.into_iter().zip(times).map(|(name, took)| Launch { name, took });
+        let ended = names.into_iter().zip(times).map(|(name, took)| LaunchTime { name, took });
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).extend(ended);
         Ok(())
     }
 
     /// Notes what the processor did.
     pub(crate) fn note_host(&self, what: &str, took: Duration) {
-        let launch = Launch { name: format!("(processor) {what}"), took };
+        let launch = LaunchTime { name: format!("(processor) {what}"), took };
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).push(launch);
     }
 
     /// Those that ended since the last time.
-    pub(crate) fn take(&self) -> Vec<Launch> {
+    pub(crate) fn take(&self) -> Vec<LaunchTime> {
         std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -11,7 +11,7 @@ use crate::fusing::Fusing;
 use crate::gpu::{Fault, Gpu};
 use crate::heads::HeadsOnGpu;
 use crate::held::Shares;
-use crate::launches::{Launch, Launches};
+use crate::launches::{LaunchTime, Launches};
 use crate::nodes::{FfnOnGpu, HeadOnGpu, Launcher, QkvOnGpu};
 use crate::pages::Place;
 use crate::prepared::Part;
@@ -128,7 +128,7 @@ impl GpuModel {
     /// What each launch took since the last time that this was asked; the first time, from then on. Nothing on an adapter
     /// without a clock.
     #[must_use]
-    pub fn launches(&self) -> Vec<Launch> {
+    pub fn launches(&self) -> Vec<LaunchTime> {
         let locked = self.locked();
         let Some(gpu) = locked.as_ref().map(|on_gpu| &on_gpu.loaded.gpu) else { return Vec::new() };
         if let Some(launches) = gpu.launches.get() {

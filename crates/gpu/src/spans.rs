@@ -323,7 +323,8 @@ impl Way<'_, '_> {
     /// Copies back what the span leaves.
     fn end(mut self, last: Node) -> Result<(), GpuError> {
         let (loaded, room) = (self.loaded, &self.loaded.room);
-        let width = self.rows.keys_and_values.first().map_or(0, Vec::len);
+        let b = self.model.blueprint();
+        let width = self.count * 2 * b.kv_heads * b.head_dim;
         let apart = apart(width);
         let residual = self.rows.residual.len();
         let (beside, floats) = match last {
@@ -346,11 +347,8 @@ impl Way<'_, '_> {
                 Node::Attention { .. } => rows.attended.copy_from_slice(found),
                 _ => {}
             }
-            if is_stored {
-                rows.keys_and_values.iter_mut().for_each(Vec::clear);
-            }
             for (to, from) in rows.keys_and_values.iter_mut().zip(rest.chunks_exact(apart.max(1))) {
-                to.copy_from_slice(&from[..width]);
+                to.extend_from_slice(&from[..width]);
             }
         })?;
         self.spans.pace.took(self.recorded, took);

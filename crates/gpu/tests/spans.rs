@@ -258,6 +258,23 @@ fn a_program_on_the_processor_reads_the_cache_itself() {
     assert_eq!(adapter.cache_access(), CacheAccess::InPlace);
     let bed = Bed::on(loaded(&fixture("golden_llama.gguf")), &adapter);
     assert_eq!(bed.gpu.copies_room(), None);
+    if bed.gpu.fusing().is_some_and(Fusing::is_exact) {
+        // And writes it: what comes back is the residual stream, with what its clock tells.
+        let (before, rows) = (bed.gpu.read_bytes(), 90);
+        let pool = bed.pool(KvFormat::Int8);
+        let there = bed.pass(vec![Segment::new(pool.table(), text(0, rows))], Hands::Gpu(&bed.gpu)).1;
+        let read = (bed.gpu.read_bytes() - before).0;
+        let residual = u64::from(rows) * bed.model.blueprint().hidden as u64 * size_of::<f32>() as u64;
+        assert!((residual..residual + 1024).contains(&read), "{read} bytes, where the residual stream has {residual}");
+        let here = bed.pass(vec![Segment::new(pool.table(), text(0, rows))], Hands::Cores).1;
+        assert_eq!(bytes_of(&there[0]), bytes_of(&here[0]));
+    }
+}
+
+fn bytes_of(table: &KvTable) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    table.write_to(&mut bytes).unwrap();
+    bytes
 }
 
 /// What a sequence has is what it had, whatever the GPU did to its rows before it failed; and the page that it may still write to
@@ -267,12 +284,7 @@ fn a_pass_that_fails_in_place_changes_nothing() {
     let Some(bed) = Bed::of(&fixture("golden_llama.gguf")) else { return };
     let (pool, gpu) = (bed.pool(KvFormat::Int8), Hands::Gpu(&bed.gpu));
     let (_, tables) = bed.pass(vec![Segment::new(pool.table(), text(0, 90))], gpu);
-    let of = |table: &KvTable| {
-        let mut bytes = Vec::new();
-        table.write_to(&mut bytes).unwrap();
-        bytes
-    };
-    let before = tables.iter().map(of).next().unwrap();
+    let before = tables.iter().map(bytes_of).next().unwrap();
     let segments = tables.into_iter().map(|table| Segment::new(table, text(9, 20))).collect();
     let mut pass = Pass::new(&bed.model, Activations::new(&bed.model, 20), segments).unwrap();
     let is_exact = bed.gpu.fusing().is_some_and(Fusing::is_exact);
@@ -285,7 +297,7 @@ fn a_pass_that_fails_in_place_changes_nothing() {
     let (_, twins) = bed.pass(vec![Segment::new(bed.pool(KvFormat::Int8).table(), text(0, 90))], Hands::Cores);
     let segments = twins.into_iter().map(|table| Segment::new(table, text(9, 20))).collect();
     let (_, twins) = bed.pass(segments, Hands::Cores);
-    let (found, expected) = (of(&after[0]), of(&twins[0]));
+    let (found, expected) = (bytes_of(&after[0]), bytes_of(&twins[0]));
     assert_eq!(found.len(), expected.len());
     let page = found.len() / 2;
     assert!(found[..page] == before[..page], "what was there before is as it was");

@@ -45,8 +45,8 @@ pub struct SpanRows<'a> {
     pub angles: Angles<'a>,
     /// Where the rows are.
     pub sequences: Vec<SpanSequence<'a>>,
-    /// Of each `Qkv` of the span, in order: keys and values of all rows, turned by rope, `[rows][2 × keys]`: written; or made
-    /// empty where the device has put them into the cache itself, as the cache has them.
+    /// Of each `Qkv` of the span, in order, for keys and values of all rows, turned by rope, `[rows][2 × keys]`: empty, and left so
+    /// where the device has put them into the cache itself, as the cache has them.
     pub keys_and_values: &'a mut [Vec<f32>],
 }
 
@@ -102,11 +102,10 @@ impl Model {
             return Err(NotRun::Unsupported("a span of a draft tree begins with attention".to_owned()));
         }
         let layers: Vec<usize> = nodes.iter().filter_map(qkv_layer).collect();
-        let width = 2 * self.blueprint().kv_heads * self.blueprint().head_dim;
         let mut brought = std::mem::take(&mut pass.activations.brought);
         brought.resize_with(brought.len().max(layers.len()), Vec::new);
         let keys_and_values = &mut brought[..layers.len()];
-        keys_and_values.iter_mut().for_each(|layer| layer.resize(rows * width, 0.0));
+        keys_and_values.iter_mut().for_each(Vec::clear);
         if !nodes.is_empty() {
             let mut first = 0;
             let sequences = pass.segments.iter().zip(&pass.trees).map(|(segment, tree)| {
