@@ -1,5 +1,6 @@
 //! What spans do between the products of a layer: heads, and attention over pages in the cache's own form.
 
+use crate::back::apart;
 use crate::error::GpuError;
 use crate::heads::KeyBiasOnGpu;
 use crate::kept::View;
@@ -7,7 +8,7 @@ use crate::nodes::whole;
 use crate::placed::Loaded;
 use crate::recording::{Groups, Recording};
 use crate::shader::{ATTENTION, HEADS, WIDTH_NORM};
-use crate::spans::{Spans, apart};
+use crate::spans::Spans;
 use duet_kernels::attention::{KvFormat, KvLayout};
 use duet_model::Model;
 use duet_model::kv::PAGE_TOKENS;

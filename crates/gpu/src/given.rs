@@ -33,7 +33,7 @@ impl Given {
         let mut at = 0;
         for (to, words) in &self.parts {
             if *words > 0 {
-                recording.copy_from(&arrived, at, to, *words);
+                recording.copy((&arrived, at), (to, 0), *words);
             }
             at += words;
         }

@@ -10,6 +10,7 @@ use crate::prepared::Prepared;
 use crate::recording::Recording;
 use duet_kernels::attention::KvLayout;
 use duet_model::forward::{SpanRows, SpanSequence};
+use duet_model::kv::PAGE_TOKENS;
 use duet_types::{RequestId, Tokens};
 
 /// The pages of all layers that are there.
@@ -151,6 +152,16 @@ impl Kept {
     /// Whether what shaders wrote is in the cache itself, for all rows of a pass: rows of trees are kept elsewhere.
     pub(crate) fn is_stored(&self, rows: &SpanRows<'_>) -> bool {
         self.seen == Seen::InPlace && rows.sequences.iter().all(|sequence| sequence.paths.is_none())
+    }
+
+    /// The copies whose pages are to be read back in place of a pass's rows: where that is less, and no row is a tree's.
+    pub(crate) fn read_by_page(&self, rows: &SpanRows<'_>, listed: &[Listed], width: usize) -> Option<&Pages> {
+        let copies = self.copies.as_ref().filter(|_| self.seen == Seen::Copies)?;
+        let is_tree = rows.sequences.iter().any(|sequence| sequence.paths.is_some());
+        let first = |sequence: &SpanSequence<'_>| sequence.before.as_usize() / PAGE_TOKENS;
+        let pages: usize =
+            rows.sequences.iter().zip(listed).map(|(sequence, listed)| listed.pages.len() - first(sequence)).sum();
+        (!is_tree && pages * copies.page_bytes() < width * size_of::<f32>()).then_some(copies)
     }
 
     /// Gives up copies of requests.

@@ -16,6 +16,7 @@
 
 pub mod adapters;
 mod attending;
+mod back;
 mod best;
 mod choosing;
 mod clock;

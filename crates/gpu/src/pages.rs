@@ -13,6 +13,7 @@
 use crate::error::GpuError;
 use crate::gpu::Gpu;
 use crate::recording::Recording;
+use crate::staging::Piece;
 use duet_kernels::attention::KvLayout;
 use duet_model::forward::{CacheRows, SpanRows, SpanSequence};
 use duet_model::kv::{LineageId, PAGE_TOKENS};
@@ -114,6 +115,18 @@ impl Pages {
         }
         let of = |lineage: &LineageId| self.copies.iter().rfind(|copy| copy.lineage == *lineage);
         ours.iter().map(|lineage| of(lineage).map(|copy| Listed::of(&copy.pages))).collect()
+    }
+
+    /// What a layer's pages have that a sequence's rows were written to, as pieces: pages that follow each other are one.
+    pub(crate) fn written(&self, place: Place, sequence: &SpanSequence<'_>, listed: &Listed) -> Vec<Piece> {
+        let floats = self.page_bytes / size_of::<f32>();
+        let written = &listed.pages[sequence.before.as_usize() / PAGE_TOKENS..];
+        let pieces = written.chunk_by(|one, next| one + 1 == *next).map(|run| Piece {
+            buffer: self.layers[place.here].clone(),
+            first: run[0] as usize * floats,
+            floats: run.len() * floats,
+        });
+        pieces.collect()
     }
 
     /// Brings a sequence's copy of a layer up to a position.

@@ -121,16 +121,11 @@ impl<'a> Recording<'a> {
         })
     }
 
-    /// Copies the first floats of a buffer to a place in another one.
-    pub(crate) fn copy(&mut self, from: &wgpu::Buffer, to: &wgpu::Buffer, at: usize, floats: usize) {
+    /// Copies floats from a place in a buffer to a place in another one.
+    pub(crate) fn copy(&mut self, from: (&wgpu::Buffer, usize), to: (&wgpu::Buffer, usize), floats: usize) {
         self.pass = None;
-        self.encoder.copy_buffer_to_buffer(from, 0, to, (at * 4) as u64, (floats * 4) as u64);
-    }
-
-    /// Copies floats from a place in a buffer to the beginning of another one.
-    pub(crate) fn copy_from(&mut self, from: &wgpu::Buffer, at: usize, to: &wgpu::Buffer, floats: usize) {
-        self.pass = None;
-        self.encoder.copy_buffer_to_buffer(from, (at * 4) as u64, to, 0, (floats * 4) as u64);
+        let [source, target, bytes] = [from.1, to.1, floats].map(|floats| (floats * size_of::<f32>()) as u64);
+        self.encoder.copy_buffer_to_buffer(from.0, source, to.0, target, bytes);
     }
 
     /// Copies bytes within a buffer by way of another, since no command copies from a buffer to itself.

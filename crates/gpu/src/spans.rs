@@ -4,6 +4,7 @@
 //! that what the same GPU draws comes between them. A node is the least.
 
 use crate::attending::{Apart, Sight};
+use crate::back;
 use crate::error::GpuError;
 use crate::given::Given;
 use crate::kept::Kept;
@@ -12,7 +13,7 @@ use crate::pages::Listed;
 use crate::placed::Loaded;
 use crate::prepared::Part;
 use crate::recording::Recording;
-use crate::staging::Staging;
+use crate::staging::{Piece, Staging};
 use duet_model::Model;
 use duet_model::forward::{NotRun, SpanRows};
 use duet_model::kv::PAGE_TOKENS;
@@ -76,6 +77,8 @@ pub(crate) struct Way<'a, 'r> {
     launcher: Launcher<'a>,
     pub(crate) rows: &'a mut SpanRows<'r>,
     pub(crate) count: usize,
+    /// Where each sequence's pages are.
+    pub(crate) listed: Vec<Listed>,
     pub(crate) recording: Recording<'a>,
     /// Multiply-accumulates that are recorded and not submitted.
     recorded: u64,
@@ -113,6 +116,7 @@ impl Loaded {
             launcher: self.launcher(),
             rows,
             count,
+            listed,
             recording: Recording::timed(&self.gpu),
             recorded: 0,
             computed: Vec::new(),
@@ -153,7 +157,7 @@ impl Spans {
         let layers = loaded.layer_count();
         let angles: usize = b.ropes.iter().map(|rope| rope.frequencies.len()).sum();
         let floats = |label, columns: usize| gpu.empty(label, SPAN_ROWS * columns * 4);
-        let results = floats("keys and values", layers * (2 * b.kv_heads * b.head_dim).next_multiple_of(ALIGNED));
+        let results = floats("keys and values", layers * back::apart(2 * b.kv_heads * b.head_dim));
         let spans = Self {
             kept: Kept::new(gpu.host_memory, layers, page_bytes),
             angles: floats("angles", 2 * angles.next_multiple_of(16)),
@@ -204,14 +208,6 @@ impl Spans {
         given.add(&self.angles, &both);
         Fits::Yes
     }
-}
-
-/// Floats that what is bound begins at multiples of: 256 bytes, the most that any adapter asks for.
-const ALIGNED: usize = 64;
-
-/// Floats from the keys and values of one layer to those of the next, where a layer's rows have so many.
-pub(crate) fn apart(width: usize) -> usize {
-    width.next_multiple_of(ALIGNED)
 }
 
 /// Pages and paths of all rows: those of the largest trees, and of the longest contexts.
@@ -323,21 +319,17 @@ impl Way<'_, '_> {
     /// Copies back what the span leaves.
     fn end(mut self, last: Node) -> Result<(), GpuError> {
         let (loaded, room) = (self.loaded, &self.loaded.room);
-        let b = self.model.blueprint();
-        let width = self.count * 2 * b.kv_heads * b.head_dim;
-        let apart = apart(width);
         let residual = self.rows.residual.len();
         let (beside, floats) = match last {
             Node::Qkv { .. } => (&room.qkv, self.rows.projected.len()),
             Node::Attention { .. } => (&room.attended, self.rows.attended.len()),
             _ => (&room.spare, 0),
         };
-        // On an adapter with other bits the cores round what the cache gets.
-        let is_stored = loaded.gpu.fusing.is_exact() && self.spans.kept.is_stored(self.rows);
-        let results = (&self.spans.results, if is_stored { 0 } else { self.computed.len() * apart });
+        let mut from = vec![Piece::beginning(&room.residual, residual), Piece::beginning(beside, floats)];
+        let (back, pieces) = self.back();
+        from.extend(pieces);
         let recording = std::mem::replace(&mut self.recording, Recording::new(&loaded.gpu));
         let rows = &mut *self.rows;
-        let from = [(&room.residual, residual), (beside, floats), results];
         let took = self.spans.staging.show_after(&loaded.gpu, recording, &from, |all| {
             let (found, rest) = all.split_at(residual);
             rows.residual.copy_from_slice(found);
@@ -347,9 +339,7 @@ impl Way<'_, '_> {
                 Node::Attention { .. } => rows.attended.copy_from_slice(found),
                 _ => {}
             }
-            for (to, from) in rows.keys_and_values.iter_mut().zip(rest.chunks_exact(apart.max(1))) {
-                to.extend_from_slice(&from[..width]);
-            }
+            back.take(rest, rows.keys_and_values);
         })?;
         self.spans.pace.took(self.recorded, took);
         self.keep();

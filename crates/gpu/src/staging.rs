@@ -11,6 +11,21 @@ pub(crate) struct Staging {
     buffer: Option<wgpu::Buffer>,
 }
 
+/// A piece of a buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub(crate) buffer: wgpu::Buffer,
+    pub(crate) first: usize,
+    pub(crate) floats: usize,
+}
+
+impl Piece {
+    /// The first floats of a buffer.
+    pub(crate) fn beginning(buffer: &wgpu::Buffer, floats: usize) -> Self {
+        Self { buffer: buffer.clone(), first: 0, floats }
+    }
+}
+
 impl Staging {
     /// Submits what is recorded, and reads the first floats of some buffers then, one after the other. How long that took, as
     /// [`Recording::run`] says.
@@ -24,10 +39,12 @@ impl Staging {
         from: &[(&wgpu::Buffer, usize)],
         out: &mut [f32],
     ) -> Result<Duration, GpuError> {
-        self.show_after(gpu, recording, from, |floats| out.copy_from_slice(floats))
+        let from: Vec<_> = from.iter().map(|&(buffer, floats)| Piece::beginning(buffer, floats)).collect();
+        self.show_after(gpu, recording, &from, |floats| out.copy_from_slice(floats))
     }
 
-    /// The same floats, where they arrive: nothing can fail any more when they are shown.
+    /// Submits what is recorded, and shows pieces of buffers then, one after the other, where they arrive: nothing can fail any more
+    /// by then.
     ///
     /// # Errors
     /// [`GpuError`]; nothing was shown.
@@ -35,15 +52,15 @@ impl Staging {
         &mut self,
         gpu: &Gpu,
         mut recording: Recording<'_>,
-        from: &[(&wgpu::Buffer, usize)],
+        from: &[Piece],
         show: impl FnOnce(&[f32]),
     ) -> Result<Duration, GpuError> {
-        let bytes = from.iter().map(|(_, floats)| floats * size_of::<f32>()).sum::<usize>();
+        let bytes = from.iter().map(|piece| piece.floats * size_of::<f32>()).sum::<usize>();
         let buffer = self.sized(gpu, bytes as u64)?;
         let mut at = 0;
-        for &(from, floats) in from.iter().filter(|(_, floats)| *floats > 0) {
-            recording.copy(from, buffer, at, floats);
-            at += floats;
+        for piece in from.iter().filter(|piece| piece.floats > 0) {
+            recording.copy((&piece.buffer, piece.first), (buffer, at), piece.floats);
+            at += piece.floats;
         }
         let took = recording.run()?;
         gpu.with_mapped(buffer, bytes, |bytes| show(bytemuck::cast_slice(bytes)))?;

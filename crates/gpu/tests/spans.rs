@@ -271,6 +271,33 @@ fn a_program_on_the_processor_reads_the_cache_itself() {
     }
 }
 
+/// A prompt comes back by page from a GPU with memory of its own, which is less than its rows, and a token comes back as a row.
+#[test]
+fn what_comes_back_is_the_form_that_is_least() {
+    let Some(adapter) = adapter() else { return };
+    let bed = Bed::on(loaded(&fixture("golden_llama.gguf")), &adapter.with_copies());
+    if !bed.gpu.fusing().is_some_and(Fusing::is_exact) {
+        return;
+    }
+    let (b, pool) = (bed.model.blueprint(), bed.pool(KvFormat::Int8));
+    let row = size_of::<f32>() * 2 * b.kv_heads * b.head_dim * b.layers.len();
+    // Beside the residual stream, and what the clock tells.
+    let back = |table, rows: u32| {
+        let before = bed.gpu.read_bytes();
+        let tables = bed.pass(vec![Segment::new(table, text(0, rows))], Hands::Gpu(&bed.gpu)).1;
+        let residual = rows as usize * b.hidden * size_of::<f32>();
+        (tables.into_iter().next().unwrap(), (bed.gpu.read_bytes() - before).0 as usize - residual)
+    };
+    let (table, of_prompt) = back(pool.table(), 128);
+    assert!(of_prompt < 128 * row / 2, "{of_prompt} bytes, where rows have {}", 128 * row);
+    let (table, of_token) = back(table, 1);
+    assert!((row..row + 2048).contains(&of_token), "{of_token} bytes, where a row has {row}");
+    // The pages are those of the cores.
+    let expected = bed.pass(vec![Segment::new(pool.table(), text(0, 128))], Hands::Cores).1.remove(0);
+    let whole = bytes_of(&expected).len() / 2;
+    assert_eq!(bytes_of(&table)[..whole], bytes_of(&expected)[..whole]);
+}
+
 fn bytes_of(table: &KvTable) -> Vec<u8> {
     let mut bytes = Vec::new();
     table.write_to(&mut bytes).unwrap();

@@ -32,7 +32,7 @@ pub use from_disk::Came;
 pub use holds_layers::HoldsLayers;
 pub use pass::{Activations, Pass, PassError, PassRefused, Segment};
 pub use routes::Routes;
-pub use span_wise::{SpanRows, SpanSequence, SpanWise};
+pub use span_wise::{Brought, SpanRows, SpanSequence, SpanWise};
 pub use token_wise::{Begun, BestOfRow, NotRun, TokenWise};
 
 use crate::kv::{KvFormat, KvPool, PAGE_TOKENS, StateLayout};

@@ -3,6 +3,7 @@
 use super::dispatched::Dispatched;
 use super::from_disk::Left;
 use super::recurrent::Recurrent;
+use super::span_wise::Brought;
 use crate::arch::Extra;
 use crate::kv::{KvError, KvTable, PAGE_TOKENS, StateBlock};
 use crate::load::Model;
@@ -51,7 +52,7 @@ pub struct Activations {
     /// Blocks of states that earlier passes replaced.
     spare_states: Vec<StateBlock>,
     /// Of each layer, where a device puts the keys and values that it computed.
-    pub(super) brought: Vec<Vec<f32>>,
+    pub(super) brought: Vec<Brought>,
 }
 
 /// Why a pass could not start.
@@ -158,7 +159,7 @@ impl Activations {
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         let states: usize = self.spare_states.iter().map(|block| size_of_val(block.as_slice())).sum();
-        let brought: usize = self.brought.iter().map(|layer| size_of_val(layer.as_slice())).sum();
+        let brought: usize = self.brought.iter().map(Brought::bytes).sum();
         Bytes((self.buffers.bytes() + states + brought) as u64)
     }
 }

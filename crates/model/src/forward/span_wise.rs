@@ -45,9 +45,31 @@ pub struct SpanRows<'a> {
     pub angles: Angles<'a>,
     /// Where the rows are.
     pub sequences: Vec<SpanSequence<'a>>,
-    /// Of each `Qkv` of the span, in order, for keys and values of all rows, turned by rope, `[rows][2 × keys]`: empty, and left so
-    /// where the device has put them into the cache itself, as the cache has them.
-    pub keys_and_values: &'a mut [Vec<f32>],
+    /// Of each `Qkv` of the span, in order, for keys and values of all rows: empty, and left so where the device has put them into
+    /// the cache itself, as the cache has them.
+    pub keys_and_values: &'a mut [Brought],
+}
+
+/// Keys and values of a layer that a device brings back, in one of two forms.
+#[derive(Debug, Default)]
+pub struct Brought {
+    /// Of all rows, turned by rope, `[rows][2 × keys]`.
+    pub rows: Vec<f32>,
+    /// Of each sequence, what its pages have of the layer from that of its first row on to that of its last, as
+    /// [`duet_kernels::attention::KvLayout::of_layer`]: all of it as the cache is to have it. For passes without trees.
+    pub pages: Vec<u8>,
+}
+
+impl Brought {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.pages.clear();
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(self.rows.as_slice()) + self.pages.len()
+    }
 }
 
 /// Rows of one sequence.
@@ -103,9 +125,9 @@ impl Model {
         }
         let layers: Vec<usize> = nodes.iter().filter_map(qkv_layer).collect();
         let mut brought = std::mem::take(&mut pass.activations.brought);
-        brought.resize_with(brought.len().max(layers.len()), Vec::new);
+        brought.resize_with(brought.len().max(layers.len()), Brought::default);
         let keys_and_values = &mut brought[..layers.len()];
-        keys_and_values.iter_mut().for_each(Vec::clear);
+        keys_and_values.iter_mut().for_each(Brought::clear);
         if !nodes.is_empty() {
             let mut first = 0;
             let sequences = pass.segments.iter().zip(&pass.trees).map(|(segment, tree)| {
@@ -132,11 +154,29 @@ impl Model {
             }
             run?;
         }
-        for (&layer, rows) in layers.iter().zip(&*keys_and_values).filter(|(_, rows)| !rows.is_empty()) {
-            self.store_keys_and_values(pass, layer, rows, crew);
+        for (&layer, Brought { rows, pages }) in layers.iter().zip(&*keys_and_values) {
+            if !rows.is_empty() {
+                self.store_keys_and_values(pass, layer, rows, crew);
+            } else if !pages.is_empty() {
+                self.store_pages(pass, layer, pages);
+            }
         }
         pass.activations.brought = brought;
         Ok(())
+    }
+
+    /// Puts what pages have of a layer into the cache.
+    fn store_pages(&self, pass: &mut Pass, layer: usize, mut pages: &[u8]) {
+        let place = self.blueprint().place(layer);
+        for segment in &mut pass.segments {
+            for page in segment.kv.tail(Tokens(segment.tokens.len() as u32)).1 {
+                let layout = *page.layout();
+                let (start, count) = (layout.layer_start(place), layout.of_layer(page.bytes(), place).len());
+                let (own, others) = pages.split_at(count);
+                page.bytes_mut()[start..start + count].copy_from_slice(own);
+                pages = others;
+            }
+        }
     }
 
     /// Puts keys and values of all rows into the cache, which are turned by rope already.
