@@ -58,3 +58,19 @@ fn power_below(x: f32) -> f32 {
     p = fused(p, r, 1.0);
     return p * power(n);
 }
+
+// The scale of a group that is rounded to signed bytes, and its inverse, by the bits of the largest magnitude in it: no number
+// where a value is none.
+fn byte_scale(largest: u32) -> vec2<f32> {
+    if (largest >= 0x7f800000u) {
+        return vec2<f32>(bitcast<f32>(largest | 0x7fc00000u), 0.0);
+    }
+    if (largest > 0u) {
+        let greatest = bitcast<f32>(largest);
+        let inverse = divided(127.0, greatest);
+        if (bitcast<u32>(inverse) < 0x7f800000u) {
+            return vec2<f32>(divided(greatest, 127.0), inverse);
+        }
+    }
+    return vec2<f32>();
+}

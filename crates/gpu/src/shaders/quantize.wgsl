@@ -82,23 +82,14 @@ fn round_group(at: u32, to: u32) {
     for (var i = 0u; i < GROUP; i++) {
         largest = max(largest, bitcast<u32>(own[at + i]) & 0x7fffffffu);
     }
-    var scale = 0.0;
-    var inverse = 0.0;
     let finite = largest < 0x7f800000u;
-    if (finite && largest > 0u) {
-        let greatest = bitcast<f32>(largest);
-        let by = divided(127.0, greatest);
-        if (bitcast<u32>(by) < 0x7f800000u) {
-            scale = divided(greatest, 127.0);
-            inverse = by;
-        }
-    }
+    let by = byte_scale(largest);
     var halves = vec2<f32>();
     let quant = to * select(8u, 32u, FLOATS == 1u);
     for (var step = 0u; step < 8u; step++) {
         var word = 0u;
         for (var i = 0u; i < 4u; i++) {
-            let q = select(0.0, round(own[at + step * 4u + i] * inverse), finite);
+            let q = select(0.0, round(own[at + step * 4u + i] * by.y), finite);
             halves[step / 4u] += q;
             if (FLOATS == 1u) {
                 quants[quant + step * 4u + i] = bitcast<u32>(q);
@@ -110,8 +101,5 @@ fn round_group(at: u32, to: u32) {
             quants[quant + step] = word;
         }
     }
-    if (!finite) {
-        scale = bitcast<f32>(largest | 0x7fc00000u);
-    }
-    scales[to] = vec4<f32>(scale, scale * (halves.x + halves.y), halves);
+    scales[to] = vec4<f32>(by.x, by.x * (halves.x + halves.y), halves);
 }

@@ -47,32 +47,20 @@ fn round_group(group: u32, moments: vec2<f32>) {
         largest_of = max(largest_of, bitcast<vec4<u32>>(own[step]) & vec4<u32>(0x7fffffffu));
     }
     let largest = max(max(largest_of.x, largest_of.y), max(largest_of.z, largest_of.w));
-    var scale = 0.0;
-    var inverse = 0.0;
     let finite = largest < 0x7f800000u;
-    if (finite && largest > 0u) {
-        let greatest = bitcast<f32>(largest);
-        let by = divided(127.0, greatest);
-        if (bitcast<u32>(by) < 0x7f800000u) {
-            scale = divided(greatest, 127.0);
-            inverse = by;
-        }
-    }
+    let by = byte_scale(largest);
     var halves = vec2<f32>();
     for (var quad = 0u; quad < QUADS; quad++) {
         var words = vec4<u32>();
         for (var step = 0u; step < 4u; step++) {
-            let q = select(vec4<f32>(), round(own[quad * 4u + step] * inverse), finite);
+            let q = select(vec4<f32>(), round(own[quad * 4u + step] * by.y), finite);
             halves[quad] += q.x + q.y + q.z + q.w;
             let bytes = vec4<u32>(vec4<i32>(q)) & vec4<u32>(255u);
             words[step] = bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
         }
         row_quants[group * QUADS + quad] = words;
     }
-    if (!finite) {
-        scale = bitcast<f32>(largest | 0x7fc00000u);
-    }
-    row_scales[group] = vec4<f32>(scale, scale * (halves.x + halves.y), halves);
+    row_scales[group] = vec4<f32>(by.x, by.x * (halves.x + halves.y), halves);
 }
 
 fn row_quad(group: u32, quad: u32) -> vec4<u32> {
