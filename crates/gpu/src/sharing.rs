@@ -18,11 +18,10 @@ impl Launcher<'_> {
         let limits = self.gpu.device.limits();
         let fits = |split: usize| {
             let of_rows = 4 * tile * split * groups_each(form, tile);
-            let bytes =
-                size_of::<f32>() * (shared_products(form, tile, split) + minima(form, tile, split) + of_rows) + beside;
+            let bytes = size_of::<f32>() * (shared_products(form, tile, split) + minima(form, tile, split) + of_rows);
             split * PANEL <= limits.max_compute_invocations_per_workgroup as usize
                 && split * PANEL <= limits.max_compute_workgroup_size_x as usize
-                && bytes <= limits.max_compute_workgroup_storage_size as usize
+                && bytes + beside + ALIGNED <= limits.max_compute_workgroup_storage_size as usize
         };
         let mut split = self.method.split[size];
         while split > 1 && !fits(split) {
@@ -41,6 +40,9 @@ impl Launcher<'_> {
             && matrix.slabs.iter().all(shares)
     }
 }
+
+/// What lies between the arrays that threads share, at most.
+const ALIGNED: usize = 64;
 
 /// Bytes of a row that a workgroup rounds: its quants and scales, and what it fetches of it at once.
 pub(crate) fn row_bytes(groups: usize) -> usize {

@@ -41,9 +41,12 @@ pub(crate) struct Spans {
     pub(crate) apart: wgpu::Buffer,
     given: Given,
     staging: Staging,
-    /// Multiply-accumulates a second, in pieces that were timed.
-    pace: Pace,
+    /// Multiply-accumulates a second, in pieces that were timed: of few rows, which launches hold up, and of many.
+    paces: [Pace; 2],
 }
+
+/// Rows that are many.
+const MANY_ROWS: usize = 32;
 
 /// How fast pieces were.
 #[derive(Debug)]
@@ -168,7 +171,7 @@ impl Spans {
             apart: gpu.empty("spans apart", Apart::bytes(b.heads, b.head_dim)),
             given: Given::default(),
             staging: Staging::default(),
-            pace: Pace::new(),
+            paces: [Pace::new(), Pace::new()],
         };
         gpu.check()?;
         Ok(spans)
@@ -242,7 +245,7 @@ impl Way<'_, '_> {
             Node::Ffn { .. } => work.ffn.macs * self.count as u64,
             _ => self.pairs() * 2 * self.loaded.widths.queries as u64,
         };
-        if self.recorded > 0 && self.recorded + macs > self.spans.pace.macs(self.loaded.gpu.displays.longest()) {
+        if self.recorded > 0 && self.recorded + macs > self.pace().macs(self.loaded.gpu.displays.longest()) {
             self.submit()?;
         }
         if let Node::Qkv { layer } = node {
@@ -287,6 +290,10 @@ impl Way<'_, '_> {
         recorded
     }
 
+    fn pace(&self) -> &Pace {
+        &self.spans.paces[usize::from(self.count >= MANY_ROWS)]
+    }
+
     /// Positions that rows see, of all rows.
     fn pairs(&self) -> u64 {
         let of = |sequence: &duet_model::forward::SpanSequence<'_>| {
@@ -299,7 +306,8 @@ impl Way<'_, '_> {
     fn submit(&mut self) -> Result<(), GpuError> {
         let recording = std::mem::replace(&mut self.recording, Recording::timed(&self.loaded.gpu));
         let took = recording.run()?;
-        self.spans.pace.took(std::mem::take(&mut self.recorded), took);
+        let recorded = std::mem::take(&mut self.recorded);
+        self.pace().took(recorded, took);
         Ok(())
     }
 
@@ -341,7 +349,7 @@ impl Way<'_, '_> {
             }
             back.take(rest, rows.keys_and_values);
         })?;
-        self.spans.pace.took(self.recorded, took);
+        self.pace().took(self.recorded, took);
         self.keep();
         Ok(())
     }
