@@ -69,7 +69,8 @@ shaders! {
     /// its angles by page.
     HEADS = "heads" behind "kv_layout", [Write, Read, Read, Read, Write, Write, Read, Read];
     /// Attention: qkv, rows, places, pages, attended, bias of keys and its angles by page, spans apart.
-    ATTENTION = "attention" behind "kv_layout", [Read, Read, Read, Read, Write, Read, Read, Write];
+    ATTENTION = "attention" behind "kv_layout" behind "key_bias" behind "merged_spans",
+        [Read, Read, Read, Read, Write, Read, Read, Write];
     /// Normed rows onto others: values, weight, out.
     ADD_NORMED = "add_normed" behind "row_moments", [Read, Read, Write];
 }

@@ -1,11 +1,11 @@
 // Attention of a row and a head over keys and values in the cache's own form, as `kernels/src/attention` defines it to the bit:
 // softmax online page by page within spans of eight pages, spans merged in order, scores in powers of two. (Behind
-// `kv_layout.wgsl`.)
+// `kv_layout.wgsl`, `key_bias.wgsl` and `merged_spans.wgsl`.)
 //
 // A workgroup has a row and a head; where there are few of these, and so few workgroups, it has one span of them, and others merge
-// the spans. In a page a thread has a position while scores are computed, and a few dimensions while
-// values are added. Products of eight bits are integers, with queries and weights of sixteen bits, which are exact in any
-// order; where keys are of half precision, sums have the order of dimensions and of positions.
+// the spans. In a page a thread has a position while scores are computed, and a few dimensions while values are added. Products
+// of eight bits are integers, with queries and weights of sixteen bits, which are exact in any order; where keys are of half
+// precision, sums have the order of dimensions and of positions.
 
 override HEADS: u32;
 /// Visible positions, itself included; 0: all.
@@ -66,76 +66,6 @@ var<workgroup> factors: array<i32, GROUPS_MAX * PAGE>;
 var<workgroup> largest_of: array<f32, GROUPS_MAX * EIGHTHS>;
 /// Sums of every sixteenth position, by group.
 var<workgroup> lanes: array<f32, GROUPS_MAX * LANES>;
-
-/// Of all spans before the one under way.
-var<private> merged: array<f32, EACH>;
-var<private> merged_largest: f32;
-var<private> merged_total: f32;
-
-/// What the bias of keys adds to scores, by pair: a sum that turns along with cosines, and one with sines. Of quick pairs, as
-/// the page under way turns them.
-var<workgroup> along: array<f32, DIM_MAX / 2u>;
-var<workgroup> across: array<f32, DIM_MAX / 2u>;
-var<workgroup> quick_along: array<f32, DIM_MAX / 2u>;
-var<workgroup> quick_across: array<f32, DIM_MAX / 2u>;
-/// Of dimensions that are not turned; and of all slow pairs, for the pages of 64 that a thread each computes.
-var<workgroup> still: f32;
-var<workgroup> slow: array<f32, THREADS>;
-
-// What the bias adds, of a query that is not turned. All threads come here.
-fn begin_bias(thread: u32, kv_head: u32) {
-    let bias = kv_head * DIM;
-    for (var pair = thread; pair < PAIRS; pair += THREADS) {
-        let one = head[pair];
-        let other = head[pair + PAIRS];
-        along[pair] = fused(one, key_bias[bias + pair], rounded(other * key_bias[bias + pair + PAIRS]));
-        across[pair] = fused(other, key_bias[bias + pair], -rounded(one * key_bias[bias + pair + PAIRS]));
-    }
-    if (thread == 0u) {
-        var sum = 0.0;
-        for (var i = 2u * PAIRS; i < DIM; i++) {
-            sum = fused(head[i], key_bias[bias + i], sum);
-        }
-        still = sum;
-    }
-    workgroupBarrier();
-}
-
-// What slow pairs add in a page.
-fn slow_in(page: u32) -> f32 {
-    var sums: array<f32, 2>;
-    for (var pair = 0u; pair < PAIRS; pair++) {
-        if (key_bias[quick_numbers() + pair] < 0.0) {
-            let by = page_angles[page * PAIRS + pair];
-            let sum = fused(by.x, along[pair], fused(by.y, across[pair], sums[pair % 2u]));
-            sums[pair % 2u] = sum;
-        }
-    }
-    return (sums[0] + sums[1]) + still;
-}
-
-// Makes ready what the bias adds in a page. All threads come here.
-fn turn_bias(thread: u32, page: u32, first: u32, last: u32) {
-    if (page == first || page % THREADS == 0u) {
-        slow[thread] = slow_in(min(page / THREADS * THREADS + thread, last - 1u));
-    }
-    for (var number = thread; number < QUICK; number += THREADS) {
-        let pair = u32(key_bias[quick_pairs() + number]);
-        let by = page_angles[page * PAIRS + pair];
-        quick_along[number] = fused(by.x, along[pair], rounded(by.y * across[pair]));
-        quick_across[number] = rounded(by.x * across[pair]) - rounded(by.y * along[pair]);
-    }
-    workgroupBarrier();
-}
-
-fn biased(score: f32, page: u32, position: u32) -> f32 {
-    var sum = score + slow[page % THREADS];
-    for (var number = 0u; number < QUICK; number++) {
-        let by = quick_angle(number, position);
-        sum = fused(by.x, quick_along[number], fused(by.y, quick_across[number], sum));
-    }
-    return sum;
-}
 
 fn slot_of(row: Row, position: u32) -> u32 {
     if (position < row.paged) {
@@ -241,57 +171,6 @@ fn values_of(at: u32, quad: u32, d: u32) -> vec4<i32> {
 
 fn factors_of(at: u32) -> vec4<i32> {
     return vec4<i32>(factors[at], factors[at + 1u], factors[at + 2u], factors[at + 3u]);
-}
-
-// Merges a span with those before.
-fn merge(found: array<f32, EACH>, largest: f32, total: f32) {
-    let most = max(merged_largest, largest);
-    let kept = power_below(merged_largest - most);
-    let taken = power_below(largest - most);
-    merged_total = fused(merged_total, kept, rounded(total * taken));
-    merged_largest = most;
-    for (var e = 0u; e < EACH; e++) {
-        merged[e] = fused(merged[e], kept, rounded(found[e] * taken));
-    }
-}
-
-// What was merged, as the row's attention to a head. All threads come here.
-fn finish(thread: u32, row: u32, number: u32) {
-    workgroupBarrier();
-    for (var e = 0u; e < EACH; e++) {
-        if (e * THREADS + thread < DIM) {
-            head[e * THREADS + thread] = merged[e];
-        }
-    }
-    workgroupBarrier();
-    if (FORMAT != 0u) {
-        turn(thread);
-    }
-    let inverse = divided(1.0, merged_total);
-    let to = (row * HEADS + number) * DIM;
-    for (var i = thread; i < DIM; i += THREADS) {
-        attended[to + i] = head[i] * inverse;
-    }
-}
-
-// Where a span apart is left.
-fn place_apart(row: u32, number: u32, span: u32) -> u32 {
-    return ((row * HEADS + number) * call.spans + span) * (DIM + 2u);
-}
-
-// Merges spans that other workgroups have left. All threads come here.
-fn merge_apart(thread: u32, row: u32, number: u32, first: u32, last: u32) {
-    for (var span = first / SPAN; span * SPAN < last; span++) {
-        let at = place_apart(row, number, span);
-        var found: array<f32, EACH>;
-        for (var e = 0u; e < EACH; e++) {
-            if (e * THREADS + thread < DIM) {
-                found[e] = apart[at + 2u + e * THREADS + thread];
-            }
-        }
-        merge(found, apart[at], apart[at + 1u]);
-    }
-    finish(thread, row, number);
 }
 
 @compute @workgroup_size(64)
@@ -468,17 +347,4 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
         }
     }
     finish(thread, index, number);
-}
-
-// Leaves a span for those who merge.
-fn leave(thread: u32, at: u32, found: array<f32, EACH>, largest: f32, total: f32) {
-    if (thread == 0u) {
-        apart[at] = largest;
-        apart[at + 1u] = total;
-    }
-    for (var e = 0u; e < EACH; e++) {
-        if (e * THREADS + thread < DIM) {
-            apart[at + 2u + e * THREADS + thread] = found[e];
-        }
-    }
 }
