@@ -1,6 +1,6 @@
 //! What spans do between the products of a layer: heads, and attention over pages in the cache's own form.
 
-use crate::back::apart;
+use crate::back::layer_stride;
 use crate::error::GpuError;
 use crate::heads::KeyBiasOnGpu;
 use crate::kept::View;
@@ -48,7 +48,7 @@ impl Sight<'_> {
         let [bias, by_page] = bias.map_or([spare; 2], |bias| [&bias.bias, &bias.angles]);
         let results = wgpu::BufferBinding {
             buffer: &spans.results,
-            offset: (results * apart(count * 2 * b.kv_heads * b.head_dim) * size_of::<f32>()) as u64,
+            offset: (results * layer_stride(count * 2 * b.kv_heads * b.head_dim) * size_of::<f32>()) as u64,
             size: None,
         };
         let buffers = [&loaded.room.qkv, &spans.angles, norms, &spans.slots, pages.buffer].map(whole);
@@ -101,8 +101,8 @@ pub(crate) struct Apart {
 
 /// Rows and their spans that may have workgroups of their own.
 const APART_MAX: usize = 1024;
-/// Workgroups that a GPU is busy with. Rows and heads that are as many have one each.
-const BUSY: usize = 512;
+/// Workgroups that a GPU has enough of. Rows and heads that are as many have one each.
+const ENOUGH: usize = 512;
 /// Positions of a span: eight pages, after which the CPU's kernels merge as well.
 const SPAN_POSITIONS: usize = 8 * PAGE_TOKENS;
 
@@ -111,7 +111,7 @@ impl Apart {
     pub(crate) fn of(rows: usize, heads: usize, positions: usize) -> Self {
         // As few sizes as serve, since launches are kept by size.
         let spans = positions.div_ceil(SPAN_POSITIONS).next_power_of_two();
-        let is_worth_it = spans > 1 && rows * heads < BUSY && rows * spans <= APART_MAX;
+        let is_worth_it = spans > 1 && rows * heads < ENOUGH && rows * spans <= APART_MAX;
         Self { spans: if is_worth_it { spans } else { 0 } }
     }
 

@@ -16,14 +16,14 @@ pub(crate) enum Back {
     /// So many floats of pages, layer by layer.
     Pages { each: usize },
     /// So many floats of rows, layer by layer, from one layer to the next so many.
-    Rows { each: usize, apart: usize },
+    Rows { each: usize, stride: usize },
 }
 
 /// Floats that what is bound begins at multiples of: 256 bytes, the most that any adapter asks for.
 const ALIGNED: usize = 64;
 
 /// Floats from the keys and values of one layer to those of the next, where a layer's rows have so many.
-pub(crate) fn apart(width: usize) -> usize {
+pub(crate) fn layer_stride(width: usize) -> usize {
     width.next_multiple_of(ALIGNED)
 }
 
@@ -49,9 +49,9 @@ impl Way<'_, '_> {
             let all: usize = pieces.iter().map(|piece| piece.floats).sum();
             return (Back::Pages { each: all / layers }, pieces);
         }
-        let apart = apart(each);
-        let rows = Piece::beginning(&self.spans.results, layers * apart);
-        (Back::Rows { each, apart }, vec![rows])
+        let stride = layer_stride(each);
+        let rows = Piece::beginning(&self.spans.results, layers * stride);
+        (Back::Rows { each, stride }, vec![rows])
     }
 }
 
@@ -65,8 +65,8 @@ impl Back {
                     to.pages.extend_from_slice(bytemuck::cast_slice(from));
                 }
             }
-            Self::Rows { each, apart } => {
-                for (to, from) in to.iter_mut().zip(floats.chunks_exact(apart)) {
+            Self::Rows { each, stride } => {
+                for (to, from) in to.iter_mut().zip(floats.chunks_exact(stride)) {
                     to.rows.extend_from_slice(&from[..each]);
                 }
             }

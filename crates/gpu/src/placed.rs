@@ -125,20 +125,22 @@ impl GpuModel {
         Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.gpu.copied.load(Ordering::Relaxed)))
     }
 
-    /// What each launch took since the last time that this was asked; the first time, from then on. Nothing on an adapter
-    /// without a clock.
-    #[must_use]
-    pub fn launches(&self) -> Vec<LaunchTime> {
+    /// Has each launch timed from now on, on an adapter that has a clock.
+    pub fn time_launches(&self) {
         let locked = self.locked();
-        let Some(gpu) = locked.as_ref().map(|on_gpu| &on_gpu.loaded.gpu) else { return Vec::new() };
-        if let Some(launches) = gpu.launches.get() {
-            return launches.take();
-        }
-        if let Some(launches) = Launches::of(gpu) {
+        let Some(gpu) = locked.as_ref().map(|on_gpu| &on_gpu.loaded.gpu) else { return };
+        if let Some(launches) = Launches::of(gpu).filter(|_| gpu.launches.get().is_none()) {
             // Nobody else has it meanwhile: the model is locked.
             let _ = gpu.launches.set(launches);
         }
-        Vec::new()
+    }
+
+    /// What each launch took since the last time that this was asked, or since they are timed.
+    #[must_use]
+    pub fn launch_times(&self) -> Vec<LaunchTime> {
+        let locked = self.locked();
+        let launches = locked.as_ref().and_then(|on_gpu| on_gpu.loaded.gpu.launches.get());
+        launches.map(Launches::take).unwrap_or_default()
     }
 
     /// Lets the next submission go wrong, for tests of what follows.

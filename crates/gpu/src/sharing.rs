@@ -8,8 +8,7 @@ use duet_kernels::quantize::GROUP;
 
 impl Launcher<'_> {
     /// Threads that share out the groups of an output, where there are so many outputs in such tiles: as many as the adapter has for a
-    /// workgroup, and memory that they share.
-    /// Beside what they share for that, they share so many bytes.
+    /// workgroup, and memory that they share, of which so many bytes are something else's.
     pub(crate) fn split(&self, form: Form, outputs: usize, tile: usize, beside: usize) -> usize {
         if form.is_float() || (tile == TILE_MAX && outputs >= self.method.busy) {
             return 1;

@@ -160,7 +160,7 @@ impl Spans {
         let layers = loaded.layer_count();
         let angles: usize = b.ropes.iter().map(|rope| rope.frequencies.len()).sum();
         let floats = |label, columns: usize| gpu.empty(label, SPAN_ROWS * columns * 4);
-        let results = floats("keys and values", layers * back::apart(2 * b.kv_heads * b.head_dim));
+        let results = floats("keys and values", layers * back::layer_stride(2 * b.kv_heads * b.head_dim));
         let spans = Self {
             kept: Kept::new(gpu.host_memory, layers, page_bytes),
             angles: floats("angles", 2 * angles.next_multiple_of(16)),
