@@ -159,7 +159,8 @@ impl Gpu {
     /// [`GpuError`].
     pub(crate) fn run(&self, commands: wgpu::CommandBuffer) -> Result<(), GpuError> {
         let began = Instant::now();
-        let submitted = self.queue.submit([commands]);
+        let to_host = self.host_memory.map(|host_memory| host_memory.to_host(self));
+        let submitted = self.queue.submit([commands].into_iter().chain(to_host));
         self.note("submitting", began);
         let began = Instant::now();
         self.wait(submitted)?;

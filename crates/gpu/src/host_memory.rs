@@ -23,6 +23,10 @@ mod vulkan {
     pub(super) fn import(_device: &wgpu::Device, _region: &Region, _bytes: u64) -> Result<wgpu::Buffer, GpuError> {
         Err(GpuError::Model("memory of the host's"))
     }
+
+    pub(super) fn to_host(_device: &wgpu::Device, encoder: wgpu::CommandEncoder) -> wgpu::CommandBuffer {
+        encoder.finish()
+    }
 }
 
 pub(crate) use vulkan::open;
@@ -48,6 +52,11 @@ impl HostMemory {
         let buffer = vulkan::import(&gpu.device, region, bytes)?;
         gpu.check()?;
         Ok(buffer)
+    }
+
+    /// What is submitted behind commands that write to the host's memory, so that the host sees it when they have ended.
+    pub(crate) fn to_host(self, gpu: &Gpu) -> wgpu::CommandBuffer {
+        vulkan::to_host(&gpu.device, gpu.encoder())
     }
 
     /// Whether the adapter sees what the host wrote, and the host what it wrote.

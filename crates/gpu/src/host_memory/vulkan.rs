@@ -96,6 +96,36 @@ pub(super) fn import(device: &wgpu::Device, region: &Region, bytes: u64) -> Resu
     Ok(unsafe { device.create_buffer_from_hal::<Vulkan>(buffer, &told) })
 }
 
+/// Commands after which the host sees what was written to its memory by all that was submitted before: `wgpu` sees to that for the
+/// buffers that it maps, and knows nothing of others.
+pub(super) fn to_host(device: &wgpu::Device, mut encoder: wgpu::CommandEncoder) -> wgpu::CommandBuffer {
+    // SAFETY: it is this device's own; the guard is dropped before the device is.
+    if let Some(hal) = unsafe { device.as_hal::<Vulkan>() } {
+        let written = vk::MemoryBarrier::default()
+            .src_access_mask(vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE)
+            .dst_access_mask(vk::AccessFlags::HOST_READ);
+        let writers = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
+        let record = |commands: Option<&mut wgpu::hal::vulkan::CommandEncoder>| {
+            let Some(commands) = commands else { return };
+            // SAFETY: the commands are being recorded, outside of any pass, and are this device's; nothing of them is ended here.
+            unsafe {
+                hal.raw_device().cmd_pipeline_barrier(
+                    commands.raw_handle(),
+                    writers,
+                    vk::PipelineStageFlags::HOST,
+                    vk::DependencyFlags::empty(),
+                    &[written],
+                    &[],
+                    &[],
+                );
+            }
+        };
+        // SAFETY: nothing is recorded by way of `wgpu`, before or after, and the commands are only added to.
+        unsafe { encoder.as_hal_mut::<Vulkan, _, _>(record) };
+    }
+    encoder.finish()
+}
+
 /// A region's memory as the device's, bound to a buffer; or why not, if the driver says.
 fn memory_of(
     hal: &wgpu::hal::vulkan::Device,
