@@ -130,6 +130,10 @@ pub(crate) trait Backend: Send + Sync + 'static {
         site: Site<'_>,
     ) -> Result<(), EngineError>;
 
+    /// Says before the last nodes are run that the likeliest tokens of some rows are going to be asked for ([`Self::best`]), so that
+    /// a device may find them along with these nodes.
+    fn seek_best(&self, _pass: &mut Self::Pass, _rows: &[usize], _count: usize) {}
+
     /// The likeliest tokens of some rows, after all nodes, at most `count` of each, likeliest first, from a device that then
     /// brings nothing else of their logits back. Nothing where there is none: whoever asks has all logits computed.
     ///

@@ -245,6 +245,12 @@ impl Backend for ModelBackend {
         self.executors.logits(&self.model, pass, rows, logits, site)
     }
 
+    fn seek_best(&self, pass: &mut ModelPass, rows: &[usize], count: usize) {
+        if let Some(pass) = pass.decoder_mut() {
+            pass.seek_best(rows, count);
+        }
+    }
+
     fn best(
         &self,
         pass: &mut ModelPass,

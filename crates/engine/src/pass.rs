@@ -154,6 +154,10 @@ impl<B: Backend> PassUnderWay<B> {
         let mut rows = self.joined(backend, site)?;
         let range = kernel.rows.start as usize..kernel.rows.end as usize;
         let begun = Instant::now();
+        rows.begun(kernel, backend)?;
+        if (way, kernel.completes) == (Way::Whole, Completes::Pass) {
+            rows.seek(kernel, backend);
+        }
         let ran = backend.run(rows.begun(kernel, backend)?, kernel.nodes.clone(), range, site)?;
         rows.spent += begun.elapsed();
         if let Ran::ToMissing { done, about } = ran {

@@ -95,7 +95,7 @@ impl Kept {
         let listed = self.copies.insert(copies).prepare(&mut forks, rows);
         if listed.is_some() {
             // Before anything is written to what was copied.
-            forks.submit();
+            forks.submit_any();
         }
         Ok(listed)
     }

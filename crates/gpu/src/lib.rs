@@ -44,6 +44,7 @@ mod room;
 mod self_test;
 mod shader;
 mod sharing;
+mod sought;
 mod spans;
 mod staging;
 

@@ -247,17 +247,16 @@ impl Launcher<'_> {
         self.multiplied(to, source, self.stored(matrix, None, &self.room.normed, rows), rows)
     }
 
-    /// Logits.
+    /// Logits of rows of the residual stream that are given.
     pub(crate) fn head(
         &self,
         to: &mut Recording<'_>,
         node: &HeadOnGpu,
-        hidden: usize,
-        rows: usize,
+        residual: &wgpu::Buffer,
+        (hidden, rows): (usize, usize),
     ) -> Result<(), GpuError> {
-        let room = self.room;
-        let source = Source { values: &room.residual, norm: Some(&node.norm), columns: hidden };
-        self.multiplied(to, source, self.stored(&node.matrix, node.bias.as_ref(), &room.logits, rows), rows)
+        let source = Source { values: residual, norm: Some(&node.norm), columns: hidden };
+        self.multiplied(to, source, self.stored(&node.matrix, node.bias.as_ref(), &self.room.logits, rows), rows)
     }
 
     /// Adds a product to the residual stream, by way of a norm where there is one.

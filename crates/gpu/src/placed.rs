@@ -14,7 +14,7 @@ use crate::held::Shares;
 use crate::launches::{LaunchTime, Launches};
 use crate::nodes::{FfnOnGpu, HeadOnGpu, Launcher, QkvOnGpu};
 use crate::pages::Place;
-use crate::prepared::Part;
+use crate::prepared::{Chosen, Part, Prepared};
 use crate::products::Method;
 use crate::recording::Recording;
 use crate::room::{HEAD_ROWS, Room, Widths};
@@ -62,7 +62,7 @@ pub(crate) struct Loaded {
     pub(crate) layers: Vec<(QkvOnGpu, FfnOnGpu)>,
     heads: Vec<HeadsOnGpu>,
     /// With the last layer.
-    head: Option<HeadOnGpu>,
+    pub(crate) head: Option<HeadOnGpu>,
     pub(crate) room: Room,
     pub(crate) method: Method,
     /// What nodes compute.
@@ -289,7 +289,7 @@ impl OnGpu {
             loaded.write(&loaded.room.residual, residual);
             let (mut recording, rows) = (Recording::new(&loaded.gpu), residual.len() / hidden);
             recording.part(&mut spans.kept.prepared, Part::Head { rows }, |to| {
-                loaded.launcher().head(to, head, hidden, rows)
+                loaded.launcher().head(to, head, &loaded.room.residual, (hidden, rows))
             })?;
             staging.read_after(&loaded.gpu, recording, &[(&loaded.room.logits, logits.len())], logits)?;
         }
@@ -299,16 +299,13 @@ impl OnGpu {
     /// The best logits of rows, at most [`BEST_MAX`] of each.
     fn head_best(&mut self, residual: &[f32], count: usize) -> Result<Vec<BestOfRow>, GpuError> {
         let Self { loaded, staging, spans } = self;
-        let Widths { hidden, vocabulary, .. } = loaded.widths;
+        let hidden = loaded.widths.hidden;
         let head = loaded.head.as_ref().ok_or(NO_LAYER)?;
         let mut all = Vec::with_capacity(residual.len() / hidden);
         for residual in residual.chunks(HEAD_ROWS * hidden) {
             loaded.write(&loaded.room.residual, residual);
             let (mut recording, rows) = (Recording::new(&loaded.gpu), residual.len() / hidden);
-            recording.part(&mut spans.kept.prepared, Part::Best { rows, count }, |to| {
-                loaded.launcher().head(to, head, hidden, rows)?;
-                loaded.launcher().best(to, vocabulary, rows, count)
-            })?;
+            loaded.best(&mut recording, &mut spans.kept.prepared, head, (Chosen::First(rows), count))?;
             let mut words = vec![0.0; best::words_of(rows, count)];
             staging.read_after(&loaded.gpu, recording, &[(&loaded.room.best, words.len())], &mut words)?;
             all.extend(best::of_rows(&words, count));
@@ -382,6 +379,25 @@ impl Loaded {
     /// What is there of a layer's heads.
     pub(crate) fn heads_of(&self, layer: usize) -> Result<&HeadsOnGpu, GpuError> {
         layer.checked_sub(self.first).and_then(|place| self.heads.get(place)).ok_or(NO_LAYER)
+    }
+
+    /// Records the best logits of rows.
+    pub(crate) fn best(
+        &self,
+        to: &mut Recording<'_>,
+        prepared: &mut Prepared,
+        head: &HeadOnGpu,
+        (rows, count): (Chosen, usize),
+    ) -> Result<(), GpuError> {
+        let Widths { hidden, vocabulary, .. } = self.widths;
+        let (residual, of_rows) = match rows {
+            Chosen::First(rows) => (&self.room.residual, rows),
+            Chosen::Copied(rows) => (&self.room.normed, rows),
+        };
+        to.part(prepared, Part::Best { rows, count }, |to| {
+            self.launcher().head(to, head, residual, (hidden, of_rows))?;
+            self.launcher().best(to, vocabulary, of_rows, count)
+        })
     }
 
     pub(crate) fn launcher(&self) -> Launcher<'_> {

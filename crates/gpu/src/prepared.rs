@@ -27,8 +27,17 @@ pub(crate) enum Part {
     Node { node: Node, rows: usize, results: usize, apart: Apart },
     /// The head.
     Head { rows: usize },
-    /// The head, and so many of the best logits.
-    Best { rows: usize, count: usize },
+    /// The head of the first rows, or of some that were chosen, and so many of the best logits.
+    Best { rows: Chosen, count: usize },
+}
+
+/// Rows whose logits are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Chosen {
+    /// So many of the residual stream.
+    First(usize),
+    /// So many that were copied out of it.
+    Copied(usize),
 }
 
 /// Launches of parts. They keep what they bind alive.

@@ -21,6 +21,8 @@ pub(crate) struct Recording<'a> {
     noted: Option<Vec<Launch>>,
     /// Launches since some were submitted.
     launched: u32,
+    /// Whether anything is copied.
+    copied: bool,
     /// Passes whose beginning and end the adapter's clock writes down; none if nobody asks.
     timed: Option<u32>,
     /// Names of launches, where each is timed.
@@ -33,7 +35,16 @@ pub(crate) struct Groups(pub(crate) usize, pub(crate) usize);
 
 impl<'a> Recording<'a> {
     pub(crate) fn new(gpu: &'a Gpu) -> Self {
-        Self { gpu, encoder: gpu.encoder(), pass: None, noted: None, launched: 0, timed: None, names: Vec::new() }
+        Self {
+            gpu,
+            encoder: gpu.encoder(),
+            pass: None,
+            noted: None,
+            launched: 0,
+            copied: false,
+            timed: None,
+            names: Vec::new(),
+        }
     }
 
     /// One whose launches are timed, by the adapter's own clock where it has one.
@@ -123,14 +134,14 @@ impl<'a> Recording<'a> {
 
     /// Copies floats from a place in a buffer to a place in another one.
     pub(crate) fn copy(&mut self, from: (&wgpu::Buffer, usize), to: (&wgpu::Buffer, usize), floats: usize) {
-        self.pass = None;
+        (self.pass, self.copied) = (None, true);
         let [source, target, bytes] = [from.1, to.1, floats].map(|floats| (floats * size_of::<f32>()) as u64);
         self.encoder.copy_buffer_to_buffer(from.0, source, to.0, target, bytes);
     }
 
     /// Copies bytes within a buffer by way of another, since no command copies from a buffer to itself.
     pub(crate) fn copy_within(&mut self, buffer: &wgpu::Buffer, by: &wgpu::Buffer, from: u64, to: u64, bytes: u64) {
-        self.pass = None;
+        (self.pass, self.copied) = (None, true);
         self.encoder.copy_buffer_to_buffer(buffer, from, by, 0, bytes);
         self.encoder.copy_buffer_to_buffer(by, 0, buffer, to, bytes);
     }
@@ -143,10 +154,12 @@ impl<'a> Recording<'a> {
         self.launched = 0;
     }
 
-    /// Submits all of it, and does not wait: what is submitted later, or written, comes behind.
-    pub(crate) fn submit(mut self) {
+    /// Submits all of it, if there is anything, and does not wait: what is submitted later, or written, comes behind.
+    pub(crate) fn submit_any(mut self) {
         self.pass = None;
-        self.gpu.queue.submit([self.encoder.finish()]);
+        if self.launched > 0 || self.copied {
+            self.gpu.queue.submit([self.encoder.finish()]);
+        }
     }
 
     /// Submits all of it, and waits. How long its launches took: by the adapter's clock if they were timed and it has one, which

@@ -245,9 +245,7 @@ impl Way<'_, '_> {
             Node::Ffn { .. } => work.ffn.macs * self.count as u64,
             _ => self.pairs() * 2 * self.loaded.widths.queries as u64,
         };
-        if self.recorded > 0 && self.recorded + macs > self.pace().macs(self.loaded.gpu.displays.longest()) {
-            self.submit()?;
-        }
+        self.room_for(macs)?;
         if let Node::Qkv { layer } = node {
             let place = self.loaded.place(self.model, layer);
             for sequence in &self.rows.sequences {
@@ -257,6 +255,14 @@ impl Way<'_, '_> {
         self.record(node)?;
         if let Node::Qkv { layer } = node {
             self.computed.push(layer);
+        }
+        Ok(())
+    }
+
+    /// Submits what is recorded, if what comes next would make it take too long.
+    pub(crate) fn room_for(&mut self, macs: u64) -> Result<(), GpuError> {
+        if self.recorded > 0 && self.recorded + macs > self.pace().macs(self.loaded.gpu.displays.longest()) {
+            self.submit()?;
         }
         self.recorded += macs;
         Ok(())
@@ -333,7 +339,10 @@ impl Way<'_, '_> {
             Node::Attention { .. } => (&room.attended, self.rows.attended.len()),
             _ => (&room.spare, 0),
         };
-        let mut from = vec![Piece::beginning(&room.residual, residual), Piece::beginning(beside, floats)];
+        let seeking = self.seek()?;
+        let sought = self.sought_piece(seeking);
+        let best_floats = sought.floats;
+        let mut from = vec![Piece::beginning(&room.residual, residual), Piece::beginning(beside, floats), sought];
         let (back, pieces) = self.back();
         from.extend(pieces);
         let recording = std::mem::replace(&mut self.recording, Recording::new(&loaded.gpu));
@@ -346,6 +355,10 @@ impl Way<'_, '_> {
                 Node::Qkv { .. } => rows.projected.copy_from_slice(found),
                 Node::Attention { .. } => rows.attended.copy_from_slice(found),
                 _ => {}
+            }
+            let (best, rest) = rest.split_at(best_floats);
+            if let (Some(seeking), Some(sought)) = (seeking, &mut rows.sought) {
+                sought.found = Some(seeking.of_rows(best));
             }
             back.take(rest, rows.keys_and_values);
         })?;

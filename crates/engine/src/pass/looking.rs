@@ -64,6 +64,15 @@ impl<B: Backend> Rows<B> {
         Ok(Known { likeliest: likeliest(logits, vocabulary, KEPT, site.crew), logits: Logits::Here })
     }
 
+    /// Says what is going to be looked at, before the last nodes are run.
+    pub(super) fn seek(&mut self, kernel: &Kernel, backend: &B) {
+        if let (rows, Wanted::Best(count)) = self.yielding_rows(kernel)
+            && let Some(pass) = self.pass.as_mut().filter(|_| !rows.is_empty())
+        {
+            backend.seek_best(pass, &rows, count);
+        }
+    }
+
     /// The rows that are looked at, the last row of each member that yields a token and all rows of a draft, and what is wanted of
     /// them together.
     fn yielding_rows(&self, kernel: &Kernel) -> (Vec<usize>, Wanted) {

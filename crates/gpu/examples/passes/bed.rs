@@ -65,8 +65,9 @@ impl Bed {
         let mut pass = Pass::new(&self.model, activations, segments).map_err(|refused| refused.error)?;
         // Threads are begun anew each time: for few rows one is sooner done.
         let crew: &dyn Crew = if yielding.len() == pass.rows() { &Solo } else { &self.crew };
-        self.model.run_span_on(&self.gpu, &mut pass, &self.model.nodes(), crew)?;
         // As greedy requests have it.
+        pass.seek_best(&yielding, BEST);
+        self.model.run_span_on(&self.gpu, &mut pass, &self.model.nodes(), crew)?;
         self.model.best_on(&self.gpu, &mut pass, &yielding, BEST)?.ok_or("a GPU does not look for so many")?;
         let (activations, tables) = pass.finish();
         self.activations.replace(Some(activations));

@@ -18,6 +18,7 @@ mod nodes;
 mod pass;
 mod recurrent;
 mod routes;
+mod sought;
 mod span_wise;
 mod token_wise;
 
@@ -32,6 +33,7 @@ pub use from_disk::Came;
 pub use holds_layers::HoldsLayers;
 pub use pass::{Activations, Pass, PassError, PassRefused, Segment};
 pub use routes::Routes;
+pub use sought::Sought;
 pub use span_wise::{Brought, SpanRows, SpanSequence, SpanWise};
 pub use token_wise::{Begun, BestOfRow, NotRun, TokenWise};
 

@@ -3,6 +3,7 @@
 use super::dispatched::Dispatched;
 use super::from_disk::Left;
 use super::recurrent::Recurrent;
+use super::sought::Sought;
 use super::span_wise::Brought;
 use crate::arch::Extra;
 use crate::kv::{KvError, KvTable, PAGE_TOKENS, StateBlock};
@@ -123,6 +124,8 @@ pub struct Pass {
     pub(super) class: Class,
     /// Rows that wait for experts in the middle of a node.
     pub(super) left: Option<Left>,
+    /// What is going to be asked of its head.
+    pub(super) sought: Option<Sought>,
 }
 
 impl Activations {
@@ -178,8 +181,8 @@ impl Pass {
             Ok(()) => {
                 let trees = segments.iter().map(|segment| plant(segment, &mut activations.spare)).collect();
                 let recurrent = Recurrent::of(model, &segments, &mut activations.spare_states);
-                let (dispatched, class, left) = Default::default();
-                Ok(Self { activations, segments, trees, dispatched, recurrent, class, left })
+                let (dispatched, class, left, sought) = Default::default();
+                Ok(Self { activations, segments, trees, dispatched, recurrent, class, left, sought })
             }
             Err(error) => Err(Box::new(PassRefused { error, activations, segments })),
         }

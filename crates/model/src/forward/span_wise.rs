@@ -8,6 +8,7 @@
 
 use super::attention_wise::CacheRows;
 use super::pass::Pass;
+use super::sought::Sought;
 use super::token_wise::{NotRun, sparse};
 use crate::load::Model;
 use duet_kernels::crew::Crew;
@@ -48,6 +49,8 @@ pub struct SpanRows<'a> {
     /// Of each `Qkv` of the span, in order, for keys and values of all rows: empty, and left so where the device has put them into
     /// the cache itself, as the cache has them.
     pub keys_and_values: &'a mut [Brought],
+    /// Where the span is the pass's last: rows whose best logits are wanted. A device that has the head may bring them along.
+    pub sought: Option<&'a mut Sought>,
 }
 
 /// Keys and values of a layer that a device brings back, in one of two forms.
@@ -147,7 +150,9 @@ impl Model {
             let buffers = &mut pass.activations.buffers;
             let SpannedRows { residual, projected, attended, angles } = buffers.spanned(0..rows).ok_or_else(sparse)?;
             let keys_and_values = &mut *keys_and_values;
-            let mut rows = SpanRows { residual, projected, attended, angles, sequences, keys_and_values };
+            let is_last = nodes.last().copied() == self.last_node();
+            let sought = pass.sought.as_mut().filter(|_| is_last);
+            let mut rows = SpanRows { residual, projected, attended, angles, sequences, keys_and_values, sought };
             let run = device.run_span(nodes, &mut rows);
             if matches!(run, Err(NotRun::Failed(_))) && device.copies_room().is_none() {
                 pass.segments.iter_mut().for_each(|segment| segment.kv.leave_tail());
@@ -163,6 +168,11 @@ impl Model {
         }
         pass.activations.brought = brought;
         Ok(())
+    }
+
+    /// The node behind which there is the head alone.
+    fn last_node(&self) -> Option<Node> {
+        self.blueprint().layers.len().checked_sub(1).map(|layer| Node::Ffn { layer })
     }
 
     /// Puts what pages have of a layer into the cache.

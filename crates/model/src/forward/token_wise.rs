@@ -201,8 +201,8 @@ impl Model {
         device.head(&residual, &mut out[..len])
     }
 
-    /// The best `count` logits of each of the chosen rows, by a device that brings back no more than these; nothing from one that
-    /// does not, or not so many.
+    /// The best `count` logits of each of the chosen rows, by a device that brings back no more than these, or has brought them along
+    /// with the last span ([`Pass::seek_best`]); nothing from one that does not, or not so many.
     ///
     /// # Errors
     /// [`NotRun`].
@@ -216,6 +216,9 @@ impl Model {
         rows: &[usize],
         count: usize,
     ) -> Result<Option<Vec<BestOfRow>>, NotRun> {
+        if let Some(best) = pass.take_best(rows, count) {
+            return Ok(Some(best));
+        }
         device.head_best(&residual_of(pass, rows), count)
     }
 }
