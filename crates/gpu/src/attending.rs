@@ -10,6 +10,7 @@ use crate::recording::{Groups, Recording};
 use crate::shader::{ATTENTION, HEADS, WIDTH_NORM};
 use crate::spans::Spans;
 use duet_kernels::attention::{KvFormat, KvLayout};
+use duet_kernels::quantize::GROUP;
 use duet_model::Model;
 use duet_model::kv::PAGE_TOKENS;
 
@@ -60,20 +61,20 @@ impl Sight<'_> {
     }
 
     /// Attention of all rows.
-    pub(crate) fn attention(&self, to: &mut Recording<'_>, layer: usize, apart: Apart) -> Result<(), GpuError> {
+    pub(crate) fn attention(&self, to: &mut Recording<'_>, layer: usize, divided: Divided) -> Result<(), GpuError> {
         let (count, heads) = (self.count, self.model.blueprint().heads);
-        if apart.spans == 0 {
-            return self.attend(to, layer, (0, apart), Groups(heads, count));
+        if divided.spans == 0 {
+            return self.attend(to, layer, (0, divided), Groups(heads, count));
         }
-        self.attend(to, layer, (1, apart), Groups(heads, count * apart.spans))?;
-        self.attend(to, layer, (2, apart), Groups(heads, count))
+        self.attend(to, layer, (1, divided), Groups(heads, count * divided.spans))?;
+        self.attend(to, layer, (2, divided), Groups(heads, count))
     }
 
     fn attend(
         &self,
         to: &mut Recording<'_>,
         layer: usize,
-        (phase, apart): (u32, Apart),
+        (phase, divided): (u32, Divided),
         groups: Groups,
     ) -> Result<(), GpuError> {
         let Self { loaded, model, spans, .. } = *self;
@@ -81,43 +82,113 @@ impl Sight<'_> {
         let pages = spans.kept.view(loaded.place(model, layer))?;
         let (bias, mut constants) = constants(loaded, model, &pages, layer)?;
         constants.extend([("WINDOW", b.layers[layer].window.unwrap_or(0) as u32), ("PHASE", phase)]);
+        let quick = bias.map_or(0, |bias| bias.quick);
+        let shared =
+            if phase == 2 { Shared::of(pages.layout, quick, 1) } else { divided.shared(loaded, &pages, quick) };
+        constants.extend(shared.constants());
         let pipeline = loaded.gpu.pipeline(&ATTENTION, 1, &constants)?;
         let room = &loaded.room;
         let [bias, by_page] = bias.map_or([&room.spare; 2], |bias| [&bias.bias, &bias.angles]);
         let buffers =
             [&room.qkv, &spans.rows, &spans.places, pages.buffer, &room.attended, bias, by_page, &spans.apart];
         let scale = (b.attention_scale * std::f32::consts::LOG2_E).to_bits();
-        to.launch(&pipeline, &buffers.map(whole), &[scale, pages.first_word, apart.spans as u32], groups);
+        to.launch(&pipeline, &buffers.map(whole), &[scale, pages.first_word, divided.spans as u32], groups);
         Ok(())
     }
 }
 
 /// How attention is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Apart {
+pub(crate) struct Divided {
     /// Spans of a row that have workgroups of their own, at most; 0: a row's heads have one each.
     pub(crate) spans: usize,
+    /// Pages that a workgroup has at once, if it has threads and memory for them.
+    side: usize,
 }
 
 /// Rows and their spans that may have workgroups of their own.
 const APART_MAX: usize = 1024;
-/// Workgroups that a GPU has enough of. Rows and heads that are as many have one each.
+/// Workgroups that a GPU has enough of. Rows and heads that are as many have one each, page by page.
 const ENOUGH: usize = 512;
-/// Positions of a span: eight pages, after which the CPU's kernels merge as well.
-const SPAN_POSITIONS: usize = 8 * PAGE_TOKENS;
+/// Pages of a span, after which the CPU's kernels merge as well.
+const SPAN_PAGES: usize = 8;
+const SPAN_POSITIONS: usize = SPAN_PAGES * PAGE_TOKENS;
 
-impl Apart {
+impl Divided {
+    /// Not at all.
+    pub(crate) const NOT: Self = Self { spans: 0, side: 1 };
+
     /// For so many rows, of which one sees so many positions.
     pub(crate) fn of(rows: usize, heads: usize, positions: usize) -> Self {
+        if rows * heads >= ENOUGH || positions <= PAGE_TOKENS {
+            return Self::NOT;
+        }
         // As few sizes as serve, since launches are kept by size.
         let spans = positions.div_ceil(SPAN_POSITIONS).next_power_of_two();
-        let is_worth_it = spans > 1 && rows * heads < ENOUGH && rows * spans <= APART_MAX;
-        Self { spans: if is_worth_it { spans } else { 0 } }
+        let are_apart = spans > 1 && rows * spans <= APART_MAX;
+        Self { spans: if are_apart { spans } else { 0 }, side: SPAN_PAGES }
     }
 
     /// Bytes for what spans come to, of heads of so many dimensions.
     pub(crate) fn bytes(heads: usize, dimensions: usize) -> usize {
         APART_MAX * heads * (dimensions + 2) * size_of::<f32>()
+    }
+
+    /// What a workgroup shares on an adapter. Where keys are of half precision, sums go through all pages in order.
+    fn shared(self, loaded: &Loaded, pages: &View<'_>, quick: usize) -> Shared {
+        let limits = loaded.gpu.device.limits();
+        let threads = limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x) as usize;
+        let fits = |side: usize| {
+            let bytes = Shared::of(pages.layout, quick, side).bytes();
+            side * PAGE_TOKENS <= threads && bytes <= limits.max_compute_workgroup_storage_size as usize
+        };
+        let mut side = if pages.layout.format == KvFormat::F16 { 1 } else { self.side };
+        while side > 1 && !fits(side) {
+            side /= 2;
+        }
+        Shared::of(pages.layout, quick, side)
+    }
+}
+
+/// What the threads of a workgroup share, of all pages that it has at once: lengths of arrays (`attention.wgsl`).
+#[derive(Clone, Copy, Debug)]
+struct Shared {
+    side: usize,
+    /// Groups and dimensions of a head, and quick pairs of the keys' bias.
+    groups: usize,
+    dimensions: usize,
+    quick: usize,
+}
+
+impl Shared {
+    /// Arrays whose lengths are always the same, and what lies between arrays, at most.
+    const FIXED_BYTES: usize = 7 << 10;
+
+    fn of(layout: &KvLayout, quick: usize, side: usize) -> Self {
+        Self { side, groups: layout.head_dim.div_ceil(GROUP), dimensions: layout.head_dim, quick }
+    }
+
+    fn constants(self) -> [(&'static str, u32); 9] {
+        let Self { side, groups, dimensions, quick } = self;
+        let by_group = side * groups;
+        [
+            ("SIDE", side),
+            ("THREADS", side * PAGE_TOKENS),
+            ("POSITIONS", side * PAGE_TOKENS),
+            ("POSITIONS_BY_GROUP", by_group * PAGE_TOKENS),
+            ("QUADS_BY_GROUP", by_group * PAGE_TOKENS / 4),
+            ("EIGHTHS_BY_GROUP", by_group * 8),
+            ("LANES_BY_GROUP", by_group * 16),
+            ("DIMENSIONS", side * dimensions),
+            ("TURNED", side * quick.max(1)),
+        ]
+        .map(|(name, number)| (name, number as u32))
+    }
+
+    fn bytes(self) -> usize {
+        let Self { side, groups, dimensions, quick } = self;
+        let words = PAGE_TOKENS + groups * (2 * PAGE_TOKENS + 8 + 16) + dimensions + 2 * quick.max(1);
+        Self::FIXED_BYTES + side * words * size_of::<f32>()
     }
 }
 
@@ -171,12 +242,21 @@ mod tests {
 
     #[test]
     fn few_rows_with_long_contexts_are_divided() {
-        let spans = |rows, positions| Apart::of(rows, 9, positions).spans;
+        let spans = |rows, positions| Divided::of(rows, 9, positions).spans;
         assert_eq!(spans(1, SPAN_POSITIONS), 0);
         assert_eq!(spans(1, SPAN_POSITIONS + 1), 2);
         assert_eq!(spans(16, 5 * SPAN_POSITIONS), 8);
         assert_eq!(spans(64, 5 * SPAN_POSITIONS), 0);
         // More than there is room for.
         assert_eq!(spans(16, 65 * SPAN_POSITIONS), 0);
+    }
+
+    #[test]
+    fn few_rows_have_pages_side_by_side() {
+        let side = |rows, positions| Divided::of(rows, 9, positions).side;
+        assert_eq!(side(1, PAGE_TOKENS), 1);
+        assert_eq!(side(1, PAGE_TOKENS + 1), SPAN_PAGES);
+        assert_eq!(side(16, 65 * SPAN_POSITIONS), SPAN_PAGES);
+        assert_eq!(side(64, 5 * SPAN_POSITIONS), 1);
     }
 }

@@ -4,7 +4,7 @@
 //! The head goes with the last layer. Until somebody who has measured says which layers to hold, they are as many of the last
 //! ones as fit.
 
-use crate::attending::Apart;
+use crate::attending::Divided;
 use crate::error::GpuError;
 use crate::room::{Room, Widths};
 use crate::spans::SPAN_ROWS;
@@ -34,7 +34,7 @@ impl Shares {
         };
         let pages = (memory / PAGES_OF_MEMORY).min(PAGE_BYTES);
         let b = model.blueprint();
-        let rows = Room::bytes(widths, SPAN_ROWS) + Apart::bytes(b.heads, b.head_dim) as u64;
+        let rows = Room::bytes(widths, SPAN_ROWS) + Divided::bytes(b.heads, b.head_dim) as u64;
         Self { weights: Bytes(memory.saturating_sub(pages + rows)), pages, layers }
     }
 

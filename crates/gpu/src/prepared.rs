@@ -4,7 +4,7 @@
 //! Invariant: what a launch is told, and how large it is, depend on its key alone; what differs from one pass to the next lies
 //! in buffers.
 
-use crate::attending::Apart;
+use crate::attending::Divided;
 use crate::pipelines::Pipeline;
 use crate::recording::Groups;
 use duet_types::Node;
@@ -24,7 +24,7 @@ pub(crate) struct Launch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Part {
     /// A node, whose keys and values are the `results`th of the span, and whose attention is divided so.
-    Node { node: Node, rows: usize, results: usize, apart: Apart },
+    Node { node: Node, rows: usize, results: usize, divided: Divided },
     /// The head.
     Head { rows: usize },
     /// The head of the first rows, or of some that were chosen, and so many of the best logits.

@@ -3,7 +3,7 @@
 //! A span is submitted in pieces, each of which takes as long as a display lets it (`display.rs`) by what pieces took before, so
 //! that what the same GPU draws comes between them. A node is the least.
 
-use crate::attending::{Apart, Sight};
+use crate::attending::{Divided, Sight};
 use crate::back;
 use crate::error::GpuError;
 use crate::given::Given;
@@ -168,7 +168,7 @@ impl Spans {
             places: gpu.empty("places", PLACES * 4),
             slots: floats("slots", 2),
             results,
-            apart: gpu.empty("spans apart", Apart::bytes(b.heads, b.head_dim)),
+            apart: gpu.empty("spans apart", Divided::bytes(b.heads, b.head_dim)),
             given: Given::default(),
             staging: Staging::default(),
             paces: [Pace::new(), Pace::new()],
@@ -275,17 +275,17 @@ impl Way<'_, '_> {
         let mut prepared = std::mem::take(&mut spans.kept.prepared);
         let sight = Sight { loaded, model, spans, stride: rows.angles.stride, count: *count };
         let positions = rows.sequences.iter().map(|sequence| sequence.before.as_usize() + sequence.rows.len());
-        let apart = match node {
-            Node::Attention { .. } => Apart::of(*count, model.blueprint().heads, positions.max().unwrap_or(0)),
-            _ => Apart { spans: 0 },
+        let divided = match node {
+            Node::Attention { .. } => Divided::of(*count, model.blueprint().heads, positions.max().unwrap_or(0)),
+            _ => Divided::NOT,
         };
-        let part = Part::Node { node, rows: *count, results, apart };
+        let part = Part::Node { node, rows: *count, results, divided };
         let recorded = recording.part(&mut prepared, part, |recording| match node {
             Node::Qkv { layer } => {
                 launcher.qkv(recording, &loaded.layer(layer)?.0, widths.hidden, *count)?;
                 sight.heads(recording, layer, results)
             }
-            Node::Attention { layer } => sight.attention(recording, layer, apart),
+            Node::Attention { layer } => sight.attention(recording, layer, divided),
             Node::Ffn { layer } => {
                 let widths = (widths.queries, widths.hidden);
                 launcher.feed_forward(recording, &loaded.layer(layer)?.1, widths, *count)

@@ -27,6 +27,8 @@ enum Hands<'a> {
 
 /// Positions of a long context: two spans and a part of a third.
 const LONG: u32 = 1100;
+/// Rows of a chunk behind it.
+const CHUNK: u32 = 256;
 
 struct Bed {
     model: Arc<Model>,
@@ -92,19 +94,22 @@ impl Bed {
         all
     }
 
-    /// The logits of a tree and a token behind a context so long that spans of it have workgroups of their own, and of the token
-    /// after that.
+    /// The logits of a chunk behind a long context, whose rows have a workgroup for each head; of a tree and a token behind both,
+    /// where spans have workgroups of their own; and of the token after that.
     fn long_conversation(&self, format: KvFormat, hands: Hands<'_>) -> Vec<Vec<f32>> {
-        let pool = self.model.kv_pool(format, Tokens(LONG + 1024));
+        let pool = self.model.kv_pool(format, Tokens(LONG + CHUNK + 1024));
         let mut table = pool.table();
         for chunk in text(0, LONG).chunks(256) {
             table = self.pass(vec![Segment::new(table, chunk.to_vec())], Hands::Cores).1.remove(0);
         }
+        let (mut all, tables) = self.pass(vec![Segment::new(table, text(23, CHUNK))], hands);
+        let table = tables.into_iter().next().unwrap();
         let (_, other) = self.pass(vec![Segment::new(pool.table(), text(5, 9))], Hands::Cores);
         let parents = vec![None, Some(0), Some(0), Some(1), Some(2)];
         let tree = Segment { parents: Some(parents), ..Segment::new(table, text(3, 5)) };
         let segments = vec![tree, Segment::new(other.into_iter().next().unwrap(), text(9, 1))];
-        let (mut all, tables) = self.pass(segments, hands);
+        let (logits, tables) = self.pass(segments, hands);
+        all.extend(logits);
         let segments = tables.into_iter().map(|table| Segment::new(table, text(17, 1))).collect();
         all.extend(self.pass(segments, hands).0);
         all
@@ -179,7 +184,7 @@ fn with_context(name: &str, context: u32) -> Arc<Model> {
 fn spans_that_have_workgroups_of_their_own_have_the_bits_of_the_cores() {
     let Some(adapter) = adapter() else { return };
     for name in ["golden_llama.gguf", "golden_qwen2.gguf", "golden_gemma3.gguf"] {
-        let bed = Bed::on(with_context(name, LONG + 64), &adapter);
+        let bed = Bed::on(with_context(name, LONG + CHUNK + 64), &adapter);
         for format in KvFormat::ALL {
             let here = bed.long_conversation(format, Hands::Cores);
             let there = bed.long_conversation(format, Hands::Gpu(&bed.gpu));

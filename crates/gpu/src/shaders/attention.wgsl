@@ -3,9 +3,10 @@
 // `kv_layout.wgsl`, `key_bias.wgsl` and `merged_spans.wgsl`.)
 //
 // A workgroup has a row and a head; where there are few of these, and so few workgroups, it has one span of them, and others merge
-// the spans. In a page a thread has a position while scores are computed, and a few dimensions while values are added. Products
-// of eight bits are integers, with queries and weights of sixteen bits, which are exact in any order; where keys are of half
-// precision, sums have the order of dimensions and of positions.
+// the spans. Then it also has SIDE pages at once, side by side, where one after the other it would wait for each; what they come to
+// is taken in the order of pages. Of a page a thread has a position while scores are computed, and a few dimensions while values
+// are added. Products of eight bits are integers, with queries and weights of sixteen bits, which are exact in any order; where
+// keys are of half precision, sums have the order of dimensions and of positions, through all pages, and SIDE is 1.
 
 override HEADS: u32;
 /// Visible positions, itself included; 0: all.
@@ -45,8 +46,18 @@ struct Row {
 // Of spans apart, `[row][head][span]`: the largest score, the total of weights, and the sums of values.
 @group(0) @binding(7) var<storage, read_write> apart: array<f32>;
 
-const THREADS: u32 = 64u;
-const EACH: u32 = DIM_MAX / THREADS;
+/// Pages at once, and threads: 64 for each.
+override SIDE: u32;
+override THREADS: u32;
+/// Lengths of arrays, for all pages at once: positions, positions by group, their eighths and sixteenths, and dimensions.
+override POSITIONS: u32;
+override POSITIONS_BY_GROUP: u32;
+override QUADS_BY_GROUP: u32;
+override EIGHTHS_BY_GROUP: u32;
+override LANES_BY_GROUP: u32;
+override DIMENSIONS: u32;
+
+const EACH: u32 = DIM_MAX / PAGE;
 const SPAN: u32 = 8u;
 const LOWEST: f32 = -1e30;
 const FACTOR_MAX: f32 = 32767.0;
@@ -57,15 +68,26 @@ const EIGHTHS: u32 = 8u;
 /// The query in sixteen bits, and its groups' scales.
 var<workgroup> query: array<vec4<i32>, DIM_MAX / 4u>;
 var<workgroup> query_scales: array<f32, GROUPS_MAX>;
-/// Of the page's positions: scores, then weights beside the largest of them.
-var<workgroup> weights: array<f32, PAGE>;
+/// Of positions: weights beside the largest score of their page.
+var<workgroup> weights: array<f32, POSITIONS>;
 /// Of groups of values and positions: scales and centres, then weights times these in sixteen bits.
-var<workgroup> of_groups: array<f32, GROUPS_MAX * PAGE>;
-var<workgroup> factors: array<i32, GROUPS_MAX * PAGE>;
+var<workgroup> of_groups: array<f32, POSITIONS_BY_GROUP>;
+var<workgroup> factors: array<vec4<i32>, QUADS_BY_GROUP>;
 /// The largest of each eight positions, by group.
-var<workgroup> largest_of: array<f32, GROUPS_MAX * EIGHTHS>;
-/// Sums of every sixteenth position, by group.
-var<workgroup> lanes: array<f32, GROUPS_MAX * LANES>;
+var<workgroup> largest_of: array<f32, EIGHTHS_BY_GROUP>;
+/// Sums of every sixteenth position, by group; and of weights.
+var<workgroup> lanes: array<f32, LANES_BY_GROUP>;
+var<workgroup> weight_lanes: array<f32, SPAN * LANES>;
+/// What pages come to: their largest scores, sums of values, and by group what these are multiplied with, and centres.
+var<workgroup> page_largest: array<f32, SPAN>;
+var<workgroup> page_sums: array<i32, DIMENSIONS>;
+var<workgroup> page_units: array<f32, SPAN * GROUPS_MAX>;
+var<workgroup> page_centres: array<f32, SPAN * GROUPS_MAX>;
+
+/// Of the span under way. Totals are those of a lane, in the first threads.
+var<private> found: array<f32, EACH>;
+var<private> largest: f32;
+var<private> total: f32;
 
 fn slot_of(row: Row, position: u32) -> u32 {
     if (position < row.paged) {
@@ -128,25 +150,27 @@ fn score(slot: u32, kv_head: u32) -> f32 {
     return sum;
 }
 
-// The largest weight, or scale, of the page of a group, of what all threads have put in `of_groups` and in eighths here.
-fn eighths(thread: u32, count: u32) {
-    if (thread < count * EIGHTHS) {
-        let first = thread * EIGHTHS;
-        var largest = of_groups[first];
+// The largest of a page's positions, in each of some groups, of what the threads of the page have put in `of_groups`, in eighths
+// here. All threads come here.
+fn eighths(side: u32, lane: u32, count: u32) {
+    if (lane < count * EIGHTHS) {
+        let first = side * groups() * PAGE + lane * EIGHTHS;
+        var most = of_groups[first];
         for (var i = 1u; i < EIGHTHS; i++) {
-            largest = max(largest, of_groups[first + i]);
+            most = max(most, of_groups[first + i]);
         }
-        largest_of[thread] = largest;
+        largest_of[side * groups() * EIGHTHS + lane] = most;
     }
     workgroupBarrier();
 }
 
-fn largest_of_group(group: u32) -> f32 {
-    var largest = largest_of[group * EIGHTHS];
+fn largest_of_group(side: u32, group: u32) -> f32 {
+    let first = (side * groups() + group) * EIGHTHS;
+    var most = largest_of[first];
     for (var i = 1u; i < EIGHTHS; i++) {
-        largest = max(largest, largest_of[group * EIGHTHS + i]);
+        most = max(most, largest_of[first + i]);
     }
-    return largest;
+    return most;
 }
 
 // The sum of sixteen lanes, as the CPU's registers add them.
@@ -169,11 +193,134 @@ fn values_of(at: u32, quad: u32, d: u32) -> vec4<i32> {
     return vec4<i32>(unpack4xU8(nibbles)) - 8;
 }
 
-fn factors_of(at: u32) -> vec4<i32> {
-    return vec4<i32>(factors[at], factors[at + 1u], factors[at + 2u], factors[at + 3u]);
+// The values of a dimension by the factors of a page, for positions from `seen` to `behind`.
+fn sum_of_values(side: u32, row: Row, kv_head: u32, page: u32, seen: u32, behind: u32, d: u32) -> i32 {
+    let first = (side * groups() + d / GROUP) * (PAGE / 4u);
+    var sum = 0i;
+    // The page is the sequence's own, but for the path of a tree.
+    let is_own = behind <= row.paged;
+    if (is_own) {
+        // All of it, without waiting for what comes before: factors of positions that are not seen are zero.
+        let at = page_of(places[row.pages + page] * PAGE, kv_head);
+        for (var quad = 0u; quad < PAGE / 4u; quad++) {
+            sum += dot(values_of(at, quad, d), factors[first + quad]);
+        }
+        return sum;
+    }
+    var p = seen / 4u * 4u;
+    let whole = row.paged / 4u * 4u;
+    if (p < whole) {
+        let at = page_of(places[row.pages + page] * PAGE, kv_head);
+        for (; p < whole; p += 4u) {
+            let quad = p % PAGE / 4u;
+            sum += dot(values_of(at, quad, d), factors[first + quad]);
+        }
+    }
+    for (; p < behind; p++) {
+        let slot = slot_of(row, p);
+        let values = values_of(page_of(slot, kv_head), slot % PAGE / 4u, d);
+        sum += values[slot % 4u] * factors[first + p % PAGE / 4u][p % 4u];
+    }
+    return sum;
 }
 
-@compute @workgroup_size(64)
+// What a page comes to, for all groups and dimensions, of the weights of its positions. All threads come here.
+fn sum_page(side: u32, lane: u32, row: Row, kv_head: u32, page: u32, slot: u32, weight: f32, is_seen: bool) {
+    let at_slot = page_of(slot, kv_head);
+    let own = side * groups();
+    for (var group = 0u; group < groups(); group++) {
+        let scale = half_at(at_slot + VALUE_SCALES, group * PAGE + slot % PAGE);
+        of_groups[(own + group) * PAGE + lane] = select(0.0, scale, is_seen);
+    }
+    workgroupBarrier();
+    eighths(side, lane, groups());
+    for (var group = 0u; group < groups(); group++) {
+        let most = largest_of_group(side, group);
+        let inverse = select(divided(FACTOR_MAX, most), 0.0, most < NOTHING);
+        let over = of_groups[(own + group) * PAGE + lane] * inverse;
+        factors[((own + group) * PAGE + lane) / 4u][lane % 4u] = i32(round(weight * over));
+        if (lane == group) {
+            page_units[side * GROUPS_MAX + group] = divided(most, FACTOR_MAX) * SCALE_UNIT;
+        }
+    }
+    workgroupBarrier();
+    if (FORMAT == 2u) {
+        for (var group = 0u; group < groups(); group++) {
+            let centre = half_at(at_slot + VALUE_CENTRES, group * PAGE + slot % PAGE);
+            of_groups[(own + group) * PAGE + lane] = select(0.0, centre, is_seen);
+        }
+        workgroupBarrier();
+        if (lane < LANES) {
+            for (var group = 0u; group < groups(); group++) {
+                var sum = 0.0;
+                for (var v = lane; v < PAGE; v += LANES) {
+                    sum = fused(weights[side * PAGE + v], of_groups[(own + group) * PAGE + v], sum);
+                }
+                lanes[(own + group) * LANES + lane] = sum;
+            }
+        }
+        workgroupBarrier();
+        if (lane < groups()) {
+            page_centres[side * GROUPS_MAX + lane] = lane_sum((own + lane) * LANES);
+        }
+    }
+}
+
+// Takes what a page has come to.
+fn take_page(thread: u32, page: u32) {
+    let side = page % SIDE;
+    let of_page = page_largest[side];
+    let before = largest;
+    largest = max(before, of_page);
+    let keep = power_below(before - largest);
+    let top = power_below(of_page - largest);
+    if (thread < LANES) {
+        total = fused(total, keep, rounded(weight_lanes[side * LANES + thread] * top));
+    }
+    for (var e = 0u; e * THREADS < DIM; e++) {
+        let d = e * THREADS + thread;
+        if (d < DIM) {
+            found[e] *= keep;
+            let group = side * GROUPS_MAX + d / GROUP;
+            if (FORMAT == 2u) {
+                found[e] = found[e] + rounded(page_centres[group] * top);
+            }
+            found[e] = fused(f32(page_sums[side * DIM + d]), top * page_units[group], found[e]);
+        }
+    }
+}
+
+// Adds the values of a page of half precision, position by position, and its weights. All threads come here.
+fn add_page(thread: u32, row: Row, kv_head: u32, page: u32, weight: f32, seen: u32, behind: u32) {
+    let of_page = page_largest[0];
+    let before = largest;
+    largest = max(before, of_page);
+    let keep = power_below(before - largest);
+    let top = power_below(of_page - largest);
+    if (thread < LANES) {
+        total = fused(total, keep, rounded(weight_lanes[thread] * top));
+    }
+    // Weights were read.
+    workgroupBarrier();
+    weights[thread] = weight * top;
+    workgroupBarrier();
+    for (var e = 0u; e * THREADS < DIM; e++) {
+        found[e] *= keep;
+    }
+    for (var p = seen; p < behind; p++) {
+        let slot = slot_of(row, p);
+        let at = page_of(slot, kv_head) + VALUES;
+        let by = weights[p % PAGE];
+        for (var e = 0u; e * THREADS < DIM; e++) {
+            let d = e * THREADS + thread;
+            if (d < DIM) {
+                found[e] = fused(by, half_at(at, slot % PAGE * DIM + d), found[e]);
+            }
+        }
+    }
+}
+
+@compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
     nothing = group_id.z;
     let thread = local.x;
@@ -213,123 +360,61 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
     if (FORMAT != 0u) {
         round_query(thread);
     }
-    // Of the span under way. Totals are those of a lane, in the first threads.
-    var found: array<f32, EACH>;
-    var largest = LOWEST;
-    var total = 0.0;
-    for (var page = first; page < last; page++) {
-        let position = page * PAGE + thread;
+    let side = thread / PAGE;
+    let lane = thread % PAGE;
+    largest = LOWEST;
+    for (var at = first; at < last; at = at / SIDE * SIDE + SIDE) {
+        // The page of this thread, if there is one.
+        let page = at / SIDE * SIDE + side;
+        let position = page * PAGE + lane;
         let is_seen = position >= begin && position < end;
         let slot = slot_of(row, clamp(position, begin, end - 1u));
-        var found_score = score(slot, kv_head);
+        var own_score = LOWEST;
         if (BIASED) {
-            turn_bias(thread, page, first, last);
-            found_score = biased(found_score, page, thread);
+            turn_bias(side, lane, at, page, first, last);
         }
-        let own_score = select(LOWEST, found_score, is_seen);
-        of_groups[thread] = own_score;
+        if (is_seen) {
+            own_score = score(slot, kv_head);
+            if (BIASED) {
+                own_score = biased(own_score, side, page, lane);
+            }
+        }
+        of_groups[side * groups() * PAGE + lane] = own_score;
         workgroupBarrier();
-        eighths(thread, 1u);
-        let of_page = max(largest_of_group(0u), LOWEST);
-        let before = largest;
-        largest = max(before, of_page);
-        let keep = power_below(before - largest);
-        let top = power_below(of_page - largest);
+        eighths(side, lane, 1u);
+        let of_page = max(largest_of_group(side, 0u), LOWEST);
         let weight = select(0.0, power_below(own_score - of_page), is_seen);
-        weights[thread] = select(weight, weight * top, FORMAT == 0u);
-        // What is read of `of_groups` and `lanes` was read.
-        workgroupBarrier();
-        if (FORMAT == 0u) {
-            of_groups[thread] = weight;
-            workgroupBarrier();
+        weights[thread] = weight;
+        if (lane == 0u) {
+            page_largest[side] = of_page;
         }
-        if (thread < LANES) {
+        // What is read of `of_groups` was read, too.
+        workgroupBarrier();
+        if (lane < LANES) {
             var sum = 0.0;
             for (var v = 0u; v < PAGE; v += LANES) {
-                sum = sum + select(weights[thread + v], of_groups[thread + v], FORMAT == 0u);
+                sum = sum + weights[thread + v];
             }
-            total = fused(total, keep, rounded(sum * top));
-        }
-        for (var e = 0u; e < EACH; e++) {
-            found[e] *= keep;
+            weight_lanes[side * LANES + lane] = sum;
         }
         let seen = max(begin, page * PAGE);
         let behind = min(end, page * PAGE + PAGE);
         if (FORMAT == 0u) {
-            workgroupBarrier();
-            for (var p = seen; p < behind; p++) {
-                let other = slot_of(row, p);
-                let at = page_of(other, kv_head) + VALUES;
-                let by = weights[p % PAGE];
-                for (var e = 0u; e * THREADS < DIM; e++) {
-                    let d = e * THREADS + thread;
-                    if (d < DIM) {
-                        found[e] = fused(by, half_at(at, other % PAGE * DIM + d), found[e]);
-                    }
-                }
-            }
+            add_page(thread, row, kv_head, page, weight, seen, behind);
         } else {
-            let at_slot = page_of(slot, kv_head);
-            for (var group = 0u; group < groups(); group++) {
-                let scale = half_at(at_slot + VALUE_SCALES, group * PAGE + slot % PAGE);
-                of_groups[group * PAGE + thread] = select(0.0, scale, is_seen);
-            }
-            workgroupBarrier();
-            eighths(thread, groups());
-            for (var group = 0u; group < groups(); group++) {
-                let most = largest_of_group(group);
-                let inverse = select(divided(FACTOR_MAX, most), 0.0, most < NOTHING);
-                let over = of_groups[group * PAGE + thread] * inverse;
-                factors[group * PAGE + thread] = i32(round(weight * over));
-            }
-            workgroupBarrier();
-            if (FORMAT == 2u) {
-                for (var group = 0u; group < groups(); group++) {
-                    let centre = half_at(at_slot + VALUE_CENTRES, group * PAGE + slot % PAGE);
-                    of_groups[group * PAGE + thread] = select(0.0, centre, is_seen);
-                }
-                workgroupBarrier();
-                if (thread < LANES) {
-                    for (var group = 0u; group < groups(); group++) {
-                        var sum = 0.0;
-                        for (var v = thread; v < PAGE; v += LANES) {
-                            sum = fused(weights[v], of_groups[group * PAGE + v], sum);
-                        }
-                        lanes[group * LANES + thread] = sum;
-                    }
-                }
-                workgroupBarrier();
-            }
-            for (var e = 0u; e * THREADS < DIM; e++) {
-                let d = e * THREADS + thread;
-                if (d < DIM) {
-                    let group = d / GROUP;
-                    if (FORMAT == 2u) {
-                        found[e] = found[e] + rounded(lane_sum(group * LANES) * top);
-                    }
-                    // Whole quads of the sequence's own page, then position by position.
-                    var sum = 0i;
-                    var p = seen / 4u * 4u;
-                    let whole = min(behind, row.paged) / 4u * 4u;
-                    if (p < whole) {
-                        let at = page_of(places[row.pages + page] * PAGE, kv_head);
-                        for (; p < whole; p += 4u) {
-                            let quad = p % PAGE / 4u;
-                            sum += dot(values_of(at, quad, d), factors_of(group * PAGE + quad * 4u));
-                        }
-                    }
-                    for (; p < behind; p++) {
-                        let other = slot_of(row, p);
-                        let values = values_of(page_of(other, kv_head), other % PAGE / 4u, d);
-                        sum += values[other % 4u] * factors[group * PAGE + p % PAGE];
-                    }
-                    let by = top * (divided(largest_of_group(group), FACTOR_MAX) * SCALE_UNIT);
-                    found[e] = fused(f32(sum), by, found[e]);
+            sum_page(side, lane, row, kv_head, page, slot, weight, is_seen);
+            for (var d = lane; d < DIM; d += PAGE) {
+                if (seen < behind) {
+                    page_sums[side * DIM + d] = sum_of_values(side, row, kv_head, page, seen, behind, d);
                 }
             }
             workgroupBarrier();
+            for (var taken = at; taken < min(at / SIDE * SIDE + SIDE, last); taken++) {
+                take_page(thread, taken);
+            }
         }
-        if (page % SPAN == SPAN - 1u || page + 1u == last) {
+        let next = at / SIDE * SIDE + SIDE;
+        if (next % SPAN == 0u || next >= last) {
             workgroupBarrier();
             if (thread < LANES) {
                 lanes[thread] = total;
