@@ -1,12 +1,13 @@
 //! What each sort of launch takes on a GPU, by its own clock, in a chunk of a prompt and in a token of several sequences:
 //! `cargo run --release -p duet-gpu --example launches -- MODEL.gguf [--gpu gpu:0] [--prompt 512] [--context 128] [--batch
-//! 1,16] [--warm 1]`, the last in seconds. For each, how often it was launched, and microseconds of all of them and of one.
+//! 1,16] [--warm 1]`, the last in seconds. For each, how often it was launched, and microseconds of all of them and of one; before
+//! that, what the processor does while launches are not timed.
 
 #[path = "passes/bed.rs"]
 mod bed;
 
 use bed::{Bed, given};
-use duet_gpu::LaunchTime;
+use duet_gpu::{LaunchTime, Timed};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -21,18 +22,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     while began.elapsed().as_secs_f64() < warm {
         bed.read(prompt)?;
     }
-    bed.gpu.time_launches();
-    let began = Instant::now();
-    bed.read(prompt)?;
-    show(&bed, &format!("a prompt of {prompt}"), began.elapsed(), &bed.gpu.launch_times());
+    for timed in [Timed::Processor, Timed::Launches] {
+        bed.gpu.time_launches(timed);
+        let began = Instant::now();
+        bed.read(prompt)?;
+        show(&bed, &format!("a prompt of {prompt}"), began.elapsed(), &bed.gpu.launch_times());
+    }
     for batch in batches {
         let mut tables = bed.sequences(batch, context)?;
-        bed.step(&mut tables, 0)?;
-        // What led here.
-        drop(bed.gpu.launch_times());
-        let began = Instant::now();
-        bed.step(&mut tables, 1)?;
-        show(&bed, &format!("a token of {batch} behind {context}"), began.elapsed(), &bed.gpu.launch_times());
+        for timed in [Timed::Processor, Timed::Launches] {
+            bed.gpu.time_launches(timed);
+            bed.step(&mut tables, 0)?;
+            bed.step(&mut tables, 1)?;
+            // What led here.
+            drop(bed.gpu.launch_times());
+            let began = Instant::now();
+            bed.step(&mut tables, 2)?;
+            show(&bed, &format!("a token of {batch} behind {context}"), began.elapsed(), &bed.gpu.launch_times());
+        }
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 //!
 //! What is asked of an adapter here is what any model needs; what one model needs is asked when that is placed.
 
+use crate::attending::SPAN_PAGES;
 use crate::error::GpuError;
 use std::fmt;
 
@@ -35,6 +36,8 @@ pub struct Adapter {
     pub verdict: Verdict,
     /// How it may come to keys and values.
     cache_access: CacheAccess,
+    /// Pages that a workgroup attends to at once, where there are few rows.
+    pub(crate) pages_at_once: usize,
 }
 
 /// How a GPU comes to the cache's keys and values.
@@ -136,6 +139,8 @@ impl Adapter {
                 Kind::Integrated | Kind::Software => CacheAccess::InPlace,
                 Kind::Discrete | Kind::Virtual | Kind::Unknown => CacheAccess::Copied,
             },
+            // Threads that wait for each other take turns on a processor.
+            pages_at_once: if kind == Kind::Software { 1 } else { SPAN_PAGES },
             name: format!("{FIRST}:{index}"),
             full_name: info.name,
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
@@ -150,6 +155,12 @@ impl Adapter {
     #[must_use]
     pub fn cache_access(&self) -> CacheAccess {
         self.cache_access
+    }
+
+    /// The same adapter, on which a workgroup is to attend to so many pages at once where there are few rows, eight at most.
+    #[must_use]
+    pub fn with_pages_at_once(self, pages: usize) -> Self {
+        Self { pages_at_once: pages.next_power_of_two().min(SPAN_PAGES), ..self }
     }
 
     /// The same adapter, which is to have copies whatever its driver knows.

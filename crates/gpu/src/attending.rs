@@ -111,22 +111,22 @@ const APART_MAX: usize = 1024;
 /// Workgroups that a GPU has enough of. Rows and heads that are as many have one each, page by page.
 const ENOUGH: usize = 512;
 /// Pages of a span, after which the CPU's kernels merge as well.
-const SPAN_PAGES: usize = 8;
+pub(crate) const SPAN_PAGES: usize = 8;
 const SPAN_POSITIONS: usize = SPAN_PAGES * PAGE_TOKENS;
 
 impl Divided {
     /// Not at all.
     pub(crate) const NOT: Self = Self { spans: 0, side: 1 };
 
-    /// For so many rows, of which one sees so many positions.
-    pub(crate) fn of(rows: usize, heads: usize, positions: usize) -> Self {
+    /// For so many rows, of which one sees so many positions, on an adapter that has so many pages at once.
+    pub(crate) fn of(rows: usize, heads: usize, positions: usize, side: usize) -> Self {
         if rows * heads >= ENOUGH || positions <= PAGE_TOKENS {
             return Self::NOT;
         }
         // As few sizes as serve, since launches are kept by size.
         let spans = positions.div_ceil(SPAN_POSITIONS).next_power_of_two();
         let are_apart = spans > 1 && rows * spans <= APART_MAX;
-        Self { spans: if are_apart { spans } else { 0 }, side: SPAN_PAGES }
+        Self { spans: if are_apart { spans } else { 0 }, side }
     }
 
     /// Bytes for what spans come to, of heads of so many dimensions.
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn few_rows_with_long_contexts_are_divided() {
-        let spans = |rows, positions| Divided::of(rows, 9, positions).spans;
+        let spans = |rows, positions| Divided::of(rows, 9, positions, 1).spans;
         assert_eq!(spans(1, SPAN_POSITIONS), 0);
         assert_eq!(spans(1, SPAN_POSITIONS + 1), 2);
         assert_eq!(spans(16, 5 * SPAN_POSITIONS), 8);
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn few_rows_have_pages_side_by_side() {
-        let side = |rows, positions| Divided::of(rows, 9, positions).side;
+        let side = |rows, positions| Divided::of(rows, 9, positions, SPAN_PAGES).side;
         assert_eq!(side(1, PAGE_TOKENS), 1);
         assert_eq!(side(1, PAGE_TOKENS + 1), SPAN_PAGES);
         assert_eq!(side(16, 65 * SPAN_POSITIONS), SPAN_PAGES);

@@ -15,13 +15,15 @@ const SOME: usize = 16;
 const MANY: usize = 256;
 /// How many threads may share out an output, for tiles as [`TILES`] has them.
 const SPLITS: [&[usize]; TILE_COUNT] = [&[1, 8, 16, 32], &[1, 4, 8, 16], &[1, 4, 8]];
+/// How many workgroups share out the outputs of few rows at most.
+const WORKGROUPS: [usize; 4] = [usize::MAX, 512, 256, 128];
 /// With how many threads an adapter may be busy.
 const BUSY: [usize; 5] = [0, 1 << 13, 1 << 15, 1 << 17, usize::MAX];
 /// How often each method is timed, in turns: a GPU that had nothing to do becomes faster meanwhile.
 const ROUNDS: usize = 5;
 
 impl Loaded {
-    /// Chooses how products are computed, how many threads share out an output, and up to how many outputs they do: as a feed-forward
+    /// Chooses how products are computed, how many threads share out an output, in how many workgroups, and up to how many outputs they do: as a feed-forward
     /// block is done soonest.
     pub(crate) fn choose(&mut self) -> Result<(), GpuError> {
         let first = self.method;
@@ -36,15 +38,18 @@ impl Loaded {
         let is_program = self.gpu.kind == Kind::Software;
         for (size, splits) in SPLITS.into_iter().enumerate() {
             let before = self.method;
-            let with = |(&threads, &rounding): (&usize, &Rounding)| {
+            let with = |(&threads, &rounding, &workgroups): (&usize, &Rounding, &usize)| {
                 let mut method = before;
-                (method.split[size], method.rounding) = (threads, rounding);
+                (method.split[size], method.rounding, method.workgroups[size]) = (threads, rounding, workgroups);
                 method
             };
             // Only one row may be rounded by whom multiplies it.
             let roundings: &[_] = if size == 0 { &[Rounding::Before, Rounding::Within] } else { &[before.rounding] };
             let splits = if is_program { &splits[..2] } else { splits };
+            let workgroups = if is_program { &WORKGROUPS[..1] } else { &WORKGROUPS[..] };
             let methods = splits.iter().flat_map(|split| roundings.iter().map(move |rounding| (split, rounding)));
+            let methods =
+                methods.flat_map(|(split, rounding)| workgroups.iter().map(move |all| (split, rounding, all)));
             let rows = if size + 1 == TILE_COUNT { SOME } else { TILES[size] };
             times.push(self.fastest(methods.map(with).collect(), rows)?);
         }

@@ -22,6 +22,8 @@ pub struct Gpu {
     pub(crate) pipelines: Pipelines,
     /// What sort of adapter it is.
     pub(crate) kind: Kind,
+    /// Pages that a workgroup attends to at once, where there are few rows.
+    pub(crate) pages_at_once: usize,
     /// The most that one binding reads.
     pub(crate) binding_max: u64,
     /// What it draws beside.
@@ -110,6 +112,7 @@ impl Gpu {
             queue,
             pipelines,
             kind: adapter.kind,
+            pages_at_once: adapter.pages_at_once,
             binding_max,
             displays,
             clock,

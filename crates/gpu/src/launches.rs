@@ -1,10 +1,12 @@
 //! What each launch takes by the adapter's own clock: for who makes kernels faster (`examples/launches.rs`).
 //!
-//! Then each launch is a pass of its own, so that nothing overlaps: sums are somewhat longer than what they are taken from.
+//! Then each launch is a pass of its own, so that nothing overlaps: sums are somewhat longer than what they are taken from, and so
+//! is what the processor does. What that takes otherwise is noted if only that is asked for.
 
 use crate::clock::{self, Clock};
 use crate::error::GpuError;
 use crate::gpu::Gpu;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,10 +19,20 @@ pub struct LaunchTime {
     pub took: Duration,
 }
 
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timed {
+    /// What the processor does.
+    Processor,
+    /// That, and each launch.
+    Launches,
+}
+
 /// Launches that were timed, and were not asked for yet.
 #[derive(Debug)]
 pub(crate) struct Launches {
-    pub(crate) clock: Clock,
+    clock: Clock,
+    is_for_each: AtomicBool,
     ended: Mutex<Vec<LaunchTime>>,
 }
 
@@ -28,7 +40,16 @@ impl Launches {
     /// Of an adapter, if it has a clock.
     pub(crate) fn of(gpu: &Gpu) -> Option<Self> {
         let clock = Clock::of(&gpu.device, &gpu.queue, clock::EACH)?;
-        Some(Self { clock, ended: Mutex::default() })
+        Some(Self { clock, is_for_each: AtomicBool::default(), ended: Mutex::default() })
+    }
+
+    pub(crate) fn time(&self, timed: Timed) {
+        self.is_for_each.store(timed == Timed::Launches, Ordering::Relaxed);
+    }
+
+    /// The clock, if each launch is timed.
+    pub(crate) fn clock(&self) -> Option<&Clock> {
+        self.is_for_each.load(Ordering::Relaxed).then_some(&self.clock)
     }
 
     /// Notes those of a submission that has ended, of which these are the names.

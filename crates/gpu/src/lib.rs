@@ -52,6 +52,6 @@ pub use adapters::{Adapter, Adapters, CacheAccess, Verdict};
 pub use error::GpuError;
 pub use fusing::Fusing;
 pub use gpu::{Fault, Gpu};
-pub use launches::LaunchTime;
+pub use launches::{LaunchTime, Timed};
 pub use placed::GpuModel;
 pub use self_test::{SelfTest, self_test};

@@ -8,6 +8,7 @@ use crate::products::{Epilogue, Method, Product, RowsOf, Source};
 use crate::recording::{Groups, Recording};
 use crate::room::Room;
 use crate::shader::ADD_NORMED;
+use crate::sharing::fetched;
 use duet_kernels::fused::{Block, Feed, FfnWeights, HeadWeights, Norm, QkvWeights, RowNorm};
 use duet_kernels::matmul::Gating;
 
@@ -275,7 +276,7 @@ impl Launcher<'_> {
         };
         let stored = self.stored(matrix, None, &room.normed, rows);
         self.multiplied(to, source, Product { width: hidden, ..stored }, rows)?;
-        let constants = [("COLUMNS", hidden as u32), ("CENTRED", 0)];
+        let constants = [("COLUMNS", hidden as u32), ("CENTRED", 0), ("FETCHED", fetched(hidden) as u32)];
         let pipeline = self.gpu.pipeline(&ADD_NORMED, 1, &constants)?;
         let buffers = [&room.normed, &norm.weight, &room.residual];
         to.launch(&pipeline, &buffers.map(whole), &[norm.epsilon.to_bits()], Groups(rows, 1));

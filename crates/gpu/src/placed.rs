@@ -11,7 +11,7 @@ use crate::fusing::Fusing;
 use crate::gpu::{Fault, Gpu};
 use crate::heads::HeadsOnGpu;
 use crate::held::Shares;
-use crate::launches::{LaunchTime, Launches};
+use crate::launches::{LaunchTime, Launches, Timed};
 use crate::nodes::{FfnOnGpu, HeadOnGpu, Launcher, QkvOnGpu};
 use crate::pages::Place;
 use crate::prepared::{Chosen, Part, Prepared};
@@ -125,14 +125,15 @@ impl GpuModel {
         Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.gpu.copied.load(Ordering::Relaxed)))
     }
 
-    /// Has each launch timed from now on, on an adapter that has a clock.
-    pub fn time_launches(&self) {
+    /// Has the processor's work, or each launch, timed from now on, on an adapter that has a clock.
+    pub fn time_launches(&self, timed: Timed) {
         let locked = self.locked();
         let Some(gpu) = locked.as_ref().map(|on_gpu| &on_gpu.loaded.gpu) else { return };
         if let Some(launches) = Launches::of(gpu).filter(|_| gpu.launches.get().is_none()) {
             // Nobody else has it meanwhile: the model is locked.
             let _ = gpu.launches.set(launches);
         }
+        gpu.launches.get().into_iter().for_each(|launches| launches.time(timed));
     }
 
     /// What each launch took since the last time that this was asked, or since they are timed.

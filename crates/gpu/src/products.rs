@@ -6,7 +6,7 @@ use crate::nodes::{Launcher, NormOnGpu, whole};
 use crate::recording::{Groups, Recording};
 use crate::room::Operands;
 use crate::shader::{PRODUCT, PRODUCT_FLOATS, PRODUCT_OF_ROW, PRODUCT_SPLIT, QUANTIZE};
-use crate::sharing::{groups_each, minima, row_bytes};
+use crate::sharing::{fetched, groups_each, minima, row_bytes};
 use duet_kernels::matmul::Gating;
 use duet_kernels::packed::PANEL;
 use duet_kernels::quantize::GROUP;
@@ -31,6 +31,8 @@ pub(crate) struct Method {
     pub(crate) width: usize,
     /// Threads that share out the groups of an output, for tiles as [`TILES`] has them.
     pub(crate) split: [usize; TILE_COUNT],
+    /// Workgroups that a launch then has at most, for the same tiles: each goes on with other outputs.
+    pub(crate) workgroups: [usize; TILE_COUNT],
     /// Threads that an adapter is busy with: where whole tiles have as many, or more, each has outputs of its own.
     pub(crate) busy: usize,
     /// Who rounds one row.
@@ -57,6 +59,7 @@ impl Method {
         products: Products::Bytes,
         width: 64,
         split: [1; TILE_COUNT],
+        workgroups: [usize::MAX; TILE_COUNT],
         busy: usize::MAX,
         rounding: Rounding::Before,
     };
@@ -149,6 +152,7 @@ impl Launcher<'_> {
             ("COLUMNS", columns as u32),
             ("NORMED", norm.is_some().into()),
             ("CENTRED", bias.is_some().into()),
+            ("FETCHED", fetched(columns) as u32),
             ("FLOATS", form),
         ];
         let pipeline = self.gpu.pipeline(&QUANTIZE, 1, &constants)?;
@@ -204,7 +208,12 @@ impl Launcher<'_> {
         let norm = rounding.and_then(|source| source.norm);
         let epsilon = norm.map_or(0.0, |norm| norm.epsilon).to_bits();
         let told = [count as u32, slab.pairs as u32, first as u32, outputs as u32, tiles as u32, epsilon];
-        let columns = if is_split { slab.pairs } else { (slab.pairs * PANEL).div_ceil(threads) };
+        let columns = match rows {
+            _ if !is_split => (slab.pairs * PANEL).div_ceil(threads),
+            // Most of its tiles may be empty.
+            RowsOf::Routed { .. } => slab.pairs,
+            _ => self.workgroups(slab.pairs, tile, tiles),
+        };
         let groups = Groups(columns, tiles);
         if slab.form.is_float() {
             let pipeline = self.gpu.pipeline(&PRODUCT_FLOATS, tile as u32, &constants)?;
@@ -217,7 +226,7 @@ impl Launcher<'_> {
             }
             let (shader, given) = if let Some(Source { values, norm, columns }) = rounding {
                 constants.extend([("COLUMNS", columns as u32), ("NORMED", norm.is_some().into()), ("CENTRED", 0)]);
-                constants.push(("ROW_QUADS", 2 * matrix.groups as u32));
+                constants.extend([("FETCHED", fetched(columns) as u32), ("ROW_QUADS", 2 * matrix.groups as u32)]);
                 (&PRODUCT_OF_ROW, [values, values, norm.map_or(spare, |norm| &norm.weight)])
             } else {
                 let (quants, scales) = (&operands.quants, &operands.scales);

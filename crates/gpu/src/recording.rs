@@ -3,6 +3,7 @@
 
 use crate::error::GpuError;
 use crate::gpu::Gpu;
+use crate::launches::Launches;
 use crate::pipelines::Pipeline;
 use crate::prepared::{Launch, Part, Prepared};
 use std::sync::Arc;
@@ -110,12 +111,12 @@ impl<'a> Recording<'a> {
 
     /// The pass that a launch goes to: one of its own where each is timed.
     fn pass_of(&mut self, pipeline: &Pipeline) -> &mut wgpu::ComputePass<'static> {
-        let Some(launches) = self.gpu.launches.get() else { return self.pass() };
+        let Some(clock) = self.gpu.launches.get().and_then(Launches::clock) else { return self.pass() };
         let mut number = self.names.len() as u32;
         self.names.push(pipeline.name.clone());
         // The one before ends before this one begins.
         self.pass = None;
-        let timestamp_writes = launches.clock.writes(&mut number);
+        let timestamp_writes = clock.writes(&mut number);
         let described = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
         self.pass.insert(self.encoder.begin_compute_pass(&described).forget_lifetime())
     }
@@ -173,9 +174,10 @@ impl<'a> Recording<'a> {
         if let Some((clock, passes)) = clock {
             clock.resolve(&mut self.encoder, passes);
         }
-        let each = self.gpu.launches.get().filter(|launches| launches.clock.has(self.names.len() as u32));
-        if let Some(launches) = each {
-            launches.clock.resolve(&mut self.encoder, self.names.len() as u32);
+        let count = self.names.len() as u32;
+        let each = self.gpu.launches.get().filter(|launches| launches.clock().is_some_and(|clock| clock.has(count)));
+        if let Some(clock) = each.and_then(Launches::clock) {
+            clock.resolve(&mut self.encoder, count);
         }
         let began = Instant::now();
         self.gpu.run(self.encoder.finish())?;

@@ -13,20 +13,26 @@ impl Launcher<'_> {
         if form.is_float() || (tile == TILE_MAX && outputs >= self.method.busy) {
             return 1;
         }
-        let size = TILES.iter().position(|&most| tile <= most).unwrap_or(TILE_COUNT - 1);
         let limits = self.gpu.device.limits();
         let fits = |split: usize| {
-            let of_rows = 4 * tile * split * groups_each(form, tile);
-            let bytes = size_of::<f32>() * (shared_products(form, tile, split) + minima(form, tile, split) + of_rows);
+            let of_rows = TURNS * 4 * tile * split * groups_each(form, tile);
+            let of_groups = TURNS * shared_products(form, tile, split) + minima(form, tile, split);
+            let bytes = size_of::<f32>() * (of_groups + of_rows + tile * PAIR);
             split * PANEL <= limits.max_compute_invocations_per_workgroup as usize
                 && split * PANEL <= limits.max_compute_workgroup_size_x as usize
                 && bytes + beside + ALIGNED <= limits.max_compute_workgroup_storage_size as usize
         };
-        let mut split = self.method.split[size];
+        let mut split = self.method.split[size(tile)];
         while split > 1 && !fits(split) {
             split /= 2;
         }
         split
+    }
+
+    /// Workgroups that have so many pairs of panels in turns, where there are so many tiles: all of them as many, or one less.
+    pub(crate) fn workgroups(&self, pairs: usize, tile: usize, tiles: usize) -> usize {
+        let most = (self.method.workgroups[size(tile)] / tiles.max(1)).max(1);
+        pairs.div_ceil(pairs.div_ceil(most))
     }
 
     /// Whether workgroups round the row that they multiply with a matrix.
@@ -40,16 +46,26 @@ impl Launcher<'_> {
     }
 }
 
+/// Which of [`TILES`] a tile is.
+fn size(tile: usize) -> usize {
+    TILES.iter().position(|&most| tile <= most).unwrap_or(TILE_COUNT - 1)
+}
+
 /// What lies between the arrays that threads share, at most.
 const ALIGNED: usize = 64;
 
 /// Bytes of a row that a workgroup rounds: its quants and scales, and what it fetches of it at once.
 pub(crate) fn row_bytes(groups: usize) -> usize {
-    groups * (GROUP + 4 * size_of::<f32>()) + (FETCHED + PANEL) * size_of::<f32>()
+    groups * (GROUP + 4 * size_of::<f32>()) + (fetched(groups * GROUP) + PANEL) * size_of::<f32>()
 }
 
-/// `row_moments.wgsl`.
-const FETCHED: usize = 1024;
+/// Values of a row that threads fetch together to find its moments (`row_moments.wgsl`), of so many.
+pub(crate) fn fetched(columns: usize) -> usize {
+    columns.clamp(1, 2048)
+}
+
+/// Turns whose products are shared: one is added up while the next is multiplied.
+const TURNS: usize = 2;
 
 /// Groups that a thread computes before those of all are added up: some for one row, where there is little else to do while
 /// weights are on their way.
@@ -57,12 +73,12 @@ pub(crate) fn groups_each(form: Form, tile: usize) -> usize {
     if tile == 1 { 2 / parts(form) } else { 1 }
 }
 
-/// Products that threads share.
+/// Products that threads share in a turn.
 fn shared_products(form: Form, tile: usize, split: usize) -> usize {
     split * groups_each(form, tile) * parts(form) * tile * PAIR
 }
 
-/// Minima that they share; one where weights have none, since there is no array of nothing.
+/// Minima that they share in all turns; one where weights have none, since there is no array of nothing.
 pub(crate) fn minima(form: Form, tile: usize, split: usize) -> usize {
-    if form.has_min() { shared_products(form, tile, split) / tile } else { 1 }
+    if form.has_min() { TURNS * shared_products(form, tile, split) / tile } else { 1 }
 }

@@ -276,7 +276,10 @@ impl Way<'_, '_> {
         let sight = Sight { loaded, model, spans, stride: rows.angles.stride, count: *count };
         let positions = rows.sequences.iter().map(|sequence| sequence.before.as_usize() + sequence.rows.len());
         let divided = match node {
-            Node::Attention { .. } => Divided::of(*count, model.blueprint().heads, positions.max().unwrap_or(0)),
+            Node::Attention { .. } => {
+                let (heads, side) = (model.blueprint().heads, loaded.gpu.pages_at_once);
+                Divided::of(*count, heads, positions.max().unwrap_or(0), side)
+            }
             _ => Divided::NOT,
         };
         let part = Part::Node { node, rows: *count, results, divided };

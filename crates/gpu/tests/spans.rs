@@ -146,7 +146,7 @@ impl Bed {
 fn check(name: &str) {
     let Some(adapter) = adapter() else { return };
     let model = loaded(&fixture(name));
-    let copying = Bed::on(Arc::clone(&model), &adapter.clone().with_copies());
+    let copying = Bed::on(Arc::clone(&model), &adapter.clone().with_copies().with_pages_at_once(8));
     copying.check();
     assert!(copying.gpu.copied_bytes().0 > 0);
     let bed = Bed::on(model, &adapter);
@@ -182,7 +182,7 @@ fn with_context(name: &str, context: u32) -> Arc<Model> {
 /// What is divided among workgroups and merged has the bits of what is not.
 #[test]
 fn spans_that_have_workgroups_of_their_own_have_the_bits_of_the_cores() {
-    let Some(adapter) = adapter() else { return };
+    let Some(adapter) = adapter().map(|adapter| adapter.with_pages_at_once(8)) else { return };
     for name in ["golden_llama.gguf", "golden_qwen2.gguf", "golden_gemma3.gguf"] {
         let bed = Bed::on(with_context(name, LONG + CHUNK + 64), &adapter);
         for format in KvFormat::ALL {

@@ -34,20 +34,34 @@ const QUADS: u32 = 2u;
 const IQ4NL = array<i32, 16>(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 const MXFP4 = array<i32, 16>(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
 
-fn registers() -> u32 {
-    return BITS;
+/// What a lane has of a group: a word for each bit of a quant.
+struct Words {
+    first: vec4<u32>,
+    second: vec4<u32>,
 }
 
-// The four quants of a step as signed bytes, without their zero point. `at` is the group's first word of the thread's lane.
-fn four(at: u32, step: u32) -> u32 {
+// Reads them. `at` is the group's first word of the lane.
+fn words_at(at: u32) -> Words {
+    var words: Words;
+    for (var i = 0u; i < min(BITS, 4u); i++) {
+        words.first[i] = quants[at + i * LANES];
+    }
+    for (var i = 4u; i < BITS; i++) {
+        words.second[i - 4u] = quants[at + i * LANES];
+    }
+    return words;
+}
+
+// The four quants of a step as signed bytes, without their zero point.
+fn four(words: Words, step: u32) -> u32 {
     var q: u32;
     switch BITS {
-        case 8u: { q = quants[at + step * LANES]; }
-        case 4u: { q = nibbles(at, step); }
-        case 5u: { q = nibbles(at, step) | (((quants[at + 4u * LANES] >> step) & 0x01010101u) << 4u); }
-        case 6u: { q = nibbles(at, step) | (two_bits(at + 4u * LANES, step) << 4u); }
-        case 2u: { q = two_bits(at, step); }
-        default: { q = two_bits(at, step) | (((quants[at + 2u * LANES] >> step) & 0x01010101u) << 2u); }
+        case 8u: { q = select(words.second, words.first, step < 4u)[step % 4u]; }
+        case 4u: { q = nibbles(words.first, step); }
+        case 5u: { q = nibbles(words.first, step) | (((words.second.x >> step) & 0x01010101u) << 4u); }
+        case 6u: { q = nibbles(words.first, step) | (two_bits(words.second, step) << 4u); }
+        case 2u: { q = two_bits(words.first, step); }
+        default: { q = two_bits(words.first, step) | (((words.first.z >> step) & 0x01010101u) << 2u); }
     }
     if (TABLE != 0u) {
         return numbered(q);
@@ -56,12 +70,12 @@ fn four(at: u32, step: u32) -> u32 {
     return (q + (128u - ZERO) * 0x01010101u) ^ 0x80808080u;
 }
 
-fn nibbles(at: u32, step: u32) -> u32 {
-    return (quants[at + step / 2u * LANES] >> (step % 2u * 4u)) & 0x0f0f0f0fu;
+fn nibbles(words: vec4<u32>, step: u32) -> u32 {
+    return (words[step / 2u] >> (step % 2u * 4u)) & 0x0f0f0f0fu;
 }
 
-fn two_bits(at: u32, step: u32) -> u32 {
-    return (quants[at + step / 4u * LANES] >> (step % 4u * 2u)) & 0x03030303u;
+fn two_bits(words: vec4<u32>, step: u32) -> u32 {
+    return (words[step / 4u] >> (step % 4u * 2u)) & 0x03030303u;
 }
 
 fn numbered(q: u32) -> u32 {
@@ -77,16 +91,6 @@ fn numbered(q: u32) -> u32 {
     return pack4xI8(values);
 }
 
-// A number of half precision: the `index`th from a byte that is a multiple of four.
-fn half_at(byte: u32, index: u32) -> f32 {
-    let both = unpack2x16float(scales[byte / 4u + index / 2u]);
-    return select(both.x, both.y, index % 2u == 1u);
-}
-
-fn byte_at(byte: u32) -> u32 {
-    return (scales[byte / 4u] >> (byte % 4u * 8u)) & 255u;
-}
-
 fn head_bytes() -> u32 {
     return select(32u, 64u, MIN);
 }
@@ -99,39 +103,71 @@ fn scale_bytes() -> u32 {
     return (GROUPS + BLOCK - 1u) / BLOCK * (head_bytes() + BLOCK * SMALL * LANES);
 }
 
-// Scale and minimum of a part of a group, for an output of a panel.
-fn scale_of(panel: u32, lane: u32, group: u32, part: u32) -> vec2<f32> {
+/// The words in which an output's scales of a group are.
+struct Scales {
+    /// Two of half precision, of which one is the lane's: of scales, and of minima.
+    scale: u32,
+    min: u32,
+    /// Four bytes, of which one is the lane's: small scales of the first part, and of the second, or of the minimum.
+    small: u32,
+    other: u32,
+}
+
+// Reads them.
+fn scales_at(panel: u32, lane: u32, group: u32) -> Scales {
     let start = panel * scale_bytes();
+    var at: u32;
     if (SMALL == 0u) {
-        let head = start + group * head_bytes();
-        var min = 0.0;
-        if (MIN) {
-            min = half_at(head + 32u, lane);
-        }
-        return vec2<f32>(half_at(head, lane), min);
+        at = start + group * head_bytes();
+    } else {
+        at = start + group / BLOCK * (head_bytes() + BLOCK * SMALL * LANES);
     }
-    let head = start + group / BLOCK * (head_bytes() + BLOCK * SMALL * LANES);
-    let small = head + head_bytes() + group % BLOCK * SMALL * LANES + lane;
-    var shared_min = 0.0;
+    var found: Scales;
+    found.scale = scales[at / 4u + lane / 2u];
     if (MIN) {
-        shared_min = half_at(head + 32u, lane);
+        found.min = scales[at / 4u + 8u + lane / 2u];
     }
-    let d = half_at(head, lane);
+    if (SMALL > 0u) {
+        let small = (at + head_bytes() + group % BLOCK * SMALL * LANES + lane) / 4u;
+        found.small = scales[small];
+        if (SMALL > 1u) {
+            found.other = scales[small + LANES / 4u];
+        }
+    }
+    return found;
+}
+
+// The lane's of two of half precision.
+fn half_of(word: u32, lane: u32) -> f32 {
+    let both = unpack2x16float(word);
+    return select(both.x, both.y, lane % 2u == 1u);
+}
+
+// Scale and minimum of a part of a group.
+fn scale_of(found: Scales, lane: u32, part: u32) -> vec2<f32> {
+    let d = half_of(found.scale, lane);
+    var min = 0.0;
+    if (MIN) {
+        min = half_of(found.min, lane);
+    }
+    if (SMALL == 0u) {
+        return vec2<f32>(d, min);
+    }
+    let shift = lane % 4u * 8u;
+    let small = select(found.other, found.small, part == 0u) >> shift;
     if (NIBBLES) {
-        let both = byte_at(small + part * LANES);
-        return vec2<f32>(d * f32(both & 15u), shared_min * f32(both >> 4u));
+        return vec2<f32>(d * f32(small & 15u), min * f32((small & 255u) >> 4u));
     }
     if (SIGNED) {
-        let s = i32(byte_at(small + part * LANES) << 24u) >> 24u;
-        return vec2<f32>(d * f32(s), 0.0);
+        return vec2<f32>(d * f32(i32(small << 24u) >> 24u), 0.0);
     }
-    return vec2<f32>(d * f32(byte_at(small)), shared_min * f32(byte_at(small + LANES)));
+    return vec2<f32>(d * f32(small & 255u), min * f32((found.other >> shift) & 255u));
 }
 
 // Those of four steps.
-fn sixteen(at: u32, quad: u32) -> vec4<u32> {
+fn sixteen(words: Words, quad: u32) -> vec4<u32> {
     let step = quad * 4u;
-    return vec4<u32>(four(at, step), four(at, step + 1u), four(at, step + 2u), four(at, step + 3u));
+    return vec4<u32>(four(words, step), four(words, step + 1u), four(words, step + 2u), four(words, step + 3u));
 }
 
 // The products of sixteen quants each, added to a sum.

@@ -1,97 +1,146 @@
 // The same products where there are few rows, and so few threads, each with long sums: SPLIT threads share out the groups of an
 // output, whose products are integers and may be computed in any order; then a thread for each sum adds them up in the order of
-// the groups. A workgroup has a pair of panels and a tile of rows. (Behind
+// the groups. A workgroup has a tile of rows and a pair of panels, and then the next pair that no other has. (Behind
 // `rows_given.wgsl` or `rows_rounded.wgsl`.)
+//
+// Each turn has SPLIT × EACH groups. While those of one turn are added up, the words of the next are on their way; and threads that
+// add nothing up go on to multiply them. So what is shared is there twice.
 
 /// Threads of an output, and groups that each computes before they are added up.
 override SPLIT: u32;
 override EACH: u32;
-/// Minima that are kept: none where weights have none.
+/// Lengths of arrays of both turns: minima are none where weights have none.
 override MINIMA: u32;
 
 const OUTPUTS: u32 = 2u * LANES;
+const EACH_MAX: u32 = 2u;
+/// Groups whose products are read together.
+const READ_GROUPS: u32 = 4u;
 
-/// Of the groups under way and their parts, for each row and output: its product by its scale. `[group][part][row][output]`
-var<workgroup> products: array<f32, SPLIT * EACH * PARTS * ROWS * OUTPUTS>;
-/// For each row, its scale and sums. `[group][row]`
-var<workgroup> of_rows: array<vec4<f32>, SPLIT * EACH * ROWS>;
-/// For each output, its minimum. `[group][part][output]`
+/// Of the groups of a turn and their parts, for each row and output: its product by its scale. `[turn][group][part][row][output]`
+var<workgroup> products: array<f32, 2u * SPLIT * EACH * PARTS * ROWS * OUTPUTS>;
+/// For each row, its scale and sums. `[turn][group][row]`
+var<workgroup> of_rows: array<vec4<f32>, 2u * SPLIT * EACH * ROWS>;
+/// For each output, its minimum. `[turn][group][part][output]`
 var<workgroup> minima: array<f32, MINIMA>;
+/// What sums come to. `[row][output]`
+var<workgroup> results: array<f32, ROWS * OUTPUTS>;
+
+/// What a thread has read ahead: of each of its groups, and of both panels.
+var<private> words: array<Words, 2u * EACH_MAX>;
+var<private> word_scales: array<Scales, 2u * EACH_MAX>;
 
 @compute @workgroup_size(WIDTH)
-fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
+fn main(
+    @builtin(workgroup_id) group_id: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(local_invocation_id) local: vec3<u32>,
+) {
     nothing = group_id.z;
     let thread = local.x;
     begin_tile(group_id.y);
     if (ROUTED && first_row >= rows_end) {
         return;
     }
+    read_ahead(thread, group_id.x, 0u);
     begin_rows(thread);
-    // Sums: a thread has every WIDTHth of the tile's.
-    var sums: array<f32, ROWS>;
-    for (var begin = 0u; begin < GROUPS; begin += SPLIT * EACH) {
-        for (var each = 0u; each < EACH; each++) {
-            multiply(group_id.x, thread % LANES, begin, each * SPLIT + thread / LANES);
+    var turn = 0u;
+    for (var pair = group_id.x; pair < call.pairs; pair += workgroups.x) {
+        // Sums: a thread has every WIDTHth of the tile's.
+        var sums: array<f32, ROWS>;
+        for (var begin = 0u; begin < GROUPS; begin += SPLIT * EACH) {
+            multiply(thread, begin, turn);
+            // What is next: other groups, or those of the next pair.
+            let is_last = begin + SPLIT * EACH >= GROUPS;
+            let next_pair = select(pair, pair + workgroups.x, is_last);
+            if (next_pair < call.pairs) {
+                read_ahead(thread, next_pair, select(begin + SPLIT * EACH, 0u, is_last));
+            }
+            workgroupBarrier();
+            for (var s = 0u; s < ROWS; s++) {
+                let sum = s * WIDTH + thread;
+                if (sum < ROWS * OUTPUTS) {
+                    sums[s] = added(sums[s], turn, begin, sum / OUTPUTS, sum % OUTPUTS);
+                }
+            }
+            turn = 1u - turn;
         }
-        workgroupBarrier();
         for (var s = 0u; s < ROWS; s++) {
             let sum = s * WIDTH + thread;
             if (sum < ROWS * OUTPUTS) {
-                sums[s] = added(sums[s], begin, sum / OUTPUTS, sum % OUTPUTS);
+                results[sum] = sums[s] * UNIT;
             }
         }
         workgroupBarrier();
-    }
-    for (var s = 0u; s < ROWS; s++) {
-        let sum = s * WIDTH + thread;
-        if (sum < ROWS * OUTPUTS) {
-            products[sum] = sums[s] * UNIT;
+        for (var at = thread; at < ROWS * LANES; at += WIDTH) {
+            let row = at / LANES;
+            let lane = at % LANES;
+            let one = results[row * OUTPUTS + lane];
+            let other = results[row * OUTPUTS + LANES + lane];
+            take_row(pair, lane, row, one, other);
         }
-    }
-    workgroupBarrier();
-    for (var at = thread; at < ROWS * LANES; at += WIDTH) {
-        let row = at / LANES;
-        let lane = at % LANES;
-        let one = products[row * OUTPUTS + lane];
-        let other = products[row * OUTPUTS + LANES + lane];
-        take_row(group_id.x, lane, row, one, other);
     }
 }
 
-// Multiplies a group of those that begin at `begin`, the `slot`th, of two outputs and all rows.
-fn multiply(pair: u32, lane: u32, begin: u32, slot: u32) {
-    let group = begin + slot;
-    if (group >= GROUPS) {
-        return;
-    }
-    if (lane < ROWS) {
-        of_rows[slot * ROWS + lane] = row_scale(source_row(lane) * GROUPS + group);
-    }
+// The group that a thread has as its `each`th of those from `begin` on.
+fn own_slot(thread: u32, each: u32) -> u32 {
+    return each * SPLIT + thread / LANES;
+}
+
+// Reads what a thread multiplies next; beyond the last group, that one once more.
+fn read_ahead(thread: u32, pair: u32, begin: u32) {
+    let lane = thread % LANES;
     let panel = (expert * call.pairs + pair) * 2u;
-    let panel_words = GROUPS * registers() * LANES;
-    let at = panel * panel_words + group * registers() * LANES + lane;
+    let panel_words = GROUPS * BITS * LANES;
+    for (var each = 0u; each < EACH; each++) {
+        let group = min(begin + own_slot(thread, each), GROUPS - 1u);
+        let at = panel * panel_words + group * BITS * LANES + lane;
+        words[each * 2u] = words_at(at);
+        words[each * 2u + 1u] = words_at(at + panel_words);
+        word_scales[each * 2u] = scales_at(panel, lane, group);
+        word_scales[each * 2u + 1u] = scales_at(panel + 1u, lane, group);
+    }
+}
+
+// Multiplies the groups that were read, of those from `begin` on, with all rows.
+fn multiply(thread: u32, begin: u32, turn: u32) {
+    for (var each = 0u; each < EACH; each++) {
+        let slot = own_slot(thread, each);
+        if (begin + slot < GROUPS) {
+            multiply_group(thread % LANES, each, begin + slot, turn * SPLIT * EACH + slot);
+        }
+    }
+}
+
+// Multiplies a group of two outputs with all rows; where it goes, `place` counts.
+fn multiply_group(lane: u32, each: u32, group: u32, place: u32) {
+    let one_words = words[each * 2u];
+    let other_words = words[each * 2u + 1u];
+    if (lane < ROWS) {
+        of_rows[place * ROWS + lane] = row_scale(source_row(lane) * GROUPS + group);
+    }
     for (var part = 0u; part < PARTS; part++) {
-        let one_scale = scale_of(panel, lane, group, part);
-        let other_scale = scale_of(panel + 1u, lane, group, part);
-        let place = (slot * PARTS + part) * OUTPUTS + lane;
+        let one_scale = scale_of(word_scales[each * 2u], lane, part);
+        let other_scale = scale_of(word_scales[each * 2u + 1u], lane, part);
         if (MIN) {
-            minima[place] = one_scale.y;
-            minima[place + LANES] = other_scale.y;
+            let at = (place * PARTS + part) * OUTPUTS + lane;
+            minima[at] = one_scale.y;
+            minima[at + LANES] = other_scale.y;
         }
         var one: array<f32, ROWS>;
         var other: array<f32, ROWS>;
         if (FLOATS == 1u) {
             for (var r = 0u; r < ROWS; r++) {
                 let row = source_row(r) * GROUPS + group;
-                one[r] = floats_of(at, row, part);
-                other[r] = floats_of(at + panel_words, row, part);
+                one[r] = floats_of(one_words, row, part);
+                other[r] = floats_of(other_words, row, part);
             }
         } else {
             var one_sums: array<i32, ROWS>;
             var other_sums: array<i32, ROWS>;
             for (var quad = part * (QUADS / PARTS); quad < (part + 1u) * (QUADS / PARTS); quad++) {
-                let one_sixteen = sixteen(at, quad);
-                let other_sixteen = sixteen(at + panel_words, quad);
+                let one_sixteen = sixteen(one_words, quad);
+                let other_sixteen = sixteen(other_words, quad);
                 for (var r = 0u; r < ROWS; r++) {
                     let x = row_quad(source_row(r) * GROUPS + group, quad);
                     one_sums[r] = dot16(one_sixteen, x, one_sums[r]);
@@ -104,37 +153,75 @@ fn multiply(pair: u32, lane: u32, begin: u32, slot: u32) {
             }
         }
         for (var r = 0u; r < ROWS; r++) {
-            let to = ((slot * PARTS + part) * ROWS + r) * OUTPUTS + lane;
+            let to = ((place * PARTS + part) * ROWS + r) * OUTPUTS + lane;
             products[to] = one_scale.x * one[r];
             products[to + LANES] = other_scale.x * other[r];
         }
     }
 }
 
-fn floats_of(at: u32, row: u32, part: u32) -> f32 {
+fn floats_of(of_output: Words, row: u32, part: u32) -> f32 {
     var sum = 0.0;
     for (var step = part * (STEPS / PARTS); step < (part + 1u) * (STEPS / PARTS); step++) {
-        sum += dot(vec4<f32>(unpack4xI8(four(at, step))), row_floats(row, step));
+        sum += dot(vec4<f32>(unpack4xI8(four(of_output, step))), row_floats(row, step));
     }
     return sum;
 }
 
-// Adds what the groups under way have for a row and an output, in their order.
-fn added(before: f32, begin: u32, row: u32, output: u32) -> f32 {
-    var sum = before;
-    for (var slot = 0u; slot < min(SPLIT * EACH, GROUPS - begin); slot++) {
-        let by = of_rows[slot * ROWS + row];
-        for (var part = 0u; part < PARTS; part++) {
-            let place = slot * PARTS + part;
-            sum = fused(products[(place * ROWS + row) * OUTPUTS + output], by.x, sum);
-            if (MIN) {
-                var of_row = by.y;
-                if (PARTS == 2u) {
-                    of_row = by[2u + part] * by.x;
-                }
-                sum = fused(minima[place * OUTPUTS + output], of_row, sum);
-            }
+/// What a group has for a row and an output, of each part.
+struct Addends {
+    products: vec2<f32>,
+    minima: vec2<f32>,
+    of_row: vec4<f32>,
+}
+
+fn addends(place: u32, row: u32, output: u32) -> Addends {
+    var found: Addends;
+    found.of_row = of_rows[place * ROWS + row];
+    for (var part = 0u; part < PARTS; part++) {
+        let at = place * PARTS + part;
+        found.products[part] = products[(at * ROWS + row) * OUTPUTS + output];
+        if (MIN) {
+            found.minima[part] = minima[at * OUTPUTS + output];
         }
+    }
+    return found;
+}
+
+fn with_addends(before: f32, found: Addends) -> f32 {
+    var sum = before;
+    let by = found.of_row;
+    for (var part = 0u; part < PARTS; part++) {
+        sum = fused(found.products[part], by.x, sum);
+        if (MIN) {
+            var of_row = by.y;
+            if (PARTS == 2u) {
+                of_row = by[2u + part] * by.x;
+            }
+            sum = fused(found.minima[part], of_row, sum);
+        }
+    }
+    return sum;
+}
+
+// Adds what the groups of a turn have for a row and an output, in their order. Some are read together: one by one, each would be
+// waited for.
+fn added(before: f32, turn: u32, begin: u32, row: u32, output: u32) -> f32 {
+    var sum = before;
+    let first = turn * SPLIT * EACH;
+    let count = min(SPLIT * EACH, GROUPS - begin);
+    var slot = 0u;
+    for (; slot + READ_GROUPS <= count; slot += READ_GROUPS) {
+        var found: array<Addends, READ_GROUPS>;
+        for (var k = 0u; k < READ_GROUPS; k++) {
+            found[k] = addends(first + slot + k, row, output);
+        }
+        for (var k = 0u; k < READ_GROUPS; k++) {
+            sum = with_addends(sum, found[k]);
+        }
+    }
+    for (; slot < count; slot++) {
+        sum = with_addends(sum, addends(first + slot, row, output));
     }
     return sum;
 }

@@ -8,7 +8,9 @@ override COLUMNS: u32;
 override CENTRED: bool;
 
 /// Values of a row that all threads fetch together: one after the other, each lane would wait for memory each time.
-const FETCHED: u32 = 1024u;
+override FETCHED: u32;
+/// And that a lane then reads together.
+const READ: u32 = 8u;
 var<workgroup> fetched: array<f32, FETCHED>;
 var<workgroup> lanes: array<f32, LANES>;
 
@@ -32,6 +34,26 @@ fn lane_sum(thread: u32, own: f32) -> f32 {
     }
     workgroupBarrier();
     return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+// Adds to a lane's sum the squares of how far the fetched values from `first` on are from the mean.
+fn squares(before: f32, first: u32, count: u32, mean: f32) -> f32 {
+    var sum = before;
+    var i = first;
+    for (; i + (READ - 1u) * LANES < count; i += READ * LANES) {
+        var far: array<f32, READ>;
+        for (var k = 0u; k < READ; k++) {
+            far[k] = fetched[i + k * LANES] - mean;
+        }
+        for (var k = 0u; k < READ; k++) {
+            sum = fused(far[k], far[k], sum);
+        }
+    }
+    for (; i < count; i += LANES) {
+        let far = fetched[i] - mean;
+        sum = fused(far, far, sum);
+    }
+    return sum;
 }
 
 // Of the row whose values begin at `start`. All threads come here, and all find it.
@@ -60,10 +82,7 @@ fn moments_of(thread: u32, start: u32, epsilon: f32) -> vec2<f32> {
     var own = 0.0;
     for (var at = start; at < whole; at += FETCHED) {
         fetch(thread, at, whole);
-        for (var i = first; i < min(FETCHED, whole - at); i += LANES) {
-            let far = fetched[i] - mean;
-            own = fused(far, far, own);
-        }
+        own = squares(own, first, min(FETCHED, whole - at), mean);
         workgroupBarrier();
     }
     let all = lane_sum(thread, own);

@@ -19,16 +19,43 @@ fn threads() -> u32 {
     return WIDTH;
 }
 
-// All threads come here.
+// All threads come here. Four values are a thread's, and then groups are: first the largest magnitudes of fours stand where
+// their quants go.
 fn begin_rows(thread: u32) {
     var moments = vec2<f32>(0.0, 1.0);
     if (NORMED) {
         moments = moments_of(thread, 0u, call.epsilon);
     }
-    for (var group = thread; group < GROUPS; group += WIDTH) {
-        round_group(group, moments);
+    for (var step = thread; step < GROUPS * STEPS; step += WIDTH) {
+        // By their bits, which are in the order of the values, and beyond all of them for what is no number.
+        let sizes = bitcast<vec4<u32>>(normed(step, moments)) & vec4<u32>(0x7fffffffu);
+        row_quants[step / 4u][step % 4u] = largest_of(sizes);
     }
     workgroupBarrier();
+    for (var group = thread; group < GROUPS; group += WIDTH) {
+        let largest = largest_of(max(row_quants[group * QUADS], row_quants[group * QUADS + 1u]));
+        row_scales[group] = vec4<f32>(byte_scale(largest), select(0.0, 1.0, largest < 0x7f800000u), 0.0);
+    }
+    workgroupBarrier();
+    for (var step = thread; step < GROUPS * STEPS; step += WIDTH) {
+        let by = row_scales[step / STEPS];
+        let q = select(vec4<f32>(), round(normed(step, moments) * by.y), by.z != 0.0);
+        let bytes = vec4<u32>(vec4<i32>(q)) & vec4<u32>(255u);
+        row_quants[step / 4u][step % 4u] = bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
+    }
+    workgroupBarrier();
+    for (var group = thread; group < GROUPS; group += WIDTH) {
+        let scale = row_scales[group].x;
+        let ones = vec4<u32>(0x01010101u);
+        let one = f32(dot16(row_quants[group * QUADS], ones, 0i));
+        let other = f32(dot16(row_quants[group * QUADS + 1u], ones, 0i));
+        row_scales[group] = vec4<f32>(scale, scale * (one + other), one, other);
+    }
+    workgroupBarrier();
+}
+
+fn largest_of(sizes: vec4<u32>) -> u32 {
+    return max(max(sizes.x, sizes.y), max(sizes.z, sizes.w));
 }
 
 fn normed(at: u32, moments: vec2<f32>) -> vec4<f32> {
@@ -36,31 +63,6 @@ fn normed(at: u32, moments: vec2<f32>) -> vec4<f32> {
         return fours[at] * moments.y * weight[at];
     }
     return fours[at];
-}
-
-fn round_group(group: u32, moments: vec2<f32>) {
-    var own: array<vec4<f32>, STEPS>;
-    // The largest magnitude by its bits, which are in the order of the values, and beyond all of them for what is no number.
-    var largest_of = vec4<u32>();
-    for (var step = 0u; step < STEPS; step++) {
-        own[step] = normed(group * STEPS + step, moments);
-        largest_of = max(largest_of, bitcast<vec4<u32>>(own[step]) & vec4<u32>(0x7fffffffu));
-    }
-    let largest = max(max(largest_of.x, largest_of.y), max(largest_of.z, largest_of.w));
-    let finite = largest < 0x7f800000u;
-    let by = byte_scale(largest);
-    var halves = vec2<f32>();
-    for (var quad = 0u; quad < QUADS; quad++) {
-        var words = vec4<u32>();
-        for (var step = 0u; step < 4u; step++) {
-            let q = select(vec4<f32>(), round(own[quad * 4u + step] * by.y), finite);
-            halves[quad] += q.x + q.y + q.z + q.w;
-            let bytes = vec4<u32>(vec4<i32>(q)) & vec4<u32>(255u);
-            words[step] = bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
-        }
-        row_quants[group * QUADS + quad] = words;
-    }
-    row_scales[group] = vec4<f32>(by.x, by.x * (halves.x + halves.y), halves);
 }
 
 fn row_quad(group: u32, quad: u32) -> vec4<u32> {
