@@ -6,7 +6,7 @@ use crate::nodes::{Launcher, NormOnGpu, whole};
 use crate::recording::{Groups, Recording};
 use crate::room::Operands;
 use crate::shader::{PRODUCT, PRODUCT_FLOATS, PRODUCT_OF_ROW, PRODUCT_SPLIT, QUANTIZE};
-use crate::sharing::{fetched, groups_each, minima, row_bytes};
+use crate::sharing::{Shared, fetched, row_bytes};
 use duet_kernels::matmul::Gating;
 use duet_kernels::packed::PANEL;
 use duet_kernels::quantize::GROUP;
@@ -221,8 +221,8 @@ impl Launcher<'_> {
         } else {
             constants.push(("FLOATS", (self.method.products == Products::Floats).into()));
             if is_split {
-                let (each, minima) = (groups_each(slab.form, tile), minima(slab.form, tile, split));
-                constants.extend([("SPLIT", split as u32), ("EACH", each as u32), ("MINIMA", minima as u32)]);
+                constants.push(("SPLIT", split as u32));
+                constants.extend(Shared::of(slab.form, tile, split).constants());
             }
             let (shader, given) = if let Some(Source { values, norm, columns }) = rounding {
                 constants.extend([("COLUMNS", columns as u32), ("NORMED", norm.is_some().into()), ("CENTRED", 0)]);

@@ -9,8 +9,10 @@ use crate::prepared::{Launch, Part, Prepared};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Launches that are submitted together: a GPU begins with some while others are recorded, which takes about as long.
-const TOGETHER: u32 = 64;
+/// Launches that are submitted together: at first few, so that a GPU begins while others are recorded, and then twice as many each
+/// time, up to so many.
+const FIRST_TOGETHER: u32 = 8;
+const TOGETHER_MAX: u32 = 64;
 
 /// Launches that are being recorded.
 pub(crate) struct Recording<'a> {
@@ -20,8 +22,9 @@ pub(crate) struct Recording<'a> {
     pass: Option<wgpu::ComputePass<'static>>,
     /// Launches of the part that is made, to be kept.
     noted: Option<Vec<Launch>>,
-    /// Launches since some were submitted.
+    /// Launches since some were submitted, and after how many that is done again.
     launched: u32,
+    together: u32,
     /// Whether anything is copied.
     copied: bool,
     /// Passes whose beginning and end the adapter's clock writes down; none if nobody asks.
@@ -42,6 +45,7 @@ impl<'a> Recording<'a> {
             pass: None,
             noted: None,
             launched: 0,
+            together: FIRST_TOGETHER,
             copied: false,
             timed: None,
             names: Vec::new(),
@@ -75,7 +79,7 @@ impl<'a> Recording<'a> {
 
     /// A launch that was made before.
     pub(crate) fn again(&mut self, launch: &Launch) {
-        if self.launched == TOGETHER {
+        if self.launched == self.together {
             self.submit_some();
         }
         self.launched += 1;
@@ -152,7 +156,7 @@ impl<'a> Recording<'a> {
         self.pass = None;
         let encoder = std::mem::replace(&mut self.encoder, self.gpu.encoder());
         self.gpu.queue.submit([encoder.finish()]);
-        self.launched = 0;
+        (self.launched, self.together) = (0, (2 * self.together).min(TOGETHER_MAX));
     }
 
     /// Submits all of it, if there is anything, and does not wait: what is submitted later, or written, comes behind.

@@ -15,9 +15,8 @@ impl Launcher<'_> {
         }
         let limits = self.gpu.device.limits();
         let fits = |split: usize| {
-            let of_rows = TURNS * 4 * tile * split * groups_each(form, tile);
-            let of_groups = TURNS * shared_products(form, tile, split) + minima(form, tile, split);
-            let bytes = size_of::<f32>() * (of_groups + of_rows + tile * PAIR);
+            let Shared { products, minima, row_parts, .. } = Shared::of(form, tile, split);
+            let bytes = size_of::<f32>() * (products + minima + 4 * row_parts + tile * PAIR);
             split * PANEL <= limits.max_compute_invocations_per_workgroup as usize
                 && split * PANEL <= limits.max_compute_workgroup_size_x as usize
                 && bytes + beside + ALIGNED <= limits.max_compute_workgroup_storage_size as usize
@@ -29,10 +28,11 @@ impl Launcher<'_> {
         split
     }
 
-    /// Workgroups that have so many pairs of panels in turns, where there are so many tiles: all of them as many, or one less.
+    /// Workgroups that have so many pairs of panels in turns, where there are so many tiles: all of them as many, or one less. Of
+    /// many tiles each pair has one.
     pub(crate) fn workgroups(&self, pairs: usize, tile: usize, tiles: usize) -> usize {
         let most = (self.method.workgroups[size(tile)] / tiles.max(1)).max(1);
-        pairs.div_ceil(pairs.div_ceil(most))
+        if tiles > TILES_FEW { pairs } else { pairs.div_ceil(pairs.div_ceil(most)) }
     }
 
     /// Whether workgroups round the row that they multiply with a matrix.
@@ -64,21 +64,40 @@ pub(crate) fn fetched(columns: usize) -> usize {
     columns.clamp(1, 2048)
 }
 
-/// Turns whose products are shared: one is added up while the next is multiplied.
-const TURNS: usize = 2;
-
 /// Groups that a thread computes before those of all are added up: some for one row, where there is little else to do while
 /// weights are on their way.
-pub(crate) fn groups_each(form: Form, tile: usize) -> usize {
+fn groups_each(form: Form, tile: usize) -> usize {
     if tile == 1 { 2 / parts(form) } else { 1 }
 }
 
-/// Products that threads share in a turn.
-fn shared_products(form: Form, tile: usize, split: usize) -> usize {
-    split * groups_each(form, tile) * parts(form) * tile * PAIR
+/// Tiles that are few.
+const TILES_FEW: usize = 2;
+
+/// What threads share that share out groups, of all turns that are under way: lengths of arrays (`product_split.wgsl`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shared {
+    each: usize,
+    /// Few rows wait for weights: one turn is added up while the next is multiplied.
+    turns: usize,
+    products: usize,
+    /// One where weights have none, since there is no array of nothing.
+    minima: usize,
+    row_parts: usize,
 }
 
-/// Minima that they share in all turns; one where weights have none, since there is no array of nothing.
-pub(crate) fn minima(form: Form, tile: usize, split: usize) -> usize {
-    if form.has_min() { TURNS * shared_products(form, tile, split) / tile } else { 1 }
+impl Shared {
+    pub(crate) fn of(form: Form, tile: usize, split: usize) -> Self {
+        let (each, turns) = (groups_each(form, tile), if tile < TILE_MAX { 2 } else { 1 });
+        let groups = turns * split * each;
+        let outputs = groups * parts(form) * PAIR;
+        let minima = if form.has_min() { outputs } else { 1 };
+        Self { each, turns, products: outputs * tile, minima, row_parts: groups * tile }
+    }
+
+    pub(crate) fn constants(self) -> [(&'static str, u32); 5] {
+        let Self { each, turns, products, minima, row_parts } = self;
+        let all = [each, turns, products, minima, row_parts].map(|number| number as u32);
+        let names = ["EACH", "TURNS", "PRODUCTS", "MINIMA", "ROW_PARTS"];
+        std::array::from_fn(|at| (names[at], all[at]))
+    }
 }

@@ -9,6 +9,13 @@ fn rounded(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) ^ nothing);
 }
 
+// What sums of products begin with. To a compiler `fma` is a product and a sum: where the sum begins with a zero that it knows, it
+// takes `fma(c, d, fma(a, b, 0))` for `a × b + c × d`, and fuses whichever product it likes. For the same reason the last argument
+// of `fused` is never a product, unless that is `rounded`.
+fn zero() -> f32 {
+    return bitcast<f32>(nothing);
+}
+
 // The nearest quotient: what is left of a near one says how far it is off. Compilers must not know that it is one, or they
 // make one quotient of the sum of both.
 fn divided(a: f32, b: f32) -> f32 {

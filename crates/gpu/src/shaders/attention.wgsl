@@ -108,19 +108,16 @@ fn byte_of(word: u32, index: u32) -> i32 {
 // The query as products read it. All threads come here.
 fn round_query(thread: u32) {
     turn(thread);
-    if (thread < groups()) {
-        let end = min((thread + 1u) * GROUP, DIM);
-        var largest = 0.0;
-        for (var i = thread * GROUP; i < end; i++) {
-            largest = max(largest, abs(head[i]));
-        }
+    find_largest(thread);
+    for (var four = thread; four < DIM / 4u; four += THREADS) {
+        let i = four * 4u;
+        let largest = largest_in(i / GROUP);
         let is_nothing = largest < NOTHING;
-        query_scales[thread] = select(divided(largest, FACTOR_MAX) * SCALE_UNIT, 0.0, is_nothing);
-        let inverse = select(divided(FACTOR_MAX, largest), 0.0, is_nothing);
-        for (var i = thread * GROUP; i < end; i += 4u) {
-            let four = vec4<f32>(head[i], head[i + 1u], head[i + 2u], head[i + 3u]);
-            query[i / 4u] = vec4<i32>(round(four * inverse));
+        if (i % GROUP == 0u) {
+            query_scales[i / GROUP] = select(divided(largest, FACTOR_MAX) * SCALE_UNIT, 0.0, is_nothing);
         }
+        let inverse = select(divided(FACTOR_MAX, largest), 0.0, is_nothing);
+        query[four] = vec4<i32>(round(vec4<f32>(head[i], head[i + 1u], head[i + 2u], head[i + 3u]) * inverse));
     }
     workgroupBarrier();
 }
@@ -130,7 +127,7 @@ fn score(slot: u32, kv_head: u32) -> f32 {
     let position = slot % PAGE;
     let block = position / LANES * DIM;
     let lane = position % LANES;
-    var sum = 0.0;
+    var sum = zero();
     if (FORMAT == 0u) {
         for (var d = 0u; d < DIM; d++) {
             sum = fused(head[d], half_at(at, (block + d) * LANES + lane), sum);
@@ -252,7 +249,7 @@ fn sum_page(side: u32, lane: u32, row: Row, kv_head: u32, page: u32, slot: u32, 
         workgroupBarrier();
         if (lane < LANES) {
             for (var group = 0u; group < groups(); group++) {
-                var sum = 0.0;
+                var sum = zero();
                 for (var v = lane; v < PAGE; v += LANES) {
                     sum = fused(weights[side * PAGE + v], of_groups[(own + group) * PAGE + v], sum);
                 }
@@ -280,7 +277,7 @@ fn take_page(thread: u32, page: u32) {
     for (var e = 0u; e * THREADS < DIM; e++) {
         let d = e * THREADS + thread;
         if (d < DIM) {
-            found[e] *= keep;
+            found[e] = rounded(found[e] * keep);
             let group = side * GROUPS_MAX + d / GROUP;
             if (FORMAT == 2u) {
                 found[e] = found[e] + rounded(page_centres[group] * top);
@@ -305,7 +302,7 @@ fn add_page(thread: u32, row: Row, kv_head: u32, page: u32, weight: f32, seen: u
     weights[thread] = weight * top;
     workgroupBarrier();
     for (var e = 0u; e * THREADS < DIM; e++) {
-        found[e] *= keep;
+        found[e] = rounded(found[e] * keep);
     }
     for (var p = seen; p < behind; p++) {
         let slot = slot_of(row, p);

@@ -31,12 +31,15 @@ var<immediate> call: Call;
 @group(0) @binding(6) var<storage, read> key_bias: array<f32>;
 @group(0) @binding(7) var<storage, read> page_angles: array<vec2<f32>>;
 
-const THREADS: u32 = 16u;
+const THREADS: u32 = 64u;
 const EACH: u32 = DIM_MAX / THREADS;
 /// The largest number of half precision.
 const HALF_MAX: f32 = 65504.0;
 
-/// What threads have added up; and of groups, their scale and centre.
+/// The largest and the least of every four dimensions of a value.
+var<workgroup> above_of_four: array<f32, DIM_MAX / 4u>;
+var<workgroup> least_of_four: array<f32, DIM_MAX / 4u>;
+/// What sixteen threads have added up; and of groups, their scale and centre.
 var<workgroup> lanes: array<f32, LANES>;
 var<workgroup> scales: array<f32, GROUPS_MAX>;
 var<workgroup> centres: array<f32, GROUPS_MAX>;
@@ -67,12 +70,14 @@ fn put_half(at: u32, index: u32, bits: u32) {
 }
 
 // The norm of the head, in the order of the CPU's registers.
-fn norm(lane: u32, is_query: bool) {
-    var own = 0.0;
-    for (var i = lane; i < DIM; i += LANES) {
-        own = fused(head[i], head[i], own);
+fn norm(thread: u32, is_query: bool) {
+    if (thread < LANES) {
+        var own = zero();
+        for (var i = thread; i < DIM; i += LANES) {
+            own = fused(head[i], head[i], own);
+        }
+        lanes[thread] = own;
     }
-    lanes[lane] = own;
     workgroupBarrier();
     var four: array<f32, 4>;
     for (var i = 0u; i < 4u; i++) {
@@ -80,15 +85,15 @@ fn norm(lane: u32, is_query: bool) {
     }
     let sum = (four[0] + four[2]) + (four[1] + four[3]);
     let scale = divided(1.0, root(divided(sum, f32(DIM)) + call.epsilon));
-    for (var i = lane; i < DIM; i += LANES) {
+    for (var i = thread; i < DIM; i += THREADS) {
         head[i] = head[i] * scale * norms[select(DIM, 0u, is_query) + i];
     }
     workgroupBarrier();
 }
 
-fn rope(lane: u32, row: u32) {
+fn rope(thread: u32, row: u32) {
     let first = row * call.stride + call.first;
-    for (var i = lane; i < PAIRS; i += LANES) {
+    for (var i = thread; i < PAIRS; i += THREADS) {
         let a = head[i];
         let b = head[PAIRS + i];
         let cosine = angles[first + i].x;
@@ -100,9 +105,9 @@ fn rope(lane: u32, row: u32) {
 }
 
 // Takes from a key what is kept apart of it.
-fn take_bias(lane: u32, kv_head: u32, position: u32) {
+fn take_bias(thread: u32, kv_head: u32, position: u32) {
     let bias = kv_head * DIM;
-    for (var i = lane; i < PAIRS; i += LANES) {
+    for (var i = thread; i < PAIRS; i += THREADS) {
         var by = page_angles[position / PAGE * PAIRS + i];
         let number = key_bias[quick_numbers() + i];
         if (number >= 0.0) {
@@ -117,38 +122,52 @@ fn take_bias(lane: u32, kv_head: u32, position: u32) {
         head[i] = head[i] - (rounded(one * by.x) - rounded(other * by.y));
         head[PAIRS + i] = head[PAIRS + i] - (rounded(one * by.y) + rounded(other * by.x));
     }
-    for (var i = 2u * PAIRS + lane; i < DIM; i += LANES) {
+    for (var i = 2u * PAIRS + thread; i < DIM; i += THREADS) {
         head[i] = head[i] - key_bias[bias + i];
     }
     workgroupBarrier();
 }
 
 // Scales, and of values of four bits centres, of the groups of the head, which go into the page as well.
-fn scale_groups(lane: u32, at: u32, position: u32, is_nibbles: bool) {
-    if (lane < groups()) {
-        var largest = 0.0;
-        var above = -HALF_MAX;
-        var least = HALF_MAX;
-        for (var i = lane * GROUP; i < min((lane + 1u) * GROUP, DIM); i++) {
-            largest = max(largest, min(abs(head[i]), HALF_MAX));
-            let bounded = clamp(head[i], -HALF_MAX, HALF_MAX);
-            above = max(above, bounded);
-            least = min(least, bounded);
+fn scale_groups(thread: u32, at: u32, position: u32, is_nibbles: bool) {
+    if (is_nibbles) {
+        for (var four = thread; four < DIM / 4u; four += THREADS) {
+            let i = four * 4u;
+            above_of_four[four] = max(max(head[i], head[i + 1u]), max(head[i + 2u], head[i + 3u]));
+            least_of_four[four] = min(min(head[i], head[i + 1u]), min(head[i + 2u], head[i + 3u]));
         }
+        workgroupBarrier();
+    } else {
+        find_largest(thread);
+    }
+    if (thread < groups()) {
         if (is_nibbles) {
-            let half = half_bits(min(divided(above - least, 15.0 * SCALE_UNIT), HALF_MAX));
-            let scale = half_value(half) * SCALE_UNIT;
-            let centre = half_bits(clamp(fused(8.0, scale, least), -HALF_MAX, HALF_MAX));
-            scales[lane] = scale;
-            centres[lane] = half_value(centre);
-            put_half(at + VALUE_SCALES, lane * PAGE + position, half);
-            put_half(at + VALUE_CENTRES, lane * PAGE + position, centre);
+            scale_nibbles(thread, at, position);
         } else {
-            let half = half_bits(divided(largest, 127.0 * SCALE_UNIT));
-            scales[lane] = half_value(half) * SCALE_UNIT;
+            let half = half_bits(divided(min(largest_in(thread), HALF_MAX), 127.0 * SCALE_UNIT));
+            scales[thread] = half_value(half) * SCALE_UNIT;
         }
     }
     workgroupBarrier();
+}
+
+fn scale_nibbles(group: u32, at: u32, position: u32) {
+    var above = -HALF_MAX;
+    var least = HALF_MAX;
+    for (var i = 0u; i < GROUP / 4u; i++) {
+        let four = group * (GROUP / 4u) + i;
+        if (four < DIM / 4u) {
+            above = max(above, clamp(above_of_four[four], -HALF_MAX, HALF_MAX));
+            least = min(least, clamp(least_of_four[four], -HALF_MAX, HALF_MAX));
+        }
+    }
+    let half = half_bits(min(divided(above - least, 15.0 * SCALE_UNIT), HALF_MAX));
+    let scale = half_value(half) * SCALE_UNIT;
+    let centre = half_bits(clamp(fused(8.0, scale, least), -HALF_MAX, HALF_MAX));
+    scales[group] = scale;
+    centres[group] = half_value(centre);
+    put_half(at + VALUE_SCALES, group * PAGE + position, half);
+    put_half(at + VALUE_CENTRES, group * PAGE + position, centre);
 }
 
 fn inverse_of(group: u32) -> f32 {
@@ -161,25 +180,25 @@ fn byte_of(i: u32) -> u32 {
     return u32(i32(clamp(scaled, -127.0, 127.0))) & 255u;
 }
 
-fn put_scales(lane: u32, at: u32, position: u32) {
-    if (lane < groups()) {
-        put_half(at, lane * PAGE + position, half_bits(scales[lane] / SCALE_UNIT));
+fn put_scales(thread: u32, at: u32, position: u32) {
+    if (thread < groups()) {
+        put_half(at, thread * PAGE + position, half_bits(scales[thread] / SCALE_UNIT));
     }
 }
 
-fn store_key(lane: u32, at: u32, position: u32) {
+fn store_key(thread: u32, at: u32, position: u32) {
     let block = position / LANES * DIM;
     let column = position % LANES;
     if (FORMAT == 0u) {
-        for (var d = lane; d < DIM; d += LANES) {
+        for (var d = thread; d < DIM; d += THREADS) {
             put_half(at, (block + d) * LANES + column, half_bits(clamp(head[d], -HALF_MAX, HALF_MAX)));
         }
         return;
     }
-    turn(lane);
-    scale_groups(lane, at, position, false);
-    put_scales(lane, at + KEY_SCALES, position);
-    for (var quad = lane; quad < DIM / 4u; quad += LANES) {
+    turn(thread);
+    scale_groups(thread, at, position, false);
+    put_scales(thread, at + KEY_SCALES, position);
+    for (var quad = thread; quad < DIM / 4u; quad += THREADS) {
         var word = 0u;
         for (var i = 0u; i < 4u; i++) {
             word |= byte_of(quad * 4u + i) << (i * 8u);
@@ -188,26 +207,26 @@ fn store_key(lane: u32, at: u32, position: u32) {
     }
 }
 
-fn store_value(lane: u32, at: u32, position: u32) {
+fn store_value(thread: u32, at: u32, position: u32) {
     let quad = position / 4u;
     let shift = position % 4u * 8u;
     if (FORMAT == 0u) {
-        for (var d = lane; d < DIM; d += LANES) {
+        for (var d = thread; d < DIM; d += THREADS) {
             put_half(at + VALUES, position * DIM + d, half_bits(clamp(head[d], -HALF_MAX, HALF_MAX)));
         }
         return;
     }
-    turn(lane);
+    turn(thread);
     if (FORMAT == 1u) {
-        scale_groups(lane, at, position, false);
-        put_scales(lane, at + VALUE_SCALES, position);
-        for (var d = lane; d < DIM; d += LANES) {
+        scale_groups(thread, at, position, false);
+        put_scales(thread, at + VALUE_SCALES, position);
+        for (var d = thread; d < DIM; d += THREADS) {
             put(at + VALUES + quad * DIM + d, shift, 255u, byte_of(d));
         }
         return;
     }
-    scale_groups(lane, at, position, true);
-    for (var d = lane; d < DIM; d += LANES) {
+    scale_groups(thread, at, position, true);
+    for (var d = thread; d < DIM; d += THREADS) {
         let group = d / GROUP;
         let above = head[d] - centres[group];
         let scaled = round(fused(above, inverse_of(group), 8.0));
@@ -217,24 +236,24 @@ fn store_value(lane: u32, at: u32, position: u32) {
     }
 }
 
-@compute @workgroup_size(16)
+@compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
     nothing = group_id.z;
     let which = group_id.x;
     let row = group_id.y;
-    let lane = local.x;
+    let thread = local.x;
     let at = (row * (HEADS + 2u * KV_HEADS) + which) * DIM;
-    for (var i = lane; i < DIM; i += LANES) {
+    for (var i = thread; i < DIM; i += THREADS) {
         head[i] = qkv[at + i];
     }
     workgroupBarrier();
     let side = select(0u, (which - HEADS) / KV_HEADS, which >= HEADS);
     if (side == 0u) {
         if (NORMED) {
-            norm(lane, which < HEADS);
+            norm(thread, which < HEADS);
         }
-        rope(lane, row);
-        for (var i = lane; i < DIM; i += LANES) {
+        rope(thread, row);
+        for (var i = thread; i < DIM; i += THREADS) {
             qkv[at + i] = head[i];
         }
     }
@@ -243,7 +262,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
     }
     let kv_head = (which - HEADS) % KV_HEADS;
     let result = ((row * 2u + side) * KV_HEADS + kv_head) * DIM;
-    for (var i = lane; i < DIM; i += LANES) {
+    for (var i = thread; i < DIM; i += THREADS) {
         results[result + i] = head[i];
     }
     let slot = slots[row].x;
@@ -252,10 +271,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
         if (BIASED) {
             // Results have been read.
             workgroupBarrier();
-            take_bias(lane, kv_head, slots[row].y);
+            take_bias(thread, kv_head, slots[row].y);
         }
-        store_key(lane, page, slot % PAGE);
+        store_key(thread, page, slot % PAGE);
     } else {
-        store_value(lane, page, slot % PAGE);
+        store_value(thread, page, slot % PAGE);
     }
 }

@@ -30,7 +30,7 @@ fn begin_bias(thread: u32, kv_head: u32) {
         slow_across[pair] = select(0.0, across[pair], is_slow);
     }
     if (thread == 0u) {
-        var sum = 0.0;
+        var sum = zero();
         for (var i = 2u * PAIRS; i < DIM; i++) {
             sum = fused(head[i], key_bias[bias + i], sum);
         }
@@ -48,8 +48,8 @@ fn turned(by: vec2<f32>, pair: u32, sum: f32) -> f32 {
 // what is read, and all of it is read at once.
 fn slow_in(page: u32) -> f32 {
     let angles = page * PAIRS;
-    var even = 0.0;
-    var odd = 0.0;
+    var even = zero();
+    var odd = zero();
     for (var pair = 0u; pair + 1u < PAIRS; pair += 2u) {
         even = turned(page_angles[angles + pair], pair, even);
         odd = turned(page_angles[angles + pair + 1u], pair + 1u, odd);

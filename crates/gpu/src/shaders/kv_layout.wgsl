@@ -30,6 +30,7 @@ const SCALE_UNIT: f32 = 1.0 / 64.0;
 
 /// A head.
 var<workgroup> head: array<f32, DIM_MAX>;
+var<workgroup> largest_of_four: array<f32, DIM_MAX / 4u>;
 
 fn groups() -> u32 {
     return (DIM + GROUP - 1u) / GROUP;
@@ -54,6 +55,26 @@ fn quick_angle(number: u32, position: u32) -> vec2<f32> {
 // The first word that a slot's page has of a head. A slot is its page's number × 64 and its position there.
 fn page_of(slot: u32, kv_head: u32) -> u32 {
     return slot / PAGE * PAGE_WORDS + call.layer + kv_head * HEAD_WORDS;
+}
+
+// The largest magnitude of every four dimensions of the head, for who then asks for a group's. All threads come here.
+fn find_largest(thread: u32) {
+    for (var four = thread; four < DIM / 4u; four += THREADS) {
+        let i = four * 4u;
+        largest_of_four[four] = max(max(abs(head[i]), abs(head[i + 1u])), max(abs(head[i + 2u]), abs(head[i + 3u])));
+    }
+    workgroupBarrier();
+}
+
+fn largest_in(group: u32) -> f32 {
+    var largest = 0.0;
+    for (var i = 0u; i < GROUP / 4u; i++) {
+        let four = group * (GROUP / 4u) + i;
+        if (four < DIM / 4u) {
+            largest = max(largest, largest_of_four[four]);
+        }
+    }
+    return largest;
 }
 
 // Turns each group of the head by Hadamard's matrix, or back. All threads come here; the head is whole before and after.

@@ -52,16 +52,38 @@ fn words_at(at: u32) -> Words {
     return words;
 }
 
-// The four quants of a step as signed bytes, without their zero point.
-fn four(words: Words, step: u32) -> u32 {
+fn word_of(words: Words, index: u32) -> u32 {
+    return select(words.second, words.first, index < 4u)[index % 4u];
+}
+
+// Which word has the lower bits of a step's quants, and which the others, if any has.
+fn low_word(step: u32) -> u32 {
+    switch BITS {
+        case 8u: { return step; }
+        case 4u, 5u, 6u: { return step / 2u; }
+        default: { return step / 4u; }
+    }
+}
+
+fn high_word(step: u32) -> u32 {
+    switch BITS {
+        case 5u: { return 4u; }
+        case 6u: { return 4u + step / 4u; }
+        case 3u: { return 2u; }
+        default: { return low_word(step); }
+    }
+}
+
+// The four quants of a step as signed bytes, without their zero point, of the words that have them.
+fn four(low: u32, high: u32, step: u32) -> u32 {
     var q: u32;
     switch BITS {
-        case 8u: { q = select(words.second, words.first, step < 4u)[step % 4u]; }
-        case 4u: { q = nibbles(words.first, step); }
-        case 5u: { q = nibbles(words.first, step) | (((words.second.x >> step) & 0x01010101u) << 4u); }
-        case 6u: { q = nibbles(words.first, step) | (two_bits(words.second, step) << 4u); }
-        case 2u: { q = two_bits(words.first, step); }
-        default: { q = two_bits(words.first, step) | (((words.first.z >> step) & 0x01010101u) << 2u); }
+        case 8u: { q = low; }
+        case 4u: { q = nibbles(low, step); }
+        case 5u: { q = nibbles(low, step) | (((high >> step) & 0x01010101u) << 4u); }
+        case 6u: { q = nibbles(low, step) | (two_bits(high, step) << 4u); }
+        case 2u: { q = two_bits(low, step); }
+        default: { q = two_bits(low, step) | (((high >> step) & 0x01010101u) << 2u); }
     }
     if (TABLE != 0u) {
         return numbered(q);
@@ -70,12 +92,21 @@ fn four(words: Words, step: u32) -> u32 {
     return (q + (128u - ZERO) * 0x01010101u) ^ 0x80808080u;
 }
 
-fn nibbles(words: vec4<u32>, step: u32) -> u32 {
-    return (words[step / 2u] >> (step % 2u * 4u)) & 0x0f0f0f0fu;
+fn nibbles(word: u32, step: u32) -> u32 {
+    return (word >> (step % 2u * 4u)) & 0x0f0f0f0fu;
 }
 
-fn two_bits(words: vec4<u32>, step: u32) -> u32 {
-    return (words[step / 4u] >> (step % 4u * 2u)) & 0x03030303u;
+fn two_bits(word: u32, step: u32) -> u32 {
+    return (word >> (step % 4u * 2u)) & 0x03030303u;
+}
+
+// Those of a group that was read; and of one that begins at a word.
+fn four_of(words: Words, step: u32) -> u32 {
+    return four(word_of(words, low_word(step)), word_of(words, high_word(step)), step);
+}
+
+fn four_at(at: u32, step: u32) -> u32 {
+    return four(quants[at + low_word(step) * LANES], quants[at + high_word(step) * LANES], step);
 }
 
 fn numbered(q: u32) -> u32 {
@@ -165,9 +196,19 @@ fn scale_of(found: Scales, lane: u32, part: u32) -> vec2<f32> {
 }
 
 // Those of four steps.
-fn sixteen(words: Words, quad: u32) -> vec4<u32> {
+fn sixteen_of(words: Words, quad: u32) -> vec4<u32> {
     let step = quad * 4u;
-    return vec4<u32>(four(words, step), four(words, step + 1u), four(words, step + 2u), four(words, step + 3u));
+    return vec4<u32>(
+        four_of(words, step),
+        four_of(words, step + 1u),
+        four_of(words, step + 2u),
+        four_of(words, step + 3u),
+    );
+}
+
+fn sixteen_at(at: u32, quad: u32) -> vec4<u32> {
+    let step = quad * 4u;
+    return vec4<u32>(four_at(at, step), four_at(at, step + 1u), four_at(at, step + 2u), four_at(at, step + 3u));
 }
 
 // The products of sixteen quants each, added to a sum.

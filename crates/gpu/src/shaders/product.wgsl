@@ -24,19 +24,19 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
     let panel_words = GROUPS * BITS * LANES;
     var one: array<f32, ROWS>;
     var other: array<f32, ROWS>;
+    for (var r = 0u; r < ROWS; r++) {
+        one[r] = zero();
+        other[r] = zero();
+    }
     for (var group = 0u; group < GROUPS; group++) {
         let at = panel * panel_words + group * BITS * LANES + lane;
-        let one_words = words_at(at);
-        let other_words = words_at(at + panel_words);
-        let one_scales = scales_at(panel, lane, group);
-        let other_scales = scales_at(panel + 1u, lane, group);
         for (var part = 0u; part < PARTS; part++) {
             var one_dots: array<f32, ROWS>;
             var other_dots: array<f32, ROWS>;
             if (FLOATS == 1u) {
                 for (var step = part * (STEPS / PARTS); step < (part + 1u) * (STEPS / PARTS); step++) {
-                    let one_four = vec4<f32>(unpack4xI8(four(one_words, step)));
-                    let other_four = vec4<f32>(unpack4xI8(four(other_words, step)));
+                    let one_four = vec4<f32>(unpack4xI8(four_at(at, step)));
+                    let other_four = vec4<f32>(unpack4xI8(four_at(at + panel_words, step)));
                     for (var r = 0u; r < ROWS; r++) {
                         let x = row_floats(sources[r] + group, step);
                         one_dots[r] += dot(one_four, x);
@@ -47,8 +47,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
                 var one_sums: array<i32, ROWS>;
                 var other_sums: array<i32, ROWS>;
                 for (var quad = part * (QUADS / PARTS); quad < (part + 1u) * (QUADS / PARTS); quad++) {
-                    let one_sixteen = sixteen(one_words, quad);
-                    let other_sixteen = sixteen(other_words, quad);
+                    let one_sixteen = sixteen_at(at, quad);
+                    let other_sixteen = sixteen_at(at + panel_words, quad);
                     for (var r = 0u; r < ROWS; r++) {
                         let x = row_quad(sources[r] + group, quad);
                         one_sums[r] = dot16(one_sixteen, x, one_sums[r]);
@@ -60,8 +60,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
                     other_dots[r] = f32(other_sums[r]);
                 }
             }
-            let one_scale = scale_of(one_scales, lane, part);
-            let other_scale = scale_of(other_scales, lane, part);
+            let one_scale = scale_of(scales_at(panel, lane, group), lane, part);
+            let other_scale = scale_of(scales_at(panel + 1u, lane, group), lane, part);
             for (var r = 0u; r < ROWS; r++) {
                 let by = row_scale(sources[r] + group);
                 one[r] = fused(one_scale.x * one_dots[r], by.x, one[r]);

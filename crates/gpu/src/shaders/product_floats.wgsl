@@ -42,6 +42,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
     let at_other = at_one + columns * LANES;
     var one: array<f32, ROWS>;
     var other: array<f32, ROWS>;
+    for (var r = 0u; r < ROWS; r++) {
+        one[r] = zero();
+        other[r] = zero();
+    }
     for (var i = 0u; i < columns; i++) {
         let one_weight = weight(at_one + i * LANES);
         let other_weight = weight(at_other + i * LANES);

@@ -3,14 +3,19 @@
 // the groups. A workgroup has a tile of rows and a pair of panels, and then the next pair that no other has. (Behind
 // `rows_given.wgsl` or `rows_rounded.wgsl`.)
 //
-// Each turn has SPLIT × EACH groups. While those of one turn are added up, the words of the next are on their way; and threads that
-// add nothing up go on to multiply them. So what is shared is there twice.
+// A turn has SPLIT × EACH groups. Where TURNS is two, the words of the next are on their way while those of one turn are added up,
+// and threads that add nothing up go on to multiply them; so what is shared is there twice. Tiles of many rows have enough to do.
 
 /// Threads of an output, and groups that each computes before they are added up.
 override SPLIT: u32;
 override EACH: u32;
-/// Lengths of arrays of both turns: minima are none where weights have none.
+/// Turns that are under way at once: one or two.
+override TURNS: u32;
+/// Minima of all of these: none where weights have none.
 override MINIMA: u32;
+/// Products of all of these, and rows of groups.
+override PRODUCTS: u32;
+override ROW_PARTS: u32;
 
 const OUTPUTS: u32 = 2u * LANES;
 const EACH_MAX: u32 = 2u;
@@ -18,9 +23,9 @@ const EACH_MAX: u32 = 2u;
 const READ_GROUPS: u32 = 4u;
 
 /// Of the groups of a turn and their parts, for each row and output: its product by its scale. `[turn][group][part][row][output]`
-var<workgroup> products: array<f32, 2u * SPLIT * EACH * PARTS * ROWS * OUTPUTS>;
+var<workgroup> products: array<f32, PRODUCTS>;
 /// For each row, its scale and sums. `[turn][group][row]`
-var<workgroup> of_rows: array<vec4<f32>, 2u * SPLIT * EACH * ROWS>;
+var<workgroup> of_rows: array<vec4<f32>, ROW_PARTS>;
 /// For each output, its minimum. `[turn][group][part][output]`
 var<workgroup> minima: array<f32, MINIMA>;
 /// What sums come to. `[row][output]`
@@ -42,18 +47,23 @@ fn main(
     if (ROUTED && first_row >= rows_end) {
         return;
     }
-    read_ahead(thread, group_id.x, 0u);
+    if (TURNS == 2u) {
+        read_ahead(thread, group_id.x, 0u);
+    }
     begin_rows(thread);
     var turn = 0u;
     for (var pair = group_id.x; pair < call.pairs; pair += workgroups.x) {
         // Sums: a thread has every WIDTHth of the tile's.
         var sums: array<f32, ROWS>;
+        for (var s = 0u; s < ROWS; s++) {
+            sums[s] = zero();
+        }
         for (var begin = 0u; begin < GROUPS; begin += SPLIT * EACH) {
-            multiply(thread, begin, turn);
+            multiply(thread, pair, begin, turn);
             // What is next: other groups, or those of the next pair.
             let is_last = begin + SPLIT * EACH >= GROUPS;
             let next_pair = select(pair, pair + workgroups.x, is_last);
-            if (next_pair < call.pairs) {
+            if (TURNS == 2u && next_pair < call.pairs) {
                 read_ahead(thread, next_pair, select(begin + SPLIT * EACH, 0u, is_last));
             }
             workgroupBarrier();
@@ -63,7 +73,11 @@ fn main(
                     sums[s] = added(sums[s], turn, begin, sum / OUTPUTS, sum % OUTPUTS);
                 }
             }
-            turn = 1u - turn;
+            if (TURNS == 2u) {
+                turn = 1u - turn;
+            } else {
+                workgroupBarrier();
+            }
         }
         for (var s = 0u; s < ROWS; s++) {
             let sum = s * WIDTH + thread;
@@ -91,37 +105,60 @@ fn own_slot(thread: u32, each: u32) -> u32 {
 fn read_ahead(thread: u32, pair: u32, begin: u32) {
     let lane = thread % LANES;
     let panel = (expert * call.pairs + pair) * 2u;
-    let panel_words = GROUPS * BITS * LANES;
     for (var each = 0u; each < EACH; each++) {
         let group = min(begin + own_slot(thread, each), GROUPS - 1u);
-        let at = panel * panel_words + group * BITS * LANES + lane;
-        words[each * 2u] = words_at(at);
-        words[each * 2u + 1u] = words_at(at + panel_words);
+        words[each * 2u] = words_at(first_word(panel, group, lane));
+        words[each * 2u + 1u] = words_at(first_word(panel + 1u, group, lane));
         word_scales[each * 2u] = scales_at(panel, lane, group);
         word_scales[each * 2u + 1u] = scales_at(panel + 1u, lane, group);
     }
 }
 
-// Multiplies the groups that were read, of those from `begin` on, with all rows.
-fn multiply(thread: u32, begin: u32, turn: u32) {
+// Multiplies the groups of a turn with all rows.
+fn multiply(thread: u32, pair: u32, begin: u32, turn: u32) {
+    let panel = (expert * call.pairs + pair) * 2u;
     for (var each = 0u; each < EACH; each++) {
         let slot = own_slot(thread, each);
         if (begin + slot < GROUPS) {
-            multiply_group(thread % LANES, each, begin + slot, turn * SPLIT * EACH + slot);
+            multiply_group(thread % LANES, panel, each, begin + slot, turn * SPLIT * EACH + slot);
         }
     }
 }
 
+// What a lane has of a group of the first panel, or of the second: as it was read ahead, or as it is read now.
+fn sixteen(each: u32, which: u32, panel: u32, group: u32, lane: u32, quad: u32) -> vec4<u32> {
+    if (TURNS == 2u) {
+        return sixteen_of(words[each * 2u + which], quad);
+    }
+    return sixteen_at(first_word(panel + which, group, lane), quad);
+}
+
+fn four_floats(each: u32, which: u32, panel: u32, group: u32, lane: u32, step: u32) -> vec4<f32> {
+    if (TURNS == 2u) {
+        return vec4<f32>(unpack4xI8(four_of(words[each * 2u + which], step)));
+    }
+    return vec4<f32>(unpack4xI8(four_at(first_word(panel + which, group, lane), step)));
+}
+
+fn first_word(panel: u32, group: u32, lane: u32) -> u32 {
+    return (panel * GROUPS + group) * BITS * LANES + lane;
+}
+
+fn scales_of(each: u32, which: u32, panel: u32, group: u32, lane: u32) -> Scales {
+    if (TURNS == 2u) {
+        return word_scales[each * 2u + which];
+    }
+    return scales_at(panel + which, lane, group);
+}
+
 // Multiplies a group of two outputs with all rows; where it goes, `place` counts.
-fn multiply_group(lane: u32, each: u32, group: u32, place: u32) {
-    let one_words = words[each * 2u];
-    let other_words = words[each * 2u + 1u];
+fn multiply_group(lane: u32, panel: u32, each: u32, group: u32, place: u32) {
     if (lane < ROWS) {
         of_rows[place * ROWS + lane] = row_scale(source_row(lane) * GROUPS + group);
     }
     for (var part = 0u; part < PARTS; part++) {
-        let one_scale = scale_of(word_scales[each * 2u], lane, part);
-        let other_scale = scale_of(word_scales[each * 2u + 1u], lane, part);
+        let one_scale = scale_of(scales_of(each, 0u, panel, group, lane), lane, part);
+        let other_scale = scale_of(scales_of(each, 1u, panel, group, lane), lane, part);
         if (MIN) {
             let at = (place * PARTS + part) * OUTPUTS + lane;
             minima[at] = one_scale.y;
@@ -132,15 +169,18 @@ fn multiply_group(lane: u32, each: u32, group: u32, place: u32) {
         if (FLOATS == 1u) {
             for (var r = 0u; r < ROWS; r++) {
                 let row = source_row(r) * GROUPS + group;
-                one[r] = floats_of(one_words, row, part);
-                other[r] = floats_of(other_words, row, part);
+                for (var step = part * (STEPS / PARTS); step < (part + 1u) * (STEPS / PARTS); step++) {
+                    let x = row_floats(row, step);
+                    one[r] += dot(four_floats(each, 0u, panel, group, lane, step), x);
+                    other[r] += dot(four_floats(each, 1u, panel, group, lane, step), x);
+                }
             }
         } else {
             var one_sums: array<i32, ROWS>;
             var other_sums: array<i32, ROWS>;
             for (var quad = part * (QUADS / PARTS); quad < (part + 1u) * (QUADS / PARTS); quad++) {
-                let one_sixteen = sixteen(one_words, quad);
-                let other_sixteen = sixteen(other_words, quad);
+                let one_sixteen = sixteen(each, 0u, panel, group, lane, quad);
+                let other_sixteen = sixteen(each, 1u, panel, group, lane, quad);
                 for (var r = 0u; r < ROWS; r++) {
                     let x = row_quad(source_row(r) * GROUPS + group, quad);
                     one_sums[r] = dot16(one_sixteen, x, one_sums[r]);
@@ -158,14 +198,6 @@ fn multiply_group(lane: u32, each: u32, group: u32, place: u32) {
             products[to + LANES] = other_scale.x * other[r];
         }
     }
-}
-
-fn floats_of(of_output: Words, row: u32, part: u32) -> f32 {
-    var sum = 0.0;
-    for (var step = part * (STEPS / PARTS); step < (part + 1u) * (STEPS / PARTS); step++) {
-        sum += dot(vec4<f32>(unpack4xI8(four(of_output, step))), row_floats(row, step));
-    }
-    return sum;
 }
 
 /// What a group has for a row and an output, of each part.

@@ -79,7 +79,7 @@ fn moments_of(thread: u32, start: u32, epsilon: f32) -> vec2<f32> {
         }
         mean = divided(all + rest, f32(COLUMNS));
     }
-    var own = 0.0;
+    var own = zero();
     for (var at = start; at < whole; at += FETCHED) {
         fetch(thread, at, whole);
         own = squares(own, first, min(FETCHED, whole - at), mean);

@@ -28,7 +28,7 @@ fn main(
     let row = group.y * STRIDE;
     let weights = group.x * COLUMNS;
     let whole = COLUMNS / LANES * LANES;
-    var own = 0.0;
+    var own = zero();
     for (var i = lane; i < whole; i += LANES) {
         own = fused(router[weights + i], rows[row + i], own);
     }

@@ -22,7 +22,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) l
     let first = group.x * HEADS * DIM;
     let columns = select(HEADS, KV_HEADS, group.x == 1u) * DIM;
     let at = group.y * (HEADS + 2u * KV_HEADS) * DIM + first;
-    var own = 0.0;
+    var own = zero();
     for (var i = lane; i < columns; i += LANES) {
         own = fused(qkv[at + i], qkv[at + i], own);
     }
