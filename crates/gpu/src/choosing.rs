@@ -17,8 +17,8 @@ const MANY: usize = 256;
 const SPLITS: [&[usize]; TILE_COUNT] = [&[1, 8, 16, 32], &[1, 4, 8, 16], &[1, 4, 8]];
 /// How many workgroups share out the outputs of few rows at most.
 const WORKGROUPS: [usize; 4] = [usize::MAX, 512, 256, 128];
-/// With how many threads an adapter may be busy.
-const BUSY: [usize; 5] = [0, 1 << 13, 1 << 15, 1 << 17, usize::MAX];
+/// With how many threads an adapter may be busy. The head of few rows has more than any of them.
+const BUSY: [usize; 4] = [0, 1 << 13, 1 << 15, 1 << 17];
 /// How often each method is timed, in turns: a GPU that had nothing to do becomes faster meanwhile.
 const ROUNDS: usize = 5;
 
@@ -54,13 +54,15 @@ impl Loaded {
             times.push(self.fastest(methods.map(with).collect(), rows)?);
         }
         if !is_program {
-            let before = self.method;
-            let with = |busy: usize| {
-                let mut method = before;
-                method.busy = busy;
-                method
-            };
-            times.push(self.fastest(BUSY.into_iter().map(with).collect(), MANY)?);
+            for (which, rows) in [SOME, MANY].into_iter().enumerate() {
+                let before = self.method;
+                let with = |busy: usize| {
+                    let mut method = before;
+                    method.busy[which] = busy;
+                    method
+                };
+                times.push(self.fastest(BUSY.into_iter().map(with).collect(), rows)?);
+            }
         }
         tracing::info!(method = ?self.method, ?times, fusing = ?self.gpu.fusing, "products on a GPU were measured");
         Ok(())

@@ -33,8 +33,9 @@ pub(crate) struct Method {
     pub(crate) split: [usize; TILE_COUNT],
     /// Workgroups that a launch then has at most, for the same tiles: each goes on with other outputs.
     pub(crate) workgroups: [usize; TILE_COUNT],
-    /// Threads that an adapter is busy with: where whole tiles have as many, or more, each has outputs of its own.
-    pub(crate) busy: usize,
+    /// Threads that an adapter is busy with, of few whole tiles and of many: where they have as many, or more, each thread has outputs
+    /// of its own.
+    pub(crate) busy: [usize; 2],
     /// Who rounds one row.
     pub(crate) rounding: Rounding,
 }
@@ -60,7 +61,7 @@ impl Method {
         width: 64,
         split: [1; TILE_COUNT],
         workgroups: [usize::MAX; TILE_COUNT],
-        busy: usize::MAX,
+        busy: [usize::MAX; 2],
         rounding: Rounding::Before,
     };
 }
@@ -186,7 +187,7 @@ impl Launcher<'_> {
             _ => None,
         };
         let of_row = rounding.map_or(0, |_| row_bytes(matrix.groups));
-        let split = self.split(slab.form, slab.pairs * PANEL * tiles, tile, of_row);
+        let split = self.split(slab.form, slab.pairs * PANEL, (tile, tiles), of_row);
         let is_split = split > 1;
         let threads = if is_split { split * PANEL } else { self.method.width };
         let mut constants = slab.constants();

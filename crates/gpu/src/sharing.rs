@@ -9,8 +9,9 @@ use duet_kernels::quantize::GROUP;
 impl Launcher<'_> {
     /// Threads that share out the groups of an output, where there are so many outputs in such tiles: as many as the adapter has for a
     /// workgroup, and memory that they share, of which so many bytes are something else's.
-    pub(crate) fn split(&self, form: Form, outputs: usize, tile: usize, beside: usize) -> usize {
-        if form.is_float() || (tile == TILE_MAX && outputs >= self.method.busy) {
+    pub(crate) fn split(&self, form: Form, outputs: usize, (tile, tiles): (usize, usize), beside: usize) -> usize {
+        let busy = self.method.busy[usize::from(tiles > TILES_FEW)];
+        if form.is_float() || (tile == TILE_MAX && outputs * tiles >= busy) {
             return 1;
         }
         let limits = self.gpu.device.limits();
@@ -38,7 +39,8 @@ impl Launcher<'_> {
     /// Whether workgroups round the row that they multiply with a matrix.
     pub(crate) fn rounds_within(&self, source: Source<'_>, matrix: &Matrix) -> bool {
         let beside = row_bytes(matrix.groups);
-        let shares = |slab: &Slab| !slab.form.is_float() && self.split(slab.form, slab.pairs * PANEL, 1, beside) > 1;
+        let shares =
+            |slab: &Slab| !slab.form.is_float() && self.split(slab.form, slab.pairs * PANEL, (1, 1), beside) > 1;
         self.method.rounding == Rounding::Within
             && source.columns.is_multiple_of(GROUP)
             && source.norm.is_none_or(|norm| norm.bias.is_none())
