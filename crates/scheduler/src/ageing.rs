@@ -48,10 +48,10 @@ impl Ageing {
         };
     }
 
-    /// Overdue work ran for so long on this part of the machine, in a kernel that should have taken `predicted`.
-    pub(crate) fn pay(&mut self, time: Nanos, part: f64, predicted: Nanos) {
+    /// Overdue work ran for so long on this part of the machine, where a kernel of its own takes so long by prediction.
+    pub(crate) fn pay(&mut self, time: Nanos, part: f64, own: Nanos) {
         // What it got beyond its due is not held against it for longer than one kernel, and one that hung was of no use.
-        self.owed = (self.owed - time.0 as f64 * part).max(-(predicted.0 as f64));
+        self.owed = (self.owed - time.0 as f64 * part).max(-(own.0 as f64));
     }
 
     /// Whether a kernel of this length is owed.
@@ -73,6 +73,19 @@ pub(crate) enum Overdue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_had_in_advance_counts_as_one_kernel() {
+        let mut ageing = Ageing::new(0.2, Nanos(1_000));
+        let own = Nanos(5_000);
+        for _ in 0..3 {
+            ageing.pay(Nanos(40_000), 1.0, own);
+        }
+        ageing.advance(Instant(24_000), Overdue::Something);
+        assert!(!ageing.owes(Nanos(0)));
+        ageing.advance(Instant(25_000), Overdue::Something);
+        assert!(ageing.owes(Nanos(0)) && !ageing.owes(Nanos(1)));
+    }
 
     #[test]
     fn a_twentieth_of_the_time_is_owed_and_paid() {

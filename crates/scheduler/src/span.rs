@@ -34,6 +34,19 @@ pub enum Cut {
     Nodes(Nanos),
 }
 
+impl Cut {
+    /// The same kernels where everything takes so many times as long.
+    pub(crate) fn on_slower(self, times: f64) -> Self {
+        let shorter = |bound: Nanos| Nanos((bound.0 as f64 / times) as u64);
+        match self {
+            Self::Whole => Self::Whole,
+            Self::Within(bound) => Self::Within(shorter(bound)),
+            Self::Chunks(bound, rows) => Self::Chunks(shorter(bound), rows),
+            Self::Nodes(bound) => Self::Nodes(shorter(bound)),
+        }
+    }
+}
+
 /// The next span of an idle pass.
 #[must_use]
 pub(crate) fn next_span(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> Span {

@@ -169,7 +169,11 @@ impl<'a> View<'a> {
     /// The next kernel of a pass on some lanes.
     pub(crate) fn next_span(&self, pass: &Pass, lanes: LaneSet, cut: Cut) -> Span {
         let graph = disk_wait::on_lanes(self, pass);
-        let span = next_span(&graph, self.config.machine.anchors(lanes), pass, cut);
+        let within = |cut| next_span(&graph, self.config.machine.anchors(lanes), pass, cut);
+        let span = within(cut);
+        // On graphs that do not suit its rows it takes longer than annotations say.
+        let slowdown = self.slowdown(&graph, pass.load.rows, &span.nodes, lanes);
+        let span = if slowdown > 1.0 { within(cut.on_slower(slowdown)) } else { span };
         let end = self.stretch(pass.load.net, span.nodes.start).end.min(span.nodes.end);
         Span { nodes: span.nodes.start..end, ..span }
     }
@@ -378,12 +382,16 @@ impl<'a> View<'a> {
 
     fn predicted(&self, graph: &Heg, (load, stage): (&Load, Stage), nodes: &Range<usize>, lanes: LaneSet) -> Nanos {
         let time = annotation::predict(graph, self.config.machine.anchors(lanes), load, nodes);
-        let residency = self.residency.filter(|residency| residency.concerns(lanes));
-        // Graphs that are there may not be those that suit.
-        let slowdown = residency.map_or(1.0, |residency| residency.slowdown(graph, load.rows, nodes));
-        let time = Nanos((time.0 as f64 * slowdown) as u64)
+        let time = Nanos((time.0 as f64 * self.slowdown(graph, load.rows, nodes, lanes)) as u64)
             + mirrors::copy_time(&self.config.machine, lanes, graph, load, nodes);
         self.drift.correct(self.config.machine.executors(lanes), (load.net, stage), time)
+    }
+
+    /// How much longer rows take on the graphs that are there than on those that suit them, if these lanes run graphs that are
+    /// exchanged.
+    fn slowdown(&self, graph: &Heg, rows: f64, nodes: &Range<usize>, lanes: LaneSet) -> f64 {
+        let residency = self.residency.filter(|residency| residency.concerns(lanes));
+        residency.map_or(1.0, |residency| residency.slowdown(graph, rows, nodes))
     }
 
     /// For how long the next kernel of a pass, if it is that one, will have these lanes.

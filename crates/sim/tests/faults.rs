@@ -19,6 +19,17 @@ fn random_faults_break_no_rule() {
     }
 }
 
+/// Seeds further on that did: overdue work had ridden in a person's long kernel and was held to that for too long, or its kernels
+/// took longer than they should on graphs that did not suit; and a prompt waited for one that waits for a core.
+#[test]
+fn seeds_that_broke_a_rule_break_none() {
+    for seed in [18_459, 32_935, 127_547, 138_617, 143_419, 158_220] {
+        if let Err(violation) = fuzz::run(seed) {
+            panic!("{violation}");
+        }
+    }
+}
+
 /// A seed says all: the same one is the same run, to the byte.
 #[test]
 fn a_seed_is_a_run() {

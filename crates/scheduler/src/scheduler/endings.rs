@@ -265,7 +265,12 @@ impl Scheduler {
         };
         if pass.class == Class::Proactive || pass.members.iter().any(overdue) {
             let part = running.lanes.len() as f64 / self.config.machine.lanes.len() as f64;
-            self.ageing.pay(time, part, running.predicted);
+            // One that rode had a person's kernel, which may be far longer than those that it would be given itself.
+            let own = match pass.class {
+                Class::Proactive => running.predicted,
+                Class::Reactive => running.predicted.min(self.config.limits.preempt),
+            };
+            self.ageing.pay(time, part, own);
         }
         self.rest(running.lanes, time);
         (running.pass, noted)

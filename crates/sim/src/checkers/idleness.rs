@@ -96,17 +96,19 @@ impl Idleness {
         let may = |class| class == Class::Reactive || !(defers || gives_way);
         // Texts for the encoder wait for a core.
         let takes = |net: Net| net.is_decoder() || self.config.machine.lane(lane).capabilities.joins == Joins::Crew;
+        let waits = |seen: &Seen| seen.stage() == stage && may(seen.class) && picture.can_run(seen);
+        let net = |request: RequestId| self.nets[request.0 as usize];
+        // Under `agent-xpu`, which reads one prompt at a time, nobody overtakes one that waits for a core, begun or not.
+        let waits_for_core = |(request, seen): (RequestId, &Seen)| waits(seen) && !takes(net(request));
+        let has_begun = |pass: &UnderWay| pass.stage == stage && !takes(pass.members[0].net);
+        let blocked = picture.live().any(waits_for_core) || picture.passes.values().any(has_begun);
+        if self.policy == PolicyName::AgentXpu && blocked {
+            return Ok(());
+        }
         let its = |pass: &UnderWay| pass.stage == stage && may(pass.class) && takes(pass.members[0].net);
         let under_way = picture.passes.iter().find(|(_, pass)| its(pass));
         if let Some((pass, _)) = under_way {
             return Err(format!("lane {lane} is idle, and pass {pass} is under way"));
-        }
-        let waits = |seen: &Seen| seen.stage() == stage && may(seen.class) && picture.can_run(seen);
-        let net = |request: RequestId| self.nets[request.0 as usize];
-        // Under `agent-xpu` nobody overtakes one that waits for a core.
-        let blocks = |(request, seen): (RequestId, &Seen)| waits(seen) && !takes(net(request));
-        if self.policy == PolicyName::AgentXpu && picture.live().any(blocks) {
-            return Ok(());
         }
         match picture.live().find(|(request, seen)| waits(seen) && takes(net(*request))) {
             Some((request, _)) => Err(format!("lane {lane} is idle, and {request} is ready and has memory")),

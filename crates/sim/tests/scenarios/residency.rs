@@ -264,6 +264,47 @@ fn a_device_that_loads_nothing_stops_nobody() {
     );
 }
 
+/// On graphs that do not suit its rows a background kernel has fewer nodes, so that a person waits no longer than on others.
+#[test]
+fn a_kernel_on_graphs_that_do_not_suit_is_as_short_as_others() {
+    check(
+        "exchanging  preempt 20ms  graph-load-fails 0
+         at 0ms   A  proactive  prompt 60  output 2
+         at 15ms  B  reactive  prompt 10  output 1",
+        expect![[r#"
+            0.00                 arrive   A proactive
+            0.00                 load     decode graph of block 5
+            0.00      cpu        prefill  A[0..60] n0..4                 1.26  background
+            1.26      cpu        prefill  A[0..60] n4..7                 1.26  goes on
+            2.00                 failed   graph of block 5
+            2.52      cpu        prefill  A[0..60] n7..19                5.04  goes on
+            7.56      cpu        decode   A[60] n0..6                    8.11  background
+            15.00                arrive   B reactive
+            15.67                load     decode graph of block 5
+            15.67     cpu        prefill  B[0..10] n0..4                 5.05  reactive first
+            17.67                loaded   graph of block 5
+            17.67                load     decode graph of block 4
+            19.67                loaded   graph of block 4
+            20.72                load     decode graph of block 3
+            20.72     cpu        prefill  B[0..10] n4..7                 5.05  goes on
+            22.72                loaded   graph of block 3
+            22.72                load     decode graph of block 0
+            24.72                loaded   graph of block 0
+            25.77                load     decode graph of block 1
+            25.77     cpu        prefill  B[0..10] n7..10                5.05  goes on
+            27.77                loaded   graph of block 1
+            30.82                load     decode graph of block 2
+            30.82     cpu        prefill  B[0..10] n10..13               1.01  goes on
+            31.83     cpu        prefill  B[0..10] n13..16               1.01  goes on
+            32.82                loaded   graph of block 2
+            32.84     cpu        prefill  B[0..10] n16..19               1.01  goes on
+            33.85                end      B stop
+            33.85     cpu        decode   A[60] n6..19                   4.74  resumes
+            38.59                end      A stop
+        "#]],
+    );
+}
+
 /// While a background prompt is read block by block, a person's goes between two blocks, and waits for no graph that is
 /// loaded for the background.
 #[test]
