@@ -84,7 +84,7 @@ impl Sight<'_> {
         constants.extend([("WINDOW", b.layers[layer].window.unwrap_or(0) as u32), ("PHASE", phase)]);
         let quick = bias.map_or(0, |bias| bias.quick);
         let shared =
-            if phase == 2 { Shared::of(pages.layout, quick, 1) } else { divided.shared(loaded, &pages, quick) };
+            if phase == 2 { SharedOfPages::of(pages.layout, quick, 1) } else { divided.shared(loaded, &pages, quick) };
         constants.extend(shared.constants());
         let pipeline = loaded.gpu.pipeline(&ATTENTION, 1, &constants)?;
         let room = &loaded.room;
@@ -135,24 +135,24 @@ impl Divided {
     }
 
     /// What a workgroup shares on an adapter. Where keys are of half precision, sums go through all pages in order.
-    fn shared(self, loaded: &Loaded, pages: &View<'_>, quick: usize) -> Shared {
+    fn shared(self, loaded: &Loaded, pages: &View<'_>, quick: usize) -> SharedOfPages {
         let limits = loaded.gpu.device.limits();
         let threads = limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x) as usize;
         let fits = |side: usize| {
-            let bytes = Shared::of(pages.layout, quick, side).bytes();
+            let bytes = SharedOfPages::of(pages.layout, quick, side).bytes();
             side * PAGE_TOKENS <= threads && bytes <= limits.max_compute_workgroup_storage_size as usize
         };
         let mut side = if pages.layout.format == KvFormat::F16 { 1 } else { self.side };
         while side > 1 && !fits(side) {
             side /= 2;
         }
-        Shared::of(pages.layout, quick, side)
+        SharedOfPages::of(pages.layout, quick, side)
     }
 }
 
 /// What the threads of a workgroup share, of all pages that it has at once: lengths of arrays (`attention.wgsl`).
 #[derive(Clone, Copy, Debug)]
-struct Shared {
+struct SharedOfPages {
     side: usize,
     /// Groups and dimensions of a head, and quick pairs of the keys' bias.
     groups: usize,
@@ -160,7 +160,7 @@ struct Shared {
     quick: usize,
 }
 
-impl Shared {
+impl SharedOfPages {
     /// Arrays whose lengths are always the same, and what lies between arrays, at most.
     const FIXED_BYTES: usize = 7 << 10;
 

@@ -23,8 +23,8 @@ const BUSY: [usize; 4] = [0, 1 << 13, 1 << 15, 1 << 17];
 const ROUNDS: usize = 5;
 
 impl Loaded {
-    /// Chooses how products are computed, how many threads share out an output, in how many workgroups, and up to how many outputs they do: as a feed-forward
-    /// block is done soonest.
+    /// Chooses how products are computed, how many threads share out an output, in how many workgroups, and up to how many outputs they
+    /// do: as a feed-forward block is done soonest.
     pub(crate) fn choose(&mut self) -> Result<(), GpuError> {
         let first = self.method;
         let all = [Products::Bytes, Products::Floats].into_iter().flat_map(|products| [(products, 64), (products, 16)]);

@@ -63,7 +63,8 @@ impl Gpu {
         let module = wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(source.into()) };
         let checks = wgpu::ShaderRuntimeChecks { force_loop_bounding: false, ..wgpu::ShaderRuntimeChecks::checked() };
         // SAFETY: accesses to memory stay checked. Every loop of the shaders in `shaders/` counts up to a constant or to a
-        // number that the launch is told, and nothing in it changes the count: all of them end.
+        // number that the launch is told or that lies in a buffer, by one or by as many as there are workgroups, and nothing in it
+        // changes the count: all of them end.
         let module = unsafe { self.device.create_shader_module_trusted(module, checks) };
         let entries: Vec<_> = (0..).zip(shader.bindings).map(|(binding, &access)| entry(binding, access)).collect();
         let layout =

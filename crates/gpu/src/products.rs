@@ -6,7 +6,7 @@ use crate::nodes::{Launcher, NormOnGpu, whole};
 use crate::recording::{Groups, Recording};
 use crate::room::Operands;
 use crate::shader::{PRODUCT, PRODUCT_FLOATS, PRODUCT_OF_ROW, PRODUCT_SPLIT, QUANTIZE};
-use crate::sharing::{Shared, fetched, row_bytes};
+use crate::sharing::{SharedOfGroups, fetched, row_bytes};
 use duet_kernels::matmul::Gating;
 use duet_kernels::packed::PANEL;
 use duet_kernels::quantize::GROUP;
@@ -223,7 +223,7 @@ impl Launcher<'_> {
             constants.push(("FLOATS", (self.method.products == Products::Floats).into()));
             if is_split {
                 constants.push(("SPLIT", split as u32));
-                constants.extend(Shared::of(slab.form, tile, split).constants());
+                constants.extend(SharedOfGroups::of(slab.form, tile, split).constants());
             }
             let (shader, given) = if let Some(Source { values, norm, columns }) = rounding {
                 constants.extend([("COLUMNS", columns as u32), ("NORMED", norm.is_some().into()), ("CENTRED", 0)]);

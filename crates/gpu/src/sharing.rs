@@ -16,7 +16,7 @@ impl Launcher<'_> {
         }
         let limits = self.gpu.device.limits();
         let fits = |split: usize| {
-            let Shared { products, minima, row_parts, .. } = Shared::of(form, tile, split);
+            let SharedOfGroups { products, minima, row_parts, .. } = SharedOfGroups::of(form, tile, split);
             let bytes = size_of::<f32>() * (products + minima + 4 * row_parts + tile * PAIR);
             split * PANEL <= limits.max_compute_invocations_per_workgroup as usize
                 && split * PANEL <= limits.max_compute_workgroup_size_x as usize
@@ -77,7 +77,7 @@ const TILES_FEW: usize = 2;
 
 /// What threads share that share out groups, of all turns that are under way: lengths of arrays (`product_split.wgsl`).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedOfGroups {
     each: usize,
     /// Few rows wait for weights: one turn is added up while the next is multiplied.
     turns: usize,
@@ -87,7 +87,7 @@ pub(crate) struct Shared {
     row_parts: usize,
 }
 
-impl Shared {
+impl SharedOfGroups {
     pub(crate) fn of(form: Form, tile: usize, split: usize) -> Self {
         let (each, turns) = (groups_each(form, tile), if tile < TILE_MAX { 2 } else { 1 });
         let groups = turns * split * each;
