@@ -65,4 +65,4 @@ fn holds_its_place(view: &View<'_>, request: &RequestView<'_>) -> bool {
 }
 
 /// Requests of a queue that are compared.
-const WINDOW: usize = 32;
+pub(crate) const WINDOW: usize = 32;

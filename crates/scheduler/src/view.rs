@@ -330,7 +330,8 @@ impl<'a> View<'a> {
         self.passes.values()
     }
 
-    /// The pass under way of this class that holds the buffer of this stage: there is at most one.
+    /// The pass under way of this class that holds the buffer of this stage: there is at most one of each model, and this is the
+    /// oldest.
     #[must_use]
     pub fn pass(&self, class: Class, buffer: Stage) -> Option<&'a Pass> {
         self.passes.values().find(|pass| pass.class == class && pass.buffer == buffer)

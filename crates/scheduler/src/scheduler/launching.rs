@@ -96,7 +96,9 @@ impl Scheduler {
     }
 
     fn check_buffers(&self, pass: &Pass) {
-        let taken = self.passes.values().any(|other| (other.class, other.buffer) == (pass.class, pass.buffer));
+        // The encoder has buffers of its own.
+        let buffer = |pass: &Pass| (pass.class, pass.buffer, pass.load.net);
+        let taken = self.passes.values().any(|other| buffer(other) == buffer(pass));
         let many = self.buffers == ActivationBuffers::OnePerRequest;
         assert!(many || !taken, "the activation buffer for {:?} {:?} is taken", pass.class, pass.buffer);
     }

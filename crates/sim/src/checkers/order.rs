@@ -9,7 +9,7 @@
 //! `duet` on an NPU and an iGPU reads the shortest prompt first. There it is asserted that an overdue request is not
 //! overtaken in the queue; the second rule does not hold, since a background prompt may wait for its graph. In its place:
 //! - when a pass that reads a reactive prompt begins, no older reactive request that could be read has waited for
-//!   `overtaking`.
+//!   `overtaking`; where a device reads prompts without a core, which texts for the encoder need, none of the same model.
 //!
 //! One that was discarded begins anew, at its old place. One whose KV comes from disk may be overtaken while it is read:
 //! it is not ready, and the lane would be idle. (Agent.xpu §4.1: queues; §4.4: equals do not preempt each other)
@@ -17,14 +17,19 @@
 use super::picture::{Picture, Seen, Standing};
 use super::{Checker, Rule};
 use crate::scenario::Scenario;
+use duet_scheduler::machine::Joins;
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{Command, Kernel, Mechanism};
-use duet_types::{Class, Instant, Nanos, RequestId, Stage};
+use duet_types::{Class, Instant, Nanos, Net, RequestId, Stage};
 
 #[derive(Debug)]
 pub(super) struct Order {
     policy: PolicyName,
     kept: Kept,
+    /// Which model each client's text goes through.
+    nets: Vec<Net>,
+    /// Whether the two models' prompts have lanes of their own.
+    are_beside: bool,
 }
 
 /// Which order is kept.
@@ -50,7 +55,10 @@ impl Order {
         let age = if mechanisms.has(Mechanism::Ageing) { config.limits.age } else { Nanos(u64::MAX) };
         let ages = Ages { reactive: config.limits.overtaking, proactive: age };
         let kept = if policy == PolicyName::Duet && apart { Kept::ShortestFirst(ages) } else { Kept::Arrival };
-        Self { policy, kept }
+        let device = machine.prefill_lane();
+        let needs_no_core = machine.lane(device).capabilities.joins != Joins::Crew && !machine.is_static(device);
+        let nets = scenario.clients.iter().map(|client| client.net).collect();
+        Self { policy, kept, nets, are_beside: policy == PolicyName::Duet && needs_no_core }
     }
 
     /// Whether nobody who comes later may overtake it in the queue, where reactive requests keep the order of arrival.
@@ -104,9 +112,10 @@ impl Order {
             return Ok(());
         }
         let is_member = |id| kernel.members.iter().any(|member| member.request == id);
-        let waits = |id, other: &Seen| {
+        let waits = |id: RequestId, other: &Seen| {
             let could_be_read = picture.can_run(other) && other.stage() == Stage::Prefill;
-            could_be_read && !is_member(id) && now - other.arrived >= ages.reactive
+            let is_beside = self.are_beside && self.nets[id.0 as usize] != kernel.net();
+            could_be_read && !is_member(id) && !is_beside && now - other.arrived >= ages.reactive
         };
         let readers = kernel.members.iter().filter(|member| member.stage == Stage::Prefill);
         for seen in readers.filter_map(|member| picture.requests.get(&member.request)) {

@@ -346,3 +346,57 @@ fn the_shortest_prompt_is_read_first() {
         "#]],
     );
 }
+
+/// A text for the encoder needs a core, and a prompt has the device meanwhile: neither waits for the other, whichever comes first.
+#[test]
+fn a_text_for_the_encoder_is_read_beside_a_prompt() {
+    check(
+        "discrete-gpu  policy duet  without teams
+         at 0ms   A  reactive  prompt 200  output 1  encodes
+         at 1ms   B  reactive  prompt 200  output 1
+         at 40ms  C  reactive  prompt 400  output 1
+         at 41ms  D  reactive  prompt 100  output 1  encodes",
+        expect![[r#"
+            0.00                 arrive   A reactive
+            0.00      cpu        prefill  A[0..200] n0..1                0.00  reactive first
+            0.00      cpu        prefill  A[0..200] n1..2 r0..96         1.92  reactive first
+            1.00                 arrive   B reactive
+            1.00      gpu        prefill  B[0..132] n0..3                1.45  keeps off decode
+            1.92      cpu        prefill  A[0..200] n1..2 r96..192       1.92  reactive first
+            2.45      gpu        prefill  B[0..132] n3..4                1.32  keeps off decode
+            3.77      gpu        prefill  B[0..132] n4..6                1.45  keeps off decode
+            3.84      cpu        prefill  A[0..200] n1..2 r192..200      1.00  reactive first
+            4.84      cpu        prefill  A[0..200] n2..3                0.40  reactive first
+            5.22      gpu        prefill  B[0..132] n6..7                1.32  keeps off decode
+            5.24      cpu        prefill  A[0..200] n3..4 r0..96         1.92  reactive first
+            6.54      gpu        prefill  B[132..200] n0..4              1.56  keeps off decode
+            7.16      cpu        prefill  A[0..200] n3..4 r96..192       1.92  reactive first
+            8.10      gpu        prefill  B[132..200] n4..7              1.56  keeps off decode
+            9.08      cpu        prefill  A[0..200] n3..4 r192..200      1.00  reactive first
+            9.66                 end      B stop
+            10.08                end      A stop
+            40.00                arrive   C reactive
+            40.00     gpu        prefill  C[0..132] n0..3                1.45  keeps off decode
+            41.00                arrive   D reactive
+            41.00     cpu        prefill  D[0..100] n0..2                2.00  reactive first
+            41.45     gpu        prefill  C[0..132] n3..4                1.32  keeps off decode
+            42.77     gpu        prefill  C[0..132] n4..6                1.45  keeps off decode
+            43.00     cpu        prefill  D[0..100] n2..3                0.20  reactive first
+            43.20     cpu        prefill  D[0..100] n3..4                2.00  reactive first
+            44.22     gpu        prefill  C[0..132] n6..7                1.32  keeps off decode
+            45.20                end      D stop
+            45.54     gpu        prefill  C[132..264] n0..3              1.58  keeps off decode
+            47.13     gpu        prefill  C[132..264] n3..4              1.32  keeps off decode
+            48.45     gpu        prefill  C[132..264] n4..6              1.58  keeps off decode
+            50.03     gpu        prefill  C[132..264] n6..7              1.32  keeps off decode
+            51.35                drop     copy of B on gpu
+            51.35     gpu        prefill  C[264..396] n0..3              1.72  keeps off decode
+            53.07     gpu        prefill  C[264..396] n3..4              1.32  keeps off decode
+            54.39     gpu        prefill  C[264..396] n4..6              1.72  keeps off decode
+            56.10     gpu        prefill  C[264..396] n6..7              1.32  keeps off decode
+            57.42     gpu        prefill  C[396..400] n0..5              1.90  keeps off decode
+            59.32     gpu        prefill  C[396..400] n5..7              0.90  keeps off decode
+            60.22                end      C stop
+        "#]],
+    );
+}

@@ -16,7 +16,8 @@
 //! 5. Background prefill has both lanes, too, if others wait behind it and nothing decodes.
 //! 6. A graph is compiled for a prompt only where it will be ready before the prompt has been read without it. The paper
 //!    compiles one for whoever waits.
-//! 7. A reactive stream that has waited for half of its stall budget goes before reactive prefill, and
+//! 7. Two reactive prompts are read at once if one is a text for the encoder, which needs a core, and the other has a device that needs none.
+//! 8. A reactive stream that has waited for half of its stall budget goes before reactive prefill, and
 //!    [overdue](crate::ageing) work has its share, on whatever lane its next kernel goes to.
 
 use super::super::pipeline::{Pipeline, Sharing, is_all_static};
@@ -28,8 +29,10 @@ use crate::contention;
 use crate::graphs::GraphState;
 use crate::heg::Load;
 use crate::kernel::Member;
+use crate::machine::Joins;
 use crate::mechanism::Mechanism;
 use crate::order::{self, Order};
+use crate::pass::Pass;
 use crate::piggyback;
 use crate::preemption;
 use crate::queues::Line;
@@ -61,7 +64,9 @@ impl Apart {
 
     fn reactive_prefill(&mut self, view: &View<'_>) -> Option<Decision> {
         let candidate = prefill(view, Class::Reactive)?;
-        self.prefill.next(view, candidate, reactive_sharing(view))
+        let beside = beside(view, &candidate);
+        let next = self.prefill.next(view, candidate, reactive_sharing(view));
+        next.or_else(|| self.prefill.next(view, beside?, reactive_sharing(view)))
     }
 
     /// The next kernel of a background prefill, when no reactive one is there.
@@ -110,6 +115,25 @@ fn prefill<'a>(view: &View<'a>, class: Class) -> Option<Candidate<'a>> {
         return Some(Candidate::UnderWay(pass));
     }
     let next = order::firsts(view, Line::Prefill, class, ORDER, 1).into_iter().next()?;
+    Candidate::drafted(view, vec![next.member(view.config().limits.prefill_rows)])
+}
+
+/// The reactive prefill of the other model that goes on while one has no lane. Texts for the encoder need a core, and a device that
+/// reads prompts without any would wait with them, or they with it.
+fn beside<'a>(view: &View<'a>, first: &Candidate<'_>) -> Option<Candidate<'a>> {
+    let net = first.pass().load.net;
+    let reads = |pass: &&Pass| (pass.class, pass.buffer) == (Class::Reactive, Stage::Prefill) && pass.load.net != net;
+    if let Some(pass) = view.passes().find(reads) {
+        return Some(Candidate::UnderWay(pass));
+    }
+    let machine = &view.config().machine;
+    let device = machine.prefill_lane();
+    let needs_no_core = !machine.is_static(device) && machine.lane(device).capabilities.joins != Joins::Crew;
+    if !needs_no_core || view.prefill_lane() != device {
+        return None;
+    }
+    let ready = order::firsts(view, Line::Prefill, Class::Reactive, ORDER, order::WINDOW);
+    let next = ready.iter().find(|request| request.net() != net)?;
     Candidate::drafted(view, vec![next.member(view.config().limits.prefill_rows)])
 }
 
