@@ -5,17 +5,17 @@ use duet_engine::{
     Device, Engine, EngineConfig, Fallback, GenerateRequest, GenerationEvent, Method, SamplingParams, StopConditions,
 };
 use duet_gpu::{Adapters, Fusing, GpuModel};
-use duet_model::forward::{BestOfRow, NotRun, TokenWise};
+use duet_model::forward::{BestOfRow, Node, NotRun, SpanRows, SpanWise, TokenWise};
 use duet_model::{LoadOptions, Model};
 use duet_testing::Need;
-use duet_types::{Class, TokenId, Tokens};
+use duet_types::{Bytes, Class, RequestId, TokenId, Tokens};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf");
 
-/// A GPU, and how often it was asked for whole rows and for the best of rows.
+/// A GPU, and how often it was asked for whole rows and for the best of rows, or brought these along with a span.
 #[derive(Debug)]
 struct Counting {
     gpu: Arc<GpuModel>,
@@ -50,6 +50,24 @@ impl TokenWise for Counting {
     }
 }
 
+impl SpanWise for Counting {
+    fn run_span(&self, nodes: &[Node], rows: &mut SpanRows<'_>) -> Result<(), NotRun> {
+        self.gpu.run_span(nodes, rows)?;
+        if rows.sought.as_ref().is_some_and(|sought| sought.found.is_some()) {
+            self.best.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn copies_room(&self) -> Option<Bytes> {
+        self.gpu.copies_room()
+    }
+
+    fn drop_copy(&self, request: RequestId) {
+        self.gpu.drop_copy(request);
+    }
+}
+
 fn gpu(model: &Arc<Model>) -> Option<Arc<Counting>> {
     let found = Adapters::look();
     let name = std::env::var(Need::Gpu.variable()).unwrap_or_else(|_| "gpu:0".to_owned());
@@ -69,7 +87,7 @@ fn gpu(model: &Arc<Model>) -> Option<Arc<Counting>> {
 fn engine(model: &Arc<Model>, gpu: Option<&Arc<Counting>>, speculate: Method) -> Engine {
     let folder = tempfile::tempdir().unwrap();
     let device = |gpu: &Arc<Counting>| {
-        let spans = Some(Arc::clone(&gpu.gpu) as _);
+        let spans = Some(Arc::clone(gpu) as _);
         Device { spans, ..Device::new("igpu", "1", Arc::clone(gpu) as _) }
     };
     let config = EngineConfig {
