@@ -136,11 +136,8 @@ impl Divided {
 
     /// What a workgroup shares on an adapter. Where keys are of half precision, sums go through all pages in order.
     fn shared(self, loaded: &Loaded, pages: &View<'_>, quick: usize) -> SharedOfPages {
-        let limits = loaded.gpu.device.limits();
-        let threads = limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x) as usize;
         let fits = |side: usize| {
-            let bytes = SharedOfPages::of(pages.layout, quick, side).bytes();
-            side * PAGE_TOKENS <= threads && bytes <= limits.max_compute_workgroup_storage_size as usize
+            loaded.gpu.takes_workgroup(side * PAGE_TOKENS, SharedOfPages::of(pages.layout, quick, side).bytes())
         };
         let mut side = if pages.layout.format == KvFormat::F16 { 1 } else { self.side };
         while side > 1 && !fits(side) {

@@ -17,7 +17,7 @@ const MANY: usize = 256;
 const SPLITS: [&[usize]; TILE_COUNT] = [&[1, 8, 16, 32], &[1, 4, 8, 16], &[1, 4, 8]];
 /// How many workgroups share out the outputs of few rows at most.
 const WORKGROUPS: [usize; 4] = [usize::MAX, 512, 256, 128];
-/// With how many threads an adapter may be busy. The head of few rows has more than any of them.
+/// With how many threads an adapter may be busy.
 const BUSY: [usize; 4] = [0, 1 << 13, 1 << 15, 1 << 17];
 /// How often each method is timed, in turns: a GPU that had nothing to do becomes faster meanwhile.
 const ROUNDS: usize = 5;
@@ -38,20 +38,27 @@ impl Loaded {
         let is_program = self.gpu.kind == Kind::Software;
         for (size, splits) in SPLITS.into_iter().enumerate() {
             let before = self.method;
-            let with = |(&threads, &rounding, &workgroups): (&usize, &Rounding, &usize)| {
+            let with = |(&threads, &rounding): (&usize, &Rounding)| {
                 let mut method = before;
-                (method.split[size], method.rounding, method.workgroups[size]) = (threads, rounding, workgroups);
+                (method.split[size], method.rounding) = (threads, rounding);
                 method
             };
             // Only one row may be rounded by whom multiplies it.
             let roundings: &[_] = if size == 0 { &[Rounding::Before, Rounding::Within] } else { &[before.rounding] };
             let splits = if is_program { &splits[..2] } else { splits };
-            let workgroups = if is_program { &WORKGROUPS[..1] } else { &WORKGROUPS[..] };
             let methods = splits.iter().flat_map(|split| roundings.iter().map(move |rounding| (split, rounding)));
-            let methods =
-                methods.flat_map(|(split, rounding)| workgroups.iter().map(move |all| (split, rounding, all)));
             let rows = if size + 1 == TILE_COUNT { SOME } else { TILES[size] };
             times.push(self.fastest(methods.map(with).collect(), rows)?);
+            // All of this is measured at each start, so one after the other and not each with each.
+            if !is_program {
+                let before = self.method;
+                let with = |workgroups: usize| {
+                    let mut method = before;
+                    method.workgroups[size] = workgroups;
+                    method
+                };
+                times.push(self.fastest(WORKGROUPS.into_iter().map(with).collect(), rows)?);
+            }
         }
         if !is_program {
             for (which, rows) in [SOME, MANY].into_iter().enumerate() {

@@ -131,6 +131,13 @@ impl Gpu {
         Ok(gpu)
     }
 
+    /// Whether a workgroup may have so many threads, and bytes that they share.
+    pub(crate) fn takes_workgroup(&self, threads: usize, bytes: usize) -> bool {
+        let limits = self.device.limits();
+        let most = limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x);
+        threads <= most as usize && bytes <= limits.max_compute_workgroup_storage_size as usize
+    }
+
     /// How it comes to keys and values.
     pub(crate) fn cache_access(&self) -> CacheAccess {
         if self.host_memory.is_some() { CacheAccess::InPlace } else { CacheAccess::Copied }

@@ -62,9 +62,9 @@ impl Gpu {
         let source = format!("const ROWS: u32 = {rows}u;\n{before}\n{}", shader.source.join("\n"));
         let module = wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(source.into()) };
         let checks = wgpu::ShaderRuntimeChecks { force_loop_bounding: false, ..wgpu::ShaderRuntimeChecks::checked() };
-        // SAFETY: accesses to memory stay checked. Every loop of the shaders in `shaders/` counts up to a constant or to a
-        // number that the launch is told or that lies in a buffer, by one or by as many as there are workgroups, and nothing in it
-        // changes the count: all of them end.
+        // SAFETY: accesses to memory stay checked. Every loop of the shaders in `shaders/` goes on to a constant, or to a
+        // number that the launch is told or that lies in a buffer, by steps of at least one, and nothing in it changes the count:
+        // all of them end.
         let module = unsafe { self.device.create_shader_module_trusted(module, checks) };
         let entries: Vec<_> = (0..).zip(shader.bindings).map(|(binding, &access)| entry(binding, access)).collect();
         let layout =

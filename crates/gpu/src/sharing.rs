@@ -14,13 +14,10 @@ impl Launcher<'_> {
         if form.is_float() || (tile == TILE_MAX && outputs * tiles >= busy) {
             return 1;
         }
-        let limits = self.gpu.device.limits();
         let fits = |split: usize| {
             let SharedOfGroups { products, minima, row_parts, .. } = SharedOfGroups::of(form, tile, split);
             let bytes = size_of::<f32>() * (products + minima + 4 * row_parts + tile * PAIR);
-            split * PANEL <= limits.max_compute_invocations_per_workgroup as usize
-                && split * PANEL <= limits.max_compute_workgroup_size_x as usize
-                && bytes + beside + ALIGNED <= limits.max_compute_workgroup_storage_size as usize
+            self.gpu.takes_workgroup(split * PANEL, bytes + beside + ALIGNED)
         };
         let mut split = self.method.split[size(tile)];
         while split > 1 && !fits(split) {
