@@ -34,8 +34,8 @@ impl Packable {
     }
 }
 
-/// The quants and scales of thirty-two weights of one output.
-#[derive(Clone, Copy, Debug)]
+/// The quants and scales of thirty-two weights of one output, none multiplied with another.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WeightGroup {
     /// `d` of [`Form`]: the group's own, or that of the 256 weights that it is a part of.
     pub scale: f32,
@@ -169,7 +169,7 @@ pub(super) fn weight(form: Form, (scale, min): (f32, f32), small: Option<[u8; 2]
 
 /// Puts an output's floats into a group's registers, where input `i` of all outputs lie side by side, those of input `i + 1`
 /// behind them.
-pub(super) fn set_floats(form: Form, registers: &mut [u8], lane: usize, floats: &[f32; GROUP]) {
+pub(super) fn set_floats(form: Form, registers: &mut [u8], lane: usize, floats: &[f32]) {
     for (input, &value) in floats.iter().enumerate() {
         let place = &mut registers[float_at(form, lane, input)..][..form.bits() / 8];
         match form {

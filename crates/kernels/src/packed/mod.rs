@@ -16,14 +16,17 @@
 //! Rows of one matrix may be of several forms, each [`Section`] of some whole pairs of panels of its own.
 
 mod bytes;
+mod fill;
 mod form;
 mod group;
+mod row;
 #[cfg(test)]
 mod tests;
 
 pub use bytes::Lender;
 pub use form::Form;
 pub use group::{Packable, WeightGroup};
+pub use row::{WeightRow, WeightRows};
 
 pub(crate) use form::{BLOCK, HALVES};
 
@@ -31,8 +34,9 @@ use crate::memory::Aligned;
 use crate::quantize::GROUP;
 use crate::simd::LANES;
 use bytes::PackedBytes;
-use group::{float, quant, set_floats, set_quants};
+use group::{float, quant};
 use half::f16;
+use row::GroupWise;
 
 /// Outputs in a panel.
 pub const PANEL: usize = LANES;
@@ -99,7 +103,8 @@ impl PackedMatrix {
         Self::in_sections(inputs, &[(outputs, form)], group)
     }
 
-    /// Packs a matrix whose rows are of several forms: so many of the first, then so many of the next.
+    /// Packs a matrix whose rows are of several forms, given as by [`Self::new`]: so many of the first, then so many of the
+    /// next.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -109,38 +114,49 @@ impl PackedMatrix {
     pub fn in_sections<G: Into<Packable>>(
         inputs: usize,
         forms: &[(usize, Form)],
-        mut group: impl FnMut(usize, usize) -> G,
+        group: impl FnMut(usize, usize) -> G,
     ) -> Result<Self, OutOfRange> {
+        Self::of_rows(inputs, forms, &mut GroupWise::new(inputs, group))
+    }
+
+    /// The same, given row by row, which is the quickest way.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    ///
+    /// # Panics
+    /// As [`Self::in_sections`], or if a row has fewer groups or floats than there are inputs.
+    pub fn of_rows(inputs: usize, forms: &[(usize, Form)], rows: &mut impl WeightRows) -> Result<Self, OutOfRange> {
         let (groups, mut first, mut sections) = (inputs.div_ceil(GROUP), 0, Vec::new());
         for &(outputs, form) in forms {
             assert!(first % (PANELS_TOGETHER * PANEL) == 0, "a section begins within a pair of panels");
             let mut section = Section::zeroed(1, outputs, groups, form).remove(0);
             section.first = first / PANEL;
-            section.fill(|output, index| group(first + output, index)).map_err(|error| error.behind(first))?;
+            section.fill(first, rows)?;
             first += outputs;
             sections.push(section);
         }
         Ok(Self { inputs, outputs: first, sections })
     }
 
-    /// Packs `count` matrices of one shape that lie beside each other in memory: `group(matrix, output, index)`.
+    /// Packs `count` matrices of one shape that lie beside each other in memory, given row by row: those of the second behind
+    /// those of the first.
     ///
     /// # Errors
     /// As [`Self::new`]; outputs are counted through all matrices.
     ///
     /// # Panics
-    /// As [`Self::new`].
-    pub fn many<G: Into<Packable>>(
+    /// As [`Self::of_rows`].
+    pub fn many(
         count: usize,
         outputs: usize,
         inputs: usize,
         form: Form,
-        mut group: impl FnMut(usize, usize, usize) -> G,
+        rows: &mut impl WeightRows,
     ) -> Result<Vec<Self>, OutOfRange> {
         let sections = Section::zeroed(count, outputs, inputs.div_ceil(GROUP), form);
         let fill = |(matrix, mut section): (usize, Section)| {
-            let filled = section.fill(|output, index| group(matrix, output, index));
-            filled.map_err(|error| error.behind(matrix * outputs))?;
+            section.fill(matrix * outputs, rows)?;
             Ok(Self { inputs, outputs, sections: vec![section] })
         };
         sections.into_iter().enumerate().map(fill).collect()
@@ -294,59 +310,6 @@ impl Section {
         self.outputs.div_ceil(PANEL)
     }
 
-    fn fill<G: Into<Packable>>(&mut self, mut group: impl FnMut(usize, usize) -> G) -> Result<(), OutOfRange> {
-        for output in 0..self.outputs {
-            for index in 0..self.groups {
-                match group(output, index).into() {
-                    Packable::Quants(group) => self.set_group(output, index, &group)?,
-                    Packable::Floats(floats) => self.set_floats(output, index, &floats)?,
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The registers of a group of an output's panel.
-    fn registers_mut(&mut self, output: usize, index: usize) -> &mut [u8] {
-        let bytes = self.form.registers() * 64;
-        &mut self.quants.own()[(output / PANEL * self.groups + index) * bytes..][..bytes]
-    }
-
-    fn set_floats(&mut self, output: usize, index: usize, floats: &[f32; GROUP]) -> Result<(), OutOfRange> {
-        assert!(self.form.is_float(), "floats for {:?}", self.form);
-        if let Some(&value) = floats.iter().find(|value| !value.is_finite()) {
-            return Err(OutOfRange { output, value });
-        }
-        set_floats(self.form, self.registers_mut(output, index), output % PANEL, floats);
-        Ok(())
-    }
-
-    fn set_group(&mut self, output: usize, index: usize, group: &WeightGroup) -> Result<(), OutOfRange> {
-        let half = |value: f32| {
-            let bits = f16::from_f32(value / UNIT);
-            if bits.is_finite() { Ok(bits.to_le_bytes()) } else { Err(OutOfRange { output, value }) }
-        };
-        let (form, (panel, lane)) = (self.form, (output / PANEL, output % PANEL));
-        assert!(!form.is_float(), "quants for {form:?}");
-        let scales = &mut self.scales.own()[panel * form.scale_bytes(self.groups)..];
-        // What a block's groups share is the first one's.
-        if !form.has_small_scales() || index.is_multiple_of(BLOCK) {
-            let block = form.block_at(index) + 2 * lane;
-            scales[block..block + 2].copy_from_slice(&half(group.scale)?);
-            if form.has_min() {
-                scales[block + HALVES..][..2].copy_from_slice(&half(group.min)?);
-            }
-        }
-        if form.has_small_scales() {
-            let at = form.scales_at(index) + lane;
-            for (i, &small) in group.small[..form.small_scales()].iter().enumerate() {
-                scales[at + i * LANES] = small;
-            }
-        }
-        set_quants(form, self.registers_mut(output, index), lane, &group.quants);
-        Ok(())
-    }
-
     /// Copies an output of another section of the same form and width.
     fn copy_output(&mut self, to: usize, source: &Self, from: usize) {
         let (form, (to_lane, from_lane)) = (self.form, (to % PANEL, from % PANEL));
@@ -425,11 +388,4 @@ pub struct OutOfRange {
     pub output: usize,
     /// The scale or float.
     pub value: f32,
-}
-
-impl OutOfRange {
-    /// The same where `outputs` others come first.
-    fn behind(self, outputs: usize) -> Self {
-        Self { output: outputs + self.output, ..self }
-    }
 }

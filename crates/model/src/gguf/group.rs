@@ -4,6 +4,8 @@
 //! quants of up to 8 (17 with up to 5 in the K-quants), so the product is exact. Hence a group holds the values of the
 //! file, not an approximation.
 
+use duet_kernels::packed::WeightGroup;
+
 /// 32 consecutive weights of a row: `w[i] = scale * quants[i] + min`.
 ///
 /// Equal to [`Tensor::dequantize_row`](super::Tensor::dequantize_row) bit for bit, with one exception: a `Q8_0`
@@ -15,20 +17,6 @@ pub struct Group {
     pub scale: f32,
     /// The value of `quants[i] == 0`.
     pub min: f32,
-    /// The unsigned steps.
-    pub quants: [u8; 32],
-}
-
-/// 32 consecutive weights of a row with the numbers that the file has for them, none multiplied with another.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct StoredGroup {
-    /// The group's scale, or that of the 256 weights which it is a part of.
-    pub scale: f32,
-    /// What a small minimum is multiplied with, or the minimum itself; zero where the type has none.
-    pub min: f32,
-    /// Small scales, in the types that have them. `Q4_K`, `Q5_K`: scale and minimum. The others: a byte for each half of the
-    /// group, signed, or of `Q2_K` a scale in the low nibble and a minimum in the high one.
-    pub small: [u8; 2],
     /// The unsigned steps.
     pub quants: [u8; 32],
 }
@@ -59,8 +47,8 @@ impl Group {
     }
 
     /// With a scale and a minimum that are no products.
-    pub(super) fn stored(&self) -> StoredGroup {
-        StoredGroup { scale: self.scale, min: self.min, small: [0; 2], quants: self.quants }
+    pub(super) fn stored(&self) -> WeightGroup {
+        WeightGroup { scale: self.scale, min: self.min, small: [0; 2], quants: self.quants }
     }
 
     /// A group of a type whose zero is fixed. `zero * scale` is exact: at most 11 and 8 significant bits.
@@ -69,26 +57,24 @@ impl Group {
     }
 }
 
-impl StoredGroup {
-    /// As a group, where small scales are for the whole of it.
-    pub(super) fn multiplied(&self) -> Group {
-        let [scale, min] = self.small.map(f32::from);
-        Group { scale: self.scale * scale, min: self.min * min, quants: self.quants }
-    }
+/// As a group, where small scales are for the whole of it.
+pub(super) fn multiplied(stored: &WeightGroup) -> Group {
+    let [scale, min] = stored.small.map(f32::from);
+    Group { scale: stored.scale * scale, min: stored.min * min, quants: stored.quants }
+}
 
-    /// The weights, where each half has a scale and a minimum of four bits.
-    pub(super) fn halves_with_minima(&self, out: &mut [f32; 32]) {
-        for (i, (weight, &quant)) in out.iter_mut().zip(&self.quants).enumerate() {
-            let small = self.small[i / 16];
-            *weight = self.scale * f32::from(small & 15) * f32::from(quant) + self.min * f32::from(small >> 4);
-        }
+/// The weights, where each half has a scale and a minimum of four bits.
+pub(super) fn halves_with_minima(stored: &WeightGroup, out: &mut [f32; 32]) {
+    for (i, (weight, &quant)) in out.iter_mut().zip(&stored.quants).enumerate() {
+        let small = stored.small[i / 16];
+        *weight = stored.scale * f32::from(small & 15) * f32::from(quant) + stored.min * f32::from(small >> 4);
     }
+}
 
-    /// The weights, where each half has a signed scale and quants are around `zero`.
-    pub(super) fn halves_around(&self, zero: u8, out: &mut [f32; 32]) {
-        for (i, (weight, &quant)) in out.iter_mut().zip(&self.quants).enumerate() {
-            let small = f32::from(self.small[i / 16] as i8);
-            *weight = self.scale * small * (f32::from(quant) - f32::from(zero));
-        }
+/// The weights, where each half has a signed scale and quants are around `zero`.
+pub(super) fn halves_around(stored: &WeightGroup, zero: u8, out: &mut [f32; 32]) {
+    for (i, (weight, &quant)) in out.iter_mut().zip(&stored.quants).enumerate() {
+        let small = f32::from(stored.small[i / 16] as i8);
+        *weight = stored.scale * small * (f32::from(quant) - f32::from(zero));
     }
 }

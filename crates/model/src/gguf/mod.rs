@@ -32,7 +32,7 @@ pub mod writer;
 pub use error::GgufError;
 pub use file::GgufFile;
 pub(crate) use file::map as map_file;
-pub use group::{Group, GroupForm, StoredGroup};
+pub use group::{Group, GroupForm};
 pub use kind::TensorType;
 pub use metadata::Metadata;
 pub use split::names as names_of_parts;

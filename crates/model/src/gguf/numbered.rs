@@ -3,8 +3,9 @@
 //! Layouts as ggml defines them: byte `i` of a group has weight `i` in its low and weight `i + 16` in its high nibble.
 //! Products of a scale and a value have at most 18 significant bits, and with a small scale 23: exact in `f32`, in any order.
 
+use super::Group;
 use super::blocks::{half_at, nibbles, part};
-use super::{Group, StoredGroup};
+use duet_kernels::packed::WeightGroup;
 use std::array;
 
 /// The values of `IQ4_NL` and `IQ4_XS`.
@@ -15,14 +16,14 @@ const FOUR_BIT_FLOATS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -
 
 /// A group whose quants number values, and these.
 pub(super) struct Numbered {
-    group: StoredGroup,
+    group: WeightGroup,
     values: &'static [i8; 16],
 }
 
 /// Scale, nibbles.
 pub(super) fn iq4_nl(block: &[u8; 18]) -> Numbered {
     let (scale, quants) = (half_at::<0, 18>(block), nibbles(part::<2, 16, 18>(block)));
-    Numbered { group: StoredGroup { scale, quants, ..StoredGroup::default() }, values: &NON_LINEAR }
+    Numbered { group: WeightGroup { scale, quants, ..WeightGroup::default() }, values: &NON_LINEAR }
 }
 
 /// Scale, upper 2 bits of the small scales, their lower 4 bits, nibbles.
@@ -33,7 +34,7 @@ pub(super) fn iq4_xs(block: &[u8; 136]) -> [Numbered; 8] {
         let small = (low | ((upper >> (2 * group) & 3) as u8) << 4).wrapping_sub(32);
         let quants = nibbles(array::from_fn(|i| block[8 + group * 16 + i]));
         let scale = half_at::<0, 136>(block);
-        Numbered { group: StoredGroup { scale, min: 0.0, small: [small, 0], quants }, values: &NON_LINEAR }
+        Numbered { group: WeightGroup { scale, min: 0.0, small: [small, 0], quants }, values: &NON_LINEAR }
     })
 }
 
@@ -42,12 +43,12 @@ pub(super) fn mxfp4(block: &[u8; 17]) -> Numbered {
     // Half of what the exponent says, since values are twice the floats.
     let scale = 2.0_f32.powi(i32::from(block[0]) - 128);
     let quants = nibbles(part::<1, 16, 17>(block));
-    Numbered { group: StoredGroup { scale, quants, ..StoredGroup::default() }, values: &FOUR_BIT_FLOATS }
+    Numbered { group: WeightGroup { scale, quants, ..WeightGroup::default() }, values: &FOUR_BIT_FLOATS }
 }
 
 impl Numbered {
     /// As the file has it.
-    pub(super) fn stored(self) -> StoredGroup {
+    pub(super) fn stored(self) -> WeightGroup {
         self.group
     }
 
@@ -60,6 +61,6 @@ impl Numbered {
     /// The same where there is a small scale.
     pub(super) fn multiplied(self) -> Group {
         let scale = self.group.scale * f32::from(self.group.small[0] as i8);
-        Self { group: StoredGroup { scale, ..self.group }, ..self }.group()
+        Self { group: WeightGroup { scale, ..self.group }, ..self }.group()
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! The caller has checked that the bytes are whole blocks and that `out` has room for exactly their elements.
 
+use super::group::{halves_around, halves_with_minima, multiplied};
 use super::numbered::{self, Numbered};
-use super::{Group, StoredGroup, TensorType, blocks, superblocks};
+use super::superblocks::Groups;
+use super::{Group, TensorType, blocks, superblocks};
+use duet_kernels::packed::WeightGroup;
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 
 /// Writes the weights of a row.
@@ -17,25 +20,25 @@ pub(super) fn dequantize(kind: TensorType, row: &[u8], out: &mut [f32]) {
         TensorType::Q5_0 => through_groups(row, out, |block| [blocks::q5_0(block)]),
         TensorType::Q5_1 => through_groups(row, out, |block| [blocks::q5_1(block)]),
         TensorType::Q8_0 => through_groups(row, out, |block| [blocks::q8_0(block)]),
-        TensorType::Q4K => through_groups(row, out, |block| superblocks::q4_k(block).map(|group| group.multiplied())),
-        TensorType::Q5K => through_groups(row, out, |block| superblocks::q5_k(block).map(|group| group.multiplied())),
+        TensorType::Q4K => through_stored(row, out, superblocks::q4_k, |group, out| multiplied(group).weights(out)),
+        TensorType::Q5K => through_stored(row, out, superblocks::q5_k, |group, out| multiplied(group).weights(out)),
         TensorType::IQ4NL => through_groups(row, out, |block| [numbered::iq4_nl(block).group()]),
         TensorType::IQ4XS => through_groups(row, out, |block| numbered::iq4_xs(block).map(Numbered::multiplied)),
         TensorType::MXFP4 => through_groups(row, out, |block| [numbered::mxfp4(block).group()]),
-        TensorType::Q2K => through_stored(row, out, superblocks::q2_k, StoredGroup::halves_with_minima),
-        TensorType::Q3K => through_stored(row, out, superblocks::q3_k, |group, out| group.halves_around(4, out)),
-        TensorType::Q6K => through_stored(row, out, superblocks::q6_k, |group, out| group.halves_around(32, out)),
+        TensorType::Q2K => through_stored(row, out, superblocks::q2_k, halves_with_minima),
+        TensorType::Q3K => through_stored(row, out, superblocks::q3_k, |group, out| halves_around(group, 4, out)),
+        TensorType::Q6K => through_stored(row, out, superblocks::q6_k, |group, out| halves_around(group, 32, out)),
     }
 }
 
 /// Writes what the file has for a row's groups. Writes nothing for floats.
-pub(super) fn stored(kind: TensorType, row: &[u8], out: &mut [StoredGroup]) {
+pub(super) fn stored(kind: TensorType, row: &[u8], out: &mut [WeightGroup]) {
     match kind {
-        TensorType::Q2K => each_block(row, out, |block, out: &mut [_; 8]| *out = superblocks::q2_k(block)),
-        TensorType::Q3K => each_block(row, out, |block, out: &mut [_; 8]| *out = superblocks::q3_k(block)),
-        TensorType::Q4K => each_block(row, out, |block, out: &mut [_; 8]| *out = superblocks::q4_k(block)),
-        TensorType::Q5K => each_block(row, out, |block, out: &mut [_; 8]| *out = superblocks::q5_k(block)),
-        TensorType::Q6K => each_block(row, out, |block, out: &mut [_; 8]| *out = superblocks::q6_k(block)),
+        TensorType::Q2K => each_block(row, out, superblocks::q2_k),
+        TensorType::Q3K => each_block(row, out, superblocks::q3_k),
+        TensorType::Q4K => each_block(row, out, superblocks::q4_k),
+        TensorType::Q5K => each_block(row, out, superblocks::q5_k),
+        TensorType::Q6K => each_block(row, out, superblocks::q6_k),
         TensorType::Q4_0 => each_block(row, out, |block, out: &mut [_; 1]| *out = [blocks::q4_0(block).stored()]),
         TensorType::Q4_1 => each_block(row, out, |block, out: &mut [_; 1]| *out = [blocks::q4_1(block).stored()]),
         TensorType::Q5_0 => each_block(row, out, |block, out: &mut [_; 1]| *out = [blocks::q5_0(block).stored()]),
@@ -65,10 +68,10 @@ pub(super) fn groups(kind: TensorType, row: &[u8], out: &mut [Group]) {
         TensorType::Q5_1 => each_block(row, out, |block, out: &mut [_; 1]| *out = [blocks::q5_1(block)]),
         TensorType::Q8_0 => each_block(row, out, |block, out: &mut [_; 1]| *out = [negatable(block)]),
         TensorType::Q4K => each_block(row, out, |block, out: &mut [_; 8]| {
-            *out = superblocks::q4_k(block).map(|group| group.multiplied());
+            *out = decoded(block, superblocks::q4_k).each_ref().map(multiplied);
         }),
         TensorType::Q5K => each_block(row, out, |block, out: &mut [_; 8]| {
-            *out = superblocks::q5_k(block).map(|group| group.multiplied());
+            *out = decoded(block, superblocks::q5_k).each_ref().map(multiplied);
         }),
         TensorType::IQ4NL => each_block(row, out, |block, out: &mut [_; 1]| *out = [numbered::iq4_nl(block).group()]),
         TensorType::MXFP4 => each_block(row, out, |block, out: &mut [_; 1]| *out = [numbered::mxfp4(block).group()]),
@@ -103,13 +106,20 @@ fn through_groups<const BYTES: usize, const N: usize>(
 fn through_stored<const BYTES: usize>(
     row: &[u8],
     out: &mut [f32],
-    decode: impl Fn(&[u8; BYTES]) -> [StoredGroup; 8],
-    weights: impl Fn(&StoredGroup, &mut [f32; 32]),
+    decode: impl Fn(&[u8; BYTES], &mut Groups),
+    weights: impl Fn(&WeightGroup, &mut [f32; 32]),
 ) {
-    let groups = row.as_chunks().0.iter().flat_map(decode);
+    let groups = row.as_chunks().0.iter().flat_map(|block| decoded(block, &decode));
     for (group, out) in groups.zip(out.as_chunks_mut().0) {
         weights(&group, out);
     }
+}
+
+/// The groups of one block.
+fn decoded<const BYTES: usize>(block: &[u8; BYTES], decode: impl Fn(&[u8; BYTES], &mut Groups)) -> Groups {
+    let mut groups = Groups::default();
+    decode(block, &mut groups);
+    groups
 }
 
 fn singles(row: &[u8], out: &mut [f32]) {

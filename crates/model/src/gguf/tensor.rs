@@ -3,7 +3,8 @@
 //! A [`TensorInfo`] exists only for a possible tensor: 1 to 4 dimensions, none zero, rows of whole blocks, and a size
 //! that fits the address space. A [`Tensor`] exists only with exactly its bytes.
 
-use super::{GgufError, Group, StoredGroup, TensorType, rows};
+use super::{GgufError, Group, TensorType, rows};
+use duet_kernels::packed::WeightGroup;
 
 /// What the file says about a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +128,7 @@ impl<'a> Tensor<'a> {
     ///
     /// # Panics
     /// When there is no such row, or `out` does not have one group for every 32 elements of a row of quants.
-    pub fn stored_row(&self, row: usize, out: &mut [StoredGroup]) {
+    pub fn stored_row(&self, row: usize, out: &mut [WeightGroup]) {
         assert_eq!(
             out.len(),
             self.info.row_len.div_ceil(32),

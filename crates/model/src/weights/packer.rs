@@ -409,13 +409,8 @@ impl<'a> Packer<'a> {
         let (keeps_form, forms) = forms_of(parts);
         let inputs = parts.first().map_or(0, |part| part.tensor.info.row_len());
         let rows = rows_of(parts);
-        let mut reader = RowReader::new(inputs);
-        let packed = PackedMatrix::in_sections(inputs, &forms, |output, index| {
-            let (tensor, row) = rows[output];
-            let form = if keeps_form { stored_form(tensor.info.kind) } else { Form::Q8_0 };
-            reader.group(tensor, row, index, form)
-        });
-        packed.map_err(|error| out_of_range(&error, &rows))
+        let mut reader = RowReader::new(inputs, &rows, (!keeps_form).then_some(Form::Q8_0));
+        PackedMatrix::of_rows(inputs, &forms, &mut reader).map_err(|error| out_of_range(&error, &rows))
     }
 
     /// Packs `count` matrices of the same shape, or takes those that were packed before under the names: `parts` says which
@@ -433,17 +428,14 @@ impl<'a> Packer<'a> {
         let form = if same { stored_form(kind) } else { Form::Q8_0 };
         let inputs = first.tensor.info.row_len();
         let rows = rows_of(&parts);
-        let (outputs, mut reader) = (rows.len() / count, RowReader::new(inputs));
+        let outputs = rows.len() / count;
         let forms = [(outputs, form)];
         let before = |packed: &PackedFile| (0..count).map(|i| packed.matrix(&name(i), inputs, &forms)).collect();
         if let Some(packed) = self.packed.and_then(before) {
             return Ok(packed);
         }
-        let packed = PackedMatrix::many(count, outputs, inputs, form, |matrix, output, index| {
-            let (tensor, row) = rows[matrix * outputs + output];
-            reader.group(tensor, row, index, form)
-        });
-        packed.map_err(|error| out_of_range(&error, &rows))
+        let mut reader = RowReader::new(inputs, &rows, Some(form));
+        PackedMatrix::many(count, outputs, inputs, form, &mut reader).map_err(|error| out_of_range(&error, &rows))
     }
 }
 

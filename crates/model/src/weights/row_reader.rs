@@ -1,7 +1,7 @@
-//! Rows of tensors as groups of 32, in the forms that they are packed in.
+//! Rows of tensors, in the forms that they are packed in.
 
-use crate::gguf::{StoredGroup, Tensor, TensorType};
-use duet_kernels::packed::{Form, Packable, WeightGroup};
+use crate::gguf::{Tensor, TensorType};
+use duet_kernels::packed::{Form, WeightGroup, WeightRow, WeightRows};
 use duet_kernels::quantize::GROUP;
 
 /// The packed form with the quants and scales, or the floats, of a type.
@@ -26,37 +26,40 @@ pub(crate) fn stored_form(kind: TensorType) -> Form {
     }
 }
 
-/// Reads rows as groups. Groups of a row are asked for in order, so one row is decoded at a time.
-pub(super) struct RowReader {
-    groups: Vec<StoredGroup>,
+/// Rows of tensors to be packed below each other, one decoded at a time.
+pub(super) struct RowReader<'a> {
+    rows: &'a [(Tensor<'a>, Option<usize>)],
+    /// What all are packed in; none: each in the form of its type.
+    form: Option<Form>,
+    groups: Vec<WeightGroup>,
     weights: Vec<f32>,
 }
 
-impl RowReader {
-    pub(super) fn new(inputs: usize) -> Self {
-        Self { groups: vec![StoredGroup::default(); inputs.div_ceil(GROUP)], weights: vec![0.0; inputs] }
+impl<'a> RowReader<'a> {
+    /// Of rows with so many weights; `None` is a row of zeros.
+    pub(super) fn new(inputs: usize, rows: &'a [(Tensor<'a>, Option<usize>)], form: Option<Form>) -> Self {
+        let groups = vec![WeightGroup::default(); inputs.div_ceil(GROUP)];
+        Self { rows, form, groups, weights: vec![0.0; inputs] }
     }
+}
 
-    /// A group as the file has it, if it is to be packed in the form of its type, else quantised to eight bits.
-    pub(super) fn group(&mut self, tensor: Tensor<'_>, row: Option<usize>, index: usize, form: Form) -> Packable {
-        let Some(row) = row else { return Packable::zeros(form) };
-        if form.is_float() || form != stored_form(tensor.info.kind) {
-            if index == 0 {
-                tensor.dequantize_row(row, &mut self.weights);
-            }
-            let end = ((index + 1) * GROUP).min(self.weights.len());
-            let weights = &self.weights[index * GROUP..end];
-            if !form.is_float() {
-                return WeightGroup::quantize(weights).into();
-            }
-            let mut floats = [0.0; GROUP];
-            floats[..weights.len()].copy_from_slice(weights);
-            return floats.into();
-        }
-        if index == 0 {
+impl WeightRows for RowReader<'_> {
+    /// As the file has it, if it is to be packed in the form of its type, else quantised to eight bits.
+    fn row(&mut self, output: usize) -> WeightRow<'_> {
+        let (tensor, Some(row)) = self.rows[output] else { return WeightRow::Zeros };
+        let own = stored_form(tensor.info.kind);
+        let form = self.form.unwrap_or(own);
+        if form == own && !form.is_float() {
             tensor.stored_row(row, &mut self.groups);
+            return WeightRow::Quants(&self.groups);
         }
-        let StoredGroup { scale, min, small, quants } = self.groups[index];
-        WeightGroup { scale, min, small, quants }.into()
+        tensor.dequantize_row(row, &mut self.weights);
+        if form.is_float() {
+            return WeightRow::Floats(&self.weights);
+        }
+        for (group, weights) in self.groups.iter_mut().zip(self.weights.chunks(GROUP)) {
+            *group = WeightGroup::quantize(weights);
+        }
+        WeightRow::Quants(&self.groups)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::packer::{finite, out_of_range, shape};
 use super::parts::{Part, rows_of, sections};
-use super::row_reader::{RowReader, stored_form};
+use super::row_reader::RowReader;
 use crate::gguf::{GgufFile, Tensor};
 use crate::load::LoadError;
 use duet_kernels::packed::{Form, PackedMatrix};
@@ -20,13 +20,8 @@ impl<'a> Stacker<'a> {
         let keeps_form = apart.is_some();
         let rows = rows_of(&parts);
         let forms = apart.unwrap_or_else(|| vec![(rows.len(), Form::Q8_0)]);
-        let mut reader = RowReader::new(inputs);
-        let packed = PackedMatrix::in_sections(inputs, &forms, |output, index| {
-            let (tensor, row) = rows[output];
-            let form = if keeps_form { stored_form(tensor.info.kind) } else { Form::Q8_0 };
-            reader.group(tensor, row, index, form)
-        });
-        packed.map_err(|error| out_of_range(&error, &rows))
+        let mut reader = RowReader::new(inputs, &rows, (!keeps_form).then_some(Form::Q8_0));
+        PackedMatrix::of_rows(inputs, &forms, &mut reader).map_err(|error| out_of_range(&error, &rows))
     }
 
     /// A vector of floats.
