@@ -12,7 +12,7 @@ use crate::forward::{Forward, likeliest};
 use crate::load::Progress;
 use crate::samples::median;
 use duet_kernels::crew::Crew;
-use duet_model::forward::{ExpertStats, ExpertWise, FateCounts, TokenWise};
+use duet_model::forward::{ExpertStats, ExpertWise, TokenWise};
 use duet_model::kv::KvFormat;
 use duet_offload::{ExpertScheme, PlacedExperts};
 use duet_types::{Nanos, TokenId, Tokens};
@@ -135,25 +135,8 @@ fn turn(
         ttft,
         total: ttft + decode,
         tokens: std::iter::once(first).chain(rest).collect(),
-        done: since(before, after),
+        done: after.since(&before),
     })
-}
-
-/// What was done between two looks.
-fn since(before: ExpertStats, after: ExpertStats) -> ExpertStats {
-    let places = FateCounts {
-        launched: after.places.launched - before.places.launched,
-        crew: after.places.crew - before.places.crew,
-        spilled: after.places.spilled - before.places.spilled,
-        dropped: after.places.dropped - before.places.dropped,
-    };
-    ExpertStats {
-        places,
-        launches: after.launches - before.launches,
-        slots: after.slots - before.slots,
-        loads: after.loads - before.loads,
-        resident: after.resident,
-    }
 }
 
 fn line(

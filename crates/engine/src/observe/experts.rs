@@ -14,7 +14,7 @@ pub(super) struct ExpertFamilies {
     places: Family<OfFate, Counter>,
     launches: Counter,
     slots: Counter,
-    loads: Counter,
+    loads: Family<OfLoadEnd, Counter>,
     resident: Gauge,
 }
 
@@ -22,6 +22,12 @@ pub(super) struct ExpertFamilies {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfFate {
     fate: &'static str,
+}
+
+/// `outcome="failed"`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfLoadEnd {
+    outcome: &'static str,
 }
 
 impl ExpertFamilies {
@@ -32,7 +38,8 @@ impl ExpertFamilies {
         registry.register("expert_places", help, self.places.clone());
         registry.register("expert_launches", "Launches of experts on the device", self.launches.clone());
         registry.register("expert_slots", "Slots of these launches, padded or not", self.slots.clone());
-        let help = "Graphs of experts that were brought to the device as traffic changed";
+        let help = "Graphs of experts that were to be brought to the device: done as traffic changed, or failed, whose \
+                    experts the CPU computes until they are tried again";
         registry.register("expert_graph_loads", help, self.loads.clone());
         let help = "What graphs of experts take on the device";
         registry.register_with_unit("expert_graphs_memory", help, Unit::Bytes, self.resident.clone());
@@ -52,7 +59,9 @@ impl ExpertFamilies {
         }
         raise(&self.launches, stats.launches);
         raise(&self.slots, stats.slots);
-        raise(&self.loads, stats.loads);
+        for (outcome, count) in [("done", stats.loads), ("failed", stats.failed_loads)] {
+            raise(&self.loads.get_or_create(&OfLoadEnd { outcome }), count);
+        }
         self.resident.set(stats.resident.0 as i64);
     }
 }

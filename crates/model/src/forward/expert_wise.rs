@@ -101,6 +101,8 @@ pub struct ExpertStats {
     pub slots: u64,
     /// Graphs that were brought there as traffic changed.
     pub loads: u64,
+    /// Tries to bring one that failed: the CPU computes its experts until one succeeds.
+    pub failed_loads: u64,
     /// What graphs take there now.
     pub resident: Bytes,
 }
@@ -151,6 +153,7 @@ impl ExpertStats {
             launches: self.launches - earlier.launches,
             slots: self.slots - earlier.slots,
             loads: self.loads - earlier.loads,
+            failed_loads: self.failed_loads - earlier.failed_loads,
             resident: self.resident,
         }
     }

@@ -46,7 +46,7 @@ use duet_moe::{Calibration, Dispatched, MoeShape, Times};
 use duet_runtimes::{BlobCache, GraphDevice};
 use group_graph::Launch;
 use settings::Launched;
-use shelf::Shelf;
+use shelf::{Loads, Shelf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A model on a device, its experts in groups.
@@ -150,8 +150,8 @@ impl ExpertWise for PlacedExperts {
     }
 
     fn stats(&self) -> ExpertStats {
-        let (loads, resident) = self.shelf.loads();
-        ExpertStats { loads, resident, ..*self.stats.lock().unwrap_or_else(PoisonError::into_inner) }
+        let Loads { done: loads, failed: failed_loads, resident } = self.shelf.loads();
+        ExpertStats { loads, failed_loads, resident, ..*self.stats.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     fn place_macs(&self, launch: usize) -> u64 {

@@ -18,6 +18,7 @@ use duet_graphs::{Ranges, Rows};
 use duet_moe::residency::{Command, Event};
 use duet_moe::{Group, GroupId, LayerCounts, Residency};
 use duet_runtimes::{BlobCache, BlobKey, Graph, GraphDevice};
+use duet_types::Bytes;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,6 +54,17 @@ pub(super) struct Sources {
     pub(super) maker: Box<dyn MakesGroups>,
 }
 
+/// Graphs that were brought to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Loads {
+    /// Since the beginning, which had its own.
+    pub(super) done: u64,
+    /// Those that failed, each try counted.
+    pub(super) failed: u64,
+    /// What those there take.
+    pub(super) resident: Bytes,
+}
+
 /// All groups, and the thread that brings them.
 #[derive(Debug)]
 pub(super) struct Shelf {
@@ -68,6 +80,8 @@ struct Held {
     residency: Mutex<Residency>,
     sources: Sources,
     loads: AtomicU64,
+    /// Loads that failed: those at the beginning as well, since they are tried again.
+    failed: AtomicU64,
     /// Nobody wants graphs any more.
     closing: AtomicBool,
 }
@@ -87,8 +101,8 @@ impl Shelf {
         let layers = plan.layers.iter().map(|layer| (&layer.counts, layer.groups.clone())).collect();
         let residency = Mutex::new(Residency::new(layers, plan.shape, &plan.device));
         let groups = kept.into_iter().map(|kept| Place { kept, graph: Mutex::new(None) }).collect();
-        let held =
-            Arc::new(Held { groups, residency, sources, loads: AtomicU64::new(0), closing: AtomicBool::new(false) });
+        let (loads, failed) = Default::default();
+        let held = Arc::new(Held { groups, residency, sources, loads, failed, closing: AtomicBool::new(false) });
         held.settle();
         held.loads.store(0, Ordering::Relaxed);
         let (commands, orders) = channel();
@@ -114,9 +128,14 @@ impl Shelf {
         Some((&place.kept.group, lock(&place.graph)))
     }
 
-    /// Graphs that were brought to the device since the beginning, and what those there take.
-    pub(super) fn loads(&self) -> (u64, duet_types::Bytes) {
-        (self.held.loads.load(Ordering::Relaxed), self.held.residency().taken())
+    /// What was brought to the device, and what those there take.
+    pub(super) fn loads(&self) -> Loads {
+        let held = &self.held;
+        Loads {
+            done: held.loads.load(Ordering::Relaxed),
+            failed: held.failed.load(Ordering::Relaxed),
+            resident: held.residency().taken(),
+        }
     }
 }
 
@@ -161,7 +180,10 @@ impl Held {
         let event = match command {
             Command::Load(id) => match self.groups.get(id.0 as usize).map(|place| self.load(place)) {
                 Some(Ok(())) => Event::Loaded(id),
-                _ => Event::LoadFailed(id),
+                _ => {
+                    self.failed.fetch_add(1, Ordering::Relaxed);
+                    Event::LoadFailed(id)
+                }
             },
             Command::Release(id) => {
                 if let Some(place) = self.groups.get(id.0 as usize) {

@@ -167,9 +167,9 @@ fn graphs_follow_traffic_and_those_that_are_there_can_be_launched() {
     let making = Arc::default();
     let shelf = shelf(folder.path(), &[0, 1, 2, 3], &making);
     assert_eq!(hot(&shelf, loads([50, 40, 5, 5])), [0, 1], "what was calibrated is there from the beginning");
-    assert_eq!(shelf.loads(), (0, Bytes(20)));
+    assert_eq!(shelf.loads(), Loads { done: 0, failed: 0, resident: Bytes(20) });
     until(&shelf, [1, 1, 31, 31], &[2, 3]);
-    assert!(shelf.loads().0 >= 2 && shelf.loads().1 == Bytes(20));
+    assert!(shelf.loads().done >= 2 && shelf.loads().failed == 0 && shelf.loads().resident == Bytes(20));
     for (id, there) in [(0, false), (1, false), (2, true), (3, true)] {
         assert_eq!(shelf.graph(GroupId(id)).unwrap().1.is_some(), there, "group {id}");
     }
@@ -195,6 +195,7 @@ fn a_group_that_could_not_be_made_is_the_cpus_and_tried_again() {
     assert!(!hot(&shelf, loads([50, 40, 5, 5])).contains(&1));
     until(&shelf, [30, 30, 1, 1], &[0, 1]);
     assert_eq!(*making.made.lock().unwrap(), [1], "it failed twice, and then it came");
+    assert_eq!(shelf.loads().failed, 2);
 }
 
 /// Compiles groups of many layers, keeps them as the real one does, and fails as often as is asked.
@@ -282,9 +283,9 @@ fn of_hundreds_of_groups_none_is_lost_for_good() {
         asked += 1;
         let kept = std::fs::read_dir(folder.path()).unwrap().count();
         assert!(kept <= 25, "{kept} graphs are kept");
-        assert!(shelf.loads().1 <= Bytes(25 * 40), "{:?}", shelf.loads());
+        assert!(shelf.loads().resident <= Bytes(25 * 40), "{:?}", shelf.loads());
     }
-    let (made, loads) = (maker.made.load(Ordering::Relaxed), shelf.loads().0);
+    let (made, loads) = (maker.made.load(Ordering::Relaxed), shelf.loads().done);
     assert_eq!((asked, maker.fails.load(Ordering::Relaxed)), (2 * LAYERS * OF_LAYER.div_ceil(3), 0));
     assert!(made > 100 && loads <= 2 * asked as u64, "{made} compiled, {loads} loads for {asked} wanted");
 }
