@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use duet_model::arch::{self, Blueprint};
-use duet_model::gguf::{self, GgufError, GgufFile, Metadata, TensorInfo, TensorType};
+use duet_model::gguf::{self, GgufError, GgufFile, Metadata, TensorInfo, TensorType, Texts};
 use duet_model::kv::KvFormat;
 use duet_types::{Bytes, Tokens};
 use serde::Serialize;
@@ -151,7 +151,7 @@ impl Overview {
             tokenizer: TokenizerOverview {
                 kind: text(metadata, "tokenizer.ggml.model"),
                 pre: text(metadata, "tokenizer.ggml.pre"),
-                tokens: metadata.opt_strings("tokenizer.ggml.tokens").ok().flatten().map_or(0, <[_]>::len),
+                tokens: metadata.opt_strings("tokenizer.ggml.tokens").ok().flatten().map_or(0, Texts::len),
             },
             chat_template: text(metadata, "tokenizer.chat_template").is_some(),
             types: summary

@@ -9,7 +9,7 @@ mod gpu;
 mod spec;
 
 pub(crate) use attention::AttentionPlace;
-pub(crate) use defaults::{Unpaying, working};
+pub(crate) use defaults::{Looking, Unpaying};
 pub(crate) use spec::{DeviceName, DeviceSpec, ShapesName};
 
 use crate::failure::BadInput;

@@ -6,7 +6,7 @@ use crate::history::Opening;
 use crate::inspect;
 use crate::lanes;
 use crate::models;
-use crate::offloading::{self, DeviceSpec, Unpaying, Wanted};
+use crate::offloading::{self, DeviceSpec, Looking, Unpaying, Wanted};
 use crate::progress::{Progress, eprintln_quiet};
 use crate::weight_cache::WeightCache;
 use duet_engine::{Device, Engine, EngineConfig, MachineMemory};
@@ -45,6 +45,8 @@ pub(crate) fn start_with(
     let speculate = draft.method(config.speculate)?;
     let path = models::locate(name)?;
     let history = Opening::begin(history);
+    let is_named = !device.devices.is_empty() || arguments.expert_memory.is_some();
+    let looking = if is_named { Looking::for_none() } else { Looking::begin() };
     let cache = WeightCache::of(arguments.weight_cache);
     let model = load(&path, &arguments.load_options(cache.as_ref()), cache.as_ref())?;
     let learned_folder = config.profile_folder.clone();
@@ -52,8 +54,7 @@ pub(crate) fn start_with(
     let config = EngineConfig { history: history.finish(), learned_folder, draft, speculate, ..config };
     let engine = if device.devices.is_empty() {
         let unpaying = Unpaying::read(models::cache_folder("profiles").ok());
-        let working = if model.expert_memory().is_some() { Vec::new() } else { offloading::working() };
-        start_by_default((&model, &path), device, config, (working, unpaying))?
+        start_by_default((&model, &path), device, config, (looking.finish(), unpaying))?
     } else {
         let config = beside_devices((&model, &path), arguments, device, config)?;
         Engine::start(Arc::clone(&model), config)?

@@ -221,14 +221,19 @@ impl Model {
             vocabulary: blueprint.vocabulary,
             layers: blueprint.layers.len(),
         };
-        let tokenizer = Tokenizer::from_metadata(metadata)?;
+        let (tokenizer, kept) = std::thread::scope(|scope| {
+            let tokenizer = scope.spawn(|| Tokenizer::from_metadata(metadata));
+            let kept =
+                experts_in(&blueprint, options).and_then(|place| Ok((place, kept(path, &file, options, place)?)));
+            (tokenizer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), kept)
+        });
+        let tokenizer = tokenizer?;
         if tokenizer.vocabulary() > blueprint.vocabulary {
             let (tokens, embeddings) = (tokenizer.vocabulary(), blueprint.vocabulary);
             return Err(LoadError::Vocabulary { tokens, embeddings });
         }
         let template = template(&file, &tokenizer)?;
-        let experts_in = experts_in(&blueprint, options)?;
-        let kept = kept(path, &file, options, experts_in)?;
+        let (experts_in, kept) = kept?;
         let packed = kept.as_ref().and_then(|(_, file)| file.as_ref().ok());
         let packer = Packer { file: &file, blueprint: &blueprint, packed, experts_in };
         // What the tokenizer was made of is not to lie beside the weights, and neither is what these were packed in.

@@ -3,7 +3,7 @@
 //! `fuzz/` does the same with coverage to guide it; this one needs no special toolchain and runs with every test.
 
 use duet_model::gguf::{
-    Array, GgufFile, Group, TensorType, Value, summary,
+    Array, GgufFile, Group, TensorType, Texts, Value, summary,
     writer::{GgufWriter, quantise},
 };
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
@@ -46,7 +46,7 @@ fn gguf_every_cut_is_noticed() {
 fn gguf_the_undamaged_file_is_read() {
     let file = GgufFile::from_bytes(valid_file()).unwrap();
     assert_eq!(file.tensors().len(), TensorType::ALL.len() + 3);
-    assert_eq!(file.metadata().strings("array.string").unwrap(), ["duet", "", "two"]);
+    assert!(file.metadata().strings("array.string").unwrap().iter().eq(["duet", "", "two"]));
     assert!(read_everything(valid_file()));
 }
 
@@ -178,8 +178,8 @@ fn valid_file() -> Vec<u8> {
         ("array.i32", Value::Array(Array::I32(vec![-1, 2]))),
         ("array.f32", Value::Array(Array::F32(vec![0.5, f32::NAN]))),
         ("array.bool", Value::Array(Array::Bool(vec![true, false]))),
-        ("array.string", Value::Array(Array::String(["duet", "", "two"].map(String::from).into()))),
-        ("array.array", Value::Array(Array::Array(vec![Array::U16(vec![1]), Array::String(Vec::new())]))),
+        ("array.string", Value::Array(Array::String(["duet", "", "two"].into_iter().collect()))),
+        ("array.array", Value::Array(Array::Array(vec![Array::U16(vec![1]), Array::String(Texts::default())]))),
     ];
     for (key, value) in values {
         writer.metadata(key, value).unwrap();

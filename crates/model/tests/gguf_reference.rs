@@ -88,7 +88,7 @@ fn gguf_every_value_type_is_read() {
         ("value.f64", Value::F64(1e300)),
         ("value.bool", Value::Bool(true)),
         ("value.string", Value::String("duet: ✓".into())),
-        ("array.string", Value::Array(Array::String(["a", "", "Ġé"].map(String::from).into()))),
+        ("array.string", Value::Array(Array::String(["a", "", "Ġé"].into_iter().collect()))),
         ("array.i32", Value::Array(Array::I32(vec![1, -2, 3]))),
         ("array.f32", Value::Array(Array::F32(vec![0.0, -1.5]))),
         ("array.bool", Value::Array(Array::Bool(vec![true, false]))),

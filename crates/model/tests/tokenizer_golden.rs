@@ -32,10 +32,10 @@ fn spec(value: &Value, kind: TokenizerKind, pre: Option<&str>) -> TokenizerSpec 
     TokenizerSpec {
         kind,
         pre: pre.map(str::to_owned),
-        tokens: strings(&value["tokens"]),
+        tokens: strings(&value["tokens"]).into_iter().collect(),
         scores: numbers("scores").map(|score| score.as_f64().expect("a score") as f32).collect(),
         types: numbers("types").map(|number| number.as_i64().expect("a type") as i32).collect(),
-        merges: strings(&value["merges"]),
+        merges: strings(&value["merges"]).into_iter().collect(),
         bos: special("bos"),
         eos: special("eos"),
         eot: None,
@@ -144,7 +144,7 @@ fn tokenizer_prompts_begin_and_end_as_the_file_says() {
         let fixture = fixture(name);
         let spec = spec(&fixture["spec"], kind, Some("llama-bpe"));
         let (bos, eos) = (spec.bos.expect("bos"), spec.eos.expect("eos"));
-        let begin = spec.tokens[bos.0 as usize].clone();
+        let begin = spec.tokens[bos.0 as usize].to_owned();
         let tokenizer = Tokenizer::new(TokenizerSpec { add_eos, ..spec }).expect(name);
         let prompt = &fixture["prompt"];
         let text = prompt["text"].as_str().expect("a text");

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use duet_model::gguf::Texts;
 use duet_model::tokenizer::{
     Detokenizer, SpecialTokens, Tokenizer, TokenizerError, TokenizerKind, TokenizerSpec, TooManyTokens,
 };
@@ -12,10 +13,10 @@ fn empty(kind: TokenizerKind) -> TokenizerSpec {
     TokenizerSpec {
         kind,
         pre: Some("gpt-2".into()),
-        tokens: Vec::new(),
+        tokens: Texts::default(),
         scores: Vec::new(),
         types: Vec::new(),
-        merges: Vec::new(),
+        merges: Texts::default(),
         bos: None,
         eos: None,
         eot: None,
@@ -120,7 +121,7 @@ fn tokenizer_lives_with_odd_vocabularies() {
                 let tokenizer = Tokenizer::new(TokenizerSpec {
                     tokens,
                     types,
-                    merges,
+                    merges: merges.into_iter().collect(),
                     scores: Vec::new(),
                     add_space_prefix: true,
                     ..empty(kind)
@@ -184,7 +185,7 @@ fn runs_and_bytes(kind: TokenizerKind) -> Tokenizer {
             TokenizerKind::BytePairs => character.to_string(),
             TokenizerKind::SentencePiece | TokenizerKind::SentencePieceByMerges => format!("<0x{byte:02X}>"),
         };
-        if !spec.tokens.contains(&token) {
+        if !spec.tokens.iter().any(|there| there == token) {
             spec.tokens.push(token);
             spec.scores.push(0.0);
         }

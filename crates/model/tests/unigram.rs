@@ -46,7 +46,7 @@ fn unigram(of: &Golden) -> Result<Unigram, String> {
     let mut writer = GgufWriter::new();
     for (key, value) in [
         ("model", Value::String("t5".to_owned())),
-        ("tokens", Value::Array(Array::String(of.tokens.clone()))),
+        ("tokens", Value::Array(Array::String(of.tokens.iter().collect()))),
         ("scores", Value::Array(Array::F32(of.scores.clone()))),
         ("token_type", Value::Array(Array::I32(of.types.clone()))),
         ("precompiled_charsmap", Value::Array(Array::U8(decoded(&of.charsmap)))),

@@ -11,11 +11,35 @@ use duet_openvino::{Activations, CompileOptions};
 use duet_runtimes::{GraphDevice, self_test};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
-/// The devices that work. One that does not answer soon keeps nobody waiting for the others: it is left out.
-pub(crate) fn working() -> Vec<DeviceSpec> {
+/// A look for the devices that work, which goes on while a model is loaded: Python may have to be asked where their software
+/// is, and each device is tried.
+#[derive(Debug)]
+pub(crate) struct Looking(Option<Receiver<DeviceName>>);
+
+impl Looking {
+    /// Begins to look.
+    pub(crate) fn begin() -> Self {
+        Self(begin())
+    }
+
+    /// Of who wants none.
+    pub(crate) fn for_none() -> Self {
+        Self(None)
+    }
+
+    /// The devices that work. One that does not answer soon keeps nobody waiting for the others: it is left out.
+    pub(crate) fn finish(self) -> Vec<DeviceSpec> {
+        let Self(Some(found)) = self else { return Vec::new() };
+        let until = Instant::now() + PATIENCE;
+        let next = || found.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
+        std::iter::from_fn(next).map(DeviceSpec::of).collect()
+    }
+}
+
+fn begin() -> Option<Receiver<DeviceName>> {
     let (sender, receiver) = channel();
     let look = move || {
         let found = openvino().into_iter();
@@ -28,12 +52,7 @@ pub(crate) fn working() -> Vec<DeviceSpec> {
             let _ = sender.send(name);
         }
     };
-    if std::thread::Builder::new().name("duet-devices".to_owned()).spawn(look).is_err() {
-        return Vec::new();
-    }
-    let until = std::time::Instant::now() + PATIENCE;
-    let next = || receiver.recv_timeout(until.saturating_duration_since(std::time::Instant::now())).ok();
-    std::iter::from_fn(next).map(DeviceSpec::of).collect()
+    std::thread::Builder::new().name("duet-devices".to_owned()).spawn(look).ok().map(|_| receiver)
 }
 
 /// A driver that hangs is not worth more of a start.
@@ -147,7 +166,7 @@ mod tests {
 
     #[test]
     fn devices_of_cores_are_nobody_s_default() {
-        assert!(working().iter().all(|spec| !spec.device.is_made_of_cores()));
+        assert!(Looking::begin().finish().iter().all(|spec| !spec.device.is_made_of_cores()));
     }
 
     #[test]

@@ -64,7 +64,7 @@ fn weight(model: &Model) -> Result<Vec<f32>, LoadError> {
     let architecture = &model.config().architecture;
     let key = format!("{architecture}.classifier.output_labels");
     let answers = model.file().metadata().strings(&key)?;
-    if answers != ANSWERS {
+    if !answers.iter().eq(ANSWERS) {
         let problem = format!("{answers:?}; supported: {ANSWERS:?}");
         return Err(LoadError::Setting { key, problem });
     }

@@ -2,7 +2,7 @@
 //!
 //! Entries keep the order of the file; keys are unique.
 
-use super::{Array, GgufError, Value};
+use super::{Array, GgufError, Texts, Value};
 use std::borrow::Cow;
 
 /// The metadata of a file.
@@ -91,8 +91,8 @@ impl Metadata {
             _ => Err(wrong_type(key, "string", value)),
         };
         /// An array of strings.
-        strings, opt_strings -> &[String] = |key, value| match value {
-            Value::Array(Array::String(strings)) => Ok(strings.as_slice()),
+        strings, opt_strings -> &Texts = |key, value| match value {
+            Value::Array(Array::String(strings)) => Ok(strings),
             _ => Err(wrong_type(key, "an array of string", value)),
         };
         /// An array of `f32`.
@@ -152,7 +152,7 @@ mod tests {
             ("pi", Value::F64(3.25)),
             ("on", Value::Bool(true)),
             ("name", Value::String("duet".into())),
-            ("words", Value::Array(Array::String(vec!["a".into(), "b".into()]))),
+            ("words", Value::Array(Array::String(["a", "b"].into_iter().collect()))),
             ("types", Value::Array(Array::I32(vec![1, -2]))),
             ("bytes", Value::Array(Array::U8(vec![1, 255]))),
         ];
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(metadata.f32("pi").unwrap(), 3.25);
         assert!(metadata.bool("on").unwrap());
         assert_eq!(metadata.str("name").unwrap(), "duet");
-        assert_eq!(metadata.strings("words").unwrap(), ["a", "b"]);
+        assert!(metadata.strings("words").unwrap().iter().eq(["a", "b"]));
         assert!(matches!(metadata.i32s("types").unwrap(), Cow::Borrowed(&[1, -2])));
         assert_eq!(*metadata.u32s("bytes").unwrap(), [1, 255]);
         assert!(matches!(metadata.u32s("types"), Err(GgufError::OutOfRange { value: -2, .. })));

@@ -26,6 +26,7 @@ mod split;
 mod summary;
 mod superblocks;
 mod tensor;
+mod texts;
 mod value;
 pub mod writer;
 
@@ -38,4 +39,5 @@ pub use metadata::Metadata;
 pub use split::names as names_of_parts;
 pub use summary::{KindSummary, Summary, summary};
 pub use tensor::{Tensor, TensorInfo};
+pub use texts::Texts;
 pub use value::{Array, Value};

@@ -3,7 +3,7 @@
 //! Everything read here is checked here; see the limits at the end for what counts as too large.
 
 use super::{
-    Array, GgufError, Metadata, TensorInfo, TensorType, Value,
+    Array, GgufError, Metadata, TensorInfo, TensorType, Texts, Value,
     cursor::{Cursor, Field},
 };
 
@@ -104,9 +104,7 @@ fn array(cursor: &mut Cursor<'_>, key: &str, depth: u32) -> Result<Array, GgufEr
         5 => Array::I32(numbers(cursor, field, i32::from_le_bytes)?),
         6 => Array::F32(numbers(cursor, field, f32::from_le_bytes)?),
         7 => Array::Bool(elements(cursor, field, 1, |cursor| boolean(cursor.array(field)?, field))?),
-        8 => {
-            Array::String(elements(cursor, field, 8, |cursor| cursor.string(STRING_LEN_MAX, field).map(str::to_owned))?)
-        }
+        8 => Array::String(texts(cursor, field)?),
         // A nested array is at least its type and its count.
         9 => Array::Array(elements(cursor, field, 12, |cursor| array(cursor, key, depth + 1))?),
         10 => Array::U64(numbers(cursor, field, u64::from_le_bytes)?),
@@ -140,6 +138,16 @@ fn elements<T>(
         elements.push(element(cursor)?);
     }
     Ok(elements)
+}
+
+/// An array of strings, each of which has its length before it.
+fn texts(cursor: &mut Cursor<'_>, field: Field<'_>) -> Result<Texts, GgufError> {
+    let count = cursor.count(8, u64::MAX, field)?;
+    let mut texts = Texts::default();
+    for _ in 0..count {
+        texts.push(cursor.string(STRING_LEN_MAX, field)?);
+    }
+    Ok(texts)
 }
 
 fn boolean([byte]: [u8; 1], field: Field<'_>) -> Result<bool, GgufError> {

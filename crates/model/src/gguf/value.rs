@@ -1,5 +1,7 @@
 //! Metadata values: what the file can store under a key.
 
+use super::Texts;
+
 /// One metadata value, in the type that the file gives it.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the variants are the types they hold")]
@@ -34,7 +36,7 @@ pub enum Array {
     F32(Vec<f32>),
     F64(Vec<f64>),
     Bool(Vec<bool>),
-    String(Vec<String>),
+    String(Texts),
     /// Arrays of arrays, whose element types may differ.
     Array(Vec<Array>),
 }

@@ -3,7 +3,17 @@
 
 /// The bytes that `text` spells in the byte alphabet, or `None` where a character is not of the alphabet.
 pub(super) fn spelled_bytes(text: &str) -> Option<Vec<u8>> {
-    text.chars().map(byte_of).collect()
+    let mut bytes = Vec::with_capacity(text.len());
+    spell(text, &mut bytes)?;
+    Some(bytes)
+}
+
+/// Appends the bytes that `text` spells; says nothing, and may have appended some, where a character is not of the alphabet.
+pub(super) fn spell(text: &str, bytes: &mut Vec<u8>) -> Option<()> {
+    for character in text.chars() {
+        bytes.push(byte_of(character)?);
+    }
+    Some(())
 }
 
 /// The byte that a character stands for. Printable Latin-1 characters stand for themselves; the other 68 bytes,

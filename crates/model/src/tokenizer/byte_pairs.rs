@@ -10,7 +10,7 @@ use duet_types::TokenId;
 use hashbrown::HashMap;
 
 use super::TokenizerError;
-use super::alphabet::spelled_bytes;
+use super::alphabet::spell;
 use super::chain::Chain;
 use super::pretokenizer::PreTokenizer;
 use super::reach::Reach;
@@ -48,12 +48,15 @@ impl BytePairs {
             .ok_or_else(|| TokenizerError::PreTokenizer(name.unwrap_or_default().to_owned()))?;
         let bytes = std::array::from_fn(|byte| vocabulary.find_or_add(&[byte as u8]));
         let mut merges = HashMap::with_capacity(spec.merges.len());
+        let mut joined = Vec::new();
         for (merge, rank) in spec.merges.iter().zip(0..) {
             // A merge of anything that is not in the byte alphabet can never apply.
             let Some((left, right)) = split_merge(merge) else { continue };
-            let (Some(left), Some(right)) = (spelled_bytes(left), spelled_bytes(right)) else { continue };
-            let joined = [left.as_slice(), right.as_slice()].concat();
-            let pair = (vocabulary.find_or_add(&left), vocabulary.find_or_add(&right));
+            joined.clear();
+            let Some(()) = spell(left, &mut joined) else { continue };
+            let middle = joined.len();
+            let Some(()) = spell(right, &mut joined) else { continue };
+            let pair = (vocabulary.find_or_add(&joined[..middle]), vocabulary.find_or_add(&joined[middle..]));
             let result = vocabulary.find_or_add(&joined);
             merges.entry(pair).or_insert(Merge { rank, result });
         }

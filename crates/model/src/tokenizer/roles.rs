@@ -84,7 +84,7 @@ pub(super) fn assign(spec: &TokenizerSpec) -> (Vec<TokenType>, Vec<TokenId>) {
         if !text.starts_with(['<', '[', '_', '▁']) {
             continue;
         }
-        let (text, id) = (text.as_str(), TokenId(id));
+        let (text, id) = (text, TokenId(id));
         if ENDS.contains(&text) {
             ends.push(id);
         }

@@ -4,7 +4,7 @@ use duet_types::TokenId;
 
 use super::TokenizerError;
 use super::pretokenizer::PreTokenizer;
-use crate::gguf::Metadata;
+use crate::gguf::{Metadata, Texts};
 
 /// A vocabulary and how to use it. Plain data: [`Tokenizer::new`](super::Tokenizer::new) checks it.
 #[derive(Clone, Debug)]
@@ -14,13 +14,13 @@ pub struct TokenizerSpec {
     /// How byte-pair text is split into words first (`tokenizer.ggml.pre`); `None` means `default`.
     pub pre: Option<String>,
     /// The text of each token, in the spelling of the kind: the byte alphabet of GPT-2, or `▁` for spaces.
-    pub tokens: Vec<String>,
+    pub tokens: Texts,
     /// A number per token for SentencePiece: the pair with the greatest score joins first. May be empty.
     pub scores: Vec<f32>,
     /// What each token is for (see [`TokenType`]). May be empty: all are normal.
     pub types: Vec<i32>,
     /// Byte-pair merges, the earliest to be applied first, each as two spellings with a space between.
-    pub merges: Vec<String>,
+    pub merges: Texts,
     /// Begins a text.
     pub bos: Option<TokenId>,
     /// Ends a text.
@@ -96,14 +96,14 @@ impl TokenizerSpec {
         let sentence_piece = kind == TokenizerKind::SentencePiece;
         let by_merges = kind == TokenizerKind::SentencePieceByMerges;
         let pre = metadata.opt_str("tokenizer.ggml.pre")?.map(str::to_owned);
-        let tokens = metadata.strings("tokenizer.ggml.tokens")?.to_vec();
+        let tokens = metadata.strings("tokenizer.ggml.tokens")?.clone();
         let scores = match metadata.opt_f32s("tokenizer.ggml.scores") {
             Ok(scores) if sentence_piece => scores.unwrap_or_default().to_vec(),
             Err(error) if sentence_piece => return Err(error.into()),
             _ => Vec::new(),
         };
         let types = metadata.opt_i32s("tokenizer.ggml.token_type")?.unwrap_or_default().into_owned();
-        let merges = if sentence_piece { Vec::new() } else { metadata.strings("tokenizer.ggml.merges")?.to_vec() };
+        let merges = if sentence_piece { Texts::default() } else { metadata.strings("tokenizer.ggml.merges")?.clone() };
 
         // SentencePiece trainers number these so; a smaller vocabulary has none of them.
         let guess = |id: u32| (sentence_piece && (id as usize) < tokens.len()).then_some(id);

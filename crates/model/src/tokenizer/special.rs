@@ -79,8 +79,8 @@ impl SpecialMatcher {
                 Some(TokenType::UserDefined) => false,
                 _ => continue,
             };
-            let strips = spec.strip_after_special && !["<unk>", "<s>", "<|endoftext|>"].contains(&text.as_str());
-            let special = (text.as_str(), Special { id, len: text.len(), strips });
+            let strips = spec.strip_after_special && !["<unk>", "<s>", "<|endoftext|>"].contains(&text);
+            let special = (text, Special { id, len: text.len(), strips });
             parsed.push(special);
             if !only_parsed {
                 always.push(special);

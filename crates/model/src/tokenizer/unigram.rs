@@ -82,14 +82,14 @@ impl Unigram {
                 continue;
             }
             if !score.is_finite() {
-                return Err(TokenizerError::Score { token: text.clone(), score });
+                return Err(TokenizerError::Score { token: text.to_owned(), score });
             }
             if is_normal(id) {
                 least = least.min(f64::from(score));
             }
             let score = if is_user_defined { 0.0 } else { f64::from(score) };
             let id = u32::try_from(id).map_err(|_| TokenizerError::TooLarge(tokens.len()))?;
-            pieces.push(Piece { text: text.as_str().into(), id: TokenId(id), score });
+            pieces.push(Piece { text: text.into(), id: TokenId(id), score });
         }
         pieces.sort_by(|a, b| a.text.cmp(&b.text).then(a.id.cmp(&b.id)));
         // Where a text is there twice, the first one counts.

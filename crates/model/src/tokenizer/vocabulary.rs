@@ -40,7 +40,7 @@ impl Vocabulary {
             return Err(TokenizerError::Length { list: "token types", tokens, found: types.len() });
         }
         let mut vocabulary = Self {
-            arena: Vec::with_capacity(spec.tokens.iter().map(String::len).sum()),
+            arena: Vec::with_capacity(spec.tokens.bytes()),
             ends: Vec::with_capacity(tokens),
             types,
             by_bytes: HashTable::with_capacity(tokens),

@@ -12,7 +12,7 @@
 //! the longest token.
 
 use super::{TokenizerError, TooManyTokens};
-use crate::gguf::{GgufError, Metadata};
+use crate::gguf::{GgufError, Metadata, Texts};
 use duet_types::{TokenId, Tokens};
 use std::collections::HashMap;
 use unicode_normalization::UnicodeNormalization;
@@ -61,7 +61,7 @@ impl WordPiece {
         for (id, text) in tokens.iter().enumerate().filter(|(id, text)| !is_control(*id, text)) {
             let (table, text) = match text.strip_prefix(WORD) {
                 Some(text) => (&mut begins, text),
-                None => (&mut goes_on, text.as_str()),
+                None => (&mut goes_on, text),
             };
             let id = u32::try_from(id).map_err(|_| TokenizerError::TooLarge(tokens.len()))?;
             // Where a text is there twice, the first one counts.
@@ -255,7 +255,7 @@ fn is_ideograph(c: char) -> bool {
 /// A special token: by one of its names in the metadata, or by how it is spelled.
 fn special(
     metadata: &Metadata,
-    tokens: &[String],
+    tokens: &Texts,
     names: &[&'static str],
     spelled: &str,
 ) -> Result<TokenId, TokenizerError> {
