@@ -11,7 +11,7 @@ use crate::{inspect, models};
 use duet_files::bounded;
 use duet_model::{LoadOptions, LoadProgress, Model, PackError, Packing, Unusable};
 use duet_types::Bytes;
-use std::io::{self, BufWriter};
+use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
@@ -72,9 +72,8 @@ impl WeightCache {
             bar.get_or_insert_with(|| Progress::bytes("packing", &what, now.total)).set(now.done);
         };
         let needed = inspect::packed_weights(model).map_err(|error| io::Error::other(error.to_string()))?.all;
-        let mut out = BufWriter::new(self.room(needed)?);
-        Model::pack_into(model, &mut out, options, &mut progress)?;
-        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let file = self.room(needed)?;
+        Model::pack_into(model, file.as_file(), options, &mut progress)?;
         file.persist(path).map_err(io::Error::from)?;
         bar.into_iter().for_each(|bar| bar.finish("packed"));
         Ok(())

@@ -28,8 +28,8 @@ fn load(name: &str, folder: &Path, memory: Option<Bytes>) -> Result<Model, LoadE
 /// A model with as little memory for experts as will do, and its file of packed weights.
 fn on_disk(name: &str, folder: &Path) -> (Arc<Model>, PathBuf) {
     let Err(LoadError::NotPacked { path, .. }) = load(name, folder, Some(Bytes(1))) else { panic!("{name}") };
-    let mut file = File::create(&path).unwrap();
-    Model::pack_into(&fixture(name), &mut file, &LoadOptions::default(), &mut |_| {}).unwrap();
+    let file = File::create(&path).unwrap();
+    Model::pack_into(&fixture(name), &file, &LoadOptions::default(), &mut |_| {}).unwrap();
     let least = match load(name, folder, Some(Bytes(1))) {
         Err(LoadError::ExpertMemory(ExpertMemoryError::TooSmall { least, .. })) => least,
         other => panic!("{:?}", other.map(drop)),

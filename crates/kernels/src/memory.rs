@@ -4,9 +4,11 @@ mod give_back;
 #[cfg(unix)]
 mod pages;
 mod region;
+mod spare;
 
 pub use give_back::give_back_freed;
 pub use region::Region;
+pub use spare::Spare;
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
@@ -48,7 +50,7 @@ enum Mapping {
     /// whoever asks next, and behind a model that was packed these are whole layers.
     #[cfg(unix)]
     System {
-        pages: pages::Pages,
+        pages: pages::Owned,
         /// Where the first of the buffers begins, in bytes: at a page of the system's.
         first: usize,
     },
@@ -111,7 +113,7 @@ impl Mapping {
     fn of(bytes: usize) -> (Self, *mut u8) {
         #[cfg(unix)]
         if bytes >= HUGE_PAGE
-            && let Some(pages) = pages::Pages::zeroed(bytes)
+            && let Some(pages) = pages::Owned::zeroed(bytes)
         {
             let start = pages.start();
             return (Self::System { pages, first: 0 }, start);

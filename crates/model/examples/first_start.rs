@@ -10,7 +10,6 @@ use duet_model::{LoadError, LoadOptions, Model, PackedFileUse};
 use duet_types::{TokenId, Tokens};
 use std::error::Error;
 use std::fs::File;
-use std::io::BufWriter;
 use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -24,9 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let of = |packed_file| Model::load(path.as_ref(), &LoadOptions { packed_file, ..options.clone() }, &mut |_| {});
     let model = match of(PackedFileUse::OrRefuse) {
         Err(LoadError::NotPacked { path: place, .. }) => {
-            let mut out = BufWriter::new(File::create(&place)?);
-            Model::pack_into(path.as_ref(), &mut out, &options, &mut |_| {})?;
-            out.into_inner()?;
+            Model::pack_into(path.as_ref(), &File::create(&place)?, &options, &mut |_| {})?;
             say("packed", begun);
             of(PackedFileUse::JustWritten)?
         }

@@ -12,7 +12,7 @@ use duet_kernels::isa::{Isa, IsaError};
 use duet_kernels::memory::give_back_freed;
 use duet_moe::Calibration;
 use duet_types::{Bytes, Tokens};
-use std::io::{Seek, Write};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -257,14 +257,14 @@ impl Model {
         Ok(Self { config, blueprint, weights, tokenizer, template, isa, file, packing, unread, on_disk })
     }
 
-    /// Packs the model at `path` into a file from its beginning, a few matrices at a time: what [`LoadError::NotPacked`] asks
+    /// Packs the model at `path` into an empty file, a few matrices at a time: what [`LoadError::NotPacked`] asks
     /// for. Memory is needed for these, however large the model is.
     ///
     /// # Errors
     /// [`PackError`]; what `out` holds then is no file of packed weights.
     pub fn pack_into(
         path: &Path,
-        out: &mut (impl Write + Seek),
+        out: &File,
         options: &LoadOptions,
         progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<(), PackError> {

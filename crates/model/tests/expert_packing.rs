@@ -113,10 +113,9 @@ fn a_mixture_is_packed_and_run_in_less_memory_than_its_experts() {
         ..LoadOptions::default()
     };
     let Err(LoadError::NotPacked { path: packed, .. }) = Model::load(&path, &options, &mut |_| {}) else { panic!() };
-    let mut file = BufWriter::new(File::create(&packed).unwrap());
-    let (result, packing) = growth(|| Model::pack_into(&path, &mut file, &options, &mut |_| {}));
+    let file = File::create(&packed).unwrap();
+    let (result, packing) = growth(|| Model::pack_into(&path, &file, &options, &mut |_| {}));
     result.unwrap();
-    drop(file);
     let experts = std::fs::metadata(&packed).unwrap().len();
     assert!(experts > 50 << 20, "{experts}");
     assert!(packing < 8 << 20, "packing took {packing} of memory, and the file has {experts} bytes");

@@ -42,8 +42,8 @@ fn load(name: &str, folder: &Path, memory: u64) -> Result<Model, LoadError> {
 /// Packs a model and says where.
 fn pack(name: &str, folder: &Path) -> PathBuf {
     let Err(LoadError::NotPacked { path, .. }) = load(name, folder, u64::MAX >> 8) else { panic!("{name}") };
-    let mut file = File::create(&path).unwrap();
-    Model::pack_into(&fixture(name), &mut file, &options(folder, 0), &mut |_| {}).unwrap();
+    let file = File::create(&path).unwrap();
+    Model::pack_into(&fixture(name), &file, &options(folder, 0), &mut |_| {}).unwrap();
     path
 }
 
@@ -198,8 +198,8 @@ fn a_file_that_was_packed_in_a_stream_is_mapped_by_models_in_memory_too() {
         else {
             panic!("{name}")
         };
-        let mut file = File::create(&path).unwrap();
-        Model::pack_into(&fixture(name), &mut file, &mapped, &mut |_| {}).unwrap();
+        let file = File::create(&path).unwrap();
+        Model::pack_into(&fixture(name), &file, &mapped, &mut |_| {}).unwrap();
         let model = Model::load(&fixture(name), &mapped, &mut |_| {}).unwrap();
         assert_eq!(model.packing(), &Packing::Mapped(path));
         assert!(logits(&model, 40, &Solo).unwrap() == expected, "{name}");

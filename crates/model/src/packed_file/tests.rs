@@ -8,7 +8,6 @@ use duet_kernels::packed::{Form, Lender};
 use duet_types::{TokenId, Tokens};
 use proptest::prelude::*;
 use std::fs::File;
-use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,9 +22,9 @@ fn load(path: &Path, folder: &Path) -> Model {
 
 /// A file of a model's packed weights.
 fn packed(path: &Path) -> Vec<u8> {
-    let mut bytes = Cursor::new(Vec::new());
-    Model::pack_into(path, &mut bytes, &LoadOptions::default(), &mut |_| {}).unwrap();
-    bytes.into_inner()
+    let file = tempfile::NamedTempFile::new().unwrap();
+    Model::pack_into(path, file.as_file(), &LoadOptions::default(), &mut |_| {}).unwrap();
+    std::fs::read(file.path()).unwrap()
 }
 
 /// Where the weights of a model at `path` were to be kept, which they then are.
@@ -121,8 +120,9 @@ fn a_file_with_other_matrices_is_not_used_for_good() {
     let model = load(&fixture("llama"), folder.path());
     let Packing::Packed(path, _) = model.packing() else { panic!("{:?}", model.packing()) };
     let all = model.weights().matrices();
-    let mut writer = StreamWriter::begin(File::create(path).unwrap(), model.file().digest(), all.len()).unwrap();
-    all.into_iter().skip(1).for_each(|(name, matrix)| writer.matrix(name, matrix).unwrap());
+    let file = File::create(path).unwrap();
+    let writer = StreamWriter::begin(&file, model.file().digest(), all.len());
+    writer.matrices(&all[1..]).unwrap();
     writer.finish().unwrap();
     let again = load(&fixture("llama"), folder.path());
     assert_eq!(again.packing(), &Packing::Packed(path.clone(), Unusable::Packing));

@@ -2,12 +2,16 @@
 
 use super::packer::Packer;
 use super::parts::gated;
-use super::{FeedWeights, LayerWeights, names};
+use super::{FeedWeights, names};
 use crate::arch::ExpertPlan;
 use crate::load::LoadError;
 use crate::packed_file::StreamWriter;
+use duet_kernels::memory::Spare;
 use duet_kernels::packed::PackedMatrix;
-use std::io::{self, Seek, Write};
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::ScopedJoinHandle;
 
 /// Why a model was not packed into a file.
@@ -22,89 +26,88 @@ pub enum PackError {
 }
 
 impl Packer<'_> {
-    /// Writes all matrices, layer by layer; says after each layer how many are done. Some layers are packed at a time, each on a
-    /// thread, while those before them are written; the experts of a layer come one by one. The head, which is the largest
-    /// matrix and the last, is packed beside them.
-    pub(crate) fn write_to(
-        &self,
-        out: &mut (impl Write + Seek),
-        threads: usize,
-        done: &mut dyn FnMut(usize),
-    ) -> Result<(), PackError> {
-        let layers: Vec<usize> = (0..self.blueprint.layers.len()).collect();
+    /// Writes all matrices; says after each layer how many are done. Some threads pack and write a layer each at a time, the
+    /// experts of a layer one by one; the head, which is the largest matrix, has a thread of its own.
+    pub(crate) fn write_to(&self, out: &File, threads: usize, done: &mut dyn FnMut(usize)) -> Result<(), PackError> {
+        let layers = self.blueprint.layers.len();
         let has_inputs = usize::from(self.blueprint.layer_input.is_some());
         let experts = |layer: usize| self.blueprint.experts_of(layer).map_or(0, |plan| 2 * plan.count);
-        let of_layer = |&layer: &usize| 4 + 2 * has_inputs + experts(layer);
-        let matrices = 1 + has_inputs + layers.iter().map(of_layer).sum::<usize>();
-        let mut writer = StreamWriter::begin(out, self.file.digest(), matrices)?;
+        let of_layer = |layer: usize| 4 + 2 * has_inputs + experts(layer);
+        let matrices = 1 + has_inputs + (0..layers).map(of_layer).sum::<usize>();
+        let writer = StreamWriter::begin(out, self.file.digest(), matrices);
+        let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            let head = scope.spawn(|| self.head());
-            let mut packed: Vec<Result<LayerWeights, LoadError>> = Vec::new();
-            let mut first = 0;
-            for group in layers.chunks(threads.clamp(1, LAYERS_AT_ONCE)).chain([&[][..]]) {
-                let pack = |&layer: &usize| scope.spawn(move || self.layer_without_experts(layer));
-                let next: Vec<_> = group.iter().map(pack).collect();
-                for layer in std::mem::take(&mut packed) {
-                    self.write_layer(&mut writer, (first, &layer?), threads)?;
-                    self.forget_layer(first);
-                    first += 1;
-                    done(first);
+            let head = scope.spawn(|| Ok(writer.matrices(&[(names::HEAD.to_owned(), &self.head()?)])?));
+            let (told, written) = channel();
+            for _ in 0..threads.clamp(1, LAYERS_AT_ONCE) {
+                let (told, writer, next) = (told.clone(), &writer, &next);
+                scope.spawn(move || self.write_layers(writer, next, &told));
+            }
+            drop(told);
+            let mut failed: Option<(usize, PackError)> = None;
+            for (count, (layer, result)) in (1..).zip(written) {
+                match result {
+                    Ok(()) => done(count),
+                    // Of the first layer that has one: others are under way when it is noticed.
+                    Err(error) if failed.as_ref().is_none_or(|(first, _)| layer < *first) => {
+                        failed = Some((layer, error));
+                    }
+                    Err(_) => {}
                 }
-                packed.extend(next.into_iter().map(joined));
             }
+            let head: Result<(), PackError> = joined(head);
+            failed.map_or(Ok(()), |(_, error)| Err(error))?;
             if let Some(inputs) = self.inputs()? {
-                writer.matrix(names::INPUTS.to_owned(), &inputs.matrix)?;
+                writer.matrices(&[(names::INPUTS.to_owned(), &inputs.matrix)])?;
             }
-            writer.matrix(names::HEAD.to_owned(), &joined(head)?)?;
-            writer.finish()?;
-            Ok(())
-        })
+            head
+        })?;
+        Ok(writer.finish()?)
     }
 
-    fn write_layer<W: Write + Seek>(
+    /// Packs and writes the next layers until there is none; says of each what came of it.
+    fn write_layers(
         &self,
-        writer: &mut StreamWriter<W>,
-        (index, layer): (usize, &LayerWeights),
-        threads: usize,
-    ) -> Result<(), PackError> {
-        writer.matrix(names::qkv(index), &layer.qkv)?;
-        writer.matrix(names::output(index), &layer.output)?;
+        writer: &StreamWriter<'_>,
+        next: &AtomicUsize,
+        told: &Sender<(usize, Result<(), PackError>)>,
+    ) {
+        let layers = self.blueprint.layers.len();
+        // Each layer's memory is the next one's.
+        let _spare = Spare::keep();
+        loop {
+            let layer = next.fetch_add(1, Ordering::Relaxed);
+            if layer >= layers {
+                return;
+            }
+            let written = self.write_layer(writer, layer);
+            if written.is_err() {
+                next.store(layers, Ordering::Relaxed);
+            }
+            self.forget_layer(layer);
+            // Who asked waits for all layers.
+            let _ = told.send((layer, written));
+        }
+    }
+
+    fn write_layer(&self, writer: &StreamWriter<'_>, index: usize) -> Result<(), PackError> {
+        let layer = self.layer_without_experts(index)?;
+        let mut matrices = vec![(names::qkv(index), &layer.qkv), (names::output(index), &layer.output)];
+        if let FeedWeights::Dense { feed, .. } | FeedWeights::Experts { shared: Some((_, feed)), .. } = &layer.feed {
+            let suffix = if self.blueprint.experts_of(index).is_some() { names::SHARED } else { "" };
+            matrices.push((names::gate_up(index, suffix), &feed.gate_up));
+            matrices.push((names::down(index, suffix), &feed.down));
+        }
+        matrices.extend(layer.input.iter().flat_map(|input| input.matrices(index)));
+        writer.matrices(&matrices)?;
         if let Some(plan) = self.blueprint.experts_of(index) {
-            let experts: Vec<usize> = (0..plan.count).collect();
-            for some in experts.chunks(threads.max(1)) {
-                for (expert, matrices) in some.iter().zip(self.pack_experts(index, plan, some)) {
-                    let [gate_up, down] = matrices?;
-                    writer.matrix(names::gate_up(index, &names::expert(*expert)), &gate_up)?;
-                    writer.matrix(names::down(index, &names::expert(*expert)), &down)?;
-                }
+            for expert in 0..plan.count {
+                let [gate_up, down] = self.pack_expert(index, plan, expert)?;
+                let suffix = names::expert(expert);
+                writer.matrices(&[(names::gate_up(index, &suffix), &gate_up), (names::down(index, &suffix), &down)])?;
             }
-        }
-        match &layer.feed {
-            FeedWeights::Dense { feed, .. } | FeedWeights::Experts { shared: Some((_, feed)), .. } => {
-                let suffix = if self.blueprint.experts_of(index).is_some() { names::SHARED } else { "" };
-                writer.matrix(names::gate_up(index, suffix), &feed.gate_up)?;
-                writer.matrix(names::down(index, suffix), &feed.down)?;
-            }
-            FeedWeights::Experts { shared: None, .. } => {}
-        }
-        for (name, matrix) in layer.input.iter().flat_map(|input| input.matrices(index)) {
-            writer.matrix(name, matrix)?;
         }
         Ok(())
-    }
-
-    /// Some experts, each on a thread of its own.
-    fn pack_experts(
-        &self,
-        layer: usize,
-        plan: ExpertPlan,
-        experts: &[usize],
-    ) -> Vec<Result<[PackedMatrix; 2], LoadError>> {
-        std::thread::scope(|scope| {
-            let pack = |&expert: &usize| scope.spawn(move || self.pack_expert(layer, plan, expert));
-            let threads: Vec<_> = experts.iter().map(pack).collect();
-            threads.into_iter().map(joined).collect()
-        })
     }
 
     /// Gates and values, and what goes back to the residual stream, of one expert.
@@ -117,7 +120,7 @@ impl Packer<'_> {
     }
 }
 
-/// Layers in memory while they are packed, beside as many that are written: some per cent of a model.
+/// Layers that are in memory: some per cent of a model.
 const LAYERS_AT_ONCE: usize = 4;
 
 fn joined<R>(thread: ScopedJoinHandle<'_, R>) -> R {
