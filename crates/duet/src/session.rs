@@ -218,10 +218,15 @@ fn named(error: anyhow::Error, path: &Path) -> anyhow::Error {
 }
 
 /// Refuses a model whose weights alone are more than all the memory there is, container or machine. Less than that may
-/// still be more than is free just now: the system then makes room, or swaps, and the person is warned.
-fn check_fits(path: &Path, expert_memory: Option<Bytes>, memory: MachineMemory) -> Result<(), BadInput> {
+/// still be more than is free just now: the system then makes room, or swaps, and the person is warned. Says what they take.
+fn check_fits(
+    path: &Path,
+    expert_memory: Option<Bytes>,
+    memory: MachineMemory,
+) -> Result<Option<inspect::Weights>, BadInput> {
     // What is wrong with a file is told by who loads it.
-    let Ok(inspect::Weights { all, experts }) = inspect::packed_weights(path) else { return Ok(()) };
+    let Ok(weights) = inspect::packed_weights(path) else { return Ok(None) };
+    let inspect::Weights { all, experts } = weights;
     let needed = Bytes(all.0 - experts.0 + expert_memory.map_or(experts.0, |memory| memory.0.min(experts.0)));
     let shown = path.display();
     let advice = match (expert_memory, experts) {
@@ -241,18 +246,18 @@ fn check_fits(path: &Path, expert_memory: Option<Bytes>, memory: MachineMemory) 
             eprintln_quiet(&format!(
                 "warning: the weights of {shown} take {needed} of memory, and {available} are free now"
             ));
-            Ok(())
+            Ok(Some(weights))
         }
-        _ => Ok(()),
+        _ => Ok(Some(weights)),
     }
 }
 
 fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyhow::Result<Arc<Model>> {
-    check_fits(path, options.expert_memory, MachineMemory::now())?;
+    let weights = check_fits(path, options.expert_memory, MachineMemory::now())?;
     let what = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     // The size is known at the first report; an error before it needs no bar.
     let mut progress = None;
-    let packs_first = cache.is_some() && WeightCache::packs_first(path);
+    let packs_first = cache.is_some() && weights.is_some_and(WeightCache::packs_first);
     // A model that is packed is hashed meanwhile.
     let in_memory = (!packs_first).then(|| models::Check::begin(path));
     let mut load = |packed_file| {
@@ -358,9 +363,12 @@ mod tests {
         for words in ["golden_llama.gguf", &needed.to_string(), "in all", "smaller model"] {
             assert!(refused.contains(words), "{refused}");
         }
-        assert_eq!(check_fits(path, None, memory(needed.0, 0)), Ok(()));
-        assert_eq!(check_fits(path, None, MachineMemory::default()), Ok(()), "what nobody knows refuses nothing");
-        assert_eq!(check_fits(Path::new("none.gguf"), None, memory(1, 1)), Ok(()), "who loads it says what is wrong");
+        assert_eq!(check_fits(path, None, memory(needed.0, 0)).unwrap().unwrap().all, needed);
+        assert!(check_fits(path, None, MachineMemory::default()).is_ok(), "what nobody knows refuses nothing");
+        assert!(
+            check_fits(Path::new("none.gguf"), None, memory(1, 1)).unwrap().is_none(),
+            "who loads it says what is wrong"
+        );
     }
 
     #[test]
@@ -370,7 +378,7 @@ mod tests {
         let memory = MachineMemory { total: Some(Bytes(all.0 - 1)), available: None };
         let refused = check_fits(path, None, memory).unwrap_err().to_string();
         assert!(refused.contains("--expert-memory") && refused.contains(&experts.to_string()), "{refused}");
-        assert_eq!(check_fits(path, Some(Bytes(experts.0 / 2)), memory), Ok(()));
+        assert!(check_fits(path, Some(Bytes(experts.0 / 2)), memory).is_ok());
         assert!(check_fits(path, Some(experts), memory).unwrap_err().to_string().contains("less with --expert-memory"));
     }
 }

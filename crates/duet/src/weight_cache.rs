@@ -52,8 +52,8 @@ impl WeightCache {
     }
 
     /// Whether a model's weights are to be packed into a file before it is loaded.
-    pub(crate) fn packs_first(model: &Path) -> bool {
-        inspect::packed_weights(model).is_ok_and(|weights| weights.all >= LEAST)
+    pub(crate) fn packs_first(weights: inspect::Weights) -> bool {
+        weights.all >= LEAST
     }
 
     /// Packs a model into the file at `path`, which is not usable.
@@ -115,7 +115,7 @@ mod tests {
             ..LoadOptions::default()
         };
         let load = |packed_file| Model::load(&path, &options(packed_file), &mut |_| {});
-        assert!(WeightCache::packs_first(&path));
+        assert!(WeightCache::packs_first(inspect::packed_weights(&path).unwrap()));
         let Err(LoadError::NotPacked { path: place, why }) = load(PackedFileUse::OrRefuse) else { panic!() };
         assert_eq!(why, Unusable::Absent);
         let pack = |cache: &WeightCache| cache.pack(&path, (&place, why), &options(PackedFileUse::OrRefuse));
