@@ -121,6 +121,20 @@ fn a_cache_without_room_for_what_is_exchanged_is_refused() {
     }
 }
 
+/// The first answer on a machine comes before it is measured; a later start finds what was measured then.
+#[test]
+fn the_first_answer_does_not_wait_for_a_measurement() {
+    let cache = tempfile::tempdir().unwrap();
+    let arguments = ["run", MODEL, "hello", "--device", "cpu", "--threads", "1", "--max-tokens", "4"];
+    let [first, second] = [(); 2].map(|()| run(&mut duet(cache.path(), &arguments)));
+    assert_eq!((first.status, second.status), (0, 0), "{first:#?} {second:#?}");
+    assert!(
+        first.stderr.contains("measuring this machine") && !second.stderr.contains("measuring"),
+        "{first:#?} {second:#?}"
+    );
+    assert_eq!(first.stdout, second.stdout);
+}
+
 /// What the scheduler predicts with: measured, printed, and kept for the next start. With a real model, predictions are
 /// compared with measurements as well, which takes a while.
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::calibration::Calibrate;
 use crate::executors::{Device, Fallback};
+use crate::profile::FirstProfile;
 use duet_history::HistoryStore;
 use duet_model::Model;
 use duet_model::encoder::Encoder;
@@ -60,6 +61,8 @@ pub struct EngineConfig {
     pub calibrate: Calibrate,
     /// Where profiles of the machine are kept; absent: it is measured at every start.
     pub profile_folder: Option<PathBuf>,
+    /// What is predicted with if none is there.
+    pub first_profile: FirstProfile,
     /// Where it is kept how far drafters can be trusted; absent: every start learns it anew.
     pub learned_folder: Option<PathBuf>,
     /// Devices beside the cores, each a lane of its own.
@@ -138,6 +141,7 @@ impl Default for EngineConfig {
             verify: Verify::default(),
             calibrate: Calibrate::default(),
             profile_folder: None,
+            first_profile: FirstProfile::default(),
             learned_folder: None,
             devices: Vec::new(),
             fallback: Fallback::default(),

@@ -7,6 +7,7 @@ use crate::exact::ExactCounts;
 use crate::executors::LinearWork;
 use crate::model_backend::ModelBackend;
 use crate::observe::EngineSamples;
+use crate::profile::Profile;
 use crate::request::{EngineError, GenerateRequest, GenerationEvent};
 use crate::runtime::{Cancel, Runtime};
 use crate::start::start;
@@ -41,6 +42,12 @@ impl Engine {
     #[must_use]
     pub fn model(&self) -> &Arc<Model> {
         self.runtime.backend().model()
+    }
+
+    /// Whether it predicts with an estimate, since its machine was not measured yet.
+    #[must_use]
+    pub fn is_estimated(&self) -> bool {
+        self.machine().1 == Profile::NOT_MEASURED
     }
 
     /// The longest sequence it accepts.

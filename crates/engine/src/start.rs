@@ -9,7 +9,7 @@ use crate::fingerprint::model_fingerprint;
 use crate::learned::LearnedFile;
 use crate::memory::{Budget, PageShape, available, budget, graphs_held, with_draft_model};
 use crate::model_backend::ModelBackend;
-use crate::profile::{Effort, Measured, Profile, encoder_heg, heg, measure, with_disk};
+use crate::profile::{FirstProfile, Measured, Profile, encoder_heg, estimate, heg, measured_and_kept, with_disk};
 use crate::request::EngineError;
 use crate::runtime::{Runtime, RuntimeConfig};
 use crate::speed_probe::SpeedProbe;
@@ -43,7 +43,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let cpu = Cpu::start(&cpu_config)
         .map_err(|error| EngineError::Internal(format!("a lane could not be started: {error}")))?;
     let measured = Measured { model: &model, kv: config.kv_format, cpu: &cpu_config, executors: &executors };
-    let profile = profile(&measured, config.profile_folder.as_deref(), &cpu)?;
+    let profile = profile(&measured, &config, &cpu)?;
     executors.give_attention_as(&profile.machine);
     executors.hold_as(&profile.machine)?;
     let heg = with_disk(heg(&model, config.kv_format), &model);
@@ -131,29 +131,19 @@ fn past(model: &Model, config: &EngineConfig) -> Option<Past> {
     config.history.as_ref().map(past)
 }
 
-/// The machine's profile, from its file or measured now.
-fn profile(of: &Measured<'_>, folder: Option<&Path>, cpu: &Cpu) -> Result<Profile, EngineError> {
-    let subject = of.subject();
-    if let Some(profile) = folder.and_then(|folder| Profile::load(folder, &subject)) {
+/// The machine's profile, from its file, or measured or estimated now.
+fn profile(of: &Measured<'_>, config: &EngineConfig, cpu: &Cpu) -> Result<Profile, EngineError> {
+    let folder = config.profile_folder.as_deref();
+    if let Some(profile) = folder.and_then(|folder| Profile::load(folder, &of.subject())) {
         return Ok(profile);
     }
-    tracing::info!("measuring this machine with {}", subject.model);
-    let measured = || {
-        measure(of, &cpu.lanes(), Effort::Quick)
-            .map_err(|error| EngineError::Internal(format!("the machine could not be measured: {error}")))
-    };
-    let mut profile = measured()?;
-    if profile.is_disturbed() {
-        // It takes a second or two, and what disturbed it may be over.
-        profile = measured()?;
+    // What nothing is known of, or is to be weighed against cores, is measured.
+    let is_of_cores = config.devices.is_empty() && config.encoder.is_none();
+    if config.first_profile == FirstProfile::Estimated && is_of_cores {
+        return Ok(estimate(of));
     }
-    if profile.is_disturbed() {
-        tracing::warn!("the machine is busy; it will be measured again at the next start");
-    } else if let Some(Err(error)) = folder.map(|folder| profile.save(folder)) {
-        // Only the next start is slower.
-        tracing::warn!("the profile of this machine could not be saved: {error}");
-    }
-    Ok(profile)
+    measured_and_kept(of, &cpu.lanes(), folder)
+        .map_err(|error| EngineError::Internal(format!("the machine could not be measured: {error}")))
 }
 
 /// The encoder's graph, timed on the cores.

@@ -4,13 +4,17 @@ use crate::cli::{HistoryDefault, RunArgs};
 use crate::failure::{BadInput, print};
 use crate::models;
 use crate::offloading;
+use crate::progress::eprintln_quiet;
 use crate::prompt::{self, Message};
 use crate::session;
 use crate::speed;
-use duet_engine::{GenerateRequest, GenerationEvent, TaskName};
+use duet_engine::profile::{FirstProfile, Profiler};
+use duet_engine::{Engine, EngineConfig, GenerateRequest, GenerationEvent, TaskName};
+use duet_kernels::memory::give_back_freed;
 use duet_model::Model;
 use duet_types::{Class, TokenId};
-use std::io::Read;
+use std::io::{Read, Write};
+use std::sync::Arc;
 
 pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
     // A lone model is a forgotten prompt; answering its name would hide that, after a download perhaps.
@@ -24,7 +28,14 @@ pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
         prompt => prompt.to_owned(),
     };
     let beside = (&arguments.device, &arguments.draft);
-    let engine = session::start(model, &arguments.engine, beside, arguments.history.place(HistoryDefault::Off))?;
+    let history = arguments.history.place(HistoryDefault::Off);
+    let config = EngineConfig { first_profile: FirstProfile::Estimated, ..arguments.engine.config() };
+    let engine = session::start_with(model, &arguments.engine, beside, history, config.clone())?;
+    answer(&engine, text, arguments)?;
+    measure_after(engine, &config)
+}
+
+fn answer(engine: &Engine, text: String, arguments: &RunArgs) -> anyhow::Result<()> {
     let mut generation = engine.submit(GenerateRequest {
         prompt: encode(engine.model(), text, arguments)?,
         sampling: arguments.sampling.params(TEMPERATURE_DEFAULT),
@@ -48,13 +59,25 @@ pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
                     print("\n")?;
                 }
                 tracing::info!("{}", speed::line(&usage));
-                offloading::tell_shares(&engine);
+                offloading::tell_shares(engine);
                 return Ok(());
             }
             GenerationEvent::Failed(error) => return Err(error.into()),
         }
     }
     anyhow::bail!("the engine stopped before the answer was complete")
+}
+
+/// Measures the machine if nobody had: the answer is there, and did not wait for it.
+fn measure_after(engine: Engine, config: &EngineConfig) -> anyhow::Result<()> {
+    let Some(folder) = config.profile_folder.as_ref().filter(|_| engine.is_estimated()) else { return Ok(()) };
+    std::io::stdout().flush()?;
+    eprintln_quiet("measuring this machine, for later starts");
+    let model = Arc::clone(engine.model());
+    // Its threads are on the cores that are measured, and its memory is not to lie beside theirs.
+    drop(engine);
+    give_back_freed();
+    Ok(Profiler::start(model, config.kv_format, config.threads)?.measure_first(folder)?)
 }
 
 /// Repeatable unless asked otherwise: the answer may feed a script.

@@ -95,20 +95,20 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
 
 /// Probes between the measurements: of each turn the median, of the turns the fastest. A sample of the anchors takes as
 /// long as a turn, and the fastest of them counts too.
-struct Probes {
+pub(super) struct Probes {
     probe: SpeedProbe,
-    fastest: Rates,
+    pub(super) fastest: Rates,
 }
 
 impl Probes {
-    fn new(model: &Arc<Model>) -> Self {
+    pub(super) fn new(model: &Arc<Model>) -> Self {
         let fastest = Rates { macs_per_s: 0.0, bytes_per_s: 0.0 };
         let mut probes = Self { probe: SpeedProbe::new(Arc::clone(model)), fastest };
         probes.take();
         probes
     }
 
-    fn take(&mut self) {
+    pub(super) fn take(&mut self) {
         let turn: Vec<Rates> = (0..PROBES).map(|_| self.probe.take()).collect();
         let of = |rate: fn(&Rates) -> f64| median(turn.iter().map(rate).collect());
         self.fastest.macs_per_s = self.fastest.macs_per_s.max(of(|rates| rates.macs_per_s));

@@ -10,6 +10,7 @@ mod capabilities;
 mod check;
 mod copies;
 mod encoder;
+mod estimate;
 mod heg;
 mod layers;
 mod measure;
@@ -27,10 +28,11 @@ use check::check;
 use sweep::sweep;
 
 pub(crate) use encoder::encoder_heg;
+pub(crate) use estimate::estimate;
 pub(crate) use measure::measure;
 
 use crate::executors::{Device, Executors};
-use duet_device::{Cpu, CpuConfig, available_cores};
+use duet_device::{Cpu, CpuConfig, CpuLanes, available_cores};
 use duet_driver::Rates;
 use duet_files::{plain, write_whole};
 use duet_model::Model;
@@ -49,7 +51,7 @@ pub struct Profile {
     pub of: Subject,
     /// The lanes.
     pub machine: Machine,
-    /// When it was measured, in seconds since 1970.
+    /// When it was measured, in seconds since 1970; [`Self::NOT_MEASURED`] if it is an estimate.
     #[serde(default)]
     pub measured_at: u64,
     /// What a short probe of one core found meanwhile: later probes say how much faster or slower the machine is than
@@ -75,6 +77,16 @@ pub struct Subject {
     pub isa: String,
     /// The version of the program: kernels change.
     pub version: String,
+}
+
+/// What an engine predicts with on a machine of cores that was never measured with its model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FirstProfile {
+    /// What it measures as it starts, in a second or two.
+    #[default]
+    Measured,
+    /// An estimate, for a first answer that does not wait: it is not kept.
+    Estimated,
 }
 
 /// Why there is no profile.
@@ -132,6 +144,14 @@ impl Profiler {
         measure(&self.measured(), &self.cpu.lanes(), effort)
     }
 
+    /// Measures what an engine of these cores measures at its first start, and keeps it in `folder`.
+    ///
+    /// # Errors
+    /// [`ProfileError`].
+    pub fn measure_first(&self, folder: &Path) -> Result<(), ProfileError> {
+        measured_and_kept(&self.measured(), &self.cpu.lanes(), Some(folder)).map(drop)
+    }
+
     /// Compares what `profile` predicts with what is measured now.
     ///
     /// # Errors
@@ -147,6 +167,27 @@ impl Profiler {
     pub fn sweep(&self) -> Result<Sweep, ProfileError> {
         sweep(&self.measured(), &self.cpu.lanes())
     }
+}
+
+/// Measures in a hurry, and keeps the profile in `folder` if the machine was not busy with something else.
+pub(crate) fn measured_and_kept(
+    of: &Measured<'_>,
+    lanes: &CpuLanes,
+    folder: Option<&Path>,
+) -> Result<Profile, ProfileError> {
+    tracing::info!("measuring this machine with {}", of.model.config().name);
+    let mut profile = measure(of, lanes, Effort::Quick)?;
+    if profile.is_disturbed() {
+        // It takes a second or two, and what disturbed it may be over.
+        profile = measure(of, lanes, Effort::Quick)?;
+    }
+    if profile.is_disturbed() {
+        tracing::warn!("the machine is busy; it will be measured again at the next start");
+    } else if let Some(Err(error)) = folder.map(|folder| profile.save(folder)) {
+        // Only the next start is slower.
+        tracing::warn!("the profile of this machine could not be saved: {error}");
+    }
+    Ok(profile)
 }
 
 impl Measured<'_> {
@@ -185,6 +226,9 @@ fn digest(texts: &[String]) -> u64 {
 }
 
 impl Profile {
+    /// When an estimate was measured.
+    pub const NOT_MEASURED: u64 = 0;
+
     /// The profile of `subject` in `folder`, if there is one that can be read.
     #[must_use]
     pub fn load(folder: &Path, subject: &Subject) -> Option<Self> {

@@ -3,6 +3,7 @@
 use super::Form;
 use crate::quantize::GROUP;
 use crate::simd::LANES;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};
 
 /// Thirty-two weights of one output, as they are to be packed.
@@ -170,13 +171,20 @@ pub(super) fn weight(form: Form, (scale, min): (f32, f32), small: Option<[u8; 2]
 /// Puts an output's floats into a group's registers, where input `i` of all outputs lie side by side, those of input `i + 1`
 /// behind them.
 pub(super) fn set_floats(form: Form, registers: &mut [u8], lane: usize, floats: &[f32]) {
-    for (input, &value) in floats.iter().enumerate() {
-        let place = &mut registers[float_at(form, lane, input)..][..form.bits() / 8];
-        match form {
-            Form::F16 => place.copy_from_slice(&f16::from_f32(value).to_le_bytes()),
-            Form::BF16 => place.copy_from_slice(&bf16::from_f32(value).to_le_bytes()),
-            _ => place.copy_from_slice(&value.to_le_bytes()),
-        }
+    let mut bits = [0; GROUP];
+    let bits = &mut bits[..floats.len()];
+    match form {
+        Form::F16 => bits.reinterpret_cast_mut::<f16>().convert_from_f32_slice(floats),
+        Form::BF16 => bits.reinterpret_cast_mut::<bf16>().convert_from_f32_slice(floats),
+        _ => return set_lane(registers, lane, floats.iter().map(|float| float.to_le_bytes())),
+    }
+    set_lane(registers, lane, bits.iter().map(|bits: &u16| bits.to_le_bytes()));
+}
+
+/// Puts a lane's values where they belong among those of all lanes.
+fn set_lane<const BYTES: usize>(registers: &mut [u8], lane: usize, values: impl Iterator<Item = [u8; BYTES]>) {
+    for (of_input, value) in registers.chunks_exact_mut(BYTES * LANES).zip(values) {
+        of_input[lane * BYTES..][..BYTES].copy_from_slice(&value);
     }
 }
 
