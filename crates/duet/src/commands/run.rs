@@ -13,7 +13,7 @@ use duet_engine::{Engine, EngineConfig, GenerateRequest, GenerationEvent, TaskNa
 use duet_kernels::memory::give_back_freed;
 use duet_model::Model;
 use duet_types::{Class, TokenId};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::Arc;
 
 pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
@@ -32,7 +32,8 @@ pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
     let config = EngineConfig { first_profile: FirstProfile::Estimated, ..arguments.engine.config() };
     let engine = session::start_with(model, &arguments.engine, beside, history, config.clone())?;
     answer(&engine, text, arguments)?;
-    measure_after(engine, &config)
+    measure_after(engine, &config);
+    Ok(())
 }
 
 fn answer(engine: &Engine, text: String, arguments: &RunArgs) -> anyhow::Result<()> {
@@ -68,16 +69,18 @@ fn answer(engine: &Engine, text: String, arguments: &RunArgs) -> anyhow::Result<
     anyhow::bail!("the engine stopped before the answer was complete")
 }
 
-/// Measures the machine if nobody had: the answer is there, and did not wait for it.
-fn measure_after(engine: Engine, config: &EngineConfig) -> anyhow::Result<()> {
-    let Some(folder) = config.profile_folder.as_ref().filter(|_| engine.is_estimated()) else { return Ok(()) };
-    std::io::stdout().flush()?;
+/// Measures the machine if nobody had: the answer is there, and did not wait for it. Nor does it fail with this.
+fn measure_after(engine: Engine, config: &EngineConfig) {
+    let Some(folder) = config.profile_folder.as_ref().filter(|_| engine.is_estimated()) else { return };
     eprintln_quiet("measuring this machine, for later starts");
     let model = Arc::clone(engine.model());
     // Its threads are on the cores that are measured, and its memory is not to lie beside theirs.
     drop(engine);
     give_back_freed();
-    Ok(Profiler::start(model, config.kv_format, config.threads)?.measure_first(folder)?)
+    let profiler = Profiler::start(model, config.kv_format, config.threads);
+    if let Err(error) = profiler.and_then(|profiler| profiler.measure_first(folder)) {
+        tracing::warn!("this machine could not be measured: {error}");
+    }
 }
 
 /// Repeatable unless asked otherwise: the answer may feed a script.
