@@ -3,7 +3,6 @@
 use duet_engine::profile::{FirstProfile, Profiler};
 use duet_engine::{Engine, EngineConfig, GenerateRequest, GenerationEvent, StopConditions};
 use duet_model::Model;
-use duet_model::kv::KvFormat;
 use duet_types::{TokenId, Tokens};
 use std::path::Path;
 use std::sync::Arc;
@@ -58,18 +57,11 @@ fn an_estimate_answers_as_a_measurement_does_and_is_not_kept() {
 #[test]
 fn what_was_measured_after_the_answer_is_what_the_next_start_finds() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
-    let kv = KvFormat::default();
+    let kv = EngineConfig::default().kv_format;
     let engine = start(&model, folder.path(), 1, FirstProfile::Estimated);
     answer(&engine);
     drop(engine);
     assert_eq!(Arc::strong_count(&model), 1, "nothing of it lies beside what is measured");
     Profiler::start(Arc::clone(&model), kv, Some(1)).unwrap().measure_first(folder.path()).unwrap();
-    let next = EngineConfig { kv_format: kv, ..EngineConfig::default() };
-    let next = EngineConfig {
-        threads: Some(1),
-        profile_folder: Some(folder.path().to_owned()),
-        first_profile: FirstProfile::Estimated,
-        ..next
-    };
-    assert!(!Engine::start(model, next).unwrap().is_estimated());
+    assert!(!start(&model, folder.path(), 1, FirstProfile::Estimated).is_estimated());
 }

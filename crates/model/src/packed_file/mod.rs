@@ -7,7 +7,7 @@
 //! u64       bytes of the table
 //! 32 bytes  digest of the file that the weights are of
 //! table     JSON: each matrix by its name, with its sections: form, outputs, where quants and scales begin, and their CRC-32
-//! panels    each section's quants and scales, at multiples of 64 bytes, in the order of the layers
+//! panels    each section's quants and scales, at multiples of 64 bytes, as they were done
 //! ```
 //!
 //! Numbers are little-endian, and panels are as the kernels read them on every machine that duet runs on (`kernels::packed`).

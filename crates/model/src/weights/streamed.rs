@@ -35,11 +35,13 @@ impl Packer<'_> {
         let of_layer = |layer: usize| 4 + 2 * has_inputs + experts(layer);
         let matrices = 1 + has_inputs + (0..layers).map(of_layer).sum::<usize>();
         let writer = StreamWriter::begin(out, self.file.digest(), matrices);
+        // Of a layer with experts little is in memory at once.
+        let most = if self.blueprint.experts.is_some() { layers.max(1) } else { LAYERS_AT_ONCE };
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             let head = scope.spawn(|| Ok(writer.matrices(&[(names::HEAD.to_owned(), &self.head()?)])?));
             let (told, written) = channel();
-            for _ in 0..threads.clamp(1, LAYERS_AT_ONCE) {
+            for _ in 0..threads.clamp(1, most) {
                 let (told, writer, next) = (told.clone(), &writer, &next);
                 scope.spawn(move || self.write_layers(writer, next, &told));
             }
@@ -120,7 +122,7 @@ impl Packer<'_> {
     }
 }
 
-/// Layers that are in memory: some per cent of a model.
+/// Layers without experts that are in memory: some per cent of a model.
 const LAYERS_AT_ONCE: usize = 4;
 
 fn joined<R>(thread: ScopedJoinHandle<'_, R>) -> R {
