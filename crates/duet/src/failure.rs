@@ -13,7 +13,6 @@ use duet_model::LoadError;
 use duet_model::gguf::GgufError;
 use duet_offload::switching::GraphProfileError;
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use crate::models::FetchError;
 
@@ -55,13 +54,13 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Tells the person what went wrong and the parent process how.
-pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+/// Tells the person what went wrong and returns what the parent process is told.
+pub(crate) fn report(error: &anyhow::Error) -> u8 {
     if error.is::<StdoutClosed>() {
-        return ExitCode::SUCCESS;
+        return 0;
     }
     tell(error);
-    ExitCode::from(status(error))
+    status(error)
 }
 
 /// One line on stderr: what went wrong and, where that is not obvious, what to do.

@@ -26,11 +26,11 @@ mod terminal;
 mod weight_cache;
 
 use clap::Parser;
+use duet_device::leave;
 use duet_kernels::isa::Isa;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::ExitCode;
 
-fn main() -> ExitCode {
+fn main() -> ! {
     failure::explain_panics();
     let cli = cli::Cli::parse();
     let work = || -> anyhow::Result<()> {
@@ -40,10 +40,10 @@ fn main() -> ExitCode {
         commands::dispatch(&cli.command)
     };
     let ended = catch_unwind(AssertUnwindSafe(work));
-    match ended {
-        Ok(Ok(())) => ExitCode::SUCCESS,
+    leave(match ended {
+        Ok(Ok(())) => 0,
         Ok(Err(error)) => failure::report(&error),
         // The hook has said what happened.
-        Err(_) => ExitCode::FAILURE,
-    }
+        Err(_) => 1,
+    })
 }

@@ -5,7 +5,7 @@
 //! or NaN has the scale NaN and zero quants, so that all products with its row are NaN. Both are the same bits on every
 //! instruction set. Rows lie in tiles of [`TILE`], so that a product reads one stream, the bytes of a group in the order of
 //! [`byte_at`]. The last tile is as high as there are rows left, and no higher: a line that a core writes is one that another
-//! must fetch.
+//! must fetch. The bytes of two whole tiles lie side by side, group by group, so that a matrix unit reads 16 rows at once.
 //! A row's bytes and scales depend on that row alone; where they lie, on the number of rows.
 //!
 //! Beside matrices of floats rows are kept as they came as well ([`Operands::BytesAndFloats`]).
@@ -182,8 +182,10 @@ pub struct SharedRows<'a> {
 /// One tile of quantised rows, as a product reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile {
-    /// Groups one behind the other, each as [`byte_at`] says, the tile being as high as it has rows.
+    /// Groups, each as [`byte_at`] says, the tile being as high as it has rows.
     pub(crate) quants: *const i8,
+    /// Bytes from a group to the next: there is another tile's between them where two are whole.
+    pub(crate) group_bytes: usize,
     /// `[group][row of the tile]`, likewise.
     pub(crate) scales: *const f32,
     /// As `scales`.
@@ -258,14 +260,27 @@ impl SharedRows<'_> {
         TILE.min(self.rows - index * TILE)
     }
 
+    /// Where the bytes of tile `index` are, with those of the other tile of a pair, where they begin there, and how many there
+    /// are from a group to the next.
+    #[inline(always)]
+    fn quants_of(&self, index: usize) -> (Range<usize>, usize, usize) {
+        let pair = index / 2 * 2;
+        let (first, rows, begin) =
+            if (pair + 2) * TILE <= self.rows { (pair, 2 * TILE, index % 2 * TILE) } else { (index, self.height(index), 0) };
+        let start = first * self.groups * TILE * GROUP;
+        (start..start + self.groups * rows * GROUP, begin * GROUP, rows * GROUP)
+    }
+
     /// Tile `index`. The pointers are valid for `groups` groups.
     pub(crate) fn tile(&self, index: usize) -> Tile {
         let first = index * self.groups * TILE;
         let range = first..first + self.groups * self.height(index);
+        let (bytes, begin, group_bytes) = self.quants_of(index);
         // SAFETY: products read tiles after the step that quantised them (a sync in between).
         unsafe {
             Tile {
-                quants: self.quants.part(range.start * GROUP..range.end * GROUP).as_ptr(),
+                quants: self.quants.part(bytes).as_ptr().wrapping_add(begin),
+                group_bytes,
                 scales: self.scales.part(range.clone()).as_ptr(),
                 sums: self.sums.part(range.clone()).as_ptr(),
                 floats: self.floats.part(self.floats_of(&range)).as_ptr(),
@@ -296,6 +311,7 @@ impl SharedRows<'_> {
     pub(crate) unsafe fn copy_row(&self, row: usize, source: &SharedRows<'_>, from: usize) {
         assert!(self.groups == source.groups && self.has_floats() == source.has_floats());
         let ((to, to_height), (from, from_height)) = (self.place(row), source.place(from));
+        let (to_bytes, from_bytes) = (to.group_bytes, from.group_bytes);
         for group in 0..self.groups {
             let (at, from_at) = (group * to_height, group * from_height);
             // SAFETY: groups below `groups` of both rows' places; the rest is the caller's.
@@ -303,9 +319,9 @@ impl SharedRows<'_> {
                 to.scales.add(at).write(from.scales.add(from_at).read());
                 to.sums.add(at).write(from.sums.add(from_at).read());
                 to.offsets.add(at).write(from.offsets.add(from_at).read());
-                let (bytes, from_bytes) = (to.quants.add(at * GROUP), from.quants.add(from_at * GROUP));
+                let (bytes, source) = (to.quants.add(group * to_bytes), from.quants.add(group * from_bytes));
                 for step in 0..GROUP / 4 {
-                    let four = from_bytes.add(byte_at(step, 0, from_height)).cast::<u32>().read_unaligned();
+                    let four = source.add(byte_at(step, 0, from_height)).cast::<u32>().read_unaligned();
                     bytes.add(byte_at(step, 0, to_height)).cast::<u32>().write_unaligned(four);
                 }
                 if self.has_floats() {
@@ -324,12 +340,10 @@ impl SharedRows<'_> {
         let height = self.height(tile);
         let first = tile * self.groups * TILE;
         let all = first..first + self.groups * height;
+        let (bytes, begin, group_bytes) = self.quants_of(tile);
         let place = Place {
-            quants: self
-                .quants
-                .narrow(all.start * GROUP..all.end * GROUP)
-                .as_mut_ptr()
-                .wrapping_add(byte_at(0, lane, height)),
+            quants: self.quants.narrow(bytes).as_mut_ptr().wrapping_add(begin + byte_at(0, lane, height)),
+            group_bytes,
             scales: self.scales.narrow(all.clone()).as_mut_ptr().wrapping_add(lane),
             sums: self.sums.narrow(all.clone()).as_mut_ptr().wrapping_add(lane),
             floats: self.floats.narrow(self.floats_of(&all)).as_mut_ptr().wrapping_add(lane * GROUP),
@@ -385,6 +399,8 @@ impl SharedRows<'_> {
 #[derive(Clone, Copy)]
 struct Place {
     quants: *mut i8,
+    /// From a group's quants to the next's.
+    group_bytes: usize,
     scales: *mut f32,
     sums: *mut f32,
     offsets: *mut Offsets,
@@ -421,7 +437,7 @@ impl Kernel for SetGroups<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         // Checked once for all groups; the loop is too short to check each.
-        let (Place { quants: bytes, scales, sums, offsets, floats }, height) = self.rows.place(self.row);
+        let (Place { quants: bytes, group_bytes, scales, sums, offsets, floats }, height) = self.rows.place(self.row);
         for (index, chunk) in self.values.chunks(GROUP).enumerate() {
             let at = (self.first + index) * height;
             let mut padded = [0.0; GROUP];
@@ -454,7 +470,7 @@ impl Kernel for SetGroups<'_> {
                 scales.add(at).write(scale);
                 sums.add(at).write(scale * sum);
                 offsets.add(at).write(Offsets::new(halves.map(|half| half as i32)));
-                let to = bytes.add(at * GROUP);
+                let to = bytes.add((self.first + index) * group_bytes);
                 for step in 0..GROUP / 4 {
                     let four = quants.as_ptr().add(step * 4).cast::<u32>().read_unaligned();
                     to.add(byte_at(step, 0, height)).cast::<u32>().write_unaligned(four);

@@ -1,5 +1,6 @@
 //! One answer: streamed as it is made, and stopped by Ctrl-C.
 
+use duet_device::leave;
 use duet_engine::{Generation, GenerationEvent, Usage};
 use duet_types::FinishReason;
 use std::pin::pin;
@@ -40,7 +41,7 @@ pub(crate) async fn stream(
                 event = generation.next() => break event,
                 _ = &mut interrupted, if interrupt == Interrupt::Answer => {
                     if stopping {
-                        std::process::exit(INTERRUPTED);
+                        leave(INTERRUPTED);
                     }
                     stopping = true;
                     generation.cancel();
@@ -66,4 +67,4 @@ pub(crate) async fn stream(
 }
 
 /// What a shell expects of a program that Ctrl-C ended.
-const INTERRUPTED: i32 = 130;
+const INTERRUPTED: u8 = 130;

@@ -132,7 +132,7 @@ fn shutdown_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }
-            std::process::exit(1);
+            duet_device::leave(1);
         });
     })
 }

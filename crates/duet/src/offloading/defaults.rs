@@ -31,22 +31,11 @@ impl Looking {
     }
 
     /// The devices that work. One that does not answer soon keeps nobody waiting for the others: it is left out.
-    pub(crate) fn finish(mut self) -> Vec<DeviceSpec> {
-        self.wait().into_iter().map(DeviceSpec::of).collect()
-    }
-
-    fn wait(&mut self) -> Vec<DeviceName> {
-        let Some(found) = self.0.take() else { return Vec::new() };
+    pub(crate) fn finish(self) -> Vec<DeviceSpec> {
+        let Some(found) = self.0 else { return Vec::new() };
         let until = Instant::now() + PATIENCE;
         let next = || found.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
-        std::iter::from_fn(next).collect()
-    }
-}
-
-impl Drop for Looking {
-    /// Waits for who looks: a process that ends while a library of a device is being loaded may end with a signal.
-    fn drop(&mut self) {
-        self.wait();
+        std::iter::from_fn(next).map(DeviceSpec::of).collect()
     }
 }
 

@@ -11,11 +11,11 @@ use crate::packed::{Form, PANEL, PANELS_TOGETHER, PackedMatrix, WeightGroup};
 use crate::quantize::{Operands, QuantizedRows, SharedRows};
 use std::time::{Duration, Instant};
 
-/// As many rows as a small chunk of a prompt has, for weights that stay in the second cache.
-const ROWS: usize = 64;
+/// As many rows as a chunk of a prompt has, for weights that stay in the second cache.
+const ROWS: usize = 256;
 const INPUTS: usize = 2048;
 const OUTPUTS: usize = 2 * PANELS_TOGETHER * PANEL;
-/// The fastest of so many counts; each takes some tens of microseconds.
+/// The fastest of so many counts; each takes some tenths of a millisecond.
 const ROUNDS: usize = 8;
 
 /// So many times slower is not a matter of what the first use of a unit costs.

@@ -1,22 +1,29 @@
 //! Full tiles of rows times pairs of panels on a processor's matrix unit.
 //!
-//! The unit has the integer sums of a group of inputs, or of a part of one that has scales of its own, for eight rows and
-//! two panels; what becomes of them is what becomes of those of any other instruction set, by the same function. While they
-//! are scaled the unit computes the next.
+//! The unit has the integer sums of a group of inputs for one panel and 16 rows, two tiles that lie side by side, or the
+//! eight of a tile that is alone. What becomes of them is what becomes of those of any other instruction set, by the same
+//! function, three groups behind.
 
 use super::tile::{Ahead, Fetching, RowTiles, TilePart, add_scaled};
 use super::weights::{Eight, Quantized, Quants, Scales};
 use crate::packed::{BLOCK, Form, Panel, UNIT};
-use crate::quantize::{BIASED_ZERO, GROUP, TILE, byte_at};
-use crate::simd::amx::{MatrixUnit, Products, Tiles};
+use crate::quantize::{BIASED_ZERO, TILE, byte_at};
+use crate::simd::amx::{MatrixUnit, ROWS, Start, Sums, Tiles};
 use crate::simd::avx512::Avx512;
 use crate::simd::{LANES, Simd};
-use std::arch::x86_64::{_mm512_add_epi32, _mm512_load_si512, _mm512_set1_epi32};
+use std::arch::x86_64::{__m512, __m512i, _mm512_loadu_si512, _mm512_setzero_si512};
 
-/// Whether quants are unpacked for the unit, which takes bytes, in products of so many rows: two tiles are to share what that
-/// costs, which is less than the integer products of one on AVX-512.
-pub(crate) fn unpacks(form: Form, rows: usize) -> bool {
-    rows >= 2 * TILE && form.bits() != 8 && !form.is_float()
+/// Whether the unit multiplies weights of a form. Elsewhere it is no faster than AVX-512, or slower: where there is a zero point,
+/// what it takes from each sum has to be added, and halves of groups fill half of a product
+/// (docs/benchmarks/instruction-sets.md).
+pub(crate) const fn takes(form: Form) -> bool {
+    matches!(form, Form::Q4_1 | Form::Q5_1 | Form::Q4K | Form::Q5K)
+}
+
+/// Whether quants are unpacked for the unit, which takes bytes, in products of so many rows. With fewer, that costs more than the
+/// unit is faster.
+pub(crate) fn unpacks(rows: usize) -> bool {
+    rows >= 8 * TILE
 }
 
 /// Tiles of eight rows times two panels, whose quants are bytes; `packed` has them as they lie in the matrix.
@@ -33,110 +40,136 @@ pub(crate) unsafe fn each_tile<W: Quantized>(
     tiles: &RowTiles<'_>,
 ) {
     assert!(W::Quants::REGISTERS == Eight::REGISTERS, "quants are bytes");
-    let shaped = unit.tiles(GROUP / W::Scales::PARTS);
-    for index in 0..tiles.count {
-        let row = tiles.row + index * TILE;
-        let rows = TilePart { tile: tiles.activations.tile(row / TILE), height: TILE, first: 0 };
-        let ahead = Ahead { index: row / TILE, count: tiles.count, packed };
-        let operands = Operands { shaped: &shaped, panels, rows, groups: tiles.activations.groups() };
-        // SAFETY: the caller's.
-        unsafe {
-            let sums = operands.sums::<W>(s, ahead);
-            tiles.epilogue.take(s, row, tiles.panels_there(), &sums);
+    assert!(W::FORM.has_min() && W::Scales::PARTS == 1, "a group is a product, and begins at `BIASED_ZERO`");
+    let (first, end) = (tiles.row / TILE, tiles.row / TILE + tiles.count);
+    // Tiles with an even number begin a pair.
+    let pairs = first.next_multiple_of(2).min(end)..end - (end - first.next_multiple_of(2).min(end)) % 2;
+    let part = |index: usize| TilePart { tile: tiles.activations.tile(index), height: TILE, first: 0 };
+    // SAFETY: the caller's, here and below.
+    unsafe {
+        if !pairs.is_empty() {
+            let shaped = unit.tiles(2 * TILE);
+            for index in pairs.clone().step_by(2) {
+                let rows = [part(index), part(index + 1)];
+                multiply::<W, 2>(s, &shaped, panels, packed, tiles, (index, rows));
+            }
+        }
+        if pairs.len() < tiles.count {
+            let shaped = unit.tiles(TILE);
+            for index in (first..pairs.start).chain(pairs.end..end) {
+                multiply::<W, 1>(s, &shaped, panels, packed, tiles, (index, [part(index)]));
+            }
         }
     }
 }
 
-/// A tile of rows and two panels.
-struct Operands<'a> {
+/// The tiles from `index` on, side by side, times two panels.
+///
+/// # Safety
+/// As [`each_tile`]; the unit's tiles have the shape.
+#[inline(always)]
+unsafe fn multiply<W: Quantized, const TILES: usize>(
+    s: Avx512,
+    shaped: &Tiles,
+    panels: &[Panel; 2],
+    packed: &[Panel; 2],
+    tiles: &RowTiles<'_>,
+    (index, rows): (usize, [TilePart; TILES]),
+) {
+    let mut sums = [[[s.splat(0.0); 2]; TILE]; TILES];
+    for (p, &panel) in panels.iter().enumerate() {
+        let operands = Operands { shaped, panel, rows, groups: tiles.activations.groups() };
+        // What the last tile has to fetch, it does with its first panel alone.
+        let turn = if p < TILES { index + p } else { usize::MAX };
+        let ahead = Ahead { index: turn, count: tiles.count, packed };
+        // SAFETY: the caller's.
+        let of_panel = unsafe { operands.sums::<W>(s, ahead) };
+        for (sums, of_panel) in sums.as_flattened_mut().iter_mut().zip(of_panel.as_flattened()) {
+            sums[p] = s.mul(of_panel[0], s.splat(UNIT));
+        }
+    }
+    for (tile, sums) in sums.iter().enumerate() {
+        // SAFETY: the caller's.
+        unsafe { tiles.epilogue.take(s, (index + tile) * TILE, tiles.panels_there(), sums) };
+    }
+}
+
+/// As many sums are under way, from the product to where they are scaled.
+const UNDER_WAY: usize = 4;
+
+/// Rows and a panel.
+struct Operands<'a, const TILES: usize> {
     shaped: &'a Tiles,
-    panels: &'a [Panel; 2],
-    rows: TilePart,
+    panel: Panel,
+    rows: [TilePart; TILES],
     groups: usize,
 }
 
-impl Operands<'_> {
+impl<const TILES: usize> Operands<'_, TILES> {
     /// Their product.
     ///
     /// # Safety
     /// As [`each_tile`].
     #[inline(always)]
-    unsafe fn sums<W: Quantized>(&self, s: Avx512, ahead: Ahead<'_, 2>) -> [[<Avx512 as Simd>::F; 2]; TILE] {
+    unsafe fn sums<W: Quantized>(&self, s: Avx512, ahead: Ahead<'_, 2>) -> [[[__m512; 1]; TILE]; TILES] {
+        const { assert!(TILES * TILE <= ROWS) };
         let mut fetching = Fetching::of::<W>(ahead, self.groups);
-        let mut buffers = [Products::ZERO; 2];
-        let mut shared = [[s.splat(0.0); 2]; 2];
-        let mut sums = [[[s.splat(0.0)]; TILE]; 2];
-        let steps = self.groups * W::Scales::PARTS;
-        // SAFETY: the caller's; steps are below `steps`, groups below `groups`.
-        unsafe {
-            if steps > 0 {
-                self.multiply::<W>(0, &mut buffers[0]);
-            }
-            for step in 0..steps {
-                if step + 1 < steps {
-                    self.multiply::<W>(step + 1, &mut buffers[(step + 1) % 2]);
+        let start = Start([BIASED_ZERO; LANES]);
+        let mut under_way = [Sums::ZERO; UNDER_WAY];
+        let mut shared = [[s.splat(0.0); 2]];
+        let mut sums = [[[s.splat(0.0)]; TILE]; TILES];
+        for turn in 0..self.groups + UNDER_WAY - 1 {
+            // SAFETY: the caller's; the groups are below `groups`.
+            unsafe {
+                if turn < self.groups {
+                    self.multiply(turn, &start);
                 }
-                let (group, part) = (step / W::Scales::PARTS, step % W::Scales::PARTS);
-                if part == 0 {
-                    fetching.at::<Avx512, W>(s, group);
-                    if group.is_multiple_of(BLOCK) {
-                        for (shared, panel) in shared.iter_mut().zip(self.panels) {
-                            *shared = W::Scales::shared(s, panel.scales.add(W::FORM.block_at(group)));
-                        }
-                    }
+                if turn > 0 {
+                    self.shaped.store(turn - 1, &mut under_way[(turn - 1) % UNDER_WAY]);
                 }
-                for (p, sums) in sums.iter_mut().enumerate() {
-                    let dots = self.biased::<W>((group, part), &buffers[step % 2].0[p]);
-                    let (panel, shared) = ([self.panels[p]], [shared[p]]);
-                    add_scaled::<Avx512, W, TILE, 1>(s, &panel, &shared, self.rows, (group, part), &dots, sums);
+                let Some(group) = turn.checked_sub(UNDER_WAY - 1) else { continue };
+                fetching.at::<Avx512, W>(s, group);
+                if group.is_multiple_of(BLOCK) {
+                    shared = [W::Scales::shared(s, self.panel.scales.add(W::FORM.block_at(group)))];
+                }
+                let ready = under_way[group % UNDER_WAY].0.as_chunks::<TILE>().0;
+                for ((sums, rows), products) in sums.iter_mut().zip(self.rows).zip(ready) {
+                    let dots = dots(products);
+                    add_scaled::<Avx512, W, TILE, 1>(s, &[self.panel], &shared, rows, (group, 0), &dots, sums);
                 }
             }
         }
-        let mut scaled = [[s.splat(0.0); 2]; TILE];
-        for (row, scaled) in scaled.iter_mut().enumerate() {
-            *scaled = [s.mul(sums[0][row][0], s.splat(UNIT)), s.mul(sums[1][row][0], s.splat(UNIT))];
-        }
-        scaled
+        sums
     }
 
-    /// The integer sums of a step.
+    /// Begins the integer sums of a group.
     ///
     /// # Safety
-    /// There is such a step; the rest as [`each_tile`].
+    /// There is such a group; the rest as [`each_tile`].
     #[inline(always)]
-    unsafe fn multiply<W: Quantized>(&self, step: usize, to: &mut Products) {
-        let (group, part) = (step / W::Scales::PARTS, step % W::Scales::PARTS);
-        let first = part * (GROUP / 4 / W::Scales::PARTS);
-        let TilePart { tile, height, .. } = self.rows;
-        // SAFETY: the caller's.
+    unsafe fn multiply(&self, group: usize, start: &Start) {
+        let TilePart { tile, height, .. } = self.rows[0];
+        // SAFETY: the caller's; the bytes of the second tile of a pair follow those of the first.
         unsafe {
-            let activations = tile.quants.add(group * height * GROUP + byte_at(first, 0, height));
-            let weights = self.panels.map(|panel| panel.quants.add((group * Eight::REGISTERS + first) * 64));
-            self.shaped.products(step, activations, weights, to);
+            let activations = tile.quants.add(group * tile.group_bytes + byte_at(0, 0, height));
+            let weights = self.panel.quants.add(group * Eight::REGISTERS * 64);
+            self.shaped.multiply(group, activations, weights, start);
         }
     }
+}
 
-    /// The sums of a panel, as they are where they begin at [`BIASED_ZERO`], or at what a zero point makes of it.
-    ///
-    /// # Safety
-    /// The group is one of the tile's; the machine has AVX-512.
-    #[inline(always)]
-    unsafe fn biased<W: Quantized>(
-        &self,
-        (group, part): (usize, usize),
-        products: &[[i32; LANES]; TILE],
-    ) -> [[<Avx512 as Simd>::I; 1]; TILE] {
-        // SAFETY: the caller's; a row of sums is 64 bytes at a multiple of 64.
-        unsafe {
-            let mut dots = [[_mm512_set1_epi32(BIASED_ZERO)]; TILE];
-            for (row, dots) in dots.iter_mut().enumerate() {
-                if !W::FORM.has_min() {
-                    let offsets = *self.rows.tile.offsets.add(group * TILE + row);
-                    *dots = [_mm512_set1_epi32(offsets.of(W::FORM, part))];
-                }
-                *dots = [_mm512_add_epi32(dots[0], _mm512_load_si512(products[row].as_ptr().cast()))];
-            }
-            dots
+/// The sums of a tile's rows as vectors.
+///
+/// # Safety
+/// The machine has AVX-512.
+#[inline(always)]
+unsafe fn dots(products: &[[i32; LANES]; TILE]) -> [[__m512i; 1]; TILE] {
+    // SAFETY: the caller's; a row of sums is 64 bytes.
+    unsafe {
+        let mut dots = [[_mm512_setzero_si512()]; TILE];
+        for (dots, products) in dots.iter_mut().zip(products) {
+            *dots = [_mm512_loadu_si512(products.as_ptr().cast())];
         }
+        dots
     }
 }

@@ -7,7 +7,7 @@ use super::Epilogue;
 use super::unpacked::{Room, Unpacked};
 use super::weights::{Eight, PAIRS, Quantized, Quants, Scales};
 use crate::packed::{BLOCK, PANELS_TOGETHER, Panel, UNIT};
-use crate::quantize::{BIAS, BIASED_ZERO, GROUP, SharedRows, TILE, Tile, byte_at};
+use crate::quantize::{BIAS, BIASED_ZERO, SharedRows, TILE, Tile, byte_at};
 use crate::simd::{Simd, WeightBytes, prefetch_for_later};
 use std::ops::Range;
 
@@ -316,7 +316,7 @@ unsafe fn add_products<S: Simd, W: Quantized, const R: usize, const P: usize>(
                 *dots = [s.splat_i((*tile.offsets.add(rows + row)).of(W::FORM, part)); P];
             }
         }
-        let activations = tile.quants.add(group * height * GROUP + byte_at(0, first, height));
+        let activations = tile.quants.add(group * tile.group_bytes + byte_at(0, first, height));
         s.products::<W, R, P>(dots, GroupPart { panels, group, part, activations, height });
     }
 }

@@ -1,13 +1,18 @@
 //! AMX: integer products of small matrices by the processor's matrix unit, `tdpbsud` on tiles of bytes.
 //!
-//! A product has eight rows of activations (signed, a row of a tile each), a group of 32 inputs or half of one, and 16
+//! A product has 16 rows of activations (signed, a row of a tile each), or eight, a group of 32 inputs and 16
 //! outputs. What a panel has as bytes, four inputs of each output in a register, is a tile of the second operand as it
 //! lies in memory (SDM volume 1, 18.3).
+//!
+//! On Emerald Rapids a product of 16 rows takes 16 cycles, of eight twelve; storing sums takes 31, whether there are 16 rows or
+//! eight, so rows are taken by 16 where there are as many. Products whose sums were zeroed by `tilezero` wait for 30 cycles,
+//! those whose sums were loaded do not; and a store keeps what follows it waiting for its product, so it is given behind the
+//! next one.
 //!
 //! Rust's names for these instructions are not stable, so they are written here, and only here, as assembly. The
 //! compiler keeps nothing in tiles, so what one block of assembly leaves there is there for the next.
 
-use crate::quantize::{GROUP, TILE};
+use crate::quantize::GROUP;
 use crate::simd::LANES;
 use std::arch::asm;
 use std::marker::PhantomData;
@@ -25,14 +30,14 @@ impl MatrixUnit {
         Self(())
     }
 
-    /// The tiles of this thread, shaped for products of so many inputs: a group, or half of one.
+    /// The tiles of this thread, shaped for products of so many rows.
     ///
     /// # Panics
-    /// If these are not whole steps of four inputs of one group.
+    /// If these are more rows than a tile has.
     #[inline(always)]
-    pub(crate) fn tiles(self, inputs: usize) -> Tiles {
-        assert!(inputs > 0 && inputs <= GROUP && inputs.is_multiple_of(4));
-        let shapes = Shapes::of(inputs);
+    pub(crate) fn tiles(self, rows: usize) -> Tiles {
+        assert!(rows > 0 && rows <= ROWS);
+        let shapes = Shapes::of(rows);
         // SAFETY: the unit is there, see `self`. The shapes are 64 bytes of palette 1: no tile has more than 16 rows or 64
         // bytes a row, none has rows without bytes, and what is reserved is zero.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(nostack, preserves_flags, readonly)) };
@@ -40,65 +45,87 @@ impl MatrixUnit {
     }
 }
 
+/// Rows of a tile.
+pub(crate) const ROWS: usize = 16;
+
 /// The tiles of a thread while they have a shape. They are the thread's, so this cannot leave it.
 #[derive(Debug)]
 pub(crate) struct Tiles(PhantomData<*const ()>);
 
-/// Sums of products of a tile of rows with two panels.
+/// Sums of products of rows with a panel: a row each.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Products(pub(crate) [[[i32; LANES]; TILE]; 2]);
+pub(crate) struct Sums(pub(crate) [[i32; LANES]; ROWS]);
 
-impl Products {
-    pub(crate) const ZERO: Self = Self([[[0; LANES]; TILE]; 2]);
+impl Sums {
+    pub(crate) const ZERO: Self = Self([[0; LANES]; ROWS]);
 }
 
-/// The tiles that a product uses. Two that follow each other use different ones, but for those of weights, so that the next
-/// need not wait until the sums of the last have been stored.
-macro_rules! products {
-    ($sums0:literal, $sums1:literal, $rows:literal, $activations:expr, $weights:expr, $to:expr) => {
+/// A row of sums to begin with.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Start(pub(crate) [i32; LANES]);
+
+/// A product, in tiles of its own.
+macro_rules! multiply {
+    ($sums:literal, $rows:literal, $panel:literal, $activations:expr, $weights:expr, $start:expr) => {
         asm!(
-            concat!("tilezero ", $sums0),
-            concat!("tilezero ", $sums1),
+            // One row of sums for all.
+            concat!("tileloadd ", $sums, ", [{start} + {none}*1]"),
             concat!("tileloadd ", $rows, ", [{activations} + {group}*1]"),
-            "tileloadd tmm6, [{first} + {line}*1]",
-            concat!("tdpbsud ", $sums0, ", ", $rows, ", tmm6"),
-            "tileloadd tmm7, [{second} + {line}*1]",
-            concat!("tdpbsud ", $sums1, ", ", $rows, ", tmm7"),
-            concat!("tilestored [{to} + {line}*1], ", $sums0),
-            concat!("tilestored [{behind} + {line}*1], ", $sums1),
+            concat!("tileloadd ", $panel, ", [{weights} + {line}*1]"),
+            concat!("tdpbsud ", $sums, ", ", $rows, ", ", $panel),
+            start = in(reg) &raw const $start.0,
+            none = in(reg) 0_usize,
             activations = in(reg) $activations,
             group = in(reg) GROUP,
-            first = in(reg) $weights[0],
-            second = in(reg) $weights[1],
+            weights = in(reg) $weights,
             line = in(reg) LINE,
-            to = in(reg) &raw mut $to.0[0],
-            behind = in(reg) &raw mut $to.0[1],
+            options(nostack, preserves_flags, readonly),
+        )
+    };
+}
+
+/// Stores a tile of sums.
+macro_rules! store {
+    ($sums:literal, $to:expr) => {
+        asm!(
+            concat!("tilestored [{to} + {line}*1], ", $sums),
+            to = in(reg) &raw mut $to.0,
+            line = in(reg) LINE,
             options(nostack, preserves_flags),
         )
     };
 }
 
 impl Tiles {
-    /// Product `turn` of a sequence: of eight rows, 32 bytes apart, with two panels.
+    /// Product `turn` of a sequence, of rows 32 bytes apart with a panel, added to `start`. Its sums are there until the next but
+    /// one.
     ///
     /// # Safety
-    /// Rows have as many bytes as the tiles' shape says, panels 16 for each.
+    /// There are as many rows as the tiles' shape says, of a group's 32 bytes, and 16 times as many of the panel.
     #[inline(always)]
-    pub(crate) unsafe fn products(
-        &self,
-        turn: usize,
-        activations: *const i8,
-        weights: [*const u8; 2],
-        to: &mut Products,
-    ) {
+    pub(crate) unsafe fn multiply(&self, turn: usize, activations: *const i8, weights: *const u8, start: &Start) {
         // SAFETY: the unit is there and its tiles have the shapes that these instructions ask for, see `MatrixUnit::tiles`;
-        // operands are the caller's promise, and results have room for two times eight rows of 64 bytes.
+        // operands are the caller's promise, and every row of sums is loaded from the 64 bytes of `start`.
         unsafe {
             if turn.is_multiple_of(2) {
-                products!("tmm0", "tmm1", "tmm4", activations, weights, to);
+                multiply!("tmm0", "tmm4", "tmm6", activations, weights, start);
             } else {
-                products!("tmm2", "tmm3", "tmm5", activations, weights, to);
+                multiply!("tmm1", "tmm5", "tmm7", activations, weights, start);
+            }
+        }
+    }
+
+    /// Stores the sums of product `turn`: as many rows as the tiles' shape says.
+    #[inline(always)]
+    pub(crate) fn store(&self, turn: usize, to: &mut Sums) {
+        // SAFETY: as above; there is room for 16 rows of 64 bytes.
+        unsafe {
+            if turn.is_multiple_of(2) {
+                store!("tmm0", to);
+            } else {
+                store!("tmm1", to);
             }
         }
     }
@@ -129,17 +156,17 @@ struct Shapes {
 const _: () = assert!(size_of::<Shapes>() == 64);
 
 impl Shapes {
-    const fn of(inputs: usize) -> Self {
+    const fn of(height: usize) -> Self {
         let mut shapes = Self { palette: 1, first_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
         let mut tile = 0;
         while tile < 8 {
             let (rows, bytes) = match tile {
                 // Sums.
-                0..4 => (TILE, LINE),
+                0..4 => (height, LINE),
                 // Activations.
-                4..6 => (TILE, inputs),
+                4..6 => (height, GROUP),
                 // Weights.
-                _ => (inputs / 4, LINE),
+                _ => (GROUP / 4, LINE),
             };
             (shapes.rows[tile], shapes.row_bytes[tile]) = (rows as u8, bytes as u16);
             tile += 1;

@@ -290,8 +290,8 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn unpacks(self, form: Form, rows: usize) -> bool {
         match self.unit {
-            Some(_) => matrix_unit::unpacks(form, rows),
-            None => unpacking_pays(form, rows),
+            Some(_) if matrix_unit::takes(form) => matrix_unit::unpacks(rows),
+            _ => unpacking_pays(form, rows),
         }
     }
     #[inline(always)]
@@ -301,8 +301,9 @@ impl Simd for Avx512 {
         packed: &[Panel; P],
         tiles: &RowTiles<'_>,
     ) -> bool {
+        let unit = self.unit.filter(|_| matrix_unit::takes(W::FORM));
         let (Some(unit), Ok(panels), Ok(packed)) =
-            (self.unit, panels.as_slice().try_into(), packed.as_slice().try_into())
+            (unit, panels.as_slice().try_into(), packed.as_slice().try_into())
         else {
             return false;
         };
