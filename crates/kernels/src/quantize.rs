@@ -265,8 +265,11 @@ impl SharedRows<'_> {
     #[inline(always)]
     fn quants_of(&self, index: usize) -> (Range<usize>, usize, usize) {
         let pair = index / 2 * 2;
-        let (first, rows, begin) =
-            if (pair + 2) * TILE <= self.rows { (pair, 2 * TILE, index % 2 * TILE) } else { (index, self.height(index), 0) };
+        let (first, rows, begin) = if (pair + 2) * TILE <= self.rows {
+            (pair, 2 * TILE, index % 2 * TILE)
+        } else {
+            (index, self.height(index), 0)
+        };
         let start = first * self.groups * TILE * GROUP;
         (start..start + self.groups * rows * GROUP, begin * GROUP, rows * GROUP)
     }

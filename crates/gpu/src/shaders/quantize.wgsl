@@ -1,5 +1,5 @@
 // Rows as signed bytes, a scale for every 32 values, as `kernels/src/quantize.rs` defines them; normed before where a norm
-// is asked for. A workgroup has 64 groups of a row: it reads and norms their values together, and then a thread has a group.
+// is asked for. A workgroup has 64 groups of a row: it reads and norms their values together, and then four threads have a group.
 // (Behind `row_moments.wgsl`.)
 
 /// Whether rows are normed: where they are centred, with a bias.
@@ -22,11 +22,16 @@ var<immediate> call: Call;
 const GROUP: u32 = 32u;
 const TOGETHER: u32 = 64u;
 const THREADS: u32 = 256u;
+/// Threads of a group, and values that each has of it: two words.
+const SHARERS: u32 = THREADS / TOGETHER;
+const SHARE: u32 = GROUP / SHARERS;
 const LANES: u32 = 16u;
 /// From one group to the next: not a multiple of the banks that memory of a workgroup has.
 const APART: u32 = GROUP + 1u;
 
 var<workgroup> own: array<f32, TOGETHER * APART>;
+var<workgroup> sizes: array<u32, THREADS>;
+var<workgroup> sums: array<f32, THREADS>;
 
 fn threads() -> u32 {
     return THREADS;
@@ -69,37 +74,58 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_id) loca
         return;
     }
     workgroupBarrier();
-    let group = first + thread;
-    if (thread < TOGETHER && group < groups) {
-        round_group(thread * APART, row * groups + group);
+    let begin = thread / SHARERS * APART + thread % SHARERS * SHARE;
+    sizes[thread] = largest_of(begin);
+    workgroupBarrier();
+    let largest = largest_in_group(thread);
+    let by = byte_scale(largest);
+    let group = first + thread / SHARERS;
+    if (group < groups) {
+        sums[thread] = round_share(begin, row * groups + group, thread % SHARERS, by.y);
+    }
+    workgroupBarrier();
+    if (group < groups && thread % SHARERS == 0u) {
+        let halves = vec2<f32>(sums[thread] + sums[thread + 1u], sums[thread + 2u] + sums[thread + 3u]);
+        scales[row * groups + group] = vec4<f32>(by.x, by.x * (halves.x + halves.y), halves);
     }
 }
 
-// A group, whose values begin at `at`, as the group that `to` counts.
-fn round_group(at: u32, to: u32) {
-    // The largest magnitude by its bits, which are in the order of the values, and beyond all of them for what is no number.
+const_assert SHARERS == 4u && SHARE == 8u;
+
+// The largest magnitude of a thread's share, which begins at `begin`, by its bits, which are in the order of the values, and
+// beyond all of them for what is no number.
+fn largest_of(begin: u32) -> u32 {
     var largest = 0u;
-    for (var i = 0u; i < GROUP; i++) {
-        largest = max(largest, bitcast<u32>(own[at + i]) & 0x7fffffffu);
+    for (var i = 0u; i < SHARE; i++) {
+        largest = max(largest, bitcast<u32>(own[begin + i]) & 0x7fffffffu);
     }
-    let finite = largest < 0x7f800000u;
-    let by = byte_scale(largest);
-    var halves = vec2<f32>();
-    let quant = to * select(8u, 32u, FLOATS == 1u);
-    for (var step = 0u; step < 8u; step++) {
+    return largest;
+}
+
+fn largest_in_group(thread: u32) -> u32 {
+    let first = thread / SHARERS * SHARERS;
+    return max(max(sizes[first], sizes[first + 1u]), max(sizes[first + 2u], sizes[first + 3u]));
+}
+
+// A thread's share of the group that `group` counts, and the sum of its quants: small integers, exact in any order. Without
+// an inverse they are zero, whatever the values are.
+fn round_share(begin: u32, group: u32, share: u32, inverse: f32) -> f32 {
+    var sum = 0.0;
+    for (var step = 0u; step < SHARE / 4u; step++) {
         var word = 0u;
         for (var i = 0u; i < 4u; i++) {
-            let q = select(0.0, round(own[at + step * 4u + i] * by.y), finite);
-            halves[step / 4u] += q;
+            let at = step * 4u + i;
+            let q = select(0.0, round(own[begin + at] * inverse), inverse != 0.0);
+            sum += q;
             if (FLOATS == 1u) {
-                quants[quant + step * 4u + i] = bitcast<u32>(q);
+                quants[(group * SHARERS + share) * SHARE + at] = bitcast<u32>(q);
             } else {
                 word |= (u32(i32(q)) & 255u) << (i * 8u);
             }
         }
         if (FLOATS == 0u) {
-            quants[quant + step] = word;
+            quants[(group * SHARERS + share) * (SHARE / 4u) + step] = word;
         }
     }
-    scales[to] = vec4<f32>(by.x, by.x * (halves.x + halves.y), halves);
+    return sum;
 }

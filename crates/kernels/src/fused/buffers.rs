@@ -286,18 +286,6 @@ impl Buffers {
         })
     }
 
-    /// Sets keys and values of some rows, `[rows][2 × keys]`, beside their queries.
-    ///
-    /// # Panics
-    /// If these are not so many.
-    pub fn set_keys_and_values(&mut self, rows: Range<usize>, keys_and_values: &[f32]) {
-        let BufferShape { qkv, queries, .. } = self.shape;
-        let width = keys_and_values.len() / rows.len().max(1);
-        for (row, from) in rows.zip(keys_and_values.chunks_exact(width.max(1))) {
-            self.qkv[row * stride(qkv) + queries..][..width].copy_from_slice(from);
-        }
-    }
-
     /// Takes what a device wrote as the new residual stream of these rows.
     pub fn take_fed(&mut self, rows: Range<usize>) {
         let stride = stride(self.shape.hidden);

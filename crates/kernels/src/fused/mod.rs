@@ -7,6 +7,7 @@
 
 mod attention;
 mod buffers;
+mod computed_rows;
 mod convolution;
 mod experts;
 mod ffn;
@@ -18,6 +19,7 @@ mod recurrence;
 
 pub use attention::{AttentionShape, SequenceRows, TreeRows, attention};
 pub use buffers::{Angles, BufferShape, Buffers, ExpertShape, RoutedRows, SpannedRows};
+pub use computed_rows::{ComputedRows, store_computed};
 pub use convolution::{ConvolvedRows, TAPS_MAX, project, short_convolution};
 pub use experts::{Beside, ExpertBias, Experts, Feeds, Places, PresentFeeds, Routing, SharedExpert};
 pub use ffn::{Block, Feed, FfnWeights, add_waves, feed_experts, feed_forward, feed_wave, project_attended, route};

@@ -136,7 +136,8 @@ pub fn keys_and_values(
     crew.run(&|worker| finish.run(&worker));
 }
 
-fn writers<'a>(tails: &'a mut [KvTail<'_>]) -> Vec<(usize, Vec<PageWriter<'a>>)> {
+/// Tails for a crew to write, each with the position of its first slot.
+pub(super) fn writers<'a>(tails: &'a mut [KvTail<'_>]) -> Vec<(usize, Vec<PageWriter<'a>>)> {
     tails.iter_mut().map(|tail| (tail.first, tail.pages.iter_mut().map(|page| page.writer()).collect())).collect()
 }
 

@@ -302,8 +302,7 @@ impl Simd for Avx512 {
         tiles: &RowTiles<'_>,
     ) -> bool {
         let unit = self.unit.filter(|_| matrix_unit::takes(W::FORM));
-        let (Some(unit), Ok(panels), Ok(packed)) =
-            (unit, panels.as_slice().try_into(), packed.as_slice().try_into())
+        let (Some(unit), Ok(panels), Ok(packed)) = (unit, panels.as_slice().try_into(), packed.as_slice().try_into())
         else {
             return false;
         };

@@ -10,9 +10,10 @@ use super::attention_wise::CacheRows;
 use super::pass::Pass;
 use super::sought::Sought;
 use super::token_wise::{NotRun, sparse};
+use crate::arch::WideHeads;
 use crate::load::Model;
 use duet_kernels::crew::Crew;
-use duet_kernels::fused::{Angles, HeadNorms, QkvWeights, SpannedRows};
+use duet_kernels::fused::{Angles, ComputedRows, SpannedRows, store_computed};
 use duet_types::{Bytes, Node, RequestId, Tokens};
 use std::fmt::Debug;
 use std::ops::Range;
@@ -159,10 +160,9 @@ impl Model {
             }
             run?;
         }
-        for (&layer, Brought { rows, pages }) in layers.iter().zip(&*keys_and_values) {
-            if !rows.is_empty() {
-                self.store_keys_and_values(pass, layer, rows, crew);
-            } else if !pages.is_empty() {
+        self.store_rows(pass, &layers, keys_and_values, crew);
+        for (&layer, Brought { pages, .. }) in layers.iter().zip(&*keys_and_values) {
+            if !pages.is_empty() {
                 self.store_pages(pass, layer, pages);
             }
         }
@@ -189,24 +189,22 @@ impl Model {
         }
     }
 
-    /// Puts keys and values of all rows into the cache, which are turned by rope already.
-    fn store_keys_and_values(&self, pass: &mut Pass, layer: usize, keys_and_values: &[f32], crew: &dyn Crew) {
-        let rows = 0..pass.rows();
-        let (buffers, mut tails, destinations) = super::nodes::cache_rows(pass, &rows);
-        buffers.set_keys_and_values(rows.clone(), keys_and_values);
-        let of_layer = self.qkv_weights(layer);
-        let stored = QkvWeights { bias: None, norms: HeadNorms::None, angles: (0, 0), ..of_layer };
-        let place = self.blueprint().place(layer);
-        duet_kernels::fused::keys_and_values(
-            self.isa(),
-            crew,
-            &stored,
-            buffers,
-            rows,
-            place,
-            &mut tails,
-            &destinations,
-        );
+    /// Puts keys and values into the cache, of layers that came by rows.
+    fn store_rows(&self, pass: &mut Pass, layers: &[usize], brought: &[Brought], crew: &dyn Crew) {
+        let by_rows = layers.iter().zip(brought).filter(|(_, brought)| !brought.rows.is_empty());
+        let stored: Vec<_> = by_rows
+            .filter(|(layer, _)| self.blueprint().layers[**layer].cache_of.is_none())
+            .map(|(&layer, brought)| {
+                let WideHeads { kv_heads, head_dim } = self.blueprint().heads_of(layer);
+                let (place, key_bias) = (self.blueprint().place(layer), self.key_bias(layer));
+                ComputedRows { layer: place, kv_heads, head_dim, key_bias, keys_and_values: &brought.rows }
+            })
+            .collect();
+        if !stored.is_empty() {
+            let rows = 0..pass.rows();
+            let (_, mut tails, destinations) = super::nodes::cache_rows(pass, &rows);
+            store_computed(self.isa(), crew, &stored, &mut tails, &destinations);
+        }
     }
 }
 
