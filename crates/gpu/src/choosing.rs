@@ -4,7 +4,7 @@
 use crate::adapters::Kind;
 use crate::error::GpuError;
 use crate::placed::Loaded;
-use crate::products::{Method, Products, Rounding, TILE_COUNT, TILES};
+use crate::products::{Method, Products, TILE_COUNT, TILES};
 use crate::recording::Recording;
 use crate::room::Widths;
 use std::time::Duration;
@@ -23,8 +23,8 @@ const BUSY: [usize; 4] = [0, 1 << 13, 1 << 15, 1 << 17];
 const ROUNDS: usize = 5;
 
 impl Loaded {
-    /// Chooses how products are computed, how many threads share out an output, in how many workgroups, and up to how many outputs they
-    /// do: as a feed-forward block is done soonest.
+    /// Chooses how products are computed, how many threads share out an output, in how many workgroups, up to how many outputs they
+    /// do, and how wide a row may be that each workgroup rounds for itself: as a feed-forward block is done soonest.
     pub(crate) fn choose(&mut self) -> Result<(), GpuError> {
         let first = self.method;
         let all = [Products::Bytes, Products::Floats].into_iter().flat_map(|products| [(products, 64), (products, 16)]);
@@ -36,17 +36,20 @@ impl Loaded {
         let mut times = vec![self.fastest(methods.collect(), SOME)?];
         // A program on the processor has few threads, and takes seconds for many rows: two are tried there, with few rows.
         let is_program = self.gpu.kind == Kind::Software;
+        let Widths { hidden, queries, .. } = self.widths;
+        // No row, those that are not inside the block, and all.
+        let columns = [0, hidden.max(queries), usize::MAX];
         for (size, splits) in SPLITS.into_iter().enumerate() {
             let before = self.method;
-            let with = |(&threads, &rounding): (&usize, &Rounding)| {
+            let with = |(&threads, &columns): (&usize, &usize)| {
                 let mut method = before;
-                (method.split[size], method.rounding) = (threads, rounding);
+                (method.split[size], method.rounds_within) = (threads, columns);
                 method
             };
             // Only one row may be rounded by whom multiplies it.
-            let roundings: &[_] = if size == 0 { &[Rounding::Before, Rounding::Within] } else { &[before.rounding] };
+            let columns: &[_] = if size == 0 { &columns } else { &[before.rounds_within] };
             let splits = if is_program { &splits[..2] } else { splits };
-            let methods = splits.iter().flat_map(|split| roundings.iter().map(move |rounding| (split, rounding)));
+            let methods = splits.iter().flat_map(|split| columns.iter().map(move |columns| (split, columns)));
             let rows = if size + 1 == TILE_COUNT { SOME } else { TILES[size] };
             times.push(self.fastest(methods.map(with).collect(), rows)?);
             // All of this is measured at each start, so one after the other and not each with each.

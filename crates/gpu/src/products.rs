@@ -36,17 +36,8 @@ pub(crate) struct Method {
     /// Threads that an adapter is busy with, of few whole tiles and of many: where they have as many, or more, each thread has outputs
     /// of its own.
     pub(crate) busy: [usize; 2],
-    /// Who rounds one row.
-    pub(crate) rounding: Rounding,
-}
-
-/// Who rounds one row that is multiplied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rounding {
-    /// A launch before.
-    Before,
-    /// Each workgroup for itself, which saves that launch.
-    Within,
+    /// Columns of one row, at most, that each workgroup rounds for itself, which saves a launch before.
+    pub(crate) rounds_within: usize,
 }
 
 /// How many sizes tiles have.
@@ -62,7 +53,7 @@ impl Method {
         split: [1; TILE_COUNT],
         workgroups: [usize::MAX; TILE_COUNT],
         busy: [usize::MAX; 2],
-        rounding: Rounding::Before,
+        rounds_within: 0,
     };
 }
 

@@ -11,7 +11,7 @@ use crate::fusing::Fusing;
 use crate::gpu::Gpu;
 use crate::matrix::Matrix;
 use crate::nodes::Launcher;
-use crate::products::{Method, Products, Rounding, TILE_COUNT};
+use crate::products::{Method, Products, TILE_COUNT};
 use crate::recording::Recording;
 use crate::room::{Room, Widths};
 use crate::staging::Staging;
@@ -50,7 +50,7 @@ pub fn self_test(adapter: &Adapter) -> Result<SelfTest, GpuError> {
         [Products::Bytes, Products::Floats].into_iter().flat_map(|by| trials.iter().map(move |t| (by, t)))
     {
         let on_gpu = trial.on(&gpu)?;
-        let mut method = Method { products, width: 16, rounding: Rounding::Within, ..Method::FIRST };
+        let mut method = Method { products, width: 16, rounds_within: usize::MAX, ..Method::FIRST };
         // One workgroup has all panels in turns.
         (method.split, method.workgroups) = ([4; TILE_COUNT], [1; TILE_COUNT]);
         on_gpu.run(method)?;
@@ -261,14 +261,14 @@ mod tests {
             // Outputs that are no whole pair of panels, groups that are no whole block, rows that are no whole tile.
             let trial = Trial::new(form, 70, 11, 13);
             let one_row = Trial::new(form, 70, 11, 1);
-            for (products, width, split, rounding) in [
-                (Products::Bytes, 16, 1, Rounding::Before),
-                (Products::Bytes, 16, 4, Rounding::Before),
-                (Products::Bytes, 16, 8, Rounding::Within),
-                (Products::Floats, 16, 1, Rounding::Before),
-                (Products::Floats, 64, 8, Rounding::Within),
+            for (products, width, split, rounds_within) in [
+                (Products::Bytes, 16, 1, 0),
+                (Products::Bytes, 16, 4, 0),
+                (Products::Bytes, 16, 8, usize::MAX),
+                (Products::Floats, 16, 1, 0),
+                (Products::Floats, 64, 8, usize::MAX),
             ] {
-                let mut method = Method { products, width, rounding, ..Method::FIRST };
+                let mut method = Method { products, width, rounds_within, ..Method::FIRST };
                 // Of three pairs of panels a workgroup has two.
                 (method.split, method.workgroups) = ([split; TILE_COUNT], [2; TILE_COUNT]);
                 for trial in [&trial, &one_row] {
@@ -323,11 +323,11 @@ mod tests {
             let on_gpu = trial.on(&gpu).unwrap();
             let weights: Vec<f32> = trial.values.iter().rev().map(|x| x.max(-1.0) + 1.5).collect();
             let norm = NormOnGpu { weight: gpu.floats("norm", &weights), bias: None, epsilon: 1e-5 };
-            let [before, within] = [Rounding::Before, Rounding::Within].map(|rounding| {
-                let method = Method { split: [8; TILE_COUNT], rounding, ..Method::FIRST };
+            let [before, within] = [trial.columns - 1, trial.columns].map(|rounds_within| {
+                let method = Method { split: [8; TILE_COUNT], rounds_within, ..Method::FIRST };
                 let launcher = Launcher { gpu: &gpu, room: &on_gpu.room, method };
                 let source = Source { values: &on_gpu.values, norm: Some(&norm), columns: trial.columns };
-                assert_eq!(launcher.rounds_within(source, &on_gpu.matrix), rounding == Rounding::Within);
+                assert_eq!(launcher.rounds_within(source, &on_gpu.matrix), rounds_within == trial.columns);
                 let product = launcher.stored(&on_gpu.matrix, None, &on_gpu.room.normed, 1);
                 let mut recording = Recording::new(&gpu);
                 launcher.multiplied(&mut recording, source, product, 1).unwrap();

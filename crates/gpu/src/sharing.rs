@@ -2,7 +2,7 @@
 
 use crate::matrix::{Matrix, PAIR, Slab, parts};
 use crate::nodes::Launcher;
-use crate::products::{Rounding, Source, TILE_COUNT, TILE_MAX, TILES};
+use crate::products::{Source, TILE_COUNT, TILE_MAX, TILES};
 use duet_kernels::packed::{Form, PANEL};
 use duet_kernels::quantize::GROUP;
 
@@ -38,7 +38,7 @@ impl Launcher<'_> {
         let beside = row_bytes(matrix.groups);
         let shares =
             |slab: &Slab| !slab.form.is_float() && self.split(slab.form, slab.pairs * PANEL, (1, 1), beside) > 1;
-        self.method.rounding == Rounding::Within
+        source.columns <= self.method.rounds_within
             && source.columns.is_multiple_of(GROUP)
             && source.norm.is_none_or(|norm| norm.bias.is_none())
             && matrix.slabs.iter().all(shares)

@@ -62,6 +62,9 @@ const SPAN: u32 = 8u;
 const LOWEST: f32 = -1e30;
 const FACTOR_MAX: f32 = 32767.0;
 const NOTHING: f32 = 1e-30;
+/// Words of a group of a key, and of a page's values of a dimension.
+const GROUP_QUADS: u32 = GROUP / 4u;
+const PAGE_QUADS: u32 = PAGE / 4u;
 /// Threads that make a page's largest of eight numbers each.
 const EIGHTHS: u32 = 8u;
 
@@ -134,12 +137,19 @@ fn score(slot: u32, kv_head: u32) -> f32 {
         }
         return sum;
     }
+    let quads = DIM / 4u;
     for (var group = 0u; group < groups(); group++) {
+        let first = group * GROUP_QUADS;
+        // All that is read is on its way before any of it is waited for.
+        var words: array<u32, GROUP_QUADS>;
+        for (var i = 0u; i < GROUP_QUADS; i++) {
+            words[i] = pages[at + block * 4u + min(first + i, quads - 1u) * LANES + lane];
+        }
         var dot_of = 0i;
-        let end = min((group + 1u) * GROUP, DIM) / 4u;
-        for (var quad = group * (GROUP / 4u); quad < end; quad++) {
-            let four = unpack4xI8(pages[at + block * 4u + quad * LANES + lane]);
-            dot_of += dot(four, query[quad]);
+        for (var i = 0u; i < GROUP_QUADS; i++) {
+            if (first + i < quads) {
+                dot_of += dot(unpack4xI8(words[i]), query[first + i]);
+            }
         }
         let product = f32(dot_of) * query_scales[group];
         sum = fused(product, half_at(at + KEY_SCALES, group * PAGE + position), sum);
@@ -180,12 +190,18 @@ fn lane_sum(first: u32) -> f32 {
     return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
-// A quad of values of a dimension.
-fn values_of(at: u32, quad: u32, d: u32) -> vec4<i32> {
+// The word that has a quad of values of a dimension.
+fn word_of(at: u32, quad: u32, d: u32) -> u32 {
     if (FORMAT == 1u) {
-        return unpack4xI8(pages[at + VALUES + quad * DIM + d]);
+        return pages[at + VALUES + quad * DIM + d];
     }
-    let word = pages[at + VALUES + (quad * groups() + d / GROUP) * LANES + d % LANES];
+    return pages[at + VALUES + (quad * groups() + d / GROUP) * LANES + d % LANES];
+}
+
+fn values_in(word: u32, d: u32) -> vec4<i32> {
+    if (FORMAT == 1u) {
+        return unpack4xI8(word);
+    }
     let nibbles = (word >> (d % GROUP / LANES * 4u)) & 0x0f0f0f0fu;
     return vec4<i32>(unpack4xU8(nibbles)) - 8;
 }
@@ -199,8 +215,12 @@ fn sum_of_values(side: u32, row: Row, kv_head: u32, page: u32, seen: u32, behind
     if (is_own) {
         // All of it, without waiting for what comes before: factors of positions that are not seen are zero.
         let at = page_of(places[row.pages + page] * PAGE, kv_head);
-        for (var quad = 0u; quad < PAGE / 4u; quad++) {
-            sum += dot(values_of(at, quad, d), factors[first + quad]);
+        var words: array<u32, PAGE_QUADS>;
+        for (var quad = 0u; quad < PAGE_QUADS; quad++) {
+            words[quad] = word_of(at, quad, d);
+        }
+        for (var quad = 0u; quad < PAGE_QUADS; quad++) {
+            sum += dot(values_in(words[quad], d), factors[first + quad]);
         }
         return sum;
     }
@@ -210,12 +230,12 @@ fn sum_of_values(side: u32, row: Row, kv_head: u32, page: u32, seen: u32, behind
         let at = page_of(places[row.pages + page] * PAGE, kv_head);
         for (; p < whole; p += 4u) {
             let quad = p % PAGE / 4u;
-            sum += dot(values_of(at, quad, d), factors[first + quad]);
+            sum += dot(values_in(word_of(at, quad, d), d), factors[first + quad]);
         }
     }
     for (; p < behind; p++) {
         let slot = slot_of(row, p);
-        let values = values_of(page_of(slot, kv_head), slot % PAGE / 4u, d);
+        let values = values_in(word_of(page_of(slot, kv_head), slot % PAGE / 4u, d), d);
         sum += values[slot % 4u] * factors[first + p % PAGE / 4u][p % 4u];
     }
     return sum;
