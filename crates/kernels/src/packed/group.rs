@@ -27,14 +27,6 @@ impl From<[f32; GROUP]> for Packable {
     }
 }
 
-impl Packable {
-    /// Zeros.
-    #[must_use]
-    pub fn zeros(form: Form) -> Self {
-        if form.is_float() { [0.0; GROUP].into() } else { WeightGroup::zeros(form).into() }
-    }
-}
-
 /// The quants and scales of thirty-two weights of one output, none multiplied with another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WeightGroup {
