@@ -20,9 +20,9 @@ pub(crate) const fn takes(form: Form) -> bool {
     matches!(form, Form::Q4_1 | Form::Q5_1 | Form::Q4K | Form::Q5K)
 }
 
-/// Whether quants are unpacked for the unit, which takes bytes, in products of so many rows. With fewer, that costs more than the
-/// unit is faster.
-pub(crate) fn unpacks(rows: usize) -> bool {
+/// Whether it pays to unpack quants for the unit, which takes bytes, in products of so many rows. With fewer, that costs more than
+/// the unit is faster.
+pub(crate) fn unpacking_pays(rows: usize) -> bool {
     rows >= 8 * TILE
 }
 
@@ -43,7 +43,8 @@ pub(crate) unsafe fn each_tile<W: Quantized>(
     assert!(W::FORM.has_min() && W::Scales::PARTS == 1, "a group is a product, and begins at `BIASED_ZERO`");
     let (first, end) = (tiles.row / TILE, tiles.row / TILE + tiles.count);
     // Tiles with an even number begin a pair.
-    let pairs = first.next_multiple_of(2).min(end)..end - (end - first.next_multiple_of(2).min(end)) % 2;
+    let pair = first.next_multiple_of(2).min(end);
+    let pairs = pair..pair + (end - pair) / 2 * 2;
     let part = |index: usize| TilePart { tile: tiles.activations.tile(index), height: TILE, first: 0 };
     // SAFETY: the caller's, here and below.
     unsafe {

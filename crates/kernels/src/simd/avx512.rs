@@ -289,10 +289,8 @@ impl Simd for Avx512 {
     ));
     #[inline(always)]
     fn unpacks(self, form: Form, rows: usize) -> bool {
-        match self.unit {
-            Some(_) if matrix_unit::takes(form) => matrix_unit::unpacks(rows),
-            _ => unpacking_pays(form, rows),
-        }
+        let for_unit = self.unit.is_some() && matrix_unit::takes(form) && matrix_unit::unpacking_pays(rows);
+        for_unit || unpacking_pays(form, rows)
     }
     #[inline(always)]
     unsafe fn by_matrix_unit<W: Quantized, const P: usize>(
