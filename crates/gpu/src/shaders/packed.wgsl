@@ -88,6 +88,9 @@ fn four(low: u32, high: u32, step: u32) -> u32 {
     if (TABLE != 0u) {
         return numbered(q);
     }
+    if (ZERO == 0u) {
+        return q;
+    }
     // No byte carries into the next: quants and what is added are below 256 together.
     return (q + (128u - ZERO) * 0x01010101u) ^ 0x80808080u;
 }
@@ -209,6 +212,12 @@ fn sixteen_of(words: Words, quad: u32) -> vec4<u32> {
 fn sixteen_at(at: u32, quad: u32) -> vec4<u32> {
     let step = quad * 4u;
     return vec4<u32>(four_at(at, step), four_at(at, step + 1u), four_at(at, step + 2u), four_at(at, step + 3u));
+}
+
+// A sum of a group's products as a float, which is exact: it is below 2^21, and the bits of 1.5 × 2^23 and an integer are those of
+// their sum. GPUs convert integers at a fraction of the rate at which they add.
+fn number_of(sum: i32) -> f32 {
+    return bitcast<f32>(sum + 0x4b400000i) - 12582912.0;
 }
 
 // The products of sixteen quants each, added to a sum.

@@ -56,8 +56,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
                     }
                 }
                 for (var r = 0u; r < ROWS; r++) {
-                    one_dots[r] = f32(one_sums[r]);
-                    other_dots[r] = f32(other_sums[r]);
+                    one_dots[r] = number_of(one_sums[r]);
+                    other_dots[r] = number_of(other_sums[r]);
                 }
             }
             let one_scale = scale_of(scales_at(panel, lane, group), lane, part);

@@ -188,8 +188,8 @@ fn multiply_group(lane: u32, panel: u32, each: u32, group: u32, place: u32) {
                 }
             }
             for (var r = 0u; r < ROWS; r++) {
-                one[r] = f32(one_sums[r]);
-                other[r] = f32(other_sums[r]);
+                one[r] = number_of(one_sums[r]);
+                other[r] = number_of(other_sums[r]);
             }
         }
         for (var r = 0u; r < ROWS; r++) {
