@@ -5,9 +5,8 @@
 //! lies in memory (SDM volume 1, 18.3).
 //!
 //! On Emerald Rapids a product of 16 rows takes 16 cycles, of eight twelve; storing sums takes 31, whether there are 16 rows or
-//! eight, so rows are taken by 16 where there are as many. Products whose sums were zeroed by `tilezero` wait for 30 cycles,
-//! those whose sums were loaded do not; and a store keeps what follows it waiting for its product, so it is given behind the
-//! next one.
+//! eight, so rows are taken by 16 where there are as many. Sums are loaded and not zeroed, since they can begin at what makes
+//! floats of integers. A store keeps what follows it waiting for its product, so it is given behind the next one.
 //!
 //! Rust's names for these instructions are not stable, so they are written here, and only here, as assembly. The
 //! compiler keeps nothing in tiles, so what one block of assembly leaves there is there for the next.

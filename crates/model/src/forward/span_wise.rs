@@ -189,14 +189,16 @@ impl Model {
         }
     }
 
-    /// Puts keys and values into the cache, of layers that came by rows.
+    /// Puts keys and values into the cache, of layers that came by rows and have a cache of their own.
     fn store_rows(&self, pass: &mut Pass, layers: &[usize], brought: &[Brought], crew: &dyn Crew) {
-        let by_rows = layers.iter().zip(brought).filter(|(_, brought)| !brought.rows.is_empty());
-        let stored: Vec<_> = by_rows
-            .filter(|(layer, _)| self.blueprint().layers[**layer].cache_of.is_none())
+        let blueprint = self.blueprint();
+        let stored: Vec<_> = layers
+            .iter()
+            .zip(brought)
+            .filter(|(layer, brought)| !brought.rows.is_empty() && blueprint.layers[**layer].cache_of.is_none())
             .map(|(&layer, brought)| {
-                let WideHeads { kv_heads, head_dim } = self.blueprint().heads_of(layer);
-                let (place, key_bias) = (self.blueprint().place(layer), self.key_bias(layer));
+                let WideHeads { kv_heads, head_dim } = blueprint.heads_of(layer);
+                let (place, key_bias) = (blueprint.place(layer), self.key_bias(layer));
                 ComputedRows { layer: place, kv_heads, head_dim, key_bias, keys_and_values: &brought.rows }
             })
             .collect();
