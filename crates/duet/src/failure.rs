@@ -67,7 +67,7 @@ pub(crate) fn report(error: &anyhow::Error) -> u8 {
 pub(crate) fn tell(error: &anyhow::Error) {
     let advice = match error.downcast_ref::<EngineError>() {
         Some(EngineError::PromptTooLong { .. }) => "; shorten it, or raise --ctx as far as the model goes",
-        Some(EngineError::OutOfMemory(_)) => "; lower --ctx or use --kv int8",
+        Some(EngineError::OutOfMemory(_)) => "; lower --ctx, raise --kv-memory, or use --kv int4",
         _ => "",
     };
     // stderr may be closed too; then there is nobody left to tell.

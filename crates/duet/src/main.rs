@@ -21,6 +21,7 @@ mod progress;
 mod prompt;
 mod session;
 mod speed;
+mod spoken;
 mod state;
 mod terminal;
 mod weight_cache;

@@ -61,8 +61,7 @@ mod tests {
     use super::*;
 
     fn check(role: Role, content: &str, expected: bool) {
-        let content = content.to_owned();
-        let message = ChatMessage { role, content, tool_calls: None, tool_call_id: None, name: None };
+        let message = ChatMessage::said(role, content.to_owned());
         assert_eq!(instructions(&[message]).any(is_behind), expected);
     }
 

@@ -1,7 +1,7 @@
 //! The real [`Backend`]: a running engine and its model.
 
 use crate::backend::{About, Backend, Chat, ChatPrompt, Events, Families, PromptError};
-use crate::for_template::for_template;
+use crate::for_template::{for_template, rules};
 use crate::messages::Role;
 use duet_agents::{
     Automaton, Begins, Limits, ReasoningFormat, Refused, TokenText, ToolFormat, Turn as Wanted, Vocabulary, constraint,
@@ -48,6 +48,22 @@ impl EngineBackend {
             Vocabulary::new(texts, &ends, move |text| spelled.tokenizer().encode(text, SpecialTokens::AsText))
         });
         made.as_ref().map_err(Clone::clone)
+    }
+}
+
+impl EngineBackend {
+    /// What the template makes of a conversation. If it refuses rules where they stand, they are told where it takes them.
+    fn rendered(&self, chat: &Chat<'_>) -> Result<String, PromptError> {
+        let template = self.engine.model().template();
+        let render = |chat: &Chat<'_>| {
+            let (messages, tools) = for_template(chat, self.families.tools);
+            template.render_with(&messages, tools.as_ref(), Turn::Generate, chat.told)
+        };
+        render(chat).or_else(|refused| {
+            let refused = PromptError::Template(refused.to_string());
+            let Some(messages) = rules::at_the_beginning(chat.messages) else { return Err(refused) };
+            render(&Chat { messages: &messages, ..*chat }).map_err(|_| refused)
+        })
     }
 }
 
@@ -98,11 +114,7 @@ impl Backend for EngineBackend {
         if model.tokenizer().certainly_exceeds(kept.map(|message| message.content.trim()), most) {
             return Err(TooManyTokens { most }.into());
         }
-        let (messages, tools) = for_template(chat, self.families.tools);
-        let text = model
-            .template()
-            .render_with(&messages, tools.as_ref(), Turn::Generate, chat.told)
-            .map_err(|error| PromptError::Template(error.to_string()))?;
+        let text = self.rendered(chat)?;
         let begins = self.families.reasoning.map_or(Begins::Outside, |format| format.begins(&text));
         let tokens = model.tokenizer().encode_prompt_within(&text, SpecialTokens::Parse, most)?;
         Ok(ChatPrompt { tokens, begins })
@@ -120,11 +132,7 @@ impl Backend for EngineBackend {
     }
 
     fn special(&self, name: &str) -> Option<TokenId> {
-        let tokenizer = self.engine.model().tokenizer();
-        match tokenizer.encode(name, SpecialTokens::Parse).as_slice() {
-            [token] if tokenizer.text_of_special(*token).is_some() => Some(*token),
-            _ => None,
-        }
+        self.engine.model().tokenizer().special(name)
     }
 
     fn encode_mark(&self, mark: &str) -> Vec<TokenId> {

@@ -4,7 +4,8 @@
 //! away, and a page cannot forge either: `Host` names the page's own domain when that was rebound to the server's
 //! address, and `Origin` names the page. An address or `localhost` cannot be rebound, so these are let in on every
 //! address that the server listens on, and other names if they were allowed ([`Hosts`]). Pages of such names may read the
-//! answers (CORS). Programs other than browsers send no `Origin`.
+//! answers (CORS), and so may programs of this machine that are made of pages, which come from no site. Other programs send
+//! no `Origin`.
 
 use crate::error::ApiError;
 use axum::extract::{Request, State};
@@ -49,6 +50,16 @@ pub(crate) async fn known_hosts(State(hosts): State<Arc<Hosts>>, request: Reques
 }
 
 impl Hosts {
+    /// The names that a person gives: hosts, with or without a port, or what pages send as `Origin`; `*` is any.
+    #[must_use]
+    pub fn named(names: &[String]) -> Self {
+        if names.iter().any(|name| name == "*") {
+            return Self::Any;
+        }
+        let bare = |name: &String| String::from_utf8_lossy(allowable(name.as_bytes())).into_owned();
+        if names.is_empty() { Self::Addresses } else { Self::Named(names.iter().map(bare).collect()) }
+    }
+
     /// Whether `host`, with or without a port, is a name of the server.
     fn allow(&self, host: &[u8]) -> bool {
         let Some(name) = name_of(host) else { return *self == Self::Any };
@@ -58,11 +69,16 @@ impl Hosts {
 
     /// Whether a page of this origin may ask: one of this machine, or of a name that was allowed.
     fn allow_page(&self, origin: &[u8]) -> bool {
-        let host = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
-        let Some(name) = host.and_then(name_of) else { return *self == Self::Any };
+        let Some(name) = site(origin).and_then(name_of) else {
+            let origin = std::str::from_utf8(origin).unwrap_or_default();
+            return PROGRAMS.iter().any(|scheme| origin.starts_with(scheme)) || self.has(origin);
+        };
         let address = name.parse::<IpAddr>();
-        let is_local =
-            name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.to_canonical().is_loopback());
+        // What ends like this is this machine to every browser; some programs name their own pages so.
+        let ends_locally = name.to_ascii_lowercase().ends_with(LOCAL);
+        let is_local = name.eq_ignore_ascii_case("localhost")
+            || ends_locally
+            || address.is_ok_and(|address| address.to_canonical().is_loopback());
         is_local || self.has(name)
     }
 
@@ -75,19 +91,39 @@ impl Hosts {
     }
 }
 
+/// Programs whose windows are pages of their own: no site can have such an origin.
+const PROGRAMS: [&str; 4] = ["app://", "tauri://", "vscode-webview://", "vscode-file://"];
+
+const LOCAL: &str = ".localhost";
+
+/// The host of a site that is named as pages name it.
+fn site(origin: &[u8]) -> Option<&[u8]> {
+    origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"))
+}
+
+/// The name as `--allow-host` takes it: of a site or a host its bare name, of a program what it sends.
+fn allowable(named: &[u8]) -> &[u8] {
+    let host = site(named).unwrap_or(named);
+    match name_of(host) {
+        Some(name) if !host.windows(3).any(|bytes| bytes == b"://") => name.trim_end_matches('/').as_bytes(),
+        _ => named,
+    }
+}
+
 /// A browser asks before it sends JSON.
 fn preflight(request: &HeaderMap) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
-    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE"));
     if let Some(names) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
     }
     response
 }
 
-fn refusal(name: &[u8]) -> Response {
-    let name: String = String::from_utf8_lossy(name).chars().take(NAME_CHARS_MAX).collect();
+fn refusal(named: &[u8]) -> Response {
+    // What `--allow-host` takes.
+    let name: String = String::from_utf8_lossy(allowable(named)).chars().take(NAME_CHARS_MAX).collect();
     ApiError::HostUnknown { name }.into_response()
 }
 
@@ -139,5 +175,34 @@ mod tests {
             assert!(!named.allow_page(page.as_bytes()), "{page}");
         }
         assert!(named.allow_page(b"https://duet.example"));
+    }
+
+    #[test]
+    fn windows_of_programs_may_ask_and_others_may_be_allowed() {
+        for page in ["app://obsidian.md", "tauri://localhost", "http://tauri.localhost", "vscode-webview://1a2b"] {
+            assert!(Hosts::Addresses.allow_page(page.as_bytes()), "{page}");
+        }
+        let extension = "chrome-extension://abcdef";
+        assert!(!Hosts::Addresses.allow_page(extension.as_bytes()));
+        assert!(Hosts::named(&[extension.to_owned()]).allow_page(extension.as_bytes()));
+    }
+
+    /// A refusal says what to allow, which is what came; so whoever gives that is let in.
+    #[test]
+    fn what_a_refusal_names_lets_in_who_was_refused() {
+        for host in ["host.docker.internal:8080", "duet.example", "DUET.example:1"] {
+            let said = String::from_utf8(allowable(host.as_bytes()).to_vec()).unwrap();
+            for given in [host.to_owned(), said] {
+                assert!(Hosts::named(&[given]).allow(host.as_bytes()), "{host}");
+            }
+        }
+        for page in ["https://chat.example", "https://chat.example:8443", "chrome-extension://abcdef"] {
+            let said = String::from_utf8(allowable(page.as_bytes()).to_vec()).unwrap();
+            for given in [page.to_owned(), said] {
+                assert!(Hosts::named(&[given]).allow_page(page.as_bytes()), "{page}");
+            }
+        }
+        assert!(Hosts::named(&["https://chat.example/".to_owned()]).allow_page(b"https://chat.example"));
+        assert_eq!((Hosts::named(&[]), Hosts::named(&["*".to_owned()])), (Hosts::Addresses, Hosts::Any));
     }
 }

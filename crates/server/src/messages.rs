@@ -12,12 +12,68 @@ pub struct ChatMessage {
     pub role: Role,
     /// What is said; text parts are joined by newlines. Empty where an assistant only calls tools.
     pub content: String,
+    /// What an assistant thought before it said or called this. Templates show it while a turn goes on, from call to call.
+    pub reasoning: Option<String>,
     /// The calls an assistant made, as the client sent them: an array.
     pub tool_calls: Option<Value>,
     /// The call that a tool's message answers.
     pub tool_call_id: Option<String>,
     /// The name of the speaker or the tool; many templates have no place for it.
     pub name: Option<String>,
+}
+
+impl ChatMessage {
+    /// A message that only says something.
+    #[must_use]
+    pub fn said(role: Role, content: String) -> Self {
+        Self { role, content, reasoning: None, tool_calls: None, tool_call_id: None, name: None }
+    }
+
+    /// Its calls, if it makes any.
+    pub(crate) fn calls(&self) -> &[Value] {
+        self.tool_calls.as_ref().and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl ChatMessage {
+    /// Adds a call.
+    pub(crate) fn call(&mut self, call: Value) {
+        if let Value::Array(calls) = self.tool_calls.get_or_insert_with(|| Value::Array(Vec::new())) {
+            calls.push(call);
+        }
+    }
+
+    /// Whether nothing was said and nothing called.
+    pub(crate) fn says_nothing(&self) -> bool {
+        self.content.is_empty() && self.tool_calls.is_none()
+    }
+}
+
+/// The assistant's turn at the end of a conversation, which begins with this if it had not.
+pub(crate) fn assistants(messages: &mut Vec<ChatMessage>) -> &mut ChatMessage {
+    if messages.last().is_none_or(|last| last.role != Role::Assistant) {
+        messages.push(ChatMessage::said(Role::Assistant, String::new()));
+    }
+    let last = messages.len() - 1;
+    &mut messages[last]
+}
+
+/// Adds to what the assistant thinks in its turn at the end of a conversation.
+pub(crate) fn think(messages: &mut Vec<ChatMessage>, thought: &str) {
+    if thought.trim().is_empty() {
+        return;
+    }
+    let reasoning = &mut assistants(messages).reasoning;
+    *reasoning = Some(match reasoning.take() {
+        Some(before) => format!("{before}\n{thought}"),
+        None => thought.to_owned(),
+    });
+}
+
+/// Leaves out turns that ended before anything was said.
+pub(crate) fn without_mere_thoughts(mut messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
+    messages.retain(|message| message.reasoning.is_none() || !message.says_nothing());
+    messages
 }
 
 /// Who speaks.
@@ -74,8 +130,7 @@ pub(crate) struct Made(HashSet<String>);
 impl Made {
     /// Takes note of a message's calls, or refuses the result of one that was never made. `path` is where it stands.
     pub(crate) fn check(&mut self, path: &str, message: &ChatMessage) -> Result<(), ApiError> {
-        let calls = message.tool_calls.iter().flat_map(|calls| calls.as_array().into_iter().flatten());
-        self.0.extend(calls.filter_map(|call| call["id"].as_str().map(str::to_owned)));
+        self.0.extend(message.calls().iter().filter_map(|call| call["id"].as_str().map(str::to_owned)));
         match &message.tool_call_id {
             Some(id) if !self.0.contains(id) => {
                 let (param, got) = (format!("{path}.tool_call_id"), brief(&Value::String(id.clone())));
@@ -112,6 +167,8 @@ pub(crate) fn message_from(path: String, message: Value, ignored: &mut Vec<Strin
     let content = fields.take("content");
     let tool_calls = match (role, fields.take("tool_calls")) {
         (_, None) => None,
+        // Clients that keep a list send it when it is empty as well; templates take any list for calls.
+        (Role::Assistant, Some(Value::Array(calls))) if calls.is_empty() => None,
         (Role::Assistant, Some(Value::Array(calls))) => {
             check_calls(&fields, &calls)?;
             Some(Value::Array(calls))
@@ -134,8 +191,20 @@ pub(crate) fn message_from(path: String, message: Value, ignored: &mut Vec<Strin
     };
     let tool_call_id = if role == Role::Tool { fields.string("tool_call_id")? } else { None };
     let name = fields.string("name")?;
+    let reasoning = if role == Role::Assistant { reasoning_from(&mut fields) } else { None };
     ignored.extend(fields.rest());
-    Ok(ChatMessage { role, content, tool_calls, tool_call_id, name })
+    Ok(ChatMessage { role, content, reasoning, tool_calls, tool_call_id, name })
+}
+
+/// What an assistant thought, by the names that servers give it; this one's is the first. What is no text is left, and so
+/// listed as ignored.
+fn reasoning_from(fields: &mut Fields) -> Option<String> {
+    let name =
+        ["reasoning_content", "reasoning"].into_iter().find(|name| fields.peek(name).is_some_and(Value::is_string))?;
+    match fields.take(name)? {
+        Value::String(text) if !text.trim().is_empty() => Some(text),
+        _ => None,
+    }
 }
 
 fn role_from(fields: &mut Fields) -> Result<Role, ApiError> {

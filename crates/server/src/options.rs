@@ -139,15 +139,23 @@ fn logit_bias(fields: &mut Fields, vocabulary: usize) -> Result<Vec<(TokenId, f3
 }
 
 fn stop_conditions(fields: &mut Fields, least: Tokens) -> Result<StopConditions, ApiError> {
-    let range = i64::from(least.0)..=i64::MAX;
-    let tokens = fields.integer("max_tokens", range.clone())?;
-    let completion_tokens = fields.integer("max_completion_tokens", range)?;
+    let tokens = most_tokens(fields, "max_tokens", least)?;
+    let completion_tokens = most_tokens(fields, "max_completion_tokens", least)?;
     let max_tokens = one_of(("max_tokens", tokens), ("max_completion_tokens", completion_tokens))?;
     Ok(StopConditions {
         max_tokens: max_tokens.map(|tokens| Tokens(u32::try_from(tokens).unwrap_or(u32::MAX))),
         stop: stop_strings(fields, "stop")?,
         ignore_eos: fields.boolean("ignore_eos")?.unwrap_or(false),
     })
+}
+
+/// Takes the most tokens of an answer; -1 is as many as there is room for, as other servers have it.
+fn most_tokens(fields: &mut Fields, name: &str, least: Tokens) -> Result<Option<i64>, ApiError> {
+    if fields.peek(name).and_then(Value::as_i64) == Some(-1) {
+        fields.take(name);
+        return Ok(None);
+    }
+    fields.integer(name, i64::from(least.0)..=i64::MAX)
 }
 
 /// Takes stop strings, which the route calls so.

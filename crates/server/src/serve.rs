@@ -127,6 +127,7 @@ fn router(app: Arc<App>) -> Router {
     routes
         .layer(from_fn_with_state(hosts, guard::known_hosts))
         .layer(from_fn(anthropic::refusal::in_its_words))
+        .layer(from_fn(ollama::errors::in_its_shape))
         .layer(from_fn(log))
 }
 

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn said(role: Role, content: &str) -> ChatMessage {
-        ChatMessage { role, content: content.to_owned(), tool_calls: None, tool_call_id: None, name: None }
+        ChatMessage::said(role, content.to_owned())
     }
 
     /// Settles instructions and a question; shows both, and `|` between them.

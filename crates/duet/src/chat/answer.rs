@@ -1,5 +1,6 @@
 //! One answer: streamed as it is made, and stopped by Ctrl-C.
 
+use crate::spoken::Spoken;
 use duet_device::leave;
 use duet_engine::{Generation, GenerationEvent, Usage};
 use duet_types::FinishReason;
@@ -8,7 +9,7 @@ use std::pin::pin;
 /// An answer, whole or as far as it came.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// What was said.
+    /// What was said, without what was thought.
     pub(crate) text: String,
     /// Why it ended.
     pub(crate) reason: FinishReason,
@@ -25,13 +26,12 @@ pub(crate) enum Interrupt {
     Program,
 }
 
-/// Passes the text of `generation` to `say` as it comes. If `say` fails, the work is cancelled.
+/// Shows the text of `generation` as it comes. If that fails, the work is cancelled.
 pub(crate) async fn stream(
     mut generation: Generation,
     interrupt: Interrupt,
-    mut say: impl FnMut(&str) -> anyhow::Result<()>,
+    mut spoken: Spoken,
 ) -> anyhow::Result<Answer> {
-    let mut said = String::new();
     let mut stopping = false;
     // One listener for the whole answer, so that no Ctrl-C falls between two tokens.
     let mut interrupted = pin!(tokio::signal::ctrl_c());
@@ -51,14 +51,11 @@ pub(crate) async fn stream(
         };
         match event {
             Some(GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) | GenerationEvent::Prompt(_)) => {}
-            Some(GenerationEvent::Token { text, .. }) => {
-                said += &text;
-                say(&text)?;
-            }
+            Some(GenerationEvent::Token { text, .. }) => spoken.say(&text)?,
             Some(GenerationEvent::Finished { text, reason, usage }) => {
-                said += &text;
-                say(&text)?;
-                return Ok(Answer { text: said, reason, usage });
+                spoken.say(&text)?;
+                spoken.end()?;
+                return Ok(Answer { text: spoken.answer().to_owned(), reason, usage });
             }
             Some(GenerationEvent::Failed(error)) => return Err(error.into()),
             None => anyhow::bail!("the engine stopped before the answer was complete"),

@@ -11,7 +11,7 @@ use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{Config, Context, Editor, Helper};
 use std::fs;
-use std::io::{BufRead, IsTerminal, StdinLock, stdin, stdout};
+use std::io::{self, BufRead, IsTerminal, StdinLock, stdin, stdout};
 use std::path::PathBuf;
 
 /// A source of lines.
@@ -20,6 +20,15 @@ pub(crate) enum Input {
     Terminal(Box<Terminal>),
     /// Another program, or a file.
     Pipe(StdinLock<'static>),
+}
+
+/// What becomes of the lines that a person types, beside the answers to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// The next chat has them, too.
+    Kept,
+    /// They end with the program.
+    Forgotten,
 }
 
 /// What reading a line brought.
@@ -41,11 +50,11 @@ pub(crate) struct Terminal {
 
 impl Input {
     /// The terminal, if there is one to read from and to write to.
-    pub(crate) fn open() -> anyhow::Result<Self> {
+    pub(crate) fn open(lines: Lines) -> anyhow::Result<Self> {
         if !(stdin().is_terminal() && stdout().is_terminal()) {
             return Ok(Self::Pipe(stdin().lock()));
         }
-        Ok(Self::Terminal(Box::new(Terminal::open()?)))
+        Ok(Self::Terminal(Box::new(Terminal::open(lines)?)))
     }
 
     /// Whether a person sits there.
@@ -68,12 +77,12 @@ impl Input {
 }
 
 impl Terminal {
-    fn open() -> anyhow::Result<Self> {
+    fn open(lines: Lines) -> anyhow::Result<Self> {
         let config = Config::builder().max_history_size(HISTORY_MAX)?.auto_add_history(true).build();
         let history = FileHistory::with_config(&config);
         let mut editor = Editor::with_history(config, history)?;
         editor.set_helper(Some(Commands));
-        let history = history_path();
+        let history = if lines == Lines::Kept { history_path() } else { None };
         if let Some(path) = &history {
             // The first chat has no history yet; without one, chatting works just as well.
             if let Err(error) = editor.load_history(path) {
@@ -104,12 +113,23 @@ impl Terminal {
 /// More than anybody scrolls back through, and read in no time.
 const HISTORY_MAX: usize = 2000;
 
-/// `chat_history` in the user's state directory, which is made if need be.
+/// Where lines are kept: the user's state directory, which is made if need be.
 fn history_path() -> Option<PathBuf> {
-    let path = state::path("chat_history")?;
+    let path = state::path(LINES)?;
     fs::create_dir_all(path.parent()?).ok()?;
     Some(path)
 }
+
+/// Removes the lines that earlier chats kept.
+pub(crate) fn forget_lines() -> io::Result<()> {
+    match state::path(LINES).map(fs::remove_file) {
+        None | Some(Ok(())) => Ok(()),
+        Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Some(Err(error)) => Err(error),
+    }
+}
+
+const LINES: &str = "chat_history";
 
 /// Tab completes commands.
 struct Commands;

@@ -12,13 +12,16 @@ mod slash;
 use crate::failure::{BadInput, StdoutClosed, print, tell};
 use crate::logging::colors;
 use crate::progress::eprintln_quiet;
-use crate::{prompt, speed};
+use crate::prompt::{self, Prompt};
+use crate::speed;
+use crate::spoken::Spoken;
 use answer::{Answer, Interrupt};
 use composer::{Composed, Composer};
 use conversation::Conversation;
 use duet_engine::{Engine, GenerateRequest, SamplingParams, StopConditions, TaskName};
-use duet_types::{Class, FinishReason, TokenId};
+use duet_types::{Class, FinishReason};
 use input::{Input, Line};
+pub(crate) use input::{Lines, forget_lines};
 use slash::Slash;
 use tokio::runtime::Runtime;
 
@@ -39,6 +42,13 @@ enum Next {
     Leave,
 }
 
+/// What came of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Something,
+    Nothing,
+}
+
 impl Chat {
     /// A chat with the model that `engine` runs.
     pub(crate) fn new(
@@ -46,10 +56,11 @@ impl Chat {
         system: Option<String>,
         sampling: SamplingParams,
         stop: StopConditions,
+        lines: Lines,
     ) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let conversation = Conversation::new(system);
-        Ok(Self { engine, sampling, stop, conversation, input: Input::open()?, runtime })
+        Ok(Self { engine, sampling, stop, conversation, input: Input::open(lines)?, runtime })
     }
 
     /// Talks until the person leaves or the input ends.
@@ -90,7 +101,7 @@ impl Chat {
     fn act(&mut self, composed: Composed) -> anyhow::Result<Next> {
         match composed {
             Composed::Nothing | Composed::More => {}
-            Composed::Message(question) => self.ask(question)?,
+            Composed::Message(question) => self.ask(question).map(|_| ())?,
             Composed::Command(command) => {
                 return self.obey(command.map_err(|error| BadInput(error.to_string()))?);
             }
@@ -113,10 +124,7 @@ impl Chat {
                 self.conversation = Conversation::new(system);
                 self.remark("A new conversation with these instructions.");
             }
-            Slash::Retry => match self.conversation.take_back() {
-                Some(question) => self.ask(question)?,
-                None => self.remark("Nothing was asked yet."),
-            },
+            Slash::Retry => self.retry()?,
             Slash::Save(path) => {
                 self.conversation.save(&path).map_err(|error| {
                     let error = match error.kind() {
@@ -132,13 +140,28 @@ impl Chat {
         Ok(Next::Continue)
     }
 
-    fn ask(&mut self, question: String) -> anyhow::Result<()> {
+    fn retry(&mut self) -> anyhow::Result<()> {
+        let before = self.conversation.clone();
+        let Some(question) = self.conversation.take_back() else {
+            self.remark("Nothing was asked yet.");
+            return Ok(());
+        };
+        let said = self.ask(question);
+        // The answer that there was is better than none.
+        if !matches!(said, Ok(Said::Something)) {
+            self.conversation = before;
+        }
+        said.map(|_| ())
+    }
+
+    fn ask(&mut self, question: String) -> anyhow::Result<Said> {
         self.conversation.ask(question);
         match self.answer() {
             Ok(answer) => {
                 self.finish_line(&answer)?;
+                let said = if answer.text.is_empty() { Said::Nothing } else { Said::Something };
                 self.conversation.answer(answer.text);
-                Ok(())
+                Ok(said)
             }
             Err(error) => {
                 // What could not be answered would only stand in the way of the next question.
@@ -149,8 +172,10 @@ impl Chat {
     }
 
     fn answer(&mut self) -> anyhow::Result<Answer> {
+        let Prompt { tokens, marks, split } = self.fitting_prompt()?;
         let request = GenerateRequest {
-            prompt: self.fitting_prompt()?,
+            prompt: tokens,
+            marks,
             sampling: self.sampling.clone(),
             stop: self.stop.clone(),
             class: Class::Reactive,
@@ -159,29 +184,29 @@ impl Chat {
         };
         let interrupt = if self.input.is_terminal() { Interrupt::Answer } else { Interrupt::Program };
         let generation = self.engine.submit(request)?;
-        self.runtime.block_on(answer::stream(generation, interrupt, print))
+        self.runtime.block_on(answer::stream(generation, interrupt, Spoken::new(split)))
     }
 
     /// The conversation as tokens, its oldest turns forgotten until there is room for an answer. Nothing is forgotten
     /// for a question that does not fit even alone.
-    fn fitting_prompt(&mut self) -> anyhow::Result<Vec<TokenId>> {
+    fn fitting_prompt(&mut self) -> anyhow::Result<Prompt> {
         let context = self.engine.context().as_usize();
         let wanted = self.stop.max_tokens.map_or(ANSWER_ROOM, |max| max.as_usize().min(ANSWER_ROOM));
         let room = context.saturating_sub(wanted.min(context / 4));
         let mut shorter = self.conversation.clone();
         let mut forgotten = 0;
         loop {
-            let tokens = prompt::encode_chat(self.engine.model(), &shorter.messages())?;
-            if tokens.len() > room && shorter.forget_oldest() {
+            let prompt = prompt::encode_chat(self.engine.model(), &shorter.messages())?;
+            if prompt.tokens.len() > room && shorter.forget_oldest() {
                 forgotten += 1;
                 continue;
             }
             // A prompt that is too long is for the engine to refuse: it knows the exact limit.
-            if forgotten > 0 && tokens.len() <= context {
+            if forgotten > 0 && prompt.tokens.len() <= context {
                 self.conversation = shorter;
                 self.remark(&format!("The context is full; the oldest {forgotten} turns are forgotten."));
             }
-            return Ok(tokens);
+            return Ok(prompt);
         }
     }
 

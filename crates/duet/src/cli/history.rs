@@ -108,7 +108,7 @@ pub(crate) struct PurgeArgs {
     /// Which answers.
     #[command(flatten)]
     pub(crate) which: WhichArgs,
-    /// All answers of everybody
+    /// All answers of everybody, and the lines that were typed in chats
     #[arg(long, conflicts_with_all = ["user", "task"])]
     pub(crate) all: bool,
 }

@@ -1,10 +1,12 @@
 //! `duet history`: what is kept of answers, for people and scripts, and its removal. No server may have it open.
 
+use crate::chat::forget_lines;
 use crate::cli::{ExportArgs, HistoryCommand, HistoryCommandArgs, ListArgs, PurgeArgs, WhichArgs, default_history};
 use crate::failure::{BadInput, StdoutClosed, print};
 use crate::models;
 use crate::progress::eprintln_quiet;
 use crate::terminal::plain;
+use anyhow::Context;
 use duet_engine::model_fingerprint;
 use duet_history::{HistoryError, HistoryFile, Limits, ModelFingerprint, TaskSummary};
 use duet_model::tokenizer::Tokenizer;
@@ -60,6 +62,9 @@ fn export(arguments: &ExportArgs) -> anyhow::Result<()> {
 fn purge(arguments: &PurgeArgs) -> anyhow::Result<()> {
     if arguments.which.is_all() && !arguments.all {
         return Err(BadInput("what is to be purged? Say --user NAME, --task NAME, or --all".to_owned()).into());
+    }
+    if arguments.all && arguments.which.file.is_none() {
+        forget_lines().context("cannot remove what was typed in chats")?;
     }
     let Some(mut history) = open(&arguments.which)? else { return Ok(()) };
     let purged = history.purge(&arguments.which.filter())?;

@@ -5,14 +5,15 @@ use crate::failure::{BadInput, print};
 use crate::models;
 use crate::offloading;
 use crate::progress::eprintln_quiet;
-use crate::prompt::{self, Message};
+use crate::prompt::{self, Message, Prompt};
 use crate::session;
 use crate::speed;
+use crate::spoken::Spoken;
 use duet_engine::profile::{FirstProfile, Profiler};
 use duet_engine::{Engine, EngineConfig, GenerateRequest, GenerationEvent, TaskName};
 use duet_kernels::memory::give_back_freed;
 use duet_model::Model;
-use duet_types::{Class, TokenId};
+use duet_types::Class;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -37,27 +38,31 @@ pub(super) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
 }
 
 fn answer(engine: &Engine, text: String, arguments: &RunArgs) -> anyhow::Result<()> {
+    let Prompt { tokens, marks, split } = encode(engine.model(), text, arguments)?;
+    let mut spoken = Spoken::new(split);
     let mut generation = engine.submit(GenerateRequest {
-        prompt: encode(engine.model(), text, arguments)?,
+        prompt: tokens,
+        marks,
         sampling: arguments.sampling.params(TEMPERATURE_DEFAULT),
         stop: arguments.sampling.stop(),
         class: Class::Reactive,
         task: arguments.system.as_deref().map(TaskName::of_instructions).unwrap_or_default(),
         ..GenerateRequest::default()
     })?;
-    let mut newline = false;
     while let Some(event) = generation.next_blocking() {
         match event {
             GenerationEvent::Reading { .. } | GenerationEvent::Embedding(_) | GenerationEvent::Prompt(_) => {}
-            GenerationEvent::Token { text, .. } => {
-                newline = if text.is_empty() { newline } else { text.ends_with('\n') };
-                print(&text)?;
-            }
+            GenerationEvent::Token { text, .. } => spoken.say(&text)?,
             GenerationEvent::Finished { text, usage, .. } => {
-                newline = if text.is_empty() { newline } else { text.ends_with('\n') };
-                print(&text)?;
-                if !newline {
+                spoken.say(&text)?;
+                spoken.end()?;
+                if !spoken.answer().ends_with('\n') {
                     print("\n")?;
+                }
+                if spoken.is_thought_alone() {
+                    eprintln_quiet(
+                        "the model was still thinking when its answer ended; --max-tokens gives it more room",
+                    );
                 }
                 tracing::info!("{}", speed::line(&usage));
                 offloading::tell_shares(engine);
@@ -86,7 +91,7 @@ fn measure_after(engine: Engine, config: &EngineConfig) {
 /// Repeatable unless asked otherwise: the answer may feed a script.
 const TEMPERATURE_DEFAULT: f32 = 0.0;
 
-fn encode(model: &Model, text: String, arguments: &RunArgs) -> anyhow::Result<Vec<TokenId>> {
+fn encode(model: &Model, text: String, arguments: &RunArgs) -> anyhow::Result<Prompt> {
     if arguments.raw {
         return Ok(prompt::encode_text(model, &text));
     }

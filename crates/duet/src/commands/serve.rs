@@ -10,7 +10,7 @@ use duet_server::{EngineBackend, Hosts, ServerConfig, serve as serve_http};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
     let keys = api_keys::read(arguments.api_key_file.as_deref())?;
@@ -23,8 +23,8 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
         .context("cannot start the HTTP threads")?;
     runtime.block_on(async {
         // Before the model: a port in use should not cost a download and a load.
-        let listener = bind(arguments.host, arguments.port).await?;
-        let address = listener.local_addr().context("cannot read the address that is listened on")?;
+        let socket = bind(arguments.host, arguments.port)?;
+        let address = socket.local_addr().context("cannot read the address that is listened on")?;
         let (model, engine_arguments) = (arguments.model.clone(), arguments.engine.clone());
         let (device, draft) = (arguments.device.clone(), arguments.draft.clone());
         let config = arguments.scheduling.apply(engine_arguments.config());
@@ -43,18 +43,20 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
             print(&lanes::json(&engine)?)?;
         }
         let config = ServerConfig {
-            aliases: alias_of(&arguments.model),
+            aliases: aliases(arguments),
             keys,
             class_default: arguments.default_class.into(),
             prefix: arguments.volatile_prefix.into(),
             behind_answers: arguments.behind_answers.into(),
             loopback_only: address.ip().to_canonical().is_loopback(),
-            hosts: hosts(&arguments.allow_host),
+            hosts: Hosts::named(&arguments.allow_host),
             connections_max: arguments.connections,
             ..ServerConfig::default()
         };
         // The handlers stand before the address is told: whoever reads it may send SIGTERM at once.
         let shutdown = shutdown_signal()?;
+        // Not before there is somebody to answer: until now whoever asks is refused, not left waiting.
+        let listener = socket.listen(WAITING_TO_CONNECT).map_err(|error| cannot_listen(error, address))?;
         announce(address, &engine.model().config().name, engine.encoder().map(|encoder| encoder.name()));
         serve_http(listener, Arc::new(EngineBackend::new(engine)), config, shutdown).await.context("the server failed")
     })
@@ -70,17 +72,23 @@ fn waiting_max(connections: usize) -> usize {
     (connections * 3 / 8).max(1)
 }
 
-/// The names that the server answers to beside addresses; `*` is any.
-fn hosts(allowed: &[String]) -> Hosts {
-    if allowed.iter().any(|name| name == "*") {
-        return Hosts::Any;
-    }
-    if allowed.is_empty() { Hosts::Addresses } else { Hosts::Named(allowed.to_vec()) }
+/// An address that is this program's, and where nobody listens yet.
+fn bind(host: IpAddr, port: u16) -> anyhow::Result<TcpSocket> {
+    let address = SocketAddr::new(host, port);
+    let bound = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // A server that was just stopped may begin again. (On Windows it would let two listen at once.)
+        #[cfg(not(windows))]
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(socket)
+    };
+    bound().map_err(|error| cannot_listen(error, address))
 }
 
-async fn bind(host: IpAddr, port: u16) -> anyhow::Result<TcpListener> {
-    let address = SocketAddr::new(host, port);
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+fn cannot_listen(error: std::io::Error, address: SocketAddr) -> anyhow::Error {
+    let (host, port) = (address.ip(), address.port());
+    match error.kind() {
         ErrorKind::AddrInUse => {
             anyhow::anyhow!("port {port} on {host} is in use; stop what uses it or choose another with --port")
         }
@@ -89,12 +97,16 @@ async fn bind(host: IpAddr, port: u16) -> anyhow::Result<TcpListener> {
             anyhow::anyhow!("not allowed to listen on port {port}; choose one above 1023 with --port")
         }
         _ => anyhow::Error::new(error).context(format!("cannot listen on {address}")),
-    })
+    }
 }
 
-/// Clients may ask for the model by the alias that the person used, beside the model's own name.
-fn alias_of(model: &str) -> Vec<String> {
-    if models::is_alias(model) { vec![model.to_owned()] } else { Vec::new() }
+/// Connections that the system keeps until they are accepted, as many as the standard library has it keep.
+const WAITING_TO_CONNECT: u32 = 1024;
+
+/// Clients may ask for the model by the alias that the person used and by names that the person gave, beside the model's own.
+fn aliases(arguments: &ServeArgs) -> Vec<String> {
+    let used = models::is_alias(&arguments.model).then(|| arguments.model.clone());
+    used.into_iter().chain(arguments.alias.iter().cloned()).collect()
 }
 
 fn announce(address: SocketAddr, model: &str, encoder: Option<&str>) {

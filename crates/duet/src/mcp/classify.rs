@@ -11,7 +11,7 @@
 use super::arguments::Refusal;
 use super::work::{Question, Worker};
 use duet_agents::ResponseFormat;
-use duet_types::FinishReason;
+use duet_types::{FinishReason, Tokens};
 use rmcp::model::CallToolResult;
 use serde_json::{Map, Value, json};
 
@@ -25,7 +25,8 @@ pub(super) async fn classify(
     for label in &labels {
         let label = quoted(label);
         let held = Question {
-            answer_max: ("labels", worker.answer_max(&label)),
+            // A token has at least a byte, and the last one may end the turn.
+            answer_max: ("labels", Tokens(u32::try_from(label.len()).unwrap_or(u32::MAX).saturating_add(1))),
             form: ResponseFormat::Choice(vec![label]),
             ..question.clone()
         };

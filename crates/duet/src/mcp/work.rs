@@ -4,7 +4,7 @@
 
 use super::arguments::Refusal;
 use duet_agents::{Begins, Part, ReasoningFormat, ReasoningSplit, ResponseFormat, Thinking, Turn};
-use duet_engine::{GenerateRequest, GenerationEvent, SamplingParams, StopConditions};
+use duet_engine::{GenerateRequest, GenerationEvent, SamplingParams, StopConditions, ThoughtBound};
 use duet_server::{Backend, Chat, ChatMessage, EngineBackend, PromptError, Role};
 use duet_types::{Class, FinishReason, Tokens};
 use serde_json::{Map, Value};
@@ -53,13 +53,6 @@ impl Worker {
         Self { backend }
     }
 
-    /// The tokens that an answer needs to be this label, with the reasoning of a model that cannot do without.
-    pub(super) fn answer_max(&self, label: &str) -> Tokens {
-        let reasoning = if self.backend.families().reasoning.is_some() { REASONING_MAX } else { 0 };
-        // A token has at least a byte, and the last one may end the turn.
-        Tokens(u32::try_from(label.len()).unwrap_or(u32::MAX).saturating_add(1 + reasoning))
-    }
-
     /// The whole answer.
     pub(super) async fn answer(&self, question: Question) -> Result<Answer, Refusal> {
         let worker = self.clone();
@@ -91,21 +84,25 @@ impl Worker {
     fn prepare(&self, question: Question) -> Result<Prepared, Refusal> {
         let backend = &*self.backend;
         let Question { text: (field, text), instructions, form, answer_max, temperature } = question;
-        let most = room(backend.context(), answer_max)?;
-        let (_, answer_max) = answer_max;
+        let reasoning = backend.families().reasoning;
+        // What a model that cannot do without may think before, and its closing mark.
+        let closing = reasoning.map_or_else(Vec::new, |format| backend.encode_mark(format.closing()));
+        let thoughts = if reasoning.is_some() { REASONING_MAX.0 + closing.len() as u32 } else { 0 };
+        let (field_of_max, answer_max) = answer_max;
+        let answer_and_thoughts = Tokens(answer_max.0.saturating_add(thoughts));
+        let most = room(backend.context(), (field_of_max, answer_and_thoughts))?;
         let characters = text.chars().count();
-        let system = instructions.map(|instructions| message(Role::System, instructions));
-        let messages: Vec<_> = system.into_iter().chain([message(Role::User, text)]).collect();
+        let system = instructions.map(|instructions| ChatMessage::said(Role::System, instructions));
+        let messages: Vec<_> = system.into_iter().chain([ChatMessage::said(Role::User, text)]).collect();
         let chat = Chat { messages: &messages, tools: &[], told: &without_reasoning() };
         let prompt = backend.encode_chat(&chat, most).map_err(|error| match error {
             PromptError::TooLong(_) => Refusal(format!(
                 "{field}: its {characters} characters, with the instructions, are more than the {most} tokens that the \
-                 context of {context} has beside an answer of {answer_max}",
+                 context of {context} has beside an answer of {answer_and_thoughts}",
                 context = backend.context(),
             )),
             error => Refusal(format!("{field}: {error}")),
         })?;
-        let reasoning = backend.families().reasoning;
         let thinking = match (reasoning, prompt.begins) {
             (Some(format), Begins::Inside) => Thinking::On(format, Begins::Inside),
             // Its answers have a header, too.
@@ -116,13 +113,19 @@ impl Worker {
             .constrain(&Turn { calls: None, answer: &form, thinking })
             .map_err(|refused| Refusal(format!("{}: {refused}", field_of(&form))))?;
         let marks = reasoning.map_or(&[][..], ReasoningFormat::marks).iter();
+        let thought = match thinking {
+            Thinking::On(format, begins) => Some(ThoughtBound { format, begins, max: REASONING_MAX, closing }),
+            Thinking::Off => None,
+        };
+        let max_tokens = Some(if thought.is_some() { answer_and_thoughts } else { answer_max });
         let request = GenerateRequest {
             prompt: prompt.tokens,
             sampling: SamplingParams { temperature, ..SamplingParams::default() },
-            stop: StopConditions { max_tokens: Some(answer_max), ..StopConditions::default() },
+            stop: StopConditions { max_tokens, ..StopConditions::default() },
             class: Class::Proactive,
             logprobs: matches!(form, ResponseFormat::Choice(_)).then_some(0),
             constraint,
+            thought,
             marks: marks.filter_map(|mark| backend.special(mark)).collect(),
             ..GenerateRequest::default()
         };
@@ -138,10 +141,6 @@ fn room(context: Tokens, (field, answer): (&str, Tokens)) -> Result<Tokens, Refu
         ))),
         Some(room) => Ok(Tokens(room)),
     }
-}
-
-fn message(role: Role, content: String) -> ChatMessage {
-    ChatMessage { role, content, tool_calls: None, tool_call_id: None, name: None }
 }
 
 /// What templates are told: background work is short, and nobody sees what is thought before it.
@@ -166,5 +165,5 @@ fn said(parts: Vec<Part>) -> String {
     texts.collect::<String>().trim().to_owned()
 }
 
-/// What a model may think before it names a label.
-const REASONING_MAX: u32 = 1024;
+/// What a model may think before an answer, if it cannot do without.
+const REASONING_MAX: Tokens = Tokens(1024);

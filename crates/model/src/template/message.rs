@@ -11,6 +11,12 @@ pub struct ChatMessage {
     pub role: String,
     /// What is said.
     pub content: String,
+    /// What the assistant thought before it, by the name that most templates know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
+    /// The same by the name that gpt-oss's template knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<String>,
     /// The calls that the assistant makes, as in the OpenAI API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Value>,
@@ -25,7 +31,15 @@ pub struct ChatMessage {
 impl ChatMessage {
     /// A message that only says something.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Self { role: role.into(), content: content.into(), tool_calls: None, tool_call_id: None, name: None }
+        Self {
+            role: role.into(),
+            content: content.into(),
+            reasoning_content: None,
+            thinking: None,
+            tool_calls: None,
+            tool_call_id: None,
+            name: None,
+        }
     }
 }
 

@@ -257,6 +257,15 @@ impl Tokenizer {
         }
     }
 
+    /// The control or unknown token of this text.
+    #[must_use]
+    pub fn special(&self, text: &str) -> Option<TokenId> {
+        match self.encode(text, SpecialTokens::Parse).as_slice() {
+            [token] if self.text_of_special(*token).is_some() => Some(*token),
+            _ => None,
+        }
+    }
+
     /// How many tokens there are.
     #[must_use]
     pub fn vocabulary(&self) -> usize {

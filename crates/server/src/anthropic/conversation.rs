@@ -1,11 +1,11 @@
 //! `system` and `messages` as Anthropic writes them.
 //!
 //! Consecutive messages of one role are one turn, as there. Results of tools become messages of their own, since that is
-//! what templates know. What a model reasoned in earlier turns is not given back to it.
+//! what templates know.
 
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::messages::{ChatMessage, Role};
+use crate::messages::{ChatMessage, Role, assistants, think, without_mere_thoughts};
 use serde_json::{Value, json};
 
 pub(super) const KNOWN: [&str; 2] = ["system", "messages"];
@@ -33,7 +33,7 @@ pub(super) fn take(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Vec
             return Err(ApiError::Unsupported { param: format!("messages[{index}]"), why });
         }
     }
-    Ok(turns.messages)
+    Ok(without_mere_thoughts(turns.messages))
 }
 
 /// A conversation that grows.
@@ -46,7 +46,7 @@ impl Turns {
     /// Adds text to the turn of `role`, which may have begun.
     fn add(&mut self, role: Role, text: String) {
         match self.messages.last_mut().filter(|last| last.role == role) {
-            None => self.messages.push(said(role, text)),
+            None => self.messages.push(ChatMessage::said(role, text)),
             Some(last) if last.content.is_empty() => last.content = text,
             Some(_) if text.is_empty() => {}
             Some(last) => {
@@ -86,7 +86,12 @@ impl Turns {
     fn block(&mut self, role: Role, mut block: Fields, ignored: &mut Vec<String>) -> Result<(), ApiError> {
         match (kind(&mut block)?.as_str(), role) {
             ("text", _) => self.add(role, needed(&mut block, "text")?),
-            ("thinking" | "redacted_thinking", Role::Assistant) => return Ok(()),
+            ("thinking", Role::Assistant) => {
+                think(&mut self.messages, &needed(&mut block, "thinking")?);
+                block.take("signature");
+            }
+            // Nobody but its maker can read it.
+            ("redacted_thinking", Role::Assistant) => return Ok(()),
             ("tool_use", Role::Assistant) => {
                 let id = needed(&mut block, "id")?;
                 let name = needed(&mut block, "name")?;
@@ -99,7 +104,7 @@ impl Turns {
             ("tool_result", Role::User) => {
                 let id = needed(&mut block, "tool_use_id")?;
                 let content = result(&mut block, ignored)?;
-                self.messages.push(ChatMessage { tool_call_id: Some(id), ..said(Role::Tool, content) });
+                self.messages.push(ChatMessage { tool_call_id: Some(id), ..ChatMessage::said(Role::Tool, content) });
             }
             // What Anthropic's servers did once, in a conversation that came from there.
             (other, _) if other.ends_with("_tool_use") || other.ends_with("_tool_result") => {
@@ -115,19 +120,8 @@ impl Turns {
 
     /// Adds a call to the assistant's turn.
     fn call(&mut self, call: Value) {
-        if self.messages.last().is_none_or(|last| last.role != Role::Assistant) {
-            self.messages.push(said(Role::Assistant, String::new()));
-        }
-        if let Some(last) = self.messages.last_mut()
-            && let Value::Array(calls) = last.tool_calls.get_or_insert_with(|| json!([]))
-        {
-            calls.push(call);
-        }
+        assistants(&mut self.messages).call(call);
     }
-}
-
-fn said(role: Role, content: String) -> ChatMessage {
-    ChatMessage { role, content, tool_calls: None, tool_call_id: None, name: None }
 }
 
 /// What a tool gave, in words.

@@ -2,13 +2,18 @@
 
 use axum::Json;
 use axum::body::to_bytes;
+use axum::extract::Request;
 use axum::http::{StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-/// Middleware: makes `{"error": "…"}` of OpenAI's error object. Status and headers stay.
-pub(super) async fn in_ollamas_shape(response: Response) -> Response {
-    if !is_error(response.status()) {
+/// Middleware: makes `{"error": "…"}` of OpenAI's error object in refusals of Ollama's routes, whoever made them. Status and
+/// headers stay.
+pub(crate) async fn in_its_shape(request: Request, next: Next) -> Response {
+    let is_its = request.uri().path().starts_with("/api/");
+    let response = next.run(request).await;
+    if !is_its || !is_error(response.status()) {
         return response;
     }
     let (mut head, body) = response.into_parts();

@@ -85,8 +85,8 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Wanted, Ap
         }
         Prompt::Raw(prompt, form)
     } else {
-        let system = system.map(|text| message(Role::System, text));
-        let messages: Vec<ChatMessage> = system.into_iter().chain([message(Role::User, prompt)]).collect();
+        let system = system.map(|text| ChatMessage::said(Role::System, text));
+        let messages: Vec<ChatMessage> = system.into_iter().chain([ChatMessage::said(Role::User, prompt)]).collect();
         behind::demote(&mut options.service, &messages, app.config.behind_answers);
         options.task = Some(task::of_messages(&messages));
         Prompt::Chat(Asked { messages, form, reasoning, ..Asked::default() })
@@ -127,10 +127,6 @@ const UNSUPPORTED: [(&str, &str); 3] = [
     ("template", "the model's own template is used; `raw` takes a prompt that needs none"),
     ("context", "send the conversation to /api/chat; what was computed of it is found again"),
 ];
-
-fn message(role: Role, content: String) -> ChatMessage {
-    ChatMessage { role, content, tool_calls: None, tool_call_id: None, name: None }
-}
 
 /// An answer is a text. No tools were offered, so nothing in it is a call.
 struct Text;

@@ -18,7 +18,7 @@ pub(super) fn take(fields: &mut Fields, ignored: &mut Vec<String>) -> Result<Vec
     let read = |(index, message): (usize, Value)| {
         let path = fields.path_of(&format!("messages[{index}]"));
         let message = match message {
-            Value::Object(message) => Value::Object(as_openai(&path, message, ignored)?),
+            Value::Object(message) => Value::Object(as_openai(&path, message)?),
             other => other,
         };
         message_from(path, message, ignored)
@@ -35,25 +35,16 @@ pub(super) fn refuse_images(path: String, images: Option<Value>) -> Result<(), A
     }
 }
 
-fn as_openai(
-    path: &str,
-    mut message: Map<String, Value>,
-    ignored: &mut Vec<String>,
-) -> Result<Map<String, Value>, ApiError> {
+fn as_openai(path: &str, mut message: Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
     refuse_images(format!("{path}.images"), message.remove("images"))?;
-    // What the model thought in the past is no part of what it is asked now; templates leave it out.
-    if message.remove("thinking").is_some_and(|thinking| !thinking.is_null() && thinking != "") {
-        ignored.push(format!("{path}.thinking"));
+    if let Some(thinking) = message.remove("thinking") {
+        message.insert("reasoning_content".to_owned(), thinking);
     }
     if let Some(name) = message.remove("tool_name") {
         message.insert("name".to_owned(), name);
     }
     if message.get("content").is_none_or(Value::is_null) {
         message.insert("content".to_owned(), "".into());
-    }
-    // The official clients send an empty list where there are none.
-    if message.get("tool_calls").is_some_and(|calls| calls.as_array().is_some_and(Vec::is_empty)) {
-        message.remove("tool_calls");
     }
     for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Value::Object(call) = call {

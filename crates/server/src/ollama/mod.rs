@@ -9,7 +9,7 @@
 mod asked;
 pub(crate) mod chat;
 pub(crate) mod embed;
-mod errors;
+pub(crate) mod errors;
 pub(crate) mod generate;
 mod message;
 pub(crate) mod models;
@@ -22,7 +22,7 @@ mod writer;
 use crate::serve::App;
 use crate::{auth, serve};
 use axum::Router;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 use std::sync::Arc;
 
@@ -47,5 +47,4 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         // Says only that somebody is there; clients ask it before they have a key to send.
         .route("/", get(others::here))
         .method_not_allowed_fallback(serve::method_not_allowed)
-        .layer(map_response(errors::in_ollamas_shape))
 }

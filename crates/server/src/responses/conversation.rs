@@ -3,12 +3,12 @@
 //! **Invariant:** each result in it belongs to a call before it.
 //!
 //! Instructions and what the system or the developer says at the beginning are one message, since many templates take only
-//! one, and only there. What they say later stays where it is.
+//! one, and only there. What they say later stays where it is. What a model thought goes before what it then said or called.
 
 use super::items::What;
 use crate::error::ApiError;
 use crate::fields::brief;
-use crate::messages::{ChatMessage, Role};
+use crate::messages::{ChatMessage, Role, assistants, think, without_mere_thoughts};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     pub(crate) fn with_instructions(instructions: Option<String>) -> Self {
-        let first = instructions.filter(|text| !text.is_empty()).map(|text| said(Role::System, text));
+        let first = instructions.filter(|text| !text.is_empty()).map(|text| ChatMessage::said(Role::System, text));
         Self { messages: first.into_iter().collect(), called: HashMap::new() }
     }
 
@@ -39,8 +39,9 @@ impl Conversation {
                 };
                 let name = Some(name.clone());
                 let tool_call_id = Some(call_id);
-                self.messages.push(ChatMessage { tool_call_id, name, ..said(Role::Tool, content) });
+                self.messages.push(ChatMessage { tool_call_id, name, ..ChatMessage::said(Role::Tool, content) });
             }
+            What::Thought(text) => think(&mut self.messages, &text),
             What::Reference | What::Skipped => {}
         }
         Ok(())
@@ -48,13 +49,17 @@ impl Conversation {
 
     /// The messages.
     pub(crate) fn into_messages(self) -> Vec<ChatMessage> {
-        self.messages
+        without_mere_thoughts(self.messages)
     }
 
     fn say(&mut self, message: ChatMessage) {
         match self.messages.as_mut_slice() {
             [first] if first.role == Role::System && message.role == Role::System => {
                 first.content = format!("{}\n\n{}", first.content, message.content);
+            }
+            // It was only thought so far.
+            [.., last] if last.role == Role::Assistant && message.role == Role::Assistant && last.says_nothing() => {
+                last.content = message.content;
             }
             _ => self.messages.push(message),
         }
@@ -64,30 +69,6 @@ impl Conversation {
     fn call(&mut self, call_id: String, name: String, arguments: &str) {
         let call = json!({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}});
         self.called.insert(call_id, name);
-        if self.messages.last().is_none_or(|last| last.role != Role::Assistant) {
-            self.messages.push(said(Role::Assistant, String::new()));
-        }
-        if let Some(last) = self.messages.last_mut()
-            && let Value::Array(calls) = last.tool_calls.get_or_insert_with(|| json!([]))
-        {
-            calls.push(call);
-        }
+        assistants(&mut self.messages).call(call);
     }
-}
-
-/// What the system says in the middle, said by the user: for templates that take it at the beginning only. Nothing if there
-/// is none.
-pub(crate) fn without_late_rules(messages: &[ChatMessage]) -> Option<Vec<ChatMessage>> {
-    let is_late = |(index, message): (usize, &ChatMessage)| index > 0 && message.role == Role::System;
-    messages.iter().enumerate().any(is_late).then(|| {
-        let retold = messages.iter().enumerate().map(|(index, message)| match is_late((index, message)) {
-            true => ChatMessage { role: Role::User, ..message.clone() },
-            false => message.clone(),
-        });
-        retold.collect()
-    })
-}
-
-fn said(role: Role, content: String) -> ChatMessage {
-    ChatMessage { role, content, tool_calls: None, tool_call_id: None, name: None }
 }

@@ -38,6 +38,8 @@ pub(crate) enum What {
         call_id: String,
         content: String,
     },
+    /// What an assistant thought; empty where nobody but its maker can read it.
+    Thought(String),
     /// An item of before, by its id.
     Reference,
     /// Nothing.
@@ -151,6 +153,7 @@ fn meaning(mut item: Fields, ignored: &mut Vec<String>) -> Result<What, ApiError
             let output = item.take("output").ok_or_else(|| ApiError::Missing { param: item.path_of("output") })?;
             What::Result { call_id, content: text(&item, "output", output, ignored)? }
         }
+        "reasoning" => What::Thought(thought(&mut item, ignored)?),
         "item_reference" => What::Reference,
         _ if SKIPPED.contains(&kind.as_str()) => {
             ignored.push(item.path_of("").trim_end_matches('.').to_owned());
@@ -180,7 +183,21 @@ fn message(item: &mut Fields, ignored: &mut Vec<String>) -> Result<ChatMessage, 
     item.take("phase");
     let content = item.take("content").ok_or_else(|| ApiError::Missing { param: item.path_of("content") })?;
     let content = text(item, "content", content, ignored)?;
-    Ok(ChatMessage { role, content, tool_calls: None, tool_call_id: None, name: None })
+    Ok(ChatMessage::said(role, content))
+}
+
+/// What was thought, or else what its summary says.
+fn thought(item: &mut Fields, ignored: &mut Vec<String>) -> Result<String, ApiError> {
+    let (content, summary) = (item.take("content"), item.take("summary"));
+    item.take("encrypted_content");
+    for (name, value) in [("content", content), ("summary", summary)] {
+        let Some(value) = value else { continue };
+        let text = text(item, name, value, ignored)?;
+        if !text.is_empty() {
+            return Ok(text);
+        }
+    }
+    Ok(String::new())
 }
 
 fn call(item: &mut Fields, arguments: &str) -> Result<What, ApiError> {
@@ -201,7 +218,7 @@ fn text(item: &Fields, name: &str, content: Value, ignored: &mut Vec<String>) ->
         let mut part = Fields::nested(item.path_of(&format!("{name}[{index}]")), part)?;
         let kind = needed(&mut part, "type")?;
         let field = match kind.as_str() {
-            "input_text" | "output_text" | "text" | "summary_text" => "text",
+            "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => "text",
             "refusal" => "refusal",
             "input_image" | "input_file" | "input_audio" => {
                 let why = "this model reads text only";
@@ -221,10 +238,8 @@ fn needed(fields: &mut Fields, name: &str) -> Result<String, ApiError> {
     fields.string(name)?.ok_or_else(|| ApiError::Missing { param: fields.path_of(name) })
 }
 
-/// Reasoning is not shown to the model again, as templates have it; the others tell of tools that only OpenAI's servers
-/// run, whose results are in the message that follows.
-const SKIPPED: [&str; 15] = [
-    "reasoning",
+/// They tell of tools that only OpenAI's servers run, whose results are in the message that follows.
+const SKIPPED: [&str; 14] = [
     "web_search_call",
     "file_search_call",
     "code_interpreter_call",

@@ -19,19 +19,18 @@ pub(crate) use store::Store;
 
 use crate::arrived::taken_apart;
 use crate::auth::Caller;
-use crate::backend::{Backend, PromptError};
+use crate::backend::Backend;
 use crate::body;
 use crate::error::ApiError;
 use crate::reply::{self, ignored_header};
 use crate::serve::{App, no_route};
-use crate::turn::{Asked, Prepared};
 use crate::volatile;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{any, get, post};
 use axum::{Extension, Router};
-use conversation::{Conversation, without_late_rules};
-use duet_types::{TenantId, Tokens};
+use conversation::Conversation;
+use duet_types::TenantId;
 use items::{Item, What};
 use request::{Stays, Taken};
 use std::collections::HashSet;
@@ -75,7 +74,8 @@ async fn create(
         let mut asked = asked;
         asked.messages = joined(instructions, &before, items)?.into_messages();
         volatile::settle(&mut asked.messages, prefix);
-        Ok(vec![prepared(asked, backend, most)?])
+        let prompt = <Responses as crate::reply::Writer>::PROMPT;
+        Ok(vec![asked.prepare(backend, most, prompt).map_err(named)?])
     };
     if stays != Stays::Background {
         return reply::reply(app, tenant, job, arrived, prepare).await;
@@ -117,18 +117,6 @@ fn joined(instructions: Option<String>, before: &[Items], items: Vec<Item>) -> R
         conversation.add(&path, what)?;
     }
     Ok(conversation)
-}
-
-/// The prompt. If the template takes rules at the beginning only, later ones are told as the user's.
-fn prepared(mut asked: Asked, backend: &dyn Backend, most: Tokens) -> Result<Prepared, ApiError> {
-    let prompt = <Responses as crate::reply::Writer>::PROMPT;
-    let refused = match asked.prepare(backend, most, prompt) {
-        Err(error @ ApiError::Prompt(PromptError::Template(_))) => error,
-        made => return made.map_err(named),
-    };
-    let Some(retold) = without_late_rules(&asked.messages) else { return Err(named(refused)) };
-    asked.messages = retold;
-    asked.prepare(backend, most, prompt).map_err(|_| named(refused))
 }
 
 /// The error with the names that fields have here.

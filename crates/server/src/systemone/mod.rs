@@ -100,14 +100,13 @@ impl Subject {
 
     /// The conversation whose next turn answers the question. What all questions share comes first.
     fn asked(&self, question: &Question) -> Asked {
-        let message = |role, content| ChatMessage { role, content, tool_calls: None, tool_call_id: None, name: None };
         let asked = question.text();
         let messages = match self {
             Self::Text(text) => vec![
-                message(Role::System, INSTRUCTIONS.to_owned()),
-                message(Role::User, format!("Input:\n{text}\n\n{asked}")),
+                ChatMessage::said(Role::System, INSTRUCTIONS.to_owned()),
+                ChatMessage::said(Role::User, format!("Input:\n{text}\n\n{asked}")),
             ],
-            Self::Conversation(said) => said.iter().cloned().chain([message(Role::User, asked)]).collect(),
+            Self::Conversation(said) => said.iter().cloned().chain([ChatMessage::said(Role::User, asked)]).collect(),
         };
         let told = [("enable_thinking".to_owned(), Value::Bool(false))].into_iter().collect();
         Asked { messages, reasoning: Reasoning { told, max: None }, ..Asked::default() }

@@ -163,7 +163,7 @@ async fn a_conversation_reaches_the_template() {
     let response = server.post(MESSAGES, &hello(json!({"messages": messages, "system": system, "tools": tools}))).await;
     assert_eq!(response.status, 200, "{}", response.body);
     assert_eq!(response.header("x-duet-ignored-fields"), Some("tools[0]"));
-    assert_eq!(prompt(&server), "<tool>look<system>s<user>a\nb<assistant>c<tool>Error: d<tool><user>e");
+    assert_eq!(prompt(&server), "<tool>look<system>s<user>a\nb<assistant>(hm)c<tool>Error: d<tool><user>e");
 }
 
 #[tokio::test]

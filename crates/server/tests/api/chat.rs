@@ -181,6 +181,17 @@ async fn parameters_reach_the_engine() {
 }
 
 #[tokio::test]
+async fn minus_one_is_no_bound() {
+    let server = Server::start().await;
+    for name in ["max_tokens", "max_completion_tokens"] {
+        let answer = server.post(CHAT, &hello(json!({ name: -1 }))).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert_eq!(server.last_request().stop.max_tokens, None);
+        assert_eq!(server.post(CHAT, &hello(json!({ name: -2 }))).await.status, 400);
+    }
+}
+
+#[tokio::test]
 async fn messages_become_the_prompt() {
     let server = Server::start().await;
     let messages = json!([

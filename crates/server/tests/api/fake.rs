@@ -114,7 +114,10 @@ impl Backend for Fake {
         if messages.iter().any(|message| message.content == "refuse me") {
             return Err(PromptError::Template("as you wish".to_owned()));
         }
-        let render = |message: &ChatMessage| format!("<{}>{}", message.role.name(), message.content);
+        let render = |message: &ChatMessage| {
+            let thought = message.reasoning.iter().map(|thought| format!("({thought})")).collect::<String>();
+            format!("<{}>{thought}{}", message.role.name(), message.content)
+        };
         let tools = tools.iter().map(|tool| format!("<tool>{}", tool.name)).collect::<String>();
         let told = told.iter().map(|(name, value)| format!("<{name}={value}>")).collect::<String>();
         let text = tools + &told + &messages.iter().map(render).collect::<String>();

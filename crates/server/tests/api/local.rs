@@ -24,8 +24,17 @@ async fn a_rebound_name_is_refused() {
         assert_eq!(response.status, 403);
         assert_eq!(response.json()["error"]["code"], "host_not_allowed");
         let message = response.json()["error"]["message"].as_str().expect("a text").to_owned();
-        assert!(message.contains("--allow-host"), "{message}");
+        assert!(message.contains("--allow-host evil.example`"), "{message}");
     }
+}
+
+#[tokio::test]
+async fn ollamas_clients_read_the_refusal_as_well() {
+    let server = local().await;
+    let refused = Connection::send(server.address, "GET /api/tags", &[("host", "evil.example")], None).await;
+    let response = refused.response().await;
+    assert_eq!(response.status, 403);
+    assert!(response.json()["error"].as_str().is_some_and(|text| text.contains("evil.example")), "{}", response.body);
 }
 
 #[tokio::test]

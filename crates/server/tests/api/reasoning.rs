@@ -41,6 +41,41 @@ fn prompt(server: &Server) -> String {
     server.last_request().prompt.iter().map(|token| char::from(token.0 as u8)).collect()
 }
 
+/// What was thought goes back to the template, whatever the route calls it.
+#[tokio::test]
+async fn thoughts_of_earlier_calls_reach_the_template() {
+    let server = saying("Yes.").await;
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": {}}});
+    let user = json!({"role": "user", "content": "hi"});
+    let result = json!({"role": "tool", "tool_call_id": "c", "content": "7"});
+    let calling = |name: &str| json!({"role": "assistant", "content": null, "tool_calls": [call], name: "hm"});
+    for name in ["reasoning_content", "reasoning"] {
+        let answer = server.post(CHAT, &json!({"messages": [user, calling(name), result]})).await;
+        assert_eq!((answer.status, answer.header("x-duet-ignored-fields")), (200, None), "{}", answer.body);
+        assert_eq!(prompt(&server), "<user>hi<assistant>(hm)<tool>7");
+    }
+    let answer = server
+        .post(
+            "/api/chat",
+            &json!({"model": "default", "messages": [user, calling("thinking"), result], "stream": false}),
+        )
+        .await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(prompt(&server), "<user>hi<assistant>(hm)<tool>7");
+
+    let thought = json!({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]});
+    let called = json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"});
+    let output = json!({"type": "function_call_output", "call_id": "c", "output": "7"});
+    let answer = server.post(RESPONSES, &json!({"input": [user, thought, called, output], "store": false})).await;
+    assert_eq!((answer.status, answer.header("x-duet-ignored-fields")), (200, None), "{}", answer.body);
+    assert_eq!(prompt(&server), "<user>hi<assistant>(hm)<tool>7");
+    // Nothing was said after it.
+    let said = json!({"type": "message", "role": "assistant", "content": "yes"});
+    let answer = server.post(RESPONSES, &json!({"input": [user, thought, said, thought, user], "store": false})).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(prompt(&server), "<user>hi<assistant>(hm\nhm)yes<user>hi");
+}
+
 #[tokio::test]
 async fn each_route_has_its_field() {
     let server = saying("Yes.").await;

@@ -2,7 +2,12 @@
 //!
 //! OpenAI sends the arguments of calls as a text of JSON; templates write them down as JSON, so they are given what the
 //! text holds. Where a template knows no tools, the system message tells of them, calls of the past are written as the
-//! model is told to write them, and results are given to it as what the user says.
+//! model is told to write them, and results are given to it as what the user says. What an assistant thought is given to all
+//! templates: those that know of thoughts say themselves for how long they are shown.
+
+mod call_ids;
+mod one_call;
+pub(crate) mod rules;
 
 use crate::backend::Chat;
 use crate::messages::{ChatMessage, Role};
@@ -15,7 +20,7 @@ pub(crate) fn for_template(chat: &Chat<'_>, family: ToolFormat) -> (Vec<template
     let told = family.instructions(chat.tools);
     if family != ToolFormat::Generic {
         let tools = (!chat.tools.is_empty()).then(|| chat.tools.iter().map(schema).collect());
-        return (chat.messages.iter().map(message).collect(), tools);
+        return (with_calls(chat.messages, family), tools);
     }
     let mut messages: Vec<template::ChatMessage> = chat.messages.iter().map(written_out).collect();
     if let Some(told) = told {
@@ -25,6 +30,32 @@ pub(crate) fn for_template(chat: &Chat<'_>, family: ToolFormat) -> (Vec<template
         }
     }
     (messages, None)
+}
+
+/// Messages for a template that has a way to write calls.
+fn with_calls(messages: &[ChatMessage], family: ToolFormat) -> Vec<template::ChatMessage> {
+    match family {
+        ToolFormat::MistralList | ToolFormat::MistralArgs => {
+            let mut messages: Vec<_> = messages.iter().map(message).collect();
+            call_ids::make_fit(&mut messages);
+            messages
+        }
+        ToolFormat::LlamaJson => one_call::at_a_time(messages).iter().map(message).collect(),
+        ToolFormat::Harmony => messages.iter().map(of_harmony).collect(),
+        _ => messages.iter().map(message).collect(),
+    }
+}
+
+/// Its template knows thoughts by another name, and takes either them or a text beside calls.
+fn of_harmony(said: &ChatMessage) -> template::ChatMessage {
+    let mut message = message(said);
+    if message.tool_calls.is_some()
+        && let Some(thought) = message.reasoning_content.take()
+    {
+        message.thinking = Some(thought);
+        message.content.clear();
+    }
+    message
 }
 
 fn schema(tool: &Tool) -> Value {
@@ -40,6 +71,8 @@ fn message(message: &ChatMessage) -> template::ChatMessage {
     template::ChatMessage {
         role: message.role.name().to_owned(),
         content: message.content.clone(),
+        reasoning_content: message.reasoning.clone(),
+        thinking: None,
         tool_calls: message.tool_calls.as_ref().map(with_arguments),
         tool_call_id: message.tool_call_id.clone().map(Value::String),
         name: message.name.clone().map(Value::String),
@@ -69,7 +102,10 @@ fn parsed(arguments: &Value) -> Value {
 
 /// A message for a template that knows of no calls.
 fn written_out(message: &ChatMessage) -> template::ChatMessage {
-    let plain = template::ChatMessage::new(message.role.name(), message.content.clone());
+    let plain = template::ChatMessage {
+        reasoning_content: message.reasoning.clone(),
+        ..template::ChatMessage::new(message.role.name(), message.content.clone())
+    };
     match (message.role, &message.tool_calls) {
         (Role::Tool, _) => {
             let content = format!("<tool_response>\n{}\n</tool_response>", message.content);
@@ -95,7 +131,7 @@ mod tests {
     use serde_json::Map;
 
     fn said(role: Role, content: &str) -> ChatMessage {
-        ChatMessage { role, content: content.to_owned(), tool_calls: None, tool_call_id: None, name: None }
+        ChatMessage::said(role, content.to_owned())
     }
 
     fn conversation() -> Vec<ChatMessage> {
@@ -118,6 +154,47 @@ mod tests {
         let (given, tools) = for_template(&chat, ToolFormat::Hermes);
         assert_eq!(given[1].tool_calls.as_ref().unwrap()[0]["function"]["arguments"], json!({"a": 1}));
         assert_eq!(tools.unwrap()[0]["function"]["name"], "f");
+    }
+
+    #[test]
+    fn gpt_oss_is_given_thoughts_beside_calls_by_its_name_for_them() {
+        let mut messages = conversation();
+        messages[1].reasoning = Some("It wants f.".to_owned());
+        let (given, _) =
+            for_template(&Chat { messages: &messages, tools: &[tool()], told: &Map::new() }, ToolFormat::Harmony);
+        assert_eq!((given[1].thinking.as_deref(), &given[1].reasoning_content), (Some("It wants f."), &None));
+        let (given, _) =
+            for_template(&Chat { messages: &messages, tools: &[tool()], told: &Map::new() }, ToolFormat::Hermes);
+        assert_eq!((given[1].reasoning_content.as_deref(), &given[1].thinking), (Some("It wants f."), &None));
+    }
+
+    /// Templates of our own with the rules that the makers' have.
+    #[test]
+    fn strict_templates_take_what_any_client_sends() {
+        let source = |name: &str| {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/templates");
+            std::fs::read_to_string(format!("{folder}/{name}.jinja")).unwrap()
+        };
+        let mistral = source("mistral").replace("!= 6", "!= 9");
+        let calls = json!([
+            {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+            {"type": "function", "function": {"name": "f", "arguments": {}}},
+        ]);
+        let messages = [
+            said(Role::User, "hi"),
+            ChatMessage { tool_calls: Some(calls), ..said(Role::Assistant, "") },
+            ChatMessage { tool_call_id: Some("call_1".to_owned()), ..said(Role::Tool, "7") },
+            said(Role::Tool, "8"),
+        ];
+        let tools = [tool()];
+        for (source, family) in [(mistral, ToolFormat::MistralList), (source("llama3"), ToolFormat::LlamaJson)] {
+            assert_eq!(ToolFormat::of_template(&source), family);
+            let template = template::ChatTemplate::new(&source, "<s>", "</s>").unwrap();
+            let chat = Chat { messages: &messages, tools: &tools, told: &Map::new() };
+            let (given, tools) = for_template(&chat, family);
+            let text = template.render(&given, tools.as_ref(), template::Turn::Generate).unwrap();
+            assert!(text.contains('7') && text.contains('8'), "{text}");
+        }
     }
 
     #[test]
