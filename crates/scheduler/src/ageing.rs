@@ -6,8 +6,8 @@
 //!
 //! Where lanes are not enough for that (all of them may be a reactive request's team), overdue work is *owed* a share of
 //! machine time, 5 % by default: it accrues with the clock while anything is overdue and is paid in kernels between
-//! reactive ones. Nothing accrues while the oldest overdue request has no memory, or waits for a disk: it could not use its
-//! share, and paid at once when it can, that would keep a person waiting. So a request that has memory ends at the latest
+//! reactive ones, the oldest first that can run. Nothing accrues while none can: all wait for memory or for a disk, could not use
+//! their share, and paid at once when they can, that would keep a person waiting. So a request that has memory ends at the latest
 //! `age + work / share` after its arrival, where its work is its own time alone on the machine and that of those overdue
 //! before it, and what its disk takes comes on top.
 

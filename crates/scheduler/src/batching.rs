@@ -1,6 +1,6 @@
 //! Reactive-first adaptive decode batching. (Agent.xpu §4.5 ②, Algorithm 2)
 //!
-//! Every reactive request that decodes is in the next batch. Proactive ones fill it up to `B_cap` while a reactive one
+//! Every reactive request that decodes is in the next batch, or in the one after it where they are more than it holds. Proactive ones fill it up to `B_cap` while a reactive one
 //! is in it, and to the largest batch otherwise. When there are too many, those with the longest context stay out, since
 //! a batch is as slow as its longest member; the algorithm as printed fills the batch with the longest first, and its
 //! text says that the longest are evicted: this follows the text. Overdue requests are in whatever the cap says.
@@ -42,7 +42,23 @@ pub(crate) fn only_company(mut members: Vec<RequestView<'_>>) -> Vec<RequestView
 }
 
 fn reactive<'a>(view: &View<'a>) -> Vec<RequestView<'a>> {
-    view.queue(Line::Decode, Class::Reactive).take(view.config().limits.batch).collect()
+    in_turns(view, view.queue(Line::Decode, Class::Reactive))
+}
+
+/// As many of some requests as a batch holds. Where they are more, those whose last token is the longest ago, so that every
+/// stream goes on.
+pub(crate) fn in_turns<'a>(view: &View<'a>, requests: impl Iterator<Item = RequestView<'a>>) -> Vec<RequestView<'a>> {
+    let all: Vec<_> = requests.collect();
+    let batch = view.config().limits.batch;
+    if all.len() <= batch {
+        return all;
+    }
+    let mut by_age: Vec<usize> = (0..all.len()).collect();
+    by_age.sort_by_key(|&index| all[index].since());
+    by_age.truncate(batch);
+    // In the order of before: the first of a batch decides who is alone in it.
+    by_age.sort_unstable();
+    by_age.into_iter().map(|index| all[index]).collect()
 }
 
 /// Adds proactive requests: the overdue ones first, then up to `room` in all, shortest first.

@@ -158,11 +158,13 @@ impl RequestTable {
 
     /// The oldest row of a class, whatever it does.
     pub(crate) fn oldest(&self, class: Class) -> Option<&Row> {
-        Line::ALL
-            .iter()
-            .filter_map(|&line| self.queues.get(line, class).first())
-            .min()
-            .map(|arrival| &self.rows[arrival])
+        self.oldest_that(class, |_| true)
+    }
+
+    /// The oldest of a class for which this holds.
+    pub(crate) fn oldest_that(&self, class: Class, holds: impl Fn(&Row) -> bool) -> Option<&Row> {
+        let of_line = |&line: &Line| self.queues.get(line, class).iter().find(|arrival| holds(&self.rows[*arrival]));
+        Line::ALL.iter().filter_map(of_line).min().map(|arrival| &self.rows[arrival])
     }
 }
 

@@ -203,15 +203,10 @@ impl Scheduler {
 
     fn overdue(&self) -> Overdue {
         let oldest = self.table.oldest(Class::Proactive);
-        match oldest.filter(|row| self.ageing.is_overdue(self.now, row.arrived)) {
-            Some(row) if self.has_memory(row) && !self.waits_for_disk(row) => Overdue::Something,
-            Some(_) => Overdue::WithoutMemory,
-            None => Overdue::Nothing,
+        if !oldest.is_some_and(|row| self.ageing.is_overdue(self.now, row.arrived)) {
+            return Overdue::Nothing;
         }
-    }
-
-    fn waits_for_disk(&self, row: &Row) -> bool {
-        matches!(row.phase, Phase::InPass(pass) if self.passes[&pass].coming().is_some())
+        if self.view().overdue_that_can_run().is_some() { Overdue::Something } else { Overdue::WithoutMemory }
     }
 
     fn set_timer(&mut self, at: Instant, reason: Reason) {

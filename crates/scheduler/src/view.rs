@@ -354,11 +354,26 @@ impl<'a> View<'a> {
         self.graphs.resident()
     }
 
-    /// The oldest overdue request, if ageing is on.
+    /// The oldest overdue request that can run, or else the oldest of all, if ageing is on: whoever waits for memory that
+    /// others hold waits for them to go on.
     #[must_use]
     pub fn oldest_overdue(&self) -> Option<RequestView<'a>> {
         let oldest = self.table.oldest(Class::Proactive).filter(|_| self.has(Mechanism::Ageing))?;
-        self.ageing.is_overdue(self.now, oldest.arrived).then_some(RequestView { row: oldest })
+        let is_overdue = self.ageing.is_overdue(self.now, oldest.arrived);
+        is_overdue.then(|| self.overdue_that_can_run().unwrap_or(RequestView { row: oldest }))
+    }
+
+    /// The oldest overdue request that waits neither for memory nor for a disk.
+    pub(crate) fn overdue_that_can_run(&self) -> Option<RequestView<'a>> {
+        let waits = |row: &Row| match row.phase {
+            Phase::Ready => false,
+            Phase::InPass(pass) => self.passes.get(&pass).is_some_and(|pass| pass.coming().is_some()),
+            _ => true,
+        };
+        let can_run = |row: &Row| {
+            self.ageing.is_overdue(self.now, row.arrived) && !waits(row) && !self.short.contains(&row.request.id)
+        };
+        self.table.oldest_that(Class::Proactive, can_run).map(|row| RequestView { row })
     }
 
     /// Whether a request is overdue.

@@ -3,7 +3,7 @@
 //! `duet`, and `agent-xpu` on one lane, promise that a proactive request ends at the latest `age + work / share` after
 //! its arrival, where its work is its own machine time and that of the proactive requests before it. Faults change the
 //! work (kernels are repeated, KV is read again), so the bound is asserted in the form from which it follows: from the
-//! age on, time is owed. While the oldest proactive request is overdue, is ready or in a pass, and has memory, at every
+//! age on, time is owed. While a proactive request is overdue, is ready or in a pass, and has memory, at every
 //! event
 //!
 //! ```text
@@ -15,7 +15,7 @@
 //! that are cut off, over the longest context, or as a node of all rows of the longest text that is encoded. Three, since one must be owed in full before it runs, one may have been
 //! paid for in advance, and one is under way. The longest kernel is one that cannot be interrupted meanwhile.
 //!
-//! Nothing is owed while the request waits for memory, is on disk, or waits for one; a fault (a kernel that fails, a lane that is lost)
+//! Nothing is owed while all of them wait for memory, is on disk, or waits for one; a fault (a kernel that fails, a lane that is lost)
 //! starts the count anew. (Agent.xpu §4.5 ③ has no bound; this is ours)
 
 use super::picture::{OnLanes, Picture, Seen, Standing};
@@ -74,12 +74,11 @@ impl ProactiveProgress {
         }
     }
 
-    /// Whether time is owed: the oldest proactive request is overdue, and could run.
+    /// Whether time is owed: a proactive request is overdue, and could run.
     fn is_owed(&self, picture: &Picture, now: Instant) -> bool {
         let mut proactive = picture.live().filter(|(_, seen)| seen.class == Class::Proactive);
         let overdue = |seen: &Seen| now - seen.arrived >= self.age;
-        let first = proactive.next().into_iter().chain(proactive).min_by_key(|(_, seen)| seen.arrival);
-        first.is_some_and(|(_, seen)| {
+        proactive.any(|(_, seen)| {
             let goes_on = |pass| picture.passes.get(pass).is_some_and(|pass| !pass.waits);
             let in_pass = matches!(&seen.standing, Standing::InPass(pass) if goes_on(pass));
             overdue(seen) && !seen.cancelled && (in_pass || picture.can_run(seen))

@@ -189,3 +189,30 @@ fn overdue_requests_are_in_whatever_the_cap_says() {
         "#]],
     );
 }
+
+/// Three people's streams, and room for two in a pass: they take turns, and none stops.
+#[test]
+fn streams_that_are_more_than_a_batch_take_turns() {
+    check(
+        "cpu  batch 2
+         at 0ms  A  reactive  prompt 20  output 5
+         at 0ms  B  reactive  prompt 20  output 5
+         at 0ms  C  reactive  prompt 20  output 5",
+        expect![[r#"
+            0.00                 arrive   A reactive
+            0.00                 arrive   B reactive
+            0.00                 arrive   C reactive
+            0.00      cpu0+cpu1  prefill  A[0..20]                       2.04  reactive first
+            2.04      cpu0+cpu1  prefill  B[0..20] A[20]                 2.08  reactive first
+            4.12      cpu0+cpu1  prefill  C[0..20] A[21] B[20]           2.13  reactive first
+            6.25      cpu0+cpu1  decode   A[22] B[21]                    2.09  reactive first
+            8.34      cpu0+cpu1  decode   A[23] C[20]                    2.09  reactive first
+            10.43                end      A stop
+            10.43     cpu0+cpu1  decode   B[22] C[21]                    2.09  reactive first
+            12.52     cpu0+cpu1  decode   B[23] C[22]                    2.09  reactive first
+            14.61                end      B stop
+            14.61     cpu0+cpu1  decode   C[23]                          2.05  reactive first
+            16.66                end      C stop
+        "#]],
+    );
+}

@@ -16,7 +16,7 @@
 
 use super::super::{Candidate, Decision, begin, if_idle};
 use crate::arbitration;
-use crate::batching::only_company;
+use crate::batching::{in_turns, only_company};
 use crate::disk_wait;
 use crate::heg::Load;
 use crate::kernel::Member;
@@ -106,8 +106,7 @@ fn compose(
     lanes: LaneSet,
     wanted: impl Fn(&RequestView<'_>) -> bool,
 ) -> (Vec<Member>, Stage) {
-    let limits = &view.config().limits;
-    let decode = only_company(view.queue(Line::Decode, class).filter(&wanted).take(limits.batch).collect());
+    let decode = only_company(in_turns(view, view.queue(Line::Decode, class).filter(&wanted)));
     let is_late = decode.iter().any(|request| arbitration::is_late(view, request));
     let decode: Vec<Member> = decode.iter().map(|request| request.member(Tokens(1))).collect();
     let Some(reading) = view.queue(Line::Prefill, class).find(|request| wanted(request)) else {
