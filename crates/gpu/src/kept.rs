@@ -57,6 +57,11 @@ impl Kept {
         }
     }
 
+    /// How many sequences there are copies of.
+    pub(crate) fn copies(&self) -> usize {
+        self.copies.as_ref().map_or(0, Pages::copies)
+    }
+
     /// Where the pages of each sequence are, with room for its rows; nothing if there is not as much.
     ///
     /// # Errors

@@ -3,8 +3,8 @@
 //! The cache of `duet_model::kv` stays what counts. A copy is named by the lineage of what it was made of, and says for each
 //! layer up to which position it is right; a span adds what is new. Rows of the pass itself are written behind that by the
 //! shaders, rounded as the cache rounds them: what is attended to does not depend on who computed it. Where an adapter has the
-//! CPU's bits they stay when the pass is done, and else they are read from the cache. Where a sequence was forked, its copy is
-//! made of the other's on the GPU.
+//! CPU's bits they stay when the pass is done, and else they are read from the cache. Where drafts were given up, a request's copy
+//! goes on as far as it is right; where a sequence was forked, its copy is made of the other's on the GPU.
 //!
 //! Invariant: a page belongs to one copy. Which copies make room is the scheduler's affair (`scheduler/src/mirrors.rs`), which says so
 //! beforehand. Where there are too few pages all the same, copies that were not used for longest are given up, never one of the
@@ -82,6 +82,11 @@ impl Pages {
         &self.layout
     }
 
+    /// How many copies there are.
+    pub(crate) fn copies(&self) -> usize {
+        self.copies.len()
+    }
+
     /// A layer's pages.
     pub(crate) fn layer(&self, place: usize) -> &wgpu::Buffer {
         &self.layers[place]
@@ -104,10 +109,13 @@ impl Pages {
             let cache = sequence.cache(0, sequence.before);
             let lineage = cache.lineage();
             ours.push(lineage);
-            let mut copy = self.take(&cache, to, &ours)?;
+            let mut copy = self.take(&cache, sequence.request, to, &ours);
             copy.request = sequence.request;
             while copy.pages.len() < need {
-                let page = self.page(&ours)?;
+                let Some(page) = self.page(&ours) else {
+                    self.copies.push(copy);
+                    return None;
+                };
                 copy.pages.push(page);
             }
             self.free.extend(copy.pages.drain(need..));
@@ -158,33 +166,47 @@ impl Pages {
         }
     }
 
-    /// The copy of this cache; or one of what it has in common with another; or an empty one.
-    fn take(&mut self, cache: &CacheRows<'_>, to: &mut Recording<'_>, ours: &[LineageId]) -> Option<Copied> {
+    /// The copy of this cache; or the one that its request had; or one of what it has in common with another; or an empty one.
+    fn take(
+        &mut self,
+        cache: &CacheRows<'_>,
+        request: Option<RequestId>,
+        to: &mut Recording<'_>,
+        ours: &[LineageId],
+    ) -> Copied {
         let lineage = cache.lineage();
         if let Some(at) = self.copies.iter().position(|copy| copy.lineage == lineage) {
-            return Some(self.copies.remove(at));
+            return self.copies.remove(at);
         }
         let empty = Copied { lineage, request: None, pages: Vec::new(), held: vec![0; self.layers.len()] };
         let akin = |(at, copy): (usize, &Copied)| {
             let common = cache.unchanged_since(copy.lineage).as_usize();
             (common > 0).then_some((common, at))
         };
-        let Some((common, at)) = self.copies.iter().enumerate().filter_map(akin).max() else { return Some(empty) };
+        let Some((common, at)) = self.copies.iter().enumerate().filter_map(akin).max() else { return empty };
         let held: Vec<usize> = self.copies[at].held.iter().map(|&held| held.min(common)).collect();
+        let is_own = request.is_some() && self.copies[at].request == request;
+        if is_own {
+            return Copied { lineage, held, ..self.copies.remove(at) };
+        }
         let whole = held.iter().copied().max().unwrap_or(0).div_ceil(PAGE_TOKENS);
         let from = self.copies[at].pages[..whole].to_vec();
         let mut others = ours.to_vec();
         others.push(self.copies[at].lineage);
         let mut pages = Vec::with_capacity(whole);
         for &page in &from {
-            let copied = self.page(&others)?;
+            let Some(copied) = self.page(&others) else {
+                // For both there are too few pages: it is read from the cache.
+                self.free.extend(pages);
+                return empty;
+            };
             let bytes = self.page_bytes as u64;
             for layer in &self.layers {
                 to.copy_within(layer, &self.between, u64::from(page) * bytes, u64::from(copied) * bytes, bytes);
             }
             pages.push(copied);
         }
-        Some(Copied { pages, held, ..empty })
+        Copied { pages, held, ..empty }
     }
 
     /// Gives up the copies of some requests.

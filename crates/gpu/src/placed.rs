@@ -125,6 +125,12 @@ impl GpuModel {
         Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.gpu.copied.load(Ordering::Relaxed)))
     }
 
+    /// Sequences whose keys and values it has copies of.
+    #[must_use]
+    pub fn copies(&self) -> usize {
+        self.locked().as_ref().map_or(0, |on_gpu| on_gpu.spans.kept.copies())
+    }
+
     /// Has the processor's work, or each launch, timed from now on, on an adapter that has a clock.
     pub fn time_launches(&self, timed: Timed) {
         let locked = self.locked();

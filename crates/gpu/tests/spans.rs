@@ -52,8 +52,18 @@ impl Bed {
 
     /// Logits of all rows of a pass, and the tables after it.
     fn pass(&self, segments: Vec<Segment>, hands: Hands<'_>) -> (Vec<Vec<f32>>, Vec<KvTable>) {
-        let rows = segments.iter().map(|segment| segment.tokens.len()).sum();
         let accepted: Vec<Vec<usize>> = segments.iter().map(first_path).collect();
+        self.pass_accepting(segments, hands, &accepted)
+    }
+
+    /// The same, and these rows stay.
+    fn pass_accepting(
+        &self,
+        segments: Vec<Segment>,
+        hands: Hands<'_>,
+        accepted: &[Vec<usize>],
+    ) -> (Vec<Vec<f32>>, Vec<KvTable>) {
+        let rows = segments.iter().map(|segment| segment.tokens.len()).sum();
         let mut pass = Pass::new(&self.model, Activations::new(&self.model, rows), segments).unwrap();
         let nodes = self.model.nodes();
         match hands {
@@ -72,7 +82,7 @@ impl Bed {
         let mut logits = Vec::new();
         self.model.logits(&mut pass, &(0..rows).collect::<Vec<_>>(), &mut logits, &CREW);
         let logits = logits.chunks_exact(self.model.config().vocabulary).take(rows).map(<[f32]>::to_vec).collect();
-        (logits, pass.finish_accepting(&accepted).1)
+        (logits, pass.finish_accepting(accepted).1)
     }
 
     /// The logits of the last pass of a conversation: two prompts in chunks, a batch of both, a tree beside a token, and the
@@ -360,4 +370,29 @@ fn a_copy_that_is_given_up_is_made_again() {
     assert!(both > 0 && (none == 0 || !is_exact), "{both} and {none} bytes");
     bed.gpu.drop_copy(RequestId(2));
     assert_eq!(next(3) - none, both / 2, "one of two that are as long");
+}
+
+/// Of a draft that is a chain, what was wrong is written again in the copy that there is: a request has one, and its bits are
+/// those of the cores.
+#[test]
+fn drafts_that_are_given_up_leave_one_copy() {
+    let Some(adapter) = adapter() else { return };
+    let bed = Bed::on(loaded(&fixture("golden_llama.gguf")), &adapter.with_copies());
+    let mut answers = Vec::new();
+    for hands in [Hands::Cores, Hands::Gpu(&bed.gpu)] {
+        let mut table =
+            bed.pass(vec![Segment::new(bed.pool(KvFormat::Int8).table(), text(0, 60))], Hands::Cores).1.remove(0);
+        let mut logits = Vec::new();
+        for step in 0..6 {
+            let segment = Segment { request: Some(RequestId(1)), ..Segment::new(table, text(step, 5)) };
+            let (all, tables) = bed.pass_accepting(vec![segment], hands, &[vec![0, 1]]);
+            logits.extend(all);
+            table = tables.into_iter().next().unwrap();
+        }
+        answers.push(logits);
+    }
+    assert_eq!(bed.gpu.copies(), 1);
+    if bed.gpu.fusing().is_some_and(Fusing::is_exact) {
+        assert!(answers[0] == answers[1], "the same bits");
+    }
 }
