@@ -175,13 +175,13 @@ fn a_disk_that_fails_fails_the_requests_that_need_it_and_no_other() {
             let model = Arc::new(load("qwen3moe", folder.path(), Some(memory)).unwrap());
             let engine = start(&model, folder.path());
             assert_some_failed(&together(&engine, &model), &whole, "Input/output error");
-            assert!(!path.exists(), "the next start packs the weights anew");
+            assert!(path.exists(), "it may be whole");
             // The engine goes on with what it can read.
             assert_some_failed(&together(&engine, &model), &whole, "Input/output error");
         });
         failing.join().unwrap();
     });
-    let (model, again) = on_disk("qwen3moe", folder.path());
-    assert_eq!(again, path);
+    // And so it is.
+    let model = Arc::new(load("qwen3moe", folder.path(), Some(memory)).unwrap());
     assert_eq!(together(&start(&model, folder.path()), &model), whole);
 }

@@ -6,7 +6,7 @@ mod pages;
 mod region;
 mod spare;
 
-pub use give_back::give_back_freed;
+pub use give_back::{FreedAtOnce, give_back_freed};
 pub use region::Region;
 pub use spare::Spare;
 
@@ -20,14 +20,19 @@ use std::sync::Arc;
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Plain data: any bytes are a value, and it has no padding.
-pub trait Plain: Copy + Default + Send + Sync + 'static {}
-impl Plain for u8 {}
-impl Plain for i8 {}
-impl Plain for u16 {}
-impl Plain for u32 {}
-impl Plain for i32 {}
-impl Plain for f32 {}
+/// Plain data.
+///
+/// # Safety
+/// Any bytes are a value of it, and it has no padding.
+pub unsafe trait Plain: Copy + Default + Send + Sync + 'static {}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {
+        // SAFETY: any bytes are a number.
+        $(unsafe impl Plain for $number {})*
+    };
+}
+numbers!(u8 i8 u16 u32 i32 f32);
 
 /// A zeroed buffer that begins at a cache line and ends at one, and that nobody else refers to.
 ///

@@ -46,7 +46,8 @@ pub struct Offsets {
     pub(crate) six_bits: [i32; 2],
 }
 
-impl Plain for Offsets {}
+// SAFETY: four numbers of 32 bits, one behind the other.
+unsafe impl Plain for Offsets {}
 
 impl Offsets {
     /// Of activations whose halves add up to these.

@@ -4,7 +4,7 @@ use crate::arch::{Blueprint, Extra, blueprint};
 use crate::disk_experts::{ExpertMemoryError, ExpertMemoryStats, ExpertStore};
 use crate::gguf::{GgufError, GgufFile, Metadata};
 use crate::packed_file::{Check, PackedFile, PackedFileUse, Unusable};
-use crate::template::{ChatTemplate, TemplateError};
+use crate::template::ChatTemplate;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::weights::{ExpertsIn, LayerWeights, PackError, Packer, Weights};
 use crate::work::{Linear, Work};
@@ -172,9 +172,15 @@ pub enum LoadError {
     /// The environment names an instruction set that cannot be used.
     #[error(transparent)]
     Isa(#[from] IsaError),
-    /// The chat template could not be compiled.
-    #[error("chat template: {0}")]
-    Template(#[from] TemplateError),
+    /// A bias that this architecture is not known to have.
+    #[error(
+        "tensor `{tensor}`: models of this architecture are computed without this bias, and answers would be wrong; use a \
+         model without it"
+    )]
+    UnreadBias {
+        /// Its name.
+        tensor: String,
+    },
 }
 
 /// A model in memory: packed weights, tokenizer, chat template. Immutable and shared by all threads.
@@ -253,7 +259,8 @@ impl Model {
             }
             Some((path, file)) => Packing::Packed(path, file.err().unwrap_or(Unusable::Packing)),
         };
-        let unread = file.unread().map(str::to_owned).collect();
+        let unread: Vec<String> = file.unread().map(str::to_owned).collect();
+        refuse_unread_biases(&unread, blueprint.layers.len())?;
         Ok(Self { config, blueprint, weights, tokenizer, template, isa, file, packing, unread, on_disk })
     }
 
@@ -454,6 +461,19 @@ fn store(
     Ok(ExpertStore::open(path, places, memory, chosen)?)
 }
 
+/// A layer's bias that nothing reads is one that answers would be wrong without. (Other tensors that nothing reads are known to
+/// be of no use: what converters left.)
+fn refuse_unread_biases(unread: &[String], layers: usize) -> Result<(), LoadError> {
+    let is_of_a_layer = |name: &&String| {
+        let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+        name.ends_with(".bias") && layer.is_some_and(|layer| layer < layers)
+    };
+    match unread.iter().find(is_of_a_layer) {
+        Some(tensor) => Err(LoadError::UnreadBias { tensor: tensor.clone() }),
+        None => Ok(()),
+    }
+}
+
 /// What the file of a model's packed weights is called: its name is for people, the digits for duet.
 fn packed_name(path: &Path, digest: &[u8; 32]) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -470,7 +490,7 @@ pub(crate) fn name(path: &Path, metadata: &Metadata) -> Result<String, LoadError
 fn template(file: &GgufFile, tokenizer: &Tokenizer) -> Result<ChatTemplate, LoadError> {
     let text = |token| Option::and_then(token, |token| tokenizer.text_of_special(token)).unwrap_or("");
     match file.metadata().opt_str("tokenizer.chat_template")? {
-        Some(source) => Ok(ChatTemplate::new(source, text(tokenizer.bos()), text(tokenizer.eos()))?),
+        Some(source) => Ok(ChatTemplate::even_unreadable(source, text(tokenizer.bos()), text(tokenizer.eos()))),
         None => Ok(ChatTemplate::chatml()),
     }
 }

@@ -102,9 +102,18 @@ fn tokenizer_refuses_what_makes_no_sense() {
     check(TokenizerSpec { pre: Some("no-such".into()), ..runs() }, "`no-such`");
     check(TokenizerSpec { types: vec![1; 3], ..runs() }, "35 tokens but 3 token types");
     check(TokenizerSpec { kind: TokenizerKind::SentencePiece, scores: vec![0.0; 2], ..runs() }, "2 token scores");
-    check(TokenizerSpec { eos: Some(TokenId(99)), ..runs() }, "eos token is 99");
     let error: TokenizerError = Tokenizer::new(empty(TokenizerKind::SentencePiece)).expect_err("empty");
     assert!(matches!(error, TokenizerError::Empty));
+}
+
+/// Vocabularies that were cut name tokens that they do not have.
+#[test]
+fn tokenizer_forgets_special_tokens_that_are_not_there() {
+    let far = Some(TokenId(99));
+    let spec = TokenizerSpec { bos: far, eos: far, eot: far, unknown: far, ..runs(TokenizerKind::BytePairs) };
+    let tokenizer = Tokenizer::new(spec).expect("a tokenizer");
+    assert_eq!((tokenizer.bos(), tokenizer.eos()), (None, None));
+    assert!(!tokenizer.encode_prompt("aa", SpecialTokens::Parse).is_empty());
 }
 
 /// Broken files: nothing here may panic, and text goes as far as the vocabulary can say it.

@@ -10,6 +10,42 @@ pub fn give_back_freed() {
     }
 }
 
+/// While it lives, large memory that is freed is the system's again at once, where the allocator can be told so: glibc's takes
+/// what is asked for often from the heaps of threads, which keep it. That costs a fault for each page of it that is used
+/// again, so it is for a while in which least memory matters more. One at a time.
+#[derive(Debug)]
+pub struct FreedAtOnce(());
+
+impl FreedAtOnce {
+    /// Begins it.
+    #[must_use]
+    pub fn begin() -> Self {
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        // SAFETY: a number that the allocator compares sizes with, under its own lock.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        }
+        Self(())
+    }
+}
+
+/// What is smaller goes to the heaps.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const LARGE: i32 = 256 << 10;
+
+impl Drop for FreedAtOnce {
+    fn drop(&mut self) {
+        // Where glibc gets to by itself in a program that frees large memory: its threshold does not grow any more once it
+        // was set.
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        // SAFETY: as above.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
+        }
+    }
+}
+
 #[cfg(all(test, target_os = "linux", target_env = "gnu"))]
 mod tests {
     use super::*;
@@ -18,6 +54,18 @@ mod tests {
     fn resident() -> usize {
         let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
         pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    }
+
+    #[test]
+    fn large_memory_is_given_back_when_it_is_freed() {
+        // Its threshold grows to the size of what is freed.
+        drop(vec![1_u8; 24 << 20]);
+        let _at_once = FreedAtOnce::begin();
+        let held = std::hint::black_box([vec![1_u8; 20 << 20], vec![1; 1 << 10]]);
+        let before = resident();
+        let [large, _small] = held;
+        drop(large);
+        assert!(before - resident() > 8 << 20, "{before} -> {}", resident());
     }
 
     #[test]

@@ -160,8 +160,12 @@ impl<'a> Facts<'a> {
     pub(crate) fn linear_scale(&self) -> Result<f32, LoadError> {
         let kind = self.file.metadata().opt_str(&self.key("rope.scaling.type"))?;
         match kind {
-            None | Some("none" | "longrope") => Ok(self.opt_f32("rope.scale_linear")?.unwrap_or(1.0)),
-            Some("linear") => Ok(self.opt_f32("rope.scaling.factor")?.unwrap_or(1.0)),
+            Some("none" | "longrope") => Ok(self.opt_f32("rope.scale_linear")?.unwrap_or(1.0)),
+            // Of files that say how much and not how, this was meant; zero is not at all.
+            None | Some("linear") => {
+                let factor = self.opt_f32("rope.scaling.factor")?.or(self.opt_f32("rope.scale_linear")?);
+                Ok(factor.filter(|factor| *factor != 0.0).unwrap_or(1.0))
+            }
             Some(other) => Err(LoadError::Setting {
                 key: self.key("rope.scaling.type"),
                 problem: format!(

@@ -43,7 +43,11 @@ impl Yarn {
                 Err(facts.refuse(name, "YaRN needs a number above zero".to_owned()))
             }
         };
-        let original = facts.number("rope.scaling.original_context_length")? as f64;
+        // A file that does not say was stretched from where it stands.
+        let original = match facts.opt_number("rope.scaling.original_context_length")? {
+            None => facts.number("context_length")?,
+            Some(_) => facts.number("rope.scaling.original_context_length")?,
+        } as f64;
         let fast = number("rope.scaling.yarn_beta_fast", Some(TURNS[0]))?;
         let slow = number("rope.scaling.yarn_beta_slow", Some(TURNS[1]))?;
         Ok(Self {

@@ -75,11 +75,12 @@ impl ExpertFile {
         Err(NotRead { slot, problem: self.give_up(&wrong) })
     }
 
-    /// Says what is wrong. The file is removed, so that the next start packs the weights anew.
+    /// Says what is wrong. A file that is damaged is removed, so that the next start packs the weights anew; one that a
+    /// disk does not give may be whole.
     fn give_up(&self, wrong: &Wrong) -> String {
         let what = match wrong {
-            Wrong::Failed(error) => format!("the disk says: {error}"),
-            Wrong::Damaged => DAMAGED.to_owned(),
+            Wrong::Failed(error) => return format!("the disk says: {error}"),
+            Wrong::Damaged => DAMAGED,
         };
         // Once: a reader that tried again later could take away what was packed anew meanwhile.
         match self.removal.get_or_init(|| self.remove()) {
@@ -121,6 +122,14 @@ impl ExpertFile {
         while done < needed {
             match read_at(&self.file, &mut into[done..], (start + done) as u64) {
                 Ok(0) => return Err(Wrong::Damaged),
+                // Past the cache, a read begins at a block.
+                Ok(count) if done + count < needed => {
+                    let whole = (done + count) / BLOCK * BLOCK;
+                    if whole == done {
+                        return Err(Wrong::Damaged);
+                    }
+                    done = whole;
+                }
                 Ok(count) => done += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Wrong::Failed(error)),

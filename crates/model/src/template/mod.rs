@@ -25,7 +25,8 @@ pub use message::{ChatMessage, Turn};
 
 /// A chat template, compiled.
 pub struct ChatTemplate {
-    environment: Environment<'static>,
+    /// Or why there is none.
+    environment: Result<Environment<'static>, String>,
     source: String,
     bos: String,
     eos: String,
@@ -45,6 +46,18 @@ impl ChatTemplate {
     /// Compiles a template. `bos` and `eos` are the texts of those tokens, which templates write themselves.
     pub fn new(source: &str, bos: &str, eos: &str) -> Result<Self, TemplateError> {
         Self::with_clock(source, bos, eos, Arc::new(SystemTime::now))
+    }
+
+    /// As [`Self::new`]. One that cannot be read is an error of whoever renders: a model without a conversation needs none.
+    #[must_use]
+    pub fn even_unreadable(source: &str, bos: &str, eos: &str) -> Self {
+        Self::new(source, bos, eos).unwrap_or_else(|error| {
+            let why = match error {
+                TemplateError::Syntax(why) => why,
+                other => other.to_string(),
+            };
+            Self { environment: Err(why), source: source.to_owned(), bos: bos.to_owned(), eos: eos.to_owned() }
+        })
     }
 
     /// The ChatML template, for models that bring none: every message as
@@ -104,7 +117,8 @@ impl ChatTemplate {
         turn: Turn,
         told: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<String, TemplateError> {
-        let template = self.environment.get_template(NAME).map_err(|error| TemplateError::from_render(&error))?;
+        let environment = self.environment.as_ref().map_err(|why| TemplateError::Syntax(why.clone()))?;
+        let template = environment.get_template(NAME).map_err(|error| TemplateError::from_render(&error))?;
         let values = context! {
             messages => Serde(messages),
             tools => Serde(tools),
@@ -128,7 +142,7 @@ impl ChatTemplate {
         environment
             .add_template_owned(NAME, environment::without_training_tags(source))
             .map_err(|error| TemplateError::from_syntax(&error))?;
-        Ok(Self { environment, source: source.to_owned(), bos: bos.to_owned(), eos: eos.to_owned() })
+        Ok(Self { environment: Ok(environment), source: source.to_owned(), bos: bos.to_owned(), eos: eos.to_owned() })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which tokens end a generation, and the types that files get wrong.
 //!
 //! Files say little about their end tokens, so the well-known ones are found by their text, as llama.cpp does.
-//! A token that ends a generation is always a control token afterwards.
+//! A token that ends a generation is always a control token afterwards, and so is the one that begins a text.
 
 use duet_types::TokenId;
 
@@ -75,6 +75,9 @@ pub(super) fn assign(spec: &TokenizerSpec) -> (Vec<TokenType>, Vec<TokenId>) {
         spec.types.iter().copied().map(TokenType::from_number).collect()
     };
     let mut ends: Vec<TokenId> = [spec.eos, spec.eot, spec.eom].into_iter().flatten().collect();
+    for id in ends.iter().copied().chain(spec.bos) {
+        set(&mut types, id, TokenType::Control);
+    }
     let mut infill_ends: [Option<(usize, TokenId)>; 2] = [None; 2];
     let mut harmony = Harmony::default();
     let mut sentence_end = None;

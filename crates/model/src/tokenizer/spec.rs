@@ -84,6 +84,14 @@ impl TokenType {
 }
 
 impl TokenizerSpec {
+    /// Special tokens that the vocabulary does not have are as good as none: files of cut vocabularies name them.
+    pub(super) fn forget_what_is_not_there(&mut self) {
+        let tokens = self.tokens.len();
+        for special in [&mut self.bos, &mut self.eos, &mut self.eot, &mut self.eom, &mut self.unknown] {
+            *special = special.filter(|token| (token.0 as usize) < tokens);
+        }
+    }
+
     /// Reads the `tokenizer.ggml.*` keys. Where a key is absent, the default is that of llama.cpp,
     /// except that no special token is guessed for byte-pair vocabularies.
     pub fn from_metadata(metadata: &Metadata) -> Result<Self, TokenizerError> {

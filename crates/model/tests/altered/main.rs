@@ -3,3 +3,4 @@
 mod parts;
 mod settings;
 mod shapes;
+mod unusual;

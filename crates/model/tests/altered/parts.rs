@@ -84,6 +84,25 @@ impl Parts {
 
     /// Put together, loaded and run: the error of loading, or nothing.
     pub(crate) fn load_and_run(&self) -> Result<(), String> {
+        run(&self.load()?);
+        Ok(())
+    }
+
+    /// The same with this setting, whether it had it before or not.
+    pub(crate) fn with(mut self, key: &str, value: Value) -> Self {
+        self.metadata.retain(|(name, _)| name != key);
+        self.metadata.push((key.to_owned(), value));
+        self
+    }
+
+    /// The same without a setting.
+    pub(crate) fn without(mut self, key: &str) -> Self {
+        self.metadata.retain(|(name, _)| name != key);
+        self
+    }
+
+    /// Put together and loaded, or the error.
+    pub(crate) fn load(&self) -> Result<Model, String> {
         let mut writer = GgufWriter::new();
         for (key, value) in &self.metadata {
             writer.metadata(key, value.clone()).unwrap();
@@ -94,10 +113,20 @@ impl Parts {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, writer.to_bytes()).unwrap();
         let options = LoadOptions { threads: 1, ..LoadOptions::default() };
-        let model = Model::load(file.path(), &options, &mut |_| {}).map_err(|error| error.to_string())?;
-        run(&model);
-        Ok(())
+        Model::load(file.path(), &options, &mut |_| {}).map_err(|error| error.to_string())
     }
+}
+
+/// The last row's logits behind some tokens.
+pub(crate) fn logits(model: &Model) -> Vec<f32> {
+    let tokens: Vec<TokenId> = (1..40).map(TokenId).collect();
+    let rows = tokens.len();
+    let segments = vec![Segment::new(model.kv_pool(KvFormat::F16, Tokens(64)).table(), tokens)];
+    let mut pass = Pass::new(model, Activations::new(model, rows), segments).unwrap();
+    model.run_span(&mut pass, 0..model.node_count(), &Solo);
+    let mut logits = Vec::new();
+    model.logits(&mut pass, &[rows - 1], &mut logits, &Solo);
+    logits
 }
 
 /// Everything that reads a model's tensors: a pass with the first and the last tokens, its logits, and what devices take.
