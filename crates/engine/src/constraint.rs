@@ -16,7 +16,7 @@ pub(crate) use masks::MaskMaker;
 
 use duet_agents::{Automaton, Mask};
 use duet_speculate::Draft;
-use duet_types::TokenId;
+use duet_types::{Class, TokenId};
 use guide::GrammarGuide;
 use masks::{Masks, Ordered};
 use std::fmt;
@@ -45,9 +45,20 @@ impl fmt::Debug for Constraint {
     }
 }
 
+/// Where an answer is in its form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    GoesOn,
+    /// It has all that it needs, and nothing may follow.
+    Complete,
+    /// Nothing can follow, and it is not complete.
+    Lost,
+}
+
 /// A generation's automaton and its masks.
 pub(crate) struct Constrained {
     maker: Arc<MaskMaker>,
+    class: Class,
     state: State,
     /// What must come next, after the last chosen token.
     forced: Vec<TokenId>,
@@ -66,9 +77,9 @@ enum State {
 }
 
 impl Constrained {
-    pub(crate) fn new(maker: &Arc<MaskMaker>, Constraint(automaton): Constraint) -> Self {
+    pub(crate) fn new(maker: &Arc<MaskMaker>, class: Class, Constraint(automaton): Constraint) -> Self {
         let state = State::Still(automaton);
-        Self { maker: Arc::clone(maker), state, forced: Vec::new(), forced_count: 0 }
+        Self { maker: Arc::clone(maker), class, state, forced: Vec::new(), forced_count: 0 }
     }
 
     /// The tokens that may be chosen from row `row` of the pass; absent where nothing can, and the answer is to end.
@@ -77,17 +88,22 @@ impl Constrained {
         masks.of_row(row)
     }
 
-    /// Takes the chosen token. Whether the answer is complete with it.
-    pub(crate) fn chosen(&mut self, token: TokenId) -> bool {
+    /// Takes the chosen token.
+    pub(crate) fn chosen(&mut self, token: TokenId) -> Held {
         if self.forced.first() == Some(&token) {
             self.forced.remove(0);
             self.forced_count += 1;
         } else {
             self.forced.clear();
         }
-        let Some(masks) = self.here() else { return true };
-        let taken = masks.automaton().commit(token);
-        taken.is_err() || masks.automaton().is_stopped()
+        let Some(masks) = self.here() else { return Held::Lost };
+        let automaton = masks.automaton();
+        match automaton.commit(token) {
+            Err(_) => Held::Lost,
+            Ok(()) if !automaton.is_stopped() => Held::GoesOn,
+            Ok(()) if automaton.is_accepting() => Held::Complete,
+            Ok(()) => Held::Lost,
+        }
     }
 
     /// Drafts with `draft`, which is guided by the grammar, and orders the masks of the pass that verifies what it drafts.
@@ -99,7 +115,7 @@ impl Constrained {
         let mut automaton = masks.into_automaton();
         self.forced = automaton.forced();
         let draft = draft(&mut GrammarGuide::new(&mut automaton, &self.forced));
-        self.state = State::Ordered(self.maker.order(automaton, &draft));
+        self.state = State::Ordered(self.maker.order(self.class, automaton, &draft));
     }
 
     /// Orders the first mask, which is needed when the prompt was read.

@@ -1,7 +1,8 @@
 //! Kept KV: what ended requests left, for the turns that follow.
 //!
 //! An entry holds exactly the keys and values of the tokens recorded with it, in memory or on disk, and goes by the
-//! request that left it. A new request takes over the entry that it continues, or forks one that begins like it; so a
+//! request that left it. A new request takes over the entry that it continues, or forks one that begins like it; it also
+//! forks what others wait to continue, and background work forks what a person left. So a
 //! second chat turn computes only what is new, and an agent's common instructions are computed once, but for a page's part where a model has a recurrent state. Entries are found by
 //! their tokens, within one tenant: a client need not name them, one whose history was edited gets exactly the part that
 //! still holds, and nobody learns from response times what another tenant asked. Which entries stay is the scheduler's
@@ -11,7 +12,7 @@ use crate::backend::Table;
 use crate::request::FlowKey;
 use crate::spill::SpillFile;
 use duet_scheduler::{Prefix, Source};
-use duet_types::{FlowId, RequestId, TenantId, TokenId, Tokens};
+use duet_types::{Class, FlowId, RequestId, TenantId, TokenId, Tokens};
 use std::sync::Arc;
 
 /// All entries, oldest first.
@@ -28,6 +29,29 @@ pub(crate) struct Owner {
     pub(crate) tenant: TenantId,
     pub(crate) flow: FlowId,
     pub(crate) key: Option<FlowKey>,
+    /// Of the request.
+    pub(crate) class: Class,
+}
+
+/// Who asks what there is of a prompt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker<'a> {
+    pub(crate) tenant: TenantId,
+    pub(crate) class: Class,
+    /// Entries that other open requests are to continue.
+    pub(crate) others_want: &'a [RequestId],
+}
+
+impl Asker<'_> {
+    /// Whether it may have the entry for itself.
+    fn may_take(&self, request: RequestId, owner: &Owner) -> bool {
+        !self.others_want.contains(&request) && is_worth(self.class, owner)
+    }
+}
+
+/// Whether what a request of this class does with an entry may be all that is left of it.
+fn is_worth(class: Class, owner: &Owner) -> bool {
+    class == Class::Reactive || owner.class == Class::Proactive
 }
 
 #[derive(Debug)]
@@ -98,18 +122,18 @@ impl<T: Table> KeptStore<T> {
     }
 
     /// What there is for `prompt`. Copies at most one page.
-    pub(crate) fn find(&mut self, tenant: TenantId, prompt: &[TokenId]) -> Found<T> {
-        let Some((index, prefix)) = self.longest(tenant, prompt) else { return Found::Nothing };
+    pub(crate) fn find(&mut self, asker: Asker<'_>, prompt: &[TokenId]) -> Found<T> {
+        let Some((index, prefix)) = self.longest(asker.tenant, prompt) else { return Found::Nothing };
         let entry = &mut self.entries[index];
         let (request, whole) = (entry.request, prefix.as_usize() == entry.tokens.len());
+        let takes = whole && asker.may_take(request, &entry.owner);
         match &entry.place {
             Place::Moving => Found::Moving,
             Place::Disk(file) => {
-                let source = if whole { Source::TakenOver(request) } else { Source::Forked(request) };
+                let source = if takes { Source::TakenOver(request) } else { Source::Forked(request) };
                 Found::OnDisk { file: Arc::clone(file), prefix, source }
             }
-            // The flow goes on, and nobody else can want what it had.
-            Place::Memory(_) if whole => self.take(index, prefix),
+            Place::Memory(_) if takes => self.take(index, prefix),
             Place::Memory(table) => match table.fork(prefix) {
                 Ok(table) => Found::Here(table, Source::Forked(request)),
                 // No page is left for the copy: then the new branch replaces the old one.
@@ -134,23 +158,25 @@ impl<T: Table> KeptStore<T> {
         let common =
             |entry: &Entry<T>| entry.tokens.iter().zip(wanted).take_while(|(kept, wanted)| kept == wanted).count();
         let own = self.entries.iter().enumerate().filter(|(_, entry)| entry.owner.tenant == tenant);
-        let usable = |entry: &Entry<T>| {
+        let usable = |(index, entry): (usize, &Entry<T>)| {
             let common = common(entry);
             let is_whole = common == entry.tokens.len();
-            if is_whole { common } else { common - common % self.cuts.as_usize().max(1) }
+            let prefix = if is_whole { common } else { common - common % self.cuts.as_usize().max(1) };
+            // Of two with as much, the one that goes on, and the later.
+            (prefix, is_whole, index)
         };
-        let (index, prefix) =
-            own.map(|(index, entry)| (index, usable(entry))).max_by_key(|&(i, prefix)| (prefix, i))?;
+        let (prefix, _, index) = own.map(usable).max()?;
         (prefix > 0).then_some((index, Tokens(prefix as u32)))
     }
 
     /// Keeps a table that holds exactly `tokens`. Returns the entries that it replaces: those whose tokens it begins
-    /// with.
+    /// with, but for a person's where this is background work's.
     pub(crate) fn keep(&mut self, request: RequestId, owner: Owner, tokens: Vec<TokenId>, table: T) -> Vec<RequestId> {
         assert_eq!(tokens.len(), table.len().as_usize(), "an entry records what its table holds");
         let replaced = self.entries.iter().filter(|entry| {
             entry.owner.tenant == owner.tenant
                 && !matches!(entry.place, Place::Moving)
+                && is_worth(owner.class, &entry.owner)
                 && tokens.starts_with(&entry.tokens)
         });
         let replaced: Vec<RequestId> = replaced.map(|entry| entry.request).collect();
@@ -204,7 +230,7 @@ mod tests {
     }
 
     fn owner(tenant: TenantId) -> Owner {
-        Owner { tenant, flow: FlowId(0), key: None }
+        Owner { tenant, flow: FlowId(0), key: None, class: Class::Reactive }
     }
 
     /// Entry `i` is left by request `i`.
@@ -217,7 +243,11 @@ mod tests {
     }
 
     fn find(kept: &mut KeptStore<FakeTable>, prompt: &str) -> Option<(Vec<TokenId>, Source)> {
-        match kept.find(TENANT, &tokens(prompt)) {
+        find_as(kept, Asker { tenant: TENANT, class: Class::Reactive, others_want: &[] }, prompt)
+    }
+
+    fn find_as(kept: &mut KeptStore<FakeTable>, asker: Asker<'_>, prompt: &str) -> Option<(Vec<TokenId>, Source)> {
+        match kept.find(asker, &tokens(prompt)) {
             Found::Here(table, source) => Some((table.contents(), source)),
             _ => None,
         }
@@ -229,6 +259,27 @@ mod tests {
         let mut kept = kept(&pool, &["abc", "xyz"]);
         assert_eq!(find(&mut kept, "abcd"), Some((tokens("abc"), Source::TakenOver(RequestId(0)))));
         assert_eq!(kept.len(), 1);
+    }
+
+    #[test]
+    fn what_others_wait_for_is_forked_until_one_is_left() {
+        let pool = FakePool::new(100);
+        let mut kept = kept(&pool, &["abc"]);
+        let asker = Asker { tenant: TENANT, class: Class::Reactive, others_want: &[RequestId(0)] };
+        assert_eq!(find_as(&mut kept, asker, "abcd"), Some((tokens("abc"), Source::Forked(RequestId(0)))));
+        assert_eq!(find(&mut kept, "abce"), Some((tokens("abc"), Source::TakenOver(RequestId(0)))));
+    }
+
+    #[test]
+    fn background_work_leaves_a_person_what_the_person_left() {
+        let pool = FakePool::new(100);
+        let mut kept = kept(&pool, &["abc"]);
+        let asker = Asker { tenant: TENANT, class: Class::Proactive, others_want: &[] };
+        assert_eq!(find_as(&mut kept, asker, "abcd"), Some((tokens("abc"), Source::Forked(RequestId(0)))));
+        let (longer, of_background) = (tokens("abcde"), Owner { class: Class::Proactive, ..owner(TENANT) });
+        assert!(kept.keep(RequestId(8), of_background, longer.clone(), pool.table_of(&longer)).is_empty());
+        assert_eq!(find(&mut kept, "abcx"), Some((tokens("abc"), Source::TakenOver(RequestId(0)))));
+        assert_eq!(find_as(&mut kept, asker, "abcdef"), Some((longer, Source::TakenOver(RequestId(8)))));
     }
 
     #[test]
@@ -279,7 +330,8 @@ mod tests {
         let pool = FakePool::new(100);
         let mut kept = kept(&pool, &["abc"]);
         assert!(kept.prefix(TenantId(1), &tokens("abcd")).is_none());
-        assert!(matches!(kept.find(TenantId(1), &tokens("abcd")), Found::Nothing));
+        let stranger = Asker { tenant: TenantId(1), class: Class::Reactive, others_want: &[] };
+        assert!(matches!(kept.find(stranger, &tokens("abcd")), Found::Nothing));
         let longer = tokens("abcde");
         let replaced = kept.keep(RequestId(9), owner(TenantId(1)), longer.clone(), pool.table_of(&longer));
         assert!(replaced.is_empty());

@@ -9,6 +9,7 @@
 //! was cached. (Agent.xpu §4.1)
 
 mod backend;
+mod by_class;
 mod calibration;
 #[cfg(test)]
 mod chi_squared;

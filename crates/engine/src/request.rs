@@ -249,6 +249,12 @@ pub enum EngineError {
     /// KV memory ran out.
     #[error("out of KV cache memory: {0}")]
     OutOfMemory(String),
+    /// What an answer is held to became too large, or nothing that the model can write fits it.
+    #[error(
+        "the answer cannot be held to its form any further: its grammar or schema became too large here, or no token fits \
+         it; make it simpler"
+    )]
+    FormLost,
     /// A file that the engine was to write.
     #[error("cannot write {}: {error}", path.display())]
     File {

@@ -265,7 +265,7 @@ impl<B: Backend> Runtime<B> {
         let tokens = Tokens((request.prompt.len() + request.predicted.len()) as u32);
         let owner = (request.tenant, request.flow.clone());
         let seed = shared.seeds.hash_one(shared.clock.now());
-        let guided = (shared.drafting.begin(&request), shared.constrained(request.constraint.take())?);
+        let guided = (shared.drafting.begin(&request), shared.constrained(request.class, request.constraint.take())?);
         let sequence = Sequence::new(&*shared.backend, request, guided, seed, Outbox::new(sender), shared.clock)
             .waited_for(shared.people.came(class));
         let id = shared.drive(|scheduler, world, now| {
@@ -418,7 +418,11 @@ impl<B: Backend> Shared<B> {
     }
 
     /// What holds an answer to a constraint, if it has one.
-    fn constrained(&self, constraint: Option<Constraint>) -> Result<Option<Box<Constrained>>, EngineError> {
+    fn constrained(
+        &self,
+        class: Class,
+        constraint: Option<Constraint>,
+    ) -> Result<Option<Box<Constrained>>, EngineError> {
         let Some(constraint) = constraint else { return Ok(None) };
         if self.masks.get().is_none() {
             let maker = MaskMaker::start()
@@ -426,7 +430,7 @@ impl<B: Backend> Shared<B> {
             // Of two at once, one is dropped.
             let _ = self.masks.set(Arc::new(maker));
         }
-        Ok(self.masks.get().map(|maker| Box::new(Constrained::new(maker, constraint))))
+        Ok(self.masks.get().map(|maker| Box::new(Constrained::new(maker, class, constraint))))
     }
 
     /// Lets something happen in the world, and drives the scheduler until nothing more does.

@@ -8,7 +8,7 @@ mod drafts;
 use crate::backend::{Accepted, Backend, Rows, Table as _};
 use crate::calibration::Vocabulary;
 use crate::clock::Clock;
-use crate::constraint::Constrained;
+use crate::constraint::{Constrained, Held};
 use crate::outbox::Outbox;
 use crate::people::Waiting;
 use crate::pooled::Pooled;
@@ -60,6 +60,8 @@ pub(crate) struct Sequence<B: Backend> {
     /// Where its rows' experts were computed.
     experts: FateCounts,
     begun: Begun,
+    /// Tokens of its prompt that drafters have read.
+    drafters_read: usize,
     logprobs: Option<u8>,
     ending: Ending,
     /// Special tokens that are written out.
@@ -192,6 +194,7 @@ impl<B: Backend> Sequence<B> {
             scores: prompt_logprobs.map(PromptScores::new),
             experts: FateCounts::default(),
             begun: Begun::NotYet,
+            drafters_read: 0,
             logprobs,
             ending: if stop.ignore_eos { Ending::IgnoresEndOfTurn } else { Ending::AtEndOfTurn },
             marks,
@@ -279,6 +282,7 @@ impl<B: Backend> Sequence<B> {
             self.prepare_drafts(backend);
         }
         let (start, end) = (member.rows.start.as_usize(), member.rows.end.as_usize());
+        self.read_for_drafts(end);
         let VerifyRows { tokens, parents } = match (member.stage, &self.speculation) {
             (Stage::Verify, Some(speculation)) => speculation.latest().verify_rows(self.tokens[start], end - start - 1),
             _ => VerifyRows { tokens: self.tokens[start..end].to_vec(), parents: None },
@@ -287,9 +291,19 @@ impl<B: Backend> Sequence<B> {
         Some(Rows { request: Some(member.request), table, tokens, texts, parents })
     }
 
-    /// Remembers why its pass failed, for the client.
+    /// Remembers why it failed, or its pass, for the client.
     pub(crate) fn fail(&mut self, error: EngineError) {
         self.failure = Some(error);
+    }
+
+    /// Whether it failed since its last pass that did not.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Its pass went well, after others that did not.
+    pub(crate) fn recovered(&mut self) {
+        self.failure = None;
     }
 
     /// Tells the client that it ended.
@@ -313,12 +327,12 @@ impl<B: Backend> Sequence<B> {
         self.outbox.end(GenerationEvent::Failed(error));
     }
 
-    /// Its keys and values and the tokens they are of, if there are any to keep.
-    pub(crate) fn into_kept(mut self) -> Option<(Vec<TokenId>, B::Table)> {
+    /// Its keys and values and the tokens they are of, if there are any to keep. It has none from then on.
+    pub(crate) fn take_kept(&mut self) -> Option<(Vec<TokenId>, B::Table)> {
+        let table = self.table.take()?;
         if self.leaves == Leaves::Nothing {
             return None;
         }
-        let table = self.table.take()?;
         self.tokens.truncate(table.len().as_usize());
         Some((std::mem::take(&mut self.tokens), table))
     }
@@ -477,20 +491,27 @@ impl<B: Backend> Sequence<B> {
         let likeliest = &rows.likeliest[row];
         let mask = self.constrained.as_mut().map(|constrained| constrained.mask(row));
         let is_stuck = matches!(mask, Some(None));
+        if is_stuck {
+            self.failure = Some(EngineError::FormLost);
+        }
         let may_come = |token: &TokenId| mask.is_none_or(|mask| mask.is_some_and(|mask| mask.allows(*token)));
         let closing = self.thought.as_ref().and_then(|thought| thought.closing()).filter(may_come);
         let token = match (closing, logits, mask) {
             (Some(token), ..) => self.sampler.given(token),
             (None, None, _) => self.sampler.choose_of_best(likeliest, scratch),
             (None, Some(logits), Some(Some(mask))) => self.sampler.choose_among(mask, logits, likeliest, scratch),
-            // Of an answer that nothing can follow, the token is the last one's place, and has no text.
+            // Of an answer that nothing can follow, the token is the last one's place, and has no text. The answer failed.
             (None, Some(logits), None | Some(None)) => self.sampler.choose(logits, likeliest.first().copied(), scratch),
         };
         let logprobs = reported.map(|(logits, alternatives)| logprobs(&logits, token, alternatives, scratch));
         self.tokens.push(token);
         self.times.first_token.get_or_insert_with(|| self.times.clock.now());
 
-        let is_complete = self.constrained.as_mut().is_some_and(|constrained| constrained.chosen(token));
+        let held = self.constrained.as_mut().map_or(Held::GoesOn, |constrained| constrained.chosen(token));
+        // What ends a turn may come only where the answer is complete.
+        if held == Held::Lost && !backend.ends_turn(token) {
+            self.failure = Some(EngineError::FormLost);
+        }
         let ends_turn = is_stuck || (self.ending == Ending::AtEndOfTurn && backend.ends_turn(token));
         let new = match backend.special_name(token).filter(|_| self.marks.contains(&token)) {
             _ if ends_turn => String::new(),
@@ -509,7 +530,7 @@ impl<B: Backend> Sequence<B> {
             return Some(FinishReason::Stop);
         }
         let reason = match () {
-            () if ends_turn || is_complete => FinishReason::Stop,
+            () if ends_turn || held != Held::GoesOn => FinishReason::Stop,
             () if self.tokens.len() >= self.len_max => FinishReason::Length,
             () => return None,
         };

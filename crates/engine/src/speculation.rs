@@ -163,10 +163,10 @@ impl Speculation {
         self.pace += PACE_RATE * (path.len() as f64 - self.pace);
     }
 
-    /// Reads the prompt, which takes a microsecond a few tokens and some hundred bytes each: not before its first pass,
-    /// since a thousand requests may wait.
-    pub(crate) fn read(&mut self, prompt: &[TokenId]) {
-        self.speculator.read(prompt);
+    /// Reads some tokens more of the prompt, which takes a microsecond a few tokens and some hundred bytes each: not before
+    /// its first pass, since a thousand requests may wait.
+    pub(crate) fn read(&mut self, tokens: &[TokenId]) {
+        self.speculator.read(tokens);
     }
 
     /// The answer is complete, and nobody was told yet: whoever asks next finds what is kept of it.

@@ -1,15 +1,16 @@
 //! KV on disk: files that nobody else can open, and the one thread that reads and writes them.
 //!
 //! A file has no name and is gone when it is dropped, even if the process dies: conversations do not stay behind on a
-//! disk. The thread sleeps unless there is something to move; it computes nothing.
+//! disk. The thread sleeps unless there is something to move; it computes nothing. What a person waits for is read before
+//! anything is written, and before what background work waits for.
 
 use crate::backend::{Backend, Table};
-use duet_types::{RequestId, Tokens};
+use crate::by_class::Queue;
+use duet_types::{Class, RequestId, Tokens};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 /// What a table held, on disk.
@@ -35,7 +36,7 @@ pub(crate) enum Moved<T> {
 
 /// The thread, as the world holds it. Dropping it lets the thread end after what it was given.
 pub(crate) struct Mover<T> {
-    jobs: Sender<Job<T>>,
+    jobs: Arc<Queue<Job<T>>>,
 }
 
 impl SpillFile {
@@ -52,22 +53,30 @@ impl<T: Table> Mover<T> {
         folder: PathBuf,
         done: impl Fn(Moved<T>) + Send + 'static,
     ) -> io::Result<(Self, JoinHandle<()>)> {
-        let (jobs, receiver) = channel();
+        let jobs = Arc::<Queue<Job<T>>>::default();
+        let given = Arc::clone(&jobs);
         let thread = std::thread::Builder::new()
             .name("duet-spill".to_owned())
-            .spawn(move || work(&*backend, &folder, &receiver, done))?;
+            .spawn(move || work(&*backend, &folder, &given, done))?;
         Ok((Self { jobs }, thread))
     }
 
-    /// Queues a job.
-    pub(crate) fn queue(&self, job: Job<T>) {
-        // The thread ends only after this sender is gone.
-        let _ = self.jobs.send(job);
+    /// Queues a job for a request of this class. What is written makes room that somebody waits for some time later, so it
+    /// goes behind what is read for a person.
+    pub(crate) fn queue(&self, class: Class, job: Job<T>) {
+        let class = if matches!(job, Job::Load { .. }) { class } else { Class::Proactive };
+        self.jobs.add(class, job);
     }
 }
 
-fn work<B: Backend>(backend: &B, folder: &PathBuf, jobs: &Receiver<Job<B::Table>>, done: impl Fn(Moved<B::Table>)) {
-    for job in jobs {
+impl<T> Drop for Mover<T> {
+    fn drop(&mut self) {
+        self.jobs.close();
+    }
+}
+
+fn work<B: Backend>(backend: &B, folder: &PathBuf, jobs: &Queue<Job<B::Table>>, done: impl Fn(Moved<B::Table>)) {
+    while let Some(job) = jobs.next() {
         done(match job {
             Job::Save { request, table } => {
                 let result = save(backend, folder, &table).map_err(|error| (table, error));

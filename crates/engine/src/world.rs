@@ -10,7 +10,7 @@ mod reports;
 use crate::backend::Backend;
 use crate::exact::ExactGraphs;
 use crate::exchange::GraphLoader;
-use crate::kept::{Found, KeptStore, Owner};
+use crate::kept::{Asker, Found, KeptStore, Owner};
 use crate::pass::{Need, PassUnderWay, Way};
 use crate::past::{Past, When};
 use crate::prober::Prober;
@@ -34,6 +34,9 @@ pub(crate) struct EngineWorld<B: Backend> {
     /// For the kernels, which report to it.
     shared: Weak<Shared<B>>,
     open: HashMap<RequestId, Open<B>>,
+    /// Sequences that ended, without their keys and values, until the lock is given back: what they drafted from takes
+    /// milliseconds to drop.
+    ended: Vec<Box<Sequence<B>>>,
     passes: BTreeMap<PassId, Arc<PassUnderWay<B>>>,
     exact: ExactGraphs,
     kept: KeptStore<B::Table>,
@@ -69,6 +72,8 @@ struct Open<B: Backend> {
     owner: Owner,
     /// Of its prompt and of what is expected of its answer.
     tokens: Tokens,
+    /// What is kept of another request, until it has that or something better.
+    continues: Option<RequestId>,
     place: Place<B>,
 }
 
@@ -122,6 +127,7 @@ impl<B: Backend> EngineWorld<B> {
             lanes,
             shared,
             open: HashMap::new(),
+            ended: Vec::new(),
             passes: BTreeMap::new(),
             kept,
             named: HashMap::new(),
@@ -135,6 +141,11 @@ impl<B: Backend> EngineWorld<B> {
             past: Past::new(),
             watched: Watched::default(),
         }
+    }
+
+    /// What nobody needs any more, to be dropped without the lock.
+    pub(crate) fn take_ended(&mut self) -> Vec<Box<Sequence<B>>> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Takes in a request. The caller runs the driver's loop afterwards.
@@ -160,8 +171,9 @@ impl<B: Backend> EngineWorld<B> {
         let flow = self.flow(tenant, key.as_ref(), continued);
         let (prompt, head) = (Tokens(sequence.prompt().len() as u32), sequence.prompt_head());
         let net = sequence.net();
-        let owner = Owner { tenant, flow, key };
-        self.open.insert(id, Open { owner, tokens, place: Place::Here(Box::new(sequence)) });
+        let owner = Owner { tenant, flow, key, class };
+        let continues = prefix.map(|prefix| prefix.of);
+        self.open.insert(id, Open { owner, tokens, continues, place: Place::Here(Box::new(sequence)) });
         self.happened(now, Event::Submitted(Request { id, flow, class, prompt, prefix, head, net }));
         Ok(id)
     }
@@ -285,7 +297,7 @@ impl<B: Backend> EngineWorld<B> {
             Err(_) => Event::SpillFailed { request },
         };
         match self.open.remove(&request) {
-            Some(Open { owner, tokens, place: Place::Moving(mut sequence, _) }) => {
+            Some(Open { owner, tokens, continues, place: Place::Moving(mut sequence, _) }) => {
                 let place = match result {
                     Ok(file) => Place::OnDisk(sequence, Arc::new(file)),
                     Err((table, _)) => {
@@ -293,7 +305,7 @@ impl<B: Backend> EngineWorld<B> {
                         Place::Here(sequence)
                     }
                 };
-                self.open.insert(request, Open { owner, tokens, place });
+                self.open.insert(request, Open { owner, tokens, continues, place });
             }
             other => {
                 if let Some(other) = other {
@@ -314,6 +326,7 @@ impl<B: Backend> EngineWorld<B> {
         let Some(open) = self.open.get_mut(&request) else { return };
         let place = std::mem::replace(&mut open.place, Place::InHand);
         let Place::Moving(mut sequence, source) = place else { panic!("{request} was not being read") };
+        open.continues = None;
         let taken = match source {
             Some(Source::TakenOver(of)) => Some(of),
             _ => None,
@@ -399,9 +412,12 @@ impl<B: Backend> EngineWorld<B> {
     }
 
     fn restore_from_kept(&mut self, now: Instant, request: RequestId, mut sequence: Box<Sequence<B>>) {
-        let tenant = self.open[&request].owner.tenant;
+        let others_want: Vec<RequestId> =
+            self.open.iter().filter(|(id, _)| **id != request).filter_map(|(_, open)| open.continues).collect();
+        let Owner { tenant, class, .. } = self.open[&request].owner;
+        let asker = Asker { tenant, class, others_want: &others_want };
         let found = match sequence.start() {
-            Start::Anywhere => self.kept.find(tenant, sequence.tokens()),
+            Start::Anywhere => self.kept.find(asker, sequence.tokens()),
             Start::FirstToken => Found::Nothing,
         };
         let (table, source) = match found {
@@ -413,15 +429,25 @@ impl<B: Backend> EngineWorld<B> {
             }
             Found::Moving => return self.put(request, Place::Awaiting(sequence)),
         };
+        self.has_started(request);
         let cached = sequence.attach(table);
         self.put(request, Place::Here(sequence));
         self.happened(now, Event::Restored { request, cached, source });
     }
 
+    /// It has what it continues.
+    fn has_started(&mut self, request: RequestId) {
+        if let Some(open) = self.open.get_mut(&request) {
+            open.continues = None;
+        }
+    }
+
     fn move_table(&mut self, now: Instant, job: Job<B::Table>) {
         if let Some(helpers) = &self.helpers {
             self.past.moves();
-            return helpers.mover.queue(job);
+            let class = |request: &RequestId| self.open.get(request).map_or(Class::Proactive, |open| open.owner.class);
+            let (Job::Save { request, .. } | Job::Load { request, .. }) = &job;
+            return helpers.mover.queue(class(request), job);
         }
         // The engine stops: everything is cancelled, and nobody will want the KV.
         let stopped = || std::io::Error::other("the engine stops");
@@ -514,15 +540,22 @@ impl<B: Backend> EngineWorld<B> {
                 panic!("{request} is released while it moves")
             }
         };
+        // An answer that cannot go on has ended, for the scheduler.
+        let is_broken = sequence.has_failed() && end != End::Finished(FinishReason::Cancelled);
         match end {
             End::Failed => sequence.finish_failed(EngineError::Internal("a kernel failed".to_owned())),
             End::Finished(FinishReason::Cancelled) if self.life == Life::Stopping => {
                 sequence.finish_failed(EngineError::ShuttingDown);
             }
+            End::Finished(_) if is_broken => {
+                sequence.finish_failed(EngineError::Internal("it cannot go on".to_owned()))
+            }
             End::Finished(reason) => sequence.finish(&self.backend, reason),
         }
-        match (end, sequence.into_kept()) {
-            (End::Finished(_), Some((tokens, table))) if !tokens.is_empty() => {
+        let kept = sequence.take_kept();
+        self.ended.push(sequence);
+        match (end, kept) {
+            (End::Finished(_), Some((tokens, table))) if !tokens.is_empty() && !is_broken => {
                 for replaced in self.kept.keep(request, open.owner, tokens, table) {
                     self.happened(now, Event::Dropped { request: replaced });
                 }

@@ -131,6 +131,8 @@ impl ApiError {
                     (StatusCode::BAD_REQUEST, Some("invalid_value"))
                 }
                 EngineError::PromptTooLong { .. } => (StatusCode::BAD_REQUEST, Some("context_length_exceeded")),
+                // Not the server's fault: who asks again gets the same.
+                EngineError::FormLost => (StatusCode::UNPROCESSABLE_ENTITY, Some("form_lost")),
                 EngineError::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded")),
                 EngineError::OutOfMemory(_) => (StatusCode::SERVICE_UNAVAILABLE, Some("out_of_memory")),
                 EngineError::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, Some("shutting_down")),

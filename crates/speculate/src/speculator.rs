@@ -88,7 +88,7 @@ impl Speculator {
         Self { drafters, confidence, heard: Heard::default(), scratch: Scratch::default() }
     }
 
-    /// Reads the prompt.
+    /// Reads the prompt, or some tokens more of it.
     pub fn read(&mut self, prompt: &[TokenId]) {
         for &token in prompt {
             self.drafters.iter_mut().for_each(|drafter| drafter.observe(token));

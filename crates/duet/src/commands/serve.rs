@@ -159,3 +159,23 @@ fn shutdown_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
         eprintln_quiet("stopping; answers under way may finish");
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpStream};
+
+    #[test]
+    fn a_port_is_taken_at_once_and_answers_when_there_is_somebody() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _entered = runtime.enter();
+        let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let socket = bind(host, 0).unwrap();
+        let address = socket.local_addr().unwrap();
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        let _listener = socket.listen(WAITING_TO_CONNECT).unwrap();
+        assert!(TcpStream::connect(address).is_ok());
+        let error = bind(host, address.port()).unwrap_err();
+        assert!(error.to_string().contains("is in use"), "{error}");
+    }
+}

@@ -1,16 +1,16 @@
-//! The masks of a pass's rows, computed on a thread of their own while the pass runs.
+//! The masks of a pass's rows, computed on a thread of their own while the pass runs: people's before the background's.
 
+use crate::by_class::Queue;
 use duet_agents::{Automaton, Mask};
 use duet_speculate::Draft;
-use duet_types::TokenId;
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use duet_types::{Class, TokenId};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 /// The thread that computes masks. Without constrained generations it sleeps.
 pub(crate) struct MaskMaker {
-    /// Absent while this is dropped.
-    orders: Option<Mutex<Sender<Box<Order>>>>,
+    orders: Arc<Queue<Box<Order>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -34,34 +34,32 @@ pub(crate) struct Masks {
 
 impl MaskMaker {
     pub(crate) fn start() -> std::io::Result<Self> {
-        let (sender, orders) = channel::<Box<Order>>();
+        let orders = Arc::<Queue<Box<Order>>>::default();
+        let theirs = Arc::clone(&orders);
         let work = move || {
-            for order in orders {
+            let _abandons = theirs.abandons();
+            while let Some(order) = theirs.next() {
                 let Order { automaton, rows, to } = *order;
                 // Whoever ordered may be gone.
                 let _ = to.send(Masks::compute(automaton, &rows));
             }
         };
         let thread = std::thread::Builder::new().name("duet-masks".to_owned()).spawn(work)?;
-        Ok(Self { orders: Some(Mutex::new(sender)), thread: Some(thread) })
+        Ok(Self { orders, thread: Some(thread) })
     }
 
-    /// Orders the masks of the pass that verifies a draft.
-    pub(crate) fn order(&self, automaton: Automaton, draft: &Draft) -> Ordered {
+    /// Orders the masks of the pass that verifies a draft of a request of this class.
+    pub(crate) fn order(&self, class: Class, automaton: Automaton, draft: &Draft) -> Ordered {
         let rows = draft.rows().iter().map(|row| (row.parent.map_or(0, |parent| parent + 1), row.token)).collect();
         let (to, masks) = sync_channel(1);
-        let order = Box::new(Order { automaton, rows, to });
-        if let Some(orders) = &self.orders {
-            // Without the thread nothing comes, and who waits hears of it.
-            let _ = orders.lock().map(|orders| orders.send(order));
-        }
+        self.orders.add(class, Box::new(Order { automaton, rows, to }));
         Ordered(masks)
     }
 }
 
 impl Drop for MaskMaker {
     fn drop(&mut self) {
-        self.orders = None;
+        self.orders.close();
         if let Some(thread) = self.thread.take() {
             // A panic has been told.
             let _ = thread.join();
@@ -124,7 +122,7 @@ fn path(rows: &[(usize, TokenId)], row: usize) -> Vec<TokenId> {
 fn mask(automaton: &mut Automaton) -> Option<Mask> {
     let found = automaton.mask().cloned();
     if let Err(stuck) = &found {
-        tracing::warn!("an answer ends where its grammar ends: {stuck}");
+        tracing::warn!("an answer cannot go on in its form: {stuck}");
     }
     found.ok()
 }

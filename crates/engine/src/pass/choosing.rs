@@ -38,6 +38,7 @@ impl<B: Backend> Rows<B> {
         self.read(kernel, backend, site.crew);
         self.score(kernel, backend, site, workspace)?;
         let known = self.look(kernel, backend, site, workspace)?;
+        self.members.iter_mut().for_each(|(_, sequence)| sequence.recovered());
         let (mut generated, accepted) = self.choose(kernel, backend, &known, site.crew, workspace);
         self.end(backend, &accepted)?;
         self.spent += begun.elapsed();

@@ -19,6 +19,7 @@ use crate::speed_probe::SpeedProbe;
 use duet_device::CpuLanes;
 use duet_driver::Rates;
 use duet_kernels::crew::Crew;
+use duet_kernels::memory::FreedAtOnce;
 use duet_model::Model;
 use duet_model::kv::KvFormat;
 use duet_scheduler::Machine;
@@ -44,6 +45,8 @@ pub enum Effort {
 /// [`ProfileError`].
 pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Result<Profile, ProfileError> {
     let Measured { model, kv, cpu, executors } = *of;
+    // Passes of many sizes come one after the other, beside all weights.
+    let _freed = FreedAtOnce::begin();
     let bench = Bench::new(Arc::clone(model), Arc::clone(executors), kv, SIZED_POSITIONS + FEW_POSITIONS);
     let all = lanes.all();
     let cores = all.without(executors.device_lanes());

@@ -33,12 +33,16 @@ impl<B: Backend> Shared<B> {
         }
         // Read under the lock, so that time never goes backwards.
         let now = self.clock.now();
-        catch_unwind(AssertUnwindSafe(|| work(&mut state, now))).map_err(|panic| {
+        let result = catch_unwind(AssertUnwindSafe(|| work(&mut state, now))).map_err(|panic| {
             let error = failed(panic_message(&*panic));
             tracing::error!("{error}; all open requests fail, and a new scheduler begins");
             self.begin_anew(&mut state, now, &error);
             error
-        })
+        });
+        let ended = state.world.world.take_ended();
+        drop(state);
+        drop(ended);
+        result
     }
 
     fn begin_anew(&self, state: &mut State<B>, now: Instant, error: &EngineError) {

@@ -13,15 +13,24 @@ use duet_types::{TokenId, Tokens};
 use std::time::Duration;
 
 impl<B: Backend> Sequence<B> {
-    /// Its first pass begins: what drafts need of its prompt, and the mask of its first token.
+    /// Its first pass begins: what rows of its prompt are calibrated with, and the mask of its first token.
     pub(super) fn prepare_drafts(&mut self, backend: &B) {
         if let Some(constrained) = &mut self.constrained {
             constrained.begin();
         }
-        let Some(speculation) = &mut self.speculation else { return };
+        let Some(speculation) = &self.speculation else { return };
         let prompt = &self.tokens[..self.prompt_len];
-        speculation.read(prompt);
         self.vocabulary = Vocabulary::new(backend, speculation.calibrate_from_prompt(), prompt);
+    }
+
+    /// A pass with its rows up to `end` begins: drafters read its prompt as far. Chunk by chunk, since nobody is let in
+    /// meanwhile; what was found of it is read at once.
+    pub(super) fn read_for_drafts(&mut self, end: usize) {
+        let unread = self.drafters_read..end.min(self.prompt_len);
+        if let Some(speculation) = self.speculation.as_mut().filter(|_| !unread.is_empty()) {
+            self.drafters_read = unread.end;
+            speculation.read(&self.tokens[unread]);
+        }
     }
 
     /// Whether a draft model may be asked of what follows.

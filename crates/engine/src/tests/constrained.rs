@@ -91,6 +91,21 @@ fn an_answer_ends_where_its_grammar_does() {
     assert!(["onceonce", "onceandonce"].contains(&answer.text().as_str()), "{}", answer.text());
 }
 
+/// The model has no digits, so nothing can come behind the first word.
+#[test]
+fn an_answer_that_cannot_go_on_in_its_form_fails_and_is_not_kept() {
+    for method in [Method::None, Method::Duet] {
+        let setup = Setup { speculate: method, ..setup() };
+        let bench = Bench::with(FakeModel::new(1000, 100), &setup);
+        let mut request = hashed(&letters("onceandoncemore"), 40);
+        request.constraint = Some(held_to("once[0-9]and"));
+        let answer = super::answer(bench.start(request));
+        assert_eq!(answer.error(), &EngineError::FormLost);
+        assert_eq!(answer.texts.concat(), "once");
+        assert_eq!(bench.stats().flows_kept, 0);
+    }
+}
+
 #[test]
 fn answers_with_and_without_a_grammar_run_side_by_side() {
     let bench = Bench::with(FakeModel::new(1000, 400), &setup());
