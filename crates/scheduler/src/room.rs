@@ -11,7 +11,7 @@ use crate::kernel::{Member, PassId};
 use crate::memory::{Relief, Room};
 use crate::policy::Admission;
 use crate::queues::Line;
-use crate::request_table::{Fate, Phase, Row};
+use crate::request_table::{Fate, Phase};
 use crate::scheduler::Scheduler;
 use duet_types::{Class, FinishReason, Net, RequestId, Stage, Tokens};
 
@@ -33,11 +33,6 @@ impl Scheduler {
         if stopped && self.admission == Admission::ByClass && self.short.iter().any(is_reactive) {
             self.memory_changed_hands();
         }
-    }
-
-    /// Whether a request has its KV in memory, and does not wait for more.
-    pub(crate) fn has_memory(&self, row: &Row) -> bool {
-        matches!(row.phase, Phase::Ready | Phase::InPass(_)) && !self.short.contains(&row.request.id)
     }
 
     /// Begins a queued request, or brings one back from disk, if there is room.

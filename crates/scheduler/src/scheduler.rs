@@ -22,7 +22,7 @@ use crate::pass::{Broken, Pass};
 use crate::policy::{ActivationBuffers, Admission, Policy};
 use crate::queues::Line;
 use crate::reason::Reason;
-use crate::request_table::{Phase, Progress, RequestTable, Row};
+use crate::request_table::{Phase, Progress, RequestTable};
 use crate::residency::Residency;
 use crate::span::Span;
 use crate::view::View;
