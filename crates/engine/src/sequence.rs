@@ -491,9 +491,6 @@ impl<B: Backend> Sequence<B> {
         let likeliest = &rows.likeliest[row];
         let mask = self.constrained.as_mut().map(|constrained| constrained.mask(row));
         let is_stuck = matches!(mask, Some(None));
-        if is_stuck {
-            self.failure = Some(EngineError::FormLost);
-        }
         let may_come = |token: &TokenId| mask.is_none_or(|mask| mask.is_some_and(|mask| mask.allows(*token)));
         let closing = self.thought.as_ref().and_then(|thought| thought.closing()).filter(may_come);
         let token = match (closing, logits, mask) {
@@ -508,10 +505,6 @@ impl<B: Backend> Sequence<B> {
         self.times.first_token.get_or_insert_with(|| self.times.clock.now());
 
         let held = self.constrained.as_mut().map_or(Held::GoesOn, |constrained| constrained.chosen(token));
-        // What ends a turn may come only where the answer is complete.
-        if held == Held::Lost && !backend.ends_turn(token) {
-            self.failure = Some(EngineError::FormLost);
-        }
         let ends_turn = is_stuck || (self.ending == Ending::AtEndOfTurn && backend.ends_turn(token));
         let new = match backend.special_name(token).filter(|_| self.marks.contains(&token)) {
             _ if ends_turn => String::new(),
@@ -528,6 +521,10 @@ impl<B: Backend> Sequence<B> {
         self.outbox.send(GenerationEvent::Token { token, text, logprobs });
         if stopped {
             return Some(FinishReason::Stop);
+        }
+        // What ends a turn may come only where the answer is complete.
+        if is_stuck || (held == Held::Lost && !backend.ends_turn(token)) {
+            self.failure = Some(EngineError::FormLost);
         }
         let reason = match () {
             () if ends_turn || held != Held::GoesOn => FinishReason::Stop,
