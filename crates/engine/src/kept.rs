@@ -1,12 +1,12 @@
 //! Kept KV: what ended requests left, for the turns that follow.
 //!
-//! An entry holds exactly the keys and values of the tokens recorded with it, in memory or on disk, and goes by the
-//! request that left it. A new request takes over the entry that it continues, or forks one that begins like it; it also
-//! forks what others wait to continue, and background work forks what a person left. So a
-//! second chat turn computes only what is new, and an agent's common instructions are computed once, but for a page's part where a model has a recurrent state. Entries are found by
-//! their tokens, within one tenant: a client need not name them, one whose history was edited gets exactly the part that
-//! still holds, and nobody learns from response times what another tenant asked. Which entries stay is the scheduler's
-//! to decide (its memory manager); here is only where they are.
+//! An entry holds exactly the keys and values of the tokens recorded with it, in memory or on disk, and goes by the request
+//! that left it. A new request takes over the entry that it continues, or forks one that begins like it; it also forks what
+//! others wait to continue, and background work forks what a person left. So a second chat turn computes only what is new,
+//! and an agent's common instructions are computed once, but for a page's part where a model has a recurrent state. Entries
+//! are found by their tokens, within one tenant: a client need not name them, one whose history was edited gets exactly the
+//! part that still holds, and nobody learns from response times what another tenant asked. Which entries stay is the
+//! scheduler's to decide (its memory manager); here is only where they are.
 
 use crate::backend::Table;
 use crate::request::FlowKey;

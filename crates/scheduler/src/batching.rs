@@ -1,9 +1,10 @@
 //! Reactive-first adaptive decode batching. (Agent.xpu §4.5 ②, Algorithm 2)
 //!
-//! Every reactive request that decodes is in the next batch, or in the one after it where they are more than it holds. Proactive ones fill it up to `B_cap` while a reactive one
-//! is in it, and to the largest batch otherwise. When there are too many, those with the longest context stay out, since
-//! a batch is as slow as its longest member; the algorithm as printed fills the batch with the longest first, and its
-//! text says that the longest are evicted: this follows the text. Overdue requests are in whatever the cap says.
+//! Every reactive request that decodes is in the next batch, or in the one after it where they are more than it holds.
+//! Proactive ones fill it up to `B_cap` while a reactive one is in it, and to the largest batch otherwise. When there are
+//! too many, those with the longest context stay out, since a batch is as slow as its longest member; the algorithm as
+//! printed fills the batch with the longest first, and its text says that the longest are evicted: this follows the text.
+//! Overdue requests are in whatever the cap says.
 
 use crate::mechanism::Mechanism;
 use crate::queues::Line;

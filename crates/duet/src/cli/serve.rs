@@ -22,8 +22,9 @@ pub(crate) struct ServeArgs {
     /// Port to listen on; 0 takes a free one
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
-    /// Answer clients that address the server by this name, too, and pages of it or of this origin (several times; `*`: any).
-    /// Addresses and `localhost` are always answered; a name that a web page brings along is not, so that no page can reach the server
+    /// Answer clients that address the server by this name, too, and pages of it or of this origin (several times; `*`:
+    /// any). Addresses and `localhost` are always answered; a name that a web page brings along is not, so that no page can
+    /// reach the server
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
     /// Answer requests for a model of this name, too (several times): for clients that ask for one by a name of their own

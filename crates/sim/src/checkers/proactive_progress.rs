@@ -15,8 +15,8 @@
 //! that are cut off, over the longest context, or as a node of all rows of the longest text that is encoded. Three, since one must be owed in full before it runs, one may have been
 //! paid for in advance, and one is under way. The longest kernel is one that cannot be interrupted meanwhile.
 //!
-//! Nothing is owed while all of them wait for memory, is on disk, or waits for one; a fault (a kernel that fails, a lane that is lost)
-//! starts the count anew. (Agent.xpu §4.5 ③ has no bound; this is ours)
+//! Nothing is owed while each of them waits for memory, is on disk, or waits for one; a fault (a kernel that fails, a lane that
+//! is lost) starts the count anew. (Agent.xpu §4.5 ③ has no bound; this is ours)
 
 use super::picture::{OnLanes, Picture, Seen, Standing};
 use super::{Books, Checker, Rule};
