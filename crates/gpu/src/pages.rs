@@ -179,16 +179,17 @@ impl Pages {
             return self.copies.remove(at);
         }
         let empty = Copied { lineage, request: None, pages: Vec::new(), held: vec![0; self.layers.len()] };
-        let akin = |(at, copy): (usize, &Copied)| {
-            let common = cache.unchanged_since(copy.lineage).as_usize();
-            (common > 0).then_some((common, at))
-        };
-        let Some((common, at)) = self.copies.iter().enumerate().filter_map(akin).max() else { return empty };
-        let held: Vec<usize> = self.copies[at].held.iter().map(|&held| held.min(common)).collect();
-        let is_own = request.is_some() && self.copies[at].request == request;
-        if is_own {
-            return Copied { lineage, held, ..self.copies.remove(at) };
+        let common_with = |copy: &Copied| cache.unchanged_since(copy.lineage).as_usize();
+        let held_of = |copy: &Copied, common: usize| copy.held.iter().map(|&held| held.min(common)).collect::<Vec<_>>();
+        // Drafts that were given up gave it another lineage; it has no other copy, whoever else has as much in common.
+        if let Some(at) = self.copies.iter().position(|copy| request.is_some() && copy.request == request) {
+            let own = self.copies.remove(at);
+            let held = held_of(&own, common_with(&own));
+            return Copied { lineage, held, ..own };
         }
+        let akin = |(at, copy): (usize, &Copied)| Some((common_with(copy), at)).filter(|(common, _)| *common > 0);
+        let Some((common, at)) = self.copies.iter().enumerate().filter_map(akin).max() else { return empty };
+        let held = held_of(&self.copies[at], common);
         let whole = held.iter().copied().max().unwrap_or(0).div_ceil(PAGE_TOKENS);
         let from = self.copies[at].pages[..whole].to_vec();
         let mut others = ours.to_vec();
