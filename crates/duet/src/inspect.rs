@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use duet_model::arch::{self, Blueprint};
-use duet_model::gguf::{self, GgufError, GgufFile, Metadata, TensorInfo, TensorType, Texts};
+use duet_model::gguf::{self, GgufFile, Metadata, TensorInfo, TensorType, Texts};
 use duet_model::kv::KvFormat;
 use duet_types::{Bytes, Tokens};
 use serde::Serialize;
@@ -238,12 +238,11 @@ pub(crate) struct Weights {
 }
 
 /// What the weights of a file take in memory, about.
-pub(crate) fn packed_weights(path: &Path) -> Result<Weights, GgufError> {
-    let file = GgufFile::open(path)?;
+pub(crate) fn packed_weights(file: &GgufFile) -> Weights {
     let of_experts = |tensor: &&TensorInfo| tensor.name.contains("_exps.") && tensor.shape.len() == 3;
     let bytes = |tensors: &mut dyn Iterator<Item = &TensorInfo>| Bytes(tensors.map(packed_bytes).sum());
     let (mut all, mut experts) = (file.tensors().iter(), file.tensors().iter().filter(of_experts));
-    Ok(Weights { all: bytes(&mut all), experts: bytes(&mut experts) })
+    Weights { all: bytes(&mut all), experts: bytes(&mut experts) }
 }
 
 /// Matrices are packed as they are in the file, with an eighth of a bit more in types whose small scales have six bits, and

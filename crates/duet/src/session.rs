@@ -11,6 +11,7 @@ use crate::progress::{Progress, eprintln_quiet};
 use crate::weight_cache::WeightCache;
 use duet_engine::{Device, Engine, EngineConfig, MachineMemory};
 use duet_model::encoder::Encoder;
+use duet_model::gguf::GgufFile;
 use duet_model::{ExpertMemoryError, LoadError, LoadOptions, Model, PackError, PackedFileUse, Packing};
 use duet_offload::{expert_file, read_experts};
 use duet_scheduler::machine::RowsTaken;
@@ -194,7 +195,7 @@ fn tell_unread(what: &str, unread: &[String]) {
 /// Finds (downloads if need be) and loads the model for embeddings called `name`.
 pub(crate) fn open_encoder(name: &str, threads: Option<u16>) -> anyhow::Result<Encoder> {
     let path = models::locate(name)?;
-    check_fits(&path, None, MachineMemory::now())?;
+    check_fits(&path, inspect::packed_weights(&GgufFile::open(&path)?), None, MachineMemory::now())?;
     let options = with_threads(LoadOptions::default(), threads);
     let shown = path.display();
     match Encoder::is_in(&path) {
@@ -218,14 +219,13 @@ fn named(error: anyhow::Error, path: &Path) -> anyhow::Error {
 }
 
 /// Refuses a model whose weights alone are more than all the memory there is, container or machine. Less than that may
-/// still be more than is free just now: the system then makes room, or swaps, and the person is warned. Says what they take.
+/// still be more than is free just now: the system then makes room, or swaps, and the person is warned.
 fn check_fits(
     path: &Path,
+    weights: inspect::Weights,
     expert_memory: Option<Bytes>,
     memory: MachineMemory,
-) -> Result<Option<inspect::Weights>, BadInput> {
-    // What is wrong with a file is told by who loads it.
-    let Ok(weights) = inspect::packed_weights(path) else { return Ok(None) };
+) -> Result<(), BadInput> {
     let inspect::Weights { all, experts } = weights;
     let needed = Bytes(all.0 - experts.0 + expert_memory.map_or(experts.0, |memory| memory.0.min(experts.0)));
     let shown = path.display();
@@ -246,28 +246,30 @@ fn check_fits(
             eprintln_quiet(&format!(
                 "warning: the weights of {shown} take {needed} of memory, and {available} are free now"
             ));
-            Ok(Some(weights))
+            Ok(())
         }
-        _ => Ok(Some(weights)),
+        _ => Ok(()),
     }
 }
 
 fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyhow::Result<Arc<Model>> {
-    let weights = check_fits(path, options.expert_memory, MachineMemory::now())?;
+    let file = GgufFile::open(path)?;
+    let weights = inspect::packed_weights(&file);
+    check_fits(path, weights, options.expert_memory, MachineMemory::now())?;
     let what = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     // The size is known at the first report; an error before it needs no bar.
     let mut progress = None;
-    let packs_first = cache.is_some() && weights.is_some_and(WeightCache::packs_first);
+    let packs_first = cache.is_some() && WeightCache::packs_first(weights);
     // A model that is packed is hashed meanwhile.
     let in_memory = (!packs_first).then(|| models::Check::begin(path));
-    let mut load = |packed_file| {
-        Model::load(path, &LoadOptions { packed_file, ..options.clone() }, &mut |now| {
+    let mut load = |file: GgufFile, packed_file| {
+        Model::load_opened(path, file, &LoadOptions { packed_file, ..options.clone() }, &mut |now| {
             let bar = progress.get_or_insert_with(|| Progress::bytes("loading", &what, now.total));
             bar.set(now.done);
         })
     };
     let first = if packs_first { PackedFileUse::OrRefuse } else { PackedFileUse::OrPackInMemory };
-    let loaded = match (load(first), cache) {
+    let loaded = match (load(file, first), cache) {
         (Err(LoadError::NotPacked { path: packed, why }), Some(cache)) => {
             let check = models::Check::begin(path);
             let written = cache.pack(path, (&packed, why), options);
@@ -277,7 +279,7 @@ fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyh
                 return Err(wrong.into());
             }
             match written {
-                Ok(()) => load(PackedFileUse::JustWritten),
+                Ok(()) => load(GgufFile::open(path)?, PackedFileUse::JustWritten),
                 Err(PackError::Load(error)) => Err(error),
                 Err(PackError::Write(error)) if options.expert_memory.is_some() => {
                     let text = format!("packed weights cannot be written: {}: {error}", packed.display());
@@ -285,7 +287,7 @@ fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyh
                 }
                 Err(PackError::Write(error)) => {
                     eprintln_quiet(&format!("packed weights are not kept: {}: {error}", packed.display()));
-                    load(PackedFileUse::OrPackInMemory)
+                    load(GgufFile::open(path)?, PackedFileUse::OrPackInMemory)
                 }
             }
         }
@@ -356,29 +358,32 @@ mod tests {
     #[test]
     fn a_model_that_can_never_fit_is_refused_with_the_sizes() {
         let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf"));
-        let needed = inspect::packed_weights(path).unwrap().all;
+        let weights = inspect::packed_weights(&GgufFile::open(path).unwrap());
+        let needed = weights.all;
         let memory =
             |total: u64, available: u64| MachineMemory { total: Some(Bytes(total)), available: Some(Bytes(available)) };
-        let refused = check_fits(path, None, memory(needed.0 - 1, 0)).unwrap_err().to_string();
+        let refused = check_fits(path, weights, None, memory(needed.0 - 1, 0)).unwrap_err().to_string();
         for words in ["golden_llama.gguf", &needed.to_string(), "in all", "smaller model"] {
             assert!(refused.contains(words), "{refused}");
         }
-        assert_eq!(check_fits(path, None, memory(needed.0, 0)).unwrap().unwrap().all, needed);
-        assert!(check_fits(path, None, MachineMemory::default()).is_ok(), "what nobody knows refuses nothing");
-        assert!(
-            check_fits(Path::new("none.gguf"), None, memory(1, 1)).unwrap().is_none(),
-            "who loads it says what is wrong"
-        );
+        assert!(check_fits(path, weights, None, memory(needed.0, 0)).is_ok());
+        assert!(check_fits(path, weights, None, MachineMemory::default()).is_ok(), "what nobody knows refuses nothing");
     }
 
     #[test]
     fn a_mixture_that_does_not_fit_may_leave_experts_on_disk() {
         let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_olmoe.gguf"));
-        let inspect::Weights { all, experts } = inspect::packed_weights(path).unwrap();
+        let weights = inspect::packed_weights(&GgufFile::open(path).unwrap());
+        let inspect::Weights { all, experts } = weights;
         let memory = MachineMemory { total: Some(Bytes(all.0 - 1)), available: None };
-        let refused = check_fits(path, None, memory).unwrap_err().to_string();
+        let refused = check_fits(path, weights, None, memory).unwrap_err().to_string();
         assert!(refused.contains("--expert-memory") && refused.contains(&experts.to_string()), "{refused}");
-        assert!(check_fits(path, Some(Bytes(experts.0 / 2)), memory).is_ok());
-        assert!(check_fits(path, Some(experts), memory).unwrap_err().to_string().contains("less with --expert-memory"));
+        assert!(check_fits(path, weights, Some(Bytes(experts.0 / 2)), memory).is_ok());
+        assert!(
+            check_fits(path, weights, Some(experts), memory)
+                .unwrap_err()
+                .to_string()
+                .contains("less with --expert-memory")
+        );
     }
 }

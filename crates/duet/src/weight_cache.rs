@@ -9,7 +9,8 @@ use crate::disk::free_disk;
 use crate::progress::{Progress, eprintln_quiet};
 use crate::{inspect, models};
 use duet_files::bounded;
-use duet_model::{LoadOptions, LoadProgress, Model, PackError, Packing, Unusable};
+use duet_model::gguf::GgufFile;
+use duet_model::{LoadError, LoadOptions, LoadProgress, Model, PackError, Packing, Unusable};
 use duet_types::Bytes;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -71,9 +72,9 @@ impl WeightCache {
         let mut progress = |now: LoadProgress| {
             bar.get_or_insert_with(|| Progress::bytes("packing", &what, now.total)).set(now.done);
         };
-        let needed = inspect::packed_weights(model).map_err(|error| io::Error::other(error.to_string()))?.all;
-        let file = self.room(needed)?;
-        Model::pack_into(model, file.as_file(), options, &mut progress)?;
+        let source = GgufFile::open(model).map_err(LoadError::from)?;
+        let file = self.room(inspect::packed_weights(&source).all)?;
+        Model::pack_into(&source, file.as_file(), options, &mut progress)?;
         file.persist(path).map_err(io::Error::from)?;
         bar.into_iter().for_each(|bar| bar.finish("packed"));
         Ok(())
@@ -115,7 +116,7 @@ mod tests {
             ..LoadOptions::default()
         };
         let load = |packed_file| Model::load(&path, &options(packed_file), &mut |_| {});
-        assert!(WeightCache::packs_first(inspect::packed_weights(&path).unwrap()));
+        assert!(WeightCache::packs_first(inspect::packed_weights(&GgufFile::open(&path).unwrap())));
         let Err(LoadError::NotPacked { path: place, why }) = load(PackedFileUse::OrRefuse) else { panic!() };
         assert_eq!(why, Unusable::Absent);
         let pack = |cache: &WeightCache| cache.pack(&path, (&place, why), &options(PackedFileUse::OrRefuse));

@@ -7,6 +7,7 @@ mod failing_reads;
 use duet_engine::{
     Engine, EngineConfig, EngineError, GenerateRequest, GenerationEvent, SamplingParams, StopConditions,
 };
+use duet_model::gguf::GgufFile;
 use duet_model::{ExpertMemoryError, LoadError, LoadOptions, Model};
 use duet_types::{Bytes, Class, TokenId, Tokens};
 use std::fs::File;
@@ -29,7 +30,7 @@ fn load(name: &str, folder: &Path, memory: Option<Bytes>) -> Result<Model, LoadE
 fn on_disk(name: &str, folder: &Path) -> (Arc<Model>, PathBuf) {
     let Err(LoadError::NotPacked { path, .. }) = load(name, folder, Some(Bytes(1))) else { panic!("{name}") };
     let file = File::create(&path).unwrap();
-    Model::pack_into(&fixture(name), &file, &LoadOptions::default(), &mut |_| {}).unwrap();
+    Model::pack_into(&GgufFile::open(&fixture(name)).unwrap(), &file, &LoadOptions::default(), &mut |_| {}).unwrap();
     let least = match load(name, folder, Some(Bytes(1))) {
         Err(LoadError::ExpertMemory(ExpertMemoryError::TooSmall { least, .. })) => least,
         other => panic!("{:?}", other.map(drop)),

@@ -5,6 +5,7 @@
 
 use duet_kernels::crew::Scoped;
 use duet_model::forward::{Activations, Pass, Segment};
+use duet_model::gguf::GgufFile;
 use duet_model::kv::KvFormat;
 use duet_model::{LoadError, LoadOptions, Model, PackedFileUse};
 use duet_types::{TokenId, Tokens};
@@ -23,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let of = |packed_file| Model::load(path.as_ref(), &LoadOptions { packed_file, ..options.clone() }, &mut |_| {});
     let model = match of(PackedFileUse::OrRefuse) {
         Err(LoadError::NotPacked { path: place, .. }) => {
-            Model::pack_into(path.as_ref(), &File::create(&place)?, &options, &mut |_| {})?;
+            Model::pack_into(&GgufFile::open(path.as_ref())?, &File::create(&place)?, &options, &mut |_| {})?;
             say("packed", begun);
             of(PackedFileUse::JustWritten)?
         }

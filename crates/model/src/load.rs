@@ -216,8 +216,20 @@ impl Model {
     /// # Errors
     /// [`LoadError`] names the field, tensor or file at fault.
     pub fn load(path: &Path, options: &LoadOptions, progress: &mut dyn FnMut(LoadProgress)) -> Result<Self, LoadError> {
+        Self::load_opened(path, GgufFile::open(path)?, options, progress)
+    }
+
+    /// The same of a file that was opened from `path`: reading its header takes longer than some starts have.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_opened(
+        path: &Path,
+        file: GgufFile,
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(LoadProgress),
+    ) -> Result<Self, LoadError> {
         let isa = options.isa.map_or_else(Isa::chosen, Ok)?;
-        let file = GgufFile::open(path)?;
         let blueprint = blueprint(&file, options.context)?;
         let metadata = file.metadata();
         let config = ModelConfig {
@@ -264,21 +276,20 @@ impl Model {
         Ok(Self { config, blueprint, weights, tokenizer, template, isa, file, packing, unread, on_disk })
     }
 
-    /// Packs the model at `path` into an empty file, a few matrices at a time: what [`LoadError::NotPacked`] asks
+    /// Packs the model in `file` into an empty one, a few matrices at a time: what [`LoadError::NotPacked`] asks
     /// for. Memory is needed for these, however large the model is.
     ///
     /// # Errors
     /// [`PackError`]; what `out` holds then is no file of packed weights.
     pub fn pack_into(
-        path: &Path,
+        file: &GgufFile,
         out: &File,
         options: &LoadOptions,
         progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<(), PackError> {
-        let file = GgufFile::open(path).map_err(LoadError::from)?;
-        let blueprint = blueprint(&file, options.context)?;
-        let packer = Packer { file: &file, blueprint: &blueprint, packed: None, experts_in: ExpertsIn::PackedFile };
-        let (total, layers) = (tensor_bytes(&file), blueprint.layers.len() as u64);
+        let blueprint = blueprint(file, options.context)?;
+        let packer = Packer { file, blueprint: &blueprint, packed: None, experts_in: ExpertsIn::PackedFile };
+        let (total, layers) = (tensor_bytes(file), blueprint.layers.len() as u64);
         let mut report = |done: u64| progress(LoadProgress { done: Bytes(total.0 * done / (layers + 1)), total });
         report(0);
         packer.write_to(out, options.threads, &mut |done| report(done as u64))?;

@@ -10,7 +10,7 @@ use duet_model::Model;
 use duet_openvino::{Activations, CompileOptions};
 use duet_runtimes::{GraphDevice, self_test};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -55,10 +55,17 @@ fn begin() -> Option<Receiver<DeviceName>> {
     std::thread::Builder::new().name("duet-devices".to_owned()).spawn(look).ok().map(|_| receiver)
 }
 
+/// Where Linux shows NPUs, GPUs, and what a Windows beside it lends. Without any of them OpenVINO has the cores alone, and to
+/// find OpenVINO takes as long as some models take to load.
+const DRIVERS: [&str; 3] = ["/dev/accel", "/dev/dri", "/dev/dxg"];
+
 /// A driver that hangs is not worth more of a start.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn openvino() -> Vec<DeviceName> {
+    if !DRIVERS.iter().any(|driver| Path::new(driver).exists()) && cfg!(target_os = "linux") {
+        return Vec::new();
+    }
     let Ok(runtime) = duet_openvino::Runtime::load() else { return Vec::new() };
     let options = CompileOptions::of_blocks(super::cores(), Activations::ROUNDED);
     let devices = runtime.devices().unwrap_or_default().into_iter();
@@ -157,7 +164,6 @@ fn version(spec: &DeviceSpec) -> Option<String> {
 mod tests {
     use super::*;
     use duet_model::LoadOptions;
-    use std::path::Path;
 
     fn model() -> Model {
         let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf"));

@@ -1,5 +1,6 @@
 use super::{IfMissing, Wave};
 use crate::forward::{Activations, Came, Pass, Segment};
+use crate::gguf::GgufFile;
 use crate::kv::KvFormat;
 use crate::{ExpertMemoryError, ExpertUnread, LoadError, LoadOptions, Model, Packing, Unusable};
 use duet_kernels::crew::{Crew, Scoped, Solo};
@@ -43,7 +44,7 @@ fn load(name: &str, folder: &Path, memory: u64) -> Result<Model, LoadError> {
 fn pack(name: &str, folder: &Path) -> PathBuf {
     let Err(LoadError::NotPacked { path, .. }) = load(name, folder, u64::MAX >> 8) else { panic!("{name}") };
     let file = File::create(&path).unwrap();
-    Model::pack_into(&fixture(name), &file, &options(folder, 0), &mut |_| {}).unwrap();
+    Model::pack_into(&GgufFile::open(&fixture(name)).unwrap(), &file, &options(folder, 0), &mut |_| {}).unwrap();
     path
 }
 
@@ -199,7 +200,7 @@ fn a_file_that_was_packed_in_a_stream_is_mapped_by_models_in_memory_too() {
             panic!("{name}")
         };
         let file = File::create(&path).unwrap();
-        Model::pack_into(&fixture(name), &file, &mapped, &mut |_| {}).unwrap();
+        Model::pack_into(&GgufFile::open(&fixture(name)).unwrap(), &file, &mapped, &mut |_| {}).unwrap();
         let model = Model::load(&fixture(name), &mapped, &mut |_| {}).unwrap();
         assert_eq!(model.packing(), &Packing::Mapped(path));
         assert!(logits(&model, 40, &Solo).unwrap() == expected, "{name}");

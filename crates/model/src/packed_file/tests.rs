@@ -23,7 +23,7 @@ fn load(path: &Path, folder: &Path) -> Model {
 /// A file of a model's packed weights.
 fn packed(path: &Path) -> Vec<u8> {
     let file = tempfile::NamedTempFile::new().unwrap();
-    Model::pack_into(path, file.as_file(), &LoadOptions::default(), &mut |_| {}).unwrap();
+    Model::pack_into(&GgufFile::open(path).unwrap(), file.as_file(), &LoadOptions::default(), &mut |_| {}).unwrap();
     std::fs::read(file.path()).unwrap()
 }
 
