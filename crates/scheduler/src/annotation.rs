@@ -20,7 +20,7 @@ use duet_types::{Nanos, NodeKind};
 use std::ops::Range;
 
 /// What decides how long a kernel takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bound {
     /// Reading and writing.
     Memory,

@@ -8,7 +8,7 @@
 //! Invariant: every row is one executor's; the cores' are the last ones, and devices' come in the order of their lanes.
 
 use crate::annotation;
-use crate::drift::Drift;
+use crate::drift::{Drift, Kind};
 use crate::heg::{Heg, Load};
 use crate::kernel::Yields;
 use crate::machine::{Anchors, Joins, Machine};
@@ -68,7 +68,8 @@ impl Members<'_> {
         let load = Load::default().with_rows(Tokens::ZERO..rows, Yields::Context);
         let anchors = self.machine.anchors(lanes);
         let time = annotation::node_time(self.heg, anchors, &load, node) + launch(self.machine, lanes, anchors);
-        self.drift.map_or(time, |drift| drift.correct(self.machine.executors(lanes), (Net::Decoder, stage), time))
+        let kind = Kind { net: Net::Decoder, stage, rows: load.rows };
+        self.drift.map_or(time, |drift| drift.correct(self.machine.executors(lanes), kind, time))
     }
 }
 

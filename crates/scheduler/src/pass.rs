@@ -4,10 +4,11 @@
 //! and one for proactive work, so that a reactive pass can go between two kernels of a proactive one and nothing is
 //! copied. (Agent.xpu §4.1: recurrent activation double buffer; §4.4 ①)
 
+use crate::drift::Kind;
 use crate::heg::Load;
 use crate::kernel::{Completes, Member, PassId, class_of, stage_of};
 use crate::span::Span;
-use duet_types::{Class, Instant, LaneId, LaneSet, Net, Stage};
+use duet_types::{Class, Instant, LaneId, LaneSet, Stage};
 use std::ops::Range;
 
 /// Some rows on their way through the nodes.
@@ -119,10 +120,16 @@ impl Pass {
         }
     }
 
-    /// What its predictions are corrected by: its stage, in the model that it goes through.
+    /// What predictions of kernels on all its rows are corrected by.
     #[must_use]
-    pub(crate) fn kind(&self) -> (Net, Stage) {
-        (self.load.net, self.stage)
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind_of(&(0..self.rows))
+    }
+
+    /// What predictions of kernels on some of its rows are corrected by.
+    #[must_use]
+    pub(crate) fn kind_of(&self, rows: &Range<u32>) -> Kind {
+        Kind { net: self.load.net, stage: self.stage, rows: f64::from(rows.end - rows.start) }
     }
 
     /// Whether no kernel of it is on a lane.

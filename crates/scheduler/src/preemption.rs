@@ -6,11 +6,12 @@
 //! the kernels of proactive passes are cut so short that the wait is bounded. One pass is suspended, never more, and it resumes before another
 //! proactive one begins. In decode a reactive request joins at the end of the iteration. (Agent.xpu §4.4)
 
+use crate::drift::Kind;
 use crate::mechanism::Mechanism;
 use crate::pass::Pass;
 use crate::span::Cut;
 use crate::view::View;
-use duet_types::{Class, LaneSet, Nanos, Net, Stage};
+use duet_types::{Class, LaneSet, Nanos, Stage};
 
 /// How the next kernel of a pass is cut. The first one of a prefill pass also takes memory from the system, for pages
 /// that were never written, which no annotation knows of: half of its time is left for that.
@@ -25,6 +26,6 @@ pub(crate) fn cut(view: &View<'_>, pass: &Pass, lanes: LaneSet) -> Cut {
 }
 
 /// Half the bound, as these lanes are lately: a kernel that takes twice its prediction still keeps it.
-pub(crate) fn within_bound(view: &View<'_>, kind: (Net, Stage), lanes: LaneSet) -> Cut {
+pub(crate) fn within_bound(view: &View<'_>, kind: Kind, lanes: LaneSet) -> Cut {
     Cut::Within(Nanos((view.config().limits.preempt.0 as f64 / 2.0 / view.drift(lanes, kind)) as u64))
 }

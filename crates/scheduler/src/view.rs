@@ -6,7 +6,7 @@ use crate::ageing::Ageing;
 use crate::annotation::{self, Bound};
 use crate::config::SchedulerConfig;
 use crate::disk_wait;
-use crate::drift::Drift;
+use crate::drift::{Drift, Kind};
 use crate::graphs::{GraphState, Graphs};
 use crate::heg::{Heg, Load};
 use crate::kernel::{Member, PassId};
@@ -400,7 +400,7 @@ impl<'a> View<'a> {
         let time = annotation::predict(graph, self.config.machine.anchors(lanes), load, nodes);
         let time = Nanos((time.0 as f64 * self.slowdown(graph, load.rows, nodes, lanes)) as u64)
             + mirrors::copy_time(&self.config.machine, lanes, graph, load, nodes);
-        self.drift.correct(self.config.machine.executors(lanes), (load.net, stage), time)
+        self.drift.correct(self.config.machine.executors(lanes), Kind { net: load.net, stage, rows: load.rows }, time)
     }
 
     /// How much longer rows take on the graphs that are there than on those that suit them, if these lanes run graphs that are
@@ -429,7 +429,7 @@ impl<'a> View<'a> {
 
     /// The measured time over the predicted one on these lanes, lately: bounds are divided by it.
     #[must_use]
-    pub fn drift(&self, lanes: LaneSet, kind: (Net, Stage)) -> f64 {
+    pub(crate) fn drift(&self, lanes: LaneSet, kind: Kind) -> f64 {
         self.drift.ratio(self.config.machine.executors(lanes), kind)
     }
 }

@@ -9,6 +9,7 @@
 //! itself, it only takes the machine's time, so duet leaves it ([`Worth::InTime`]).
 
 use crate::annotation::node_time;
+use crate::drift::Kind;
 use crate::graphs::GraphState;
 use crate::heg::Load;
 use crate::machine::{Covers, ExactGraphs};
@@ -97,8 +98,8 @@ fn may_be_static(view: &View<'_>, request: &RequestView<'_>, exact: &ExactGraphs
     match exact.covers {
         Covers::Layers => time(NodeKind::Attention) <= config.limits.preempt,
         Covers::TokenWise => {
-            let Cut::Within(bound) = within_bound(view, (Net::Decoder, Stage::Prefill), LaneSet::from_iter([lane]))
-            else {
+            let kind = Kind { net: Net::Decoder, stage: Stage::Prefill, rows: load.rows };
+            let Cut::Within(bound) = within_bound(view, kind, LaneSet::from_iter([lane])) else {
                 return true;
             };
             let token_wise = config.heg.order().kinds().filter(|(kind, _)| *kind != NodeKind::Attention);

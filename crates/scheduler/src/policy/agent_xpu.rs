@@ -125,7 +125,7 @@ fn decode(view: &View<'_>) -> Option<Decision> {
     }
     // Short enough that a prefill kernel, of whatever class, gets the lane soon.
     let cut = if lanes.len() == 1 || view.has(Mechanism::Preemption) {
-        preemption::within_bound(view, (Net::Decoder, Stage::Decode), lanes)
+        preemption::within_bound(view, pass.kind(), lanes)
     } else {
         Cut::Whole
     };

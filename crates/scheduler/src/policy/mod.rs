@@ -31,7 +31,7 @@ use crate::reason::Reason;
 use crate::span::{Cut, Span};
 use crate::speculation;
 use crate::view::View;
-use duet_types::{Class, Instant, LaneSet, Net, RequestId, Stage, Tokens};
+use duet_types::{Class, Instant, LaneSet, RequestId, Stage, Tokens};
 
 /// Chooses what runs next.
 pub trait Policy: std::fmt::Debug + Send {
@@ -203,8 +203,9 @@ fn overdue_decode(view: &View<'_>, lane: LaneSet) -> Option<Decision> {
     let overdue = view.queue(Line::Decode, Class::Proactive).filter(|request| view.is_overdue(request));
     let batch = only_company(overdue.take(view.config().limits.batch).collect());
     let members = batch.iter().map(|request| request.member(Tokens(1))).collect();
-    let cut = preemption::within_bound(view, (Net::Decoder, Stage::Decode), lane);
-    Some(Candidate::drafted(view, members)?.launch_cut(view, cut, lane, Reason::Owed))
+    let candidate = Candidate::drafted(view, members)?;
+    let cut = preemption::within_bound(view, candidate.pass().kind(), lane);
+    Some(candidate.launch_cut(view, cut, lane, Reason::Owed))
 }
 
 /// The lanes of a policy for one device: the team, or the dynamic lane where lanes form none.

@@ -7,7 +7,7 @@ use crate::queues::Line;
 use crate::reason::Reason;
 use crate::request_table::Phase;
 use crate::view::{RequestView, View};
-use duet_types::{Class, RequestId, Stage};
+use duet_types::{Class, RequestId};
 
 /// The baseline of Fig. 6 (b).
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,7 +49,7 @@ impl Policy for Timeshare {
             return None;
         }
         self.last = Some(next.id());
-        let cut = crate::preemption::within_bound(view, (candidate.pass().load.net, Stage::Prefill), lanes);
+        let cut = crate::preemption::within_bound(view, candidate.pass().kind(), lanes);
         Some(candidate.launch_cut(view, cut, lanes, Reason::Turn))
     }
 

@@ -235,7 +235,7 @@ impl Scheduler {
     /// Takes the time of a kernel that ended well, and that nothing disturbed, into account, but for what draft models took.
     pub(super) fn learn(&mut self, kernel: KernelId, drafting: Nanos) {
         if let Some(running) = self.running.get(&kernel).filter(|running| running.undisturbed) {
-            let kind = self.passes[&running.pass].kind();
+            let kind = self.passes[&running.pass].kind_of(&running.span.rows);
             let executors = self.config.machine.executors(running.lanes);
             let measured = Nanos((self.now - running.launched).0.saturating_sub(drafting.0));
             self.drift.learn(executors, kind, running.predicted, measured);

@@ -9,6 +9,7 @@ mod arbitration;
 mod batching;
 mod contention;
 mod disk_wait;
+mod drift;
 mod elastic;
 mod faults;
 mod launches;

@@ -104,7 +104,6 @@ impl Apart {
     }
 }
 
-const DECODE: (Net, Stage) = (Net::Decoder, Stage::Decode);
 const ORDER: Order = Order::ShortestFirst;
 /// Background prompts that are read at once: one on the static lane, and one that rides.
 const READERS: usize = 2;
@@ -228,7 +227,8 @@ fn decode(view: &View<'_>, class: Class) -> Option<Decision> {
     if contention::must_wait(view, class.min(candidate.pass().class), lane, bound) {
         return None;
     }
-    Some(candidate.launch_cut(view, preemption::within_bound(view, DECODE, lane), lane, reason))
+    let cut = preemption::within_bound(view, candidate.pass().kind(), lane);
+    Some(candidate.launch_cut(view, cut, lane, reason))
 }
 
 /// Where a class decodes: the team of dynamic lanes that is predicted to be quickest with its rows.
