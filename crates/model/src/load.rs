@@ -500,10 +500,15 @@ pub(crate) fn name(path: &Path, metadata: &Metadata) -> Result<String, LoadError
 
 fn template(file: &GgufFile, tokenizer: &Tokenizer) -> Result<ChatTemplate, LoadError> {
     let text = |token| Option::and_then(token, |token| tokenizer.text_of_special(token)).unwrap_or("");
-    match file.metadata().opt_str("tokenizer.chat_template")? {
-        Some(source) => Ok(ChatTemplate::even_unreadable(source, text(tokenizer.bos()), text(tokenizer.eos()))),
-        None => Ok(ChatTemplate::chatml()),
-    }
+    let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
+    let template = match file.metadata().opt_str("tokenizer.chat_template")? {
+        Some(source) => ChatTemplate::even_unreadable(source, bos, eos),
+        None => ChatTemplate::chatml(),
+    };
+    // One that cannot be read is none: tools can be told to the other one, too.
+    let for_tools = file.metadata().opt_str("tokenizer.chat_template.tool_use")?;
+    let for_tools = for_tools.and_then(|source| ChatTemplate::new(source, bos, eos).ok());
+    Ok(for_tools.into_iter().fold(template, ChatTemplate::with_tools))
 }
 
 /// Packs all layers, several at a time, and the head; reports progress from the calling thread.

@@ -26,9 +26,11 @@ impl EngineBackend {
     /// Keeps `engine` running for as long as it lives.
     #[must_use]
     pub fn new(engine: Engine) -> Self {
-        let source = engine.model().template().source();
-        let families =
-            Families { tools: ToolFormat::of_template(source), reasoning: ReasoningFormat::of_template(source) };
+        let template = engine.model().template();
+        let families = Families {
+            tools: ToolFormat::of_template(template.source_with_tools()),
+            reasoning: ReasoningFormat::of_template(template.source()),
+        };
         Self { engine, families, vocabulary: Arc::default() }
     }
 

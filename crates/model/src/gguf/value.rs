@@ -52,7 +52,7 @@ impl Value {
     }
 
     /// The value of any integer type.
-    pub(super) fn integer(&self) -> Option<i128> {
+    pub(crate) fn integer(&self) -> Option<i128> {
         Some(match *self {
             Self::U8(value) => value.into(),
             Self::I8(value) => value.into(),

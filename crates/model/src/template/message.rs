@@ -41,6 +41,11 @@ impl ChatMessage {
             name: None,
         }
     }
+
+    /// Whether it calls a tool or answers for one.
+    pub(super) fn is_of_tools(&self) -> bool {
+        self.tool_calls.is_some() || self.tool_call_id.is_some() || self.role == "tool"
+    }
 }
 
 /// Whether the conversation goes on.

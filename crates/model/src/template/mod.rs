@@ -28,6 +28,8 @@ pub struct ChatTemplate {
     /// Or why there is none.
     environment: Result<Environment<'static>, String>,
     source: String,
+    /// Of conversations with tools, if the file has another one for them.
+    with_tools: Option<Box<ChatTemplate>>,
     bos: String,
     eos: String,
 }
@@ -56,8 +58,15 @@ impl ChatTemplate {
                 TemplateError::Syntax(why) => why,
                 other => other.to_string(),
             };
-            Self { environment: Err(why), source: source.to_owned(), bos: bos.to_owned(), eos: eos.to_owned() }
+            let (source, bos, eos) = (source.to_owned(), bos.to_owned(), eos.to_owned());
+            Self { environment: Err(why), source, with_tools: None, bos, eos }
         })
+    }
+
+    /// The same with another template for conversations in which tools are told, called or answer.
+    #[must_use]
+    pub fn with_tools(self, template: Self) -> Self {
+        Self { with_tools: Some(Box::new(template)), ..self }
     }
 
     /// The ChatML template, for models that bring none: every message as
@@ -70,13 +79,21 @@ impl ChatTemplate {
 
     /// The same template at a time that stands still, so that what it renders can be compared.
     pub fn at(self, now: SystemTime) -> Result<Self, TemplateError> {
-        Self::with_clock(&self.source, &self.bos, &self.eos, Arc::new(move || now))
+        let template = Self::with_clock(&self.source, &self.bos, &self.eos, Arc::new(move || now))?;
+        let with_tools = self.with_tools.map(|template| template.at(now).map(Box::new)).transpose()?;
+        Ok(Self { with_tools, ..template })
     }
 
     /// The text of the template.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// The text of the template for conversations with tools, which tells how calls are written.
+    #[must_use]
+    pub fn source_with_tools(&self) -> &str {
+        self.with_tools.as_ref().map_or(&self.source, |template| &template.source)
     }
 
     /// The prompt for a conversation. `tools` are JSON schemas in a list, as in the OpenAI API.
@@ -101,6 +118,10 @@ impl ChatTemplate {
         turn: Turn,
         told: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<String, TemplateError> {
+        let has_tools = tools.is_some() || messages.iter().any(ChatMessage::is_of_tools);
+        if let Some(template) = self.with_tools.as_ref().filter(|_| has_tools) {
+            return template.render_with(messages, tools, turn, told);
+        }
         // A template can nest values as deep as it has steps, and dropping or comparing them recurses.
         // A stack for the deepest is too much to ask of every caller.
         std::thread::scope(|scope| {
@@ -142,7 +163,8 @@ impl ChatTemplate {
         environment
             .add_template_owned(NAME, environment::without_training_tags(source))
             .map_err(|error| TemplateError::from_syntax(&error))?;
-        Ok(Self { environment: Ok(environment), source: source.to_owned(), bos: bos.to_owned(), eos: eos.to_owned() })
+        let (source, bos, eos) = (source.to_owned(), bos.to_owned(), eos.to_owned());
+        Ok(Self { environment: Ok(environment), source, with_tools: None, bos, eos })
     }
 }
 
@@ -150,8 +172,33 @@ impl fmt::Debug for ChatTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChatTemplate")
             .field("source", &self.source)
+            .field("with_tools", &self.with_tools)
             .field("bos", &self.bos)
             .field("eos", &self.eos)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::slice;
+
+    #[test]
+    fn conversations_with_tools_have_the_template_that_is_for_them() {
+        let [plain, with_tools] = ["plain{{ messages | length }}", "tools{{ messages | length }}"]
+            .map(|source| ChatTemplate::new(source, "", "").unwrap());
+        let template = plain.with_tools(with_tools).at(SystemTime::UNIX_EPOCH).unwrap();
+        let tools = json!([]);
+        let render = |messages: &[ChatMessage], tools| template.render(messages, tools, Turn::Generate).unwrap();
+        let asked = ChatMessage::new("user", "What time is it?");
+        let called = ChatMessage { tool_calls: Some(json!([])), ..ChatMessage::new("assistant", "") };
+        let said = ChatMessage::new("tool", "noon");
+        assert_eq!(render(slice::from_ref(&asked), None), "plain1");
+        assert_eq!(render(slice::from_ref(&asked), Some(&tools)), "tools1");
+        assert_eq!(render(&[asked.clone(), called], None), "tools2");
+        assert_eq!(render(&[asked, said], None), "tools2");
+        assert!(template.source().starts_with("plain") && template.source_with_tools().starts_with("tools"));
     }
 }

@@ -4,7 +4,7 @@ use duet_types::TokenId;
 
 use super::TokenizerError;
 use super::pretokenizer::PreTokenizer;
-use crate::gguf::{Metadata, Texts};
+use crate::gguf::{Metadata, Texts, Value};
 
 /// A vocabulary and how to use it. Plain data: [`Tokenizer::new`](super::Tokenizer::new) checks it.
 #[derive(Clone, Debug)]
@@ -116,7 +116,11 @@ impl TokenizerSpec {
         // SentencePiece trainers number these so; a smaller vocabulary has none of them.
         let guess = |id: u32| (sentence_piece && (id as usize) < tokens.len()).then_some(id);
         let special = |key: &str, guessed: Option<u32>| -> Result<Option<TokenId>, TokenizerError> {
-            Ok(metadata.opt_u32(key)?.or(guessed).map(TokenId))
+            match metadata.get(key).and_then(Value::integer) {
+                // Some converters write so that there is none.
+                Some(-1) => Ok(None),
+                _ => Ok(metadata.opt_u32(key)?.or(guessed).map(TokenId)),
+            }
         };
         let add_bos = match PreTokenizer::named(pre.as_deref()) {
             Some(pre) if kind == TokenizerKind::BytePairs => pre.add_bos,

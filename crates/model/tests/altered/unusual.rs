@@ -29,13 +29,29 @@ fn a_template_that_cannot_be_read_is_an_error_of_conversations_only() {
 }
 
 #[test]
+fn a_template_for_tools_is_read_beside_the_other() {
+    let of = |source: &str| Value::String(source.to_owned());
+    let both = Parts::of("llama").with("tokenizer.chat_template", of("plain"));
+    let rendered = |source: &str| {
+        let model = both.clone().with("tokenizer.chat_template.tool_use", of(source)).load().unwrap();
+        let said = [ChatMessage::new("user", "hi")];
+        let (tools, template) = (serde_json::json!([]), model.template());
+        [None, Some(&tools)].map(|tools| template.render(&said, tools, Turn::Generate).unwrap())
+    };
+    assert_eq!(rendered("tools"), ["plain", "tools"]);
+    assert_eq!(rendered("{% if"), ["plain", "plain"], "one that cannot be read is none");
+}
+
+#[test]
 fn special_tokens_that_are_not_there_are_none() {
-    let mut parts = Parts::of("llama");
-    for name in ["bos", "eos", "eot"] {
-        parts = parts.with(&format!("tokenizer.ggml.{name}_token_id"), Value::U32(u32::MAX));
+    for none in [Value::U32(u32::MAX), Value::I32(-1)] {
+        let mut parts = Parts::of("llama");
+        for name in ["bos", "eos", "eot"] {
+            parts = parts.with(&format!("tokenizer.ggml.{name}_token_id"), none.clone());
+        }
+        let model = parts.load().unwrap();
+        assert_eq!((model.tokenizer().bos(), model.tokenizer().eos()), (None, None), "{none:?}");
     }
-    let model = parts.load().unwrap();
-    assert_eq!((model.tokenizer().bos(), model.tokenizer().eos()), (None, None));
 }
 
 /// Files without types of tokens call all of them text.
