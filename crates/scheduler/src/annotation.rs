@@ -15,18 +15,9 @@
 //! Rows of a batch whose contexts differ cost what their sums cost: predictions take a [`Load`] and are O(1).
 
 use crate::heg::{Heg, Load};
-use crate::machine::Anchors;
+use crate::machine::{Anchors, Bound};
 use duet_types::{Nanos, NodeKind};
 use std::ops::Range;
-
-/// What decides how long a kernel takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Bound {
-    /// Reading and writing.
-    Memory,
-    /// Arithmetic.
-    Compute,
-}
 
 /// Work and traffic of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,7 +4,7 @@
 //! slows both; a compute-bound one hardly does. If both sides are of the same class they run together; otherwise the
 //! lower class waits until the higher one is done, whichever side it is on. (Agent.xpu §4.3 ⑤)
 
-use crate::annotation::Bound;
+use crate::machine::Bound;
 use crate::mechanism::Mechanism;
 use crate::view::{RunningView, View};
 use duet_types::{Class, LaneSet};

@@ -14,11 +14,11 @@
 //!
 //! Lanes whose nodes are divided in chunks have no experts on disk, and kernels with them wait.
 
+use crate::decision::Decision;
 use crate::heg::Heg;
 use crate::kernel::OnMiss;
 use crate::mechanism::Mechanism;
 use crate::pass::Pass;
-use crate::policy::Decision;
 use crate::reason::Reason;
 use crate::span::{Cut, Span};
 use crate::view::View;

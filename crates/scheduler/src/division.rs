@@ -10,21 +10,10 @@
 use crate::annotation;
 use crate::drift::{Drift, Kind};
 use crate::heg::{Heg, Load};
+use crate::kernel::Share;
 use crate::kernel::Yields;
 use crate::machine::{Anchors, Joins, Machine};
 use duet_types::{LaneId, LaneSet, Nanos, Net, NodeKind, Stage, Tokens};
-
-/// A device's rows of the token-wise nodes of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Share {
-    /// The device's lane.
-    pub lane: LaneId,
-    /// Rows of each projection to queries, keys and values.
-    pub qkv: Tokens,
-    /// Rows of each feed-forward.
-    pub ffn: Tokens,
-}
 
 /// How fast the members of a team are, one after the other.
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,8 @@
 //! wrong about exactly that: each number of [few rows](crate::few_rows) has a step of its own beside the ratio, which
 //! for one row is none.
 
-use crate::annotation::Bound;
 use crate::few_rows;
+use crate::machine::Bound;
 use duet_types::{LaneSet, Nanos, Net, Stage};
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use crate::command::GraphId;
 use crate::kernel::{HeadRows, PassId};
-use crate::speculation::Offer;
+use crate::offer::Offer;
 use duet_types::{Class, FinishReason, FlowId, KernelId, LaneId, Nanos, Net, RequestId, Tokens};
 
 /// One generation as the scheduler sees it: sizes, no contents. How long its answer will be is not known.

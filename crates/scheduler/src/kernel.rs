@@ -5,8 +5,7 @@
 //! Cutting loses nothing, since a pass holds its own state between nodes. (Agent.xpu §4.2: chunked kernels; §4.4:
 //! preemption at their boundaries)
 
-use crate::division::Share;
-use duet_types::{Class, KernelId, Nanos, Net, RequestId, Stage, Tokens};
+use duet_types::{Class, KernelId, LaneId, Nanos, Net, RequestId, Stage, Tokens};
 use std::fmt;
 use std::ops::Range;
 
@@ -92,6 +91,18 @@ pub struct Kernel {
     /// others. None where its lanes are one executor.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub shares: Vec<Share>,
+}
+
+/// A device's rows of the token-wise nodes of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Share {
+    /// The device's lane.
+    pub lane: LaneId,
+    /// Rows of each projection to queries, keys and values.
+    pub qkv: Tokens,
+    /// Rows of each feed-forward.
+    pub ffn: Tokens,
 }
 
 impl Kernel {

@@ -7,7 +7,6 @@ pub use crate::capabilities::{
 };
 pub use crate::few_rows::FewRows;
 
-use crate::annotation::Bound;
 use crate::heg::Load;
 use duet_types::{LaneId, LaneSet, Nanos, NodeKind, NodeOrder};
 use std::ops::Range;
@@ -100,6 +99,15 @@ pub struct PerRow {
     pub qkv: f64,
     /// In attention.
     pub attention: f64,
+}
+
+/// What decides how long a kernel takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bound {
+    /// Reading and writing.
+    Memory,
+    /// Arithmetic.
+    Compute,
 }
 
 /// What kernels that run side by side do to each other: factors on their time, at least 1. (Agent.xpu Fig. 4)

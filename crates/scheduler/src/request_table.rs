@@ -7,8 +7,8 @@
 
 use crate::event::Request;
 use crate::kernel::{HeadRows, Member, PassId, Yields};
+use crate::offer::Offer;
 use crate::queues::{Line, Queues};
-use crate::speculation::Offer;
 use duet_types::{Class, Instant, Net, RequestId, Stage, Tokens};
 use std::collections::BTreeMap;
 

@@ -7,7 +7,6 @@ mod launching;
 use endings::has_dynamic_lane;
 
 use crate::ageing::{Ageing, Overdue};
-use crate::annotation::Bound;
 use crate::command::Command;
 use crate::config::{MemoryLimits, SchedulerConfig};
 use crate::drift::Drift;
@@ -24,9 +23,9 @@ use crate::queues::Line;
 use crate::reason::Reason;
 use crate::request_table::{Phase, Progress, RequestTable};
 use crate::residency::Residency;
-use crate::span::Span;
+use crate::running::Running;
 use crate::view::View;
-use duet_types::{Class, Instant, KernelId, LaneId, LaneSet, Nanos, RequestId};
+use duet_types::{Class, Instant, KernelId, LaneId, LaneSet, RequestId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Decides what runs. See the crate's documentation for its invariants.
@@ -60,19 +59,6 @@ pub struct Scheduler {
     next_kernel: u64,
     next_pass: u64,
     pub(crate) now: Instant,
-}
-
-/// A kernel under way.
-#[derive(Clone, Debug)]
-pub(crate) struct Running {
-    pub(crate) pass: PassId,
-    pub(crate) lanes: LaneSet,
-    pub(crate) bound: Bound,
-    span: Span,
-    launched: Instant,
-    predicted: Nanos,
-    /// Whether nothing else ran beside it.
-    undisturbed: bool,
 }
 
 impl Scheduler {

@@ -19,57 +19,6 @@ use crate::mechanism::Mechanism;
 use crate::view::View;
 use duet_types::{Class, LaneSet, Stage, Tokens};
 
-/// The chance that a row of a draft is accepted, with all rows before it on its path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Chance(u16);
-
-/// A draft as the scheduler sees it: the chances of its rows, best first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Offer(Vec<Chance>);
-
-impl Chance {
-    /// In thousandths, which is as exact as such a thing can be known.
-    #[must_use]
-    pub fn new(chance: f32) -> Self {
-        Self((chance.clamp(0.0, 1.0) * 1000.0).round() as u16)
-    }
-
-    /// From 0 to 1: the tokens that the row is worth.
-    #[must_use]
-    pub fn tokens(self) -> f64 {
-        f64::from(self.0) / 1000.0
-    }
-}
-
-impl Offer {
-    /// A draft with these chances, which do not rise.
-    ///
-    /// # Panics
-    /// If they do.
-    #[must_use]
-    pub fn new(chances: Vec<Chance>) -> Self {
-        assert!(chances.is_sorted_by(|a, b| a >= b), "the best rows come first");
-        Self(chances)
-    }
-
-    /// Nothing.
-    pub const NONE: Self = Self(Vec::new());
-
-    /// How many rows.
-    #[must_use]
-    pub fn len(&self) -> Tokens {
-        Tokens(self.0.len() as u32)
-    }
-
-    /// Whether nothing is offered.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
 /// Adds rows of their drafts to the decoding members of a pass on `lanes`, as many as pay.
 pub(crate) fn extend(view: &View<'_>, members: &mut [Member], lanes: LaneSet) {
     if !view.has(Mechanism::Speculation) {
@@ -97,7 +46,7 @@ fn offered(view: &View<'_>, members: &[Member]) -> Vec<(usize, f64)> {
     for (index, member) in members.iter().enumerate().filter(|(_, member)| member.stage == Stage::Decode) {
         let Some(request) = view.request(member.request) else { continue };
         let budget = limits.draft[member.class as usize].as_usize();
-        offered.extend(request.offer().0.iter().take(budget).map(|chance| (index, chance.tokens())));
+        offered.extend(request.offer().chances().iter().take(budget).map(|chance| (index, chance.tokens())));
     }
     // A stable sort: the rows of a member stay in their order, and of equals the first member's go first.
     offered.sort_by(|(_, a), (_, b)| b.total_cmp(a));

@@ -3,23 +3,24 @@
 //! It knows nothing that a real machine would not know: no answer's length, no future arrival.
 
 use crate::ageing::Ageing;
-use crate::annotation::{self, Bound};
+use crate::annotation;
 use crate::config::SchedulerConfig;
 use crate::disk_wait;
 use crate::drift::{Drift, Kind};
 use crate::graphs::{GraphState, Graphs};
 use crate::heg::{Heg, Load};
 use crate::kernel::{Member, PassId};
+use crate::machine::Bound;
 use crate::machine::Joins;
 use crate::mechanism::Mechanism;
 use crate::mirrors::{self, Mirrors};
+use crate::offer::Offer;
 use crate::pass::Pass;
 use crate::queues::Line;
 use crate::request_table::{Company, Phase, Progress, RequestTable, Row};
 use crate::residency::Residency;
-use crate::scheduler::Running;
+use crate::running::Running;
 use crate::span::{Cut, Span, next_span};
-use crate::speculation::Offer;
 use duet_types::{Class, Instant, KernelId, LaneId, LaneSet, Nanos, Net, RequestId, Stage, Tokens};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -9,13 +9,13 @@
 //! itself, it only takes the machine's time, so duet leaves it ([`Worth::InTime`]).
 
 use crate::annotation::node_time;
+use crate::decision::Decision;
 use crate::drift::Kind;
 use crate::graphs::GraphState;
 use crate::heg::Load;
 use crate::machine::{Covers, ExactGraphs};
 use crate::mechanism::Mechanism;
 use crate::order::{self, Order};
-use crate::policy::Decision;
 use crate::preemption::within_bound;
 use crate::queues::Line;
 use crate::reason::Reason;

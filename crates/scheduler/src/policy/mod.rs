@@ -13,6 +13,7 @@ mod restart;
 mod serial;
 mod timeshare;
 
+pub use crate::decision::Decision;
 pub use agent_xpu::AgentXpu;
 pub use continuous_batching::ContinuousBatching;
 pub use duet::Duet;
@@ -22,7 +23,7 @@ pub use serial::Serial;
 pub use timeshare::Timeshare;
 
 use crate::batching::only_company;
-use crate::kernel::{Member, PassId, Yields};
+use crate::kernel::{Member, Yields};
 use crate::order::{self, Order};
 use crate::pass::Pass;
 use crate::preemption;
@@ -31,7 +32,7 @@ use crate::reason::Reason;
 use crate::span::{Cut, Span};
 use crate::speculation;
 use crate::view::View;
-use duet_types::{Class, Instant, LaneSet, RequestId, Stage, Tokens};
+use duet_types::{Class, LaneSet, Stage, Tokens};
 
 /// Chooses what runs next.
 pub trait Policy: std::fmt::Debug + Send {
@@ -65,59 +66,6 @@ pub enum ActivationBuffers {
     Double,
     /// One for each request: what time-sharing costs. (Fig. 6 b)
     OnePerRequest,
-}
-
-/// One thing to do.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
-    /// Begin a queued request, or bring back one from disk.
-    Begin(RequestId),
-    /// Begin a pass and launch its first kernel.
-    Start {
-        /// Next rows of requests that are ready.
-        members: Vec<Member>,
-        /// Its first kernel.
-        span: Span,
-        /// On which idle lanes.
-        lanes: LaneSet,
-        /// Why.
-        reason: Reason,
-    },
-    /// Launch the next kernel of a pass under way.
-    Launch {
-        /// Which.
-        pass: PassId,
-        /// The kernel.
-        span: Span,
-        /// On which idle lanes.
-        lanes: LaneSet,
-        /// Why.
-        reason: Reason,
-    },
-    /// Prepare a graph for a request's prefill.
-    Prepare(RequestId),
-    /// Reclaim a request's graph.
-    Reclaim(RequestId),
-    /// Ask again later.
-    Wait {
-        /// When.
-        until: Instant,
-        /// What for.
-        reason: Reason,
-    },
-    /// Throw away what was computed for a request.
-    Restart(RequestId),
-}
-
-impl Decision {
-    /// The same, because it is owed.
-    fn into_owed(self) -> Self {
-        match self {
-            Self::Start { members, span, lanes, .. } => Self::Start { members, span, lanes, reason: Reason::Owed },
-            Self::Launch { pass, span, lanes, .. } => Self::Launch { pass, span, lanes, reason: Reason::Owed },
-            other => other,
-        }
-    }
 }
 
 /// Does nothing. It stands in while a policy is asked.

@@ -12,11 +12,11 @@ use crate::kernel::{Member, PassId, Yields};
 use crate::machine::Joins;
 use crate::mechanism::Mechanism;
 use crate::mirrors;
+use crate::offer::Offer;
 use crate::pass::{Broken, Pass};
 use crate::reason::Reason;
 use crate::request_table::{Company, Fate, Phase};
 use crate::span::Span;
-use crate::speculation::Offer;
 use duet_types::{Class, FinishReason, KernelId, LaneId, LaneSet, Nanos, NodeKind, RequestId, Stage, Tokens};
 
 impl Scheduler {

@@ -1,7 +1,7 @@
 //! Launching: a policy's decisions, checked and carried out.
 
-use super::{Running, Scheduler};
-use crate::annotation::{self, Bound};
+use super::Scheduler;
+use crate::annotation;
 use crate::command::Command;
 use crate::config::SchedulerConfig;
 use crate::disk_wait;
@@ -9,11 +9,13 @@ use crate::division::Members;
 use crate::heg::Load;
 use crate::kernel::{Kernel, Member, PassId};
 use crate::machine::Anchors;
+use crate::machine::Bound;
 use crate::mirrors;
 use crate::pass::Pass;
 use crate::policy::{ActivationBuffers, Decision};
 use crate::reason::Reason;
 use crate::request_table::Phase;
+use crate::running::Running;
 use crate::span::Span;
 use duet_types::{KernelId, LaneSet, NodeKind, RequestId, Stage, Tokens};
 use std::ops::Range;
