@@ -1,8 +1,7 @@
 //! What a policy decides, one thing at a time.
 
-use crate::kernel::{Member, PassId};
+use crate::kernel::{Member, PassId, Span};
 use crate::reason::Reason;
-use crate::span::Span;
 use duet_types::{Instant, LaneSet, RequestId};
 
 /// One thing to do.

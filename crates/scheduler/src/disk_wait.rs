@@ -16,11 +16,11 @@
 
 use crate::decision::Decision;
 use crate::heg::Heg;
-use crate::kernel::OnMiss;
+use crate::kernel::{OnMiss, Span};
 use crate::mechanism::Mechanism;
 use crate::pass::Pass;
 use crate::reason::Reason;
-use crate::span::{Cut, Span};
+use crate::span::Cut;
 use crate::view::View;
 use duet_types::{Class, Instant, LaneSet, Nanos};
 use std::borrow::Cow;

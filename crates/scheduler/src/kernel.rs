@@ -66,6 +66,15 @@ pub enum Yields {
     Token,
 }
 
+/// Which piece of a pass a kernel is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The nodes.
+    pub nodes: Range<usize>,
+    /// The rows; all of them, unless it is one node.
+    pub rows: Range<u32>,
+}
+
 /// A piece of a pass.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -6,8 +6,7 @@
 
 use crate::drift::Kind;
 use crate::heg::Load;
-use crate::kernel::{Completes, Member, PassId, class_of, stage_of};
-use crate::span::Span;
+use crate::kernel::{Completes, Member, PassId, Span, class_of, stage_of};
 use duet_types::{Class, Instant, LaneId, LaneSet, Stage};
 use std::ops::Range;
 

@@ -1,8 +1,7 @@
 //! Kernels on lanes, as the scheduler remembers them until it hears of their end.
 
-use crate::kernel::PassId;
+use crate::kernel::{PassId, Span};
 use crate::machine::Bound;
-use crate::span::Span;
 use duet_types::{Instant, LaneSet, Nanos};
 
 /// A kernel under way.

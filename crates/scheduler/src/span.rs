@@ -7,19 +7,11 @@
 
 use crate::annotation::{node_time, span_time};
 use crate::heg::Heg;
+use crate::kernel::Span;
 use crate::machine::Anchors;
 use crate::pass::Pass;
 use duet_types::{Nanos, NodeKind, Tokens};
 use std::ops::Range;
-
-/// A piece of a pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The nodes.
-    pub nodes: Range<usize>,
-    /// The rows; all of them, unless it is one node.
-    pub rows: Range<u32>,
-}
 
 /// How a pass may be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,8 @@
 //! put off any more. Each lane runs one kernel at a time; the node is complete when all of its rows are.
 
 use crate::elastic::Partition;
-use crate::kernel::PassId;
+use crate::kernel::{PassId, Span};
 use crate::pass::Pass;
-use crate::span::Span;
 use duet_types::{Instant, Tokens};
 use std::ops::Range;
 

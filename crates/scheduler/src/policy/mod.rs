@@ -23,13 +23,13 @@ pub use serial::Serial;
 pub use timeshare::Timeshare;
 
 use crate::batching::only_company;
-use crate::kernel::{Member, Yields};
+use crate::kernel::{Member, Span, Yields};
 use crate::order::{self, Order};
 use crate::pass::Pass;
 use crate::preemption;
 use crate::queues::Line;
 use crate::reason::Reason;
-use crate::span::{Cut, Span};
+use crate::span::Cut;
 use crate::speculation;
 use crate::view::View;
 use duet_types::{Class, LaneSet, Stage, Tokens};

@@ -8,7 +8,7 @@ use crate::command::{Command, End, GraphId};
 use crate::config::SchedulerConfig;
 use crate::event::{Generated, Outcome};
 use crate::health::Probed;
-use crate::kernel::{Member, PassId, Yields};
+use crate::kernel::{Member, PassId, Span, Yields};
 use crate::machine::Joins;
 use crate::mechanism::Mechanism;
 use crate::mirrors;
@@ -16,7 +16,6 @@ use crate::offer::Offer;
 use crate::pass::{Broken, Pass};
 use crate::reason::Reason;
 use crate::request_table::{Company, Fate, Phase};
-use crate::span::Span;
 use duet_types::{Class, FinishReason, KernelId, LaneId, LaneSet, Nanos, NodeKind, RequestId, Stage, Tokens};
 
 impl Scheduler {

@@ -4,11 +4,10 @@
 
 use super::Scheduler;
 use crate::command::Command;
-use crate::kernel::Member;
+use crate::kernel::{Member, Span};
 use crate::progressive::{Place, Prompt};
 use crate::request_table::{Phase, Row};
 use crate::residency::{Residency, Then};
-use crate::span::Span;
 use duet_types::{Class, LaneSet, Net, RequestId, Stage};
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@ use crate::config::SchedulerConfig;
 use crate::disk_wait;
 use crate::division::Members;
 use crate::heg::Load;
-use crate::kernel::{Kernel, Member, PassId};
+use crate::kernel::{Kernel, Member, PassId, Span};
 use crate::machine::Anchors;
 use crate::machine::Bound;
 use crate::mirrors;
@@ -16,7 +16,6 @@ use crate::policy::{ActivationBuffers, Decision};
 use crate::reason::Reason;
 use crate::request_table::Phase;
 use crate::running::Running;
-use crate::span::Span;
 use duet_types::{KernelId, LaneSet, NodeKind, RequestId, Stage, Tokens};
 use std::ops::Range;
 

@@ -19,7 +19,7 @@ use crate::arbitration;
 use crate::batching::{in_turns, only_company};
 use crate::disk_wait;
 use crate::heg::Load;
-use crate::kernel::Member;
+use crate::kernel::{Member, Span};
 use crate::mirrors;
 use crate::order::Order;
 use crate::pass::Pass;
@@ -27,7 +27,7 @@ use crate::piggyback;
 use crate::preemption;
 use crate::queues::Line;
 use crate::reason::Reason;
-use crate::span::{Cut, Span};
+use crate::span::Cut;
 use crate::view::{RequestView, View};
 use duet_types::{Class, LaneSet, Stage, Tokens};
 
