@@ -109,20 +109,20 @@ impl Times {
         let reach = Reach::find(bench, site, sizes(&bench.model), pace.longest, product)?;
         let (sizes, context) = (&reach.rows[..], reach.context);
         let largest = sizes[sizes.len() - 1];
-        // Attention alone sees a context, which takes memory.
-        let mut shapes: Vec<Shape> = sizes.iter().map(|&rows| Shape { context: 0, rows }).collect();
-        let (near, far) = (shapes.len() - 1, shapes.len());
-        shapes.push(Shape { context, rows: largest });
+        let shapes: Vec<Shape> = sizes.iter().map(|&rows| Shape { context: 0, rows }).collect();
+        let near = shapes.len() - 1;
         // Small passes are short, and noise is not.
         let samples = |rows: usize| if rows < 48 { 3 * pace.samples } else { pace.samples };
         let mut wanted: Vec<Point> =
             sizes.iter().enumerate().map(|(pass, &rows)| Point::new(pass, product, samples(rows))).collect();
         wanted.push(Point::new(near, qkv, pace.samples));
         wanted.push(Point::new(near, attention, pace.samples));
-        wanted.push(Point::new(far, attention, pace.samples));
         let mut ffn = timed(bench, site, pace, &shapes, wanted)?;
         let rest = ffn.split_off(sizes.len());
-        let [qkv, attention_near, attention_far] = [0, 1, 2].map(|at| rest[at]);
+        let [qkv, attention_near] = [0, 1].map(|at| rest[at]);
+        // Attention alone sees a context. Afterwards, since two passes of the largest size are megabytes.
+        let far = vec![Point::new(0, attention, pace.samples)];
+        let attention_far = timed(bench, site, pace, &[Shape { context, rows: largest }], far)?[0];
         let few = few(bench, site, pace, (product, largest))?;
         Ok(Self { reach, ffn, few, qkv, attention_near, attention_far })
     }

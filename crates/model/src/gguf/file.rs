@@ -169,14 +169,25 @@ impl GgufFile {
     /// Gives back the memory of what stands before the tensors: vocabularies take megabytes, and are read once. They are read
     /// from the file again if somebody asks.
     pub(crate) fn forget_headers(&self) {
+        self.forget_beginnings(|part| part.data_start);
+    }
+
+    /// Gives back the memory of all that was read, as [`Self::forget`] does.
+    pub(crate) fn forget_all(&self) {
+        self.forget_beginnings(|part| part.bytes.as_slice().len());
+    }
+
+    fn forget_beginnings(&self, length: impl Fn(&Part) -> usize) {
         #[cfg(unix)]
         for part in &self.parts {
-            if let Part { bytes: Storage::Mapped(map), data_start, .. } = part {
-                let header = (*data_start).min(map.len());
+            if let Storage::Mapped(map) = &part.bytes {
+                let length = length(part).min(map.len());
                 // SAFETY: as in `forget`, and the range is within the map. A refusal only keeps the memory in use.
-                let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, 0, header) };
+                let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, 0, length) };
             }
         }
+        #[cfg(not(unix))]
+        let _ = length;
     }
 
     /// How long each part is and when it was last changed, where that is known.
