@@ -2,8 +2,7 @@
 # The tests of the kernels on ARM, emulated, once on every instruction set of ARM that they have, and what a part of the
 # gate on the quality of answers and the models of `transformers` say there: scripts/test-arm.sh
 #
-# Optimised as in a release: that compiles in half the time and is emulated faster, and what only checked code notices is
-# noticed on x86.
+# Optimised as in a release, which takes less time together; what only checked code notices is noticed on x86.
 #
 # What is missing of the target, its linker and libc and the emulator is installed, for which one has to be root on Debian
 # or Ubuntu. On an ARM machine nothing is emulated: there scripts/test-isas.sh does this.

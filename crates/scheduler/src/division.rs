@@ -10,8 +10,7 @@
 use crate::annotation;
 use crate::drift::{Drift, Kind};
 use crate::heg::{Heg, Load};
-use crate::kernel::Share;
-use crate::kernel::Yields;
+use crate::kernel::{Share, Yields};
 use crate::machine::{Anchors, Joins, Machine};
 use duet_types::{LaneId, LaneSet, Nanos, Net, NodeKind, Stage, Tokens};
 

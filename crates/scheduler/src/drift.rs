@@ -38,7 +38,7 @@ impl Drift {
         if predicted.0 == 0 {
             return;
         }
-        let error = (measured.0 as f64 / predicted.0 as f64).clamp(1.0 / STEP_MAX, STEP_MAX);
+        let error = (measured.0 as f64 / predicted.0 as f64).clamp(1.0 / ERROR_MAX, ERROR_MAX);
         let learn = |ratio: &mut f64, most: f64| {
             *ratio = (*ratio * (1.0 + WEIGHT * (error - 1.0))).clamp(1.0 / most, most);
         };
@@ -72,15 +72,15 @@ impl Kind {
 
     /// The place of its rows among the numbers of few rows; none of one row, and of many.
     fn step(self) -> Option<usize> {
-        let fits = |rows: f64| rows < f64::from(few_rows::SIZES[few_rows::SIZES.len() - 1]) + 1.0;
-        let place = few_rows::SIZES.partition_point(|&size| f64::from(size) <= self.rows).checked_sub(1)?;
-        (self.bound() == Bound::Memory && place > 0 && fits(self.rows)).then_some(place)
+        few_rows::place(self.rows).filter(|&place| place > 0 && self.bound() == Bound::Memory)
     }
 }
 
 /// How much one measurement weighs: some dozens of kernels, well below a second, make a new mind.
 const WEIGHT: f64 = 0.05;
-/// An outlier counts no more than this, and no number of rows is further from the ratio of all.
+/// An outlier counts no more than this.
+const ERROR_MAX: f64 = 2.0;
+/// No number of rows is further from the ratio of all.
 const STEP_MAX: f64 = 2.0;
 /// A profile that is off by more was not taken on this machine.
 const RATIO_MAX: f64 = 4.0;
@@ -135,8 +135,8 @@ mod tests {
 
     #[test]
     fn rows_between_two_that_are_profiled_count_as_the_lower() {
-        let steps = [1.0, 1.9, 2.0, 8.0, 9.0, 10.0, 32.0, 33.0].map(|rows| verify(rows).step());
-        assert_eq!(steps, [None, None, Some(1), Some(7), Some(7), Some(8), Some(15), None]);
+        let steps = [1.0, 1.9, 2.0, 8.0, 9.0, 10.0, 32.0, 47.0, 48.0].map(|rows| verify(rows).step());
+        assert_eq!(steps, [None, None, Some(1), Some(7), Some(7), Some(8), Some(15), Some(15), None]);
         assert_eq!(PREFILL.step(), None);
     }
 

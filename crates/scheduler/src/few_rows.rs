@@ -8,6 +8,12 @@
 /// Sizes that are measured.
 pub const SIZES: [u32; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32];
 
+/// The place among [`SIZES`] of the largest that is no more than so many rows; none where the roofline is right.
+pub(crate) fn place(rows: f64) -> Option<usize> {
+    let below = SIZES.partition_point(|&size| f64::from(size) <= rows);
+    below.checked_sub(1).filter(|_| rows < BEYOND)
+}
+
 /// From here on the roofline is right.
 const BEYOND: f64 = 48.0;
 

@@ -63,7 +63,7 @@ const DRIVERS: [&str; 3] = ["/dev/accel", "/dev/dri", "/dev/dxg"];
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn openvino() -> Vec<DeviceName> {
-    if !DRIVERS.iter().any(|driver| Path::new(driver).exists()) && cfg!(target_os = "linux") {
+    if cfg!(target_os = "linux") && !DRIVERS.iter().any(|driver| Path::new(driver).exists()) {
         return Vec::new();
     }
     let Ok(runtime) = duet_openvino::Runtime::load() else { return Vec::new() };

@@ -120,7 +120,7 @@ impl Times {
         let mut ffn = timed(bench, site, pace, &shapes, wanted)?;
         let rest = ffn.split_off(sizes.len());
         let [qkv, attention_near] = [0, 1].map(|at| rest[at]);
-        // Attention alone sees a context. Afterwards, since two passes of the largest size are megabytes.
+        // Attention alone sees a context. It has its turn after the others: two passes of the largest size take megabytes.
         let far = vec![Point::new(0, attention, pace.samples)];
         let attention_far = timed(bench, site, pace, &[Shape { context, rows: largest }], far)?[0];
         let few = few(bench, site, pace, (product, largest))?;
