@@ -6,6 +6,7 @@ use crate::heads::KeyBiasOnGpu;
 use crate::kept::View;
 use crate::nodes::whole;
 use crate::placed::Loaded;
+use crate::products::Products;
 use crate::recording::{Groups, Recording};
 use crate::shader::{ATTENTION, HEADS, WIDTH_NORM};
 use crate::spans::Spans;
@@ -36,13 +37,13 @@ impl Sight<'_> {
         let pages = spans.kept.view(place)?;
         if let Some(weights) = &of_layer.width_norms {
             let constants = [("HEADS", b.heads as u32), ("KV_HEADS", b.kv_heads as u32), ("DIM", b.head_dim as u32)];
-            let pipeline = loaded.gpu.pipeline(&WIDTH_NORM, 1, &constants)?;
+            let pipeline = loaded.gpu.pipeline(&WIDTH_NORM, &[], &constants)?;
             let buffers = [&loaded.room.qkv, weights].map(whole);
             to.launch(&pipeline, &buffers, &[b.epsilon.to_bits()], Groups(2, count));
         }
         let (bias, mut constants) = constants(loaded, model, &pages, layer)?;
         constants.push(("NORMED", of_layer.norms.is_some().into()));
-        let pipeline = loaded.gpu.pipeline(&HEADS, 1, &constants)?;
+        let pipeline = loaded.gpu.pipeline(&HEADS, &[], &constants)?;
         // What is not read is bound all the same.
         let spare = &loaded.room.spare;
         let norms = of_layer.norms.as_ref().unwrap_or(spare);
@@ -81,12 +82,14 @@ impl Sight<'_> {
         let b = model.blueprint();
         let pages = spans.kept.view(loaded.place(model, layer))?;
         let (bias, mut constants) = constants(loaded, model, &pages, layer)?;
-        constants.extend([("WINDOW", b.layers[layer].window.unwrap_or(0) as u32), ("PHASE", phase)]);
+        let bytes = loaded.method.products == Products::Bytes;
+        let window = b.layers[layer].window.unwrap_or(0);
+        constants.extend([("WINDOW", window as u32), ("PHASE", phase), ("BYTES", bytes.into())]);
         let quick = bias.map_or(0, |bias| bias.quick);
         let shared =
             if phase == 2 { SharedOfPages::of(pages.layout, quick, 1) } else { divided.shared(loaded, &pages, quick) };
         constants.extend(shared.constants());
-        let pipeline = loaded.gpu.pipeline(&ATTENTION, 1, &constants)?;
+        let pipeline = loaded.gpu.pipeline(&ATTENTION, &[], &constants)?;
         let room = &loaded.room;
         let [bias, by_page] = bias.map_or([&room.spare; 2], |bias| [&bias.bias, &bias.angles]);
         let buffers =

@@ -7,95 +7,109 @@ use crate::placed::Loaded;
 use crate::products::{Method, Products, TILE_COUNT, TILES};
 use crate::recording::Recording;
 use crate::room::Widths;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Rows that the kind of products is chosen with, and how many threads share out an output where tiles are whole: two tiles.
 const SOME: usize = 16;
-/// Rows of a chunk of a prompt.
+/// Rows of a chunk of a prompt; and of a short one and a long one.
 const MANY: usize = 256;
+const SHORT_AND_LONG: [usize; 2] = [128, 512];
 /// How many threads may share out an output, for tiles as [`TILES`] has them.
 const SPLITS: [&[usize]; TILE_COUNT] = [&[1, 8, 16, 32], &[1, 4, 8, 16], &[1, 4, 8]];
 /// How many workgroups share out the outputs of few rows at most.
 const WORKGROUPS: [usize; 4] = [usize::MAX, 512, 256, 128];
 /// With how many threads an adapter may be busy.
 const BUSY: [usize; 4] = [0, 1 << 13, 1 << 15, 1 << 17];
+/// From how many workgroups on tiles may be shared, small ones and large ones.
+const SMALL: [usize; 4] = [32, 128, 512, usize::MAX];
+const LARGE: [usize; 4] = [64, 256, 1024, usize::MAX];
 /// How often each method is timed, in turns: a GPU that had nothing to do becomes faster meanwhile.
 const ROUNDS: usize = 5;
+/// After which no other round is begun: a slow GPU takes long for many rows.
+const ROUNDS_MAX: Duration = Duration::from_millis(200);
 
 impl Loaded {
     /// Chooses how products are computed, how many threads share out an output, in how many workgroups, up to how many outputs they
-    /// do, and how wide a row may be that each workgroup rounds for itself: as a feed-forward block is done soonest.
+    /// do, how wide a row may be that each workgroup rounds for itself, and from how many workgroups on tiles are shared: as a
+    /// feed-forward block is done soonest. All of this is measured at each start, so one after the other and not each with each.
     pub(crate) fn choose(&mut self) -> Result<(), GpuError> {
-        let first = self.method;
-        let all = [Products::Bytes, Products::Floats].into_iter().flat_map(|products| [(products, 64), (products, 16)]);
-        let methods = all.map(|(products, width)| {
-            let mut method = first;
-            (method.products, method.width) = (products, width);
-            method
-        });
-        let mut times = vec![self.fastest(methods.collect(), SOME)?];
-        // A program on the processor has few threads, and takes seconds for many rows: two are tried there, with few rows.
-        let is_program = self.gpu.kind == Kind::Software;
-        let Widths { hidden, queries, .. } = self.widths;
-        // No row, those that are not inside the block, and all.
-        let columns = [0, hidden.max(queries), usize::MAX];
-        for (size, splits) in SPLITS.into_iter().enumerate() {
-            let before = self.method;
-            let with = |(&threads, &columns): (&usize, &usize)| {
-                let mut method = before;
-                (method.split[size], method.rounds_within) = (threads, columns);
-                method
-            };
-            // Only one row may be rounded by whom multiplies it.
-            let columns: &[_] = if size == 0 { &columns } else { &[before.rounds_within] };
-            let splits = if is_program { &splits[..2] } else { splits };
-            let methods = splits.iter().flat_map(|split| columns.iter().map(move |columns| (split, columns)));
-            let rows = if size + 1 == TILE_COUNT { SOME } else { TILES[size] };
-            times.push(self.fastest(methods.map(with).collect(), rows)?);
-            // All of this is measured at each start, so one after the other and not each with each.
-            if !is_program {
-                let before = self.method;
-                let with = |workgroups: usize| {
-                    let mut method = before;
-                    method.workgroups[size] = workgroups;
-                    method
-                };
-                times.push(self.fastest(WORKGROUPS.into_iter().map(with).collect(), rows)?);
-            }
+        let ways = [(Products::Bytes, 64), (Products::Bytes, 16), (Products::Floats, 64), (Products::Floats, 16)];
+        self.settle(&ways, &[SOME], |method, (products, width)| (method.products, method.width) = (products, width))?;
+        for size in 0..TILE_COUNT {
+            self.choose_split(size)?;
         }
-        if !is_program {
-            for (which, rows) in [SOME, MANY].into_iter().enumerate() {
-                let before = self.method;
-                let with = |busy: usize| {
-                    let mut method = before;
-                    method.busy[which] = busy;
-                    method
-                };
-                times.push(self.fastest(BUSY.into_iter().map(with).collect(), rows)?);
-            }
+        // A program on the processor has few threads, and takes seconds for many rows.
+        if self.gpu.kind != Kind::Software {
+            self.settle(&BUSY, &[SOME], |method, busy| method.busy[0] = busy)?;
+            self.settle(&BUSY, &[MANY], |method, busy| method.busy[1] = busy)?;
+            self.settle(&SMALL, &SHORT_AND_LONG, |method, small| method.tiled.small = small)?;
+            self.settle(&LARGE, &SHORT_AND_LONG, |method, large| method.tiled.large = large)?;
         }
-        tracing::info!(method = ?self.method, ?times, fusing = ?self.gpu.fusing, "products on a GPU were measured");
+        tracing::info!(method = ?self.method, fusing = ?self.gpu.fusing, "products on a GPU were measured");
         Ok(())
     }
 
-    /// Takes the method in which so many rows are done soonest. How soon that is.
-    fn fastest(&mut self, methods: Vec<Method>, rows: usize) -> Result<Duration, GpuError> {
+    /// The same for tiles of a size: how many threads share out an output; of one row, who rounds it; and in how many workgroups.
+    fn choose_split(&mut self, size: usize) -> Result<(), GpuError> {
+        let is_program = self.gpu.kind == Kind::Software;
+        let Widths { hidden, queries, .. } = self.widths;
+        let before = self.method.rounds_within;
+        // No row, those that are not inside the block, and all; only one row may be rounded by whom multiplies it.
+        let all = [0, hidden.max(queries), usize::MAX];
+        let columns: &[_] = if size == 0 { &all } else { &[before] };
+        let splits = if is_program { &SPLITS[size][..2] } else { SPLITS[size] };
+        let ways: Vec<_> =
+            splits.iter().flat_map(|&split| columns.iter().map(move |&columns| (split, columns))).collect();
+        let rows = if size + 1 == TILE_COUNT { SOME } else { TILES[size] };
+        self.settle(&ways, &[rows], |method, (split, columns)| {
+            (method.split[size], method.rounds_within) = (split, columns);
+        })?;
+        if !is_program {
+            self.settle(&WORKGROUPS, &[rows], |method, workgroups| method.workgroups[size] = workgroups)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the one of some ways with which so many rows are done soonest.
+    fn settle<Way: Copy>(
+        &mut self,
+        ways: &[Way],
+        rows: &[usize],
+        set: impl Fn(&mut Method, Way),
+    ) -> Result<(), GpuError> {
+        let before = self.method;
+        let with = |&way: &Way| {
+            let mut method = before;
+            set(&mut method, way);
+            method
+        };
+        self.take_fastest(&ways.iter().map(with).collect::<Vec<_>>(), rows)
+    }
+
+    /// Takes the method in which a block is done soonest with so many rows, the sum of several.
+    fn take_fastest(&mut self, methods: &[Method], rows: &[usize]) -> Result<(), GpuError> {
         let rounds = if self.gpu.kind == Kind::Software { 2 } else { ROUNDS };
         let mut best = vec![Duration::MAX; methods.len()];
+        let mut began = Instant::now();
         // The first round compiles.
         for round in 0..=rounds {
+            if round == 1 {
+                began = Instant::now();
+            } else if round > 1 && began.elapsed() > ROUNDS_MAX {
+                break;
+            }
             for (&method, best) in methods.iter().zip(&mut best) {
                 self.method = method;
-                let time = self.block_time(rows)?;
+                let time = rows.iter().map(|&rows| self.block_time(rows)).sum::<Result<Duration, _>>()?;
                 if round > 0 {
                     *best = time.min(*best);
                 }
             }
         }
-        let soonest = best.iter().zip(&methods).min_by_key(|(time, _)| **time);
-        let (time, method) = soonest.map_or((Duration::ZERO, self.method), |(time, method)| (*time, *method));
-        self.method = method;
-        Ok(time)
+        let soonest = best.iter().zip(methods).min_by_key(|(time, _)| **time);
+        self.method = soonest.map_or(self.method, |(_, method)| *method);
+        tracing::debug!(?rows, ?best, "ways to compute products were timed");
+        Ok(())
     }
 
     fn block_time(&self, rows: usize) -> Result<Duration, GpuError> {

@@ -47,6 +47,7 @@ mod sharing;
 mod sought;
 mod spans;
 mod staging;
+mod tiled;
 
 pub use adapters::{Adapter, Adapters, CacheAccess, Verdict};
 pub use error::GpuError;

@@ -5,8 +5,9 @@ use crate::matrix::{Matrix, Slab, gating};
 use crate::nodes::{Launcher, NormOnGpu, whole};
 use crate::recording::{Groups, Recording};
 use crate::room::Operands;
-use crate::shader::{PRODUCT, PRODUCT_FLOATS, PRODUCT_OF_ROW, PRODUCT_SPLIT, QUANTIZE};
+use crate::shader::{PRODUCT, PRODUCT_FLOATS, PRODUCT_OF_ROW, PRODUCT_SPLIT, PRODUCT_TILED, QUANTIZE, Shader};
 use crate::sharing::{SharedOfGroups, fetched, row_bytes};
+use crate::tiled::{self, Tiled};
 use duet_kernels::matmul::Gating;
 use duet_kernels::packed::PANEL;
 use duet_kernels::quantize::GROUP;
@@ -36,6 +37,8 @@ pub(crate) struct Method {
     /// Threads that an adapter is busy with, of few whole tiles and of many: where they have as many, or more, each thread has outputs
     /// of its own.
     pub(crate) busy: [usize; 2],
+    /// From how many workgroups on products of many rows have tiles whose threads share what they multiply.
+    pub(crate) tiled: Tiled,
     /// Columns of one row, at most, that each workgroup rounds for itself, which saves a launch before.
     pub(crate) rounds_within: usize,
 }
@@ -53,8 +56,30 @@ impl Method {
         split: [1; TILE_COUNT],
         workgroups: [usize::MAX; TILE_COUNT],
         busy: [usize::MAX; 2],
+        tiled: Tiled::NEVER,
         rounds_within: 0,
     };
+}
+
+/// Which shader a product has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// A thread has outputs of its own.
+    Apart,
+    /// So many threads share out the groups of an output.
+    Split(usize),
+    /// Threads have so many rows each, and share what they multiply.
+    Tiled(usize),
+}
+
+impl Shape {
+    fn shader(self) -> &'static Shader {
+        match self {
+            Self::Apart => &PRODUCT,
+            Self::Split(_) => &PRODUCT_SPLIT,
+            Self::Tiled(_) => &PRODUCT_TILED,
+        }
+    }
 }
 
 /// What becomes of a product's results.
@@ -87,6 +112,16 @@ pub(crate) enum RowsOf<'a> {
     Rounding(Source<'a>),
     /// Places of experts, sorted: tiles of so many rows at most, and how many places share a row that is read.
     Routed { routes: &'a wgpu::Buffer, tiles: usize, tile: usize, share: usize },
+}
+
+impl<'a> RowsOf<'a> {
+    /// The row that is not rounded yet.
+    fn rounding(self) -> Option<Source<'a>> {
+        match self {
+            Self::Rounding(source) => Some(source),
+            _ => None,
+        }
+    }
 }
 
 /// Rows before they are rounded: normed where there is a norm.
@@ -147,7 +182,7 @@ impl Launcher<'_> {
             ("FETCHED", fetched(columns) as u32),
             ("FLOATS", form),
         ];
-        let pipeline = self.gpu.pipeline(&QUANTIZE, 1, &constants)?;
+        let pipeline = self.gpu.pipeline(&QUANTIZE, &[], &constants)?;
         // What is not read is bound all the same.
         let weight = norm.map_or(&self.room.spare, |norm| &norm.weight);
         let buffers = [values, weight, bias.unwrap_or(weight), quants, scales].map(whole);
@@ -163,24 +198,22 @@ impl Launcher<'_> {
     fn slab(&self, to: &mut Recording<'_>, product: &Product<'_>, slab: &Slab) -> Result<(), GpuError> {
         let Product { matrix, bias, operands, rows, out, width, epilogue } = *product;
         let spare = &self.room.spare;
-        let (routes, count, tile, tiles, share) = match rows {
-            RowsOf::All(count) => (spare, count, tile(count), count.div_ceil(tile(count)), 1),
-            RowsOf::Rounding(_) => (spare, 1, 1, 1, 1),
-            RowsOf::Routed { routes, tiles, tile, share } => (routes, 0, tile, tiles, share),
+        let (shape, tile, tiles) = self.shape(matrix, slab, rows);
+        let (routes, count, share) = match rows {
+            RowsOf::All(count) => (spare, count, 1),
+            RowsOf::Rounding(_) => (spare, 1, 1),
+            RowsOf::Routed { routes, share, .. } => (routes, 0, share),
         };
         let (kind, gates) = match epilogue {
             Epilogue::Store => (0, 0),
             Epilogue::Add => (1, 0),
             Epilogue::Gated(by) => (2, gating(by)),
         };
-        let rounding = match rows {
-            RowsOf::Rounding(source) => Some(source),
-            _ => None,
+        let threads = match shape {
+            Shape::Apart => self.method.width,
+            Shape::Split(by) => by * PANEL,
+            Shape::Tiled(_) => tiled::THREADS,
         };
-        let of_row = rounding.map_or(0, |_| row_bytes(matrix.groups));
-        let split = self.split(slab.form, slab.pairs * PANEL, (tile, tiles), of_row);
-        let is_split = split > 1;
-        let threads = if is_split { split * PANEL } else { self.method.width };
         let mut constants = slab.constants();
         constants.extend([
             ("GROUPS", matrix.groups as u32),
@@ -197,39 +230,61 @@ impl Launcher<'_> {
             _ => (slab.first, slab.outputs),
         };
         let bias = bias.unwrap_or(spare);
-        let norm = rounding.and_then(|source| source.norm);
-        let epsilon = norm.map_or(0.0, |norm| norm.epsilon).to_bits();
+        let epsilon = rows.rounding().and_then(|source| source.norm).map_or(0.0, |norm| norm.epsilon).to_bits();
         let told = [count as u32, slab.pairs as u32, first as u32, outputs as u32, tiles as u32, epsilon];
-        let columns = match rows {
-            _ if !is_split => (slab.pairs * PANEL).div_ceil(threads),
+        let columns = match (shape, rows) {
+            (Shape::Apart, _) => (slab.pairs * PANEL).div_ceil(threads),
+            (Shape::Tiled(_), _) => tiled::workgroups(slab.pairs),
             // Most of its tiles may be empty.
-            RowsOf::Routed { .. } => slab.pairs,
-            _ => self.workgroups(slab.pairs, tile, tiles),
+            (Shape::Split(_), RowsOf::Routed { .. }) => slab.pairs,
+            (Shape::Split(_), _) => self.workgroups(slab.pairs, tile, tiles),
         };
         let groups = Groups(columns, tiles);
         if slab.form.is_float() {
-            let pipeline = self.gpu.pipeline(&PRODUCT_FLOATS, tile as u32, &constants)?;
+            let pipeline = self.gpu.pipeline(&PRODUCT_FLOATS, &[("ROWS", tile as u32)], &constants)?;
             to.launch(&pipeline, &[out, bias, &slab.quants, &operands.unrounded, routes].map(whole), &told, groups);
-        } else {
-            constants.push(("FLOATS", (self.method.products == Products::Floats).into()));
-            if is_split {
-                constants.push(("SPLIT", split as u32));
-                constants.extend(SharedOfGroups::of(slab.form, tile, split).constants());
-            }
-            let (shader, given) = if let Some(Source { values, norm, columns }) = rounding {
-                constants.extend([("COLUMNS", columns as u32), ("NORMED", norm.is_some().into()), ("CENTRED", 0)]);
-                constants.extend([("FETCHED", fetched(columns) as u32), ("ROW_QUADS", 2 * matrix.groups as u32)]);
-                (&PRODUCT_OF_ROW, [values, values, norm.map_or(spare, |norm| &norm.weight)])
-            } else {
-                let (quants, scales) = (&operands.quants, &operands.scales);
-                (if is_split { &PRODUCT_SPLIT } else { &PRODUCT }, [quants, quants, scales])
-            };
-            let pipeline = self.gpu.pipeline(shader, tile as u32, &constants)?;
-            let [one, other, scales] = given;
-            let buffers = [out, bias, &slab.quants, &slab.scales, one, other, scales, routes];
-            to.launch(&pipeline, &buffers.map(whole), &told, groups);
+            return Ok(());
         }
+        constants.push(("FLOATS", (self.method.products == Products::Floats).into()));
+        if let Shape::Split(by) = shape {
+            constants.push(("SPLIT", by as u32));
+            constants.extend(SharedOfGroups::of(slab.form, tile, by).constants());
+        }
+        let (shader, [one, other, scales]) = if let Some(Source { values, norm, columns }) = rows.rounding() {
+            constants.extend([("COLUMNS", columns as u32), ("NORMED", norm.is_some().into()), ("CENTRED", 0)]);
+            constants.extend([("FETCHED", fetched(columns) as u32), ("ROW_QUADS", 2 * matrix.groups as u32)]);
+            (&PRODUCT_OF_ROW, [values, values, norm.map_or(spare, |norm| &norm.weight)])
+        } else {
+            (shape.shader(), [&operands.quants, &operands.quants, &operands.scales])
+        };
+        let lengths: &[_] = match shape {
+            Shape::Tiled(each) => &[("ROWS", each as u32), ("PANELS", tiled::PANELS as u32)],
+            _ => &[("ROWS", tile as u32)],
+        };
+        let pipeline = self.gpu.pipeline(shader, lengths, &constants)?;
+        let buffers = [out, bias, &slab.quants, &slab.scales, one, other, scales, routes];
+        to.launch(&pipeline, &buffers.map(whole), &told, groups);
         Ok(())
+    }
+
+    /// Which shader a product with some panels has, rows of a tile, and how many tiles there are.
+    fn shape(&self, matrix: &Matrix, slab: &Slab, rows: RowsOf<'_>) -> (Shape, usize, usize) {
+        let (tile, tiles) = match rows {
+            RowsOf::All(count) => {
+                if let Some(each) = self.tiled(slab, count) {
+                    let tile = tiled::tile(each);
+                    return (Shape::Tiled(each), tile, count.div_ceil(tile));
+                }
+                (tile(count), count.div_ceil(tile(count)))
+            }
+            RowsOf::Rounding(_) => (1, 1),
+            RowsOf::Routed { tiles, tile, .. } => (tile, tiles),
+        };
+        let of_row = rows.rounding().map_or(0, |_| row_bytes(matrix.groups));
+        match self.split(slab.form, slab.pairs * PANEL, (tile, tiles), of_row) {
+            1 => (Shape::Apart, tile, tiles),
+            by => (Shape::Split(by), tile, tiles),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::fusing::Fusing;
 use crate::gpu::Gpu;
 use crate::matrix::Matrix;
 use crate::nodes::Launcher;
-use crate::products::{Method, Products, TILE_COUNT};
+use crate::products::{Method, Products, TILE_COUNT, TILE_MAX};
 use crate::recording::Recording;
 use crate::room::{Room, Widths};
 use crate::staging::Staging;
@@ -42,8 +42,8 @@ pub struct SelfTest {
 pub fn self_test(adapter: &Adapter) -> Result<SelfTest, GpuError> {
     let began = Instant::now();
     let gpu = Gpu::open(adapter)?;
-    // Tiles of rows, and one row, whose groups threads share out.
-    let trials = [9, 1].map(|rows| Trial::new(Form::Q4K, 48, 3, rows));
+    // Tiles of rows, one row, whose groups threads share out, and rows enough for tiles that are shared.
+    let trials = [9, 1, 2 * TILE_MAX + 1].map(|rows| Trial::new(Form::Q4K, 48, 3, rows));
     let (fusing, cache_access) = (gpu.fusing, gpu.cache_access());
     let mut tested = SelfTest { compile: Nanos::ZERO, inference: Nanos::ZERO, off: 0.0, fusing, cache_access };
     for (products, trial) in
@@ -53,6 +53,7 @@ pub fn self_test(adapter: &Adapter) -> Result<SelfTest, GpuError> {
         let mut method = Method { products, width: 16, rounds_within: usize::MAX, ..Method::FIRST };
         // One workgroup has all panels in turns.
         (method.split, method.workgroups) = ([4; TILE_COUNT], [1; TILE_COUNT]);
+        method.tiled.small = 0;
         on_gpu.run(method)?;
         tested.compile = began.elapsed().into();
         let again = Instant::now();
@@ -249,6 +250,7 @@ mod tests {
     use crate::adapters::Adapters;
     use crate::nodes::NormOnGpu;
     use crate::products::Source;
+    use crate::tiled::Tiled;
 
     /// By whatever adds products on this adapter: to the bit where it rounds once, and nearly as an adapter does that rounds
     /// product and sum.
@@ -277,6 +279,17 @@ mod tests {
                     let is_right = if gpu.fusing.is_exact() { same(&found, &expected) } else { off <= TOLERANCE };
                     assert!(is_right, "{form:?} by {method:?}: {off} off");
                 }
+            }
+        }
+        for form in Form::ALL.into_iter().filter(|form| !form.is_float()) {
+            // Two tiles of either size, of which the last has few rows.
+            let trial = Trial::new(form, 70, 11, 67);
+            let expected = trial.expected();
+            for tiled in [Tiled { small: 0, large: usize::MAX }, Tiled { small: 0, large: 0 }] {
+                let found = trial.on(&gpu).unwrap().run(Method { tiled, ..Method::FIRST }).unwrap();
+                let off = distance(&found, &expected);
+                let is_right = if gpu.fusing.is_exact() { same(&found, &expected) } else { off <= TOLERANCE };
+                assert!(is_right, "{form:?} by {tiled:?}: {off} off");
             }
         }
         gpu.fusing = Fusing::Apart;

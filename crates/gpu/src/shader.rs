@@ -46,6 +46,9 @@ shaders! {
     /// The same, with threads that share out groups.
     PRODUCT_SPLIT = "product_split" behind "epilogue" behind "packed" behind "rows_given",
         [Write, Read, Read, Read, Read, Read, Read, Read];
+    /// The same of many rows, with threads that share what they multiply.
+    PRODUCT_TILED = "product_tiled" behind "epilogue" behind "packed" behind "rows_given",
+        [Write, Read, Read, Read, Read, Read, Read, Read];
     /// The same of a row that each workgroup rounds: out, bias, quants, scales, the row, and four at a time, weight, routes.
     PRODUCT_OF_ROW = "product_split" behind "epilogue" behind "packed" behind "row_moments" behind "rows_rounded",
         [Write, Read, Read, Read, Read, Read, Read, Read];

@@ -70,7 +70,7 @@ fn groups_each(form: Form, tile: usize) -> usize {
 }
 
 /// Tiles that are few.
-const TILES_FEW: usize = 2;
+pub(crate) const TILES_FEW: usize = 2;
 
 /// What threads share that share out groups, of all turns that are under way: lengths of arrays (`product_split.wgsl`).
 #[derive(Clone, Copy, Debug)]

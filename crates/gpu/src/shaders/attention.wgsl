@@ -13,6 +13,8 @@ override HEADS: u32;
 override WINDOW: u32;
 /// 0: a workgroup has all spans of a row and a head; 1: one of them, and leaves what that comes to; 2: it merges these.
 override PHASE: u32;
+/// Whether four bytes are multiplied at once (`dot4I8Packed`): numbers of sixteen bits are two bytes each then.
+override BYTES: bool;
 
 struct Call {
     /// What queries are multiplied with, so that scores count in powers of two.
@@ -67,13 +69,15 @@ const GROUP_QUADS: u32 = GROUP / 4u;
 const PAGE_QUADS: u32 = PAGE / 4u;
 /// Threads that make a page's largest of eight numbers each.
 const EIGHTHS: u32 = 8u;
+/// A one in each byte.
+const ONES: u32 = 0x01010101u;
 
-/// The query in sixteen bits, and its groups' scales.
+/// The query in sixteen bits, as `sixteens` has them, and its groups' scales.
 var<workgroup> query: array<vec4<i32>, DIM_MAX / 4u>;
 var<workgroup> query_scales: array<f32, GROUPS_MAX>;
 /// Of positions: weights beside the largest score of their page.
 var<workgroup> weights: array<f32, POSITIONS>;
-/// Of groups of values and positions: scales and centres, then weights times these in sixteen bits.
+/// Of groups of values and positions: scales and centres; and weights times these in sixteen bits.
 var<workgroup> of_groups: array<f32, POSITIONS_BY_GROUP>;
 var<workgroup> factors: array<vec4<i32>, QUADS_BY_GROUP>;
 /// The largest of each eight positions, by group.
@@ -108,6 +112,38 @@ fn byte_of(word: u32, index: u32) -> i32 {
     return i32(word << (24u - index * 8u)) >> 24u;
 }
 
+// Four numbers of sixteen bits: as they are; or their upper bytes in a word, and in another the lower ones less 128.
+fn sixteens(numbers: vec4<i32>) -> vec4<i32> {
+    if (!BYTES) {
+        return numbers;
+    }
+    let upper = pack4xI8(numbers >> vec4<u32>(8u));
+    let lower = pack4xU8(vec4<u32>(numbers & vec4<i32>(255))) ^ 0x80808080u;
+    return vec4<i32>(i32(upper), i32(lower), 0, 0);
+}
+
+// One of them.
+fn sixteen(four: vec4<i32>, index: u32) -> i32 {
+    if (!BYTES) {
+        return four[index];
+    }
+    return byte_of(u32(four.x), index) * 256 + (byte_of(u32(four.y), index) + 128);
+}
+
+// Four signed bytes by four such numbers, added to what `dot_of` makes a sum of.
+fn add_dot(bytes: u32, four: vec4<i32>, sums: vec3<i32>) -> vec3<i32> {
+    if (!BYTES) {
+        return vec3<i32>(sums.x + dot(unpack4xI8(bytes), four), 0, 0);
+    }
+    let upper = sums.y + dot4I8Packed(bytes, u32(four.x));
+    let lower = sums.x + dot4I8Packed(bytes, u32(four.y));
+    return vec3<i32>(lower, upper, sums.z + dot4I8Packed(bytes, ONES));
+}
+
+fn dot_of(sums: vec3<i32>) -> i32 {
+    return sums.x + sums.y * 256 + sums.z * 128;
+}
+
 // The query as products read it. All threads come here.
 fn round_query(thread: u32) {
     turn(thread);
@@ -120,7 +156,8 @@ fn round_query(thread: u32) {
             query_scales[i / GROUP] = select(divided(largest, FACTOR_MAX) * SCALE_UNIT, 0.0, is_nothing);
         }
         let inverse = select(divided(FACTOR_MAX, largest), 0.0, is_nothing);
-        query[four] = vec4<i32>(round(vec4<f32>(head[i], head[i + 1u], head[i + 2u], head[i + 3u]) * inverse));
+        let scaled = vec4<f32>(head[i], head[i + 1u], head[i + 2u], head[i + 3u]) * inverse;
+        query[four] = sixteens(vec4<i32>(round(scaled)));
     }
     workgroupBarrier();
 }
@@ -145,13 +182,13 @@ fn score(slot: u32, kv_head: u32) -> f32 {
         for (var i = 0u; i < GROUP_QUADS; i++) {
             words[i] = pages[at + block * 4u + min(first + i, quads - 1u) * LANES + lane];
         }
-        var dot_of = 0i;
+        var sums: vec3<i32>;
         for (var i = 0u; i < GROUP_QUADS; i++) {
             if (first + i < quads) {
-                dot_of += dot(unpack4xI8(words[i]), query[first + i]);
+                sums = add_dot(words[i], query[first + i], sums);
             }
         }
-        let product = f32(dot_of) * query_scales[group];
+        let product = f32(dot_of(sums)) * query_scales[group];
         sum = fused(product, half_at(at + KEY_SCALES, group * PAGE + position), sum);
     }
     return sum;
@@ -198,18 +235,20 @@ fn word_of(at: u32, quad: u32, d: u32) -> u32 {
     return pages[at + VALUES + (quad * groups() + d / GROUP) * LANES + d % LANES];
 }
 
-fn values_in(word: u32, d: u32) -> vec4<i32> {
+// The four values of a dimension in it, as signed bytes.
+fn values_in(word: u32, d: u32) -> u32 {
     if (FORMAT == 1u) {
-        return unpack4xI8(word);
+        return word;
     }
     let nibbles = (word >> (d % GROUP / LANES * 4u)) & 0x0f0f0f0fu;
-    return vec4<i32>(unpack4xU8(nibbles)) - 8;
+    // No byte carries into the next.
+    return (nibbles + 0x78787878u) ^ 0x80808080u;
 }
 
 // The values of a dimension by the factors of a page, for positions from `seen` to `behind`.
 fn sum_of_values(side: u32, row: Row, kv_head: u32, page: u32, seen: u32, behind: u32, d: u32) -> i32 {
-    let first = (side * groups() + d / GROUP) * (PAGE / 4u);
-    var sum = 0i;
+    let first = (side * groups() + d / GROUP) * PAGE_QUADS;
+    var sums: vec3<i32>;
     // The page is the sequence's own, but for the path of a tree.
     let is_own = behind <= row.paged;
     if (is_own) {
@@ -220,9 +259,9 @@ fn sum_of_values(side: u32, row: Row, kv_head: u32, page: u32, seen: u32, behind
             words[quad] = word_of(at, quad, d);
         }
         for (var quad = 0u; quad < PAGE_QUADS; quad++) {
-            sum += dot(values_in(words[quad], d), factors[first + quad]);
+            sums = add_dot(values_in(words[quad], d), factors[first + quad], sums);
         }
-        return sum;
+        return dot_of(sums);
     }
     var p = seen / 4u * 4u;
     let whole = row.paged / 4u * 4u;
@@ -230,19 +269,20 @@ fn sum_of_values(side: u32, row: Row, kv_head: u32, page: u32, seen: u32, behind
         let at = page_of(places[row.pages + page] * PAGE, kv_head);
         for (; p < whole; p += 4u) {
             let quad = p % PAGE / 4u;
-            sum += dot(values_in(word_of(at, quad, d), d), factors[first + quad]);
+            sums = add_dot(values_in(word_of(at, quad, d), d), factors[first + quad], sums);
         }
     }
+    var sum = dot_of(sums);
     for (; p < behind; p++) {
         let slot = slot_of(row, p);
-        let values = values_in(word_of(page_of(slot, kv_head), slot % PAGE / 4u, d), d);
-        sum += values[slot % 4u] * factors[first + p % PAGE / 4u][p % 4u];
+        let value = byte_of(values_in(word_of(page_of(slot, kv_head), slot % PAGE / 4u, d), d), slot % 4u);
+        sum += value * sixteen(factors[first + p % PAGE / 4u], p % 4u);
     }
     return sum;
 }
 
 // What a page comes to, for all groups and dimensions, of the weights of its positions. All threads come here.
-fn sum_page(side: u32, lane: u32, row: Row, kv_head: u32, page: u32, slot: u32, weight: f32, is_seen: bool) {
+fn sum_page(side: u32, lane: u32, kv_head: u32, slot: u32, is_seen: bool) {
     let at_slot = page_of(slot, kv_head);
     let own = side * groups();
     for (var group = 0u; group < groups(); group++) {
@@ -251,14 +291,19 @@ fn sum_page(side: u32, lane: u32, row: Row, kv_head: u32, page: u32, slot: u32, 
     }
     workgroupBarrier();
     eighths(side, lane, groups());
-    for (var group = 0u; group < groups(); group++) {
-        let most = largest_of_group(side, group);
+    for (var i = lane; i < groups() * PAGE_QUADS; i += PAGE) {
+        let most = largest_of_group(side, i / PAGE_QUADS);
         let inverse = select(divided(FACTOR_MAX, most), 0.0, most < NOTHING);
-        let over = of_groups[(own + group) * PAGE + lane] * inverse;
-        factors[((own + group) * PAGE + lane) / 4u][lane % 4u] = i32(round(weight * over));
-        if (lane == group) {
-            page_units[side * GROUPS_MAX + group] = divided(most, FACTOR_MAX) * SCALE_UNIT;
+        let of_group = own * PAGE + i * 4u;
+        let of_page = side * PAGE + i % PAGE_QUADS * 4u;
+        var four: vec4<f32>;
+        for (var v = 0u; v < 4u; v++) {
+            four[v] = weights[of_page + v] * (of_groups[of_group + v] * inverse);
         }
+        factors[own * PAGE_QUADS + i] = sixteens(vec4<i32>(round(four)));
+    }
+    if (lane < groups()) {
+        page_units[side * GROUPS_MAX + lane] = divided(largest_of_group(side, lane), FACTOR_MAX) * SCALE_UNIT;
     }
     workgroupBarrier();
     if (FORMAT == 2u) {
@@ -419,7 +464,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
         if (FORMAT == 0u) {
             add_page(thread, row, kv_head, page, weight, seen, behind);
         } else {
-            sum_page(side, lane, row, kv_head, page, slot, weight, is_seen);
+            sum_page(side, lane, kv_head, slot, is_seen);
             for (var d = lane; d < DIM; d += PAGE) {
                 if (seen < behind) {
                     page_sums[side * DIM + d] = sum_of_values(side, row, kv_head, page, seen, behind, d);
