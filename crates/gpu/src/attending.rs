@@ -2,6 +2,7 @@
 
 use crate::back::layer_stride;
 use crate::error::GpuError;
+use crate::gpu::Gpu;
 use crate::heads::KeyBiasOnGpu;
 use crate::kept::View;
 use crate::nodes::whole;
@@ -86,9 +87,7 @@ impl Sight<'_> {
         let window = b.layers[layer].window.unwrap_or(0);
         constants.extend([("WINDOW", window as u32), ("PHASE", phase), ("BYTES", bytes.into())]);
         let quick = bias.map_or(0, |bias| bias.quick);
-        let shared =
-            if phase == 2 { SharedOfPages::of(pages.layout, quick, 1) } else { divided.shared(loaded, &pages, quick) };
-        constants.extend(shared.constants());
+        constants.push(("SIDE", divided.side(&loaded.gpu, pages.layout, quick, phase) as u32));
         let pipeline = loaded.gpu.pipeline(&ATTENTION, &[], &constants)?;
         let room = &loaded.room;
         let [bias, by_page] = bias.map_or([&room.spare; 2], |bias| [&bias.bias, &bias.angles]);
@@ -137,59 +136,28 @@ impl Divided {
         APART_MAX * heads * (dimensions + 2) * size_of::<f32>()
     }
 
-    /// What a workgroup shares on an adapter. Where keys are of half precision, sums go through all pages in order.
-    fn shared(self, loaded: &Loaded, pages: &View<'_>, quick: usize) -> SharedOfPages {
-        let fits = |side: usize| {
-            loaded.gpu.takes_workgroup(side * PAGE_TOKENS, SharedOfPages::of(pages.layout, quick, side).bytes())
-        };
-        let mut side = if pages.layout.format == KvFormat::F16 { 1 } else { self.side };
+    /// Pages that a workgroup of a phase has at once on an adapter. Where keys are of half precision, sums go through all pages in order.
+    fn side(self, gpu: &Gpu, layout: &KvLayout, quick: usize, phase: u32) -> usize {
+        let fits = |side: usize| gpu.takes_workgroup(side * PAGE_TOKENS, shared_bytes(layout, side, quick));
+        let mut side = if phase == 2 || layout.format == KvFormat::F16 { 1 } else { self.side };
         while side > 1 && !fits(side) {
             side /= 2;
         }
-        SharedOfPages::of(pages.layout, quick, side)
+        side
     }
 }
 
-/// What the threads of a workgroup share, of all pages that it has at once: lengths of arrays (`attention.wgsl`).
-#[derive(Clone, Copy, Debug)]
-struct SharedOfPages {
-    side: usize,
-    /// Groups and dimensions of a head, and quick pairs of the keys' bias.
-    groups: usize,
-    dimensions: usize,
-    quick: usize,
-}
-
-impl SharedOfPages {
-    /// Arrays whose lengths are always the same, and what lies between arrays, at most.
-    const FIXED_BYTES: usize = 7 << 10;
-
-    fn of(layout: &KvLayout, quick: usize, side: usize) -> Self {
-        Self { side, groups: layout.head_dim.div_ceil(GROUP), dimensions: layout.head_dim, quick }
-    }
-
-    fn constants(self) -> [(&'static str, u32); 9] {
-        let Self { side, groups, dimensions, quick } = self;
-        let by_group = side * groups;
-        [
-            ("SIDE", side),
-            ("THREADS", side * PAGE_TOKENS),
-            ("POSITIONS", side * PAGE_TOKENS),
-            ("POSITIONS_BY_GROUP", by_group * PAGE_TOKENS),
-            ("QUADS_BY_GROUP", by_group * PAGE_TOKENS / 4),
-            ("EIGHTHS_BY_GROUP", by_group * 8),
-            ("LANES_BY_GROUP", by_group * 16),
-            ("DIMENSIONS", side * dimensions),
-            ("TURNED", side * quick.max(1)),
-        ]
-        .map(|(name, number)| (name, number as u32))
-    }
-
-    fn bytes(self) -> usize {
-        let Self { side, groups, dimensions, quick } = self;
-        let words = PAGE_TOKENS + groups * (2 * PAGE_TOKENS + 8 + 16) + dimensions + 2 * quick.max(1);
-        Self::FIXED_BYTES + side * words * size_of::<f32>()
-    }
+/// Bytes that the threads of a workgroup share, which has so many pages at once, where keys have a bias with so many quick pairs
+/// (`attention.wgsl` and the files before it).
+fn shared_bytes(layout: &KvLayout, side: usize, quick: usize) -> usize {
+    /// Between one array and the next, of all of them.
+    const BETWEEN: usize = 512;
+    const LANES: usize = 16;
+    const EIGHTHS: usize = 8;
+    let (dimensions, groups) = (layout.head_dim, layout.head_dim.div_ceil(GROUP));
+    let of_head = 2 * dimensions + dimensions / 4 + groups + 2 * dimensions + PAGE_TOKENS + 1;
+    let of_page = PAGE_TOKENS + groups * (2 * PAGE_TOKENS + EIGHTHS + LANES + 2) + LANES + 1 + dimensions;
+    (of_head + side * (of_page + 2 * quick.max(1))) * size_of::<f32>() + BETWEEN
 }
 
 /// What shaders are to know of a layer's heads and pages, and the bias that keys are without.

@@ -50,14 +50,17 @@ struct Row {
 
 /// Pages at once, and threads: 64 for each.
 override SIDE: u32;
-override THREADS: u32;
-/// Lengths of arrays, for all pages at once: positions, positions by group, their eighths and sixteenths, and dimensions.
-override POSITIONS: u32;
-override POSITIONS_BY_GROUP: u32;
-override QUADS_BY_GROUP: u32;
-override EIGHTHS_BY_GROUP: u32;
-override LANES_BY_GROUP: u32;
-override DIMENSIONS: u32;
+override THREADS: u32 = SIDE * PAGE;
+/// Lengths of arrays, for all pages at once: positions, positions by group, their quads, eighths and sixteenths, groups, dimensions, and
+/// sixteenths of positions.
+override POSITIONS: u32 = SIDE * PAGE;
+override POSITIONS_BY_GROUP: u32 = SIDE * GROUPS * PAGE;
+override QUADS_BY_GROUP: u32 = SIDE * GROUPS * PAGE_QUADS;
+override EIGHTHS_BY_GROUP: u32 = SIDE * GROUPS * EIGHTHS;
+override LANES_BY_GROUP: u32 = SIDE * GROUPS * LANES;
+override BY_GROUP: u32 = SIDE * GROUPS;
+override DIMENSIONS: u32 = SIDE * DIM;
+override POSITION_LANES: u32 = SIDE * LANES;
 
 const EACH: u32 = DIM_MAX / PAGE;
 const SPAN: u32 = 8u;
@@ -73,8 +76,8 @@ const EIGHTHS: u32 = 8u;
 const ONES: u32 = 0x01010101u;
 
 /// The query in sixteen bits, as `sixteens` has them, and its groups' scales.
-var<workgroup> query: array<vec4<i32>, DIM_MAX / 4u>;
-var<workgroup> query_scales: array<f32, GROUPS_MAX>;
+var<workgroup> query: array<vec4<i32>, FOURS>;
+var<workgroup> query_scales: array<f32, GROUPS>;
 /// Of positions: weights beside the largest score of their page.
 var<workgroup> weights: array<f32, POSITIONS>;
 /// Of groups of values and positions: scales and centres; and weights times these in sixteen bits.
@@ -84,12 +87,12 @@ var<workgroup> factors: array<vec4<i32>, QUADS_BY_GROUP>;
 var<workgroup> largest_of: array<f32, EIGHTHS_BY_GROUP>;
 /// Sums of every sixteenth position, by group; and of weights.
 var<workgroup> lanes: array<f32, LANES_BY_GROUP>;
-var<workgroup> weight_lanes: array<f32, SPAN * LANES>;
+var<workgroup> weight_lanes: array<f32, POSITION_LANES>;
 /// What pages come to: their largest scores, sums of values, and by group what these are multiplied with, and centres.
-var<workgroup> page_largest: array<f32, SPAN>;
+var<workgroup> page_largest: array<f32, SIDE>;
 var<workgroup> page_sums: array<i32, DIMENSIONS>;
-var<workgroup> page_units: array<f32, SPAN * GROUPS_MAX>;
-var<workgroup> page_centres: array<f32, SPAN * GROUPS_MAX>;
+var<workgroup> page_units: array<f32, BY_GROUP>;
+var<workgroup> page_centres: array<f32, BY_GROUP>;
 
 /// Of the span under way. Totals are those of a lane, in the first threads.
 var<private> found: array<f32, EACH>;
@@ -148,7 +151,7 @@ fn dot_of(sums: vec3<i32>) -> i32 {
 fn round_query(thread: u32) {
     turn(thread);
     find_largest(thread);
-    for (var four = thread; four < DIM / 4u; four += THREADS) {
+    for (var four = thread; four < FOURS; four += THREADS) {
         let i = four * 4u;
         let largest = largest_in(i / GROUP);
         let is_nothing = largest < NOTHING;
@@ -175,7 +178,7 @@ fn score(slot: u32, kv_head: u32) -> f32 {
         return sum;
     }
     let quads = DIM / 4u;
-    for (var group = 0u; group < groups(); group++) {
+    for (var group = 0u; group < GROUPS; group++) {
         let first = group * GROUP_QUADS;
         // All that is read is on its way before any of it is waited for.
         var words: array<u32, GROUP_QUADS>;
@@ -198,18 +201,18 @@ fn score(slot: u32, kv_head: u32) -> f32 {
 // here. All threads come here.
 fn eighths(side: u32, lane: u32, count: u32) {
     if (lane < count * EIGHTHS) {
-        let first = side * groups() * PAGE + lane * EIGHTHS;
+        let first = side * GROUPS * PAGE + lane * EIGHTHS;
         var most = of_groups[first];
         for (var i = 1u; i < EIGHTHS; i++) {
             most = max(most, of_groups[first + i]);
         }
-        largest_of[side * groups() * EIGHTHS + lane] = most;
+        largest_of[side * GROUPS * EIGHTHS + lane] = most;
     }
     workgroupBarrier();
 }
 
 fn largest_of_group(side: u32, group: u32) -> f32 {
-    let first = (side * groups() + group) * EIGHTHS;
+    let first = (side * GROUPS + group) * EIGHTHS;
     var most = largest_of[first];
     for (var i = 1u; i < EIGHTHS; i++) {
         most = max(most, largest_of[first + i]);
@@ -232,7 +235,7 @@ fn word_of(at: u32, quad: u32, d: u32) -> u32 {
     if (FORMAT == 1u) {
         return pages[at + VALUES + quad * DIM + d];
     }
-    return pages[at + VALUES + (quad * groups() + d / GROUP) * LANES + d % LANES];
+    return pages[at + VALUES + (quad * GROUPS + d / GROUP) * LANES + d % LANES];
 }
 
 // The four values of a dimension in it, as signed bytes.
@@ -247,7 +250,7 @@ fn values_in(word: u32, d: u32) -> u32 {
 
 // The values of a dimension by the factors of a page, for positions from `seen` to `behind`.
 fn sum_of_values(side: u32, row: Row, kv_head: u32, page: u32, seen: u32, behind: u32, d: u32) -> i32 {
-    let first = (side * groups() + d / GROUP) * PAGE_QUADS;
+    let first = (side * GROUPS + d / GROUP) * PAGE_QUADS;
     var sums: vec3<i32>;
     // The page is the sequence's own, but for the path of a tree.
     let is_own = behind <= row.paged;
@@ -284,14 +287,14 @@ fn sum_of_values(side: u32, row: Row, kv_head: u32, page: u32, seen: u32, behind
 // What a page comes to, for all groups and dimensions, of the weights of its positions. All threads come here.
 fn sum_page(side: u32, lane: u32, kv_head: u32, slot: u32, is_seen: bool) {
     let at_slot = page_of(slot, kv_head);
-    let own = side * groups();
-    for (var group = 0u; group < groups(); group++) {
+    let own = side * GROUPS;
+    for (var group = 0u; group < GROUPS; group++) {
         let scale = half_at(at_slot + VALUE_SCALES, group * PAGE + slot % PAGE);
         of_groups[(own + group) * PAGE + lane] = select(0.0, scale, is_seen);
     }
     workgroupBarrier();
-    eighths(side, lane, groups());
-    for (var i = lane; i < groups() * PAGE_QUADS; i += PAGE) {
+    eighths(side, lane, GROUPS);
+    for (var i = lane; i < GROUPS * PAGE_QUADS; i += PAGE) {
         let most = largest_of_group(side, i / PAGE_QUADS);
         let inverse = select(divided(FACTOR_MAX, most), 0.0, most < NOTHING);
         let of_group = own * PAGE + i * 4u;
@@ -302,18 +305,18 @@ fn sum_page(side: u32, lane: u32, kv_head: u32, slot: u32, is_seen: bool) {
         }
         factors[own * PAGE_QUADS + i] = sixteens(vec4<i32>(round(four)));
     }
-    if (lane < groups()) {
-        page_units[side * GROUPS_MAX + lane] = divided(largest_of_group(side, lane), FACTOR_MAX) * SCALE_UNIT;
+    if (lane < GROUPS) {
+        page_units[side * GROUPS + lane] = divided(largest_of_group(side, lane), FACTOR_MAX) * SCALE_UNIT;
     }
     workgroupBarrier();
     if (FORMAT == 2u) {
-        for (var group = 0u; group < groups(); group++) {
+        for (var group = 0u; group < GROUPS; group++) {
             let centre = half_at(at_slot + VALUE_CENTRES, group * PAGE + slot % PAGE);
             of_groups[(own + group) * PAGE + lane] = select(0.0, centre, is_seen);
         }
         workgroupBarrier();
         if (lane < LANES) {
-            for (var group = 0u; group < groups(); group++) {
+            for (var group = 0u; group < GROUPS; group++) {
                 var sum = zero();
                 for (var v = lane; v < PAGE; v += LANES) {
                     sum = fused(weights[side * PAGE + v], of_groups[(own + group) * PAGE + v], sum);
@@ -322,8 +325,8 @@ fn sum_page(side: u32, lane: u32, kv_head: u32, slot: u32, is_seen: bool) {
             }
         }
         workgroupBarrier();
-        if (lane < groups()) {
-            page_centres[side * GROUPS_MAX + lane] = lane_sum((own + lane) * LANES);
+        if (lane < GROUPS) {
+            page_centres[side * GROUPS + lane] = lane_sum((own + lane) * LANES);
         }
     }
 }
@@ -343,7 +346,7 @@ fn take_page(thread: u32, page: u32) {
         let d = e * THREADS + thread;
         if (d < DIM) {
             found[e] = rounded(found[e] * keep);
-            let group = side * GROUPS_MAX + d / GROUP;
+            let group = side * GROUPS + d / GROUP;
             if (FORMAT == 2u) {
                 found[e] = found[e] + rounded(page_centres[group] * top);
             }
@@ -441,7 +444,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_id
                 own_score = biased(own_score, side, page, lane);
             }
         }
-        of_groups[side * groups() * PAGE + lane] = own_score;
+        of_groups[side * GROUPS * PAGE + lane] = own_score;
         workgroupBarrier();
         eighths(side, lane, 1u);
         let of_page = max(largest_of_group(side, 0u), LOWEST);

@@ -37,12 +37,12 @@ const EACH: u32 = DIM_MAX / THREADS;
 const HALF_MAX: f32 = 65504.0;
 
 /// The largest and the least of every four dimensions of a value.
-var<workgroup> above_of_four: array<f32, DIM_MAX / 4u>;
-var<workgroup> least_of_four: array<f32, DIM_MAX / 4u>;
+var<workgroup> above_of_four: array<f32, FOURS>;
+var<workgroup> least_of_four: array<f32, FOURS>;
 /// What sixteen threads have added up; and of groups, their scale and centre.
 var<workgroup> lanes: array<f32, LANES>;
-var<workgroup> scales: array<f32, GROUPS_MAX>;
-var<workgroup> centres: array<f32, GROUPS_MAX>;
+var<workgroup> scales: array<f32, GROUPS>;
+var<workgroup> centres: array<f32, GROUPS>;
 
 // A number in half precision, to the nearest, ties to even; none is beyond its largest. (WGSL leaves the rounding to the
 // adapter.)
@@ -131,7 +131,7 @@ fn take_bias(thread: u32, kv_head: u32, position: u32) {
 // Scales, and of values of four bits centres, of the groups of the head, which go into the page as well.
 fn scale_groups(thread: u32, at: u32, position: u32, is_nibbles: bool) {
     if (is_nibbles) {
-        for (var four = thread; four < DIM / 4u; four += THREADS) {
+        for (var four = thread; four < FOURS; four += THREADS) {
             let i = four * 4u;
             above_of_four[four] = max(max(head[i], head[i + 1u]), max(head[i + 2u], head[i + 3u]));
             least_of_four[four] = min(min(head[i], head[i + 1u]), min(head[i + 2u], head[i + 3u]));
@@ -140,7 +140,7 @@ fn scale_groups(thread: u32, at: u32, position: u32, is_nibbles: bool) {
     } else {
         find_largest(thread);
     }
-    if (thread < groups()) {
+    if (thread < GROUPS) {
         if (is_nibbles) {
             scale_nibbles(thread, at, position);
         } else {
@@ -156,7 +156,7 @@ fn scale_nibbles(group: u32, at: u32, position: u32) {
     var least = HALF_MAX;
     for (var i = 0u; i < GROUP / 4u; i++) {
         let four = group * (GROUP / 4u) + i;
-        if (four < DIM / 4u) {
+        if (four < FOURS) {
             above = max(above, clamp(above_of_four[four], -HALF_MAX, HALF_MAX));
             least = min(least, clamp(least_of_four[four], -HALF_MAX, HALF_MAX));
         }
@@ -181,7 +181,7 @@ fn byte_of(i: u32) -> u32 {
 }
 
 fn put_scales(thread: u32, at: u32, position: u32) {
-    if (thread < groups()) {
+    if (thread < GROUPS) {
         put_half(at, thread * PAGE + position, half_bits(scales[thread] / SCALE_UNIT));
     }
 }
@@ -231,7 +231,7 @@ fn store_value(thread: u32, at: u32, position: u32) {
         let above = head[d] - centres[group];
         let scaled = round(fused(above, inverse_of(group), 8.0));
         let nibble = u32(i32(clamp(scaled, 0.0, 15.0)));
-        let word = at + VALUES + (quad * groups() + group) * LANES + d % LANES;
+        let word = at + VALUES + (quad * GROUPS + group) * LANES + d % LANES;
         put(word, shift + d % GROUP / LANES * 4u, 15u, nibble);
     }
 }

@@ -1,15 +1,17 @@
 // What the bias of keys, which the cache's keys are without, adds to scores (`kernels/src/attention/key_bias.rs`). (Behind
 // `kv_layout.wgsl`.)
 
-/// Pages that are turned at once, times quick pairs.
-override TURNED: u32;
+/// Pairs of which the bias is known, and pages that are turned at once, times quick pairs: one where there is no bias, since there is no
+/// array of nothing.
+override BIASED_PAIRS: u32 = select(1u, PAIRS, BIASED);
+override TURNED: u32 = select(1u, SIDE * QUICK, BIASED && QUICK > 0u);
 
 /// What the bias of keys adds to scores, by pair: a sum that turns along with cosines, and one with sines. The same of slow pairs
 /// alone, zero for quick ones; and of quick pairs, as the pages under way turn them.
-var<workgroup> along: array<f32, DIM_MAX / 2u>;
-var<workgroup> across: array<f32, DIM_MAX / 2u>;
-var<workgroup> slow_along: array<f32, DIM_MAX / 2u>;
-var<workgroup> slow_across: array<f32, DIM_MAX / 2u>;
+var<workgroup> along: array<f32, BIASED_PAIRS>;
+var<workgroup> across: array<f32, BIASED_PAIRS>;
+var<workgroup> slow_along: array<f32, BIASED_PAIRS>;
+var<workgroup> slow_across: array<f32, BIASED_PAIRS>;
 var<workgroup> quick_along: array<f32, TURNED>;
 var<workgroup> quick_across: array<f32, TURNED>;
 /// Of dimensions that are not turned; and of all slow pairs, for the pages of 64 that a thread each computes.

@@ -23,18 +23,18 @@ override QUICK: u32;
 const PAGE: u32 = 64u;
 const LANES: u32 = 16u;
 const GROUP: u32 = 32u;
-const GROUPS_MAX: u32 = 8u;
 const DIM_MAX: u32 = 256u;
 /// What scales count in.
 const SCALE_UNIT: f32 = 1.0 / 64.0;
 
-/// A head.
-var<workgroup> head: array<f32, DIM_MAX>;
-var<workgroup> largest_of_four: array<f32, DIM_MAX / 4u>;
+/// Groups of a head, and fours of dimensions. Arrays that threads share are no longer than a head needs: the less memory a workgroup
+/// has, the more of them run side by side.
+override GROUPS: u32 = (DIM + GROUP - 1u) / GROUP;
+override FOURS: u32 = DIM / 4u;
 
-fn groups() -> u32 {
-    return (DIM + GROUP - 1u) / GROUP;
-}
+/// A head.
+var<workgroup> head: array<f32, DIM>;
+var<workgroup> largest_of_four: array<f32, FOURS>;
 
 // Where in `key_bias` the number of each pair among the quick ones is, behind the biases of all heads: -1 if it is slow.
 fn quick_numbers() -> u32 {
@@ -59,7 +59,7 @@ fn page_of(slot: u32, kv_head: u32) -> u32 {
 
 // The largest magnitude of every four dimensions of the head, for who then asks for a group's. All threads come here.
 fn find_largest(thread: u32) {
-    for (var four = thread; four < DIM / 4u; four += THREADS) {
+    for (var four = thread; four < FOURS; four += THREADS) {
         let i = four * 4u;
         largest_of_four[four] = max(max(abs(head[i]), abs(head[i + 1u])), max(abs(head[i + 2u]), abs(head[i + 3u])));
     }
@@ -70,7 +70,7 @@ fn largest_in(group: u32) -> f32 {
     var largest = 0.0;
     for (var i = 0u; i < GROUP / 4u; i++) {
         let four = group * (GROUP / 4u) + i;
-        if (four < DIM / 4u) {
+        if (four < FOURS) {
             largest = max(largest, largest_of_four[four]);
         }
     }
@@ -81,7 +81,7 @@ fn largest_in(group: u32) -> f32 {
 fn turn(thread: u32) {
     for (var bit = 16u; bit > 0u; bit /= 2u) {
         var turned: array<f32, EACH>;
-        for (var e = 0u; e < EACH; e++) {
+        for (var e = 0u; e * THREADS < DIM; e++) {
             let i = e * THREADS + thread;
             if (i < DIM) {
                 let own = head[i];
@@ -98,7 +98,7 @@ fn turn(thread: u32) {
             }
         }
         workgroupBarrier();
-        for (var e = 0u; e < EACH; e++) {
+        for (var e = 0u; e * THREADS < DIM; e++) {
             let i = e * THREADS + thread;
             if (i < DIM) {
                 head[i] = turned[e];

@@ -13,7 +13,7 @@ fn merge(found: array<f32, EACH>, largest: f32, total: f32) {
     let taken = power_below(largest - most);
     merged_total = fused(merged_total, kept, rounded(total * taken));
     merged_largest = most;
-    for (var e = 0u; e < EACH; e++) {
+    for (var e = 0u; e * THREADS < DIM; e++) {
         merged[e] = fused(merged[e], kept, rounded(found[e] * taken));
     }
 }
@@ -21,7 +21,7 @@ fn merge(found: array<f32, EACH>, largest: f32, total: f32) {
 // What was merged, as the row's attention to a head. All threads come here.
 fn finish(thread: u32, row: u32, number: u32) {
     workgroupBarrier();
-    for (var e = 0u; e < EACH; e++) {
+    for (var e = 0u; e * THREADS < DIM; e++) {
         if (e * THREADS + thread < DIM) {
             head[e * THREADS + thread] = merged[e];
         }
@@ -47,7 +47,7 @@ fn merge_apart(thread: u32, row: u32, number: u32, first: u32, last: u32) {
     for (var span = first / SPAN; span * SPAN < last; span++) {
         let at = place_apart(row, number, span);
         var found: array<f32, EACH>;
-        for (var e = 0u; e < EACH; e++) {
+        for (var e = 0u; e * THREADS < DIM; e++) {
             if (e * THREADS + thread < DIM) {
                 found[e] = apart[at + 2u + e * THREADS + thread];
             }
@@ -63,7 +63,7 @@ fn leave(thread: u32, at: u32, found: array<f32, EACH>, largest: f32, total: f32
         apart[at] = largest;
         apart[at + 1u] = total;
     }
-    for (var e = 0u; e < EACH; e++) {
+    for (var e = 0u; e * THREADS < DIM; e++) {
         if (e * THREADS + thread < DIM) {
             apart[at + 2u + e * THREADS + thread] = found[e];
         }
