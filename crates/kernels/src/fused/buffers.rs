@@ -359,6 +359,21 @@ impl Buffers {
         (&mut self.cosines[start..][..self.shape.angles], &mut self.sines[start..][..self.shape.angles])
     }
 
+    /// Of each of some rows the residual stream, and the cosines and sines that rope turns it by, to set them.
+    pub fn embedded_mut(&mut self, rows: Range<usize>) -> impl Iterator<Item = (&mut [f32], &mut [f32], &mut [f32])> {
+        let BufferShape { hidden, angles, .. } = self.shape;
+        let begin = |columns: usize| rows.start * stride(columns);
+        let residual = self.residual[begin(hidden)..].chunks_mut(stride(hidden)).map(move |row| &mut row[..hidden]);
+        let (cosines, sines) = (&mut self.cosines[begin(angles)..], &mut self.sines[begin(angles)..]);
+        // Models without rope have none.
+        let of_row = stride(angles).max(1);
+        let mut turned = cosines.chunks_mut(of_row).zip(sines.chunks_mut(of_row));
+        residual.take(rows.len()).map(move |row| {
+            let (cosines, sines) = turned.next().unwrap_or_default();
+            (row, &mut cosines[..angles], &mut sines[..angles])
+        })
+    }
+
     /// The inputs that all layers have of a row, side by side.
     pub fn layer_inputs_mut(&mut self, row: usize) -> &mut [f32] {
         &mut self.layer_inputs[row * stride(self.shape.layer_inputs)..][..self.shape.layer_inputs]

@@ -1,13 +1,13 @@
 //! The nodes of a pass, each a fused kernel on some rows; which they are, and in what order, is `duet-types`' to say. (Agent.xpu §4.2)
 
 use super::Pass;
-use super::pass::Tree;
-use crate::arch::{Extra, Rope, WideHeads};
+use super::pass::{Segment, Tree};
+use crate::arch::{Extra, WideHeads};
 use crate::disk_experts::{ExpertUnread, IfMissing};
 use crate::load::Model;
 use crate::weights::{BesideWeights, FeedWeights, LayerWeights, NormWeights};
 use duet_kernels::attention::TurnedBias;
-use duet_kernels::crew::Crew;
+use duet_kernels::crew::{Crew, Solo};
 use duet_kernels::fused::{
     AttentionShape, Beside, Block, Buffers, CacheOf, Experts, FfnWeights, HeadNorms, HeadWeights, KvDestination,
     KvTail, Norm, QkvWeights, RowNorm, SequenceRows, SharedExpert, TreeRows, attention, feed_forward, gate_attended,
@@ -15,6 +15,10 @@ use duet_kernels::fused::{
 };
 use duet_types::{Node, NodeOrder, TokenId, Tokens};
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Rows that are worth a crew: few are sooner done than all workers have begun.
+const EMBEDDED_TOGETHER: usize = 32;
 
 impl Model {
     /// The nodes of a pass, three a layer.
@@ -73,7 +77,7 @@ impl Model {
         assert!(rows.end <= pass.rows());
         match node {
             Node::Embed => {
-                self.embed(pass, rows.clone());
+                self.embed(pass, rows.clone(), crew);
                 self.make_layer_inputs(pass, rows, crew);
             }
             Node::Qkv { layer } => self.qkv(pass, layer, rows, crew),
@@ -126,32 +130,36 @@ impl Model {
         tops
     }
 
-    fn embed<'a>(&'a self, pass: &mut Pass, rows: Range<usize>) {
-        let blueprint = self.blueprint();
+    fn embed(&self, pass: &mut Pass, rows: Range<usize>, crew: &dyn Crew) {
         let Some(embeddings) = self.file().tensor("token_embd.weight") else { return };
-        let mut row = 0;
-        for (segment, tree) in pass.segments.iter().zip(&pass.trees) {
+        let blueprint = self.blueprint();
+        // The stream counts in units of what is added to it, so that layers need not scale that.
+        let scale = blueprint.embedding_scale / blueprint.residual_scale;
+        let of_segment = |(segment, tree): (&'_ Segment, &'_ Option<Tree>)| {
             let start = segment.kv.len().as_usize();
-            for (index, token) in segment.tokens.iter().enumerate() {
-                if rows.contains(&row) {
-                    let position = start + tree.as_ref().map_or(index, |tree| tree.paths[index].len() - 1);
-                    let buffers = &mut pass.activations.buffers;
-                    let residual = buffers.residual_mut(row);
-                    embeddings.dequantize_row(token.0 as usize, residual);
-                    // The stream counts in units of what is added to it, so that layers need not scale that.
-                    let scale = blueprint.embedding_scale / blueprint.residual_scale;
-                    residual.iter_mut().for_each(|x| *x *= scale);
-                    let (cosines, sines) = buffers.angles_mut(row);
-                    let pairs = |rope: &'a Rope| rope.frequencies.iter().map(|frequency| (*frequency, rope.magnitude));
-                    let pairs = blueprint.ropes.iter().flat_map(pairs);
-                    for ((cos, sin), (frequency, magnitude)) in cosines.iter_mut().zip(sines).zip(pairs) {
-                        let (s, c) = (position as f64 * f64::from(frequency)).sin_cos();
-                        (*cos, *sin) = (c as f32 * magnitude, s as f32 * magnitude);
-                    }
+            let depth = |index: usize| tree.as_ref().map_or(index, |tree| tree.paths[index].len() - 1);
+            let tokens = segment.tokens.iter().enumerate();
+            tokens.map(|(index, token)| (*token, start + depth(index))).collect::<Vec<_>>()
+        };
+        let all = pass.segments.iter().zip(&pass.trees).flat_map(of_segment);
+        let tokens: Vec<_> = all.skip(rows.start).take(rows.len()).collect();
+        let embedded = pass.activations.buffers.embedded_mut(rows.clone());
+        let embedded: Vec<_> = tokens.into_iter().zip(embedded).map(Mutex::new).collect();
+        let crew = if rows.len() < EMBEDDED_TOGETHER { &Solo } else { crew };
+        crew.run(&|worker| {
+            for row in embedded.iter().skip(worker.rank()).step_by(worker.size()) {
+                let mut row = row.lock().unwrap_or_else(PoisonError::into_inner);
+                let ((token, position), (residual, cosines, sines)) = &mut *row;
+                embeddings.dequantize_row(token.0 as usize, residual);
+                residual.iter_mut().for_each(|x| *x *= scale);
+                let pairs =
+                    blueprint.ropes.iter().flat_map(|rope| rope.frequencies.iter().map(|f| (f, rope.magnitude)));
+                for ((cos, sin), (frequency, magnitude)) in cosines.iter_mut().zip(sines.iter_mut()).zip(pairs) {
+                    let (s, c) = (*position as f64 * f64::from(*frequency)).sin_cos();
+                    (*cos, *sin) = (c as f32 * magnitude, s as f32 * magnitude);
                 }
-                row += 1;
             }
-        }
+        });
     }
 
     fn qkv(&self, pass: &mut Pass, layer: usize, rows: Range<usize>, crew: &dyn Crew) {

@@ -17,6 +17,7 @@ use duet_kernels::fused::{Angles, ComputedRows, SpannedRows, store_computed};
 use duet_types::{Bytes, Node, RequestId, Tokens};
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 /// Runs spans of a model's nodes whole.
 pub trait SpanWise: Debug + Send + Sync {
@@ -161,11 +162,7 @@ impl Model {
             run?;
         }
         self.store_rows(pass, &layers, keys_and_values, crew);
-        for (&layer, Brought { pages, .. }) in layers.iter().zip(&*keys_and_values) {
-            if !pages.is_empty() {
-                self.store_pages(pass, layer, pages);
-            }
-        }
+        self.store_pages(pass, &layers, keys_and_values, crew);
         pass.activations.brought = brought;
         Ok(())
     }
@@ -175,18 +172,27 @@ impl Model {
         self.blueprint().layers.len().checked_sub(1).map(|layer| Node::Ffn { layer })
     }
 
-    /// Puts what pages have of a layer into the cache.
-    fn store_pages(&self, pass: &mut Pass, layer: usize, mut pages: &[u8]) {
-        let place = self.blueprint().place(layer);
-        for segment in &mut pass.segments {
-            for page in segment.kv.tail(Tokens(segment.tokens.len() as u32)).1 {
-                let layout = *page.layout();
-                let (start, count) = (layout.layer_start(place), layout.of_layer(page.bytes(), place).len());
-                let (own, others) = pages.split_at(count);
-                page.bytes_mut()[start..start + count].copy_from_slice(own);
-                pages = others;
-            }
+    /// Puts what came by pages into the cache: of each layer, one after the other, those that rows of the pass are in. A page is one
+    /// worker's.
+    fn store_pages(&self, pass: &mut Pass, layers: &[usize], brought: &[Brought], crew: &dyn Crew) {
+        let by_page: Vec<_> = layers.iter().zip(brought).filter(|(_, brought)| !brought.pages.is_empty()).collect();
+        if by_page.is_empty() {
+            return;
         }
+        let segments = pass.segments.iter_mut();
+        let written = segments.flat_map(|segment| segment.kv.tail(Tokens(segment.tokens.len() as u32)).1);
+        let pages: Vec<_> = written.map(Mutex::new).collect();
+        crew.run(&|worker| {
+            for (index, page) in pages.iter().enumerate().skip(worker.rank()).step_by(worker.size()) {
+                let mut page = page.lock().unwrap_or_else(PoisonError::into_inner);
+                let layout = *page.layout();
+                for (layer, Brought { pages, .. }) in &by_page {
+                    let place = self.blueprint().place(**layer);
+                    let (start, count) = (layout.layer_start(place), layout.of_layer(page.bytes(), place).len());
+                    page.bytes_mut()[start..start + count].copy_from_slice(&pages[index * count..][..count]);
+                }
+            }
+        });
     }
 
     /// Puts keys and values into the cache, of layers that came by rows and have a cache of their own.
