@@ -72,6 +72,18 @@ enum Shape {
     Tiled(usize),
 }
 
+/// How it is launched.
+#[derive(Clone, Copy, Debug)]
+struct Shaped {
+    shape: Shape,
+    /// Rows of a tile, and how many tiles there are.
+    tile: usize,
+    tiles: usize,
+    /// Workgroups of a tile, and threads of each.
+    columns: usize,
+    threads: usize,
+}
+
 impl Shape {
     fn shader(self) -> &'static Shader {
         match self {
@@ -198,58 +210,32 @@ impl Launcher<'_> {
     fn slab(&self, to: &mut Recording<'_>, product: &Product<'_>, slab: &Slab) -> Result<(), GpuError> {
         let Product { matrix, bias, operands, rows, out, width, epilogue } = *product;
         let spare = &self.room.spare;
-        let (shape, tile, tiles) = self.shape(matrix, slab, rows);
-        let (routes, count, share) = match rows {
-            RowsOf::All(count) => (spare, count, 1),
-            RowsOf::Rounding(_) => (spare, 1, 1),
-            RowsOf::Routed { routes, share, .. } => (routes, 0, share),
+        let shaped = self.shaped(matrix, slab, rows);
+        let (routes, count) = match rows {
+            RowsOf::All(count) => (spare, count),
+            RowsOf::Rounding(_) => (spare, 1),
+            RowsOf::Routed { routes, .. } => (routes, 0),
         };
-        let (kind, gates) = match epilogue {
-            Epilogue::Store => (0, 0),
-            Epilogue::Add => (1, 0),
-            Epilogue::Gated(by) => (2, gating(by)),
-        };
-        let threads = match shape {
-            Shape::Apart => self.method.width,
-            Shape::Split(by) => by * PANEL,
-            Shape::Tiled(_) => tiled::THREADS,
-        };
-        let mut constants = slab.constants();
-        constants.extend([
-            ("GROUPS", matrix.groups as u32),
-            ("WIDTH", threads as u32),
-            ("EPILOGUE", kind),
-            ("GATING", gates),
-            ("BIAS", bias.is_some().into()),
-            ("STRIDE", width as u32),
-            ("ROUTED", matches!(rows, RowsOf::Routed { .. }).into()),
-            ("SHARE", share as u32),
-        ]);
         let (first, outputs) = match epilogue {
             Epilogue::Gated(_) => (slab.first / 2, (width - slab.first / 2).min(slab.pairs * PANEL)),
             _ => (slab.first, slab.outputs),
         };
-        let bias = bias.unwrap_or(spare);
+        let Shaped { shape, tile, tiles, .. } = shaped;
         let epsilon = rows.rounding().and_then(|source| source.norm).map_or(0.0, |norm| norm.epsilon).to_bits();
         let told = [count as u32, slab.pairs as u32, first as u32, outputs as u32, tiles as u32, epsilon];
-        let columns = match (shape, rows) {
-            (Shape::Apart, _) => (slab.pairs * PANEL).div_ceil(threads),
-            (Shape::Tiled(_), _) => tiled::workgroups(slab.pairs),
-            // Most of its tiles may be empty.
-            (Shape::Split(_), RowsOf::Routed { .. }) => slab.pairs,
-            (Shape::Split(_), _) => self.workgroups(slab.pairs, tile, tiles),
+        let groups = Groups(shaped.columns, tiles);
+        let mut constants = self.constants(product, slab, shaped);
+        let bias = bias.unwrap_or(spare);
+        let lengths: &[_] = match shape {
+            Shape::Tiled(each) => &[("ROWS", each as u32), ("PANELS", tiled::PANELS as u32)],
+            _ => &[("ROWS", tile as u32)],
         };
-        let groups = Groups(columns, tiles);
         if slab.form.is_float() {
-            let pipeline = self.gpu.pipeline(&PRODUCT_FLOATS, &[("ROWS", tile as u32)], &constants)?;
+            let pipeline = self.gpu.pipeline(&PRODUCT_FLOATS, lengths, &constants)?;
             to.launch(&pipeline, &[out, bias, &slab.quants, &operands.unrounded, routes].map(whole), &told, groups);
             return Ok(());
         }
         constants.push(("FLOATS", (self.method.products == Products::Floats).into()));
-        if let Shape::Split(by) = shape {
-            constants.push(("SPLIT", by as u32));
-            constants.extend(SharedOfGroups::of(slab.form, tile, by).constants());
-        }
         let (shader, [one, other, scales]) = if let Some(Source { values, norm, columns }) = rows.rounding() {
             constants.extend([("COLUMNS", columns as u32), ("NORMED", norm.is_some().into()), ("CENTRED", 0)]);
             constants.extend([("FETCHED", fetched(columns) as u32), ("ROW_QUADS", 2 * matrix.groups as u32)]);
@@ -257,23 +243,50 @@ impl Launcher<'_> {
         } else {
             (shape.shader(), [&operands.quants, &operands.quants, &operands.scales])
         };
-        let lengths: &[_] = match shape {
-            Shape::Tiled(each) => &[("ROWS", each as u32), ("PANELS", tiled::PANELS as u32)],
-            _ => &[("ROWS", tile as u32)],
-        };
         let pipeline = self.gpu.pipeline(shader, lengths, &constants)?;
         let buffers = [out, bias, &slab.quants, &slab.scales, one, other, scales, routes];
         to.launch(&pipeline, &buffers.map(whole), &told, groups);
         Ok(())
     }
 
-    /// Which shader a product with some panels has, rows of a tile, and how many tiles there are.
-    fn shape(&self, matrix: &Matrix, slab: &Slab, rows: RowsOf<'_>) -> (Shape, usize, usize) {
+    /// What shaders of products are to know of one.
+    fn constants(&self, product: &Product<'_>, slab: &Slab, shaped: Shaped) -> Vec<(&'static str, u32)> {
+        let Product { matrix, bias, rows, width, epilogue, .. } = *product;
+        let (kind, gates) = match epilogue {
+            Epilogue::Store => (0, 0),
+            Epilogue::Add => (1, 0),
+            Epilogue::Gated(by) => (2, gating(by)),
+        };
+        let share = match rows {
+            RowsOf::Routed { share, .. } => share,
+            _ => 1,
+        };
+        let mut constants = slab.constants();
+        constants.extend([
+            ("GROUPS", matrix.groups as u32),
+            ("WIDTH", shaped.threads as u32),
+            ("EPILOGUE", kind),
+            ("GATING", gates),
+            ("BIAS", bias.is_some().into()),
+            ("STRIDE", width as u32),
+            ("ROUTED", matches!(rows, RowsOf::Routed { .. }).into()),
+            ("SHARE", share as u32),
+        ]);
+        if let Shape::Split(by) = shaped.shape {
+            constants.push(("SPLIT", by as u32));
+            constants.extend(SharedOfGroups::of(slab.form, shaped.tile, by).constants());
+        }
+        constants
+    }
+
+    /// How a product with some panels is launched.
+    fn shaped(&self, matrix: &Matrix, slab: &Slab, rows: RowsOf<'_>) -> Shaped {
         let (tile, tiles) = match rows {
             RowsOf::All(count) => {
                 if let Some(each) = self.tiled(slab, count) {
-                    let tile = tiled::tile(each);
-                    return (Shape::Tiled(each), tile, count.div_ceil(tile));
+                    let (tile, columns) = (tiled::tile(each), tiled::workgroups(slab.pairs));
+                    let tiles = count.div_ceil(tile);
+                    return Shaped { shape: Shape::Tiled(each), tile, tiles, columns, threads: tiled::THREADS };
                 }
                 (tile(count), count.div_ceil(tile(count)))
             }
@@ -282,8 +295,19 @@ impl Launcher<'_> {
         };
         let of_row = rows.rounding().map_or(0, |_| row_bytes(matrix.groups));
         match self.split(slab.form, slab.pairs * PANEL, (tile, tiles), of_row) {
-            1 => (Shape::Apart, tile, tiles),
-            by => (Shape::Split(by), tile, tiles),
+            1 => {
+                let threads = self.method.width;
+                let columns = (slab.pairs * PANEL).div_ceil(threads);
+                Shaped { shape: Shape::Apart, tile, tiles, columns, threads }
+            }
+            by => {
+                let columns = match rows {
+                    // Most of its tiles may be empty.
+                    RowsOf::Routed { .. } => slab.pairs,
+                    _ => self.workgroups(slab.pairs, tile, tiles),
+                };
+                Shaped { shape: Shape::Split(by), tile, tiles, columns, threads: by * PANEL }
+            }
         }
     }
 }
