@@ -10,7 +10,7 @@ use crate::offloading::{self, DeviceSpec, Looking, Unpaying, Wanted};
 use crate::progress::{Progress, eprintln_quiet};
 use crate::weight_cache::WeightCache;
 use duet_engine::{Device, Engine, EngineConfig, MachineMemory};
-use duet_model::encoder::Encoder;
+use duet_model::encoder::{Encoder, EncoderKind};
 use duet_model::gguf::GgufFile;
 use duet_model::{ExpertMemoryError, LoadError, LoadOptions, Model, PackError, PackedFileUse, Packing};
 use duet_offload::{expert_file, read_experts};
@@ -193,19 +193,25 @@ fn tell_unread(what: &str, unread: &[String]) {
 }
 
 /// Finds (downloads if need be) and loads the model for embeddings called `name`.
-pub(crate) fn open_encoder(name: &str, threads: Option<u16>) -> anyhow::Result<Encoder> {
+pub(crate) fn open_encoder(name: &str, threads: Option<u16>, cache: Option<&WeightCache>) -> anyhow::Result<Encoder> {
     let path = models::locate(name)?;
-    check_fits(&path, inspect::packed_weights(&GgufFile::open(&path)?), None, MachineMemory::now())?;
-    let options = with_threads(LoadOptions::default(), threads);
-    let shown = path.display();
-    match Encoder::is_in(&path) {
-        Ok(false) => {
+    let file = GgufFile::open(&path)?;
+    let packed = cache.map(|cache| cache.folder().to_owned());
+    let options = with_threads(LoadOptions { packed, ..LoadOptions::default() }, threads);
+    let in_file = |error: LoadError| named(error.into(), &path);
+    match EncoderKind::of(&file).map_err(in_file)? {
+        None => {
+            let shown = path.display();
             Err(BadInput(format!("{shown} is no model for embeddings: a BERT, or a decoder with last pooling")).into())
         }
-        _ => {
-            // They are packed at each start.
+        Some(EncoderKind::Decoder) => {
+            Encoder::of_decoder(Arc::new(load_model(&path, file, &options, cache)?)).map_err(in_file)
+        }
+        Some(EncoderKind::Bert) => {
+            check_fits(&path, inspect::packed_weights(&file), None, MachineMemory::now())?;
+            // They are small, and packed at each start.
             let check = models::Check::begin(&path);
-            let encoder = Encoder::load(&path, &options).map_err(|error| named(error.into(), &path))?;
+            let encoder = Encoder::load_bert(&path, file, &options).map_err(in_file)?;
             check.finish()?;
             Ok(encoder)
         }
@@ -252,8 +258,25 @@ fn check_fits(
     }
 }
 
+/// Loads a model that answers, and says what of its file is not read.
 fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyhow::Result<Arc<Model>> {
-    let file = GgufFile::open(path)?;
+    let model = load_model(path, GgufFile::open(path)?, options, cache)?;
+    tell_unread(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy(), model.unread());
+    if model.expert_memory().is_some()
+        && let Some(counts) = read_experts(&expert_file(path), &model)
+    {
+        model.keep_busiest(&counts);
+    }
+    Ok(Arc::new(model))
+}
+
+/// Loads the model in a file that was opened from `path`; packs it into the cache before, if it is not there.
+fn load_model(
+    path: &Path,
+    file: GgufFile,
+    options: &LoadOptions,
+    cache: Option<&WeightCache>,
+) -> anyhow::Result<Model> {
     let weights = inspect::packed_weights(&file);
     check_fits(path, weights, options.expert_memory, MachineMemory::now())?;
     let what = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
@@ -314,13 +337,7 @@ fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyh
         check.finish()?;
     }
     WeightCache::used(&model);
-    tell_unread(&what, model.unread());
-    if model.expert_memory().is_some()
-        && let Some(counts) = read_experts(&expert_file(path), &model)
-    {
-        model.keep_busiest(&counts);
-    }
-    Ok(Arc::new(model))
+    Ok(model)
 }
 
 #[cfg(test)]

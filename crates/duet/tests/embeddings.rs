@@ -8,6 +8,7 @@ use duet_model::LoadOptions;
 use duet_model::encoder::{Encoder, Overlong, Text};
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use support::server::Server;
 use support::{duet, run, run_with_input};
@@ -204,4 +205,42 @@ fn embed_prints_a_vector_for_each_text() {
     let long = "the ".repeat(200);
     run(&mut duet(cache(), &["embed", &model, &long])).assert_refused(&["more than 96 tokens", "--truncate"]);
     assert_eq!(run(&mut duet(cache(), &["embed", &model, &long, "--truncate"])).status, 0);
+}
+
+/// A decoder's weights are packed at its first start, and mapped by later ones: the default model as one that makes vectors.
+#[test]
+fn a_decoders_weights_are_packed_once() {
+    let Some(answers) = duet_testing::path(duet_testing::Need::Model) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (model, cache) = (folder.path().join("pooled.gguf"), folder.path().join("cache"));
+    fs::write(&model, with_pooling(&fs::read(answers).unwrap())).unwrap();
+    let embed = || run(&mut duet(&cache, &["embed", model.to_str().unwrap(), "the people"]));
+    let packed = || {
+        let files = fs::read_dir(cache.join("weights")).unwrap().map(Result::unwrap);
+        files.map(|file| (file.file_name(), file.metadata().unwrap().ino())).collect::<Vec<_>>()
+    };
+    let first = embed();
+    assert_eq!(first.status, 0, "{first:?}");
+    let kept = packed();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(embed().stdout, first.stdout);
+    assert_eq!(packed(), kept, "it is the same file");
+}
+
+/// A Llama's file that says that its last token counts.
+fn with_pooling(file: &[u8]) -> Vec<u8> {
+    const COUNT: std::ops::Range<usize> = 16..24;
+    const NUMBER: u32 = 4;
+    const STRING: u32 = 8;
+    let string = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+    let mut settings =
+        [string("llama.pooling_type"), NUMBER.to_le_bytes().to_vec(), 3_u32.to_le_bytes().to_vec()].concat();
+    // Of 64 bytes, so that tensors are aligned as before.
+    settings.extend([string("x"), STRING.to_le_bytes().to_vec(), string("nine more")].concat());
+    assert_eq!(settings.len(), 64);
+    let (head, rest) = file.split_at(COUNT.end);
+    let mut made = head.to_vec();
+    let count = u64::from_le_bytes(head[COUNT].try_into().unwrap()) + 2;
+    made[COUNT].copy_from_slice(&count.to_le_bytes());
+    [made, settings, rest.to_vec()].concat()
 }

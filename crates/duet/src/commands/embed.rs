@@ -3,13 +3,14 @@
 use crate::cli::EmbedArgs;
 use crate::failure::{BadInput, print};
 use crate::session;
+use crate::weight_cache::WeightCache;
 use anyhow::Context;
 use duet_kernels::crew::Scoped;
 use duet_model::encoder::{Encoder, Overlong, Text};
 use std::io::BufRead;
 
 pub(super) fn embed(arguments: &EmbedArgs) -> anyhow::Result<()> {
-    let encoder = session::open_encoder(&arguments.model, arguments.threads)?;
+    let encoder = session::open_encoder(&arguments.model, arguments.threads, WeightCache::of(None).as_ref())?;
     if !encoder.pooling().embeds() {
         return Err(BadInput(format!("{} makes scores of pairs of texts, and no vectors", arguments.model)).into());
     }

@@ -3,6 +3,7 @@
 use crate::cli::{HistoryDefault, ServeArgs};
 use crate::failure::{BadInput, print};
 use crate::progress::eprintln_quiet;
+use crate::weight_cache::WeightCache;
 use crate::{api_keys, lanes, models, session};
 use anyhow::Context;
 use duet_engine::EngineConfig;
@@ -33,7 +34,9 @@ pub(super) fn serve(arguments: &ServeArgs) -> anyhow::Result<()> {
         let history = arguments.history.place(HistoryDefault::On);
         let embeddings = arguments.embeddings.clone();
         let start = move || {
-            let encoder = embeddings.map(|name| session::open_encoder(&name, engine_arguments.threads)).transpose()?;
+            let cache = WeightCache::of(engine_arguments.weight_cache);
+            let opened = |name: String| session::open_encoder(&name, engine_arguments.threads, cache.as_ref());
+            let encoder = embeddings.map(opened).transpose()?;
             let config = EngineConfig { encoder: encoder.map(Arc::new), ..config };
             session::start_with(&model, &engine_arguments, (&device, &draft), history, config)
         };

@@ -12,10 +12,11 @@ use crate::tokenizer::{SpecialTokens, TooManyTokens};
 use duet_kernels::crew::Crew;
 use duet_types::{Node, TokenId, Tokens};
 use std::ops::Range;
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub(super) struct Causal {
-    model: Model,
+    model: Arc<Model>,
     pool: KvPool,
     /// Of models for scores.
     ranking: Option<Ranking>,
@@ -28,7 +29,7 @@ pub(super) struct Rows {
 }
 
 impl Causal {
-    pub(super) fn new(model: Model, ranking: Option<Ranking>) -> Self {
+    pub(super) fn new(model: Arc<Model>, ranking: Option<Ranking>) -> Self {
         // Half precision: vectors are compared with those of others, and what is held is a few texts.
         let pool = model.kv_pool(KvFormat::F16, Tokens(POOL_CONTEXTS * context(&model).0));
         Self { model, pool, ranking }

@@ -28,6 +28,7 @@ use causal::Causal;
 use duet_types::{Bytes, NodeOrder, TokenId, Tokens};
 use ranking::Ranking;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A loaded encoder. Immutable and shared by all threads.
 #[derive(Debug)]
@@ -40,6 +41,36 @@ pub struct Encoder {
 enum Net {
     Bert(Box<Bert>),
     Causal(Box<Causal>),
+}
+
+/// Which sort of encoder a file is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EncoderKind {
+    /// Its rows see all of their text.
+    Bert,
+    /// A decoder whose last token counts.
+    Decoder,
+}
+
+impl EncoderKind {
+    /// What a file's metadata say; nothing if it is of another model.
+    ///
+    /// # Errors
+    /// [`LoadError`] if they cannot be read, or name a sort that is not supported.
+    pub fn of(file: &GgufFile) -> Result<Option<Self>, LoadError> {
+        let architecture = file.metadata().str("general.architecture")?;
+        if architecture == BERT {
+            return Ok(Some(Self::Bert));
+        }
+        match pooling_type(file.metadata(), architecture)? {
+            Some(LAST | RANK) => Ok(Some(Self::Decoder)),
+            Some(0) | None => Ok(None),
+            Some(other) => {
+                let problem = format!("{other}; of decoders 3 (last) and 4 (rank) are supported");
+                Err(LoadError::Setting { key: format!("{architecture}.pooling_type"), problem })
+            }
+        }
+    }
 }
 
 /// Why a text has no vector, or a pair of them no score.
@@ -62,9 +93,7 @@ impl Encoder {
     /// # Errors
     /// [`LoadError`] if it cannot be read.
     pub fn is_in(path: &Path) -> Result<bool, LoadError> {
-        let file = GgufFile::open(path)?;
-        let architecture = file.metadata().str("general.architecture")?;
-        Ok(architecture == BERT || pooling_type(file.metadata(), architecture)?.is_some_and(|kind| kind > 0))
+        Ok(EncoderKind::of(&GgufFile::open(path)?)?.is_some())
     }
 
     /// Reads and packs `path`.
@@ -73,26 +102,36 @@ impl Encoder {
     /// [`LoadError`] names the field, tensor or file at fault.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
         let file = GgufFile::open(path)?;
-        let architecture = file.metadata().str("general.architecture")?.to_owned();
-        let name = crate::load::name(path, file.metadata())?;
-        if architecture == BERT {
-            return Ok(Self { name, net: Net::Bert(Box::new(Bert::load(file, options)?)) });
-        }
-        let kind = pooling_type(file.metadata(), &architecture)?;
-        match kind {
-            Some(LAST | RANK) => {}
-            Some(0) | None => {
+        match EncoderKind::of(&file)? {
+            Some(EncoderKind::Bert) => Self::load_bert(path, file, options),
+            Some(EncoderKind::Decoder) => {
+                Self::of_decoder(Arc::new(Model::load_opened(path, file, options, &mut |_| {})?))
+            }
+            None => {
+                let architecture = file.metadata().str("general.architecture")?;
                 let problem = "it is not there, or 0: this is no model for embeddings".to_owned();
-                return Err(LoadError::Setting { key: format!("{architecture}.pooling_type"), problem });
-            }
-            Some(other) => {
-                let problem = format!("{other}; of decoders 3 (last) and 4 (rank) are supported");
-                return Err(LoadError::Setting { key: format!("{architecture}.pooling_type"), problem });
+                Err(LoadError::Setting { key: format!("{architecture}.pooling_type"), problem })
             }
         }
-        let model = Model::load(path, options, &mut |_| {})?;
+    }
+
+    /// Packs a BERT, whose file was opened from `path`.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_bert(path: &Path, file: GgufFile, options: &LoadOptions) -> Result<Self, LoadError> {
+        let name = crate::load::name(path, file.metadata())?;
+        Ok(Self { name, net: Net::Bert(Box::new(Bert::load(file, options)?)) })
+    }
+
+    /// A decoder that was loaded, whose last token says what a text is about.
+    ///
+    /// # Errors
+    /// [`LoadError`] if its file does not say how scores are made.
+    pub fn of_decoder(model: Arc<Model>) -> Result<Self, LoadError> {
+        let kind = pooling_type(model.file().metadata(), &model.config().architecture)?;
         let ranking = (kind == Some(RANK)).then(|| Ranking::of(&model)).transpose()?;
-        Ok(Self { name, net: Net::Causal(Box::new(Causal::new(model, ranking))) })
+        Ok(Self { name: model.config().name.clone(), net: Net::Causal(Box::new(Causal::new(model, ranking))) })
     }
 
     /// GGUF `general.name`, or the file's stem.
