@@ -38,13 +38,13 @@ impl Sight<'_> {
         let pages = spans.kept.view(place)?;
         if let Some(weights) = &of_layer.width_norms {
             let constants = [("HEADS", b.heads as u32), ("KV_HEADS", b.kv_heads as u32), ("DIM", b.head_dim as u32)];
-            let pipeline = loaded.gpu.pipeline(&WIDTH_NORM, &[], &constants)?;
+            let pipeline = loaded.gpu.pipeline(&WIDTH_NORM, 1, &constants)?;
             let buffers = [&loaded.room.qkv, weights].map(whole);
             to.launch(&pipeline, &buffers, &[b.epsilon.to_bits()], Groups(2, count));
         }
         let (bias, mut constants) = constants(loaded, model, &pages, layer)?;
         constants.push(("NORMED", of_layer.norms.is_some().into()));
-        let pipeline = loaded.gpu.pipeline(&HEADS, &[], &constants)?;
+        let pipeline = loaded.gpu.pipeline(&HEADS, 1, &constants)?;
         // What is not read is bound all the same.
         let spare = &loaded.room.spare;
         let norms = of_layer.norms.as_ref().unwrap_or(spare);
@@ -88,7 +88,7 @@ impl Sight<'_> {
         constants.extend([("WINDOW", window as u32), ("PHASE", phase), ("BYTES", bytes.into())]);
         let quick = bias.map_or(0, |bias| bias.quick);
         constants.push(("SIDE", divided.side(&loaded.gpu, pages.layout, quick, phase) as u32));
-        let pipeline = loaded.gpu.pipeline(&ATTENTION, &[], &constants)?;
+        let pipeline = loaded.gpu.pipeline(&ATTENTION, 1, &constants)?;
         let room = &loaded.room;
         let [bias, by_page] = bias.map_or([&room.spare; 2], |bias| [&bias.bias, &bias.angles]);
         let buffers =

@@ -38,10 +38,10 @@ impl Launcher<'_> {
         count: usize,
     ) -> Result<(), GpuError> {
         let (room, blocks, count) = (self.room, blocks(vocabulary), count.min(BEST_MAX));
-        let of_logits = self.gpu.pipeline(&BEST, &[], &[("LOGITS", 1)])?;
+        let of_logits = self.gpu.pipeline(&BEST, 1, &[("LOGITS", 1)])?;
         let told = [vocabulary, BLOCK, blocks, count].map(|number| number as u32);
         to.launch(&of_logits, &[&room.logits, &room.best_of_blocks].map(whole), &told, Groups(blocks, rows));
-        let of_pairs = self.gpu.pipeline(&BEST, &[], &[("LOGITS", 0)])?;
+        let of_pairs = self.gpu.pipeline(&BEST, 1, &[("LOGITS", 0)])?;
         let all = blocks * count;
         let told = [all, all, 1, count].map(|number| number as u32);
         to.launch(&of_pairs, &[&room.best_of_blocks, &room.best].map(whole), &told, Groups(1, rows));

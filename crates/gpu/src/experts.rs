@@ -187,7 +187,7 @@ impl Launcher<'_> {
         }
         let places = experts.widths.places() as u32;
         let constants = [("COLUMNS", hidden as u32), ("CHOSEN", chosen as u32), ("PLACES", places)];
-        let pipeline = self.gpu.pipeline(&COMBINE, &[], &constants)?;
+        let pipeline = self.gpu.pipeline(&COMBINE, 1, &constants)?;
         let buffers = [residual, &room.products, &room.weights, &room.shared];
         to.launch(&pipeline, &buffers.map(whole), &[], Groups(hidden.div_ceil(64), rows));
         Ok(())
@@ -210,7 +210,7 @@ impl Launcher<'_> {
             ("EXPERTS", count),
             ("BIAS", experts.router_bias.is_some().into()),
         ];
-        let pipeline = self.gpu.pipeline(&SCORES, &[], &constants)?;
+        let pipeline = self.gpu.pipeline(&SCORES, 1, &constants)?;
         let bias = experts.router_bias.as_ref().unwrap_or(spare);
         let buffers = [&self.room.operands.unrounded, &experts.router, bias, &room.scores];
         to.launch(&pipeline, &buffers.map(whole), &[], Groups(widths.scores(), rows));
@@ -233,7 +233,7 @@ impl Launcher<'_> {
             ("BIAS", experts.choice_bias.is_some().into()),
             ("SHARED", shared),
         ];
-        let pipeline = self.gpu.pipeline(&CHOOSE, &[], &constants)?;
+        let pipeline = self.gpu.pipeline(&CHOOSE, 1, &constants)?;
         let bias = experts.choice_bias.as_ref().unwrap_or(spare);
         let told = [rows as u32, f32::to_bits(least), f32::to_bits(scale)];
         let buffers = [&room.scores, bias, &room.chosen, &room.weights];
@@ -242,7 +242,7 @@ impl Launcher<'_> {
         let routed = Routed::of(widths, rows);
         let constants =
             [("EXPERTS", count), ("CHOSEN", chosen), ("PLACES", widths.places() as u32), ("TILE", routed.tile as u32)];
-        let pipeline = self.gpu.pipeline(&SORT_PLACES, &[], &constants)?;
+        let pipeline = self.gpu.pipeline(&SORT_PLACES, 1, &constants)?;
         let told = [(rows * widths.chosen) as u32, routed.tiles as u32];
         to.launch(&pipeline, &[&room.chosen, &room.routes].map(whole), &told, Groups(1, 1));
         Ok(routed)

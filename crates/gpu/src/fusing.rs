@@ -79,7 +79,7 @@ fn tried(gpu: &Gpu, terms: &[[f32; 4]]) -> Result<Vec<f32>, GpuError> {
     let given = gpu.floats("terms", terms.as_flattened());
     let found = gpu.empty("results", results.len() * 4);
     let mut recording = Recording::new(gpu);
-    let pipeline = gpu.pipeline(&TRY_FUSED, &[], &[])?;
+    let pipeline = gpu.pipeline(&TRY_FUSED, 1, &[])?;
     recording.launch(&pipeline, &[&given, &found].map(whole), &[], Groups(terms.len() / 64, 1));
     Staging::default().read_after(gpu, recording, &[(&found, results.len())], &mut results)?;
     Ok(results)

@@ -277,7 +277,7 @@ impl Launcher<'_> {
         let stored = self.stored(matrix, None, &room.normed, rows);
         self.multiplied(to, source, Product { width: hidden, ..stored }, rows)?;
         let constants = [("COLUMNS", hidden as u32), ("CENTRED", 0), ("FETCHED", fetched(hidden) as u32)];
-        let pipeline = self.gpu.pipeline(&ADD_NORMED, &[], &constants)?;
+        let pipeline = self.gpu.pipeline(&ADD_NORMED, 1, &constants)?;
         let buffers = [&room.normed, &norm.weight, &room.residual];
         to.launch(&pipeline, &buffers.map(whole), &[norm.epsilon.to_bits()], Groups(rows, 1));
         Ok(())

@@ -30,39 +30,36 @@ pub(crate) struct Pipelines {
 struct Key {
     fusing: Fusing,
     shader: &'static str,
-    lengths: Vec<(&'static str, u32)>,
+    rows: u32,
     constants: Vec<(&'static str, u32)>,
 }
 
 impl Gpu {
-    /// A shader with arrays of these lengths, and these constants.
+    /// A shader for so many rows in a thread, with these constants.
     ///
     /// # Errors
     /// If the driver does not compile it.
     pub(crate) fn pipeline(
         &self,
         shader: &Shader,
-        lengths: Constants<'_>,
+        rows: u32,
         constants: Constants<'_>,
     ) -> Result<Arc<Pipeline>, GpuError> {
-        let key =
-            Key { fusing: self.fusing, shader: shader.name, lengths: lengths.to_vec(), constants: constants.to_vec() };
+        let key = Key { fusing: self.fusing, shader: shader.name, rows, constants: constants.to_vec() };
         let mut compiled = self.pipelines.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipeline) = compiled.get(&key) {
             return Ok(Arc::clone(pipeline));
         }
-        let pipeline = Arc::new(self.compile(shader, lengths, constants));
+        let pipeline = Arc::new(self.compile(shader, rows, constants));
         self.check()?;
         compiled.insert(key, Arc::clone(&pipeline));
         Ok(pipeline)
     }
 
-    fn compile(&self, shader: &Shader, lengths: Constants<'_>, constants: Constants<'_>) -> Pipeline {
+    fn compile(&self, shader: &Shader, rows: u32, constants: Constants<'_>) -> Pipeline {
         let label = Some(shader.name);
         let before = [self.fusing.source(), include_str!("shaders/arithmetic.wgsl")].join("\n");
-        let lengths_told: String =
-            lengths.iter().map(|(name, value)| format!("const {name}: u32 = {value}u;\n")).collect();
-        let source = format!("{lengths_told}{before}\n{}", shader.source.join("\n"));
+        let source = format!("const ROWS: u32 = {rows}u;\n{before}\n{}", shader.source.join("\n"));
         let module = wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(source.into()) };
         let checks = wgpu::ShaderRuntimeChecks { force_loop_bounding: false, ..wgpu::ShaderRuntimeChecks::checked() };
         // SAFETY: accesses to memory stay checked. Every loop of the shaders in `shaders/` goes on to a constant, or to a
@@ -77,7 +74,7 @@ impl Gpu {
             bind_group_layouts: &[Some(&layout)],
             immediate_size: IMMEDIATE_BYTES,
         });
-        let name = named(shader, lengths, constants);
+        let name = named(shader, rows, constants);
         let constants: Vec<_> = constants.iter().map(|&(name, value)| (name, f64::from(value))).collect();
         let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label,
@@ -95,13 +92,12 @@ impl Gpu {
 }
 
 /// What a launch is called.
-fn named(shader: &Shader, lengths: Constants<'_>, constants: Constants<'_>) -> String {
+fn named(shader: &Shader, rows: u32, constants: Constants<'_>) -> String {
     let of = |wanted: &str| {
         constants.iter().find(|(name, _)| *name == wanted).map(|(name, value)| format!(" {name} {value}"))
     };
-    let lengths: String = lengths.iter().map(|(name, value)| format!(" {name} {value}")).collect();
     let told: String = ["BITS", "GROUPS", "STRIDE", "EPILOGUE", "COLUMNS"].into_iter().filter_map(of).collect();
-    format!("{}{lengths}{told}", shader.name)
+    format!("{} ROWS {rows}{told}", shader.name)
 }
 
 fn entry(binding: u32, access: Access) -> wgpu::BindGroupLayoutEntry {

@@ -194,7 +194,7 @@ impl Launcher<'_> {
             ("FETCHED", fetched(columns) as u32),
             ("FLOATS", form),
         ];
-        let pipeline = self.gpu.pipeline(&QUANTIZE, &[], &constants)?;
+        let pipeline = self.gpu.pipeline(&QUANTIZE, 1, &constants)?;
         // What is not read is bound all the same.
         let weight = norm.map_or(&self.room.spare, |norm| &norm.weight);
         let buffers = [values, weight, bias.unwrap_or(weight), quants, scales].map(whole);
@@ -226,12 +226,12 @@ impl Launcher<'_> {
         let groups = Groups(shaped.columns, tiles);
         let mut constants = self.constants(product, slab, shaped);
         let bias = bias.unwrap_or(spare);
-        let lengths: &[_] = match shape {
-            Shape::Tiled(each) => &[("ROWS", each as u32), ("PANELS", tiled::PANELS as u32)],
-            _ => &[("ROWS", tile as u32)],
+        let of_thread = match shape {
+            Shape::Tiled(each) => each as u32,
+            _ => tile as u32,
         };
         if slab.form.is_float() {
-            let pipeline = self.gpu.pipeline(&PRODUCT_FLOATS, lengths, &constants)?;
+            let pipeline = self.gpu.pipeline(&PRODUCT_FLOATS, of_thread, &constants)?;
             to.launch(&pipeline, &[out, bias, &slab.quants, &operands.unrounded, routes].map(whole), &told, groups);
             return Ok(());
         }
@@ -243,7 +243,7 @@ impl Launcher<'_> {
         } else {
             (shape.shader(), [&operands.quants, &operands.quants, &operands.scales])
         };
-        let pipeline = self.gpu.pipeline(shader, lengths, &constants)?;
+        let pipeline = self.gpu.pipeline(shader, of_thread, &constants)?;
         let buffers = [out, bias, &slab.quants, &slab.scales, one, other, scales, routes];
         to.launch(&pipeline, &buffers.map(whole), &told, groups);
         Ok(())

@@ -286,7 +286,10 @@ mod tests {
             let trial = Trial::new(form, 70, 11, 67);
             let expected = trial.expected();
             for tiled in [Tiled { small: 0, large: usize::MAX }, Tiled { small: 0, large: 0 }] {
-                let found = trial.on(&gpu).unwrap().run(Method { tiled, ..Method::FIRST }).unwrap();
+                let (on_gpu, method) = (trial.on(&gpu).unwrap(), Method { tiled, ..Method::FIRST });
+                let launcher = Launcher { gpu: &gpu, room: &on_gpu.room, method };
+                assert!(launcher.tiled(&on_gpu.matrix.slabs[0], trial.rows()).is_some());
+                let found = on_gpu.run(method).unwrap();
                 let off = distance(&found, &expected);
                 let is_right = if gpu.fusing.is_exact() { same(&found, &expected) } else { off <= TOLERANCE };
                 assert!(is_right, "{form:?} by {tiled:?}: {off} off");

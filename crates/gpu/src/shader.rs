@@ -1,7 +1,7 @@
 //! The shaders: a file of WGSL each, what it binds, and how it is made into a pipeline.
 //!
-//! What differs from one use to another are constants of the pipeline. Only how many rows and panels a thread has are lines before
-//! the file: they are lengths of a thread's own arrays, which WGSL does not take from such constants; and how products are added
+//! What differs from one use to another are constants of the pipeline. Only how many rows a thread has is a line before the
+//! file: it is the length of arrays, which WGSL does not take from such a constant; and how products are added
 //! ([`crate::fusing`]) is one of three files before all of them.
 
 /// A file of WGSL with one entry point, `main`.

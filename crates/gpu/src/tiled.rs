@@ -8,7 +8,7 @@ use crate::sharing::TILES_FEW;
 use duet_kernels::packed::PANEL;
 use duet_kernels::quantize::GROUP;
 
-/// Rows that a thread may have, and how many workgroups a launch then has at least.
+/// From how many workgroups on a launch has small tiles, and large ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tiled {
     pub(crate) small: usize,
@@ -16,10 +16,10 @@ pub(crate) struct Tiled {
 }
 
 /// Rows of a thread, of small tiles and large ones.
-pub(crate) const ROWS_SMALL: usize = 4;
-pub(crate) const ROWS_LARGE: usize = 8;
+const ROWS_SMALL: usize = 4;
+const ROWS_LARGE: usize = 8;
 /// Panels of a tile, of each of which a thread has an output.
-pub(crate) const PANELS: usize = 4;
+const PANELS: usize = 4;
 /// Threads of a workgroup.
 pub(crate) const THREADS: usize = 128;
 /// Threads that have the same outputs, and other rows.

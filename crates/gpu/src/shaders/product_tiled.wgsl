@@ -1,9 +1,9 @@
 // Products of many rows with packed weights, as `product.wgsl` has them, of which a workgroup has a tile: rows times outputs.
 // What it multiplies of a group lies in memory that its threads share, so that each word is read and each quant unpacked once for
-// the tile; a thread has an output of each of some pairs of panels, for ROWS rows. While a group is multiplied, the words of the
-// next are on their way. What threads read of shared memory is as dear as what they multiply: hence many outputs and rows for each.
-// (Behind `rows_given.wgsl` and what says how many PAIRS there are.)
+// the tile; a thread has an output of each of four panels, for ROWS rows. While a group is multiplied, the words of the next are
+// on their way. (Behind `rows_given.wgsl`.)
 
+const PANELS: u32 = 4u;
 const PAIRS: u32 = PANELS / 2u;
 const OUTPUTS: u32 = PANELS * LANES;
 const THREADS: u32 = 128u;
@@ -12,13 +12,11 @@ const SLICES: u32 = THREADS / LANES;
 const TILE_ROWS: u32 = ROWS * SLICES;
 const PARTS_MAX: u32 = 2u;
 
-/// Fours of words that threads put into shared memory, of rows and of outputs, and how many of them a thread puts there.
-const ROW_QUADS: u32 = TILE_ROWS * QUADS;
-const ROW_QUADS_EACH: u32 = (ROW_QUADS + THREADS - 1u) / THREADS;
+/// Fours of words that threads put into shared memory, of outputs and of rows: each one of either at most.
 const WEIGHT_QUADS: u32 = OUTPUTS * QUADS;
-const WEIGHT_QUADS_EACH: u32 = (WEIGHT_QUADS + THREADS - 1u) / THREADS;
+const ROW_QUADS: u32 = TILE_ROWS * QUADS;
 
-const_assert TILE_ROWS <= THREADS;
+const_assert WEIGHT_QUADS == THREADS && ROW_QUADS <= THREADS;
 
 // Two of each: one group is read while the next is put there.
 /// `[row][quad]`.
@@ -30,16 +28,14 @@ var<workgroup> rows_by: array<vec2<f32>, 2u * PARTS_MAX * TILE_ROWS>;
 /// `[part][panel][lane]`: scale and minimum.
 var<workgroup> weights_by: array<vec2<f32>, 2u * PARTS_MAX * OUTPUTS>;
 
-/// What a thread fetches of a group: words of which sixteen quants of an output are made, and where its scales are.
-struct FetchedWeights {
+/// What a thread fetches of a group.
+struct Fetched {
+    /// Words of which sixteen quants of an output are made, and where its scales are.
     low: vec4<u32>,
     high: u32,
     scales: Scales,
-}
-
-struct Fetched {
-    weights: array<FetchedWeights, WEIGHT_QUADS_EACH>,
-    rows: array<vec4<u32>, ROW_QUADS_EACH>,
+    /// Sixteen of a row, and what another row is scaled by.
+    row: vec4<u32>,
     row_by: vec4<f32>,
 }
 
@@ -61,25 +57,21 @@ fn panel_at(place: u32) -> u32 {
 
 fn fetch(thread: u32, group: u32) -> Fetched {
     var fetched: Fetched;
-    for (var e = 0u; e < WEIGHT_QUADS_EACH; e++) {
-        let place = min(e * THREADS + thread, WEIGHT_QUADS - 1u);
-        let quad = place / OUTPUTS;
-        let panel = panel_at(place % OUTPUTS / LANES);
-        let lane = place % LANES;
-        let at = (panel * GROUPS + group) * BITS * LANES + lane;
-        for (var i = 0u; i < 4u; i++) {
-            fetched.weights[e].low[i] = quants[at + low_word(quad * 4u + i) * LANES];
-        }
-        if (has_high()) {
-            fetched.weights[e].high = quants[at + high_word(quad * 4u) * LANES];
-        }
-        if (quad < PARTS) {
-            fetched.weights[e].scales = scales_at(panel, lane, group);
-        }
+    let quad = thread / OUTPUTS;
+    let panel = panel_at(thread % OUTPUTS / LANES);
+    let lane = thread % LANES;
+    let at = (panel * GROUPS + group) * BITS * LANES + lane;
+    for (var i = 0u; i < 4u; i++) {
+        fetched.low[i] = quants[at + low_word(quad * 4u + i) * LANES];
     }
-    for (var e = 0u; e < ROW_QUADS_EACH; e++) {
-        let place = min(e * THREADS + thread, ROW_QUADS - 1u);
-        fetched.rows[e] = row_quad(row_at(place / QUADS) * GROUPS + group, place % QUADS);
+    if (has_high()) {
+        fetched.high = quants[at + high_word(quad * 4u) * LANES];
+    }
+    if (quad < PARTS) {
+        fetched.scales = scales_at(panel, lane, group);
+    }
+    if (thread < ROW_QUADS) {
+        fetched.row = row_quad(row_at(thread / QUADS) * GROUPS + group, thread % QUADS);
     }
     if (thread < TILE_ROWS) {
         fetched.row_by = row_scale(row_at(thread) * GROUPS + group);
@@ -89,27 +81,17 @@ fn fetch(thread: u32, group: u32) -> Fetched {
 
 // Puts it where all threads see it. The first quad's threads have the scales of the first part, the second's of the second.
 fn put(thread: u32, fetched: Fetched, into: u32) {
-    for (var e = 0u; e < WEIGHT_QUADS_EACH; e++) {
-        let place = e * THREADS + thread;
-        if (place >= WEIGHT_QUADS) {
-            continue;
-        }
-        let quad = place / OUTPUTS;
-        let words = fetched.weights[e];
-        var sixteen: vec4<u32>;
-        for (var i = 0u; i < 4u; i++) {
-            sixteen[i] = four(words.low[i], words.high, quad * 4u + i);
-        }
-        weight_quads[into * WEIGHT_QUADS + place] = sixteen;
-        if (quad < PARTS) {
-            weights_by[into * PARTS_MAX * OUTPUTS + place] = scale_of(words.scales, place % LANES, quad);
-        }
+    let quad = thread / OUTPUTS;
+    var sixteen: vec4<u32>;
+    for (var i = 0u; i < 4u; i++) {
+        sixteen[i] = four(fetched.low[i], fetched.high, quad * 4u + i);
     }
-    for (var e = 0u; e < ROW_QUADS_EACH; e++) {
-        let place = e * THREADS + thread;
-        if (place < ROW_QUADS) {
-            row_quads[into * ROW_QUADS + place] = fetched.rows[e];
-        }
+    weight_quads[into * WEIGHT_QUADS + thread] = sixteen;
+    if (quad < PARTS) {
+        weights_by[into * PARTS_MAX * OUTPUTS + thread] = scale_of(fetched.scales, thread % LANES, quad);
+    }
+    if (thread < ROW_QUADS) {
+        row_quads[into * ROW_QUADS + thread] = fetched.row;
     }
     if (thread < TILE_ROWS) {
         let by = fetched.row_by;
