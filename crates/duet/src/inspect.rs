@@ -1,10 +1,11 @@
 //! What a model file says about itself, and what running it needs. Reads the header only.
 
+use crate::fitting::Weights;
 use anyhow::Context;
 use duet_model::arch::{self, Blueprint};
-use duet_model::gguf::{self, GgufFile, Metadata, TensorInfo, TensorType, Texts};
+use duet_model::gguf::{self, GgufFile, Metadata, TensorInfo, Texts};
 use duet_model::kv::KvFormat;
-use duet_types::{Bytes, Tokens};
+use duet_types::Tokens;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -208,7 +209,7 @@ impl Memory {
     fn needed(file: &GgufFile, blueprint: Option<&Blueprint>) -> Self {
         let kv = |format| Some(blueprint?.kv_bytes(format, Tokens(KV_TOKENS)).0);
         Self {
-            packed_weights_bytes: file.tensors().iter().map(packed_bytes).sum(),
+            packed_weights_bytes: Weights::of(file.tensors()).all.0,
             kv_f16_bytes_per_1024_tokens: kv(KvFormat::F16),
             kv_int8_bytes_per_1024_tokens: kv(KvFormat::Int8),
             kv_int4_bytes_per_1024_tokens: kv(KvFormat::Int4),
@@ -227,45 +228,6 @@ impl From<&TensorInfo> for TensorOverview {
         }
     }
 }
-
-/// What the weights of a file take in memory, about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Weights {
-    /// All of them.
-    pub(crate) all: Bytes,
-    /// Those of experts that rows are routed to.
-    pub(crate) experts: Bytes,
-}
-
-/// What the weights of a file take in memory, about.
-pub(crate) fn packed_weights(file: &GgufFile) -> Weights {
-    let of_experts = |tensor: &&TensorInfo| tensor.name.contains("_exps.") && tensor.shape.len() == 3;
-    let bytes = |tensors: &mut dyn Iterator<Item = &TensorInfo>| Bytes(tensors.map(packed_bytes).sum());
-    let (mut all, mut experts) = (file.tensors().iter(), file.tensors().iter().filter(of_experts));
-    Weights { all: bytes(&mut all), experts: bytes(&mut experts) }
-}
-
-/// Matrices are packed as they are in the file, with an eighth of a bit more in types whose small scales have six bits, and
-/// a sixteenth or a quarter in two others. Vectors are kept in single precision.
-fn packed_bytes(tensor: &TensorInfo) -> u64 {
-    let elements = tensor.elements() as u64;
-    if tensor.name == READ_BY_ROWS {
-        return 0;
-    }
-    if tensor.shape.len() == 1 {
-        return elements * 4;
-    }
-    match tensor.kind {
-        TensorType::Q3K | TensorType::Q4K | TensorType::Q5K => tensor.bytes() as u64 + elements / 64,
-        TensorType::IQ4XS => tensor.bytes() as u64 + elements / 128,
-        // The power of two becomes half precision.
-        TensorType::MXFP4 => tensor.bytes() as u64 + elements / 32,
-        _ => tensor.bytes() as u64,
-    }
-}
-
-/// What Gemma 4 has for each token and layer is read from the file, a row a token.
-const READ_BY_ROWS: &str = "per_layer_token_embd.weight";
 
 fn text(metadata: &Metadata, key: &str) -> Option<String> {
     metadata.opt_str(key).ok().flatten().map(Into::into)

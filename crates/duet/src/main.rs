@@ -10,6 +10,7 @@ mod commands;
 mod devices;
 mod disk;
 mod failure;
+mod fitting;
 mod history;
 mod inspect;
 mod lanes;

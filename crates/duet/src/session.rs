@@ -2,8 +2,8 @@
 
 use crate::cli::{DeviceArgs, DraftArgs, EngineArgs, HistoryPlace};
 use crate::failure::BadInput;
+use crate::fitting::{self, Weights};
 use crate::history::Opening;
-use crate::inspect;
 use crate::lanes;
 use crate::models;
 use crate::offloading::{self, DeviceSpec, Looking, Unpaying, Wanted};
@@ -158,6 +158,19 @@ pub(crate) fn open_with_experts_on_disk(path: &Path, expert_memory: Bytes) -> an
     load(path, &options, cache.as_ref())
 }
 
+/// The same of the model called `name`, on `threads` threads, or on all cores if there is no number; with all experts in memory if
+/// none is given to them.
+pub(crate) fn open_to_count(
+    name: &str,
+    threads: Option<u16>,
+    expert_memory: Option<Bytes>,
+) -> anyhow::Result<Arc<Model>> {
+    let cache = WeightCache::of(None);
+    let packed = cache.as_ref().map(|cache| cache.folder().to_owned());
+    let options = LoadOptions { packed, expert_memory, ..LoadOptions::default() };
+    load(&models::locate(name)?, &with_threads(options, threads), cache.as_ref())
+}
+
 /// The model that drafts, if one was named.
 pub(crate) fn open_draft(draft: &DraftArgs, arguments: &EngineArgs) -> anyhow::Result<Option<Arc<Model>>> {
     draft.draft_model.as_deref().map(|name| open_in_memory(name, arguments)).transpose()
@@ -181,11 +194,12 @@ impl EngineArgs {
 }
 
 /// Says which tensors of a model's file nothing is computed with.
-fn tell_unread(what: &str, unread: &[String]) {
+fn tell_unread(path: &Path, unread: &[String]) {
     const SHOWN: usize = 4;
     if unread.is_empty() {
         return;
     }
+    let what = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let more = unread.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let shown = unread[..unread.len().min(SHOWN)].join(", ");
@@ -208,11 +222,12 @@ pub(crate) fn open_encoder(name: &str, threads: Option<u16>, cache: Option<&Weig
             Encoder::of_decoder(Arc::new(load_model(&path, file, &options, cache)?)).map_err(in_file)
         }
         Some(EncoderKind::Bert) => {
-            check_fits(&path, inspect::packed_weights(&file), None, MachineMemory::now())?;
+            fitting::check(&path, Weights::of(file.tensors()), None, MachineMemory::now())?;
             // They are small, and packed at each start.
             let check = models::Check::begin(&path);
             let encoder = Encoder::load_bert(&path, file, &options).map_err(in_file)?;
             check.finish()?;
+            tell_unread(&path, &encoder.unread());
             Ok(encoder)
         }
     }
@@ -224,44 +239,9 @@ fn named(error: anyhow::Error, path: &Path) -> anyhow::Error {
     if error.to_string().contains(&shown) { error } else { error.context(shown) }
 }
 
-/// Refuses a model whose weights alone are more than all the memory there is, container or machine. Less than that may
-/// still be more than is free just now: the system then makes room, or swaps, and the person is warned.
-fn check_fits(
-    path: &Path,
-    weights: inspect::Weights,
-    expert_memory: Option<Bytes>,
-    memory: MachineMemory,
-) -> Result<(), BadInput> {
-    let inspect::Weights { all, experts } = weights;
-    let needed = Bytes(all.0 - experts.0 + expert_memory.map_or(experts.0, |memory| memory.0.min(experts.0)));
-    let shown = path.display();
-    let advice = match (expert_memory, experts) {
-        (None, Bytes(1..)) => {
-            format!(
-                "take a smaller model, one of fewer bits, or leave some of its {experts} of experts on disk with --expert-memory"
-            )
-        }
-        (Some(_), _) => "give experts less with --expert-memory, or take a smaller model".to_owned(),
-        _ => "take a smaller model, or one of fewer bits".to_owned(),
-    };
-    match memory {
-        MachineMemory { total: Some(total), .. } if needed > total => Err(BadInput(format!(
-            "{shown}: its weights take {needed} of memory, and there are {total} in all; {advice}"
-        ))),
-        MachineMemory { available: Some(available), .. } if needed > available => {
-            eprintln_quiet(&format!(
-                "warning: the weights of {shown} take {needed} of memory, and {available} are free now"
-            ));
-            Ok(())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Loads a model that answers, and says what of its file is not read.
+/// Loads a model that answers.
 fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyhow::Result<Arc<Model>> {
     let model = load_model(path, GgufFile::open(path)?, options, cache)?;
-    tell_unread(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy(), model.unread());
     if model.expert_memory().is_some()
         && let Some(counts) = read_experts(&expert_file(path), &model)
     {
@@ -270,15 +250,16 @@ fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyh
     Ok(Arc::new(model))
 }
 
-/// Loads the model in a file that was opened from `path`; packs it into the cache before, if it is not there.
+/// Loads the model in a file that was opened from `path`, and says what of it is not read; packs it into the cache before, if it
+/// is not there.
 fn load_model(
     path: &Path,
     file: GgufFile,
     options: &LoadOptions,
     cache: Option<&WeightCache>,
 ) -> anyhow::Result<Model> {
-    let weights = inspect::packed_weights(&file);
-    check_fits(path, weights, options.expert_memory, MachineMemory::now())?;
+    let weights = Weights::of(file.tensors());
+    fitting::check(path, weights, options.expert_memory, MachineMemory::now())?;
     let what = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     // The size is known at the first report; an error before it needs no bar.
     let mut progress = None;
@@ -337,6 +318,7 @@ fn load_model(
         check.finish()?;
     }
     WeightCache::used(&model);
+    tell_unread(path, model.unread());
     Ok(model)
 }
 
@@ -370,37 +352,5 @@ mod tests {
         let unpaying = Unpaying::read(Some(folder.path().to_owned()));
         assert_eq!(unpaying.without(&model, specs.clone()).len(), lanes - 1, "what is left out is kept so");
         assert_eq!(start(Vec::new()).machine().0.lanes.len(), 1);
-    }
-
-    #[test]
-    fn a_model_that_can_never_fit_is_refused_with_the_sizes() {
-        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_llama.gguf"));
-        let weights = inspect::packed_weights(&GgufFile::open(path).unwrap());
-        let needed = weights.all;
-        let memory =
-            |total: u64, available: u64| MachineMemory { total: Some(Bytes(total)), available: Some(Bytes(available)) };
-        let refused = check_fits(path, weights, None, memory(needed.0 - 1, 0)).unwrap_err().to_string();
-        for words in ["golden_llama.gguf", &needed.to_string(), "in all", "smaller model"] {
-            assert!(refused.contains(words), "{refused}");
-        }
-        assert!(check_fits(path, weights, None, memory(needed.0, 0)).is_ok());
-        assert!(check_fits(path, weights, None, MachineMemory::default()).is_ok(), "what nobody knows refuses nothing");
-    }
-
-    #[test]
-    fn a_mixture_that_does_not_fit_may_leave_experts_on_disk() {
-        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/golden_olmoe.gguf"));
-        let weights = inspect::packed_weights(&GgufFile::open(path).unwrap());
-        let inspect::Weights { all, experts } = weights;
-        let memory = MachineMemory { total: Some(Bytes(all.0 - 1)), available: None };
-        let refused = check_fits(path, weights, None, memory).unwrap_err().to_string();
-        assert!(refused.contains("--expert-memory") && refused.contains(&experts.to_string()), "{refused}");
-        assert!(check_fits(path, weights, Some(Bytes(experts.0 / 2)), memory).is_ok());
-        assert!(
-            check_fits(path, weights, Some(experts), memory)
-                .unwrap_err()
-                .to_string()
-                .contains("less with --expert-memory")
-        );
     }
 }

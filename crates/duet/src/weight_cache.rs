@@ -6,8 +6,9 @@
 //! start its speed, and a line; where experts were to stay in it, it is an error.
 
 use crate::disk::free_disk;
+use crate::fitting::Weights;
+use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
-use crate::{inspect, models};
 use duet_files::bounded;
 use duet_model::gguf::GgufFile;
 use duet_model::{LoadError, LoadOptions, LoadProgress, Model, PackError, Packing, Unusable};
@@ -53,7 +54,7 @@ impl WeightCache {
     }
 
     /// Whether a model's weights are to be packed into a file before it is loaded.
-    pub(crate) fn packs_first(weights: inspect::Weights) -> bool {
+    pub(crate) fn packs_first(weights: Weights) -> bool {
         weights.all >= LEAST
     }
 
@@ -73,7 +74,7 @@ impl WeightCache {
             bar.get_or_insert_with(|| Progress::bytes("packing", &what, now.total)).set(now.done);
         };
         let source = GgufFile::open(model).map_err(LoadError::from)?;
-        let file = self.room(inspect::packed_weights(&source).all)?;
+        let file = self.room(Weights::of(source.tensors()).all)?;
         Model::pack_into(&source, file.as_file(), options, &mut progress)?;
         file.persist(path).map_err(io::Error::from)?;
         bar.into_iter().for_each(|bar| bar.finish("packed"));
@@ -116,7 +117,7 @@ mod tests {
             ..LoadOptions::default()
         };
         let load = |packed_file| Model::load(&path, &options(packed_file), &mut |_| {});
-        assert!(WeightCache::packs_first(inspect::packed_weights(&GgufFile::open(&path).unwrap())));
+        assert!(WeightCache::packs_first(Weights::of(GgufFile::open(&path).unwrap().tensors())));
         let Err(LoadError::NotPacked { path: place, why }) = load(PackedFileUse::OrRefuse) else { panic!() };
         assert_eq!(why, Unusable::Absent);
         let pack = |cache: &WeightCache| cache.pack(&path, (&place, why), &options(PackedFileUse::OrRefuse));

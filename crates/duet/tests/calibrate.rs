@@ -45,6 +45,11 @@ fn routes_are_counted_compared_and_written_beside_the_model() {
     let again = calibrate(cache.path(), model, &["--threads", "1", "--data", data]);
     assert!(again.stdout.contains("experts, ") && again.stdout.contains("imbalance"), "{again:#?}");
     assert_eq!(std::fs::read_to_string(&written).unwrap(), text, "threads change nothing");
+
+    // Of eight experts and two layers a few at a time.
+    let on_disk = calibrate(cache.path(), model, &["--data", data, "--expert-memory", "100K"]);
+    assert_eq!(on_disk.status, 0, "{on_disk:#?}");
+    assert_eq!(std::fs::read_to_string(&written).unwrap(), text, "nor does where experts lie");
 }
 
 #[test]

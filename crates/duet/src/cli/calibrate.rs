@@ -1,6 +1,8 @@
 //! Flags of `duet calibrate`.
 
+use super::bytes;
 use clap::Args;
+use duet_types::Bytes;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 
@@ -24,6 +26,10 @@ pub(crate) struct CalibrateArgs {
     /// Threads [default: all cores]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroU16>,
+    /// Memory for experts; those that it has no room for stay on disk, in the packed weights, and are read when a token goes to
+    /// them [default: all are in memory]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) expert_memory: Option<Bytes>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

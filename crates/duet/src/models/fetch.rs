@@ -94,6 +94,19 @@ pub(crate) enum FetchError {
         /// Bytes that are free.
         free: Bytes,
     },
+    /// The machine has too little memory for it.
+    #[error(
+        "not downloaded: its weights take {needed} of memory, {least} of it even with its experts on disk, and there are {total} in \
+         all; take a smaller model (duet pull --list)"
+    )]
+    NoMemory {
+        /// All weights.
+        needed: Bytes,
+        /// Those that cannot stay on disk.
+        least: Bytes,
+        /// All memory.
+        total: Bytes,
+    },
     /// The cache cannot be read or written.
     #[error("{}: {source}", path.display())]
     Disk {
@@ -107,7 +120,7 @@ pub(crate) enum FetchError {
 impl FetchError {
     /// Whether asking for something else would help, rather than asking again.
     pub(crate) fn is_bad_input(&self) -> bool {
-        matches!(self, Self::NotFound | Self::NotInWheel { .. })
+        matches!(self, Self::NotFound | Self::NotInWheel { .. } | Self::NoMemory { .. })
     }
 
     /// For `map_err`: names the file that could not be read or written.

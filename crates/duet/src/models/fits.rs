@@ -4,6 +4,8 @@
 use super::alias::Alias;
 use super::fetch::FetchError;
 use crate::failure::BadInput;
+use crate::fitting::Weights;
+use crate::progress::eprintln_quiet;
 use duet_engine::MachineMemory;
 use duet_types::Bytes;
 use std::path::Path;
@@ -20,6 +22,21 @@ pub(super) fn check_memory(alias: &Alias, memory: MachineMemory) -> Result<(), B
         "`{name}` was not downloaded: its weights take about {size} of memory{at_least}, and there are {total} in all; \
          take a smaller model (duet pull --list)"
     )))
+}
+
+/// The same of a file on a hub, by what its beginning says.
+pub(super) fn check_weights(weights: Weights, total: Bytes) -> Result<(), FetchError> {
+    if weights.least() > total {
+        return Err(FetchError::NoMemory { needed: weights.all, least: weights.least(), total });
+    }
+    if weights.all > total {
+        eprintln_quiet(&format!(
+            "note: its weights take {} of memory, and there are {total} in all; run it with --expert-memory, which leaves some of \
+             its {} of experts on disk",
+            weights.all, weights.experts
+        ));
+    }
+    Ok(())
 }
 
 /// That the disk of `folder` has room for so many bytes more.

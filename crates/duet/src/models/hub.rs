@@ -1,17 +1,21 @@
 //! Downloads from a Hugging Face hub, over HTTPS.
 //!
-//! The hub is asked for the file's size and SHA-256 first; the transfer resumes where an earlier one stopped and is
+//! The hub is asked for the file's size and SHA-256 first, and where that is more than all memory for the beginning of the file,
+//! which says what of it are experts that may stay on disk; the transfer resumes where an earlier one stopped and is
 //! verified against that sum (and against the pinned one, if there is one) before the file is used. `HF_ENDPOINT`
 //! names another hub, `HF_TOKEN` says who asks.
 
 use super::cache::SlotLock;
 use super::fetch::FetchError;
-use super::fits::check_disk;
+use super::fits::{check_disk, check_weights};
 use super::partial::{self, BUFFER_BYTES, Partial};
 use super::source::{HubFile, base_name};
 use super::verified;
 use crate::disk::free_disk;
+use crate::fitting::Weights;
 use crate::progress::Progress;
+use duet_engine::MachineMemory;
+use duet_model::gguf::tensors_described;
 use duet_types::Bytes;
 use std::env;
 use std::io::Read;
@@ -30,6 +34,7 @@ pub(crate) struct Hub {
     pause: Duration,
     /// Bytes of the disk of a folder that are free, if the system tells.
     free_disk: fn(&Path) -> Option<Bytes>,
+    memory: fn() -> MachineMemory,
 }
 
 /// What the hub says about a file.
@@ -61,6 +66,7 @@ impl Hub {
             agent: config.into(),
             pause: RETRY_PAUSE,
             free_disk,
+            memory: MachineMemory::now,
         }
     }
 
@@ -87,11 +93,36 @@ impl Hub {
         };
         let folder = slot.target("");
         check_disk(&folder, Bytes(asked.iter().map(missing).sum()), (self.free_disk)(&folder))?;
+        self.check_memory(&asked)?;
         let mut path = folder;
         for (part, metadata) in &asked {
             path = self.fetch_file(part, metadata, slot)?;
         }
         Ok(path)
+    }
+
+    /// That the machine has memory for a model whose files are larger than that.
+    fn check_memory(&self, parts: &[(&HubFile, Metadata)]) -> Result<(), FetchError> {
+        let Some(total) = (self.memory)().total else { return Ok(()) };
+        let files: u64 = parts.iter().map(|(_, metadata)| metadata.size).sum();
+        if Bytes(files) <= total {
+            return Ok(());
+        }
+        // One whose beginning cannot be had says what is wrong when all of it is asked for.
+        let weights: Option<Vec<Weights>> = parts.iter().map(|(part, _)| self.weights(&path_of(part))).collect();
+        weights.map_or(Ok(()), |parts| check_weights(parts.into_iter().fold(Weights::default(), Weights::and), total))
+    }
+
+    /// What the beginning of a file says of its weights.
+    fn weights(&self, path: &str) -> Option<Weights> {
+        BEGINNINGS.into_iter().find_map(|len| {
+            let request = self.authorized(self.agent.get(format!("{}{path}", self.endpoint)));
+            let mut response = request.header(header::RANGE, format!("bytes=0-{}", len - 1)).call().ok()?;
+            let mut beginning = Vec::new();
+            // A server without ranges sends all of it.
+            response.body_mut().as_reader().take(len).read_to_end(&mut beginning).ok()?;
+            tensors_described(&beginning).ok().map(|tensors| Weights::of(&tensors))
+        })
     }
 
     fn fetch_file(&self, file: &HubFile, metadata: &Metadata, slot: &SlotLock<'_>) -> Result<PathBuf, FetchError> {
@@ -222,6 +253,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const FRUITLESS_MAX: u32 = 3;
 const RENAMES_MAX: usize = 5;
+/// Bytes that are asked for to read a file's header, which has the model's vocabulary: less first.
+const BEGINNINGS: [u64; 3] = [1 << 20, 16 << 20, 64 << 20];
 
 /// Appends the body until it ends or breaks; returns why it did. Stops once there is more than `size`.
 fn copy_body(

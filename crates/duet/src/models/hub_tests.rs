@@ -140,6 +140,29 @@ fn what_the_disk_has_no_room_for_is_not_downloaded() {
     assert_eq!(fetch(&hub, ORIGIN, None, cache.path()).unwrap(), content());
 }
 
+/// Of a model's file, with more behind it than its tensors, and so larger than all memory that the tests give it.
+fn behind(name: &str) -> (Vec<u8>, Weights) {
+    let path = format!("{}/../model/tests/fixtures/golden_{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+    let mut bytes = fs::read(path).unwrap();
+    let weights = Weights::of(&tensors_described(&bytes).unwrap());
+    bytes.resize(3 << 20, 0);
+    (bytes, weights)
+}
+
+#[test]
+fn what_memory_has_no_room_for_is_not_downloaded_unless_experts_may_stay_on_disk() {
+    let cache = tempfile::tempdir().unwrap();
+    let (bytes, weights) = behind("mixtral");
+    let (mut hub, log) = serve(Behaviour::proper(&bytes));
+    hub.memory = || MachineMemory { total: Some(Bytes(100)), available: None };
+    let refused = fetch(&hub, ORIGIN, None, cache.path()).unwrap_err();
+    assert!(matches!(refused, FetchError::NoMemory { needed, .. } if needed == weights.all), "{refused}");
+    assert_eq!(gets(&log), [Some("range: bytes=0-1048575".into())], "its beginning is enough");
+    assert!(weights.least() < Bytes(1 << 20) && weights.experts > Bytes(0), "{weights:?}");
+    hub.memory = || MachineMemory { total: Some(Bytes(1 << 20)), available: None };
+    assert_eq!(fetch(&hub, ORIGIN, None, cache.path()).unwrap(), bytes);
+}
+
 #[test]
 fn all_parts_of_a_model_come_and_the_first_last() {
     let cache = tempfile::tempdir().unwrap();

@@ -95,6 +95,10 @@ impl Bert {
         Ok(Self { blueprint, tokenizer, embedding_norm, layers, scoring, isa, spare: Mutex::default(), file })
     }
 
+    pub(super) fn file(&self) -> &GgufFile {
+        &self.file
+    }
+
     pub(super) fn blueprint(&self) -> &EncoderBlueprint {
         &self.blueprint
     }

@@ -195,6 +195,15 @@ impl Encoder {
         }
     }
 
+    /// Tensors of the file that nothing is computed with.
+    #[must_use]
+    pub fn unread(&self) -> Vec<String> {
+        match &self.net {
+            Net::Bert(net) => net.file().unread().map(str::to_owned).collect(),
+            Net::Causal(net) => net.model().unread().to_vec(),
+        }
+    }
+
     /// What the nodes of a layer compute and read; there is no head.
     #[must_use]
     pub fn work(&self) -> Work {

@@ -126,11 +126,16 @@ impl GgufFile {
     #[must_use]
     pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
         let index = self.index(name)?;
-        let (part, info) = self.at(index)?;
         self.asked[index].store(true, Ordering::Relaxed);
+        Some(Tensor::new(&self.tensors[index], self.data(index)?))
+    }
+
+    /// The bytes of a tensor by its number; it counts as [`Self::unread`] all the same.
+    pub(crate) fn data(&self, index: usize) -> Option<&[u8]> {
+        let (part, info) = self.at(index)?;
         // Within the file since construction.
         let start = part.data_start + info.offset() as usize;
-        Some(Tensor::new(info, &part.bytes.as_slice()[start..][..info.bytes()]))
+        Some(&part.bytes.as_slice()[start..][..info.bytes()])
     }
 
     /// The names of tensors that nobody has asked for yet.

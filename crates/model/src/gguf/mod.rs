@@ -36,6 +36,7 @@ pub(crate) use file::map as map_file;
 pub use group::{Group, GroupForm};
 pub use kind::TensorType;
 pub use metadata::Metadata;
+pub use parse::described as tensors_described;
 pub use split::names as names_of_parts;
 pub use summary::{KindSummary, Summary, summary};
 pub use tensor::{Tensor, TensorInfo};

@@ -44,6 +44,14 @@ pub(super) fn header(file: &[u8]) -> Result<Header, GgufError> {
     Ok(Header { version, metadata, tensors, alignment, len: cursor.position() })
 }
 
+/// The tensors that the beginning of a file describes.
+///
+/// # Errors
+/// If all of their descriptions are not in it, or it is not of a GGUF file.
+pub fn described(beginning: &[u8]) -> Result<Vec<TensorInfo>, GgufError> {
+    header(beginning).map(|header| header.tensors)
+}
+
 /// Whether `alignment` can be a file's.
 pub(super) fn check_alignment(alignment: u32) -> Result<(), GgufError> {
     let allowed = alignment.is_power_of_two() && (8..=65536).contains(&alignment);

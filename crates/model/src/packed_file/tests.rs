@@ -1,6 +1,7 @@
 use super::*;
 use crate::forward::{Activations, Pass, Segment};
-use crate::gguf::GgufFile;
+use crate::gguf::writer::GgufWriter;
+use crate::gguf::{GgufFile, TensorType};
 use crate::kv::KvFormat;
 use crate::{LoadError, LoadOptions, Model, PackedFileUse, Packing};
 use duet_kernels::crew::Solo;
@@ -56,7 +57,41 @@ fn a_second_start_maps_what_the_first_packed() {
         assert_eq!(second.packing(), &Packing::Mapped(path), "{name}");
         assert_eq!(second.weight_bytes(), first.weight_bytes());
         assert_eq!(logits(&second), logits(&first), "{name}");
+        assert_eq!([first.unread(), second.unread()], [&[] as &[String]; 2], "{name}");
     }
+}
+
+/// A tensor that no architecture reads, of a file that is otherwise a Llama's.
+fn with_a_tensor_more(name: &str, folder: &Path) -> PathBuf {
+    let file = GgufFile::open(&fixture("llama")).unwrap();
+    let mut writer = GgufWriter::new();
+    for (key, value) in file.metadata().iter() {
+        writer.metadata(key, value.clone()).unwrap();
+    }
+    for tensor in file.tensors() {
+        let data = file.tensor(&tensor.name).unwrap().data();
+        writer.tensor(&tensor.name, &tensor.shape, tensor.kind, data).unwrap();
+    }
+    writer.tensor(name, &[32], TensorType::F32, &[0; 128]).unwrap();
+    let path = folder.join("more.gguf");
+    std::fs::write(&path, writer.to_bytes()).unwrap();
+    path
+}
+
+#[test]
+fn what_nothing_reads_is_told_at_every_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = with_a_tensor_more("blk.0.attn_strange.weight", folder.path());
+    let first = load(&path, folder.path());
+    keep(&path, &first);
+    let second = load(&path, folder.path());
+    assert!(matches!(second.packing(), Packing::Mapped(_)));
+    assert_eq!([first.unread(), second.unread()], [["blk.0.attn_strange.weight"]; 2]);
+
+    let path = with_a_tensor_more("blk.0.attn_q.bias", folder.path());
+    let options = LoadOptions { packed: Some(folder.path().to_owned()), ..LoadOptions::default() };
+    let error = Model::load(&path, &options, &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("blk.0.attn_q.bias"), "{error}");
 }
 
 #[test]
