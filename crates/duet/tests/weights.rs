@@ -1,0 +1,142 @@
+//! Packed weights as a person meets them: made once, found again, made anew when they are no good, missed when the disk is full,
+//! listed and removed; and what experts on disk and unread tensors say.
+
+mod support;
+
+use duet_model::gguf::{GgufFile, TensorType, writer::GgufWriter};
+use std::fs;
+use std::path::{Path, PathBuf};
+use support::{Run, duet, run};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../model/tests/fixtures/golden_{name}.gguf"))
+}
+
+/// Five tokens behind a text; that is, what was computed.
+fn continued(cache: &Path, model: &str, more: &[&str]) -> Run {
+    let arguments = [&["run", model, "The capital of France is", "--raw", "--max-tokens", "5"], more].concat();
+    let run = run(&mut duet(cache, &arguments));
+    assert_eq!(run.status, 0, "{run:#?}");
+    run
+}
+
+/// The files of packed weights.
+fn packed(cache: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(cache.join("weights")).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "packed")).collect()
+}
+
+#[test]
+fn weights_are_kept_listed_made_anew_and_pruned() {
+    let Some(model) = duet_testing::path(duet_testing::Need::Model) else { return };
+    let (model, cache) = (model.to_str().unwrap(), tempfile::tempdir().unwrap());
+    let cache = cache.path();
+    let first = continued(cache, model, &[]);
+    assert!(first.stdout.contains("Paris") && first.stderr.contains("packing"), "{first:#?}");
+    let [file] = packed(cache).try_into().unwrap();
+    let second = continued(cache, model, &[]);
+    assert!(second.stdout == first.stdout && !second.stderr.contains("packing"), "{second:#?}");
+
+    let listed = run(&mut duet(cache, &["cache", "list"]));
+    let name = file.file_name().unwrap().to_str().unwrap();
+    assert!(listed.status == 0 && listed.stdout.contains(name), "{listed:#?}");
+
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    let again = continued(cache, model, &[]);
+    assert_eq!(again.stdout, first.stdout);
+    assert_eq!(again.stderr.matches("weights are packed again").count(), 1, "{again:#?}");
+    assert_eq!(fs::metadata(&file).unwrap().len(), whole.len() as u64);
+
+    let kept = run(&mut duet(cache, &["cache", "prune", "--unused", "1"]));
+    assert!(kept.stdout.starts_with("0 files") && file.exists(), "{kept:#?}");
+    let removed = run(&mut duet(cache, &["cache", "prune", "--unused", "0"]));
+    assert!(removed.stdout.starts_with("1 files") && !file.exists(), "{removed:#?}");
+}
+
+/// A limit to how long files may become is an error of each write, as a full disk is.
+#[cfg(unix)]
+#[test]
+fn a_disk_that_fills_costs_the_speed_of_the_next_start() {
+    let Some(model) = duet_testing::path(duet_testing::Need::Model) else { return };
+    let (model, cache) = (model.to_str().unwrap(), tempfile::tempdir().unwrap());
+    let cache = cache.path();
+    let arguments = ["run", model, "The capital of France is", "--raw", "--max-tokens", "5"];
+    let limited = duet(cache, &arguments);
+    let mut shell = std::process::Command::new("sh");
+    // In blocks of 512 bytes; a write beyond is an error where the signal is not heeded.
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 20000; exec \"$@\"", "sh"]).arg(limited.get_program());
+    shell.args(limited.get_args());
+    for (name, value) in limited.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    let run = run(&mut shell);
+    assert!(run.status == 0 && run.stdout.contains("Paris"), "{run:#?}");
+    assert!(run.stderr.contains("packed weights are not kept"), "{run:#?}");
+    let left: Vec<_> = fs::read_dir(cache.join("weights")).unwrap().flatten().map(|entry| entry.path()).collect();
+    assert_eq!(left, Vec::<PathBuf>::new(), "nothing is left of what was begun");
+}
+
+#[test]
+fn experts_on_disk_answer_as_those_in_memory() {
+    let (cache, model) = (tempfile::tempdir().unwrap(), fixture("mixtral"));
+    let (cache, model) = (cache.path(), model.to_str().unwrap());
+    let in_memory = continued(cache, model, &[]);
+    let on_disk = continued(cache, model, &["--expert-memory", "100K"]);
+    assert_eq!(on_disk.stdout, in_memory.stdout);
+    assert_eq!(packed(cache).len(), 1, "experts are read from it");
+
+    let refused = |model: &str, memory: &str, more: &[&str], words: &[&str]| {
+        let arguments = [&["run", model, "Hi", "--expert-memory", memory], more].concat();
+        run(&mut duet(cache, &arguments)).assert_refused(words);
+    };
+    refused(model, "1", &[], &["--expert-memory", "at least"]);
+    refused(model, "100K", &["--weight-cache", "0"], &["--expert-memory", "--weight-cache"]);
+    refused(fixture("llama").to_str().unwrap(), "100K", &[], &["--expert-memory", "no experts"]);
+}
+
+#[test]
+fn tensors_that_nothing_reads_are_named_at_every_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("more.gguf");
+    fs::write(&path, with_a_tensor_more("blk.0.attn_strange.weight")).unwrap();
+    for _ in 0..2 {
+        let run = continued(folder.path(), path.to_str().unwrap(), &[]);
+        let note = "note: more.gguf has tensors that its architecture does not read: blk.0.attn_strange.weight";
+        assert!(run.stderr.lines().any(|line| line == note), "{run:#?}");
+    }
+}
+
+fn with_a_tensor_more(name: &str) -> Vec<u8> {
+    let file = GgufFile::open(&fixture("llama")).unwrap();
+    let mut writer = GgufWriter::new();
+    for (key, value) in file.metadata().iter() {
+        writer.metadata(key, value.clone()).unwrap();
+    }
+    for tensor in file.tensors() {
+        let data = file.tensor(&tensor.name).unwrap().data();
+        writer.tensor(&tensor.name, &tensor.shape, tensor.kind, data).unwrap();
+    }
+    writer.tensor(name, &[32], TensorType::F32, &[0; 128]).unwrap();
+    writer.to_bytes()
+}
+
+#[test]
+fn short_names_are_listed_with_what_they_need() {
+    let cache = tempfile::tempdir().unwrap();
+    let listed = run(&mut duet(cache.path(), &["pull", "--list"]));
+    assert_eq!(listed.status, 0, "{listed:#?}");
+    for words in
+        ["qwen2.5-coder-1.5b", "gemma3-270m", "gpt-oss-20b", "qwen3-30b-a3b", "1.0 GiB to download", "of memory"]
+    {
+        assert!(listed.stdout.contains(words), "{words}: {}", listed.stdout);
+    }
+    let listed = run(&mut duet(cache.path(), &["pull", "--list", "--json"]));
+    let report: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    let models = report["models"].as_array().unwrap();
+    assert!(models.iter().all(|model| model["memory_bytes"].as_u64() >= model["bytes"].as_u64()), "{report}");
+    assert!(models.iter().all(|model| model["path"].is_null()), "nothing was downloaded: {report}");
+}
