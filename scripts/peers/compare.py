@@ -15,7 +15,7 @@ says so in every line of output. `--realtime` keeps the cores from other program
 runs at a real-time priority (`chrt`, as root), so that the others wait as long as it does not.
 
 Figures, tokens per second:
-  prefill    a prompt of 512 tokens, one sequence, to its first token
+  prefill    a prompt of 512 tokens (--prompt), one sequence, to its first token
   decode B   64 tokens for each of B sequences that have 128 tokens of context
 
 How each peer measures them:
@@ -44,7 +44,7 @@ import sys
 import time
 import urllib.request
 
-PREFILL = 512
+PROMPT = 512
 CONTEXT = 128
 GENERATED = 64
 BUSY_MAX = 0.10
@@ -66,6 +66,7 @@ def main():
                         help="another GGUF file, such as one of experts; may be given again")
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--threads", type=positive, default=2)
+    parser.add_argument("--prompt", type=positive, default=PROMPT, help="tokens of the prompt that is read (512)")
     parser.add_argument("--batch", type=batches, default=[1, 4, 16])
     load = parser.add_mutually_exclusive_group()
     load.add_argument("--busy", action="store_true", help="measure on a busy machine (for trials)")
@@ -103,7 +104,7 @@ def start(arguments, model):
         peers.append(LlamaServer(arguments.llama_server, model, arguments))
     if arguments.openvino:
         try:
-            peers.append(OpenVino(arguments.openvino, model, arguments.threads))
+            peers.append(OpenVino(arguments.openvino, model, arguments))
         except PeerError as error:
             print(f"openvino skipped for {model}: {error}", file=sys.stderr)
     return peers
@@ -201,10 +202,11 @@ class Duet:
 
     def __init__(self, binary, model, arguments):
         self.binary, self.model, self.threads = binary, model, arguments.threads
+        self.prompt = arguments.prompt
         self.priority = priority(arguments)
 
     def prefill(self):
-        return self._bench(PREFILL, 1, [1], "prefill_tok_s")
+        return self._bench(self.prompt, 1, [1], "prefill_tok_s")
 
     def decode(self, batch):
         decode = self._bench(CONTEXT, GENERATED, batch, "decode")
@@ -230,10 +232,11 @@ class LlamaCpp:
 
     def __init__(self, folder, model, arguments):
         self.folder, self.model, self.threads = folder, model, arguments.threads
+        self.prompt = arguments.prompt
         self.priority = priority(arguments)
 
     def prefill(self):
-        return self._bench("-p", PREFILL, "-n", 0)
+        return self._bench("-p", self.prompt, "-n", 0)
 
     def decode(self, batch):
         speeds = {}
@@ -269,13 +272,13 @@ class LlamaServer:
     name = "llama-server"
 
     def __init__(self, program, model, arguments):
-        slots = max(arguments.batch)
+        slots, self.prompt = max(arguments.batch), arguments.prompt
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.process = subprocess.Popen(
             [*priority(arguments), program, "-m", model, "-t", str(arguments.threads), "--port", str(self.port),
-             "-c", str(slots * (PREFILL + GENERATED)), "-np", str(slots), "-b", "2048", "-ub", "512", "-ngl", "0"],
+             "-c", str(slots * (max(self.prompt, CONTEXT) + GENERATED)), "-np", str(slots), "-b", "2048", "-ub", "512", "-ngl", "0"],
             env={**os.environ, "LD_LIBRARY_PATH": os.path.dirname(program)},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -287,7 +290,7 @@ class LlamaServer:
         self.prefill()
 
     def prefill(self):
-        return self._answers(1, PREFILL, 1)[0]["prompt_per_second"]
+        return self._answers(1, self.prompt, 1)[0]["prompt_per_second"]
 
     def decode(self, batch):
         return {size: sum(timings["predicted_per_second"] for timings in self._answers(size, CONTEXT, GENERATED))
@@ -331,21 +334,22 @@ class LlamaServer:
 class OpenVino:
     name = "openvino"
 
-    def __init__(self, python, model, threads):
+    def __init__(self, python, model, arguments):
+        self.prompt = arguments.prompt
         self.process = subprocess.Popen(
-            [python, "-c", OPENVINO_WORKER, os.path.abspath(model), str(threads)],
+            [python, "-c", OPENVINO_WORKER, os.path.abspath(model), str(arguments.threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         ready = self.process.stdout.readline()
         if ready.strip() != "ready":
             _, errors = self.process.communicate()
             raise PeerError((errors.strip().splitlines() or ["it ended without a word"])[-1])
         # Warm-up: the first run of a shape compiles and allocates.
-        self._generate(1, PREFILL, 1)
+        self._generate(1, self.prompt, 1)
         self._generate(1, CONTEXT, 8)
 
     def prefill(self):
-        first, _ = self._generate(1, PREFILL, 1)
-        return PREFILL / first
+        first, _ = self._generate(1, self.prompt, 1)
+        return self.prompt / first
 
     def decode(self, batch):
         speeds = {}

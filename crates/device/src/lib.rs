@@ -11,6 +11,8 @@ mod gate;
 mod job;
 mod lane_thread;
 mod leaving;
+#[cfg(target_os = "linux")]
+mod lost_file;
 mod round;
 mod team;
 mod topology;
@@ -20,5 +22,7 @@ pub use core_time::CoreTime;
 pub use cpu::{Cpu, CpuConfig, CpuLanes, Pinning};
 pub use job::{Job, LanesStopped};
 pub use leaving::leave;
+#[cfg(target_os = "linux")]
+pub use lost_file::explain_lost_files;
 pub use team::Team;
 pub use topology::{Core, CoreId, CoreKind, Speed};

@@ -34,6 +34,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn main() -> ! {
     failure::explain_panics();
+    // Elsewhere this signal also tells of a stack that overflows.
+    #[cfg(target_os = "linux")]
+    duet_device::explain_lost_files();
     let cli = cli::Cli::parse();
     let work = || -> anyhow::Result<()> {
         logging::start(cli.verbose)?;

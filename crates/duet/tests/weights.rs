@@ -5,6 +5,7 @@ mod support;
 
 use duet_model::gguf::{GgufFile, TensorType, writer::GgufWriter};
 use std::fs;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use support::{Run, duet, run};
 
@@ -78,6 +79,29 @@ fn a_disk_that_fills_costs_the_speed_of_the_next_start() {
     assert!(run.stderr.contains("packed weights are not kept"), "{run:#?}");
     let left: Vec<_> = fs::read_dir(cache.join("weights")).unwrap().flatten().map(|entry| entry.path()).collect();
     assert_eq!(left, Vec::<PathBuf>::new(), "nothing is left of what was begun");
+}
+
+/// No answer can be given any more, but the reason can.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_becomes_shorter_while_it_is_in_use_is_told() {
+    use support::server::Server;
+    let Some(model) = duet_testing::path(duet_testing::Need::Model) else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let mut server = Server::start_with(cache.path(), model.to_str().unwrap(), &["--history", "off"]);
+    let [file] = packed(cache.path()).try_into().unwrap();
+    fs::OpenOptions::new().write(true).open(file).unwrap().set_len(4096).unwrap();
+    let address = ("127.0.0.1", server.port);
+    let body = r#"{"prompt": "The capital of France is", "max_tokens": 5}"#;
+    let head = format!("POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n", server.port);
+    let request = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    // Open until the end: nobody computes for a client that has gone.
+    let mut client = std::net::TcpStream::connect(address).unwrap();
+    client.write_all(request.as_bytes()).unwrap();
+    // Until it is closed; how is not of interest.
+    let _ = client.read_to_end(&mut Vec::new());
+    let (status, said) = server.ended();
+    assert!(status == Some(1) && said.contains("became shorter while they were in use"), "{status:?}: {said}");
 }
 
 #[test]

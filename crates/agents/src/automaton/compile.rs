@@ -1,5 +1,6 @@
 //! A grammar to a matcher, within limits.
 
+use super::brief::brief;
 use super::vocabulary::Shared;
 use crate::grammar::{Blame, Grammar};
 use crate::refused::Refused;
@@ -140,19 +141,6 @@ fn deep<T: Send>(work: impl FnOnce() -> Result<T, Refused> + Send) -> Result<T, 
     })
 }
 
-/// What a message says, without the state and the source that follow.
-pub(super) fn brief(message: &str) -> String {
-    let line = message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it cannot be compiled");
-    let mut brief: String = line.chars().take(MESSAGE_MAX).collect();
-    if brief.len() < line.len() {
-        brief.push('…');
-    }
-    brief
-}
-
 /// Address space, not memory: pages come when they are touched. A level of the compiler takes up to some ten kilobytes,
 /// and there are no more than some thousand, by the bounds of schemas and grammars.
 const STACK_BYTES: usize = 256 << 20;
-
-/// Characters of a message.
-const MESSAGE_MAX: usize = 300;

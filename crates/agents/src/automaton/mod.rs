@@ -9,6 +9,7 @@
 //!
 //! Whatever a client asks for, time and memory have the bounds of [`Limits`]; beyond them an automaton is [`Stuck`].
 
+mod brief;
 mod compile;
 mod mask;
 mod vocabulary;
@@ -183,7 +184,7 @@ impl std::fmt::Debug for Automaton {
 }
 
 fn stuck(error: impl std::fmt::Display) -> Stuck {
-    Stuck { reason: compile::brief(&error.to_string()) }
+    Stuck { reason: brief::brief(&error.to_string()) }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Tokens are either text, whose bytes grammars match, or special: never a part of any text, and allowed only where a
 //! grammar names them. Those that end an answer are always special.
 
-use super::compile::brief;
+use super::brief::brief;
 use crate::refused::Refused;
 use duet_types::TokenId;
 use llguidance::panic_utils::catch_unwind;

@@ -1,7 +1,7 @@
 //! Calls as GLM 4.5 and later write them: the tool's name, then each argument's key and value in tags. Values are text with
 //! nothing escaped, and are what their parameters' schemas say.
 
-use super::read::{Called, Reading};
+use super::called::{Called, Reading};
 use super::xml::value;
 use crate::format::{ARG_KEY, ARG_KEY_END, ARG_VALUE, ARG_VALUE_END, NAME_MAX, TOOL_CALL_END, is_name_char};
 use crate::parameter::{self, Kinds};

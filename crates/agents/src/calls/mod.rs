@@ -11,6 +11,7 @@
 //! Cost: each character once, and each call parsed a few times, with at most [`SPACES_MAX`] repetitions at its end.
 
 mod balance;
+mod called;
 mod glm;
 mod pythonic;
 mod read;
@@ -24,11 +25,9 @@ use crate::reasoning::{Begins, ReasoningFormat};
 use crate::split::{Part, ReasoningSplit};
 use crate::tool::Tool;
 use balance::Balance;
-use read::{Called, Reading};
+use called::{Called, Reading};
 use std::sync::Arc;
 use telling::Telling;
-
-pub(crate) use xml::{FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END};
 
 /// What a part of a model's text means.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Keyword arguments of literals only, and JSON's `true`, `false` and `null` as well, which grammars write.
 
-use super::read::Called;
+use super::called::Called;
 use crate::format::{NAME_MAX, is_name_char};
 use serde_json::{Map, Number, Value};
 

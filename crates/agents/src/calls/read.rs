@@ -4,30 +4,12 @@
 //! [`Reading::More`] it is final: nothing after the text is looked at.
 
 use super::SPACES_MAX;
+use super::called::{Called, Reading};
 use super::written::{compact, elements, members};
 use super::{glm, pythonic, xml};
-use crate::format::{ARGS, CALL_ID, LIST_END, NAME_MAX, TOOL_CALL_END, ToolFormat, is_name_char};
+use crate::format::{ARGS, CALL_ID, FUNCTION, LIST_END, NAME_MAX, TOOL_CALL_END, ToolFormat, is_name_char};
 use crate::tool::Tool;
 use serde_json::{Map, Value};
-
-/// A call that is whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Called {
-    pub(super) name: String,
-    /// A JSON object, as the model wrote it but for whitespace between its parts.
-    pub(super) arguments: String,
-}
-
-/// What the beginning of a block is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// It may become calls.
-    More,
-    /// It is these, to its last character.
-    Calls(Vec<Called>),
-    /// It is none.
-    Broken,
-}
 
 /// Reads a block whose brackets are closed.
 pub(super) fn read(format: ToolFormat, text: &str, tools: &[Tool]) -> Reading {
@@ -117,7 +99,7 @@ pub(super) fn unlikely(format: ToolFormat, text: &str, tools: &[Tool]) -> Readin
             let name = text.trim_start_matches('[').trim_start();
             tools.iter().any(|tool| tool.name.starts_with(name))
         }
-        ToolFormat::QwenXml => xml::FUNCTION.starts_with(text) || text.starts_with(xml::FUNCTION),
+        ToolFormat::QwenXml => FUNCTION.starts_with(text) || text.starts_with(FUNCTION),
         ToolFormat::GlmXml => text.is_empty() || text.starts_with(is_name_char),
         _ => true,
     };

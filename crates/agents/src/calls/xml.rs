@@ -1,8 +1,8 @@
 //! Calls as Qwen3-Coder writes them, in tags that look like XML and are none: values are text between newlines, with nothing
 //! escaped, and are what their parameters' schemas say.
 
-use super::read::{Called, Reading};
-use crate::format::{NAME_MAX, is_name_char};
+use super::called::{Called, Reading};
+use crate::format::{FUNCTION, FUNCTION_END, NAME_MAX, PARAMETER, PARAMETER_END, is_name_char};
 use crate::parameter::{self, Kinds};
 use crate::tool::Tool;
 use serde_json::{Map, Value};
@@ -77,8 +77,3 @@ fn named(text: &str) -> Result<(&str, &str), Reading> {
         _ => Err(Reading::Broken),
     }
 }
-
-pub(crate) const FUNCTION: &str = "<function=";
-pub(crate) const FUNCTION_END: &str = "</function>";
-pub(crate) const PARAMETER: &str = "<parameter=";
-pub(crate) const PARAMETER_END: &str = "</parameter>";

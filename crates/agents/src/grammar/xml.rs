@@ -6,8 +6,7 @@
 
 use super::rules::{Rules, anywhere, escaped, quoted};
 use super::schema::{arguments, part_of};
-use crate::calls::{FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END};
-use crate::format::{ARG_KEY, ARG_KEY_END, ARG_VALUE_END};
+use crate::format::{ARG_KEY, ARG_KEY_END, ARG_VALUE_END, FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END};
 use crate::parameter::{Kinds, listed, resolved, written};
 use crate::refused::Refused;
 use crate::tool::{Strictness, Tool};

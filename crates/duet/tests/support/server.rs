@@ -13,7 +13,7 @@ pub(crate) struct Server {
     /// Where it listens.
     pub(crate) port: u16,
     /// Held open so that the server may go on writing.
-    _stderr: BufReader<std::process::ChildStderr>,
+    stderr: BufReader<std::process::ChildStderr>,
 }
 
 impl Server {
@@ -35,7 +35,7 @@ impl Server {
                 break digits.parse().unwrap();
             }
         };
-        Self { child, port, _stderr: stderr }
+        Self { child, port, stderr }
     }
 
     pub(crate) fn get(&self, path: &str) -> String {
@@ -63,6 +63,14 @@ impl Server {
         let mut response = String::new();
         stream.read_to_string(&mut response).unwrap();
         response
+    }
+
+    /// The exit status of one that has ended by itself, and what it said since it began to listen; one that has not is told to end.
+    pub(crate) fn ended(&mut self) -> (Option<i32>, String) {
+        signal(&self.child, libc::SIGTERM);
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
     }
 
     pub(crate) fn terminate(&mut self) -> Option<i32> {
