@@ -95,11 +95,10 @@ impl Bench {
         table.map_err(|error| ProfileError::Pass(error.to_string()))
     }
 
-    /// Tokens that stand for text. They are neighbours, of which the system reads a few pages and what it reads along with them:
-    /// with tokens from all over the vocabulary that is tens of megabytes of a table that is otherwise not in memory.
+    /// Tokens that stand for text: spread over the vocabulary.
     fn text(&self, count: usize) -> Vec<TokenId> {
         let vocabulary = self.model.config().vocabulary;
-        (0..count).map(|i| TokenId(((i + 1000) % vocabulary) as u32)).collect()
+        (0..count).map(|i| TokenId(((i * 7919 + 1000) % vocabulary) as u32)).collect()
     }
 
     /// How long some nodes take, all rows.
