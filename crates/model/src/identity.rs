@@ -73,4 +73,30 @@ mod tests {
         assert_eq!(shown(&bytes), shown(&bytes));
         assert_ne!(shown(&bytes), shown(&other));
     }
+
+    /// Kilobytes of a mapped file that are in this process's memory.
+    #[cfg(target_os = "linux")]
+    fn in_memory(path: &std::path::Path) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let own = maps.lines().skip_while(|line| !line.ends_with(path.to_str().unwrap()));
+        let rss = own.skip(1).find_map(|line| line.strip_prefix("Rss:")).expect("it is mapped");
+        rss.trim().trim_end_matches("kB").trim().parse().unwrap()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_was_looked_at_does_not_stay_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("model.gguf");
+        std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/golden_llama.gguf"), &path).unwrap();
+        let file = GgufFile::open(&path).unwrap();
+        assert!(in_memory(&path) > 0, "its header was read");
+        let (mut looked, mut meanwhile) = (0, 0);
+        file.identity(&mut |bytes| {
+            looked += bytes.iter().filter(|byte| **byte != 0).count();
+            meanwhile = in_memory(&path);
+        });
+        assert!(looked > 0 && meanwhile > 0);
+        assert_eq!(in_memory(&path), 0);
+    }
 }
