@@ -4,7 +4,7 @@
 //! prompt has the beginning. `analysis` is reasoning, what is for a function is a call of it, and everything else is said.
 //! Where no header begins, text is what the model says. Text goes through character by character.
 
-use crate::split::{Part, Place, emit};
+use crate::part::{Part, Place, emit};
 
 pub(crate) const CHANNEL: &str = "<|channel|>";
 pub(crate) const MESSAGE: &str = "<|message|>";

@@ -24,6 +24,7 @@ mod channels;
 mod format;
 mod grammar;
 mod parameter;
+mod part;
 mod reasoning;
 mod refused;
 mod split;
@@ -33,7 +34,8 @@ pub use automaton::{Automaton, Limits, Mask, NotAllowed, Stuck, TokenText, Vocab
 pub use calls::{CallParser, Piece};
 pub use format::ToolFormat;
 pub use grammar::{Calls, Certain, Grammar, ResponseFormat, Thinking, Turn, constraint};
+pub use part::{Part, Place};
 pub use reasoning::{Begins, ReasoningFormat};
 pub use refused::Refused;
-pub use split::{Part, Place, ReasoningSplit};
+pub use split::ReasoningSplit;
 pub use tool::{Parallel, Strictness, Tool, ToolChoice};

@@ -69,3 +69,10 @@ pub enum Refused {
         reason: String,
     },
 }
+
+impl Refused {
+    /// That a grammar is none, for this reason.
+    pub(crate) fn grammar<T>(reason: &str) -> Result<T, Self> {
+        Err(Self::Grammar { reason: reason.to_owned() })
+    }
+}

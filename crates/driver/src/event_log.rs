@@ -8,26 +8,14 @@
 //! A killed process leaves a log that ends early: whole lines, the last one maybe cut, which is read up to there. The
 //! first line is written at once, what follows at least every second in which something happens.
 
+use crate::log_header::Header;
 use crate::log_reader::{Line, LogError, LogReader};
 use crate::observer::Observer;
-use crate::probe::{Probe, Rates};
-use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Command, Event, Scheduler, SchedulerConfig};
+use crate::probe::Probe;
+use duet_scheduler::{Command, Event, Scheduler};
 use duet_types::{Instant, Nanos};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::io::{BufRead, Write};
-
-/// The first line of a log.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Header {
-    /// The policy.
-    pub policy: PolicyName,
-    /// What the scheduler was told.
-    pub config: SchedulerConfig,
-    /// What a probe found when the machine was profiled; absent in logs of worlds that have no profile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profiled: Option<Rates>,
-}
 
 /// Writes a log while it happens. A write error ends the log, never the run.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 mod digest;
 mod event_log;
 mod fact;
+mod log_header;
 mod log_reader;
 mod observer;
 mod probe;
@@ -14,8 +15,9 @@ mod trace;
 mod trace_event;
 
 pub use digest::Digest;
-pub use event_log::{EventLog, Header, ReplayError, Replayed, replay};
+pub use event_log::{EventLog, ReplayError, Replayed, replay};
 pub use fact::{Fact, Found, KernelEnd, LaneHealth, Launched, LoadEnd, Origin, Subject};
+pub use log_header::Header;
 pub use log_reader::{Line, LogError, LogReader};
 pub use observer::{Observed, Observer};
 pub use probe::{LaneTime, Probe, Rates};

@@ -3,7 +3,7 @@
 //! **Invariant:** times never go backwards: a log in which they do is refused, by line. The last line may be cut, as it
 //! is when the program was killed; it is not read.
 
-use crate::event_log::Header;
+use crate::log_header::Header;
 use crate::probe::Probe;
 use duet_scheduler::{Command, Event};
 use duet_types::Instant;

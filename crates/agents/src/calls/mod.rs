@@ -21,8 +21,9 @@ mod xml;
 
 use crate::format::{TOOL_CALL_END, ToolFormat};
 use crate::grammar::Certain;
+use crate::part::Part;
 use crate::reasoning::{Begins, ReasoningFormat};
-use crate::split::{Part, ReasoningSplit};
+use crate::split::ReasoningSplit;
 use crate::tool::Tool;
 use balance::Balance;
 use called::{Called, Reading};

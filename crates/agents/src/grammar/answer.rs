@@ -45,7 +45,9 @@ impl ResponseFormat {
                 rules.schema(ANSWER, prepared(ANSWER, schema.clone(), *strict, Spacing::Free)?)
             }
             Self::Regex(pattern) => regex(pattern)?,
-            Self::Choice(texts) if texts.is_empty() => return refuse("a choice needs something to choose from"),
+            Self::Choice(texts) if texts.is_empty() => {
+                return Refused::grammar("a choice needs something to choose from");
+            }
             Self::Choice(texts) => {
                 bounded(texts.iter().map(String::len).sum())?;
                 texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(" | ")
@@ -75,17 +77,21 @@ fn regex(pattern: &str) -> Result<String, Refused> {
 }
 
 fn bounded(bytes: usize) -> Result<(), Refused> {
-    if bytes <= SOURCE_MAX { Ok(()) } else { refuse(&format!("it has {bytes} bytes; the limit is {SOURCE_MAX}")) }
+    if bytes <= SOURCE_MAX {
+        Ok(())
+    } else {
+        Refused::grammar(&format!("it has {bytes} bytes; the limit is {SOURCE_MAX}"))
+    }
 }
 
 /// Each bracket and each rule can be a level of the compiler's stack.
 fn unnested(source: &str) -> Result<(), Refused> {
     let levels = source.bytes().filter(|byte| matches!(byte, b'(' | b'[' | b'{' | b'\n' | b'~')).count();
-    if levels <= LEVELS_MAX { Ok(()) } else { refuse(&format!("it has more than {LEVELS_MAX} brackets and lines")) }
-}
-
-pub(super) fn refuse<T>(reason: &str) -> Result<T, Refused> {
-    Err(Refused::Grammar { reason: reason.to_owned() })
+    if levels <= LEVELS_MAX {
+        Ok(())
+    } else {
+        Refused::grammar(&format!("it has more than {LEVELS_MAX} brackets and lines"))
+    }
 }
 
 /// Whose schema it is, in messages.

@@ -46,7 +46,7 @@ impl<'v> Search<'v> {
         if self.way.len() > WAY_MAX {
             return true;
         }
-        let target = super::schema::target(self.root, reference);
+        let target = super::reference::target(self.root, reference);
         self.way.push(reference);
         let ends = target.is_none_or(|schema| self.ends(schema));
         self.way.pop();

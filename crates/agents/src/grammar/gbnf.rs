@@ -6,7 +6,6 @@
 //! Rules are `name ::= alternatives`, up to the end of the line; inside parentheses and after `|` and `::=` lines may
 //! break. Elements are `"literals"`, `[classes]`, `.`, names and groups, each perhaps with `*`, `+`, `?` or `{m,n}`.
 
-use super::answer::refuse;
 use crate::refused::Refused;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -28,11 +27,11 @@ pub(super) fn to_lark(source: &str) -> Result<String, Refused> {
         reader.skip(Lines::Break);
     }
     if let Some((name, _)) = reader.names.iter().find(|(_, (_, uses))| *uses == Use::Reference) {
-        return refuse(&format!("the rule '{name}' is not defined"));
+        return Refused::grammar(&format!("the rule '{name}' is not defined"));
     }
     match reader.names.get("root") {
         Some((root, _)) => Ok(format!("start: r{root}\n{lark}")),
-        None => refuse("the rule 'root' is not defined"),
+        None => Refused::grammar("the rule 'root' is not defined"),
     }
 }
 
@@ -226,7 +225,7 @@ impl Reader<'_> {
         match (*known, uses) {
             // It was defined before if this is not the entry that was just made.
             (Use::Definition, Use::Definition) if *number != next => {
-                refuse(&format!("the rule '{name}' is defined twice"))
+                Refused::grammar(&format!("the rule '{name}' is defined twice"))
             }
             _ => {
                 if uses == Use::Definition {
@@ -257,7 +256,7 @@ impl Reader<'_> {
 
     fn wrong<T>(&self, reason: &str) -> Result<T, Refused> {
         let line = self.whole[..self.whole.len() - self.rest.len()].matches('\n').count() + 1;
-        refuse(&format!("line {line}: {reason}"))
+        Refused::grammar(&format!("line {line}: {reason}"))
     }
 }
 

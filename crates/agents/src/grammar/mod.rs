@@ -14,6 +14,7 @@ mod ecmascript;
 mod finite;
 mod gbnf;
 mod pythonic;
+mod reference;
 mod rules;
 mod schema;
 mod walk;

@@ -11,6 +11,7 @@
 
 use super::ecmascript;
 use super::finite::may_end;
+use super::reference::target;
 use super::walk::walk;
 use crate::refused::Refused;
 use crate::tool::{Strictness, Tool};
@@ -133,22 +134,6 @@ fn check_reference(
         return Ok(());
     }
     Err(Refused::Reference { of: of.to_owned(), path: path.to_owned(), reference: reference.clone() })
-}
-
-/// What a reference leads to.
-pub(super) fn target<'v>(root: &'v Value, reference: &str) -> Option<&'v Value> {
-    match reference.strip_prefix("#/") {
-        None => (reference == "#").then_some(root),
-        Some(pointer) => pointer.split('/').try_fold(root, found),
-    }
-}
-
-/// As the grammar's compiler looks things up: without any escapes.
-fn found<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
-    match value {
-        Value::Array(values) => values.get(key.parse::<usize>().ok()?),
-        value => value.get(key),
-    }
 }
 
 /// Counts as whole numbers, and expressions as the grammar's compiler reads them.
