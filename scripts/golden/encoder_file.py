@@ -9,6 +9,7 @@ Needs: gguf, numpy, safetensors.
 """
 
 import argparse
+import base64
 import json
 import pathlib
 
@@ -25,15 +26,18 @@ LAYER = {"attention.self.query": "attn_q", "attention.self.key": "attn_k", "atte
          "attention.output.dense": "attn_output", "attention.output.LayerNorm": "attn_output_norm",
          "intermediate.dense": "ffn_up", "output.dense": "ffn_down", "output.LayerNorm": "layer_output_norm"}
 # A cross-encoder's: a layer over the first row, and one number of it.
-HEAD = {"pooler.dense": "cls", "classifier": "cls.output"}
+HEAD = {"pooler.dense": "cls", "classifier": "cls.output", "classifier.dense": "cls", "classifier.out_proj": "cls.output"}
 
 
 def write(path, config, tensors, vocabulary, pooling, kind="f32", name=None):
-    """`tensors` are numpy arrays by transformers' names, `vocabulary` tokens in the order of their ids."""
+    """`tensors` are numpy arrays by transformers' names, `vocabulary` tokens in the order of their ids; of XLM-R what
+    `unigram.laid_out` says of them."""
     writer = gguf.GGUFWriter(str(path), "bert")
     if name:
         writer.add_name(name)
-    writer.add_context_length(config["max_position_embeddings"])
+    # XLM-R's positions begin behind that of padding.
+    unused = config["pad_token_id"] + 1 if config["model_type"] == "xlm-roberta" else 0
+    writer.add_context_length(config["max_position_embeddings"] - unused)
     writer.add_embedding_length(config["hidden_size"])
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_block_count(config["num_hidden_layers"])
@@ -41,10 +45,12 @@ def write(path, config, tensors, vocabulary, pooling, kind="f32", name=None):
     writer.add_layer_norm_eps(config["layer_norm_eps"])
     writer.add_causal_attention(False)
     writer.add_pooling_type(POOLINGS[pooling])
-    add_vocabulary(writer, vocabulary, config.get("type_vocab_size", 1))
+    add = add_unigrams if config["model_type"] == "xlm-roberta" else add_vocabulary
+    add(writer, vocabulary, config.get("type_vocab_size", 1))
     for tensor, values in tensors.items():
         place = place_of(tensor, pooling)
         if place:
+            values = values[unused:] if place == "position_embd.weight" else values
             add_tensor(writer, place, np.ascontiguousarray(values, dtype=np.float32), TYPES[kind])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -70,9 +76,29 @@ def add_vocabulary(writer, vocabulary, segments):
         writer.add_pad_token_id(ids["[PAD]"])
 
 
+def add_unigrams(writer, vocabulary, segments):
+    writer.add_tokenizer_model("t5")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(vocabulary["tokens"])
+    writer.add_token_scores(vocabulary["scores"])
+    writer.add_token_types(vocabulary["types"])
+    writer.add_add_space_prefix(True)
+    writer.add_token_type_count(segments)
+    writer.add_remove_extra_whitespaces(True)
+    writer.add_precompiled_charsmap(base64.b64decode(vocabulary["charsmap"]))
+    ids = {token: index for index, token in enumerate(vocabulary["tokens"])}
+    writer.add_bos_token_id(ids["<s>"])
+    writer.add_eos_token_id(ids["</s>"])
+    writer.add_unk_token_id(ids["<unk>"])
+    writer.add_sep_token_id(ids["</s>"])
+    writer.add_pad_token_id(ids["<pad>"])
+    writer.add_add_bos_token(True)
+    writer.add_add_eos_token(True)
+
+
 def place_of(tensor, pooling):
     """A tensor's name in the file; nothing if it has no place there."""
-    tensor = tensor.removeprefix("bert.").removeprefix("model.")
+    tensor = tensor.removeprefix("bert.").removeprefix("roberta.").removeprefix("model.")
     if tensor.startswith("embeddings."):
         return EMBEDDINGS.get(tensor.removeprefix("embeddings."))
     if tensor.startswith("encoder.layer."):
@@ -109,7 +135,7 @@ def main():
     arguments.add_argument("--pooling", choices=POOLINGS)
     arguments = arguments.parse_args()
     from safetensors.numpy import load_file
-    config = json.loads((arguments.folder / "config.json").read_text())
+    config = {"model_type": "bert", **json.loads((arguments.folder / "config.json").read_text())}
     tokens = json.loads((arguments.folder / "tokenizer.json").read_text())["model"]["vocab"]
     write(arguments.out, config, load_file(arguments.folder / "model.safetensors"), sorted(tokens, key=tokens.get),
           arguments.pooling or pooling_of(arguments.folder), arguments.type, arguments.name or arguments.folder.name)

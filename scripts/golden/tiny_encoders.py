@@ -79,6 +79,39 @@ def make(name, pooling, folder):
     write_texts(folder, name, of)
 
 
+def make_xlmr(name, pooling, folder):
+    """XLM-R's kind, with the vocabulary of `tokenizer_unigram.json`, whose texts and their tokens are the ones that it reads: alone,
+    or each beside the next."""
+    fixtures = pathlib.Path(__file__).parents[2] / "crates/model/tests/fixtures"
+    vocabulary = json.loads((fixtures / "tokenizer_unigram.json").read_text())
+    begin, padding, end = range(3)
+    config = transformers.XLMRobertaConfig(**{
+        **CONFIG, "vocab_size": len(vocabulary["tokens"]), "type_vocab_size": 1, "layer_norm_eps": 1e-5}, num_labels=1,
+        bos_token_id=begin, pad_token_id=padding, eos_token_id=end)
+    kind = transformers.XLMRobertaForSequenceClassification if pooling == "rank" else transformers.XLMRobertaModel
+    model = randomise(kind(config))
+    tensors = {name: weight.numpy() for name, weight in model.state_dict().items()}
+    encoder_file.write(folder / f"golden_{name}.gguf", config.to_dict(), tensors, vocabulary, pooling, name=name)
+    # Two of them and their marks have to fit.
+    cases = [case for case in vocabulary["cases"] if 3 < len(case["ids"]) < 40][:8]
+    of = []
+    for case, other in zip(cases, cases[1:]):
+        tokens, beside = [begin, *case["ids"], end], {"text": case["text"]}
+        second = len(tokens)
+        if pooling == "rank":
+            second, tokens = len(tokens) + 1, [*tokens, end, *other["ids"], end]
+            beside["beside"] = other["text"]
+        with torch.no_grad():
+            out = model(input_ids=torch.tensor([tokens]))
+        if pooling == "rank":
+            made = [out.logits[0, 0].item()]
+        else:
+            row = out.last_hidden_state[0, 0].double()
+            made = (row / row.norm()).tolist()
+        of.append({"tokens": tokens, "second": second, "out": [float(f"{x:.9g}") for x in made], **beside})
+    write_texts(folder, name, of)
+
+
 def make_qwen3(folder):
     """A decoder whose last token says what a text is about: the model of `golden_qwen3.gguf`, with its kind of pooling."""
     build, shape = tiny_models.MODELS["qwen3"]
@@ -140,7 +173,9 @@ def write_texts(folder, name, of, **more):
     (folder / f"golden_{name}.json").write_text(json.dumps(made) + "\n")
 
 
-MODELS = {"bert_mean": "mean", "bert_cls": "cls", "bert_rank": "rank", "qwen3_last": make_qwen3,
+MODELS = {"bert_mean": "mean", "bert_cls": "cls", "bert_rank": "rank",
+          "xlmr_cls": lambda folder: make_xlmr("xlmr_cls", "cls", folder),
+          "xlmr_rank": lambda folder: make_xlmr("xlmr_rank", "rank", folder), "qwen3_last": make_qwen3,
           "qwen3_rank": make_qwen3_rank}
 
 

@@ -152,23 +152,25 @@ pub(crate) fn open_in_memory(name: &str, arguments: &EngineArgs) -> anyhow::Resu
 
 /// Loads the model at `path` with so much memory for experts, the others being read from disk.
 pub(crate) fn open_with_experts_on_disk(path: &Path, expert_memory: Bytes) -> anyhow::Result<Arc<Model>> {
-    let cache = WeightCache::of(None);
-    let packed = cache.as_ref().map(|cache| cache.folder().to_owned());
-    let options = LoadOptions { packed, expert_memory: Some(expert_memory), ..LoadOptions::default() };
-    load(path, &options, cache.as_ref())
+    open_kept(path, None, Some(expert_memory))
 }
 
-/// The same of the model called `name`, on `threads` threads, or on all cores if there is no number; with all experts in memory if
-/// none is given to them.
+/// Finds (downloads if need be) and loads the model called `name`, whose experts are to be counted, on `threads` threads, or on all
+/// cores if there is no number; all experts are in memory if none is given to them.
 pub(crate) fn open_to_count(
     name: &str,
     threads: Option<u16>,
     expert_memory: Option<Bytes>,
 ) -> anyhow::Result<Arc<Model>> {
+    open_kept(&models::locate(name)?, threads, expert_memory)
+}
+
+/// With packed weights that are kept.
+fn open_kept(path: &Path, threads: Option<u16>, expert_memory: Option<Bytes>) -> anyhow::Result<Arc<Model>> {
     let cache = WeightCache::of(None);
     let packed = cache.as_ref().map(|cache| cache.folder().to_owned());
-    let options = LoadOptions { packed, expert_memory, ..LoadOptions::default() };
-    load(&models::locate(name)?, &with_threads(options, threads), cache.as_ref())
+    let options = with_threads(LoadOptions { packed, expert_memory, ..LoadOptions::default() }, threads);
+    load(path, &options, cache.as_ref())
 }
 
 /// The model that drafts, if one was named.

@@ -21,6 +21,11 @@ struct GoldenText {
     /// Where the second text of a pair begins.
     second: usize,
     out: Vec<f32>,
+    /// As it is written, and what stands beside it in a pair, where tokens are those of a text.
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    beside: String,
 }
 
 fn fixture(name: &str) -> PathBuf {
@@ -86,11 +91,30 @@ fn last_rows_of_a_decoder_are_those_of_transformers() {
 
 #[test]
 fn scores_are_those_of_transformers() {
-    let (encoder, golden) = (encoder("golden_bert_rank", None), golden("golden_bert_rank"));
+    has_the_scores_of_transformers("golden_bert_rank");
+}
+
+fn has_the_scores_of_transformers(name: &str) {
+    let (encoder, golden) = (encoder(name, None), golden(name));
     assert_eq!(encoder.pooling(), Pooling::Score);
     for (score, text) in encode(&encoder, &texts(&golden), &Solo).iter().zip(&golden) {
-        eprintln!("{} tokens: {} for {}", text.tokens.len(), score[0], text.out[0]);
+        eprintln!("{name}, {} tokens: {} for {}", text.tokens.len(), score[0], text.out[0]);
         assert!((score[0] - text.out[0]).abs() < 1e-4, "{} for {}", score[0], text.out[0]);
+    }
+}
+
+/// XLM-R's positions begin behind that of padding, and two marks stand between the texts of a pair.
+#[test]
+fn an_xlm_r_is_that_of_transformers() {
+    has_the_vectors_of_transformers("golden_xlmr_cls", Pooling::First);
+    has_the_scores_of_transformers("golden_xlmr_rank");
+    let ids = |text: &Text| text.tokens().iter().map(|token| token.0).collect::<Vec<_>>();
+    let (alone, ranking) = (encoder("golden_xlmr_cls", None), encoder("golden_xlmr_rank", None));
+    for GoldenText { tokens, text, .. } in golden("golden_xlmr_cls") {
+        assert_eq!(ids(&alone.text(&text, Overlong::Refused).unwrap()), tokens, "{text}");
+    }
+    for GoldenText { tokens, text, beside, .. } in golden("golden_xlmr_rank") {
+        assert_eq!(ids(&ranking.pair(&text, &beside, Overlong::Refused).unwrap()), tokens, "{text} | {beside}");
     }
 }
 
