@@ -4,7 +4,6 @@
 mod support;
 
 use std::fs;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use support::{Run, duet, run};
 
@@ -84,6 +83,7 @@ fn a_disk_that_fills_costs_the_speed_of_the_next_start() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_that_becomes_shorter_while_it_is_in_use_is_told() {
+    use std::io::{Read, Write};
     use support::server::Server;
     let Some(model) = duet_testing::path(duet_testing::Need::Model) else { return };
     let cache = tempfile::tempdir().unwrap();
