@@ -1,6 +1,6 @@
 //! What a model file says about itself, and what running it needs. Reads the header only.
 
-use crate::fitting::Weights;
+use crate::weights::Weights;
 use anyhow::Context;
 use duet_model::arch::{self, Blueprint};
 use duet_model::gguf::{self, GgufFile, Metadata, TensorInfo, Texts};

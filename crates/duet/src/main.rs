@@ -26,6 +26,7 @@ mod spoken;
 mod state;
 mod terminal;
 mod weight_cache;
+mod weights;
 
 use clap::Parser;
 use duet_device::leave;

@@ -2,13 +2,14 @@
 
 use crate::cli::{DeviceArgs, DraftArgs, EngineArgs, HistoryPlace};
 use crate::failure::BadInput;
-use crate::fitting::{self, Weights};
+use crate::fitting;
 use crate::history::Opening;
 use crate::lanes;
 use crate::models;
 use crate::offloading::{self, DeviceSpec, Looking, Unpaying, Wanted};
 use crate::progress::{Progress, eprintln_quiet};
 use crate::weight_cache::WeightCache;
+use crate::weights::Weights;
 use duet_engine::{Device, Engine, EngineConfig, MachineMemory};
 use duet_model::encoder::{Encoder, EncoderKind};
 use duet_model::gguf::GgufFile;

@@ -6,9 +6,9 @@
 //! start its speed, and a line; where experts were to stay in it, it is an error.
 
 use crate::disk::free_disk;
-use crate::fitting::Weights;
 use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
+use crate::weights::Weights;
 use duet_files::bounded;
 use duet_model::gguf::GgufFile;
 use duet_model::{LoadError, LoadOptions, LoadProgress, Model, PackError, Packing, Unusable};

@@ -4,8 +4,8 @@
 use super::alias::Alias;
 use super::fetch::FetchError;
 use crate::failure::BadInput;
-use crate::fitting::Weights;
 use crate::progress::eprintln_quiet;
+use crate::weights::Weights;
 use duet_engine::MachineMemory;
 use duet_types::Bytes;
 use std::path::Path;
