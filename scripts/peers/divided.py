@@ -54,8 +54,11 @@ def duet(arguments, memory):
                "--speculate", "off", "--history", "off"]
     with Server(command, port) as server:
         figures = measure(port, arguments.prompts, {})
+    if memory == "none":
+        return figures, 0
+    # Only where they are not all there.
     held = re.search(r"layers (\d+) to (\d+)", server.said)
-    return figures, {"all": -1, "none": 0}.get(memory) or (int(held[2]) - int(held[1]) + 1 if held else 0)
+    return figures, int(held[2]) - int(held[1]) + 1 if held else -1
 
 
 def llama(arguments, layers):

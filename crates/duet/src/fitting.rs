@@ -44,13 +44,15 @@ fn advice(weights: Weights, expert_memory: Option<Bytes>, memory: MachineMemory)
     match (for_experts, expert_memory, weights.experts) {
         (_, _, Bytes(0)) => format!("{smaller}, or one of fewer bits"),
         (Some(fits), None, experts) => {
-            format!("leave some of its {experts} of experts on disk: --expert-memory {fits}M would fit; or {smaller}")
+            format!(
+                "leave some of its {experts} of experts on disk: there is room for --expert-memory {fits}M; or {smaller}"
+            )
         }
         (None, None, experts) => format!(
             "{smaller}, one of fewer bits, or leave some of its {experts} of experts on disk with --expert-memory"
         ),
         (Some(fits), Some(_), _) => {
-            format!("give experts less with --expert-memory ({fits}M would fit), or {smaller}")
+            format!("give experts less with --expert-memory (there is room for {fits}M), or {smaller}")
         }
         (None, Some(_), _) => format!("give experts less with --expert-memory, or {smaller}"),
     }
@@ -106,11 +108,11 @@ mod tests {
     fn a_mixture_that_does_not_fit_may_leave_experts_on_disk_and_is_told_how_many_fit() {
         let (mixture, little) = (of(3000, 2000), memory(2048, 1600));
         let text = refused(mixture, None, little);
-        assert!(text.contains("--expert-memory 200M would fit") && text.contains("2.0 GiB of experts"), "{text}");
+        assert!(text.contains("room for --expert-memory 200M") && text.contains("2.0 GiB of experts"), "{text}");
         assert!(check(Path::new("m.gguf"), mixture, Some(Bytes(200 * MIB)), little).is_ok());
         let text = refused(mixture, Some(Bytes(1900 * MIB)), little);
-        assert!(text.contains("less with --expert-memory (200M would fit)"), "{text}");
+        assert!(text.contains("less with --expert-memory (there is room for 200M)"), "{text}");
         let text = refused(mixture, None, memory(2048, 1000));
-        assert!(text.contains("with --expert-memory") && !text.contains("M would fit"), "{text}");
+        assert!(text.contains("with --expert-memory") && !text.contains("room for"), "{text}");
     }
 }

@@ -197,8 +197,9 @@ impl EngineArgs {
 }
 
 /// Says which tensors of a model's file nothing is computed with.
-fn tell_unread(path: &Path, unread: &[String]) {
+fn tell_unread<'a>(path: &Path, unread: impl Iterator<Item = &'a str>) {
     const SHOWN: usize = 4;
+    let unread: Vec<&str> = unread.collect();
     if unread.is_empty() {
         return;
     }
@@ -216,13 +217,14 @@ pub(crate) fn open_encoder(name: &str, threads: Option<u16>, cache: Option<&Weig
     let packed = cache.map(|cache| cache.folder().to_owned());
     let options = with_threads(LoadOptions { packed, ..LoadOptions::default() }, threads);
     let in_file = |error: LoadError| named(error.into(), &path);
-    match EncoderKind::of(&file).map_err(in_file)? {
+    let encoder = match EncoderKind::of(&file).map_err(in_file)? {
         None => {
             let shown = path.display();
-            Err(BadInput(format!("{shown} is no model for embeddings: a BERT, or a decoder with last pooling")).into())
+            let text = format!("{shown} is no model for embeddings: a BERT, or a decoder with last pooling");
+            return Err(BadInput(text).into());
         }
         Some(EncoderKind::Decoder) => {
-            Encoder::of_decoder(Arc::new(load_model(&path, file, &options, cache)?)).map_err(in_file)
+            Encoder::of_decoder(Arc::new(load_model(&path, file, &options, cache)?)).map_err(in_file)?
         }
         Some(EncoderKind::Bert) => {
             fitting::check(&path, Weights::of(file.tensors()), None, MachineMemory::now())?;
@@ -230,10 +232,11 @@ pub(crate) fn open_encoder(name: &str, threads: Option<u16>, cache: Option<&Weig
             let check = models::Check::begin(&path);
             let encoder = Encoder::load_bert(&path, file, &options).map_err(in_file)?;
             check.finish()?;
-            tell_unread(&path, &encoder.unread());
-            Ok(encoder)
+            encoder
         }
-    }
+    };
+    tell_unread(&path, encoder.unread());
+    Ok(encoder)
 }
 
 /// An error with the file that it was found in.
@@ -242,9 +245,10 @@ fn named(error: anyhow::Error, path: &Path) -> anyhow::Error {
     if error.to_string().contains(&shown) { error } else { error.context(shown) }
 }
 
-/// Loads a model that answers.
+/// Loads a model that answers, and says what of its file is not read.
 fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyhow::Result<Arc<Model>> {
     let model = load_model(path, GgufFile::open(path)?, options, cache)?;
+    tell_unread(path, model.unread().iter().map(String::as_str));
     if model.expert_memory().is_some()
         && let Some(counts) = read_experts(&expert_file(path), &model)
     {
@@ -253,8 +257,7 @@ fn load(path: &Path, options: &LoadOptions, cache: Option<&WeightCache>) -> anyh
     Ok(Arc::new(model))
 }
 
-/// Loads the model in a file that was opened from `path`, and says what of it is not read; packs it into the cache before, if it
-/// is not there.
+/// Loads the model in a file that was opened from `path`; packs it into the cache before, if it is not there.
 fn load_model(
     path: &Path,
     file: GgufFile,
@@ -321,7 +324,6 @@ fn load_model(
         check.finish()?;
     }
     WeightCache::used(&model);
-    tell_unread(path, model.unread());
     Ok(model)
 }
 

@@ -3,9 +3,9 @@
 
 use duet_kernels::crew::{Crew, Scoped, Solo};
 use duet_kernels::isa::Isa;
-use duet_model::LoadOptions;
 use duet_model::encoder::{Encoder, Overlong, Pooling, Text};
 use duet_model::tokenizer::SpecialTokens;
+use duet_model::{LoadOptions, Model};
 use duet_types::{TokenId, Tokens};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -38,7 +38,10 @@ fn golden(name: &str) -> Vec<GoldenText> {
 }
 
 fn encoder(name: &str, isa: Option<Isa>) -> Encoder {
-    Encoder::load(&fixture(&format!("{name}.gguf")), &LoadOptions { isa, ..LoadOptions::default() }).unwrap()
+    let options = LoadOptions { isa, ..LoadOptions::default() };
+    let encoder = Encoder::load(&fixture(&format!("{name}.gguf")), &options).unwrap();
+    assert_eq!(encoder.unread().next(), None, "{name}");
+    encoder
 }
 
 /// The texts by their tokens; a pair's second one is told by its place.
@@ -126,6 +129,13 @@ fn scores_of_a_decoder_are_those_of_transformers() {
         eprintln!("{} tokens: {} for {}", text.tokens.len(), score[0], text.out[0]);
         assert!((score[0] - text.out[0]).abs() < 1e-2, "{} for {}", score[0], text.out[0]);
     }
+}
+
+#[test]
+fn a_head_for_scores_is_read_behind_the_model_that_it_is_on() {
+    let model = Model::load(&fixture("golden_qwen3_rank.gguf"), &LoadOptions::default(), &mut |_| {}).unwrap();
+    assert_eq!(model.unread(), ["cls.output.weight"]);
+    assert_eq!(Encoder::of_decoder(model.into()).unwrap().unread().next(), None);
 }
 
 #[test]

@@ -195,12 +195,11 @@ impl Encoder {
         }
     }
 
-    /// Tensors of the file that nothing is computed with.
-    #[must_use]
-    pub fn unread(&self) -> Vec<String> {
+    /// Tensors of the file that nothing is computed with. A head for scores is read behind the model that it is on.
+    pub fn unread(&self) -> impl Iterator<Item = &str> {
         match &self.net {
-            Net::Bert(net) => net.file().unread().map(str::to_owned).collect(),
-            Net::Causal(net) => net.model().unread().to_vec(),
+            Net::Bert(net) => net.file().unread(),
+            Net::Causal(net) => net.model().file().unread(),
         }
     }
 
