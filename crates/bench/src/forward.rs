@@ -1,7 +1,7 @@
 //! One pass of one sequence through a model, its linear work on a device or by the crew. Nothing falls back: a kernel that
 //! the device does not run is an error; but on a device of experts, what it does not take is the crew's, as in serving.
 
-use duet_kernels::crew::Crew;
+use duet_kernels::crew::{Crew, Solo};
 use duet_model::Model;
 use duet_model::forward::{Activations, ExpertWise, Node, NodeOrder, NotRun, Pass, PassError, Segment, TokenWise};
 use duet_model::kv::KvTable;
@@ -134,8 +134,13 @@ impl Forward<'_> {
 
 /// The token of the largest logit; the first of equals.
 pub(crate) fn likeliest(logits: &[f32]) -> TokenId {
-    let best = |best: usize, (token, logit): (usize, &f32)| if *logit > logits[best] { token } else { best };
-    TokenId(logits.iter().enumerate().fold(0, best) as u32)
+    likeliest_of_each(logits, logits.len(), &Solo)[0]
+}
+
+/// The same for each row of `vocabulary` logits, found as serving finds it.
+pub(crate) fn likeliest_of_each(logits: &[f32], vocabulary: usize, crew: &dyn Crew) -> Vec<TokenId> {
+    let rows = duet_engine::likeliest(logits, vocabulary, 1, crew);
+    rows.iter().map(|row| TokenId(row.first().map_or(0, |&(token, _)| token))).collect()
 }
 
 #[cfg(test)]
@@ -145,5 +150,6 @@ mod tests {
     #[test]
     fn the_first_of_the_likeliest() {
         assert_eq!(likeliest(&[0.1, 0.4, f32::NAN, 0.4]), TokenId(1));
+        assert_eq!(likeliest(&[f32::NAN, f32::NEG_INFINITY]), TokenId(0));
     }
 }

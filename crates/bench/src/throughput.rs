@@ -1,7 +1,7 @@
 //! `duet bench throughput`: how fast a model runs on this machine, and how near to what the machine can do.
 
 use crate::ceiling::{Sample, beside, overall};
-use crate::forward::likeliest;
+use crate::forward::likeliest_of_each;
 pub use crate::probe::Ceilings;
 use crate::probe::{Ceiling, peak_rss_bytes};
 use crate::samples::median;
@@ -465,8 +465,10 @@ impl Bench<'_> {
             let mut pass = self.pass(activations, segments.collect())?;
             self.run_all(&mut pass)?;
             self.model.logits(&mut pass, &rows, &mut logits, self.crew);
-            let rows = logits.chunks_exact(self.model.config().vocabulary);
-            let chosen: Vec<TokenId> = rows.map(likeliest).collect();
+            let chosen = {
+                let vocabulary = self.model.config().vocabulary;
+                likeliest_of_each(&logits[..batch * vocabulary], vocabulary, self.crew)
+            };
             // Experts on disk are read for what is said, and a model of random weights repeats itself.
             let goes_on = self.model.expert_memory().is_none();
             tokens = if goes_on { chosen } else { self.text(batch, 8 + step) };

@@ -83,6 +83,7 @@ pub use request::{
     Drafts, EngineError, FlowKey, GenerateRequest, GenerationEvent, Output, Progress, PromptToken, Remember,
     SamplingParams, StopConditions, TokenLogprobs, Usage,
 };
+pub use sampling::{Candidate, likeliest};
 pub use speculation::DraftCounts;
 pub use stats::{EngineStats, FlowView, KeptView, RequestView};
 pub use thought::ThoughtBound;

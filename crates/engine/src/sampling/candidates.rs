@@ -3,7 +3,7 @@
 use super::maximum::{BLOCK, maximum};
 
 /// A token and its logit.
-pub(crate) type Candidate = (u32, f32);
+pub type Candidate = (u32, f32);
 
 /// The `count` largest logits, largest first; of equals the smaller token first. NaN and negative infinity are left
 /// out. One pass over the vocabulary; `candidates` is only a buffer.

@@ -8,7 +8,8 @@ use duet_kernels::crew::Crew;
 use std::sync::{Mutex, PoisonError};
 
 /// For each row of `vocabulary` logits its `count` likeliest tokens, likeliest first, whoever looks.
-pub(crate) fn likeliest(logits: &[f32], vocabulary: usize, count: usize, crew: &dyn Crew) -> Vec<Vec<Candidate>> {
+#[must_use]
+pub fn likeliest(logits: &[f32], vocabulary: usize, count: usize, crew: &dyn Crew) -> Vec<Vec<Candidate>> {
     let parts: Vec<Mutex<Vec<Vec<Candidate>>>> = (0..crew.size()).map(|_| Mutex::default()).collect();
     crew.run(&|worker| {
         let share = worker.share(vocabulary);

@@ -15,8 +15,8 @@ mod rng;
 mod softmax;
 mod wanted;
 
-pub(crate) use candidates::Candidate;
-pub(crate) use likeliest::likeliest;
+pub use candidates::Candidate;
+pub use likeliest::likeliest;
 pub(crate) use wanted::Wanted;
 
 use crate::request::{SamplingParams, TokenLogprobs};
