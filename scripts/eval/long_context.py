@@ -2,14 +2,15 @@
 """Long conversations, plain and through all that happens to their keys and values.
 
     long_context.py --duet PROGRAM --model MODEL --text FILE [--lengths 2048,8192,32768] [--kv f16,int8] [--seed N]
-                    [--ruler FILE --items N] [--against URL] [--threads N]
+                    [--ruler FILE --items N] [--against URL] [--threads N] [--memory SHARE]
 
 Numbers are hidden in a long text (`needles.py`) and asked for in three turns. For each format of keys and
 values, one server reads every conversation from its start and goes on with the prefix that it keeps. Another,
 whose memory has room for the longest alone, reads the first two turns at once in the background while short
 requests of a person preempt it; and goes on with the third after the other conversations have sent this one's
 keys and values to disk, and they came back. The answers have to be the same, token by token and in the log
-probability of each.
+probability of each. With --memory the other server has that share of the longest conversation only: for a model some of whose
+layers see a window, whose conversations are then kept without what windows have passed.
 
 Prints, for each format and conversation: the tokens of its prompt; how many of the three answers are right;
 whether each turn was kept for the next; how often its reading was preempted, and whether the second answer is the
@@ -150,7 +151,7 @@ def compared(asked, kv, conversations):
         plain = [in_turns(server.url, conversation) for conversation in conversations]
     texts = [[answer.text for answer in turns] for turns in plain]
     tokens = max(answer.prompt for turns in plain for answer in turns) + BESIDE
-    with Duet(asked, "--kv", kv, "--kv-memory", str(tokens * bytes_per_token(asked, kv))) as server:
+    with Duet(asked, "--kv", kv, "--kv-memory", str(int(asked.memory * tokens * bytes_per_token(asked, kv)))) as server:
         second = [preempted(server, *each) for each in zip(conversations, (said[:1] for said in texts))]
         third = [restored(server, *each) for each in zip(conversations, (said[:2] for said in texts))]
     for turns, (read, times), (back, from_disk) in zip(plain, second, third):
@@ -222,6 +223,7 @@ def main():
     parser.add_argument("--items", type=int, default=6)
     parser.add_argument("--against", help="another server's URL")
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--memory", type=float, default=1.0, help="of what the longest conversation takes whole")
     asked = parser.parse_args()
     # Ended from outside, this ends its server too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -280,6 +280,14 @@ pub(crate) trait Table: Sized + Send + 'static {
 
     /// A table that shares the first `prefix` positions, behind which it may be cut.
     fn fork(&self, prefix: Tokens) -> Result<Self, KvError>;
+
+    /// Says how many positions the sequence is to have: one that memory cannot hold whole keeps less.
+    fn expect(&mut self, _positions: Tokens) {}
+
+    /// It may be cut behind this position, and at its end, but not before.
+    fn cuts_from(&self) -> Tokens {
+        Tokens::ZERO
+    }
 }
 
 /// Sizes of a model as the engine runs it.

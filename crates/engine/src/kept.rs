@@ -5,8 +5,9 @@
 //! others wait to continue, and background work forks what a person left. So a second chat turn computes only what is new,
 //! and an agent's common instructions are computed once, but for a page's part where a model has a recurrent state. Entries
 //! are found by their tokens, within one tenant: a client need not name them, one whose history was edited gets exactly the
-//! part that still holds, and nobody learns from response times what another tenant asked. Which entries stay is the
-//! scheduler's to decide (its memory manager); here is only where they are.
+//! part that still holds, and nobody learns from response times what another tenant asked. One whose windows have passed, since
+//! it was too long for memory, is gone on from near its end only. Which entries stay is the scheduler's to decide (its memory
+//! manager); here is only where they are.
 
 use crate::backend::Table;
 use crate::request::FlowKey;
@@ -59,6 +60,8 @@ struct Entry<T> {
     request: RequestId,
     owner: Owner,
     tokens: Vec<TokenId>,
+    /// It may be cut behind this token, and at its end.
+    cuts_from: Tokens,
     place: Place<T>,
 }
 
@@ -161,7 +164,12 @@ impl<T: Table> KeptStore<T> {
         let usable = |(index, entry): (usize, &Entry<T>)| {
             let common = common(entry);
             let is_whole = common == entry.tokens.len();
-            let prefix = if is_whole { common } else { common - common % self.cuts.as_usize().max(1) };
+            let cut = common - common % self.cuts.as_usize().max(1);
+            let prefix = match cut {
+                _ if is_whole => common,
+                _ if cut < entry.cuts_from.as_usize() => 0,
+                _ => cut,
+            };
             // Of two with as much, the one that goes on, and the later.
             (prefix, is_whole, index)
         };
@@ -181,7 +189,7 @@ impl<T: Table> KeptStore<T> {
         });
         let replaced: Vec<RequestId> = replaced.map(|entry| entry.request).collect();
         self.entries.retain(|entry| !replaced.contains(&entry.request));
-        self.entries.push(Entry { request, owner, tokens, place: Place::Memory(table) });
+        self.entries.push(Entry { request, owner, tokens, cuts_from: table.cuts_from(), place: Place::Memory(table) });
         replaced
     }
 
@@ -298,6 +306,17 @@ mod tests {
         assert_eq!(find(&mut kept, "abcdefx"), Some((tokens("abcd"), Source::Forked(RequestId(0)))));
         assert_eq!(find(&mut kept, "abcx"), None);
         assert_eq!(find(&mut kept, "abcdefgh"), Some((tokens("abcdefg"), Source::TakenOver(RequestId(0)))));
+    }
+
+    #[test]
+    fn an_entry_whose_windows_have_passed_is_gone_on_from_near_its_end() {
+        let pool = FakePool::new(100);
+        let mut kept = kept(&pool, &["abcdefg"]);
+        kept.entries[0].cuts_from = Tokens(5);
+        assert_eq!(find(&mut kept, "abcdx"), None);
+        assert_eq!(kept.prefix(TENANT, &tokens("abcdx")).map(|(prefix, _)| prefix.tokens), None);
+        assert_eq!(find(&mut kept, "abcdefx"), Some((tokens("abcdef"), Source::Forked(RequestId(0)))));
+        assert_eq!(find(&mut kept, "abcdefgx"), Some((tokens("abcdefg"), Source::TakenOver(RequestId(0)))));
     }
 
     #[test]

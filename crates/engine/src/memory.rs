@@ -4,9 +4,9 @@ use crate::config::EngineConfig;
 use crate::machine_memory::MachineMemory;
 use crate::request::EngineError;
 use duet_model::Model;
-use duet_model::kv::{KvFormat, PAGE_TOKENS};
+use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::machine::ExactGraphs;
-use duet_scheduler::{MemoryLimits, StatePages};
+use duet_scheduler::{MemoryLimits, StatePages, WindowPages};
 use duet_types::{Bytes, Tokens};
 
 /// KV memory in pages, and the longest sequence.
@@ -22,22 +22,38 @@ pub(crate) struct PageShape {
     pub(crate) tokens: Tokens,
     pub(crate) bytes: Bytes,
     pub(crate) states: StatePages,
+    pub(crate) windows: WindowPages,
 }
 
 impl PageShape {
-    /// Of a model's keys and values in a format.
-    pub(crate) fn of(model: &Model, kv: KvFormat) -> Self {
+    /// Of a model's keys and values as they are asked for.
+    pub(crate) fn of(model: &Model, config: &EngineConfig) -> Self {
+        let kv = config.kv_format;
         let states = model.kv_states(kv).map_or(StatePages::NONE, |states| StatePages {
             pages: states.pages,
             every: Tokens(states.distance() as u32),
         });
         let bytes = Bytes(model.kv_layout(kv).page_bytes() as u64);
-        Self { tokens: Tokens(PAGE_TOKENS as u32), bytes, states }
+        Self { tokens: Tokens(PAGE_TOKENS as u32), bytes, states, windows: windows(model, config) }
     }
 
     /// So many of them.
     pub(crate) fn limits(&self, pages: usize, disk_pages: usize) -> MemoryLimits {
-        MemoryLimits { page: self.tokens, pages, disk_pages, states: self.states }
+        MemoryLimits { page: self.tokens, pages, disk_pages, states: self.states, windows: self.windows }
+    }
+}
+
+/// What a sequence that does not fit whole takes. Devices read pages where they are, and whole.
+fn windows(model: &Model, config: &EngineConfig) -> WindowPages {
+    let Some(window) = model.kv_window().filter(|_| config.devices.is_empty()) else { return WindowPages::NONE };
+    let limits = config.limits(model.config().context);
+    let [_, draft] = limits.draft;
+    let layout = model.kv_layout(config.kv_format);
+    WindowPages {
+        // The pages at its beginning and its end are there in part.
+        tail: window + limits.prefill_rows.max(draft) + Tokens(2 * PAGE_TOKENS as u32),
+        lasting: Bytes(layout.lasting_bytes() as u64),
+        whole: Bytes(layout.page_bytes() as u64),
     }
 }
 
@@ -62,7 +78,7 @@ pub(crate) fn budget(
         return Err(EngineError::OutOfMemory(format!("{bytes} were given and {needed} are needed")));
     }
     let pages = pages.min(u64::from(u32::MAX) / u64::from(page.tokens.0)) as usize;
-    let longest = page.limits(pages, 0).positions_of(pages);
+    let longest = page.limits(pages, 0).longest();
     Ok(Budget { pages, context: wanted.min(longest) })
 }
 
@@ -111,7 +127,8 @@ mod tests {
         let config =
             EngineConfig { context: context.map(Tokens), kv_bytes: kv_bytes.map(Bytes), ..EngineConfig::default() };
         // Pages of 64 tokens and 1000 bytes; a quarter of the machine is 10 of them.
-        let page = PageShape { tokens: Tokens(64), bytes: Bytes(1000), states: StatePages::NONE };
+        let page =
+            PageShape { tokens: Tokens(64), bytes: Bytes(1000), states: StatePages::NONE, windows: WindowPages::NONE };
         let budget = budget(&config, Tokens(1000), &page, Bytes(40_000));
         let budget = budget.map(|budget| (budget.pages, budget.context.0)).map_err(|error| error.to_string());
         assert_eq!(budget, expected.map_err(str::to_owned));
@@ -158,9 +175,25 @@ mod tests {
     }
 
     #[test]
+    fn windows_that_pass_make_room_for_more() {
+        // A tenth of a page lasts.
+        let windows = WindowPages { tail: Tokens(256), lasting: Bytes(100), whole: Bytes(1000) };
+        let page = PageShape { tokens: Tokens(64), bytes: Bytes(1000), states: StatePages::NONE, windows };
+        let budget = |context: Option<u32>, kv: Option<u64>| {
+            let (context, kv_bytes) = (context.map(Tokens), kv.map(Bytes));
+            let config = EngineConfig { context, kv_bytes, ..EngineConfig::default() };
+            budget(&config, Tokens(4000), &page, Bytes(40_000)).map(|budget| (budget.pages, budget.context.0)).ok()
+        };
+        assert_eq!(budget(None, None), Some((10, 4000)), "four whole ones, and a tenth of 59");
+        assert_eq!(budget(None, Some(5000)), Some((5, 896)), "four whole ones, and a tenth of 10");
+        assert_eq!(budget(Some(896), Some(5000)), Some((5, 896)));
+        assert_eq!(budget(Some(897), Some(5000)), None);
+    }
+
+    #[test]
     fn states_take_pages_of_it() {
         let states = StatePages { pages: 4, every: Tokens(256) };
-        let page = PageShape { tokens: Tokens(64), bytes: Bytes(1000), states };
+        let page = PageShape { tokens: Tokens(64), bytes: Bytes(1000), states, windows: WindowPages::NONE };
         let budget = |context: Option<u32>, kv: u64| {
             let (context, kv_bytes) = (context.map(Tokens), Some(Bytes(kv)));
             let config = EngineConfig { context, kv_bytes, ..EngineConfig::default() };

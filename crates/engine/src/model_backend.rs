@@ -386,4 +386,12 @@ impl Table for KvTable {
     fn fork(&self, prefix: Tokens) -> Result<Self, KvError> {
         KvTable::fork(self, prefix)
     }
+
+    fn expect(&mut self, positions: Tokens) {
+        KvTable::expect(self, positions);
+    }
+
+    fn cuts_from(&self) -> Tokens {
+        KvTable::cuts_from(self)
+    }
 }

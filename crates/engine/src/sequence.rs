@@ -238,6 +238,11 @@ impl<B: Backend> Sequence<B> {
         &self.tokens
     }
 
+    /// Positions that it is going to have: its tokens', and the next one's.
+    pub(crate) fn expects(&self) -> Tokens {
+        Tokens(self.tokens.len() as u32 + 1)
+    }
+
     /// What may stand in for the beginning of its prompt.
     pub(crate) fn start(&self) -> Start {
         if self.pooled.is_some() || self.scores.is_some() || self.encoding.is_some() {

@@ -18,7 +18,7 @@ use duet_driver::{EventLog, Header, Observer, Rates, Trace};
 use duet_model::Model;
 use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::machine::{Joins, Lane, RowsTaken};
-use duet_scheduler::{GraphSet, Heg, Limits, Machine, MemoryLimits, SchedulerConfig};
+use duet_scheduler::{GraphSet, Heg, Limits, Machine, MemoryLimits, SchedulerConfig, WindowPages};
 use duet_types::{Bytes, LaneId, LaneSet, Tokens};
 use std::fs::File;
 use std::io::BufWriter;
@@ -26,11 +26,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<ModelBackend>, EngineError> {
-    let page = PageShape::of(&model, config.kv_format);
+    let page = PageShape::of(&model, &config);
     let draft = drafting_model(&model, &config)?;
     let (config, available_for_kv, draft_bytes) = with_draft_model(&config, available_beside(&model));
     let budget = budget(&config, model.config().context, &page, available_for_kv)?;
-    let kv_tokens = page.limits(budget.pages, 0).positions_of(budget.pages);
+    let kv_tokens = page.limits(budget.pages, 0).longest();
     tracing::info!(context = budget.context.0, kv_tokens = kv_tokens.0, "KV memory");
     let threads = config.threads.unwrap_or_else(|| available_cores().len());
     only_one_static(&config)?;
@@ -63,7 +63,10 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
         memory: memory(&config, &budget, &page),
         mechanisms: config.mechanisms,
     };
-    let pool = model.kv_pool_of_pages(config.kv_format, budget.pages);
+    let pool = match page.windows {
+        WindowPages::NONE => model.kv_pool_of_pages(config.kv_format, budget.pages),
+        _ => model.kv_pool_with_windows(config.kv_format, budget.pages),
+    };
     let rows = scheduler.limits.prefill_rows.max(Tokens(scheduler.limits.batch as u32));
     let probe = config.event_log.is_some().then(|| SpeedProbe::new(Arc::clone(&model)));
     let past = past(&model, &config);

@@ -374,8 +374,9 @@ impl Loaded {
     /// Where a layer's keys and values are.
     pub(crate) fn place(&self, model: &Model, layer: usize) -> Place {
         let b = model.blueprint();
-        let in_cache = b.place(layer);
-        Place { layer, in_cache, here: in_cache - b.place(self.first) }
+        let owner = b.layers[layer].cache_of.unwrap_or(layer);
+        let here = (self.first..owner).filter(|&before| b.layers[before].cache_of.is_none()).count();
+        Place { layer, in_cache: b.place(layer), here }
     }
 
     /// How many are there.

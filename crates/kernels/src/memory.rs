@@ -96,6 +96,23 @@ impl<T: Plain> Aligned<T> {
     }
 }
 
+impl Aligned<u8> {
+    /// Makes zeros of a part. Memory of the system's that lies in it is the system's again, until it is written.
+    ///
+    /// # Panics
+    /// If the range is out of bounds.
+    pub fn clear(&mut self, range: Range<usize>) {
+        let is_systems = self.owner.is_systems();
+        let part = &mut self[range];
+        #[cfg(unix)]
+        if is_systems {
+            return pages::clear_part(part);
+        }
+        let _ = is_systems;
+        part.fill(0);
+    }
+}
+
 impl Mapping {
     /// `bytes` zeros, and where they begin: at a huge page if they fill one, at a cache line otherwise.
     fn zeroed(bytes: usize) -> (Self, NonNull<u8>) {
@@ -126,6 +143,10 @@ impl Mapping {
         let mut memory = vec![0_u8; bytes];
         let start = memory.as_mut_ptr();
         (Self::Allocated(memory), start)
+    }
+
+    fn is_systems(&self) -> bool {
+        !matches!(self, Self::Allocated(_))
     }
 
     fn len(&self) -> usize {
@@ -289,6 +310,37 @@ mod tests {
         let kept = buffers.into_iter().nth(4).unwrap();
         assert!(resident() + 6 * BYTES < full, "{} of {full} bytes are left", resident());
         assert!(kept.iter().all(|&byte| byte == 5));
+    }
+
+    #[test]
+    fn parts_are_cleared_and_nothing_else_is() {
+        for (bytes, range) in [(100, 3..70), (8 << 20, 5_000..7_000_001), (8 << 20, 4096..4097), (8 << 20, 9..9)] {
+            let mut buffer = Aligned::<u8>::zeroed(bytes);
+            buffer.fill(7);
+            buffer.clear(range.clone());
+            let expected = |at: usize| if range.contains(&at) { 0 } else { 7 };
+            assert!(buffer.iter().enumerate().all(|(at, &byte)| byte == expected(at)), "{range:?} of {bytes}");
+            buffer.fill(9);
+            assert!(buffer.iter().all(|&byte| byte == 9));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_of_a_part_that_is_cleared_is_the_systems() {
+        const BYTES: usize = 64 << 20;
+        let mut buffer = Aligned::<u8>::zeroed(BYTES);
+        buffer.fill(1);
+        let resident = |buffer: &Aligned<u8>| {
+            let mut there = vec![0_u8; BYTES / 4096];
+            // SAFETY: the buffer begins at a page of the system's, and `there` has a byte for each of its pages.
+            let told = unsafe { libc::mincore(buffer.as_ptr() as *mut libc::c_void, BYTES, there.as_mut_ptr()) };
+            assert_eq!(told, 0);
+            there.into_iter().filter(|there| there & 1 == 1).count() * 4096
+        };
+        assert_eq!(resident(&buffer), BYTES);
+        buffer.clear(BYTES / 4..BYTES);
+        assert_eq!(resident(&buffer), BYTES / 4);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! use belongs to one table, or is shared read-only by several (a common prefix); it returns to its pool when the last
 //! table drops it. `used <= capacity` always holds. Positions `0..len` of a table are written; a pass writes only to
 //! pages that its table owns alone. What recurrent layers know of a sequence lies in its pages, or, where that is large,
-//! beside them and counted as pages (`kv/states.rs`). What a copy of a table's positions is worth later, its lineage says (`kv/lineage.rs`).
+//! beside them and counted as pages (`kv/states.rs`). A sequence that is too long for the pool keeps less of layers that see a
+//! window only (`kv/windows.rs`). What a copy of a table's positions is worth later, its lineage says (`kv/lineage.rs`).
 //! (Agent.xpu §4.1)
 
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod lineage;
 mod states;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 pub use device::PageOfDevice;
 pub use lineage::LineageId;
@@ -24,8 +26,9 @@ use duet_kernels::attention::{KvLayout, PAGE, PageMemory};
 use duet_types::{Bytes, Tokens};
 use lineage::Lineage;
 use states::States;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io};
+use windows::{Kept, Passed};
 
 pub use duet_kernels::attention::KvFormat;
 
@@ -58,13 +61,18 @@ struct Inner {
     layout: KvLayout,
     /// What is kept of sequences beside their pages.
     states: Option<StateLayout>,
+    /// The longest window of layers that have one, where sequences too long for the pool let them pass.
+    window: Option<usize>,
     capacity: usize,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    /// Pages in use, whole, and what states count as.
     used: usize,
+    /// Pages in use that keep lasting layers only.
+    lasting: usize,
     /// Pages whose memory is there: they were used before, or warmed.
     warm: Vec<PageMemory>,
     /// Pages that were never written: the system gives them memory when they are.
@@ -75,13 +83,6 @@ struct State {
     slabs: usize,
     /// What a device that failed may still write to: nobody gets it again.
     left: Vec<PageMemory>,
-}
-
-impl Inner {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // Nothing in here can panic halfway, so a poisoned lock still guards a whole state.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for KvPool {
@@ -100,7 +101,29 @@ impl KvPool {
     /// The same, where sequences have states beside their pages, which count as pages.
     #[must_use]
     pub fn with_states(layout: KvLayout, states: Option<StateLayout>, capacity: usize) -> Self {
-        Self { inner: Arc::new(Inner { layout, states, capacity, state: Mutex::default() }) }
+        Self { inner: Arc::new(Inner { layout, states, window: None, capacity, state: Mutex::default() }) }
+    }
+
+    /// A pool without states, in which sequences that do not fit whole let windows of this length pass. Nobody but the crew
+    /// may know where its pages are.
+    #[must_use]
+    pub fn with_windows(layout: KvLayout, window: Tokens, capacity: usize) -> Self {
+        let window = (layout.lasting_bytes() < layout.page_bytes()).then_some(window.as_usize());
+        Self { inner: Arc::new(Inner { layout, states: None, window, capacity, state: Mutex::default() }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in here can panic halfway, so a poisoned lock still guards a whole state.
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What all that is in use counts as.
+    fn used(&self, state: &State) -> usize {
+        state.used + self.count_as(state.lasting)
+    }
+
+    fn page(&self, memory: PageMemory, kept: Kept) -> Arc<Page> {
+        Arc::new(Page { memory: Some(memory), kept, pool: self.clone() })
     }
 
     /// What is kept of sequences beside their pages.
@@ -119,7 +142,7 @@ impl KvPool {
     /// Pages that may still be taken.
     #[must_use]
     pub fn free_pages(&self) -> usize {
-        self.inner.capacity - self.inner.state().used
+        self.inner.capacity - self.used(&self.state())
     }
 
     /// Pages that may be in use at once.
@@ -143,7 +166,14 @@ impl KvPool {
     /// An empty table.
     #[must_use]
     pub fn table(&self) -> KvTable {
-        KvTable { pool: self.clone(), pages: Vec::new(), len: 0, lineage: Lineage::new(), states: States::default() }
+        KvTable {
+            pool: self.clone(),
+            pages: Vec::new(),
+            len: 0,
+            lineage: Lineage::new(),
+            states: States::default(),
+            passed: Passed::default(),
+        }
     }
 
     /// Reads the first `prefix` positions of what [`KvTable::write_to`] wrote; where there is a recurrent state, these are
@@ -153,15 +183,10 @@ impl KvPool {
     /// If the pool is full or there is less to read than that.
     pub fn read_table(&self, prefix: Tokens, from: &mut (impl io::Read + ?Sized)) -> io::Result<KvTable> {
         let mut table = self.table();
-        table.reserve(prefix).map_err(io::Error::other)?;
-        for (index, page) in table.pages.iter_mut().enumerate() {
-            if let Some(memory) = Arc::get_mut(page).and_then(|page| page.memory.as_mut()) {
-                from.read_exact(memory.bytes_mut())?;
-            }
-            if let Some(layout) = self.states() {
-                table.states.read_behind(layout, (index, prefix.as_usize()), from)?;
-            }
-        }
+        table.read_pages(prefix, from, |states, index, from| match self.states() {
+            Some(layout) => states.read_behind(layout, (index, prefix.as_usize()), from),
+            None => Ok(()),
+        })?;
         table.len = prefix.as_usize();
         Ok(table)
     }
@@ -171,8 +196,8 @@ impl KvPool {
     /// several pages at once.
     pub fn warm(&self) {
         let (mut page, done) = {
-            let mut state = self.inner.state();
-            let fresh = self.inner.capacity.saturating_sub(state.used + state.warm.len());
+            let mut state = self.state();
+            let fresh = self.inner.capacity.saturating_sub(self.used(&state) + state.warm.len());
             match state.warming.take() {
                 Some(warming) => warming,
                 None if state.warm.len() >= WARM_PAGES || fresh == 0 => return,
@@ -184,7 +209,7 @@ impl KvPool {
         // One write in each of the system's small pages makes it give memory.
         bytes[done..end].iter_mut().step_by(4096).for_each(|byte| *byte = 0);
         let is_warm = end == bytes.len();
-        let mut state = self.inner.state();
+        let mut state = self.state();
         match &state.warming {
             _ if is_warm => state.warm.push(page),
             None => state.warming = Some((page, end)),
@@ -210,9 +235,9 @@ impl KvPool {
     }
 
     /// Counts pages as used.
-    fn count(&self, count: usize) -> Result<std::sync::MutexGuard<'_, State>, KvError> {
-        let mut state = self.inner.state();
-        let free = self.inner.capacity - state.used;
+    fn count(&self, count: usize) -> Result<MutexGuard<'_, State>, KvError> {
+        let mut state = self.state();
+        let free = self.inner.capacity - self.used(&state);
         if count > free {
             return Err(KvError::Full { wanted: count, free, capacity: self.inner.capacity });
         }
@@ -228,7 +253,7 @@ impl KvPool {
             memory.push(self.cold_page(&mut state));
         }
         drop(state);
-        Ok(memory.into_iter().map(|memory| Arc::new(Page { memory: Some(memory), pool: self.clone() })).collect())
+        Ok(memory.into_iter().map(|memory| self.page(memory, Kept::All)).collect())
     }
 }
 
@@ -250,14 +275,28 @@ const WARM_BYTES: usize = 1 << 20;
 struct Page {
     /// Absent only while dropping.
     memory: Option<PageMemory>,
+    kept: Kept,
     pool: KvPool,
 }
 
 impl Drop for Page {
     fn drop(&mut self) {
-        let mut state = self.pool.inner.state();
-        state.used -= 1;
-        state.warm.extend(self.memory.take());
+        let mut memory = self.memory.take();
+        if self.kept == Kept::Lasting {
+            // There may be many more of them than the pool has pages.
+            memory.iter_mut().for_each(PageMemory::forget);
+        }
+        let mut state = self.pool.state();
+        match self.kept {
+            Kept::All => {
+                state.used -= 1;
+                state.warm.extend(memory);
+            }
+            Kept::Lasting => {
+                state.lasting -= 1;
+                state.cold.extend(memory);
+            }
+        }
     }
 }
 
@@ -268,6 +307,7 @@ pub struct KvTable {
     len: usize,
     lineage: Lineage,
     states: States,
+    passed: Passed,
 }
 
 impl fmt::Debug for KvTable {
@@ -298,11 +338,12 @@ impl KvTable {
     /// Makes room for `extra` more positions that only this table can write; copies a shared last page if need be.
     ///
     /// # Errors
-    /// [`KvError::Full`]; the table is then unchanged.
+    /// [`KvError::Full`]; the table is then as long as before.
     pub fn reserve(&mut self, extra: Tokens) -> Result<(), KvError> {
         if extra == Tokens::ZERO {
             return Ok(());
         }
+        self.expect(self.len() + extra);
         let first = self.len / PAGE;
         let last = (self.len + extra.as_usize()).div_ceil(PAGE);
         let shared = (first..self.pages.len()).filter(|&page| Arc::strong_count(&self.pages[page]) > 1);
@@ -322,6 +363,9 @@ impl KvTable {
     #[must_use]
     pub fn cut(&self, len: Tokens) -> Tokens {
         let len = self.len.min(len.as_usize());
+        if len < self.cuts_from().as_usize() {
+            return Tokens::ZERO;
+        }
         let distance = match self.pool.states() {
             Some(states) => states.distance(),
             None if self.layout().state > 0 => PAGE,
@@ -335,6 +379,9 @@ impl KvTable {
         let (before, len) = (self.len, self.cut(len).as_usize());
         self.len = len;
         self.pages.truncate(self.len.div_ceil(PAGE));
+        if self.pages.len() < self.passed.pages() {
+            self.passed = Passed::Pages(self.pages.len());
+        }
         if let Some(layout) = self.pool.states() {
             self.states.truncate(layout, self.len, self.len == before);
         }
@@ -358,7 +405,8 @@ impl KvTable {
                 *last = copy_page(last, copy);
             }
         }
-        Ok(Self { pool: self.pool.clone(), pages, len, lineage: self.lineage.fork(len), states })
+        let passed = if len == 0 { Passed::default() } else { self.passed };
+        Ok(Self { pool: self.pool.clone(), pages, len, lineage: self.lineage.fork(len), states, passed })
     }
 
     /// Writes its pages, whole, one after the other, and behind each the state that is kept there. They mean something to a
@@ -367,13 +415,10 @@ impl KvTable {
     /// # Errors
     /// As `out` does.
     pub fn write_to(&self, out: &mut (impl io::Write + ?Sized)) -> io::Result<()> {
-        for (index, page) in self.memory().enumerate() {
-            out.write_all(page.bytes())?;
-            if let Some(layout) = self.pool.states() {
-                self.states.write_behind(layout, (index, self.len), out)?;
-            }
-        }
-        Ok(())
+        self.write_pages(out, |index, out| match self.pool.states() {
+            Some(layout) => self.states.write_behind(layout, (index, self.len), out),
+            None => Ok(()),
+        })
     }
 
     /// All pages, to read.

@@ -3,6 +3,7 @@
 use crate::heg::Heg;
 use crate::machine::Machine;
 use crate::mechanism::Mechanisms;
+use crate::memory_limits::MemoryLimits;
 use crate::residency::GraphSet;
 use duet_types::{Nanos, Net, Tokens};
 
@@ -105,43 +106,6 @@ fn overtaking_default() -> Nanos {
     OVERTAKING
 }
 
-/// KV memory, in pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct MemoryLimits {
-    /// Positions in a page.
-    pub page: Tokens,
-    /// Pages there are.
-    pub pages: usize,
-    /// Pages that may be on disk; 0 if nothing can be spilled.
-    pub disk_pages: usize,
-    /// What is kept of a sequence beside its pages.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub states: StatePages,
-}
-
-/// What a sequence of a model with recurrent layers takes beside the pages of its positions: a state at its end, and one at
-/// each border so far from the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct StatePages {
-    /// Pages that a state counts as.
-    pub pages: usize,
-    /// Positions from one that is kept to the next.
-    pub every: Tokens,
-}
-
-impl StatePages {
-    /// Of models without.
-    pub const NONE: Self = Self { pages: 0, every: Tokens(u32::MAX) };
-}
-
-impl Default for StatePages {
-    fn default() -> Self {
-        Self::NONE
-    }
-}
-
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -159,58 +123,6 @@ impl Default for Limits {
             graphs: 4,
             draft: DRAFT,
             verify: Verify::Paying,
-        }
-    }
-}
-
-impl MemoryLimits {
-    /// Memory that never runs out.
-    pub const UNBOUNDED: Self =
-        Self { page: Tokens(64), pages: usize::MAX / 4, disk_pages: 0, states: StatePages::NONE };
-
-    /// Pages that a sequence of so many positions takes.
-    #[must_use]
-    pub fn pages_of(&self, positions: Tokens) -> usize {
-        let pages = positions.as_usize().div_ceil(self.page.as_usize());
-        if positions == Tokens::ZERO {
-            return pages;
-        }
-        pages + self.states.pages * (1 + positions.as_usize() / self.states.every.as_usize())
-    }
-
-    /// The most positions that a sequence of so many pages may have.
-    #[must_use]
-    pub fn positions_of(&self, pages: usize) -> Tokens {
-        let StatePages { pages: state, every } = self.states;
-        let (page, every) = (self.page.as_usize(), every.as_usize());
-        let most = |positions: usize| Tokens(u32::try_from(positions).unwrap_or(u32::MAX));
-        if state == 0 {
-            return most(pages.saturating_mul(page));
-        }
-        let left = pages.saturating_sub(state);
-        let whole = every.div_ceil(page) + state;
-        // The last position before a border takes no state more.
-        let rest = (left % whole).saturating_mul(page).min(every - 1);
-        most((left / whole).saturating_mul(every).saturating_add(rest))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn states_count_as_pages() {
-        let states = StatePages { pages: 3, every: Tokens(128) };
-        let limits = MemoryLimits { page: Tokens(64), pages: 100, disk_pages: 0, states };
-        let pages = [0, 1, 64, 65, 127, 128, 129, 256].map(|positions| limits.pages_of(Tokens(positions)));
-        assert_eq!(pages, [0, 4, 4, 5, 5, 8, 9, 13]);
-        for limits in [limits, MemoryLimits { states: StatePages::NONE, ..limits }] {
-            for pages in 1..60 {
-                let most = limits.positions_of(pages);
-                assert!(most == Tokens::ZERO || limits.pages_of(most) <= pages, "{pages} pages hold {most}");
-                assert!(limits.pages_of(most + Tokens(1)) > pages, "{pages} pages hold more than {most}");
-            }
         }
     }
 }

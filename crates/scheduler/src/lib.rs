@@ -60,6 +60,7 @@ pub mod layers;
 pub mod machine;
 mod mechanism;
 mod memory;
+mod memory_limits;
 pub mod mirrors;
 mod offer;
 mod order;
@@ -84,7 +85,7 @@ mod view;
 mod warm_up;
 
 pub use command::{Command, End, Graph, GraphId};
-pub use config::{Limits, MemoryLimits, SchedulerConfig, StatePages, Verify};
+pub use config::{Limits, SchedulerConfig, Verify};
 pub use event::{Event, Generated, Outcome, Prefix, Request, Source};
 pub use graphs::GraphState;
 pub use heg::Heg;
@@ -92,6 +93,7 @@ pub use kernel::{Completes, HeadRows, Kernel, Member, OnMiss, PassId, Share, Spa
 pub use machine::Machine;
 pub use mechanism::{Mechanism, Mechanisms};
 pub use memory::Pages;
+pub use memory_limits::{MemoryLimits, StatePages, WindowPages};
 pub use offer::{Chance, Offer};
 pub use pass::Pass;
 pub use pays::pays;

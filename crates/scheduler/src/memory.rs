@@ -11,8 +11,8 @@
 //! request will take over whose restoration is under way: it is counted for both until then. What is being put in place
 //! for somebody is neither spilled nor forgotten.
 
-use crate::config::MemoryLimits;
 use crate::event::{Prefix, Source};
+use crate::memory_limits::MemoryLimits;
 use crate::reuse::{Lineage, Use, Worth};
 use duet_types::{Class, Instant, RequestId, Tokens};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,8 @@ pub(crate) struct Memory {
 #[derive(Clone, Copy, Debug)]
 struct Holding {
     pages: usize,
+    /// Positions that it was to have when it began, or that what it goes on from was to have.
+    begun: Tokens,
     place: Place,
     lineage: Lineage,
 }
@@ -42,6 +44,8 @@ struct Holding {
 struct Kept {
     tokens: Tokens,
     pages: usize,
+    /// As [`Holding::begun`].
+    begun: Tokens,
     place: Place,
     usage: Use,
     /// Requests that it is being put in place for, and what they were admitted for.
@@ -124,7 +128,7 @@ impl Memory {
     /// Whether `request` has pages for `positions`.
     pub(crate) fn holds(&self, request: RequestId, positions: Tokens) -> bool {
         let holding = self.live.get(&request).filter(|holding| holding.place == Place::Memory);
-        holding.is_some_and(|holding| self.limits.pages_of(positions) <= holding.pages)
+        holding.is_some_and(|holding| self.limits.pages_for(positions, holding.begun) <= holding.pages)
     }
 
     /// Positions for which `request` has pages.
@@ -133,35 +137,40 @@ impl Memory {
         self.limits.positions_of(holding.map_or(0, |holding| holding.pages))
     }
 
-    /// A draft was verified: pages beyond `positions` are free again.
-    pub(crate) fn keeps(&mut self, request: RequestId, positions: Tokens) {
+    /// `computed` positions of an answer are computed: pages beyond the next one, and those of a rejected draft, are free again.
+    pub(crate) fn keeps(&mut self, request: RequestId, computed: Tokens) {
         let Some(holding) = self.live.get_mut(&request).filter(|holding| holding.place == Place::Memory) else {
             return;
         };
-        let pages = holding.pages.min(self.limits.pages_of(positions));
+        // The last token is to be computed next. Only what is computed has let windows pass.
+        let next = computed + Tokens(1);
+        let has_passed = !self.limits.fits_whole(computed.max(holding.begun));
+        let fits = has_passed || self.limits.fits_whole(next);
+        let pages = if fits { holding.pages.min(self.limits.pages_for(next, holding.begun)) } else { holding.pages };
         self.used -= holding.pages - pages;
         holding.pages = pages;
     }
 
     /// Wants pages for `positions` of `request` in all, beside what it holds. `credit` is kept KV that it will take over.
     pub(crate) fn want(&mut self, request: RequestId, positions: Tokens, credit: Option<Prefix>) -> Room {
-        let wanted = self.limits.pages_of(positions);
+        let holding = self.live.get(&request).filter(|holding| holding.place == Place::Memory);
+        let (held, begun) = holding.map_or((0, positions), |holding| (holding.pages, holding.begun));
+        let wanted = self.limits.pages_for(positions, begun);
         if wanted > self.limits.pages {
             return Room::Never;
         }
-        let held = self.live.get(&request).filter(|holding| holding.place == Place::Memory).map_or(0, |h| h.pages);
         let missing = wanted.saturating_sub(held);
         let free = self.limits.pages.saturating_sub(self.used);
         if missing <= free {
             self.restoring(request, credit, Payment::Pages);
-            self.give(request, missing);
+            self.give(request, missing, begun);
             return Room::Given;
         }
         let beside_free = missing - free;
         let credited = credit.map_or(0, |prefix| self.creditable(prefix));
         if beside_free <= credited {
             self.restoring(request, credit, Payment::Credit);
-            self.give(request, missing);
+            self.give(request, missing, begun);
             return Room::Given;
         }
         Room::Short((beside_free - credited).saturating_sub(self.coming))
@@ -191,13 +200,13 @@ impl Memory {
         self.used > self.limits.pages + credited.map(|kept| kept.pages).sum::<usize>()
     }
 
-    fn give(&mut self, request: RequestId, pages: usize) {
-        let new = Holding { pages: 0, place: Place::Memory, lineage: Lineage::New };
+    fn give(&mut self, request: RequestId, pages: usize, begun: Tokens) {
+        let new = Holding { pages: 0, begun, place: Place::Memory, lineage: Lineage::New };
         let holding = self.live.entry(request).or_insert(new);
         if holding.place == Place::Disk {
             // It comes back: its file is read and then gone.
             self.on_disk -= holding.pages;
-            *holding = Holding { pages: 0, place: Place::Memory, ..*holding };
+            *holding = Holding { pages: 0, begun: begun.max(holding.begun), place: Place::Memory, ..*holding };
         }
         holding.pages += pages;
         self.used += pages;
@@ -291,6 +300,12 @@ impl Memory {
 
     /// A request has its KV, from `source`.
     pub(crate) fn restored(&mut self, request: RequestId, cached: Tokens, source: Option<Source>) {
+        let (Some(Source::TakenOver(from) | Source::Forked(from)), held) = (source, self.live.get_mut(&request)) else {
+            return;
+        };
+        if let (Some(kept), Some(held)) = (self.kept.get(&from), held) {
+            held.begun = held.begun.max(kept.begun);
+        }
         let lineage = match source {
             None => Lineage::New,
             Some(Source::TakenOver(of)) => {
@@ -330,7 +345,7 @@ impl Memory {
             Place::Spilling => unreachable!("a request is not released while it is spilled"),
         }
         if let Some(tokens) = left.filter(|tokens| *tokens > Tokens::ZERO) {
-            let pages = self.limits.pages_of(tokens);
+            let pages = self.limits.pages_for(tokens, holding.begun);
             let place = match holding.place {
                 Place::Disk => {
                     self.on_disk += pages;
@@ -342,7 +357,8 @@ impl Memory {
                 }
             };
             let usage = Use { lineage: holding.lineage, class, last: now };
-            self.kept.insert(request, Kept { tokens, pages, place, usage, restoring: BTreeMap::new() });
+            let (begun, restoring) = (holding.begun, BTreeMap::new());
+            self.kept.insert(request, Kept { tokens, pages, begun, place, usage, restoring });
         }
     }
 

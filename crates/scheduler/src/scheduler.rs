@@ -8,7 +8,7 @@ use endings::has_dynamic_lane;
 
 use crate::ageing::{Ageing, Overdue};
 use crate::command::Command;
-use crate::config::{MemoryLimits, SchedulerConfig};
+use crate::config::SchedulerConfig;
 use crate::drift::Drift;
 use crate::event::{Event, Request};
 use crate::graphs::Graphs;
@@ -16,6 +16,7 @@ use crate::health::Health;
 use crate::kernel::PassId;
 use crate::mechanism::Mechanism;
 use crate::memory::{Memory, Pages};
+use crate::memory_limits::MemoryLimits;
 use crate::mirrors::Mirrors;
 use crate::pass::{Broken, Pass};
 use crate::policy::{ActivationBuffers, Admission, Policy};

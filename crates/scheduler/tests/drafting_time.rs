@@ -5,7 +5,7 @@ use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, PerRow};
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{
     Command, Completes, Event, Generated, HeadRows, Heg, Kernel, Limits, Machine, Mechanisms, MemoryLimits, Outcome,
-    Request, Scheduler, SchedulerConfig, StatePages, Yields, decode_share, row_share,
+    Request, Scheduler, SchedulerConfig, StatePages, WindowPages, Yields, decode_share, row_share,
 };
 use duet_types::{Class, FlowId, Instant, LaneSet, Nanos, Net, RequestId, Tokens};
 
@@ -26,7 +26,13 @@ fn config() -> SchedulerConfig {
         machine: Machine::of(vec![Lane::new("cpu", Capabilities::CORES, anchors)]),
         heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None },
         limits: Limits::default(),
-        memory: MemoryLimits { page: Tokens(64), pages: 100, disk_pages: 0, states: StatePages::NONE },
+        memory: MemoryLimits {
+            page: Tokens(64),
+            pages: 100,
+            disk_pages: 0,
+            states: StatePages::NONE,
+            windows: WindowPages::NONE,
+        },
         mechanisms: Mechanisms::ALL,
         encoder: None,
         graphs: None,

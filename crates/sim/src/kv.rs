@@ -45,6 +45,8 @@ struct Kv {
     tokens: Tokens,
     /// Positions that pages are taken for: those that a pass under way will write, too.
     reserved: Tokens,
+    /// Positions that it was to have when it began, or that what it goes on from was to have.
+    begun: Tokens,
     place: Place,
     owner: Owner,
 }
@@ -87,7 +89,7 @@ impl KvMemory {
     fn insert(&mut self, request: RequestId, kv: Kv) {
         let before = self.held.insert(request, kv);
         assert!(before.is_none(), "{request} holds KV twice");
-        let pages = self.limits.pages_of(kv.reserved);
+        let pages = self.limits.pages_for(kv.reserved, kv.begun);
         self.total.used += if kv.place == Place::Disk { 0 } else { pages };
         self.total.disk += if kv.place == Place::Memory { 0 } else { pages };
         self.total.live += usize::from(kv.owner == Owner::Live);
@@ -95,16 +97,19 @@ impl KvMemory {
 
     fn remove(&mut self, request: RequestId) -> Option<Kv> {
         let kv = self.held.remove(&request)?;
-        let pages = self.limits.pages_of(kv.reserved);
+        let pages = self.limits.pages_for(kv.reserved, kv.begun);
         self.total.used -= if kv.place == Place::Disk { 0 } else { pages };
         self.total.disk -= if kv.place == Place::Memory { 0 } else { pages };
         self.total.live -= usize::from(kv.owner == Owner::Live);
         Some(kv)
     }
 
-    /// What an ended request left, if anything.
-    pub(crate) fn kept(&self, request: RequestId) -> Option<Tokens> {
-        self.held.get(&request).filter(|kv| kv.owner == Owner::Ended).map(|kv| kv.tokens)
+    /// Of what an ended request left, as many positions up to `tokens` as can be gone on from.
+    pub(crate) fn kept(&self, request: RequestId, tokens: Tokens) -> Option<Tokens> {
+        let kv = self.held.get(&request).filter(|kv| kv.owner == Owner::Ended)?;
+        // Where windows have passed, it has an end only.
+        let cut = if self.limits.fits_whole(kv.tokens.max(kv.begun)) { tokens } else { Tokens::ZERO };
+        Some(if tokens >= kv.tokens { kv.tokens } else { cut })
     }
 
     /// Positions of a live request that are in memory.
@@ -117,25 +122,27 @@ impl KvMemory {
         self.kept
     }
 
-    /// Puts in place what there is: its own KV, or `shared` tokens of an ended request's.
-    pub(crate) fn restore(&mut self, request: RequestId, shared: Option<(RequestId, Tokens)>) -> Found {
-        let found = self.placed(request, shared);
+    /// Puts in place what there is: its own KV, or `shared` tokens of an ended request's; it is to have `begun` positions.
+    pub(crate) fn restore(&mut self, request: RequestId, shared: Option<(RequestId, Tokens)>, begun: Tokens) -> Found {
+        let found = self.placed(request, shared, begun);
         self.kept.read += found.read;
         self.kept.reused += found.source.map_or(0, |_| u64::from(found.cached.0));
         found
     }
 
-    fn placed(&mut self, request: RequestId, shared: Option<(RequestId, Tokens)>) -> Found {
+    fn placed(&mut self, request: RequestId, shared: Option<(RequestId, Tokens)>, begun: Tokens) -> Found {
         let own = self.update(request, |own| {
             assert_eq!(own.place, Place::Disk, "{request} is restored, but its KV is not on disk");
-            (own.place, own.reserved) = (Place::Memory, own.tokens);
+            (own.place, own.reserved, own.begun) = (Place::Memory, own.tokens, own.begun.max(begun));
             own.tokens
         });
         if let Some(cached) = own {
             self.check();
             return Found { cached, source: None, read: self.limits.pages_of(cached) };
         }
-        let kept = shared.and_then(|(of, tokens)| Some((of, tokens.min(self.kept(of)?), self.held[&of])));
+        let kept = shared.and_then(|(of, tokens)| Some((of, self.kept(of, tokens)?, self.held[&of])));
+        let before =
+            kept.map_or(Tokens::ZERO, |(_, tokens, kv)| if tokens == Tokens::ZERO { tokens } else { kv.begun });
         let (cached, source, read) = match kept {
             Some((_, Tokens::ZERO, _)) | None => (Tokens::ZERO, None, 0),
             Some((of, tokens, kv)) => {
@@ -148,7 +155,8 @@ impl KvMemory {
                 }
             }
         };
-        self.insert(request, Kv { tokens: cached, reserved: cached, place: Place::Memory, owner: Owner::Live });
+        let (place, owner) = (Place::Memory, Owner::Live);
+        self.insert(request, Kv { tokens: cached, reserved: cached, begun: begun.max(before), place, owner });
         self.check();
         Found { cached, source, read }
     }

@@ -215,7 +215,7 @@ impl<A: Answers> VirtualWorld<A> {
 
     fn submitted(&mut self, request: &mut Request) {
         let shared = self.shared(request.id);
-        let kept = shared.and_then(|(of, tokens)| Some((of, tokens.min(self.kv.kept(of)?))));
+        let kept = shared.and_then(|(of, tokens)| Some((of, self.kv.kept(of, tokens)?)));
         request.prefix = kept.filter(|(_, tokens)| *tokens > Tokens::ZERO).map(|(of, tokens)| Prefix { of, tokens });
         if let Some(continues) = self.client(request.id).continues {
             let before = RequestId(continues.client as u64);

@@ -9,7 +9,7 @@ use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, Per
 use duet_scheduler::policy::PolicyName;
 use duet_scheduler::{
     Command, Event, Generated, HeadRows, Kernel, Limits, Mechanisms, MemoryLimits, Outcome, PassId, Request, Scheduler,
-    SchedulerConfig, StatePages, Yields,
+    SchedulerConfig, StatePages, WindowPages, Yields,
 };
 use duet_types::{Class, FinishReason, FlowId, Instant, KernelId, Nanos, Net, RequestId, Tokens};
 use std::collections::BTreeMap;
@@ -55,7 +55,13 @@ pub(crate) fn config(pages: usize) -> SchedulerConfig {
         },
         encoder: None,
         limits: Limits { chunk: Tokens(32), prefill_rows: Tokens(32), ..Limits::default() },
-        memory: MemoryLimits { page: Tokens(16), pages, disk_pages: pages, states: StatePages::NONE },
+        memory: MemoryLimits {
+            page: Tokens(16),
+            pages,
+            disk_pages: pages,
+            states: StatePages::NONE,
+            windows: WindowPages::NONE,
+        },
         mechanisms: Mechanisms::ALL,
         graphs: None,
     }

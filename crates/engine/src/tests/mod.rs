@@ -41,7 +41,9 @@ use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::heg::{OnDisk, RoutedWeights, SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, PerRow};
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{GraphSet, Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig, StatePages, Verify};
+use duet_scheduler::{
+    GraphSet, Heg, Limits, Machine, Mechanisms, MemoryLimits, SchedulerConfig, StatePages, Verify, WindowPages,
+};
 use duet_speculate::Method;
 use duet_types::{Class, FinishReason, LaneId, LaneSet, Nanos, TokenId, Tokens};
 use std::sync::Arc;
@@ -150,6 +152,7 @@ impl Setup {
                 pages,
                 disk_pages: self.spill_pages,
                 states: StatePages::NONE,
+                windows: WindowPages::NONE,
             },
             mechanisms: Mechanisms::ALL,
             encoder: Some(Heg { layers: 3, qkv: linear, ffn: linear, attention, head: linear, experts: None }),

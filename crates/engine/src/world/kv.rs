@@ -3,7 +3,7 @@
 //! A request that continues what is on its way to disk waits until that is there, and reads it.
 
 use super::{EngineWorld, Open, Place};
-use crate::backend::Backend;
+use crate::backend::{Backend, Table};
 use crate::kept::{Asker, Found, Owner};
 use crate::past::When;
 use crate::sequence::{Sequence, Start};
@@ -70,15 +70,16 @@ impl<B: Backend> EngineWorld<B> {
             Some(Source::TakenOver(of)) => Some(of),
             _ => None,
         };
-        let (cached, source) = match result {
-            Ok(table) if source.is_none() => (sequence.put_back(table), None),
-            Ok(table) => (sequence.attach(table), source),
+        let (mut table, source) = match result {
+            Ok(table) => (table, source),
             Err(error) => {
                 // Nothing is lost but time: what was computed is computed again.
                 tracing::warn!("KV could not be read from disk, it is computed again: {error}");
-                (sequence.put_back(self.backend.table()), None)
+                (self.backend.table(), None)
             }
         };
+        table.expect(sequence.expects());
+        let cached = if source.is_none() { sequence.put_back(table) } else { sequence.attach(table) };
         open.place = Place::Here(sequence);
         if let Some(of) = taken {
             self.kept.forget(of);
@@ -103,7 +104,7 @@ impl<B: Backend> EngineWorld<B> {
 
     fn restore_from_kept(&mut self, now: Instant, request: RequestId, mut sequence: Box<Sequence<B>>) {
         let found = self.find_kept(request, &sequence);
-        let (table, source) = match found {
+        let (mut table, source) = match found {
             Found::Here(table, source) => (table, Some(source)),
             Found::Nothing => (self.backend.table(), None),
             Found::OnDisk { file, prefix, source } => {
@@ -113,6 +114,7 @@ impl<B: Backend> EngineWorld<B> {
             Found::Moving => return self.put(request, Place::Awaiting(sequence)),
         };
         self.has_started(request);
+        table.expect(sequence.expects());
         let cached = sequence.attach(table);
         self.put(request, Place::Here(sequence));
         self.happened(now, Event::Restored { request, cached, source });

@@ -147,6 +147,21 @@ pub struct KvLayout {
     pub state: usize,
     /// Layers behind these whose heads are of another shape.
     pub wide: WideLayers,
+    /// Layers whose keys and values are of use for as long as their sequence is; of the others, those behind a window are not.
+    /// The first ones, or the wide ones.
+    pub lasting: Lasting,
+}
+
+/// Which layers see all positions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lasting {
+    /// All, or nobody wants to know.
+    #[default]
+    All,
+    /// So many: those with the smallest numbers.
+    First(usize),
+    /// The wide ones.
+    Wide,
 }
 
 /// Layers whose heads are of a shape of their own (Gemma 4: those that see all positions).
@@ -164,18 +179,45 @@ impl KvLayout {
     /// Layers that are all alike, without state.
     #[must_use]
     pub const fn uniform(layers: usize, kv_heads: usize, head_dim: usize, format: KvFormat) -> Self {
-        Self { layers, kv_heads, head_dim, format, state: 0, wide: WideLayers { layers: 0, kv_heads: 0, head_dim: 0 } }
+        Self {
+            layers,
+            kv_heads,
+            head_dim,
+            format,
+            state: 0,
+            wide: WideLayers { layers: 0, kv_heads: 0, head_dim: 0 },
+            lasting: Lasting::All,
+        }
     }
 
-    /// Where the keys and values of a layer lie.
+    /// Where the keys and values of a layer lie. Wide layers lie before the others.
     pub(crate) fn layer(&self, layer: usize) -> LayerLayout {
-        let Self { layers, kv_heads, head_dim, format, wide, .. } = *self;
-        let first = LayerLayout { start: 0, kv_heads, head_dim, format };
-        if layer < layers {
-            return LayerLayout { start: layer * first.bytes(), ..first };
+        let (common, wide) = (self.common(), self.first_wide());
+        match layer.checked_sub(self.layers) {
+            None => LayerLayout { start: self.wide.layers * wide.bytes() + layer * common.bytes(), ..common },
+            Some(within) => LayerLayout { start: within * wide.bytes(), ..wide },
         }
-        let first_wide = LayerLayout { kv_heads: wide.kv_heads, head_dim: wide.head_dim, ..first };
-        LayerLayout { start: layers * first.bytes() + (layer - layers) * first_wide.bytes(), ..first_wide }
+    }
+
+    fn common(&self) -> LayerLayout {
+        LayerLayout { start: 0, kv_heads: self.kv_heads, head_dim: self.head_dim, format: self.format }
+    }
+
+    fn first_wide(&self) -> LayerLayout {
+        LayerLayout { kv_heads: self.wide.kv_heads, head_dim: self.wide.head_dim, ..self.common() }
+    }
+
+    /// Where in a page begins what is of no use behind a window: behind the layers that see all positions. All of it is of
+    /// use if there are none of the others, or if there is a state.
+    #[must_use]
+    pub fn lasting_bytes(&self) -> usize {
+        match self.lasting {
+            Lasting::First(layers) if layers < self.layers && self.wide.layers == 0 && self.state == 0 => {
+                self.layer(layers).start
+            }
+            Lasting::Wide if self.layers > 0 && self.state == 0 => self.layer(0).start,
+            _ => self.page_bytes(),
+        }
     }
 
     /// All layers, the wide ones among them.
@@ -192,7 +234,7 @@ impl KvLayout {
     /// Where the parts of a head are, of layers that are alike.
     #[must_use]
     pub fn head_parts(&self) -> HeadParts {
-        let layer = self.layer(0);
+        let layer = self.common();
         let values = layer.values(0);
         HeadParts {
             key_scales: layer.key_scales(0),
@@ -226,7 +268,7 @@ impl KvLayout {
 
     /// Where the state begins in a page: behind all layers.
     fn state_start(&self) -> usize {
-        self.layer(self.all_layers()).start
+        self.wide.layers * self.first_wide().bytes() + self.layers * self.common().bytes()
     }
 
     /// Reads a part of a page's state, from its `first` float on.
@@ -307,6 +349,19 @@ impl PageMemory {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Forgets what is of no use behind a window ([`KvLayout::lasting_bytes`]): it takes no memory until it is written again.
+    pub fn forget_window(&mut self) {
+        let lasting = self.layout.lasting_bytes();
+        let bytes = self.bytes.len();
+        self.bytes.clear(lasting..bytes);
+    }
+
+    /// Forgets all of it likewise.
+    pub fn forget(&mut self) {
+        let bytes = self.bytes.len();
+        self.bytes.clear(0..bytes);
     }
 
     /// Its bytes, to restore or to move positions.

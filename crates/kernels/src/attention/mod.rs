@@ -20,7 +20,7 @@ mod tile;
 mod tile_memory;
 
 pub use key_bias::{KeyBias, PageAngles, TurnedBias};
-pub use layout::{HeadParts, KvFormat, KvLayout, PAGE, PageMemory, WideLayers};
+pub use layout::{HeadParts, KvFormat, KvLayout, Lasting, PAGE, PageMemory, WideLayers};
 pub use partial::SPAN_PAGES;
 
 pub(crate) use layer::LayerLayout;

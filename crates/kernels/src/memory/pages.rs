@@ -68,3 +68,32 @@ impl Pages {
         unsafe { libc::munmap(self.start.as_ptr(), self.len) };
     }
 }
+
+/// Makes zeros of a part of [owned](Owned) ones; those that lie in it whole take no memory until they are written.
+pub(super) fn clear_part(part: &mut [u8]) {
+    // SAFETY: a question that takes no pointer.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(1 << 16);
+    let (before, rest) = part.split_at_mut(part.as_ptr().align_offset(page).min(part.len()));
+    let (whole, behind) = rest.split_at_mut(rest.len() / page * page);
+    before.fill(0);
+    behind.fill(0);
+    if !whole.is_empty() && !is_taken_back(whole) {
+        whole.fill(0);
+    }
+}
+
+/// Whether the system took whole pages back, and has zeros in their place.
+#[cfg(target_os = "linux")]
+fn is_taken_back(whole: &mut [u8]) -> bool {
+    // SAFETY: whole pages of a private mapping, borrowed exclusively: they are zeros from here on, and stay mapped.
+    unsafe { libc::madvise(whole.as_mut_ptr().cast(), whole.len(), libc::MADV_DONTNEED) == 0 }
+}
+
+/// Whether the system took whole pages back, and has zeros in their place.
+#[cfg(not(target_os = "linux"))]
+fn is_taken_back(whole: &mut [u8]) -> bool {
+    let (access, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED);
+    // SAFETY: whole pages of a private mapping, borrowed exclusively, for which new ones are put: zeros, mapped likewise.
+    unsafe { libc::mmap(whole.as_mut_ptr().cast(), whole.len(), access, kind, -1, 0) != libc::MAP_FAILED }
+}

@@ -103,18 +103,30 @@ impl Blueprint {
     }
 
     /// A layer's place among those that are like it: where its keys and values, or its state, are kept. Those with wide heads
-    /// come last.
+    /// come last, and of the others those that see all positions come first.
     #[must_use]
     pub fn place(&self, layer: usize) -> usize {
         let plan = &self.layers[layer];
         match (plan.mixer, plan.cache_of, plan.heads) {
             (Mixer::Recurrent, ..) => self.before(layer, Mixer::Recurrent),
             (Mixer::Attention, Some(other), _) => self.place(other),
-            (Mixer::Attention, None, Heads::Common) => self.cached_before(layer, Heads::Common),
+            (Mixer::Attention, None, Heads::Common) => self.among_common(layer),
             (Mixer::Attention, None, Heads::Wide) => {
                 self.cached_layers(Heads::Common) + self.cached_before(layer, Heads::Wide)
             }
         }
+    }
+
+    fn among_common(&self, layer: usize) -> usize {
+        let lasts = |layer: usize| self.layers[layer].window.is_none();
+        let is_cached = |&other: &usize| {
+            let plan = &self.layers[other];
+            plan.mixer == Mixer::Attention && plan.cache_of.is_none() && plan.heads == Heads::Common
+        };
+        let alike = (0..layer).filter(is_cached).filter(|&other| lasts(other) == lasts(layer)).count();
+        let first =
+            if lasts(layer) { 0 } else { (0..self.layers.len()).filter(is_cached).filter(|&l| lasts(l)).count() };
+        first + alike
     }
 
     fn before(&self, layer: usize, mixer: Mixer) -> usize {

@@ -1,8 +1,8 @@
 //! What is kept of a sequence, by a model's blueprint: known before any weight is read.
 
-use super::{Blueprint, Heads, Recurrent};
+use super::{Blueprint, Heads, LayerPlan, Mixer, Recurrent};
 use crate::kv::{KvFormat, PAGE_TOKENS, StateLayout};
-use duet_kernels::attention::{KvLayout, WideLayers};
+use duet_kernels::attention::{KvLayout, Lasting, WideLayers};
 use duet_types::{Bytes, Tokens};
 
 impl Blueprint {
@@ -21,6 +21,31 @@ impl Blueprint {
                 kv_heads: wide.kv_heads,
                 head_dim: wide.head_dim,
             }),
+            lasting: self.lasting(),
+        }
+    }
+
+    /// The longest window of layers that have one, where others see all positions.
+    #[must_use]
+    pub fn window(&self) -> Option<Tokens> {
+        let windows = self.layers.iter().filter_map(|layer| layer.window).max()?;
+        (self.lasting() != Lasting::All).then(|| Tokens(u32::try_from(windows).unwrap_or(u32::MAX)))
+    }
+
+    /// Layers that see all positions, where others see a window of them.
+    fn lasting(&self) -> Lasting {
+        let cached = |layer: &&LayerPlan| layer.mixer == Mixer::Attention && layer.cache_of.is_none();
+        let seen = |heads: Heads| {
+            let alike = self.layers.iter().filter(cached).filter(move |layer| layer.heads == heads);
+            alike.map(|layer| layer.window.is_none())
+        };
+        let (has_wide, has_recurrent) = (seen(Heads::Wide).count() > 0, self.recurrent.is_some());
+        let first = seen(Heads::Common).filter(|&sees_all| sees_all).count();
+        match (has_wide, first) {
+            _ if has_recurrent => Lasting::All,
+            (true, 0) if seen(Heads::Wide).all(|sees_all| sees_all) => Lasting::Wide,
+            (false, 1..) if first < seen(Heads::Common).count() => Lasting::First(first),
+            _ => Lasting::All,
         }
     }
 

@@ -112,6 +112,7 @@ pub struct ChunkRows<'a> {
 pub struct CacheRows<'a> {
     kv: &'a KvTable,
     key_bias: Option<TurnedBias<'a>>,
+    /// Its place in pages.
     layer: usize,
     positions: Tokens,
 }
@@ -232,7 +233,7 @@ impl Model {
         }
         let (rows, before) = (Tokens(chunk.end.0 - chunk.start.0), chunk.start);
         let (kv, key_bias) = (&pass.segments[0].kv, self.key_bias(layer));
-        let cache = CacheRows { kv, key_bias, layer, positions: chunk.end };
+        let cache = CacheRows { kv, key_bias, layer: self.blueprint().place(layer), positions: chunk.end };
         let taken = device.chunks();
         if chunk.end > taken.context_max {
             device.outgrown(&cache);

@@ -58,6 +58,21 @@ impl Model {
         KvPool::with_states(self.kv_layout(format), self.kv_states(format), pages)
     }
 
+    /// The same for a crew alone, where sequences that do not fit whole let windows pass, if some layers have one.
+    #[must_use]
+    pub fn kv_pool_with_windows(&self, format: KvFormat, pages: usize) -> KvPool {
+        match self.kv_window() {
+            Some(window) => KvPool::with_windows(self.kv_layout(format), window, pages),
+            None => self.kv_pool_of_pages(format, pages),
+        }
+    }
+
+    /// The longest window of its layers, where others see all positions.
+    #[must_use]
+    pub fn kv_window(&self) -> Option<Tokens> {
+        self.blueprint().window()
+    }
+
     /// The shape of this model's KV pages.
     #[must_use]
     pub fn kv_layout(&self, format: KvFormat) -> KvLayout {

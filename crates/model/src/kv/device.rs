@@ -38,21 +38,21 @@ impl PageOfDevice {
     /// Leaves it to a device that may still write to it.
     pub fn leave(mut self) {
         let memory = self.memory.take();
-        self.pool.inner.state().left.extend(memory);
+        self.pool.state().left.extend(memory);
     }
 }
 
 impl Drop for PageOfDevice {
     fn drop(&mut self) {
         let memory = self.memory.take();
-        self.pool.inner.state().cold.extend(memory);
+        self.pool.state().cold.extend(memory);
     }
 }
 
 impl KvTable {
     /// A page of its pool for a device.
     pub(crate) fn page_of_device(&self) -> PageOfDevice {
-        let memory = self.pool.cold_page(&mut self.pool.inner.state());
+        let memory = self.pool.cold_page(&mut self.pool.state());
         PageOfDevice { memory: Some(memory), pool: self.pool.clone() }
     }
 
@@ -63,7 +63,7 @@ impl KvTable {
         for page in &mut pages[*len / PAGE..] {
             // Pages that are reserved are its own.
             let Some(memory) = Arc::get_mut(page).and_then(|page| page.memory.as_mut()) else { continue };
-            let mut state = pool.inner.state();
+            let mut state = pool.state();
             let mut fresh = pool.cold_page(&mut state);
             fresh.bytes_mut().copy_from_slice(memory.bytes());
             state.left.push(std::mem::replace(memory, fresh));
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(pool.free_pages(), 4);
         let mut table = pool.table();
         table.reserve(Tokens(256)).unwrap();
-        let left = pool.inner.state().left.len();
+        let left = pool.state().left.len();
         let again = numbers(&table, &region);
         assert!(before[1..].iter().all(|page| !again.contains(page)), "{again:?}");
         assert_eq!((left, again.len()), (3, 4));

@@ -69,7 +69,7 @@ impl Paid {
 
 impl Drop for Paid {
     fn drop(&mut self) {
-        self.pool.inner.state().used -= self.pages;
+        self.pool.state().used -= self.pages;
     }
 }
 

@@ -33,7 +33,7 @@ fn warm_pages_are_taken_first_and_are_never_more_than_there_are() {
     for _ in 0..100 {
         pool.warm();
     }
-    let warm = || pool.inner.state().warm.len();
+    let warm = || pool.state().warm.len();
     assert_eq!(warm(), 3);
     let mut table = pool.table();
     grown(&mut table, 65).unwrap();

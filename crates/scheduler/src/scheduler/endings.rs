@@ -148,9 +148,8 @@ impl Scheduler {
             for lane in mirrors::holding_all(&pass, &self.config) {
                 self.mirrors.attended(lane, member.request, member.computed(new));
             }
-            if member.stage == Stage::Verify {
-                // The last token is to be computed next.
-                self.memory.keeps(member.request, member.computed(new) + Tokens(1));
+            if matches!(member.stage, Stage::Decode | Stage::Verify) {
+                self.memory.keeps(member.request, member.computed(new));
             }
             let finished = generated.and_then(|generated| generated.finished);
             // An answer that came to its end before the cancellation did is a whole answer.

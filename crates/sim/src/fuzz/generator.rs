@@ -13,7 +13,7 @@ use crate::scenario::Scenario;
 use crate::truth::Truth;
 use duet_scheduler::machine::Joins;
 use duet_scheduler::policy::PolicyName;
-use duet_scheduler::{Chance, HeadRows, Limits, Mechanism, MemoryLimits, SchedulerConfig};
+use duet_scheduler::{Chance, HeadRows, Limits, Mechanism, MemoryLimits, SchedulerConfig, WindowPages};
 use duet_types::{Bytes, Class, Instant, LaneId, Nanos, Net, Tokens};
 
 /// The machines that scenarios are of. One more is a line here.
@@ -86,6 +86,13 @@ fn memory(random: &mut Random, memory: &mut MemoryLimits) {
         let least = if chance(random, 0.1) { 30 } else { 45 };
         memory.pages = random.between(least, 120) as usize;
         memory.disk_pages = if chance(random, 0.3) { 0 } else { random.between(0, 200) as usize };
+        // Drawn from what was drawn, so that everything else of a seed stays what it was.
+        if memory.pages.is_multiple_of(3) {
+            memory.pages /= 1 + memory.pages % 4;
+            let lasting = Bytes(memory.disk_pages as u64 % 100);
+            memory.windows =
+                WindowPages { tail: Tokens(20 + memory.pages as u32 % 7 * 20), lasting, whole: Bytes(100) };
+        }
     }
 }
 

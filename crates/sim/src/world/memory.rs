@@ -4,13 +4,14 @@ use super::{VirtualWorld, submission};
 use crate::answers::Answers;
 use crate::kv::Keeps;
 use duet_scheduler::{End, Event, Source};
-use duet_types::{Nanos, RequestId};
+use duet_types::{Nanos, RequestId, Tokens};
 
 impl<A: Answers> VirtualWorld<A> {
     pub(super) fn restore(&mut self, request: RequestId) {
         assert!(self.requests.contains_key(&request), "{request} is restored, and is not there");
         let shared = self.shared(request);
-        let found = self.kv.restore(request, shared);
+        let known = self.client(request).prompt + self.requests[&request].generated;
+        let found = self.kv.restore(request, shared, known + Tokens(1));
         self.answers.placed(request, found.cached, found.source);
         if let Some(Source::TakenOver(of)) = found.source {
             self.lanes.copies.taken_over(of, request, found.cached);
