@@ -204,8 +204,9 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Writes what a table holds.
     fn save(&self, table: &Self::Table, out: &mut dyn Write) -> io::Result<()>;
 
-    /// Reads the first `prefix` positions of what [`Self::save`] wrote.
-    fn load(&self, prefix: Tokens, from: &mut dyn Read) -> io::Result<Self::Table>;
+    /// Reads the first `prefix` positions of what [`Self::save`] wrote, for a sequence that is going to have so many
+    /// positions ([`Table::expect`]).
+    fn load(&self, positions: Tokens, prefix: Tokens, from: &mut dyn Read) -> io::Result<Self::Table>;
 
     /// Prepares some KV memory for the passes that follow. Takes a millisecond at most.
     fn warm_memory(&self);
@@ -283,6 +284,11 @@ pub(crate) trait Table: Sized + Send + 'static {
 
     /// Says how many positions the sequence is to have: one that memory cannot hold whole keeps less.
     fn expect(&mut self, _positions: Tokens) {}
+
+    /// Whether [`Self::expect`] would take long: it would copy keys and values, or give memory back.
+    fn would_pass(&self, _positions: Tokens) -> bool {
+        false
+    }
 
     /// It may be cut behind this position, and at its end, but not before.
     fn cuts_from(&self) -> Tokens {

@@ -563,7 +563,7 @@ impl Backend for FakeModel {
         table.tokens.iter().try_for_each(|token| out.write_all(&token.0.to_le_bytes()))
     }
 
-    fn load(&self, prefix: Tokens, from: &mut dyn Read) -> io::Result<FakeTable> {
+    fn load(&self, _: Tokens, prefix: Tokens, from: &mut dyn Read) -> io::Result<FakeTable> {
         let mut table = self.table();
         for _ in 0..prefix.0 {
             let mut bytes = [0; 4];

@@ -82,6 +82,23 @@ pub(crate) fn budget(
     Ok(Budget { pages, context: wanted.min(longest) })
 }
 
+/// Refuses keys and values that somebody asked for and that take more than all memory there is; warns of those that take more
+/// than is free. Unasked they take a part of what is free.
+pub(crate) fn check_room(budget: &Budget, page: &PageShape, memory: MachineMemory) -> Result<(), EngineError> {
+    let (context, needed) = (budget.context.0, Bytes(budget.pages as u64 * page.bytes.0));
+    match memory {
+        MachineMemory { total: Some(total), .. } if needed > total => Err(EngineError::Configuration(format!(
+            "keys and values for a context of {context} tokens would take {needed} of memory, and there are {total} in all: \
+             lower --ctx or --kv-memory, or use --kv int4"
+        ))),
+        MachineMemory { available: Some(available), .. } if needed > available => {
+            tracing::warn!("keys and values may take {needed} of memory, and {available} are free now");
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What KV pages have left, and what those of a draft model get.
 pub(crate) fn with_draft_model(config: &EngineConfig, available: Bytes) -> (EngineConfig, Bytes, Bytes) {
     if config.draft.is_none() || !config.speculate.has_model() {
@@ -172,6 +189,28 @@ mod tests {
         check(Some(100), Some(2_000), Ok((2, 100)));
         check(Some(100), Some(1_000), Err("out of KV cache memory: 1000 B were given and 2.0 KiB are needed"));
         check(None, Some(999), Err("out of KV cache memory: 999 B were given and 1000 B are needed"));
+    }
+
+    #[test]
+    fn what_takes_more_than_there_is_is_refused() {
+        let page = PageShape {
+            tokens: Tokens(64),
+            bytes: Bytes(1 << 20),
+            states: StatePages::NONE,
+            windows: WindowPages::NONE,
+        };
+        let budget = Budget { pages: 2048, context: Tokens(131_072) };
+        let check = |total: Option<u64>, available: u64| {
+            let memory =
+                MachineMemory { total: total.map(|mib| Bytes(mib << 20)), available: Some(Bytes(available << 20)) };
+            check_room(&budget, &page, memory).map_err(|error| error.to_string())
+        };
+        let refused = check(Some(2047), 2047).unwrap_err();
+        for words in ["131072 tokens", "2.0 GiB of memory", "lower --ctx or --kv-memory"] {
+            assert!(refused.contains(words), "{refused}");
+        }
+        assert_eq!(check(Some(2048), 100), Ok(()), "it is warned of");
+        assert_eq!(check(None, 4096), Ok(()));
     }
 
     #[test]

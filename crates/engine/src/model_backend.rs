@@ -345,8 +345,8 @@ impl Backend for ModelBackend {
         table.write_to(out)
     }
 
-    fn load(&self, prefix: Tokens, from: &mut dyn Read) -> io::Result<KvTable> {
-        self.pool.read_table(prefix, from)
+    fn load(&self, positions: Tokens, prefix: Tokens, from: &mut dyn Read) -> io::Result<KvTable> {
+        self.pool.read_table_of(positions, prefix, from)
     }
 
     fn warm_memory(&self) {
@@ -389,6 +389,10 @@ impl Table for KvTable {
 
     fn expect(&mut self, positions: Tokens) {
         KvTable::expect(self, positions);
+    }
+
+    fn would_pass(&self, positions: Tokens) -> bool {
+        KvTable::would_pass(self, positions)
     }
 
     fn cuts_from(&self) -> Tokens {

@@ -1,7 +1,8 @@
 //! KV on disk: files that nobody else can open, and the one thread that reads and writes them.
 //!
 //! A file has no name and is gone when it is dropped, even if the process dies: conversations do not stay behind on a
-//! disk. The thread sleeps unless there is something to move; it computes nothing. What a person waits for is read before
+//! disk. The thread sleeps unless there is something to move; it computes nothing. It also lets windows pass of what memory
+//! cannot hold whole, since that moves as much. What a person waits for is read before
 //! anything is written, and before what background work waits for.
 
 use crate::backend::{Backend, Table};
@@ -24,8 +25,10 @@ pub(crate) struct SpillFile {
 pub(crate) enum Job<T> {
     /// To disk.
     Save { request: RequestId, table: T },
-    /// The first `prefix` positions to memory.
-    Load { request: RequestId, file: Arc<SpillFile>, prefix: Tokens },
+    /// The first `prefix` positions to memory, of a sequence that is going to have so many.
+    Load { request: RequestId, file: Arc<SpillFile>, prefix: Tokens, positions: Tokens },
+    /// What is in memory, for a sequence that is going to have so many positions and does not fit whole.
+    LetPass { request: RequestId, table: T, positions: Tokens },
 }
 
 /// What came of it.
@@ -64,7 +67,7 @@ impl<T: Table> Mover<T> {
     /// Queues a job for a request of this class. What is written makes room that somebody waits for some time later, so it
     /// goes behind what is read for a person.
     pub(crate) fn queue(&self, class: Class, job: Job<T>) {
-        let class = if matches!(job, Job::Load { .. }) { class } else { Class::Proactive };
+        let class = if matches!(job, Job::Save { .. }) { Class::Proactive } else { class };
         self.jobs.add(class, job);
     }
 }
@@ -82,7 +85,13 @@ fn work<B: Backend>(backend: &B, folder: &PathBuf, jobs: &Queue<Job<B::Table>>, 
                 let result = save(backend, folder, &table).map_err(|error| (table, error));
                 Moved::Saved { request, result }
             }
-            Job::Load { request, file, prefix } => Moved::Loaded { request, result: load(backend, &file, prefix) },
+            Job::Load { request, file, prefix, positions } => {
+                Moved::Loaded { request, result: load(backend, &file, (positions, prefix)) }
+            }
+            Job::LetPass { request, mut table, positions } => {
+                table.expect(positions);
+                Moved::Loaded { request, result: Ok(table) }
+            }
         });
     }
 }
@@ -97,10 +106,10 @@ fn save<B: Backend>(backend: &B, folder: &PathBuf, table: &B::Table) -> io::Resu
     Ok(SpillFile { file, len: table.len() })
 }
 
-fn load<B: Backend>(backend: &B, file: &SpillFile, prefix: Tokens) -> io::Result<B::Table> {
+fn load<B: Backend>(backend: &B, file: &SpillFile, (positions, prefix): (Tokens, Tokens)) -> io::Result<B::Table> {
     let mut from = &file.file;
     from.seek(SeekFrom::Start(0))?;
-    backend.load(prefix, &mut BufReader::with_capacity(BUFFER, from))
+    backend.load(positions, prefix, &mut BufReader::with_capacity(BUFFER, from))
 }
 
 /// Large enough that a page is a few system calls.

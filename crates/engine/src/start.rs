@@ -7,7 +7,8 @@ use crate::exchange::GraphExchange;
 use crate::executors::Executors;
 use crate::fingerprint::model_fingerprint;
 use crate::learned::LearnedFile;
-use crate::memory::{Budget, PageShape, available, budget, graphs_held, with_draft_model};
+use crate::machine_memory::MachineMemory;
+use crate::memory::{Budget, PageShape, available, budget, check_room, graphs_held, with_draft_model};
 use crate::model_backend::ModelBackend;
 use crate::profile::{FirstProfile, Measured, Profile, encoder_heg, estimate, heg, measured_and_kept, with_disk};
 use crate::request::EngineError;
@@ -30,6 +31,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     let draft = drafting_model(&model, &config)?;
     let (config, available_for_kv, draft_bytes) = with_draft_model(&config, available_beside(&model));
     let budget = budget(&config, model.config().context, &page, available_for_kv)?;
+    check_room(&budget, &page, MachineMemory::now())?;
     let kv_tokens = page.limits(budget.pages, 0).longest();
     tracing::info!(context = budget.context.0, kv_tokens = kv_tokens.0, "KV memory");
     let threads = config.threads.unwrap_or_else(|| available_cores().len());

@@ -114,6 +114,29 @@ fn turns_of_a_long_conversation_go_on_from_its_end() {
 }
 
 #[test]
+fn conversations_that_become_too_long_go_on_from_memory_and_from_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = model("gemma3");
+    let ample = engine(&model, folder.path(), None, Method::None);
+    // One alone stays in memory; two send each other to disk.
+    for count in 1..3 {
+        let little = engine(&model, folder.path(), Some(PAGES), Method::None);
+        let mut conversations: Vec<_> = (0..count).map(|seed| text(330, seed)).collect();
+        let mut kept = vec![0; count];
+        for turn in 0..6 {
+            for (conversation, kept) in conversations.iter_mut().zip(&mut kept) {
+                let (said, cached) = answer(&little, conversation, 6);
+                assert_eq!(said, answer(&ample, conversation, 6).0, "{count}, turn {turn}");
+                assert!(cached >= *kept, "{count}, turn {turn}: {cached} of {kept}");
+                conversation.extend(said);
+                *kept = conversation.len() as u32 - 1;
+                conversation.extend(text(60, turn + 9));
+            }
+        }
+    }
+}
+
+#[test]
 fn long_ones_and_short_ones_share_memory() {
     let folder = tempfile::tempdir().unwrap();
     let model = model("gemma3");

@@ -14,6 +14,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
+#[cfg(unix)]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One cache line, and one AVX-512 register.
 #[derive(Clone, Copy)]
@@ -58,6 +60,8 @@ enum Mapping {
         pages: pages::Owned,
         /// Where the first of the buffers begins, in bytes: at a page of the system's.
         first: usize,
+        /// Whether parts of it were given back.
+        is_in_parts: AtomicBool,
     },
 }
 
@@ -102,7 +106,7 @@ impl Aligned<u8> {
     /// # Panics
     /// If the range is out of bounds.
     pub fn clear(&mut self, range: Range<usize>) {
-        let is_systems = self.owner.is_systems();
+        let is_systems = self.owner.is_taken_in_parts();
         let part = &mut self[range];
         #[cfg(unix)]
         if is_systems {
@@ -138,15 +142,26 @@ impl Mapping {
             && let Some(pages) = pages::Owned::zeroed(bytes)
         {
             let start = pages.start();
-            return (Self::System { pages, first: 0 }, start);
+            return (Self::System { pages, first: 0, is_in_parts: AtomicBool::new(false) }, start);
         }
         let mut memory = vec![0_u8; bytes];
         let start = memory.as_mut_ptr();
         (Self::Allocated(memory), start)
     }
 
-    fn is_systems(&self) -> bool {
-        !matches!(self, Self::Allocated(_))
+    /// Whether memory is the system's, which may have parts of it back. From then on it comes in small pages: where one of a
+    /// huge page's is in use, the kernel would give memory to all of it again.
+    fn is_taken_in_parts(&self) -> bool {
+        match self {
+            Self::Allocated(_) => false,
+            #[cfg(unix)]
+            Self::System { pages, is_in_parts, .. } => {
+                if !is_in_parts.swap(true, Ordering::Relaxed) {
+                    pages.want_small();
+                }
+                true
+            }
+        }
     }
 
     fn len(&self) -> usize {

@@ -50,8 +50,8 @@ pub enum KvError {
     },
 }
 
-/// The memory that pages come from. Clones share it. Memory is taken from the system when a page is first used, and
-/// then kept.
+/// The memory that pages come from. Clones share it. Memory is taken from the system when a page is first used, and then
+/// kept, but for what windows have passed.
 #[derive(Clone)]
 pub struct KvPool {
     inner: Arc<Inner>,
@@ -77,6 +77,8 @@ struct State {
     warm: Vec<PageMemory>,
     /// Pages that were never written: the system gives them memory when they are.
     cold: Vec<PageMemory>,
+    /// Pages that kept lasting layers only, and nobody's: they have memory for as much.
+    faded: Vec<PageMemory>,
     /// A page on its way from cold to warm, and how much of it is.
     warming: Option<(PageMemory, usize)>,
     /// Slabs that the system gave.
@@ -182,8 +184,21 @@ impl KvPool {
     /// # Errors
     /// If the pool is full or there is less to read than that.
     pub fn read_table(&self, prefix: Tokens, from: &mut (impl io::Read + ?Sized)) -> io::Result<KvTable> {
+        self.read_table_of(prefix, prefix, from)
+    }
+
+    /// The same for a sequence that is going to have so many positions ([`KvTable::expect`]).
+    ///
+    /// # Errors
+    /// As [`Self::read_table`].
+    pub fn read_table_of(
+        &self,
+        positions: Tokens,
+        prefix: Tokens,
+        from: &mut (impl io::Read + ?Sized),
+    ) -> io::Result<KvTable> {
         let mut table = self.table();
-        table.read_pages(prefix, from, |states, index, from| match self.states() {
+        table.read_pages((prefix, positions.max(prefix)), from, |states, index, from| match self.states() {
             Some(layout) => states.read_behind(layout, (index, prefix.as_usize()), from),
             None => Ok(()),
         })?;
@@ -193,8 +208,11 @@ impl KvPool {
 
     /// Prepares a little memory for pages that will be taken soon: at most a megabyte a call, until a few pages are warm.
     /// The first write to fresh memory can take as long as computing with it, and so does not fall on whoever takes
-    /// several pages at once.
+    /// several pages at once. Before that it gives memory back that is more than the pool's: a page's.
     pub fn warm(&self) {
+        if self.has_given_back() {
+            return;
+        }
         let (mut page, done) = {
             let mut state = self.state();
             let fresh = self.inner.capacity.saturating_sub(self.used(&state) + state.warm.len());
@@ -247,11 +265,9 @@ impl KvPool {
 
     fn take(&self, count: usize) -> Result<Vec<Arc<Page>>, KvError> {
         let mut state = self.count(count)?;
-        let warm = state.warm.len() - count.min(state.warm.len());
-        let mut memory = state.warm.split_off(warm);
-        while memory.len() < count {
-            memory.push(self.cold_page(&mut state));
-        }
+        let memory: Vec<PageMemory> = (0..count)
+            .map(|_| state.warm.pop().or_else(|| state.faded.pop()).unwrap_or_else(|| self.cold_page(&mut state)))
+            .collect();
         drop(state);
         Ok(memory.into_iter().map(|memory| self.page(memory, Kept::All)).collect())
     }
@@ -281,11 +297,7 @@ struct Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        let mut memory = self.memory.take();
-        if self.kept == Kept::Lasting {
-            // There may be many more of them than the pool has pages.
-            memory.iter_mut().for_each(PageMemory::forget);
-        }
+        let memory = self.memory.take();
         let mut state = self.pool.state();
         match self.kept {
             Kept::All => {
@@ -294,7 +306,7 @@ impl Drop for Page {
             }
             Kept::Lasting => {
                 state.lasting -= 1;
-                state.cold.extend(memory);
+                state.faded.extend(memory);
             }
         }
     }
@@ -409,8 +421,8 @@ impl KvTable {
         Ok(Self { pool: self.pool.clone(), pages, len, lineage: self.lineage.fork(len), states, passed })
     }
 
-    /// Writes its pages, whole, one after the other, and behind each the state that is kept there. They mean something to a
-    /// pool of the same layout only.
+    /// Writes its pages one after the other, as much as they keep, and behind each the state that is kept there. They mean
+    /// something to a pool of the same layout only.
     ///
     /// # Errors
     /// As `out` does.

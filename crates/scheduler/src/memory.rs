@@ -131,7 +131,7 @@ impl Memory {
         holding.is_some_and(|holding| self.limits.pages_for(positions, holding.begun) <= holding.pages)
     }
 
-    /// Positions for which `request` has pages.
+    /// Positions for which `request` has pages; fewer, where windows have passed.
     pub(crate) fn held(&self, request: RequestId) -> Tokens {
         let holding = self.live.get(&request).filter(|holding| holding.place == Place::Memory);
         self.limits.positions_of(holding.map_or(0, |holding| holding.pages))
@@ -300,21 +300,17 @@ impl Memory {
 
     /// A request has its KV, from `source`.
     pub(crate) fn restored(&mut self, request: RequestId, cached: Tokens, source: Option<Source>) {
-        let (Some(Source::TakenOver(from) | Source::Forked(from)), held) = (source, self.live.get_mut(&request)) else {
-            return;
-        };
-        if let (Some(kept), Some(held)) = (self.kept.get(&from), held) {
-            held.begun = held.begun.max(kept.begun);
-        }
+        let Some(source) = source else { return };
+        let (Source::TakenOver(from) | Source::Forked(from)) = source;
+        let before = self.kept.get(&from).map_or(Tokens::ZERO, |kept| kept.begun);
         let lineage = match source {
-            None => Lineage::New,
-            Some(Source::TakenOver(of)) => {
+            Source::TakenOver(of) => {
                 self.drop_kept(of);
                 Lineage::Continued
             }
             // A common greeting says nothing.
-            Some(Source::Forked(_)) if cached < self.limits.page => Lineage::New,
-            Some(Source::Forked(from)) => match self.kept.get(&from) {
+            Source::Forked(_) if cached < self.limits.page => Lineage::New,
+            Source::Forked(from) => match self.kept.get(&from) {
                 // Two that begin alike and go different ways: a template, unless the first one is a conversation.
                 Some(kept) if kept.usage.lineage == Lineage::Continued => Lineage::New,
                 _ => {
@@ -323,10 +319,8 @@ impl Memory {
                 }
             },
         };
-        if let Some(holding) = self.live.get_mut(&request)
-            && source.is_some()
-        {
-            holding.lineage = lineage;
+        if let Some(holding) = self.live.get_mut(&request) {
+            *holding = Holding { lineage, begun: holding.begun.max(before), ..*holding };
         }
     }
 

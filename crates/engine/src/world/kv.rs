@@ -9,7 +9,7 @@ use crate::past::When;
 use crate::sequence::{Sequence, Start};
 use crate::spill::{Job, Moved, SpillFile};
 use duet_scheduler::{Event, Source};
-use duet_types::{Class, Instant, RequestId};
+use duet_types::{Class, Instant, RequestId, Tokens};
 use std::sync::Arc;
 
 impl<B: Backend> EngineWorld<B> {
@@ -75,7 +75,10 @@ impl<B: Backend> EngineWorld<B> {
             Err(error) => {
                 // Nothing is lost but time: what was computed is computed again.
                 tracing::warn!("KV could not be read from disk, it is computed again: {error}");
-                (self.backend.table(), None)
+                let mut table = self.backend.table();
+                // The scheduler may count on what was lost not to be whole.
+                table.expect(Tokens(u32::MAX));
+                (table, None)
             }
         };
         table.expect(sequence.expects());
@@ -93,9 +96,9 @@ impl<B: Backend> EngineWorld<B> {
     pub(super) fn restore(&mut self, now: Instant, request: RequestId) {
         match self.take(request) {
             Place::OnDisk(sequence, file) => {
-                let prefix = file.len();
+                let (prefix, positions) = (file.len(), sequence.expects());
                 self.put(request, Place::Moving(sequence, None));
-                self.move_table(now, Job::Load { request, file, prefix });
+                self.move_table(now, Job::Load { request, file, prefix, positions });
             }
             Place::Here(sequence) | Place::Awaiting(sequence) => self.restore_from_kept(now, request, sequence),
             _ => panic!("{request} has its KV"),
@@ -103,18 +106,22 @@ impl<B: Backend> EngineWorld<B> {
     }
 
     fn restore_from_kept(&mut self, now: Instant, request: RequestId, mut sequence: Box<Sequence<B>>) {
-        let found = self.find_kept(request, &sequence);
+        let (found, positions) = (self.find_kept(request, &sequence), sequence.expects());
         let (mut table, source) = match found {
+            Found::Here(table, source) if table.would_pass(positions) => {
+                self.put(request, Place::Moving(sequence, Some(source)));
+                return self.move_table(now, Job::LetPass { request, table, positions });
+            }
             Found::Here(table, source) => (table, Some(source)),
             Found::Nothing => (self.backend.table(), None),
             Found::OnDisk { file, prefix, source } => {
                 self.put(request, Place::Moving(sequence, Some(source)));
-                return self.move_table(now, Job::Load { request, file, prefix });
+                return self.move_table(now, Job::Load { request, file, prefix, positions });
             }
             Found::Moving => return self.put(request, Place::Awaiting(sequence)),
         };
         self.has_started(request);
-        table.expect(sequence.expects());
+        table.expect(positions);
         let cached = sequence.attach(table);
         self.put(request, Place::Here(sequence));
         self.happened(now, Event::Restored { request, cached, source });
@@ -142,7 +149,7 @@ impl<B: Backend> EngineWorld<B> {
         if let Some(helpers) = &self.helpers {
             self.past.moves();
             let class = |request: &RequestId| self.open.get(request).map_or(Class::Proactive, |open| open.owner.class);
-            let (Job::Save { request, .. } | Job::Load { request, .. }) = &job;
+            let (Job::Save { request, .. } | Job::Load { request, .. } | Job::LetPass { request, .. }) = &job;
             return helpers.mover.queue(class(request), job);
         }
         // The engine stops: everything is cancelled, and nobody will want the KV.
@@ -151,7 +158,9 @@ impl<B: Backend> EngineWorld<B> {
             now,
             match job {
                 Job::Save { request, table } => Moved::Saved { request, result: Err((table, stopped())) },
-                Job::Load { request, .. } => Moved::Loaded { request, result: Err(stopped()) },
+                Job::Load { request, .. } | Job::LetPass { request, .. } => {
+                    Moved::Loaded { request, result: Err(stopped()) }
+                }
             },
         );
     }

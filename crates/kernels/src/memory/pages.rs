@@ -33,6 +33,15 @@ impl Owned {
     pub(super) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, Pages::len)
     }
+
+    /// Tells the system not to put them together to huge ones.
+    pub(super) fn want_small(&self) {
+        #[cfg(target_os = "linux")]
+        if let Some(pages) = &self.0 {
+            // SAFETY: this is the whole mapping, and the advice does not change what is in it. Where it is refused, nothing is.
+            unsafe { libc::madvise(pages.start.as_ptr(), pages.len, libc::MADV_NOHUGEPAGE) };
+        }
+    }
 }
 
 impl Drop for Owned {

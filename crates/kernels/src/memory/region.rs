@@ -53,7 +53,7 @@ impl<T: Plain> Aligned<T> {
         match &*self.owner {
             Mapping::Allocated(_) => None,
             #[cfg(unix)]
-            Mapping::System { pages, first } => Some(Region {
+            Mapping::System { pages, first, .. } => Some(Region {
                 owner: Arc::clone(&self.owner),
                 // SAFETY: the first buffer begins within the mapping.
                 start: NonNull::new(unsafe { pages.start().add(*first) })?,

@@ -64,9 +64,26 @@ impl KvPool {
             return Err(KvError::Full { wanted: more, free, capacity });
         }
         state.lasting += count;
-        let memory: Vec<PageMemory> = (0..count).map(|_| self.cold_page(&mut state)).collect();
+        let faded = state.faded.len() - count.min(state.faded.len());
+        let mut memory = state.faded.split_off(faded);
+        let warm = state.warm.len() - (count - memory.len()).min(state.warm.len());
+        let mut whole = state.warm.split_off(warm);
+        while memory.len() + whole.len() < count {
+            memory.push(self.cold_page(&mut state));
+        }
         drop(state);
+        whole.iter_mut().for_each(PageMemory::forget_window);
+        memory.extend(whole);
         Ok(memory.into_iter().map(|memory| self.page(memory, Kept::Lasting)).collect())
+    }
+
+    /// Gives a page's memory back that kept lasting layers only, if there is one: there may be many more of them than the pool
+    /// has pages.
+    pub(super) fn has_given_back(&self) -> bool {
+        let Some(mut page) = self.state().faded.pop() else { return false };
+        page.forget();
+        self.state().cold.push(page);
+        true
     }
 
     /// A page that was used whole keeps lasting layers from now on.
@@ -94,11 +111,22 @@ impl KvTable {
         }
     }
 
+    /// Whether [`Self::expect`] would have pages to copy or to give back.
+    #[must_use]
+    pub fn would_pass(&self, positions: Tokens) -> bool {
+        let passes = self.passed != Passed::Never || self.pool.lets_pass(positions.as_usize());
+        passes && self.behind_windows() > self.passed.pages()
+    }
+
+    /// Whole pages that no window sees any more.
+    fn behind_windows(&self) -> usize {
+        self.pool.inner.window.map_or(0, |window| self.len.saturating_sub(window) / PAGE)
+    }
+
     /// Lets windows pass up to its end. A page for whose copy there is no room stays, and is tried again the next time.
     pub(super) fn let_pass(&mut self) {
-        let (Passed::Pages(passed), Some(window)) = (self.passed, self.pool.inner.window) else { return };
-        let behind = self.len.saturating_sub(window) / PAGE;
-        for index in passed..behind {
+        let Passed::Pages(passed) = self.passed else { return };
+        for index in passed..self.behind_windows() {
             if !self.let_page_pass(index) {
                 return;
             }
@@ -129,48 +157,52 @@ impl KvTable {
         true
     }
 
-    /// Writes its pages, each behind what `behind` writes; before them how many keep lasting layers only, where some may.
+    /// Writes its pages, and behind each what `behind` writes; before them how far windows have passed, where they may.
     pub(super) fn write_pages<W: io::Write + ?Sized>(
         &self,
         out: &mut W,
         behind: impl Fn(usize, &mut W) -> io::Result<()>,
     ) -> io::Result<()> {
-        let lasting = self.pages.iter().take_while(|page| page.kept == Kept::Lasting).count();
         if self.pool.inner.window.is_some() {
-            out.write_all(&(lasting as u64).to_le_bytes())?;
+            let passed = match self.passed {
+                Passed::Never => 0,
+                Passed::Pages(pages) => 1 + pages as u64,
+            };
+            out.write_all(&passed.to_le_bytes())?;
         }
         let of_lasting = self.pool.inner.layout.lasting_bytes();
         for (index, page) in self.memory().enumerate() {
             let bytes = page.bytes();
-            out.write_all(if index < lasting { &bytes[..of_lasting] } else { bytes })?;
+            out.write_all(if index < self.passed.pages() { &bytes[..of_lasting] } else { bytes })?;
             behind(index, out)?;
         }
         Ok(())
     }
 
-    /// Reads what it wrote, as far as `positions` go, into an empty table. Windows pass as they are read, if they do not fit.
+    /// Reads what it wrote into an empty table, as far as `prefix` goes of a sequence that is to have `expected` positions.
+    /// Windows pass as they are read, if these do not fit.
     pub(super) fn read_pages<R: io::Read + ?Sized>(
         &mut self,
-        positions: Tokens,
+        (prefix, expected): (Tokens, Tokens),
         from: &mut R,
         mut behind: impl FnMut(&mut States, usize, &mut R) -> io::Result<()>,
     ) -> io::Result<()> {
-        let written = self.read_lasting(from)?;
-        let (len, of_lasting) = (positions.as_usize(), self.pool.inner.layout.lasting_bytes());
-        let passed = match self.pool.inner.window {
-            Some(window) if self.pool.lets_pass(len) => written.max(len.saturating_sub(window) / PAGE),
-            _ => written.min(len / PAGE),
+        let written = self.read_passed(from)?;
+        let (len, of_lasting) = (prefix.as_usize(), self.pool.inner.layout.lasting_bytes());
+        self.passed = match (written, self.pool.inner.window) {
+            (_, Some(window)) if self.pool.lets_pass(expected.as_usize()) => {
+                Passed::Pages(written.pages().max(len.saturating_sub(window) / PAGE))
+            }
+            (Passed::Pages(pages), _) => Passed::Pages(pages.min(len / PAGE)),
+            (Passed::Never, _) => Passed::Never,
         };
-        if passed > 0 {
-            self.pages = self.pool.take_lasting(passed).map_err(io::Error::other)?;
-            self.passed = Passed::Pages(passed);
-        }
-        self.reserve(positions).map_err(io::Error::other)?;
+        self.pages = self.pool.take_lasting(self.passed.pages()).map_err(io::Error::other)?;
+        self.reserve(prefix).map_err(io::Error::other)?;
         for (index, page) in self.pages.iter_mut().enumerate() {
             let Some(memory) = Arc::get_mut(page).and_then(|page| page.memory.as_mut()) else { continue };
             let bytes = memory.bytes_mut();
-            from.read_exact(if index < written { &mut bytes[..of_lasting] } else { bytes })?;
-            if (written..passed).contains(&index) {
+            from.read_exact(if index < written.pages() { &mut bytes[..of_lasting] } else { bytes })?;
+            if (written.pages()..self.passed.pages()).contains(&index) {
                 memory.forget_window();
             }
             behind(&mut self.states, index, from)?;
@@ -178,12 +210,13 @@ impl KvTable {
         Ok(())
     }
 
-    fn read_lasting(&self, from: &mut (impl io::Read + ?Sized)) -> io::Result<usize> {
+    fn read_passed(&self, from: &mut (impl io::Read + ?Sized)) -> io::Result<Passed> {
         if self.pool.inner.window.is_none() {
-            return Ok(0);
+            return Ok(Passed::Never);
         }
-        let mut lasting = [0; 8];
-        from.read_exact(&mut lasting)?;
-        Ok(usize::try_from(u64::from_le_bytes(lasting)).unwrap_or(usize::MAX))
+        let mut passed = [0; 8];
+        from.read_exact(&mut passed)?;
+        let pages = u64::from_le_bytes(passed).checked_sub(1);
+        Ok(pages.map_or(Passed::Never, |pages| Passed::Pages(usize::try_from(pages).unwrap_or(usize::MAX))))
     }
 }

@@ -69,7 +69,11 @@ fn write_limits(f: &mut fmt::Formatter<'_>, config: &SchedulerConfig, usual: &Sc
     option(f, "graphs", limits.graphs, other.graphs)?;
     option(f, "page", memory.page, other_memory.page)?;
     option(f, "pages", memory.pages, other_memory.pages)?;
-    option(f, "disk", memory.disk_pages, other_memory.disk_pages)
+    option(f, "disk", memory.disk_pages, other_memory.disk_pages)?;
+    let (windows, others) = (&memory.windows, &other_memory.windows);
+    option(f, "window-tail", windows.tail, others.tail)?;
+    option(f, "window-lasting", windows.lasting.0, others.lasting.0)?;
+    option(f, "window-whole", windows.whole.0, others.whole.0)
 }
 
 fn write_truth(f: &mut fmt::Formatter<'_>, truth: &Truth, usual: &Truth) -> fmt::Result {

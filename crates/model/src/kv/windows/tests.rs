@@ -113,12 +113,13 @@ proptest! {
                     let prefix = tables[which].table.cut(Tokens(other as u32));
                     let positions = tables[which].positions[..prefix.as_usize()].to_vec();
                     tables[which] = Written::new(&pool);
-                    if let Ok(table) = pool.read_table(prefix, &mut file.as_slice()) {
+                    if let Ok(table) = pool.read_table_of(Tokens(rows as u32 * 9), prefix, &mut file.as_slice()) {
                         tables[which] = Written { table, positions };
                     }
                 }
                 _ => tables[which].table.expect(Tokens(other as u32)),
             }
+            pool.warm();
             tables.iter().try_for_each(Written::check)?;
             count(&pool, &tables)?;
         }
