@@ -188,14 +188,14 @@ impl KvTable {
         mut behind: impl FnMut(&mut States, usize, &mut R) -> io::Result<()>,
     ) -> io::Result<()> {
         let written = self.read_passed(from)?;
-        let (len, of_lasting) = (prefix.as_usize(), self.pool.inner.layout.lasting_bytes());
-        self.passed = match (written, self.pool.inner.window) {
-            (_, Some(window)) if self.pool.lets_pass(expected.as_usize()) => {
-                Passed::Pages(written.pages().max(len.saturating_sub(window) / PAGE))
-            }
-            (Passed::Pages(pages), _) => Passed::Pages(pages.min(len / PAGE)),
-            (Passed::Never, _) => Passed::Never,
+        // What has passed is behind a window of any prefix that it may be cut at, but for none at all.
+        let unseen = self.pool.inner.window.map_or(0, |window| prefix.as_usize().saturating_sub(window) / PAGE);
+        self.passed = match written {
+            _ if self.pool.lets_pass(expected.as_usize()) => Passed::Pages(unseen),
+            Passed::Pages(pages) => Passed::Pages(pages.min(unseen)),
+            Passed::Never => Passed::Never,
         };
+        let of_lasting = self.pool.inner.layout.lasting_bytes();
         self.pages = self.pool.take_lasting(self.passed.pages()).map_err(io::Error::other)?;
         self.reserve(prefix).map_err(io::Error::other)?;
         for (index, page) in self.pages.iter_mut().enumerate() {

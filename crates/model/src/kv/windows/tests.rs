@@ -129,6 +129,23 @@ proptest! {
 }
 
 #[test]
+fn nothing_of_what_has_passed_is_an_empty_table() {
+    let pool = pool(4);
+    let (mut long, mut next) = (Written::new(&pool), 0);
+    long.table.expect(Tokens(300));
+    assert!(long.grow(130, 130, &mut next));
+    long.table.expect(Tokens(300));
+    assert!(long.table.cuts_from() > Tokens::ZERO);
+    let mut file = Vec::new();
+    long.table.write_to(&mut file).unwrap();
+    let mut empty =
+        Written { table: pool.read_table(Tokens::ZERO, &mut file.as_slice()).unwrap(), positions: Vec::new() };
+    assert_eq!((empty.table.pages(), empty.table.cuts_from()), (0, Tokens::ZERO));
+    assert!(empty.grow(30, 30, &mut next));
+    empty.check().unwrap();
+}
+
+#[test]
 fn a_pool_of_little_memory_holds_many_positions() {
     let pool = pool(6);
     let mut long = Written::new(&pool);
