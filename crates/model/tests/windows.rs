@@ -1,7 +1,7 @@
 //! A sequence that is too long for its pool lets windows pass, and its logits are the same bytes as with a pool that holds
 //! all of it: read at once and in chunks, forked, shared with one that is kept whole, and through a file.
 
-use duet_kernels::crew::Scoped;
+use duet_kernels::crew::Solo;
 use duet_model::forward::{Activations, Pass, Segment};
 use duet_model::kv::{KvFormat, KvPool, KvTable, PAGE_TOKENS};
 use duet_model::{LoadOptions, Model};
@@ -22,7 +22,7 @@ fn text() -> Vec<TokenId> {
 
 /// Feeds tokens in chunks, and adds the logits of all of them.
 fn feed(model: &Model, mut kv: KvTable, tokens: &[TokenId], chunk: usize, logits: &mut Vec<f32>) -> KvTable {
-    let crew = Scoped { threads: 2 };
+    let crew = Solo;
     for tokens in tokens.chunks(chunk) {
         let segment = Segment::new(kv, tokens.to_vec());
         let mut pass = Pass::new(model, Activations::new(model, chunk), vec![segment]).unwrap();
