@@ -9,8 +9,8 @@ values, one server reads every conversation from its start and goes on with the 
 whose memory has room for the longest alone, reads the first two turns at once in the background while short
 requests of a person preempt it; and goes on with the third after the other conversations have sent this one's
 keys and values to disk, and they came back. The answers have to be the same, token by token and in the log
-probability of each. With --memory the other server has that share of the longest conversation only: for a model some of whose
-layers see a window, whose conversations are then kept without what windows have passed.
+probability of each. With --memory the other server has that share of the longest conversation only: for a
+model some of whose layers see a window, whose conversations are then kept without what windows have passed.
 
 Prints, for each format and conversation: the tokens of its prompt; how many of the three answers are right;
 whether each turn was kept for the next; how often its reading was preempted, and whether the second answer is the

@@ -454,7 +454,7 @@ impl Bench<'_> {
     /// `steps` greedy steps of all sequences together; where experts are on disk, over tokens that are spread over the
     /// vocabulary.
     fn steps(&self, tables: &mut Vec<KvTable>, steps: usize) -> Result<Duration, ThroughputError> {
-        let batch = tables.len();
+        let (batch, vocabulary) = (tables.len(), self.model.config().vocabulary);
         let rows: Vec<usize> = (0..batch).collect();
         let mut activations = Activations::new(self.model, batch);
         let mut tokens = self.text(batch, 7);
@@ -465,10 +465,7 @@ impl Bench<'_> {
             let mut pass = self.pass(activations, segments.collect())?;
             self.run_all(&mut pass)?;
             self.model.logits(&mut pass, &rows, &mut logits, self.crew);
-            let chosen = {
-                let vocabulary = self.model.config().vocabulary;
-                likeliest_of_each(&logits[..batch * vocabulary], vocabulary, self.crew)
-            };
+            let chosen = likeliest_of_each(&logits[..batch * vocabulary], vocabulary, self.crew);
             // Experts on disk are read for what is said, and a model of random weights repeats itself.
             let goes_on = self.model.expert_memory().is_none();
             tokens = if goes_on { chosen } else { self.text(batch, 8 + step) };

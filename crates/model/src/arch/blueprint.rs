@@ -118,15 +118,15 @@ impl Blueprint {
     }
 
     fn among_common(&self, layer: usize) -> usize {
-        let lasts = |layer: usize| self.layers[layer].window.is_none();
-        let is_cached = |&other: &usize| {
-            let plan = &self.layers[other];
-            plan.mixer == Mixer::Attention && plan.cache_of.is_none() && plan.heads == Heads::Common
-        };
-        let alike = (0..layer).filter(is_cached).filter(|&other| lasts(other) == lasts(layer)).count();
-        let first =
-            if lasts(layer) { 0 } else { (0..self.layers.len()).filter(is_cached).filter(|&l| lasts(l)).count() };
-        first + alike
+        let lasts = self.layers[layer].window.is_none();
+        let alike = |plan: &&LayerPlan| plan.has_cache(Heads::Common) && plan.window.is_none() == lasts;
+        let before = self.layers[..layer].iter().filter(alike).count();
+        if lasts { before } else { self.lasting_common() + before }
+    }
+
+    /// Layers with common heads and a cache of their own that see all positions.
+    pub(super) fn lasting_common(&self) -> usize {
+        self.layers.iter().filter(|plan| plan.has_cache(Heads::Common) && plan.window.is_none()).count()
     }
 
     fn before(&self, layer: usize, mixer: Mixer) -> usize {
@@ -134,9 +134,7 @@ impl Blueprint {
     }
 
     fn cached_before(&self, layer: usize, heads: Heads) -> usize {
-        let is_like =
-            |plan: &&LayerPlan| plan.mixer == Mixer::Attention && plan.cache_of.is_none() && plan.heads == heads;
-        self.layers[..layer].iter().filter(is_like).count()
+        self.layers[..layer].iter().filter(|plan| plan.has_cache(heads)).count()
     }
 
     /// Channels of the convolution that recurrent layers have.
@@ -237,6 +235,11 @@ pub struct LayerPlan {
 }
 
 impl LayerPlan {
+    /// Whether it has keys and values of its own, of heads of this shape.
+    pub(super) fn has_cache(&self, heads: Heads) -> bool {
+        self.mixer == Mixer::Attention && self.cache_of.is_none() && self.heads == heads
+    }
+
     /// A layer with attention over all positions, turned by the first rope.
     pub const ATTENTION: Self =
         Self { window: None, rope: 0, mixer: Mixer::Attention, heads: Heads::Common, cache_of: None, ffn: None };

@@ -1,6 +1,6 @@
 //! What is kept of a sequence, by a model's blueprint: known before any weight is read.
 
-use super::{Blueprint, Heads, LayerPlan, Mixer, Recurrent};
+use super::{Blueprint, Heads, Recurrent};
 use crate::kv::{KvFormat, PAGE_TOKENS, StateLayout};
 use duet_kernels::attention::{KvLayout, Lasting, WideLayers};
 use duet_types::{Bytes, Tokens};
@@ -34,17 +34,13 @@ impl Blueprint {
 
     /// Layers that see all positions, where others see a window of them.
     fn lasting(&self) -> Lasting {
-        let cached = |layer: &&LayerPlan| layer.mixer == Mixer::Attention && layer.cache_of.is_none();
-        let seen = |heads: Heads| {
-            let alike = self.layers.iter().filter(cached).filter(move |layer| layer.heads == heads);
-            alike.map(|layer| layer.window.is_none())
-        };
-        let (has_wide, has_recurrent) = (seen(Heads::Wide).count() > 0, self.recurrent.is_some());
-        let first = seen(Heads::Common).filter(|&sees_all| sees_all).count();
-        match (has_wide, first) {
-            _ if has_recurrent => Lasting::All,
-            (true, 0) if seen(Heads::Wide).all(|sees_all| sees_all) => Lasting::Wide,
-            (false, 1..) if first < seen(Heads::Common).count() => Lasting::First(first),
+        let [common, wide] = [Heads::Common, Heads::Wide].map(|heads| self.cached_layers(heads));
+        let wide_sees_all =
+            self.layers.iter().filter(|plan| plan.has_cache(Heads::Wide)).all(|plan| plan.window.is_none());
+        match (wide, self.lasting_common()) {
+            _ if self.recurrent.is_some() => Lasting::All,
+            (1.., 0) if wide_sees_all => Lasting::Wide,
+            (0, first @ 1..) if first < common => Lasting::First(first),
             _ => Lasting::All,
         }
     }

@@ -53,7 +53,7 @@ impl KvPool {
     /// Whether a sequence that comes to have so many positions lets windows pass. A page more is asked about: whoever counts
     /// pages beforehand, counts the next token's.
     fn lets_pass(&self, positions: usize) -> bool {
-        self.inner.window.is_some() && (positions + PAGE).div_ceil(PAGE) > self.inner.capacity
+        self.inner.window.is_some() && positions.saturating_add(PAGE).div_ceil(PAGE) > self.inner.capacity
     }
 
     fn take_lasting(&self, count: usize) -> Result<Vec<Arc<Page>>, KvError> {
