@@ -13,7 +13,7 @@ use crate::weights::Weights;
 use duet_engine::{Device, Engine, EngineConfig, MachineMemory};
 use duet_model::encoder::{Encoder, EncoderKind};
 use duet_model::gguf::GgufFile;
-use duet_model::{ExpertMemoryError, LoadError, LoadOptions, Model, PackError, PackedFileUse, Packing};
+use duet_model::{ExpertMemoryError, LoadError, LoadOptions, Model, PackError, PackedFileUse, Packing, WeightsIn};
 use duet_offload::{expert_file, read_experts};
 use duet_scheduler::machine::RowsTaken;
 use duet_types::{Bytes, Tokens};
@@ -50,13 +50,26 @@ pub(crate) fn start_with(
     let is_named = !device.devices.is_empty() || arguments.expert_memory.is_some();
     let looking = if is_named { Looking::for_none() } else { Looking::begin() };
     let cache = WeightCache::of(arguments.weight_cache);
-    let model = load(&path, &arguments.load_options(cache.as_ref()), cache.as_ref())?;
+    let load = |weights_in| {
+        let options = LoadOptions { weights_in, ..arguments.load_options(cache.as_ref()) };
+        load(&path, &options, cache.as_ref())
+    };
+    let model = load(offloading::weights_in(device.accelerators()))?;
     let learned_folder = config.profile_folder.clone();
     let draft = open_draft(draft, arguments)?;
     let config = EngineConfig { history: history.finish(), learned_folder, draft, speculate, ..config };
     let engine = if device.devices.is_empty() {
         let unpaying = Unpaying::read(models::cache_folder("profiles").ok());
-        start_by_default((&model, &path), device, config, (looking.finish(), unpaying))?
+        let working = unpaying.without(&model, looking.finish());
+        let model = match offloading::weights_in(&working) {
+            WeightsIn::MappedFile => model,
+            WeightsIn::OwnMemory => {
+                // Not both at once.
+                drop(model);
+                load(WeightsIn::OwnMemory)?
+            }
+        };
+        start_by_default((&model, &path), device, config, (working, unpaying))?
     } else {
         let config = beside_devices((&model, &path), arguments, device, config)?;
         Engine::start(Arc::clone(&model), config)?
@@ -73,9 +86,8 @@ fn start_by_default(
     (model, path): (&Arc<Model>, &Path),
     arguments: &DeviceArgs,
     config: EngineConfig,
-    (working, mut unpaying): (Vec<DeviceSpec>, Unpaying),
+    (mut specs, mut unpaying): (Vec<DeviceSpec>, Unpaying),
 ) -> anyhow::Result<Engine> {
-    let mut specs = if working.is_empty() { working } else { unpaying.without(model, working) };
     if model.blueprint().experts.is_some() {
         specs.truncate(1);
     }
@@ -140,8 +152,18 @@ fn wanted(path: &Path, arguments: &DeviceArgs, config: &EngineConfig) -> Wanted 
 
 /// Finds (downloads if need be) and loads the model called `name`.
 pub(crate) fn open(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
+    open_in(WeightsIn::default(), name, arguments)
+}
+
+/// The same for a model that runs on the devices that were named.
+pub(crate) fn open_beside(name: &str, arguments: &EngineArgs, device: &DeviceArgs) -> anyhow::Result<Arc<Model>> {
+    open_in(offloading::weights_in(device.accelerators()), name, arguments)
+}
+
+fn open_in(weights_in: WeightsIn, name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
     let cache = WeightCache::of(arguments.weight_cache);
-    load(&models::locate(name)?, &arguments.load_options(cache.as_ref()), cache.as_ref())
+    let options = LoadOptions { weights_in, ..arguments.load_options(cache.as_ref()) };
+    load(&models::locate(name)?, &options, cache.as_ref())
 }
 
 /// The same with all experts in memory, whatever memory is given to those of the model that answers.
@@ -319,7 +341,7 @@ fn load_model(
         progress.finish("loaded");
     }
     if let Some(check) = in_memory
-        && !matches!(model.packing(), Packing::Mapped(_))
+        && !matches!(model.packing(), Packing::Kept(_))
     {
         check.finish()?;
     }

@@ -48,7 +48,7 @@ impl WeightCache {
 
     /// Notes that a model's weights are used.
     pub(crate) fn used(model: &Model) {
-        if let Packing::Mapped(path) = model.packing() {
+        if let Packing::Kept(path) = model.packing() {
             bounded::touch(path);
         }
     }
@@ -123,7 +123,7 @@ mod tests {
         let pack = |cache: &WeightCache| cache.pack(&path, (&place, why), &options(PackedFileUse::OrRefuse));
         let refused = pack(&of(1000)).unwrap_err();
         assert!(refused.to_string().contains("--weight-cache"), "{refused}");
-        let (cache, mapped) = (of(1 << 30), Packing::Mapped(place.clone()));
+        let (cache, mapped) = (of(1 << 30), Packing::Kept(place.clone()));
         pack(&cache).unwrap();
         assert_eq!(load(PackedFileUse::JustWritten).unwrap().packing(), &mapped);
         assert_eq!(load(PackedFileUse::OrRefuse).unwrap().packing(), &mapped);

@@ -6,7 +6,7 @@
 
 use crate::error::GpuError;
 use crate::gpu::Gpu;
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, WeightBytes};
 use crate::nodes::{DenseOnGpu, Launcher, NormOnGpu, whole};
 use crate::products::{Epilogue, Product, RowsOf, Source, TILE_MAX};
 use crate::recording::{Groups, Recording};
@@ -144,9 +144,10 @@ impl ExpertsOnGpu {
         })
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        let shared = self.shared.as_ref().map_or(0, DenseOnGpu::bytes);
-        self.gate_up.bytes() + self.down.bytes() + self.router.size() + shared
+    pub(crate) fn bytes(&self) -> WeightBytes {
+        let router = WeightBytes { copied: self.router.size(), in_place: 0 };
+        let shared = self.shared.iter().map(DenseOnGpu::bytes);
+        [self.gate_up.bytes(), self.down.bytes(), router].into_iter().chain(shared).sum()
     }
 }
 

@@ -10,6 +10,7 @@ use crate::fusing::{self, DOUBLES, Fusing};
 use crate::host_memory::{self, HostMemory};
 use crate::launches::Launches;
 use crate::pipelines::Pipelines;
+use crate::weights_in_place::Windows;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,6 +35,8 @@ pub struct Gpu {
     pub(crate) launches: OnceLock<Launches>,
     /// How it is given the host's memory, if it shares that.
     pub(crate) host_memory: Option<HostMemory>,
+    /// Weights that it was given where they are.
+    pub(crate) windows: Windows,
     /// How it adds products.
     pub(crate) fusing: Fusing,
     /// Bytes that were read back.
@@ -118,6 +121,7 @@ impl Gpu {
             clock,
             launches: OnceLock::new(),
             host_memory,
+            windows: Windows::default(),
             fusing,
             read,
             copied,

@@ -20,7 +20,11 @@ mod vulkan {
         Ok(None)
     }
 
-    pub(super) fn import(_device: &wgpu::Device, _region: &Region, _bytes: u64) -> Result<wgpu::Buffer, GpuError> {
+    pub(super) fn import(
+        _device: &wgpu::Device,
+        _part: (&Region, usize),
+        _bytes: u64,
+    ) -> Result<wgpu::Buffer, GpuError> {
         Err(GpuError::Model("memory of the host's"))
     }
 
@@ -43,15 +47,27 @@ pub(crate) struct HostMemory {
 }
 
 impl HostMemory {
-    /// A region as a buffer, as much of it as one binding reads. Nobody may have borrowed bytes of it that a submission writes.
+    /// A region as a buffer from a [beginning](Self::begin_before) on, as much of it as one binding reads. Nobody may have borrowed
+    /// bytes of it that a submission writes.
     ///
     /// # Errors
     /// If the driver refuses that.
-    pub(crate) fn import(self, gpu: &Gpu, region: &Region) -> Result<wgpu::Buffer, GpuError> {
-        let bytes = (region.bytes() as u64).min(gpu.binding_max) / self.alignment * self.alignment;
-        let buffer = vulkan::import(&gpu.device, region, bytes)?;
+    pub(crate) fn import(self, gpu: &Gpu, region: &Region, from: usize) -> Result<wgpu::Buffer, GpuError> {
+        let left = region.bytes().saturating_sub(from) as u64;
+        let bytes = left.min(gpu.binding_max) / self.alignment * self.alignment;
+        let buffer = vulkan::import(&gpu.device, (region, from), bytes)?;
         gpu.check()?;
         Ok(buffer)
+    }
+
+    /// Where a part of a region that has this place may begin.
+    pub(crate) fn begin_before(self, place: usize) -> usize {
+        let alignment = usize::try_from(self.alignment).unwrap_or(usize::MAX);
+        place / alignment * alignment
+    }
+
+    pub(crate) fn alignment(self) -> u64 {
+        self.alignment
     }
 
     /// What is submitted behind commands that write to the host's memory, so that the host sees it when they have ended.
@@ -69,7 +85,7 @@ impl HostMemory {
         let region = region.ok_or_else(|| GpuError::Refused("the system has no pages to share".to_owned()))?;
         let between = gpu.empty("tried", PART);
         let byte = |at: usize, round: usize| (at * 7 + round * 31) as u8;
-        let buffer = self.import(gpu, &region)?;
+        let buffer = self.import(gpu, &region, 0)?;
         for round in 0..2 {
             memory[..PART].iter_mut().enumerate().for_each(|(at, to)| *to = byte(at, round));
             let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());

@@ -37,7 +37,7 @@ impl InPlace {
     /// If the driver refuses it.
     pub(crate) fn of(gpu: &Gpu, sharing: HostMemory, cache: &CacheRows<'_>) -> Result<Option<Self>, GpuError> {
         let Some(region) = cache.region() else { return Ok(None) };
-        let (trees, buffer) = (cache.page_of_device(), sharing.import(gpu, &region)?);
+        let (trees, buffer) = (cache.page_of_device(), sharing.import(gpu, &region, 0)?);
         let stride = trees.stride();
         let pages = usize::try_from(buffer.size()).unwrap_or(usize::MAX) / stride;
         Ok(Some(Self { region, pages, stride, layout: cache.layout(), buffer, trees }))

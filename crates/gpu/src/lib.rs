@@ -48,6 +48,7 @@ mod sought;
 mod spans;
 mod staging;
 mod tiled;
+mod weights_in_place;
 
 pub use adapters::{Adapter, Adapters, CacheAccess, Verdict};
 pub use error::GpuError;

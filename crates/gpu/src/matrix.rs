@@ -1,11 +1,13 @@
-//! Packed matrices in a GPU's memory, with the bytes that the CPU's kernels read.
+//! Packed matrices as a GPU has them: the bytes that the CPU's kernels read, copied or where they are.
 //!
 //! What exceeds a binding is cut between pairs of panels, and each slab is a launch of its own.
 
 use crate::error::GpuError;
 use crate::gpu::Gpu;
+use crate::weights_in_place::Panels;
 use duet_kernels::matmul::Gating;
 use duet_kernels::packed::{Form, PANEL, PANELS_TOGETHER, PackedMatrix, PackedPart};
+use std::iter::Sum;
 
 /// A matrix.
 #[derive(Debug)]
@@ -24,15 +26,36 @@ pub(crate) struct Slab {
     /// The first of its outputs.
     pub(crate) first: usize,
     pub(crate) outputs: usize,
-    pub(crate) quants: wgpu::Buffer,
-    pub(crate) scales: wgpu::Buffer,
+    pub(crate) quants: Panels,
+    pub(crate) scales: Panels,
+}
+
+/// Pairs of panels whose bytes are a multiple of what a binding begins at, whatever adapter it is.
+const PAIRS_ALIGNED: usize = 4;
+
+/// What weights take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WeightBytes {
+    /// Of the GPU's own memory.
+    pub(crate) copied: u64,
+    /// Where the cores have them.
+    pub(crate) in_place: u64,
+}
+
+impl Sum for WeightBytes {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            copied: sum.copied + one.copied,
+            in_place: sum.in_place + one.in_place,
+        })
+    }
 }
 
 /// Outputs of a pair of panels.
 pub(crate) const PAIR: usize = PANELS_TOGETHER * PANEL;
 
 impl Matrix {
-    /// Copies a matrix there.
+    /// Brings a matrix there.
     ///
     /// # Errors
     /// If there is no memory for it.
@@ -46,7 +69,7 @@ impl Matrix {
         Ok(Self { groups: matrix.groups(), outputs: matrix.outputs(), slabs })
     }
 
-    /// Copies the matrices of experts there, one after the other: a product names the expert.
+    /// Brings the matrices of experts there, one after the other: a product names the expert.
     ///
     /// # Errors
     /// If they are not alike, or exceed a binding together.
@@ -62,28 +85,29 @@ impl Matrix {
         if let Some(bytes) = one.map(|one| (one * count) as u64).into_iter().find(|&bytes| bytes > limit) {
             return Err(GpuError::TooLarge { what: "a layer's experts", bytes, limit });
         }
-        let all = one.map(|one| gpu.empty("experts", one * count));
-        gpu.check()?;
-        for (index, matrix) in matrices.enumerate() {
+        let mut bytes = [Vec::with_capacity(count), Vec::with_capacity(count)];
+        for matrix in matrices {
             let [own] = matrix.parts().collect::<Vec<_>>().try_into().map_err(|_| UNLIKE)?;
             if own.form != part.form || [own.quants.len(), own.scales.len()] != one {
                 return Err(UNLIKE);
             }
-            for ((buffer, bytes), one) in all.iter().zip([own.quants, own.scales]).zip(one) {
-                gpu.queue.write_buffer(buffer, (index * one) as u64, bytes);
-            }
-            // As in `Gpu::filled`.
-            gpu.queue.submit([]);
+            bytes[0].push(own.quants);
+            bytes[1].push(own.scales);
         }
+        let [quants, scales] = bytes;
+        let regions = part.regions();
+        let quants = gpu.panels_of_experts(&quants, regions[0].as_ref());
+        let scales = gpu.panels_of_experts(&scales, regions[1].as_ref());
+        gpu.check()?;
         let pairs = part.outputs.div_ceil(PAIR);
-        let [quants, scales] = all;
         let slab = Slab { form: part.form, pairs, first: 0, outputs: part.outputs, quants, scales };
         Ok(Self { groups: first.groups(), outputs: first.outputs(), slabs: vec![slab] })
     }
 
-    /// Bytes of the GPU's memory.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.slabs.iter().map(|slab| slab.quants.size() + slab.scales.size()).sum()
+    /// Bytes of the GPU's own memory, and bytes that the cores read as well.
+    pub(crate) fn bytes(&self) -> WeightBytes {
+        let panels = self.slabs.iter().flat_map(|slab| [&slab.quants, &slab.scales]);
+        panels.map(|panels| WeightBytes { copied: panels.copied(), in_place: panels.in_place() }).sum()
     }
 
     /// Whether products with it read rows that are not rounded.
@@ -97,23 +121,31 @@ impl Matrix {
     }
 }
 
+/// A section in slabs that fit a binding each.
 fn cut(gpu: &Gpu, part: &PackedPart<'_>, first: usize) -> Result<Vec<Slab>, GpuError> {
     let pairs = part.outputs.div_ceil(PAIR);
     let [quants, scales] = [part.quants.len() / pairs.max(1), part.scales.len() / pairs.max(1)];
-    let together = (gpu.binding_max as usize / quants.max(scales).max(1)).min(pairs);
-    if together == 0 {
-        let (bytes, limit) = (quants as u64, gpu.binding_max);
-        return Err(GpuError::TooLarge { what: "a pair of panels", bytes, limit });
-    }
+    let regions = part.regions();
+    let limit = gpu.slab_max(regions[0].as_ref());
+    let together = match (limit as usize / quants.max(scales).max(1)).min(pairs) {
+        0 => {
+            let bytes = quants as u64;
+            return Err(GpuError::TooLarge { what: "a pair of panels", bytes, limit });
+        }
+        // The next ones begin where a binding may, too.
+        cut if (PAIRS_ALIGNED..pairs).contains(&cut) && regions[0].is_some() => cut / PAIRS_ALIGNED * PAIRS_ALIGNED,
+        whole => whole,
+    };
     let slab = |from: usize| {
         let to = (from + together).min(pairs);
+        let panels = |label, bytes: &[u8], one: usize, region| gpu.panels(label, &bytes[from * one..to * one], region);
         Slab {
             form: part.form,
             pairs: to - from,
             first: first + from * PAIR,
             outputs: (to * PAIR).min(part.outputs) - from * PAIR,
-            quants: gpu.filled("quants", &part.quants[from * quants..to * quants]),
-            scales: gpu.filled("scales", &part.scales[from * scales..to * scales]),
+            quants: panels("quants", part.quants, quants, regions[0].as_ref()),
+            scales: panels("scales", part.scales, scales, regions[1].as_ref()),
         }
     };
     Ok((0..pairs).step_by(together).map(slab).collect())
@@ -168,14 +200,19 @@ impl Gpu {
     /// A buffer that shaders read, with these bytes.
     pub(crate) fn filled(&self, label: &'static str, bytes: &[u8]) -> wgpu::Buffer {
         let buffer = self.empty(label, bytes.len());
+        self.write(&buffer, 0, bytes);
+        buffer
+    }
+
+    /// Brings weights to a place in a buffer.
+    pub(crate) fn write(&self, buffer: &wgpu::Buffer, at: u64, bytes: &[u8]) {
         // Only what was allocated can be written to; that it was not is told by the next check.
         if self.check().is_ok() {
             let whole = bytes.len() / 4 * 4;
-            self.queue.write_buffer(&buffer, 0, &bytes[..whole]);
+            self.queue.write_buffer(buffer, at, &bytes[..whole]);
             // Weights lie in the queue's own memory until they are submitted: little of them at a time.
             self.queue.submit([]);
         }
-        buffer
     }
 
     /// The same of floats.

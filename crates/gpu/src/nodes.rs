@@ -3,7 +3,7 @@
 use crate::error::GpuError;
 use crate::experts::ExpertsOnGpu;
 use crate::gpu::Gpu;
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, WeightBytes};
 use crate::products::{Epilogue, Method, Product, RowsOf, Source};
 use crate::recording::{Groups, Recording};
 use crate::room::Room;
@@ -88,7 +88,7 @@ impl QkvOnGpu {
         })
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> WeightBytes {
         self.matrix.bytes()
     }
 
@@ -113,12 +113,12 @@ impl FfnOnGpu {
         })
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.output.bytes()
-            + match &self.block {
-                BlockOnGpu::Dense(block) => block.bytes(),
-                BlockOnGpu::Experts(experts) => experts.bytes(),
-            }
+    pub(crate) fn bytes(&self) -> WeightBytes {
+        let block = match &self.block {
+            BlockOnGpu::Dense(block) => block.bytes(),
+            BlockOnGpu::Experts(experts) => experts.bytes(),
+        };
+        [self.output.bytes(), block].into_iter().sum()
     }
 
     pub(crate) fn has_floats(&self) -> bool {
@@ -141,8 +141,8 @@ impl DenseOnGpu {
         })
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.gate_up.bytes() + self.down.bytes()
+    pub(crate) fn bytes(&self) -> WeightBytes {
+        [self.gate_up.bytes(), self.down.bytes()].into_iter().sum()
     }
 
     fn has_floats(&self) -> bool {
@@ -159,7 +159,7 @@ impl HeadOnGpu {
         })
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> WeightBytes {
         self.matrix.bytes()
     }
 }

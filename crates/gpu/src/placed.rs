@@ -12,6 +12,7 @@ use crate::gpu::{Fault, Gpu};
 use crate::heads::HeadsOnGpu;
 use crate::held::Shares;
 use crate::launches::{LaunchTime, Launches, Timed};
+use crate::matrix::WeightBytes;
 use crate::nodes::{FfnOnGpu, HeadOnGpu, Launcher, QkvOnGpu};
 use crate::pages::Place;
 use crate::prepared::{Chosen, Part, Prepared};
@@ -73,7 +74,8 @@ pub(crate) struct Loaded {
 const ROWS: usize = 256;
 
 impl GpuModel {
-    /// Copies a model to a GPU.
+    /// Brings a model to a GPU: its weights are copied, or read where they are by one that shares the processor's memory, if they lie
+    /// in memory of the process's own ([`WeightsIn::OwnMemory`](duet_model::WeightsIn)).
     ///
     /// # Errors
     /// If it does not open, the model is none for it, or there is no memory for it.
@@ -81,7 +83,7 @@ impl GpuModel {
         Self::within(model, adapter, None)
     }
 
-    /// Copies as many of a model's layers to a GPU as have room in so much of its memory.
+    /// Brings as many of a model's layers to a GPU as have room in so much of its memory.
     ///
     /// # Errors
     /// As [`Self::new`]; and if not even one has.
@@ -101,10 +103,16 @@ impl GpuModel {
         self.held() == (0..self.model.blueprint().layers.len())
     }
 
-    /// What its weights take of the GPU's memory.
+    /// What its weights take of the GPU's own memory.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
-        Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.bytes()))
+        Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.bytes().copied))
+    }
+
+    /// Weights that it reads where the cores have them.
+    #[must_use]
+    pub fn bytes_in_place(&self) -> Bytes {
+        Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.bytes().in_place))
     }
 
     /// How products are added there: whether its results have the CPU's bits.
@@ -361,9 +369,9 @@ impl Loaded {
         Ok(loaded)
     }
 
-    fn bytes(&self) -> u64 {
-        let layers: u64 = self.layers.iter().map(|(qkv, ffn)| qkv.bytes() + ffn.bytes()).sum();
-        layers + self.head.as_ref().map_or(0, HeadOnGpu::bytes)
+    fn bytes(&self) -> WeightBytes {
+        let layers = self.layers.iter().flat_map(|(qkv, ffn)| [qkv.bytes(), ffn.bytes()]);
+        layers.chain(self.head.iter().map(HeadOnGpu::bytes)).sum()
     }
 
     /// A layer that is there.

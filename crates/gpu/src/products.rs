@@ -8,6 +8,7 @@ use crate::room::Operands;
 use crate::shader::{PRODUCT, PRODUCT_FLOATS, PRODUCT_OF_ROW, PRODUCT_SPLIT, PRODUCT_TILED, QUANTIZE, Shader};
 use crate::sharing::{SharedOfGroups, fetched, row_bytes};
 use crate::tiled::{self, Tiled};
+use crate::weights_in_place::Panels;
 use duet_kernels::matmul::Gating;
 use duet_kernels::packed::PANEL;
 use duet_kernels::quantize::GROUP;
@@ -232,7 +233,8 @@ impl Launcher<'_> {
         };
         if slab.form.is_float() {
             let pipeline = self.gpu.pipeline(&PRODUCT_FLOATS, of_thread, &constants)?;
-            to.launch(&pipeline, &[out, bias, &slab.quants, &operands.unrounded, routes].map(whole), &told, groups);
+            let buffers = [whole(out), whole(bias), slab.quants.bound(), whole(&operands.unrounded), whole(routes)];
+            to.launch(&pipeline, &buffers, &told, groups);
             return Ok(());
         }
         constants.push(("FLOATS", (self.method.products == Products::Floats).into()));
@@ -244,8 +246,9 @@ impl Launcher<'_> {
             (shape.shader(), [&operands.quants, &operands.quants, &operands.scales])
         };
         let pipeline = self.gpu.pipeline(shader, of_thread, &constants)?;
-        let buffers = [out, bias, &slab.quants, &slab.scales, one, other, scales, routes];
-        to.launch(&pipeline, &buffers.map(whole), &told, groups);
+        let ([quants, of_quants], [out, bias, one, other, scales, routes]) =
+            ([&slab.quants, &slab.scales].map(Panels::bound), [out, bias, one, other, scales, routes].map(whole));
+        to.launch(&pipeline, &[out, bias, quants, of_quants, one, other, scales, routes], &told, groups);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use duet_kernels::crew::Scoped;
 use duet_model::Model;
 use duet_model::forward::{Activations, Node, NotRun, Pass, Segment, SpanWise};
 use duet_model::kv::{KvFormat, KvPool, KvTable};
-use duet_types::{RequestId, TokenId, Tokens};
+use duet_types::{Bytes, RequestId, TokenId, Tokens};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -152,7 +152,7 @@ impl Bed {
     }
 }
 
-/// Whatever hands a model goes through, and wherever the GPU finds keys and values, its logits are those of the cores.
+/// Whatever hands a model goes through, and wherever the GPU finds weights, keys and values, its logits are those of the cores.
 fn check(name: &str) {
     let Some(adapter) = adapter() else { return };
     let model = loaded(&fixture(name));
@@ -163,6 +163,10 @@ fn check(name: &str) {
     if bed.gpu.copies_room().is_none() {
         bed.check();
         assert_eq!(bed.gpu.copied_bytes().0, 0, "nothing is copied where memory is shared");
+        let (all, copied, in_place) = (copying.gpu.bytes(), bed.gpu.bytes(), bed.gpu.bytes_in_place());
+        // Routers, which the cores have as floats of their own, are all that is.
+        assert!(in_place.0 + copied.0 <= all.0 && copied.0 * 20 < in_place.0, "{all}: {copied} and {in_place}");
+        assert_eq!(copying.gpu.bytes_in_place(), Bytes(0));
     }
 }
 

@@ -183,6 +183,12 @@ impl<T: Plain> Deref for Aligned<T> {
     }
 }
 
+impl<T: Plain> AsRef<[T]> for Aligned<T> {
+    fn as_ref(&self) -> &[T] {
+        self
+    }
+}
+
 impl<T: Plain> DerefMut for Aligned<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`, and the borrow is exclusive.

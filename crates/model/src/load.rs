@@ -3,7 +3,7 @@
 use crate::arch::{Blueprint, Extra, blueprint};
 use crate::disk_experts::{ExpertMemoryError, ExpertMemoryStats, ExpertStore};
 use crate::gguf::{GgufError, GgufFile, Metadata};
-use crate::packed_file::{Check, PackedFile, PackedFileUse, Unusable};
+use crate::packed_file::{Check, PackedFile, PackedFileUse, Unusable, WeightsIn};
 use crate::template::ChatTemplate;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::weights::{ExpertsIn, LayerWeights, PackError, Packer, Weights};
@@ -47,6 +47,8 @@ pub struct LoadOptions {
     pub packed: Option<PathBuf>,
     /// What is done about the file there.
     pub packed_file: PackedFileUse,
+    /// Where its weights are then. Mapped, where experts stay on disk.
+    pub weights_in: WeightsIn,
     /// Memory for experts that rows are routed to, which then stay in the file of packed weights and are read from it when
     /// rows go to them. None: all are in memory.
     pub expert_memory: Option<Bytes>,
@@ -60,6 +62,7 @@ impl Default for LoadOptions {
             context: None,
             packed: None,
             packed_file: PackedFileUse::default(),
+            weights_in: WeightsIn::default(),
             expert_memory: None,
         }
     }
@@ -204,8 +207,8 @@ pub struct Model {
 pub enum Packing {
     /// They were packed, and no folder was named to keep them in.
     NotKept,
-    /// They are mapped from this file.
-    Mapped(PathBuf),
+    /// They are those of this file ([`LoadOptions::weights_in`]).
+    Kept(PathBuf),
     /// They were packed: this file, where they are to be kept ([`Model::pack_into`]), was not used for that reason.
     Packed(PathBuf, Unusable),
 }
@@ -265,7 +268,7 @@ impl Model {
         };
         let packing = match kept {
             None => Packing::NotKept,
-            Some((path, Ok(file))) if file.fits() => Packing::Mapped(path),
+            Some((path, Ok(file))) if file.fits() => Packing::Kept(path),
             Some((path, Ok(_))) if options.packed_file == PackedFileUse::OrRefuse => {
                 return Err(LoadError::NotPacked { path, why: Unusable::Packing });
             }
@@ -450,8 +453,12 @@ fn kept(path: &Path, file: &GgufFile, options: &LoadOptions, experts_in: Experts
         (ExpertsIn::Memory, PackedFileUse::JustWritten) => Check::Places,
         (ExpertsIn::Memory, _) => Check::All,
     };
+    let weights_in = match experts_in {
+        ExpertsIn::PackedFile => WeightsIn::MappedFile,
+        ExpertsIn::Memory => options.weights_in,
+    };
     let must_be = experts_in == ExpertsIn::PackedFile || options.packed_file == PackedFileUse::OrRefuse;
-    match PackedFile::open(&path, &digest, (check, options.threads)) {
+    match PackedFile::open(&path, &digest, (weights_in, check, options.threads)) {
         Err(why) if must_be => Err(LoadError::NotPacked { path, why }),
         file => Ok(Some((path, file))),
     }

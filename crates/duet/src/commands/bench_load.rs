@@ -134,7 +134,7 @@ impl Engines {
         arguments.device.check()?;
         let speculate = arguments.draft.method(arguments.engine.speculate)?;
         let path = models::locate(&arguments.model)?;
-        let model = session::open(&arguments.model, &arguments.engine)?;
+        let model = session::open_beside(&arguments.model, &arguments.engine, &arguments.device)?;
         let draft = session::open_draft(&arguments.draft, &arguments.engine)?;
         let config = arguments.scheduling.apply(arguments.engine.config());
         let config = EngineConfig { speculate, draft, ..config };

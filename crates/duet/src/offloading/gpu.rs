@@ -4,7 +4,7 @@ use super::{DeviceSpec, Wanted, experts};
 use crate::failure::BadInput;
 use crate::progress::Progress;
 use duet_engine::Device;
-use duet_gpu::{Adapter, Adapters, GpuError, GpuModel, Verdict};
+use duet_gpu::{Adapter, Adapters, CacheAccess, GpuError, GpuModel, Verdict};
 use duet_model::Model;
 use duet_model::forward::TokenWise;
 use duet_openvino::Activations;
@@ -26,6 +26,11 @@ fn passes(adapter: &Adapter) -> bool {
     tried.is_ok()
 }
 
+/// Whether a GPU shares the processor's memory, and may be given weights where they are. One that there is not is none.
+pub(super) fn shares_memory(name: &str) -> bool {
+    Adapters::look().named(name).is_ok_and(|adapter| adapter.cache_access() == CacheAccess::InPlace)
+}
+
 /// A GPU's driver: what was measured of another one says nothing of it.
 pub(super) fn identity(name: &str) -> anyhow::Result<String> {
     Ok(identity_of(Adapters::look().named(name)?))
@@ -35,7 +40,7 @@ fn identity_of(adapter: &Adapter) -> String {
     format!("{}, {}, {}", adapter.full_name, adapter.driver, adapter.interface)
 }
 
-/// Copies the model to the GPU.
+/// Brings the model to the GPU.
 pub(super) fn placed(model: &Arc<Model>, spec: &DeviceSpec, name: &str, wanted: &Wanted) -> anyhow::Result<Device> {
     spec.check()?;
     if wanted.graph_memory.is_some() {
@@ -44,7 +49,7 @@ pub(super) fn placed(model: &Arc<Model>, spec: &DeviceSpec, name: &str, wanted: 
     if model.blueprint().experts.is_none() {
         experts::refuse_settings(&wanted.experts)?;
     }
-    let (adapter, model) = copied(model, name, spec.memory)?;
+    let (adapter, model) = brought(model, name, spec.memory)?;
     let nodes = Arc::new(model);
     let spans = Some(Arc::clone(&nodes) as _);
     // One that holds all has nothing to be planned.
@@ -58,10 +63,10 @@ pub(super) fn rounding(model: &Arc<Model>, name: &str, activations: Activations)
         let text = "a GPU rounds activations as the cores do: `duet bench quality` compares it with exact values";
         return Err(BadInput(format!("--device {name}: {text}")).into());
     }
-    Ok(Arc::new(copied(model, name, None)?.1))
+    Ok(Arc::new(brought(model, name, None)?.1))
 }
 
-fn copied(model: &Arc<Model>, name: &str, memory: Option<Bytes>) -> anyhow::Result<(Adapter, GpuModel)> {
+fn brought(model: &Arc<Model>, name: &str, memory: Option<Bytes>) -> anyhow::Result<(Adapter, GpuModel)> {
     let told = |error: GpuError| match error {
         GpuError::Unknown { .. } | GpuError::Unusable { .. } | GpuError::NoRoom { .. } => {
             BadInput(format!("--device {name}: {error}")).into()
@@ -70,8 +75,10 @@ fn copied(model: &Arc<Model>, name: &str, memory: Option<Bytes>) -> anyhow::Resu
     };
     let found = Adapters::look();
     let adapter = found.named(name).map_err(told)?;
-    let progress = Progress::spinner("copying", &format!("weights to {name}"));
+    let progress = Progress::spinner("bringing", &format!("weights to {name}"));
     let model = GpuModel::within(Arc::clone(model), adapter, memory).map_err(told)?;
-    progress.finish("copied");
+    progress.finish("brought");
+    let (copied, in_place) = (model.bytes(), model.bytes_in_place());
+    tracing::info!(device = name, %copied, %in_place, "a GPU has its weights");
     Ok((adapter.clone(), model))
 }

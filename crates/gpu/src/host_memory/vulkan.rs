@@ -2,6 +2,7 @@
 
 use super::{GpuError, HostMemory, Region};
 use ash::{ext::external_memory_host, vk};
+use std::ptr::NonNull;
 use wgpu::hal::api::Vulkan;
 use wgpu::hal::vulkan::{Buffer, CreateDeviceCallbackArgs};
 
@@ -45,16 +46,23 @@ pub(crate) fn open(
     Ok(Some((device, queue, HostMemory { alignment })))
 }
 
-/// The first bytes of a region as a buffer of a device that [`open`] opened.
+/// So many bytes of a region, from a place in it on, as a buffer of a device that [`open`] opened.
 ///
 /// # Errors
 /// If the driver refuses them.
-pub(super) fn import(device: &wgpu::Device, region: &Region, bytes: u64) -> Result<wgpu::Buffer, GpuError> {
+pub(super) fn import(
+    device: &wgpu::Device,
+    (region, from): (&Region, usize),
+    bytes: u64,
+) -> Result<wgpu::Buffer, GpuError> {
     let refused = |error: vk::Result| GpuError::Refused(format!("memory of the host's: {error}"));
     let none = || GpuError::Refused("it takes no memory of the host's".to_owned());
-    if bytes == 0 {
+    let lies_there = usize::try_from(bytes).is_ok_and(|bytes| from.saturating_add(bytes) <= region.bytes());
+    if bytes == 0 || !lies_there {
         return Err(none());
     }
+    // SAFETY: it lies there.
+    let start = unsafe { region.start().add(from) };
     // SAFETY: what is made of it here is destroyed before it is, by the buffer that `wgpu` gets.
     let hal = unsafe { device.as_hal::<Vulkan>() }.ok_or_else(none)?;
     let raw = hal.raw_device();
@@ -68,7 +76,7 @@ pub(super) fn import(device: &wgpu::Device, region: &Region, bytes: u64) -> Resu
         .push_next(&mut external);
     // SAFETY: the device lives, and what it is told is whole.
     let buffer = unsafe { raw.create_buffer(&wanted, None) }.map_err(refused)?;
-    let memory = memory_of(&hal, buffer, region, bytes).map_err(|error| {
+    let memory = memory_of(&hal, buffer, (start, bytes)).map_err(|error| {
         // SAFETY: nothing uses it.
         unsafe { raw.destroy_buffer(buffer, None) };
         error.map_or_else(none, refused)
@@ -126,17 +134,16 @@ pub(super) fn to_host(device: &wgpu::Device, mut encoder: wgpu::CommandEncoder) 
     encoder.finish()
 }
 
-/// A region's memory as the device's, bound to a buffer; or why not, if the driver says.
+/// Memory of a region as the device's, bound to a buffer; or why not, if the driver says.
 fn memory_of(
     hal: &wgpu::hal::vulkan::Device,
     buffer: vk::Buffer,
-    region: &Region,
-    bytes: u64,
+    (start, bytes): (NonNull<u8>, u64),
 ) -> Result<vk::DeviceMemory, Option<vk::Result>> {
     let (raw, instance) = (hal.raw_device(), hal.shared_instance().raw_instance());
     let host = external_memory_host::Device::new(instance, raw);
     let mut found = vk::MemoryHostPointerPropertiesEXT::default();
-    let at = region.start().as_ptr().cast();
+    let at = start.as_ptr().cast();
     // SAFETY: the device was opened with the extension, and the pointer is one to live memory of the host's.
     let (wants, types) = unsafe {
         (host.fp().get_memory_host_pointer_properties_ext)(raw.handle(), KIND, at, &mut found).result()?;

@@ -1,8 +1,10 @@
 //! A GPU to test on, and models.
 
 use duet_gpu::{Adapter, Adapters};
-use duet_model::{LoadOptions, Model};
+use duet_model::gguf::GgufFile;
+use duet_model::{LoadError, LoadOptions, Model, PackedFileUse, WeightsIn};
 use duet_testing::Need;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +25,15 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures")).join(name)
 }
 
+/// With weights in memory of the process's own, which a GPU may be given.
 pub(crate) fn loaded(path: &Path) -> Arc<Model> {
-    Arc::new(Model::load(path, &LoadOptions::default(), &mut |_| {}).unwrap())
+    let folder = tempfile::tempdir().unwrap();
+    let (packed, weights_in) = (Some(folder.path().to_owned()), WeightsIn::OwnMemory);
+    let options = LoadOptions { packed, weights_in, packed_file: PackedFileUse::OrRefuse, ..LoadOptions::default() };
+    let Err(LoadError::NotPacked { path: place, .. }) = Model::load(path, &options, &mut |_| {}) else {
+        panic!("nothing is packed there yet")
+    };
+    let out = File::create(place).unwrap();
+    Model::pack_into(&GgufFile::open(path).unwrap(), &out, &options, &mut |_| {}).unwrap();
+    Arc::new(Model::load(path, &options, &mut |_| {}).unwrap())
 }

@@ -33,6 +33,13 @@ impl Region {
         self.bytes
     }
 
+    /// Where these bytes begin in it; nothing if they lie elsewhere.
+    #[must_use]
+    pub fn place_of(&self, bytes: &[u8]) -> Option<usize> {
+        let place = bytes.as_ptr().addr().checked_sub(self.start.addr().get())?;
+        (place.checked_add(bytes.len())? <= self.bytes).then_some(place)
+    }
+
     /// Whether both are the same memory.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
@@ -81,6 +88,8 @@ mod tests {
         assert!(region.bytes() >= 5 << 20 && region.start().addr().get().is_multiple_of(4096));
         let places: Vec<_> = buffers.iter().map(|buffer| buffer.place_in(&region)).collect();
         assert_eq!(places, (0..5).map(|at| Some(at << 20)).collect::<Vec<_>>());
+        let within = region.place_of(&buffers[2][10..1 << 20]);
+        assert_eq!((within, region.place_of(&[1, 2, 3])), (Some((2 << 20) + 10), None));
         let other = Aligned::<u8>::zeroed(4 << 20);
         assert_eq!(other.place_in(&region), None);
         assert!(region.is(&buffers[0].region().unwrap()) && !region.is(&other.region().unwrap()));

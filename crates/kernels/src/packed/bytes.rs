@@ -1,11 +1,27 @@
 //! Where the bytes of packed weights lie: in a buffer of their own, or in something that lends them, such as a mapped file.
 
-use crate::memory::Aligned;
+use crate::memory::{Aligned, Region};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// Something whose bytes can be read for as long as it exists: memory, or a mapped file.
-pub type Lender = Arc<dyn AsRef<[u8]> + Send + Sync>;
+pub trait Lend: AsRef<[u8]> + Send + Sync {
+    /// The memory that its bytes lie in, where a device that shares the processor's memory may be given it.
+    fn region(&self) -> Option<Region> {
+        None
+    }
+}
+
+/// Who lends bytes to matrices.
+pub type Lender = Arc<dyn Lend>;
+
+impl Lend for Vec<u8> {}
+
+impl Lend for Aligned<u8> {
+    fn region(&self) -> Option<Region> {
+        Self::region(self)
+    }
+}
 
 /// Bytes of packed weights.
 pub(super) enum PackedBytes {
@@ -35,6 +51,14 @@ impl PackedBytes {
         match self {
             Self::Own(buffer) => buffer,
             Self::Lent { .. } => unreachable!("weights that somebody lends are packed"),
+        }
+    }
+
+    /// The memory that they lie in, where a device may be given it.
+    pub(super) fn region(&self) -> Option<Region> {
+        match self {
+            Self::Own(buffer) => buffer.region(),
+            Self::Lent { lender, .. } => lender.region(),
         }
     }
 

@@ -23,14 +23,14 @@ mod row;
 #[cfg(test)]
 mod tests;
 
-pub use bytes::Lender;
+pub use bytes::{Lend, Lender};
 pub use form::Form;
 pub use group::{Packable, WeightGroup};
 pub use row::{WeightRow, WeightRows};
 
 pub(crate) use form::{BLOCK, HALVES};
 
-use crate::memory::Aligned;
+use crate::memory::{Aligned, Region};
 use crate::quantize::GROUP;
 use crate::simd::LANES;
 use bytes::PackedBytes;
@@ -63,6 +63,15 @@ pub struct PackedPart<'a> {
     pub quants: &'a [u8],
     /// All its scales.
     pub scales: &'a [u8],
+    section: &'a Section,
+}
+
+impl PackedPart<'_> {
+    /// The memory that its quants and its scales lie in, where a device that shares the processor's memory may be given it.
+    #[must_use]
+    pub fn regions(&self) -> [Option<Region>; 2] {
+        [self.section.quants.region(), self.section.scales.region()]
+    }
 }
 
 /// Bytes of the quants, or floats, and of the scales of a section of so many outputs, with so many groups in a row. Panels
@@ -169,6 +178,7 @@ impl PackedMatrix {
             outputs: section.outputs,
             quants: &section.quants,
             scales: &section.scales,
+            section,
         })
     }
 

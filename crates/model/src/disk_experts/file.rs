@@ -3,6 +3,7 @@
 use super::ExpertUnread;
 use super::memory::Slot;
 use super::place::{BLOCK, ExpertPlace, MatrixPlace, SectionPlace};
+use crate::read_at::read_at;
 use crc32fast::Hasher;
 use duet_kernels::fused::Feed;
 use duet_kernels::memory::Aligned;
@@ -212,16 +213,6 @@ fn open_direct(path: &Path) -> io::Result<File> {
 fn open_direct(_: &Path) -> io::Result<File> {
     let _ = OpenOptions::new();
     Err(io::ErrorKind::Unsupported.into())
-}
-
-#[cfg(unix)]
-fn read_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
-    std::os::unix::fs::FileExt::read_at(file, into, at)
-}
-
-#[cfg(windows)]
-fn read_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
-    std::os::windows::fs::FileExt::seek_read(file, into, at)
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -6,6 +6,7 @@
 use super::ExpertMemoryError;
 use super::place::{BLOCK, ExpertPlace};
 use duet_kernels::memory::Aligned;
+use duet_kernels::packed::Lend;
 use duet_moe::LayerShape;
 use duet_types::Bytes;
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ impl AsRef<[u8]> for Slot {
         &self.0
     }
 }
+
+impl Lend for Slot {}
 
 impl From<Aligned<u8>> for Slot {
     fn from(memory: Aligned<u8>) -> Self {

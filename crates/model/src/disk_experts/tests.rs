@@ -202,7 +202,7 @@ fn a_file_that_was_packed_in_a_stream_is_mapped_by_models_in_memory_too() {
         let file = File::create(&path).unwrap();
         Model::pack_into(&GgufFile::open(&fixture(name)).unwrap(), &file, &mapped, &mut |_| {}).unwrap();
         let model = Model::load(&fixture(name), &mapped, &mut |_| {}).unwrap();
-        assert_eq!(model.packing(), &Packing::Mapped(path));
+        assert_eq!(model.packing(), &Packing::Kept(path));
         assert!(logits(&model, 40, &Solo).unwrap() == expected, "{name}");
     }
 }

@@ -17,11 +17,12 @@
 //! not used at all, and never an error. Checksums are for damage, not for malice: whoever can write to the folder can do
 //! worse.
 
+mod own_memory;
 mod read;
 mod stream;
 
 pub(crate) use read::{Check, PackedFile};
-pub use read::{PackedFileUse, Unusable};
+pub use read::{PackedFileUse, Unusable, WeightsIn};
 pub(crate) use stream::StreamWriter;
 
 use duet_kernels::packed::Form;

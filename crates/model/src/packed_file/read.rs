@@ -3,9 +3,10 @@
 use super::{Digest, Entry, HEADER, MAGIC, SectionEntry, Table, VERSION, name_of};
 use crate::disk_experts::{ExpertPlace, MatrixPlace, SectionPlace};
 use crc32fast::Hasher;
-use duet_kernels::packed::{Form, Lender, PackedMatrix, section_bytes};
+use duet_kernels::packed::{Form, Lend, Lender, PackedMatrix, section_bytes};
 use duet_kernels::quantize::GROUP;
 use hashbrown::HashMap;
+use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +14,31 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A file of packed weights that is whole.
 pub(crate) struct PackedFile {
-    bytes: Lender,
-    matrices: HashMap<String, Entry>,
+    pub(super) bytes: Lender,
+    pub(super) matrices: HashMap<String, Entry>,
     /// Whether it had every matrix that it was asked for.
-    fits: AtomicBool,
+    pub(super) fits: AtomicBool,
+}
+
+/// A file that is mapped.
+struct MappedFile(memmap2::Mmap);
+
+impl AsRef<[u8]> for MappedFile {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Lend for MappedFile {}
+
+/// Where weights are that lie in a file of packed weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WeightsIn {
+    /// The file is mapped: processes share its memory, and the system takes what it needs for something else.
+    #[default]
+    MappedFile,
+    /// They are read into memory of the process's own, which a device can be given that shares the processor's memory.
+    OwnMemory,
 }
 
 /// What of a file is compared with its checksums when it is opened.
@@ -31,7 +53,7 @@ pub(crate) enum Check {
 }
 
 impl Check {
-    fn covers(self, entry: &Entry) -> bool {
+    pub(super) fn covers(self, entry: &Entry) -> bool {
         match self {
             Self::All => true,
             Self::AllButExperts => !crate::weights::is_of_expert(&entry.name),
@@ -76,18 +98,32 @@ pub enum Unusable {
 }
 
 impl PackedFile {
-    /// Maps the file at `path`, if its weights are those of `digest`, and checks it on `threads` threads.
+    /// Opens the file at `path`, if its weights are those of `digest`, and checks it on `threads` threads.
     ///
     /// # Errors
     /// [`Unusable`], for which the weights are to be packed again.
-    pub(crate) fn open(path: &Path, digest: &Digest, (check, threads): (Check, usize)) -> Result<Self, Unusable> {
+    pub(crate) fn open(
+        path: &Path,
+        digest: &Digest,
+        (weights_in, check, threads): (WeightsIn, Check, usize),
+    ) -> Result<Self, Unusable> {
+        match weights_in {
+            WeightsIn::MappedFile => Self::map(path, digest, (check, threads)),
+            WeightsIn::OwnMemory => {
+                let file = File::open(path).map_err(|_| Unusable::Absent)?;
+                Self::map(path, digest, (Check::Places, threads))?.in_own_memory(&file, (check, threads))
+            }
+        }
+    }
+
+    fn map(path: &Path, digest: &Digest, (check, threads): (Check, usize)) -> Result<Self, Unusable> {
         let map = crate::gguf::map_file(path).map_err(|_| Unusable::Absent)?;
         // A hint, which a system need not take: all of it is read now.
         #[cfg(unix)]
         if check == Check::All {
             let _ = map.advise(memmap2::Advice::WillNeed);
         }
-        Self::check(Arc::new(map), digest, (check, threads))
+        Self::check(Arc::new(MappedFile(map)), digest, (check, threads))
     }
 
     /// The same for bytes that are in memory.
@@ -205,7 +241,7 @@ fn panels<'a>(all: &'a [u8], entry: &Entry, section: &SectionEntry) -> Option<[&
 }
 
 /// Where they lie.
-fn ranges(entry: &Entry, section: &SectionEntry) -> Option<[Range<usize>; 2]> {
+pub(super) fn ranges(entry: &Entry, section: &SectionEntry) -> Option<[Range<usize>; 2]> {
     let form = Form::ALL.into_iter().find(|form| name_of(*form) == section.form)?;
     // Beyond this lengths would not be numbers; no file is as long.
     let sane = |count: usize| count < 1 << 28;
@@ -217,7 +253,7 @@ fn ranges(entry: &Entry, section: &SectionEntry) -> Option<[Range<usize>; 2]> {
     Some([range(section.quants, quants)?, range(section.scales, scales)?])
 }
 
-fn crc(parts: [&[u8]; 2]) -> u32 {
+pub(super) fn crc(parts: [&[u8]; 2]) -> u32 {
     let mut hasher = Hasher::new();
     parts.iter().for_each(|part| hasher.update(part));
     hasher.finalize()

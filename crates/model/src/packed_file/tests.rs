@@ -3,7 +3,7 @@ use crate::forward::{Activations, Pass, Segment};
 use crate::gguf::writer::GgufWriter;
 use crate::gguf::{GgufFile, TensorType};
 use crate::kv::KvFormat;
-use crate::{LoadError, LoadOptions, Model, PackedFileUse, Packing};
+use crate::{LoadError, LoadOptions, Model, PackedFileUse, Packing, WeightsIn};
 use duet_kernels::crew::Solo;
 use duet_kernels::packed::{Form, Lender};
 use duet_types::{TokenId, Tokens};
@@ -54,11 +54,72 @@ fn a_second_start_maps_what_the_first_packed() {
         let (path, why) = keep(&fixture(name), &first);
         assert_eq!(why, Unusable::Absent);
         let second = load(&fixture(name), folder.path());
-        assert_eq!(second.packing(), &Packing::Mapped(path), "{name}");
+        assert_eq!(second.packing(), &Packing::Kept(path), "{name}");
         assert_eq!(second.weight_bytes(), first.weight_bytes());
         assert_eq!(logits(&second), logits(&first), "{name}");
         assert_eq!([first.unread(), second.unread()], [&[] as &[String]; 2], "{name}");
     }
+}
+
+fn in_own_memory(path: &Path, folder: &Path) -> Model {
+    let packed = Some(folder.to_owned());
+    let options = LoadOptions { packed, weights_in: WeightsIn::OwnMemory, ..LoadOptions::default() };
+    Model::load(path, &options, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn weights_in_memory_of_ones_own_are_those_of_the_file() {
+    for name in ["llama", "qwen2moe", "mixtral", "lfm2", "qwen3next", "gemma3", "gemma4_experts"] {
+        let folder = tempfile::tempdir().unwrap();
+        let first = load(&fixture(name), folder.path());
+        let (path, _) = keep(&fixture(name), &first);
+        let own = in_own_memory(&fixture(name), folder.path());
+        assert_eq!(own.packing(), &Packing::Kept(path), "{name}");
+        assert_eq!(logits(&own), logits(&first), "{name}");
+        let mapped = load(&fixture(name), folder.path());
+        for ((name, matrix), (_, of_file)) in own.weights().matrices().into_iter().zip(mapped.weights().matrices()) {
+            assert!(of_file.parts().all(|part| part.regions().iter().all(Option::is_none)), "{name}");
+            for part in matrix.parts() {
+                let places =
+                    [part.quants, part.scales].map(|bytes| part.regions()[0].as_ref().unwrap().place_of(bytes));
+                assert!(places.iter().all(|place| place.is_some_and(|place| place.is_multiple_of(64))), "{name}");
+            }
+        }
+    }
+}
+
+/// A device is given them together.
+#[test]
+fn experts_of_a_layer_lie_one_behind_the_other_in_memory_of_ones_own() {
+    let folder = tempfile::tempdir().unwrap();
+    keep(&fixture("qwen2moe"), &load(&fixture("qwen2moe"), folder.path()));
+    let own = in_own_memory(&fixture("qwen2moe"), folder.path());
+    let matrices = own.weights().matrices();
+    let parts = matrices.iter().filter_map(|(name, matrix)| {
+        let (kind, expert) = crate::weights::name_without_expert(name);
+        (kind != name).then(|| (kind, expert, matrix.parts().next().unwrap()))
+    });
+    let parts: Vec<_> = parts.collect();
+    assert!(parts.len() > 8);
+    for (kind, expert, part) in &parts {
+        let (_, _, first) = parts.iter().find(|(other, expert, _)| (other, *expert) == (kind, 0)).unwrap();
+        for (first, bytes) in [(first.quants, part.quants), (first.scales, part.scales)] {
+            assert_eq!(bytes.as_ptr(), first.as_ptr().wrapping_add(expert * bytes.len()), "{expert} of {kind}");
+        }
+    }
+}
+
+#[test]
+fn damage_is_found_on_the_way_to_memory_of_ones_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = keep(&fixture("llama"), &load(&fixture("llama"), folder.path()));
+    let mut bytes = std::fs::read(&path).unwrap();
+    // Behind the table, in panels.
+    let at = bytes.len() - 100;
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let damaged = in_own_memory(&fixture("llama"), folder.path());
+    assert_eq!(damaged.packing(), &Packing::Packed(path, Unusable::Damaged));
 }
 
 /// A tensor that no architecture reads, of a file that is otherwise a Llama's.
@@ -85,7 +146,7 @@ fn what_nothing_reads_is_told_at_every_start() {
     let first = load(&path, folder.path());
     keep(&path, &first);
     let second = load(&path, folder.path());
-    assert!(matches!(second.packing(), Packing::Mapped(_)));
+    assert!(matches!(second.packing(), Packing::Kept(_)));
     assert_eq!([first.unread(), second.unread()], [["blk.0.attn_strange.weight"]; 2]);
 
     let path = with_a_tensor_more("blk.0.attn_q.bias", folder.path());
@@ -131,7 +192,7 @@ fn a_file_that_was_changed_in_place_is_packed_again() {
     let whole = std::fs::read(fixture("llama")).unwrap();
     std::fs::write(&path, &whole).unwrap();
     keep(&path, &load(&path, folder.path()));
-    assert!(matches!(load(&path, folder.path()).packing(), Packing::Mapped(_)));
+    assert!(matches!(load(&path, folder.path()).packing(), Packing::Kept(_)));
     // A byte that the identity does not show, within a tensor of several kilobytes.
     let identity = |path: &Path| {
         let mut shown = Vec::new();
@@ -185,7 +246,7 @@ fn a_file_that_was_just_written_is_read_when_it_is_needed() {
         };
         std::fs::write(&place, packed(&path)).unwrap();
         let model = of(PackedFileUse::JustWritten).unwrap();
-        assert_eq!(model.packing(), &Packing::Mapped(place), "{name}");
+        assert_eq!(model.packing(), &Packing::Kept(place), "{name}");
         assert_eq!(logits(&model), logits(&load(&path, Path::new("nowhere"))), "{name}");
     }
 }

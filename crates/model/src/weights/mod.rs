@@ -20,7 +20,7 @@ mod unpacked;
 pub(crate) use beside::BesideWeights;
 pub(crate) use experts::{ExpertWeights, ExpertsIn};
 pub(crate) use layer_inputs::{INPUT_SCALE, InputWeights, LayerInput, input_epsilon, token_scale};
-pub(crate) use names::is_of_expert;
+pub(crate) use names::{is_of_expert, name_without_expert};
 pub(crate) use packer::Packer;
 pub(crate) use recurrent::RecurrentWeights;
 pub(crate) use row_reader::stored_form;

@@ -41,3 +41,9 @@ pub(super) fn input_projection(layer: usize) -> String {
 pub(crate) fn is_of_expert(name: &str) -> bool {
     name.contains("_exps.")
 }
+
+/// A matrix's name without the number of its expert, and that number; 0 if it is none's.
+pub(crate) fn name_without_expert(name: &str) -> (&str, usize) {
+    let apart = name.rsplit_once('.').filter(|_| is_of_expert(name));
+    apart.and_then(|(kind, expert)| Some((kind, expert.parse().ok()?))).unwrap_or((name, 0))
+}
