@@ -16,8 +16,8 @@ use crate::failure::BadInput;
 use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{Device, Engine, Fallback};
+use duet_model::Model;
 use duet_model::forward::{ExpertStats, TokenWise};
-use duet_model::{Model, WeightsIn};
 use duet_offload::{ExactModel, ExpertSettings, GraphRoom, GraphUse, OffloadError, PlacedModel, rows_taken};
 use duet_openvino::{Activations, CompileOptions, LeftOut};
 use duet_runtimes::{BlobCache, GraphDevice};
@@ -65,14 +65,16 @@ pub(crate) fn place(model: &Arc<Model>, specs: &[&DeviceSpec], wanted: &Wanted) 
     Ok(devices)
 }
 
-/// Where weights are to be for these devices: where a GPU can have them that shares the processor's memory, if one of them is that.
-pub(crate) fn weights_in<'a>(specs: impl IntoIterator<Item = &'a DeviceSpec>) -> WeightsIn {
-    let shares = |spec: &DeviceSpec| match &spec.device {
+/// Whether a device reads a model's weights where the cores have them, if they lie in memory of the process's own.
+pub(crate) fn shares_weights(model: &Model, spec: &DeviceSpec) -> bool {
+    match &spec.device {
         #[cfg(feature = "gpu")]
-        DeviceName::Gpu(name) => gpu::shares_memory(name),
-        _ => false,
-    };
-    if specs.into_iter().any(shares) { WeightsIn::OwnMemory } else { WeightsIn::MappedFile }
+        DeviceName::Gpu(name) => gpu::shares_weights(model, spec, name),
+        _ => {
+            let _ = model;
+            false
+        }
+    }
 }
 
 fn placed(model: &Arc<Model>, spec: &DeviceSpec, wanted: &Wanted) -> anyhow::Result<Device> {

@@ -50,29 +50,19 @@ pub(crate) fn start_with(
     let is_named = !device.devices.is_empty() || arguments.expert_memory.is_some();
     let looking = if is_named { Looking::for_none() } else { Looking::begin() };
     let cache = WeightCache::of(arguments.weight_cache);
-    let load = |weights_in| {
-        let options = LoadOptions { weights_in, ..arguments.load_options(cache.as_ref()) };
-        load(&path, &options, cache.as_ref())
-    };
-    let model = load(offloading::weights_in(device.accelerators()))?;
+    let options = arguments.load_options(cache.as_ref());
+    let model = load(&path, &options, cache.as_ref())?;
+    let loaded = Loaded { model: &model, path: &path, options: &options };
     let learned_folder = config.profile_folder.clone();
     let draft = open_draft(draft, arguments)?;
     let config = EngineConfig { history: history.finish(), learned_folder, draft, speculate, ..config };
     let engine = if device.devices.is_empty() {
         let unpaying = Unpaying::read(models::cache_folder("profiles").ok());
-        let working = unpaying.without(&model, looking.finish());
-        let model = match offloading::weights_in(&working) {
-            WeightsIn::MappedFile => model,
-            WeightsIn::OwnMemory => {
-                // Not both at once.
-                drop(model);
-                load(WeightsIn::OwnMemory)?
-            }
-        };
-        start_by_default((&model, &path), device, config, (working, unpaying))?
+        start_by_default(&loaded, device, config, (looking.finish(), unpaying))?
     } else {
+        let model = loaded.beside(device.accelerators());
         let config = beside_devices((&model, &path), arguments, device, config)?;
-        Engine::start(Arc::clone(&model), config)?
+        Engine::start(model, config)?
     };
     if device.accelerators().next().is_some() {
         eprintln_quiet(&lanes::sentence(&engine));
@@ -80,19 +70,51 @@ pub(crate) fn start_with(
     Ok(engine)
 }
 
+/// A model that was loaded, and from where and how.
+struct Loaded<'a> {
+    model: &'a Arc<Model>,
+    path: &'a Path,
+    options: &'a LoadOptions,
+}
+
+impl Loaded<'_> {
+    /// The model for these devices: if one of them reads weights where the cores have them, with weights in memory of the process's
+    /// own in place of a mapped file's. Where that cannot be had, the device has a copy.
+    fn beside<'a>(&self, mut specs: impl Iterator<Item = &'a DeviceSpec>) -> Arc<Model> {
+        let model = Arc::clone(self.model);
+        let is_mapped = matches!(model.packing(), Packing::Kept(_)) && model.expert_memory().is_none();
+        if !is_mapped || !specs.any(|spec| offloading::shares_weights(&model, spec)) {
+            return model;
+        }
+        let needed = model.weight_bytes();
+        if let Some(free) = MachineMemory::now().available.filter(|&free| free < needed) {
+            eprintln_quiet(&format!("note: a GPU has a copy of the weights: they take {needed}, and {free} are free"));
+            return model;
+        }
+        let (packed_file, weights_in) = (PackedFileUse::OrRefuse, WeightsIn::OwnMemory);
+        let options = LoadOptions { packed_file, weights_in, ..self.options.clone() };
+        Model::load(self.path, &options, &mut |_| {}).map(Arc::new).unwrap_or_else(|error| {
+            tracing::warn!(%error, "a GPU has a copy of the weights");
+            model
+        })
+    }
+}
+
 /// Starts an engine with those of the devices that pay, as is measured when a model first meets one. Prompts are read on one
 /// device of fixed shapes, and experts are computed on one device, so that of several the first is taken.
 fn start_by_default(
-    (model, path): (&Arc<Model>, &Path),
+    loaded: &Loaded<'_>,
     arguments: &DeviceArgs,
     config: EngineConfig,
-    (mut specs, mut unpaying): (Vec<DeviceSpec>, Unpaying),
+    (working, mut unpaying): (Vec<DeviceSpec>, Unpaying),
 ) -> anyhow::Result<Engine> {
-    if model.blueprint().experts.is_some() {
+    let mut specs = if working.is_empty() { working } else { unpaying.without(loaded.model, working) };
+    if loaded.model.blueprint().experts.is_some() {
         specs.truncate(1);
     }
     loop {
-        let wanted = wanted(path, arguments, &config);
+        let model = &loaded.beside(specs.iter());
+        let wanted = wanted(loaded.path, arguments, &config);
         let mut devices = offloading::place(model, &specs.iter().collect::<Vec<_>>(), &wanted)?;
         let mut fixed = 0;
         devices.retain(|device| device.rows == RowsTaken::Any || std::mem::replace(&mut fixed, 1) == 0);
@@ -152,18 +174,16 @@ fn wanted(path: &Path, arguments: &DeviceArgs, config: &EngineConfig) -> Wanted 
 
 /// Finds (downloads if need be) and loads the model called `name`.
 pub(crate) fn open(name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
-    open_in(WeightsIn::default(), name, arguments)
+    let cache = WeightCache::of(arguments.weight_cache);
+    load(&models::locate(name)?, &arguments.load_options(cache.as_ref()), cache.as_ref())
 }
 
 /// The same for a model that runs on the devices that were named.
 pub(crate) fn open_beside(name: &str, arguments: &EngineArgs, device: &DeviceArgs) -> anyhow::Result<Arc<Model>> {
-    open_in(offloading::weights_in(device.accelerators()), name, arguments)
-}
-
-fn open_in(weights_in: WeightsIn, name: &str, arguments: &EngineArgs) -> anyhow::Result<Arc<Model>> {
-    let cache = WeightCache::of(arguments.weight_cache);
-    let options = LoadOptions { weights_in, ..arguments.load_options(cache.as_ref()) };
-    load(&models::locate(name)?, &options, cache.as_ref())
+    let (path, cache) = (models::locate(name)?, WeightCache::of(arguments.weight_cache));
+    let options = arguments.load_options(cache.as_ref());
+    let model = load(&path, &options, cache.as_ref())?;
+    Ok(Loaded { model: &model, path: &path, options: &options }.beside(device.accelerators()))
 }
 
 /// The same with all experts in memory, whatever memory is given to those of the model that answers.
@@ -373,7 +393,8 @@ mod tests {
         let config = EngineConfig { threads: Some(1), ..EngineConfig::default() };
         let start = |specs| {
             let unpaying = Unpaying::read(Some(folder.path().to_owned()));
-            start_by_default((&model, path), &arguments, config.clone(), (specs, unpaying)).unwrap()
+            let loaded = Loaded { model: &model, path, options: &LoadOptions::default() };
+            start_by_default(&loaded, &arguments, config.clone(), (specs, unpaying)).unwrap()
         };
         let lanes = start(specs.clone()).machine().0.lanes.len();
         let unpaying = Unpaying::read(Some(folder.path().to_owned()));

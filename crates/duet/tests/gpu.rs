@@ -77,6 +77,29 @@ fn a_server_answers_on_the_lane_of_a_gpu() {
     assert_eq!(server.terminate(), Some(0));
 }
 
+/// Weights that come from a file are read where the cores have them, by a GPU that shares their memory and was not given a part of
+/// it; else it has a copy.
+#[test]
+fn a_gpu_that_shares_memory_has_no_copy_of_weights() {
+    let (Some(adapter), Some(model)) = (adapter(), duet_testing::path(Need::Model)) else { return };
+    let shares = {
+        let model = Model::load(&model, &LoadOptions::default(), &mut |_| {}).unwrap();
+        duet_gpu::shares_weights(&model, &adapter)
+    };
+    let (cache, path) = (tempfile::tempdir().unwrap(), model.to_str().unwrap());
+    let told = |device: &str, flags: &[&str]| {
+        let question = ["run", path, "Hi", "--max-tokens", "1", "-v", "--no-fallback", "--device", device];
+        let answer = run(&mut duet(cache.path(), &[&question[..], flags].concat()));
+        assert_eq!(answer.status, 0, "{answer:#?}");
+        let line = answer.stderr.lines().find(|line| line.contains("a GPU has its weights"));
+        line.unwrap_or_else(|| panic!("{answer:#?}")).to_owned()
+    };
+    let in_place = told(&adapter.name, &[]);
+    assert_eq!(in_place.contains("copied=0 B"), shares, "{in_place}");
+    let copied = told(&format!("{},memory=1G", adapter.name), &[]);
+    assert!(copied.contains("shared=0 B"), "{copied}");
+}
+
 /// A model that the GPU has no room for: some of its layers are there, and the cores have the others.
 #[test]
 fn a_model_is_divided_between_a_gpu_and_the_cores() {

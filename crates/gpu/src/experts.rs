@@ -145,7 +145,7 @@ impl ExpertsOnGpu {
     }
 
     pub(crate) fn bytes(&self) -> WeightBytes {
-        let router = WeightBytes { copied: self.router.size(), in_place: 0 };
+        let router = WeightBytes { copied: self.router.size(), shared: 0 };
         let shared = self.shared.iter().map(DenseOnGpu::bytes);
         [self.gate_up.bytes(), self.down.bytes(), router].into_iter().chain(shared).sum()
     }

@@ -70,7 +70,10 @@ impl Gpu {
             match Self::open_with(adapter, CacheAccess::InPlace) {
                 Ok(gpu) => return Ok(gpu),
                 Err(why) => {
-                    tracing::warn!("{} does not share memory, so keys and values are copied: {why}", adapter.name)
+                    tracing::warn!(
+                        "{} does not share memory, so weights, keys and values are copied: {why}",
+                        adapter.name
+                    )
                 }
             }
         }

@@ -12,6 +12,7 @@ mod vulkan {
     //! Metal is reached another way, which nobody has tried yet.
 
     use super::{GpuError, HostMemory, Region};
+    use std::ops::Range;
 
     pub(crate) fn open(
         _adapter: &wgpu::Adapter,
@@ -22,8 +23,9 @@ mod vulkan {
 
     pub(super) fn import(
         _device: &wgpu::Device,
-        _part: (&Region, usize),
-        _bytes: u64,
+        _region: &Region,
+        _part: Range<usize>,
+        _how: (wgpu::BufferUsages, usize),
     ) -> Result<wgpu::Buffer, GpuError> {
         Err(GpuError::Model("memory of the host's"))
     }
@@ -39,6 +41,25 @@ use crate::error::GpuError;
 use crate::gpu::Gpu;
 use duet_kernels::memory::{Aligned, Region};
 
+/// What submissions do with memory that they are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// They read it.
+    Read,
+    /// They read it, and write to it what nobody has borrowed.
+    Write,
+}
+
+impl Access {
+    fn usage(self) -> wgpu::BufferUsages {
+        let read = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
+        match self {
+            Self::Read => read,
+            Self::Write => read | wgpu::BufferUsages::COPY_DST,
+        }
+    }
+}
+
 /// That an adapter can be given the host's memory, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostMemory {
@@ -47,27 +68,29 @@ pub(crate) struct HostMemory {
 }
 
 impl HostMemory {
-    /// A region as a buffer from a [beginning](Self::begin_before) on, as much of it as one binding reads. Nobody may have borrowed
-    /// bytes of it that a submission writes.
+    /// A region as a buffer, from the last place before `from` on that it may begin at, as much of it as one binding reads; and that
+    /// place. Nobody may have borrowed bytes of it that a submission writes.
     ///
     /// # Errors
     /// If the driver refuses that.
-    pub(crate) fn import(self, gpu: &Gpu, region: &Region, from: usize) -> Result<wgpu::Buffer, GpuError> {
-        let left = region.bytes().saturating_sub(from) as u64;
-        let bytes = left.min(gpu.binding_max) / self.alignment * self.alignment;
-        let buffer = vulkan::import(&gpu.device, (region, from), bytes)?;
+    pub(crate) fn import(
+        self,
+        gpu: &Gpu,
+        (region, from): (&Region, usize),
+        access: Access,
+    ) -> Result<(wgpu::Buffer, usize), GpuError> {
+        let alignment = self.alignment();
+        let from = from / alignment * alignment;
+        let most = usize::try_from(gpu.binding_max).unwrap_or(usize::MAX);
+        let bytes = region.bytes().saturating_sub(from).min(most) / alignment * alignment;
+        let buffer = vulkan::import(&gpu.device, region, from..from + bytes, (access.usage(), alignment))?;
         gpu.check()?;
-        Ok(buffer)
+        Ok((buffer, from))
     }
 
-    /// Where a part of a region that has this place may begin.
-    pub(crate) fn begin_before(self, place: usize) -> usize {
-        let alignment = usize::try_from(self.alignment).unwrap_or(usize::MAX);
-        place / alignment * alignment
-    }
-
-    pub(crate) fn alignment(self) -> u64 {
-        self.alignment
+    /// Bytes that what an adapter is given begins and ends at a multiple of.
+    pub(crate) fn alignment(self) -> usize {
+        usize::try_from(self.alignment).unwrap_or(usize::MAX)
     }
 
     /// What is submitted behind commands that write to the host's memory, so that the host sees it when they have ended.
@@ -85,7 +108,7 @@ impl HostMemory {
         let region = region.ok_or_else(|| GpuError::Refused("the system has no pages to share".to_owned()))?;
         let between = gpu.empty("tried", PART);
         let byte = |at: usize, round: usize| (at * 7 + round * 31) as u8;
-        let buffer = self.import(gpu, &region, 0)?;
+        let (buffer, _) = self.import(gpu, (&region, 0), Access::Write)?;
         for round in 0..2 {
             memory[..PART].iter_mut().enumerate().for_each(|(at, to)| *to = byte(at, round));
             let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());

@@ -9,7 +9,7 @@
 
 use crate::error::GpuError;
 use crate::gpu::Gpu;
-use crate::host_memory::HostMemory;
+use crate::host_memory::{Access, HostMemory};
 use crate::pages::Listed;
 use duet_kernels::attention::KvLayout;
 use duet_kernels::memory::Region;
@@ -37,7 +37,8 @@ impl InPlace {
     /// If the driver refuses it.
     pub(crate) fn of(gpu: &Gpu, sharing: HostMemory, cache: &CacheRows<'_>) -> Result<Option<Self>, GpuError> {
         let Some(region) = cache.region() else { return Ok(None) };
-        let (trees, buffer) = (cache.page_of_device(), sharing.import(gpu, &region, 0)?);
+        let trees = cache.page_of_device();
+        let (buffer, _) = sharing.import(gpu, (&region, 0), Access::Write)?;
         let stride = trees.stride();
         let pages = usize::try_from(buffer.size()).unwrap_or(usize::MAX) / stride;
         Ok(Some(Self { region, pages, stride, layout: cache.layout(), buffer, trees }))

@@ -55,5 +55,5 @@ pub use error::GpuError;
 pub use fusing::Fusing;
 pub use gpu::{Fault, Gpu};
 pub use launches::{LaunchTime, Timed};
-pub use placed::GpuModel;
+pub use placed::{GpuModel, shares_weights};
 pub use self_test::{SelfTest, self_test};

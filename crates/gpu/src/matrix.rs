@@ -39,15 +39,12 @@ pub(crate) struct WeightBytes {
     /// Of the GPU's own memory.
     pub(crate) copied: u64,
     /// Where the cores have them.
-    pub(crate) in_place: u64,
+    pub(crate) shared: u64,
 }
 
 impl Sum for WeightBytes {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::default(), |sum, one| Self {
-            copied: sum.copied + one.copied,
-            in_place: sum.in_place + one.in_place,
-        })
+        all.fold(Self::default(), |sum, one| Self { copied: sum.copied + one.copied, shared: sum.shared + one.shared })
     }
 }
 
@@ -107,7 +104,7 @@ impl Matrix {
     /// Bytes of the GPU's own memory, and bytes that the cores read as well.
     pub(crate) fn bytes(&self) -> WeightBytes {
         let panels = self.slabs.iter().flat_map(|slab| [&slab.quants, &slab.scales]);
-        panels.map(|panels| WeightBytes { copied: panels.copied(), in_place: panels.in_place() }).sum()
+        panels.map(|panels| WeightBytes { copied: panels.copied(), shared: panels.shared() }).sum()
     }
 
     /// Whether products with it read rows that are not rounded.

@@ -45,7 +45,7 @@ pub struct GpuModel {
     loaded: Mutex<Option<OnGpu>>,
 }
 
-/// What lies in the GPU's memory.
+/// What a GPU has while it is open.
 #[derive(Debug)]
 struct OnGpu {
     loaded: Loaded,
@@ -111,8 +111,8 @@ impl GpuModel {
 
     /// Weights that it reads where the cores have them.
     #[must_use]
-    pub fn bytes_in_place(&self) -> Bytes {
-        Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.bytes().in_place))
+    pub fn shared_bytes(&self) -> Bytes {
+        Bytes(self.locked().as_ref().map_or(0, |on_gpu| on_gpu.loaded.bytes().shared))
     }
 
     /// How products are added there: whether its results have the CPU's bits.
@@ -202,6 +202,14 @@ impl GpuModel {
         }
         Ok(())
     }
+}
+
+/// Whether an adapter is one that reads this model's weights where the cores have them. Opens it, if it may be.
+#[must_use]
+pub fn shares_weights(model: &Model, adapter: &Adapter) -> bool {
+    adapter.cache_access() == CacheAccess::InPlace
+        && suits(model).is_ok()
+        && Gpu::open(adapter).is_ok_and(|gpu| gpu.cache_access() == CacheAccess::InPlace)
 }
 
 /// What no kernel here knows yet.

@@ -238,7 +238,7 @@ impl Launcher<'_> {
             return Ok(());
         }
         constants.push(("FLOATS", (self.method.products == Products::Floats).into()));
-        let (shader, [one, other, scales]) = if let Some(Source { values, norm, columns }) = rows.rounding() {
+        let (shader, [one, other, row_scales]) = if let Some(Source { values, norm, columns }) = rows.rounding() {
             constants.extend([("COLUMNS", columns as u32), ("NORMED", norm.is_some().into()), ("CENTRED", 0)]);
             constants.extend([("FETCHED", fetched(columns) as u32), ("ROW_QUADS", 2 * matrix.groups as u32)]);
             (&PRODUCT_OF_ROW, [values, values, norm.map_or(spare, |norm| &norm.weight)])
@@ -246,9 +246,9 @@ impl Launcher<'_> {
             (shape.shader(), [&operands.quants, &operands.quants, &operands.scales])
         };
         let pipeline = self.gpu.pipeline(shader, of_thread, &constants)?;
-        let ([quants, of_quants], [out, bias, one, other, scales, routes]) =
-            ([&slab.quants, &slab.scales].map(Panels::bound), [out, bias, one, other, scales, routes].map(whole));
-        to.launch(&pipeline, &[out, bias, quants, of_quants, one, other, scales, routes], &told, groups);
+        let [quants, scales] = [&slab.quants, &slab.scales].map(Panels::bound);
+        let [out, bias, one, other, row_scales, routes] = [out, bias, one, other, row_scales, routes].map(whole);
+        to.launch(&pipeline, &[out, bias, quants, scales, one, other, row_scales, routes], &told, groups);
         Ok(())
     }
 

@@ -369,6 +369,21 @@ mod tests {
         assert!(matches!(trial.on(&gpu), Err(GpuError::TooLarge { .. })));
     }
 
+    /// Slabs of weights that are read where they are begin where bindings may, and have the bits of one that is copied whole.
+    #[test]
+    fn what_exceeds_a_binding_is_cut_where_it_is() {
+        let Some(mut gpu) = opened().filter(|gpu| gpu.host_memory.is_some()) else { return };
+        let trial = Trial::new(Form::Q8_0, 2080, 32, 5);
+        let sharing = gpu.host_memory.take();
+        let whole = trial.on(&gpu).unwrap().run(Method::FIRST).unwrap();
+        gpu.host_memory = sharing;
+        gpu.binding_max = 700_000;
+        let cut = trial.on(&gpu).unwrap();
+        let shared: Vec<u64> = cut.matrix.slabs.iter().map(|slab| slab.quants.shared()).collect();
+        assert!(shared.len() == 4 && shared.iter().all(|&bytes| bytes > 0), "{shared:?}");
+        assert_eq!(cut.run(Method::FIRST).unwrap(), whole);
+    }
+
     #[test]
     fn the_self_test_is_passed() {
         let found = Adapters::look();

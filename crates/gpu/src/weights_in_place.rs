@@ -4,12 +4,14 @@
 //! Memory is imported a window at a time, each as large as a binding may be. What lies across the end of one is in the next one
 //! whole. Weights that lie elsewhere, a mapped file's for one, are copied, and so are those that a driver does not take.
 //!
-//! Invariant: nothing writes to a window.
+//! Invariant: nothing writes to a window: it is imported to be read, and shaders bind weights to read them.
 
 use crate::gpu::Gpu;
+use crate::host_memory::Access;
 use duet_kernels::memory::Region;
 use std::num::NonZeroU64;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Quants or scales, as a shader binds them.
@@ -30,6 +32,8 @@ pub(crate) enum Panels {
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
     open: Mutex<Vec<Window>>,
+    /// The driver has refused memory: it is not asked again.
+    refused: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -59,7 +63,7 @@ impl Panels {
     }
 
     /// Bytes that the cores read as well.
-    pub(crate) fn in_place(&self) -> u64 {
+    pub(crate) fn shared(&self) -> u64 {
         match self {
             Self::Copied(_) => 0,
             Self::InPlace { bytes, .. } => bytes.get(),
@@ -80,7 +84,7 @@ impl Gpu {
     pub(crate) fn panels(&self, label: &'static str, bytes: &[u8], region: Option<&Region>) -> Panels {
         let in_place = region.and_then(|region| {
             let at = region.place_of(bytes)?;
-            self.in_place(region, at..at + bytes.len())
+            self.part_in_place(region, at..at + bytes.len())
         });
         in_place.unwrap_or_else(|| Panels::Copied(self.filled(label, bytes)))
     }
@@ -90,7 +94,11 @@ impl Gpu {
         let in_place = region.and_then(|region| {
             let (first, len) = (region.place_of(experts.first()?)?, experts.first()?.len());
             let lies = |(index, expert): (usize, &&[u8])| region.place_of(expert) == Some(first + index * len);
-            experts.iter().enumerate().all(lies).then(|| self.in_place(region, first..first + experts.len() * len))?
+            experts
+                .iter()
+                .enumerate()
+                .all(lies)
+                .then(|| self.part_in_place(region, first..first + experts.len() * len))?
         });
         in_place.unwrap_or_else(|| {
             let all = self.empty("experts", experts.iter().map(|expert| expert.len()).sum());
@@ -104,38 +112,36 @@ impl Gpu {
     }
 
     /// A part of a region where it is; nothing if the adapter does not take it.
-    pub(crate) fn in_place(&self, region: &Region, part: Range<usize>) -> Option<Panels> {
-        let sharing = self.host_memory?;
-        let offsets = u64::from(self.device.limits().min_storage_buffer_offset_alignment);
+    fn part_in_place(&self, region: &Region, part: Range<usize>) -> Option<Panels> {
+        let sharing = self.host_memory.filter(|_| !self.windows.refused.load(Ordering::Relaxed))?;
+        let limits = self.device.limits();
         // A binding is of whole words.
         let bytes = NonZeroU64::new(part.len() as u64).filter(|bytes| bytes.get().is_multiple_of(4))?;
-        let panels = |window: &wgpu::Buffer, place: u64| {
-            let window = window.clone();
-            place.is_multiple_of(offsets).then_some(Panels::InPlace { window, at: place, bytes })
-        };
-        let mut open = self.windows.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = open.iter().find_map(|window| Some((window, window.place_of(region, &part)?)));
-        if let Some((window, place)) = known {
-            return panels(&window.buffer, place);
+        if bytes.get() > self.slab_max(Some(region)) {
+            return None;
         }
-        let from = sharing.begin_before(part.start);
-        let buffer = match sharing.import(self, region, from) {
-            Ok(buffer) => buffer,
-            Err(why) => {
-                tracing::debug!("weights are copied: {why}");
-                return None;
-            }
-        };
-        let window = Window { region: region.clone(), from, buffer };
-        let place = window.place_of(region, &part);
-        let panels = place.and_then(|place| panels(&window.buffer, place));
-        open.push(window);
-        panels
+        let mut open = self.windows.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = open.iter().find_map(|window| Some((window.buffer.clone(), window.place_of(region, &part)?)));
+        let (window, at) = known.or_else(|| {
+            let (buffer, from) = sharing
+                .import(self, (region, part.start), Access::Read)
+                .map_err(|why| {
+                    self.windows.refused.store(true, Ordering::Relaxed);
+                    tracing::warn!("a GPU that shares memory is not given weights, which are copied: {why}");
+                })
+                .ok()?;
+            let window = Window { region: region.clone(), from, buffer };
+            let found = (window.buffer.clone(), window.place_of(region, &part)?);
+            open.push(window);
+            Some(found)
+        })?;
+        let is_aligned = at.is_multiple_of(u64::from(limits.min_storage_buffer_offset_alignment));
+        is_aligned.then_some(Panels::InPlace { window, at, bytes })
     }
 
     /// The most that a slab of a region's weights takes to fit into a window, wherever it begins.
     pub(crate) fn slab_max(&self, region: Option<&Region>) -> u64 {
-        let before = self.host_memory.filter(|_| region.is_some()).map_or(0, |sharing| 2 * sharing.alignment());
+        let before = self.host_memory.filter(|_| region.is_some()).map_or(0, |sharing| 2 * sharing.alignment() as u64);
         self.binding_max.saturating_sub(before).max(1)
     }
 }
@@ -152,7 +158,7 @@ mod tests {
     #[test]
     fn parts_are_found_in_windows_and_what_no_window_holds_is_copied() {
         let Some(mut gpu) = opened().filter(|gpu| gpu.host_memory.is_some()) else { return };
-        let alignment = gpu.host_memory.map_or(0, HostMemory::alignment) as usize;
+        let alignment = gpu.host_memory.map_or(0, HostMemory::alignment);
         gpu.binding_max = 4 * alignment as u64;
         let mut memory = Aligned::<f32>::zeroed((8 << 20) / 4);
         memory.iter_mut().enumerate().for_each(|(at, to)| *to = at as f32);
@@ -170,15 +176,20 @@ mod tests {
         let end = region.bytes() / alignment * alignment;
         let parts = [(256, 512, 1), (4 * alignment - 256, 1024, 2), (5 * alignment, 4096, 2), (end - 4096, 4096, 3)];
         for (from, len, count) in parts {
-            let found = gpu.in_place(&region, from..from + len).unwrap();
+            let found = gpu.part_in_place(&region, from..from + len).unwrap();
             if from + len <= 8 << 20 {
                 assert_eq!(read(&found), memory[from / 4..(from + len) / 4], "{from}");
             }
             assert_eq!(windows(), count, "{from}");
         }
-        let refused = [0..5 * alignment, 0..0, 4..8, 0..region.bytes() + 1];
-        assert!(refused.into_iter().all(|part| gpu.in_place(&region, part).is_none()));
+        // No binding begins at two bytes.
+        let refused = [0..5 * alignment, 0..0, 2..6, region.bytes()..region.bytes() + 4];
+        assert!(refused.into_iter().all(|part| gpu.part_in_place(&region, part).is_none()));
         let elsewhere = gpu.panels("elsewhere", &[1; 64], Some(&region));
-        assert_eq!((elsewhere.copied(), elsewhere.in_place()), (64, 0));
+        assert_eq!((elsewhere.copied(), elsewhere.shared()), (64, 0));
+        // A driver that refuses once is not asked again.
+        gpu.windows.refused.store(true, Ordering::Relaxed);
+        let bytes = bytemuck::cast_slice(&memory[..64]);
+        assert_eq!(gpu.panels("refused", bytes, Some(&region)).copied(), 256);
     }
 }

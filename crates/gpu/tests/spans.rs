@@ -163,10 +163,10 @@ fn check(name: &str) {
     if bed.gpu.copies_room().is_none() {
         bed.check();
         assert_eq!(bed.gpu.copied_bytes().0, 0, "nothing is copied where memory is shared");
-        let (all, copied, in_place) = (copying.gpu.bytes(), bed.gpu.bytes(), bed.gpu.bytes_in_place());
+        let (all, copied, shared) = (copying.gpu.bytes(), bed.gpu.bytes(), bed.gpu.shared_bytes());
         // Routers, which the cores have as floats of their own, are all that is.
-        assert!(in_place.0 + copied.0 <= all.0 && copied.0 * 20 < in_place.0, "{all}: {copied} and {in_place}");
-        assert_eq!(copying.gpu.bytes_in_place(), Bytes(0));
+        assert!(shared.0 + copied.0 <= all.0 && copied.0 * 20 < shared.0, "{all}: {copied} and {shared}");
+        assert_eq!(copying.gpu.shared_bytes(), Bytes(0));
     }
 }
 

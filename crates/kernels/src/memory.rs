@@ -78,6 +78,16 @@ impl<T: Plain> Aligned<T> {
         parts.pop().unwrap_or_else(|| unreachable!("a slab of one part has one"))
     }
 
+    /// `len` zeros that are a [region](Self::region), however few they are; nothing if the system gives no memory for them.
+    #[must_use]
+    pub fn of_the_system(len: usize) -> Option<Self> {
+        let lines = (len * size_of::<T>()).div_ceil(size_of::<Line>());
+        let bytes = (lines * size_of::<Line>()).max(HUGE_PAGE);
+        let (mapping, start) = Mapping::of_the_system(bytes + HUGE_PAGE)?;
+        let (mapping, start) = mapping.begin(start, HUGE_PAGE, bytes);
+        Some(Self { start: start.cast(), len, lines, owner: Arc::new(mapping) })
+    }
+
     /// Several buffers of `len` zeros that share huge pages.
     #[must_use]
     pub fn slab(count: usize, len: usize) -> Vec<Self> {
@@ -121,32 +131,41 @@ impl Mapping {
     /// `bytes` zeros, and where they begin: at a huge page if they fill one, at a cache line otherwise.
     fn zeroed(bytes: usize) -> (Self, NonNull<u8>) {
         let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { size_of::<Line>() };
-        let (mut mapping, start) = Self::of(bytes + align);
+        let of_the_system = (bytes + align >= HUGE_PAGE).then(|| Self::of_the_system(bytes + align)).flatten();
+        let (mapping, start) = of_the_system.unwrap_or_else(|| {
+            let mut memory = vec![0_u8; bytes + align];
+            let start = memory.as_mut_ptr();
+            (Self::Allocated(memory), start)
+        });
+        mapping.begin(start, align, bytes)
+    }
+
+    /// Zeros of the system's own, and where they are; nothing if it gives none.
+    #[cfg(unix)]
+    fn of_the_system(bytes: usize) -> Option<(Self, *mut u8)> {
+        let pages = pages::Owned::zeroed(bytes)?;
+        let start = pages.start();
+        Some((Self::System { pages, first: 0, is_in_parts: AtomicBool::new(false) }, start))
+    }
+
+    /// Here memory is the allocator's.
+    #[cfg(not(unix))]
+    fn of_the_system(_bytes: usize) -> Option<(Self, *mut u8)> {
+        None
+    }
+
+    /// Where the first of its bytes is that has the alignment, if it begins at `start`: there `bytes` are to be used.
+    fn begin(mut self, start: *mut u8, align: usize, bytes: usize) -> (Self, NonNull<u8>) {
         let offset = start.align_offset(align).min(align);
         #[cfg(unix)]
-        if let Self::System { first, .. } = &mut mapping {
+        if let Self::System { first, .. } = &mut self {
             *first = offset;
         }
-        // SAFETY: `offset <= align`, so that `bytes` bytes are left behind it.
+        // SAFETY: the mapping has `bytes + align` bytes, and `offset <= align`, so that `bytes` are left behind it.
         let start = unsafe { start.add(offset) };
         advise_huge_pages(start, bytes);
         // A vector's pointer is never null, and neither is one into its memory.
-        let start = NonNull::new(start).unwrap_or(NonNull::dangling());
-        (mapping, start)
-    }
-
-    /// Zeros, and where they are.
-    fn of(bytes: usize) -> (Self, *mut u8) {
-        #[cfg(unix)]
-        if bytes >= HUGE_PAGE
-            && let Some(pages) = pages::Owned::zeroed(bytes)
-        {
-            let start = pages.start();
-            return (Self::System { pages, first: 0, is_in_parts: AtomicBool::new(false) }, start);
-        }
-        let mut memory = vec![0_u8; bytes];
-        let start = memory.as_mut_ptr();
-        (Self::Allocated(memory), start)
+        (self, NonNull::new(start).unwrap_or(NonNull::dangling()))
     }
 
     /// Whether memory is the system's, which may have parts of it back. From then on it comes in small pages: where one of a
@@ -374,6 +393,20 @@ mod tests {
             buffer.fill(1.5);
             assert_eq!(buffer.iter().sum::<f32>(), 1.5 * len as f32);
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn memory_of_the_system_is_a_region_however_little_and_nothing_if_there_is_none() {
+        for len in [1, 100, 3 << 20] {
+            let mut buffer = Aligned::<u8>::of_the_system(len).unwrap();
+            assert!(buffer.len() == len && buffer.iter().all(|&byte| byte == 0));
+            buffer.fill(3);
+            let region = buffer.region().unwrap();
+            assert!(region.bytes() >= len.max(HUGE_PAGE) && region.start().addr().get().is_multiple_of(HUGE_PAGE));
+            assert_eq!(buffer.place_in(&region), Some(0));
+        }
+        assert!(Aligned::<u8>::of_the_system(1 << 60).is_none());
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub struct LoadOptions {
     /// The longest sequence that is wanted; none: the longest that the file allows. Some models are computed in another way
     /// for a short one (`arch/longrope.rs`).
     pub context: Option<Tokens>,
-    /// A folder of packed weights: where the model's lie, they are mapped instead of packed ([`Model::packing`]).
+    /// A folder of packed weights: where the model's lie, they are used instead of packed ([`Model::packing`]).
     pub packed: Option<PathBuf>,
     /// What is done about the file there.
     pub packed_file: PackedFileUse,
@@ -257,7 +257,8 @@ impl Model {
         let (experts_in, kept) = kept?;
         let packed = kept.as_ref().and_then(|(_, file)| file.as_ref().ok());
         let packer = Packer { file: &file, blueprint: &blueprint, packed, experts_in };
-        // What the tokenizer was made of is not to lie beside the weights, and neither is what these were packed in.
+        // What the tokenizer was made of is not to lie beside weights that are packed or mapped, and neither is what these were
+        // packed in.
         file.forget_headers();
         give_back_freed();
         let weights = pack(packer, options.threads, progress)?;

@@ -4,7 +4,7 @@ use super::{DeviceSpec, Wanted, experts};
 use crate::failure::BadInput;
 use crate::progress::Progress;
 use duet_engine::Device;
-use duet_gpu::{Adapter, Adapters, CacheAccess, GpuError, GpuModel, Verdict};
+use duet_gpu::{Adapter, Adapters, GpuError, GpuModel, Verdict};
 use duet_model::Model;
 use duet_model::forward::TokenWise;
 use duet_openvino::Activations;
@@ -26,9 +26,10 @@ fn passes(adapter: &Adapter) -> bool {
     tried.is_ok()
 }
 
-/// Whether a GPU shares the processor's memory, and may be given weights where they are. One that there is not is none.
-pub(super) fn shares_memory(name: &str) -> bool {
-    Adapters::look().named(name).is_ok_and(|adapter| adapter.cache_access() == CacheAccess::InPlace)
+/// Whether a GPU reads a model's weights where the cores have them, if they lie in memory of the process's own. One that is given
+/// so much of its memory has copies.
+pub(super) fn shares_weights(model: &Model, spec: &DeviceSpec, name: &str) -> bool {
+    spec.memory.is_none() && Adapters::look().named(name).is_ok_and(|adapter| duet_gpu::shares_weights(model, adapter))
 }
 
 /// A GPU's driver: what was measured of another one says nothing of it.
@@ -78,7 +79,7 @@ fn brought(model: &Arc<Model>, name: &str, memory: Option<Bytes>) -> anyhow::Res
     let progress = Progress::spinner("bringing", &format!("weights to {name}"));
     let model = GpuModel::within(Arc::clone(model), adapter, memory).map_err(told)?;
     progress.finish("brought");
-    let (copied, in_place) = (model.bytes(), model.bytes_in_place());
-    tracing::info!(device = name, %copied, %in_place, "a GPU has its weights");
+    let (copied, shared) = (model.bytes(), model.shared_bytes());
+    tracing::info!(device = name, %copied, %shared, "a GPU has its weights");
     Ok((adapter.clone(), model))
 }

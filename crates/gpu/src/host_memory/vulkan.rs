@@ -2,6 +2,7 @@
 
 use super::{GpuError, HostMemory, Region};
 use ash::{ext::external_memory_host, vk};
+use std::ops::Range;
 use std::ptr::NonNull;
 use wgpu::hal::api::Vulkan;
 use wgpu::hal::vulkan::{Buffer, CreateDeviceCallbackArgs};
@@ -46,32 +47,38 @@ pub(crate) fn open(
     Ok(Some((device, queue, HostMemory { alignment })))
 }
 
-/// So many bytes of a region, from a place in it on, as a buffer of a device that [`open`] opened.
+/// A part of a region as a buffer of a device that [`open`] opened, if it begins and ends where the device may be given memory.
 ///
 /// # Errors
 /// If the driver refuses them.
 pub(super) fn import(
     device: &wgpu::Device,
-    (region, from): (&Region, usize),
-    bytes: u64,
+    region: &Region,
+    part: Range<usize>,
+    (usage, alignment): (wgpu::BufferUsages, usize),
 ) -> Result<wgpu::Buffer, GpuError> {
     let refused = |error: vk::Result| GpuError::Refused(format!("memory of the host's: {error}"));
     let none = || GpuError::Refused("it takes no memory of the host's".to_owned());
-    let lies_there = usize::try_from(bytes).is_ok_and(|bytes| from.saturating_add(bytes) <= region.bytes());
-    if bytes == 0 || !lies_there {
+    if part.is_empty() || part.end > region.bytes() {
         return Err(none());
     }
     // SAFETY: it lies there.
-    let start = unsafe { region.start().add(from) };
+    let start = unsafe { region.start().add(part.start) };
+    if !start.addr().get().is_multiple_of(alignment) || !part.len().is_multiple_of(alignment) {
+        return Err(none());
+    }
+    let bytes = part.len() as u64;
     // SAFETY: what is made of it here is destroyed before it is, by the buffer that `wgpu` gets.
     let hal = unsafe { device.as_hal::<Vulkan>() }.ok_or_else(none)?;
     let raw = hal.raw_device();
     let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(KIND);
-    let usage =
-        vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST;
+    let has = |what, flag| if usage.contains(what) { flag } else { vk::BufferUsageFlags::empty() };
+    let flags = has(wgpu::BufferUsages::STORAGE, vk::BufferUsageFlags::STORAGE_BUFFER)
+        | has(wgpu::BufferUsages::COPY_SRC, vk::BufferUsageFlags::TRANSFER_SRC)
+        | has(wgpu::BufferUsages::COPY_DST, vk::BufferUsageFlags::TRANSFER_DST);
     let wanted = vk::BufferCreateInfo::default()
         .size(bytes)
-        .usage(usage)
+        .usage(flags)
         .sharing_mode(vk::SharingMode::EXCLUSIVE)
         .push_next(&mut external);
     // SAFETY: the device lives, and what it is told is whole.
@@ -93,12 +100,8 @@ pub(super) fn import(
     });
     // SAFETY: the buffer is alive until `done` is called, and nobody else destroys it.
     let buffer = unsafe { Buffer::from_raw_externally_owned(buffer, done) };
-    let told = wgpu::BufferDescriptor {
-        label: Some("memory of the host's"),
-        size: bytes,
-        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
-        mapped_at_creation: false,
-    };
+    let told =
+        wgpu::BufferDescriptor { label: Some("memory of the host's"), size: bytes, usage, mapped_at_creation: false };
     // SAFETY: it is this device's, was made with this size and these usages, and all of its bytes are initialised: pages of the
     // system's are zeros until somebody writes.
     Ok(unsafe { device.create_buffer_from_hal::<Vulkan>(buffer, &told) })
@@ -160,7 +163,8 @@ fn memory_of(
     let mut import = vk::ImportMemoryHostPointerInfoEXT::default().handle_type(KIND).host_pointer(at);
     let wanted =
         vk::MemoryAllocateInfo::default().allocation_size(bytes).memory_type_index(memory_type).push_next(&mut import);
-    // SAFETY: the region has so many bytes there, both multiples of what the driver asks for; they live until the memory is freed.
+    // SAFETY: the region has so many bytes there, and the caller found both to be multiples of what the driver asks for; they
+    // live until the memory is freed.
     let memory = unsafe { raw.allocate_memory(&wanted, None) }?;
     // SAFETY: the buffer is new and no larger than the memory, whose type is one of its own.
     unsafe { raw.bind_buffer_memory(buffer, memory, 0) }.map_err(|error| {

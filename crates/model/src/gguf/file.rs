@@ -50,7 +50,7 @@ impl GgufFile {
         let open = |path: &Path| {
             // Asked before mapping: what is changed meanwhile is then taken for changed.
             let modified = path.metadata().and_then(|metadata| metadata.modified()).ok();
-            let mut file = map(path).and_then(|map| Self::new(Storage::Mapped(map)))?;
+            let mut file = map(path).and_then(|(_, map)| Self::new(Storage::Mapped(map)))?;
             file.parts.iter_mut().for_each(|part| part.modified = modified);
             Ok(file)
         };
@@ -233,8 +233,8 @@ impl Storage {
     }
 }
 
-/// Maps a file to read it. Whoever does promises what [`GgufFile`] asks: that nobody changes it meanwhile.
-pub(crate) fn map(path: &Path) -> Result<Mmap, GgufError> {
+/// Opens a file and maps it to read it. Whoever does promises what [`GgufFile`] asks: that nobody changes it meanwhile.
+pub(crate) fn map(path: &Path) -> Result<(File, Mmap), GgufError> {
     let failed = |action| move |error| GgufError::Io { action, error };
     // Asked before opening: opening a pipe would wait for its other end.
     if !path.metadata().map_err(failed("open the file"))?.is_file() {
@@ -244,7 +244,8 @@ pub(crate) fn map(path: &Path) -> Result<Mmap, GgufError> {
     // SAFETY: the map is read-only, and the documentation of `GgufFile` asks that nobody change the file meanwhile: that
     // is the one condition, and no program can enforce it. Should it be broken, all bounds still come from the length
     // of the map, which does not change, and weights are plain numbers for which every bit pattern is valid.
-    unsafe { Mmap::map(&file) }.map_err(failed("map the file"))
+    let map = unsafe { Mmap::map(&file) }.map_err(failed("map the file"))?;
+    Ok((file, map))
 }
 
 /// A tensor must start on the alignment and end within the file.

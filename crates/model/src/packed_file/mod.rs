@@ -1,4 +1,4 @@
-//! Packed weights in a file, from which the next start maps them instead of packing them again.
+//! Packed weights in a file, from which the next start maps them, or reads them for a device, instead of packing them again.
 //!
 //! ```text
 //! 8 bytes   "duetpack"

@@ -5,7 +5,7 @@
 //! since a device is given them together.
 
 use super::read::{Check, PackedFile, crc, ranges};
-use super::{Entry, Unusable};
+use super::{ALIGNMENT, Entry, Unusable};
 use crate::read_at::read_exact_at;
 use crate::weights::name_without_expert;
 use duet_kernels::memory::Aligned;
@@ -16,10 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a device binds begins at a multiple of this, whatever device it is (WebGPU's limit).
-const ALIGNMENT: usize = 256;
-
-/// Less than this an allocator may have beside other things; a device is given whole pages of the system's.
-const LEAST: usize = 4 << 20;
+const BOUND_AT: usize = 256;
 
 /// Where quants and scales of each section of a matrix lie in the file, and where they are to lie in memory.
 struct Move {
@@ -40,7 +37,7 @@ impl PackedFile {
     /// The same weights in memory, read from the `file` that was mapped, and compared with their checksums.
     ///
     /// # Errors
-    /// [`Unusable`], if it cannot be read or is damaged.
+    /// [`Unusable`], if it cannot be read or is damaged, or the system gives no memory.
     pub(super) fn in_own_memory(self, file: &File, (check, threads): (Check, usize)) -> Result<Self, Unusable> {
         let mut moves =
             self.matrices.into_values().map(Move::of).collect::<Option<Vec<_>>>().ok_or(Unusable::Damaged)?;
@@ -50,7 +47,7 @@ impl PackedFile {
             return Err(Unusable::Damaged);
         }
         let bytes = lay_out(&mut moves);
-        let mut memory = Aligned::<u8>::zeroed(bytes.max(LEAST));
+        let mut memory = Aligned::<u8>::of_the_system(bytes).ok_or(Unusable::Memory)?;
         read(file, jobs(&moves, &mut memory, check), threads)?;
         let moved = |to: Move| (to.entry.name.clone(), to.into_entry());
         Ok(Self {
@@ -88,10 +85,10 @@ fn lay_out(moves: &mut [Move]) -> usize {
     for together in moves.chunk_by_mut(|a, b| a.order().0 == b.order().0) {
         let sections = together.iter().map(|one| one.sections.len()).max().unwrap_or(0);
         for (section, part) in (0..sections).flat_map(|section| [(section, 0), (section, 1)]) {
-            at = at.next_multiple_of(ALIGNMENT);
+            at = at.next_multiple_of(BOUND_AT);
             for one in &mut *together {
                 if let (Some(from), Some(place)) = (one.sections.get(section), one.places.get_mut(section)) {
-                    at = at.next_multiple_of(super::ALIGNMENT);
+                    at = at.next_multiple_of(ALIGNMENT);
                     place[part] = at;
                     at += from[part].len();
                 }

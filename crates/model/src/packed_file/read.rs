@@ -1,4 +1,4 @@
-//! Maps a file of packed weights, checked.
+//! Opens a file of packed weights, checked.
 
 use super::{Digest, Entry, HEADER, MAGIC, SectionEntry, Table, VERSION, name_of};
 use crate::disk_experts::{ExpertPlace, MatrixPlace, SectionPlace};
@@ -6,7 +6,6 @@ use crc32fast::Hasher;
 use duet_kernels::packed::{Form, Lend, Lender, PackedMatrix, section_bytes};
 use duet_kernels::quantize::GROUP;
 use hashbrown::HashMap;
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -92,6 +91,9 @@ pub enum Unusable {
     /// Its end is missing, or bytes of it are not those that were written.
     #[error("it is damaged")]
     Damaged,
+    /// It was to be read into memory that the system does not give.
+    #[error("there is no memory for it")]
+    Memory,
     /// It has other matrices than the model.
     #[error("its weights are packed in another way")]
     Packing,
@@ -107,17 +109,17 @@ impl PackedFile {
         digest: &Digest,
         (weights_in, check, threads): (WeightsIn, Check, usize),
     ) -> Result<Self, Unusable> {
+        // Opened once: another process may put another file in its place.
+        let (file, map) = crate::gguf::map_file(path).map_err(|_| Unusable::Absent)?;
         match weights_in {
-            WeightsIn::MappedFile => Self::map(path, digest, (check, threads)),
+            WeightsIn::MappedFile => Self::mapped(map, digest, (check, threads)),
             WeightsIn::OwnMemory => {
-                let file = File::open(path).map_err(|_| Unusable::Absent)?;
-                Self::map(path, digest, (Check::Places, threads))?.in_own_memory(&file, (check, threads))
+                Self::mapped(map, digest, (Check::Places, threads))?.in_own_memory(&file, (check, threads))
             }
         }
     }
 
-    fn map(path: &Path, digest: &Digest, (check, threads): (Check, usize)) -> Result<Self, Unusable> {
-        let map = crate::gguf::map_file(path).map_err(|_| Unusable::Absent)?;
+    fn mapped(map: memmap2::Mmap, digest: &Digest, (check, threads): (Check, usize)) -> Result<Self, Unusable> {
         // A hint, which a system need not take: all of it is read now.
         #[cfg(unix)]
         if check == Check::All {
