@@ -1,6 +1,6 @@
 //! Where `duet serve` finds its API keys: a file, the environment, or both.
 
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use crate::progress::eprintln_quiet;
 use anyhow::Context;
 use duet_server::{ApiKeys, KeyListError};

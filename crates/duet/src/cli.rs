@@ -47,7 +47,7 @@ pub(crate) use serve::ServeArgs;
 pub(crate) use simulate::{SimulateArgs, TuningArgs};
 pub(crate) use speculate::{IdentityArgs, SpeculateArgs};
 
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use duet_engine::{PolicyName, SamplingParams, StopConditions};
 use duet_types::{Bytes, Class, Tokens};

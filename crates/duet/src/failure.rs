@@ -14,12 +14,8 @@ use duet_model::gguf::GgufError;
 use duet_offload::switching::GraphProfileError;
 use std::io::{self, Write};
 
+use crate::bad_input::BadInput;
 use crate::models::FetchError;
-
-/// What was given is wrong; the message names the flag, file or field and says what to do.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct BadInput(pub(crate) String);
 
 /// What is wrong with a file of prompts that `flag` named.
 pub(crate) fn data_error(flag: &str, error: BenchLoadError) -> anyhow::Error {

@@ -1,6 +1,6 @@
 //! Whether a model's weights have room in memory, and what would have: asked before anything is loaded or downloaded.
 
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use crate::models::{ALIASES, Role};
 use crate::progress::eprintln_quiet;
 use crate::weights::Weights;

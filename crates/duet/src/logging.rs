@@ -1,6 +1,6 @@
 //! What the program says about itself, on stderr: warnings only, unless asked for more.
 
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use std::env;
 use std::io::{IsTerminal, stderr};
 use tracing_subscriber::filter::Targets;

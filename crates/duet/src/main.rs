@@ -4,6 +4,7 @@
 //! 2 if what was given is wrong, 1 if running failed (see [`failure`]).
 
 mod api_keys;
+mod bad_input;
 mod chat;
 mod cli;
 mod commands;

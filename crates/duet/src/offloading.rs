@@ -12,7 +12,7 @@ pub(crate) use attention::AttentionPlace;
 pub(crate) use defaults::{Looking, Unpaying};
 pub(crate) use spec::{DeviceName, DeviceSpec, ShapesName};
 
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use crate::models;
 use crate::progress::{Progress, eprintln_quiet};
 use duet_engine::{Device, Engine, Fallback};

@@ -1,6 +1,6 @@
 //! From what people write to what a model reads.
 
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use duet_agents::{Begins, ReasoningFormat, ReasoningSplit};
 use duet_model::Model;
 use duet_model::template::{ChatMessage, Turn};

@@ -1,7 +1,7 @@
 //! A model in memory and an engine that runs it: what `run`, `chat`, `serve` and `mcp` start with.
 
+use crate::bad_input::BadInput;
 use crate::cli::{DeviceArgs, DraftArgs, EngineArgs, HistoryPlace};
-use crate::failure::BadInput;
 use crate::fitting;
 use crate::history::Opening;
 use crate::lanes;

@@ -3,7 +3,7 @@
 //! The real one is [`ModelBackend`](crate::model_backend::ModelBackend); the tests' one is small, deterministic, and
 //! keeps the awkward parts: pages run out, kernels panic, nodes must come in order.
 
-use crate::executors::Site;
+use crate::executors::{Ran, Site};
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
 use duet_model::encoder::Text;
@@ -14,7 +14,6 @@ use duet_types::{Class, LaneId, LaneSet, RequestId, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A model that can be run in passes.
 pub(crate) trait Backend: Send + Sync + 'static {
@@ -227,18 +226,6 @@ pub(crate) trait Backend: Send + Sync + 'static {
 
     /// Whether the model ends its turn with `token`.
     fn ends_turn(&self, token: TokenId) -> bool;
-}
-
-/// How far a span came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ran {
-    ToItsEnd,
-    /// To a node whose weights are not in memory, and will be after about that time.
-    ToMissing {
-        /// Nodes of the span that are complete.
-        done: usize,
-        about: Duration,
-    },
 }
 
 /// The next rows of one sequence.

@@ -6,8 +6,8 @@
 //! all. One that the prompt does not hold is never drafted from it, and one that is not among the likeliest of all may be.
 
 use crate::backend::Backend;
-use crate::speculation::KEPT;
 use duet_kernels::crew::Crew;
+use duet_speculate::successors::SUCCESSORS;
 use duet_types::TokenId;
 use std::ops::Range;
 
@@ -54,3 +54,6 @@ impl<B: Backend> Vocabulary<B> {
         backend.successors(pass, rows, among, KEPT, crew)
     }
 }
+
+/// Successors that are kept of a row of logits.
+pub(crate) const KEPT: usize = SUCCESSORS;

@@ -4,7 +4,6 @@ use crate::calibration::Calibrate;
 use crate::learned::LearnedFile;
 use crate::recycled::RecycledByUser;
 use crate::request::{Drafts, GenerateRequest, Output, Remember};
-use crate::speculation::{Keeps, Speculation};
 use duet_history::{HistoryStats, HistoryStore, Interaction, ModelFingerprint, TaskKey, UserName};
 use duet_speculate::confidence::Confidence;
 use duet_speculate::prediction::Prediction;
@@ -36,6 +35,24 @@ pub(crate) struct Past {
     pub(crate) store: Arc<HistoryStore>,
     /// Whose tokens they are in.
     pub(crate) model: ModelFingerprint,
+}
+
+/// What a generation drafts with.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) speculator: Speculator,
+    /// What was learned of the drafters before.
+    pub(crate) confidence: Confidence,
+    pub(crate) keeps: Keeps,
+}
+
+/// What stays of a generation, for later ones to draft from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keeps {
+    /// Where the answer is kept; absent if it is not.
+    pub(crate) answer: Option<TaskKey>,
+    /// Whose requests are drafted from what the model would have said; absent: nobody's.
+    pub(crate) successors: Option<UserName>,
 }
 
 /// What drafting cost.
@@ -80,8 +97,8 @@ impl Drafting {
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drafts for a generation; nothing if the method is none.
-    pub(crate) fn begin(self: &Arc<Self>, request: &GenerateRequest) -> Option<Box<Speculation>> {
+    /// What a generation drafts with; nothing if none of it is drafted.
+    pub(crate) fn begin(&self, request: &GenerateRequest) -> Option<Begun> {
         let answers = request.output == Output::Answer && request.stop.max_tokens != Some(Tokens::ZERO);
         if self.method == Method::None || request.drafts == Drafts::None || !answers {
             return None;
@@ -94,13 +111,13 @@ impl Drafting {
         if !predicted.is_empty() {
             drafters.push(Box::new(Prediction::new(prompt, predicted)) as Box<dyn Drafter>);
         }
-        let begun = self.confidence.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let speculator = Speculator::new(drafters, begun.for_a_request());
+        let confidence = self.confidence.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let speculator = Speculator::new(drafters, confidence.for_a_request());
         let mut keeps = Keeps::default();
         if request.remember == Remember::Answer {
             keeps = Keeps { answer: key, successors: self.method.recycles().then(|| request.user.clone()) };
         }
-        Some(Box::new(Speculation::new(self, speculator, begun, keeps)))
+        Some(Begun { speculator, confidence, keeps })
     }
 
     /// Where answers like this one's are kept.

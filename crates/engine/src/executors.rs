@@ -24,9 +24,8 @@ mod experts;
 mod site;
 
 pub use device::{Device, DeviceWork, Fallback, LinearWork};
-pub(crate) use site::Site;
+pub(crate) use site::{Ran, Site};
 
-use crate::backend::Ran;
 use crate::request::EngineError;
 use device::DeviceLane;
 use duet_model::forward::{

@@ -2,7 +2,8 @@
 //! on every token in its KV, pages are counted and run out, nodes must come in order and on the whole crew, and tokens
 //! of its vocabulary make kernels wait or panic.
 
-use crate::backend::{Accepted, Backend, KvPages, Ran, Refused, Rows, Shape, Table};
+use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
+use crate::executors::Ran;
 use crate::executors::Site;
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;

@@ -16,6 +16,7 @@ mod chi_squared;
 mod clock;
 mod config;
 mod constraint;
+mod draft_counts;
 mod draft_model;
 mod drafting;
 mod encoding;
@@ -64,6 +65,7 @@ mod world;
 pub use calibration::Calibrate;
 pub use config::EngineConfig;
 pub use constraint::Constraint;
+pub use draft_counts::DraftCounts;
 pub use duet_driver::{ReplayError, Replayed, replay};
 pub use duet_history::{HistoryStore, TaskName, UserName};
 pub use duet_scheduler::policy::{PolicyName, UnknownPolicy};
@@ -84,6 +86,5 @@ pub use request::{
     SamplingParams, StopConditions, TokenLogprobs, Usage,
 };
 pub use sampling::{Candidate, likeliest};
-pub use speculation::DraftCounts;
 pub use stats::{EngineStats, FlowView, KeptView, RequestView};
 pub use thought::ThoughtBound;

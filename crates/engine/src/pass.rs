@@ -22,7 +22,8 @@ mod scoring;
 pub(crate) use drafting::Drafters;
 pub(crate) use rows::panic_message;
 
-use crate::backend::{Backend, Ran};
+use crate::backend::Backend;
+use crate::executors::Ran;
 use crate::executors::Site;
 use crate::request::EngineError;
 use crate::sequence::{Sequence, Workspace};

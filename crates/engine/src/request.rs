@@ -1,7 +1,7 @@
 //! What a client asks of the engine, and what comes back.
 
 use crate::constraint::Constraint;
-use crate::speculation::DraftCounts;
+use crate::draft_counts::DraftCounts;
 use crate::thought::ThoughtBound;
 use duet_history::{TaskName, UserName};
 use duet_model::forward::FateCounts;

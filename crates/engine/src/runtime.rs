@@ -32,6 +32,7 @@ use crate::preparer::Preparer;
 use crate::prober::Prober;
 use crate::request::{EngineError, FlowKey, GenerateRequest, GenerationEvent};
 use crate::sequence::{Sequence, Workspace};
+use crate::speculation::Speculation;
 use crate::speed_probe::SpeedProbe;
 use crate::spill::Mover;
 use crate::stats::{EngineStats, FlowView, KeptView, RequestView};
@@ -265,7 +266,10 @@ impl<B: Backend> Runtime<B> {
         let tokens = Tokens((request.prompt.len() + request.predicted.len()) as u32);
         let owner = (request.tenant, request.flow.clone());
         let seed = shared.seeds.hash_one(shared.clock.now());
-        let guided = (shared.drafting.begin(&request), shared.constrained(request.class, request.constraint.take())?);
+        let guided = (
+            Speculation::begin(&shared.drafting, &request),
+            shared.constrained(request.class, request.constraint.take())?,
+        );
         let sequence = Sequence::new(&*shared.backend, request, guided, seed, Outbox::new(sender), shared.clock)
             .waited_for(shared.people.came(class));
         let id = shared.drive(|scheduler, world, now| {

@@ -14,13 +14,14 @@
 mod distribution;
 
 use crate::calibration::Calibrate;
-use crate::drafting::Drafting;
-use duet_history::{TaskKey, UserName};
+use crate::draft_counts::DraftCounts;
+use crate::drafting::{Begun, Drafting, Keeps};
+use crate::request::GenerateRequest;
 use duet_scheduler::{Chance, Offer};
 use duet_speculate::confidence::Confidence;
 use duet_speculate::drafter::Rejected;
 use duet_speculate::guide::Guide;
-use duet_speculate::successors::{SUCCESSORS, Successors};
+use duet_speculate::successors::Successors;
 use duet_speculate::{Ahead, Draft, Learns, ROWS_MAX, Speculator, Told, WORTH_MIN};
 use duet_types::{Bytes, TokenId, Tokens};
 use std::sync::Arc;
@@ -53,39 +54,14 @@ enum ByModel {
     Not,
 }
 
-/// What stays of a generation, for later ones to draft from.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Keeps {
-    /// Where the answer is kept; absent if it is not.
-    pub(crate) answer: Option<TaskKey>,
-    /// Whose requests are drafted from what the model would have said; absent: nobody's.
-    pub(crate) successors: Option<UserName>,
-}
-
-/// What came of a generation's drafts, and what they cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DraftCounts {
-    /// Drafted tokens that were right.
-    pub accepted: Tokens,
-    /// Drafted tokens that were computed for nothing.
-    pub rejected: Tokens,
-    /// Time that drafting and learning took, between two passes.
-    pub drafting: Duration,
-    /// Time that calibration from the prompt took.
-    pub calibration: Duration,
-    /// Its share of the time that a draft model took, between two passes.
-    pub by_model: Duration,
-    /// Memory that the drafters hold.
-    pub memory: Bytes,
-}
-
 impl Speculation {
-    /// Of a generation that has not begun.
-    pub(crate) fn new(drafting: &Arc<Drafting>, speculator: Speculator, begun: Confidence, keeps: Keeps) -> Self {
+    /// Of a generation that has not begun; nothing if none of it is drafted.
+    pub(crate) fn begin(drafting: &Arc<Drafting>, request: &GenerateRequest) -> Option<Box<Self>> {
+        let Begun { speculator, confidence: begun, keeps } = drafting.begin(request)?;
         let (draft, counts, said) = (Draft::default(), DraftCounts::default(), Vec::new());
         let by_model = if drafting.has_model() { ByModel::May(0.0) } else { ByModel::Not };
         let (drafting, learns) = (Arc::clone(drafting), drafting.learns());
-        Self { drafting, speculator, begun, learns, keeps, said, draft, counts, pace: 1.0, by_model }
+        Some(Box::new(Self { drafting, speculator, begun, learns, keeps, said, draft, counts, pace: 1.0, by_model }))
     }
 
     /// Whether a draft model may be asked.
@@ -249,6 +225,3 @@ impl Drop for Speculation {
 
 /// How much one pass weighs in what passes are like lately.
 const PACE_RATE: f64 = 0.1;
-
-/// Successors that are kept of a row of logits.
-pub(crate) const KEPT: usize = SUCCESSORS;

@@ -7,8 +7,8 @@
 use super::arrivals::{Rates, Stream};
 use super::mixed::play_rates;
 use super::stage::{Slice, Stage, Timing, play};
+use super::subject::Subject;
 use super::summary::Summary;
-use super::target::Subject;
 use super::workload::Workload;
 use super::{LoadError, Progress};
 use duet_types::Class;

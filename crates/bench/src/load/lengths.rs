@@ -1,6 +1,6 @@
 //! How long real requests are, in a model's own tokens.
 
-use super::target::encode;
+use super::subject::encode;
 use super::{LoadError, Workload};
 use duet_model::Model;
 use duet_types::Tokens;

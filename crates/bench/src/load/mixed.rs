@@ -5,7 +5,7 @@
 
 use super::arrivals::{Arrival, Rates, Stream, poisson, slice};
 use super::stage::{Slice, Stage, Timing, play};
-use super::target::Subject;
+use super::subject::Subject;
 use super::workload::Workload;
 use super::{LoadError, Progress};
 use duet_types::Class;

@@ -26,6 +26,7 @@ mod sampled;
 mod section;
 mod stage;
 mod starvation;
+mod subject;
 mod summary;
 mod target;
 mod texts;
@@ -45,10 +46,10 @@ pub use report::{Extent, Part, ReportSettings, report};
 pub use run::{Alone, LoadReport, run};
 pub use sampled::{Decisions, PreemptMs};
 pub use section::{Bound, Section, Target};
+pub use subject::Subject;
 pub use summary::{N_FOR_P99, Summary};
-pub use target::Subject;
 
-pub(crate) use target::encode;
+pub(crate) use subject::encode;
 pub use texts::{spread, texts};
 pub use workload::Workload;
 

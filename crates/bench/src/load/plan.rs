@@ -5,7 +5,7 @@
 //! answer at full length, so that all servers do the same work; here the model may end its turn.
 
 use super::arrivals::{Arrival, poisson};
-use super::target::encode;
+use super::subject::encode;
 use super::{LoadError, Rates, Workload};
 use duet_model::Model;
 use duet_sim::Client;

@@ -1,7 +1,7 @@
 //! Texts of any length, for cases that need a prompt of a certain size. They are not what quality is measured on.
 
 use super::arrivals::Rng;
-use super::target::Subject;
+use super::subject::Subject;
 use duet_types::Tokens;
 
 /// At least `wanted` tokens of a household's log, by the subject's own tokenizer. Another seed is another text from its

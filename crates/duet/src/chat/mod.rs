@@ -9,7 +9,8 @@ mod conversation;
 mod input;
 mod slash;
 
-use crate::failure::{BadInput, StdoutClosed, print, tell};
+use crate::bad_input::BadInput;
+use crate::failure::{StdoutClosed, print, tell};
 use crate::logging::colors;
 use crate::progress::eprintln_quiet;
 use crate::prompt::{self, Prompt};

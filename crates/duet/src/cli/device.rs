@@ -1,6 +1,6 @@
 //! Flags about accelerators.
 
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use crate::offloading::{AttentionPlace, DeviceName, DeviceSpec, ShapesName};
 use clap::{Args, ValueEnum};
 use duet_engine::Fallback;

@@ -1,6 +1,6 @@
 //! `--draft`: a smaller model that drafts.
 
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use clap::Args;
 use duet_engine::Method;
 

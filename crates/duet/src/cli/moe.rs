@@ -1,6 +1,6 @@
 //! `duet bench moe`: its flags.
 
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use crate::offloading::DeviceName;
 use clap::{Args, ValueEnum};
 use duet_bench::moe::accuracy::{self, Target};

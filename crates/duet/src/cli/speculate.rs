@@ -1,7 +1,7 @@
 //! `duet bench speculate`: its flags.
 
 use super::{DraftArgs, EngineArgs};
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use clap::{Args, ValueEnum};
 use duet_bench::speculate::Contender;
 use duet_engine::{Calibrate, Method, Verify};

@@ -1,7 +1,8 @@
 //! `duet bench agents`: what agents get of this server, or of another one.
 
+use crate::bad_input::BadInput;
 use crate::cli::{AgentsArgs, DraftArgs};
-use crate::failure::{BadInput, print};
+use crate::failure::print;
 use crate::progress::eprintln_quiet;
 use crate::session;
 use anyhow::Context;

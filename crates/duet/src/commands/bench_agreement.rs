@@ -1,7 +1,8 @@
 //! `duet bench agreement`: how near a device comes to the CPU's own kernels.
 
+use crate::bad_input::BadInput;
 use crate::cli::AgreementArgs;
-use crate::failure::{BadInput, print};
+use crate::failure::print;
 use crate::progress::eprintln_quiet;
 use crate::{offloading, session};
 use duet_bench::agreement::{self, Agreement, Devices, Exact, Settings};

@@ -6,8 +6,9 @@
 
 use super::bench_load::{Engines, mixed, page, tell};
 use super::simulate::{Arrivals, compared};
+use crate::bad_input::BadInput;
 use crate::cli::ComposeArgs;
-use crate::failure::{BadInput, print};
+use crate::failure::print;
 use duet_bench::load::{self, Background, MixedSettings, Subject, Workload};
 use duet_engine::{EngineConfig, PolicyName, replay};
 use serde_json::{Value, json};

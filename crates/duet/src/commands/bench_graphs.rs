@@ -1,8 +1,8 @@
 //! `duet bench graphs`: what a device that takes compiled graphs costs and gives.
 
 use super::bench_lines::{Lines, half_of_cores};
+use crate::bad_input::BadInput;
 use crate::cli::GraphsArgs;
-use crate::failure::BadInput;
 use crate::progress::eprintln_quiet;
 use crate::{offloading, session};
 use duet_bench::graphs::{self, Bed};

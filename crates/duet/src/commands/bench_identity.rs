@@ -1,7 +1,8 @@
 //! `duet bench identity`: whether drafting changes an answer.
 
+use crate::bad_input::BadInput;
 use crate::cli::IdentityArgs;
-use crate::failure::{BadInput, print};
+use crate::failure::print;
 use crate::progress::eprintln_quiet;
 use crate::session;
 use duet_bench::speculate::{Identity, Settings, identity as answer_both_ways};

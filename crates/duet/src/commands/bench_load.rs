@@ -1,7 +1,8 @@
 //! `duet bench load`: mixed load on an engine in this process or on another server.
 
+use crate::bad_input::BadInput;
 use crate::cli::{LoadArgs, Peer};
-use crate::failure::{BadInput, print};
+use crate::failure::print;
 use crate::progress::eprintln_quiet;
 use crate::{models, session};
 use duet_bench::load::{

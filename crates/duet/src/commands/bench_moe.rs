@@ -1,8 +1,8 @@
 //! `duet bench moe`: experts on a device that takes compiled graphs.
 
 use super::bench_lines::{Lines, half_of_cores};
+use crate::bad_input::BadInput;
 use crate::cli::MoeArgs;
-use crate::failure::BadInput;
 use crate::progress::eprintln_quiet;
 use crate::{models, offloading, session};
 use duet_bench::graphs::Bed;

@@ -1,7 +1,8 @@
 //! `duet bench perplexity` and `duet bench quality`: how good answers are.
 
+use crate::bad_input::BadInput;
 use crate::cli::{PerplexityArgs, QualityArgs, ReadingArgs};
-use crate::failure::{BadInput, print};
+use crate::failure::print;
 use crate::progress::eprintln_quiet;
 use crate::{models, offloading, session};
 use anyhow::Context;

@@ -1,7 +1,8 @@
 //! `duet bench speculate`: what drafting is worth.
 
+use crate::bad_input::BadInput;
 use crate::cli::SpeculateArgs;
-use crate::failure::{BadInput, print};
+use crate::failure::print;
 use crate::progress::eprintln_quiet;
 use crate::session;
 use duet_bench::load::LoadError;

@@ -1,7 +1,8 @@
 //! `duet calibrate`: which experts prompts go to, and whether others go to the same.
 
+use crate::bad_input::BadInput;
 use crate::cli::CalibrateArgs;
-use crate::failure::{BadInput, data_error, print};
+use crate::failure::{data_error, print};
 use crate::progress::eprintln_quiet;
 use crate::{models, session};
 use anyhow::Context;

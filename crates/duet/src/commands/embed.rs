@@ -1,7 +1,8 @@
 //! `duet embed`: vectors of texts on stdout, a JSON array on each line, in the order of the texts.
 
+use crate::bad_input::BadInput;
 use crate::cli::EmbedArgs;
-use crate::failure::{BadInput, print};
+use crate::failure::print;
 use crate::session;
 use crate::weight_cache::WeightCache;
 use anyhow::Context;

@@ -1,8 +1,9 @@
 //! `duet history`: what is kept of answers, for people and scripts, and its removal. No server may have it open.
 
+use crate::bad_input::BadInput;
 use crate::chat::forget_lines;
 use crate::cli::{ExportArgs, HistoryCommand, HistoryCommandArgs, ListArgs, PurgeArgs, WhichArgs, default_history};
-use crate::failure::{BadInput, StdoutClosed, print};
+use crate::failure::{StdoutClosed, print};
 use crate::models;
 use crate::progress::eprintln_quiet;
 use crate::terminal::plain;

@@ -1,7 +1,8 @@
 //! `duet moefy`: makes a mixture of experts of a dense model, and says what that costs.
 
+use crate::bad_input::BadInput;
 use crate::cli::MoefyArgs;
-use crate::failure::{BadInput, data_error, print};
+use crate::failure::{data_error, print};
 use crate::progress::eprintln_quiet;
 use crate::{models, session};
 use anyhow::Context;

@@ -1,7 +1,8 @@
 //! `duet profile --device`: measures a device's graphs, and chooses how they are exchanged while a prompt is read.
 
+use crate::bad_input::BadInput;
 use crate::cli::{GraphProfileArgs, ProfileArgs};
-use crate::failure::{BadInput, graph_profile_error, print};
+use crate::failure::{graph_profile_error, print};
 use crate::offloading;
 use crate::progress::eprintln_quiet;
 use anyhow::Context;

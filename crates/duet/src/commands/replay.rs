@@ -1,7 +1,8 @@
 //! `duet replay`: hands the events of a log to a new scheduler and compares its decisions with those in the log.
 
+use crate::bad_input::BadInput;
 use crate::cli::ReplayArgs;
-use crate::failure::{BadInput, print};
+use crate::failure::print;
 use duet_engine::{ReplayError, replay as replay_log};
 use std::fs::File;
 use std::io::BufReader;

@@ -2,8 +2,9 @@
 
 mod routed;
 
+use crate::bad_input::BadInput;
 use crate::cli::ReportArgs;
-use crate::failure::{BadInput, print};
+use crate::failure::print;
 use crate::models;
 use crate::progress::eprintln_quiet;
 use crate::session;

@@ -1,7 +1,8 @@
 //! `duet run`: one prompt, one answer. stdout holds the answer and nothing else.
 
+use crate::bad_input::BadInput;
 use crate::cli::{HistoryDefault, RunArgs};
-use crate::failure::{BadInput, print};
+use crate::failure::print;
 use crate::models;
 use crate::offloading;
 use crate::progress::eprintln_quiet;

@@ -1,7 +1,8 @@
 //! `duet serve`: the HTTP API until Ctrl-C or SIGTERM.
 
+use crate::bad_input::BadInput;
 use crate::cli::{HistoryDefault, ServeArgs};
-use crate::failure::{BadInput, print};
+use crate::failure::print;
 use crate::progress::eprintln_quiet;
 use crate::weight_cache::WeightCache;
 use crate::{api_keys, lanes, models, session};

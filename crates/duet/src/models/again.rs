@@ -5,7 +5,7 @@
 //! So all of the file is hashed once more. Meanwhile it is packed: that takes longer.
 
 use super::verified::{self, Finding};
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use duet_model::gguf::names_of_parts;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;

@@ -3,7 +3,7 @@
 
 use super::alias::Alias;
 use super::fetch::FetchError;
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use crate::progress::eprintln_quiet;
 use crate::weights::Weights;
 use duet_engine::MachineMemory;

@@ -22,7 +22,7 @@ pub(crate) use again::Check;
 pub(crate) use alias::{ALIASES, Alias, DEFAULT, Role};
 pub(crate) use fetch::FetchError;
 
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use crate::progress::eprintln_quiet;
 use cache::{Slot, SlotLock};
 use duet_engine::MachineMemory;

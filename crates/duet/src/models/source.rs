@@ -3,7 +3,7 @@
 //! Every part of a parsed source is safe to use as a path component and as an argument of another program: no `..`,
 //! no leading dash, no character outside a short list. Nothing here touches the network or the disk.
 
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use duet_model::gguf::names_of_parts;
 use std::fmt;
 use std::path::{Path, PathBuf};

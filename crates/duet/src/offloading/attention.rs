@@ -1,7 +1,7 @@
 //! Placing a model's attention on a device, where that is asked for.
 
 use super::{DeviceName, Wanted, told};
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use crate::progress::eprintln_quiet;
 use duet_engine::Fallback;
 use duet_model::Model;

@@ -1,7 +1,7 @@
 //! Placing a model that has experts: in groups, by what `duet calibrate` counted.
 
 use super::{DeviceSpec, ShapesName, Wanted, cache, told};
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use crate::progress::eprintln_quiet;
 use duet_model::Model;
 use duet_offload::{ExpertSettings, GraphUse, PlacedExperts, expert_file, read_experts};

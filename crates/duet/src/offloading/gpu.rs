@@ -1,7 +1,7 @@
 //! A model on a GPU, by kernels of duet's own.
 
 use super::{DeviceSpec, Wanted, experts};
-use crate::failure::BadInput;
+use crate::bad_input::BadInput;
 use crate::progress::Progress;
 use duet_engine::Device;
 use duet_gpu::{Adapter, Adapters, GpuError, GpuModel, Verdict};

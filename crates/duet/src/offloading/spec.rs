@@ -1,7 +1,7 @@
 //! A device as a person writes it: `openvino:NPU`, `openvino:CPU,shapes=fixed,threads=1,name=npu`, `cpu`.
 
+use crate::bad_input::BadInput;
 use crate::cli;
-use crate::failure::BadInput;
 use duet_scheduler::machine::RowsTaken;
 use duet_types::Bytes;
 use std::fmt;

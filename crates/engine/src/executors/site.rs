@@ -1,9 +1,22 @@
-//! Where a kernel runs.
+//! Where a kernel runs, and how far it came.
 
 use duet_kernels::crew::Crew;
 use duet_model::forward::{Node, TokenWise};
 use duet_scheduler::{OnMiss, Share};
 use duet_types::{LaneId, LaneSet, Tokens};
+use std::time::Duration;
+
+/// How far a span came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ran {
+    ToItsEnd,
+    /// To a node whose weights are not in memory, and will be after about that time.
+    ToMissing {
+        /// Nodes of the span that are complete.
+        done: usize,
+        about: Duration,
+    },
+}
 
 /// The lanes and the threads of a kernel.
 #[derive(Clone, Copy)]

@@ -6,11 +6,11 @@
 
 use super::rows::{Rows, lost};
 use crate::backend::Backend;
+use crate::calibration::KEPT;
 use crate::executors::Site;
 use crate::request::EngineError;
 use crate::sampling::{Candidate, Wanted, likeliest};
 use crate::sequence::Workspace;
-use crate::speculation::KEPT;
 use duet_model::forward::BestOfRow;
 use duet_scheduler::Kernel;
 

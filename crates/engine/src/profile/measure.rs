@@ -12,6 +12,7 @@
 //! corrects for a slower machine by itself.
 
 use super::bench::{Bench, Product, Shape, fastest, median, on, start};
+use super::effort::Effort;
 use super::times::{FEW_POSITIONS, Pace, ROWS, SIZED_POSITIONS, Times, ends};
 use super::{Measured, Profile, ProfileError, attention as attending, capabilities, copies, layers};
 use crate::executors::Site;
@@ -29,15 +30,6 @@ use duet_types::{LaneId, LaneSet, Nanos};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime};
-
-/// How much time to take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
-    /// A second or two, at the first start.
-    Quick,
-    /// Some tens of seconds.
-    Thorough,
-}
 
 /// Measures the lanes with this model's kernels.
 ///

@@ -9,6 +9,7 @@ mod bench;
 mod capabilities;
 mod check;
 mod copies;
+mod effort;
 mod encoder;
 mod estimate;
 mod heg;
@@ -19,9 +20,9 @@ mod sweep;
 mod times;
 
 pub use check::PredictionError;
+pub use effort::Effort;
 pub use heg::heg;
 pub(crate) use heg::with_disk;
-pub use measure::Effort;
 pub use sweep::{DecodeLatency, PrefillLatency, Sweep};
 
 use check::check;

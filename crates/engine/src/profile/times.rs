@@ -6,7 +6,7 @@
 
 use super::ProfileError;
 use super::bench::{Bench, Product, Shape, fastest};
-use super::measure::Effort;
+use super::effort::Effort;
 use super::reach::Reach;
 use crate::executors::Site;
 use duet_model::Model;

@@ -7,6 +7,7 @@
 
 use super::*;
 use crate::backend::{Accepted, Backend as _, Rows};
+use crate::calibration::KEPT;
 use crate::chi_squared::ChiSquared;
 use crate::clock::Clock;
 use crate::fake_model::{FakeModel, FakeTable, VOCABULARY};
@@ -130,7 +131,7 @@ impl<'a> Answering<'a> {
             ..GenerateRequest::default()
         };
         let (sender, _receiver) = tokio::sync::mpsc::unbounded_channel();
-        let speculation = drafting.begin(&request);
+        let speculation = Speculation::begin(drafting, &request);
         let sequence = Sequence::new(backend, request, (speculation, None), 0, Outbox::new(sender), Clock::start());
         Self { model, backend, sequence, scratch: Scratch::default() }
     }

@@ -1,6 +1,7 @@
 //! A model with experts whose routing a report is of; of a dense one, experts are made first (`duet moefy`).
 
-use crate::failure::{BadInput, data_error};
+use crate::bad_input::BadInput;
+use crate::failure::data_error;
 use crate::{models, session};
 use anyhow::Context;
 use duet_bench::load::{self, spread};

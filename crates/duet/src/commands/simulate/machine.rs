@@ -1,7 +1,7 @@
 //! The machine that is simulated: one that comes with duet, a file like it, or this one, as `duet profile` measured it.
 
+use crate::bad_input::BadInput;
 use crate::cli::{SimulateArgs, TuningArgs};
-use crate::failure::BadInput;
 use duet_engine::PolicyName;
 use duet_engine::profile::Profile;
 use duet_scheduler::Heg;

@@ -1,7 +1,8 @@
 //! `duet simulate --replay`: a recorded run again, and how near the simulator comes to it.
 
 use super::judgement::{page, report};
-use crate::failure::{BadInput, print};
+use crate::bad_input::BadInput;
+use crate::failure::print;
 use duet_sim::Recorded;
 use duet_sim::fidelity::judge;
 use duet_types::Class;

@@ -2,8 +2,9 @@
 
 use super::figures::{Line, page};
 use super::machine::{self, Machine};
+use crate::bad_input::BadInput;
 use crate::cli::SimulateArgs;
-use crate::failure::{BadInput, print};
+use crate::failure::print;
 use duet_sim::lengths::{Lengths, Mix, proactive_mix, reactive_mix};
 use duet_sim::traffic::{Stream, Traffic};
 use duet_types::{Class, Nanos, Tokens};
