@@ -6,7 +6,6 @@
 //!
 //! What is asked of an adapter here is what any model needs; what one model needs is asked when that is placed.
 
-use crate::attending::SPAN_PAGES;
 use crate::error::GpuError;
 use std::fmt;
 
@@ -191,6 +190,9 @@ fn verdict(kind: Kind, limits: &wgpu::Limits, features: wgpu::Features) -> Verdi
 
 /// Rows of the widest matrices that are in use, with some to spare.
 const BINDING_MIN: u64 = 64 << 20;
+
+/// Pages of a span, after which the CPU's kernels merge as well.
+pub(crate) const SPAN_PAGES: usize = 8;
 
 /// The most that a shader here binds.
 pub(crate) const BUFFERS: u32 = 8;

@@ -5,7 +5,8 @@
 
 use crate::error::GpuError;
 use crate::nodes::{Launcher, whole};
-use crate::recording::{Groups, Recording};
+use crate::prepared::Groups;
+use crate::recording::Recording;
 use crate::shader::BEST;
 use duet_model::forward::BestOfRow;
 use duet_types::TokenId;

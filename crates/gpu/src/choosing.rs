@@ -3,7 +3,7 @@
 
 use crate::adapters::Kind;
 use crate::error::GpuError;
-use crate::placed::Loaded;
+use crate::loaded::Loaded;
 use crate::products::{Method, Products, TILE_COUNT, TILES};
 use crate::recording::Recording;
 use crate::room::Widths;

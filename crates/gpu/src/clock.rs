@@ -1,7 +1,5 @@
 //! An adapter's own clock: when launches began and ended there, whatever the queue held before them.
 
-use crate::error::GpuError;
-use crate::gpu::Gpu;
 use std::time::Duration;
 
 /// Places for the times of a submission.
@@ -71,21 +69,18 @@ impl Clock {
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.read, 0, bytes_of(passes));
     }
 
-    /// How long the passes of a submission that has ended took together. Nothing if the clock went backwards meanwhile.
-    pub(crate) fn read(&self, gpu: &Gpu, passes: u32) -> Result<Option<Duration>, GpuError> {
-        let all = self.read_each(gpu, passes)?;
-        Ok(all.map(|all| all.iter().sum()).filter(|sum: &Duration| !sum.is_zero()))
+    /// Where the times of a submission that has ended are read.
+    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
+        &self.read
     }
 
-    /// The same of each.
-    pub(crate) fn read_each(&self, gpu: &Gpu, passes: u32) -> Result<Option<Vec<Duration>>, GpuError> {
-        let mut times = vec![0_u64; 2 * passes as usize];
-        gpu.read_mapped(&self.read, bytemuck::cast_slice_mut(&mut times))?;
+    /// How long passes took that began and ended at these ticks. Nothing if the clock went backwards meanwhile.
+    pub(crate) fn times(&self, ticks: &[[u64; 2]]) -> Option<Vec<Duration>> {
         let of = |[began, ended]: &[u64; 2]| {
             let ticks = ended.checked_sub(*began)?;
             Some(Duration::from_nanos((ticks as f64 * self.period) as u64))
         };
-        Ok(times.as_chunks::<2>().0.iter().map(of).collect())
+        ticks.iter().map(of).collect()
     }
 }
 

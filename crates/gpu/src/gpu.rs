@@ -6,11 +6,12 @@ use crate::adapters::{Adapter, CacheAccess, Kind};
 use crate::clock::{self, Clock};
 use crate::display::Displays;
 use crate::error::GpuError;
-use crate::fusing::{self, DOUBLES, Fusing};
-use crate::host_memory::{self, HostMemory};
+use crate::fusing::Fusing;
+use crate::host_memory::{Access, HostMemory};
 use crate::launches::Launches;
 use crate::pipelines::Pipelines;
-use crate::weights_in_place::Windows;
+use crate::windows::Windows;
+use duet_kernels::memory::Region;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -61,48 +62,12 @@ pub enum Fault {
 }
 
 impl Gpu {
-    /// Opens an adapter, so that it shares the host's memory if it has no other and its driver knows how.
-    ///
-    /// # Errors
-    /// If its driver does not open it, or it does not compile and run a shader.
-    pub fn open(adapter: &Adapter) -> Result<Self, GpuError> {
-        if adapter.cache_access() == CacheAccess::InPlace {
-            match Self::open_with(adapter, CacheAccess::InPlace) {
-                Ok(gpu) => return Ok(gpu),
-                Err(why) => {
-                    tracing::warn!(
-                        "{} does not share memory, so weights, keys and values are copied: {why}",
-                        adapter.name
-                    )
-                }
-            }
-        }
-        Self::open_with(adapter, CacheAccess::Copied)
-    }
-
-    fn open_with(adapter: &Adapter, access: CacheAccess) -> Result<Self, GpuError> {
-        let offered = adapter.adapter.features();
-        let wanted = wgpu::DeviceDescriptor {
-            label: Some("duet"),
-            required_features: wgpu::Features::IMMEDIATES | offered & (wgpu::Features::TIMESTAMP_QUERY | DOUBLES),
-            // All that there is: weights come in large buffers.
-            required_limits: adapter.adapter.limits(),
-            memory_hints: wgpu::MemoryHints::MemoryUsage,
-            ..wgpu::DeviceDescriptor::default()
-        };
-        let refused = |error: wgpu::RequestDeviceError| GpuError::Refused(error.to_string());
-        let sharing = match access {
-            CacheAccess::InPlace => host_memory::open(&adapter.adapter, &wanted)?,
-            CacheAccess::Copied => None,
-        };
-        let (device, queue, host_memory) = match sharing {
-            Some((device, queue, host_memory)) => (device, queue, Some(host_memory)),
-            None => {
-                let opened = pollster::block_on(adapter.adapter.request_device(&wanted));
-                let (device, queue) = opened.map_err(refused)?;
-                (device, queue, None)
-            }
-        };
+    /// A device that an adapter was opened as. How it adds products is not known yet.
+    pub(crate) fn new(
+        adapter: &Adapter,
+        (device, queue): (wgpu::Device, wgpu::Queue),
+        host_memory: Option<HostMemory>,
+    ) -> Self {
         let trouble = Arc::new(Mutex::new(None));
         let lost = Arc::clone(&trouble);
         device.set_device_lost_callback(move |_, why| note(&lost, GpuError::Lost(why)));
@@ -113,7 +78,7 @@ impl Gpu {
         let (binding_max, fusing) = (adapter.binding_max, Fusing::Apart);
         let clock = Clock::of(&device, &queue, clock::FEW);
         let displays = Displays::of(adapter.kind, &adapter.adapter.get_info().device_pci_bus_id);
-        let mut gpu = Self {
+        Self {
             device,
             queue,
             pipelines,
@@ -130,12 +95,29 @@ impl Gpu {
             copied,
             trouble,
             fault,
-        };
-        gpu.fusing = fusing::found(&mut gpu)?;
-        if let Some(host_memory) = gpu.host_memory {
-            host_memory.try_out(&gpu)?;
         }
-        Ok(gpu)
+    }
+
+    /// Memory of the host's as a buffer, by an adapter that takes it ([`HostMemory::import`]).
+    ///
+    /// # Errors
+    /// If the driver refuses that.
+    pub(crate) fn import(
+        &self,
+        sharing: HostMemory,
+        part: (&Region, usize),
+        access: Access,
+    ) -> Result<(wgpu::Buffer, usize), GpuError> {
+        let imported = sharing.import((&self.device, self.binding_max), part, access)?;
+        self.check()?;
+        Ok(imported)
+    }
+
+    /// How long passes of a submission that has ended took each, by a clock. Nothing if that went backwards meanwhile.
+    pub(crate) fn times(&self, clock: &Clock, passes: u32) -> Result<Option<Vec<Duration>>, GpuError> {
+        let mut ticks = vec![[0_u64; 2]; passes as usize];
+        self.read_mapped(clock.buffer(), bytemuck::cast_slice_mut(ticks.as_flattened_mut()))?;
+        Ok(clock.times(&ticks))
     }
 
     /// Whether a workgroup may have so many threads, and bytes that they share.
@@ -176,7 +158,7 @@ impl Gpu {
     /// [`GpuError`].
     pub(crate) fn run(&self, commands: wgpu::CommandBuffer) -> Result<(), GpuError> {
         let began = Instant::now();
-        let to_host = self.host_memory.map(|host_memory| host_memory.to_host(self));
+        let to_host = self.host_memory.map(|host_memory| host_memory.to_host(&self.device, self.encoder()));
         let submitted = self.queue.submit([commands].into_iter().chain(to_host));
         self.note("submitting", began);
         let began = Instant::now();

@@ -4,10 +4,9 @@
 //! The head goes with the last layer. Until somebody who has measured says which layers to hold, they are as many of the last
 //! ones as fit.
 
-use crate::attending::Divided;
+use crate::divided::Divided;
 use crate::error::GpuError;
-use crate::room::{Room, Widths};
-use crate::spans::SPAN_ROWS;
+use crate::room::{Room, SPAN_ROWS, Widths};
 use duet_kernels::fused::{Block, Experts, Feed};
 use duet_kernels::packed::PackedMatrix;
 use duet_model::Model;

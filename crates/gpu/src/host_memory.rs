@@ -38,8 +38,7 @@ mod vulkan {
 pub(crate) use vulkan::open;
 
 use crate::error::GpuError;
-use crate::gpu::Gpu;
-use duet_kernels::memory::{Aligned, Region};
+use duet_kernels::memory::Region;
 
 /// What submissions do with memory that they are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,17 +74,15 @@ impl HostMemory {
     /// If the driver refuses that.
     pub(crate) fn import(
         self,
-        gpu: &Gpu,
+        (device, binding_max): (&wgpu::Device, u64),
         (region, from): (&Region, usize),
         access: Access,
     ) -> Result<(wgpu::Buffer, usize), GpuError> {
         let alignment = self.alignment();
         let from = from / alignment * alignment;
-        let most = usize::try_from(gpu.binding_max).unwrap_or(usize::MAX);
+        let most = usize::try_from(binding_max).unwrap_or(usize::MAX);
         let bytes = region.bytes().saturating_sub(from).min(most) / alignment * alignment;
-        let buffer = vulkan::import(&gpu.device, region, from..from + bytes, (access.usage(), alignment))?;
-        gpu.check()?;
-        Ok((buffer, from))
+        Ok((vulkan::import(device, region, from..from + bytes, (access.usage(), alignment))?, from))
     }
 
     /// Bytes that what an adapter is given begins and ends at a multiple of.
@@ -94,35 +91,7 @@ impl HostMemory {
     }
 
     /// What is submitted behind commands that write to the host's memory, so that the host sees it when they have ended.
-    pub(crate) fn to_host(self, gpu: &Gpu) -> wgpu::CommandBuffer {
-        vulkan::to_host(&gpu.device, gpu.encoder())
-    }
-
-    /// Whether the adapter sees what the host wrote, and the host what it wrote.
-    ///
-    /// # Errors
-    /// If the driver refuses it, or either is not so.
-    pub(crate) fn try_out(self, gpu: &Gpu) -> Result<(), GpuError> {
-        let mut memory = Aligned::<u8>::zeroed(TRIED);
-        let (half, region) = (TRIED / 2, memory.region());
-        let region = region.ok_or_else(|| GpuError::Refused("the system has no pages to share".to_owned()))?;
-        let between = gpu.empty("tried", PART);
-        let byte = |at: usize, round: usize| (at * 7 + round * 31) as u8;
-        let (buffer, _) = self.import(gpu, (&region, 0), Access::Write)?;
-        for round in 0..2 {
-            memory[..PART].iter_mut().enumerate().for_each(|(at, to)| *to = byte(at, round));
-            let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            encoder.copy_buffer_to_buffer(&buffer, 0, &between, 0, PART as u64);
-            encoder.copy_buffer_to_buffer(&between, 0, &buffer, half as u64, PART as u64);
-            gpu.run(encoder.finish())?;
-            if (0..PART).any(|at| memory[half + at] != byte(at, round)) {
-                return Err(GpuError::Refused("it does not share the host's memory, though it says so".to_owned()));
-            }
-        }
-        Ok(())
+    pub(crate) fn to_host(self, device: &wgpu::Device, encoder: wgpu::CommandEncoder) -> wgpu::CommandBuffer {
+        vulkan::to_host(device, encoder)
     }
 }
-
-/// Enough for memory of the system's own, and a part of it that is written and read.
-const TRIED: usize = 4 << 20;
-const PART: usize = 4096;

@@ -38,7 +38,7 @@ impl InPlace {
     pub(crate) fn of(gpu: &Gpu, sharing: HostMemory, cache: &CacheRows<'_>) -> Result<Option<Self>, GpuError> {
         let Some(region) = cache.region() else { return Ok(None) };
         let trees = cache.page_of_device();
-        let (buffer, _) = sharing.import(gpu, (&region, 0), Access::Write)?;
+        let (buffer, _) = gpu.import(sharing, (&region, 0), Access::Write)?;
         let stride = trees.stride();
         let pages = usize::try_from(buffer.size()).unwrap_or(usize::MAX) / stride;
         Ok(Some(Self { region, pages, stride, layout: cache.layout(), buffer, trees }))

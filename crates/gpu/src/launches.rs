@@ -4,8 +4,6 @@
 //! is what the processor does. What that takes otherwise is noted if only that is asked for.
 
 use crate::clock::{self, Clock};
-use crate::error::GpuError;
-use crate::gpu::Gpu;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -38,8 +36,8 @@ pub(crate) struct Launches {
 
 impl Launches {
     /// Of an adapter, if it has a clock.
-    pub(crate) fn of(gpu: &Gpu) -> Option<Self> {
-        let clock = Clock::of(&gpu.device, &gpu.queue, clock::EACH)?;
+    pub(crate) fn of(device: &wgpu::Device, queue: &wgpu::Queue) -> Option<Self> {
+        let clock = Clock::of(device, queue, clock::EACH)?;
         Some(Self { clock, is_for_each: AtomicBool::default(), ended: Mutex::default() })
     }
 
@@ -52,12 +50,10 @@ impl Launches {
         self.is_for_each.load(Ordering::Relaxed).then_some(&self.clock)
     }
 
-    /// Notes those of a submission that has ended, of which these are the names.
-    pub(crate) fn note(&self, gpu: &Gpu, names: Vec<String>) -> Result<(), GpuError> {
-        let times = self.clock.read_each(gpu, names.len() as u32)?.unwrap_or_default();
+    /// Notes those of a submission that has ended: their names, and what they took.
+    pub(crate) fn note(&self, names: Vec<String>, times: Vec<Duration>) {
         let ended = names.into_iter().zip(times).map(|(name, took)| LaunchTime { name, took });
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).extend(ended);
-        Ok(())
     }
 
     /// Notes what the processor did.

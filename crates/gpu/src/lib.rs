@@ -1,6 +1,6 @@
 //! A model's nodes on a GPU, by way of Vulkan, Metal or DirectX 12 (`wgpu`), on any vendor's.
 //!
-//! [`adapters`] says what there is and whether it can be used, [`gpu`] opens one and watches over it, [`matrix`] puts packed
+//! [`adapters`] says what there is and whether it can be used, [`gpu`] watches over one that is open, [`matrix`] puts packed
 //! weights there, byte for byte as the CPU's kernels have them, [`nodes`] records what a node of a pass is made of, and
 //! [`placed`] is a whole model as the engine's lanes know it. The kernels are WGSL in `shaders/`, a file for each step, and
 //! none is made for a model: what differs are constants of pipelines.
@@ -20,7 +20,9 @@ mod back;
 mod best;
 mod choosing;
 mod clock;
+mod compiling;
 mod display;
+mod divided;
 mod error;
 mod experts;
 mod fusing;
@@ -32,8 +34,10 @@ mod host_memory;
 mod in_place;
 mod kept;
 mod launches;
+mod loaded;
 mod matrix;
 mod nodes;
+mod opening;
 mod pages;
 mod pipelines;
 pub mod placed;
@@ -48,7 +52,9 @@ mod sought;
 mod spans;
 mod staging;
 mod tiled;
+mod tried_fusing;
 mod weights_in_place;
+mod windows;
 
 pub use adapters::{Adapter, Adapters, CacheAccess, Verdict};
 pub use error::GpuError;

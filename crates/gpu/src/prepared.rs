@@ -4,9 +4,8 @@
 //! Invariant: what a launch is told, and how large it is, depend on its key alone; what differs from one pass to the next lies
 //! in buffers.
 
-use crate::attending::Divided;
+use crate::divided::Divided;
 use crate::pipelines::Pipeline;
-use crate::recording::Groups;
 use duet_types::Node;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,6 +18,10 @@ pub(crate) struct Launch {
     pub(crate) told: Vec<u32>,
     pub(crate) groups: Groups,
 }
+
+/// How many workgroups a launch has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Groups(pub(crate) usize, pub(crate) usize);
 
 /// A part of a pass of so many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

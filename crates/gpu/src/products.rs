@@ -3,7 +3,8 @@
 use crate::error::GpuError;
 use crate::matrix::{Matrix, Slab, gating};
 use crate::nodes::{Launcher, NormOnGpu, whole};
-use crate::recording::{Groups, Recording};
+use crate::prepared::Groups;
+use crate::recording::Recording;
 use crate::room::Operands;
 use crate::shader::{PRODUCT, PRODUCT_FLOATS, PRODUCT_OF_ROW, PRODUCT_SPLIT, PRODUCT_TILED, QUANTIZE, Shader};
 use crate::sharing::{SharedOfGroups, fetched, row_bytes};

@@ -5,7 +5,7 @@ use crate::error::GpuError;
 use crate::gpu::Gpu;
 use crate::launches::Launches;
 use crate::pipelines::Pipeline;
-use crate::prepared::{Launch, Part, Prepared};
+use crate::prepared::{Groups, Launch, Part, Prepared};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,10 +32,6 @@ pub(crate) struct Recording<'a> {
     /// Names of launches, where each is timed.
     names: Vec<String>,
 }
-
-/// How many workgroups a launch has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Groups(pub(crate) usize, pub(crate) usize);
 
 impl<'a> Recording<'a> {
     pub(crate) fn new(gpu: &'a Gpu) -> Self {
@@ -185,10 +181,11 @@ impl<'a> Recording<'a> {
         }
         let began = Instant::now();
         self.gpu.run(self.encoder.finish())?;
-        if let Some(launches) = each {
-            launches.note(self.gpu, self.names)?;
+        let elapsed = began.elapsed();
+        if let Some((launches, clock)) = each.and_then(|launches| Some((launches, launches.clock()?))) {
+            launches.note(self.names, self.gpu.times(clock, count)?.unwrap_or_default());
         }
-        let found = clock.map(|(clock, passes)| clock.read(self.gpu, passes)).transpose()?.flatten();
-        Ok(found.unwrap_or_else(|| began.elapsed()))
+        let found = clock.map(|(clock, passes)| self.gpu.times(clock, passes)).transpose()?.flatten();
+        Ok(found.map(|all| all.iter().sum()).filter(|sum: &Duration| !sum.is_zero()).unwrap_or(elapsed))
     }
 }

@@ -64,6 +64,9 @@ pub(crate) struct Widths {
 /// Rows whose logits are computed together.
 pub(crate) const HEAD_ROWS: usize = 16;
 
+/// Rows of a pass that spans take at most: beyond them nodes are run one by one.
+pub(crate) const SPAN_ROWS: usize = 512;
+
 impl Room {
     /// What it takes for so many rows.
     pub(crate) fn bytes(widths: Widths, rows: usize) -> u64 {

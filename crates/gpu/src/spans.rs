@@ -3,16 +3,18 @@
 //! A span is submitted in pieces, each of which takes as long as a display lets it (`display.rs`) by what pieces took before, so
 //! that what the same GPU draws comes between them. A node is the least.
 
-use crate::attending::{Divided, Sight};
+use crate::attending::Sight;
 use crate::back;
+use crate::divided::Divided;
 use crate::error::GpuError;
 use crate::given::Given;
 use crate::kept::Kept;
+use crate::loaded::Loaded;
 use crate::nodes::Launcher;
 use crate::pages::Listed;
-use crate::placed::Loaded;
 use crate::prepared::Part;
 use crate::recording::Recording;
+use crate::room::SPAN_ROWS;
 use crate::staging::{Piece, Staging};
 use duet_model::Model;
 use duet_model::forward::{NotRun, SpanRows};
@@ -20,9 +22,6 @@ use duet_model::kv::PAGE_TOKENS;
 use duet_types::{Node, Tokens};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// Rows of a pass that spans take at most: beyond them nodes are run one by one.
-pub(crate) const SPAN_ROWS: usize = 512;
 
 /// What spans need beside the nodes' weights.
 #[derive(Debug)]

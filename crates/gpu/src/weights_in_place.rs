@@ -8,11 +8,12 @@
 
 use crate::gpu::Gpu;
 use crate::host_memory::Access;
+use crate::windows::Window;
 use duet_kernels::memory::Region;
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 /// Quants or scales, as a shader binds them.
 #[derive(Debug)]
@@ -26,22 +27,6 @@ pub(crate) enum Panels {
         at: u64,
         bytes: NonZeroU64,
     },
-}
-
-/// What an adapter was given of the host's memory.
-#[derive(Debug, Default)]
-pub(crate) struct Windows {
-    open: Mutex<Vec<Window>>,
-    /// The driver has refused memory: it is not asked again.
-    refused: AtomicBool,
-}
-
-#[derive(Debug)]
-struct Window {
-    region: Region,
-    /// Where it begins there.
-    from: usize,
-    buffer: wgpu::Buffer,
 }
 
 impl Panels {
@@ -68,14 +53,6 @@ impl Panels {
             Self::Copied(_) => 0,
             Self::InPlace { bytes, .. } => bytes.get(),
         }
-    }
-}
-
-impl Window {
-    /// Where a part of a region begins in it, if all of that lies there.
-    fn place_of(&self, region: &Region, part: &Range<usize>) -> Option<u64> {
-        let place = part.start.checked_sub(self.from).filter(|_| self.region.is(region))? as u64;
-        (place + part.len() as u64 <= self.buffer.size()).then_some(place)
     }
 }
 
@@ -123,8 +100,8 @@ impl Gpu {
         let mut open = self.windows.open.lock().unwrap_or_else(PoisonError::into_inner);
         let known = open.iter().find_map(|window| Some((window.buffer.clone(), window.place_of(region, &part)?)));
         let (window, at) = known.or_else(|| {
-            let (buffer, from) = sharing
-                .import(self, (region, part.start), Access::Read)
+            let (buffer, from) = self
+                .import(sharing, (region, part.start), Access::Read)
                 .map_err(|why| {
                     self.windows.refused.store(true, Ordering::Relaxed);
                     tracing::warn!("a GPU that shares memory is not given weights, which are copied: {why}");
