@@ -52,17 +52,17 @@ pub(crate) fn start_with(
     let cache = WeightCache::of(arguments.weight_cache);
     let options = arguments.load_options(cache.as_ref());
     let model = load(&path, &options, cache.as_ref())?;
-    let loaded = Loaded { model: &model, path: &path, options: &options };
+    let mut loaded = Loaded::new(model, &path, &options);
     let learned_folder = config.profile_folder.clone();
     let draft = open_draft(draft, arguments)?;
     let config = EngineConfig { history: history.finish(), learned_folder, draft, speculate, ..config };
     let engine = if device.devices.is_empty() {
         let unpaying = Unpaying::read(models::cache_folder("profiles").ok());
-        start_by_default(&loaded, device, config, (looking.finish(), unpaying))?
+        start_by_default(&mut loaded, device, config, (looking.finish(), unpaying))?
     } else {
         let model = loaded.beside(device.accelerators());
         let config = beside_devices((&model, &path), arguments, device, config)?;
-        Engine::start(model, config)?
+        loaded.start(&model, config)?
     };
     if device.accelerators().next().is_some() {
         eprintln_quiet(&lanes::sentence(&engine));
@@ -72,43 +72,64 @@ pub(crate) fn start_with(
 
 /// A model that was loaded, and from where and how.
 struct Loaded<'a> {
-    model: &'a Arc<Model>,
+    model: Arc<Model>,
     path: &'a Path,
     options: &'a LoadOptions,
+    /// The same with weights in memory of the process's own, once a device has asked for that.
+    own: Option<Arc<Model>>,
 }
 
-impl Loaded<'_> {
+impl<'a> Loaded<'a> {
+    fn new(model: Arc<Model>, path: &'a Path, options: &'a LoadOptions) -> Self {
+        Self { model, path, options, own: None }
+    }
+
     /// The model for these devices: if one of them reads weights where the cores have them, with weights in memory of the process's
     /// own in place of a mapped file's. Where that cannot be had, the device has a copy.
-    fn beside<'a>(&self, mut specs: impl Iterator<Item = &'a DeviceSpec>) -> Arc<Model> {
-        let model = Arc::clone(self.model);
-        let is_mapped = matches!(model.packing(), Packing::Kept(_)) && model.expert_memory().is_none();
-        if !is_mapped || !specs.any(|spec| offloading::shares_weights(&model, spec)) {
-            return model;
+    fn beside<'d>(&mut self, mut specs: impl Iterator<Item = &'d DeviceSpec>) -> Arc<Model> {
+        let is_mapped = matches!(self.model.packing(), Packing::Kept(_)) && self.model.expert_memory().is_none();
+        if !is_mapped || !specs.any(|spec| offloading::shares_weights(&self.model, spec)) {
+            self.own = None;
+        } else if self.own.is_none() {
+            self.own = self.read();
         }
-        let needed = model.weight_bytes();
-        if let Some(free) = MachineMemory::now().available.filter(|&free| free < needed) {
-            eprintln_quiet(&format!("note: a GPU has a copy of the weights: they take {needed}, and {free} are free"));
-            return model;
-        }
+        Arc::clone(self.own.as_ref().unwrap_or(&self.model))
+    }
+
+    fn read(&self) -> Option<Arc<Model>> {
         let (packed_file, weights_in) = (PackedFileUse::OrRefuse, WeightsIn::OwnMemory);
         let options = LoadOptions { packed_file, weights_in, ..self.options.clone() };
-        Model::load(self.path, &options, &mut |_| {}).map(Arc::new).unwrap_or_else(|error| {
-            tracing::warn!(%error, "a GPU has a copy of the weights");
-            model
-        })
+        let progress = Progress::spinner("reading", "weights into memory that a GPU shares");
+        match Model::load(self.path, &options, &mut |_| {}) {
+            // Of a file that was replaced meanwhile there may be packed weights as well.
+            Ok(own) if own.packing() == self.model.packing() => {
+                progress.finish("read");
+                Some(Arc::new(own))
+            }
+            Ok(_) => None,
+            Err(error) => {
+                tracing::warn!(%error, "a GPU has a copy of the weights");
+                None
+            }
+        }
+    }
+
+    /// An engine with these devices. Without any, weights are where they were.
+    fn start(&self, beside: &Arc<Model>, config: EngineConfig) -> anyhow::Result<Engine> {
+        let model = if config.devices.is_empty() { &self.model } else { beside };
+        Ok(Engine::start(Arc::clone(model), config)?)
     }
 }
 
 /// Starts an engine with those of the devices that pay, as is measured when a model first meets one. Prompts are read on one
 /// device of fixed shapes, and experts are computed on one device, so that of several the first is taken.
 fn start_by_default(
-    loaded: &Loaded<'_>,
+    loaded: &mut Loaded<'_>,
     arguments: &DeviceArgs,
     config: EngineConfig,
     (working, mut unpaying): (Vec<DeviceSpec>, Unpaying),
 ) -> anyhow::Result<Engine> {
-    let mut specs = if working.is_empty() { working } else { unpaying.without(loaded.model, working) };
+    let mut specs = if working.is_empty() { working } else { unpaying.without(&loaded.model, working) };
     if loaded.model.blueprint().experts.is_some() {
         specs.truncate(1);
     }
@@ -118,7 +139,7 @@ fn start_by_default(
         let mut devices = offloading::place(model, &specs.iter().collect::<Vec<_>>(), &wanted)?;
         let mut fixed = 0;
         devices.retain(|device| device.rows == RowsTaken::Any || std::mem::replace(&mut fixed, 1) == 0);
-        let engine = Engine::start(Arc::clone(model), EngineConfig { devices, ..config.clone() })?;
+        let engine = loaded.start(model, EngineConfig { devices, ..config.clone() })?;
         let names = engine.unpaying();
         let (out, rest): (Vec<_>, Vec<_>) = specs.into_iter().partition(|spec| names.contains(&spec.label()));
         if out.is_empty() {
@@ -183,7 +204,7 @@ pub(crate) fn open_beside(name: &str, arguments: &EngineArgs, device: &DeviceArg
     let (path, cache) = (models::locate(name)?, WeightCache::of(arguments.weight_cache));
     let options = arguments.load_options(cache.as_ref());
     let model = load(&path, &options, cache.as_ref())?;
-    Ok(Loaded { model: &model, path: &path, options: &options }.beside(device.accelerators()))
+    Ok(Loaded::new(model, &path, &options).beside(device.accelerators()))
 }
 
 /// The same with all experts in memory, whatever memory is given to those of the model that answers.
@@ -393,8 +414,9 @@ mod tests {
         let config = EngineConfig { threads: Some(1), ..EngineConfig::default() };
         let start = |specs| {
             let unpaying = Unpaying::read(Some(folder.path().to_owned()));
-            let loaded = Loaded { model: &model, path, options: &LoadOptions::default() };
-            start_by_default(&loaded, &arguments, config.clone(), (specs, unpaying)).unwrap()
+            let (model, options) = (Arc::clone(&model), LoadOptions::default());
+            start_by_default(&mut Loaded::new(model, path, &options), &arguments, config.clone(), (specs, unpaying))
+                .unwrap()
         };
         let lanes = start(specs.clone()).machine().0.lanes.len();
         let unpaying = Unpaying::read(Some(folder.path().to_owned()));

@@ -3,8 +3,7 @@
 //! of its vocabulary make kernels wait or panic.
 
 use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
-use crate::executors::Ran;
-use crate::executors::Site;
+use crate::executors::{Ran, Site};
 use crate::request::EngineError;
 use duet_kernels::crew::Crew;
 use duet_model::Tell;

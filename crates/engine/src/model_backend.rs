@@ -1,8 +1,7 @@
 //! The real model behind the engine's seam.
 
 use crate::backend::{Accepted, Backend, KvPages, Refused, Rows, Shape, Table};
-use crate::executors::Ran;
-use crate::executors::{Executors, LinearWork, Site};
+use crate::executors::{Executors, LinearWork, Ran, Site};
 use crate::model_pass::ModelPass;
 use crate::request::EngineError;
 use duet_kernels::crew::{Crew, Solo};

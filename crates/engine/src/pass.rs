@@ -23,8 +23,7 @@ pub(crate) use drafting::Drafters;
 pub(crate) use rows::panic_message;
 
 use crate::backend::Backend;
-use crate::executors::Ran;
-use crate::executors::Site;
+use crate::executors::{Ran, Site};
 use crate::request::EngineError;
 use crate::sequence::{Sequence, Workspace};
 use duet_model::Tell;

@@ -39,10 +39,10 @@ pub struct Adapter {
     pub(crate) pages_at_once: usize,
 }
 
-/// How a GPU comes to the cache's keys and values.
+/// How a GPU comes to the cache's keys and values, and to weights that lie in memory of the process's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheAccess {
-    /// It reads and writes the cache itself, in the processor's memory.
+    /// It reads and writes the cache itself, in the processor's memory, and reads weights there.
     InPlace,
     /// It has copies.
     Copied,
@@ -154,6 +154,12 @@ impl Adapter {
     #[must_use]
     pub fn cache_access(&self) -> CacheAccess {
         self.cache_access
+    }
+
+    /// Whether it may be given memory of a process: by Vulkan, where the system has such memory.
+    pub(crate) fn may_be_given_memory(&self) -> bool {
+        let is_vulkan = self.adapter.get_info().backend == wgpu::Backend::Vulkan;
+        cfg!(unix) && is_vulkan && self.cache_access == CacheAccess::InPlace
     }
 
     /// The same adapter, on which a workgroup is to attend to so many pages at once where there are few rows, eight at most.

@@ -1,4 +1,4 @@
-//! How products are computed on an adapter, chosen by measurement with the model's own blocks when it is copied there. All methods
+//! How products are computed on an adapter, chosen by measurement with the model's own blocks when it is brought there. All methods
 //! have the same results, to the bit.
 
 use crate::adapters::Kind;

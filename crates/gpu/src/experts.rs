@@ -147,8 +147,8 @@ impl ExpertsOnGpu {
 
     pub(crate) fn bytes(&self) -> WeightBytes {
         let router = WeightBytes { copied: self.router.size(), shared: 0 };
-        let shared = self.shared.iter().map(DenseOnGpu::bytes);
-        [self.gate_up.bytes(), self.down.bytes(), router].into_iter().chain(shared).sum()
+        let for_all_rows = self.shared.iter().map(DenseOnGpu::bytes);
+        [self.gate_up.bytes(), self.down.bytes(), router].into_iter().chain(for_all_rows).sum()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::clock::{self, Clock};
 use crate::display::Displays;
 use crate::error::GpuError;
 use crate::fusing::Fusing;
-use crate::host_memory::{Access, HostMemory};
+use crate::host_memory::{Grant, HostMemory};
 use crate::launches::Launches;
 use crate::pipelines::Pipelines;
 use crate::windows::Windows;
@@ -106,9 +106,9 @@ impl Gpu {
         &self,
         sharing: HostMemory,
         part: (&Region, usize),
-        access: Access,
-    ) -> Result<(wgpu::Buffer, usize), GpuError> {
-        let imported = sharing.import((&self.device, self.binding_max), part, access)?;
+        grant: Grant,
+    ) -> Result<Option<(wgpu::Buffer, usize)>, GpuError> {
+        let imported = sharing.import((&self.device, self.binding_max), part, grant)?;
         self.check()?;
         Ok(imported)
     }

@@ -23,8 +23,7 @@ mod vulkan {
 
     pub(super) fn import(
         _device: &wgpu::Device,
-        _region: &Region,
-        _part: Range<usize>,
+        _part: (&Region, Range<usize>),
         _how: (wgpu::BufferUsages, usize),
     ) -> Result<wgpu::Buffer, GpuError> {
         Err(GpuError::Model("memory of the host's"))
@@ -40,16 +39,16 @@ pub(crate) use vulkan::open;
 use crate::error::GpuError;
 use duet_kernels::memory::Region;
 
-/// What submissions do with memory that they are given.
+/// What submissions may do with memory that they are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum Grant {
     /// They read it.
     Read,
     /// They read it, and write to it what nobody has borrowed.
     Write,
 }
 
-impl Access {
+impl Grant {
     fn usage(self) -> wgpu::BufferUsages {
         let read = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
         match self {
@@ -68,7 +67,7 @@ pub(crate) struct HostMemory {
 
 impl HostMemory {
     /// A region as a buffer, from the last place before `from` on that it may begin at, as much of it as one binding reads; and that
-    /// place. Nobody may have borrowed bytes of it that a submission writes.
+    /// place. Nothing if nothing of it can be given. Nobody may have borrowed bytes of it that a submission writes.
     ///
     /// # Errors
     /// If the driver refuses that.
@@ -76,13 +75,17 @@ impl HostMemory {
         self,
         (device, binding_max): (&wgpu::Device, u64),
         (region, from): (&Region, usize),
-        access: Access,
-    ) -> Result<(wgpu::Buffer, usize), GpuError> {
+        grant: Grant,
+    ) -> Result<Option<(wgpu::Buffer, usize)>, GpuError> {
         let alignment = self.alignment();
         let from = from / alignment * alignment;
         let most = usize::try_from(binding_max).unwrap_or(usize::MAX);
         let bytes = region.bytes().saturating_sub(from).min(most) / alignment * alignment;
-        Ok((vulkan::import(device, region, from..from + bytes, (access.usage(), alignment))?, from))
+        if bytes == 0 || !region.start().addr().get().is_multiple_of(alignment) {
+            return Ok(None);
+        }
+        let part = (region, from..from + bytes);
+        Ok(Some((vulkan::import(device, part, (grant.usage(), alignment))?, from)))
     }
 
     /// Bytes that what an adapter is given begins and ends at a multiple of.

@@ -9,7 +9,7 @@
 
 use crate::error::GpuError;
 use crate::gpu::Gpu;
-use crate::host_memory::{Access, HostMemory};
+use crate::host_memory::{Grant, HostMemory};
 use crate::pages::Listed;
 use duet_kernels::attention::KvLayout;
 use duet_kernels::memory::Region;
@@ -38,7 +38,7 @@ impl InPlace {
     pub(crate) fn of(gpu: &Gpu, sharing: HostMemory, cache: &CacheRows<'_>) -> Result<Option<Self>, GpuError> {
         let Some(region) = cache.region() else { return Ok(None) };
         let trees = cache.page_of_device();
-        let (buffer, _) = gpu.import(sharing, (&region, 0), Access::Write)?;
+        let Some((buffer, _)) = gpu.import(sharing, (&region, 0), Grant::Write)? else { return Ok(None) };
         let stride = trees.stride();
         let pages = usize::try_from(buffer.size()).unwrap_or(usize::MAX) / stride;
         Ok(Some(Self { region, pages, stride, layout: cache.layout(), buffer, trees }))

@@ -1,6 +1,6 @@
 //! A model's nodes on a GPU, by way of Vulkan, Metal or DirectX 12 (`wgpu`), on any vendor's.
 //!
-//! [`adapters`] says what there is and whether it can be used, [`gpu`] watches over one that is open, [`matrix`] puts packed
+//! [`adapters`] says what there is and whether it can be used, [`gpu`] watches over one that is open, [`matrix`] has packed
 //! weights there, byte for byte as the CPU's kernels have them, [`nodes`] records what a node of a pass is made of, and
 //! [`placed`] is a whole model as the engine's lanes know it. The kernels are WGSL in `shaders/`, a file for each step, and
 //! none is made for a model: what differs are constants of pipelines.
@@ -9,8 +9,8 @@
 //! exact in any order, and what is not exact has the CPU's order. This holds on an adapter whose `fma` rounds once, and on one
 //! with double precision (`fusing.rs`); on another last bits differ.
 //!
-//! Keys and values stay in the cache where the adapter has no memory of its own and its driver takes the host's ([`in_place`]),
-//! and are copied otherwise ([`pages`]).
+//! Weights, keys and values stay where they are if the adapter has no memory of its own and its driver takes the host's
+//! ([`weights_in_place`], [`in_place`]), and are copied otherwise ([`pages`]).
 //!
 //! Invariant: an adapter that fails, is lost or hangs is an error of the call, after which nothing of a pass has changed.
 

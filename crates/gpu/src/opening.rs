@@ -4,7 +4,7 @@ use crate::adapters::{Adapter, CacheAccess};
 use crate::error::GpuError;
 use crate::fusing::DOUBLES;
 use crate::gpu::Gpu;
-use crate::host_memory::{self, Access, HostMemory};
+use crate::host_memory::{self, Grant, HostMemory};
 use crate::tried_fusing;
 use duet_kernels::memory::Aligned;
 
@@ -69,7 +69,9 @@ impl Gpu {
         let region = region.ok_or_else(|| GpuError::Refused("the system has no pages to share".to_owned()))?;
         let between = self.empty("tried", PART);
         let byte = |at: usize, round: usize| (at * 7 + round * 31) as u8;
-        let (buffer, _) = self.import(sharing, (&region, 0), Access::Write)?;
+        let imported = self.import(sharing, (&region, 0), Grant::Write)?;
+        let none = || GpuError::Refused("it takes no memory of the host's".to_owned());
+        let (buffer, _) = imported.ok_or_else(none)?;
         for round in 0..2 {
             memory[..PART].iter_mut().enumerate().for_each(|(at, to)| *to = byte(at, round));
             let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());

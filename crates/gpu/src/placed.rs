@@ -186,7 +186,7 @@ impl GpuModel {
 /// Whether an adapter is one that reads this model's weights where the cores have them. Opens it, if it may be.
 #[must_use]
 pub fn shares_weights(model: &Model, adapter: &Adapter) -> bool {
-    adapter.cache_access() == CacheAccess::InPlace
+    adapter.may_be_given_memory()
         && suits(model).is_ok()
         && Gpu::open(adapter).is_ok_and(|gpu| gpu.cache_access() == CacheAccess::InPlace)
 }

@@ -7,7 +7,7 @@
 //! Invariant: nothing writes to a window: it is imported to be read, and shaders bind weights to read them.
 
 use crate::gpu::Gpu;
-use crate::host_memory::Access;
+use crate::host_memory::Grant;
 use crate::windows::Window;
 use duet_kernels::memory::Region;
 use std::num::NonZeroU64;
@@ -100,13 +100,12 @@ impl Gpu {
         let mut open = self.windows.open.lock().unwrap_or_else(PoisonError::into_inner);
         let known = open.iter().find_map(|window| Some((window.buffer.clone(), window.place_of(region, &part)?)));
         let (window, at) = known.or_else(|| {
-            let (buffer, from) = self
-                .import(sharing, (region, part.start), Access::Read)
-                .map_err(|why| {
-                    self.windows.refused.store(true, Ordering::Relaxed);
-                    tracing::warn!("a GPU that shares memory is not given weights, which are copied: {why}");
-                })
-                .ok()?;
+            let imported = self.import(sharing, (region, part.start), Grant::Read).unwrap_or_else(|why| {
+                self.windows.refused.store(true, Ordering::Relaxed);
+                tracing::warn!("a GPU that shares memory is not given weights, which are copied: {why}");
+                None
+            });
+            let (buffer, from) = imported?;
             let window = Window { region: region.clone(), from, buffer };
             let found = (window.buffer.clone(), window.place_of(region, &part)?);
             open.push(window);
@@ -164,7 +163,8 @@ mod tests {
         assert!(refused.into_iter().all(|part| gpu.part_in_place(&region, part).is_none()));
         let elsewhere = gpu.panels("elsewhere", &[1; 64], Some(&region));
         assert_eq!((elsewhere.copied(), elsewhere.shared()), (64, 0));
-        // A driver that refuses once is not asked again.
+        // A driver that refuses once is not asked again; none has.
+        assert!(!gpu.windows.refused.load(Ordering::Relaxed));
         gpu.windows.refused.store(true, Ordering::Relaxed);
         let bytes = bytemuck::cast_slice(&memory[..64]);
         assert_eq!(gpu.panels("refused", bytes, Some(&region)).copied(), 256);

@@ -81,19 +81,26 @@ impl<T: Plain> Aligned<T> {
     /// `len` zeros that are a [region](Self::region), however few they are; nothing if the system gives no memory for them.
     #[must_use]
     pub fn of_the_system(len: usize) -> Option<Self> {
-        let lines = (len * size_of::<T>()).div_ceil(size_of::<Line>());
-        let bytes = (lines * size_of::<Line>()).max(HUGE_PAGE);
-        let (mapping, start) = Mapping::of_the_system(bytes + HUGE_PAGE)?;
-        let (mapping, start) = mapping.begin(start, HUGE_PAGE, bytes);
+        let lines = len.checked_mul(size_of::<T>())?.div_ceil(size_of::<Line>());
+        let bytes = lines.checked_mul(size_of::<Line>())?.max(HUGE_PAGE);
+        let (mapping, start) = Mapping::of_the_system(bytes.checked_add(HUGE_PAGE)?)?;
+        // SAFETY: it has as many bytes, from `start` on.
+        let (mapping, start) = unsafe { mapping.begin(start, HUGE_PAGE, bytes) };
         Some(Self { start: start.cast(), len, lines, owner: Arc::new(mapping) })
     }
 
     /// Several buffers of `len` zeros that share huge pages.
+    ///
+    /// # Panics
+    /// If they are more than can be addressed.
     #[must_use]
     pub fn slab(count: usize, len: usize) -> Vec<Self> {
-        let lines = (len * size_of::<T>()).div_ceil(size_of::<Line>());
+        const MORE: &str = "buffers of more bytes than can be addressed";
+        let lines = len.checked_mul(size_of::<T>()).expect(MORE).div_ceil(size_of::<Line>());
         let stride = lines * size_of::<Line>();
-        let (mapping, start) = Mapping::zeroed(count * stride);
+        // With room for alignment.
+        let all = count.checked_mul(stride).filter(|all| *all < isize::MAX as usize - HUGE_PAGE).expect(MORE);
+        let (mapping, start) = Mapping::zeroed(all);
         let owner = Arc::new(mapping);
         let parts = (0..count).map(|part| {
             // SAFETY: `start` has `count * stride` bytes behind it, and `part < count`. The parts do not overlap.
@@ -137,7 +144,8 @@ impl Mapping {
             let start = memory.as_mut_ptr();
             (Self::Allocated(memory), start)
         });
-        mapping.begin(start, align, bytes)
+        // SAFETY: it has `bytes + align` bytes, from `start` on.
+        unsafe { mapping.begin(start, align, bytes) }
     }
 
     /// Zeros of the system's own, and where they are; nothing if it gives none.
@@ -154,14 +162,17 @@ impl Mapping {
         None
     }
 
-    /// Where the first of its bytes is that has the alignment, if it begins at `start`: there `bytes` are to be used.
-    fn begin(mut self, start: *mut u8, align: usize, bytes: usize) -> (Self, NonNull<u8>) {
+    /// Where the first of its bytes is that has the alignment: there `bytes` are to be used.
+    ///
+    /// # Safety
+    /// It begins at `start`, and has `bytes + align` bytes there.
+    unsafe fn begin(mut self, start: *mut u8, align: usize, bytes: usize) -> (Self, NonNull<u8>) {
         let offset = start.align_offset(align).min(align);
         #[cfg(unix)]
         if let Self::System { first, .. } = &mut self {
             *first = offset;
         }
-        // SAFETY: the mapping has `bytes + align` bytes, and `offset <= align`, so that `bytes` are left behind it.
+        // SAFETY: the caller's promise, and `offset <= align`, so that `bytes` are left behind it.
         let start = unsafe { start.add(offset) };
         advise_huge_pages(start, bytes);
         // A vector's pointer is never null, and neither is one into its memory.
@@ -406,7 +417,10 @@ mod tests {
             assert!(region.bytes() >= len.max(HUGE_PAGE) && region.start().addr().get().is_multiple_of(HUGE_PAGE));
             assert_eq!(buffer.place_in(&region), Some(0));
         }
-        assert!(Aligned::<u8>::of_the_system(1 << 60).is_none());
+        assert!(
+            [1 << 60, usize::MAX, usize::MAX - 4096].into_iter().all(|len| Aligned::<u8>::of_the_system(len).is_none())
+        );
+        assert!(Aligned::<f32>::of_the_system(1 << 62).is_none());
     }
 
     #[test]

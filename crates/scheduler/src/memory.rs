@@ -131,12 +131,6 @@ impl Memory {
         holding.is_some_and(|holding| self.limits.pages_for(positions, holding.begun) <= holding.pages)
     }
 
-    /// Positions for which `request` has pages; fewer, where windows have passed.
-    pub(crate) fn held(&self, request: RequestId) -> Tokens {
-        let holding = self.live.get(&request).filter(|holding| holding.place == Place::Memory);
-        self.limits.positions_of(holding.map_or(0, |holding| holding.pages))
-    }
-
     /// `computed` positions of an answer are computed: pages beyond the next one, and those of a rejected draft, are free again.
     pub(crate) fn keeps(&mut self, request: RequestId, computed: Tokens) {
         let Some(holding) = self.live.get_mut(&request).filter(|holding| holding.place == Place::Memory) else {

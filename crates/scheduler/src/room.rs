@@ -97,7 +97,9 @@ impl Scheduler {
         }
         let free = self.short.is_empty() && self.hungry.is_empty();
         if !free || self.memory.want(member.request, member.rows.end, None) != Room::Given {
-            member.rows.end = self.memory.held(member.request).clamp(member.rows.start + Tokens(1), member.rows.end);
+            let next = member.rows.start + Tokens(1);
+            let mut shorter = (next.0..member.rows.end.0).rev().map(Tokens);
+            member.rows.end = shorter.find(|&end| self.memory.holds(member.request, end)).unwrap_or(next);
         }
         if member.len() == Tokens(1) {
             member.stage = Stage::Decode;

@@ -1,4 +1,4 @@
-//! What takes requests: an engine, or a server over HTTP.
+//! What a subject does once it is open: it takes requests, and tells what came of them.
 
 use super::job::{Answer, Job};
 use duet_engine::EngineSamples;

@@ -26,8 +26,8 @@ fn passes(adapter: &Adapter) -> bool {
     tried.is_ok()
 }
 
-/// Whether a GPU reads a model's weights where the cores have them, if they lie in memory of the process's own. One that is given
-/// so much of its memory has copies.
+/// Whether a GPU reads a model's weights where the cores have them, if they lie in memory of the process's own. For one that may hold
+/// so much and no more they are not brought there.
 pub(super) fn shares_weights(model: &Model, spec: &DeviceSpec, name: &str) -> bool {
     spec.memory.is_none() && Adapters::look().named(name).is_ok_and(|adapter| duet_gpu::shares_weights(model, adapter))
 }

@@ -53,8 +53,7 @@ pub(crate) fn open(
 /// If the driver refuses them.
 pub(super) fn import(
     device: &wgpu::Device,
-    region: &Region,
-    part: Range<usize>,
+    (region, part): (&Region, Range<usize>),
     (usage, alignment): (wgpu::BufferUsages, usize),
 ) -> Result<wgpu::Buffer, GpuError> {
     let refused = |error: vk::Result| GpuError::Refused(format!("memory of the host's: {error}"));

@@ -28,7 +28,8 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
 /// With weights in memory of the process's own, which a GPU may be given.
 pub(crate) fn loaded(path: &Path) -> Arc<Model> {
     let folder = tempfile::tempdir().unwrap();
-    let (packed, weights_in) = (Some(folder.path().to_owned()), WeightsIn::OwnMemory);
+    let weights_in = if cfg!(unix) { WeightsIn::OwnMemory } else { WeightsIn::MappedFile };
+    let packed = Some(folder.path().to_owned());
     let options = LoadOptions { packed, weights_in, packed_file: PackedFileUse::OrRefuse, ..LoadOptions::default() };
     let Err(LoadError::NotPacked { path: place, .. }) = Model::load(path, &options, &mut |_| {}) else {
         panic!("nothing is packed there yet")

@@ -36,7 +36,8 @@ pub enum WeightsIn {
     /// The file is mapped: processes share its memory, and the system takes what it needs for something else.
     #[default]
     MappedFile,
-    /// They are read into memory of the process's own, which a device can be given that shares the processor's memory.
+    /// They are read into memory of the process's own, which a device can be given that shares the processor's memory. Only on
+    /// Unix; elsewhere that is [`Unusable::Memory`].
     OwnMemory,
 }
 

@@ -61,12 +61,14 @@ fn a_second_start_maps_what_the_first_packed() {
     }
 }
 
+#[cfg(unix)]
 fn in_own_memory(path: &Path, folder: &Path) -> Model {
     let packed = Some(folder.to_owned());
     let options = LoadOptions { packed, weights_in: WeightsIn::OwnMemory, ..LoadOptions::default() };
     Model::load(path, &options, &mut |_| {}).unwrap()
 }
 
+#[cfg(unix)]
 #[test]
 fn weights_in_memory_of_ones_own_are_those_of_the_file() {
     for name in ["llama", "qwen2moe", "mixtral", "lfm2", "qwen3next", "gemma3", "gemma4_experts"] {
@@ -89,6 +91,7 @@ fn weights_in_memory_of_ones_own_are_those_of_the_file() {
 }
 
 /// A device is given them together.
+#[cfg(unix)]
 #[test]
 fn experts_of_a_layer_lie_one_behind_the_other_in_memory_of_ones_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,6 +112,7 @@ fn experts_of_a_layer_lie_one_behind_the_other_in_memory_of_ones_own() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn damage_is_found_on_the_way_to_memory_of_ones_own() {
     let folder = tempfile::tempdir().unwrap();
