@@ -435,62 +435,120 @@ struct SetGroups<'a> {
     values: &'a [f32],
 }
 
+/// Groups whose scales are found at once, in the lanes of a register.
+const TOGETHER: usize = LANES;
+
 impl Kernel for SetGroups<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         // Checked once for all groups; the loop is too short to check each.
-        let (Place { quants: bytes, group_bytes, scales, sums, offsets, floats }, height) = self.rows.place(self.row);
-        for (index, chunk) in self.values.chunks(GROUP).enumerate() {
-            let at = (self.first + index) * height;
-            let mut padded = [0.0; GROUP];
-            let values = if chunk.len() == GROUP {
-                chunk.as_ptr()
-            } else {
-                padded[..chunk.len()].copy_from_slice(chunk);
-                padded.as_ptr()
-            };
-            let mut quants = [0_i8; GROUP];
-            // SAFETY: `values` holds 32 floats and `quants` 32 bytes. Each write goes to this row's place in a group that
-            // there is (checked by the callers); this row is this worker's by their promise.
-            unsafe {
-                let (low, high) = (s.load(values), s.load(values.add(LANES)));
-                if self.rows.has_floats() {
-                    s.store(floats.add(at * GROUP), low);
-                    s.store(floats.add(at * GROUP + LANES), high);
+        let (place, height) = self.rows.place(self.row);
+        let (mut index, mut padded) = (self.first, [0.0; GROUP]);
+        for values in self.values.chunks(TOGETHER * GROUP) {
+            let (whole, rest) = values.as_chunks::<GROUP>();
+            // Only the row's last group has fewer values.
+            padded[..rest.len()].copy_from_slice(rest);
+            let groups = || whole.iter().chain((!rest.is_empty()).then_some(&padded));
+            let mut largest = [0.0; TOGETHER];
+            for (largest, group) in largest.iter_mut().zip(groups()) {
+                *largest = largest_in(s, group);
+            }
+            let (scales, inverses) = scales_and_inverses(s, &largest);
+            for ((group, scale), inverse) in groups().zip(scales).zip(inverses) {
+                let rounded = Rounded::new(s, group, scale, inverse);
+                // SAFETY: a group that there is (checked by the callers) of this row, which is this worker's by their promise.
+                unsafe {
+                    if self.rows.has_floats() {
+                        place.floats.add(index * height * GROUP).copy_from_nonoverlapping(group.as_ptr(), GROUP);
+                    }
+                    rounded.write(&place, height, index);
                 }
-                let (scale, inverse) = scale_and_inverse(s.max_lane(s.max(s.abs(low), s.abs(high))));
-                let inverse = s.splat(inverse);
-                let (low, high) = (s.round(s.mul(low, inverse)), s.round(s.mul(high, inverse)));
-                // Small integers: exact in any order. Values that are no numbers stay so through product and sum.
-                let halves = [s.sum(low), s.sum(high)];
-                let sum = halves[0] + halves[1];
-                let (scale, sum, halves) = if sum.is_nan() { (f32::NAN, 0.0, [0.0; 2]) } else { (scale, sum, halves) };
-                if !scale.is_nan() {
-                    s.store_i8(quants.as_mut_ptr(), low);
-                    s.store_i8(quants.as_mut_ptr().add(LANES), high);
-                }
-                scales.add(at).write(scale);
-                sums.add(at).write(scale * sum);
-                offsets.add(at).write(Offsets::new(halves.map(|half| half as i32)));
-                let to = bytes.add((self.first + index) * group_bytes);
-                for step in 0..GROUP / 4 {
-                    let four = quants.as_ptr().add(step * 4).cast::<u32>().read_unaligned();
-                    to.add(byte_at(step, 0, height)).cast::<u32>().write_unaligned(four);
-                }
+                index += 1;
             }
         }
     }
 }
 
-/// What a group's quants are multiplied with, and its values divided by; zero twice where the latter would not be finite,
-/// and where `largest` is not.
+/// A group of a row in eight bits.
+struct Rounded {
+    quants: [i8; GROUP],
+    scale: f32,
+    /// The sums of the halves' quants.
+    halves: [f32; 2],
+}
+
+impl Rounded {
+    /// Zeros with the scale NaN if a value is infinite or no number.
+    #[inline(always)]
+    fn new<S: Simd>(s: S, group: &[f32; GROUP], scale: f32, inverse: f32) -> Self {
+        let (values, inverse, mut quants) = (group.as_ptr(), s.splat(inverse), [0; GROUP]);
+        // SAFETY: a group is two registers of floats, and of bytes.
+        unsafe {
+            let (low, high) = (s.load(values), s.load(values.add(LANES)));
+            let (low, high) = (s.round(s.mul(low, inverse)), s.round(s.mul(high, inverse)));
+            // Small integers: exact in any order. Values that are no numbers stay so through product and sum.
+            let halves = [s.sum(low), s.sum(high)];
+            if (halves[0] + halves[1]).is_nan() {
+                return Self { quants, scale: f32::NAN, halves: [0.0; 2] };
+            }
+            s.store_i8(quants.as_mut_ptr(), low);
+            s.store_i8(quants.as_mut_ptr().add(LANES), high);
+            Self { quants, scale, halves }
+        }
+    }
+
+    /// Writes it as group `index` of the row at `place`, in a tile of `height` rows.
+    ///
+    /// # Safety
+    /// There is such a group, and nobody else touches it.
+    #[inline(always)]
+    unsafe fn write(&self, place: &Place, height: usize, index: usize) {
+        let at = index * height;
+        // SAFETY: the caller's.
+        unsafe {
+            place.scales.add(at).write(self.scale);
+            place.sums.add(at).write(self.scale * (self.halves[0] + self.halves[1]));
+            place.offsets.add(at).write(Offsets::new(self.halves.map(small_integer)));
+            let to = place.quants.add(index * place.group_bytes);
+            for (step, four) in self.quants.as_chunks::<4>().0.iter().enumerate() {
+                to.add(byte_at(step, 0, height)).cast::<[i8; 4]>().write(*four);
+            }
+        }
+    }
+}
+
+/// The largest magnitude in a group.
 #[inline(always)]
-fn scale_and_inverse(largest: f32) -> (f32, f32) {
-    let inverse = 127.0 / largest;
-    // Infinite for what is too small, zero for what is infinite, NaN for what is none.
-    if inverse > 0.0 && inverse < f32::INFINITY { (largest / 127.0, inverse) } else { (0.0, 0.0) }
+fn largest_in<S: Simd>(s: S, group: &[f32; GROUP]) -> f32 {
+    // SAFETY: a group is two registers.
+    let (low, high) = unsafe { (s.load(group.as_ptr()), s.load(group.as_ptr().add(LANES))) };
+    s.max_lane(s.max(s.abs(low), s.abs(high)))
+}
+
+/// What groups' quants are multiplied with, and their values multiplied with to be rounded; zero twice where the latter would
+/// not be finite, and where a group's largest value is not.
+#[inline(always)]
+fn scales_and_inverses<S: Simd>(s: S, largest: &[f32; TOGETHER]) -> ([f32; TOGETHER], [f32; TOGETHER]) {
+    let (mut scales, mut inverses) = ([0.0; TOGETHER], [0.0; TOGETHER]);
+    let (zero, most, quant_max) = (s.splat(0.0), s.splat(f32::INFINITY), s.splat(127.0));
+    // SAFETY: these are registers' lanes.
+    unsafe {
+        let largest = s.load(largest.as_ptr());
+        let inverse = s.div(quant_max, largest);
+        // Infinite for what is too small, zero for what is infinite, NaN for what is none.
+        let if_sound = |value| s.select_lt(zero, inverse, s.select_lt(inverse, most, value, zero), zero);
+        s.store(scales.as_mut_ptr(), if_sound(s.div(largest, quant_max)));
+        s.store(inverses.as_mut_ptr(), if_sound(inverse));
+    }
+    (scales, inverses)
+}
+
+/// An integral float that is small, as an integer: without what `as` does about those that are not.
+#[inline(always)]
+fn small_integer(integral: f32) -> i32 {
+    (integral + BIAS).to_bits() as i32 - BIASED_ZERO
 }
 
 #[cfg(test)]

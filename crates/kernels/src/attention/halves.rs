@@ -14,7 +14,7 @@ pub(super) struct Halves {
 }
 
 impl Halves {
-    /// Products of some queries, `[dimension][query]`, with the first keys, at least `slots` of them; 0 for others.
+    /// Products of some queries, `[dimension][query]`, with the first keys, at least `slots` of them; the scores of others stay.
     ///
     /// # Safety
     /// These are a page's keys, which nobody writes meanwhile.
@@ -25,19 +25,18 @@ impl Halves {
         query: &[[f32; R]],
         fetch: Fetch,
         slots: usize,
-    ) -> [[S::F; VECTORS]; R] {
-        let mut scores = [[s.splat(0.0); VECTORS]; R];
+        scores: &mut [[S::F; VECTORS]; R],
+    ) {
         // SAFETY: the caller's.
         unsafe {
             if slots > 2 * LANES && R * VECTORS <= S::SUMS {
-                self.score_vectors::<S, R, VECTORS>(s, query, fetch, 0, &mut scores);
+                self.score_vectors::<S, R, VECTORS>(s, query, fetch, 0, scores);
             } else {
                 for first in 0..slots.div_ceil(LANES) {
-                    self.score_vectors::<S, R, 1>(s, query, fetch, first, &mut scores);
+                    self.score_vectors::<S, R, 1>(s, query, fetch, first, scores);
                 }
             }
         }
-        scores
     }
 
     /// The scores of `V` registers of slots, from register `first` on.

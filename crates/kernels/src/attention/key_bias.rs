@@ -181,10 +181,12 @@ impl TurnedBias<'_> {
 /// What the bias adds to the scores of some queries that share a key head.
 pub(super) struct BiasScores<'a> {
     turned: TurnedBias<'a>,
-    /// Of all pairs.
-    brackets: Vec<Brackets>,
-    /// Of quick pairs, turned by the middle of the page under way.
+    /// Of all pairs, two by two, zero where they are quick: those add nothing to what slow ones add.
+    slow: Vec<[Brackets; 2]>,
+    /// Of quick pairs,
     quick: Vec<Brackets>,
+    /// and the same turned by the middle of the page under way.
+    quick_turned: Vec<Brackets>,
     /// Of dimensions that are not turned, which add the same everywhere, by query.
     still: [f32; LANES],
 }
@@ -196,26 +198,84 @@ struct Brackets {
     sines: [f32; LANES],
 }
 
+impl Brackets {
+    const NONE: Self = Self { cosines: [0.0; LANES], sines: [0.0; LANES] };
+
+    /// Of a pair's dimensions of queries and of the bias.
+    #[inline(always)]
+    fn new<S: Simd, const R: usize>(s: S, [one, other]: &[[f32; R]; 2], bias: [f32; 2]) -> Self {
+        let mut brackets = Self::NONE;
+        // SAFETY: registers of lanes.
+        unsafe {
+            let (one, other) = (s.load(lanes(one).as_ptr()), s.load(lanes(other).as_ptr()));
+            let first = s.splat(bias[0]);
+            s.store(brackets.cosines.as_mut_ptr(), s.fma(one, first, s.mul(other, s.splat(bias[1]))));
+            s.store(brackets.sines.as_mut_ptr(), s.fma(other, first, s.mul(one, s.splat(-bias[1]))));
+        }
+        brackets
+    }
+
+    /// What they add, turned by an angle's cosine and sine, to a sum.
+    #[inline(always)]
+    fn add_turned<S: Simd>(&self, s: S, [cosine, sine]: [f32; 2], sum: S::F) -> S::F {
+        // SAFETY: registers of lanes.
+        let (along, across) = unsafe { (s.load(self.cosines.as_ptr()), s.load(self.sines.as_ptr())) };
+        s.fma(s.splat(cosine), along, s.fma(s.splat(sine), across, sum))
+    }
+
+    /// The same, turned by it.
+    #[inline(always)]
+    fn turned<S: Simd>(&self, s: S, [cosine, sine]: [f32; 2]) -> Self {
+        let mut turned = Self::NONE;
+        // SAFETY: registers of lanes.
+        unsafe {
+            let (c, n) = (s.splat(cosine), s.splat(sine));
+            let (along, across) = (s.load(self.cosines.as_ptr()), s.load(self.sines.as_ptr()));
+            s.store(turned.cosines.as_mut_ptr(), s.fma(c, along, s.mul(n, across)));
+            s.store(turned.sines.as_mut_ptr(), s.sub(s.mul(c, across), s.mul(n, along)));
+        }
+        turned
+    }
+}
+
+/// Numbers of queries in the first lanes.
+#[inline(always)]
+fn lanes<const R: usize>(of_queries: &[f32; R]) -> [f32; LANES] {
+    let mut lanes = [0.0; LANES];
+    lanes[..R].copy_from_slice(of_queries);
+    lanes
+}
+
 /// Registers of a page's positions that are summed up together: with six queries and the angles they stay in 32 registers.
 const TOGETHER: usize = 2;
 
 impl<'a> BiasScores<'a> {
     /// For queries `[dimension][query]`, which are lanes here: 16 at most, and tiles have six.
-    pub(super) fn new<const R: usize>(turned: TurnedBias<'a>, kv_head: usize, query: &[[f32; R]]) -> Self {
-        const NONE: Brackets = Brackets { cosines: [0.0; LANES], sines: [0.0; LANES] };
+    #[inline(always)]
+    pub(super) fn new<S: Simd, const R: usize>(
+        s: S,
+        turned: TurnedBias<'a>,
+        kv_head: usize,
+        query: &[[f32; R]],
+    ) -> Self {
+        const { assert!(R <= LANES) };
         let (bias, pairs) = (turned.bias.head(kv_head), turned.bias.pairs);
-        let mut brackets = vec![NONE; pairs];
-        for (pair, brackets) in brackets.iter_mut().enumerate() {
-            for (r, (one, other)) in query[pair].iter().zip(&query[pair + pairs]).enumerate() {
-                brackets.cosines[r] = one.mul_add(bias[pair], other * bias[pair + pairs]);
-                brackets.sines[r] = other.mul_add(bias[pair], -(one * bias[pair + pairs]));
-            }
+        let mut slow = vec![[Brackets::NONE; 2]; pairs.div_ceil(2)];
+        for (pair, brackets) in slow.as_flattened_mut()[..pairs].iter_mut().enumerate() {
+            let queries = [query[pair], query[pair + pairs]];
+            *brackets = Brackets::new(s, &queries, [bias[pair], bias[pair + pairs]]);
         }
+        let of_quick = |quick: &Quick| std::mem::replace(&mut slow[quick.pair / 2][quick.pair % 2], Brackets::NONE);
+        let quick: Vec<Brackets> = turned.bias.quick.iter().map(of_quick).collect();
         let mut still = [0.0_f32; LANES];
         for (query, bias) in query.iter().zip(bias).skip(2 * pairs) {
-            query.iter().zip(&mut still).for_each(|(x, still)| *still = x.mul_add(*bias, *still));
+            // SAFETY: registers of lanes.
+            unsafe {
+                let sum = s.fma(s.load(lanes(query).as_ptr()), s.splat(*bias), s.load(still.as_ptr()));
+                s.store(still.as_mut_ptr(), sum);
+            }
         }
-        Self { turned, brackets, quick: vec![NONE; turned.bias.quick.len()], still }
+        Self { turned, slow, quick_turned: quick.clone(), quick, still }
     }
 
     /// Adds what the bias adds to the scores of a page.
@@ -236,24 +296,19 @@ impl<'a> BiasScores<'a> {
     #[inline(always)]
     fn turn<S: Simd>(&mut self, s: S, page: usize) -> [f32; LANES] {
         let (cosines, sines) = self.turned.angles.page(page);
-        let mut quick = self.turned.bias.quick.iter().zip(&mut self.quick).peekable();
-        let mut sums = [s.splat(0.0); 2];
-        for (pair, ((brackets, c), n)) in self.brackets.iter().zip(cosines).zip(sines).enumerate() {
-            // SAFETY: registers of queries.
-            unsafe {
-                let (c, n) = (s.splat(*c), s.splat(*n));
-                let (along, across) = (s.load(brackets.cosines.as_ptr()), s.load(brackets.sines.as_ptr()));
-                if let Some((_, turned)) = quick.next_if(|(quick, _)| quick.pair == pair) {
-                    s.store(turned.cosines.as_mut_ptr(), s.fma(c, along, s.mul(n, across)));
-                    s.store(turned.sines.as_mut_ptr(), s.sub(s.mul(c, across), s.mul(n, along)));
-                } else {
-                    sums[pair % 2] = s.fma(c, along, s.fma(n, across, sums[pair % 2]));
-                }
-            }
+        // Every other pair has a sum of its own, in a register.
+        let (mut even, mut odd) = (s.splat(0.0), s.splat(0.0));
+        let angles = cosines.as_chunks::<2>().0.iter().zip(sines.as_chunks::<2>().0);
+        for ([one, other], (cosines, sines)) in self.slow.iter().zip(angles) {
+            even = one.add_turned(s, [cosines[0], sines[0]], even);
+            odd = other.add_turned(s, [cosines[1], sines[1]], odd);
+        }
+        for ((quick, brackets), turned) in self.turned.bias.quick.iter().zip(&self.quick).zip(&mut self.quick_turned) {
+            *turned = brackets.turned(s, [cosines[quick.pair], sines[quick.pair]]);
         }
         let mut slow = [0.0; LANES];
         // SAFETY: a register of queries.
-        unsafe { s.store(slow.as_mut_ptr(), s.add(s.add(sums[0], sums[1]), s.load(self.still.as_ptr()))) };
+        unsafe { s.store(slow.as_mut_ptr(), s.add(s.add(even, odd), s.load(self.still.as_ptr()))) };
         slow
     }
 
@@ -265,7 +320,9 @@ impl<'a> BiasScores<'a> {
             for (sums, scores) in sums.iter_mut().zip(&*scores) {
                 sums.copy_from_slice(&scores[first..first + TOGETHER]);
             }
-            for (quick, Brackets { cosines: along, sines: across }) in self.turned.bias.quick.iter().zip(&self.quick) {
+            for (quick, Brackets { cosines: along, sines: across }) in
+                self.turned.bias.quick.iter().zip(&self.quick_turned)
+            {
                 let (mut cosines, mut sines) = ([s.splat(0.0); TOGETHER], [s.splat(0.0); TOGETHER]);
                 for v in 0..TOGETHER {
                     // SAFETY: a page's positions are `VECTORS` registers.

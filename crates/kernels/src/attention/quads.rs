@@ -167,25 +167,30 @@ impl<const R: usize> QueryFactors<'_, R> {
         }
     }
 
-    /// Products with the first keys, at least `slots` of them; 0 for others.
+    /// Products with the first keys, at least `slots` of them; the scores of others stay.
     ///
     /// # Safety
     /// `keys` are a page's keys, which nobody writes meanwhile.
     #[inline(always)]
-    pub(super) unsafe fn scores<S: Simd>(&self, s: S, keys: Quads, fetch: Fetch, slots: usize) -> [[S::F; VECTORS]; R] {
-        let mut scores = [[s.splat(0.0); VECTORS]; R];
+    pub(super) unsafe fn scores<S: Simd>(
+        &self,
+        s: S,
+        keys: Quads,
+        fetch: Fetch,
+        slots: usize,
+        scores: &mut [[S::F; VECTORS]; R],
+    ) {
         let together = if R * TWO <= S::SUMS { TWO } else { 1 };
         for first in (0..slots.div_ceil(LANES)).step_by(together) {
             // SAFETY: the caller's.
             unsafe {
                 if together == TWO {
-                    self.score_vectors::<S, TWO>(s, keys, fetch, first, &mut scores);
+                    self.score_vectors::<S, TWO>(s, keys, fetch, first, scores);
                 } else {
-                    self.score_vectors::<S, 1>(s, keys, fetch, first, &mut scores);
+                    self.score_vectors::<S, 1>(s, keys, fetch, first, scores);
                 }
             }
         }
-        scores
     }
 
     /// The scores of `V` registers of slots, from register `first` on: with six queries and two registers, as many sums as
@@ -226,7 +231,8 @@ impl<const R: usize> QueryFactors<'_, R> {
                 let scales = unsafe { at_positions(s, keys.scales, group, first + v) };
                 for ((scores, sums), scale) in scores.iter_mut().zip(&sums).zip(self.scales[group]) {
                     let product = s.mul(s.to_floats(sums[v]), s.splat(scale));
-                    scores[first + v] = s.fma(product, scales, scores[first + v]);
+                    let before = if group == 0 { s.splat(0.0) } else { scores[first + v] };
+                    scores[first + v] = s.fma(product, scales, before);
                 }
             }
         }

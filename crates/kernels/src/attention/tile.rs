@@ -151,7 +151,10 @@ impl<'a, const R: usize> TileWork<'a, R> {
         }
         if self.context.layout.format != KvFormat::F16 {
             self.factors.round(s, self.query);
-            self.bias = self.context.key_bias.map(|bias| BiasScores::new(bias, self.kv_head, self.query));
+            // Not in a closure, which would be compiled without the instruction set.
+            if let Some(bias) = self.context.key_bias {
+                self.bias = Some(BiasScores::new(s, bias, self.kv_head, self.query));
+            }
         }
     }
 
@@ -169,10 +172,10 @@ impl<'a, const R: usize> TileWork<'a, R> {
         let from = self.entries.iter().map(|entry| entry.from).min().unwrap_or(0);
         let to = self.entries.iter().map(|entry| entry.to).max().unwrap_or(0);
         let pages = (span * SPAN_PAGES).max(from / PAGE)..((span + 1) * SPAN_PAGES).min(to.div_ceil(PAGE));
-        let mut scratch = Scratch::NONE;
+        let (mut scores, mut scratch) = ([[s.splat(0.0); VECTORS]; R], Scratch::NONE);
         for page in pages {
             // SAFETY: the caller's; `check` compared the pages with the positions.
-            unsafe { self.attend_page(s, page, &mut scratch) };
+            unsafe { self.attend_page(s, page, &mut scores, &mut scratch) };
         }
         for (softmax, totals) in self.span.iter_mut().zip(&self.totals) {
             // SAFETY: a register of lanes.
@@ -180,8 +183,15 @@ impl<'a, const R: usize> TileWork<'a, R> {
         }
     }
 
+    /// Scores and scratch memory are written anew.
     #[inline(always)]
-    unsafe fn attend_page<S: Simd>(&mut self, s: S, page: usize, scratch: &mut Scratch<R>) {
+    unsafe fn attend_page<S: Simd>(
+        &mut self,
+        s: S,
+        page: usize,
+        scores: &mut [[S::F; VECTORS]; R],
+        scratch: &mut Scratch<R>,
+    ) {
         // SAFETY: the caller's. A page that only a branch reaches is not there; it is masked as a whole before the
         // branch's scores are put in, so any page serves in its place.
         unsafe {
@@ -189,12 +199,12 @@ impl<'a, const R: usize> TileWork<'a, R> {
             let context = self.context.pages.get(page).copied().or(branch.map(|branch| branch.page));
             let Some(context) = context else { return };
             let next = self.context.pages.get(page + 1).copied().unwrap_or(context);
-            let mut scores = self.page_scores(s, context, PAGE);
+            self.page_scores(s, context, PAGE, scores);
             if let Some(branch) = branch {
-                self.graft_scores(s, page, &branch, &mut scores);
+                self.graft_scores(s, page, &branch, scores);
             }
             if let Some(bias) = &mut self.bias {
-                bias.add(s, page, &mut scores);
+                bias.add(s, page, scores);
             }
             self.soften(s, page, scores, scratch);
             match self.context.layout.format {
@@ -250,9 +260,9 @@ impl<'a, const R: usize> TileWork<'a, R> {
         Nibbles { quants: values.as_ptr(), scales, centres, dim: layout.head_dim }
     }
 
-    /// Scores of a page's first slots, at least so many.
+    /// Scores of a page's first slots, at least so many; those of others stay.
     #[inline(always)]
-    unsafe fn page_scores<S: Simd>(&self, s: S, page: &PageMemory, slots: usize) -> [[S::F; VECTORS]; R] {
+    unsafe fn page_scores<S: Simd>(&self, s: S, page: &PageMemory, slots: usize, scores: &mut [[S::F; VECTORS]; R]) {
         let (layout, (keys, values)) = (self.context.layout, self.sides());
         let fetched = page.bytes()[values..].as_ptr();
         // SAFETY: the caller's; these are keys by the layout.
@@ -260,11 +270,11 @@ impl<'a, const R: usize> TileWork<'a, R> {
             match layout.format {
                 KvFormat::F16 => {
                     let fetch = Fetch::new(fetched, values - keys, layout.head_dim);
-                    self.halves(page, keys).scores(s, self.query, fetch, slots)
+                    self.halves(page, keys).scores(s, self.query, fetch, slots, scores);
                 }
                 KvFormat::Int8 | KvFormat::Int4 => {
                     let fetch = Fetch::new(fetched, values - keys, layout.head_dim / QUAD);
-                    self.factors.scores(s, self.key_quads(page), fetch, slots)
+                    self.factors.scores(s, self.key_quads(page), fetch, slots, scores);
                 }
             }
         }
@@ -388,7 +398,8 @@ impl<'a, const R: usize> TileWork<'a, R> {
     unsafe fn graft_scores<S: Simd>(&self, s: S, page: usize, branch: &Branch<'_>, scores: &mut [[S::F; VECTORS]; R]) {
         // SAFETY: the caller's; rows of 64 floats are four registers.
         unsafe {
-            let slots = self.page_scores(s, branch.page, self.slots(branch));
+            let mut slots = [[s.splat(0.0); VECTORS]; R];
+            self.page_scores(s, branch.page, self.slots(branch), &mut slots);
             for (r, (scores, slots)) in scores.iter_mut().zip(slots).enumerate() {
                 let (mut from, mut to) = ([0.0_f32; PAGE], [0.0_f32; PAGE]);
                 for (v, (score, slot)) in scores.iter().zip(slots).enumerate() {
@@ -444,7 +455,7 @@ impl<'a, const R: usize> TileWork<'a, R> {
         &mut self,
         s: S,
         page: usize,
-        mut scores: [[S::F; VECTORS]; R],
+        scores: &mut [[S::F; VECTORS]; R],
         Scratch { weights, tops, .. }: &mut Scratch<R>,
     ) {
         let (mut before, mut of_page) = ([LOWEST; LANES], [LOWEST; LANES]);
