@@ -527,8 +527,8 @@ fn largest_in<S: Simd>(s: S, group: &[f32; GROUP]) -> f32 {
     s.max_lane(s.max(s.abs(low), s.abs(high)))
 }
 
-/// What groups' quants are multiplied with, and their values multiplied with to be rounded; zero twice where the latter would
-/// not be finite, and where a group's largest value is not.
+/// Of groups with these largest magnitudes: what quants are multiplied with, and what values are, to be rounded. Both are zero
+/// where the latter would not be finite, and where the largest magnitude is not.
 #[inline(always)]
 fn scales_and_inverses<S: Simd>(s: S, largest: &[f32; TOGETHER]) -> ([f32; TOGETHER], [f32; TOGETHER]) {
     let (mut scales, mut inverses) = ([0.0; TOGETHER], [0.0; TOGETHER]);
@@ -538,9 +538,10 @@ fn scales_and_inverses<S: Simd>(s: S, largest: &[f32; TOGETHER]) -> ([f32; TOGET
         let largest = s.load(largest.as_ptr());
         let inverse = s.div(quant_max, largest);
         // Infinite for what is too small, zero for what is infinite, NaN for what is none.
-        let if_sound = |value| s.select_lt(zero, inverse, s.select_lt(inverse, most, value, zero), zero);
-        s.store(scales.as_mut_ptr(), if_sound(s.div(largest, quant_max)));
-        s.store(inverses.as_mut_ptr(), if_sound(inverse));
+        let scale = s.select_lt(inverse, most, s.div(largest, quant_max), zero);
+        s.store(scales.as_mut_ptr(), s.select_lt(zero, inverse, scale, zero));
+        let finite = s.select_lt(inverse, most, inverse, zero);
+        s.store(inverses.as_mut_ptr(), s.select_lt(zero, inverse, finite, zero));
     }
     (scales, inverses)
 }

@@ -348,6 +348,8 @@ impl<'a> BiasScores<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::isa::Isa;
+    use crate::simd::Kernel;
 
     const PAIRS: usize = 8;
     const DIM: usize = 32;
@@ -384,6 +386,60 @@ mod tests {
                 assert!(key.iter().all(|left| left.abs() <= 1.01 * LEFT_MAX), "{position}: {key:?}");
                 turned.give_back(&mut key, kv_head, position);
                 assert!(key.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-4), "{position}");
+            }
+        }
+    }
+
+    /// Adds the bias's part of the scores of a page's positions.
+    struct Add<'a> {
+        turned: TurnedBias<'a>,
+        query: &'a [[f32; 3]],
+        page: usize,
+    }
+
+    impl Kernel for Add<'_> {
+        type Output = [[f32; PAGE]; 3];
+
+        #[inline(always)]
+        fn run<S: Simd>(self, s: S) -> [[f32; PAGE]; 3] {
+            let mut scores = [[s.splat(1.0); VECTORS]; 3];
+            BiasScores::new(s, self.turned, 1, self.query).add(s, self.page, &mut scores);
+            let mut numbers = [[0.0; PAGE]; 3];
+            for (numbers, scores) in numbers.iter_mut().zip(scores) {
+                for (v, score) in scores.into_iter().enumerate() {
+                    // SAFETY: a page's positions are `VECTORS` registers.
+                    unsafe { s.store(numbers.as_mut_ptr().add(v * LANES), score) };
+                }
+            }
+            numbers
+        }
+    }
+
+    /// Scores get what the bias, taken from keys, would have added, of an odd number of pairs as well, quick ones among them.
+    #[test]
+    fn scores_get_what_was_taken_from_keys() {
+        for pairs in [PAIRS - 1, PAIRS] {
+            let frequencies = &frequencies()[..pairs];
+            let bias = bias();
+            let (key_bias, angles) = (KeyBias::new(&bias, DIM, frequencies), PageAngles::new(frequencies, 1.0, 1000));
+            assert!((1..pairs).contains(&key_bias.quick.len()), "{}", key_bias.quick.len());
+            let turned = TurnedBias { bias: &key_bias, angles: &angles };
+            let query: Vec<[f32; 3]> = (0..DIM).map(|d| [1, 2, 3].map(|r| ((d * r) as f32).cos())).collect();
+            for page in [0, 1, 15] {
+                let scores = Isa::Portable.run(Add { turned, query: &query, page });
+                for slot in 0..PAGE.min(1000 - page * PAGE) {
+                    let mut taken = vec![0.0; DIM];
+                    turned.give_back(&mut taken, 1, page * PAGE + slot);
+                    for (r, scores) in scores.iter().enumerate() {
+                        let products = query.iter().zip(&taken).map(|(q, b)| f64::from(q[r]) * f64::from(*b));
+                        let (all, expected) = products.fold((0.0, 1.0), |(all, sum), x| (all + x.abs(), sum + x));
+                        let off = (f64::from(scores[slot]) - expected).abs();
+                        assert!(off < 1e-6 * all, "{pairs} pairs, page {page}, slot {slot}: {off} of {all}");
+                    }
+                }
+                for isa in Isa::available() {
+                    assert_eq!(isa.run(Add { turned, query: &query, page }), scores, "{isa}");
+                }
             }
         }
     }

@@ -108,6 +108,21 @@ fn groups_at_the_borders_of_the_formats() {
     }
 }
 
+/// Groups whose scales are found together keep their own, whatever their neighbours are, and so do those of the next ones.
+#[test]
+fn rows_of_more_groups_than_are_rounded_together() {
+    for groups in [TOGETHER - 1, TOGETHER, TOGETHER + 1, 2 * TOGETHER, 2 * TOGETHER + 3] {
+        for (more, special) in [(0, 1.0), (5, 1e-40), (5, f32::INFINITY), (1, f32::NAN)] {
+            let mut values: Vec<f32> =
+                (0..groups * GROUP + more).map(|i| ((i * 7919) as f32).sin() * (1 + i / GROUP) as f32).collect();
+            for group in (0..groups).step_by(5) {
+                values[group * GROUP..(group + 1) * GROUP].fill(special);
+            }
+            check(&values);
+        }
+    }
+}
+
 /// Floats of any bits, no larger than the exponent allows: else nearly every group would hold a huge number.
 fn group() -> impl Strategy<Value = Vec<f32>> {
     (0_u32..=255, prop::collection::vec(any::<u32>(), GROUP + 9)).prop_map(|(exponent_max, bits)| {
