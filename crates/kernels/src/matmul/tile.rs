@@ -5,7 +5,7 @@
 
 use super::Epilogue;
 use super::unpacked::{Room, Unpacked};
-use super::weights::{Eight, PAIRS, Quantized, Quants, Scales};
+use super::weights::{Eight, Five, PAIRS, Quantized, Quants, Scales};
 use crate::packed::{BLOCK, PANELS_TOGETHER, Panel, UNIT};
 use crate::quantize::{BIAS, BIASED_ZERO, SharedRows, TILE, Tile, byte_at};
 use crate::simd::{Simd, WeightBytes, prefetch_for_later};
@@ -169,16 +169,68 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
             // SAFETY: within the panels' scales.
             *shared = unsafe { W::Scales::shared(s, panel.scales.add(W::FORM.block_at(first))) };
         }
-        for group in first..groups.min(first + BLOCK) {
-            fetching.at::<S, W>(s, group);
-            // SAFETY: the caller's; the group is below `groups`.
-            unsafe { add_group::<S, W, R, P>(s, panels, &shared, rows, group, &mut sums) };
+        let block = first..groups.min(first + BLOCK);
+        // SAFETY: the caller's; the groups are below `groups`.
+        unsafe {
+            if by_panel::<S, W>(R * P) {
+                add_block_by_panel::<S, W, R, P>(s, panels, &shared, rows, block, &mut fetching, &mut sums);
+            } else {
+                for group in block {
+                    fetching.at::<S, W>(s, group);
+                    add_group::<S, W, R, P>(s, panels, &shared, rows, group, &mut sums);
+                }
+            }
         }
     }
     for sum in sums.as_flattened_mut() {
         *sum = s.mul(*sum, s.splat(UNIT));
     }
     sums
+}
+
+/// Whether the groups of a block are added panel after panel, because the float sums of all panels do not fit in registers
+/// beside the integer sums. Where halves of groups have scales, float sums are changed twice a group: then reading them from
+/// memory and writing them each time costs more than reading the activations again for each panel. So it does where
+/// quants of five bits leave no register. Measured with `examples/gemm`.
+const fn by_panel<S: Simd, W: Quantized>(sums: usize) -> bool {
+    let needed = 2 * sums;
+    S::PANEL_ROWS == TILE
+        && (W::Scales::PARTS == 2 && needed > S::SUMS || W::Quants::REGISTERS == Five::REGISTERS && needed >= REGISTERS)
+}
+
+/// Registers of an instruction set whose vectors are one each.
+const REGISTERS: usize = 32;
+
+/// Adds what the groups of a block give to the sums, one panel after another: its sums are in registers meanwhile.
+///
+/// # Safety
+/// As [`part_by_panels`], and the groups are of the panels' and the tile's.
+#[inline(always)]
+unsafe fn add_block_by_panel<S: Simd, W: Quantized, const R: usize, const P: usize>(
+    s: S,
+    panels: &[Panel; P],
+    shared: &[[S::F; 2]; P],
+    rows: TilePart,
+    block: Range<usize>,
+    fetching: &mut Fetching<'_, P>,
+    sums: &mut [[S::F; P]; R],
+) {
+    for p in 0..P {
+        let mut of_panel = [[s.splat(0.0)]; R];
+        for (of_panel, sums) in of_panel.iter_mut().zip(&*sums) {
+            *of_panel = [sums[p]];
+        }
+        for group in block.clone() {
+            if p == 0 {
+                fetching.at::<S, W>(s, group);
+            }
+            // SAFETY: the caller's.
+            unsafe { add_group::<S, W, R, 1>(s, &[panels[p]], &[shared[p]], rows, group, &mut of_panel) };
+        }
+        for ([of_panel], sums) in of_panel.iter().zip(&mut *sums) {
+            sums[p] = *of_panel;
+        }
+    }
 }
 
 /// Adds what a group of inputs gives to the sums.
@@ -226,20 +278,13 @@ unsafe fn add_part<S: Simd, W: Quantized, const R: usize, const P: usize>(
 ) {
     // SAFETY: the caller's.
     unsafe {
-        if R * P > S::SUMS || by_panel::<S, W>(R * P) {
+        if R * P > S::SUMS {
             return add_by_panel::<S, W, R, P>(s, panels, shared, rows, part, sums);
         }
         let mut dots = [[s.splat_i(BIASED_ZERO); P]; R];
         add_products::<S, W, R, P>(s, panels, rows, part, &mut dots);
         add_scaled::<S, W, R, P>(s, panels, shared, rows, part, &dots, sums);
     }
-}
-
-/// Whether a part's sums are added panel after panel although the integer sums of all panels fit in registers. Where halves of
-/// groups have scales, integer sums are begun and added twice a group, and with those of two panels beside what unpacking
-/// needs, the compiler moves some to memory and back each time. Measured with `examples/gemm`.
-const fn by_panel<S: Simd, W: Quantized>(sums: usize) -> bool {
-    W::Scales::PARTS == 2 && S::PANEL_ROWS == TILE && 2 * sums > S::SUMS
 }
 
 /// The same as [`add_part`], some rows of one panel after another: their integer sums are in registers, all others in memory.
@@ -273,10 +318,6 @@ unsafe fn add_by_panel<S: Simd, W: Quantized, const R: usize, const P: usize>(
                     sums[p] = few[0];
                 }
             }};
-        }
-        if R <= S::PANEL_ROWS {
-            add!(R from 0);
-            continue;
         }
         let whole = R / 4 * 4;
         if whole > 0 {
