@@ -5,7 +5,7 @@
 
 use super::Epilogue;
 use super::unpacked::{Room, Unpacked};
-use super::weights::{Eight, Five, PAIRS, Quantized, Quants, Scales};
+use super::weights::{Eight, PAIRS, Quantized, Quants, Scales};
 use crate::packed::{BLOCK, PANELS_TOGETHER, Panel, UNIT};
 use crate::quantize::{BIAS, BIASED_ZERO, SharedRows, TILE, Tile, byte_at};
 use crate::simd::{Simd, WeightBytes, prefetch_for_later};
@@ -172,7 +172,7 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
         let block = first..groups.min(first + BLOCK);
         // SAFETY: the caller's; the groups are below `groups`.
         unsafe {
-            if by_panel::<S, W>(R * P) {
+            if by_panel::<S, W>(R * P) && (R < TILE || ahead.count > 1) {
                 add_block_by_panel::<S, W, R, P>(s, panels, &shared, rows, block, &mut fetching, &mut sums);
             } else {
                 for group in block {
@@ -190,16 +190,11 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
 
 /// Whether the groups of a block are added panel after panel, because the float sums of all panels do not fit in registers
 /// beside the integer sums. Where halves of groups have scales, float sums are changed twice a group: then reading them from
-/// memory and writing them each time costs more than reading the activations again for each panel. So it does where
-/// quants of five bits leave no register. Measured with `examples/gemm`.
+/// memory and writing them each time costs more than reading the activations again for each panel. Measured with
+/// `examples/gemm`. (Eight rows alone wait for weights from memory: there it gains nothing.)
 const fn by_panel<S: Simd, W: Quantized>(sums: usize) -> bool {
-    let needed = 2 * sums;
-    S::PANEL_ROWS == TILE
-        && (W::Scales::PARTS == 2 && needed > S::SUMS || W::Quants::REGISTERS == Five::REGISTERS && needed >= REGISTERS)
+    W::Scales::PARTS == 2 && S::PANEL_ROWS == TILE && 2 * sums > S::SUMS
 }
-
-/// Registers of an instruction set whose vectors are one each.
-const REGISTERS: usize = 32;
 
 /// Adds what the groups of a block give to the sums, one panel after another: its sums are in registers meanwhile.
 ///
@@ -278,7 +273,7 @@ unsafe fn add_part<S: Simd, W: Quantized, const R: usize, const P: usize>(
 ) {
     // SAFETY: the caller's.
     unsafe {
-        if R * P > S::SUMS {
+        if R * P > S::SUMS || by_panel::<S, W>(R * P) {
             return add_by_panel::<S, W, R, P>(s, panels, shared, rows, part, sums);
         }
         let mut dots = [[s.splat_i(BIASED_ZERO); P]; R];
@@ -318,6 +313,10 @@ unsafe fn add_by_panel<S: Simd, W: Quantized, const R: usize, const P: usize>(
                     sums[p] = few[0];
                 }
             }};
+        }
+        if R <= S::PANEL_ROWS {
+            add!(R from 0);
+            continue;
         }
         let whole = R / 4 * 4;
         if whole > 0 {

@@ -58,8 +58,8 @@ pub trait Simd: Copy {
     const SUMS: usize = 24;
     /// Vectors of sums that products of floats keep in registers: two at least.
     const FLOAT_SUMS: usize = 4;
-    /// Rows of one panel whose sums inner loops may keep in registers, integers and floats: where it is a tile's, products of
-    /// several panels may be added panel after panel.
+    /// Rows of one panel whose integer sums are in registers, where those of several panels are not: where a tile's are, its
+    /// float sums may be too.
     const PANEL_ROWS: usize = 4;
 
     /// All lanes `value`.
