@@ -172,7 +172,7 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
         let block = first..groups.min(first + BLOCK);
         // SAFETY: the caller's; the groups are below `groups`.
         unsafe {
-            if by_panel::<S, W>(R * P) && (R < TILE || ahead.count > 1) {
+            if by_panel::<S, W>(R * P) && (R < TILE || ahead.count > 1 && !W::FORM.has_min()) {
                 add_block_by_panel::<S, W, R, P>(s, panels, &shared, rows, block, &mut fetching, &mut sums);
             } else {
                 for group in block {
@@ -188,10 +188,11 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
     sums
 }
 
-/// Whether the groups of a block are added panel after panel, because the float sums of all panels do not fit in registers
-/// beside the integer sums. Where halves of groups have scales, float sums are changed twice a group: then reading them from
-/// memory and writing them each time costs more than reading the activations again for each panel. Measured with
-/// `examples/gemm`. (Eight rows alone wait for weights from memory: there it gains nothing.)
+/// Whether sums are added panel after panel, because those of all panels, integers and floats, do not fit in registers. Where
+/// halves of groups have scales, float sums are changed twice a group, and to read them from memory and write them each time
+/// costs more than to read the activations again for each panel. Tiles that share weights, and seven rows, take a panel's
+/// whole block ([`add_block_by_panel`]). Eight rows alone, which wait for weights from memory, and weights with minima, of which
+/// much would be computed again for each panel, take a part of a group. Measured with `examples/gemm`.
 const fn by_panel<S: Simd, W: Quantized>(sums: usize) -> bool {
     W::Scales::PARTS == 2 && S::PANEL_ROWS == TILE && 2 * sums > S::SUMS
 }
