@@ -145,6 +145,24 @@ proptest! {
     }
 }
 
+/// Inner loops are chosen by the number of rows, by whether tiles share weights, and by the form: all of these, with blocks of 256
+/// inputs that are whole and one that is not.
+#[test]
+fn every_form_is_the_same_for_each_number_of_rows() {
+    let mut numbers = Numbers(7);
+    for form in Form::ALL {
+        let weights = matrix(&mut numbers, 3 * PANEL, 19 * GROUP, form);
+        let rows = rows(&mut numbers, 34, 19 * GROUP);
+        let alone: Vec<Vec<f32>> =
+            rows.iter().flat_map(|row| product(Isa::Portable, &Solo, &weights, std::slice::from_ref(row))).collect();
+        for count in (1..=9).chain([15, 16, 17, 34]) {
+            for isa in Isa::available() {
+                assert_eq!(product(isa, &Solo, &weights, &rows[..count]), alone[..count], "{form:?}, {count}, {isa}");
+            }
+        }
+    }
+}
+
 /// Where every product is the largest that there is, sums of 16 bits would be the first to overflow.
 #[test]
 fn the_largest_products_are_summed_exactly() {
