@@ -162,6 +162,7 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
     ahead: Ahead<'_, P>,
 ) -> [[S::F; P]; R] {
     let mut fetching = Fetching::of::<W>(ahead, groups);
+    let whole_blocks = by_panel::<S, W>(R * P) && (R < TILE || ahead.count > 1 && !W::FORM.has_min());
     let mut sums = [[s.splat(0.0); P]; R];
     for first in (0..groups).step_by(BLOCK) {
         let mut shared = [[s.splat(0.0); 2]; P];
@@ -172,7 +173,7 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
         let block = first..groups.min(first + BLOCK);
         // SAFETY: the caller's; the groups are below `groups`.
         unsafe {
-            if by_panel::<S, W>(R * P) && (R < TILE || ahead.count > 1 && !W::FORM.has_min()) {
+            if whole_blocks {
                 add_block_by_panel::<S, W, R, P>(s, panels, &shared, rows, block, &mut fetching, &mut sums);
             } else {
                 for group in block {
@@ -190,9 +191,10 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
 
 /// Whether sums are added panel after panel, because those of all panels, integers and floats, do not fit in registers. Where
 /// halves of groups have scales, float sums are changed twice a group, and to read them from memory and write them each time
-/// costs more than to read the activations again for each panel. Tiles that share weights, and seven rows, take a panel's
-/// whole block ([`add_block_by_panel`]). Eight rows alone, which wait for weights from memory, and weights with minima, of which
-/// much would be computed again for each panel, take a part of a group. Measured with `examples/gemm`.
+/// costs more than to read the activations again for each panel. Seven rows, and tiles that share weights without minima, take
+/// a panel's whole block ([`add_block_by_panel`]). Others take a part of a group ([`add_by_panel`]): eight rows alone wait for
+/// weights from memory, and what minima are multiplied with would be computed again for each panel. Measured with
+/// `examples/gemm`.
 const fn by_panel<S: Simd, W: Quantized>(sums: usize) -> bool {
     W::Scales::PARTS == 2 && S::PANEL_ROWS == TILE && 2 * sums > S::SUMS
 }
