@@ -134,10 +134,14 @@ impl Samples {
 }
 
 impl LoadTime {
-    /// Of what loading one layer and loading several took.
-    fn of(one: Nanos, all: Nanos, layers: u64) -> Self {
+    /// Of what loading one layer and loading several took. Where one seemed to take as long as all, something else had
+    /// the machine: then nothing is known of what loads have in common, and each layer takes its share.
+    pub(super) fn of(one: Nanos, all: Nanos, layers: u64) -> Self {
         if layers < 2 {
             return Self { fixed: Nanos::ZERO, per_layer: one };
+        }
+        if one >= all {
+            return Self { fixed: Nanos::ZERO, per_layer: Nanos(all.0 / layers) };
         }
         let per_layer = Nanos((all.saturating_sub(one).0 / (layers - 1)).min(all.0 / layers));
         Self { fixed: all.saturating_sub(Nanos(per_layer.0 * layers)), per_layer }

@@ -154,3 +154,17 @@ fn a_block_costs_its_layers_and_what_loads_have_in_common() {
     assert_eq!(blocks.pass(duet_scheduler::progressive::Role::Decode, Tokens(10)), Nanos(5 * (100 + 20)));
     assert_eq!(blocks.bytes(duet_scheduler::progressive::Role::Prefill), Bytes(50));
 }
+
+#[test]
+fn loads_are_told_from_layers_and_a_disturbed_measurement_is_shared_out() {
+    let of = |one, all, layers| {
+        let LoadTime { fixed, per_layer } = LoadTime::of(Nanos(one), Nanos(all), layers);
+        (fixed.0, per_layer.0)
+    };
+    assert_eq!(of(30, 50, 3), (20, 10));
+    // Less than nothing in common: all of it is the layers'.
+    assert_eq!(of(10, 60, 3), (0, 20));
+    assert_eq!(of(70, 60, 3), (0, 20));
+    assert_eq!(of(60, 60, 3), (0, 20));
+    assert_eq!(of(70, 70, 1), (0, 70));
+}
