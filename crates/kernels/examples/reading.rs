@@ -1,5 +1,6 @@
 //! How fast products of a few rows read weights, beside the machine's ceiling, on all cores: matrices of the shapes and types of
-//! three models, more of them than caches hold. `cargo run --release -p duet-kernels --example reading -- [ROUNDS]`.
+//! three models, more of them than caches hold: `cargo run --release -p duet-kernels --example reading -- [ROUNDS] [TEXT]`, of
+//! the models whose names contain TEXT.
 
 use duet_kernels::crew::{Crew, Scoped, Worker};
 use duet_kernels::isa::{Isa, IsaError};
@@ -40,12 +41,13 @@ const MODELS: [Model; 4] = [
 fn main() -> Result<(), IsaError> {
     let isa = Isa::chosen()?;
     let rounds = std::env::args().nth(1).and_then(|rounds| rounds.parse().ok()).unwrap_or(5);
+    let wanted = std::env::args().nth(2).unwrap_or_default();
     let crew = Scoped { threads: std::thread::available_parallelism().map_or(1, usize::from) };
     let probe = ReadProbe::new(256 << 20);
-    for (name, shapes, layers) in MODELS {
+    for (name, shapes, layers) in MODELS.into_iter().filter(|(name, ..)| name.contains(&wanted)) {
         let weights: Vec<PackedMatrix> = (0..layers).flat_map(|_| shapes).map(matrix).collect();
         let bytes: usize = weights.iter().map(PackedMatrix::bytes).sum();
-        for rows in [1, 2, 4, 8, 12, 16, 32] {
+        for rows in [1, 2, 3, 4, 6, 8, 9, 12, 16, 32] {
             // A share of the ceiling of the same moment: what memory gives drifts.
             let mut shares: Vec<(f64, f64)> = (0..rounds)
                 .map(|_| {

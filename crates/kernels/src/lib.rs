@@ -6,6 +6,7 @@
 pub mod attention;
 pub mod crew;
 pub mod encoder;
+mod fetch_to;
 pub mod fused;
 pub mod isa;
 pub mod matmul;

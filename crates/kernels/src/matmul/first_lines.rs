@@ -3,8 +3,8 @@
 
 use super::{UNITS_TOGETHER, units};
 use crate::crew::Worker;
+use crate::fetch_to::to_second_cache;
 use crate::packed::{PANELS_TOGETHER, PackedMatrix};
-use crate::simd::prefetch_for_later;
 use std::ops::Range;
 
 /// The first cache lines of a worker's share of a product, in the order in which they will be read.
@@ -41,7 +41,7 @@ impl<'a> FirstLines<'a> {
         }
         let (line, panel) = (self.next / self.panels.len(), self.next % self.panels.len());
         if let Some(line) = self.weights.line(self.panels.start + panel, line) {
-            prefetch_for_later(line);
+            to_second_cache(line);
         }
         self.next += 1;
     }

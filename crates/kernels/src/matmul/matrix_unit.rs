@@ -129,7 +129,7 @@ impl<const TILES: usize> Operands<'_, TILES> {
                     self.shaped.store(turn - 1, &mut under_way[(turn - 1) % UNDER_WAY]);
                 }
                 let Some(group) = turn.checked_sub(UNDER_WAY - 1) else { continue };
-                fetching.at::<Avx512, W>(s, group);
+                fetching.at::<W>(group);
                 if group.is_multiple_of(BLOCK) {
                     shared = [W::Scales::shared(s, self.panel.scales.add(W::FORM.block_at(group)))];
                 }

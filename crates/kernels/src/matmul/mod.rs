@@ -65,7 +65,7 @@ pub unsafe fn matmul(
     }
 }
 
-/// Units that a few rows are multiplied with at once, so that their sums are enough chains.
+/// Units that are taken together: those that few rows of floats are multiplied with at once.
 const UNITS_TOGETHER: usize = 2;
 
 /// How many parts a product can be divided into: [`matmul_units`] takes ranges of them. Each is a pair of panels: gates stay
@@ -130,13 +130,15 @@ impl Product<'_> {
         let mut memory = s.unpacks(section.form, self.rows).then(|| RoomMemory::take(self.activations.groups()));
         let room = memory.as_mut().map(RoomMemory::room);
         let mut panel = panels.start;
-        while panel + 4 <= panels.end {
-            self.run_four(s, section, panel, room, &compute);
-            panel += 4;
+        if let Some(four) = &compute.four {
+            while panel + 4 <= panels.end {
+                self.run_four(s, section, panel, four, &compute.two);
+                panel += 4;
+            }
         }
         while panel < panels.end {
             let count = PANELS_TOGETHER.min(panels.end - panel);
-            self.run_panels::<S, PANELS_TOGETHER>(s, section, panel..panel + count, 0..self.rows, room, &compute.two);
+            self.run_panels(s, section, panel..panel + count, 0..self.rows, room, &compute.two);
             panel += count;
         }
         if let Some(memory) = memory {
@@ -144,16 +146,22 @@ impl Product<'_> {
         }
     }
 
-    /// All rows for four panels: at once for few rows left over, whose chains of sums are else the bottleneck; else in
-    /// pairs.
+    /// All rows for four panels of floats: at once for few rows left over; else in pairs.
     #[inline(always)]
-    fn run_four<S: Simd>(&self, s: S, section: &Section, panel: usize, room: Option<Room<'_>>, compute: &Compute<S>) {
+    fn run_four<S: Simd>(
+        &self,
+        s: S,
+        section: &Section,
+        panel: usize,
+        four: &[PanelFn<S, 4>],
+        two: &[PanelFn<S, PANELS_TOGETHER>],
+    ) {
         let rest = self.rows % TILE;
-        let whole = if rest <= compute.four.len() { self.rows - rest } else { self.rows };
+        let whole = if rest <= four.len() { self.rows - rest } else { self.rows };
         for panel in [panel, panel + 2] {
-            self.run_panels::<S, 2>(s, section, panel..panel + 2, 0..whole, room, &compute.two);
+            self.run_panels(s, section, panel..panel + 2, 0..whole, None, two);
         }
-        self.run_panels::<S, 4>(s, section, panel..panel + 4, whole..self.rows, None, &compute.four);
+        self.run_panels(s, section, panel..panel + 4, whole..self.rows, None, four);
     }
 
     /// Some rows, from the first of a tile on, for `P` panels, the last of which there need not be: it is padding.
@@ -188,7 +196,9 @@ type PanelFn<S, const P: usize> = unsafe fn(S, &[Panel; P], &RowTiles<'_>);
 
 /// The inner loops of one form.
 struct Compute<S: Simd> {
-    four: [PanelFn<S, 4>; 3],
+    /// Of few rows of floats, whose sums are in the order of the inputs: one panel's chains of additions alone would be the
+    /// bottleneck. Those of quants are as many as there are groups under way.
+    four: Option<[PanelFn<S, 4>; 3]>,
     two: [PanelFn<S, PANELS_TOGETHER>; TILE],
 }
 
@@ -209,16 +219,22 @@ impl<S: Simd> Compute<S> {
             Form::IQ4NL => Self::with::<weights::IQ4NL>(),
             Form::IQ4XS => Self::with::<weights::IQ4XS>(),
             Form::MXFP4 => Self::with::<weights::MXFP4>(),
-            Form::F32 => Self::with::<floats::F32>(),
-            Form::F16 => Self::with::<floats::F16>(),
-            Form::BF16 => Self::with::<floats::BF16>(),
+            Form::F32 => Self::of_floats::<floats::F32>(),
+            Form::F16 => Self::of_floats::<floats::F16>(),
+            Form::BF16 => Self::of_floats::<floats::BF16>(),
         }
+    }
+
+    #[inline(always)]
+    fn of_floats<W: Weights>() -> Self {
+        let four = [S::rows_by_panels::<W, 1, 4>, S::rows_by_panels::<W, 2, 4>, S::rows_by_panels::<W, 3, 4>];
+        Self { four: Some(four), ..Self::with::<W>() }
     }
 
     #[inline(always)]
     fn with<W: Weights>() -> Self {
         Self {
-            four: [S::rows_by_panels::<W, 1, 4>, S::rows_by_panels::<W, 2, 4>, S::rows_by_panels::<W, 3, 4>],
+            four: None,
             two: [
                 S::rows_by_panels::<W, 1, 2>,
                 S::rows_by_panels::<W, 2, 2>,

@@ -6,9 +6,10 @@
 use super::Epilogue;
 use super::unpacked::{Room, Unpacked};
 use super::weights::{Eight, PAIRS, Quantized, Quants, Scales};
+use crate::fetch_to::{FetchTo, to_first_cache, to_second_cache};
 use crate::packed::{BLOCK, PANELS_TOGETHER, Panel, UNIT};
 use crate::quantize::{BIAS, BIASED_ZERO, SharedRows, TILE, Tile, byte_at};
-use crate::simd::{Simd, WeightBytes, prefetch_for_later};
+use crate::simd::{Simd, WeightBytes};
 use std::ops::Range;
 
 /// Rows of a product that one call computes for some panels: `count` tiles from row `row` on.
@@ -83,10 +84,41 @@ unsafe fn each_tile<S: Simd, W: Quantized, const R: usize, const P: usize>(
         let ahead = Ahead { index: row / TILE, count: tiles.count, packed };
         // SAFETY: the caller's.
         unsafe {
-            let sums = part_by_panels::<S, W, R, P>(s, panels, part, tiles.activations.groups(), ahead);
+            let sums = if tiles.count == 1 && (R * P > S::SUMS || tiles.row == 0 && R <= ROWS_BY_PANEL) {
+                panel_after_panel::<S, W, R, P>(s, panels, part, tiles.activations.groups())
+            } else {
+                part_by_panels::<S, W, R, P>(s, panels, part, tiles.activations.groups(), ahead)
+            };
             tiles.epilogue.take(s, row, tiles.panels_there(), &sums);
         }
     }
+}
+
+/// The only tile of so few rows waits for its weights from memory, which gives them faster as one stream than as several. More
+/// rows compute for as long, and panels side by side share their activations.
+const ROWS_BY_PANEL: usize = 4;
+
+/// A tile times one panel after another.
+///
+/// # Safety
+/// As [`part_by_panels`].
+#[inline(always)]
+unsafe fn panel_after_panel<S: Simd, W: Quantized, const R: usize, const P: usize>(
+    s: S,
+    panels: &[Panel; P],
+    rows: TilePart,
+    groups: usize,
+) -> [[S::F; P]; R] {
+    let mut sums = [[s.splat(0.0); P]; R];
+    for (p, panel) in panels.iter().enumerate() {
+        let ahead = Ahead { index: 0, count: 1, packed: std::array::from_ref(panel) };
+        // SAFETY: the caller's.
+        let of_panel = unsafe { part_by_panels::<S, W, R, 1>(s, ahead.packed, rows, groups, ahead) };
+        for ([of_panel], sums) in of_panel.into_iter().zip(&mut sums) {
+            sums[p] = of_panel;
+        }
+    }
+    sums
 }
 
 /// The same for tiles of `height` rows, one row and two panels at a time: for instruction sets where there are not the
@@ -137,16 +169,16 @@ pub(super) struct Ahead<'a, const P: usize> {
 /// More tiles than this compute longer than the next panels need to arrive.
 const AHEAD_TILES: usize = 8;
 
-/// How many bytes a tile that fetches its own panels is ahead, of all of them together: more than arrive while it computes, and
-/// much less than the second cache holds, which they go to. The first one waits for few lines at a time (24 on Zen 4: by
-/// their latency some 12 GB/s a core, which is what was seen), the second for more. Measured on Zen 4 with weights that are ten times the last cache: half
-/// as many and twice as many are as good, and fetching to the first cache is 10 to 30 % slower for one to six rows.
-const AHEAD_BYTES: usize = 12 << 10;
-
-/// The same in groups.
-const fn groups_ahead<W: Quantized, const P: usize>() -> usize {
+/// How many groups a tile that fetches its own panels is ahead: more than arrive while it computes, and much less than the
+/// cache holds which they go to. Half as many and twice as many are as good. (`examples/reading`, on Zen 4 and Zen 5 with
+/// weights beyond the last cache)
+const fn groups_ahead<W: Quantized, const P: usize>(to: FetchTo) -> usize {
+    let ahead = match to {
+        FetchTo::FirstCache => 8 << 10,
+        FetchTo::SecondCache => 12 << 10,
+    };
     let bytes = P * W::FORM.registers() * 64;
-    if bytes < AHEAD_BYTES { AHEAD_BYTES / bytes } else { 1 }
+    if bytes < ahead { ahead / bytes } else { 1 }
 }
 
 /// `R` rows of a tile times `P` panels.
@@ -177,7 +209,7 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
                 add_block_by_panel::<S, W, R, P>(s, panels, &shared, rows, block, &mut fetching, &mut sums);
             } else {
                 for group in block {
-                    fetching.at::<S, W>(s, group);
+                    fetching.at::<W>(group);
                     add_group::<S, W, R, P>(s, panels, &shared, rows, group, &mut sums);
                 }
             }
@@ -220,7 +252,7 @@ unsafe fn add_block_by_panel<S: Simd, W: Quantized, const R: usize, const P: usi
         }
         for group in block.clone() {
             if p == 0 {
-                fetching.at::<S, W>(s, group);
+                fetching.at::<W>(group);
             }
             // SAFETY: the caller's.
             unsafe { add_group::<S, W, R, 1>(s, &[panels[p]], &[shared[p]], rows, group, &mut of_panel) };
@@ -488,6 +520,7 @@ pub(super) struct Fetching<'a, const P: usize> {
     packed: &'a [Panel; P],
     groups: usize,
     distance: usize,
+    to: FetchTo,
     /// Groups until this tile fetches one, and from there to its next.
     turn: usize,
     sharers: usize,
@@ -498,20 +531,20 @@ impl<'a, const P: usize> Fetching<'a, P> {
     #[inline(always)]
     pub(super) fn of<W: Quantized>(ahead: Ahead<'a, P>, groups: usize) -> Self {
         let sharers = ahead.count.min(AHEAD_TILES);
-        let distance = if ahead.count == 1 { groups_ahead::<W, P>() } else { groups };
+        let to = if ahead.count == 1 { FetchTo::here() } else { FetchTo::FirstCache };
+        let distance = if ahead.count == 1 { groups_ahead::<W, P>(to) } else { groups };
         let turn = if ahead.index < sharers { ahead.index } else { usize::MAX };
-        Self { packed: ahead.packed, groups, distance, turn, sharers }
+        Self { packed: ahead.packed, groups, distance, to, turn, sharers }
     }
 
     /// Fetches what is this tile's to fetch when it comes to a group.
     #[inline(always)]
-    pub(super) fn at<S: Simd, W: Quantized>(&mut self, s: S, group: usize) {
+    pub(super) fn at<W: Quantized>(&mut self, group: usize) {
         if self.turn == 0 {
             let group = group + self.distance;
-            if self.sharers == 1 {
-                fetch_group::<W, P>(self.packed, group, self.groups, prefetch_for_later);
-            } else {
-                fetch_group::<W, P>(self.packed, group, self.groups, |line| s.prefetch(line));
+            match self.to {
+                FetchTo::FirstCache => fetch_group::<W, P>(self.packed, group, self.groups, to_first_cache),
+                FetchTo::SecondCache => fetch_group::<W, P>(self.packed, group, self.groups, to_second_cache),
             }
             self.turn = self.sharers;
         }

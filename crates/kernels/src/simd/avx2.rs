@@ -378,11 +378,6 @@ macro_rules! avx2 {
                     unsafe { W::rows_by_panels::<Self, R, P>(self, panels, tiles) }
                 }
             ));
-            #[inline(always)]
-            fn prefetch(self, from: *const u8) {
-                // SAFETY: a prefetch may name any address, and `self` shows that the instruction set is there.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
-            }
         }
     };
 }

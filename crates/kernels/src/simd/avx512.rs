@@ -308,11 +308,6 @@ impl Simd for Avx512 {
         unsafe { matrix_unit::each_tile::<W>(self, unit, panels, packed, tiles) };
         true
     }
-    #[inline(always)]
-    fn prefetch(self, from: *const u8) {
-        // SAFETY: a prefetch may name any address, and `self` shows that the instruction set is there.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
-    }
 }
 
 /// Adds to lane `i` the products of pair `i`: in one instruction, where the compiler would rather have a product and a sum.

@@ -232,28 +232,6 @@ pub trait Simd: Copy {
     ) -> bool {
         false
     }
-
-    /// A hint that the 64 bytes at `from` will be read soon. Any address is allowed.
-    fn prefetch(self, from: *const u8);
-}
-
-/// A hint that the 64 bytes at `from` will be read, but not at once: they need not be in the first cache. Any address is
-/// allowed.
-#[inline(always)]
-pub(crate) fn prefetch_for_later(from: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a prefetch may name any address, and every x86-64 processor has it.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a prefetch may name any address.
-    unsafe {
-        core::arch::asm!("prfm pldl2keep, [{from}]", from = in(reg) from.addr(), options(nomem, nostack, preserves_flags));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = from;
 }
 
 /// A computation written over [`Simd`]; run it with [`crate::isa::Isa::run`].

@@ -446,13 +446,6 @@ macro_rules! neon {
                     unsafe { W::rows_by_panels::<Self, R, P>(self, panels, tiles) }
                 }
             ));
-            #[inline(always)]
-            fn prefetch(self, from: *const u8) {
-                // SAFETY: a prefetch may name any address.
-                unsafe {
-                    asm!("prfm pldl1keep, [{from}]", from = in(reg) from.addr(), options(nomem, nostack, preserves_flags));
-                }
-            }
         }
     };
 }

@@ -214,6 +214,4 @@ impl Simd for Portable {
         // SAFETY: what is asked of our caller is what is asked here.
         unsafe { W::row_by_row::<Self>(self, panels, R, tiles) }
     }
-    #[inline(always)]
-    fn prefetch(self, _from: *const u8) {}
 }
