@@ -151,7 +151,8 @@ proptest! {
 fn every_form_is_the_same_for_each_number_of_rows() {
     let mut numbers = Numbers(7);
     for form in Form::ALL {
-        let weights = matrix(&mut numbers, 3 * PANEL, 19 * GROUP, form);
+        // Four panels, which few rows of floats take together, and one that stands alone.
+        let weights = matrix(&mut numbers, 5 * PANEL, 19 * GROUP, form);
         let rows = rows(&mut numbers, 34, 19 * GROUP);
         let alone: Vec<Vec<f32>> =
             rows.iter().flat_map(|row| product(Isa::Portable, &Solo, &weights, std::slice::from_ref(row))).collect();

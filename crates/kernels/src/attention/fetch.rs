@@ -5,7 +5,7 @@ use crate::fetch_to::FetchTo;
 /// Memory that is needed next, fetched bit by bit while computing: the values during the keys, the next page's keys
 /// during the values. Blocks of a layer and head are too short for the processor's own prefetching to get going.
 ///
-/// Where to is the processor's choice ([`FetchTo::here`]). With one row behind 4,096 positions it takes half as long on Zen 4
+/// Where to is the processor's choice ([`FetchTo::of_this_processor`]). With one row behind 4,096 positions it takes half as long on Zen 4
 /// with the default model's heads and two thirds with a 1.5B's, and on Zen 5 0.85 of the time with the latter, compared with
 /// the other choice; with many rows nothing changes.
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ impl Fetch {
     /// `bytes` from `from` on, in `steps` steps.
     #[inline(always)]
     pub(super) fn new(from: *const u8, bytes: usize, steps: usize) -> Self {
-        Self { from, stride: bytes.div_ceil(steps), to: FetchTo::here() }
+        Self { from, stride: bytes.div_ceil(steps), to: FetchTo::of_this_processor() }
     }
 
     #[inline(always)]

@@ -65,7 +65,7 @@ pub unsafe fn matmul(
     }
 }
 
-/// Units that are taken together: those that few rows of floats are multiplied with at once.
+/// Units that a worker takes at a time: those that few rows of floats are multiplied with at once.
 const UNITS_TOGETHER: usize = 2;
 
 /// How many parts a product can be divided into: [`matmul_units`] takes ranges of them. Each is a pair of panels: gates stay
@@ -197,7 +197,8 @@ type PanelFn<S, const P: usize> = unsafe fn(S, &[Panel; P], &RowTiles<'_>);
 /// The inner loops of one form.
 struct Compute<S: Simd> {
     /// Of few rows of floats, whose sums are in the order of the inputs: one panel's chains of additions alone would be the
-    /// bottleneck. Those of quants are as many as there are groups under way.
+    /// bottleneck. Quants need no more panels: each group's integer sums are chains of their own, so several groups are computed
+    /// at once.
     four: Option<[PanelFn<S, 4>; 3]>,
     two: [PanelFn<S, PANELS_TOGETHER>; TILE],
 }

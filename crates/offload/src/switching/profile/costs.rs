@@ -19,7 +19,7 @@ pub struct GraphCosts {
     pub(super) shapes: Vec<ShapeCost>,
 }
 
-/// What the graphs of a layer cost in one shape: medians.
+/// What the graphs of a layer cost in one shape: medians, and of loads the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShapeCost {
     /// Rows.

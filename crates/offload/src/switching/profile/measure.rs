@@ -1,6 +1,7 @@
 //! Measuring what graphs cost: a few layers are loaded and run in every shape, and the others are taken to be like them.
 //!
-//! Shapes take turns, so that a machine that changes its speed changes it for all. Medians count. A shape that has had its
+//! Shapes take turns, so that a machine that changes its speed changes it for all. Medians count; of loads, which are short,
+//! the least, since whatever else the machine does only adds to them. A shape that has had its
 //! time is measured no more: a slow device is measured less often, not for longer.
 
 use super::GraphProfileError;
@@ -119,7 +120,7 @@ impl Samples {
     fn cost(self, run: &Run<'_>, shelf: &LayerShelf, compile: Nanos) -> ShapeCost {
         let layers = (shelf.layers() as u64).max(1);
         let samples = self.near.len();
-        let (one, all, near) = (median(self.load_one), median(self.load_all), median(self.near));
+        let (one, all, near) = (least(&self.load_one), least(&self.load_all), median(self.near));
         let longer = median(self.far).saturating_sub(near);
         let per_position = longer.0 / layers / u64::from(run.far.0.max(1));
         ShapeCost {
@@ -143,8 +144,8 @@ impl LoadTime {
         if one >= all {
             return Self { fixed: Nanos::ZERO, per_layer: Nanos(all.0 / layers) };
         }
-        let per_layer = Nanos((all.saturating_sub(one).0 / (layers - 1)).min(all.0 / layers));
-        Self { fixed: all.saturating_sub(Nanos(per_layer.0 * layers)), per_layer }
+        let per_layer = Nanos(((all.0 - one.0) / (layers - 1)).min(all.0 / layers));
+        Self { fixed: Nanos(all.0 - per_layer.0 * layers), per_layer }
     }
 }
 
@@ -187,6 +188,11 @@ fn timed<T>(work: impl FnOnce() -> Result<T, SwitchingError>) -> Result<(Nanos, 
 fn median(mut times: Vec<Nanos>) -> Nanos {
     times.sort_unstable();
     times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+}
+
+/// The least, and zero of none.
+fn least(times: &[Nanos]) -> Nanos {
+    times.iter().copied().min().unwrap_or_default()
 }
 
 /// Where the longer passes are.
