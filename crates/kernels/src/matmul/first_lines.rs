@@ -1,20 +1,20 @@
 //! What a worker reads first of the next product's weights, fetched while it waits for the others: memory would idle else,
 //! since nothing is asked for at a barrier, nor by the small steps between two products.
 
-use super::units;
+use super::{UNITS_TOGETHER, units};
 use crate::crew::Worker;
 use crate::fetch_to::to_second_cache;
 use crate::packed::{PANELS_TOGETHER, PackedMatrix};
 use std::ops::Range;
 
-/// The first cache lines of a worker's share of a product, panel after panel, as few rows read them.
+/// The first cache lines of a worker's share of a product: of a few panels side by side, as few rows of floats read them. Few rows
+/// of quants read one panel after another, and find the beginnings of the others there as well.
 #[derive(Debug)]
 pub struct FirstLines<'a> {
     weights: &'a PackedMatrix,
+    /// A few.
     panels: Range<usize>,
-    /// Lines of a panel; a panel of other weights below them may have others.
-    lines: usize,
-    /// The next line, of all panels.
+    /// The next line of those.
     next: usize,
     /// How many there are to fetch.
     count: usize,
@@ -28,26 +28,23 @@ impl<'a> FirstLines<'a> {
     #[must_use]
     pub fn of(weights: &'a PackedMatrix, worker: &Worker<'_>) -> Self {
         let share = worker.share(units(weights));
-        let panels = share.start * PANELS_TOGETHER..(share.end * PANELS_TOGETHER).min(weights.panels());
-        let lines = weights.lines_of_panel(panels.start);
-        let count = (BYTES / 64).min(panels.len() * lines);
-        Self { weights, panels, lines, next: 0, count }
+        let first = share.start * PANELS_TOGETHER;
+        let end = (share.end * PANELS_TOGETHER).min(weights.panels());
+        let panels = first..end.min(first + UNITS_TOGETHER * PANELS_TOGETHER);
+        let count = (BYTES / 64).min(panels.len() * weights.lines_of_panel(first));
+        Self { weights, panels, next: 0, count }
     }
 
     /// Asks for the next line, if there is one.
     pub fn fetch_next(&mut self) {
-        if let Some(line) = self.next_line() {
+        if self.next == self.count {
+            return;
+        }
+        let (line, panel) = (self.next / self.panels.len(), self.next % self.panels.len());
+        if let Some(line) = self.weights.line(self.panels.start + panel, line) {
             to_second_cache(line);
         }
-    }
-
-    fn next_line(&mut self) -> Option<*const u8> {
-        if self.next == self.count {
-            return None;
-        }
-        let (panel, line) = (self.panels.start + self.next / self.lines, self.next % self.lines);
         self.next += 1;
-        self.weights.line(panel, line)
     }
 }
 
@@ -63,21 +60,20 @@ mod tests {
         for (outputs, inputs, form) in [(48, 40, Form::Q4_0), (16 * 40, 512, Form::Q4K), (16, 32, Form::Q8_0)] {
             let group = |_, _| WeightGroup::zeros(form);
             let weights = PackedMatrix::new(outputs, inputs, form, group).expect("zeros can be packed");
-            let begun = Mutex::new(Vec::new());
+            let lines = Mutex::new(Vec::new());
             Scoped { threads: 2 }.run(&|worker| {
-                let share = worker.share(units(&weights));
-                let lines = weights.lines_of_panel(0);
-                let panels = share.start * PANELS_TOGETHER..(share.end * PANELS_TOGETHER).min(weights.panels());
-                let all = panels.flat_map(|panel| (0..lines).map(move |line| (panel, line)));
-                let expected = all.map(|(panel, line)| weights.line(panel, line)).take(BYTES / 64);
                 let mut first = FirstLines::of(&weights, &worker);
-                for line in expected {
-                    assert!(line.is_some() && first.next_line() == line, "{form:?}");
+                // Once more than there are: asks for nothing.
+                for _ in 0..=first.count {
+                    first.fetch_next();
                 }
-                assert_eq!((first.next, first.next_line()), (first.count, None), "{form:?}: no more than that");
-                begun.lock().unwrap().push(share.start);
+                assert_eq!(first.next, first.count);
+                let all = (0..first.count).map(|at| (first.panels.start + at % first.panels.len(), at));
+                lines.lock().unwrap().extend(all.map(|(panel, _)| panel));
             });
-            assert!(begun.into_inner().unwrap().contains(&0), "{form:?}: the first share begins at the first panel");
+            let lines = lines.into_inner().unwrap();
+            assert!(lines.iter().all(|&panel| panel < weights.panels()), "{form:?}: no panel that there is not");
+            assert!(lines.contains(&0), "{form:?}: the first share begins at the first panel");
         }
     }
 

@@ -32,15 +32,6 @@ impl RowTiles<'_> {
         self.activations.tile(row / TILE).floats
     }
 
-    /// Whether a tile of `R` rows takes `P` panels one after another: where the sums of all of them do not fit in registers; and
-    /// where it is the only one and waits for its weights from memory, which gives them faster as one stream than as several.
-    /// Else panels side by side share their activations, as do many tiles their unpacked panels.
-    #[inline(always)]
-    fn take_one_panel<S: Simd, const R: usize, const P: usize>(&self) -> bool {
-        let waits = self.row == 0 && R <= ROWS_THAT_WAIT;
-        self.count == 1 && (waits || R * P > S::SUMS)
-    }
-
     /// Panels that there are.
     pub(super) fn panels_there(&self) -> Range<usize> {
         self.panel..self.panel + self.panels
@@ -93,8 +84,8 @@ unsafe fn each_tile<S: Simd, W: Quantized, const R: usize, const P: usize>(
         let ahead = Ahead { index: row / TILE, count: tiles.count, packed };
         // SAFETY: the caller's.
         unsafe {
-            let sums = if tiles.take_one_panel::<S, R, P>() {
-                panel_after_panel::<S, W, R, P>(s, panels, part, tiles.activations.groups(), ahead)
+            let sums = if tiles.count == 1 && (R * P > S::SUMS || tiles.row == 0 && R <= ROWS_THAT_WAIT) {
+                panel_after_panel::<S, W, R, P>(s, panels, part, tiles.activations.groups())
             } else {
                 part_by_panels::<S, W, R, P>(s, panels, part, tiles.activations.groups(), ahead)
             };
@@ -103,7 +94,9 @@ unsafe fn each_tile<S: Simd, W: Quantized, const R: usize, const P: usize>(
     }
 }
 
-/// The only tile of so few rows waits for its weights longer than it computes.
+/// The only tile of so few rows waits for its weights from memory, which gives them faster as one stream than as several. More
+/// rows compute for as long, and panels side by side share their activations, unless their sums do not fit in registers: then
+/// tiles alone take one panel after another as well.
 const ROWS_THAT_WAIT: usize = 4;
 
 /// A tile times one panel after another.
@@ -116,14 +109,12 @@ unsafe fn panel_after_panel<S: Simd, W: Quantized, const R: usize, const P: usiz
     panels: &[Panel; P],
     rows: TilePart,
     groups: usize,
-    ahead: Ahead<'_, P>,
 ) -> [[S::F; P]; R] {
     let mut sums = [[s.splat(0.0); P]; R];
-    for (p, (panel, packed)) in panels.iter().zip(ahead.packed).enumerate() {
-        let (panel, packed) = (std::array::from_ref(panel), std::array::from_ref(packed));
-        let ahead = Ahead { index: ahead.index, count: ahead.count, packed };
+    for (p, panel) in panels.iter().enumerate() {
+        let ahead = Ahead { index: 0, count: 1, packed: std::array::from_ref(panel) };
         // SAFETY: the caller's.
-        let of_panel = unsafe { part_by_panels::<S, W, R, 1>(s, panel, rows, groups, ahead) };
+        let of_panel = unsafe { part_by_panels::<S, W, R, 1>(s, ahead.packed, rows, groups, ahead) };
         for ([of_panel], sums) in of_panel.into_iter().zip(&mut sums) {
             sums[p] = of_panel;
         }
@@ -550,23 +541,15 @@ impl<'a, const P: usize> Fetching<'a, P> {
     /// Fetches what is this tile's to fetch when it comes to a group.
     #[inline(always)]
     pub(super) fn at<W: Quantized>(&mut self, group: usize) {
-        if let Some(group) = self.due(group) {
+        if self.turn == 0 {
+            let group = group + self.distance;
             match self.to {
                 FetchTo::FirstCache => fetch_group::<W, P>(self.packed, group, self.groups, to_first_cache),
                 FetchTo::SecondCache => fetch_group::<W, P>(self.packed, group, self.groups, to_second_cache),
             }
-        }
-    }
-
-    /// The group that this tile fetches when it comes to `group`, if it is its turn.
-    #[inline(always)]
-    fn due(&mut self, group: usize) -> Option<usize> {
-        let is_due = self.turn == 0;
-        if is_due {
             self.turn = self.sharers;
         }
         self.turn = self.turn.wrapping_sub(1);
-        is_due.then_some(group + self.distance)
     }
 }
 
@@ -586,62 +569,5 @@ fn fetch_group<W: Quantized, const P: usize>(
             fetch(next.wrapping_add(register * 64));
         }
         fetch(panel.scales.wrapping_add(skipped * W::FORM.scale_bytes(groups) + W::FORM.scales_at(group)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::weights::{Q4K, Q8_0};
-    use super::*;
-    use crate::packed::{PackedMatrix, WeightGroup};
-
-    const GROUPS: usize = 100;
-
-    /// The lines that tile `index` of `count` fetches of `P` panels, from panel 0 on.
-    fn fetched<W: Quantized, const P: usize>(weights: &PackedMatrix, index: usize, count: usize) -> Vec<usize> {
-        let section = &weights.sections()[0];
-        let panels: [Panel; P] = std::array::from_fn(|p| section.panel(p));
-        let mut fetching = Fetching::of::<W>(Ahead { index, count, packed: &panels }, GROUPS);
-        let lines = std::cell::RefCell::new(Vec::new());
-        for group in 0..GROUPS {
-            if let Some(group) = fetching.due(group) {
-                fetch_group::<W, P>(&panels, group, GROUPS, |line| lines.borrow_mut().push(line.addr()));
-            }
-        }
-        let mut lines = lines.into_inner();
-        // Scales of several groups are on a line.
-        lines.sort_unstable();
-        lines.dedup();
-        lines
-    }
-
-    fn matrix(form: crate::packed::Form) -> PackedMatrix {
-        PackedMatrix::new(16 * 8, 32 * GROUPS, form, |_, _| WeightGroup::zeros(form)).expect("zeros can be packed")
-    }
-
-    /// Whether some of `lines` are the quants of groups `from..to` of a panel, whole.
-    fn covers<W: Quantized>(weights: &PackedMatrix, lines: &[usize], panel: usize, groups: Range<usize>) -> bool {
-        let quants = weights.sections()[0].panel(panel).quants.addr();
-        let bytes = W::FORM.registers() * 64;
-        (quants + groups.start * bytes..quants + groups.end * bytes).step_by(64).all(|line| lines.contains(&line))
-    }
-
-    fn check<W: Quantized>() {
-        let weights = matrix(W::FORM);
-        let far = groups_ahead::<W, 1>(FetchTo::of_this_processor());
-        let alone = fetched::<W, 1>(&weights, 0, 1);
-        assert!(covers::<W>(&weights, &alone, 0, far..GROUPS), "its own panel beyond what is too near");
-        assert!(!covers::<W>(&weights, &alone, 0, far - 1..far) && covers::<W>(&weights, &alone, 1, 0..far));
-        assert!(!covers::<W>(&weights, &alone, 1, far..far + 1), "of the next one as much as it is ahead");
-        assert!(fetched::<W, 1>(&weights, 1, 1).is_empty(), "a last tile's panels were read by those before");
-        let together: Vec<_> = (0..3).flat_map(|index| fetched::<W, 2>(&weights, index, 3)).collect();
-        assert!(covers::<W>(&weights, &together, 2, 0..GROUPS) && covers::<W>(&weights, &together, 3, 0..GROUPS));
-        assert!(!covers::<W>(&weights, &together, 0, 0..1) && !covers::<W>(&weights, &together, 4, 0..1));
-    }
-
-    #[test]
-    fn a_tile_alone_fetches_its_own_panels_and_several_the_next_ones() {
-        check::<Q4K>();
-        check::<Q8_0>();
     }
 }
