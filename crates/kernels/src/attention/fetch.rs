@@ -5,9 +5,9 @@ use crate::fetch_to::FetchTo;
 /// Memory that is needed next, fetched bit by bit while computing: the values during the keys, the next page's keys
 /// during the values. Blocks of a layer and head are too short for the processor's own prefetching to get going.
 ///
-/// Where to is the processor's choice ([`FetchTo::of_this_processor`]). With one row behind 4,096 positions it takes half as long on Zen 4
-/// with the default model's heads and two thirds with a 1.5B's, and on Zen 5 0.85 of the time with the latter, compared with
-/// the other choice; with many rows nothing changes.
+/// They go to the cache that suits the processor ([`FetchTo::of_this_processor`]). Beside the other cache, attention of one row
+/// behind 4,096 positions takes half as long on Zen 4 with the default model's heads and two thirds with a 1.5B's, and 0.85 of
+/// the time on Zen 5 with the latter; of many rows nothing changes.
 #[derive(Clone, Copy)]
 pub(super) struct Fetch {
     from: *const u8,

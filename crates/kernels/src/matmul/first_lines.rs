@@ -7,12 +7,12 @@ use crate::fetch_to::to_second_cache;
 use crate::packed::{PANELS_TOGETHER, PackedMatrix};
 use std::ops::Range;
 
-/// The first cache lines of a worker's share of a product: of a few panels side by side, as few rows of floats read them. Few rows
-/// of quants read one panel after another, and find the beginnings of the others there as well.
+/// The first cache lines of a worker's share of a product, line by line of a few panels side by side: in the order in which few
+/// rows of floats read them. Few rows of quants read the first panel whole before the others, so some lines come too soon.
 #[derive(Debug)]
 pub struct FirstLines<'a> {
     weights: &'a PackedMatrix,
-    /// A few.
+    /// The first few of the share.
     panels: Range<usize>,
     /// The next line of those.
     next: usize,

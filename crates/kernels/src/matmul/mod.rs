@@ -65,7 +65,8 @@ pub unsafe fn matmul(
     }
 }
 
-/// Units that a worker takes at a time: those that few rows of floats are multiplied with at once.
+/// Units that a worker takes at a time, and whose first lines it fetches: as many panels as few rows of floats are multiplied with
+/// at once.
 const UNITS_TOGETHER: usize = 2;
 
 /// How many parts a product can be divided into: [`matmul_units`] takes ranges of them. Each is a pair of panels: gates stay

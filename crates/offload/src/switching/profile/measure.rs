@@ -1,8 +1,8 @@
 //! Measuring what graphs cost: a few layers are loaded and run in every shape, and the others are taken to be like them.
 //!
 //! Shapes take turns, so that a machine that changes its speed changes it for all. Medians count; of loads, which are short,
-//! the least, since whatever else the machine does only adds to them. A shape that has had its
-//! time is measured no more: a slow device is measured less often, not for longer.
+//! the least, since whatever else the machine does only adds to them. A shape that has had its time is measured no more: a
+//! slow device is measured less often, not for longer.
 
 use super::GraphProfileError;
 use super::compiling::compile_times;
