@@ -8,6 +8,7 @@ use crate::samples::median;
 use duet_device::{Cpu, CpuConfig, Pinning};
 use duet_engine::profile::heg;
 use duet_kernels::crew::Crew;
+use duet_kernels::read_ahead::ReadAhead;
 use duet_model::arch::Blueprint;
 use duet_model::forward::{Activations, Node, Pass, PassRefused, Segment};
 use duet_model::gguf::{GgufFile, TensorInfo};
@@ -52,6 +53,8 @@ pub struct Report {
     pub model: String,
     /// The instruction set of the kernels.
     pub isa: String,
+    /// How few rows ask for weights ahead of use: the way that was fastest here.
+    pub read_ahead: String,
     /// As set.
     pub threads: usize,
     /// As set.
@@ -285,6 +288,7 @@ impl Bench<'_> {
         let mut ceiling = Ceiling::new(model.isa(), self.crew);
         (self.progress)("warming up");
         let kv_bytes = self.warm_up()?;
+        let read_ahead = self.try_read_ahead()?.to_string();
         let peak_rss_bytes = peak_rss_bytes();
 
         (self.progress)("prefill");
@@ -327,6 +331,7 @@ impl Bench<'_> {
         Ok(Report {
             model: model.config().name.clone(),
             isa: model.isa().to_string(),
+            read_ahead,
             threads: settings.threads,
             prompt: settings.prompt,
             generate: settings.generate,
@@ -363,6 +368,17 @@ impl Bench<'_> {
             most = most.max(page(&pool));
         }
         Ok(most)
+    }
+
+    /// As an engine's profile does it.
+    fn try_read_ahead(&self) -> Result<ReadAhead, ThroughputError> {
+        let pool = self.pool(KvFormat::default(), 64);
+        let mut tables = self.contexts(&pool, 1, 1)?;
+        ReadAhead::tried(|| {
+            let took = self.steps(&mut tables, 1)?;
+            tables.iter_mut().for_each(|table| table.truncate(Tokens(1)));
+            Ok(took.as_secs_f64())
+        })
     }
 
     fn pool(&self, format: KvFormat, tokens: usize) -> KvPool {

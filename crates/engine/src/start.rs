@@ -140,6 +140,7 @@ fn past(model: &Model, config: &EngineConfig) -> Option<Past> {
 fn profile(of: &Measured<'_>, config: &EngineConfig, cpu: &Cpu) -> Result<Profile, EngineError> {
     let folder = config.profile_folder.as_deref();
     if let Some(profile) = folder.and_then(|folder| Profile::load(folder, &of.subject())) {
+        profile.read_ahead.choose();
         return Ok(profile);
     }
     // What nothing is known of, or is to be weighed against cores, is measured.

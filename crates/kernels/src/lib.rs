@@ -14,5 +14,6 @@ pub mod memory;
 pub mod packed;
 pub mod probe;
 pub mod quantize;
+pub mod read_ahead;
 pub mod rows;
 pub mod simd;

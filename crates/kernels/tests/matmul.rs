@@ -9,6 +9,7 @@ use duet_kernels::matmul::{Epilogue, Gating, Target, matmul};
 use duet_kernels::memory::Shared;
 use duet_kernels::packed::{Form, PANEL, Packable, PackedMatrix, WeightGroup};
 use duet_kernels::quantize::{GROUP, Operands, QuantizedRows};
+use duet_kernels::read_ahead::ReadAhead;
 use proptest::prelude::*;
 
 /// A repeatable stream of numbers.
@@ -274,4 +275,24 @@ fn gates_are_applied_to_their_values() {
         }
         assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "{gating:?}: instruction sets differ");
     }
+}
+
+/// How weights are read is the machine's choice, and no bit is.
+#[test]
+fn however_weights_are_read_the_bits_are_the_same() {
+    let mut numbers = Numbers(11);
+    for form in [Form::Q4K, Form::Q5_0, Form::Q6K, Form::Q8_0, Form::F16] {
+        let weights = matrix(&mut numbers, 16 * 9, 256, form);
+        for count in [1, 2, 3, 4, 5, 8, 9, 12] {
+            let rows = rows(&mut numbers, count, 256);
+            for isa in Isa::available() {
+                let all = ReadAhead::ALL.map(|way| {
+                    way.choose();
+                    product(isa, &Scoped { threads: 2 }, &weights, &rows)
+                });
+                assert!(all.iter().all(|product| *product == all[0]), "{form:?}, {count} rows, {isa}");
+            }
+        }
+    }
+    ReadAhead::of_processor().choose();
 }

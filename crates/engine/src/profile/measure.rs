@@ -1,4 +1,4 @@
-//! Measuring a profile: anchors of each lane and the team, launches, contention.
+//! Measuring a profile: how weights are read, anchors of each lane and the team, launches, contention.
 //!
 //! The roofline's parameters come from passes of the model itself: one row (memory-bound), a chunk (compute-bound), and
 //! sizes in between, which say how much of the shorter time stays exposed. With `q = Q / B_eff` and `w = W / P_eff` of a
@@ -14,7 +14,7 @@
 use super::bench::{Bench, Product, Shape, fastest, median, on, start};
 use super::effort::Effort;
 use super::times::{FEW_POSITIONS, Pace, ROWS, SIZED_POSITIONS, Times, ends};
-use super::{Measured, Profile, ProfileError, attention as attending, capabilities, copies, layers};
+use super::{Measured, Profile, ProfileError, attention as attending, capabilities, copies, layers, read_ahead};
 use crate::executors::Site;
 use crate::speed_probe::SpeedProbe;
 use duet_device::CpuLanes;
@@ -43,6 +43,7 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
     let all = lanes.all();
     let cores = all.without(executors.device_lanes());
     let of_cores = launch_cost(lanes, cores)?;
+    let read_ahead = read_ahead::try_all(&bench, lanes, cores)?;
     let mut probe = Probes::new(model);
     let mut machine = Machine::of(Vec::new());
     for lane in executors.device_lanes().iter() {
@@ -85,7 +86,7 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
         }
     }
     let measured_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Ok(Profile { of: of.subject(), machine, measured_at, probe: probe.fastest })
+    Ok(Profile { of: of.subject(), machine, measured_at, read_ahead, probe: probe.fastest })
 }
 
 /// Probes between the measurements: of each turn the median, of the turns the fastest. A sample of the anchors takes as

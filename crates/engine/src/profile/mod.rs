@@ -16,6 +16,7 @@ mod heg;
 mod layers;
 mod measure;
 mod reach;
+mod read_ahead;
 mod sweep;
 mod times;
 
@@ -36,6 +37,7 @@ use crate::executors::{Device, Executors};
 use duet_device::{Cpu, CpuConfig, CpuLanes, available_cores};
 use duet_driver::Rates;
 use duet_files::{plain, write_whole};
+use duet_kernels::read_ahead::ReadAhead;
 use duet_model::Model;
 use duet_model::kv::KvFormat;
 use duet_scheduler::Machine;
@@ -55,6 +57,9 @@ pub struct Profile {
     /// When it was measured, in seconds since 1970; [`Self::NOT_MEASURED`] if it is an estimate.
     #[serde(default)]
     pub measured_at: u64,
+    /// How weights are asked for ahead of use. (Absent in a file: as the processor is taken to want it.)
+    #[serde(with = "read_ahead", default = "ReadAhead::of_processor")]
+    pub read_ahead: ReadAhead,
     /// What a short probe of one core found meanwhile: later probes say how much faster or slower the machine is than
     /// this profile. (The fastest, as with the anchors.)
     pub probe: Rates,
@@ -314,7 +319,8 @@ mod tests {
         };
         let lane = Lane::new("cpu0", Capabilities::CORES, anchors);
         let probe = Rates { macs_per_s: 2e11, bytes_per_s: 2e10 };
-        Profile { of, machine: Machine::of(vec![lane]), measured_at: 7, probe }
+        let read_ahead = ReadAhead::ALL[3];
+        Profile { of, machine: Machine::of(vec![lane]), measured_at: 7, read_ahead, probe }
     }
 
     #[test]
@@ -326,6 +332,16 @@ mod tests {
         assert_eq!(Profile::load(folder.path(), &profile.of), Some(profile.clone()));
         let other = Subject { lanes: vec![2], ..profile.of };
         assert_eq!(Profile::load(folder.path(), &other), None);
+    }
+
+    #[test]
+    fn how_weights_are_asked_for_is_kept_by_name() {
+        let text = serde_json::to_string(&profile(1.0)).unwrap();
+        let named = r#","read_ahead":"panels side by side, to the second cache""#;
+        assert!(text.contains(named), "{text}");
+        assert_eq!(Profile::parse(&text).unwrap().read_ahead, ReadAhead::ALL[3]);
+        assert_eq!(Profile::parse(&text.replace(named, "")).unwrap().read_ahead, ReadAhead::of_processor());
+        assert!(Profile::parse(&text.replace("to the second", "to the third")).is_err());
     }
 
     /// A share of nothing would have a lane rest for ever, and a team of lanes that there are not would be looked for.
