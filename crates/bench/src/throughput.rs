@@ -53,7 +53,7 @@ pub struct Report {
     pub model: String,
     /// The instruction set of the kernels.
     pub isa: String,
-    /// How few rows ask for weights ahead of use: the way that was fastest here.
+    /// How products of few rows fetch their weights: the way in which a step of one sequence was fastest.
     pub read_ahead: String,
     /// As set.
     pub threads: usize,
@@ -370,7 +370,7 @@ impl Bench<'_> {
         Ok(most)
     }
 
-    /// As an engine's profile does it.
+    /// With whole steps: an engine's profile tries the same with some of the layers.
     fn try_read_ahead(&self) -> Result<ReadAhead, ThroughputError> {
         let pool = self.pool(KvFormat::default(), 64);
         let mut tables = self.contexts(&pool, 1, 1)?;

@@ -16,6 +16,7 @@ use crate::runtime::{Runtime, RuntimeConfig};
 use crate::speed_probe::SpeedProbe;
 use duet_device::{Cpu, CpuConfig, available_cores};
 use duet_driver::{EventLog, Header, Observer, Rates, Trace};
+use duet_kernels::read_ahead::ReadAhead;
 use duet_model::Model;
 use duet_model::kv::PAGE_TOKENS;
 use duet_scheduler::machine::{Joins, Lane, RowsTaken};
@@ -46,6 +47,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
         .map_err(|error| EngineError::Internal(format!("a lane could not be started: {error}")))?;
     let measured = Measured { model: &model, kv: config.kv_format, cpu: &cpu_config, executors: &executors };
     let profile = profile(&measured, &config, &cpu)?;
+    profile.read_ahead.unwrap_or_else(ReadAhead::of_processor).choose();
     executors.give_attention_as(&profile.machine);
     executors.hold_as(&profile.machine)?;
     let heg = with_disk(heg(&model, config.kv_format), &model);
@@ -140,7 +142,6 @@ fn past(model: &Model, config: &EngineConfig) -> Option<Past> {
 fn profile(of: &Measured<'_>, config: &EngineConfig, cpu: &Cpu) -> Result<Profile, EngineError> {
     let folder = config.profile_folder.as_deref();
     if let Some(profile) = folder.and_then(|folder| Profile::load(folder, &of.subject())) {
-        profile.read_ahead.choose();
         return Ok(profile);
     }
     // What nothing is known of, or is to be weighed against cores, is measured.

@@ -3,9 +3,9 @@
 /// The cache that a hint brings a line to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchTo {
-    /// For what is read at once.
+    /// The processor's first (L1).
     FirstCache,
-    /// For what need not be there at once.
+    /// Its second (L2).
     SecondCache,
 }
 

@@ -1,8 +1,8 @@
-//! How few rows read weights that are in no cache: how they are asked for ahead of use.
+//! How products of few rows fetch the weights that they read, which no cache holds.
 //!
-//! A product of few rows waits for its weights. Which cache they should be fetched to, and whether a tile should read its panels
-//! one after another or side by side, differs from processor to processor, and no specification says it: so it is tried on a
-//! model's own weights, where that is worth the time, and kept ([`ReadAhead::tried`]; an engine's profile does both).
+//! Such a product waits for its weights. Which cache they should be fetched to, and whether a tile should read its two panels one
+//! by one or side by side, differs from processor to processor, and no specification says it: so it is tried on a model's own
+//! weights, where that is worth the time, and kept ([`ReadAhead::tried`]; an engine's profile does both).
 //!
 //! **Invariant:** no bit depends on it.
 
@@ -10,81 +10,93 @@ pub use crate::fetch_to::FetchTo;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// One of the ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadAhead {
-    /// Where lines are fetched to that are read a little later, keys and values too.
+    /// Where weights of quants are fetched to by a tile that has them for itself, and keys and values by attention.
     pub to: FetchTo,
-    /// How few rows read the panels of a tile.
+    /// In which order a tile of few rows reads its panels.
     pub panels: Panels,
 }
 
 /// In which order a tile of few rows reads its panels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Panels {
-    /// One after another: one stream through memory.
-    InTurn,
-    /// All side by side.
+    /// One whole, then the next: one stream through memory.
+    OneByOne,
+    /// Both at once.
     SideBySide,
 }
 
 impl ReadAhead {
     /// All there are.
     pub const ALL: [Self; 4] = [
-        Self { to: FetchTo::FirstCache, panels: Panels::InTurn },
-        Self { to: FetchTo::SecondCache, panels: Panels::InTurn },
+        Self { to: FetchTo::FirstCache, panels: Panels::OneByOne },
+        Self { to: FetchTo::SecondCache, panels: Panels::OneByOne },
         Self { to: FetchTo::FirstCache, panels: Panels::SideBySide },
         Self { to: FetchTo::SecondCache, panels: Panels::SideBySide },
     ];
 
-    /// What is known of this processor, or taken for granted.
+    /// What is known of this processor, or assumed.
     ///
     /// Zen 4's first cache waits for few lines at a time (24: by their latency some 12 GB/s a core, which is what was seen), its
     /// second for more: products of one to six rows that fetched to the first were 10 to 30 % slower. With Zen 5 it is the other
-    /// way round: to the first, one row is 7 to 17 % faster while memory is fast, and with panels in turn 15 to 20 %. Others get
-    /// what Zen 4 gets, with panels in turn. (`examples/reading`)
+    /// way round: to the first, one row is 7 to 16 % faster while memory is fast. Others are taken to be like Zen 4. Panels are
+    /// read one by one, which was measured on Zen 5 alone. (`examples/reading`)
     #[must_use]
     pub fn of_processor() -> Self {
         let to = if is_zen_5_or_later() { FetchTo::FirstCache } else { FetchTo::SecondCache };
-        Self { to, panels: Panels::InTurn }
+        Self { to, panels: Panels::OneByOne }
     }
 
     /// The one that kernels follow.
+    #[must_use]
     #[inline(always)]
-    pub(crate) fn current() -> Self {
+    pub fn current() -> Self {
         Self::ALL.get(usize::from(CURRENT.load(Ordering::Relaxed))).copied().unwrap_or_else(Self::begin)
     }
 
-    /// Makes all kernels of the process follow it, those under way from their next tile on.
+    /// Makes all kernels of the process follow it, soon also those under way: of several engines the one that started last decides.
     pub fn choose(self) {
-        // It orders nothing else: whoever sees the one before reads as well, only slower.
+        // It orders nothing else: whoever still sees the one before reads the same.
         CURRENT.store(self.index(), Ordering::Relaxed);
     }
 
-    /// The fastest way of doing something, by how many seconds `time` says that it takes. Ways take turns, so often as a fifth
-    /// of a second allows, and this processor's own is kept unless another one is clearly faster, so that chance changes
-    /// nothing. Leaves it chosen.
+    /// The fastest way of doing something, by how many seconds `time` says that it takes. Ways take turns, as often as a fifth
+    /// of a second allows and seven times at least, and this processor's own is kept unless another one is clearly faster, so
+    /// that chance seldom changes it. Leaves it chosen. One trial runs at a time.
     ///
     /// # Errors
     /// The first of `time`'s; then the processor's own is chosen.
     pub fn tried<E>(mut time: impl FnMut() -> Result<f64, E>) -> Result<Self, E> {
+        static TRIAL: Mutex<()> = Mutex::new(());
+        let _alone = TRIAL.lock().unwrap_or_else(PoisonError::into_inner);
         let own = Self::of_processor();
+        let rounds = Self::rounds(own, &mut time).inspect_err(|_| own.choose())?;
+        let fastest = Self::ALL[fastest(&rounds, usize::from(own.index()))];
+        fastest.choose();
+        Ok(fastest)
+    }
+
+    /// How long each way takes, again and again.
+    fn rounds<E>(own: Self, time: &mut impl FnMut() -> Result<f64, E>) -> Result<Vec<[f64; Self::ALL.len()]>, E> {
         own.choose();
         // What only the first does is not counted.
         time()?;
         let mut rounds = Vec::new();
-        for _ in 0..turns(time()?) {
+        for round in 0..turns(time()?) {
             let mut times = [0.0; Self::ALL.len()];
-            for (way, took) in Self::ALL.into_iter().zip(&mut times) {
-                way.choose();
-                *took = time().inspect_err(|_| own.choose())?;
+            for turn in 0..times.len() {
+                // None always comes behind the same other one.
+                let way = if round % 2 == 0 { turn } else { times.len() - 1 - turn };
+                Self::ALL[way].choose();
+                times[way] = time()?;
             }
             rounds.push(times);
         }
-        let fastest = Self::ALL[fastest(&rounds, usize::from(own.index()))];
-        fastest.choose();
-        Ok(fastest)
+        Ok(rounds)
     }
 
     fn index(self) -> u8 {
@@ -130,7 +142,7 @@ fn fastest<const N: usize>(rounds: &[[f64; N]], own: usize) -> usize {
 impl fmt::Display for ReadAhead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let panels = match self.panels {
-            Panels::InTurn => "panels in turn",
+            Panels::OneByOne => "panels one by one",
             Panels::SideBySide => "panels side by side",
         };
         let to = match self.to {
@@ -242,15 +254,25 @@ mod tests {
         assert_eq!(all, [31, 31, 25, 8, 7, 7]);
     }
 
+    /// All that chooses is in one test, since a process has one choice.
     #[test]
-    fn a_trial_ends_with_what_it_found() {
+    fn kernels_follow_what_is_chosen_and_a_trial_leaves_what_it_found() {
+        for way in ReadAhead::ALL {
+            way.choose();
+            assert_eq!(ReadAhead::current(), way);
+        }
         let mut calls = 0;
         let found = ReadAhead::tried(|| {
             calls += 1;
-            // The third way, each time, after two calls that do not count.
-            Ok::<f64, ()>(if calls > 2 && (calls - 2) % ReadAhead::ALL.len() == 3 { 0.5 } else { 1.0 })
+            Ok::<f64, ()>(if ReadAhead::current() == ReadAhead::ALL[2] { 0.5 } else { 1.0 })
         });
         assert_eq!((found, calls), (Ok(ReadAhead::ALL[2]), 2 + 7 * ReadAhead::ALL.len()));
-        assert_eq!(ReadAhead::tried(|| Err::<f64, i32>(7)), Err(7));
+        assert_eq!(ReadAhead::current(), ReadAhead::ALL[2]);
+        let mut left = 10;
+        let failed = ReadAhead::tried(|| {
+            left -= 1;
+            if left > 0 { Ok(1.0) } else { Err("a pass failed") }
+        });
+        assert_eq!((failed, ReadAhead::current()), (Err("a pass failed"), ReadAhead::of_processor()));
     }
 }

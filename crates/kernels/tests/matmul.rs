@@ -282,9 +282,9 @@ fn gates_are_applied_to_their_values() {
 fn however_weights_are_read_the_bits_are_the_same() {
     let mut numbers = Numbers(11);
     for form in [Form::Q4K, Form::Q5_0, Form::Q6K, Form::Q8_0, Form::F16] {
-        let weights = matrix(&mut numbers, 16 * 9, 256, form);
+        let weights = matrix(&mut numbers, 16 * 9, 1280, form);
         for count in [1, 2, 3, 4, 5, 8, 9, 12] {
-            let rows = rows(&mut numbers, count, 256);
+            let rows = rows(&mut numbers, count, 1280);
             for isa in Isa::available() {
                 let all = ReadAhead::ALL.map(|way| {
                     way.choose();

@@ -70,7 +70,7 @@ fn page(report: &Report) -> String {
     let mut page = format!(
         "{} on {} threads ({}), medians of {}\n\
          ceilings  {:.0} GMAC/s int8, {:.1} GB/s read{}\n\
-         reading   {}\n\
+         fetching  {}\n\
          load      {:.2} s\n\
          memory    {} packed, {} KV{}\n\
          prefill   {:.0} tok/s at {} tokens; linear layers {:.0} GMAC/s, {}; attention {:.0} % of the time\n",

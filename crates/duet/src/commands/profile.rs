@@ -17,8 +17,8 @@ use std::time::Instant;
 struct Report<'a> {
     /// Seconds that measuring the lanes took.
     measured_s: f64,
-    /// How few rows ask for weights ahead of use: the fastest way of those there are.
-    read_ahead: String,
+    /// How products of few rows fetch their weights: the fastest way of those there are.
+    read_ahead: Option<String>,
     lanes: Vec<LaneReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prediction_error: Option<PredictionError>,
@@ -93,7 +93,7 @@ fn report<'a>(
     let contention = machine.contention;
     Report {
         measured_s,
-        read_ahead: profile.read_ahead.to_string(),
+        read_ahead: profile.read_ahead.map(|way| way.to_string()),
         lanes: lanes.collect(),
         prediction_error,
         contention: ContentionReport {
@@ -107,8 +107,10 @@ fn report<'a>(
 }
 
 fn page(report: &Report<'_>) -> String {
-    let mut page =
-        format!("measured in {:.1} s\nweights are read ahead of use: {}\n", report.measured_s, report.read_ahead);
+    let mut page = format!("measured in {:.1} s\n", report.measured_s);
+    if let Some(way) = &report.read_ahead {
+        page += &format!("a row fetches its weights fastest with {way}\n");
+    }
     for lane in &report.lanes {
         page += &format!(
             "{:<8} {:>6.0} GMAC/s in products, {:.0} in attention; {:.1} GB/s; launch {:.1} us; {:.0} % exposed\n",

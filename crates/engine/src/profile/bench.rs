@@ -141,9 +141,17 @@ impl Bench {
     /// As many of the first layers as hold more weights than any cache, or all of them: of those that lanes hold.
     pub(super) fn layers(&self, lanes: LaneSet) -> Range<usize> {
         let work = self.model.work();
-        let layer = (work.qkv.all_bytes().0 + work.ffn.all_bytes().0).max(1);
+        self.layers_of(lanes, work.qkv.all_bytes().0 + work.ffn.all_bytes().0)
+    }
+
+    /// The same by what one row reads of them: of experts a few.
+    pub(super) fn layers_of_a_row(&self, lanes: LaneSet) -> Range<usize> {
+        self.layers_of(lanes, (self.heg.qkv.weights_read(1.0) + self.heg.ffn.weights_read(1.0)) as u64)
+    }
+
+    fn layers_of(&self, lanes: LaneSet, bytes: u64) -> Range<usize> {
         let held = self.executors.held(lanes);
-        held.start..held.end.min(held.start + (BEYOND_CACHES / layer) as usize + 1)
+        held.start..held.end.min(held.start + (BEYOND_CACHES / bytes.max(1)) as usize + 1)
     }
 
     /// The token-wise nodes of these layers.

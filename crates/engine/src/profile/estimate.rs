@@ -7,7 +7,6 @@ use super::capabilities;
 use super::measure::Probes;
 use super::{Measured, Profile};
 use duet_driver::Rates;
-use duet_kernels::read_ahead::ReadAhead;
 use duet_scheduler::Machine;
 use duet_scheduler::machine::{Anchors, FewRows, Lane, PerRow, Team};
 use duet_types::{LaneId, Nanos};
@@ -25,8 +24,7 @@ pub(crate) fn estimate(of: &Measured<'_>) -> Profile {
     let all = of.cpu.lanes.iter().sum();
     let teams = capabilities::teams(&machine).into_iter();
     machine.teams = teams.map(|lanes| Team { lanes, anchors: anchors(all, probe) }).collect();
-    let read_ahead = ReadAhead::of_processor();
-    Profile { of: of.subject(), machine, measured_at: Profile::NOT_MEASURED, read_ahead, probe }
+    Profile { of: of.subject(), machine, measured_at: Profile::NOT_MEASURED, read_ahead: None, probe }
 }
 
 /// What so many threads are taken to reach of what one core does from registers, and reads.

@@ -86,7 +86,7 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
         }
     }
     let measured_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Ok(Profile { of: of.subject(), machine, measured_at, read_ahead, probe: probe.fastest })
+    Ok(Profile { of: of.subject(), machine, measured_at, read_ahead: Some(read_ahead), probe: probe.fastest })
 }
 
 /// Probes between the measurements: of each turn the median, of the turns the fastest. A sample of the anchors takes as

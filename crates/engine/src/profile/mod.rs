@@ -57,9 +57,9 @@ pub struct Profile {
     /// When it was measured, in seconds since 1970; [`Self::NOT_MEASURED`] if it is an estimate.
     #[serde(default)]
     pub measured_at: u64,
-    /// How weights are asked for ahead of use. (Absent in a file: as the processor is taken to want it.)
-    #[serde(with = "read_ahead", default = "ReadAhead::of_processor")]
-    pub read_ahead: ReadAhead,
+    /// How products of few rows fetch their weights; absent if that was not tried.
+    #[serde(with = "read_ahead", default)]
+    pub read_ahead: Option<ReadAhead>,
     /// What a short probe of one core found meanwhile: later probes say how much faster or slower the machine is than
     /// this profile. (The fastest, as with the anchors.)
     pub probe: Rates,
@@ -235,12 +235,13 @@ impl Profile {
     /// When an estimate was measured.
     pub const NOT_MEASURED: u64 = 0;
 
-    /// The profile of `subject` in `folder`, if there is one that can be read.
+    /// The profile of `subject` in `folder`, if there is one that can be read and lacks nothing that is measured.
     #[must_use]
     pub fn load(folder: &Path, subject: &Subject) -> Option<Self> {
         let text = std::fs::read_to_string(folder.join(subject.file_name())).ok()?;
         let profile: Self = serde_json::from_str(&text).ok()?;
         let fits = profile.of == *subject && profile.machine.lanes.len() == subject.lanes.len();
+        let fits = fits && profile.read_ahead.is_some();
         (fits && profile.is_sane()).then_some(profile)
     }
 
@@ -319,7 +320,7 @@ mod tests {
         };
         let lane = Lane::new("cpu0", Capabilities::CORES, anchors);
         let probe = Rates { macs_per_s: 2e11, bytes_per_s: 2e10 };
-        let read_ahead = ReadAhead::ALL[3];
+        let read_ahead = Some(ReadAhead::ALL[3]);
         Profile { of, machine: Machine::of(vec![lane]), measured_at: 7, read_ahead, probe }
     }
 
@@ -335,12 +336,17 @@ mod tests {
     }
 
     #[test]
-    fn how_weights_are_asked_for_is_kept_by_name() {
-        let text = serde_json::to_string(&profile(1.0)).unwrap();
-        let named = r#","read_ahead":"panels side by side, to the second cache""#;
-        assert!(text.contains(named), "{text}");
-        assert_eq!(Profile::parse(&text).unwrap().read_ahead, ReadAhead::ALL[3]);
-        assert_eq!(Profile::parse(&text.replace(named, "")).unwrap().read_ahead, ReadAhead::of_processor());
+    fn how_weights_are_fetched_is_kept_by_name_and_tried_if_it_was_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let profile = profile(1.0);
+        let path = profile.save(folder.path()).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let name = "\"panels side by side, to the second cache\"";
+        assert!(text.contains(name), "{text}");
+        std::fs::write(&path, text.replace(name, "null")).unwrap();
+        assert_eq!(Profile::load(folder.path(), &profile.of), None);
+        assert_eq!(Profile::parse(&text.replace(name, "null")).unwrap().read_ahead, None);
+        assert_eq!(Profile::parse(&text.replace("read_ahead", "unknown")).unwrap().read_ahead, None);
         assert!(Profile::parse(&text.replace("to the second", "to the third")).is_err());
     }
 

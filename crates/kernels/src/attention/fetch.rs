@@ -6,7 +6,7 @@ use crate::read_ahead::ReadAhead;
 /// Memory that is needed next, fetched bit by bit while computing: the values during the keys, the next page's keys
 /// during the values. Blocks of a layer and head are too short for the processor's own prefetching to get going.
 ///
-/// They go to the cache that suits the processor ([`ReadAhead`]). Beside the other cache, attention of one row
+/// They go to the cache that weights go to ([`ReadAhead`]). Beside the other cache, attention of one row
 /// behind 4,096 positions takes half as long on Zen 4 with the default model's heads and two thirds with a 1.5B's, and 0.85 of
 /// the time on Zen 5 with the latter; of many rows nothing changes.
 #[derive(Clone, Copy)]

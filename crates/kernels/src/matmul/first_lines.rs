@@ -8,7 +8,7 @@ use crate::packed::{PANELS_TOGETHER, PackedMatrix};
 use std::ops::Range;
 
 /// The first cache lines of a worker's share of a product, line by line of a few panels side by side: in the order in which few
-/// rows of floats read them. Few rows of quants read the first panel whole before the others, so some lines come too soon.
+/// rows of floats read them. Few rows of quants may read the first panel whole before the others; then some lines come too soon.
 #[derive(Debug)]
 pub struct FirstLines<'a> {
     weights: &'a PackedMatrix,

@@ -4,7 +4,8 @@
 //! eight of a tile that is alone. What becomes of them is what becomes of those of any other instruction set, by the same
 //! function, three groups behind.
 
-use super::tile::{Ahead, Fetching, RowTiles, TilePart, add_scaled};
+use super::fetching::{Ahead, Fetching};
+use super::tile::{RowTiles, TilePart, add_scaled};
 use super::weights::{Eight, Quantized, Quants, Scales};
 use crate::packed::{BLOCK, Form, Panel, UNIT};
 use crate::quantize::{BIASED_ZERO, TILE, byte_at};

@@ -18,6 +18,7 @@
 //! only decide who computes which `y`, so a row's result is bit-identical whatever else is in the call.
 
 mod epilogue;
+mod fetching;
 mod first_lines;
 mod floats;
 #[cfg(target_arch = "x86_64")]
