@@ -89,7 +89,7 @@ impl ReadAhead {
         for round in 0..turns(time()?) {
             let mut times = [0.0; Self::ALL.len()];
             for turn in 0..times.len() {
-                // None always comes behind the same other one.
+                // To and fro, so that what one leaves in caches is not always there for the same other one.
                 let way = if round % 2 == 0 { turn } else { times.len() - 1 - turn };
                 Self::ALL[way].choose();
                 times[way] = time()?;
