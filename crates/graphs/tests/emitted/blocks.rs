@@ -90,7 +90,7 @@ impl Writer {
         let (value, width) = match choice {
             Choice::Norm(x) => {
                 let (x, width) = self.pick(x);
-                let weight = self.numbers(width, 2.0);
+                let weight = self.constants(width, 2.0);
                 (self.builder.rms_norm(x, Norm { weight, epsilon: 1e-3 }), width)
             }
             Choice::Linear(x, outputs, precision) => {
@@ -132,7 +132,7 @@ impl Writer {
         let precision = if fits { precision } else { Precision::Int8 };
         let rows: Vec<Vec<f32>> = (0..outputs).map(|_| self.numbers(inputs, 1.0)).collect();
         let weights = LinearWeights::from_rows(inputs, precision, rows).unwrap();
-        Linear { weights, bias: outputs.is_multiple_of(2).then(|| self.numbers(outputs, 1.0)) }
+        Linear { weights, bias: outputs.is_multiple_of(2).then(|| self.constants(outputs, 1.0)) }
     }
 
     fn pick(&mut self, choice: usize) -> (ValueId, usize) {
@@ -156,6 +156,16 @@ impl Writer {
             spread * self.seeds[self.drawn % self.seeds.len()] * ((self.drawn * 7919 % 1009) as f32 / 504.5 - 1.0)
         };
         (0..count).map(|_| next()).collect()
+    }
+
+    /// Numbers that an emitter can round to 16 bits without loss: multiples of a 32,768th of `spread`, with both ends of
+    /// 65,536 such numbers among them. What is rounded away would else be all that is left where values cancel out.
+    fn constants(&mut self, count: usize, spread: f32) -> Vec<f32> {
+        let mut steps: Vec<f32> = self.numbers(count, 32767.0).into_iter().map(f32::round).collect();
+        if let [least, most, ..] = steps.as_mut_slice() {
+            (*least, *most) = (-32767.0, 32768.0);
+        }
+        steps.into_iter().map(|step| spread * step / 32768.0).collect()
     }
 
     /// What nothing reads is handed out; an input that nothing reads is read.

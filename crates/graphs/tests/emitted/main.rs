@@ -33,7 +33,7 @@ fn slices(written: &Written) -> Vec<&[f32]> {
     written.inputs.iter().map(Vec::as_slice).collect()
 }
 
-/// Every output is what the reference says, but for some ten-thousandths of the largest number.
+/// Every output is what the reference says, but for a ten-thousandth of the largest number.
 fn check(written: &Written, found: &Arrays) -> Result<(), TestCaseError> {
     let expected = reference::run(&written.block, written.rows, &slices(written)).unwrap();
     prop_assert_eq!(found.len(), expected.len());
@@ -42,7 +42,7 @@ fn check(written: &Written, found: &Arrays) -> Result<(), TestCaseError> {
         let largest = expected.iter().fold(1e-2_f64, |largest, value| largest.max(f64::from(value.abs())));
         prop_assert_eq!(found.len(), expected.len());
         for (found, expected) in found.iter().zip(expected) {
-            let is_near = (found - f64::from(*expected)).abs() <= 5e-4 * largest;
+            let is_near = (found - f64::from(*expected)).abs() <= 1e-4 * largest;
             prop_assert!(is_near, "{}: {found} is not {expected}", port.name);
         }
     }

@@ -149,13 +149,13 @@ impl Node {
     }
 }
 
-/// Not rounded; but each number has to have an integer of 16 bits that is near: within a thousandth of all of them,
-/// since constants were rounded before they came to it.
+/// Not rounded; but each number has to have an integer of 16 bits that is near: within a ten-thousandth of all of them,
+/// since ranges were found in single precision.
 fn quantize(x: &Array, scale: &Array, zero: &Array) -> Array {
     let (scale, zero) = (scale.values[0], zero.values[0]);
     x.map(|x| {
         let place = x / scale + zero;
-        assert!((-65.0..65600.0).contains(&place), "{x} has no place on a grid of {scale} with zero at {zero}");
+        assert!((-6.5..65541.5).contains(&place), "{x} has no place on a grid of {scale} with zero at {zero}");
         place
     })
 }
