@@ -26,24 +26,32 @@ pub(crate) struct Slot {
 /// One call of a function by all threads of a team.
 pub(crate) struct Round<'a> {
     work: &'a (dyn Fn(Worker<'_>) + Sync),
-    barrier: SpinBarrier,
+    meeting: Meeting<'a>,
     size: usize,
-    /// What their shares are.
-    cuts: &'a [u32],
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
+/// How the threads of a round divide its work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meeting<'a> {
+    /// For all of them. Not poisoned, and a round that has another one's barrier has a larger number than that.
+    pub(crate) barrier: &'a SpinBarrier,
+    /// The round's number.
+    pub(crate) number: u32,
+    /// What their shares are ([`Worker::sharing`]).
+    pub(crate) cuts: &'a [u32],
+}
+
 /// Calls `work` on this thread as rank 0 and on the thread behind every slot, and returns when all have returned.
-/// `wake` must see to it that the thread behind `slots[i]` serves it soon; shares are as `cuts` says
-/// ([`Worker::sharing`]).
+/// `wake` must see to it that the thread behind `slots[i]` serves it soon.
 pub(crate) fn run_together<'s>(
     slots: impl Iterator<Item = &'s Slot> + Clone,
-    cuts: &[u32],
+    meeting: Meeting<'_>,
     wake: impl Fn(usize),
     work: &(dyn Fn(Worker<'_>) + Sync),
 ) {
     let size = 1 + slots.clone().count();
-    let round = Round { work, barrier: SpinBarrier::new(size), size, cuts, panic: Mutex::new(None) };
+    let round = Round { work, meeting, size, panic: Mutex::new(None) };
     {
         let returned = AllReturned { slots: slots.clone(), round: &round };
         for (index, slot) in slots.enumerate() {
@@ -93,11 +101,12 @@ impl Slot {
 impl Round<'_> {
     /// Runs this rank's share. Never unwinds.
     fn take_part(&self, rank: usize) {
-        let share = || (self.work)(Worker::new(rank, self.size, &self.barrier).sharing(self.cuts));
+        let Meeting { barrier, number, cuts } = self.meeting;
+        let share = || (self.work)(Worker::new(rank, self.size, barrier).sharing(cuts).in_call(number));
         if let Err(panic) = catch_unwind(AssertUnwindSafe(share)) {
             // First note the panic, then release the others: theirs only echo it.
             self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
-            self.barrier.poison();
+            barrier.poison();
         }
     }
 }
@@ -112,7 +121,7 @@ impl<'s, S: Iterator<Item = &'s Slot> + Clone> Drop for AllReturned<'_, 's, S> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // The leader did not come to take part: nobody may wait for it.
-            self.round.barrier.poison();
+            self.round.meeting.barrier.poison();
         }
         for slot in self.slots.clone() {
             let mut spins = 0_u32;

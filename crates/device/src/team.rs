@@ -1,11 +1,10 @@
 //! Teams: lanes that run one job together.
 
 use crate::lane_thread::Mailbox;
-use crate::round::run_together;
+use crate::round::{Meeting, run_together};
 use crate::topology::Speed;
-use duet_kernels::crew::{Crew, Worker};
-use std::cell::Cell;
-use std::marker::PhantomData;
+use duet_kernels::crew::{Crew, SpinBarrier, Worker};
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// The crew of a job: the leading lane's thread, which runs the job, and every other thread of the team's lanes.
@@ -19,14 +18,19 @@ pub struct Team {
     members: Vec<usize>,
     /// What their shares are ([`Worker::sharing`]); empty where all cores are equally fast.
     cuts: Vec<u32>,
-    not_sync: PhantomData<Cell<()>>,
+    /// Where they meet: the same lines of memory in all rounds, so that a round begins without others' caches having to
+    /// give any up.
+    barrier: RefCell<SpinBarrier>,
+    /// Rounds so far.
+    rounds: Cell<u32>,
 }
 
 impl Team {
     pub(crate) fn new(mailboxes: Arc<[Mailbox]>, leader: usize, members: Vec<usize>) -> Self {
         let speeds = || std::iter::once(&leader).chain(&members).map(|&member| mailboxes[member].speed());
         let cuts = if speeds().all(|speed| speed == mailboxes[leader].speed()) { Vec::new() } else { cuts(speeds()) };
-        Self { mailboxes, members, cuts, not_sync: PhantomData }
+        let barrier = RefCell::new(SpinBarrier::new(1 + members.len()));
+        Self { mailboxes, members, cuts, barrier, rounds: Cell::new(0) }
     }
 }
 
@@ -47,7 +51,14 @@ impl Crew for Team {
     /// Panics with the first panic of any rank, after all ranks have returned.
     fn run(&self, work: &(dyn Fn(Worker<'_>) + Sync)) {
         let slots = self.members.iter().map(|&member| &self.mailboxes[member].slot);
-        run_together(slots, &self.cuts, |index| self.mailboxes[self.members[index]].wake(), work);
+        if self.barrier.borrow().is_poisoned() {
+            // By a round that panicked; somebody caught that.
+            self.barrier.replace(SpinBarrier::new(self.size()));
+        }
+        self.rounds.update(|rounds| rounds.wrapping_add(1));
+        let barrier = self.barrier.borrow();
+        let meeting = Meeting { barrier: &barrier, number: self.rounds.get(), cuts: &self.cuts };
+        run_together(slots, meeting, |index| self.mailboxes[self.members[index]].wake(), work);
     }
 }
 

@@ -144,11 +144,42 @@ fn a_panic_of_any_rank_comes_out_of_run_and_the_team_goes_on() {
                 });
             });
             let panic = std::panic::catch_unwind(call).expect_err("one rank panicked");
+            // The same team still meets, and only when all have come.
+            let come = AtomicUsize::new(0);
+            crew.run(&|worker| {
+                come.fetch_add(1, Ordering::Relaxed);
+                worker.sync();
+                assert_eq!(come.load(Ordering::Relaxed), 3);
+            });
             *panic.downcast::<String>().expect("the first panic, not its echo")
         });
         assert_eq!(message, format!("rank {failing} fails"));
         assert_eq!(on(&cpu, LaneSet::first(3), |crew| crew.size()), 3);
     }
+}
+
+#[test]
+fn every_call_deals_everything_out_once_whether_or_not_its_ranks_meet() {
+    let cpu = cpu(&[1, 1]);
+    on(&cpu, LaneSet::first(2), |crew| {
+        for call in 0..300 {
+            let counts: Vec<AtomicUsize> = (0..40).map(|_| AtomicUsize::new(0)).collect();
+            crew.run(&|worker| {
+                let deal_out = || {
+                    worker.pieces(counts.len(), 2).flatten().for_each(|thing| {
+                        counts[thing].fetch_add(1, Ordering::Relaxed);
+                    })
+                };
+                deal_out();
+                if call % 3 == 0 {
+                    worker.sync();
+                    deal_out();
+                }
+            });
+            let times = if call % 3 == 0 { 2 } else { 1 };
+            assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == times), "call {call}");
+        }
+    });
 }
 
 #[test]

@@ -92,6 +92,8 @@ pub struct Worker<'a> {
     barrier: &'a SpinBarrier,
     /// Where the members' shares begin, and where the last ends; empty if they are equal.
     cuts: &'a [u32],
+    /// The number of the call.
+    call: u32,
 }
 
 impl<'a> Worker<'a> {
@@ -103,7 +105,13 @@ impl<'a> Worker<'a> {
     pub fn new(rank: usize, size: usize, barrier: &'a SpinBarrier) -> Self {
         assert!(rank < size);
         assert!(barrier.size() == size);
-        Self { rank, size, barrier, cuts: &[] }
+        Self { rank, size, barrier, cuts: &[], call: 0 }
+    }
+
+    /// The same in another call of the crew, where calls have a barrier in common: each has a larger number than those before.
+    #[must_use]
+    pub fn in_call(self, call: u32) -> Self {
+        Self { call, ..self }
     }
 
     /// The same where members have unequal shares, since they are not equally fast: member `i` has what lies between
@@ -132,12 +140,12 @@ impl<'a> Worker<'a> {
 
     /// Waits until every member has come here; what they wrote before is then visible to all.
     pub fn sync(&self) {
-        self.barrier.wait();
+        self.barrier.meet(|| {});
     }
 
     /// The same, and calls `idle` again and again until then: for what may be done any number of times, or never.
     pub fn sync_while(&self, idle: impl FnMut()) {
-        self.barrier.wait_while(idle);
+        self.barrier.meet(idle);
     }
 
     /// What this member computes of `items` things in a step that takes long: its own share, some things at a time, and then

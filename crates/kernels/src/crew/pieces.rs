@@ -36,8 +36,9 @@ impl Iterator for Pieces<'_> {
                 return (!share.is_empty()).then_some(share);
             }
             let piece = (share.len() / PIECES).next_multiple_of(self.least).max(self.least);
-            if let Some(first) = self.worker.barrier.take(rank, piece, share.len()) {
-                return Some(share.start + first..share.start + share.len().min(first + piece));
+            let [piece, len] = [piece, share.len()].map(|things| u32::try_from(things).expect("a step has few things"));
+            if let Some(first) = self.worker.barrier.take(rank, self.worker.call, piece, len) {
+                return Some(share.start + first as usize..share.start + len.min(first.saturating_add(piece)) as usize);
             }
             self.done += 1;
         }

@@ -44,7 +44,7 @@ use std::ops::Range;
 use unpacked::{Room, RoomMemory};
 
 /// This worker's part of the product of `weights` with all `rows` rows of `activations`; `epilogue` takes the results. Who
-/// computes what is decided meanwhile ([`Worker::pieces`]).
+/// computes what of a long product is decided meanwhile ([`Worker::pieces`]).
 ///
 /// # Safety
 /// The rows were quantised before the last sync and are not written meanwhile. No one but this crew touches the
@@ -60,11 +60,23 @@ pub unsafe fn matmul(
     epilogue: &Epilogue<'_>,
     worker: &Worker<'_>,
 ) {
-    for units in worker.pieces(units(weights), UNITS_TOGETHER) {
-        // SAFETY: the caller's; no unit is in two pieces.
+    let compute = |units| {
+        // SAFETY: the caller's; no unit is in two shares, nor in two pieces.
         unsafe { matmul_units(isa, weights, activations, rows, epilogue, units) };
+    };
+    if weights.macs() * rows.max(ROWS_READ) < worker.size() * SHORT_MACS {
+        compute(worker.share(units(weights)));
+    } else {
+        worker.pieces(units(weights), UNITS_TOGETHER).for_each(compute);
     }
 }
+
+/// Multiply-accumulates of a worker's share that take so short that it costs more to see what others have left than it may gain:
+/// some 20 µs (`cargo run --release -p duet-device --example meetings` says what it costs).
+const SHORT_MACS: usize = 16 << 20;
+
+/// Fewer rows take about as long, since weights are read all the same.
+const ROWS_READ: usize = 16;
 
 /// Units that a worker takes at a time, and whose first lines it fetches: as many panels as few rows of floats are multiplied with
 /// at once.
