@@ -4,7 +4,7 @@ use crate::ceiling::{Peak, peak};
 use crate::samples::median;
 use duet_kernels::crew::Crew;
 use duet_kernels::isa::Isa;
-use duet_kernels::probe::{ReadProbe, int8_macs_per_second};
+use duet_kernels::probe::{ReadProbe, int8_macs_per_second, time_to_meet};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -15,6 +15,9 @@ pub struct Ceilings {
     pub int8_gmacs: f64,
     /// Bytes read from memory, 10⁹ a second.
     pub read_gbs: f64,
+    /// Nanoseconds that its cores take to meet, measured whenever reading is: it says how near they are to each other, which on
+    /// a virtual machine may change.
+    pub meeting_ns: f64,
     /// Ceilings that were found.
     pub found: usize,
     /// Those of them whose probes never agreed: the best probe is what was taken.
@@ -33,6 +36,7 @@ pub(crate) struct Ceiling<'a> {
     read: Option<ReadProbe>,
     int8: Vec<Peak>,
     bytes: Vec<Peak>,
+    meetings: Vec<f64>,
 }
 
 /// Far more than any cache, little enough to be read in 20 ms.
@@ -40,7 +44,7 @@ const READ_BYTES: usize = 256 << 20;
 
 impl<'a> Ceiling<'a> {
     pub(crate) fn new(isa: Isa, crew: &'a dyn Crew) -> Self {
-        Self { isa, crew, read: None, int8: Vec::new(), bytes: Vec::new() }
+        Self { isa, crew, read: None, int8: Vec::new(), bytes: Vec::new(), meetings: Vec::new() }
     }
 
     /// Integer multiply-accumulates a second, now.
@@ -57,6 +61,7 @@ impl<'a> Ceiling<'a> {
         let start = Instant::now();
         let found = peak(|| probe.bytes_per_second(self.isa, self.crew), || start.elapsed());
         self.bytes.push(found);
+        self.meetings.push(time_to_meet(self.crew).as_secs_f64() * 1e9);
         found
     }
 
@@ -66,6 +71,7 @@ impl<'a> Ceiling<'a> {
         Ceilings {
             int8_gmacs: giga(&self.int8),
             read_gbs: giga(&self.bytes),
+            meeting_ns: median(self.meetings.clone()).unwrap_or(0.0),
             found: all().count(),
             unsettled: all().filter(|peak| !peak.settled).count(),
         }

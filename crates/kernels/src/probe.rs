@@ -1,4 +1,5 @@
-//! The machine's ceilings, measured: integer multiply-accumulates and bytes read per second.
+//! The machine's ceilings, measured: integer multiply-accumulates and bytes read per second; and how soon its cores see what
+//! others wrote.
 //!
 //! Clouds change a core's speed within seconds, so probes are short and meant to be taken beside every sample.
 
@@ -7,7 +8,7 @@ use crate::isa::Isa;
 use crate::memory::Aligned;
 use crate::simd::{Kernel, LANES, Simd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Integer multiply-accumulates per second of the whole crew, by the instructions that products use. Weights
 /// are in registers, activations come from the first cache.
@@ -73,6 +74,22 @@ impl Kernel for DotPeak {
         }
         total
     }
+}
+
+/// How long the crew takes to meet where all come at once; of one worker nothing.
+#[must_use]
+pub fn time_to_meet(crew: &dyn Crew) -> Duration {
+    const MEETINGS: u32 = 2_000;
+    let nanos = AtomicU64::new(0);
+    crew.run(&|worker: Worker<'_>| {
+        worker.sync();
+        let start = Instant::now();
+        (0..MEETINGS).for_each(|_| worker.sync());
+        if worker.rank() == 0 {
+            nanos.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+    });
+    Duration::from_nanos(nanos.into_inner()) / MEETINGS
 }
 
 /// Bytes per second that the whole crew reads from memory (a buffer far larger than any cache).

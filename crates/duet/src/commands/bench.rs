@@ -69,7 +69,7 @@ fn unsettled(ceilings: &Ceilings) -> String {
 fn page(report: &Report) -> String {
     let mut page = format!(
         "{} on {} threads ({}), medians of {}\n\
-         ceilings  {:.0} GMAC/s int8, {:.1} GB/s read{}\n\
+         ceilings  {:.0} GMAC/s int8, {:.1} GB/s read{}; cores meet in {:.0} ns\n\
          fetching  {}\n\
          load      {:.2} s\n\
          memory    {} packed, {} KV{}\n\
@@ -81,6 +81,7 @@ fn page(report: &Report) -> String {
         report.ceilings.int8_gmacs,
         report.ceilings.read_gbs,
         unsettled(&report.ceilings),
+        report.ceilings.meeting_ns,
         report.read_ahead,
         report.load_s,
         Bytes(report.weight_bytes),
@@ -140,8 +141,9 @@ mod tests {
     fn a_share_is_told_or_why_there_is_none() {
         assert_eq!(share(Some(0.516), None), "52 % of the ceiling");
         assert_eq!(share(None, Some("above it")), "SUSPECT: above it");
-        assert_eq!(unsettled(&Ceilings { int8_gmacs: 1.0, read_gbs: 1.0, found: 9, unsettled: 0 }), "");
-        let told = unsettled(&Ceilings { int8_gmacs: 1.0, read_gbs: 1.0, found: 9, unsettled: 2 });
+        let of = |unsettled| Ceilings { int8_gmacs: 1.0, read_gbs: 1.0, meeting_ns: 1.0, found: 9, unsettled };
+        assert_eq!(unsettled(&of(0)), "");
+        let told = unsettled(&of(2));
         assert_eq!(told, " (2 of 9 times the probes did not agree)");
     }
 }
