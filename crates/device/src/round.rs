@@ -5,7 +5,7 @@
 //! return, nor unwind, before every slot is empty again: so the function and all that it borrows outlive every call.
 //! The member's last touch is of the slot, which both share for good, never of the round.
 //!
-//! A panic in one thread poisons the round's barrier, so that threads which wait for it there leave too; when all have
+//! A panic in one thread poisons the barrier, so that threads which wait for it there leave too; when all have
 //! come back, the leader goes on with the first panic. This is the only file that hands borrows between threads.
 
 use duet_kernels::crew::{SpinBarrier, Worker};

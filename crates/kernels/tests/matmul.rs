@@ -166,6 +166,23 @@ fn every_form_is_the_same_for_each_number_of_rows() {
 }
 
 /// Where every product is the largest that there is, sums of 16 bits would be the first to overflow.
+/// As long as products are that a crew deals out piece by piece; the others here are divided beforehand. Nothing of them is
+/// left out.
+#[test]
+fn a_long_product_is_the_same_whoever_takes_which_piece() {
+    let mut numbers = Numbers(7);
+    let weights = matrix(&mut numbers, 200, 512, Form::Q4_1);
+    let rows = rows(&mut numbers, 600, 512);
+    let isa = Isa::chosen().unwrap();
+    let alone = product(isa, &Solo, &weights, &rows[..9]);
+    let crews: [&dyn Crew; 2] = [&Scoped { threads: 3 }, &Unequal { cuts: &[0, 5, 6] }];
+    for crew in crews {
+        let together = product(isa, crew, &weights, &rows);
+        assert_eq!(together[..9], alone);
+        assert!(together.iter().flatten().all(|y| *y != 0.0), "a result that nobody computed");
+    }
+}
+
 #[test]
 fn the_largest_products_are_summed_exactly() {
     for form in Form::ALL.into_iter().filter(|form| !form.is_float()) {
