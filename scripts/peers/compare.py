@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The same figures from duet, llama.cpp and OpenVINO GenAI, taken side by side.
 
-    compare.py --llama-bin DIR --model-q8 FILE [--model-q4 FILE] [--model FILE]… [--duet BINARY]
-               [--llama-server FILE] [--openvino PYTHON] [--rounds 3] [--realtime]
+    compare.py --llama-bin DIR --model-q8 FILE [--model-q4 FILE] [--model FILE]… [--duet BINARY]…
+               [--llama-server FILE] [--openvino PYTHON] [--rounds 3] [--realtime | --beside N]
 
 A machine's speed drifts by more than the differences worth knowing, so nothing is compared across
 runs: each round measures every peer on one figure before it goes to the next, every other round in
@@ -13,10 +13,12 @@ fall to a small part of the true ones, and ratios to it would flatter. Before ev
 script waits for the machine to fall idle and gives up if it does not; `--busy` measures anyway and
 says so in every line of output. `--realtime` keeps the cores from other programs instead: every peer
 runs at a real-time priority (`chrt`, as root), so that the others wait as long as it does not.
+`--beside N` measures what is left beside other work: N programs that compute without end, each in a
+session of its own, as a compiler that an agent has started would be.
 
 Figures, tokens per second:
   prefill    a prompt of 512 tokens (--prompt), one sequence, to its first token
-  decode B   64 tokens for each of B sequences that have 128 tokens of context
+  decode B   64 tokens (--generate) for each of B sequences that have 128 tokens of context
 
 How each peer measures them:
   duet       `duet bench throughput`, with `--prompt 512` for prefill and `--prompt 128` for decode
@@ -34,6 +36,7 @@ Needs the standard library only.
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
 import random
@@ -56,7 +59,8 @@ WORDS = " one two three four five six seven eight nine ten red green blue house 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--duet", help="the duet binary")
+    parser.add_argument("--duet", action="append", default=[], metavar="BINARY",
+                        help="the duet binary; another, to compare it with, may be given again")
     parser.add_argument("--llama-bin", help="folder of llama-bench and llama-batched-bench")
     parser.add_argument("--llama-server", metavar="FILE", help="the program llama-server")
     parser.add_argument("--openvino", metavar="PYTHON", help="a Python that has openvino-genai")
@@ -67,10 +71,13 @@ def main():
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--threads", type=positive, default=2)
     parser.add_argument("--prompt", type=positive, default=PROMPT, help="tokens of the prompt that is read (512)")
+    parser.add_argument("--generate", type=positive, default=GENERATED, metavar="TOKENS",
+                        help="tokens that each sequence decodes (64)")
     parser.add_argument("--batch", type=batches, default=[1, 4, 16])
     load = parser.add_mutually_exclusive_group()
     load.add_argument("--busy", action="store_true", help="measure on a busy machine (for trials)")
     load.add_argument("--realtime", action="store_true", help="keep the cores from other programs")
+    load.add_argument("--beside", type=positive, metavar="N", help="beside N programs that compute without end")
     arguments = parser.parse_args()
     models = {name: path for name, path in (("q8", arguments.model_q8), ("q4", arguments.model_q4))
               if path}
@@ -96,8 +103,10 @@ def main():
 
 def start(arguments, model):
     peers = []
-    if arguments.duet:
-        peers.append(Duet(arguments.duet, model, arguments))
+    for binary in arguments.duet:
+        peers.append(Duet(binary, model, arguments))
+        if len(peers) > 1:
+            peers[-1].name = binary
     if arguments.llama_bin:
         peers.append(LlamaCpp(arguments.llama_bin, model, arguments))
     if arguments.llama_server:
@@ -120,14 +129,28 @@ def measure(peers, arguments):
             for peer in order:
                 if not (arguments.busy or arguments.realtime):
                     wait_for_idle()
-                if step == "prefill":
-                    figures[peer.name]["prefill"] = peer.prefill()
-                else:
-                    for batch, speed in peer.decode(arguments.batch).items():
-                        figures[peer.name][f"decode {batch}"] = speed
+                with programs(arguments.beside or 0):
+                    if step == "prefill":
+                        figures[peer.name]["prefill"] = peer.prefill()
+                    else:
+                        for batch, speed in peer.decode(arguments.batch).items():
+                            figures[peer.name][f"decode {batch}"] = speed
                 print(f"round {number + 1}/{arguments.rounds} {step} {peer.name}", file=sys.stderr)
         rounds.append(figures)
     return rounds
+
+
+@contextlib.contextmanager
+def programs(count):
+    """Has so many programs compute meanwhile."""
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+               for _ in range(count)]
+    try:
+        yield
+    finally:
+        for program in started:
+            program.kill()
+            program.wait()
 
 
 def wait_for_idle():
@@ -155,6 +178,7 @@ def busy_share():
 def report(name, model, rounds, arguments):
     note = {"busy_machine": True} if arguments.busy else {}
     note |= {"realtime": True} if arguments.realtime else {}
+    note |= {"beside": arguments.beside} if arguments.beside else {}
     columns = ["prefill"] + [f"decode {batch}" for batch in arguments.batch]
     peers = list(rounds[0])
     lines = [(peer, {c: [r[peer][c] for r in rounds] for c in columns}) for peer in peers]
@@ -164,6 +188,7 @@ def report(name, model, rounds, arguments):
 
     print(f"\n{name} ({os.path.basename(model)}), tokens per second, "
           f"median of {len(rounds)} (least-most)"
+          f"{f', beside {arguments.beside} busy programs' if arguments.beside else ''}"
           f"{', BUSY MACHINE: not for use' if arguments.busy else ''}", file=sys.stderr)
     print(f"{'':22}" + "".join(f"{c:>24}" for c in columns), file=sys.stderr)
     for peer, figures in lines:
@@ -202,14 +227,14 @@ class Duet:
 
     def __init__(self, binary, model, arguments):
         self.binary, self.model, self.threads = binary, model, arguments.threads
-        self.prompt = arguments.prompt
+        self.prompt, self.generated = arguments.prompt, arguments.generate
         self.priority = priority(arguments)
 
     def prefill(self):
         return self._bench(self.prompt, 1, [1], "prefill_tok_s")
 
     def decode(self, batch):
-        decode = self._bench(CONTEXT, GENERATED, batch, "decode")
+        decode = self._bench(CONTEXT, self.generated, batch, "decode")
         speeds = {entry["batch"]: entry["tok_s"] for entry in decode}
         return {size: speeds[size] for size in batch}
 
@@ -232,7 +257,7 @@ class LlamaCpp:
 
     def __init__(self, folder, model, arguments):
         self.folder, self.model, self.threads = folder, model, arguments.threads
-        self.prompt = arguments.prompt
+        self.prompt, self.generated = arguments.prompt, arguments.generate
         self.priority = priority(arguments)
 
     def prefill(self):
@@ -241,12 +266,12 @@ class LlamaCpp:
     def decode(self, batch):
         speeds = {}
         if 1 in batch:
-            speeds[1] = self._bench("-p", 0, "-n", GENERATED, "-d", CONTEXT)
+            speeds[1] = self._bench("-p", 0, "-n", self.generated, "-d", CONTEXT)
         several = [size for size in batch if size != 1]
         if several:
-            context = max(several) * (CONTEXT + GENERATED)
+            context = max(several) * (CONTEXT + self.generated)
             text = self._run("llama-batched-bench", "-c", context, "-b", 2048, "-ub", 512,
-                             "-npp", CONTEXT, "-ntg", GENERATED,
+                             "-npp", CONTEXT, "-ntg", self.generated,
                              "-npl", ",".join(map(str, several)), "--output-format", "jsonl")
             for line in text.splitlines():
                 if line.startswith("{"):
@@ -278,7 +303,7 @@ class LlamaServer:
             self.port = free.getsockname()[1]
         self.process = subprocess.Popen(
             [*priority(arguments), program, "-m", model, "-t", str(arguments.threads), "--port", str(self.port),
-             "-c", str(slots * (max(self.prompt, CONTEXT) + GENERATED)), "-np", str(slots), "-b", "2048", "-ub", "512", "-ngl", "0"],
+             "-c", str(slots * (max(self.prompt, CONTEXT) + self.generated)), "-np", str(slots), "-b", "2048", "-ub", "512", "-ngl", "0"],
             env={**os.environ, "LD_LIBRARY_PATH": os.path.dirname(program)},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -293,7 +318,7 @@ class LlamaServer:
         return self._answers(1, self.prompt, 1)[0]["prompt_per_second"]
 
     def decode(self, batch):
-        return {size: sum(timings["predicted_per_second"] for timings in self._answers(size, CONTEXT, GENERATED))
+        return {size: sum(timings["predicted_per_second"] for timings in self._answers(size, CONTEXT, self.generated))
                 for size in batch}
 
     def _answers(self, count, prompt, new):
@@ -335,7 +360,7 @@ class OpenVino:
     name = "openvino"
 
     def __init__(self, python, model, arguments):
-        self.prompt = arguments.prompt
+        self.prompt, self.generated = arguments.prompt, arguments.generate
         self.process = subprocess.Popen(
             [python, "-c", OPENVINO_WORKER, os.path.abspath(model), str(arguments.threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -354,8 +379,8 @@ class OpenVino:
     def decode(self, batch):
         speeds = {}
         for size in batch:
-            first, total = self._generate(size, CONTEXT, GENERATED + 1)
-            speeds[size] = size * GENERATED / (total - first)
+            first, total = self._generate(size, CONTEXT, self.generated + 1)
+            speeds[size] = size * self.generated / (total - first)
         return speeds
 
     def _generate(self, batch, prompt, new):

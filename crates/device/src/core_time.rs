@@ -4,7 +4,7 @@
 //! its core. Elsewhere nothing is known. A thread that spins runs; one that is parked does neither.
 
 use duet_types::Nanos;
-use std::path::PathBuf;
+use std::fs::File;
 
 /// What a thread got of its core since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,19 +15,39 @@ pub struct CoreTime {
     pub waited: Nanos,
 }
 
-/// Where the calling thread's time is told, if anywhere.
-pub(crate) fn told_in() -> Option<PathBuf> {
-    // `/proc/thread-self` is a link to `PROCESS/task/THREAD`.
-    let thread = std::fs::read_link("/proc/thread-self").ok()?;
-    Some(PathBuf::from("/proc").join(thread).join("schedstat"))
+/// Where a thread's time is told. It stays open: reading takes a microsecond, opening ten.
+#[derive(Debug)]
+pub(crate) struct Told(File);
+
+impl Told {
+    /// Of the calling thread, if anybody tells.
+    pub(crate) fn of_this_thread() -> Option<Self> {
+        // A link to `PROCESS/task/THREAD`: the file stays this thread's, whoever reads it.
+        File::open("/proc/thread-self/schedstat").ok().map(Self)
+    }
+
+    /// What the thread has got by now.
+    #[cfg(unix)]
+    pub(crate) fn read(&self) -> Option<CoreTime> {
+        let mut text = [0; 64];
+        let len = std::os::unix::fs::FileExt::read_at(&self.0, &mut text, 0).ok()?;
+        CoreTime::parse(str::from_utf8(&text[..len]).ok()?)
+    }
+
+    #[cfg(not(unix))]
+    #[expect(clippy::unused_self, reason = "it is never made here")]
+    pub(crate) fn read(&self) -> Option<CoreTime> {
+        None
+    }
 }
 
 impl CoreTime {
-    /// Reads what is told in a file: nanoseconds run and waited. Takes some microseconds.
-    pub(crate) fn read(path: &PathBuf) -> Option<Self> {
-        Self::parse(&std::fs::read_to_string(path).ok()?)
+    /// What it got since it had got `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self { ran: self.ran.saturating_sub(before.ran), waited: self.waited.saturating_sub(before.waited) }
     }
 
+    /// Of nanoseconds run and waited, and whatever follows.
     fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok().map(Nanos));
         Some(Self { ran: numbers.next()?, waited: numbers.next()? })
@@ -49,13 +69,15 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn a_thread_that_runs_is_seen_to() {
-        let path = told_in().unwrap();
-        let before = CoreTime::read(&path).unwrap();
+        let told = Told::of_this_thread().unwrap();
+        let before = told.read().unwrap();
         let start = std::time::Instant::now();
         while start.elapsed().as_millis() < 20 {
             std::hint::spin_loop();
         }
-        let after = CoreTime::read(&path).unwrap();
-        assert!(after.ran > before.ran, "{before:?} {after:?}");
+        let after = told.read().unwrap();
+        assert!(after.since(before).ran > Nanos(0), "{before:?} {after:?}");
+        let elsewhere = std::thread::scope(|scope| scope.spawn(|| told.read()).join().unwrap()).unwrap();
+        assert!(elsewhere.ran >= after.ran, "another thread reads of this one");
     }
 }

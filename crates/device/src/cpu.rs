@@ -11,6 +11,7 @@ use duet_types::LaneSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// How the cores are divided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,8 +151,9 @@ impl CpuLanes {
         self.inner.all
     }
 
-    /// Queues `job` for the team of `lanes`; it runs after what these lanes were given before. The caller must see to it
-    /// that jobs of overlapping teams are not under way together: the scheduler does.
+    /// Queues `job` for the team of `lanes`, without those of their threads whose cores other programs have, as long as there
+    /// are others; it runs after what these lanes were given before. The caller must see to it that jobs of overlapping teams
+    /// are not under way together: the scheduler does.
     ///
     /// # Errors
     /// [`LanesStopped`]; the job is dropped.
@@ -160,9 +162,9 @@ impl CpuLanes {
     /// If `lanes` is empty, or names a lane that there is not.
     pub fn launch(&self, lanes: LaneSet, job: Job) -> Result<(), LanesStopped> {
         assert!(self.inner.all.contains_all(lanes), "no such lanes: {lanes}");
-        let mut threads = lanes.iter().flat_map(|lane| self.inner.lanes[usize::from(lane.0)].clone());
-        let leader = threads.next().expect("a job needs a lane");
-        let team = Team::new(Arc::clone(&self.inner.mailboxes), leader, threads.collect());
+        let now = Instant::now();
+        let (leader, others) = self.inner.crew_of(lanes, now);
+        let team = Team::new(Arc::clone(&self.inner.mailboxes), leader, others, now);
         self.inner.gate.enter()?;
         self.inner.mailboxes[leader].post(Posted { team, job });
         Ok(())
@@ -175,6 +177,17 @@ impl CpuLanes {
         let of =
             |threads: &Range<usize>| self.inner.mailboxes[threads.clone()].iter().map(Mailbox::core_time).collect();
         self.inner.lanes.iter().map(of).collect()
+    }
+}
+
+impl Inner {
+    /// The thread of `lanes` that leads, and the others: the first that is not away. If all are, the one that may be back
+    /// first.
+    fn crew_of(&self, lanes: LaneSet, now: Instant) -> (usize, Vec<usize>) {
+        let mut threads: Vec<usize> = lanes.iter().flat_map(|lane| self.lanes[usize::from(lane.0)].clone()).collect();
+        // Those that are here come before all that will be, and the first of equals is taken.
+        let leader = (0..threads.len()).min_by_key(|&at| self.mailboxes[threads[at]].absence.until(now));
+        (threads.remove(leader.expect("a job needs a lane")), threads)
     }
 }
 
@@ -194,6 +207,7 @@ impl Drop for Cpu {
 mod tests {
     use super::*;
     use crate::topology::{CoreId, Speed};
+    use std::time::Duration;
 
     #[test]
     fn lanes_are_of_one_speed() {
@@ -208,5 +222,64 @@ mod tests {
         assert_eq!(lanes(&cores(4, 0), 4), [2, 2]);
         assert_eq!(lanes(&cores(0, 4), 4), [2, 2]);
         assert_eq!(lanes(&cores(2, 0), 5), [3, 2], "more threads than cores");
+    }
+
+    #[test]
+    fn the_first_that_is_not_away_leads() {
+        let cpu = Cpu::start(&CpuConfig { lanes: vec![2, 1], pinning: Pinning::Floating }).unwrap();
+        let (inner, now) = (&cpu.lanes.inner, Instant::now());
+        let stays_away = |thread: usize, from| inner.mailboxes[thread].absence.begin(from);
+        let both = LaneSet::first(2);
+        assert_eq!(inner.crew_of(both, now), (0, vec![1, 2]));
+        let later = stays_away(0, now) - Duration::from_millis(1);
+        assert_eq!(inner.crew_of(both, now), (1, vec![0, 2]));
+        assert_eq!(inner.crew_of(LaneSet::first(1), now), (1, vec![0]));
+        stays_away(1, later);
+        stays_away(2, later);
+        assert_eq!(inner.crew_of(both, later), (0, vec![1, 2]), "all are away, and it is back first");
+    }
+
+    /// Another thread has the core of one of two lanes all the time, and everything is computed all the same.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_thread_whose_core_another_program_has_stays_away() {
+        use crate::affinity::keep_on;
+        use duet_kernels::crew::Crew;
+        use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+        /// Some thousand times what it takes.
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let cores = available_cores();
+        if cores.len() < 2 || crate::core_time::Told::of_this_thread().is_none() {
+            return;
+        }
+        let cpu = Cpu::start(&CpuConfig { lanes: vec![1, 1], pinning: Pinning::Pinned }).unwrap();
+        let ended = AtomicBool::new(false);
+        let smallest = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                keep_on(cores[1].id);
+                while !ended.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let job = Box::new(move |crew: &dyn Crew| {
+                let (began, mut smallest) = (Instant::now(), crew.size());
+                while smallest > 1 && began.elapsed() < PATIENCE {
+                    let (size, called) = (crew.size(), AtomicUsize::new(0));
+                    crew.run(&|worker| {
+                        worker.sync();
+                        called.fetch_add(1, Ordering::Relaxed);
+                    });
+                    assert_eq!(called.into_inner(), size);
+                    smallest = smallest.min(crew.size());
+                }
+                sender.send(smallest).unwrap();
+            });
+            cpu.lanes().launch(LaneSet::first(2), job).unwrap();
+            let smallest = receiver.recv();
+            ended.store(true, Ordering::Relaxed);
+            smallest
+        });
+        assert_eq!(smallest, Ok(1), "it went on alone");
     }
 }

@@ -3,8 +3,9 @@
 //! Between two rounds of a job there are microseconds, between two tokens a few more: the thread spins that long before
 //! it parks, because waking a parked thread costs more than the gap. A parked thread uses no CPU.
 
+use crate::absence::Absence;
 use crate::affinity::keep_on;
-use crate::core_time::{CoreTime, told_in};
+use crate::core_time::{CoreTime, Told};
 use crate::gate::Gate;
 use crate::job::Job;
 use crate::round::Slot;
@@ -12,7 +13,6 @@ use crate::team::Team;
 use crate::topology::{CoreId, Speed};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
@@ -30,7 +30,9 @@ pub(crate) struct Mailbox {
     /// How fast its core is; absent where it has none of its own.
     speed: OnceLock<Speed>,
     /// Where the thread's time is told.
-    time: OnceLock<PathBuf>,
+    time: OnceLock<Told>,
+    /// Whether it takes part in teams.
+    pub(crate) absence: Absence,
 }
 
 /// A job and the team that runs it.
@@ -72,7 +74,15 @@ impl Mailbox {
 
     /// What the thread got of its core; nothing before it began, and where nobody tells.
     pub(crate) fn core_time(&self) -> Option<CoreTime> {
-        self.time.get().and_then(CoreTime::read)
+        self.time.get().and_then(Told::read)
+    }
+
+    /// Called where the thread took part in a team of `size` threads: sees whether it held them up. One without a core of its
+    /// own goes where there is room.
+    pub(crate) fn took_part(&self, now: Instant, size: usize) {
+        if self.speed.get().is_some() {
+            self.absence.look(now, size, || self.core_time());
+        }
     }
 
     fn take_job(&self) -> Option<Posted> {
@@ -91,9 +101,9 @@ pub(crate) fn lane_main(own: usize, core: Option<CoreId>, mailboxes: &Arc<[Mailb
         keep_on(core);
     }
     let mailbox = &mailboxes[own];
-    if let Some(path) = told_in() {
+    if let Some(told) = Told::of_this_thread() {
         // A mailbox has one thread, which begins once.
-        let _ = mailbox.time.set(path);
+        let _ = mailbox.time.set(told);
     }
     let mut idle_since = Instant::now();
     while !gate.is_closed() {
@@ -107,6 +117,7 @@ pub(crate) fn lane_main(own: usize, core: Option<CoreId>, mailboxes: &Arc<[Mailb
                 mailboxes.iter().for_each(Mailbox::wake);
             }
             idle_since = Instant::now();
+            team.look(idle_since);
         } else if idle_since.elapsed() < SPIN_MAX {
             // Rounds are what is to be seen at once; a look at the clock takes longer than one at the slot.
             for _ in 0..LOOKS_AT_SLOT {
