@@ -13,6 +13,15 @@ use crate::core_time::CoreTime;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// How a lane's threads stay away from teams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Absences {
+    /// Threads that are away now.
+    pub away: u32,
+    /// How often one of them began to stay away.
+    pub begun: u64,
+}
+
 /// A thread's absences from teams. Teams' leaders ask and tell, on threads of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Absence {
@@ -25,12 +34,19 @@ struct State {
     seen: Option<(Instant, CoreTime)>,
     /// When its last absence ends, or ended, and how long that is.
     last: Option<(Instant, Duration)>,
+    /// How many there were.
+    begun: u64,
 }
 
 impl Absence {
     /// When the thread may take part again, if it is away.
     pub(crate) fn until(&self, now: Instant) -> Option<Instant> {
         self.state().last.map(|(until, _)| until).filter(|&until| now < until)
+    }
+
+    /// How many absences there were, with the one that it is in.
+    pub(crate) fn begun(&self) -> u64 {
+        self.state().begun
     }
 
     /// Called where the thread took part in a team of `size` threads. Looks now and then what the thread got of its core
@@ -67,6 +83,7 @@ impl State {
             _ => SHORTEST,
         };
         self.last = Some((now + length, length));
+        self.begun += 1;
     }
 }
 
@@ -149,6 +166,7 @@ mod tests {
             assert_eq!(thread.absence.until(thread.now), None, "it is tried again");
         }
         assert_eq!(lengths, [40, 80, 160, 320, 640, 640]);
+        assert_eq!(thread.absence.begun(), 6);
         assert!((0..70).all(|_| thread.works(0, 2) == 0));
         assert_eq!(thread.works(5, 2), 40, "it was back for longer than it had been away");
     }

@@ -1,5 +1,6 @@
 //! The CPU's cores in lanes, one thread a core.
 
+use crate::absence::{Absence, Absences};
 use crate::affinity::available_cores;
 use crate::core_time::CoreTime;
 use crate::gate::Gate;
@@ -178,6 +179,18 @@ impl CpuLanes {
             |threads: &Range<usize>| self.inner.mailboxes[threads.clone()].iter().map(Mailbox::core_time).collect();
         self.inner.lanes.iter().map(of).collect()
     }
+
+    /// How the threads of each lane stay away from teams, because other programs have their cores.
+    #[must_use]
+    pub fn absences(&self) -> Vec<Absences> {
+        let now = Instant::now();
+        let of = |threads: &Range<usize>| {
+            let absences = || self.inner.mailboxes[threads.clone()].iter().map(|mailbox| &mailbox.absence);
+            let away = absences().filter(|absence| absence.until(now).is_some()).count();
+            Absences { away: u32::try_from(away).unwrap_or(u32::MAX), begun: absences().map(Absence::begun).sum() }
+        };
+        self.inner.lanes.iter().map(of).collect()
+    }
 }
 
 impl Inner {
@@ -237,6 +250,8 @@ mod tests {
         stays_away(1, later);
         stays_away(2, later);
         assert_eq!(inner.crew_of(both, later), (0, vec![1, 2]), "all are away, and it is back first");
+        let begun: Vec<u64> = cpu.lanes().absences().iter().map(|lane| lane.begun).collect();
+        assert_eq!(begun, [2, 1]);
     }
 
     /// Another thread has the core of one of two lanes all the time, and everything is computed all the same.

@@ -18,6 +18,7 @@ mod round;
 mod team;
 mod topology;
 
+pub use absence::Absences;
 pub use affinity::available_cores;
 pub use core_time::CoreTime;
 pub use cpu::{Cpu, CpuConfig, CpuLanes, Pinning};

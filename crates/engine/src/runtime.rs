@@ -350,9 +350,10 @@ impl<B: Backend> Runtime<B> {
         let exposition = {
             let state = self.shared.state();
             let waiting = |line, class| state.scheduler.queue_len(line, class);
-            let (pages, exact) = (state.scheduler.pages(), state.world.world.exact());
+            let world = &state.world.world;
+            let (pages, exact, absences) = (state.scheduler.pages(), world.exact(), world.absences());
             let by_model = self.shared.draft_model.as_ref().map(DraftModel::work);
-            let elsewhere = Elsewhere { drafting, by_model, history, exact, experts, expert_memory };
+            let elsewhere = Elsewhere { drafting, by_model, history, exact, experts, expert_memory, absences };
             state.world.observer.metrics.expose(waiting, &pages, elsewhere)
         };
         exposition.text()

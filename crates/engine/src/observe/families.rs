@@ -32,6 +32,8 @@ pub(super) struct Families {
     pub(super) lane_busy: Family<OfLane, Seconds>,
     pub(super) lane_usable: Family<OfLane, Gauge>,
     pub(super) lane_losses: Family<OfLane, Counter>,
+    pub(super) lane_threads_away: Family<OfLane, Gauge>,
+    pub(super) lane_absences: Family<OfLane, Counter>,
     pub(super) kernel_time_ratio: Histograms<OfAnyStage>,
     pub(super) kernels_failed: Counter,
     pub(super) scheduler_failures: Counter,
@@ -75,6 +77,8 @@ impl Families {
             lane_busy: Family::default(),
             lane_usable: Family::default(),
             lane_losses: Family::default(),
+            lane_threads_away: Family::default(),
+            lane_absences: Family::default(),
             kernel_time_ratio: Family::new_with_constructor(|| Histogram::new(RATIO)),
             kernels_failed: Counter::default(),
             scheduler_failures: Counter::default(),
@@ -144,6 +148,10 @@ impl Families {
         let help = "1 if kernels are launched on a lane, 0 while it is lost or takes much longer than predicted";
         registry.register("lane_usable", help, self.lane_usable.clone());
         registry.register("lane_losses", "Failures of a lane's executor, probes included", self.lane_losses.clone());
+        let help = "Threads of a lane that leave their cores to other programs now";
+        registry.register("lane_threads_away", help, self.lane_threads_away.clone());
+        let help = "Times that a thread of a lane began to leave its core to another program";
+        registry.register("lane_absences", help, self.lane_absences.clone());
         let help = "Measured time of a kernel over its predicted time";
         registry.register("kernel_time_ratio", help, self.kernel_time_ratio.clone());
         registry.register("kernels_failed", "Kernels that failed, or whose lane is gone", self.kernels_failed.clone());
@@ -231,6 +239,8 @@ impl Families {
             let lane = OfLane { lane };
             drop(self.lane_busy.get_or_create(&lane));
             drop(self.lane_losses.get_or_create(&lane));
+            drop(self.lane_absences.get_or_create(&lane));
+            drop(self.lane_threads_away.get_or_create(&lane));
             self.lane_usable.get_or_create(&lane).set(1);
         }
     }

@@ -3,7 +3,7 @@
 //! Counting happens under the engine's lock and takes some atomic additions; writing the text does not need the lock.
 
 use super::draft_model::DraftModelFamilies;
-use super::exact::ExactFamilies;
+use super::exact::{ExactFamilies, raise};
 use super::expert_memory::ExpertMemoryFamilies;
 use super::experts::ExpertFamilies;
 use super::families::Families;
@@ -11,6 +11,7 @@ use super::labels::{OfClass, OfLane, OfSpill, OfStage, OfUse};
 use crate::draft_model::ModelWork;
 use crate::drafting::DraftCost;
 use crate::exact::ExactCounts;
+use duet_device::Absences;
 use duet_driver::{Fact, Found, KernelEnd, LaneHealth, Launched, Origin};
 use duet_history::HistoryStats;
 use duet_model::ExpertMemoryStats;
@@ -46,6 +47,8 @@ pub(crate) struct Elsewhere {
     pub(crate) experts: ExpertStats,
     /// None where all experts are in memory.
     pub(crate) expert_memory: Option<ExpertMemoryStats>,
+    /// Of each lane's threads.
+    pub(crate) absences: Vec<Absences>,
 }
 
 /// All figures, to be written when the lock is free again.
@@ -83,7 +86,7 @@ impl Metrics {
         pages: &Pages,
         elsewhere: Elsewhere,
     ) -> Exposition {
-        let Elsewhere { drafting, by_model, history, exact, experts, expert_memory } = elsewhere;
+        let Elsewhere { drafting, by_model, history, exact, experts, expert_memory, absences } = elsewhere;
         let DraftCost { drafts, time, recycled } = drafting;
         self.by_model.set(&by_model.unwrap_or_default());
         self.exact.set(&exact);
@@ -96,6 +99,10 @@ impl Metrics {
         self.families.history_tasks.set(tasks as i64);
         self.families.history_bytes.set(index.0 as i64);
         self.families.history_dropped.inc_by(dropped.saturating_sub(self.families.history_dropped.get()));
+        for (lane, Absences { away, begun }) in self.lanes.iter().zip(absences) {
+            self.families.lane_threads_away.get_or_create(lane).set(away.into());
+            raise(&self.families.lane_absences.get_or_create(lane), begun);
+        }
         for class in OfClass::ALL {
             for line in [Line::Queued, Line::Prefill, Line::Decode] {
                 let Some(labels) = OfStage::of_line(class, line) else { continue };

@@ -1,10 +1,12 @@
-//! What the world is told by those who make graphs, load them, and read weights for passes that wait without a lane.
+//! What the world is told by those who make graphs, load them, and read weights for passes that wait without a lane; and
+//! what it tells of such things, to be shown.
 
 use super::EngineWorld;
 use crate::backend::Backend;
 use crate::exact::ExactCounts;
 use crate::past::When;
 use crate::runtime::Shared;
+use duet_device::Absences;
 use duet_model::forward::{NotPrepared, Prepared};
 use duet_scheduler::{Event, Graph, PassId};
 use duet_types::Instant;
@@ -31,6 +33,11 @@ impl<B: Backend> EngineWorld<B> {
     /// What became of graphs for exactly a prompt's rows.
     pub(crate) fn exact(&self) -> ExactCounts {
         self.exact.counts()
+    }
+
+    /// How the threads of each lane leave their cores to other programs.
+    pub(crate) fn absences(&self) -> Vec<Absences> {
+        self.lanes.absences()
     }
 
     /// For those that report to it later.

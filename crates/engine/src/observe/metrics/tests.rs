@@ -254,7 +254,7 @@ fn all_series_are_there_from_the_start_and_the_text_is_whole() {
     let text = run.text();
     assert!(text.ends_with("# EOF\n"));
     let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-    assert_eq!(described.len(), 57, "{described:?}");
+    assert_eq!(described.len(), 59, "{described:?}");
     for metric in described {
         let (name, _) = metric.split_once(' ').expect("a name and a type");
         assert!(text.lines().any(|line| line.starts_with(name)), "{name} has no series");
@@ -274,5 +274,20 @@ fn graphs_that_are_exchanged_are_counted_with_their_time() {
         r#"duet_graph_loads_total{graph="prefill",outcome="failed"} 1"#,
         r#"duet_graph_loads_total{graph="prefill",outcome="done"} 0"#,
         "duet_graph_load_seconds_total 0.025",
+    ]);
+}
+
+#[test]
+fn threads_that_leave_their_cores_to_others_are_counted_by_lane() {
+    let run = Run::new();
+    let absences = vec![Absences { away: 1, begun: 3 }, Absences { away: 0, begun: 2 }];
+    let expose = |absences| run.metrics.expose(|_, _| 0, &PAGES, Elsewhere { absences, ..Elsewhere::default() });
+    drop(expose(vec![Absences { away: 2, begun: 2 }]));
+    drop(expose(absences));
+    run.assert_lines(&[
+        r#"duet_lane_threads_away{lane="cpu0"} 1"#,
+        r#"duet_lane_absences_total{lane="cpu0"} 3"#,
+        r#"duet_lane_threads_away{lane="cpu1"} 0"#,
+        r#"duet_lane_absences_total{lane="cpu1"} 2"#,
     ]);
 }
