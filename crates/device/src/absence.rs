@@ -6,10 +6,13 @@
 //! to its team stays away from teams: it parks, the other program has that core, and the team has the others. When some
 //! time has passed it is tried again, and stays away for twice as long if it has to wait again.
 //!
-//! How long threads wait for their cores is known where the operating system tells ([`CoreTime`]); elsewhere none stays
-//! away.
+//! Who leads a job runs it to its end, and a lane's only thread leads all of the lane's own jobs: they take part wherever
+//! they are. How long threads wait for their cores is known where the operating system tells ([`CoreTime`]); elsewhere
+//! none stays away.
 
 use crate::core_time::CoreTime;
+use crate::topology::Speed;
+use duet_types::Nanos;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,10 +35,34 @@ pub(crate) struct Absence {
 struct State {
     /// When the thread was last looked at, and what it had got of its core by then.
     seen: Option<(Instant, CoreTime)>,
+    /// Whether it held its team up when it was last looked at.
+    noted: bool,
     /// When its last absence ends, or ended, and how long that is.
     last: Option<(Instant, Duration)>,
     /// How many there were.
     begun: u64,
+    /// How long all of them are.
+    all: Duration,
+}
+
+/// What a look at a team's threads says of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is worth more to its team than it waits.
+    Helps,
+    /// The team is faster without it.
+    HoldsUp,
+}
+
+/// What a look found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Looked {
+    /// How fast the thread's core is.
+    pub(crate) speed: Speed,
+    /// What it got of it since the look before.
+    pub(crate) time: CoreTime,
+    /// Whether it has been away lately, so that the first look that says so sends it away again.
+    pub(crate) on_trial: bool,
 }
 
 impl Absence {
@@ -49,16 +76,36 @@ impl Absence {
         self.state().begun
     }
 
-    /// Called where the thread took part in a team of `size` threads. Looks now and then what the thread got of its core
-    /// since the last look, by `read`, and lets it stay away if that was too little.
-    pub(crate) fn look(&self, now: Instant, size: usize, read: impl FnOnce() -> Option<CoreTime>) {
-        let mut state = self.state();
-        if state.seen.is_some_and(|(seen, _)| now < seen + LOOK_EVERY) {
-            return;
+    /// How long it has been away, all absences together.
+    pub(crate) fn all(&self, now: Instant) -> Nanos {
+        let state = self.state();
+        let left = state.last.map_or(Duration::ZERO, |(until, _)| until.saturating_duration_since(now));
+        Nanos(state.all.saturating_sub(left).as_nanos() as u64)
+    }
+
+    /// What the thread, which takes part in a team, got of its core since the last look; nothing if that is too short ago,
+    /// if it wanted next to nothing, or if it is away already and leads all the same. `read` tells what it has got so far, of
+    /// a core of this speed.
+    pub(crate) fn look(&self, now: Instant, speed: Speed, read: impl FnOnce() -> Option<CoreTime>) -> Option<Looked> {
+        if self.state().seen.is_some_and(|(seen, _)| now < seen + LOOK_EVERY) {
+            return None;
         }
-        let Some(time) = read() else { return };
-        let before = state.seen.replace((now, time));
-        if before.is_some_and(|(_, before)| size > 1 && holds_up(time.since(before), size)) {
+        // Without the lock, which others want at each launch.
+        let time = read()?;
+        let mut state = self.state();
+        let (_, before) = state.seen.replace((now, time))?;
+        let time = time.since(before);
+        let is_away = state.last.is_some_and(|(until, _)| now < until);
+        let is_told = time.ran.0 + time.waited.0 >= LEAST_WANTED.as_nanos() as u64;
+        (is_told && !is_away).then_some(Looked { speed, time, on_trial: state.is_on_trial(now) })
+    }
+
+    /// Lets the thread stay away if it holds its team up: at the second look that says so, since what happens once may be
+    /// over; at the first if it has been away lately.
+    pub(crate) fn judge(&self, now: Instant, verdict: Verdict) {
+        let mut state = self.state();
+        let was_noted = std::mem::replace(&mut state.noted, verdict == Verdict::HoldsUp);
+        if verdict == Verdict::HoldsUp && (was_noted || state.is_on_trial(now)) {
             state.stay_away(now);
         }
     }
@@ -76,23 +123,49 @@ impl Absence {
 }
 
 impl State {
+    /// Whether it has been back for no longer than it was away.
+    fn is_on_trial(&self, now: Instant) -> bool {
+        self.last.is_some_and(|(until, length)| now < until + length)
+    }
+
     fn stay_away(&mut self, now: Instant) {
         let length = match self.last {
-            // It was back for no longer than it had been away.
-            Some((until, length)) if now < until + length => (2 * length).min(LONGEST),
+            Some((_, length)) if self.is_on_trial(now) => (2 * length).min(LONGEST),
             _ => SHORTEST,
         };
         self.last = Some((now + length, length));
         self.begun += 1;
+        self.all += length;
+        self.noted = false;
     }
 }
 
-/// Whether a team of `size` threads is faster without one that got this of its core. Without it the team loses one part in
-/// `size` of its speed at most, where computing is the bottleneck, and less where memory is; with it, it loses what the
-/// thread waits, and some more: what it has of its share when it loses its core, nobody can take over.
-fn holds_up(time: CoreTime, size: usize) -> bool {
-    let wanted = time.ran.0 + time.waited.0;
-    wanted >= LEAST_WANTED.as_nanos() as u64 && time.waited.0 * (size as u64 + 1) > wanted
+/// Whom of those that were looked at a team is faster without. The team has `size` threads, whose speeds add up to `team`.
+///
+/// Without a thread the team loses the thread's part of its speed at most, where computing is the bottleneck, and less where
+/// memory is. With it, it loses what the thread waits, and some more: what a thread has of its share when it loses its core,
+/// nobody can take over. The fewer there are, the more each is worth: so who waits most goes first (or who has been away lately: it goes at
+/// once), and one remains.
+pub(crate) fn verdicts(looked: &[Looked], mut team: u64, mut size: usize) -> Vec<Verdict> {
+    let mut verdicts = vec![Verdict::Helps; looked.len()];
+    while size > 1 {
+        // What it waits, over the part of the team's speed, with what it waits for, that it is.
+        let excess = |at: usize| {
+            let Looked { speed, time, .. } = looked[at];
+            let (speed, waited) = (f64::from(speed.0), time.waited.0 as f64);
+            waited / (time.ran.0 as f64 + waited) * (team as f64 + speed) / speed
+        };
+        let left = (0..looked.len()).filter(|&at| verdicts[at] == Verdict::Helps);
+        let too_slow = left.map(|at| (at, excess(at))).filter(|&(_, excess)| excess > 1.0);
+        let trial_then_excess = |a: &(usize, f64), b: &(usize, f64)| {
+            looked[a.0].on_trial.cmp(&looked[b.0].on_trial).then(a.1.total_cmp(&b.1))
+        };
+        let Some((most, _)) = too_slow.max_by(trial_then_excess) else { break };
+        verdicts[most] = Verdict::HoldsUp;
+        team = team.saturating_sub(looked[most].speed.0.into());
+        size -= 1;
+    }
+    verdicts
 }
 
 /// From one look to the next at least: some slices of a core's time, each of which one thread has for itself.
@@ -104,15 +177,18 @@ const LEAST_WANTED: Duration = Duration::from_millis(4);
 /// How long a thread stays away at first: a few times what it takes to see that it must.
 const SHORTEST: Duration = Duration::from_millis(40);
 
-/// And at most: to try a thread again costs some 10 ms, so that is 2 % of the time.
-const LONGEST: Duration = Duration::from_millis(640);
+/// And at most: to try one thread again costs some 10 ms, so that is 1 % of the time.
+const LONGEST: Duration = Duration::from_millis(1280);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use duet_types::Nanos;
 
-    /// A thread of a team of two, looked at every 10 ms.
+    fn got(ran_ms: u64, waited_ms: u64) -> CoreTime {
+        CoreTime { ran: Nanos(1_000_000 * ran_ms), waited: Nanos(1_000_000 * waited_ms) }
+    }
+
+    /// A thread of a team of two whose other thread has its core, looked at every 10 ms.
     struct Thread {
         absence: Absence,
         now: Instant,
@@ -122,16 +198,21 @@ mod tests {
     impl Thread {
         fn new() -> Self {
             let thread = Self { absence: Absence::default(), now: Instant::now(), time: CoreTime::default() };
-            thread.absence.look(thread.now, 2, || Some(thread.time));
+            let first = thread.absence.look(thread.now, Speed::FULL, || Some(thread.time));
+            assert_eq!(first, None, "since when is not known");
             thread
         }
 
         /// It wants its core for 10 ms, and waits for it for `waits` of them. Returns how long it is away then, in ms.
-        fn works(&mut self, waits: u64, size: usize) -> u128 {
-            self.time.ran.0 += 1_000_000 * (10 - waits);
-            self.time.waited.0 += 1_000_000 * waits;
+        fn works(&mut self, waits: u64) -> u128 {
+            let got = got(10 - waits, waits);
+            self.time =
+                CoreTime { ran: Nanos(self.time.ran.0 + got.ran.0), waited: Nanos(self.time.waited.0 + got.waited.0) };
             self.passes(10);
-            self.absence.look(self.now, size, || Some(self.time));
+            if let Some(looked) = self.absence.look(self.now, Speed::FULL, || Some(self.time)) {
+                assert_eq!(looked.time, got);
+                self.absence.judge(self.now, verdicts(&[looked], 2000, 2)[0]);
+            }
             self.absence.until(self.now).map_or(0, |until| (until - self.now).as_millis())
         }
 
@@ -143,50 +224,97 @@ mod tests {
     #[test]
     fn a_thread_that_has_its_core_takes_part() {
         let mut thread = Thread::new();
-        assert!((0..10).all(|_| thread.works(0, 2) == 0));
-        assert!((0..10).all(|_| thread.works(3, 2) == 0), "it is worth more than it waits");
-    }
-
-    #[test]
-    fn the_smaller_its_part_the_less_it_may_wait() {
-        assert_eq!(Thread::new().works(3, 2), 0);
-        assert_eq!(Thread::new().works(3, 3), 40);
-        assert_eq!(Thread::new().works(1, 8), 0);
-        assert_eq!(Thread::new().works(2, 8), 40);
+        assert!((0..10).all(|_| thread.works(0) == 0));
+        assert!((0..10).all(|_| thread.works(3) == 0), "it is worth more than it waits");
+        assert!((0..10).all(|at| thread.works(at % 2 * 5) == 0), "what happens once may be over");
     }
 
     #[test]
     fn absences_become_longer_while_others_have_the_core() {
         let mut thread = Thread::new();
+        assert_eq!(thread.works(5), 0);
         let mut lengths = Vec::new();
-        for _ in 0..6 {
-            let length = thread.works(5, 2);
+        for _ in 0..7 {
+            let length = thread.works(5);
             lengths.push(length);
             thread.passes(length as u64);
             assert_eq!(thread.absence.until(thread.now), None, "it is tried again");
         }
-        assert_eq!(lengths, [40, 80, 160, 320, 640, 640]);
-        assert_eq!(thread.absence.begun(), 6);
-        assert!((0..70).all(|_| thread.works(0, 2) == 0));
-        assert_eq!(thread.works(5, 2), 40, "it was back for longer than it had been away");
+        assert_eq!(lengths, [40, 80, 160, 320, 640, 1280, 1280]);
+        assert_eq!(thread.absence.begun(), 7);
+        assert_eq!(thread.absence.all(thread.now), Nanos(1_000_000 * 3800));
+        assert!((0..130).all(|_| thread.works(0) == 0));
+        assert_eq!([thread.works(5), thread.works(5)], [0, 40], "it was back for longer than it had been away");
+        thread.passes(10);
+        assert_eq!(thread.absence.all(thread.now), Nanos(1_000_000 * 3810), "not yet all of it");
     }
 
     #[test]
-    fn a_thread_alone_takes_part_however_long_it_waits() {
+    fn who_leads_while_it_is_away_is_not_judged() {
         let mut thread = Thread::new();
-        assert_eq!(thread.works(9, 1), 0);
-        assert_eq!(thread.works(0, 2), 0, "and what it waited then is not held against it later");
+        assert_eq!([thread.works(5), thread.works(5)], [0, 40]);
+        assert_eq!([thread.works(9), thread.works(9), thread.works(9)], [30, 20, 10]);
+        assert_eq!(thread.works(0), 0);
+        assert_eq!(thread.absence.begun(), 1);
     }
 
     #[test]
     fn who_had_little_to_do_or_is_not_told_about_takes_part() {
         let mut thread = Thread::new();
-        thread.time.waited = Nanos(3_000_000);
         thread.passes(10);
-        thread.absence.look(thread.now, 2, || Some(thread.time));
-        assert_eq!(thread.absence.until(thread.now), None);
+        assert_eq!(thread.absence.look(thread.now, Speed::FULL, || Some(got(0, 3))), None);
         thread.passes(10);
-        thread.absence.look(thread.now, 2, || None);
-        assert_eq!(thread.absence.until(thread.now), None);
+        assert_eq!(thread.absence.look(thread.now, Speed::FULL, || None), None);
+    }
+
+    fn looked(speed: u32, waited: u64) -> Looked {
+        Looked { speed: Speed(speed), time: got(100 - waited, waited), on_trial: false }
+    }
+
+    /// How many of threads with the same speed their team is faster without, if they waited for these parts of 100 ms.
+    fn left_out(waited: &[u64]) -> usize {
+        let looked = |&waited: &u64| looked(1000, waited);
+        let looked: Vec<Looked> = waited.iter().map(looked).collect();
+        let verdicts = verdicts(&looked, 1000 * looked.len() as u64, looked.len());
+        let out = verdicts.iter().filter(|&&verdict| verdict == Verdict::HoldsUp).count();
+        let least_of_out = waited.iter().zip(&verdicts).filter(|(_, v)| **v == Verdict::HoldsUp).map(|(w, _)| w).min();
+        let most_of_rest = waited.iter().zip(&verdicts).filter(|(_, v)| **v == Verdict::Helps).map(|(w, _)| w).max();
+        assert!(least_of_out.is_none_or(|least| Some(least) >= most_of_rest), "who waits most goes first");
+        out
+    }
+
+    #[test]
+    fn the_smaller_its_part_the_less_a_thread_may_wait() {
+        assert_eq!([left_out(&[0, 33]), left_out(&[0, 34])], [0, 1]);
+        assert_eq!([left_out(&[0, 0, 0, 0, 0, 0, 0, 11]), left_out(&[0, 0, 12, 0, 0, 0, 0, 0])], [0, 1]);
+        assert_eq!(left_out(&[50, 0, 50, 0]), 2);
+    }
+
+    #[test]
+    fn as_many_remain_as_are_fastest_together() {
+        assert_eq!(left_out(&[90]), 0);
+        assert_eq!(left_out(&[50, 50]), 1);
+        // n threads that each wait a tenth of the time do n × 0.9^n: nine do most.
+        assert_eq!(left_out(&[10; 16]), 7);
+        assert_eq!(left_out(&[0; 16]), 0);
+    }
+
+    #[test]
+    fn who_has_been_away_lately_goes_first() {
+        let tried = Looked { on_trial: true, ..looked(1000, 40) };
+        assert_eq!(verdicts(&[looked(1000, 60), tried], 2000, 2), [Verdict::Helps, Verdict::HoldsUp]);
+        let tried = Looked { on_trial: true, ..looked(1000, 30) };
+        assert_eq!(verdicts(&[looked(1000, 60), tried], 2000, 2), [Verdict::HoldsUp, Verdict::Helps]);
+    }
+
+    #[test]
+    fn a_fast_core_may_be_waited_for_longer() {
+        let of_ten = |fast, slow| {
+            let looked: Vec<Looked> =
+                [looked(1000, fast), looked(1000, 0)].into_iter().chain([looked(550, slow); 8]).collect();
+            verdicts(&looked, 2 * 1000 + 8 * 550, 10).iter().filter(|&&verdict| verdict == Verdict::HoldsUp).count()
+        };
+        assert_eq!([of_ten(13, 0), of_ten(14, 0)], [0, 1], "it is a sixth of the team");
+        assert_eq!([of_ten(0, 7), of_ten(0, 8), of_ten(0, 9)], [0, 1, 2], "of a twelfth each");
     }
 }

@@ -4,50 +4,62 @@
 //! its core. Elsewhere nothing is known. A thread that spins runs; one that is parked does neither.
 
 use duet_types::Nanos;
-use std::fs::File;
 
-/// What a thread got of its core since it began.
+/// What a thread got of its core since it began, or from one look to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreTime {
     /// It ran.
     pub ran: Nanos,
-    /// It could have run, and others did.
+    /// It could have run, and others did; or it left its core to them, where a lane tells.
     pub waited: Nanos,
 }
 
 /// Where a thread's time is told. It stays open: reading takes a microsecond, opening ten.
 #[derive(Debug)]
-pub(crate) struct Told(File);
+#[cfg(unix)]
+pub(crate) struct Told(std::fs::File);
 
+#[cfg(unix)]
 impl Told {
     /// Of the calling thread, if anybody tells.
     pub(crate) fn of_this_thread() -> Option<Self> {
         // A link to `PROCESS/task/THREAD`: the file stays this thread's, whoever reads it.
-        File::open("/proc/thread-self/schedstat").ok().map(Self)
+        std::fs::File::open("/proc/thread-self/schedstat").ok().map(Self)
     }
 
     /// What the thread has got by now.
-    #[cfg(unix)]
     pub(crate) fn read(&self) -> Option<CoreTime> {
         let mut text = [0; 64];
         let len = std::os::unix::fs::FileExt::read_at(&self.0, &mut text, 0).ok()?;
         CoreTime::parse(str::from_utf8(&text[..len]).ok()?)
     }
+}
 
-    #[cfg(not(unix))]
-    #[expect(clippy::unused_self, reason = "it is never made here")]
-    pub(crate) fn read(&self) -> Option<CoreTime> {
+/// Nobody tells.
+#[derive(Debug)]
+#[cfg(not(unix))]
+pub(crate) enum Told {}
+
+#[cfg(not(unix))]
+impl Told {
+    pub(crate) fn of_this_thread() -> Option<Self> {
         None
+    }
+
+    pub(crate) fn read(&self) -> Option<CoreTime> {
+        match *self {}
     }
 }
 
 impl CoreTime {
     /// What it got since it had got `before`.
-    pub(crate) fn since(self, before: Self) -> Self {
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
         Self { ran: self.ran.saturating_sub(before.ran), waited: self.waited.saturating_sub(before.waited) }
     }
 
     /// Of nanoseconds run and waited, and whatever follows.
+    #[cfg(any(unix, test))]
     fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok().map(Nanos));
         Some(Self { ran: numbers.next()?, waited: numbers.next()? })

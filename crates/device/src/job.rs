@@ -2,7 +2,7 @@
 
 use duet_kernels::crew::Crew;
 
-/// Work for a team. It is called on the leading lane's thread.
+/// Work for a team. It is called on the thread that leads.
 pub type Job = Box<dyn FnOnce(&dyn Crew) + Send>;
 
 /// The lanes are shutting down and take no more work.

@@ -3,7 +3,7 @@
 //! Between two rounds of a job there are microseconds, between two tokens a few more: the thread spins that long before
 //! it parks, because waking a parked thread costs more than the gap. A parked thread uses no CPU.
 
-use crate::absence::Absence;
+use crate::absence::{Absence, Looked};
 use crate::affinity::keep_on;
 use crate::core_time::{CoreTime, Told};
 use crate::gate::Gate;
@@ -74,15 +74,15 @@ impl Mailbox {
 
     /// What the thread got of its core; nothing before it began, and where nobody tells.
     pub(crate) fn core_time(&self) -> Option<CoreTime> {
-        self.time.get().and_then(Told::read)
+        let told = self.time.get().and_then(Told::read)?;
+        Some(CoreTime { waited: told.waited + self.absence.all(Instant::now()), ..told })
     }
 
-    /// Called where the thread took part in a team of `size` threads: sees whether it held them up. One without a core of its
-    /// own goes where there is room.
-    pub(crate) fn took_part(&self, now: Instant, size: usize) {
-        if self.speed.get().is_some() {
-            self.absence.look(now, size, || self.core_time());
-        }
+    /// What the thread, which takes part in a team, got of its core since the last look, if that is to be judged. One
+    /// without a core of its own goes where there is room.
+    pub(crate) fn look(&self, now: Instant) -> Option<Looked> {
+        let speed = *self.speed.get()?;
+        self.absence.look(now, speed, || self.time.get()?.read())
     }
 
     fn take_job(&self) -> Option<Posted> {

@@ -1,6 +1,6 @@
 //! Rounds: one function, run by every thread of a team, borrowed from the leader's stack.
 //!
-//! The leader publishes a pointer to its [`Round`] in each member's [`Slot`], takes part as rank 0, and waits. A slot
+//! The leader claims each member's [`Slot`], publishes a pointer to its [`Round`] there, takes part as rank 0, and waits. A slot
 //! is full from the moment the leader fills it until its member has returned from the function, and the leader does not
 //! return, nor unwind, before every slot is empty again: so the function and all that it borrows outlive every call.
 //! The member's last touch is of the slot, which both share for good, never of the round.
@@ -12,7 +12,7 @@ use duet_kernels::crew::{SpinBarrier, Worker};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Where a member finds the round it is to take part in. Served by one thread only, alone on its cache line.
@@ -21,7 +21,13 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Slot {
     round: AtomicPtr<Round<'static>>,
     rank: AtomicUsize,
+    claim: Claim,
 }
+
+/// Whether a leader has the slot for a round of its. Only leaders look, so it is not on the line at which the member does.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Claim(AtomicBool);
 
 /// One call of a function by all threads of a team.
 pub(crate) struct Round<'a> {
@@ -53,9 +59,10 @@ pub(crate) fn run_together<'s>(
     let size = 1 + slots.clone().count();
     let round = Round { work, meeting, size, panic: Mutex::new(None) };
     {
-        let returned = AllReturned { slots: slots.clone(), round: &round };
+        let mut returned = AllReturned { slots: slots.clone(), filled: 0, round: &round };
         for (index, slot) in slots.enumerate() {
             slot.fill(&round, index + 1);
+            returned.filled += 1;
             wake(index);
         }
         round.take_part(0);
@@ -91,7 +98,7 @@ impl Slot {
     }
 
     fn fill(&self, round: &Round<'_>, rank: usize) {
-        assert!(!self.is_full(), "a thread takes part in one round at a time");
+        assert!(!self.claim.0.swap(true, Ordering::Acquire), "a thread takes part in one round at a time");
         self.rank.store(rank, Ordering::Relaxed);
         let round = ptr::from_ref(round).cast::<Round<'static>>().cast_mut();
         self.round.store(round, Ordering::Release);
@@ -111,9 +118,10 @@ impl Round<'_> {
     }
 }
 
-/// Waits, when dropped, until every slot is empty.
+/// Waits, when dropped, until every slot that was filled is empty, and gives it up.
 struct AllReturned<'r, 's, S: Iterator<Item = &'s Slot> + Clone> {
     slots: S,
+    filled: usize,
     round: &'r Round<'r>,
 }
 
@@ -123,7 +131,7 @@ impl<'s, S: Iterator<Item = &'s Slot> + Clone> Drop for AllReturned<'_, 's, S> {
             // The leader did not come to take part: nobody may wait for it.
             self.round.meeting.barrier.poison();
         }
-        for slot in self.slots.clone() {
+        for slot in self.slots.clone().take(self.filled) {
             let mut spins = 0_u32;
             while slot.is_full() {
                 spins += 1;
@@ -133,9 +141,40 @@ impl<'s, S: Iterator<Item = &'s Slot> + Clone> Drop for AllReturned<'_, 's, S> {
                     std::thread::yield_now();
                 }
             }
+            slot.claim.0.store(false, Ordering::Release);
         }
     }
 }
 
 /// About 20 µs: members end within microseconds of each other unless one lost its core, and then it should get it.
 const SPINS_BEFORE_YIELD: u32 = 2_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::iter::once;
+
+    #[test]
+    fn a_slot_has_one_round_at_a_time() {
+        let (slot, called) = (Slot::default(), AtomicUsize::new(0));
+        let run = |work: &(dyn Fn(Worker<'_>) + Sync)| {
+            let meeting = Meeting { barrier: &SpinBarrier::new(2), number: 1, cuts: &[] };
+            run_together(once(&slot), meeting, |_| {}, work);
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..2).for_each(|_| while !slot.serve() {}));
+            run(&|worker| {
+                if worker.rank() == 0 {
+                    let other = catch_unwind(AssertUnwindSafe(|| run(&|_| unreachable!("the slot is not free"))));
+                    assert!(other.is_err());
+                }
+                worker.sync();
+                called.fetch_add(1, Ordering::Relaxed);
+            });
+            run(&|_| {
+                called.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(called.into_inner(), 4, "the round was not disturbed, and the slot is free after it");
+    }
+}

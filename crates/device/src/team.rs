@@ -1,6 +1,6 @@
 //! Teams: lanes that run one job together.
 
-use crate::absence::LOOK_EVERY;
+use crate::absence::{LOOK_EVERY, Looked, verdicts};
 use crate::lane_thread::Mailbox;
 use crate::round::{Meeting, run_together};
 use crate::topology::Speed;
@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The crew of a job: the leading lane's thread, which runs the job, and every other thread of the team's lanes that is not
+/// The crew of a job: the leader, which runs the job, and every other thread of the team's lanes that is not
 /// [away](crate::absence). A thread keeps its rank as long as the same threads take part, so that it finds its share of the
 /// weights in its own cache. Who takes part changes between two rounds only.
 ///
@@ -47,11 +47,15 @@ impl Team {
         Self { mailboxes, leader, others, formation, rounds: Cell::new(0), seen: Cell::new(now) }
     }
 
-    /// Sees whether one of those who take part holds the others up. Called by the leader's thread, between rounds.
+    /// Sees who of those who take part holds the others up. Called by the leader's thread, between rounds.
     pub(crate) fn look(&self, now: Instant) {
         let formation = self.formation.borrow();
-        for &thread in [self.leader].iter().chain(&formation.members) {
-            self.mailboxes[thread].took_part(now, formation.size());
+        let threads = || [self.leader].into_iter().chain(formation.members.iter().copied());
+        let (looked_at, looked): (Vec<usize>, Vec<Looked>) =
+            threads().filter_map(|thread| Some((thread, self.mailboxes[thread].look(now)?))).unzip();
+        let speed = threads().map(|thread| u64::from(self.mailboxes[thread].speed().0)).sum();
+        for (thread, verdict) in looked_at.into_iter().zip(verdicts(&looked, speed, formation.size())) {
+            self.mailboxes[thread].absence.judge(now, verdict);
         }
     }
 
@@ -94,7 +98,6 @@ fn cuts(speeds: impl Iterator<Item = Speed>) -> Vec<u32> {
 }
 
 impl Crew for Team {
-    /// The same until the end of the next round.
     fn size(&self) -> usize {
         self.formation.borrow().size()
     }
@@ -128,6 +131,7 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::time::Duration;
 
     #[test]
     fn shares_are_as_large_as_cores_are_fast() {
@@ -147,10 +151,20 @@ mod tests {
         assert_eq!(shares.into_inner().unwrap(), [0..4, 4..8, 8..10]);
     }
 
+    /// Sets it however a job ends.
+    struct Ended<'a>(&'a AtomicBool);
+
+    impl Drop for Ended<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
     /// Runs `job` with threads behind the mailboxes of ranks 1 and up.
     fn with_lanes(mailboxes: &Arc<[Mailbox]>, job: impl FnOnce()) {
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _ended = Ended(&ended);
             for mailbox in &mailboxes[1..] {
                 let ended = &ended;
                 scope.spawn(move || {
@@ -161,7 +175,6 @@ mod tests {
                 });
             }
             job();
-            ended.store(true, Ordering::Release);
         });
     }
 
@@ -189,7 +202,7 @@ mod tests {
             std::thread::sleep(LOOK_EVERY);
             sizes();
             assert_eq!(sizes(), 3, "it is seen between two rounds of a job");
-            mailboxes[2].absence.begin(Instant::now());
+            mailboxes[2].absence.begin(Instant::now() + Duration::from_secs(3600));
             std::thread::sleep(LOOK_EVERY);
             sizes();
             assert_eq!(sizes(), 2);

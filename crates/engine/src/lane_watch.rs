@@ -1,7 +1,7 @@
 //! How much the lanes wanted their cores and had to wait for them, from one look to the next.
 //!
 //! A lane whose threads are held up by other programs, or by the server's own threads, is slow for a reason that no peak
-//! shows, and it holds up its whole team.
+//! shows: it holds up its whole team, or some of its threads stay away from that, which counts as waiting too.
 
 use duet_device::{CoreTime, CpuLanes};
 use duet_driver::LaneTime;
@@ -31,8 +31,7 @@ impl LaneWatch {
 fn lane_time(now: &[Option<CoreTime>], before: &[Option<CoreTime>]) -> Option<LaneTime> {
     let mut lane = LaneTime::default();
     for (now, before) in now.iter().zip(before) {
-        let (now, before) = ((*now)?, (*before)?);
-        let (ran, waited) = (now.ran.saturating_sub(before.ran), now.waited.saturating_sub(before.waited));
+        let CoreTime { ran, waited } = (*now)?.since((*before)?);
         lane.wanted = lane.wanted.max(ran + waited);
         lane.waited += waited;
     }

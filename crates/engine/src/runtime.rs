@@ -463,7 +463,7 @@ impl<B: Backend> Shared<B> {
         Drafters { model: self.draft_model.as_ref(), people: &self.people, config: &self.config }
     }
 
-    /// Runs a kernel and reports it, on the leading lane of its team. If the scheduler fails over the report, its clients
+    /// Runs a kernel and reports it, on the thread that leads its team. If the scheduler fails over the report, its clients
     /// are told.
     pub(crate) fn run_kernel(
         &self,

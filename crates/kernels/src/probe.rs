@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 #[must_use]
 pub fn int8_macs_per_second(isa: Isa, crew: &dyn Crew) -> f64 {
     const ROUNDS: usize = 60_000;
-    let nanos = AtomicU64::new(0);
+    // Of this call: another may have fewer workers.
+    let (size, nanos) = (crew.size(), AtomicU64::new(0));
     crew.run(&|worker: Worker<'_>| {
         // Timed between syncs: waking the crew is not the cores' speed.
         worker.sync();
@@ -26,7 +27,7 @@ pub fn int8_macs_per_second(isa: Isa, crew: &dyn Crew) -> f64 {
             nanos.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         }
     });
-    (crew.size() * ROUNDS * CHAINS * LANES * 4) as f64 / nanos.into_inner().max(1) as f64 * 1e9
+    (size * ROUNDS * CHAINS * LANES * 4) as f64 / nanos.into_inner().max(1) as f64 * 1e9
 }
 
 /// Runs `rounds` of that instruction on the calling thread and returns how many multiply-accumulates that were. The

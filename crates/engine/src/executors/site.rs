@@ -22,7 +22,7 @@ pub(crate) enum Ran {
 #[derive(Clone, Copy)]
 pub(crate) struct Site<'a> {
     pub(crate) lanes: LaneSet,
-    /// All threads of these lanes.
+    /// The threads of these lanes, or those that have their cores.
     pub(crate) crew: &'a dyn Crew,
     /// Rows that devices of the team take.
     pub(crate) shares: &'a [Share],

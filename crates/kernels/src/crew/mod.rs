@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// Threads that can run one function together.
 pub trait Crew {
-    /// How many workers take part, at least one.
+    /// How many workers take part in the next call of [`Self::run`], at least one.
     fn size(&self) -> usize;
 
     /// Calls `work` once on every worker, the calling thread being rank 0, and returns when all have returned.
