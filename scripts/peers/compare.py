@@ -14,7 +14,8 @@ script waits for the machine to fall idle and gives up if it does not; `--busy` 
 says so in every line of output. `--realtime` keeps the cores from other programs instead: every peer
 runs at a real-time priority (`chrt`, as root), so that the others wait as long as it does not.
 `--beside N` measures what is left beside other work: N programs that compute without end, each in a
-session of its own, as a compiler that an agent has started would be.
+session of its own, as a compiler that an agent has started would be; or that do what `--doing COMMAND`
+says, again and again.
 
 Figures, tokens per second:
   prefill    a prompt of 512 tokens (--prompt), one sequence, to its first token
@@ -40,6 +41,7 @@ import contextlib
 import json
 import os
 import random
+import signal
 import socket
 import statistics
 import subprocess
@@ -78,12 +80,15 @@ def main():
     load.add_argument("--busy", action="store_true", help="measure on a busy machine (for trials)")
     load.add_argument("--realtime", action="store_true", help="keep the cores from other programs")
     load.add_argument("--beside", type=positive, metavar="N", help="beside N programs that compute without end")
+    parser.add_argument("--doing", metavar="COMMAND", help="what those do instead, in a shell, again and again")
     arguments = parser.parse_args()
     models = {name: path for name, path in (("q8", arguments.model_q8), ("q4", arguments.model_q4))
               if path}
     models |= {os.path.splitext(os.path.basename(path))[0]: path for path in arguments.model}
     if not models:
         parser.error("give --model-q8, --model-q4 or --model")
+    if arguments.doing and not arguments.beside:
+        parser.error("--doing is for --beside")
     if arguments.realtime and arguments.openvino:
         parser.error("--realtime is for peers that are started for each figure: not --openvino")
     if not (arguments.duet or arguments.llama_bin or arguments.llama_server or arguments.openvino):
@@ -129,7 +134,7 @@ def measure(peers, arguments):
             for peer in order:
                 if not (arguments.busy or arguments.realtime):
                     wait_for_idle()
-                with programs(arguments.beside or 0):
+                with programs(arguments.beside or 0, arguments.doing):
                     if step == "prefill":
                         figures[peer.name]["prefill"] = peer.prefill()
                     else:
@@ -141,15 +146,17 @@ def measure(peers, arguments):
 
 
 @contextlib.contextmanager
-def programs(count):
-    """Has so many programs compute meanwhile."""
-    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+def programs(count, doing):
+    """Has so many programs compute meanwhile, or do something again and again."""
+    program = ["sh", "-c", f"while :; do {doing}; done"] if doing else [sys.executable, "-c", "while True: pass"]
+    started = [subprocess.Popen(program, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                for _ in range(count)]
     try:
         yield
     finally:
         for program in started:
-            program.kill()
+            # With all that it has started.
+            os.killpg(program.pid, signal.SIGKILL)
             program.wait()
 
 
@@ -178,7 +185,7 @@ def busy_share():
 def report(name, model, rounds, arguments):
     note = {"busy_machine": True} if arguments.busy else {}
     note |= {"realtime": True} if arguments.realtime else {}
-    note |= {"beside": arguments.beside} if arguments.beside else {}
+    note |= {"beside": arguments.beside, "doing": arguments.doing} if arguments.beside else {}
     columns = ["prefill"] + [f"decode {batch}" for batch in arguments.batch]
     peers = list(rounds[0])
     lines = [(peer, {c: [r[peer][c] for r in rounds] for c in columns}) for peer in peers]
