@@ -144,12 +144,12 @@ impl State {
 ///
 /// Without a thread the team loses the thread's part of its speed at most, where computing is the bottleneck, and less where
 /// memory is. With it, it loses what the thread waits, and some more: what a thread has of its share when it loses its core,
-/// nobody can take over. The fewer there are, the more each is worth: so who waits most goes first (or who has been away lately: it goes at
-/// once), and one remains.
+/// nobody can take over. The fewer there are, the more each is worth, so they go one by one, who waits most first, as long
+/// as the team gains; before others, those on trial, who are gone after one look; and one remains.
 pub(crate) fn verdicts(looked: &[Looked], mut team: u64, mut size: usize) -> Vec<Verdict> {
     let mut verdicts = vec![Verdict::Helps; looked.len()];
     while size > 1 {
-        // What it waits, over the part of the team's speed, with what it waits for, that it is.
+        // More than 1 where `waited / wanted` is more than `speed / (team + speed)`.
         let excess = |at: usize| {
             let Looked { speed, time, .. } = looked[at];
             let (speed, waited) = (f64::from(speed.0), time.waited.0 as f64);

@@ -27,6 +27,7 @@ mod error;
 mod experts;
 mod fusing;
 mod given;
+mod given_up;
 pub mod gpu;
 mod heads;
 mod held;

@@ -8,6 +8,7 @@ use crate::best::{self, BEST_MAX};
 use crate::error::GpuError;
 use crate::experts;
 use crate::fusing::Fusing;
+use crate::given_up::GivenUp;
 use crate::gpu::{Fault, Gpu};
 use crate::held::Shares;
 use crate::launches::{LaunchTime, Launches, Timed};
@@ -39,6 +40,7 @@ pub struct GpuModel {
     dropped: Mutex<Vec<RequestId>>,
     /// One lane at a time has it. Nothing after a failure, until a probe.
     loaded: Mutex<Option<OnGpu>>,
+    given_up: GivenUp,
 }
 
 /// What a GPU has while it is open.
@@ -72,8 +74,16 @@ impl GpuModel {
         let held = shares.longest()?;
         let on_gpu = OnGpu::new(&model, adapter, &held, shares.pages)?;
         let cache_access = on_gpu.loaded.gpu.cache_access();
-        let (held, loaded) = (Mutex::new(held), Mutex::new(Some(on_gpu)));
-        Ok(Self { model, adapter: adapter.clone(), shares, cache_access, held, dropped: Mutex::default(), loaded })
+        Ok(Self {
+            model,
+            adapter: adapter.clone(),
+            shares,
+            cache_access,
+            held: Mutex::new(held),
+            dropped: Mutex::default(),
+            loaded: Mutex::new(Some(on_gpu)),
+            given_up: GivenUp::default(),
+        })
     }
 
     /// Whether it holds all layers of the model.
@@ -158,8 +168,7 @@ impl GpuModel {
             if let Some(on_gpu) = &mut gone {
                 on_gpu.spans.kept.leave();
             }
-            // To give up a device that hangs may take as long as it hangs. Without a thread it is given up here.
-            let _ = std::thread::Builder::new().name("duet-gpu-gone".to_owned()).spawn(move || drop(gone));
+            self.given_up.take_down(gone);
             NotRun::Failed(error.to_string())
         })
     }
