@@ -10,7 +10,7 @@ use duet_types::Nanos;
 pub struct CoreTime {
     /// It ran.
     pub ran: Nanos,
-    /// It could have run, and others did; or it left its core to them, where a lane tells.
+    /// It could have run, and others did.
     pub waited: Nanos,
 }
 

@@ -153,7 +153,7 @@ impl CpuLanes {
     }
 
     /// Queues `job` for the team of `lanes`, without those of their threads whose cores other programs have, as long as there
-    /// are others; it runs after what these lanes were given before. The caller must see to it that jobs of overlapping teams
+    /// are others; it runs after what its leader was given before. The caller must see to it that jobs of overlapping teams
     /// are not under way together: the scheduler does.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! One thread of a lane: serves rounds that a team's leader publishes, and runs jobs if it leads its lane.
+//! One thread of a lane: serves rounds that a team's leader publishes, and runs the jobs of teams that it leads.
 //!
 //! Between two rounds of a job there are microseconds, between two tokens a few more: the thread spins that long before
 //! it parks, because waking a parked thread costs more than the gap. A parked thread uses no CPU.
@@ -74,8 +74,7 @@ impl Mailbox {
 
     /// What the thread got of its core; nothing before it began, and where nobody tells.
     pub(crate) fn core_time(&self) -> Option<CoreTime> {
-        let told = self.time.get().and_then(Told::read)?;
-        Some(CoreTime { waited: told.waited + self.absence.all(Instant::now()), ..told })
+        self.time.get().and_then(Told::read)
     }
 
     /// What the thread, which takes part in a team, got of its core since the last look, if that is to be judged. One

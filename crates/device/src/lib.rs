@@ -1,8 +1,8 @@
 //! The threads that run kernels: the CPU's cores as lanes and teams, and a thread for each device that waits for it.
 //!
 //! A *lane* is one serial queue over a set of cores; a *team* is one or more lanes that run one job together, led by
-//! the first of their threads that is not *away*, its core being another program's. Jobs report their own completion, on the thread that ran them: there is no
-//! dispatcher. A lane with nothing to do uses no CPU.
+//! the first of their threads that is not *away* because another program has its core. Jobs report their own completion, on
+//! the thread that ran them: there is no dispatcher. A lane with nothing to do uses no CPU.
 
 mod absence;
 mod affinity;

@@ -1,8 +1,8 @@
 //! Rounds: one function, run by every thread of a team, borrowed from the leader's stack.
 //!
-//! The leader claims each member's [`Slot`], publishes a pointer to its [`Round`] there, takes part as rank 0, and waits. A slot
-//! is full from the moment the leader fills it until its member has returned from the function, and the leader does not
-//! return, nor unwind, before every slot is empty again: so the function and all that it borrows outlive every call.
+//! The leader claims each member's [`Slot`], publishes a pointer to its [`Round`] there, takes part as rank 0, and waits.
+//! A slot is full from the moment the leader fills it until its member has returned from the function, and the leader does
+//! not return, nor unwind, before every slot is empty again: so the function and all that it borrows outlive every call.
 //! The member's last touch is of the slot, which both share for good, never of the round.
 //!
 //! A panic in one thread poisons the barrier, so that threads which wait for it there leave too; when all have
@@ -24,7 +24,7 @@ pub(crate) struct Slot {
     claim: Claim,
 }
 
-/// Whether a leader has the slot for a round of its. Only leaders look, so it is not on the line at which the member does.
+/// Whether a leader has the slot for a round of its own. Only leaders look, so it is not on the line at which the member does.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Claim(AtomicBool);

@@ -50,6 +50,10 @@ impl Team {
     /// Sees who of those who take part holds the others up. Called by the leader's thread, between rounds.
     pub(crate) fn look(&self, now: Instant) {
         let formation = self.formation.borrow();
+        // Alone it holds nobody up; and beside a leader that is away and stays for its job, the others are not to go as well.
+        if formation.size() == 1 || self.mailboxes[self.leader].absence.until(now).is_some() {
+            return;
+        }
         let threads = || [self.leader].into_iter().chain(formation.members.iter().copied());
         let (looked_at, looked): (Vec<usize>, Vec<Looked>) =
             threads().filter_map(|thread| Some((thread, self.mailboxes[thread].look(now)?))).unzip();

@@ -1,7 +1,8 @@
 //! How much the lanes wanted their cores and had to wait for them, from one look to the next.
 //!
 //! A lane whose threads are held up by other programs, or by the server's own threads, is slow for a reason that no peak
-//! shows: it holds up its whole team, or some of its threads stay away from that, which counts as waiting too.
+//! shows: it holds up its whole team, as long as its threads do not stay away from teams. Those that do wait for nothing, so
+//! who replays the record does not see that their teams are smaller.
 
 use duet_device::{CoreTime, CpuLanes};
 use duet_driver::LaneTime;

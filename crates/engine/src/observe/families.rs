@@ -148,7 +148,7 @@ impl Families {
         let help = "1 if kernels are launched on a lane, 0 while it is lost or takes much longer than predicted";
         registry.register("lane_usable", help, self.lane_usable.clone());
         registry.register("lane_losses", "Failures of a lane's executor, probes included", self.lane_losses.clone());
-        let help = "Threads of a lane that leave their cores to other programs now";
+        let help = "Threads of a lane that take no part in teams now, because other programs have their cores";
         registry.register("lane_threads_away", help, self.lane_threads_away.clone());
         let help = "Times that a thread of a lane began to leave its core to another program";
         registry.register("lane_absences", help, self.lane_absences.clone());
