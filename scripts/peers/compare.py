@@ -304,7 +304,8 @@ class LlamaServer:
     name = "llama-server"
 
     def __init__(self, program, model, arguments):
-        slots, self.prompt = max(arguments.batch), arguments.prompt
+        slots = max(arguments.batch)
+        self.prompt, self.generated = arguments.prompt, arguments.generate
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]

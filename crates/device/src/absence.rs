@@ -85,16 +85,15 @@ impl Absence {
         let mut state = self.state();
         let (_, before) = state.seen.replace((now, time))?;
         let time = time.since(before);
-        let is_away = state.last.is_some_and(|(until, _)| now < until);
         let is_told = time.ran.0 + time.waited.0 >= LEAST_WANTED.as_nanos() as u64;
-        (is_told && !is_away).then_some(Looked { speed, time, on_trial: state.is_on_trial(now) })
+        (is_told && !state.is_away(now)).then_some(Looked { speed, time, on_trial: state.is_on_trial(now) })
     }
 
     /// Lets the thread stay away if it holds its team up: at the second look that says so, since what happens once may be
     /// over; at the first if it has been away lately.
     pub(crate) fn judge(&self, now: Instant, verdict: Verdict) {
         let mut state = self.state();
-        if state.last.is_some_and(|(until, _)| now < until) {
+        if state.is_away(now) {
             // Another leader has judged meanwhile.
             return;
         }
@@ -117,6 +116,10 @@ impl Absence {
 }
 
 impl State {
+    fn is_away(&self, now: Instant) -> bool {
+        self.last.is_some_and(|(until, _)| now < until)
+    }
+
     /// Whether it has been back for no longer than it was away.
     fn is_on_trial(&self, now: Instant) -> bool {
         self.last.is_some_and(|(until, length)| now < until + length)
