@@ -278,6 +278,8 @@ struct Bench<'a> {
 struct Prefill {
     total: Duration,
     linear: Duration,
+    /// Of linear layers.
+    macs: u64,
     attention: Duration,
 }
 
@@ -293,8 +295,7 @@ impl Bench<'_> {
 
         (self.progress)("prefill");
         let (mut rates, mut linear, mut shares, mut attention) = (vec![], vec![], vec![], vec![]);
-        let macs =
-            |prefill: &Prefill| model.linear_macs() as f64 * settings.prompt as f64 / prefill.linear.as_secs_f64();
+        let macs = |prefill: &Prefill| prefill.macs as f64 / prefill.linear.as_secs_f64();
         for _ in 0..samples {
             let (prefill, share) = beside(|| {
                 let before = ceiling.int8();
@@ -391,22 +392,31 @@ impl Bench<'_> {
         let mut activations = Activations::new(self.model, CHUNK.min(prompt));
         let mut kv = pool.table();
         let tokens = self.text(prompt, 0);
-        let mut times = Prefill { total: Duration::ZERO, linear: Duration::ZERO, attention: Duration::ZERO };
+        let mut times = Prefill { total: Duration::ZERO, linear: Duration::ZERO, macs: 0, attention: Duration::ZERO };
+        let work = self.model.work();
         let start = Instant::now();
         for chunk in tokens.chunks(CHUNK) {
+            let is_last = chunk.as_ptr_range().end == tokens.as_ptr_range().end;
             let mut pass = self.pass(activations, vec![Segment::new(kv, chunk.to_vec())])?;
+            pass.set_head_rows(chunk.len() - usize::from(is_last)..chunk.len());
             for node in self.model.nodes() {
                 let start = Instant::now();
                 self.model.try_run_node(&mut pass, node, 0..chunk.len(), self.crew)?;
+                let rows = self.model.rows_of(&pass, node, 0..chunk.len()).len() as u64;
                 match node {
                     Node::Embed => {}
                     Node::Attention { .. } => times.attention += start.elapsed(),
-                    Node::Qkv { .. } | Node::Ffn { .. } | Node::Route { .. } | Node::Experts { .. } => {
-                        times.linear += start.elapsed()
+                    Node::Qkv { .. } => {
+                        times.linear += start.elapsed();
+                        times.macs += rows * work.qkv.macs;
+                    }
+                    Node::Ffn { .. } | Node::Route { .. } | Node::Experts { .. } => {
+                        times.linear += start.elapsed();
+                        times.macs += rows * work.ffn.macs;
                     }
                 }
             }
-            if chunk.as_ptr_range().end == tokens.as_ptr_range().end {
+            if is_last {
                 self.model.logits(&mut pass, &[chunk.len() - 1], &mut Vec::new(), self.crew);
             }
             let (buffers, tables) = pass.finish();

@@ -76,6 +76,10 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Whose a pass is, for what it waits for beside lanes.
     fn set_class(&self, _pass: &mut Self::Pass, _class: Class) {}
 
+    /// Says which rows of a pass are read behind the last layer, and perhaps some between them, before a node is run: by the
+    /// head, or for their hidden states. All, if nobody says so.
+    fn set_head_rows(&self, _pass: &mut Self::Pass, _rows: Range<usize>) {}
+
     /// Runs a span of nodes on some rows of the pass; spans of a row come in order. If the site may be left, it may come only
     /// to a node whose weights are not in memory; the rows go on there, after [`Self::when_ready`].
     ///
@@ -161,10 +165,12 @@ pub(crate) trait Backend: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The tokens that occur in a text. Takes a microsecond for each of them.
-    fn vocabulary_of(&self, text: &[TokenId]) -> Self::Vocabulary;
+    /// The tokens that occur in a text, if rows of it that are not [read](Self::set_head_rows) are computed far enough for a guess at
+    /// what follows them. Takes a microsecond for each token.
+    fn vocabulary_of(&self, text: &[TokenId]) -> Option<Self::Vocabulary>;
 
-    /// The likeliest successors of some rows, after all nodes, of those in a vocabulary; without one, of all tokens.
+    /// The likeliest successors of some rows, after all nodes, of those in a vocabulary; without one, of all tokens. For rows that
+    /// are not read, a guess.
     fn successors(
         &self,
         pass: &mut Self::Pass,

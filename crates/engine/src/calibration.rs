@@ -4,6 +4,9 @@
 //! small model's prefill. A [head over the prompt's tokens](crate::backend::Backend::vocabulary_of) costs a hundredth of
 //! that and gives other drafts: the likeliest successors among the prompt's tokens, where the paper has the likeliest of
 //! all. One that the prompt does not hold is never drafted from it, and one that is not among the likeliest of all may be.
+//!
+//! Rows of a prompt that nothing else reads behind the last layer are not computed there ([`Backend::set_head_rows`]); the head
+//! over the prompt's tokens reads what the layer before left, and is right as often.
 
 use crate::backend::Backend;
 use duet_kernels::crew::Crew;
@@ -34,7 +37,7 @@ impl<B: Backend> Vocabulary<B> {
     pub(crate) fn new(backend: &B, calibrate: Calibrate, prompt: &[TokenId]) -> Option<Self> {
         match calibrate {
             Calibrate::Off => None,
-            Calibrate::Context => Some(Self::Context(backend.vocabulary_of(prompt))),
+            Calibrate::Context => backend.vocabulary_of(prompt).map(Self::Context),
             Calibrate::Full => Some(Self::Full),
         }
     }

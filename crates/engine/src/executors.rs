@@ -139,7 +139,7 @@ impl Executors {
                 if let Came::ToMissing(about) = came {
                     return Ok(Ran::ToMissing { done, about });
                 }
-                self.cores.did(rows.len() as u64 * self.macs(node));
+                self.cores.did(model.rows_of(pass, node, rows.clone()).len() as u64 * self.macs(node));
             } else {
                 self.run_node(model, pass, node, rows.clone(), site)?;
             }
@@ -147,8 +147,8 @@ impl Executors {
         Ok(Ran::ToItsEnd)
     }
 
-    /// Runs a node on some rows of a pass. Whoever takes some begins, the cores last, since they compute at once; then what
-    /// is under way ends, and the crew stands in for who did not do it.
+    /// Runs a node on some rows of a pass, those that anybody reads. Whoever takes some begins, the cores last, since they
+    /// compute at once; then what is under way ends, and the crew stands in for who did not do it.
     pub(crate) fn run_node(
         &self,
         model: &Model,
@@ -157,6 +157,10 @@ impl Executors {
         rows: Range<usize>,
         site: Site<'_>,
     ) -> Result<(), EngineError> {
+        let rows = model.rows_of(pass, node, rows);
+        if rows.is_empty() {
+            return Ok(());
+        }
         match node {
             Node::Route { .. } | Node::Experts { .. } => return self.run_experts(model, pass, node, site),
             Node::Attention { layer } if rows == (0..pass.rows()) && self.attends(model, pass, layer, site)? => {

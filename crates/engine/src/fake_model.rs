@@ -52,6 +52,8 @@ pub(crate) struct FakeModel {
     pub(crate) context: Tokens,
     /// Rows computed, over all passes.
     pub(crate) rows: AtomicUsize,
+    /// Those of them that were to be read behind the last layer.
+    pub(crate) head_rows: AtomicUsize,
     pub(crate) hold: Arc<Hold>,
     /// Whether a device computes parts of nodes without the pass.
     pub(crate) device: FakeDevice,
@@ -124,6 +126,8 @@ pub(crate) struct FakePass {
     nodes: Vec<usize>,
     /// Nodes whose weights were read for it.
     read: Vec<usize>,
+    /// Rows that are read behind the last layer.
+    head_rows: Range<usize>,
 }
 
 #[derive(Debug)]
@@ -199,6 +203,7 @@ impl FakeModel {
             script: Vec::new(),
             context: Tokens(context),
             rows: AtomicUsize::new(0),
+            head_rows: AtomicUsize::new(0),
             hold: Arc::default(),
             device: FakeDevice::Absent,
             is_broken: false,
@@ -212,6 +217,18 @@ impl FakeModel {
     pub(crate) fn logits_of(&self, tokens: &[TokenId]) -> Vec<f32> {
         let mut logits = Vec::new();
         self.logits_after(tokens, &mut logits);
+        logits
+    }
+
+    fn logits_of_rows(&self, pass: &FakePass, rows: &[usize]) -> Vec<f32> {
+        let (mut start, mut logits) = (0, Vec::new());
+        for segment in &pass.segments {
+            let count = segment.table.tokens.len() - segment.before;
+            for row in (0..count).filter(|row| rows.contains(&(start + row))) {
+                self.logits_after(&segment.text_to(row), &mut logits);
+            }
+            start += count;
+        }
         logits
     }
 
@@ -352,6 +369,7 @@ impl Backend for FakeModel {
                 texts: Some(texts),
                 nodes,
                 read: Vec::new(),
+                head_rows: 0..0,
             });
         }
         for Rows { mut table, tokens, parents, .. } in rows {
@@ -363,7 +381,7 @@ impl Backend for FakeModel {
             segments.push(FakeSegment { table, before, parents });
         }
         let rows = segments.iter().map(|segment| segment.table.tokens.len() - segment.before).sum();
-        let pass = FakePass { segments, texts: None, nodes: vec![0; rows], read: Vec::new() };
+        let pass = FakePass { segments, texts: None, nodes: vec![0; rows], read: Vec::new(), head_rows: 0..rows };
         match error {
             None => Ok(pass),
             Some(error) => Err(Refused { error, tables: self.abandon(pass) }),
@@ -465,16 +483,10 @@ impl Backend for FakeModel {
     ) -> Result<(), EngineError> {
         let crew = site.crew;
         assert!(pass.nodes.iter().all(|&node| node == NODES), "logits come after the last node");
+        assert!(rows.iter().all(|row| pass.head_rows.contains(row)), "a row was said not to be read");
         crew.run(&|worker| worker.sync());
         logits.clear();
-        let mut start = 0;
-        for segment in &pass.segments {
-            let count = segment.table.tokens.len() - segment.before;
-            for row in (0..count).filter(|row| rows.contains(&(start + row))) {
-                self.logits_after(&segment.text_to(row), logits);
-            }
-            start += count;
-        }
+        logits.extend(self.logits_of_rows(pass, rows));
         Ok(())
     }
 
@@ -503,8 +515,13 @@ impl Backend for FakeModel {
     }
 
     /// A hash of all that a row sees, for each float.
+    fn set_head_rows(&self, pass: &mut FakePass, rows: Range<usize>) {
+        pass.head_rows = rows;
+    }
+
     fn add_hidden(&self, pass: &FakePass, rows: Range<usize>, sum: &mut [f64]) {
         assert!(pass.nodes.iter().all(|&node| node == NODES), "hidden states come after the last node");
+        assert!(rows.clone().all(|row| pass.head_rows.contains(&row)), "a row was said not to be read");
         let of = |segment: &FakeSegment| segment.table.tokens.len() - segment.before;
         let all = pass.segments.iter().flat_map(|segment| (0..of(segment)).map(move |row| segment.text_to(row)));
         for text in all.skip(rows.start).take(rows.len()) {
@@ -516,8 +533,8 @@ impl Backend for FakeModel {
         }
     }
 
-    fn vocabulary_of(&self, text: &[TokenId]) -> Vec<TokenId> {
-        text.to_vec()
+    fn vocabulary_of(&self, text: &[TokenId]) -> Option<Vec<TokenId>> {
+        Some(text.to_vec())
     }
 
     fn successors(
@@ -529,10 +546,13 @@ impl Backend for FakeModel {
         crew: &dyn Crew,
     ) -> Vec<Vec<(TokenId, f32)>> {
         let all: Vec<TokenId> = (0..VOCABULARY as u32).map(TokenId).collect();
-        let (rows, mut logits) = (rows.collect::<Vec<_>>(), Vec::new());
+        assert!(
+            among.is_some() || rows.clone().all(|row| pass.head_rows.contains(&row)),
+            "a row was said not to be read"
+        );
+        crew.run(&|worker| worker.sync());
+        let logits = self.logits_of_rows(pass, &rows.collect::<Vec<_>>());
         let among = among.unwrap_or(&all);
-        let done = self.logits(pass, &rows, &mut logits, Site::new(LaneSet::first(1), crew));
-        assert_eq!(done, Ok(()));
         let likeliest = |logits: &[f32]| {
             let mut of: Vec<_> = among.iter().map(|&token| (token, logits[token.0 as usize])).collect();
             of.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
@@ -548,6 +568,7 @@ impl Backend for FakeModel {
         assert!(pass.nodes.iter().all(|&node| node == nodes), "a pass ends after the last node");
         assert_eq!(pass.segments.len(), accepted.len());
         self.rows.fetch_add(pass.nodes.len(), Ordering::Relaxed);
+        self.head_rows.fetch_add(pass.head_rows.len(), Ordering::Relaxed);
         pass.segments.into_iter().zip(accepted).map(|(segment, accepted)| segment.accept(accepted)).collect()
     }
 

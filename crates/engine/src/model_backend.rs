@@ -181,6 +181,15 @@ impl Backend for ModelBackend {
         }
     }
 
+    fn set_head_rows(&self, pass: &mut ModelPass, rows: Range<usize>) {
+        // Launches of experts take all rows, and count where they go.
+        if self.executors.launches() == 0
+            && let Some(pass) = pass.decoder_mut()
+        {
+            pass.set_head_rows(rows);
+        }
+    }
+
     fn run(
         &self,
         pass: &mut ModelPass,
@@ -279,8 +288,10 @@ impl Backend for ModelBackend {
         }
     }
 
-    fn vocabulary_of(&self, text: &[TokenId]) -> ContextHead {
-        self.model.context_head(text)
+    fn vocabulary_of(&self, text: &[TokenId]) -> Option<ContextHead> {
+        // Without the last layer as with it; without many (Gemma 4) it would say nothing.
+        let left_out = self.model.order().layer(self.model.nodes_for_all_rows())..self.model.config().layers;
+        (left_out.len() <= 1).then(|| self.model.context_head(text))
     }
 
     fn successors(

@@ -15,6 +15,7 @@
 
 mod choosing;
 mod drafting;
+mod head_rows;
 mod looking;
 mod rows;
 mod scoring;

@@ -437,6 +437,21 @@ impl<B: Backend> Sequence<B> {
         if self.logprobs.is_some() || self.constrained.is_some() { Wanted::All } else { self.sampler.wanted() }
     }
 
+    /// Those rows of a pass, its own being `rows` of it, that are read behind the last layer: those that yield tokens, and of a
+    /// prompt those that are scored, or all if it is pooled or calibrates with the whole head.
+    pub(crate) fn head_rows(&self, member: &Member, rows: Range<usize>) -> Range<usize> {
+        let is_full = matches!(self.vocabulary, Some(Vocabulary::Full));
+        if member.stage == Stage::Prefill && (self.pooled.is_some() || is_full) {
+            return rows;
+        }
+        let yielding = rows.end - self.token_rows(member)..rows.end;
+        match self.scored_rows(member, rows).filter(|scored| !scored.is_empty()) {
+            None => yielding,
+            Some(scored) if yielding.is_empty() => scored,
+            Some(scored) => scored.start.min(yielding.start)..yielding.end,
+        }
+    }
+
     /// Those rows of a pass, its own being `rows` of it, that say how likely its prompt's next tokens are, if that is wanted.
     pub(crate) fn scored_rows(&self, member: &Member, rows: Range<usize>) -> Option<Range<usize>> {
         let first = member.rows.start.as_usize();

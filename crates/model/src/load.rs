@@ -376,12 +376,6 @@ impl Model {
         Bytes((layers + self.weights.head.bytes()) as u64)
     }
 
-    /// Multiply-accumulates of the layers' matrix products for one row (the head is not among them).
-    #[must_use]
-    pub fn linear_macs(&self) -> u64 {
-        self.weights.layers.iter().map(|layer| layer.qkv.macs() as u64 + layer.ffn_work().macs).sum()
-    }
-
     /// What the nodes of a layer, and the head, compute and read: where layers differ, their mean.
     #[must_use]
     pub fn work(&self) -> Work {

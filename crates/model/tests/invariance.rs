@@ -74,6 +74,26 @@ fn one_by_one(model: &Model, mut kv: KvTable, tokens: &[TokenId]) -> (KvTable, V
     (kv, all)
 }
 
+#[test]
+fn what_only_the_head_reads_begins_behind_the_last_layer_that_keeps_something() {
+    // Attention of the last layer and its feed-forward block; the block alone behind a state; and what reads others' keys.
+    for (name, left_out) in [("llama", 2), ("lfm2", 1), ("qwen3next", 2), ("gemma4", 8)] {
+        let model = load(name);
+        assert_eq!(model.node_count() - model.nodes_for_all_rows(), left_out, "{name}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "3..4 of 4..5 are read")]
+fn a_row_that_was_said_not_to_be_read_has_no_logits() {
+    let model = load("llama");
+    let segment = Segment::new(pool(&model, KvFormat::F16).table(), text(5, 1));
+    let mut pass = Pass::new(&model, Activations::new(&model, 5), vec![segment]).unwrap();
+    pass.set_head_rows(4..5);
+    model.run_span(&mut pass, 0..model.node_count(), &Solo);
+    model.logits(&mut pass, &[3], &mut Vec::new(), &Solo);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -96,6 +116,36 @@ proptest! {
             at += chunk;
         }
         prop_assert!(all == expected);
+    }
+
+    /// Of a chunk some rows are read behind the last layer; the others are there for what later rows read of them.
+    #[test]
+    fn rows_that_nobody_reads_change_no_others(
+        which in 0..MODELS.len(),
+        chunks in prop::collection::vec((1_usize..50, 0_usize..60), 1..5),
+        threads in 1_usize..4,
+        format in prop::sample::select(KvFormat::ALL.to_vec()),
+    ) {
+        let model = load(MODELS[which]);
+        let tokens = text(chunks.iter().map(|(rows, _)| rows).sum(), 1);
+        let (_, expected) = one_by_one(&model, pool(&model, format).table(), &tokens);
+        let (pool, crew) = (pool(&model, format), Scoped { threads });
+        let (mut kv, mut at) = (pool.table(), 0);
+        for (rows, unread) in chunks {
+            let segment = Segment::new(kv, tokens[at..at + rows].to_vec());
+            let mut pass = Pass::new(&model, Activations::new(&model, rows), vec![segment]).unwrap();
+            let read = unread.min(rows)..rows;
+            pass.set_head_rows(read.clone());
+            model.run_span(&mut pass, 0..model.node_count(), &crew);
+            let mut logits = Vec::new();
+            model.logits(&mut pass, &read.clone().collect::<Vec<_>>(), &mut logits, &crew);
+            let width = model.config().vocabulary;
+            for (row, logits) in read.zip(logits.chunks_exact(width)) {
+                prop_assert!(logits == expected[at + row], "row {} of {}", row, MODELS[which]);
+            }
+            kv = pass.finish().1.pop().unwrap();
+            at += rows;
+        }
     }
 
     /// Sequences of different lengths in one pass, and the nodes of the pass run on ranges of rows.

@@ -9,6 +9,8 @@
 //! is measured, and added to the arithmetic (`per_row`; zero in the paper's formula). What products of a few rows take
 //! goes in steps, which are measured too ([`few_rows`](crate::few_rows); none in the paper's formula).
 //!
+//! The last nodes may compute the rows alone that go through the head ([`Heg::for_all_rows`]): of a part of a prompt none.
+//!
 //! Experts that are on disk are waited for: what is predicted to be missing takes the time of its reading, beside all else
 //! ([`OnDisk`](crate::heg::OnDisk); a node of any other model has no such part).
 //!
@@ -64,10 +66,13 @@ fn span_demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) 
         sum.seconds += count as f64 * (time(anchors, cost) * step + cost.disk);
         sum.bytes += count as f64 * cost.memory * anchors.bytes_per_s;
     };
-    for kind in [NodeKind::Embed].into_iter().chain(order.kinds().map(|(kind, _)| kind)) {
-        let count = order.count_of(kind, nodes);
-        if count > 0 {
-            add(count, cost(heg, anchors, load, kind), step(anchors, load, kind));
+    let (for_all, for_head) = heg.by_rows(nodes);
+    for (nodes, load) in [(for_all, *load), (for_head, load.for_head())] {
+        for kind in [NodeKind::Embed].into_iter().chain(order.kinds().map(|(kind, _)| kind)) {
+            let count = order.count_of(kind, &nodes);
+            if count > 0 && load.rows > 0.0 {
+                add(count, cost(heg, anchors, &load, kind), step(anchors, &load, kind));
+            }
         }
     }
     if nodes.end == heg.nodes() && load.tokens > 0.0 {
@@ -179,7 +184,7 @@ mod tests {
     fn heg() -> Heg {
         let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 1e6, row_bytes: 0.0, routed: None };
         let attention = SequenceWise { macs_per_pair: 1e3, bytes_per_position: 1e3, row_bytes: 0.0 };
-        Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None }
+        Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None, for_all_rows: None }
     }
 
     fn anchors(exposed: f64) -> Anchors {
@@ -233,6 +238,20 @@ mod tests {
         let ((node, span), (waiting_node, waiting_span)) = (time(None), time(disk));
         assert_eq!(waiting_node, node + Nanos(1_000_000));
         assert_eq!(waiting_span, span + Nanos(2_000_000));
+    }
+
+    #[test]
+    fn the_last_nodes_take_what_rows_for_the_head_take() {
+        let heg = Heg { for_all_rows: Some(5), ..heg() };
+        let time = |tokens| {
+            let load = Load { rows: 200.0, pairs: 2_000.0, positions: 20.0, tokens, requests: 1, ..Load::default() };
+            [0..5, 5..7, 0..7].map(|nodes| span_time(&heg, &anchors(0.0), &load, &nodes))
+        };
+        // Two products of 200 µs each way, attention of 2 µs; one of 200 more; and of a row each 100, 2 and 100 for the head.
+        let all = Nanos(3 * 200_000 + 2_000);
+        assert_eq!(time(0.0), [all, Nanos::ZERO, all]);
+        assert_eq!(time(1.0), [all, Nanos(202_000), all + Nanos(202_000)]);
+        assert_eq!(time(200.0)[1], Nanos(2_000 + 200_000 + 200_000));
     }
 
     #[test]

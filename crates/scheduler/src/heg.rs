@@ -27,6 +27,10 @@ pub struct Heg {
     /// The feed-forward in parts, where experts are launched in groups; it is one node otherwise.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub experts: Option<ExpertLaunches>,
+    /// How many of the first nodes compute all rows of a pass; those behind them compute the rows that go through the head,
+    /// since nothing else reads what they make. Absent: all nodes compute all rows.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub for_all_rows: Option<usize>,
 }
 
 /// The parts of a feed-forward whose experts are launched in groups.
@@ -164,6 +168,13 @@ impl Heg {
     pub fn nodes(&self) -> usize {
         self.order().count()
     }
+
+    /// Those of some nodes that compute all rows, and those that compute rows for the head alone.
+    #[must_use]
+    pub fn by_rows(&self, nodes: &Range<usize>) -> (Range<usize>, Range<usize>) {
+        let end = self.for_all_rows.map_or(nodes.end, |end| end.clamp(nodes.start, nodes.end));
+        (nodes.start..end, end..nodes.end)
+    }
 }
 
 impl Load {
@@ -208,6 +219,18 @@ impl Load {
     #[must_use]
     pub fn chunk_end(&self) -> Option<Tokens> {
         (self.requests == 1 && self.tokens <= 1.0).then_some(Tokens(self.positions as u32))
+    }
+
+    /// What is left of this load in nodes that compute rows for the head alone. Which positions these rows see is not known: as
+    /// many as others, on average.
+    #[must_use]
+    pub fn for_head(self) -> Self {
+        let rows = self.tokens.min(self.rows);
+        if rows <= 0.0 {
+            Self { net: self.net, ..Self::default() }
+        } else {
+            Self { rows, ..self.part(rows / self.rows) }
+        }
     }
 
     /// The part of this load that `share` of its rows make up.

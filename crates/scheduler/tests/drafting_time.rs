@@ -24,7 +24,7 @@ fn config() -> SchedulerConfig {
     let attention = SequenceWise { macs_per_pair: 0.0, bytes_per_position: 0.0, row_bytes: 0.0 };
     SchedulerConfig {
         machine: Machine::of(vec![Lane::new("cpu", Capabilities::CORES, anchors)]),
-        heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None },
+        heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None, for_all_rows: None },
         limits: Limits::default(),
         memory: MemoryLimits {
             page: Tokens(64),

@@ -125,8 +125,8 @@ fn config(machine: Machine, prefill_rows: u32) -> SchedulerConfig {
     let head = TokenWise { macs_per_row: 0.0, weight_bytes: 0.0, row_bytes: 0.0, routed: None };
     SchedulerConfig {
         machine,
-        heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head, experts: None },
-        encoder: Some(Heg { layers: 1, qkv: linear, ffn: linear, attention, head, experts: None }),
+        heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head, experts: None, for_all_rows: None },
+        encoder: Some(Heg { layers: 1, qkv: linear, ffn: linear, attention, head, experts: None, for_all_rows: None }),
         limits: Limits {
             chunk: Tokens(100),
             prefill_rows: Tokens(prefill_rows),

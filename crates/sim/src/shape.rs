@@ -76,6 +76,7 @@ impl ModelShape {
             },
             head: linear(&[(self.hidden, self.vocabulary)]),
             experts: None,
+            for_all_rows: None,
         }
     }
 

@@ -162,6 +162,7 @@ fn config() -> SchedulerConfig {
         attention: SequenceWise { macs_per_pair: 1152.0, bytes_per_position: 768.0, row_bytes: 4608.0 },
         head: token_wise(576.0 * 49152.0),
         experts: None,
+        for_all_rows: None,
     };
     let anchors = |cores: f64| Anchors {
         macs_per_s: cores * 3e11,

@@ -52,6 +52,7 @@ pub(crate) fn config(pages: usize) -> SchedulerConfig {
             attention: SequenceWise { macs_per_pair: 1e3, bytes_per_position: 1e3, row_bytes: 1e3 },
             head: linear(8e6),
             experts: None,
+            for_all_rows: None,
         },
         encoder: None,
         limits: Limits { chunk: Tokens(32), prefill_rows: Tokens(32), ..Limits::default() },

@@ -207,6 +207,11 @@ impl<'a, 'g, B: Backend> Round<'a, 'g, B> {
         let mut pass = self.begin_pass(steps)?;
         let backend = &self.model.backend;
         let rows: usize = steps.iter().map(Step::rows).sum();
+        let first = match (head, steps.first()) {
+            (Head::Yes, Some(step)) => step.rows() - step.wanted(),
+            _ => rows,
+        };
+        backend.set_head_rows(&mut pass, first..rows);
         for node in 0..backend.nodes() {
             if !(self.goes_on)() {
                 self.take_back(steps, backend.abandon(pass));

@@ -102,6 +102,7 @@ impl<B: Backend> Rows<B> {
         match backend.begin(rows) {
             Ok(mut pass) => {
                 backend.set_class(&mut pass, kernel.class());
+                backend.set_head_rows(&mut pass, self.head_rows(kernel));
                 self.pass = Some(pass);
             }
             Err(Refused { error, tables }) => {

@@ -98,6 +98,7 @@ fn time_pass(bench: &Bench, site: Site<'_>, shapes: &[Shape]) -> Result<f64, Pro
             last - 1
         })
         .collect();
+    pass.set_head_rows(rows[0]..pass.rows());
     let mut logits = Vec::new();
     let times: Result<Vec<f64>, ProfileError> = (0..SAMPLES)
         .map(|_| {

@@ -64,6 +64,7 @@ fn counted(encoder: &Encoder) -> Heg {
         },
         head: TokenWise { macs_per_row: 0.0, weight_bytes: 0.0, row_bytes: 0.0, routed: None },
         experts: None,
+        for_all_rows: None,
     }
 }
 

@@ -60,5 +60,6 @@ pub fn heg(model: &Model, kv: KvFormat) -> Heg {
         },
         head: token_wise(work.head, width(blueprint.hidden + blueprint.vocabulary)),
         experts: None,
+        for_all_rows: Some(model.nodes_for_all_rows()),
     }
 }

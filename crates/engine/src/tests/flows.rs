@@ -23,6 +23,19 @@ fn a_second_turn_computes_only_what_is_new() {
     assert_eq!(second.tokens, fresh.tokens);
 }
 
+/// Whoever reads a row that was said not to be read panics, here as with a real model, so that all tests say that it is enough.
+#[test]
+fn of_a_prompt_the_last_row_alone_is_read_behind_the_last_layer() {
+    let bench = Bench::new(FakeModel::new(1000, 100));
+    let prompt = letters("abcdefghijklmnopqrstuvwxyz").repeat(4);
+    bench.answer(hashed(&prompt, 1));
+    assert_eq!((bench.rows(), bench.head_rows()), (104, 1));
+    // All but the last one speak of a token of the prompt, which nobody has asked for a token behind.
+    let scored = GenerateRequest { prompt_logprobs: Some(1), ..hashed(&letters("somethingelse"), 0) };
+    bench.answer(scored);
+    assert_eq!((bench.rows(), bench.head_rows()), (104 + 13, 1 + 12));
+}
+
 #[test]
 fn common_instructions_are_computed_once_and_branches_do_not_mix() {
     let bench = Bench::new(FakeModel::new(1000, 100));

@@ -145,7 +145,7 @@ impl Setup {
         };
         SchedulerConfig {
             machine,
-            heg: Heg { layers: 2, qkv: linear, ffn, attention, head: linear, experts: None },
+            heg: Heg { layers: 2, qkv: linear, ffn, attention, head: linear, experts: None, for_all_rows: None },
             limits,
             memory: MemoryLimits {
                 page: Tokens(PAGE_TOKENS as u32),
@@ -155,7 +155,15 @@ impl Setup {
                 windows: WindowPages::NONE,
             },
             mechanisms: Mechanisms::ALL,
-            encoder: Some(Heg { layers: 3, qkv: linear, ffn: linear, attention, head: linear, experts: None }),
+            encoder: Some(Heg {
+                layers: 3,
+                qkv: linear,
+                ffn: linear,
+                attention,
+                head: linear,
+                experts: None,
+                for_all_rows: None,
+            }),
             graphs: self.exchange.clone().map(|exchange| GraphSet {
                 lanes: LaneSet::first(self.lanes.len() as u8),
                 blocks: exchange.blocks,
@@ -241,6 +249,11 @@ impl Bench {
     /// Rows that passes which came to their end have computed.
     fn rows(&self) -> usize {
         self.runtime.backend().rows.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that were to be read behind the last layer.
+    fn head_rows(&self) -> usize {
+        self.runtime.backend().head_rows.load(Ordering::Relaxed)
     }
 }
 

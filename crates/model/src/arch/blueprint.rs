@@ -137,6 +137,18 @@ impl Blueprint {
         self.layers[..layer].iter().filter(|plan| plan.has_cache(heads)).count()
     }
 
+    /// The last layer that keeps something of a row for the rows behind it: those after it read what others keep.
+    #[must_use]
+    pub fn last_that_keeps(&self) -> usize {
+        self.layers.iter().rposition(|plan| plan.cache_of.is_none()).unwrap_or(0)
+    }
+
+    /// Whether a layer keeps a state in place of keys and values.
+    #[must_use]
+    pub fn is_recurrent(&self, layer: usize) -> bool {
+        self.layers[layer].mixer == Mixer::Recurrent
+    }
+
     /// Channels of the convolution that recurrent layers have.
     #[must_use]
     pub fn channels(&self) -> usize {

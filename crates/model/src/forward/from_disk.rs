@@ -57,6 +57,10 @@ impl Model {
         match (node, self.on_disk()) {
             (Node::Ffn { layer }, Some(store)) if self.blueprint().experts_of(layer).is_some() => {
                 assert!(rows.end <= pass.rows());
+                let rows = self.rows_of(pass, node, rows);
+                if rows.is_empty() {
+                    return Ok(Came::ToItsEnd);
+                }
                 self.feed_from_disk(store, pass, (layer, rows), crew, IfMissing::Leave)
             }
             _ => self.try_run_node(pass, node, rows, crew).map(|()| Came::ToItsEnd),

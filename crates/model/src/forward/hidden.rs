@@ -9,9 +9,10 @@ impl Model {
     /// so that a text's sum is the same however it was cut into passes.
     ///
     /// # Panics
-    /// If a row does not exist, or `sum` is not as wide as the residual stream.
+    /// If a row does not exist or was said not to be read, or `sum` is not as wide as the residual stream.
     pub fn add_hidden(&self, pass: &Pass, rows: Range<usize>, sum: &mut [f64]) {
         assert!(rows.end <= pass.rows() && sum.len() == self.blueprint().hidden);
+        pass.assert_read(&rows);
         let norm = self.row_norm(&self.weights().final_norm);
         let mut normed = vec![0.0; sum.len()];
         for row in rows {

@@ -11,6 +11,7 @@ mod dispatched;
 mod exact;
 mod expert_wise;
 mod from_disk;
+mod head_rows;
 mod hidden;
 mod holds_layers;
 mod layer_inputs;

@@ -50,8 +50,9 @@ impl Model {
         }
     }
 
-    /// Runs one node on `rows` of the pass. The nodes of a row are run in order; attention of a row needs the QKV node
-    /// of all rows of its sequence before it. Experts that are launched take all rows, whatever is asked for.
+    /// Runs one node on `rows` of the pass, or on those of them that anybody reads ([`Self::rows_of`]). The nodes of a row are run
+    /// in order; attention of a row needs the QKV node of all rows of its sequence before it. Experts that are launched take all
+    /// rows, whatever is asked for.
     ///
     /// # Panics
     /// If the rows or the layer do not exist, or experts that are on disk cannot be read: [`Self::try_run_node`] is for
@@ -75,6 +76,10 @@ impl Model {
         crew: &dyn Crew,
     ) -> Result<(), ExpertUnread> {
         assert!(rows.end <= pass.rows());
+        let rows = self.rows_of(pass, node, rows);
+        if rows.is_empty() {
+            return Ok(());
+        }
         match node {
             Node::Embed => {
                 self.embed(pass, rows.clone(), crew);
@@ -102,8 +107,9 @@ impl Model {
     /// buffer that is longer stays so.
     ///
     /// # Panics
-    /// If a row does not exist.
+    /// If a row does not exist, or was said not to be read ([`Pass::set_head_rows`]).
     pub fn logits(&self, pass: &mut Pass, rows: &[usize], out: &mut Vec<f32>, crew: &dyn Crew) {
+        rows.iter().for_each(|&row| pass.assert_read(&(row..row + 1)));
         let head_weights = self.head_weights();
         let stride = head(self.isa(), crew, &head_weights, &mut pass.activations.buffers, rows, out);
         let vocabulary = self.config().vocabulary;

@@ -126,6 +126,8 @@ pub struct Pass {
     pub(super) left: Option<Left>,
     /// What is going to be asked of its head.
     pub(super) sought: Option<Sought>,
+    /// Rows that are read behind the last layer.
+    pub(super) head_rows: Range<usize>,
 }
 
 impl Activations {
@@ -182,7 +184,8 @@ impl Pass {
                 let trees = segments.iter().map(|segment| plant(segment, &mut activations.spare)).collect();
                 let recurrent = Recurrent::of(model, &segments, &mut activations.spare_states);
                 let (dispatched, class, left, sought) = Default::default();
-                Ok(Self { activations, segments, trees, dispatched, recurrent, class, left, sought })
+                let head_rows = 0..segments.iter().map(|segment| segment.tokens.len()).sum();
+                Ok(Self { activations, segments, trees, dispatched, recurrent, class, left, sought, head_rows })
             }
             Err(error) => Err(Box::new(PassRefused { error, activations, segments })),
         }

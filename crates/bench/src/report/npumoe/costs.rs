@@ -178,6 +178,7 @@ fn products(macs_per_row: f64, weight_bytes: f64) -> Heg {
         ffn: nothing,
         head: nothing,
         experts: None,
+        for_all_rows: None,
     }
 }
 

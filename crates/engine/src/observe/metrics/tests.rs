@@ -29,7 +29,7 @@ fn config() -> SchedulerConfig {
     let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 1.0 };
     SchedulerConfig {
         machine: Machine::of(vec![lane("cpu0"), lane("cpu1")]).with_team(anchors),
-        heg: Heg { layers: 1, qkv: linear, ffn: linear, attention, head: linear, experts: None },
+        heg: Heg { layers: 1, qkv: linear, ffn: linear, attention, head: linear, experts: None, for_all_rows: None },
         encoder: None,
         limits: Limits::default(),
         memory: MemoryLimits::UNBOUNDED,
