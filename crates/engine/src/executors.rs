@@ -33,7 +33,7 @@ use duet_model::forward::{
 };
 use duet_model::{ExpertUnread, Model, Work};
 use duet_scheduler::machine::Capabilities;
-use duet_scheduler::{Machine, OnMiss};
+use duet_scheduler::{Heg, Machine, OnMiss};
 use duet_types::{LaneId, LaneSet};
 use executor::{Cores, Ended, Executor, Task};
 use std::ops::Range;
@@ -83,6 +83,13 @@ impl Executors {
     /// What makes graphs for exactly a prompt's rows, and the lane that runs them: the first one that can.
     pub(crate) fn prepares(&self) -> Option<(LaneId, Arc<dyn PreparesRows>)> {
         self.devices.iter().find_map(|device| Some((device.lane, Arc::clone(device.prepares()?))))
+    }
+
+    /// The same graph, as it is predicted with: launches of experts take all rows, and so do devices that run spans, whoever
+    /// reads them.
+    pub(crate) fn as_computed(&self, heg: Heg) -> Heg {
+        let takes_all = self.launches() > 0 || self.devices().any(|device| device.spans.is_some());
+        Heg { for_all_rows: heg.for_all_rows.filter(|_| !takes_all), ..heg }
     }
 
     /// What the executor of a lane can do, as far as it knows without a measurement.

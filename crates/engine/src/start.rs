@@ -51,10 +51,7 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     executors.give_attention_as(&profile.machine);
     executors.hold_as(&profile.machine)?;
     let heg = with_disk(heg(&model, config.kv_format), &model);
-    let experts = executors.expert_launches(&heg);
-    // Launches of experts take all rows.
-    let for_all_rows = heg.for_all_rows.filter(|_| experts.is_none());
-    let heg = Heg { experts, for_all_rows, ..heg };
+    let heg = executors.as_computed(Heg { experts: executors.expert_launches(&heg), ..heg });
     executors.count_from_here();
     // Those that failed meanwhile are told of when the scheduler begins.
     executors.take_failures(executors.device_lanes());

@@ -39,7 +39,7 @@ pub(super) fn check(of: &Measured<'_>, lanes: &CpuLanes, profile: &Profile) -> R
         .collect();
     let largest = shapes.iter().map(|batch| batch.iter().map(|shape| shape.context + shape.rows + 64).sum::<usize>());
     let bench = Bench::new(Arc::clone(model), Arc::clone(executors), kv, largest.max().unwrap_or(0));
-    let heg = heg(model, kv);
+    let heg = executors.as_computed(heg(model, kv));
     let all = lanes.all();
     let mut teams: Vec<LaneSet> = all.iter().map(|lane| LaneSet::from_iter([lane])).collect();
     teams.extend(profile.machine.teams.iter().map(|team| team.lanes));
