@@ -393,7 +393,6 @@ impl Bench<'_> {
         let mut kv = pool.table();
         let tokens = self.text(prompt, 0);
         let mut times = Prefill { total: Duration::ZERO, linear: Duration::ZERO, macs: 0, attention: Duration::ZERO };
-        let work = self.model.work();
         let start = Instant::now();
         for chunk in tokens.chunks(CHUNK) {
             let is_last = chunk.as_ptr_range().end == tokens.as_ptr_range().end;
@@ -402,19 +401,15 @@ impl Bench<'_> {
             for node in self.model.nodes() {
                 let start = Instant::now();
                 self.model.try_run_node(&mut pass, node, 0..chunk.len(), self.crew)?;
-                let rows = self.model.rows_of(&pass, node, 0..chunk.len()).len() as u64;
                 match node {
                     Node::Embed => {}
                     Node::Attention { .. } => times.attention += start.elapsed(),
-                    Node::Qkv { .. } => {
-                        times.linear += start.elapsed();
-                        times.macs += rows * work.qkv.macs;
-                    }
-                    Node::Ffn { .. } | Node::Route { .. } | Node::Experts { .. } => {
-                        times.linear += start.elapsed();
-                        times.macs += rows * work.ffn.macs;
+                    Node::Qkv { .. } | Node::Ffn { .. } | Node::Route { .. } | Node::Experts { .. } => {
+                        times.linear += start.elapsed()
                     }
                 }
+                let rows = self.model.rows_of(&pass, node, 0..chunk.len());
+                times.macs += rows.len() as u64 * self.model.macs_of(node);
             }
             if is_last {
                 self.model.logits(&mut pass, &[chunk.len() - 1], &mut Vec::new(), self.crew);

@@ -514,11 +514,11 @@ impl Backend for FakeModel {
         pass.texts.iter().flat_map(|texts| texts.iter()).map(|text| vec![hash_of(text.tokens())]).collect()
     }
 
-    /// A hash of all that a row sees, for each float.
     fn set_head_rows(&self, pass: &mut FakePass, rows: Range<usize>) {
         pass.head_rows = rows;
     }
 
+    /// A hash of all that a row sees, for each float.
     fn add_hidden(&self, pass: &FakePass, rows: Range<usize>, sum: &mut [f64]) {
         assert!(pass.nodes.iter().all(|&node| node == NODES), "hidden states come after the last node");
         assert!(rows.clone().all(|row| pass.head_rows.contains(&row)), "a row was said not to be read");

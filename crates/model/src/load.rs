@@ -11,7 +11,7 @@ use crate::work::{Linear, Work};
 use duet_kernels::isa::{Isa, IsaError};
 use duet_kernels::memory::give_back_freed;
 use duet_moe::Calibration;
-use duet_types::{Bytes, Tokens};
+use duet_types::{Bytes, Node, Tokens};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -374,6 +374,19 @@ impl Model {
     pub fn weight_bytes(&self) -> Bytes {
         let layers: usize = self.weights.layers.iter().map(LayerWeights::bytes).sum();
         Bytes((layers + self.weights.head.bytes()) as u64)
+    }
+
+    /// Multiply-accumulates of a node's matrix products for one row, of all experts that it goes to.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    #[must_use]
+    pub fn macs_of(&self, node: Node) -> u64 {
+        match node {
+            Node::Qkv { layer } => self.weights.layers[layer].qkv.macs() as u64,
+            Node::Ffn { layer } => self.weights.layers[layer].ffn_work().macs,
+            Node::Embed | Node::Attention { .. } | Node::Route { .. } | Node::Experts { .. } => 0,
+        }
     }
 
     /// What the nodes of a layer, and the head, compute and read: where layers differ, their mean.

@@ -37,6 +37,16 @@ fn of_a_prompt_the_last_row_alone_is_read_behind_the_last_layer() {
 }
 
 #[test]
+fn calibration_by_the_whole_head_reads_all_rows_and_by_the_prompts_tokens_none() {
+    for (calibrate, read) in [(Calibrate::Context, 1), (Calibrate::Full, 104)] {
+        let bench = Bench::with(FakeModel::new(1000, 100), &Setup { speculate: Method::Duet, calibrate, ..setup() });
+        let prompt = letters("abcdefghijklmnopqrstuvwxyz").repeat(4);
+        assert_eq!(bench.answer(hashed(&prompt, 1)).tokens.len(), 1, "{calibrate:?}");
+        assert_eq!((bench.rows(), bench.head_rows()), (104, read), "{calibrate:?}");
+    }
+}
+
+#[test]
 fn common_instructions_are_computed_once_and_branches_do_not_mix() {
     let bench = Bench::new(FakeModel::new(1000, 100));
     let prompt = |end: &str| [letters("youareahelpfulagent"), letters(end)].concat();

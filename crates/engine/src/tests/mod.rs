@@ -23,6 +23,7 @@ mod streaming;
 mod thinking;
 
 use crate::backend::Backend as _;
+use crate::calibration::Calibrate;
 use crate::draft_model::DraftModel;
 use crate::drafting::Past;
 use crate::exchange::GraphExchange;
@@ -87,6 +88,7 @@ struct Setup {
     age: Nanos,
     speculate: Method,
     verify: Verify,
+    calibrate: Calibrate,
     learned: Option<LearnedFile>,
     /// Feed-forward weights that are not all in memory.
     disk: Option<OnDisk>,
@@ -108,6 +110,7 @@ fn setup() -> Setup {
         age: Nanos(1_000_000_000),
         speculate: Method::None,
         verify: Verify::Paying,
+        calibrate: Calibrate::default(),
         learned: None,
         disk: None,
     }
@@ -219,7 +222,7 @@ impl Bench {
             observers,
             probe: None,
             speculate: setup.speculate,
-            calibrate: crate::Calibrate::default(),
+            calibrate: setup.calibrate,
             past,
             learned: setup.learned.clone(),
             prepares: setup.prepares.clone().map(|device| (LaneId(0), device)),
