@@ -27,6 +27,12 @@ impl Told {
         std::fs::File::open("/proc/thread-self/schedstat").ok().map(Self)
     }
 
+    /// What this file says of a thread.
+    #[cfg(test)]
+    pub(crate) fn by(file: std::fs::File) -> Self {
+        Self(file)
+    }
+
     /// What the thread has got by now.
     pub(crate) fn read(&self) -> Option<CoreTime> {
         let mut text = [0; 64];
@@ -91,5 +97,38 @@ mod tests {
         assert!(after.since(before).ran > Nanos(0), "{before:?} {after:?}");
         let elsewhere = std::thread::scope(|scope| scope.spawn(|| told.read()).join().unwrap()).unwrap();
         assert!(elsewhere.ran >= after.ran, "another thread reads of this one");
+    }
+    /// Others have its core as well, so it waits, and the longer the more others there are.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_thread_that_waits_is_seen_to() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let core = crate::affinity::available_cores()[0].id;
+        let (has_begun, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        let wait = || {
+            crate::affinity::keep_on(core);
+            let told = Told::of_this_thread().unwrap();
+            while !has_begun.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            let (before, start) = (told.read().unwrap(), std::time::Instant::now());
+            // Some thousand times what it takes.
+            while told.read().unwrap().since(before).waited == Nanos(0) && start.elapsed().as_secs() < 60 {
+                std::hint::spin_loop();
+            }
+            ended.store(true, Ordering::Release);
+            told.read().unwrap().since(before).waited
+        };
+        let waited = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                crate::affinity::keep_on(core);
+                has_begun.store(true, Ordering::Release);
+                while !ended.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+            });
+            scope.spawn(wait).join().unwrap()
+        });
+        assert!(waited > Nanos(0));
     }
 }

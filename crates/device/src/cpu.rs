@@ -253,48 +253,4 @@ mod tests {
         let begun: Vec<u64> = cpu.lanes().absences().iter().map(|lane| lane.begun).collect();
         assert_eq!(begun, [2, 1]);
     }
-
-    /// Another thread has the core of one of two lanes all the time, and everything is computed all the same.
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn a_thread_whose_core_another_program_has_stays_away() {
-        use crate::affinity::keep_on;
-        use duet_kernels::crew::Crew;
-        use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-        /// Some thousand times what it takes.
-        const PATIENCE: Duration = Duration::from_secs(60);
-        let cores = available_cores();
-        if cores.len() < 2 || crate::core_time::Told::of_this_thread().is_none() {
-            return;
-        }
-        let cpu = Cpu::start(&CpuConfig { lanes: vec![1, 1], pinning: Pinning::Pinned }).unwrap();
-        let ended = AtomicBool::new(false);
-        let smallest = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                keep_on(cores[1].id);
-                while !ended.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
-            let (sender, receiver) = std::sync::mpsc::channel();
-            let job = Box::new(move |crew: &dyn Crew| {
-                let (began, mut smallest) = (Instant::now(), crew.size());
-                while smallest > 1 && began.elapsed() < PATIENCE {
-                    let (size, called) = (crew.size(), AtomicUsize::new(0));
-                    crew.run(&|worker| {
-                        worker.sync();
-                        called.fetch_add(1, Ordering::Relaxed);
-                    });
-                    assert_eq!(called.into_inner(), size);
-                    smallest = smallest.min(crew.size());
-                }
-                sender.send(smallest).unwrap();
-            });
-            cpu.lanes().launch(LaneSet::first(2), job).unwrap();
-            let smallest = receiver.recv();
-            ended.store(true, Ordering::Relaxed);
-            smallest
-        });
-        assert_eq!(smallest, Ok(1), "it went on alone");
-    }
 }

@@ -58,6 +58,12 @@ impl Mailbox {
         self.speed.get().copied().unwrap_or(Speed::FULL)
     }
 
+    /// Tells where the thread's time is told.
+    pub(crate) fn is_told_of_by(&self, told: Told) {
+        // A mailbox has one thread, which begins once.
+        let _ = self.time.set(told);
+    }
+
     /// Appends a job and wakes the thread.
     pub(crate) fn post(&self, posted: Posted) {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).push_back(posted);
@@ -101,8 +107,7 @@ pub(crate) fn lane_main(own: usize, core: Option<CoreId>, mailboxes: &Arc<[Mailb
     }
     let mailbox = &mailboxes[own];
     if let Some(told) = Told::of_this_thread() {
-        // A mailbox has one thread, which begins once.
-        let _ = mailbox.time.set(told);
+        mailbox.is_told_of_by(told);
     }
     let mut idle_since = Instant::now();
     while !gate.is_closed() {

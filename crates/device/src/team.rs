@@ -212,4 +212,34 @@ mod tests {
             assert_eq!(sizes(), 2);
         });
     }
+    /// Rounds of one job while the system's file says of a thread that others have its core for half of the time.
+    #[test]
+    #[cfg(unix)]
+    fn a_thread_whose_core_another_program_has_stays_away() {
+        use crate::core_time::Told;
+        use std::os::unix::fs::FileExt;
+        let mailboxes: Arc<[Mailbox]> = (0..2).map(|_| Mailbox::default()).collect();
+        mailboxes.iter().for_each(|mailbox| mailbox.runs_at(Speed::FULL));
+        let file = tempfile::tempfile().unwrap();
+        mailboxes[1].is_told_of_by(Told::by(file.try_clone().unwrap()));
+        let begin = Instant::now();
+        with_lanes(&mailboxes, || {
+            let team = Team::new(Arc::clone(&mailboxes), 0, vec![1], begin);
+            let mut rounds_of = [0, 0];
+            // Some thousand times what it takes.
+            while rounds_of[0] < 3 && begin.elapsed() < Duration::from_secs(60) {
+                let half = begin.elapsed().as_nanos() / 2;
+                file.write_all_at(format!("{half} {half} 1\n").as_bytes(), 0).unwrap();
+                let (size, called) = (team.size(), AtomicUsize::new(0));
+                team.run(&|worker| {
+                    worker.sync();
+                    called.fetch_add(1, Ordering::Relaxed);
+                });
+                assert_eq!(called.into_inner(), size, "everything is computed all the same");
+                rounds_of[size - 1] += 1;
+            }
+            assert!(rounds_of[1] > 0, "it took part until it was seen to wait");
+            assert!(rounds_of[0] > 0, "it stayed away then");
+        });
+    }
 }
