@@ -33,6 +33,8 @@ BLOCKS = {
 SMALL_MINIMA = (12, 13)
 # Blocks of which a tensor's are drawn.
 DRAWN = 1 << 14
+# What names of tensors of ones have in them: norms, layers' factors, rope's.
+ONES = ("norm", "layer_output_scale", "rope_freqs")
 VALUES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 STRING, ARRAY = 8, 9
 
@@ -97,7 +99,7 @@ def fill(out, head):
         out.seek(start + offset)
         if kind == F32:
             ones = np.ones(weights, np.float32)
-            out.write(ones if "norm" in name else (random.standard_normal(weights) * WEIGHT).astype(np.float32))
+            out.write(ones if any(part in name for part in ONES) else (random.standard_normal(weights) * WEIGHT).astype(np.float32))
             continue
         if kind not in BLOCKS:
             raise SystemExit(f"{name} is of type {kind}, whose blocks are not known here")

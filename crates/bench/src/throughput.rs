@@ -409,7 +409,7 @@ impl Bench<'_> {
                     }
                 }
                 let rows = self.model.rows_of(&pass, node, 0..chunk.len());
-                times.macs += rows.len() as u64 * self.model.macs_of(node);
+                times.macs += rows.len() as u64 * self.model.linear_of(node).macs;
             }
             if is_last {
                 self.model.logits(&mut pass, &[chunk.len() - 1], &mut Vec::new(), self.crew);

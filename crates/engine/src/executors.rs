@@ -89,7 +89,7 @@ impl Executors {
     /// reads them.
     pub(crate) fn as_computed(&self, heg: Heg) -> Heg {
         let takes_all = self.launches() > 0 || self.devices().any(|device| device.spans.is_some());
-        Heg { for_all_rows: heg.for_all_rows.filter(|_| !takes_all), ..heg }
+        Heg { for_head: heg.for_head.filter(|_| !takes_all), ..heg }
     }
 
     /// What the executor of a lane can do, as far as it knows without a measurement.

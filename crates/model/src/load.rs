@@ -376,16 +376,16 @@ impl Model {
         Bytes((layers + self.weights.head.bytes()) as u64)
     }
 
-    /// Multiply-accumulates of a node's matrix products for one row, of all experts that it goes to.
+    /// A node's matrix products, of a row with all experts that it goes to.
     ///
     /// # Panics
     /// If there is no such layer.
     #[must_use]
-    pub fn macs_of(&self, node: Node) -> u64 {
+    pub fn linear_of(&self, node: Node) -> Linear {
         match node {
-            Node::Qkv { layer } => self.weights.layers[layer].qkv.macs() as u64,
-            Node::Ffn { layer } => self.weights.layers[layer].ffn_work().macs,
-            Node::Embed | Node::Attention { .. } | Node::Route { .. } | Node::Experts { .. } => 0,
+            Node::Qkv { layer } => Linear::of(&self.weights.layers[layer].qkv),
+            Node::Ffn { layer } => self.weights.layers[layer].ffn_work(),
+            Node::Embed | Node::Attention { .. } | Node::Route { .. } | Node::Experts { .. } => Linear::NOTHING,
         }
     }
 

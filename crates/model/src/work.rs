@@ -61,8 +61,9 @@ impl Linear {
         Self { macs: matrix.macs() as u64, bytes: Bytes(matrix.bytes() as u64), routed: None }
     }
 
-    /// The mean of some.
-    pub(crate) fn mean(all: impl ExactSizeIterator<Item = Self>) -> Self {
+    /// The mean of some; nothing of none.
+    #[must_use]
+    pub fn mean(all: impl ExactSizeIterator<Item = Self>) -> Self {
         let count = all.len().max(1) as u64;
         let (mut macs, mut bytes, mut routed_bytes, mut routed) = (0, 0, 0, None);
         for one in all {

@@ -9,14 +9,14 @@
 //! is measured, and added to the arithmetic (`per_row`; zero in the paper's formula). What products of a few rows take
 //! goes in steps, which are measured too ([`few_rows`](crate::few_rows); none in the paper's formula).
 //!
-//! The last nodes may compute the rows alone that go through the head ([`Heg::for_all_rows`]): of a part of a prompt none.
+//! The last nodes may compute the rows alone that go through the head ([`Heg::for_head`]): of a part of a prompt none.
 //!
 //! Experts that are on disk are waited for: what is predicted to be missing takes the time of its reading, beside all else
 //! ([`OnDisk`](crate::heg::OnDisk); a node of any other model has no such part).
 //!
 //! Rows of a batch whose contexts differ cost what their sums cost: predictions take a [`Load`] and are O(1).
 
-use crate::heg::{Heg, Load};
+use crate::heg::{Heg, LayerNodes, Load, TokenWise};
 use crate::machine::{Anchors, Bound};
 use duet_types::{Nanos, NodeKind};
 use std::ops::Range;
@@ -66,12 +66,11 @@ fn span_demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) 
         sum.seconds += count as f64 * (time(anchors, cost) * step + cost.disk);
         sum.bytes += count as f64 * cost.memory * anchors.bytes_per_s;
     };
-    let (for_all, for_head) = heg.by_rows(nodes);
-    for (nodes, load) in [(for_all, *load), (for_head, load.for_head())] {
+    for ((nodes, of), load) in heg.by_rows(nodes).into_iter().zip([*load, load.for_head()]) {
         for kind in [NodeKind::Embed].into_iter().chain(order.kinds().map(|(kind, _)| kind)) {
             let count = order.count_of(kind, &nodes);
             if count > 0 && load.rows > 0.0 {
-                add(count, cost(heg, anchors, &load, kind), step(anchors, &load, kind));
+                add(count, cost_in(heg, &of, anchors, &load, kind), step(anchors, &load, kind));
             }
         }
     }
@@ -137,20 +136,25 @@ fn step(anchors: &Anchors, load: &Load, kind: NodeKind) -> f64 {
     }
 }
 
+/// Of a node in whichever layer.
 fn cost(heg: &Heg, anchors: &Anchors, load: &Load, kind: NodeKind) -> Cost {
+    cost_in(heg, &heg.mean(), anchors, load, kind)
+}
+
+/// Of a node in a layer that is like `of`.
+fn cost_in(heg: &Heg, of: &LayerNodes, anchors: &Anchors, load: &Load, kind: NodeKind) -> Cost {
     match kind {
         // A copy of one row of the embeddings for each row.
-        NodeKind::Embed => {
-            Cost { compute: 0.0, memory: load.rows * heg.qkv.row_bytes / anchors.bytes_per_s, disk: 0.0 }
-        }
-        NodeKind::Qkv => with_rows(token_wise(anchors, &heg.qkv, load.rows), load.rows * anchors.per_row.qkv),
-        NodeKind::Ffn => token_wise(anchors, &heg.ffn, load.rows),
-        NodeKind::Route => token_wise(anchors, &heg.experts.map_or(heg.ffn, |experts| experts.route), load.rows),
-        NodeKind::Experts => token_wise(anchors, &heg.experts.map_or(heg.ffn, |experts| experts.launch), load.rows),
+        NodeKind::Embed => Cost { compute: 0.0, memory: load.rows * of.qkv.row_bytes / anchors.bytes_per_s, disk: 0.0 },
+        NodeKind::Qkv => with_rows(token_wise(anchors, &of.qkv, load.rows), load.rows * anchors.per_row.qkv),
+        NodeKind::Ffn => token_wise(anchors, &of.ffn, load.rows),
+        NodeKind::Route => token_wise(anchors, &heg.experts.map_or(of.ffn, |experts| experts.route), load.rows),
+        NodeKind::Experts => token_wise(anchors, &heg.experts.map_or(of.ffn, |experts| experts.launch), load.rows),
         NodeKind::Attention => Cost {
-            compute: load.pairs * heg.attention.macs_per_pair / anchors.attention_macs_per_s
+            compute: of.attention.pairs(load) * of.attention.macs_per_pair / anchors.attention_macs_per_s
                 + load.rows * anchors.per_row.attention,
-            memory: (load.positions * heg.attention.bytes_per_position + load.rows * heg.attention.row_bytes)
+            memory: (of.attention.positions(load) * of.attention.bytes_per_position
+                + load.rows * of.attention.row_bytes)
                 / anchors.bytes_per_s,
             disk: 0.0,
         },
@@ -166,7 +170,7 @@ fn head_cost(heg: &Heg, anchors: &Anchors, load: &Load) -> Cost {
     token_wise(anchors, &heg.head, load.tokens)
 }
 
-fn token_wise(anchors: &Anchors, node: &crate::heg::TokenWise, rows: f64) -> Cost {
+fn token_wise(anchors: &Anchors, node: &TokenWise, rows: f64) -> Cost {
     Cost {
         compute: rows * node.macs_per_row / anchors.macs_per_s,
         memory: (node.weights_read(rows) + rows * node.row_bytes) / anchors.bytes_per_s,
@@ -178,13 +182,13 @@ fn token_wise(anchors: &Anchors, node: &crate::heg::TokenWise, rows: f64) -> Cos
 mod tests {
     use super::*;
     use crate::few_rows::FewRows;
-    use crate::heg::{OnDisk, RoutedWeights, SequenceWise, TokenWise};
+    use crate::heg::{ForHead, OnDisk, RoutedWeights, SequenceWise};
     use crate::machine::PerRow;
 
     fn heg() -> Heg {
         let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 1e6, row_bytes: 0.0, routed: None };
-        let attention = SequenceWise { macs_per_pair: 1e3, bytes_per_position: 1e3, row_bytes: 0.0 };
-        Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None, for_all_rows: None }
+        let attention = SequenceWise { macs_per_pair: 1e3, bytes_per_position: 1e3, row_bytes: 0.0, windowed: None };
+        Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None, for_head: None }
     }
 
     fn anchors(exposed: f64) -> Anchors {
@@ -242,16 +246,23 @@ mod tests {
 
     #[test]
     fn the_last_nodes_take_what_rows_for_the_head_take() {
-        let heg = Heg { for_all_rows: Some(5), ..heg() };
-        let time = |tokens| {
+        let time = |heg: &Heg, tokens| {
             let load = Load { rows: 200.0, pairs: 2_000.0, positions: 20.0, tokens, requests: 1, ..Load::default() };
-            [0..5, 5..7, 0..7].map(|nodes| span_time(&heg, &anchors(0.0), &load, &nodes))
+            [0..5, 5..7, 0..7].map(|nodes| span_time(heg, &anchors(0.0), &load, &nodes))
         };
+        let (before, behind) = (heg().mean(), heg().mean());
+        let alike = Heg { for_head: Some(ForHead { from: 5, before, behind }), ..heg() };
         // Two products of 200 µs each way, attention of 2 µs; one of 200 more; and of a row each 100, 2 and 100 for the head.
         let all = Nanos(3 * 200_000 + 2_000);
-        assert_eq!(time(0.0), [all, Nanos::ZERO, all]);
-        assert_eq!(time(1.0), [all, Nanos(202_000), all + Nanos(202_000)]);
-        assert_eq!(time(200.0)[1], Nanos(2_000 + 200_000 + 200_000));
+        assert_eq!(time(&alike, 0.0), [all, Nanos::ZERO, all]);
+        assert_eq!(time(&alike, 1.0), [all, Nanos(202_000), all + Nanos(202_000)]);
+        assert_eq!(time(&alike, 200.0)[1], Nanos(2_000 + 200_000 + 200_000));
+        // The last layer's feed-forward is thrice as wide.
+        let ffn = TokenWise { macs_per_row: 3e6, weight_bytes: 3e6, ..behind.ffn };
+        let wider = Heg { for_head: Some(ForHead { from: 5, before, behind: LayerNodes { ffn, ..behind } }), ..heg() };
+        let [before, behind, whole] = time(&wider, 1.0);
+        assert_eq!((before, whole), (all, all + Nanos(402_000)));
+        assert!(behind.0.abs_diff(402_000) <= 1, "{behind:?}: rounding aside");
     }
 
     #[test]

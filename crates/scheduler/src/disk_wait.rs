@@ -43,7 +43,7 @@ pub(crate) fn on_lanes<'a>(view: &View<'a>, pass: &Pass) -> Cow<'a, Heg> {
     let graph = view.config().graph(pass.load.net);
     match on_miss(view, pass) {
         OnMiss::Waits => Cow::Borrowed(graph),
-        OnMiss::GivesBack => Cow::Owned(graph.in_memory()),
+        OnMiss::GivesBack => Cow::Owned(graph.clone().on_disk(None)),
     }
 }
 

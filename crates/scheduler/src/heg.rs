@@ -10,7 +10,7 @@ use crate::kernel::{Member, Yields};
 use duet_types::{Net, NodeOrder, Tokens};
 use std::ops::Range;
 
-/// The graph of one model: what its nodes compute and read. All layers are alike.
+/// The graph of one model: what its nodes compute and read. Layers that differ are taken as their mean.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Heg {
@@ -27,10 +27,35 @@ pub struct Heg {
     /// The feed-forward in parts, where experts are launched in groups; it is one node otherwise.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub experts: Option<ExpertLaunches>,
-    /// How many of the first nodes compute all rows of a pass; those behind them compute the rows that go through the head,
-    /// since nothing else reads what they make. Absent: all nodes compute all rows.
+    /// The last nodes, where they compute the rows alone that go through the head, since nothing else reads what they make.
+    /// Absent: all nodes compute all rows.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
-    pub for_all_rows: Option<usize>,
+    pub for_head: Option<ForHead>,
+}
+
+/// The last nodes of a pass, which compute rows for the head alone. A prompt's rows go through the others only, so each of the
+/// two parts has a mean of its own: where the last layers read the keys and values of earlier ones, they are wider (Gemma 4).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ForHead {
+    /// The first of them.
+    pub from: usize,
+    /// The nodes before it.
+    pub before: LayerNodes,
+    /// The nodes from it on.
+    pub behind: LayerNodes,
+}
+
+/// The nodes of a layer: of some, their mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct LayerNodes {
+    /// As [`Heg::qkv`].
+    pub qkv: TokenWise,
+    /// As [`Heg::ffn`].
+    pub ffn: TokenWise,
+    /// As [`Heg::attention`].
+    pub attention: SequenceWise,
 }
 
 /// The parts of a feed-forward whose experts are launched in groups.
@@ -125,6 +150,38 @@ pub struct SequenceWise {
     pub bytes_per_position: f64,
     /// Queries and results of a row.
     pub row_bytes: f64,
+    /// What of it is in layers that see a window of positions only.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub windowed: Option<Windowed>,
+}
+
+/// Layers whose rows see a window of positions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Windowed {
+    /// How many positions a row sees of those before it, itself included.
+    pub window: f64,
+    /// The share of all layers' attention that is in these.
+    pub share: f64,
+}
+
+impl SequenceWise {
+    /// Pairs of a row and a position that it sees, on average over layers. How they are spread over requests is not known:
+    /// as if all rows had contexts of the same length.
+    #[must_use]
+    pub fn pairs(&self, load: &Load) -> f64 {
+        self.seen(load.pairs, |window| load.rows * window)
+    }
+
+    /// Positions whose keys and values are read, on average over layers, reckoned in the same way.
+    #[must_use]
+    pub fn positions(&self, load: &Load) -> f64 {
+        self.seen(load.positions, |window| load.rows + f64::from(load.requests) * window)
+    }
+
+    fn seen(&self, all: f64, most: impl Fn(f64) -> f64) -> f64 {
+        self.windowed.map_or(all, |Windowed { window, share }| (1.0 - share) * all + share * all.min(most(window)))
+    }
 }
 
 /// How much is in a pass: all that a prediction needs to know of its members.
@@ -153,14 +210,19 @@ impl Heg {
         NodeOrder::with_launches(self.layers, self.experts.map_or(0, |experts| experts.launches))
     }
 
-    /// The same with everything in memory.
+    /// The same, with what experts that are in no memory are read from.
     #[must_use]
-    pub fn in_memory(&self) -> Self {
-        let in_memory = |node: TokenWise| TokenWise {
-            routed: node.routed.map(|routed| RoutedWeights { disk: None, ..routed }),
-            ..node
-        };
-        Self { ffn: in_memory(self.ffn), ..self.clone() }
+    pub fn on_disk(mut self, disk: Option<OnDisk>) -> Self {
+        let parts = self.for_head.iter_mut().flat_map(|part| [&mut part.before.ffn, &mut part.behind.ffn]);
+        let routed = parts.chain([&mut self.ffn]).filter_map(|ffn| ffn.routed.as_mut());
+        routed.for_each(|routed| routed.disk = disk);
+        self
+    }
+
+    /// The nodes of a layer, as they are on average.
+    #[must_use]
+    pub fn mean(&self) -> LayerNodes {
+        LayerNodes { qkv: self.qkv, ffn: self.ffn, attention: self.attention }
     }
 
     /// How many nodes.
@@ -169,11 +231,13 @@ impl Heg {
         self.order().count()
     }
 
-    /// Those of some nodes that compute all rows, and those that compute rows for the head alone.
+    /// Those of some nodes that compute all rows, and those that compute rows for the head alone, each with what they are on
+    /// average.
     #[must_use]
-    pub fn by_rows(&self, nodes: &Range<usize>) -> (Range<usize>, Range<usize>) {
-        let end = self.for_all_rows.map_or(nodes.end, |end| end.clamp(nodes.start, nodes.end));
-        (nodes.start..end, end..nodes.end)
+    pub fn by_rows(&self, nodes: &Range<usize>) -> [(Range<usize>, LayerNodes); 2] {
+        let from = self.for_head.map_or(nodes.end, |part| part.from.clamp(nodes.start, nodes.end));
+        let [before, behind] = self.for_head.map_or([self.mean(); 2], |part| [part.before, part.behind]);
+        [(nodes.start..from, before), (from..nodes.end, behind)]
     }
 }
 
@@ -243,6 +307,17 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn layers_with_windows_see_no_more_than_these() {
+        let windowed = Some(Windowed { window: 100.0, share: 0.75 });
+        let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 0.0, windowed };
+        let short = Load::default().with_rows(Tokens(40)..Tokens(50), Yields::Token);
+        assert_eq!([attention.pairs(&short), attention.positions(&short)], [short.pairs, short.positions]);
+        let long = Load::default().with_rows(Tokens(999)..Tokens(1000), Yields::Token);
+        assert_eq!(attention.pairs(&long), 0.25 * 1000.0 + 0.75 * 100.0);
+        assert_eq!(attention.positions(&long), 0.25 * 1000.0 + 0.75 * 101.0);
+    }
 
     #[test]
     fn a_row_sees_all_positions_up_to_its_own() {

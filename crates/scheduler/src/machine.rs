@@ -97,7 +97,7 @@ pub struct Anchors {
 pub struct PerRow {
     /// In the projection to queries, keys and values.
     pub qkv: f64,
-    /// In attention.
+    /// In attention, and in what recurrent layers have in its place.
     pub attention: f64,
 }
 

@@ -64,9 +64,8 @@ mod tests {
         let mut machine = Machine::of(lanes);
         machine.teams.extend(team.map(|macs| Team { lanes: machine.all(), anchors: anchors(macs) }));
         let linear = TokenWise { macs_per_row: 1e7, weight_bytes: 1e6, row_bytes: 1e3, routed: None };
-        let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 1.0 };
-        let heg =
-            Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None, for_all_rows: None };
+        let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 1.0, windowed: None };
+        let heg = Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None, for_head: None };
         pays(&machine, &heg, LaneId(0), Tokens(256))
     }
 

@@ -379,8 +379,8 @@ mod tests {
 
     fn heg() -> Heg {
         let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 0.0, routed: None };
-        let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 0.0 };
-        Heg { layers: LAYERS, qkv: linear, ffn: linear, attention, head: linear, experts: None, for_all_rows: None }
+        let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 0.0, windowed: None };
+        Heg { layers: LAYERS, qkv: linear, ffn: linear, attention, head: linear, experts: None, for_head: None }
     }
 
     /// Three blocks; a pass of 64 rows takes 80, one of 16 takes 30.

@@ -21,10 +21,10 @@ fn config() -> SchedulerConfig {
     };
     // A megabyte of weights a node is a millisecond, and so are a million products.
     let linear = TokenWise { macs_per_row: 1e5, weight_bytes: 1e6, row_bytes: 0.0, routed: None };
-    let attention = SequenceWise { macs_per_pair: 0.0, bytes_per_position: 0.0, row_bytes: 0.0 };
+    let attention = SequenceWise { macs_per_pair: 0.0, bytes_per_position: 0.0, row_bytes: 0.0, windowed: None };
     SchedulerConfig {
         machine: Machine::of(vec![Lane::new("cpu", Capabilities::CORES, anchors)]),
-        heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None, for_all_rows: None },
+        heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head: linear, experts: None, for_head: None },
         limits: Limits::default(),
         memory: MemoryLimits {
             page: Tokens(64),

@@ -73,7 +73,7 @@ impl Lanes {
     pub(crate) fn new(truth: &Truth, config: &SchedulerConfig) -> Self {
         Self {
             machine: truth.machine.clone(),
-            in_memory: config.heg.in_memory(),
+            in_memory: config.heg.clone().on_disk(None),
             heg: config.heg.clone(),
             encoder: config.graph(Net::Encoder).clone(),
             chunk: config.limits.chunk,

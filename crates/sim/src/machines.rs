@@ -121,12 +121,12 @@ fn lane(name: &str, capabilities: Capabilities, arithmetic: f64, memory: f64) ->
 
 fn config(machine: Machine, prefill_rows: u32) -> SchedulerConfig {
     let linear = TokenWise { macs_per_row: 1e6, weight_bytes: 4e6, row_bytes: 0.0, routed: None };
-    let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 8e3, row_bytes: 0.0 };
+    let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 8e3, row_bytes: 0.0, windowed: None };
     let head = TokenWise { macs_per_row: 0.0, weight_bytes: 0.0, row_bytes: 0.0, routed: None };
     SchedulerConfig {
         machine,
-        heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head, experts: None, for_all_rows: None },
-        encoder: Some(Heg { layers: 1, qkv: linear, ffn: linear, attention, head, experts: None, for_all_rows: None }),
+        heg: Heg { layers: 2, qkv: linear, ffn: linear, attention, head, experts: None, for_head: None },
+        encoder: Some(Heg { layers: 1, qkv: linear, ffn: linear, attention, head, experts: None, for_head: None }),
         limits: Limits {
             chunk: Tokens(100),
             prefill_rows: Tokens(prefill_rows),

@@ -73,10 +73,11 @@ impl ModelShape {
                 macs_per_pair: 2.0 * queries as f64,
                 bytes_per_position: 2.0 * keys as f64 * F16,
                 row_bytes: 2.0 * queries as f64 * F16,
+                windowed: None,
             },
             head: linear(&[(self.hidden, self.vocabulary)]),
             experts: None,
-            for_all_rows: None,
+            for_head: None,
         }
     }
 

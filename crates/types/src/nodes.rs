@@ -44,7 +44,7 @@ pub enum Node {
     },
 }
 
-/// What a node is, whichever layer's: predictions tell no layers apart.
+/// What a node is, whichever layer's: predictions take the mean of layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     /// [`Node::Embed`].

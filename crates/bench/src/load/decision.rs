@@ -159,10 +159,10 @@ fn config() -> SchedulerConfig {
         layers: 30,
         qkv: token_wise(576.0 * 960.0),
         ffn: token_wise(576.0 * 576.0 + 3.0 * 576.0 * 1536.0),
-        attention: SequenceWise { macs_per_pair: 1152.0, bytes_per_position: 768.0, row_bytes: 4608.0 },
+        attention: SequenceWise { macs_per_pair: 1152.0, bytes_per_position: 768.0, row_bytes: 4608.0, windowed: None },
         head: token_wise(576.0 * 49152.0),
         experts: None,
-        for_all_rows: None,
+        for_head: None,
     };
     let anchors = |cores: f64| Anchors {
         macs_per_s: cores * 3e11,

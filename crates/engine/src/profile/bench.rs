@@ -7,6 +7,7 @@ use duet_kernels::crew::Crew;
 use duet_model::Model;
 use duet_model::forward::{Activations, Node, NodeOrder, Pass, PassRefused, Segment};
 use duet_model::kv::{KvFormat, KvPool, KvTable};
+use duet_scheduler::heg::LayerNodes;
 use duet_scheduler::{Heg, Machine, division};
 use duet_types::{LaneSet, TokenId, Tokens};
 use std::io;
@@ -26,11 +27,28 @@ pub(super) struct Bench {
     pool: KvPool,
 }
 
-/// A kind of matrix product.
+/// Which nodes are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Product {
+pub(super) enum Part {
+    /// Projections to queries, keys and values.
     Qkv,
+    /// Output projections and feed-forward blocks.
     Ffn,
+    /// Attention.
+    Attention,
+    /// What stands in attention's place in recurrent layers.
+    Recurrence,
+}
+
+impl Part {
+    /// In a layer.
+    pub(super) fn node(self, layer: usize) -> Node {
+        match self {
+            Self::Qkv => Node::Qkv { layer },
+            Self::Ffn => Node::Ffn { layer },
+            Self::Attention | Self::Recurrence => Node::Attention { layer },
+        }
+    }
 }
 
 /// One sequence of a timed pass.
@@ -62,9 +80,9 @@ impl Bench {
 
     /// What a device alone is timed with: feed-forward, but of devices that take it in launches of experts, which need a
     /// crew, projections.
-    pub(super) fn product(&self, team: LaneSet) -> Product {
+    pub(super) fn product(&self, team: LaneSet) -> Part {
         let alone = team.leader().filter(|_| team.len() == 1).and_then(|lane| self.executors.device(lane));
-        if alone.is_some_and(|device| device.experts.is_some()) { Product::Qkv } else { Product::Ffn }
+        if alone.is_some_and(|device| device.experts.is_some()) { Part::Qkv } else { Part::Ffn }
     }
 
     /// Whether a device is among these lanes.
@@ -152,6 +170,46 @@ impl Bench {
     fn layers_of(&self, lanes: LaneSet, bytes: u64) -> Range<usize> {
         let held = self.executors.held(lanes);
         held.start..held.end.min(held.start + (BEYOND_CACHES / bytes.max(1)) as usize + 1)
+    }
+
+    /// The layers in which a part is timed, of those that lanes hold. Of products as many as hold more weights than any cache,
+    /// with as many weights each as most layers have; of attention those that see all positions, if there are any.
+    pub(super) fn alike(&self, lanes: LaneSet, part: Part) -> Vec<usize> {
+        let (blueprint, held) = (self.model.blueprint(), self.executors.held(lanes));
+        let that = |is: &dyn Fn(usize) -> bool| held.clone().filter(|&layer| is(layer)).collect::<Vec<usize>>();
+        match part {
+            Part::Qkv | Part::Ffn => {
+                let linear = |layer| self.model.linear_of(part.node(layer));
+                let like = |layer: usize| that(&|other| linear(other).macs == linear(layer).macs);
+                let mut common = held.clone().map(like).max_by_key(Vec::len).unwrap_or_default();
+                let bytes = common.first().map_or(1, |&layer| linear(layer).all_bytes().0.max(1));
+                common.truncate((BEYOND_CACHES / bytes) as usize + 1);
+                common
+            }
+            Part::Attention => {
+                let attends = |layer| !blueprint.is_recurrent(layer);
+                let sees_all = that(&|layer| attends(layer) && blueprint.layers[layer].window.is_none());
+                if sees_all.is_empty() { that(&attends) } else { sees_all }
+            }
+            Part::Recurrence => that(&|layer| blueprint.is_recurrent(layer)),
+        }
+    }
+
+    /// What the layers in which a part is timed are on average; of lanes that hold none, all layers.
+    pub(super) fn timed(&self, lanes: LaneSet, part: Part) -> LayerNodes {
+        match self.alike(lanes, part) {
+            none if none.is_empty() => self.heg.mean(),
+            layers => {
+                let nodes = layers.into_iter().map(|layer| part.node(layer));
+                super::heg::mean_of(&self.model, KvFormat::F16, nodes)
+            }
+        }
+    }
+
+    /// The share of layers that are recurrent.
+    pub(super) fn recurrent(&self) -> f64 {
+        let blueprint = self.model.blueprint();
+        blueprint.recurrent_layers() as f64 / blueprint.layers.len().max(1) as f64
     }
 
     /// The token-wise nodes of these layers.

@@ -61,10 +61,11 @@ fn counted(encoder: &Encoder) -> Heg {
             macs_per_pair: encoder.attention_macs() as f64,
             bytes_per_position: 2.0 * width,
             row_bytes: 2.0 * width,
+            windowed: None,
         },
         head: TokenWise { macs_per_row: 0.0, weight_bytes: 0.0, row_bytes: 0.0, routed: None },
         experts: None,
-        for_all_rows: None,
+        for_head: None,
     }
 }
 

@@ -11,7 +11,7 @@
 //! The fastest of several samples counts: what else runs on the machine can only make a sample slower, and the scheduler
 //! corrects for a slower machine by itself.
 
-use super::bench::{Bench, Product, Shape, fastest, median, on, start};
+use super::bench::{Bench, Part, Shape, fastest, median, on, start};
 use super::effort::Effort;
 use super::times::{FEW_POSITIONS, Pace, ROWS, SIZED_POSITIONS, Times, ends};
 use super::{Measured, Profile, ProfileError, attention as attending, capabilities, copies, layers, read_ahead};
@@ -22,11 +22,10 @@ use duet_driver::Rates;
 use duet_kernels::crew::Crew;
 use duet_kernels::memory::FreedAtOnce;
 use duet_model::Model;
-use duet_model::kv::KvFormat;
-use duet_scheduler::Machine;
-use duet_scheduler::few_rows;
+use duet_scheduler::heg::{Load, SequenceWise};
 use duet_scheduler::machine::{Anchors, Contention, FewRows, Lane, LanePair, PerRow, Team};
-use duet_types::{LaneId, LaneSet, Nanos};
+use duet_scheduler::{Machine, Yields, few_rows};
+use duet_types::{LaneId, LaneSet, Nanos, Tokens};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime};
@@ -162,17 +161,17 @@ fn anchors(
     let (timed, pace) = (bench.clone(), Pace::of(effort));
     let times = on(lanes, team, move |site| Times::take(&timed, site, pace))??;
     let (rows, context) = (&times.reach.rows[..], times.reach.context);
-    let (work, heg) = (bench.model.work(), super::heg(&bench.model, KvFormat::F16));
-    let (product, macs) = match bench.product(team) {
-        Product::Qkv => (heg.qkv, work.qkv.macs),
-        Product::Ffn => (heg.ffn, work.ffn.macs),
-    };
+    let projection = bench.timed(team, Part::Qkv).qkv;
+    let product = if bench.product(team) == Part::Qkv { projection } else { bench.timed(team, Part::Ffn).ffn };
     let read = |rows: f64| product.weights_read(rows) / product.all_weights().max(1.0);
     let fit = fit(rows, &times.ffn, read);
     let largest = rows[rows.len() - 1] as f64;
-    let (attention_macs_per_s, attention_row) = attention(largest, context as f64, heg.attention.macs_per_pair, &times);
+    let timed = bench.timed(team, Part::Attention).attention;
+    let (attention_macs_per_s, attention_row) = attention(largest, context as f64, &timed, &times);
+    let recurrent = bench.recurrent();
+    let attention_row = (1.0 - recurrent) * attention_row + recurrent * times.recurrence / largest;
     let mut anchors = Anchors {
-        macs_per_s: macs as f64 / fit.row,
+        macs_per_s: product.macs_per_row / fit.row,
         attention_macs_per_s,
         bytes_per_s: product.all_weights() / fit.weights,
         launch,
@@ -181,8 +180,8 @@ fn anchors(
         few_rows: few_rows(&fit, &times.few, read),
     };
     let products = Fit {
-        weights: work.qkv.bytes.0 as f64 / anchors.bytes_per_s,
-        row: work.qkv.macs as f64 / anchors.macs_per_s,
+        weights: projection.weight_bytes / anchors.bytes_per_s,
+        row: projection.macs_per_row / anchors.macs_per_s,
         exposed: fit.exposed,
     };
     let beside = (times.qkv - products.time(largest, 1.0)).max(0.0);
@@ -203,10 +202,13 @@ fn few_rows(fit: &Fit, times: &[f64], read: impl Fn(f64) -> f64) -> FewRows {
 }
 
 /// Multiply-accumulates a second of attention, and the seconds that a row takes beside them: `rows` of them take the
-/// same of the latter at no context and at a long one. `macs` are those of a row and a position.
-fn attention(rows: f64, context: f64, macs: f64, times: &Times) -> (f64, f64) {
-    let pairs = |context: f64| rows * (2.0 * context + rows + 1.0) / 2.0;
-    let (near, far) = (pairs(0.0) * macs, pairs(context) * macs);
+/// same of the latter at no context and at a long one.
+fn attention(rows: f64, context: f64, of: &SequenceWise, times: &Times) -> (f64, f64) {
+    let macs = |context: f64| {
+        let positions = Tokens(context as u32)..Tokens((context + rows) as u32);
+        of.pairs(&Load::default().with_rows(positions, Yields::Context)) * of.macs_per_pair
+    };
+    let (near, far) = (macs(0.0), macs(context));
     let rate = (far - near) / (times.attention_far - times.attention_near);
     if rate.is_finite() && rate > 0.0 && near / rate < times.attention_near {
         (rate, (times.attention_near - near / rate) / rows)

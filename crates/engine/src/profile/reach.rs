@@ -7,7 +7,7 @@
 //! Invariant: two sizes at least, which is what a roofline needs.
 
 use super::ProfileError;
-use super::bench::{Bench, Shape};
+use super::bench::{Bench, Part, Shape};
 use crate::executors::Site;
 use duet_model::forward::Node;
 use duet_scheduler::machine::RowsTaken;
@@ -27,7 +27,7 @@ impl Reach {
         site: Site<'_>,
         (rows, context): (&[usize], usize),
         longest: Duration,
-        product: fn(usize) -> Node,
+        product: Part,
     ) -> Result<Self, ProfileError> {
         let whole = Self { rows: rows.to_vec(), context };
         let device = site.lanes.leader().and_then(|lane| bench.executors.device(lane));
@@ -41,7 +41,7 @@ impl Reach {
             bench.time(&mut pass, std::iter::once(node), site)?;
             bench.time(&mut pass, std::iter::once(node), site)
         };
-        let count = sizes_within(rows, longest, |rows| time(Shape { context: 0, rows }, product(layer)))?;
+        let count = sizes_within(rows, longest, |rows| time(Shape { context: 0, rows }, product.node(layer)))?;
         let largest = rows[count - 1];
         let near = time(Shape { context: 0, rows: largest }, Node::Attention { layer })?;
         let found = Self { rows: rows[..count].to_vec(), context: context_within(largest, context, near, longest) };

@@ -5,14 +5,13 @@
 //! time get no more samples, so that a slow lane is measured less often and not for longer.
 
 use super::ProfileError;
-use super::bench::{Bench, Product, Shape, fastest};
+use super::bench::{Bench, Part, Shape, fastest};
 use super::effort::Effort;
 use super::reach::Reach;
 use crate::executors::Site;
 use duet_model::Model;
-use duet_model::forward::{Node, Pass};
+use duet_model::forward::Pass;
 use duet_scheduler::few_rows;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Sizes of passes that are timed; the first is memory-bound and the last compute-bound.
@@ -52,7 +51,7 @@ pub(super) struct Pace {
 pub(super) struct Times {
     /// The sizes, and where attention was timed beside the beginning.
     pub(super) reach: Reach,
-    /// Output projection and feed-forward, or the [product](Product) that stands for them, for each size.
+    /// Output projection and feed-forward, or the [product](Bench::product) that stands for them, for each size.
     pub(super) ffn: Vec<f64>,
     /// The same for a few rows, as far as the sizes go.
     pub(super) few: Vec<f64>,
@@ -62,15 +61,17 @@ pub(super) struct Times {
     pub(super) attention_near: f64,
     /// The same at a long context.
     pub(super) attention_far: f64,
+    /// What recurrent layers have in attention's place, for the largest size; zero where there are none.
+    pub(super) recurrence: f64,
 }
 
 /// A node of every layer for a pass, and how long that took so far.
 struct Point {
     pass: usize,
-    node: fn(usize) -> Node,
+    part: Part,
     /// The layers that samples go through, in turns.
-    all: Range<usize>,
-    /// The one that the next sample begins with, and how many it goes through.
+    all: Vec<usize>,
+    /// Which of them the next sample begins with, and how many it goes through.
     next: usize,
     layers: usize,
     left: usize,
@@ -102,10 +103,7 @@ impl Pace {
 impl Times {
     /// Times everything on the lanes of the site.
     pub(super) fn take(bench: &Bench, site: Site<'_>, pace: Pace) -> Result<Self, ProfileError> {
-        let product = match bench.product(site.lanes) {
-            Product::Qkv => qkv,
-            Product::Ffn => ffn,
-        };
+        let product = bench.product(site.lanes);
         let reach = Reach::find(bench, site, sizes(&bench.model), pace.longest, product)?;
         let (sizes, context) = (&reach.rows[..], reach.context);
         let largest = sizes[sizes.len() - 1];
@@ -115,16 +113,15 @@ impl Times {
         let samples = |rows: usize| if rows < 48 { 3 * pace.samples } else { pace.samples };
         let mut wanted: Vec<Point> =
             sizes.iter().enumerate().map(|(pass, &rows)| Point::new(pass, product, samples(rows))).collect();
-        wanted.push(Point::new(near, qkv, pace.samples));
-        wanted.push(Point::new(near, attention, pace.samples));
+        wanted.extend([Part::Qkv, Part::Attention, Part::Recurrence].map(|part| Point::new(near, part, pace.samples)));
         let mut ffn = timed(bench, site, pace, &shapes, wanted)?;
         let rest = ffn.split_off(sizes.len());
-        let [qkv, attention_near] = [0, 1].map(|at| rest[at]);
+        let [qkv, attention_near, recurrence] = [0, 1, 2].map(|at| rest[at]);
         // Attention alone sees a context. It has its turn after the others: two passes of the largest size take megabytes.
-        let far = vec![Point::new(0, attention, pace.samples)];
+        let far = vec![Point::new(0, Part::Attention, pace.samples)];
         let attention_far = timed(bench, site, pace, &[Shape { context, rows: largest }], far)?[0];
         let few = few(bench, site, pace, (product, largest))?;
-        Ok(Self { reach, ffn, few, qkv, attention_near, attention_far })
+        Ok(Self { reach, ffn, few, qkv, attention_near, attention_far, recurrence })
     }
 }
 
@@ -132,18 +129,13 @@ impl Times {
 pub(super) fn ends(bench: &Bench, site: Site<'_>, pace: Pace) -> Result<[f64; 2], ProfileError> {
     let (sizes, _) = sizes(&bench.model);
     let shapes = [sizes[0], sizes[sizes.len() - 1]].map(|rows| Shape { context: 0, rows });
-    let points = (0..shapes.len()).map(|pass| Point::new(pass, ffn, pace.samples)).collect();
+    let points = (0..shapes.len()).map(|pass| Point::new(pass, Part::Ffn, pace.samples)).collect();
     let times = timed(bench, site, pace, &shapes, points)?;
     Ok([times[0], times[1]])
 }
 
 /// Seconds of a layer's product for each size of a few rows, up to so many.
-fn few(
-    bench: &Bench,
-    site: Site<'_>,
-    pace: Pace,
-    (product, largest): (fn(usize) -> Node, usize),
-) -> Result<Vec<f64>, ProfileError> {
+fn few(bench: &Bench, site: Site<'_>, pace: Pace, (product, largest): (Part, usize)) -> Result<Vec<f64>, ProfileError> {
     let most = bench.model.config().context.as_usize();
     let sizes = few_rows::SIZES.iter().map(|&rows| rows as usize).take_while(|&rows| rows <= largest);
     let shapes: Vec<Shape> = sizes.map(|rows| Shape { context: 0, rows: most.min(rows) }).collect();
@@ -168,33 +160,33 @@ fn timed(
             point.sample(bench, &mut passes, site, pace)?;
         }
     }
-    for Point { pass, node, layers, spent, times, .. } in &points {
-        let (rows, node, samples) = (shapes[*pass].rows, node(0), times.len());
-        tracing::debug!(lanes = ?site.lanes, ?node, rows, layers, samples, ?spent, "profiled");
+    for Point { pass, part, layers, spent, times, .. } in &points {
+        let (rows, samples) = (shapes[*pass].rows, times.len());
+        tracing::debug!(lanes = ?site.lanes, ?part, rows, layers, samples, ?spent, "profiled");
     }
     Ok(points.into_iter().map(|point| fastest(point.times)).collect())
 }
 
 impl Point {
-    fn new(pass: usize, node: fn(usize) -> Node, samples: usize) -> Self {
+    fn new(pass: usize, part: Part, samples: usize) -> Self {
         let (spent, times) = (Duration::ZERO, Vec::new());
-        Self { pass, node, all: 0..0, next: 0, layers: 1, left: samples, spent, times }
+        Self { pass, part, all: Vec::new(), next: 0, layers: 1, left: samples, spent, times }
     }
 
     /// Devices prepare a graph when a layer first sees a number of rows: the layers that it comes to until their time is
     /// over are timed afterwards. Cores need no more than one layer, which says how long it takes.
     fn warm_up(&mut self, bench: &Bench, passes: &mut [Pass], site: Site<'_>, pace: Pace) -> Result<(), ProfileError> {
-        self.all = bench.layers(site.lanes);
+        self.all = bench.alike(site.lanes, self.part);
         let start = Instant::now();
-        for layer in self.all.clone() {
-            let took = bench.time(&mut passes[self.pass], std::iter::once((self.node)(layer)), site)?;
+        for at in 0..self.all.len() {
+            let took = bench.time(&mut passes[self.pass], std::iter::once(self.part.node(self.all[at])), site)?;
             self.layers = pace.layers(took);
             self.spent = start.elapsed();
             if !bench.has_device(site.lanes) {
                 break;
             }
             if self.spent >= pace.point {
-                self.all = self.all.start..layer + 1;
+                self.all.truncate(at + 1);
                 break;
             }
         }
@@ -207,7 +199,7 @@ impl Point {
             return Ok(());
         }
         let count = self.layers.min(self.all.len());
-        let layers = (self.next..self.next + count).map(|layer| (self.node)(self.all.start + layer % self.all.len()));
+        let layers = (self.next..self.next + count).map(|at| self.part.node(self.all[at % self.all.len()]));
         let took = bench.time(&mut passes[self.pass], layers, site)?;
         self.next = (self.next + count) % self.all.len();
         let layer = took / count as u32;
@@ -218,16 +210,4 @@ impl Point {
         self.layers = pace.layers(layer);
         Ok(())
     }
-}
-
-fn ffn(layer: usize) -> Node {
-    Node::Ffn { layer }
-}
-
-fn qkv(layer: usize) -> Node {
-    Node::Qkv { layer }
-}
-
-fn attention(layer: usize) -> Node {
-    Node::Attention { layer }
 }

@@ -137,7 +137,7 @@ impl Setup {
         let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1e6, row_bytes: 0.0, routed: None };
         let routed = self.disk.map(|disk| RoutedWeights { bytes: 0.5e6, share: 0.5, disk: Some(disk) });
         let ffn = TokenWise { routed, ..linear };
-        let attention = SequenceWise { macs_per_pair: 0.0, bytes_per_position: 0.0, row_bytes: 0.0 };
+        let attention = SequenceWise { macs_per_pair: 0.0, bytes_per_position: 0.0, row_bytes: 0.0, windowed: None };
         let limits = Limits {
             chunk: Tokens(self.chunk),
             prefill_rows: if self.first.is_dynamic() { Tokens(self.chunk + 4) } else { Tokens(1000) },
@@ -148,7 +148,7 @@ impl Setup {
         };
         SchedulerConfig {
             machine,
-            heg: Heg { layers: 2, qkv: linear, ffn, attention, head: linear, experts: None, for_all_rows: None },
+            heg: Heg { layers: 2, qkv: linear, ffn, attention, head: linear, experts: None, for_head: None },
             limits,
             memory: MemoryLimits {
                 page: Tokens(PAGE_TOKENS as u32),
@@ -165,7 +165,7 @@ impl Setup {
                 attention,
                 head: linear,
                 experts: None,
-                for_all_rows: None,
+                for_head: None,
             }),
             graphs: self.exchange.clone().map(|exchange| GraphSet {
                 lanes: LaneSet::first(self.lanes.len() as u8),

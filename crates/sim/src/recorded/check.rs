@@ -80,12 +80,17 @@ fn are_sane(anchors: &Anchors) -> bool {
 }
 
 fn is_sane(heg: &Heg) -> bool {
-    let linear = [&heg.qkv, &heg.ffn, &heg.head];
-    let work = linear.iter().flat_map(|node| [node.macs_per_row, node.weight_bytes, node.row_bytes]);
-    let routed = || linear.iter().filter_map(|node| node.routed);
-    let attention = [heg.attention.macs_per_pair, heg.attention.bytes_per_position, heg.attention.row_bytes];
-    let amounts = work.chain(attention).chain(routed().map(|routed| routed.bytes));
+    let parts = || heg.for_head.iter().flat_map(|part| [part.before, part.behind]).chain([heg.mean()]);
+    let linear = || parts().flat_map(|part| [part.qkv, part.ffn]).chain([heg.head]);
+    let work = linear().flat_map(|node| [node.macs_per_row, node.weight_bytes, node.row_bytes]);
+    let routed = || linear().filter_map(|node| node.routed);
+    let attention = || parts().map(|part| part.attention);
+    let attended = attention().flat_map(|of| [of.macs_per_pair, of.bytes_per_position, of.row_bytes]);
+    let windowed = || attention().filter_map(|of| of.windowed);
+    let amounts = work.chain(attended).chain(routed().map(|routed| routed.bytes));
+    let amounts = amounts.chain(windowed().map(|windowed| windowed.window));
     (1..=10_000).contains(&heg.layers)
         && amounts.into_iter().all(|amount| (0.0..=1e12).contains(&amount))
         && routed().all(|routed| (0.0..=1.0).contains(&routed.share))
+        && windowed().all(|windowed| (0.0..=1.0).contains(&windowed.share))
 }

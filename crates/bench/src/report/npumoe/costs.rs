@@ -174,11 +174,11 @@ fn products(macs_per_row: f64, weight_bytes: f64) -> Heg {
     Heg {
         layers: 1,
         qkv: TokenWise { macs_per_row, weight_bytes, ..nothing },
-        attention: SequenceWise { macs_per_pair: 0.0, bytes_per_position: 0.0, row_bytes: 0.0 },
+        attention: SequenceWise { macs_per_pair: 0.0, bytes_per_position: 0.0, row_bytes: 0.0, windowed: None },
         ffn: nothing,
         head: nothing,
         experts: None,
-        for_all_rows: None,
+        for_head: None,
     }
 }
 

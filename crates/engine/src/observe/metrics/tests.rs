@@ -26,10 +26,10 @@ fn config() -> SchedulerConfig {
     };
     let lane = |name: &str| Lane::new(name, Capabilities::CORES, anchors);
     let linear = TokenWise { macs_per_row: 1.0, weight_bytes: 1.0, row_bytes: 1.0, routed: None };
-    let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 1.0 };
+    let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 1.0, windowed: None };
     SchedulerConfig {
         machine: Machine::of(vec![lane("cpu0"), lane("cpu1")]).with_team(anchors),
-        heg: Heg { layers: 1, qkv: linear, ffn: linear, attention, head: linear, experts: None, for_all_rows: None },
+        heg: Heg { layers: 1, qkv: linear, ffn: linear, attention, head: linear, experts: None, for_head: None },
         encoder: None,
         limits: Limits::default(),
         memory: MemoryLimits::UNBOUNDED,
