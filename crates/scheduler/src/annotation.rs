@@ -61,23 +61,33 @@ pub fn demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -
 }
 
 fn span_demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -> Demand {
+    let mut sum = nodes_demand(heg, anchors, load, nodes);
+    if nodes.end == heg.nodes() && load.tokens > 0.0 {
+        sum.add(anchors, 1, head_cost(heg, anchors, load), anchors.few_rows.factor(load.tokens));
+    }
+    sum
+}
+
+/// Without the head.
+fn nodes_demand(heg: &Heg, anchors: &Anchors, load: &Load, nodes: &Range<usize>) -> Demand {
     let (mut sum, order) = (Demand::default(), heg.order());
-    let mut add = |count: usize, cost: Cost, step: f64| {
-        sum.seconds += count as f64 * (time(anchors, cost) * step + cost.disk);
-        sum.bytes += count as f64 * cost.memory * anchors.bytes_per_s;
-    };
     for ((nodes, of), load) in heg.by_rows(nodes).into_iter().zip([*load, load.for_head()]) {
         for kind in [NodeKind::Embed].into_iter().chain(order.kinds().map(|(kind, _)| kind)) {
             let count = order.count_of(kind, &nodes);
             if count > 0 && load.rows > 0.0 {
-                add(count, cost_in(heg, &of, anchors, &load, kind), step(anchors, &load, kind));
+                sum.add(anchors, count, cost_in(heg, &of, anchors, &load, kind), step(anchors, &load, kind));
             }
         }
     }
-    if nodes.end == heg.nodes() && load.tokens > 0.0 {
-        add(1, head_cost(heg, anchors, load), anchors.few_rows.factor(load.tokens));
-    }
     sum
+}
+
+impl Demand {
+    /// So many nodes more.
+    fn add(&mut self, anchors: &Anchors, count: usize, cost: Cost, step: f64) {
+        self.seconds += count as f64 * (time(anchors, cost) * step + cost.disk);
+        self.bytes += count as f64 * cost.memory * anchors.bytes_per_s;
+    }
 }
 
 /// Rows from which on the matrix products of a pass take longer than reading their weights: where the device saturates.
@@ -100,6 +110,12 @@ const SATURATION_STEPS: usize = 16;
 pub fn node_time(heg: &Heg, anchors: &Anchors, load: &Load, kind: NodeKind) -> Nanos {
     let cost = cost(heg, anchors, load, kind);
     Nanos(((time(anchors, cost) * step(anchors, load, kind) + cost.disk) * 1e9) as u64)
+}
+
+/// How long the node of an index takes for those of the load's rows that it computes, without a launch and without the head.
+#[must_use]
+pub(crate) fn time_of(heg: &Heg, anchors: &Anchors, load: &Load, index: usize) -> Nanos {
+    Nanos((nodes_demand(heg, anchors, load, &(index..index + 1)).seconds * 1e9) as u64)
 }
 
 /// What decides the time of a node.

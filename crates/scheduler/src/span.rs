@@ -5,7 +5,7 @@
 //! instead. Times come from the annotations, so the bound holds on any model and machine that was measured, and half of
 //! it is left for what annotations do not know. (Agent.xpu §4.2: kernels; §4.4: bounded preemption)
 
-use crate::annotation::{node_time, span_time};
+use crate::annotation::{span_time, time_of};
 use crate::heg::Heg;
 use crate::kernel::Span;
 use crate::machine::Anchors;
@@ -52,7 +52,7 @@ pub(crate) fn next_span(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> 
         Cut::Whole => return Span { nodes, rows: all },
         Cut::Within(bound) | Cut::Chunks(bound, _) | Cut::Nodes(bound) => bound,
     };
-    if node_time(heg, anchors, &pass.load, first) > bound {
+    if time_of(heg, anchors, &pass.load, pass.node) > bound {
         let whole = match cut {
             Cut::Nodes(_) => true,
             Cut::Chunks(..) if first == NodeKind::Attention => true,
@@ -78,7 +78,7 @@ fn part_of_node(heg: &Heg, anchors: &Anchors, pass: &Pass, cut: Cut) -> Range<u3
     let rows = |parts: usize| (parts as u32 * PART_ROWS).min(open.end - open.start);
     let time = |parts: usize| {
         let load = pass.load.part(f64::from(rows(parts)) / f64::from(pass.rows));
-        node_time(heg, anchors, &load, heg.order().kind(pass.node))
+        time_of(heg, anchors, &load, pass.node)
     };
     let bound = bound.max(time(1));
     let parts = largest(1, (open.end - open.start).div_ceil(PART_ROWS) as usize, |parts| time(parts) <= bound);

@@ -6,7 +6,7 @@
 //! where weights take 0.5 ms, and 2 µs where they take 1 ms. Launching, embeddings and the head take no time. The encoder
 //! beside it has one such layer.
 
-use duet_scheduler::heg::{ExpertLaunches, Heg, OnDisk, RoutedWeights, SequenceWise, TokenWise};
+use duet_scheduler::heg::{ExpertLaunches, ForHead, Heg, OnDisk, RoutedWeights, SequenceWise, TokenWise};
 use duet_scheduler::layers::HeldLayers;
 use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, Machine, MemoryDomain, PerRow, Team};
 use duet_scheduler::progressive::{Blocks, GraphCost, Pair, PassTime};
@@ -86,6 +86,14 @@ pub fn launching() -> SchedulerConfig {
     let config = single();
     let experts = Some(ExpertLaunches { launches: 3, route: config.heg.ffn, launch: config.heg.ffn });
     SchedulerConfig { heg: Heg { experts, ..config.heg }, ..config }
+}
+
+/// Two sets of cores, which can join, with a model whose last layer's attention and feed-forward compute rows for the head alone.
+#[must_use]
+pub fn for_head() -> SchedulerConfig {
+    let config = cpu();
+    let (before, behind) = (config.heg.mean(), config.heg.mean());
+    SchedulerConfig { heg: Heg { for_head: Some(ForHead { from: 5, before, behind }), ..config.heg }, ..config }
 }
 
 /// Two sets of cores with experts on disk: a row of a feed-forward node reads those of 2 MB beside its other 2 MB, and half of

@@ -119,6 +119,7 @@ fn machine(mut words: Words<'_>) -> Result<Scenario, ScenarioError> {
         "exchanging" => machines::exchanging(Bytes::ZERO),
         "launching" => machines::launching(),
         "mixture" => machines::mixture(),
+        "for-head" => machines::for_head(),
         other => return Err(ScenarioError(format!("no machine is called `{other}`"))),
     };
     let mut scenario = Scenario::new(PolicyName::Duet, config);

@@ -41,6 +41,10 @@ pub fn scenario(seed: u64) -> Scenario {
     {
         config.heg = machines::mixture().heg;
     }
+    if config.heg == machines::cpu().heg && config.machine == machines::cpu().machine && config.limits.chunk.0 % 4 == 1
+    {
+        config.heg = machines::for_head().heg;
+    }
     if config.machine == machines::half_on_igpu().machine && config.limits.chunk.0.is_multiple_of(2) {
         config.machine = machines::discrete_gpu().machine;
     }

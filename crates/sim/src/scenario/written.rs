@@ -42,6 +42,9 @@ fn machine_name(config: &SchedulerConfig) -> &'static str {
     if config.heg.ffn.routed.is_some() {
         return "mixture";
     }
+    if config.heg.for_head.is_some() {
+        return "for-head";
+    }
     match (config.machine.lanes[0].name.as_str(), config.machine.lanes.len()) {
         ("npu", 2) => "npu-igpu",
         ("npu", _) => "npu-igpu-cpu",
