@@ -54,6 +54,12 @@ pub(super) fn profile(arguments: &ProfileArgs) -> anyhow::Result<()> {
     let start = Instant::now();
     let profile = profiler.measure(arguments.effort.into())?;
     let measured_s = start.elapsed().as_secs_f64();
+    if profile.is_disturbed() {
+        let waited = 100.0 * profile.waited;
+        eprintln_quiet(&format!(
+            "profile: other programs were busy, and a lane waited for its cores {waited:.0} % of the time; measure again when they are done"
+        ));
+    }
     if let Some(folder) = &config.profile_folder {
         let path = profile.save(folder).with_context(|| format!("cannot write to {}", folder.display()))?;
         eprintln_quiet(&format!("profile: written to {}", path.display()));

@@ -16,9 +16,10 @@ use super::effort::Effort;
 use super::times::{FEW_POSITIONS, Pace, ROWS, SIZED_POSITIONS, Times, ends};
 use super::{Measured, Profile, ProfileError, attention as attending, capabilities, copies, layers, read_ahead};
 use crate::executors::Site;
+use crate::lane_watch::LaneWatch;
 use crate::speed_probe::SpeedProbe;
 use duet_device::CpuLanes;
-use duet_driver::Rates;
+use duet_driver::{LaneTime, Rates};
 use duet_kernels::crew::Crew;
 use duet_kernels::memory::FreedAtOnce;
 use duet_model::Model;
@@ -42,6 +43,8 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
     let all = lanes.all();
     let cores = all.without(executors.device_lanes());
     let of_cores = launch_cost(lanes, cores)?;
+    // A thread that has not begun yet is told nothing of.
+    let mut watch = LaneWatch::new(lanes.clone());
     let read_ahead = read_ahead::try_all(&bench, lanes, cores)?;
     let mut probe = Probes::new(model);
     let mut machine = Machine::of(Vec::new());
@@ -85,7 +88,14 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
         }
     }
     let measured_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Ok(Profile { of: of.subject(), machine, measured_at, read_ahead: Some(read_ahead), probe: probe.fastest })
+    let (read_ahead, probe) = (Some(read_ahead), probe.fastest);
+    Ok(Profile { of: of.subject(), machine, measured_at, read_ahead, probe, waited: waited(&watch.look(), cores) })
+}
+
+/// The share of the time in which a lane of cores waited for them, of the one that waited most.
+fn waited(times: &[LaneTime], cores: LaneSet) -> f64 {
+    let of_cores = cores.iter().filter_map(|lane| times.get(usize::from(lane.0)));
+    of_cores.map(|time| time.waited.0 as f64 / time.wanted.0.max(1) as f64).fold(0.0, f64::max)
 }
 
 /// Probes between the measurements: of each turn the median, of the turns the fastest. A sample of the anchors takes as
@@ -340,6 +350,14 @@ fn stopped() -> ProfileError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lane_of_cores_that_waited_most_counts() {
+        let time = |wanted, waited| LaneTime { wanted: Nanos(wanted), waited: Nanos(waited) };
+        let times = [time(100, 90), time(100, 5), time(200, 50), time(0, 0)];
+        assert_eq!(waited(&times, LaneSet::first(4).without(LaneSet::first(1))), 0.25);
+        assert_eq!(waited(&[], LaneSet::first(4)), 0.0, "nobody tells");
+    }
 
     #[test]
     fn a_roofline_is_found_again() {

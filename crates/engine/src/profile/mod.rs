@@ -63,6 +63,10 @@ pub struct Profile {
     /// What a short probe of one core found meanwhile: later probes say how much faster or slower the machine is than
     /// this profile. (The fastest, as with the anchors.)
     pub probe: Rates,
+    /// The share of the time in which a lane had to wait for its cores meanwhile, of the lane that waited most: other programs
+    /// had them. Zero where the operating system does not say.
+    #[serde(default)]
+    pub waited: f64,
 }
 
 /// What a profile was measured with.
@@ -185,7 +189,10 @@ pub(crate) fn measured_and_kept(
     let mut profile = measure(of, lanes, Effort::Quick)?;
     if profile.is_disturbed() {
         // It takes a second or two, and what disturbed it may be over.
-        profile = measure(of, lanes, Effort::Quick)?;
+        let second = measure(of, lanes, Effort::Quick)?;
+        if second.waited <= profile.waited {
+            profile = second;
+        }
     }
     if profile.is_disturbed() {
         tracing::warn!("the machine is busy; it will be measured again at the next start");
@@ -267,10 +274,14 @@ impl Profile {
         Ok(path)
     }
 
-    /// Whether the machine was busy with something else: a team is then slower than its best lane, since its members wait
-    /// for each other. Such a profile is used, for want of a better one, but not kept.
+    /// Whether the machine was busy with something else: lanes waited for their cores; or, where the operating system does not
+    /// tell, a team was slower than its best lane, since its members wait for each other. Such a profile is used, for want of a
+    /// better one, but not kept.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
+        if self.waited > WAITED_AT_MOST {
+            return true;
+        }
         // A device and the cores may well be slower together than apart, where the device is made of cores.
         let Some(team) = self.machine.teams.first().filter(|_| self.of.devices.is_empty()) else { return false };
         let lanes = self.machine.lanes.iter().map(|lane| lane.anchors.macs_per_s);
@@ -292,6 +303,9 @@ impl Profile {
             && self.probe.are_sane()
     }
 }
+
+/// What does little to a profile, since the fastest of some samples counts.
+const WAITED_AT_MOST: f64 = 0.1;
 
 #[cfg(test)]
 mod tests {
@@ -321,7 +335,7 @@ mod tests {
         let lane = Lane::new("cpu0", Capabilities::CORES, anchors);
         let probe = Rates { macs_per_s: 2e11, bytes_per_s: 2e10 };
         let read_ahead = Some(ReadAhead::ALL[3]);
-        Profile { of, machine: Machine::of(vec![lane]), measured_at: 7, read_ahead, probe }
+        Profile { of, machine: Machine::of(vec![lane]), measured_at: 7, read_ahead, probe, waited: 0.0 }
     }
 
     #[test]
@@ -333,6 +347,12 @@ mod tests {
         assert_eq!(Profile::load(folder.path(), &profile.of), Some(profile.clone()));
         let other = Subject { lanes: vec![2], ..profile.of };
         assert_eq!(Profile::load(folder.path(), &other), None);
+    }
+
+    #[test]
+    fn a_machine_whose_lanes_waited_was_busy() {
+        let waited = |waited| Profile { waited, ..profile(1.0) }.is_disturbed();
+        assert_eq!([0.0, 0.05, 0.2, 1.0].map(waited), [false, false, true, true]);
     }
 
     #[test]
