@@ -161,10 +161,12 @@ fn an_expert_that_cannot_be_read_fails_the_requests_that_need_it_and_no_other() 
 #[test]
 fn a_disk_that_fails_fails_the_requests_that_need_it_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    // One thread: its profile is kept however busy the machine is, and a start that has one reads no expert to measure it.
-    let start = |model: &Arc<Model>, profiles: &Path| start_with(1, model, profiles);
+    // A start that has a profile reads no expert to measure it; that of one thread is kept if its cores were its own.
+    let profiles = folder.path().join("profiles");
+    let start = |model: &Arc<Model>| start_with(1, model, &profiles);
     let (model, path) = on_disk("qwen3moe", folder.path());
-    let whole = together(&start(&model, folder.path()), &model);
+    let whole = together(&start(&model), &model);
+    duet_testing::undisturbed(&profiles);
     assert!(whole.iter().all(Result::is_ok));
     let memory = model.expert_memory().unwrap();
     let block = first_expert(&std::fs::read(&path).unwrap()) / 4096 * 4096;
@@ -174,7 +176,7 @@ fn a_disk_that_fails_fails_the_requests_that_need_it_and_no_other() {
         let failing = scope.spawn(|| {
             failing_reads::fail_reads_at(block as u64);
             let model = Arc::new(load("qwen3moe", folder.path(), Some(memory)).unwrap());
-            let engine = start(&model, folder.path());
+            let engine = start(&model);
             assert_some_failed(&together(&engine, &model), &whole, "Input/output error");
             assert!(path.exists(), "it may be whole");
             // The engine goes on with what it can read.
@@ -184,5 +186,5 @@ fn a_disk_that_fails_fails_the_requests_that_need_it_and_no_other() {
     });
     // And so it is.
     let model = Arc::new(load("qwen3moe", folder.path(), Some(memory)).unwrap());
-    assert_eq!(together(&start(&model, folder.path()), &model), whole);
+    assert_eq!(together(&start(&model), &model), whole);
 }

@@ -12,7 +12,6 @@ fn model() -> Arc<Model> {
     Arc::new(Model::load(&path, &duet_model::LoadOptions::default(), &mut |_| {}).unwrap())
 }
 
-/// One thread has no team, so that no busy machine makes its profile one that is not kept.
 fn start(model: &Arc<Model>, folder: &Path, threads: usize, first_profile: FirstProfile) -> Engine {
     let config = EngineConfig {
         threads: Some(threads),
@@ -63,5 +62,6 @@ fn what_was_measured_after_the_answer_is_what_the_next_start_finds() {
     drop(engine);
     assert_eq!(Arc::strong_count(&model), 1, "nothing of it lies beside what is measured");
     Profiler::start(Arc::clone(&model), kv, Some(1)).unwrap().measure_first(folder.path()).unwrap();
+    duet_testing::undisturbed(folder.path());
     assert!(!start(&model, folder.path(), 1, FirstProfile::Estimated).is_estimated());
 }

@@ -12,7 +12,6 @@ fn an_engine_reads_as_its_profile_says_and_without_one_as_its_processor_does() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/golden_llama.gguf");
     let model = Arc::new(Model::load(&path, &duet_model::LoadOptions::default(), &mut |_| {}).unwrap());
     let (measured, empty) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // One thread has no team, so that no busy machine makes its profile one that is not kept.
     let start = |folder: &Path| {
         let config = EngineConfig {
             threads: Some(1),
@@ -24,6 +23,7 @@ fn an_engine_reads_as_its_profile_says_and_without_one_as_its_processor_does() {
     };
     let kv = EngineConfig::default().kv_format;
     Profiler::start(Arc::clone(&model), kv, Some(1)).unwrap().measure_first(measured.path()).unwrap();
+    duet_testing::undisturbed(measured.path());
     let found = ReadAhead::current();
     let file = std::fs::read_dir(measured.path()).unwrap().next().unwrap().unwrap().path();
     let text = std::fs::read_to_string(&file).unwrap();

@@ -179,7 +179,8 @@ impl Profiler {
     }
 }
 
-/// Measures in a hurry, and keeps the profile in `folder` if the machine was not busy with something else.
+/// Measures in a hurry, and writes the profile to `folder`. Where the machine was busy with something else, the next start
+/// measures again.
 pub(crate) fn measured_and_kept(
     of: &Measured<'_>,
     lanes: &CpuLanes,
@@ -196,7 +197,8 @@ pub(crate) fn measured_and_kept(
     }
     if profile.is_disturbed() {
         tracing::warn!("the machine is busy; it will be measured again at the next start");
-    } else if let Some(Err(error)) = folder.map(|folder| profile.save(folder)) {
+    }
+    if let Some(Err(error)) = folder.map(|folder| profile.save(folder)) {
         // Only the next start is slower.
         tracing::warn!("the profile of this machine could not be saved: {error}");
     }
@@ -242,13 +244,14 @@ impl Profile {
     /// When an estimate was measured.
     pub const NOT_MEASURED: u64 = 0;
 
-    /// The profile of `subject` in `folder`, if there is one that can be read and lacks nothing that is measured.
+    /// The profile of `subject` in `folder`, if there is one that can be read, lacks nothing that is measured, and was not
+    /// [disturbed](Self::is_disturbed).
     #[must_use]
     pub fn load(folder: &Path, subject: &Subject) -> Option<Self> {
         let text = std::fs::read_to_string(folder.join(subject.file_name())).ok()?;
         let profile: Self = serde_json::from_str(&text).ok()?;
         let fits = profile.of == *subject && profile.machine.lanes.len() == subject.lanes.len();
-        let fits = fits && profile.read_ahead.is_some();
+        let fits = fits && profile.read_ahead.is_some() && !profile.is_disturbed();
         (fits && profile.is_sane()).then_some(profile)
     }
 
@@ -276,7 +279,7 @@ impl Profile {
 
     /// Whether the machine was busy with something else: lanes waited for their cores; or, where the operating system does not
     /// tell, a team was slower than its best lane, since its members wait for each other. Such a profile is used, for want of a
-    /// better one, but not kept.
+    /// better one, and no later start loads it.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
         if self.waited > WAITED_AT_MOST {
@@ -353,6 +356,10 @@ mod tests {
     fn a_machine_whose_lanes_waited_was_busy() {
         let waited = |waited| Profile { waited, ..profile(1.0) }.is_disturbed();
         assert_eq!([0.0, 0.05, 0.2, 1.0].map(waited), [false, false, true, true]);
+        let folder = tempfile::tempdir().unwrap();
+        let profile = Profile { waited: 0.2, ..profile(1.0) };
+        profile.save(folder.path()).unwrap();
+        assert_eq!(Profile::load(folder.path(), &profile.of), None, "it is measured again");
     }
 
     #[test]
