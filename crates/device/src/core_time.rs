@@ -98,14 +98,23 @@ mod tests {
         let elsewhere = std::thread::scope(|scope| scope.spawn(|| told.read()).join().unwrap()).unwrap();
         assert!(elsewhere.ran >= after.ran, "another thread reads of this one");
     }
+
     /// Others have its core as well, so it waits, and the longer the more others there are.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_thread_that_waits_is_seen_to() {
         use std::sync::atomic::{AtomicBool, Ordering};
+        /// Set however the thread ends: the other one waits for it.
+        struct Ended<'a>(&'a AtomicBool);
+        impl Drop for Ended<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Release);
+            }
+        }
         let core = crate::affinity::available_cores()[0].id;
         let (has_begun, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let wait = || {
+            let _ended = Ended(&ended);
             crate::affinity::keep_on(core);
             let told = Told::of_this_thread().unwrap();
             while !has_begun.load(Ordering::Acquire) {
@@ -116,7 +125,6 @@ mod tests {
             while told.read().unwrap().since(before).waited == Nanos(0) && start.elapsed().as_secs() < 60 {
                 std::hint::spin_loop();
             }
-            ended.store(true, Ordering::Release);
             told.read().unwrap().since(before).waited
         };
         let waited = std::thread::scope(|scope| {

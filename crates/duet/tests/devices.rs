@@ -127,7 +127,7 @@ fn the_first_answer_does_not_wait_for_a_measurement() {
     let cache = tempfile::tempdir().unwrap();
     let arguments = ["run", MODEL, "hello", "--device", "cpu", "--threads", "1", "--max-tokens", "4"];
     let first = run(&mut duet(cache.path(), &arguments));
-    duet_testing::undisturbed(&cache.path().join("profiles"));
+    duet_testing::settle(&cache.path().join("profiles"));
     let second = run(&mut duet(cache.path(), &arguments));
     assert_eq!((first.status, second.status), (0, 0), "{first:#?} {second:#?}");
     assert!(

@@ -166,7 +166,7 @@ fn a_disk_that_fails_fails_the_requests_that_need_it_and_no_other() {
     let start = |model: &Arc<Model>| start_with(1, model, &profiles);
     let (model, path) = on_disk("qwen3moe", folder.path());
     let whole = together(&start(&model), &model);
-    duet_testing::undisturbed(&profiles);
+    duet_testing::settle(&profiles);
     assert!(whole.iter().all(Result::is_ok));
     let memory = model.expert_memory().unwrap();
     let block = first_expert(&std::fs::read(&path).unwrap()) / 4096 * 4096;

@@ -62,6 +62,6 @@ fn what_was_measured_after_the_answer_is_what_the_next_start_finds() {
     drop(engine);
     assert_eq!(Arc::strong_count(&model), 1, "nothing of it lies beside what is measured");
     Profiler::start(Arc::clone(&model), kv, Some(1)).unwrap().measure_first(folder.path()).unwrap();
-    duet_testing::undisturbed(folder.path());
+    duet_testing::settle(folder.path());
     assert!(!start(&model, folder.path(), 1, FirstProfile::Estimated).is_estimated());
 }

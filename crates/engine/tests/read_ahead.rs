@@ -23,7 +23,7 @@ fn an_engine_reads_as_its_profile_says_and_without_one_as_its_processor_does() {
     };
     let kv = EngineConfig::default().kv_format;
     Profiler::start(Arc::clone(&model), kv, Some(1)).unwrap().measure_first(measured.path()).unwrap();
-    duet_testing::undisturbed(measured.path());
+    duet_testing::settle(measured.path());
     let found = ReadAhead::current();
     let file = std::fs::read_dir(measured.path()).unwrap().next().unwrap().unwrap().path();
     let text = std::fs::read_to_string(&file).unwrap();

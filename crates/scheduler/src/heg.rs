@@ -161,8 +161,10 @@ pub struct SequenceWise {
 pub struct Windowed {
     /// How many positions a row sees of those before it, itself included.
     pub window: f64,
-    /// The share of all layers' attention that is in these.
+    /// The share of all layers' multiply-accumulates that is in these.
     pub share: f64,
+    /// The share of all layers' keys and values.
+    pub share_of_bytes: f64,
 }
 
 impl SequenceWise {
@@ -170,18 +172,22 @@ impl SequenceWise {
     /// as if all rows had contexts of the same length.
     #[must_use]
     pub fn pairs(&self, load: &Load) -> f64 {
-        self.seen(load.pairs, |window| load.rows * window)
+        self.windowed.map_or(load.pairs, |windowed| seen(load.pairs, load.rows * windowed.window, windowed.share))
     }
 
     /// Positions whose keys and values are read, on average over layers, reckoned in the same way.
     #[must_use]
     pub fn positions(&self, load: &Load) -> f64 {
-        self.seen(load.positions, |window| load.rows + f64::from(load.requests) * window)
+        self.windowed.map_or(load.positions, |windowed| {
+            let most = load.rows + f64::from(load.requests) * windowed.window;
+            seen(load.positions, most, windowed.share_of_bytes)
+        })
     }
+}
 
-    fn seen(&self, all: f64, most: impl Fn(f64) -> f64) -> f64 {
-        self.windowed.map_or(all, |Windowed { window, share }| (1.0 - share) * all + share * all.min(most(window)))
-    }
+/// What layers see of `all`, where a share of them sees `most` at most.
+fn seen(all: f64, most: f64, share: f64) -> f64 {
+    (1.0 - share) * all + share * all.min(most)
 }
 
 /// How much is in a pass: all that a prediction needs to know of its members.
@@ -310,13 +316,13 @@ mod tests {
 
     #[test]
     fn layers_with_windows_see_no_more_than_these() {
-        let windowed = Some(Windowed { window: 100.0, share: 0.75 });
+        let windowed = Some(Windowed { window: 100.0, share: 0.75, share_of_bytes: 0.5 });
         let attention = SequenceWise { macs_per_pair: 1.0, bytes_per_position: 1.0, row_bytes: 0.0, windowed };
         let short = Load::default().with_rows(Tokens(40)..Tokens(50), Yields::Token);
         assert_eq!([attention.pairs(&short), attention.positions(&short)], [short.pairs, short.positions]);
         let long = Load::default().with_rows(Tokens(999)..Tokens(1000), Yields::Token);
         assert_eq!(attention.pairs(&long), 0.25 * 1000.0 + 0.75 * 100.0);
-        assert_eq!(attention.positions(&long), 0.25 * 1000.0 + 0.75 * 101.0);
+        assert_eq!(attention.positions(&long), 0.5 * 1000.0 + 0.5 * 101.0);
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod profiles;
 mod skips;
 
 pub use need::Need;
-pub use profiles::{attend_on_devices, prefer_devices, undisturbed};
+pub use profiles::{attend_on_devices, prefer_devices, settle};
 
 use skips::Skips;
 use std::fmt::Display;

@@ -41,15 +41,15 @@ fn joins(lane: &Value, what: &str) -> bool {
     lane["capabilities"]["joins"] == what
 }
 
-/// Has every profile in a folder be of a machine that did nothing else: tests run side by side.
+/// Has later starts load every profile in a folder, however busy the machine was: tests run side by side.
 ///
 /// # Panics
 /// If there is no profile, or one that cannot be read.
-pub fn undisturbed(folder: &Path) {
+pub fn settle(folder: &Path) {
     each_lane(folder, |_| {});
 }
 
-/// Changes the lanes of every profile in a folder, and has it be of an idle machine.
+/// Changes the lanes of every profile in a folder, and has later starts load it.
 fn each_lane(folder: &Path, mut change: impl FnMut(&mut Value)) {
     let mut found = 0;
     for file in std::fs::read_dir(folder).expect("the folder of profiles") {
@@ -58,7 +58,7 @@ fn each_lane(folder: &Path, mut change: impl FnMut(&mut Value)) {
         let mut profile: Value = serde_json::from_str(&text).expect("a profile is JSON");
         let lanes = profile["machine"]["lanes"].as_array_mut().expect("a profile has lanes");
         lanes.iter_mut().for_each(&mut change);
-        profile["waited"] = 0.into();
+        profile["is_settled"] = true.into();
         std::fs::write(&path, profile.to_string()).expect("the profile is written again");
         found += 1;
     }

@@ -52,14 +52,13 @@ pub(super) fn profile(arguments: &ProfileArgs) -> anyhow::Result<()> {
     let profiler = Profiler::start(Arc::clone(&model), config.kv_format, config.threads)?;
     eprintln_quiet("profile: measuring lanes");
     let start = Instant::now();
-    let profile = profiler.measure(arguments.effort.into())?;
+    let mut profile = profiler.measure(arguments.effort.into())?;
     let measured_s = start.elapsed().as_secs_f64();
-    if profile.is_disturbed() {
-        let waited = 100.0 * profile.waited;
-        eprintln_quiet(&format!(
-            "profile: other programs were busy, and a lane waited for its cores {waited:.0} % of the time; measure again when they are done"
-        ));
+    if let Some(disturbance) = profile.disturbance() {
+        eprintln_quiet(&format!("profile: {disturbance}; measure again when nothing else runs"));
     }
+    // It was asked for.
+    profile.is_settled = true;
     if let Some(folder) = &config.profile_folder {
         let path = profile.save(folder).with_context(|| format!("cannot write to {}", folder.display()))?;
         eprintln_quiet(&format!("profile: written to {}", path.display()));

@@ -173,7 +173,7 @@ impl Bench {
     }
 
     /// The layers in which a part is timed, of those that lanes hold. Of products as many as hold more weights than any cache,
-    /// with as many weights each as most layers have; of attention those that see all positions, if there are any.
+    /// with as many multiplications each as most layers have; of attention those that see all positions, if there are any.
     pub(super) fn alike(&self, lanes: LaneSet, part: Part) -> Vec<usize> {
         let (blueprint, held) = (self.model.blueprint(), self.executors.held(lanes));
         let that = |is: &dyn Fn(usize) -> bool| held.clone().filter(|&layer| is(layer)).collect::<Vec<usize>>();

@@ -24,7 +24,8 @@ pub(crate) fn estimate(of: &Measured<'_>) -> Profile {
     let all = of.cpu.lanes.iter().sum();
     let teams = capabilities::teams(&machine).into_iter();
     machine.teams = teams.map(|lanes| Team { lanes, anchors: anchors(all, probe) }).collect();
-    Profile { of: of.subject(), machine, measured_at: Profile::NOT_MEASURED, read_ahead: None, probe, waited: 0.0 }
+    let (measured_at, read_ahead, waited) = (Profile::NOT_MEASURED, None, None);
+    Profile { of: of.subject(), machine, measured_at, read_ahead, probe, waited, is_settled: false }
 }
 
 /// What so many threads are taken to reach of what one core does from registers, and reads.

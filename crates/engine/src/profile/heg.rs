@@ -81,8 +81,9 @@ fn qkv_row(b: &Blueprint, layer: usize) -> usize {
 
 /// The same of the stream, of a block's width, and of what each expert makes of a row, before it is added.
 fn ffn_row(b: &Blueprint, layer: usize) -> usize {
-    let places = b.experts.map_or(0, |experts| experts.chosen + usize::from(experts.shared.is_some()));
-    (2 + places) * b.hidden + b.experts.map_or(b.ffn_of(layer), |experts| experts.active_ffn())
+    let experts = b.experts_of(layer);
+    let places = experts.map_or(0, |experts| experts.chosen + usize::from(experts.shared.is_some()));
+    (2 + places) * b.hidden + experts.map_or(b.ffn_of(layer), |experts| experts.active_ffn())
 }
 
 /// A layer's attention, and its window. What recurrent layers have in its place takes a row as long wherever the row is.
@@ -104,15 +105,19 @@ fn attention_of(b: &Blueprint, kv: KvFormat, layer: usize) -> (SequenceWise, Opt
 fn mean_attention(layers: &[(SequenceWise, Option<usize>)]) -> SequenceWise {
     let of = |part: fn(&SequenceWise) -> f64| mean(layers.iter().map(|(attention, _)| part(attention)));
     let macs_per_pair = of(|attention| attention.macs_per_pair);
-    let windowed = layers.iter().filter_map(|(attention, window)| Some((attention.macs_per_pair, (*window)?)));
-    let window = windowed.clone().map(|(_, window)| window).max();
+    let bytes_per_position = of(|attention| attention.bytes_per_position);
+    let windowed = || layers.iter().filter(|(_, window)| window.is_some()).map(|(attention, _)| attention);
+    // All layers' is more than nothing where there are any that attend.
+    let share = |part: f64, mean: f64| part / (mean * layers.len() as f64).max(1.0);
+    let widest = layers.iter().filter_map(|(_, window)| *window).max();
     SequenceWise {
         macs_per_pair,
-        bytes_per_position: of(|attention| attention.bytes_per_position),
+        bytes_per_position,
         row_bytes: of(|attention| attention.row_bytes),
-        windowed: window.map(|window| Windowed {
+        windowed: widest.map(|window| Windowed {
             window: window as f64,
-            share: windowed.map(|(macs, _)| macs).sum::<f64>() / (macs_per_pair * layers.len() as f64).max(1.0),
+            share: share(windowed().map(|of| of.macs_per_pair).sum(), macs_per_pair),
+            share_of_bytes: share(windowed().map(|of| of.bytes_per_position).sum(), bytes_per_position),
         }),
     }
 }

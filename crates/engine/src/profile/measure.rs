@@ -16,10 +16,9 @@ use super::effort::Effort;
 use super::times::{FEW_POSITIONS, Pace, ROWS, SIZED_POSITIONS, Times, ends};
 use super::{Measured, Profile, ProfileError, attention as attending, capabilities, copies, layers, read_ahead};
 use crate::executors::Site;
-use crate::lane_watch::LaneWatch;
 use crate::speed_probe::SpeedProbe;
-use duet_device::CpuLanes;
-use duet_driver::{LaneTime, Rates};
+use duet_device::{CoreTime, CpuLanes};
+use duet_driver::Rates;
 use duet_kernels::crew::Crew;
 use duet_kernels::memory::FreedAtOnce;
 use duet_model::Model;
@@ -43,20 +42,24 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
     let all = lanes.all();
     let cores = all.without(executors.device_lanes());
     let of_cores = launch_cost(lanes, cores)?;
-    // A thread that has not begun yet is told nothing of.
-    let mut watch = LaneWatch::new(lanes.clone());
     let read_ahead = read_ahead::try_all(&bench, lanes, cores)?;
     let mut probe = Probes::new(model);
     let mut machine = Machine::of(Vec::new());
     for lane in executors.device_lanes().iter() {
         attending::give_what_pays(&bench, lanes, [LaneSet::from_iter([lane]), cores], effort)?;
     }
-    let mut seen = Vec::new();
+    let (mut seen, mut waited) = (Vec::new(), 0.0_f64);
     for (lane, &threads) in all.iter().zip(&cpu.lanes) {
         let team = LaneSet::from_iter([lane]);
         let anchors = match executors.device(lane) {
             Some(_) => anchors(&bench, lanes, team, launch_cost(lanes, team)?, effort)?,
-            None => anchors_of_cores(&bench, lanes, (team, threads), of_cores, effort, &mut seen)?,
+            None => {
+                let before = lanes.core_times();
+                let anchors = anchors_of_cores(&bench, lanes, (team, threads), of_cores, effort, &mut seen)?;
+                let (at, now) = (usize::from(lane.0), lanes.core_times());
+                waited = waited.max(waited_share(&now[at], &before[at]));
+                anchors
+            }
         };
         probe.take();
         let name = match executors.device(lane) {
@@ -88,14 +91,15 @@ pub(crate) fn measure(of: &Measured<'_>, lanes: &CpuLanes, effort: Effort) -> Re
         }
     }
     let measured_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (read_ahead, probe) = (Some(read_ahead), probe.fastest);
-    Ok(Profile { of: of.subject(), machine, measured_at, read_ahead, probe, waited: waited(&watch.look(), cores) })
+    let (read_ahead, waited, probe) = (Some(read_ahead), Some(waited), probe.fastest);
+    Ok(Profile { of: of.subject(), machine, measured_at, read_ahead, probe, waited, is_settled: false })
 }
 
-/// The share of the time in which a lane of cores waited for them, of the one that waited most.
-fn waited(times: &[LaneTime], cores: LaneSet) -> f64 {
-    let of_cores = cores.iter().filter_map(|lane| times.get(usize::from(lane.0)));
-    of_cores.map(|time| time.waited.0 as f64 / time.wanted.0.max(1) as f64).fold(0.0, f64::max)
+/// The share of the time that some threads wanted their cores in which they waited for them; zero where nobody tells.
+fn waited_share(now: &[Option<CoreTime>], before: &[Option<CoreTime>]) -> f64 {
+    let times = now.iter().zip(before).filter_map(|(now, before)| Some((*now)?.since((*before)?)));
+    let (ran, waited) = times.fold((0, 0), |(ran, waited), time| (ran + time.ran.0, waited + time.waited.0));
+    waited as f64 / (ran + waited).max(1) as f64
 }
 
 /// Probes between the measurements: of each turn the median, of the turns the fastest. A sample of the anchors takes as
@@ -352,11 +356,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lane_of_cores_that_waited_most_counts() {
-        let time = |wanted, waited| LaneTime { wanted: Nanos(wanted), waited: Nanos(waited) };
-        let times = [time(100, 90), time(100, 5), time(200, 50), time(0, 0)];
-        assert_eq!(waited(&times, LaneSet::first(4).without(LaneSet::first(1))), 0.25);
-        assert_eq!(waited(&[], LaneSet::first(4)), 0.0, "nobody tells");
+    fn threads_wait_for_a_share_of_what_they_want() {
+        let time = |ran, waited| Some(CoreTime { ran: Nanos(ran), waited: Nanos(waited) });
+        let before = [time(10, 10), time(0, 0), None];
+        assert_eq!(waited_share(&[time(70, 30), time(120, 0), time(1, 9)], &before), 0.1);
+        assert_eq!(waited_share(&[None], &[None]), 0.0, "nobody tells");
     }
 
     #[test]

@@ -63,10 +63,24 @@ pub struct Profile {
     /// What a short probe of one core found meanwhile: later probes say how much faster or slower the machine is than
     /// this profile. (The fastest, as with the anchors.)
     pub probe: Rates,
-    /// The share of the time in which a lane had to wait for its cores meanwhile, of the lane that waited most: other programs
-    /// had them. Zero where the operating system does not say.
+    /// The share of the time that a lane's threads wanted their cores in which they waited for them, while the lane was measured;
+    /// of the lane that waited most. Zero where the operating system does not tell, absent in profiles from before.
     #[serde(default)]
-    pub waited: f64,
+    pub waited: Option<f64>,
+    /// Whether it is used however busy the machine was: somebody asked for it, or the machine was no idler at an earlier start.
+    #[serde(default)]
+    pub is_settled: bool,
+}
+
+/// Why what was measured may not hold: the machine was busy with something else.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Disturbance {
+    /// Threads waited for their cores, for this share of the time.
+    #[error("other programs had a lane's cores {:.0} % of the time that it wanted them", 100.0 * .0)]
+    Waited(f64),
+    /// A team was slower than its best lane, since its members wait for each other.
+    #[error("all cores together were slower than one lane of them")]
+    SlowTeam,
 }
 
 /// What a profile was measured with.
@@ -188,15 +202,19 @@ pub(crate) fn measured_and_kept(
 ) -> Result<Profile, ProfileError> {
     tracing::info!("measuring this machine with {}", of.model.config().name);
     let mut profile = measure(of, lanes, Effort::Quick)?;
-    if profile.is_disturbed() {
+    if profile.disturbance().is_some() {
         // It takes a second or two, and what disturbed it may be over.
         let second = measure(of, lanes, Effort::Quick)?;
-        if second.waited <= profile.waited {
+        if second.disturbance().is_none() || second.waited <= profile.waited {
             profile = second;
         }
     }
-    if profile.is_disturbed() {
-        tracing::warn!("the machine is busy; it will be measured again at the next start");
+    if let Some(disturbance) = profile.disturbance() {
+        let earlier = folder.and_then(|folder| Profile::read(folder, &profile.of));
+        profile.is_settled = earlier.is_some_and(|earlier| earlier.disturbance().is_some());
+        if !profile.is_settled {
+            tracing::warn!("the machine is busy ({disturbance}); it will be measured again at the next start");
+        }
     }
     if let Some(Err(error)) = folder.map(|folder| profile.save(folder)) {
         // Only the next start is slower.
@@ -244,14 +262,19 @@ impl Profile {
     /// When an estimate was measured.
     pub const NOT_MEASURED: u64 = 0;
 
-    /// The profile of `subject` in `folder`, if there is one that can be read, lacks nothing that is measured, and was not
-    /// [disturbed](Self::is_disturbed).
+    /// The profile of `subject` in `folder`, if there is one that can be read, lacks nothing that is measured, and either was not
+    /// [disturbed](Self::disturbance) or is settled all the same.
     #[must_use]
     pub fn load(folder: &Path, subject: &Subject) -> Option<Self> {
+        Self::read(folder, subject).filter(|profile| profile.is_settled || profile.disturbance().is_none())
+    }
+
+    /// The same, however busy the machine was.
+    fn read(folder: &Path, subject: &Subject) -> Option<Self> {
         let text = std::fs::read_to_string(folder.join(subject.file_name())).ok()?;
         let profile: Self = serde_json::from_str(&text).ok()?;
         let fits = profile.of == *subject && profile.machine.lanes.len() == subject.lanes.len();
-        let fits = fits && profile.read_ahead.is_some() && !profile.is_disturbed();
+        let fits = fits && profile.read_ahead.is_some() && profile.waited.is_some();
         (fits && profile.is_sane()).then_some(profile)
     }
 
@@ -277,18 +300,17 @@ impl Profile {
         Ok(path)
     }
 
-    /// Whether the machine was busy with something else: lanes waited for their cores; or, where the operating system does not
-    /// tell, a team was slower than its best lane, since its members wait for each other. Such a profile is used, for want of a
-    /// better one, and no later start loads it.
+    /// What else the machine was busy with. A disturbed profile is used, for want of a better one, and the next start measures
+    /// again.
     #[must_use]
-    pub fn is_disturbed(&self) -> bool {
-        if self.waited > WAITED_AT_MOST {
-            return true;
+    pub fn disturbance(&self) -> Option<Disturbance> {
+        if let Some(waited) = self.waited.filter(|waited| *waited > WAITED_AT_MOST) {
+            return Some(Disturbance::Waited(waited));
         }
         // A device and the cores may well be slower together than apart, where the device is made of cores.
-        let Some(team) = self.machine.teams.first().filter(|_| self.of.devices.is_empty()) else { return false };
+        let team = self.machine.teams.first().filter(|_| self.of.devices.is_empty())?;
         let lanes = self.machine.lanes.iter().map(|lane| lane.anchors.macs_per_s);
-        team.anchors.macs_per_s < lanes.fold(0.0, f64::max)
+        (team.anchors.macs_per_s < lanes.fold(0.0, f64::max)).then_some(Disturbance::SlowTeam)
     }
 
     /// A file may hold anything; predictions divide by these.
@@ -308,7 +330,7 @@ impl Profile {
 }
 
 /// What does little to a profile, since the fastest of some samples counts.
-const WAITED_AT_MOST: f64 = 0.1;
+const WAITED_AT_MOST: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
@@ -338,7 +360,15 @@ mod tests {
         let lane = Lane::new("cpu0", Capabilities::CORES, anchors);
         let probe = Rates { macs_per_s: 2e11, bytes_per_s: 2e10 };
         let read_ahead = Some(ReadAhead::ALL[3]);
-        Profile { of, machine: Machine::of(vec![lane]), measured_at: 7, read_ahead, probe, waited: 0.0 }
+        Profile {
+            of,
+            machine: Machine::of(vec![lane]),
+            measured_at: 7,
+            read_ahead,
+            probe,
+            waited: Some(0.0),
+            is_settled: false,
+        }
     }
 
     #[test]
@@ -353,13 +383,17 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_whose_lanes_waited_was_busy() {
-        let waited = |waited| Profile { waited, ..profile(1.0) }.is_disturbed();
-        assert_eq!([0.0, 0.05, 0.2, 1.0].map(waited), [false, false, true, true]);
+    fn what_was_measured_on_a_busy_machine_is_measured_again_once() {
         let folder = tempfile::tempdir().unwrap();
-        let profile = Profile { waited: 0.2, ..profile(1.0) };
-        profile.save(folder.path()).unwrap();
-        assert_eq!(Profile::load(folder.path(), &profile.of), None, "it is measured again");
+        let profile = |waited, is_settled| Profile { waited, is_settled, ..profile(1.0) };
+        let is_loaded = |profile: Profile| {
+            profile.save(folder.path()).unwrap();
+            Profile::load(folder.path(), &profile.of).is_some()
+        };
+        assert!(is_loaded(profile(Some(0.0), false)) && is_loaded(profile(Some(0.01), false)));
+        assert!(!is_loaded(profile(Some(0.2), false)));
+        assert!(is_loaded(profile(Some(0.2), true)), "it was no idler then");
+        assert!(!is_loaded(profile(None, false)), "one from before does not tell");
     }
 
     #[test]

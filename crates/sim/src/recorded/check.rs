@@ -92,5 +92,5 @@ fn is_sane(heg: &Heg) -> bool {
     (1..=10_000).contains(&heg.layers)
         && amounts.into_iter().all(|amount| (0.0..=1e12).contains(&amount))
         && routed().all(|routed| (0.0..=1.0).contains(&routed.share))
-        && windowed().all(|windowed| (0.0..=1.0).contains(&windowed.share))
+        && windowed().flat_map(|of| [of.share, of.share_of_bytes]).all(|share| (0.0..=1.0).contains(&share))
 }
