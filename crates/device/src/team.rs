@@ -212,6 +212,7 @@ mod tests {
             assert_eq!(sizes(), 2);
         });
     }
+
     /// Rounds of one job while the system's file says of a thread that others have its core for half of the time.
     #[test]
     #[cfg(unix)]
