@@ -4,16 +4,34 @@
 //! may be no text is JSON, and of one that may be both, what reads as another of its types is that.
 
 use serde_json::Value;
+use std::collections::{BTreeSet, VecDeque};
 
 /// What a value may be, by its schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kinds(Vec<String>);
+pub(crate) struct Kinds<'v>(BTreeSet<&'v str>);
 
-impl Kinds {
-    /// By the schema of a property, within the whole schema.
-    pub(crate) fn of(whole: &Value, property: &Value) -> Self {
+impl<'v> Kinds<'v> {
+    /// By the schema of a property, within the whole schema: of alternatives and references the nearest first, none twice,
+    /// and not beyond [`DEPTH_MAX`] in each other or [`STEPS_MAX`] in all.
+    pub(crate) fn of(whole: &'v Value, property: &'v Value) -> Self {
         let mut kinds = Self::default();
-        kinds.add(whole, property, DEPTH_MAX);
+        let mut followed = BTreeSet::new();
+        let mut ahead = VecDeque::from([(property, 1)]);
+        for _ in 0..STEPS_MAX {
+            let Some((schema, depth)) = ahead.pop_front() else { break };
+            match &schema["type"] {
+                Value::String(kind) => kinds.0.extend([kind.as_str()]),
+                Value::Array(several) => kinds.0.extend(several.iter().filter_map(Value::as_str)),
+                _ if depth < DEPTH_MAX => {
+                    let alternatives = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| schema[*key].as_array());
+                    let reference = schema["$ref"].as_str().filter(|reference| followed.insert(*reference));
+                    let within =
+                        alternatives.flatten().take(STEPS_MAX).chain(reference.and_then(|_| referred(whole, schema)));
+                    ahead.extend(within.map(|schema| (schema, depth + 1)));
+                }
+                _ => {}
+            }
+        }
         kinds
     }
 
@@ -24,24 +42,11 @@ impl Kinds {
 
     /// Whether it may be text only. Of what nothing is known, it is.
     pub(crate) fn are_text(&self) -> bool {
-        self.0.iter().all(|kind| kind == "string")
+        self.0.iter().all(|kind| *kind == "string")
     }
 
     fn are(&self, kind: &str) -> bool {
-        self.0.iter().any(|known| known == kind)
-    }
-
-    fn add(&mut self, whole: &Value, schema: &Value, depth: usize) {
-        let Some(depth) = depth.checked_sub(1) else { return };
-        match &schema["type"] {
-            Value::String(kind) => self.0.push(kind.clone()),
-            Value::Array(kinds) => self.0.extend(kinds.iter().filter_map(Value::as_str).map(str::to_owned)),
-            _ => {
-                let alternatives = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| schema[*key].as_array());
-                alternatives.flatten().for_each(|schema| self.add(whole, schema, depth));
-                referred(whole, schema).into_iter().for_each(|schema| self.add(whole, schema, depth));
-            }
-        }
+        self.0.contains(kind)
     }
 }
 
@@ -102,6 +107,9 @@ fn kind(value: &Value) -> &'static str {
 /// Schemas that refer to others, one after the other: what is beyond is not looked at.
 const DEPTH_MAX: usize = 8;
 
+/// Schemas that are looked at for what a value may be: a hundred times what people write.
+const STEPS_MAX: usize = 1000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,5 +135,15 @@ mod tests {
         ] {
             assert_eq!(read(&whole, &schema, text), expected, "{schema} {text:?}");
         }
+    }
+
+    #[test]
+    fn references_in_each_other_are_followed_once() {
+        // Each of them four times in each other, these would be 7.8 thousand million.
+        let itself = vec![json!({"$ref": "#/$defs/a"}); 250];
+        let whole =
+            json!({"$defs": {"a": {"anyOf": itself}, "b": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}}});
+        let kinds = Kinds::of(&whole, &whole["$defs"]["b"]);
+        assert_eq!(kinds, Kinds(BTreeSet::from(["null"])));
     }
 }

@@ -13,6 +13,19 @@ pub enum Refused {
         /// How long it may be.
         limit: usize,
     },
+    /// The schemas of all tools and the answer have more text than is worked through, each parameter with what it refers to.
+    #[error(
+        "with the schema of {of} the tools' schemas have {bytes} bytes, counting what a parameter refers to for each anew; \
+         the limit is {limit}"
+    )]
+    Schemas {
+        /// Whose schema was too much.
+        of: String,
+        /// How long they are as JSON.
+        bytes: usize,
+        /// How long they may be.
+        limit: usize,
+    },
     /// A keyword that cannot be enforced where it must be.
     #[error("the schema of {of} uses '{keyword}' at '{path}', which is not supported")]
     Keyword {

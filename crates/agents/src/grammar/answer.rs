@@ -39,10 +39,10 @@ impl ResponseFormat {
         let body = match self {
             Self::Text => super::rules::ANY.to_owned(),
             Self::JsonObject => {
-                rules.schema(ANSWER, prepared(ANSWER, json!({"type": "object"}), Strictness::Strict, Spacing::Free)?)
+                rules.schema(ANSWER, prepared(ANSWER, json!({"type": "object"}), Strictness::Strict, Spacing::Free)?)?
             }
             Self::JsonSchema { schema, strict } => {
-                rules.schema(ANSWER, prepared(ANSWER, schema.clone(), *strict, Spacing::Free)?)
+                rules.schema(ANSWER, prepared(ANSWER, schema.clone(), *strict, Spacing::Free)?)?
             }
             Self::Regex(pattern) => regex(pattern)?,
             Self::Choice(texts) if texts.is_empty() => {

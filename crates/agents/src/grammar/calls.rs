@@ -121,7 +121,7 @@ fn write_rest(rules: &mut Rules<'_>, calls: &Calls<'_>, beside: Beside) -> Resul
             let mark = rules.mark(ARGS);
             let named = tools.iter().map(|tool| {
                 let schema = arguments(tool)?;
-                Ok(format!("{} {mark} {}", quoted(&tool.name), rules.schema(&tool.name, schema)))
+                Ok(format!("{} {mark} {}", quoted(&tool.name), rules.schema(&tool.name, schema)?))
             });
             let named = named.collect::<Result<Vec<String>, Refused>>()?.join(" | ");
             rules.rule("named", &named);
@@ -134,7 +134,7 @@ fn write_rest(rules: &mut Rules<'_>, calls: &Calls<'_>, beside: Beside) -> Resul
                     format!(" to={FUNCTIONS}{}{CHANNEL}commentary json{MESSAGE}", tool.name),
                 ];
                 let [spoken, told] = begun.map(|header| rules.mark(&header));
-                Ok(format!("({spoken} | {told}) {}", rules.schema(&tool.name, arguments(tool)?)))
+                Ok(format!("({spoken} | {told}) {}", rules.schema(&tool.name, arguments(tool)?)?))
             });
             named.collect::<Result<Vec<String>, Refused>>()?.join(" | ")
         }
@@ -166,7 +166,7 @@ fn write_rest(rules: &mut Rules<'_>, calls: &Calls<'_>, beside: Beside) -> Resul
 fn write_objects(rules: &mut Rules<'_>, tools: &[&Tool], key: &str, beside: Beside) -> Result<(), Refused> {
     let mut objects = Vec::with_capacity(tools.len());
     for tool in tools {
-        let schema = rules.schema(&tool.name, arguments(tool)?);
+        let schema = rules.schema(&tool.name, arguments(tool)?)?;
         let begin = format!("\"name\": {}, \"{key}\": ", Value::from(tool.name.as_str()));
         let begin = match beside {
             Beside::Text => quoted(&format!("{{{begin}")),

@@ -6,9 +6,9 @@
 use serde_json::{Map, Value};
 
 /// Whether something finite may fit, as far as objects, lists and references tell. Gives up, and says yes, after
-/// [`STEPS_MAX`] steps.
+/// [`STEPS_MAX`] steps and beyond [`DEPTH_MAX`].
 pub(super) fn may_end(root: &Value) -> bool {
-    Search { root, way: Vec::new(), ended: Vec::new(), steps: 0 }.ends(root)
+    Search { root, way: Vec::new(), ended: Vec::new(), depth: 0, steps: 0 }.ends(root)
 }
 
 struct Search<'v> {
@@ -17,6 +17,8 @@ struct Search<'v> {
     way: Vec<&'v str>,
     /// References of which it is known that they end, on whatever way.
     ended: Vec<&'v str>,
+    /// Schemas that this one is in, through references as well.
+    depth: usize,
     steps: usize,
 }
 
@@ -24,9 +26,16 @@ impl<'v> Search<'v> {
     fn ends(&mut self, schema: &'v Value) -> bool {
         self.steps += 1;
         let Value::Object(schema) = schema else { return true };
-        if self.steps > STEPS_MAX {
+        if self.steps > STEPS_MAX || self.depth > DEPTH_MAX {
             return true;
         }
+        self.depth += 1;
+        let ends = self.all_keywords_end(schema);
+        self.depth -= 1;
+        ends
+    }
+
+    fn all_keywords_end(&mut self, schema: &'v Map<String, Value>) -> bool {
         let list = |keyword: &str| schema.get(keyword).and_then(Value::as_array);
         list("anyOf").is_none_or(|schemas| schemas.iter().any(|schema| self.ends(schema)))
             && list("oneOf").is_none_or(|schemas| schemas.iter().any(|schema| self.ends(schema)))
@@ -42,9 +51,6 @@ impl<'v> Search<'v> {
         }
         if self.way.contains(&reference) {
             return false;
-        }
-        if self.way.len() > WAY_MAX {
-            return true;
         }
         let target = super::reference::target(self.root, reference);
         self.way.push(reference);
@@ -78,5 +84,22 @@ fn is_only(schema: &Map<String, Value>, name: &str) -> bool {
 /// What any schema of a person takes, many times over.
 const STEPS_MAX: usize = 20_000;
 
-/// References in each other. Each is some levels of the caller's stack.
-const WAY_MAX: usize = 64;
+/// Schemas in each other. Each is some levels of the caller's stack.
+const DEPTH_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn nested_definitions_that_lead_one_into_another_take_little_stack() {
+        let nested = |inner: Value| (0..60).fold(inner, |inner, _| json!({"anyOf": [inner]}));
+        let mut definitions: Map<String, Value> =
+            (0..64).map(|n| (n.to_string(), nested(json!({"$ref": format!("#/$defs/{}", n + 1)})))).collect();
+        definitions.insert("64".to_owned(), json!({"type": "null"}));
+        let root = json!({"$ref": "#/$defs/0", "$defs": definitions});
+        let little = std::thread::Builder::new().stack_size(512 << 10);
+        assert!(little.spawn(move || may_end(&root)).unwrap().join().unwrap());
+    }
+}

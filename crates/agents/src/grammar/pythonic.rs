@@ -18,7 +18,7 @@ pub(super) fn write(rules: &mut Rules<'_>, at: usize, tool: &Tool) -> Result<Str
     let properties = match (composed, tool.strict, schema.get("properties")) {
         (None, _, Some(Value::Object(properties))) => properties.clone(),
         (None, _, _) => Map::new(),
-        (Some(_), Strictness::Loose, _) => return Ok(any(rules, name)),
+        (Some(_), Strictness::Loose, _) => return any(rules, name),
         (Some(keyword), Strictness::Strict, _) => {
             return Err(Refused::Keyword { of: name.clone(), path: String::new(), keyword: (*keyword).to_owned() });
         }
@@ -46,14 +46,14 @@ fn value(rules: &mut Rules<'_>, tool: &Tool, schema: &Value, property: &Value) -
     if property.get("type").is_some_and(|kind| kind == "boolean") && property.get("enum").is_none() {
         return Ok("(\"True\" | \"False\")".to_owned());
     }
-    Ok(rules.schema(&tool.name, part_of(schema, property)))
+    rules.schema(&tool.name, part_of(schema, property))
 }
 
 /// A call with whatever arguments.
-fn any(rules: &mut Rules<'_>, name: &str) -> String {
-    let value = rules.schema(name, Value::Object(Map::new()));
+fn any(rules: &mut Rules<'_>, name: &str) -> Result<String, Refused> {
+    let value = rules.schema(name, Value::Object(Map::new()))?;
     let argument = format!("/[a-zA-Z_][a-zA-Z0-9_]{{0,63}}=/ {value}");
-    format!("({argument} (\", \" {argument})*)? \")\"")
+    Ok(format!("({argument} (\", \" {argument})*)? \")\""))
 }
 
 const COMPOSED: [&str; 6] = ["$ref", "allOf", "anyOf", "oneOf", "enum", "const"];

@@ -1,6 +1,7 @@
 //! Rules as they are written: names, marks, text that is free until a mark, and parts.
 
 use super::{Grammar, Part, Source};
+use crate::refused::Refused;
 use duet_types::TokenId;
 use serde_json::Value;
 use std::fmt::Write;
@@ -10,11 +11,13 @@ pub(super) struct Rules<'a> {
     special: &'a dyn Fn(&str) -> Option<TokenId>,
     text: String,
     parts: Vec<Part>,
+    /// Of all schemas among the parts.
+    bytes: usize,
 }
 
 impl<'a> Rules<'a> {
     pub(super) fn new(special: &'a dyn Fn(&str) -> Option<TokenId>) -> Self {
-        Self { special, text: String::new(), parts: Vec::new() }
+        Self { special, text: String::new(), parts: Vec::new(), bytes: 0 }
     }
 
     pub(super) fn into_grammar(self) -> Grammar {
@@ -27,9 +30,15 @@ impl<'a> Rules<'a> {
         let _ = writeln!(self.text, "{name}: {body}");
     }
 
-    /// A schema as a part; returns what refers to it.
-    pub(super) fn schema(&mut self, of: &str, schema: Value) -> String {
-        self.part(of, Source::Schema(schema))
+    /// A schema as a part; returns what refers to it. Parts bring along what they refer to, so together they may be much
+    /// longer than what the client sent.
+    pub(super) fn schema(&mut self, of: &str, schema: Value) -> Result<String, Refused> {
+        self.bytes += schema.to_string().len();
+        if self.bytes > BYTES_MAX {
+            let (bytes, limit) = (self.bytes, BYTES_MAX);
+            return Err(Refused::Schemas { of: of.to_owned(), bytes, limit });
+        }
+        Ok(self.part(of, Source::Schema(schema)))
     }
 
     /// A grammar as a part; returns what refers to it.
@@ -120,6 +129,9 @@ impl Segment<'_> {
         }
     }
 }
+
+/// Bytes of all schemas of a turn.
+const BYTES_MAX: usize = 8 << 20;
 
 /// Any text.
 pub(super) const ANY: &str = "/(?s:.*)/";

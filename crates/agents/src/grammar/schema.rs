@@ -11,7 +11,7 @@
 
 use super::ecmascript;
 use super::finite::may_end;
-use super::reference::target;
+use super::reference::{bring_along, target};
 use super::walk::walk;
 use crate::refused::Refused;
 use crate::tool::{Strictness, Tool};
@@ -56,6 +56,7 @@ pub(super) fn prepared(of: &str, mut schema: Value, strict: Strictness, spacing:
         }
         // What clients may not set: whitespace, and what is let go.
         object.remove(OPTIONS);
+        REMARKS.iter().for_each(|keyword| drop(object.remove(*keyword)));
         in_grammars_words(object);
         alternatives.extend(references_of_one(object, path));
         if composes(object) {
@@ -79,13 +80,14 @@ pub(super) fn prepared(of: &str, mut schema: Value, strict: Strictness, spacing:
     Ok(schema)
 }
 
-/// A schema inside a schema that is ready, with all that it may refer to.
+/// A schema inside a schema that is ready, with all that it refers to.
 pub(super) fn part_of(whole: &Value, part: &Value) -> Value {
     let mut part = match part {
         Value::Object(part) => part.clone(),
         _ => Map::new(),
     };
-    for key in ["$schema", "$defs", "definitions", OPTIONS] {
+    bring_along(whole, &mut part);
+    for key in ["$schema", OPTIONS] {
         if let Some(value) = whole.get(key) {
             part.entry(key).or_insert_with(|| value.clone());
         }
@@ -225,6 +227,9 @@ const COUNTS: [&str; 6] = ["maxItems", "maxLength", "maxProperties", "minItems",
 
 /// References of a schema. They can lead one into another, each a level of the compiler's stack.
 const REFERENCES_MAX: usize = 2000;
+
+/// Keywords that bind nothing, and may be long. They stay in the prompt.
+const REMARKS: [&str; 5] = ["$comment", "default", "description", "examples", "title"];
 
 /// What the compiler of grammars reads its options from.
 const OPTIONS: &str = "x-guidance";

@@ -87,7 +87,7 @@ fn value(
     }
     if Kinds::of(schema, property).are_json() {
         let end = rules.mark(&end);
-        return Ok(format!("{} {end}", rules.schema(&tool.name, part_of(schema, property))));
+        return Ok(format!("{} {end}", rules.schema(&tool.name, part_of(schema, property))?));
     }
     let (length, is_kept) = length(resolved);
     let other = ["pattern", "format"].into_iter().find(|keyword| resolved.get(*keyword).is_some());
