@@ -135,6 +135,24 @@ fn a_megabyte_of_one_word_is_read_in_no_time() {
     assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
 }
 
+/// Words that are longer than what is kept of one, some with places that every way goes through, some of nothing known.
+#[test]
+fn a_long_word_is_cut_as_it_is_read() {
+    let tokenizer = unigram(&golden()).unwrap();
+    let beginnings = |part: &str| {
+        let text = part.repeat(20_000);
+        let whole = tokenizer.beginning(&text, usize::MAX);
+        [1, 2, 7, 40].map(|most| (tokenizer.beginning(&text, most), whole[..most.min(whole.len())].to_vec()))
+    };
+    for part in ["the\u{10fffd}cat", "\u{10fffd}", "\u{10fffd}\u{10fffc}言語x"] {
+        assert!(beginnings(part).iter().all(|(beginning, whole)| beginning == whole), "{part}");
+    }
+    // Which of several equal ways is the first depends on where the word ends.
+    for part in ["a", "unbelievably", "㌖"] {
+        assert!(beginnings(part).iter().all(|(beginning, whole)| beginning.len() == whole.len()), "{part}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_text_has_tokens(text in ".{0,80}") {

@@ -24,6 +24,8 @@ pub struct Unigram {
     spaces: Spaces,
     /// What an unknown character counts.
     unknown_score: f64,
+    /// Bytes of the longest piece.
+    longest: usize,
     count: usize,
     begin: TokenId,
     separator: TokenId,
@@ -106,6 +108,7 @@ impl Unigram {
                 end_pieces: pieces.iter().all(end_pieces),
             },
             rules: CharsMap::new(&charsmap)?,
+            longest: pieces.iter().map(|piece| piece.text.len()).max().unwrap_or(0),
             unknown_score: if least.is_finite() { least } else { 0.0 } - UNKNOWN_PENALTY,
             count: tokens.len(),
             begin: special("bos", "tokenizer.ggml.bos_token_id")?,
@@ -133,14 +136,15 @@ impl Unigram {
         self.separator
     }
 
-    /// The first `most` tokens of `text`, without special ones.
+    /// The first `most` tokens of `text`, without special ones. Of a word that is much longer than there is room for they are
+    /// those of its beginning alone.
     #[must_use]
     pub fn beginning(&self, text: &str, most: usize) -> Vec<TokenId> {
-        let mut cut = Cut { of: self, word: String::new(), best: Vec::new(), tokens: Vec::new(), after_unknown: false };
+        let mut cut = Cut::of(self, most);
         let mut rest = text;
         let (mut has_begun, mut spaces) = (false, 0_usize);
         while let Some(c) = rest.chars().next() {
-            if cut.tokens.len() > most {
+            if cut.tokens.len() > most || cut.is_long {
                 break;
             }
             let (written, bytes) = self.rules.replacement(rest).unwrap_or((&rest[..c.len_utf8()], c.len_utf8()));
@@ -160,7 +164,7 @@ impl Unigram {
                 cut.push(c);
             }
         }
-        if !self.spaces.merged && cut.tokens.len() <= most {
+        if !self.spaces.merged && cut.tokens.len() <= most && !cut.is_long {
             (0..spaces).for_each(|_| cut.push(SPACE));
         }
         cut.end_word();
@@ -210,6 +214,11 @@ struct Cut<'a> {
     best: Vec<Way>,
     tokens: Vec<TokenId>,
     after_unknown: bool,
+    /// Bytes of a word without a place that every way goes through, beyond which it has more tokens than there is room for:
+    /// no piece fits twice in so many unknown characters, each of which counts for less than a piece.
+    most_bytes: usize,
+    /// Whether the word is longer.
+    is_long: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -219,18 +228,40 @@ struct Way {
     token: Option<TokenId>,
 }
 
-impl Cut<'_> {
+impl<'a> Cut<'a> {
+    fn of(of: &'a Unigram, most: usize) -> Self {
+        let most_bytes = most.saturating_add(1).saturating_mul(3 * of.longest.max(char::MAX_LEN_UTF8));
+        let (word, best, tokens) = (String::new(), Vec::new(), Vec::new());
+        Self { of, word, best, tokens, after_unknown: false, most_bytes, is_long: false }
+    }
+
     fn push(&mut self, c: char) {
         if c == SPACE && self.of.spaces.merged && self.of.spaces.end_pieces {
             self.end_word();
         }
         self.word.push(c);
+        if self.word.len() >= self.most_bytes && !self.is_long {
+            self.shorten_word();
+        }
     }
 
     /// Appends the pieces of the word.
     fn end_word(&mut self) {
         self.find_ways();
-        let (mut at, first) = (self.word.len(), self.tokens.len());
+        self.take_way_to(self.word.len());
+    }
+
+    /// Appends those pieces of a long word that are certain whatever follows. **Invariant:** a word takes no more memory than
+    /// the room that there is for tokens, however long it is.
+    fn shorten_word(&mut self) {
+        let end = self.find_ways();
+        self.take_way_to(end);
+        self.is_long = end == 0;
+    }
+
+    /// Appends the pieces up to a place in the word that the best way goes through, and leaves the rest.
+    fn take_way_to(&mut self, end: usize) {
+        let (mut at, first) = (end, self.tokens.len());
         let mut unknown_before = false;
         while at > 0 {
             let Way { from, token, .. } = self.best[at];
@@ -240,25 +271,32 @@ impl Cut<'_> {
             (at, unknown_before) = (from, token.is_none());
         }
         self.tokens[first..].reverse();
-        if !self.word.is_empty() {
+        if end > 0 {
             // An unknown character goes on in the next word.
             if self.after_unknown && unknown_before {
                 self.tokens.remove(first);
             }
-            self.after_unknown = self.best[self.word.len()].token.is_none();
+            self.after_unknown = self.best[end].token.is_none();
         }
-        self.word.clear();
+        self.word.drain(..end);
     }
 
-    fn find_ways(&mut self) {
+    /// Fills `best`, and returns the last place that every way goes through, whatever follows the word.
+    fn find_ways(&mut self) -> usize {
         let Self { of, word, best, .. } = self;
+        let (mut through, mut reach) = (0, 0);
         best.clear();
         best.resize(word.len() + 1, Way { score: f64::NEG_INFINITY, from: 0, token: None });
         best[0].score = 0.0;
         for (at, c) in word.char_indices() {
+            if at == reach && at + of.longest <= word.len() {
+                through = at;
+            }
+            reach = reach.max(at + c.len_utf8());
             let score = best[at].score;
             let mut is_piece = false;
             of.pieces_at(&word[at..], |piece| {
+                reach = reach.max(at + piece.text.len());
                 is_piece |= piece.text.len() == c.len_utf8();
                 let way = &mut best[at + piece.text.len()];
                 if score + piece.score > way.score {
@@ -270,6 +308,7 @@ impl Cut<'_> {
                 *way = Way { score: score + of.unknown_score, from: at, token: None };
             }
         }
+        through
     }
 }
 
