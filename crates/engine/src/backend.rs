@@ -9,7 +9,7 @@ use duet_kernels::crew::Crew;
 use duet_model::encoder::Text;
 use duet_model::forward::{AttentionStats, BestOfRow, ExpertStats, FateCounts, NotRun};
 use duet_model::kv::KvError;
-use duet_model::{ExpertMemoryStats, Tell};
+use duet_model::{ExpertMemoryStats, ExpertReads, Tell};
 use duet_types::{Class, LaneId, LaneSet, RequestId, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -183,6 +183,11 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// What became of the experts of some rows, after all nodes, where a device has some.
     fn fates(&self, _pass: &Self::Pass, _rows: Range<usize>) -> FateCounts {
         FateCounts::default()
+    }
+
+    /// Experts that a pass had to wait for, after all nodes, where some are on disk.
+    fn expert_reads(&self, _pass: &Self::Pass) -> ExpertReads {
+        ExpertReads::default()
     }
 
     /// What a device did with experts so far.

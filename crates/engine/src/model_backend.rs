@@ -12,7 +12,7 @@ use duet_model::forward::{
 };
 use duet_model::kv::{KvError, KvPool, KvTable};
 use duet_model::tokenizer::Detokenizer;
-use duet_model::{ExpertMemoryStats, Model, Tell};
+use duet_model::{ExpertMemoryStats, ExpertReads, Model, Tell};
 use duet_types::{Class, LaneId, LaneSet, RequestId, TokenId, Tokens};
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -313,6 +313,10 @@ impl Backend for ModelBackend {
 
     fn fates(&self, pass: &ModelPass, rows: Range<usize>) -> FateCounts {
         pass.decoder().map(|pass| pass.fates(rows)).unwrap_or_default()
+    }
+
+    fn expert_reads(&self, pass: &ModelPass) -> ExpertReads {
+        pass.decoder().map(Pass::expert_reads).unwrap_or_default()
     }
 
     fn expert_stats(&self) -> ExpertStats {

@@ -4,6 +4,7 @@ use crate::constraint::Constraint;
 use crate::draft_counts::DraftCounts;
 use crate::thought::ThoughtBound;
 use duet_history::{TaskName, UserName};
+use duet_model::ExpertReads;
 use duet_model::forward::FateCounts;
 use duet_types::{Class, FinishReason, TenantId, TokenId, Tokens};
 use std::path::PathBuf;
@@ -208,6 +209,9 @@ pub struct Usage {
     pub drafts: DraftCounts,
     /// Where its tokens' experts were computed, if a device computes some.
     pub experts: FateCounts,
+    /// Experts that its passes had to wait for, if some are on disk. What other requests of a pass waited for counts for it,
+    /// too.
+    pub expert_reads: ExpertReads,
     /// The stop string that ended it, by its place among the request's; none if it ended otherwise.
     pub stopped_by: Option<usize>,
     /// From submission to the first token.

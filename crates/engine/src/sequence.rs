@@ -19,6 +19,7 @@ use crate::speculation::Speculation;
 use crate::stop::{Matched, StopMatcher};
 use crate::thought::Thought;
 use duet_kernels::crew::Crew;
+use duet_model::ExpertReads;
 use duet_model::encoder::Text;
 use duet_model::forward::FateCounts;
 use duet_scheduler::{Generated, HeadRows, Member, Offer, Yields};
@@ -59,6 +60,7 @@ pub(crate) struct Sequence<B: Backend> {
     scores: Option<PromptScores>,
     /// Where its rows' experts were computed.
     experts: FateCounts,
+    expert_reads: ExpertReads,
     begun: Begun,
     /// Tokens of its prompt that drafters have read.
     drafters_read: usize,
@@ -193,6 +195,7 @@ impl<B: Backend> Sequence<B> {
             encoding: None,
             scores: prompt_logprobs.map(PromptScores::new),
             experts: FateCounts::default(),
+            expert_reads: ExpertReads::default(),
             begun: Begun::NotYet,
             drafters_read: 0,
             logprobs,
@@ -407,9 +410,10 @@ impl<B: Backend> Sequence<B> {
         }
     }
 
-    /// Takes note of where some rows' experts were computed.
-    pub(crate) fn routed(&mut self, fates: FateCounts) {
+    /// Takes note of where some rows' experts were computed, and what their pass had to wait for.
+    pub(crate) fn routed(&mut self, fates: FateCounts, reads: ExpertReads) {
         self.experts += fates;
+        self.expert_reads += reads;
     }
 
     /// Rows of its prompt were computed, up to this position.
@@ -579,6 +583,7 @@ impl<B: Backend> Sequence<B> {
             drafts: self.speculation.as_ref().map(|speculation| speculation.counts()).unwrap_or_default(),
             forced: Tokens(self.constrained.as_ref().map_or(0, |constrained| constrained.forced_count())),
             experts: self.experts,
+            expert_reads: self.expert_reads,
             stopped_by: self.stops.ended_by(),
             // Without a token there was no first one; the whole time was waiting.
             time_to_first_token: self.times.first_token.map_or(total, since),

@@ -17,7 +17,7 @@ pub mod tokenizer;
 mod weights;
 mod work;
 
-pub use disk_experts::{ExpertMemoryError, ExpertMemoryStats, ExpertUnread, Tell};
+pub use disk_experts::{ExpertMemoryError, ExpertMemoryStats, ExpertReads, ExpertUnread, Tell};
 pub use duet_kernels::matmul::Gating;
 pub use load::{LoadError, LoadOptions, LoadProgress, Model, ModelConfig, Packing, open_tokenizer};
 pub use packed_file::{PackedFileUse, Unusable, WeightsIn};

@@ -46,14 +46,15 @@ impl<B: Backend> Rows<B> {
         Ok(Outcome::Tokens(generated))
     }
 
-    /// Says to each member where its rows' experts were computed.
+    /// Says to each member where its rows' experts were computed, and how many experts the pass had to wait for: all members
+    /// waited for them.
     fn count_experts(&mut self, kernel: &Kernel, backend: &B) {
         let Some(pass) = &self.pass else { return };
         let mut start = 0;
         for ((_, sequence), member) in self.members.iter_mut().zip(&kernel.members) {
             let rows = start..start + member.len().as_usize();
             start = rows.end;
-            sequence.routed(backend.fates(pass, rows));
+            sequence.routed(backend.fates(pass, rows), backend.expert_reads(pass));
         }
     }
 

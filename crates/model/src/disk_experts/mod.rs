@@ -31,6 +31,7 @@ use memory::Slots;
 use readers::Readers;
 use state::State;
 use std::io;
+use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -80,6 +81,22 @@ pub struct ExpertUnread {
     pub expert: u32,
     /// What is wrong, and what to do.
     pub problem: String,
+}
+
+/// Experts that a pass had to wait for, since they were not in memory when it asked for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpertReads {
+    /// How many.
+    pub experts: u64,
+    /// What they take.
+    pub bytes: Bytes,
+}
+
+impl AddAssign for ExpertReads {
+    fn add_assign(&mut self, other: Self) {
+        self.experts += other.experts;
+        self.bytes.0 += other.bytes.0;
+    }
 }
 
 /// What was done to have experts in memory.

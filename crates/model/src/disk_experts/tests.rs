@@ -1,4 +1,4 @@
-use super::{IfMissing, Wave};
+use super::{ExpertReads, IfMissing, Wave};
 use crate::forward::{Activations, Came, Pass, Segment};
 use crate::gguf::GgufFile;
 use crate::kv::KvFormat;
@@ -98,6 +98,24 @@ fn experts_on_disk_are_those_in_memory_to_the_bit() {
             }
         }
     }
+}
+
+#[test]
+fn a_pass_tells_what_it_had_to_wait_for() {
+    let (name, folder) = (MIXTURES[0], tempfile::tempdir().unwrap());
+    pack(name, folder.path());
+    let model = load(name, folder.path(), least(name, folder.path())).unwrap();
+    let reads = |model: &Model| {
+        let kv = model.kv_pool(KvFormat::Int8, Tokens(64)).table();
+        let segments = vec![Segment::new(kv, vec![TokenId(3), TokenId(7)])];
+        let mut pass = Pass::new(model, Activations::new(model, 2), segments).unwrap();
+        model.nodes().into_iter().for_each(|node| model.run_node(&mut pass, node, 0..2, &Solo));
+        pass.expert_reads()
+    };
+    let first = reads(&model);
+    assert!(first.experts > 0, "nothing was in memory");
+    assert_eq!(first.bytes.0 % first.experts, 0, "all are as large");
+    assert_eq!(reads(&in_memory(name)), ExpertReads::default());
 }
 
 /// The same logits by passes that leave where experts are missing, and how often they left.

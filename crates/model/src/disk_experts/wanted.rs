@@ -2,10 +2,10 @@
 
 use super::parked::{Tell, Ticket};
 use super::state::{Fate, State};
-use super::{ExpertUnread, Shared};
+use super::{ExpertReads, ExpertUnread, Shared};
 use duet_kernels::fused::PresentFeeds;
 use duet_moe::{ExpertId, Place};
-use duet_types::Class;
+use duet_types::{Bytes, Class};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ pub(crate) struct Wanted {
     here: Vec<ExpertId>,
     present: PresentFeeds,
     in_wave: Vec<bool>,
+    /// Those that were not in memory when they were asked for.
+    missing: u64,
     /// If it has left.
     parked: Option<Ticket>,
 }
@@ -59,7 +61,8 @@ impl Wanted {
         let present = PresentFeeds::none(places.len(), places.first().map_or(0, |place| place.width()));
         let in_wave = vec![false; places.len()];
         let (coming, here, own) = (Vec::new(), Vec::new(), Arc::clone(shared));
-        let mut wanted = Self { shared: own, layer, class, left, coming, here, present, in_wave, parked: None };
+        let (missing, parked) = (0, None);
+        let mut wanted = Self { shared: own, layer, class, left, coming, here, present, in_wave, missing, parked };
         let mut state = shared.lock();
         state.saw(layer, rows, experts);
         wanted.ask(&mut state);
@@ -119,6 +122,11 @@ impl Wanted {
         &self.present
     }
 
+    /// Those that had to be read, or were being read already.
+    pub(crate) fn reads(&self) -> ExpertReads {
+        ExpertReads { experts: self.missing, bytes: Bytes(self.missing * self.bytes() as u64) }
+    }
+
     /// Which these are, by their numbers.
     pub(crate) fn in_wave(&self) -> &[bool] {
         &self.in_wave
@@ -139,7 +147,13 @@ impl Wanted {
     fn ask(&mut self, state: &mut MutexGuard<'_, State>) {
         let without_room = state.ask((self.layer, self.class), &self.left);
         let has_room = self.left.iter().copied().filter(|expert| !without_room.contains(expert));
+        let held = self.coming.len();
         self.coming.extend(has_room);
+        let is_missing = |expert: &ExpertId| {
+            let place = Place { layer: self.layer, expert: *expert };
+            matches!(state.fate(place), Fate::Arriving)
+        };
+        self.missing += self.coming[held..].iter().filter(|expert| is_missing(expert)).count() as u64;
         self.left = without_room;
     }
 

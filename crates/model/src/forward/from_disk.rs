@@ -10,7 +10,7 @@
 //! wherever experts lie.
 
 use super::Pass;
-use crate::disk_experts::{ExpertStore, ExpertUnread, IfMissing, Tell, Wanted, Wave};
+use crate::disk_experts::{ExpertReads, ExpertStore, ExpertUnread, IfMissing, Tell, Wanted, Wave};
 use crate::load::Model;
 use duet_kernels::crew::Crew;
 use duet_kernels::fused::{
@@ -93,6 +93,7 @@ impl Model {
             feed_wave(isa, crew, &weights, &mut pass.activations.buffers, rows.clone(), (Places::All, &wave));
             left.had_wave = true;
         }
+        pass.expert_reads += left.wanted.reads();
         add_waves(isa, crew, &weights, &mut pass.activations.buffers, rows.clone(), Places::All);
         self.end_layer(pass, layer, rows, crew);
         Ok(Came::ToItsEnd)
@@ -118,6 +119,12 @@ impl Model {
 }
 
 impl Pass {
+    /// Experts that it had to wait for so far.
+    #[must_use]
+    pub fn expert_reads(&self) -> ExpertReads {
+        self.expert_reads
+    }
+
     /// Tells somebody when experts are there that its rows wait for. If they wait for none, who is to be told is returned, for
     /// the caller to tell.
     #[must_use]

@@ -6,6 +6,7 @@ use super::recurrent::Recurrent;
 use super::sought::Sought;
 use super::span_wise::Brought;
 use crate::arch::Extra;
+use crate::disk_experts::ExpertReads;
 use crate::kv::{KvError, KvTable, PAGE_TOKENS, StateBlock};
 use crate::load::Model;
 use duet_kernels::attention::PageMemory;
@@ -124,6 +125,8 @@ pub struct Pass {
     pub(super) class: Class,
     /// Rows that wait for experts in the middle of a node.
     pub(super) left: Option<Left>,
+    /// Of all its rows together.
+    pub(super) expert_reads: ExpertReads,
     /// What is going to be asked of its head.
     pub(super) sought: Option<Sought>,
     /// Rows that are read behind the last layer.
@@ -183,9 +186,20 @@ impl Pass {
             Ok(()) => {
                 let trees = segments.iter().map(|segment| plant(segment, &mut activations.spare)).collect();
                 let recurrent = Recurrent::of(model, &segments, &mut activations.spare_states);
-                let (dispatched, class, left, sought) = Default::default();
+                let (dispatched, class, left, expert_reads, sought) = Default::default();
                 let head_rows = 0..segments.iter().map(|segment| segment.tokens.len()).sum();
-                Ok(Self { activations, segments, trees, dispatched, recurrent, class, left, sought, head_rows })
+                Ok(Self {
+                    activations,
+                    segments,
+                    trees,
+                    dispatched,
+                    recurrent,
+                    class,
+                    left,
+                    expert_reads,
+                    sought,
+                    head_rows,
+                })
             }
             Err(error) => Err(Box::new(PassRefused { error, activations, segments })),
         }

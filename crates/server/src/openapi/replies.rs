@@ -105,7 +105,8 @@ fn usage() -> Value {
         [("accepted_prediction_tokens", count()), ("rejected_prediction_tokens", count())],
         [("forced_tokens", count())],
     );
-    let experts = closed([("device", count()), ("cpu", count()), ("spilled", count()), ("dropped", count())], []);
+    let names = ["device", "cpu", "spilled", "dropped", "read", "read_bytes"];
+    let experts = closed([], names.map(|name| (name, count())));
     closed(
         [
             ("prompt_tokens", count()),

@@ -24,6 +24,7 @@ use crate::turn::Prepared;
 use axum::http::HeaderValue;
 use axum::response::Response;
 use duet_engine::{Drafts, GenerateRequest, Output, Usage, answer_max};
+use duet_model::ExpertReads;
 use duet_model::forward::FateCounts;
 use duet_types::{TenantId, Tokens};
 use said::Saying;
@@ -177,6 +178,11 @@ pub(crate) fn usage_json(usage: Usage) -> Value {
     let FateCounts { launched, crew, spilled, dropped } = usage.experts;
     if usage.experts.all() > 0 {
         json["expert_details"] = json!({"device": launched, "cpu": crew, "spilled": spilled, "dropped": dropped});
+    }
+    let ExpertReads { experts, bytes } = usage.expert_reads;
+    if experts > 0 {
+        json["expert_details"]["read"] = experts.into();
+        json["expert_details"]["read_bytes"] = bytes.0.into();
     }
     json
 }

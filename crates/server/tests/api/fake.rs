@@ -9,6 +9,7 @@ use duet_engine::{
     DraftCounts, EncodeRequest, EngineError, FlowView, GenerateRequest, GenerationEvent, KeptView, KvPlace, Output,
     Progress, PromptToken, RequestView, TokenLogprobs, Usage,
 };
+use duet_model::ExpertReads;
 use duet_model::LoadOptions;
 use duet_model::encoder::Encoder;
 use duet_model::forward::FateCounts;
@@ -357,6 +358,7 @@ impl Fake {
                 ..DraftCounts::default()
             },
             experts: FateCounts::default(),
+            expert_reads: ExpertReads::default(),
             stopped_by,
             time_to_first_token: Duration::from_millis(1),
             total: Duration::from_millis(2),
