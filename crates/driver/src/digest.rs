@@ -118,7 +118,7 @@ impl Digest {
             Command::Forget(request) => {
                 self.on_disk.remove(request);
             }
-            Command::Discard(request) => self.discard(*request),
+            Command::Discard(request) => facts.extend(self.discard(*request)),
             Command::Release { request, end } => facts.extend(self.release(now, *request, *end)),
             Command::LoadGraph(load) => self.loading = Some((now, *load)),
             Command::Prepare(_)
@@ -272,14 +272,16 @@ impl Digest {
         }
     }
 
-    fn discard(&mut self, request: RequestId) {
+    fn discard(&mut self, request: RequestId) -> Option<Fact> {
         if let Some(Phase::InPass(pass)) = self.requests.get(&request).map(|entry| entry.phase) {
             self.undo(pass);
         }
+        let &Entry { subject, computed, .. } = self.requests.get(&request)?;
         self.update(request, |entry| {
             entry.phase = Phase::Queued;
             entry.computed = Tokens::ZERO;
         });
+        Some(Fact::Discarded { subject, computed })
     }
 
     fn release(&mut self, now: Instant, request: RequestId, end: End) -> Option<Fact> {

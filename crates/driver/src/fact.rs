@@ -102,6 +102,13 @@ pub enum Fact {
         /// Whose; the request may have ended.
         request: RequestId,
     },
+    /// KV was dropped, for neither memory nor disk had room: what was computed is computed again.
+    Discarded {
+        /// The request that begins again.
+        subject: Subject,
+        /// Positions that had been computed.
+        computed: Tokens,
+    },
     /// A graph of a device that exchanges its graphs was loaded, or was not.
     GraphLoaded {
         /// Its block, and which of the block's graphs.

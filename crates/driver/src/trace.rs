@@ -125,6 +125,7 @@ impl<W: Write> Trace<W> {
             Fact::SpillBegan { request } => self.instant(now, "spills", whose(request)),
             Fact::Spilled { request } => self.instant(now, "spilled", whose(request)),
             Fact::SpillFailed { request } => self.instant(now, "spill failed", whose(request)),
+            Fact::Discarded { subject, .. } => self.instant(now, "discarded", of(subject)),
             Fact::GraphLoaded { took, end, .. } => {
                 let name = match end {
                     LoadEnd::Done => "graph loaded",

@@ -51,6 +51,8 @@ pub(crate) struct EngineWorld<B: Backend> {
     helpers: Option<Helpers<B>>,
     next_request: u64,
     next_flow: u64,
+    /// Times that a request's keys and values were dropped for want of room.
+    discards: u64,
     life: Life,
     past: Past,
     watched: Watched,
@@ -138,6 +140,7 @@ impl<B: Backend> EngineWorld<B> {
             helpers: Some(helpers),
             next_request: 0,
             next_flow: 0,
+            discards: 0,
             life: Life::Running,
             past: Past::new(),
             watched: Watched::default(),

@@ -85,6 +85,18 @@ fn check_standing(policy: PolicyName, pages: usize) -> Vec<Fact> {
 }
 
 #[test]
+fn what_is_discarded_is_told_with_what_it_cost() {
+    let mut run = facts();
+    run.arrive(0, 1, Proactive, 8);
+    run.launch(10, 0, &[0], vec![member(1, Proactive, Prefill, 0..8)]);
+    run.done(110, 0, &[1]);
+    run.command(120, Command::Discard(RequestId(1)));
+    let Facts { facts, digest } = run.observer;
+    assert!(matches!(facts.last(), Some(Fact::Discarded { computed: Tokens(8), .. })), "{facts:?}");
+    assert_eq!(digest.waiting(Line::Queued, Proactive), 1);
+}
+
+#[test]
 fn waiting_ends_with_the_first_kernel_and_tokens_have_gaps() {
     let mut run = facts();
     run.arrive(0, 1, Proactive, 8);

@@ -56,6 +56,7 @@ pub(super) struct Families {
     pub(super) kv_pages_kept: Gauge,
     pub(super) kv_pages_spilled: Gauge,
     pub(super) kv_spills: Family<OfSpill, Counter>,
+    pub(super) kv_discarded: Family<OfClass, Counter>,
     pub(super) graph_loads: Family<OfLoad, Counter>,
     pub(super) graph_load_time: Seconds,
     pub(super) kv_restores: Family<OfOrigin, Counter>,
@@ -101,6 +102,7 @@ impl Families {
             kv_pages_kept: Gauge::default(),
             kv_pages_spilled: Gauge::default(),
             kv_spills: Family::default(),
+            kv_discarded: Family::default(),
             graph_loads: Family::default(),
             graph_load_time: Seconds::default(),
             kv_restores: Family::default(),
@@ -186,6 +188,9 @@ impl Families {
         registry.register("kv_pages_kept", help, self.kv_pages_kept.clone());
         registry.register("kv_pages_spilled", "KV pages on disk, or on the way there", self.kv_pages_spilled.clone());
         registry.register("kv_spills", "Times that KV was written to disk", self.kv_spills.clone());
+        let help =
+            "Positions computed again, since neither memory nor the disk that --spill gives had room for their KV";
+        registry.register("kv_discarded_tokens", help, self.kv_discarded.clone());
         let help = "Graphs of blocks that a device loaded in the place of others";
         registry.register("graph_loads", help, self.graph_loads.clone());
         let help = "Time that took, beside the computation or before it";
@@ -222,6 +227,7 @@ impl Families {
             for end in OfEnd::ALL {
                 drop(self.ended.get_or_create(&(class, end).into()));
             }
+            drop(self.kv_discarded.get_or_create(&class.into()));
         }
         for label in [OfUse::VALID, OfUse::WASTED, OfUse::UNDERUTILISED] {
             drop(self.verify_rows.get_or_create(&label));

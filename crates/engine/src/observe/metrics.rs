@@ -171,6 +171,9 @@ impl Metrics {
             Fact::SpillFailed { .. } => {
                 families.kv_spills.get_or_create(&OfSpill::FAILED).inc();
             }
+            Fact::Discarded { subject, computed } => {
+                families.kv_discarded.get_or_create(&subject.class.into()).inc_by(computed.0.into());
+            }
             Fact::GraphLoaded { load, took, end } => {
                 families.graph_loads.get_or_create(&(load.role, end).into()).inc();
                 families.graph_load_time.inc_by(took.as_secs_f64());

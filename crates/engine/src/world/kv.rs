@@ -185,6 +185,14 @@ impl<B: Backend> EngineWorld<B> {
     }
 
     pub(super) fn discard(&mut self, request: RequestId) {
+        self.discards += 1;
+        // Where it happens it happens often.
+        if self.discards == 1 {
+            tracing::warn!(
+                "neither memory nor the disk that --spill gives has room for all KV: background requests begin again, \
+                 which `duet_kv_discarded_tokens_total` counts"
+            );
+        }
         self.undo_pass_of(request);
         let mut place = self.take(request);
         if let Place::Here(sequence) = &mut place {

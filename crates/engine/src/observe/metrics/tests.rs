@@ -228,12 +228,14 @@ fn memory_and_faults_are_counted() {
     run.event(64, Event::SpillFailed { request: RequestId(2) });
     let kernel = run.launch(65, &[1], vec![member(1, Proactive, Decode, 101..102)]);
     run.event(75, Event::KernelFailed { kernel });
+    run.command(75, Command::Discard(RequestId(1)));
     run.release(75, 1, End::Failed);
     run.assert_lines(&[
         "duet_kv_pages_capacity 100",
         "duet_kv_pages_used 40",
         "duet_kv_pages_kept 30",
         "duet_kv_pages_spilled 7",
+        r#"duet_kv_discarded_tokens_total{class="proactive"} 101"#,
         r#"duet_kv_spills_total{outcome="done"} 1"#,
         r#"duet_kv_spills_total{outcome="failed"} 1"#,
         r#"duet_kv_restores_total{from="memory"} 1"#,
@@ -254,7 +256,7 @@ fn all_series_are_there_from_the_start_and_the_text_is_whole() {
     let text = run.text();
     assert!(text.ends_with("# EOF\n"));
     let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-    assert_eq!(described.len(), 59, "{described:?}");
+    assert_eq!(described.len(), 60, "{described:?}");
     for metric in described {
         let (name, _) = metric.split_once(' ').expect("a name and a type");
         assert!(text.lines().any(|line| line.starts_with(name)), "{name} has no series");
