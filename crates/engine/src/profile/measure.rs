@@ -301,7 +301,8 @@ fn chain(lanes: CpuLanes, team: LaneSet, left: u32, done: std::sync::mpsc::Sende
     lanes.launch(team, job).map_err(|error| ProfileError::Lanes(error.to_string()))
 }
 
-/// Runs kernels on two lanes, alone and side by side, and compares how many come to their end.
+/// Runs kernels on two lanes, alone and side by side, and compares how many come to their end. Either lane may be the one
+/// that decodes, so of a kernel that reads beside one that computes the slower way round counts.
 fn contention(bench: &Bench, lanes: &CpuLanes, pair: [usize; 2], effort: Effort) -> Result<Contention, ProfileError> {
     let window = Duration::from_millis(if effort == Effort::Quick { 25 } else { 500 });
     let all: Vec<LaneId> = lanes.all().iter().collect();
@@ -321,11 +322,12 @@ fn contention(bench: &Bench, lanes: &CpuLanes, pair: [usize; 2], effort: Effort)
     let memory_last = alone(last, memory)?;
     let (m1, m2) = together(memory, memory)?;
     let (c, m) = together(compute, memory)?;
+    let (m_first, _) = together(memory, compute)?;
     let (c1, _) = together(compute, compute)?;
     let slowdown = |alone: f64, beside: f64| (alone / beside.max(1e-9)).clamp(1.0, Contention::MOST);
     Ok(Contention {
         memory_beside_memory: slowdown(memory_first + memory_last, m1 + m2),
-        memory_beside_compute: slowdown(memory_last, m),
+        memory_beside_compute: slowdown(memory_last, m).max(slowdown(memory_first, m_first)),
         compute_beside_memory: slowdown(compute_first, c),
         compute_beside_compute: slowdown(compute_first, c1),
     })

@@ -28,7 +28,18 @@ use std::collections::BTreeMap;
 /// The prefill pipeline: which rows of the current node go to which lane.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
+    times: NodeTimes,
     splits: BTreeMap<PassId, Split>,
+}
+
+/// By which times a node is shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum NodeTimes {
+    /// Those of the annotations alone, as Algorithm 1 has it.
+    #[default]
+    Annotated,
+    /// With what launches cost, and as fast as each lane is lately: a device that throttles gets less.
+    Predicted,
 }
 
 /// How a token-wise node is shared between the lanes.
@@ -45,6 +56,10 @@ pub(super) enum Sharing {
 }
 
 impl Pipeline {
+    pub(super) fn by(times: NodeTimes) -> Self {
+        Self { times, splits: BTreeMap::new() }
+    }
+
     /// The next kernel of a prefill pass, if a lane is idle for it.
     pub(super) fn next(&mut self, view: &View<'_>, candidate: Candidate<'_>, sharing: Sharing) -> Option<Decision> {
         if candidate.pass().broken.is_some() || candidate.pass().coming().is_some() {
@@ -120,7 +135,7 @@ impl Pipeline {
         }
         let chunk = view.config().limits.chunk;
         let (count, remainder) = chunks(Tokens(pass.rows), chunk);
-        let times = times(view, pass, chunk, remainder);
+        let times = times(view, pass, self.times, [chunk, remainder]);
         let partition = match sharing {
             Sharing::Balanced => partition(count, &times, DecodeStatus::Idle),
             Sharing::KeepOffDecode => partition(count, &times, DecodeStatus::Busy),
@@ -141,12 +156,18 @@ impl Pipeline {
     }
 }
 
-fn times(view: &View<'_>, pass: &Pass, chunk: Tokens, remainder: Tokens) -> Times {
+fn times(view: &View<'_>, pass: &Pass, by: NodeTimes, [chunk, remainder]: [Tokens; 2]) -> Times {
     let config = view.config();
-    let kind = config.heg.order().kind(pass.node.max(1));
-    let time = |rows: Tokens, lane| {
+    let node = pass.node.max(1);
+    let time = |rows: Tokens, lanes| {
         let load = pass.load.part(f64::from(rows.0) / f64::from(pass.rows));
-        annotation::node_time(&config.heg, config.machine.anchors(lane), &load, kind)
+        match by {
+            NodeTimes::Annotated => {
+                let kind = config.heg.order().kind(node);
+                annotation::node_time(&config.heg, config.machine.anchors(lanes), &load, kind)
+            }
+            NodeTimes::Predicted => view.predict(&load, pass.stage, &(node..node + 1), lanes),
+        }
     };
     let dynamic = view.dynamic_lanes(&pass.load, pass.stage, &(pass.node..pass.node + 1));
     Times {

@@ -86,3 +86,69 @@ fn background_decode_waits_for_a_memory_bound_reactive_prefill_switched_off() {
         "#]],
     );
 }
+
+/// A's stream would be as quick on the GPU alone, but not beside B, which reads memory as well: B waits, or rides along.
+#[test]
+fn a_stream_is_not_beside_background_decode() {
+    check(
+        "discrete-gpu  contention 1.5
+         at 0ms   B  proactive  prompt 40  output 9
+         at 6ms   A  reactive   prompt 40  output 3",
+        expect![[r#"
+            0.00                 arrive   B proactive
+            0.00      gpu        prefill  B[0..40] n0..3                 0.54  background
+            0.54      gpu        prefill  B[0..40] n3..7                 1.54  goes on
+            2.08      gpu        decode   B[40] n0..6                    1.58  background
+            3.66      gpu        decode   B[40] n6..7                    0.50  goes on
+            4.16      gpu        decode   B[41] n0..6                    1.58  background
+            5.75      gpu        decode   B[41] n6..7                    0.50  goes on
+            6.00                 arrive   A reactive
+            6.25      gpu        prefill  A[0..40] B[42]                 2.17  reactive first, 1 ride nearly free
+            8.41      gpu        decode   A[40] B[43]                    2.17  reactive first, 1 ride nearly free
+            10.58     gpu        decode   A[41] B[44]                    2.17  reactive first, 1 ride nearly free
+            12.76                end      A stop
+            12.76     gpu        decode   B[45] n0..6                    1.59  background
+            14.35     gpu        decode   B[45] n6..7                    0.50  goes on
+            14.85     gpu        decode   B[46] n0..6                    1.59  background
+            16.44     gpu        decode   B[46] n6..7                    0.50  goes on
+            16.94     gpu        decode   B[47] n0..6                    1.60  background
+            18.54     gpu        decode   B[47] n6..7                    0.50  goes on
+            19.04                end      B stop
+        "#]],
+    );
+}
+
+#[test]
+fn a_stream_is_not_beside_background_decode_switched_off() {
+    check(
+        "discrete-gpu  contention 1.5  without contention-deferral
+         at 0ms   B  proactive  prompt 40  output 9
+         at 6ms   A  reactive   prompt 40  output 3",
+        expect![[r#"
+            0.00                 arrive   B proactive
+            0.00      gpu        prefill  B[0..40] n0..3                 0.54  background
+            0.54      gpu        prefill  B[0..40] n3..7                 1.54  goes on
+            2.08      gpu        decode   B[40] n0..6                    1.58  background
+            3.66      gpu        decode   B[40] n6..7                    0.50  goes on
+            4.16      gpu        decode   B[41] n0..6                    1.58  background
+            5.75      gpu        decode   B[41] n6..7                    0.50  goes on
+            6.00                 arrive   A reactive
+            6.25      gpu        prefill  A[0..40] B[42]                 2.17  reactive first, 1 ride nearly free
+            8.41      gpu        decode   A[40]                          2.08  side by side
+            8.41      cpu        decode   B[43] n0..3                    1.09  side by side
+            10.04     cpu        decode   B[43] n3..5                    2.00  side by side
+            11.54     gpu        decode   A[41]                          2.08  side by side
+            13.04     cpu        decode   B[43] n5..7                    1.09  side by side
+            14.66                end      A stop
+            14.67     gpu        decode   B[44] n0..6                    1.60  background
+            16.27     gpu        decode   B[44] n6..7                    0.50  goes on
+            16.77     gpu        decode   B[45] n0..6                    1.59  background
+            18.36     gpu        decode   B[45] n6..7                    0.50  goes on
+            18.86     gpu        decode   B[46] n0..6                    1.59  background
+            20.46     gpu        decode   B[46] n6..7                    0.50  goes on
+            20.96     gpu        decode   B[47] n0..6                    1.60  background
+            22.55     gpu        decode   B[47] n6..7                    0.50  goes on
+            23.05                end      B stop
+        "#]],
+    );
+}

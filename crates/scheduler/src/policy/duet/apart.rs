@@ -20,7 +20,7 @@
 //! 8. A reactive stream that has waited for half of its stall budget goes before reactive prefill, and
 //!    [overdue](crate::ageing) work has its share, on whatever lane its next kernel goes to.
 
-use super::super::pipeline::{Pipeline, Sharing, is_all_static};
+use super::super::pipeline::{NodeTimes, Pipeline, Sharing, is_all_static};
 use super::super::{Candidate, Decision, begin, if_idle, overdue_decode};
 use crate::annotation;
 use crate::arbitration;
@@ -42,9 +42,15 @@ use crate::warm_up::{self, Worth};
 use duet_types::{Class, LaneSet, Nanos, Net, Stage, Tokens};
 
 /// The policy on lanes that form no team.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Apart {
     prefill: Pipeline,
+}
+
+impl Default for Apart {
+    fn default() -> Self {
+        Self { prefill: Pipeline::by(NodeTimes::Predicted) }
+    }
 }
 
 impl Apart {

@@ -9,17 +9,20 @@
 //!    [nearly free](crate::piggyback).
 //! 2. Background passes join a prefill chunk and all decode rows, if that is predicted to be cheaper than one after the
 //!    other, in kernels short enough to be [preempted](crate::preemption) at once.
-//! 3. If the decode lane alone is predicted to decode for a reactive request nearly as fast as the team, the stages run
-//!    side by side, as in the paper.
+//! 3. If the decode lane alone, beside what the background has to do, is predicted to decode for a reactive request nearly
+//!    as fast as the team, the two run side by side, as in the paper.
 //! 4. [Overdue](crate::ageing) work gets its share between reactive passes.
 //! 5. While a reactive pass [waits for a disk](crate::disk_wait), background work has the lanes for that long.
 
 use super::super::{Candidate, Decision, begin, if_idle};
+use crate::annotation;
 use crate::arbitration;
 use crate::batching::{in_turns, only_company};
 use crate::disk_wait;
 use crate::heg::Load;
 use crate::kernel::{Member, Span};
+use crate::machine::Bound;
+use crate::mechanism::Mechanism;
 use crate::mirrors;
 use crate::order::Order;
 use crate::pass::Pass;
@@ -186,8 +189,8 @@ fn reactive_waits(view: &View<'_>) -> bool {
     ready || view.passes().any(|pass| pass.class == Class::Reactive)
 }
 
-/// Reactive decode on its lane and background prefill on the other, while that is predicted to cost the reactive side
-/// next to nothing.
+/// Reactive decode on its lane and background work on the other, while that is predicted to cost the reactive side next to
+/// nothing.
 fn side_by_side(view: &View<'_>) -> Option<Decision> {
     let team = view.team()?;
     if view.queue(Line::Prefill, Class::Reactive).next().is_some() {
@@ -208,7 +211,7 @@ fn side_by_side(view: &View<'_>) -> Option<Decision> {
     };
     let load = mirrors::spread(view.load(&members));
     let [prefill_lane, decode_lane] = roles(view, &load, [prefill_lane, decode_lane]);
-    if members.is_empty() || !is_bearable(view, &load, decode_lane, team) {
+    if members.is_empty() || !is_bearable(view, &load, [decode_lane, prefill_lane], team) {
         return None;
     }
     let decode = match under_way {
@@ -232,11 +235,26 @@ fn roles(view: &View<'_>, load: &Load, [prefill, decode]: [LaneSet; 2]) -> [Lane
     if time(prefill) < time(decode) { [decode, prefill] } else { [prefill, decode] }
 }
 
-/// Whether decode on its lane is as quick as on whichever lanes it would have alone, or nearly.
-fn is_bearable(view: &View<'_>, load: &Load, decode_lane: LaneSet, team: LaneSet) -> bool {
+/// Whether decode on its lane, beside the background's work on another, is as quick as on whichever lanes it would have
+/// alone, or nearly. Two that read memory share it, so a background that decodes rarely runs beside a stream: it waits, or
+/// rides along. ([Contention deferral](crate::contention))
+fn is_bearable(view: &View<'_>, load: &Load, [lane, other]: [LaneSet; 2], team: LaneSet) -> bool {
     let machine = &view.config().machine;
     let together = view.predict_pass(load, Stage::Decode, view.quickest(team, load, Stage::Decode, 0));
-    let apart = view.predict_pass(load, Stage::Decode, decode_lane);
-    let beside = apart.0 as f64 * machine.contention.memory_beside_compute;
-    beside <= together.0 as f64 * (1.0 + view.config().limits.stretch)
+    let apart = view.predict_pass(load, Stage::Decode, lane);
+    let of = annotation::pass_bound(view.config().graph(load.net), machine.anchors(lane), load);
+    let factor = machine.contention_of(lane, other).factor(of, bound_beside(view, other));
+    apart.0 as f64 * factor <= together.0 as f64 * (1.0 + view.config().limits.stretch)
+}
+
+/// What bounds the background's pass under way, or else the next one, on these lanes.
+fn bound_beside(view: &View<'_>, lanes: LaneSet) -> Bound {
+    let bound = |pass: &Pass| {
+        annotation::pass_bound(view.config().graph(pass.load.net), view.config().machine.anchors(lanes), &pass.load)
+    };
+    match view.passes().find(|pass| pass.class == Class::Proactive) {
+        _ if !view.has(Mechanism::ContentionDeferral) => Bound::Compute,
+        Some(pass) => bound(pass),
+        None => next_background(view, lanes).map_or(Bound::Compute, |(candidate, _)| bound(candidate.pass())),
+    }
 }
