@@ -75,8 +75,11 @@ fn take(
     let echoing = Echoing::take(&mut fields, logprobs)?;
     // An answer without a token says something of the prompt only.
     let least = if echoing == Echoing::Scored { Tokens::ZERO } else { Tokens(1) };
+    // -1 says that there is no bound, which is not the same as to say nothing.
+    let is_said = |name: &&str| fields.peek(name).is_some_and(|most| !most.is_null());
+    let bound = if options::MOST_TOKENS.iter().any(is_said) { None } else { Some(MAX_TOKENS_DEFAULT) };
     let mut options = Options::take_with(&mut fields, headers, app, least, &mut ignored)?;
-    options.stop.max_tokens.get_or_insert(MAX_TOKENS_DEFAULT);
+    options.stop.max_tokens = options.stop.max_tokens.or(bound);
     let prompts = RawPrompt::take_all(&mut fields, "prompt", app.backend.vocabulary())?;
     let choices = options::choices(&mut fields)?;
     let count = prompts.len().saturating_mul(choices);

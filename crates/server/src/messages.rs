@@ -63,11 +63,11 @@ pub(crate) fn think(messages: &mut Vec<ChatMessage>, thought: &str) {
     if thought.trim().is_empty() {
         return;
     }
-    let reasoning = &mut assistants(messages).reasoning;
-    *reasoning = Some(match reasoning.take() {
-        Some(before) => format!("{before}\n{thought}"),
-        None => thought.to_owned(),
-    });
+    let reasoning = assistants(messages).reasoning.get_or_insert_default();
+    if !reasoning.is_empty() {
+        reasoning.push('\n');
+    }
+    reasoning.push_str(thought);
 }
 
 /// Leaves out turns that ended before anything was said.

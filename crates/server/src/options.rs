@@ -139,15 +139,18 @@ fn logit_bias(fields: &mut Fields, vocabulary: usize) -> Result<Vec<(TokenId, f3
 }
 
 fn stop_conditions(fields: &mut Fields, least: Tokens) -> Result<StopConditions, ApiError> {
-    let tokens = most_tokens(fields, "max_tokens", least)?;
-    let completion_tokens = most_tokens(fields, "max_completion_tokens", least)?;
-    let max_tokens = one_of(("max_tokens", tokens), ("max_completion_tokens", completion_tokens))?;
+    let [tokens, completion_tokens] = MOST_TOKENS;
+    let given = most_tokens(fields, tokens, least)?;
+    let max_tokens = one_of((tokens, given), (completion_tokens, most_tokens(fields, completion_tokens, least)?))?;
     Ok(StopConditions {
         max_tokens: max_tokens.map(|tokens| Tokens(u32::try_from(tokens).unwrap_or(u32::MAX))),
         stop: stop_strings(fields, "stop")?,
         ignore_eos: fields.boolean("ignore_eos")?.unwrap_or(false),
     })
 }
+
+/// How many tokens an answer has at most: OpenAI's first name for it, and the newer one.
+pub(crate) const MOST_TOKENS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
 /// Takes the most tokens of an answer; -1 is as many as there is room for, as other servers have it.
 fn most_tokens(fields: &mut Fields, name: &str, least: Tokens) -> Result<Option<i64>, ApiError> {
@@ -225,11 +228,22 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
         return Err(unsupported("best_of", "answers are not compared; `n` gives several"));
     }
     for (name, why) in UNSUPPORTED {
-        if fields.take(name).is_some() {
+        if fields.take(name).is_some_and(|value| !is_harmless(name, &value)) {
             return Err(unsupported(name, why));
         }
     }
     Ok(())
+}
+
+/// Whether a value asks for nothing: clients that send all that they know send such.
+fn is_harmless(name: &str, value: &Value) -> bool {
+    match name {
+        "functions" => value.as_array().is_some_and(Vec::is_empty),
+        // Without functions there is nothing that it could choose.
+        "function_call" => ["auto", "none"].iter().any(|choice| value == choice),
+        "min_tokens" => value.as_u64() == Some(0),
+        _ => false,
+    }
 }
 
 /// One of two names for the same thing.

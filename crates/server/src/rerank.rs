@@ -31,10 +31,9 @@ pub(crate) async fn create(
     let (Asked { encoder, class, query, documents, top, returned, overlong, ignored }, arrived) =
         taken_apart(&app, received, KNOWN, take).await?;
     let documents = Arc::new(documents);
-    let (texts, by) = (Arc::clone(&documents), Arc::clone(&encoder));
     let asking = Asking { tenant: caller.tenant, class, name: "documents" };
-    let make = move || made(&by, &query, &texts, overlong);
-    let Encoded { results, tokens } = encoding::encode(&app, asking, arrived, make).await?;
+    let making = making(Arc::clone(&encoder), query, Arc::clone(&documents), overlong);
+    let Encoded { results, tokens } = encoding::encode(&app, asking, arrived, making).await?;
     let scores =
         if encoder.pooling().embeds() { cosines(&results) } else { results.iter().map(|of| logistic(of)).collect() };
     let mut ranked: Vec<(usize, f64)> = scores.into_iter().enumerate().collect();
@@ -128,23 +127,28 @@ fn document_text(fields: &Fields, index: usize, document: Value) -> Result<Strin
 }
 
 /// The texts that are encoded: a pair for each document; or the query, and then each document.
-fn made(encoder: &Encoder, query: &str, documents: &[String], overlong: Overlong) -> Result<Vec<Text>, ApiError> {
-    let of = |index: usize| format!("documents[{index}]");
-    let all = documents.iter().enumerate();
-    if !encoder.pooling().embeds() {
-        let pair = |(index, document): (usize, &String)| {
-            encoder.pair(query, document, overlong.of_encoders()).map_err(|error| encoding::refused(of(index), error))
-        };
-        return all.map(pair).collect();
-    }
-    let alone = |text: &str, name: String| {
-        encoder.text(text, overlong.of_encoders()).map_err(|error| encoding::refused(name, error))
-    };
-    let mut texts = vec![alone(query, "query".to_owned())?];
-    for (index, document) in all {
-        texts.push(alone(document, of(index))?);
-    }
-    Ok(texts)
+fn making(
+    encoder: Arc<Encoder>,
+    query: String,
+    documents: Arc<Vec<String>>,
+    overlong: Overlong,
+) -> impl Iterator<Item = Result<Text, ApiError>> {
+    let queries = usize::from(encoder.pooling().embeds());
+    (0..queries + documents.len()).map(move |number| match number.checked_sub(queries) {
+        None => {
+            let text = encoder.text(&query, overlong.of_encoders());
+            text.map_err(|error| encoding::refused("query".to_owned(), error))
+        }
+        Some(index) => {
+            let document = &documents[index];
+            let text = if queries == 0 {
+                encoder.pair(&query, document, overlong.of_encoders())
+            } else {
+                encoder.text(document, overlong.of_encoders())
+            };
+            text.map_err(|error| encoding::refused(format!("documents[{index}]"), error))
+        }
+    })
 }
 
 /// Of the first vector with each of the others, which have a length of 1.

@@ -112,6 +112,7 @@ fn refused(error: Refused, form: &AnswerForm) -> ApiError {
     let of_answer = |of: &String| of == "the answer";
     let param = match &error {
         Refused::SchemaSize { of, .. }
+        | Refused::Schemas { of, .. }
         | Refused::Keyword { of, .. }
         | Refused::Reference { of, .. }
         | Refused::Schema { of, .. }

@@ -31,30 +31,53 @@ pub(crate) struct Asking {
     pub(crate) name: &'static str,
 }
 
-/// Makes texts with `make`, where no stream has to wait for it, and encodes them.
+/// Has texts made one after the other, where no stream has to wait for it, and encodes them. None is made once they are too
+/// long together, or the client is gone.
 pub(crate) async fn encode(
     app: &Arc<App>,
     asking: Asking,
     arrived: Arrived,
-    make: impl FnOnce() -> Result<Vec<Text>, ApiError> + Send + 'static,
+    making: impl Iterator<Item = Result<Text, ApiError>> + Send + 'static,
 ) -> Result<Encoded, ApiError> {
     if *app.phase.borrow() != Phase::Serving {
         return Err(ApiError::ShuttingDown);
     }
     let Asking { class, name, .. } = asking;
     app.backend.has_room(class).map_err(|error| ApiError::Engine { error, prompt: name })?;
-    let texts = turn_of(app, class, arrived.bytes, move |_| make()).await?;
-    let tokens: u64 = texts.iter().map(|text| u64::from(text.len().0)).sum();
-    if tokens > TOKENS_MAX as u64 {
-        let expected = format!("of at most {TOKENS_MAX} tokens in all");
-        return Err(ApiError::OutOfRange { param: name.to_owned(), expected, got: tokens.to_string() });
-    }
+    // Dropped with this future, when the client is gone.
+    let awaited = Arc::new(());
+    let awaiting = Arc::downgrade(&awaited);
+    let is_awaited = move || awaiting.strong_count() > 0;
+    let (texts, tokens) = turn_of(app, class, arrived.bytes, move |_| made(making, name, is_awaited)).await?;
+    drop(awaited);
     let encoder = Sender { app, asking, open: AtomicUsize::new(0), ended: Notify::new() };
     let sending = stream::iter(batches(texts)).map(|texts| encoder.encode(texts)).buffered(AT_ONCE);
     let results: Vec<Vec<Vec<f32>>> = sending.try_collect().await?;
     // Its share of memory is held as long as its tokens are: until the last one is read.
     drop(arrived);
     Ok(Encoded { results: results.into_iter().flatten().collect(), tokens })
+}
+
+/// The texts, and their tokens together.
+fn made(
+    making: impl Iterator<Item = Result<Text, ApiError>>,
+    name: &str,
+    is_awaited: impl Fn() -> bool,
+) -> Result<(Vec<Text>, u64), ApiError> {
+    let (mut texts, mut tokens) = (Vec::new(), 0);
+    for text in making {
+        let text = text?;
+        tokens += u64::from(text.len().0);
+        if tokens > TOKENS_MAX as u64 {
+            let expected = format!("of at most {TOKENS_MAX} tokens in all");
+            return Err(ApiError::OutOfRange { param: name.to_owned(), expected, got: "more".to_owned() });
+        }
+        if !is_awaited() {
+            return Err(ApiError::Internal("nobody waits for these texts"));
+        }
+        texts.push(text);
+    }
+    Ok((texts, tokens))
 }
 
 /// What is wrong with the text in a field.

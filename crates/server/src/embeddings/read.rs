@@ -101,19 +101,17 @@ async fn encoded_by(
 ) -> Result<Embedded, ApiError> {
     let Wanted { inputs, overlong, width, class, name, via: _ } = wanted;
     let many = inputs.len() > 1;
-    let make = move || {
-        let text = |(index, input): (usize, RawPrompt)| {
-            let made = match input {
-                RawPrompt::Text(text) if text.is_empty() => Err(TextError::Empty),
-                RawPrompt::Text(text) => encoder.text(&text, overlong.of_encoders()),
-                RawPrompt::Tokens(tokens) => encoder.tokens(tokens, overlong.of_encoders()),
-            };
-            let param = || if many { format!("{name}[{index}]") } else { name.to_owned() };
-            made.map_err(|error| encoding::refused(param(), error))
+    let text = move |(index, input): (usize, RawPrompt)| {
+        let made = match input {
+            RawPrompt::Text(text) if text.is_empty() => Err(TextError::Empty),
+            RawPrompt::Text(text) => encoder.text(&text, overlong.of_encoders()),
+            RawPrompt::Tokens(tokens) => encoder.tokens(tokens, overlong.of_encoders()),
         };
-        inputs.into_iter().enumerate().map(text).collect()
+        let param = || if many { format!("{name}[{index}]") } else { name.to_owned() };
+        made.map_err(|error| encoding::refused(param(), error))
     };
-    let Encoded { results, tokens } = encoding::encode(app, Asking { tenant, class, name }, arrived, make).await?;
+    let making = inputs.into_iter().enumerate().map(text);
+    let Encoded { results, tokens } = encoding::encode(app, Asking { tenant, class, name }, arrived, making).await?;
     let vectors = results.into_iter().map(|values| shortened(values, width)).collect();
     Ok(Embedded { vectors, tokens, took: begun.elapsed() })
 }

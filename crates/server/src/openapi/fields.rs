@@ -109,13 +109,16 @@ fn common(name: &str) -> Option<Value> {
         "top_k" => integer(-1, i64::from(u32::MAX)),
         "top_logprobs" => integer(0, 20),
         "truncation" => is("disabled"),
-        "functions" | "function_call" => refused("functions are called as `tools`"),
-        "audio" | "conversation" | "min_tokens" | "prompt_logprobs" | "web_search_options" => {
-            refused("not implemented")
-        }
+        "functions" => json!({"type": ["array", "null"], "maxItems": 0, "description": FUNCTIONS}),
+        "function_call" => json!({"enum": ["auto", "none", null], "description": FUNCTIONS}),
+        "min_tokens" => either(&[integer(0, 0), refused("not implemented")]),
+        "audio" | "conversation" | "prompt_logprobs" | "web_search_options" => refused("not implemented"),
         _ => return None,
     })
 }
+
+/// Of the fields that have become `tools`.
+const FUNCTIONS: &str = "functions are called as `tools`";
 
 /// A text or token ids, or several of either.
 fn prompts() -> Value {

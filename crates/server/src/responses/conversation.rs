@@ -55,7 +55,8 @@ impl Conversation {
     fn say(&mut self, message: ChatMessage) {
         match self.messages.as_mut_slice() {
             [first] if first.role == Role::System && message.role == Role::System => {
-                first.content = format!("{}\n\n{}", first.content, message.content);
+                first.content.push_str("\n\n");
+                first.content.push_str(&message.content);
             }
             // It was only thought so far.
             [.., last] if last.role == Role::Assistant && message.role == Role::Assistant && last.says_nothing() => {

@@ -20,6 +20,18 @@ async fn a_whole_answer_has_openais_shape() {
     assert_eq!(choice["text"].as_str().expect("text").split_whitespace().count(), 16, "OpenAI's default");
     assert_eq!(answer["usage"]["completion_tokens"], 16);
     assert_eq!(server.last_request().stop.max_tokens, Some(Tokens(16)));
+    server.post(COMPLETIONS, &json!({"prompt": "go", "max_tokens": null})).await.json();
+    assert_eq!(server.last_request().stop.max_tokens, Some(Tokens(16)));
+}
+
+#[tokio::test]
+async fn minus_one_is_as_many_tokens_as_there_is_room_for() {
+    let server = Server::start().await;
+    for name in ["max_tokens", "max_completion_tokens"] {
+        let answer = server.post(COMPLETIONS, &json!({"prompt": "go", name: -1})).await.json();
+        assert_eq!(answer["usage"]["completion_tokens"], LENGTH + 1, "{name}");
+        assert_ne!(server.last_request().stop.max_tokens, Some(Tokens(16)), "{name}");
+    }
 }
 
 #[tokio::test]

@@ -147,7 +147,9 @@ async fn parameters_out_of_range_are_named() {
 async fn what_is_not_supported_is_refused_by_name() {
     let server = Server::start().await;
     for (param, value) in [
-        ("functions", json!([])),
+        ("functions", json!([{"name": "now"}])),
+        ("function_call", json!({"name": "now"})),
+        ("min_tokens", json!(1)),
         ("audio", json!({})),
         ("modalities", json!(["text", "audio"])),
         ("store", json!(true)),
@@ -160,6 +162,18 @@ async fn what_is_not_supported_is_refused_by_name() {
         let mut body = json!({"prompt": "hi"});
         body[param] = value;
         check(&server, COMPLETIONS, &body.to_string(), Refusal(400, Some(param), "not supported")).await;
+    }
+}
+
+/// Clients that send all that they know send these.
+#[tokio::test]
+async fn what_is_not_supported_and_asks_for_nothing_is_taken() {
+    let server = Server::start().await;
+    for (param, value) in
+        [("functions", json!([])), ("function_call", json!("none")), ("min_tokens", json!(0)), ("audio", json!(null))]
+    {
+        let body: Value = serde_json::from_str(&chat_with(param, value)).expect("JSON");
+        assert_eq!(server.post(CHAT, &body).await.status, 200, "{param}");
     }
 }
 
