@@ -2,9 +2,9 @@
 //! the device does not run is an error; but on a device of experts, what it does not take is the crew's, as in serving.
 
 use duet_kernels::crew::{Crew, Solo};
-use duet_model::Model;
 use duet_model::forward::{Activations, ExpertWise, Node, NodeOrder, NotRun, Pass, PassError, Segment, TokenWise};
 use duet_model::kv::KvTable;
+use duet_model::{ExpertUnread, Model};
 use duet_types::TokenId;
 
 /// Who computes.
@@ -27,6 +27,9 @@ pub enum ForwardError {
     /// The device did not run a kernel.
     #[error(transparent)]
     Device(#[from] NotRun),
+    /// An expert that is on disk could not be read.
+    #[error(transparent)]
+    Disk(#[from] ExpertUnread),
 }
 
 /// What a pass leaves: buffers for the next one, and the sequence.
@@ -50,11 +53,14 @@ impl Forward<'_> {
         let mut pass = pass.map_err(|refused| refused.error)?;
         for node in self.order().nodes() {
             let run = self.node(&mut pass, node);
-            self.or_by_crew(run, || model.run_node(&mut pass, node, 0..rows, self.crew))?;
+            self.or_by_crew(run, || model.try_run_node(&mut pass, node, 0..rows, self.crew))?;
         }
         if !chosen.is_empty() {
             let run = self.device.map(|device| model.logits_on(device, &mut pass, chosen, logits));
-            self.or_by_crew(run, || model.logits(&mut pass, chosen, logits, self.crew))?;
+            self.or_by_crew(run, || {
+                model.logits(&mut pass, chosen, logits, self.crew);
+                Ok(())
+            })?;
         }
         let (activations, mut tables) = pass.finish();
         let kv = tables.pop().expect("a pass of one segment gives one table back");
@@ -86,13 +92,16 @@ impl Forward<'_> {
     }
 
     /// The crew's turn, where there is no device, or one of experts that does not take this.
-    fn or_by_crew(&self, run: Option<Result<(), NotRun>>, by_crew: impl FnOnce()) -> Result<(), NotRun> {
+    fn or_by_crew(
+        &self,
+        run: Option<Result<(), NotRun>>,
+        by_crew: impl FnOnce() -> Result<(), ExpertUnread>,
+    ) -> Result<(), ForwardError> {
         match run {
-            Some(Err(NotRun::Unsupported(_))) if self.experts.is_some() => by_crew(),
-            Some(run) => return run,
-            None => by_crew(),
+            Some(Err(NotRun::Unsupported(_))) if self.experts.is_some() => Ok(by_crew()?),
+            Some(run) => Ok(run?),
+            None => Ok(by_crew()?),
         }
-        Ok(())
     }
 
     /// Reads `tokens` after `kv` in chunks of `chunk` rows; `logits` are those of the last row.

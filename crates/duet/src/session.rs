@@ -219,9 +219,9 @@ pub(crate) fn open_with_experts_on_disk(path: &Path, expert_memory: Bytes) -> an
     open_kept(path, None, Some(expert_memory))
 }
 
-/// Finds (downloads if need be) and loads the model called `name`, whose experts are to be counted, on `threads` threads, or on all
-/// cores if there is no number; all experts are in memory if none is given to them.
-pub(crate) fn open_to_count(
+/// Finds (downloads if need be) and loads the model called `name`, to read a text with, on `threads` threads, or on all cores if
+/// there is no number; all experts are in memory if none is given to them.
+pub(crate) fn open_to_read(
     name: &str,
     threads: Option<u16>,
     expert_memory: Option<Bytes>,

@@ -13,7 +13,11 @@ fn fixture(name: &str) -> String {
 
 /// What a measurement of this model and text prints.
 fn measured(cache: &Path, command: &str, more: &[&str]) -> Value {
-    let (model, text) = (fixture("golden_qwen2.gguf"), fixture("wonderland.txt"));
+    measured_of("golden_qwen2.gguf", cache, command, more)
+}
+
+fn measured_of(model: &str, cache: &Path, command: &str, more: &[&str]) -> Value {
+    let (model, text) = (fixture(model), fixture("wonderland.txt"));
     let given = ["bench", command, &model, "--text", &text, "--context", "96", "--chunks", "3", "--json"];
     let run = run(&mut duet(cache, &[&given, more].concat()));
     assert_eq!(run.status, 0, "{run:?}");
@@ -95,4 +99,11 @@ fn what_cannot_be_measured_is_refused() {
     let whole = std::fs::read(base).unwrap();
     let cut = write("cut", &whole[..whole.len() - 1]);
     refused(&["quality", &model, "--base", &cut], &["bytes"]);
+}
+
+#[test]
+fn experts_on_disk_read_as_those_in_memory() {
+    let cache = tempfile::tempdir().unwrap();
+    let perplexity = |more: &[&str]| measured_of("golden_mixtral.gguf", cache.path(), "perplexity", more);
+    assert_eq!(perplexity(&["--expert-memory", "100K"])["perplexity"], perplexity(&[])["perplexity"]);
 }

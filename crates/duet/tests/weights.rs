@@ -39,6 +39,15 @@ fn weights_are_kept_listed_made_anew_and_pruned() {
     let listed = run(&mut duet(cache, &["cache", "list"]));
     let name = file.file_name().unwrap().to_str().unwrap();
     assert!(listed.status == 0 && listed.stdout.contains(name), "{listed:#?}");
+    let line = |run: &Run| -> serde_json::Value {
+        assert_eq!(run.stdout.lines().count(), 1, "{run:#?}");
+        serde_json::from_str(&run.stdout).unwrap()
+    };
+    let listed = line(&run(&mut duet(cache, &["cache", "list", "--json"])));
+    let bytes = fs::metadata(&file).unwrap().len();
+    assert!(listed["format"] == "weights" && listed["bytes"] == bytes, "{listed}");
+    assert!(listed["last_used"].as_u64().unwrap() > 1_700_000_000, "{listed}");
+    assert_eq!(listed["model"], file.file_stem().unwrap().to_str().unwrap());
 
     let whole = fs::read(&file).unwrap();
     fs::write(&file, &whole[..whole.len() / 2]).unwrap();
@@ -49,8 +58,8 @@ fn weights_are_kept_listed_made_anew_and_pruned() {
 
     let kept = run(&mut duet(cache, &["cache", "prune", "--unused", "1"]));
     assert!(kept.stdout.starts_with("0 files") && file.exists(), "{kept:#?}");
-    let removed = run(&mut duet(cache, &["cache", "prune", "--unused", "0"]));
-    assert!(removed.stdout.starts_with("1 files") && !file.exists(), "{removed:#?}");
+    let removed = line(&run(&mut duet(cache, &["cache", "prune", "--json"])));
+    assert!(removed["path"] == file.to_str().unwrap() && !file.exists(), "{removed}");
 }
 
 /// A limit to how long files may become is an error of each write, as a full disk is.

@@ -22,7 +22,7 @@ pub(crate) enum CacheCommand {
 /// `duet cache list`
 #[derive(Debug, Args)]
 pub(crate) struct CacheListArgs {
-    /// One JSON object
+    /// A JSON object for each file
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -33,4 +33,7 @@ pub(crate) struct CachePruneArgs {
     /// Only what was not used for so many days
     #[arg(long, value_name = "DAYS", default_value_t = 0)]
     pub(crate) unused: u32,
+    /// A JSON object for each file that was removed
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -3,6 +3,7 @@
 use super::Kv;
 use crate::offloading::DeviceName;
 use clap::Args;
+use duet_types::Bytes;
 use std::path::PathBuf;
 
 /// What is read, and by whom.
@@ -23,6 +24,10 @@ pub(crate) struct ReadingArgs {
     /// Do linear work on this device, by its name in `duet devices`; without, the cores do all
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<DeviceName>,
+    /// Memory for the experts of a mixture; those that it has no room for stay on disk, in the packed weights, and are read
+    /// when a token goes to them [default: all are in memory]
+    #[arg(long, value_name = "BYTES", value_parser = super::bytes, conflicts_with = "device")]
+    pub(crate) expert_memory: Option<Bytes>,
     /// Threads to compute with; all cores by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,

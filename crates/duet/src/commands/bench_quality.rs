@@ -20,7 +20,7 @@ const CONTEXT: usize = 512;
 pub(super) fn perplexity(arguments: &PerplexityArgs) -> anyhow::Result<()> {
     let reading = &arguments.reading;
     let text = text(&arguments.text)?;
-    let model = session::open_with(&reading.model, reading.threads)?;
+    let model = session::open_to_read(&reading.model, reading.threads, reading.expert_memory)?;
     let context = reading.context.unwrap_or(CONTEXT);
     let chunks = Chunks::of_text(&model, &text, context, reading.chunks).map_err(bad)?;
     let mut writer = writer(arguments.write_base.as_deref(), &chunks)?;
@@ -34,7 +34,7 @@ pub(super) fn perplexity(arguments: &PerplexityArgs) -> anyhow::Result<()> {
 pub(super) fn quality(arguments: &QualityArgs) -> anyhow::Result<()> {
     let reading = &arguments.reading;
     let text = arguments.text.as_deref().map(text).transpose()?;
-    let model = session::open_with(&reading.model, reading.threads)?;
+    let model = session::open_to_read(&reading.model, reading.threads, reading.expert_memory)?;
     if let Some(path) = &arguments.base {
         let mut base = BaseFile::open(path, model.config().vocabulary).map_err(bad)?;
         let chunks = of_base(&model, &base, text.as_deref(), reading)?;

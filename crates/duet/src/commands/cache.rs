@@ -38,6 +38,16 @@ impl Kind {
         let path = file.path.strip_prefix(&self.folder).unwrap_or(&file.path);
         plain(&path.to_string_lossy())
     }
+
+    /// A line of JSON. The time of last use counts in seconds since 1970; where a system notes none, that is when the file was
+    /// written.
+    fn line(&self, file: &KeptFile) -> String {
+        let last_used = file.used.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let model = file.path.file_stem().map(|stem| stem.to_string_lossy());
+        let (bytes, path) = (file.bytes, &file.path);
+        let line = json!({"model": model, "bytes": bytes, "format": self.name, "last_used": last_used, "path": path});
+        format!("{line}\n")
+    }
 }
 
 /// What duet makes again by itself.
@@ -54,12 +64,8 @@ fn list(arguments: &CacheListArgs) -> anyhow::Result<()> {
     let models = Kind { name: "models", files: below(&folder), folder };
     let kinds: Vec<Kind> = [models].into_iter().chain(made_again()?).collect();
     if arguments.json {
-        let object = |kind: &Kind| {
-            let file =
-                |file: &KeptFile| json!({"path": file.path, "bytes": file.bytes, "unused_s": age(file.used).as_secs()});
-            json!({"kind": kind.name, "bytes": kind.bytes(), "files": kind.files.iter().map(file).collect::<Vec<_>>()})
-        };
-        return print(&format!("{}\n", json!({"cache": kinds.iter().map(object).collect::<Vec<_>>()})));
+        let lines = kinds.iter().flat_map(|kind| kind.files.iter().map(|file| kind.line(file)));
+        return print(&lines.collect::<String>());
     }
     let mut text = String::new();
     for kind in &kinds {
@@ -81,13 +87,17 @@ fn list(arguments: &CacheListArgs) -> anyhow::Result<()> {
 
 fn prune(arguments: &CachePruneArgs) -> anyhow::Result<()> {
     let unused = Duration::from_secs(u64::from(arguments.unused) * DAY);
-    let (mut count, mut bytes) = (0, 0);
+    let (mut count, mut bytes, mut lines) = (0, 0, String::new());
     for kind in made_again()? {
         for file in kind.files.iter().filter(|file| age(file.used) >= unused) {
             bounded::remove(&file.path).with_context(|| file.path.display().to_string())?;
             count += 1;
             bytes += file.bytes;
+            lines += &kind.line(file);
         }
+    }
+    if arguments.json {
+        return print(&lines);
     }
     print(&format!("{count} files removed, {}\n", Bytes(bytes)))
 }

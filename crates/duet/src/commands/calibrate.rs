@@ -65,7 +65,7 @@ struct Overlap {
 pub(super) fn calibrate(arguments: &CalibrateArgs) -> anyhow::Result<()> {
     let path = models::locate(&arguments.model)?;
     let threads = arguments.threads.map(u16::from);
-    let model = session::open_to_count(&arguments.model, threads, arguments.expert_memory)?;
+    let model = session::open_to_read(&arguments.model, threads, arguments.expert_memory)?;
     if model.blueprint().experts.is_none() {
         let name = &arguments.model;
         let advice = "calibrate one with experts, or make one of it with `duet moefy`";
