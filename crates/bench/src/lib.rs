@@ -21,6 +21,7 @@ mod probe;
 pub mod quality;
 pub mod report;
 mod samples;
+pub mod served;
 pub mod speculate;
 mod table_5;
 pub mod throughput;

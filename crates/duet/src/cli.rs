@@ -116,7 +116,7 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Speed of prefill and decode, beside the machine's ceilings
-    Throughput(ThroughputArgs),
+    Throughput(Box<ThroughputArgs>),
     /// Latency of mixed load: requests that a person waits for beside requests that nobody waits for
     Load(Box<LoadArgs>),
     /// Devices beside the cores, as the papers have them, under the same load by the paper's policy and by ours, and the
@@ -140,7 +140,7 @@ pub(crate) enum BenchCommand {
     Moe(Box<MoeArgs>),
 }
 
-/// `duet bench throughput`
+/// `duet bench throughput`: of kernels on cores; with `--device`, even of `cpu` alone, of an engine as it serves.
 #[derive(Debug, Args)]
 pub(crate) struct ThroughputArgs {
     /// Which model
@@ -167,6 +167,8 @@ pub(crate) struct ThroughputArgs {
     /// Memory for the experts of a mixture, the others being read from disk [default: all are in memory]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) expert_memory: Option<Bytes>,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

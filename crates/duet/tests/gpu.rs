@@ -51,6 +51,20 @@ fn the_lane_of_a_gpu_answers() {
     assert!(answer.stderr.contains(&format!("100.0 % on {}", adapter.name)), "{answer:#?}");
 }
 
+#[test]
+fn throughput_is_that_of_the_lane_of_a_gpu() {
+    let Some(adapter) = adapter() else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let few = ["--prompt", "16", "--gen", "2", "--batch", "2", "--samples", "1", "--json"];
+    let ask = [&["bench", "throughput", MODEL, "--device", &adapter.name], &few[..]].concat();
+    assert_eq!(run(&mut duet(cache.path(), &ask)).status, 0);
+    duet_testing::prefer_devices(&cache.path().join("profiles"));
+    let measured = run(&mut duet(cache.path(), &ask));
+    let report: serde_json::Value = serde_json::from_str(&measured.stdout).unwrap();
+    assert_eq!(report["shares"][0], serde_json::json!({"of": adapter.name, "share": 1.0}), "{measured:#?}");
+    assert!(report["decode"][0]["tok_s"].as_f64().unwrap() > 0.0, "{report}");
+}
+
 /// A server whose work a GPU does: whole answers, streamed and not, the same whenever they are asked for.
 #[test]
 fn a_server_answers_on_the_lane_of_a_gpu() {

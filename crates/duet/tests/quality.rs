@@ -1,4 +1,4 @@
-//! `duet bench perplexity` and `duet bench quality` on a tiny model with biases of keys.
+//! `duet bench perplexity` and `duet bench quality` on a tiny model with biases of keys, and the speed of an engine.
 
 mod support;
 
@@ -106,4 +106,20 @@ fn experts_on_disk_read_as_those_in_memory() {
     let cache = tempfile::tempdir().unwrap();
     let perplexity = |more: &[&str]| measured_of("golden_mixtral.gguf", cache.path(), "perplexity", more);
     assert_eq!(perplexity(&["--expert-memory", "100K"])["perplexity"], perplexity(&[])["perplexity"]);
+}
+
+/// Speed as an engine serves, where devices are named, be it the cores alone.
+#[test]
+fn throughput_of_an_engine_says_who_computed() {
+    let cache = tempfile::tempdir().unwrap();
+    let model = fixture("golden_llama.gguf");
+    let few = ["--prompt", "16", "--gen", "4", "--batch", "1,2", "--samples", "1", "--device", "cpu", "--json"];
+    let run = run(&mut duet(cache.path(), &[&["bench", "throughput", &model], &few[..]].concat()));
+    let measured: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"));
+    assert!(number(&measured, "prefill_tok_s") > 0.0, "{measured}");
+    let all_by_cores = serde_json::json!([{"of": "cpu", "share": 1.0}]);
+    for (decode, batch) in measured["decode"].as_array().unwrap().iter().zip([1, 2]) {
+        assert!(decode["batch"] == batch && number(decode, "tok_s") > 0.0, "{decode}");
+        assert_eq!(decode["shares"], all_by_cores);
+    }
 }

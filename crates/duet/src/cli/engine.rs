@@ -46,6 +46,20 @@ fn speculate(text: &str) -> Result<Method, String> {
 }
 
 impl EngineArgs {
+    /// For a command that measures plain prompts and answers: no drafts, and nothing goes to disk.
+    pub(crate) fn to_measure(threads: Option<usize>, expert_memory: Option<Bytes>) -> Self {
+        Self {
+            threads: threads.map(|threads| u16::try_from(threads).unwrap_or(u16::MAX)),
+            ctx: None,
+            kv: Kv::default(),
+            kv_memory: None,
+            spill: Some(Bytes(0)),
+            speculate: Method::None,
+            weight_cache: None,
+            expert_memory,
+        }
+    }
+
     /// As the engine wants it.
     pub(crate) fn config(&self) -> EngineConfig {
         EngineConfig {

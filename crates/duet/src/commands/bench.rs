@@ -2,7 +2,7 @@
 
 use super::{
     bench_agents, bench_agreement, bench_compose, bench_graphs, bench_identity, bench_load, bench_moe, bench_quality,
-    bench_speculate,
+    bench_served, bench_speculate,
 };
 use crate::cli::{BenchArgs, BenchCommand, ThroughputArgs};
 use crate::failure::print;
@@ -28,6 +28,9 @@ pub(super) fn bench(arguments: &BenchArgs) -> anyhow::Result<()> {
 }
 
 fn measure_throughput(arguments: &ThroughputArgs) -> anyhow::Result<()> {
+    if !arguments.device.devices.is_empty() {
+        return bench_served::served(arguments);
+    }
     let settings = Settings {
         prompt: arguments.prompt,
         generate: arguments.generate,

@@ -10,6 +10,7 @@ mod bench_lines;
 mod bench_load;
 mod bench_moe;
 mod bench_quality;
+mod bench_served;
 mod bench_speculate;
 mod cache;
 mod calibrate;
