@@ -15,7 +15,7 @@ pub enum Refused {
     },
     /// The schemas of all tools and the answer have more text than is worked through, each parameter with what it refers to.
     #[error(
-        "with the schema of {of} the tools' schemas have {bytes} bytes, counting what a parameter refers to for each anew; \
+        "together with the definitions that each parameter refers to, the schemas up to that of {of} have {bytes} bytes; \
          the limit is {limit}"
     )]
     Schemas {

@@ -102,11 +102,11 @@ pub enum Fact {
         /// Whose; the request may have ended.
         request: RequestId,
     },
-    /// KV was dropped, for neither memory nor disk had room: what was computed is computed again.
+    /// KV was dropped, and the request begins again: neither memory nor disk had room, or the policy wants it so (`restart`).
     Discarded {
         /// The request that begins again.
         subject: Subject,
-        /// Positions that had been computed.
+        /// Positions that were given up.
         computed: Tokens,
     },
     /// A graph of a device that exchanges its graphs was loaded, or was not.

@@ -51,6 +51,26 @@ fn the_lane_of_a_gpu_answers() {
     assert!(answer.stderr.contains(&format!("100.0 % on {}", adapter.name)), "{answer:#?}");
 }
 
+/// A profile that is asked for is the one that later starts find.
+#[test]
+fn a_profile_is_of_the_lane_of_a_gpu_as_well() {
+    let Some(adapter) = adapter() else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let profile = ["profile", MODEL, "--device", &adapter.name, "--effort", "quick", "--check", "--json"];
+    let measured = run(&mut duet(cache.path(), &profile));
+    assert_eq!(measured.status, 0, "{measured:#?}");
+    let report: serde_json::Value = serde_json::from_str(&measured.stdout).unwrap();
+    let lanes: Vec<&str> =
+        report["lanes"].as_array().unwrap().iter().map(|lane| lane["name"].as_str().unwrap()).collect();
+    assert!(lanes.contains(&adapter.name.as_str()), "{lanes:?}");
+    let profiles = || std::fs::read_dir(cache.path().join("profiles")).unwrap().count();
+    let before = profiles();
+    let ask = ["run", MODEL, "ab", "--raw", "--max-tokens", "1", "--device", &adapter.name, "-v"];
+    let answer = run(&mut duet(cache.path(), &ask));
+    assert!(answer.status == 0 && !answer.stderr.contains("measuring this machine"), "{answer:#?}");
+    assert!(profiles() <= before + 1, "what drafters have learned may have come");
+}
+
 #[test]
 fn throughput_is_that_of_the_lane_of_a_gpu() {
     let Some(adapter) = adapter() else { return };

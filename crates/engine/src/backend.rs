@@ -185,7 +185,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
         FateCounts::default()
     }
 
-    /// Experts that a pass had to wait for, after all nodes, where some are on disk.
+    /// Experts that were not in memory when a pass asked for them, after all nodes, where some are on disk.
     fn expert_reads(&self, _pass: &Self::Pass) -> ExpertReads {
         ExpertReads::default()
     }

@@ -209,8 +209,8 @@ pub struct Usage {
     pub drafts: DraftCounts,
     /// Where its tokens' experts were computed, if a device computes some.
     pub experts: FateCounts,
-    /// Experts that its passes had to wait for, if some are on disk. What other requests of a pass waited for counts for it,
-    /// too.
+    /// Experts that were not in memory when its passes asked for them, if some are on disk. What they asked for other requests
+    /// counts for it, too.
     pub expert_reads: ExpertReads,
     /// The stop string that ended it, by its place among the request's; none if it ended otherwise.
     pub stopped_by: Option<usize>,

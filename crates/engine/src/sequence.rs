@@ -410,7 +410,7 @@ impl<B: Backend> Sequence<B> {
         }
     }
 
-    /// Takes note of where some rows' experts were computed, and what their pass had to wait for.
+    /// Takes note of where some rows' experts were computed, and what their pass had to read.
     pub(crate) fn routed(&mut self, fates: FateCounts, reads: ExpertReads) {
         self.experts += fates;
         self.expert_reads += reads;

@@ -10,11 +10,13 @@ use crate::learned::LearnedFile;
 use crate::machine_memory::MachineMemory;
 use crate::memory::{Budget, PageShape, available, budget, check_room, graphs_held, with_draft_model};
 use crate::model_backend::ModelBackend;
-use crate::profile::{FirstProfile, Measured, Profile, encoder_heg, estimate, heg, measured_and_kept, with_disk};
+use crate::profile::{
+    FirstProfile, Measured, Profile, encoder_heg, estimate, executors, heg, measured_and_kept, with_disk,
+};
 use crate::request::EngineError;
 use crate::runtime::{Runtime, RuntimeConfig};
 use crate::speed_probe::SpeedProbe;
-use duet_device::{Cpu, CpuConfig, available_cores};
+use duet_device::Cpu;
 use duet_driver::{EventLog, Header, Observer, Rates, Trace};
 use duet_kernels::read_ahead::ReadAhead;
 use duet_model::Model;
@@ -35,14 +37,9 @@ pub(crate) fn start(model: Arc<Model>, config: EngineConfig) -> Result<Runtime<M
     check_room(&budget, &page, MachineMemory::now())?;
     let kv_tokens = page.limits(budget.pages, 0).longest();
     tracing::info!(context = budget.context.0, kv_tokens = kv_tokens.0, "KV memory");
-    let threads = config.threads.unwrap_or_else(|| available_cores().len());
     only_one_static(&config)?;
     no_device_beside_disk(&model, &config)?;
-    let executors = Arc::new(Executors::new(model.work(), config.devices.clone(), config.fallback));
-    let cpu_config = match executors.devices().len() {
-        0 => CpuConfig::by_speed(threads),
-        devices => CpuConfig::beside_devices(devices, threads),
-    };
+    let (executors, cpu_config) = executors(&model, &config);
     let cpu = Cpu::start(&cpu_config)
         .map_err(|error| EngineError::Internal(format!("a lane could not be started: {error}")))?;
     let measured = Measured { model: &model, kv: config.kv_format, cpu: &cpu_config, executors: &executors };

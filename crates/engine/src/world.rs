@@ -51,7 +51,7 @@ pub(crate) struct EngineWorld<B: Backend> {
     helpers: Option<Helpers<B>>,
     next_request: u64,
     next_flow: u64,
-    /// Times that a request's keys and values were dropped for want of room.
+    /// Times that a request's keys and values were dropped.
     discards: u64,
     life: Life,
     past: Past,

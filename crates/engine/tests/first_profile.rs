@@ -56,12 +56,12 @@ fn an_estimate_answers_as_a_measurement_does_and_is_not_kept() {
 #[test]
 fn what_was_measured_after_the_answer_is_what_the_next_start_finds() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
-    let kv = EngineConfig::default().kv_format;
     let engine = start(&model, folder.path(), 1, FirstProfile::Estimated);
     answer(&engine);
     drop(engine);
     assert_eq!(Arc::strong_count(&model), 1, "nothing of it lies beside what is measured");
-    Profiler::start(Arc::clone(&model), kv, Some(1)).unwrap().measure_first(folder.path()).unwrap();
+    let one = EngineConfig { threads: Some(1), ..EngineConfig::default() };
+    Profiler::start(Arc::clone(&model), &one).unwrap().measure_first(folder.path()).unwrap();
     duet_testing::settle(folder.path());
     assert!(!start(&model, folder.path(), 1, FirstProfile::Estimated).is_estimated());
 }

@@ -21,8 +21,8 @@ fn an_engine_reads_as_its_profile_says_and_without_one_as_its_processor_does() {
         };
         Engine::start(Arc::clone(&model), config).unwrap()
     };
-    let kv = EngineConfig::default().kv_format;
-    Profiler::start(Arc::clone(&model), kv, Some(1)).unwrap().measure_first(measured.path()).unwrap();
+    let one = EngineConfig { threads: Some(1), ..EngineConfig::default() };
+    Profiler::start(Arc::clone(&model), &one).unwrap().measure_first(measured.path()).unwrap();
     duet_testing::settle(measured.path());
     let found = ReadAhead::current();
     let file = std::fs::read_dir(measured.path()).unwrap().next().unwrap().unwrap().path();

@@ -96,6 +96,12 @@ fn take(mut fields: Fields, headers: &HeaderMap, app: &App) -> Result<Asked, Api
         let expected = format!("from 1 to {DOCUMENTS_MAX} documents");
         return Err(fields.out_of_range("documents", expected, &listed.len().into()));
     }
+    // The model reads the query anew with each document.
+    let most = QUERY_BYTES_MAX / listed.len();
+    if query.len() > most {
+        let expected = format!("of at most {most} bytes with so many documents");
+        return Err(fields.out_of_range("query", expected, &query.len().into()));
+    }
     let text = |(index, document): (usize, Value)| document_text(&fields, index, document);
     let documents: Vec<String> = listed.into_iter().enumerate().map(text).collect::<Result<_, _>>()?;
     let top = fields.integer("top_n", 1..=i64::MAX)?.and_then(|top| usize::try_from(top).ok());
@@ -183,6 +189,9 @@ struct Ranked {
 struct Document {
     text: String,
 }
+
+/// Of a query, times documents: as many as fill the longest context with each of a thousand.
+const QUERY_BYTES_MAX: usize = 64 << 20;
 
 /// Cohere's.
 const DOCUMENTS_MAX: usize = 1000;

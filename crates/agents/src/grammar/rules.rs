@@ -34,8 +34,8 @@ impl<'a> Rules<'a> {
     /// longer than what the client sent.
     pub(super) fn schema(&mut self, of: &str, schema: Value) -> Result<String, Refused> {
         self.bytes += schema.to_string().len();
-        if self.bytes > BYTES_MAX {
-            let (bytes, limit) = (self.bytes, BYTES_MAX);
+        if self.bytes > ALL_BYTES_MAX {
+            let (bytes, limit) = (self.bytes, ALL_BYTES_MAX);
             return Err(Refused::Schemas { of: of.to_owned(), bytes, limit });
         }
         Ok(self.part(of, Source::Schema(schema)))
@@ -131,7 +131,7 @@ impl Segment<'_> {
 }
 
 /// Bytes of all schemas of a turn.
-const BYTES_MAX: usize = 8 << 20;
+const ALL_BYTES_MAX: usize = 8 << 20;
 
 /// Any text.
 pub(super) const ANY: &str = "/(?s:.*)/";

@@ -44,6 +44,12 @@ pub(super) fn prepared(of: &str, mut schema: Value, strict: Strictness, spacing:
     let mut references = 0;
     let mut composed = Composed::No;
     let mut alternatives = Vec::new();
+    walk::<Refused>(&mut schema, &mut String::new(), &mut |schema, _| {
+        if let Value::Object(object) = schema {
+            object.retain(|keyword, value| !says_nothing(keyword, value));
+        }
+        Ok(())
+    })?;
     walk(&mut schema, &mut String::new(), &mut |schema, path| {
         let Value::Object(object) = schema else { return Ok(()) };
         check_reference(of, &root, object, path, &mut references)?;
@@ -51,12 +57,6 @@ pub(super) fn prepared(of: &str, mut schema: Value, strict: Strictness, spacing:
         if let (Some(keyword), Strictness::Strict) = (keyword, strict) {
             return Err(Refused::Keyword { of: of.to_owned(), path: path.to_owned(), keyword: (*keyword).to_owned() });
         }
-        if object.get("format").and_then(Value::as_str).is_some_and(|format| !FORMATS.contains(&format)) {
-            object.remove("format");
-        }
-        // What clients may not set: whitespace, and what is let go.
-        object.remove(OPTIONS);
-        REMARKS.iter().for_each(|keyword| drop(object.remove(*keyword)));
         in_grammars_words(object);
         alternatives.extend(references_of_one(object, path));
         if composes(object) {
@@ -136,6 +136,17 @@ fn check_reference(
         return Ok(());
     }
     Err(Refused::Reference { of: of.to_owned(), path: path.to_owned(), reference: reference.clone() })
+}
+
+/// What is left out. What is behind it stays in its order, in which the grammar's compiler puts properties together.
+fn says_nothing(keyword: &str, value: &Value) -> bool {
+    match keyword {
+        // What clients may not set: whitespace, and what is let go.
+        OPTIONS => true,
+        "format" => value.as_str().is_some_and(|format| !FORMATS.contains(&format)),
+        // An object under such a name is a definition among others.
+        _ => REMARKS.contains(&keyword) && value.is_string(),
+    }
 }
 
 /// Counts as whole numbers, and expressions as the grammar's compiler reads them.
@@ -229,7 +240,7 @@ const COUNTS: [&str; 6] = ["maxItems", "maxLength", "maxProperties", "minItems",
 const REFERENCES_MAX: usize = 2000;
 
 /// Keywords that bind nothing, and may be long. They stay in the prompt.
-const REMARKS: [&str; 5] = ["$comment", "default", "description", "examples", "title"];
+const REMARKS: [&str; 3] = ["$comment", "description", "title"];
 
 /// What the compiler of grammars reads its options from.
 const OPTIONS: &str = "x-guidance";
@@ -263,3 +274,31 @@ const UNSUPPORTED: [&str; 19] = [
 /// What the grammar's compiler has a pattern for.
 const FORMATS: [&str; 10] =
     ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready(schema: Value) -> Value {
+        prepared("it", schema, Strictness::Strict, Spacing::Free).unwrap()
+    }
+
+    #[test]
+    fn what_says_nothing_goes_and_the_rest_stays_in_order() {
+        let said = json!({
+            "description": "first", "format": "path", "properties": {"title": {"title": "t", "type": "string"}},
+            "allOf": [{"properties": {"b": {}}}], "$comment": "c", "required": ["title"],
+        });
+        let ready = ready(said);
+        let keywords: Vec<&str> = ready.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keywords, ["properties", "allOf", "required", OPTIONS]);
+        assert_eq!(ready["properties"]["title"], json!({"type": "string"}));
+    }
+
+    #[test]
+    fn definitions_in_groups_may_have_any_name() {
+        let group = json!({"title": {"type": "string"}});
+        let ready = ready(json!({"$ref": "#/$defs/group/title", "$defs": {"group": group}}));
+        assert_eq!(ready["$defs"]["group"]["title"], json!({"type": "string"}));
+    }
+}

@@ -50,6 +50,20 @@ pub(crate) struct DeviceArgs {
 }
 
 impl DeviceArgs {
+    /// These devices as they come.
+    pub(crate) fn only(devices: impl Iterator<Item = DeviceName>) -> Self {
+        Self {
+            devices: devices.map(DeviceSpec::of).collect(),
+            occupancy: Vec::new(),
+            graph_memory: None,
+            graph_cache: None,
+            expert_overflow: OverflowName::Spill,
+            expert_scheme: ExpertScheme::default(),
+            device_attention: false,
+            no_fallback: false,
+        }
+    }
+
     /// What happens to work that a device does not do.
     pub(crate) fn fallback(&self) -> Fallback {
         if self.no_fallback { Fallback::Never } else { Fallback::Crew }

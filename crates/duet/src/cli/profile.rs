@@ -51,7 +51,8 @@ impl From<EffortArg> for Effort {
 /// What is measured of a device that takes compiled graphs.
 #[derive(Debug, Args)]
 pub(crate) struct GraphProfileArgs {
-    /// Measure the graphs of this accelerator as well, and choose how they are exchanged while a prompt is read
+    /// Measure with this accelerator: a GPU beside the cores, as `--device` runs it; of one that takes compiled graphs its graphs
+    /// as well, to choose how they are exchanged while a prompt is read
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<DeviceName>,
     /// Numbers of rows that graphs are measured with

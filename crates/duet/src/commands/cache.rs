@@ -21,9 +21,38 @@ pub(super) fn cache(command: &CacheCommand) -> anyhow::Result<()> {
     }
 }
 
+/// What files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Models,
+    Weights,
+    Graphs,
+}
+
+impl Format {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Models => "models",
+            Self::Weights => "weights",
+            Self::Graphs => "graphs",
+        }
+    }
+
+    /// The model that a file is of, as far as its name says.
+    fn model(self, path: &Path) -> Option<String> {
+        let stem = path.file_stem()?.to_string_lossy();
+        match self {
+            Self::Models => Some(stem.into_owned()),
+            // Behind it are digits, which tell models of one name apart.
+            Self::Weights => stem.rsplit_once('-').map(|(model, _digits)| model.to_owned()),
+            Self::Graphs => None,
+        }
+    }
+}
+
 /// Files of a kind.
 struct Kind {
-    name: &'static str,
+    format: Format,
     files: Vec<KeptFile>,
     /// Where paths are shown from.
     folder: PathBuf,
@@ -43,25 +72,29 @@ impl Kind {
     /// written.
     fn line(&self, file: &KeptFile) -> String {
         let last_used = file.used.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let model = file.path.file_stem().map(|stem| stem.to_string_lossy());
-        let (bytes, path) = (file.bytes, &file.path);
-        let line = json!({"model": model, "bytes": bytes, "format": self.name, "last_used": last_used, "path": path});
+        let line = json!({
+            "model": self.format.model(&file.path),
+            "bytes": file.bytes,
+            "format": self.format.name(),
+            "last_used": last_used,
+            "path": file.path.to_string_lossy(),
+        });
         format!("{line}\n")
     }
 }
 
 /// What duet makes again by itself.
 fn made_again() -> anyhow::Result<[Kind; 2]> {
-    let kind = |name, extension, folder: PathBuf| Kind { name, files: bounded::kept(&folder, extension), folder };
+    let kind = |format, extension, folder: PathBuf| Kind { format, files: bounded::kept(&folder, extension), folder };
     Ok([
-        kind("weights", weight_cache::EXTENSION, weight_cache::folder()?),
-        kind("graphs", GRAPH_EXTENSION, models::cache_folder("graphs")?),
+        kind(Format::Weights, weight_cache::EXTENSION, weight_cache::folder()?),
+        kind(Format::Graphs, GRAPH_EXTENSION, models::cache_folder("graphs")?),
     ])
 }
 
 fn list(arguments: &CacheListArgs) -> anyhow::Result<()> {
     let folder = models::cache_folder("models")?;
-    let models = Kind { name: "models", files: below(&folder), folder };
+    let models = Kind { format: Format::Models, files: below(&folder), folder };
     let kinds: Vec<Kind> = [models].into_iter().chain(made_again()?).collect();
     if arguments.json {
         let lines = kinds.iter().flat_map(|kind| kind.files.iter().map(|file| kind.line(file)));
@@ -72,7 +105,7 @@ fn list(arguments: &CacheListArgs) -> anyhow::Result<()> {
         let _ = writeln!(
             text,
             "{}: {} in {} ({})",
-            kind.name,
+            kind.format.name(),
             Bytes(kind.bytes()),
             kind.files.len(),
             kind.folder.display()
@@ -87,17 +120,19 @@ fn list(arguments: &CacheListArgs) -> anyhow::Result<()> {
 
 fn prune(arguments: &CachePruneArgs) -> anyhow::Result<()> {
     let unused = Duration::from_secs(u64::from(arguments.unused) * DAY);
-    let (mut count, mut bytes, mut lines) = (0, 0, String::new());
+    let (mut count, mut bytes) = (0, 0);
     for kind in made_again()? {
         for file in kind.files.iter().filter(|file| age(file.used) >= unused) {
             bounded::remove(&file.path).with_context(|| file.path.display().to_string())?;
             count += 1;
             bytes += file.bytes;
-            lines += &kind.line(file);
+            if arguments.json {
+                print(&kind.line(file))?;
+            }
         }
     }
     if arguments.json {
-        return print(&lines);
+        return Ok(());
     }
     print(&format!("{count} files removed, {}\n", Bytes(bytes)))
 }

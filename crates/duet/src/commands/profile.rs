@@ -1,11 +1,12 @@
 //! `duet profile`: measures this machine's lanes with a model's own kernels, and keeps what the scheduler predicts with.
-//! With a device it goes on with that one's graphs.
+//! Of a GPU the lanes are measured with it, as an engine would have them; with a device that takes compiled graphs it goes on with
+//! those.
 
 use super::profile_graphs;
-use crate::cli::ProfileArgs;
+use crate::cli::{DeviceArgs, GraphProfileArgs, ProfileArgs};
 use crate::failure::print;
 use crate::progress::eprintln_quiet;
-use crate::session;
+use crate::{models, session};
 use anyhow::Context;
 use duet_engine::profile::{PredictionError, Profile, Profiler, Sweep};
 use serde::Serialize;
@@ -47,9 +48,12 @@ struct ContentionReport {
 }
 
 pub(super) fn profile(arguments: &ProfileArgs) -> anyhow::Result<()> {
-    let model = session::open(&arguments.model, &arguments.engine)?;
-    let config = arguments.engine.config();
-    let profiler = Profiler::start(Arc::clone(&model), config.kv_format, config.threads)?;
+    let device = beside(&arguments.graphs);
+    device.check()?;
+    let model = session::open_beside(&arguments.model, &arguments.engine, &device)?;
+    let path = models::locate(&arguments.model)?;
+    let config = session::beside_devices((&model, &path), &arguments.engine, &device, arguments.engine.config())?;
+    let profiler = Profiler::start(Arc::clone(&model), &config)?;
     eprintln_quiet("profile: measuring lanes");
     let start = Instant::now();
     let mut profile = profiler.measure(arguments.effort.into())?;
@@ -75,6 +79,12 @@ pub(super) fn profile(arguments: &ProfileArgs) -> anyhow::Result<()> {
     // Their threads would be on the device's cores.
     drop(profiler);
     profile_graphs::profile(&model, arguments, config.profile_folder.as_deref())
+}
+
+/// The device that lanes are measured with: one that takes compiled graphs is measured by its graphs, behind the lanes of the
+/// cores.
+fn beside(device: &GraphProfileArgs) -> DeviceArgs {
+    DeviceArgs::only(device.device.iter().filter(|name| !name.takes_graphs()).cloned())
 }
 
 fn report<'a>(

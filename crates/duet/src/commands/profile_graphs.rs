@@ -55,9 +55,9 @@ struct CandidateLine {
     chosen: bool,
 }
 
-/// Does nothing if there is no device.
+/// Does nothing if there is no device, or one without graphs.
 pub(super) fn profile(model: &Arc<Model>, arguments: &ProfileArgs, folder: Option<&Path>) -> anyhow::Result<()> {
-    let Some(name) = &arguments.graphs.device else { return Ok(()) };
+    let Some(name) = arguments.graphs.device.as_ref().filter(|name| name.takes_graphs()) else { return Ok(()) };
     let threads = arguments.engine.threads.unwrap_or_else(offloading::cores);
     let device = offloading::opened(name, threads, Activations::ROUNDED)?;
     let cache = offloading::cache(model, &*device, None, GraphUse::Exchanged)?;

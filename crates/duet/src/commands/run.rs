@@ -83,7 +83,7 @@ fn measure_after(engine: Engine, config: &EngineConfig) {
     // Its threads are on the cores that are measured, and its memory is not to lie beside theirs.
     drop(engine);
     give_back_freed();
-    let profiler = Profiler::start(model, config.kv_format, config.threads);
+    let profiler = Profiler::start(model, config);
     if let Err(error) = profiler.and_then(|profiler| profiler.measure_first(folder)) {
         tracing::warn!("this machine could not be measured: {error}");
     }

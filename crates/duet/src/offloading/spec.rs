@@ -60,6 +60,11 @@ impl DeviceName {
         }
     }
 
+    /// Whether it takes compiled graphs.
+    pub(crate) fn takes_graphs(&self) -> bool {
+        *self != Self::Cpu && !self.is_gpu()
+    }
+
     /// Whether it is a GPU with kernels of duet's own.
     fn is_gpu(&self) -> bool {
         match self {

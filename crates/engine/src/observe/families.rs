@@ -188,8 +188,7 @@ impl Families {
         registry.register("kv_pages_kept", help, self.kv_pages_kept.clone());
         registry.register("kv_pages_spilled", "KV pages on disk, or on the way there", self.kv_pages_spilled.clone());
         registry.register("kv_spills", "Times that KV was written to disk", self.kv_spills.clone());
-        let help =
-            "Positions computed again, since neither memory nor the disk that --spill gives had room for their KV";
+        let help = "Positions given up by requests that begin again, for want of room in memory and on disk";
         registry.register("kv_discarded_tokens", help, self.kv_discarded.clone());
         let help = "Graphs of blocks that a device loaded in the place of others";
         registry.register("graph_loads", help, self.graph_loads.clone());

@@ -46,8 +46,7 @@ impl<B: Backend> Rows<B> {
         Ok(Outcome::Tokens(generated))
     }
 
-    /// Says to each member where its rows' experts were computed, and how many experts the pass had to wait for: all members
-    /// waited for them.
+    /// Says to each member where its rows' experts were computed, and how many experts the pass had to read: all members waited.
     fn count_experts(&mut self, kernel: &Kernel, backend: &B) {
         let Some(pass) = &self.pass else { return };
         let mut start = 0;

@@ -6,7 +6,7 @@ use crate::executors::Site;
 use duet_device::CpuLanes;
 use duet_scheduler::heg::Load;
 use duet_scheduler::{Yields, annotation};
-use duet_types::{LaneSet, Tokens};
+use duet_types::{LaneId, LaneSet, Tokens};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,8 +24,8 @@ pub struct PredictionError {
     pub median_ratio: f64,
 }
 
-/// Measures kernels of decode batches and prefill chunks over several contexts, on every lane and the team, and compares
-/// them with what the profile predicts.
+/// Measures kernels of decode batches and prefill chunks over several contexts, on every lane and team that runs whole passes of
+/// any number of rows, and compares them with what the profile predicts.
 ///
 /// # Errors
 /// [`ProfileError`].
@@ -43,6 +43,11 @@ pub(super) fn check(of: &Measured<'_>, lanes: &CpuLanes, profile: &Profile) -> R
     let all = lanes.all();
     let mut teams: Vec<LaneSet> = all.iter().map(|lane| LaneSet::from_iter([lane])).collect();
     teams.extend(profile.machine.teams.iter().map(|team| team.lanes));
+    let runs_all = |lane: LaneId| {
+        let capabilities = &profile.machine.lane(lane).capabilities;
+        capabilities.is_dynamic() && capabilities.layers.is_none()
+    };
+    teams.retain(|team| team.iter().all(runs_all));
     let bench = bench.of_teams(&profile.machine);
     let mut ratios = Vec::new();
     for team in teams {

@@ -301,8 +301,8 @@ fn chain(lanes: CpuLanes, team: LaneSet, left: u32, done: std::sync::mpsc::Sende
     lanes.launch(team, job).map_err(|error| ProfileError::Lanes(error.to_string()))
 }
 
-/// Runs kernels on two lanes, alone and side by side, and compares how many come to their end. Either lane may be the one
-/// that decodes, so of a kernel that reads beside one that computes the slower way round counts.
+/// Runs kernels on two lanes, alone and side by side, and compares how many come to their end. Either lane may be the one that
+/// decodes, so the slower way round counts.
 fn contention(bench: &Bench, lanes: &CpuLanes, pair: [usize; 2], effort: Effort) -> Result<Contention, ProfileError> {
     let window = Duration::from_millis(if effort == Effort::Quick { 25 } else { 500 });
     let all: Vec<LaneId> = lanes.all().iter().collect();
@@ -319,17 +319,17 @@ fn contention(bench: &Bench, lanes: &CpuLanes, pair: [usize; 2], effort: Effort)
     let half = bench.model.config().context.as_usize() / 2;
     let (memory, compute) = (ROWS[0], CONTENDING_ROWS.min(half).max(1));
     let (memory_first, compute_first) = (alone(first, memory)?, alone(first, compute)?);
-    let memory_last = alone(last, memory)?;
+    let (memory_last, compute_last) = (alone(last, memory)?, alone(last, compute)?);
     let (m1, m2) = together(memory, memory)?;
-    let (c, m) = together(compute, memory)?;
-    let (m_first, _) = together(memory, compute)?;
-    let (c1, _) = together(compute, compute)?;
+    let (computing_first, reading_last) = together(compute, memory)?;
+    let (reading_first, computing_last) = together(memory, compute)?;
+    let (c1, c2) = together(compute, compute)?;
     let slowdown = |alone: f64, beside: f64| (alone / beside.max(1e-9)).clamp(1.0, Contention::MOST);
     Ok(Contention {
         memory_beside_memory: slowdown(memory_first + memory_last, m1 + m2),
-        memory_beside_compute: slowdown(memory_last, m).max(slowdown(memory_first, m_first)),
-        compute_beside_memory: slowdown(compute_first, c),
-        compute_beside_compute: slowdown(compute_first, c1),
+        memory_beside_compute: slowdown(memory_last, reading_last).max(slowdown(memory_first, reading_first)),
+        compute_beside_memory: slowdown(compute_first, computing_first).max(slowdown(compute_last, computing_last)),
+        compute_beside_compute: slowdown(compute_first, c1).max(slowdown(compute_last, c2)),
     })
 }
 

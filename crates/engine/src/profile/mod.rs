@@ -33,6 +33,7 @@ pub(crate) use encoder::encoder_heg;
 pub(crate) use estimate::estimate;
 pub(crate) use measure::measure;
 
+use crate::config::EngineConfig;
 use crate::executors::{Device, Executors};
 use duet_device::{Cpu, CpuConfig, CpuLanes, available_cores};
 use duet_driver::Rates;
@@ -124,7 +125,7 @@ pub enum ProfileError {
     Pass(String),
 }
 
-/// Lanes to measure: those that an engine of this configuration would have.
+/// Lanes to measure: those that an engine of its configuration would have.
 #[derive(Debug)]
 pub struct Profiler {
     model: Arc<Model>,
@@ -143,17 +144,27 @@ pub(crate) struct Measured<'a> {
     pub(crate) executors: &'a Arc<Executors>,
 }
 
+/// The executors of an engine's configuration, and their lanes; absent a number of threads, one for each core that is made for
+/// work.
+pub(crate) fn executors(model: &Model, config: &EngineConfig) -> (Arc<Executors>, CpuConfig) {
+    let threads = config.threads.unwrap_or_else(|| available_cores().len());
+    let executors = Executors::new(model.work(), config.devices.clone(), config.fallback);
+    let lanes = match executors.devices().len() {
+        0 => CpuConfig::by_speed(threads),
+        devices => CpuConfig::beside_devices(devices, threads),
+    };
+    (Arc::new(executors), lanes)
+}
+
 impl Profiler {
-    /// Starts the lanes; absent `threads`, one for each core that is made for work.
+    /// Starts the lanes of such an engine: of `config`, its threads, its devices and its form of keys and values count.
     ///
     /// # Errors
     /// If threads cannot be started.
-    pub fn start(model: Arc<Model>, kv: KvFormat, threads: Option<usize>) -> Result<Self, ProfileError> {
-        let threads = threads.unwrap_or_else(|| available_cores().len());
-        let config = CpuConfig::by_speed(threads);
-        let cpu = Cpu::start(&config).map_err(|error| ProfileError::Lanes(error.to_string()))?;
-        let executors = Arc::new(Executors::cores(model.work()));
-        Ok(Self { model, kv, config, executors, cpu })
+    pub fn start(model: Arc<Model>, config: &EngineConfig) -> Result<Self, ProfileError> {
+        let (executors, lanes) = executors(&model, config);
+        let cpu = Cpu::start(&lanes).map_err(|error| ProfileError::Lanes(error.to_string()))?;
+        Ok(Self { model, kv: config.kv_format, config: lanes, executors, cpu })
     }
 
     fn measured(&self) -> Measured<'_> {
@@ -176,7 +187,7 @@ impl Profiler {
         measured_and_kept(&self.measured(), &self.cpu.lanes(), Some(folder)).map(drop)
     }
 
-    /// Compares what `profile` predicts with what is measured now.
+    /// Compares what `profile` predicts with what is measured now, but of devices that take chunks, or hold a part of the layers.
     ///
     /// # Errors
     /// [`ProfileError`].
@@ -184,7 +195,7 @@ impl Profiler {
         check(&self.measured(), &self.cpu.lanes(), profile)
     }
 
-    /// Measures batches and contexts.
+    /// Measures batches and contexts on the cores.
     ///
     /// # Errors
     /// [`ProfileError`].

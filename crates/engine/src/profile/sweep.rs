@@ -54,10 +54,10 @@ pub(super) fn sweep(of: &Measured<'_>, lanes: &CpuLanes) -> Result<Sweep, Profil
     let Measured { model, kv, executors, .. } = *of;
     let positions = DECODE_BATCHES[DECODE_BATCHES.len() - 1] * (CONTEXTS[CONTEXTS.len() - 1] + 128);
     let bench = Bench::new(Arc::clone(model), Arc::clone(executors), kv, positions);
-    let all = lanes.all();
+    let cores = lanes.all().without(executors.device_lanes());
     let time = |batch: usize, shape: Shape| {
         let bench = bench.clone();
-        on(lanes, all, move |site| time_passes(&bench, site, &vec![shape; batch]))?
+        on(lanes, cores, move |site| time_passes(&bench, site, &vec![shape; batch]))?
     };
     let mut sweep = Sweep { prefill: Vec::new(), decode: Vec::new() };
     let prompt = PROMPT.min(model.config().context.as_usize());

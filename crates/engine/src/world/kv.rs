@@ -189,8 +189,8 @@ impl<B: Backend> EngineWorld<B> {
         // Where it happens it happens often.
         if self.discards == 1 {
             tracing::warn!(
-                "neither memory nor the disk that --spill gives has room for all KV: background requests begin again, \
-                 which `duet_kv_discarded_tokens_total` counts"
+                "a request begins again: neither memory nor the disk that --spill gives has room for its keys and values, \
+                 or --policy wants it so; `duet_kv_discarded_tokens_total` counts what is given up"
             );
         }
         self.undo_pass_of(request);

@@ -83,7 +83,7 @@ pub struct ExpertUnread {
     pub problem: String,
 }
 
-/// Experts that a pass had to wait for, since they were not in memory when it asked for them.
+/// Experts that were not in memory when a pass asked for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpertReads {
     /// How many.

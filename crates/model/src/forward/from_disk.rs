@@ -119,7 +119,7 @@ impl Model {
 }
 
 impl Pass {
-    /// Experts that it had to wait for so far.
+    /// Experts that were not in memory when it asked for them, so far.
     #[must_use]
     pub fn expert_reads(&self) -> ExpertReads {
         self.expert_reads

@@ -144,7 +144,7 @@ impl Unigram {
         let mut rest = text;
         let (mut has_begun, mut spaces) = (false, 0_usize);
         while let Some(c) = rest.chars().next() {
-            if cut.tokens.len() > most || cut.is_long {
+            if cut.tokens.len() > most || cut.has_too_many {
                 break;
             }
             let (written, bytes) = self.rules.replacement(rest).unwrap_or((&rest[..c.len_utf8()], c.len_utf8()));
@@ -164,7 +164,7 @@ impl Unigram {
                 cut.push(c);
             }
         }
-        if !self.spaces.merged && cut.tokens.len() <= most && !cut.is_long {
+        if !self.spaces.merged && cut.tokens.len() <= most && !cut.has_too_many {
             (0..spaces).for_each(|_| cut.push(SPACE));
         }
         cut.end_word();
@@ -214,11 +214,12 @@ struct Cut<'a> {
     best: Vec<Way>,
     tokens: Vec<TokenId>,
     after_unknown: bool,
-    /// Bytes of a word without a place that every way goes through, beyond which it has more tokens than there is room for:
-    /// no piece fits twice in so many unknown characters, each of which counts for less than a piece.
+    /// A word of more bytes, without a place that every way goes through, has more tokens than there is room for: where every
+    /// place is inside some piece, the best way has fewer unknown characters in a row than two pieces have bytes, since a
+    /// piece counts for more than they do. So a token covers less than three pieces.
     most_bytes: usize,
-    /// Whether the word is longer.
-    is_long: bool,
+    /// Whether the word is such a one. Nothing behind it counts.
+    has_too_many: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -232,15 +233,18 @@ impl<'a> Cut<'a> {
     fn of(of: &'a Unigram, most: usize) -> Self {
         let most_bytes = most.saturating_add(1).saturating_mul(3 * of.longest.max(char::MAX_LEN_UTF8));
         let (word, best, tokens) = (String::new(), Vec::new(), Vec::new());
-        Self { of, word, best, tokens, after_unknown: false, most_bytes, is_long: false }
+        Self { of, word, best, tokens, after_unknown: false, most_bytes, has_too_many: false }
     }
 
     fn push(&mut self, c: char) {
+        if self.has_too_many {
+            return;
+        }
         if c == SPACE && self.of.spaces.merged && self.of.spaces.end_pieces {
             self.end_word();
         }
         self.word.push(c);
-        if self.word.len() >= self.most_bytes && !self.is_long {
+        if self.word.len() >= self.most_bytes {
             self.shorten_word();
         }
     }
@@ -256,7 +260,7 @@ impl<'a> Cut<'a> {
     fn shorten_word(&mut self) {
         let end = self.find_ways();
         self.take_way_to(end);
-        self.is_long = end == 0;
+        self.has_too_many = end == 0;
     }
 
     /// Appends the pieces up to a place in the word that the best way goes through, and leaves the rest.

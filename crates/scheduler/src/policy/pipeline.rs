@@ -38,8 +38,9 @@ pub(super) enum NodeTimes {
     /// Those of the annotations alone, as Algorithm 1 has it.
     #[default]
     Annotated,
-    /// With what launches cost, and as fast as each lane is lately: a device that throttles gets less.
-    Predicted,
+    /// With what launches cost. (Not with [drift](crate::drift): of two kernels that run beside each other it learns nothing, so
+    /// it knows a lane from its other work only.)
+    Launched,
 }
 
 /// How a token-wise node is shared between the lanes.
@@ -166,7 +167,9 @@ fn times(view: &View<'_>, pass: &Pass, by: NodeTimes, [chunk, remainder]: [Token
                 let kind = config.heg.order().kind(node);
                 annotation::node_time(&config.heg, config.machine.anchors(lanes), &load, kind)
             }
-            NodeTimes::Predicted => view.predict(&load, pass.stage, &(node..node + 1), lanes),
+            NodeTimes::Launched => {
+                annotation::predict(&config.heg, config.machine.anchors(lanes), &load, &(node..node + 1))
+            }
         }
     };
     let dynamic = view.dynamic_lanes(&pass.load, pass.stage, &(pass.node..pass.node + 1));

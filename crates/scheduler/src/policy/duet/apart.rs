@@ -49,7 +49,7 @@ pub(super) struct Apart {
 
 impl Default for Apart {
     fn default() -> Self {
-        Self { prefill: Pipeline::by(NodeTimes::Predicted) }
+        Self { prefill: Pipeline::by(NodeTimes::Launched) }
     }
 }
 
