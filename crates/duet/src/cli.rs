@@ -25,7 +25,7 @@ mod speculate;
 pub(crate) use agents::AgentsArgs;
 pub(crate) use cache::{CacheArgs, CacheCommand, CacheListArgs, CachePruneArgs};
 pub(crate) use calibrate::CalibrateArgs;
-pub(crate) use compose::ComposeArgs;
+pub(crate) use compose::{ComposeArgs, Setting};
 pub(crate) use device::{AgreementArgs, DeviceArgs};
 pub(crate) use draft::DraftArgs;
 pub(crate) use embed::EmbedArgs;

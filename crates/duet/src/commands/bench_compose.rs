@@ -7,8 +7,9 @@
 use super::bench_load::{Engines, mixed, page, tell};
 use super::simulate::{Arrivals, compared};
 use crate::bad_input::BadInput;
-use crate::cli::ComposeArgs;
+use crate::cli::{ComposeArgs, SchedulingArgs, Setting};
 use crate::failure::print;
+use crate::session;
 use duet_bench::load::{self, Background, MixedSettings, Subject, Workload};
 use duet_engine::{EngineConfig, PolicyName, replay};
 use serde_json::{Value, json};
@@ -28,19 +29,56 @@ pub(super) fn compose(arguments: &ComposeArgs) -> anyhow::Result<()> {
     if let Some(folder) = &arguments.record {
         std::fs::create_dir_all(folder).map_err(|error| BadInput(format!("--record {}: {error}", folder.display())))?;
     }
-    let mut engines = Engines::open(load)?;
-    engines.config.watts.clone_from(&arguments.watts);
+    let usual = arguments.setting();
+    let policies = if load.policy.is_empty() { COMPARED.to_vec() } else { load.policy.clone() };
+    let swept = |policy: PolicyName| policy != PolicyName::Duet && !arguments.sweep.is_empty();
+    let mut opened: Option<(Setting, Engines)> = None;
+    for policy in policies {
+        let settings = if swept(policy) { arguments.sweep.clone() } else { vec![usual] };
+        let mut means = Vec::new();
+        for setting in settings {
+            // One model in memory at a time, and devices with graphs for these chunks.
+            let engines = match opened.take().filter(|(of, _)| *of == setting) {
+                Some((_, engines)) => engines,
+                None => engines(arguments, setting)?,
+            };
+            let subject = engines.of(policy);
+            let log = arguments.record.as_ref().map(|folder| folder.join(log_name(&subject, setting, usual)));
+            means.push((setting, measure((DEVICES, setting), &subject, &workload, arguments, log)?));
+            opened = Some((setting, engines));
+        }
+        tell_best(policy, &means);
+    }
+    drop(opened);
     let config = load.scheduling.apply(load.engine.config());
     let of_cores = arguments.watts.iter().filter(|(lane, _)| lane.starts_with("cpu")).cloned().collect();
-    let cores = Engines { config: EngineConfig { watts: of_cores, ..config }, model: engines.model.clone() };
-    let policies = if load.policy.is_empty() { COMPARED.to_vec() } else { load.policy.clone() };
-    let beside = policies.into_iter().map(|policy| (DEVICES, engines.of(policy)));
-    for (executors, subject) in beside.chain([("cores alone", cores.of(PolicyName::Duet))]) {
-        let log = arguments.record.as_ref().filter(|_| executors == DEVICES);
-        let log = log.map(|folder| folder.join(format!("{}.log", subject.name())));
-        measure(executors, &subject, &workload, arguments, log)?;
+    let model = session::open(&load.model, &load.engine)?;
+    let cores = Engines { config: EngineConfig { watts: of_cores, ..config }, model };
+    measure(("cores alone", usual), &cores.of(PolicyName::Duet), &workload, arguments, None).map(drop)
+}
+
+/// Devices and cores with such a chunk and batch.
+fn engines(arguments: &ComposeArgs, Setting { chunk, batch }: Setting) -> anyhow::Result<Engines> {
+    let scheduling = SchedulingArgs { chunk, batch, ..arguments.load.scheduling.clone() };
+    let mut engines = Engines::open_with(&arguments.load, &scheduling)?;
+    engines.config.watts.clone_from(&arguments.watts);
+    Ok(engines)
+}
+
+fn log_name(subject: &Subject, setting: Setting, usual: Setting) -> String {
+    match setting {
+        setting if setting == usual => format!("{}.log", subject.name()),
+        Setting { chunk, batch } => format!("{}-{chunk}x{batch}.log", subject.name()),
     }
-    Ok(())
+}
+
+/// Says on stderr with which setting a person waited least beside the background.
+fn tell_best(policy: PolicyName, means: &[(Setting, Option<f64>)]) {
+    let measured = means.iter().filter_map(|(setting, mean)| Some((setting, (*mean)?)));
+    let best = measured.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| means.len() > 1);
+    if let Some((Setting { chunk, batch }, mean)) = best {
+        tell(&format!("{policy} is best with a chunk of {chunk} and a batch of {batch}: reactive mean {mean:.3} s"));
+    }
 }
 
 /// What devices and cores are compared by: all in turn, the GPU as a server of its own, the paper's policy, and ours.
@@ -49,14 +87,14 @@ const COMPARED: [PolicyName; 4] =
 
 const DEVICES: &str = "devices and cores";
 
-/// One set of executors under one policy.
+/// One set of executors under one policy. Returns how long a person waits on average beside the background.
 fn measure(
-    executors: &str,
+    (executors, Setting { chunk, batch }): (&str, Setting),
     subject: &Subject,
     workload: &Workload,
     arguments: &ComposeArgs,
     log: Option<PathBuf>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<f64>> {
     let settings = with_twice(MixedSettings { record: log.clone(), ..mixed(&arguments.load) });
     let report = load::run(subject, workload, &settings, &tell)?;
     let in_flight = matches!(settings.backgrounds.first(), Some(Background::InFlight(_)));
@@ -65,12 +103,16 @@ fn measure(
     if arguments.load.json {
         let mut line = serde_json::to_value(&report)?;
         line["executors"] = executors.into();
+        (line["chunk"], line["batch"]) = (chunk.into(), batch.into());
         if let Some(repeated) = repeated {
             line["recorded"] = repeated;
         }
-        return print(&(line.to_string() + "\n"));
+        print(&(line.to_string() + "\n"))?;
+    } else {
+        let repeated = repeated.as_ref().map(told).unwrap_or_default();
+        print(&format!("{executors}, chunk {chunk}, batch {batch}, {}{repeated}\n", page(&report)))?;
     }
-    print(&format!("{executors}, {}{}\n", page(&report), repeated.as_ref().map(told).unwrap_or_default()))
+    Ok(report.reactive.mean_s)
 }
 
 /// With a background twice as heavy, so that growth with load is seen.

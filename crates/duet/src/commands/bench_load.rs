@@ -1,7 +1,7 @@
 //! `duet bench load`: mixed load on an engine in this process or on another server.
 
 use crate::bad_input::BadInput;
-use crate::cli::{LoadArgs, Peer};
+use crate::cli::{LoadArgs, Peer, SchedulingArgs};
 use crate::failure::print;
 use crate::progress::eprintln_quiet;
 use crate::{models, session};
@@ -131,13 +131,18 @@ pub(super) struct Engines {
 
 impl Engines {
     pub(super) fn open(arguments: &LoadArgs) -> anyhow::Result<Self> {
+        Self::open_with(arguments, &arguments.scheduling)
+    }
+
+    /// With other bounds of scheduling than the load's. Graphs are made for chunks as large as these say.
+    pub(super) fn open_with(arguments: &LoadArgs, scheduling: &SchedulingArgs) -> anyhow::Result<Self> {
         // Before anything is downloaded or loaded.
         arguments.device.check()?;
         let speculate = arguments.draft.method(arguments.engine.speculate)?;
         let path = models::locate(&arguments.model)?;
         let model = session::open_beside(&arguments.model, &arguments.engine, &arguments.device)?;
         let draft = session::open_draft(&arguments.draft, &arguments.engine)?;
-        let config = arguments.scheduling.apply(arguments.engine.config());
+        let config = scheduling.apply(arguments.engine.config());
         let config = EngineConfig { speculate, draft, ..config };
         let config = session::beside_devices((&model, &path), &arguments.engine, &arguments.device, config)?;
         Ok(Self { model, config })
