@@ -2,6 +2,7 @@
 //! of them did. [`crate::throughput`] measures the kernels of cores alone, without an engine.
 
 use crate::samples::median;
+use crate::throughput::{DECODE_CONTEXT, tokens};
 use duet_engine::{
     Drafts, Engine, EngineError, GenerateRequest, GenerationEvent, LinearWork, Remember, StopConditions,
 };
@@ -40,7 +41,7 @@ pub struct Served {
     pub prefill_tok_s: f64,
     /// Who read the prompts.
     pub shares: Vec<Share>,
-    /// By batch, behind prompts of [`CONTEXT`] tokens.
+    /// By batch, behind prompts of [`DECODE_CONTEXT`] tokens.
     pub decode: Vec<Decode>,
 }
 
@@ -63,9 +64,6 @@ pub struct Share {
     /// Of the multiply-accumulates of linear layers.
     pub share: f64,
 }
-
-/// Tokens of the prompts of sequences that are decoded: those of [`crate::throughput`].
-const CONTEXT: usize = 128;
 
 /// Measures `engine`, which serves nobody else.
 ///
@@ -117,7 +115,7 @@ impl Bench<'_> {
     }
 
     fn decode(&self, batch: usize, generate: usize) -> Result<f64, EngineError> {
-        let sequences: Vec<Sequence> = (0..batch).map(|_| self.sequence(CONTEXT, generate + 1)).collect();
+        let sequences: Vec<Sequence> = (0..batch).map(|_| self.sequence(DECODE_CONTEXT, generate + 1)).collect();
         thread::scope(|scope| {
             let answers: Vec<_> =
                 sequences.iter().map(|sequence| scope.spawn(|| sequence.answer(self.engine))).collect();
@@ -130,8 +128,7 @@ impl Bench<'_> {
         let number = self.tenants.get();
         self.tenants.set(number + 1);
         let vocabulary = self.engine.model().config().vocabulary;
-        let token = |i: usize| TokenId(((i * 7919 + number as usize * 104_729 + 1000) % vocabulary) as u32);
-        Sequence { tenant: TenantId(number), prompt: (0..prompt).map(token).collect(), output }
+        Sequence { tenant: TenantId(number), prompt: tokens(vocabulary, prompt, number as usize), output }
     }
 }
 

@@ -557,9 +557,13 @@ impl Bench<'_> {
 
     /// Tokens that stand for text: spread over the vocabulary, the same in every run.
     fn text(&self, count: usize, seed: usize) -> Vec<TokenId> {
-        let vocabulary = self.model.config().vocabulary;
-        (0..count).map(|i| TokenId(((i * 7919 + seed * 104_729 + 1000) % vocabulary) as u32)).collect()
+        tokens(self.model.config().vocabulary, count, seed)
     }
+}
+
+/// Tokens of no text, others for each seed.
+pub(crate) fn tokens(vocabulary: usize, count: usize, seed: usize) -> Vec<TokenId> {
+    (0..count).map(|i| TokenId(((i * 7919 + seed * 104_729 + 1000) % vocabulary) as u32)).collect()
 }
 
 /// Bytes of the file's tensors that one token needs: experts in proportion, the embedding only where it is the head too.

@@ -115,7 +115,7 @@ pub(crate) struct BenchArgs {
 /// One measurement.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Speed of prefill and decode, beside the machine's ceilings
+    /// Speed of prefill and decode, beside the machine's ceilings; with --device that of an engine as it serves
     Throughput(Box<ThroughputArgs>),
     /// Latency of mixed load: requests that a person waits for beside requests that nobody waits for
     Load(Box<LoadArgs>),
@@ -155,8 +155,15 @@ pub(crate) struct ThroughputArgs {
     /// Sequences decoded together
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1,4,16", value_parser = count())]
     pub(crate) batch: Vec<usize>,
-    /// Longer contexts to decode at, with each KV format
-    #[arg(long, value_name = "TOKENS,..", value_delimiter = ',', default_value = "4096", value_parser = count())]
+    /// Longer contexts to decode at, with each KV format; not with --device
+    #[arg(
+        long,
+        value_name = "TOKENS,..",
+        value_delimiter = ',',
+        default_value = "4096",
+        value_parser = count(),
+        conflicts_with = "devices"
+    )]
     pub(crate) long: Vec<usize>,
     /// Threads; all cores by default
     #[arg(long, value_name = "N", value_parser = count())]

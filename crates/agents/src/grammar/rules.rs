@@ -168,3 +168,17 @@ pub(super) fn escaped(text: &str) -> String {
     }
     pattern
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_schemas_together_are_bounded() {
+        let mut rules = Rules::new(&|_| None);
+        let half = Value::from("x".repeat(ALL_BYTES_MAX / 2));
+        assert!(rules.schema("first", half.clone()).is_ok());
+        let refused = rules.schema("second", half);
+        assert!(matches!(refused, Err(Refused::Schemas { of, limit: ALL_BYTES_MAX, .. }) if of == "second"));
+    }
+}
