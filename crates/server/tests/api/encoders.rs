@@ -171,6 +171,8 @@ async fn what_cannot_be_ranked_is_named() {
         (json!({"query": "a", "documents": [{"title": "b"}]}), "documents[0].text", "missing_required_parameter"),
         (json!({"query": "a", "documents": ["b", long]}), "documents[1]", "context_length_exceeded"),
         (json!({"query": long, "documents": ["b"], "truncate": true}), "documents[0]", "context_length_exceeded"),
+        // Read anew with each of these it would be a hundred megabytes.
+        (json!({"query": "a ".repeat(50_000), "documents": vec!["b"; 1000]}), "query", "invalid_value"),
         (json!({"query": "a", "documents": ["b"], "top_n": 0}), "top_n", "invalid_value"),
         (json!({"query": "a", "documents": ["b"], "model": "vendor/fake"}), "model", "unsupported_parameter"),
     ] {
