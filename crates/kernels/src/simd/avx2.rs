@@ -8,7 +8,9 @@ use super::features::{avx2_features, avx2_vnni_features, compiled_for};
 use super::{Simd, WeightBytes};
 use crate::matmul::{GroupPart, Quantized, RowTiles, Weights, products_by_row};
 use crate::packed::{Form, Panel};
+use std::arch::asm;
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 /// AVX2, FMA and F16C.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +64,20 @@ macro_rules! both {
 unsafe fn sums_and_differences<const MASK: i32>(a: __m256, other: __m256) -> __m256 {
     // SAFETY: the caller's.
     unsafe { _mm256_blend_ps::<MASK>(_mm256_add_ps(a, other), _mm256_sub_ps(other, a)) }
+}
+
+/// The same integers, of which the compiler knows nothing: sums that went through here are made in the order in which they are
+/// written. Left to itself it adds the products of several steps to each other before it adds them to a sum, and begins steps
+/// ahead, for which 16 registers are not enough.
+///
+/// # Safety
+/// The machine has AVX2.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn in_order(mut sum: __m256i) -> __m256i {
+    // SAFETY: a comment is no instruction.
+    unsafe { asm!("/* {0} */", inout(ymm_reg) sum, options(nomem, nostack, preserves_flags)) };
+    sum
 }
 
 macro_rules! avx2 {
@@ -395,7 +411,7 @@ avx2!(
             both!(|i| {
                 let signed = _mm256_sign_epi8(activations, weights[i]);
                 let products = _mm256_maddubs_epi16(_mm256_abs_epi8(weights[i]), signed);
-                _mm256_add_epi32(sum[i], _mm256_madd_epi16(products, _mm256_set1_epi16(1)))
+                in_order(_mm256_add_epi32(sum[i], _mm256_madd_epi16(products, _mm256_set1_epi16(1))))
             })
         }
     },
@@ -415,14 +431,15 @@ avx2!(
         }
         let pairs = part.pairs::<W>();
         for first in pairs.clone().step_by(together) {
-            // SAFETY: the caller's; the rest are registers, and `self` shows that the instruction set is there.
+            let pairs = first..pairs.end.min(first + together);
+            // SAFETY: the caller's, and so many products fit in 16 bits.
             unsafe {
-                let mut narrow = [[[_mm256_setzero_si256(); 2]; P]; R];
-                for pair in first..pairs.end.min(first + together) {
-                    add_in_16_bits::<W, R, P>(self, &mut narrow, part, pair);
-                }
-                for (sum, narrow) in sums.as_flattened_mut().iter_mut().zip(narrow.as_flattened()) {
-                    *sum = both!(|i| _mm256_add_epi32(sum[i], _mm256_madd_epi16(narrow[i], _mm256_set1_epi16(1))));
+                for (p, panel) in part.panels.iter().enumerate() {
+                    if together == 1 {
+                        add_pair::<W, R, P>(self, sums, part, (p, panel), first);
+                    } else {
+                        add_pairs::<W, R, P>(self, sums, part, (p, panel), pairs.clone());
+                    }
                 }
             }
         }
@@ -438,30 +455,92 @@ const fn steps_in_16_bits(form: Form) -> usize {
     i16::MAX as usize / (2 * ACTIVATION_MAX * ((1 << form.bits()) - 1))
 }
 
-/// Adds the products of a pair of steps to sums of 16 bits.
+/// Adds the products of a panel in one pair of steps to sums, row by row: sums of 32 and of 16 bits of all rows would not fit in
+/// registers together.
 ///
 /// # Safety
-/// As [`Simd::products`], the pair is one of the part's, and the sums have room for its products.
+/// As [`Simd::products`], the pair is one of the part's, and its products fit in 16 bits.
 #[inline(always)]
-unsafe fn add_in_16_bits<W: Quantized, const R: usize, const P: usize>(
+unsafe fn add_pair<W: Quantized, const R: usize, const P: usize>(
     s: Avx2,
     sums: &mut [[[__m256i; 2]; P]; R],
     part: GroupPart<'_, P>,
+    (p, panel): (usize, &Panel),
     pair: usize,
 ) {
-    for (p, panel) in part.panels.iter().enumerate() {
-        // SAFETY: the caller's.
-        let (one, other) = unsafe { part.weights::<Avx2, W>(s, panel, pair) };
-        for (half, weights) in [one, other].into_iter().enumerate() {
-            for (row, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: the caller's; the rest are registers, and `s` shows that the instruction set is there.
-                unsafe {
+    // SAFETY: the caller's.
+    unsafe {
+        let weights = part.weights::<Avx2, W>(s, panel, pair);
+        for (row, sums) in sums.iter_mut().enumerate() {
+            let narrow = pair_in_16_bits(s, weights, part, pair, row);
+            sums[p] = both!(|i| in_order(add_wide(sums[p][i], narrow[i])));
+        }
+    }
+}
+
+/// The same of several pairs of steps, all of which fit in 16 bits together.
+///
+/// # Safety
+/// As [`add_pair`].
+#[inline(always)]
+unsafe fn add_pairs<W: Quantized, const R: usize, const P: usize>(
+    s: Avx2,
+    sums: &mut [[[__m256i; 2]; P]; R],
+    part: GroupPart<'_, P>,
+    (p, panel): (usize, &Panel),
+    pairs: Range<usize>,
+) {
+    // SAFETY: the caller's; the rest are registers, and `s` shows that the instruction set is there.
+    unsafe {
+        let mut narrow = [[_mm256_setzero_si256(); 2]; R];
+        let weights = part.weights::<Avx2, W>(s, panel, pairs.start);
+        for (row, narrow) in narrow.iter_mut().enumerate() {
+            let products = pair_in_16_bits(s, weights, part, pairs.start, row);
+            *narrow = both!(|i| in_order(products[i]));
+        }
+        for pair in pairs.skip(1) {
+            let (one, other) = part.weights::<Avx2, W>(s, panel, pair);
+            for (half, weights) in [one, other].into_iter().enumerate() {
+                for (row, narrow) in narrow.iter_mut().enumerate() {
                     let four = s.activations(part.activations(2 * pair + half, row));
-                    sums[p] = both!(|i| _mm256_add_epi16(sums[p][i], _mm256_maddubs_epi16(weights[i], four)));
+                    *narrow = both!(|i| in_order(_mm256_add_epi16(narrow[i], _mm256_maddubs_epi16(weights[i], four))));
                 }
             }
         }
+        for (sums, narrow) in sums.iter_mut().zip(narrow) {
+            sums[p] = both!(|i| add_wide(sums[p][i], narrow[i]));
+        }
     }
+}
+
+/// The products of a row in a pair of steps.
+///
+/// # Safety
+/// As [`add_pair`].
+#[inline(always)]
+unsafe fn pair_in_16_bits<const P: usize>(
+    s: Avx2,
+    (one, other): ([__m256i; 2], [__m256i; 2]),
+    part: GroupPart<'_, P>,
+    pair: usize,
+    row: usize,
+) -> [__m256i; 2] {
+    // SAFETY: the caller's; the rest are registers, and `s` shows that the instruction set is there.
+    unsafe {
+        let first = s.activations(part.activations(2 * pair, row));
+        let second = s.activations(part.activations(2 * pair + 1, row));
+        both!(|i| _mm256_add_epi16(_mm256_maddubs_epi16(one[i], first), _mm256_maddubs_epi16(other[i], second)))
+    }
+}
+
+/// Adds pairs of 16 bits to sums.
+///
+/// # Safety
+/// The machine has AVX2, and the caller was compiled for it.
+#[inline(always)]
+unsafe fn add_wide(sums: __m256i, narrow: __m256i) -> __m256i {
+    // SAFETY: the caller's.
+    unsafe { _mm256_add_epi32(sums, _mm256_madd_epi16(narrow, _mm256_set1_epi16(1))) }
 }
 
 avx2!(
