@@ -45,6 +45,9 @@ pub fn read(isa: Isa, bytes: &[u8]) {
 /// Enough independent sums to hide the latency of any machine's dot product.
 const CHAINS: usize = 12;
 
+/// As many of them as fit in registers where a vector is several.
+const FEW_CHAINS: usize = 6;
+
 struct DotPeak {
     rounds: usize,
 }
@@ -54,20 +57,13 @@ impl Kernel for DotPeak {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> f32 {
-        let bytes = [3_u8; 64];
-        let mut quants = [[5_i8; 4]; CHAINS];
-        // SAFETY: the array is as long as the load.
-        let weights = unsafe { s.load_bytes(bytes.as_ptr()) };
         let mut sums = [s.splat_i(0); CHAINS];
-        for _ in 0..self.rounds {
-            // To the compiler they are others in each round, and of each sum: else, where a dot product is several instructions,
-            // only the last one, which adds, would be in the loop.
-            std::hint::black_box(&mut quants);
-            for (sum, quants) in sums.iter_mut().zip(&quants) {
-                // SAFETY: four activations are read.
-                let activations = unsafe { s.activations(quants.as_ptr()) };
-                *sum = s.dot(*sum, weights, activations);
+        if S::SUMS < CHAINS {
+            for few in sums.as_chunks_mut::<FEW_CHAINS>().0 {
+                add_dots(s, few, self.rounds);
             }
+        } else {
+            add_dots(s, &mut sums, self.rounds);
         }
         let mut total = 0.0;
         for sum in sums {
@@ -75,6 +71,29 @@ impl Kernel for DotPeak {
         }
         total
     }
+}
+
+const _: () = assert!(CHAINS.is_multiple_of(FEW_CHAINS), "all of the chains are computed");
+
+/// Adds a dot product to each of the sums, so many times.
+#[inline(always)]
+fn add_dots<S: Simd, const N: usize>(s: S, sums: &mut [S::I; N], rounds: usize) {
+    let bytes = [3_u8; 64];
+    let mut quants = [[5_i8; 4]; N];
+    // SAFETY: the array is as long as the load.
+    let weights = unsafe { s.load_bytes(bytes.as_ptr()) };
+    let mut local = *sums;
+    for _ in 0..rounds {
+        // To the compiler they are others in each round, and of each sum: else, where a dot product is several instructions,
+        // only the last one, which adds, would be in the loop.
+        std::hint::black_box(&mut quants);
+        for (sum, quants) in local.iter_mut().zip(&quants) {
+            // SAFETY: four activations are read.
+            let activations = unsafe { s.activations(quants.as_ptr()) };
+            *sum = s.dot(*sum, weights, activations);
+        }
+    }
+    *sums = local;
 }
 
 /// How long the crew takes to meet where all come at once; of one worker nothing.
