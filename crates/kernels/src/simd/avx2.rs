@@ -68,7 +68,7 @@ unsafe fn sums_and_differences<const MASK: i32>(a: __m256, other: __m256) -> __m
 
 /// The same integers, of which the compiler knows nothing: sums that went through here are made in the order in which they are
 /// written. Left to itself it adds the products of several steps to each other before it adds them to a sum, and begins steps
-/// ahead, for which 16 registers are not enough.
+/// ahead, for which 16 registers are not enough. (Of products that are widened at each step it does so, too, and is no slower.)
 ///
 /// # Safety
 /// The machine has AVX2.
@@ -411,7 +411,7 @@ avx2!(
             both!(|i| {
                 let signed = _mm256_sign_epi8(activations, weights[i]);
                 let products = _mm256_maddubs_epi16(_mm256_abs_epi8(weights[i]), signed);
-                in_order(_mm256_add_epi32(sum[i], _mm256_madd_epi16(products, _mm256_set1_epi16(1))))
+                add_wide(sum[i], products)
             })
         }
     },
@@ -429,9 +429,9 @@ avx2!(
             // SAFETY: the caller's.
             return unsafe { products_by_row::<Self, W, R, P>(self, sums, part) };
         }
-        let pairs = part.pairs::<W>();
-        for first in pairs.clone().step_by(together) {
-            let pairs = first..pairs.end.min(first + together);
+        let all = part.pairs::<W>();
+        for first in all.clone().step_by(together) {
+            let pairs = first..all.end.min(first + together);
             // SAFETY: the caller's, and so many products fit in 16 bits.
             unsafe {
                 for (p, panel) in part.panels.iter().enumerate() {
