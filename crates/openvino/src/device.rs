@@ -60,8 +60,10 @@ impl Device {
     #[must_use]
     pub fn precision(&self) -> Precision {
         match self.options.npu_front_end {
-            // Who computes behind it is told nothing.
-            Some(NpuFrontEnd::OnCpu) => Offer::of(&|key| self.runtime.property("CPU", key)).computes_in(None),
+            // Who computes behind it is told nothing, and is handed halves: a CPU that knows none widens them again.
+            Some(NpuFrontEnd::OnCpu) => {
+                Offer::of(&|key| self.runtime.property("CPU", key)).computes_in(None).max(Precision::F16)
+            }
             None => self.offer().computes_in(self.options.precision),
         }
     }

@@ -49,7 +49,7 @@ pub enum Activations {
     Groups(NonZeroU32),
 }
 
-/// What is computed in.
+/// What is computed in, finest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Precision {
     /// Single precision.

@@ -14,10 +14,12 @@
 //! Invariant: what is there and does not work is a failure, never a reason to skip.
 
 mod need;
+mod processor;
 mod profiles;
 mod skips;
 
 pub use need::Need;
+pub use processor::multiplies_bytes;
 pub use profiles::{attend_on_devices, prefer_devices, settle};
 
 use skips::Skips;
