@@ -86,8 +86,8 @@ unsafe fn each_tile<S: Simd, W: Quantized, const R: usize, const P: usize>(
         // SAFETY: the caller's.
         unsafe {
             let waits = || tiles.row == 0 && R <= ROWS_THAT_WAIT && ReadAhead::current().panels == Panels::OneByOne;
-            let sums = if tiles.count == 1 && (R * P > S::SUMS || waits()) {
-                panel_after_panel::<S, W, R, P>(s, panels, part, tiles.activations.groups())
+            let sums = if R * P > S::SUMS || tiles.count == 1 && waits() {
+                panel_after_panel::<S, W, R, P>(s, panels, part, tiles.activations.groups(), ahead)
             } else {
                 part_by_panels::<S, W, R, P>(s, panels, part, tiles.activations.groups(), ahead)
             };
@@ -97,11 +97,11 @@ unsafe fn each_tile<S: Simd, W: Quantized, const R: usize, const P: usize>(
 }
 
 /// The only tile of so few rows waits for its weights from memory, which may give them faster as one stream than as several. More
-/// rows compute for as long, and panels side by side share their activations, unless their sums do not fit in registers: then
-/// tiles alone take one panel after another as well.
+/// rows compute for as long, and panels side by side share their activations, unless their sums do not fit in registers: then one
+/// panel follows another whatever the rows, since what is side by side would only be compiled twice.
 const ROWS_THAT_WAIT: usize = 4;
 
-/// A tile times one panel after another.
+/// A tile times one panel after another. It fetches of each what [`Ahead`] says of all.
 ///
 /// # Safety
 /// As [`part_by_panels`].
@@ -111,12 +111,13 @@ unsafe fn panel_after_panel<S: Simd, W: Quantized, const R: usize, const P: usiz
     panels: &[Panel; P],
     rows: TilePart,
     groups: usize,
+    ahead: Ahead<'_, P>,
 ) -> [[S::F; P]; R] {
     let mut sums = [[s.splat(0.0); P]; R];
-    for (p, panel) in panels.iter().enumerate() {
-        let ahead = Ahead { index: 0, count: 1, packed: std::array::from_ref(panel) };
+    for (p, (panel, packed)) in panels.iter().zip(ahead.packed).enumerate() {
+        let ahead = Ahead { index: ahead.index, count: ahead.count, packed: std::array::from_ref(packed) };
         // SAFETY: the caller's.
-        let of_panel = unsafe { part_by_panels::<S, W, R, 1>(s, ahead.packed, rows, groups, ahead) };
+        let of_panel = unsafe { part_by_panels::<S, W, R, 1>(s, std::array::from_ref(panel), rows, groups, ahead) };
         for ([of_panel], sums) in of_panel.into_iter().zip(&mut sums) {
             sums[p] = of_panel;
         }
