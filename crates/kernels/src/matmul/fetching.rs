@@ -12,8 +12,11 @@ use crate::read_ahead::ReadAhead;
 pub(super) struct Ahead<'a, const P: usize> {
     pub(super) index: usize,
     pub(super) count: usize,
-    /// The panels as they lie in the matrix, the next ones behind them.
+    /// The panels as they lie in the matrix.
     pub(super) packed: &'a [Panel; P],
+    /// How many panels further those lie that come after them: where several tiles take a pair one after the other, the second
+    /// one is there already.
+    pub(super) next: usize,
 }
 
 /// More tiles than this compute longer than the next panels need to arrive.
@@ -34,6 +37,7 @@ const fn groups_ahead<W: Quantized, const P: usize>(to: FetchTo) -> usize {
 /// What a tile fetches while it is computed, group after group.
 pub(super) struct Fetching<'a, const P: usize> {
     packed: &'a [Panel; P],
+    next: usize,
     groups: usize,
     distance: usize,
     to: FetchTo,
@@ -55,7 +59,7 @@ impl<'a, const P: usize> Fetching<'a, P> {
         let sharers = ahead.count.min(AHEAD_TILES);
         let distance = if ahead.count == 1 { groups_ahead::<W, P>(to) } else { groups };
         let turn = if ahead.index < sharers { ahead.index } else { usize::MAX };
-        Self { packed: ahead.packed, groups, distance, to, turn, sharers }
+        Self { packed: ahead.packed, next: ahead.next, groups, distance, to, turn, sharers }
     }
 
     /// Fetches what is this tile's to fetch when it comes to a group.
@@ -63,8 +67,10 @@ impl<'a, const P: usize> Fetching<'a, P> {
     pub(super) fn at<W: Quantized>(&mut self, group: usize) {
         if let Some(group) = self.due(group) {
             match self.to {
-                FetchTo::FirstCache => fetch_group::<W, P>(self.packed, group, self.groups, to_first_cache),
-                FetchTo::SecondCache => fetch_group::<W, P>(self.packed, group, self.groups, to_second_cache),
+                FetchTo::FirstCache => fetch_group::<W, P>(self.packed, self.next, group, self.groups, to_first_cache),
+                FetchTo::SecondCache => {
+                    fetch_group::<W, P>(self.packed, self.next, group, self.groups, to_second_cache)
+                }
             }
         }
     }
@@ -81,20 +87,21 @@ impl<'a, const P: usize> Fetching<'a, P> {
     }
 }
 
-/// Fetches the lines of a group of `panels`, or, where they have no such group, of the `P` panels that follow them.
+/// Fetches the lines of a group of `panels`, or, where they have no such group, of those that lie `next` panels further.
 #[inline(always)]
 fn fetch_group<W: Quantized, const P: usize>(
     panels: &[Panel; P],
+    next: usize,
     group: usize,
     groups: usize,
     fetch: impl Fn(*const u8),
 ) {
     let bytes = W::FORM.registers() * 64;
-    let (skipped, group) = if group < groups { (0, group) } else { (P, group - groups) };
+    let (skipped, group) = if group < groups { (0, group) } else { (next, group - groups) };
     for panel in panels {
-        let next = panel.quants.wrapping_add((skipped * groups + group) * bytes);
+        let quants = panel.quants.wrapping_add((skipped * groups + group) * bytes);
         for register in 0..W::FORM.registers() {
-            fetch(next.wrapping_add(register * 64));
+            fetch(quants.wrapping_add(register * 64));
         }
         fetch(panel.scales.wrapping_add(skipped * W::FORM.scale_bytes(groups) + W::FORM.scales_at(group)));
     }
@@ -109,20 +116,20 @@ mod tests {
 
     const GROUPS: usize = 100;
 
-    /// The lines that tile `index` of `count` fetches of `P` panels, from panel 0 on.
+    /// The lines that tile `index` of `count` fetches of `P` panels, from panel `first` on, those after them being `next` further.
     fn fetched<W: Quantized, const P: usize>(
         to: FetchTo,
         weights: &PackedMatrix,
-        index: usize,
-        count: usize,
+        (index, count): (usize, usize),
+        (first, next): (usize, usize),
     ) -> Vec<usize> {
         let section = &weights.sections()[0];
-        let panels: [Panel; P] = std::array::from_fn(|p| section.panel(p));
-        let mut fetching = Fetching::fetching_to::<W>(to, Ahead { index, count, packed: &panels }, GROUPS);
+        let panels: [Panel; P] = std::array::from_fn(|p| section.panel(first + p));
+        let mut fetching = Fetching::fetching_to::<W>(to, Ahead { index, count, packed: &panels, next }, GROUPS);
         let lines = std::cell::RefCell::new(Vec::new());
         for group in 0..GROUPS {
             if let Some(group) = fetching.due(group) {
-                fetch_group::<W, P>(&panels, group, GROUPS, |line| lines.borrow_mut().push(line.addr()));
+                fetch_group::<W, P>(&panels, next, group, GROUPS, |line| lines.borrow_mut().push(line.addr()));
             }
         }
         let mut lines = lines.into_inner();
@@ -146,13 +153,17 @@ mod tests {
     fn check<W: Quantized>(to: FetchTo) {
         let weights = matrix(W::FORM);
         let far = groups_ahead::<W, 1>(to);
-        let alone = fetched::<W, 1>(to, &weights, 0, 1);
+        let alone = fetched::<W, 1>(to, &weights, (0, 1), (0, 1));
         assert!(covers::<W>(&weights, &alone, 0, far..GROUPS), "its own panel beyond what is too near");
         assert!(!covers::<W>(&weights, &alone, 0, far - 1..far) && covers::<W>(&weights, &alone, 1, 0..far));
         assert!(!covers::<W>(&weights, &alone, 1, far..far + 1), "of the next one as much as it is ahead");
-        let together: Vec<_> = (0..3).flat_map(|index| fetched::<W, 2>(to, &weights, index, 3)).collect();
-        assert!(covers::<W>(&weights, &together, 2, 0..GROUPS) && covers::<W>(&weights, &together, 3, 0..GROUPS));
-        assert!(!covers::<W>(&weights, &together, 0, 0..1) && !covers::<W>(&weights, &together, 4, 0..1));
+        let both = (0..3).flat_map(|index| fetched::<W, 2>(to, &weights, (index, 3), (0, 2)));
+        let turns = [0, 1].into_iter().flat_map(|first| (0..3).map(move |index| (index, first)));
+        let in_turn = turns.flat_map(|(index, first)| fetched::<W, 1>(to, &weights, (index, 3), (first, 2)));
+        for together in [both.collect::<Vec<_>>(), in_turn.collect()] {
+            assert!(covers::<W>(&weights, &together, 2, 0..GROUPS) && covers::<W>(&weights, &together, 3, 0..GROUPS));
+            assert!([0, 1, 4].iter().all(|&panel| !covers::<W>(&weights, &together, panel, 0..1)));
+        }
     }
 
     #[test]

@@ -83,7 +83,7 @@ unsafe fn multiply<W: Quantized, const TILES: usize>(
         let operands = Operands { shaped, panel, rows, groups: tiles.activations.groups() };
         // What the last tile has to fetch, it does with its first panel alone.
         let turn = if p < TILES { index + p } else { usize::MAX };
-        let ahead = Ahead { index: turn, count: tiles.count, packed };
+        let ahead = Ahead { index: turn, count: tiles.count, packed, next: 2 };
         // SAFETY: the caller's.
         let of_panel = unsafe { operands.sums::<W>(s, ahead) };
         for (sums, of_panel) in sums.as_flattened_mut().iter_mut().zip(of_panel.as_flattened()) {

@@ -6,7 +6,7 @@
 use super::Epilogue;
 use super::fetching::{Ahead, Fetching};
 use super::unpacked::{Room, Unpacked};
-use super::weights::{Eight, PAIRS, Quantized, Quants, Scales};
+use super::weights::{Eight, Four, PAIRS, Quantized, Quants, Scales};
 use crate::packed::{BLOCK, PANELS_TOGETHER, Panel, UNIT};
 use crate::quantize::{BIAS, BIASED_ZERO, SharedRows, TILE, Tile, byte_at};
 use crate::read_ahead::{Panels, ReadAhead};
@@ -82,7 +82,7 @@ unsafe fn each_tile<S: Simd, W: Quantized, const R: usize, const P: usize>(
     for index in 0..tiles.count {
         let row = tiles.row + index * TILE;
         let part = TilePart { tile: tiles.activations.tile(row / TILE), height: R, first: 0 };
-        let ahead = Ahead { index: row / TILE, count: tiles.count, packed };
+        let ahead = Ahead { index: row / TILE, count: tiles.count, packed, next: P };
         // SAFETY: the caller's.
         unsafe {
             let waits = || tiles.row == 0 && R <= ROWS_THAT_WAIT && ReadAhead::current().panels == Panels::OneByOne;
@@ -101,7 +101,7 @@ unsafe fn each_tile<S: Simd, W: Quantized, const R: usize, const P: usize>(
 /// panel follows another whatever the rows, since what is side by side would only be compiled twice.
 const ROWS_THAT_WAIT: usize = 4;
 
-/// A tile times one panel after another. It fetches of each what [`Ahead`] says of all.
+/// A tile times one panel after another.
 ///
 /// # Safety
 /// As [`part_by_panels`].
@@ -115,7 +115,9 @@ unsafe fn panel_after_panel<S: Simd, W: Quantized, const R: usize, const P: usiz
 ) -> [[S::F; P]; R] {
     let mut sums = [[s.splat(0.0); P]; R];
     for (p, (panel, packed)) in panels.iter().zip(ahead.packed).enumerate() {
-        let ahead = Ahead { index: ahead.index, count: ahead.count, packed: std::array::from_ref(packed) };
+        // A tile alone goes on with the panel behind this one; several go on with what comes after all of these.
+        let next = if ahead.count == 1 { 1 } else { ahead.next };
+        let ahead = Ahead { index: ahead.index, count: ahead.count, packed: std::array::from_ref(packed), next };
         // SAFETY: the caller's.
         let of_panel = unsafe { part_by_panels::<S, W, R, 1>(s, std::array::from_ref(panel), rows, groups, ahead) };
         for ([of_panel], sums) in of_panel.into_iter().zip(&mut sums) {
@@ -138,7 +140,8 @@ pub(super) unsafe fn row_by_row<S: Simd, W: Quantized>(s: S, panels: &[Panel], h
         for (pair, panels) in panels.as_chunks::<2>().0.iter().enumerate() {
             let panel = tiles.panel + 2 * pair;
             for first in 0..height {
-                let (part, ahead) = (TilePart { tile, height, first }, Ahead { index: 1, count: 1, packed: panels });
+                let (part, ahead) =
+                    (TilePart { tile, height, first }, Ahead { index: 1, count: 1, packed: panels, next: 2 });
                 let panels_there = panel..(panel + 2).min(tiles.panel + tiles.panels);
                 // SAFETY: the caller's.
                 unsafe {
@@ -208,6 +211,12 @@ unsafe fn part_by_panels<S: Simd, W: Quantized, const R: usize, const P: usize>(
 /// `examples/gemm`.
 const fn by_panel<S: Simd, W: Quantized>(sums: usize) -> bool {
     W::Scales::PARTS == 2 && S::PANEL_ROWS == TILE && 2 * sums > S::SUMS
+}
+
+/// Rows of one panel whose products are summed at once, where those of several panels are not.
+const fn panel_rows<S: Simd, W: Quantized>() -> usize {
+    let planes = W::Quants::REGISTERS != Eight::REGISTERS && W::Quants::REGISTERS != Four::REGISTERS;
+    if planes { S::PLANE_ROWS } else { S::PANEL_ROWS }
 }
 
 /// Adds what the groups of a block give to the sums, one panel after another: its sums are in registers meanwhile.
@@ -328,7 +337,7 @@ unsafe fn add_by_panel<S: Simd, W: Quantized, const R: usize, const P: usize>(
                 }
             }};
         }
-        if R <= S::PANEL_ROWS {
+        if R <= const { panel_rows::<S, W>() } {
             add!(R from 0);
             continue;
         }

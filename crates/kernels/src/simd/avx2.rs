@@ -8,6 +8,7 @@ use super::features::{avx2_features, avx2_vnni_features, compiled_for};
 use super::{Simd, WeightBytes};
 use crate::matmul::{GroupPart, Quantized, RowTiles, Weights, products_by_row};
 use crate::packed::{Form, Panel};
+use crate::quantize::TILE;
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::ops::Range;
@@ -81,7 +82,7 @@ unsafe fn in_order(mut sum: __m256i) -> __m256i {
 }
 
 macro_rules! avx2 {
-    ($name:ident, $features:ident, $bytes:expr, $dot:item, $dot_pairs:item $(, $products:item)?) => {
+    ($name:ident, $features:ident, $bytes:expr, $plane_rows:expr, $dot:item, $dot_pairs:item $(, $products:item)?) => {
         impl $name {
             #[inline(always)]
             $dot_pairs
@@ -98,6 +99,7 @@ macro_rules! avx2 {
             const WEIGHT_BYTES: WeightBytes = $bytes;
             /// Eight of sixteen registers.
             const SUMS: usize = 4;
+            const PLANE_ROWS: usize = $plane_rows;
 
             #[inline(always)]
             fn splat(self, value: f32) -> Self::F {
@@ -405,6 +407,7 @@ avx2!(
     Avx2,
     avx2_features,
     WeightBytes::Signed,
+    TILE,
     fn dot(self, sum: Self::I, weights: Self::B, activations: __m256i) -> Self::I {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe {
@@ -424,23 +427,17 @@ avx2!(
         sums: &mut [[Self::I; P]; R],
         part: GroupPart<'_, P>,
     ) {
-        let together = steps_in_16_bits(W::FORM) / 2;
-        if together == 0 {
+        if steps_in_16_bits(W::FORM) < 2 {
             // SAFETY: the caller's.
             return unsafe { products_by_row::<Self, W, R, P>(self, sums, part) };
         }
-        let all = part.pairs::<W>();
-        for first in all.clone().step_by(together) {
-            let pairs = first..all.end.min(first + together);
-            // SAFETY: the caller's, and so many products fit in 16 bits.
-            unsafe {
-                for (p, panel) in part.panels.iter().enumerate() {
-                    if together == 1 {
-                        add_pair::<W, R, P>(self, sums, part, (p, panel), first);
-                    } else {
-                        add_pairs::<W, R, P>(self, sums, part, (p, panel), pairs.clone());
-                    }
-                }
+        // SAFETY: the caller's.
+        unsafe {
+            if R > Self::PANEL_ROWS {
+                add_registers::<W, R, P, 0, 1>(self, sums, part);
+                add_registers::<W, R, P, 1, 1>(self, sums, part);
+            } else {
+                add_registers::<W, R, P, 0, 2>(self, sums, part);
             }
         }
     }
@@ -455,13 +452,41 @@ const fn steps_in_16_bits(form: Form) -> usize {
     i16::MAX as usize / (2 * ACTIVATION_MAX * ((1 << form.bits()) - 1))
 }
 
+/// Adds the products of a part of a group to `N` registers of each sum, from register `FIRST` on: both, or one after the other
+/// where there are so many rows that their sums leave no room for two.
+///
+/// # Safety
+/// As [`Simd::products`], and there are such registers.
+#[inline(always)]
+unsafe fn add_registers<W: Quantized, const R: usize, const P: usize, const FIRST: usize, const N: usize>(
+    s: Avx2,
+    sums: &mut [[[__m256i; 2]; P]; R],
+    part: GroupPart<'_, P>,
+) {
+    let together = steps_in_16_bits(W::FORM) / 2;
+    let all = part.pairs::<W>();
+    for begin in all.clone().step_by(together) {
+        let pairs = begin..all.end.min(begin + together);
+        for (p, panel) in part.panels.iter().enumerate() {
+            // SAFETY: the caller's, and so many products fit in 16 bits.
+            unsafe {
+                if together == 1 {
+                    add_pair::<W, R, P, FIRST, N>(s, sums, part, (p, panel), begin);
+                } else {
+                    add_pairs::<W, R, P, FIRST, N>(s, sums, part, (p, panel), pairs.clone());
+                }
+            }
+        }
+    }
+}
+
 /// Adds the products of a panel in one pair of steps to sums, row by row: sums of 32 and of 16 bits of all rows would not fit in
 /// registers together.
 ///
 /// # Safety
-/// As [`Simd::products`], the pair is one of the part's, and its products fit in 16 bits.
+/// As [`add_registers`], the pair is one of the part's, and its products fit in 16 bits.
 #[inline(always)]
-unsafe fn add_pair<W: Quantized, const R: usize, const P: usize>(
+unsafe fn add_pair<W: Quantized, const R: usize, const P: usize, const FIRST: usize, const N: usize>(
     s: Avx2,
     sums: &mut [[[__m256i; 2]; P]; R],
     part: GroupPart<'_, P>,
@@ -472,8 +497,10 @@ unsafe fn add_pair<W: Quantized, const R: usize, const P: usize>(
     unsafe {
         let weights = part.weights::<Avx2, W>(s, panel, pair);
         for (row, sums) in sums.iter_mut().enumerate() {
-            let narrow = pair_in_16_bits(s, weights, part, pair, row);
-            sums[p] = both!(|i| in_order(add_wide(sums[p][i], narrow[i])));
+            let narrow = pair_in_16_bits::<P, FIRST, N>(s, weights, part, pair, row);
+            for i in 0..N {
+                sums[p][FIRST + i] = in_order(add_wide(sums[p][FIRST + i], narrow[i]));
+            }
         }
     }
 }
@@ -483,7 +510,7 @@ unsafe fn add_pair<W: Quantized, const R: usize, const P: usize>(
 /// # Safety
 /// As [`add_pair`].
 #[inline(always)]
-unsafe fn add_pairs<W: Quantized, const R: usize, const P: usize>(
+unsafe fn add_pairs<W: Quantized, const R: usize, const P: usize, const FIRST: usize, const N: usize>(
     s: Avx2,
     sums: &mut [[[__m256i; 2]; P]; R],
     part: GroupPart<'_, P>,
@@ -492,23 +519,30 @@ unsafe fn add_pairs<W: Quantized, const R: usize, const P: usize>(
 ) {
     // SAFETY: the caller's; the rest are registers, and `s` shows that the instruction set is there.
     unsafe {
-        let mut narrow = [[_mm256_setzero_si256(); 2]; R];
+        let mut narrow = [[_mm256_setzero_si256(); N]; R];
         let weights = part.weights::<Avx2, W>(s, panel, pairs.start);
         for (row, narrow) in narrow.iter_mut().enumerate() {
-            let products = pair_in_16_bits(s, weights, part, pairs.start, row);
-            *narrow = both!(|i| in_order(products[i]));
+            let products = pair_in_16_bits::<P, FIRST, N>(s, weights, part, pairs.start, row);
+            for i in 0..N {
+                narrow[i] = in_order(products[i]);
+            }
         }
         for pair in pairs.skip(1) {
             let (one, other) = part.weights::<Avx2, W>(s, panel, pair);
             for (half, weights) in [one, other].into_iter().enumerate() {
                 for (row, narrow) in narrow.iter_mut().enumerate() {
                     let four = s.activations(part.activations(2 * pair + half, row));
-                    *narrow = both!(|i| in_order(_mm256_add_epi16(narrow[i], _mm256_maddubs_epi16(weights[i], four))));
+                    for i in 0..N {
+                        let products = _mm256_maddubs_epi16(weights[FIRST + i], four);
+                        narrow[i] = in_order(_mm256_add_epi16(narrow[i], products));
+                    }
                 }
             }
         }
         for (sums, narrow) in sums.iter_mut().zip(narrow) {
-            sums[p] = both!(|i| add_wide(sums[p][i], narrow[i]));
+            for i in 0..N {
+                sums[p][FIRST + i] = add_wide(sums[p][FIRST + i], narrow[i]);
+            }
         }
     }
 }
@@ -518,18 +552,25 @@ unsafe fn add_pairs<W: Quantized, const R: usize, const P: usize>(
 /// # Safety
 /// As [`add_pair`].
 #[inline(always)]
-unsafe fn pair_in_16_bits<const P: usize>(
+unsafe fn pair_in_16_bits<const P: usize, const FIRST: usize, const N: usize>(
     s: Avx2,
     (one, other): ([__m256i; 2], [__m256i; 2]),
     part: GroupPart<'_, P>,
     pair: usize,
     row: usize,
-) -> [__m256i; 2] {
+) -> [__m256i; N] {
     // SAFETY: the caller's; the rest are registers, and `s` shows that the instruction set is there.
     unsafe {
-        let first = s.activations(part.activations(2 * pair, row));
-        let second = s.activations(part.activations(2 * pair + 1, row));
-        both!(|i| _mm256_add_epi16(_mm256_maddubs_epi16(one[i], first), _mm256_maddubs_epi16(other[i], second)))
+        let (low, high) =
+            (s.activations(part.activations(2 * pair, row)), s.activations(part.activations(2 * pair + 1, row)));
+        let mut sums = [_mm256_setzero_si256(); N];
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum = _mm256_add_epi16(
+                _mm256_maddubs_epi16(one[FIRST + i], low),
+                _mm256_maddubs_epi16(other[FIRST + i], high),
+            );
+        }
+        sums
     }
 }
 
@@ -547,6 +588,7 @@ avx2!(
     Avx2Vnni,
     avx2_vnni_features,
     WeightBytes::Unsigned,
+    Self::PANEL_ROWS,
     fn dot(self, sum: Self::I, weights: Self::B, activations: __m256i) -> Self::I {
         // SAFETY: registers only, and `self` shows that the instruction set is there.
         unsafe { both!(|i| _mm256_dpbusd_avx_epi32(sum[i], weights[i], activations)) }

@@ -61,6 +61,8 @@ pub trait Simd: Copy {
     /// Rows of one panel whose integer sums are in registers, where those of several panels are not: where a tile's are, its
     /// float sums may be too.
     const PANEL_ROWS: usize = 4;
+    /// The same where quants are planes of bits, which cost more to bring together than sums in memory.
+    const PLANE_ROWS: usize = Self::PANEL_ROWS;
 
     /// All lanes `value`.
     fn splat(self, value: f32) -> Self::F;
