@@ -21,6 +21,7 @@ use guide::GrammarGuide;
 use masks::{Masks, Ordered};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What an answer is held to, before its first token.
 pub struct Constraint(Automaton);
@@ -86,6 +87,14 @@ impl Constrained {
     pub(crate) fn mask(&mut self, row: usize) -> Option<&Mask> {
         let masks = self.here()?;
         masks.of_row(row)
+    }
+
+    /// How long the masks of this pass took to make: nothing before they are here, or once it was told.
+    pub(crate) fn take_took(&mut self) -> Duration {
+        match &mut self.state {
+            State::Here(masks) => masks.take_took(),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Takes the chosen token.

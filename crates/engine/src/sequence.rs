@@ -24,7 +24,7 @@ use duet_model::encoder::Text;
 use duet_model::forward::FateCounts;
 use duet_scheduler::{Generated, HeadRows, Member, Offer, Yields};
 use duet_speculate::VerifyRows;
-use duet_types::{FinishReason, Instant, Net, RequestId, Stage, TenantId, TokenId, Tokens};
+use duet_types::{FinishReason, Instant, Nanos, Net, RequestId, Stage, TenantId, TokenId, Tokens};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -148,6 +148,8 @@ struct Times {
     clock: Clock,
     submitted: Instant,
     first_token: Option<Instant>,
+    /// For how long masks were waited for in this pass.
+    waited: Nanos,
 }
 
 impl<B: Backend> Sequence<B> {
@@ -206,7 +208,7 @@ impl<B: Backend> Sequence<B> {
             stops: StopMatcher::new(stop.stop),
             tail: String::new(),
             outbox,
-            times: Times { clock, submitted: clock.now(), first_token: None },
+            times: Times { clock, submitted: clock.now(), first_token: None, waited: Nanos::ZERO },
             failure: None,
             tokens: prompt,
         }
@@ -374,6 +376,8 @@ impl<B: Backend> Sequence<B> {
             }
         };
         let tokens = Tokens((self.tokens.len() - before) as u32);
+        let took = self.constrained.as_mut().map_or(Duration::ZERO, |constrained| constrained.take_took());
+        let (masks, waited) = (Nanos::from(took), std::mem::take(&mut self.times.waited));
         let begun = self.times.clock.now();
         self.learn(before, &path, rows.likeliest);
         let offer = match finished {
@@ -386,7 +390,7 @@ impl<B: Backend> Sequence<B> {
             speculation.took(Duration::from_nanos(took.0));
         }
         let accepted = if drafted == 0 { Accepted::All } else { Accepted::Path(path) };
-        (Generated { tokens, finished, offer, ..Generated::one(request, None) }, accepted)
+        (Generated { tokens, finished, offer, masks, waited, ..Generated::one(request, None) }, accepted)
     }
 
     /// All of its prompt was read, and nothing is generated. Returns why it ends.
@@ -513,7 +517,11 @@ impl<B: Backend> Sequence<B> {
         // The sampler changes the logits, but the model's own are reported.
         let reported = logits.as_deref().zip(self.logprobs).map(|(logits, wanted)| (logits.to_vec(), wanted));
         let likeliest = &rows.likeliest[row];
+        let asked = self.constrained.is_some().then(|| self.times.clock.now());
         let mask = self.constrained.as_mut().map(|constrained| constrained.mask(row));
+        if let Some(asked) = asked {
+            self.times.waited += self.times.clock.now() - asked;
+        }
         let is_stuck = matches!(mask, Some(None));
         let may_come = |token: &TokenId| mask.is_none_or(|mask| mask.is_some_and(|mask| mask.allows(*token)));
         let closing = self.thought.as_ref().and_then(|thought| thought.closing()).filter(may_come);

@@ -173,22 +173,32 @@ pub struct Generated {
     /// What a draft model took for it, at the kernel's end: no part of what the kernel was predicted to take.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_no_time"))]
     pub drafting: Nanos,
+    /// How long it took to make the masks of what its form lets come: on a thread of their own, while the pass ran.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_no_time"))]
+    pub masks: Nanos,
+    /// How much later the kernel ended because they were waited for: no part of what it was predicted to take either.
+    /// Members that wait at once have it once together.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_no_time"))]
+    pub waited: Nanos,
 }
 
 impl Generated {
     /// One token, and nothing drafted.
     #[must_use]
     pub fn one(request: RequestId, finished: Option<FinishReason>) -> Self {
-        Self { request, tokens: Tokens(1), finished, offer: Offer::NONE, drafting: Nanos::ZERO }
+        let [drafting, masks, waited] = [Nanos::ZERO; 3];
+        Self { request, tokens: Tokens(1), finished, offer: Offer::NONE, drafting, masks, waited }
     }
 }
 
 impl Outcome {
-    /// What draft models took of the kernel's time.
-    pub(crate) fn drafting(&self) -> Nanos {
+    /// What the kernel's time has that was not predicted: what draft models took, and what masks were waited for.
+    pub(crate) fn unpredicted(&self) -> Nanos {
         match self {
             Self::Progressed | Self::Waits { .. } => Nanos::ZERO,
-            Self::Tokens(tokens) => Nanos(tokens.iter().map(|generated| generated.drafting.0).sum()),
+            Self::Tokens(tokens) => {
+                Nanos(tokens.iter().map(|generated| generated.drafting.0 + generated.waited.0).sum())
+            }
         }
     }
 }

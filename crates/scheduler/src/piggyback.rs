@@ -5,6 +5,9 @@
 //! may make the pass longer by no more than a share of it (`stretch`). The shortest contexts come first, since they cost
 //! least. So on a machine where another row is dear nobody rides, and where it is free many do. (Agent.xpu §4.5 ①)
 //!
+//! A pass ends when a token was chosen for each member, and a choice that is held to a form waits for its mask. One thread makes
+//! the masks of all members while the pass runs. So a pass takes as long as its kernels or its masks do, whichever is longer.
+//!
 //! A decode pass has more to spare than other decode rows use: it reads all weights for a few of them. Rows of a
 //! background prompt ride there too, in the decode buffer, within the same bound: prefill for the price of nothing.
 
@@ -23,10 +26,12 @@ pub(crate) fn board(view: &View<'_>, members: &mut Vec<Member>, stage: Stage, la
     }
     let limits = &view.config().limits;
     let mut load = view.load(members);
-    if load.net == Net::Encoder {
+    let must_be_alone = |member: &Member| view.request(member.request).is_some_and(|request| request.is_alone());
+    if load.net == Net::Encoder || members.iter().any(must_be_alone) {
         return 0;
     }
     let bearable = bearable(view, &load, stage, lanes);
+    let mut masks = members.iter().filter_map(|m| view.request(m.request)).fold(Nanos::ZERO, |all, m| all + m.masks());
     let mut waiting: Vec<_> =
         view.queue(Line::Decode, Class::Proactive).filter(|request| !request.is_alone()).collect();
     // Overdue ones have the privilege to join, the oldest first; among the rest the shortest are the cheapest.
@@ -41,10 +46,16 @@ pub(crate) fn board(view: &View<'_>, members: &mut Vec<Member>, stage: Stage, la
         let more = view.load_with(load, &member);
         let has_place = members.len() < limits.batch && more.rows <= rows_max;
         let is_cheap = view.predict_pass(&more, stage, lanes) <= bearable;
-        if !has_place || (!is_cheap && !privileged(view, &request, riders)) {
+        let privileged = privileged(view, &request, riders);
+        if !has_place || (!is_cheap && !privileged) {
             break;
         }
+        if masks + request.masks() > bearable && !privileged {
+            // The next one may need none.
+            continue;
+        }
         load = more;
+        masks += request.masks();
         members.push(member);
         riders += 1;
     }

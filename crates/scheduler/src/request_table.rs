@@ -9,7 +9,7 @@ use crate::event::Request;
 use crate::kernel::{HeadRows, Member, PassId, Yields};
 use crate::offer::Offer;
 use crate::queues::{Line, Queues};
-use duet_types::{Class, Instant, Net, RequestId, Stage, Tokens};
+use duet_types::{Class, Instant, Nanos, Net, RequestId, Stage, Tokens};
 use std::collections::BTreeMap;
 
 /// What a request is doing.
@@ -72,6 +72,8 @@ pub(crate) struct Row {
     pub(crate) company: Company,
     /// What may follow its last token.
     pub(crate) offer: Offer,
+    /// How long the masks of a pass have taken to make lately.
+    pub(crate) masks: Nanos,
 }
 
 /// All requests, in order of arrival.
@@ -103,6 +105,7 @@ impl RequestTable {
             fate: Fate::GoesOn,
             company,
             offer: Offer::NONE,
+            masks: Nanos::ZERO,
         };
         self.queues.enter(row.line(), row.request.class, arrival);
         self.rows.insert(arrival, row);

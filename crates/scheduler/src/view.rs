@@ -507,6 +507,12 @@ impl RequestView<'_> {
         &self.row.offer
     }
 
+    /// How long the masks of what its form lets come will probably take to make, from when its next pass begins.
+    #[must_use]
+    pub fn masks(&self) -> Nanos {
+        self.row.masks
+    }
+
     /// Its next rows, at most so many.
     #[must_use]
     pub fn member(&self, rows_max: Tokens) -> Member {

@@ -8,7 +8,7 @@
 use crate::client::Client;
 use crate::drafting;
 use duet_scheduler::{Chance, Generated, Kernel, Member, Offer, PassId, Source, Yields};
-use duet_types::{FinishReason, RequestId, Tokens};
+use duet_types::{FinishReason, Nanos, RequestId, Tokens};
 
 /// What is computed in a virtual world. A request ends with [`Answers::kept`] or [`Answers::dropped`]; it may never have
 /// been [placed](Answers::placed), and what it left may be dropped later.
@@ -72,13 +72,14 @@ struct KnownLength {
     /// Tokens that are still to come.
     left: Tokens,
     drafts: Option<Chance>,
+    masks: Nanos,
 }
 
 impl KnownLengths {
     /// The answers that these clients expect.
     #[must_use]
     pub fn of(clients: &[Client]) -> Self {
-        let answer = |client: &Client| KnownLength { left: client.output, drafts: client.drafts };
+        let answer = |client: &Client| KnownLength { left: client.output, drafts: client.drafts, masks: client.masks };
         Self { answers: clients.iter().map(answer).collect() }
     }
 }
@@ -87,12 +88,12 @@ impl Answers for KnownLengths {
     fn complete(&mut self, _: PassId, members: &[Member]) -> Vec<Generated> {
         let yielding = members.iter().filter(|member| member.yields == Yields::Token);
         let generated = yielding.map(|member| {
-            let KnownLength { left, drafts } = &mut self.answers[member.request.0 as usize];
+            let KnownLength { left, drafts, masks } = &mut self.answers[member.request.0 as usize];
             let tokens = drafts.map_or(Tokens(1), |chance| drafting::accepted(chance, member, *left));
             *left = left.saturating_sub(tokens);
             let offer = drafts.map_or(Offer::NONE, |chance| drafting::offer(chance, *left));
             let finished = (*left == Tokens::ZERO).then_some(FinishReason::Stop);
-            Generated { tokens, finished, offer, ..Generated::one(member.request, None) }
+            Generated { tokens, finished, offer, masks: *masks, ..Generated::one(member.request, None) }
         });
         generated.collect()
     }

@@ -35,6 +35,8 @@ pub struct Client {
     pub graph: Graphs,
     /// The chance of each token that is drafted for it; absent if none is.
     pub drafts: Option<Chance>,
+    /// How long the masks of each of its passes take to make, while the pass runs.
+    pub masks: Nanos,
 }
 
 /// The request whose tokens a prompt begins with.
@@ -98,6 +100,7 @@ impl Client {
             hanging: Failing::Never,
             graph: Graphs::Compile,
             drafts: None,
+            masks: Nanos::ZERO,
         }
     }
 }

@@ -60,6 +60,8 @@ pub(crate) struct Way {
     pub(crate) warmth: Warmth,
     /// How much longer it takes than its annotation, for the graphs that it runs on.
     pub(crate) slowdown: f64,
+    /// How long masks take that its end waits for.
+    pub(crate) masks: Nanos,
 }
 
 /// Whether a graph is ready for exactly the rows of a kernel.
@@ -88,7 +90,8 @@ impl Lanes {
         }
     }
 
-    pub(crate) fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: Kernel, way: &Way) {
+    /// Returns for how long its end will wait for masks, if nothing disturbs it.
+    pub(crate) fn launch(&mut self, now: Instant, lanes: LaneSet, kernel: Kernel, way: &Way) -> Nanos {
         self.check(lanes, &kernel, way.warmth);
         let anchors = &self.speed.at(now).of(lanes, self.machine.anchors(lanes));
         let part = load(&kernel);
@@ -101,11 +104,13 @@ impl Lanes {
             _ => annotation::pass_bound(heg, anchors, &part),
         };
         let deviation = 1.0 + self.jitter * (2.0 * self.random.share() - 1.0);
-        let left = if self.jitter > 0.0 { time * deviation } else { time };
+        let computes = if self.jitter > 0.0 { time * deviation } else { time };
+        let left = computes.max(way.masks.0 as f64);
         let bytes_per_s = if left > 0.0 { demand.bytes / left * 1e9 } else { 0.0 };
         let running = Running { lanes, bound, pace: Paced::new(now, left, bytes_per_s), kernel };
         self.running.insert(running.kernel.id, running);
         self.disturb(now);
+        Nanos((left - computes) as u64)
     }
 
     /// What a kernel waits for before its device attends.
@@ -274,7 +279,7 @@ mod tests {
             shares: Vec::new(),
         };
         let mut lanes = Lanes::new(&truth, &config);
-        let way = Way { nodes: kernel.nodes.clone(), warmth: Warmth::Cold, slowdown: 1.0 };
+        let way = Way { nodes: kernel.nodes.clone(), warmth: Warmth::Cold, slowdown: 1.0, masks: Nanos::ZERO };
         lanes.launch(Instant(0), LaneSet::from_iter([lane]), kernel, &way);
         lanes
     }

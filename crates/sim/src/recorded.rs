@@ -228,7 +228,7 @@ impl Reading {
                 client.cancelled = client.cancelled.or(gone.then_some(at));
                 continue;
             }
-            client.drafts = produced.drafts();
+            (client.drafts, client.masks) = (produced.drafts(), produced.masks());
             client.output = match self.released.get(&request) {
                 Some((_, End::Finished(reason))) if *reason != duet_types::FinishReason::Cancelled => produced.tokens,
                 released => {

@@ -7,7 +7,7 @@
 //! at 9ms  C  reactive   prompt 99   output 1  continues B
 //! at 9ms  S  proactive  prompt 99   output 1  scored
 //! at 9ms  E  proactive  prompt 99   output 1  encodes
-//! at 9ms  D  proactive  prompt 99   output 9  fails-once 3  hangs-from 5  graph-slow 10  drafts 800
+//! at 9ms  D  proactive  prompt 99   output 9  fails-once 3  hangs-from 5  graph-slow 10  drafts 800  masks 2ms
 //! at 4ms  lane 0 is lost
 //! at 9ms  lane 0 works again
 //! at 20ms lane 0 is slow until 30ms
@@ -201,6 +201,7 @@ fn client(name: &str, arrives: Instant, mut words: Words<'_>, others: &[Client])
             "scored" => client.head = HeadRows::All,
             "encodes" => client.net = Net::Encoder,
             "drafts" => client.drafts = Some(Chance::new(words.number()? as f32 / 1000.0)),
+            "masks" => client.masks = words.time()?,
             "graph-fails" => client.graph = Graphs::Fail,
             "graph-slow" => client.graph = Graphs::Slow(words.number()?),
             "continues" => client.continues = Some(continues(&mut words, others, Tokens(u32::MAX))?),

@@ -45,6 +45,8 @@ pub struct VirtualWorld<A = KnownLengths> {
     disk: Disk,
     /// Of kernels on lanes that will give them back.
     stops: BTreeMap<KernelId, Stop>,
+    /// For how long the ends of kernels wait for masks.
+    waited: BTreeMap<KernelId, Nanos>,
     /// Of a device that exchanges its graphs, if there is one.
     graphs: Option<DeviceGraphs>,
     agenda: BTreeMap<(Instant, u64), Event>,
@@ -102,6 +104,7 @@ impl<A: Answers> VirtualWorld<A> {
             compiler: Compiler::default(),
             disk: Disk::new(config.heg.clone(), truth.seed, truth.jitter),
             stops: BTreeMap::new(),
+            waited: BTreeMap::new(),
             graphs: config
                 .graphs
                 .clone()

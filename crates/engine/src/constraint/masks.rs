@@ -7,6 +7,7 @@ use duet_types::{Class, TokenId};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// The thread that computes masks. Without constrained generations it sleeps.
 pub(crate) struct MaskMaker {
@@ -30,6 +31,8 @@ pub(crate) struct Masks {
     automaton: Automaton,
     /// Absent of rows that the grammar does not let come, and where nothing can follow.
     rows: Vec<Option<Mask>>,
+    /// How long they took to make, until somebody asked.
+    took: Duration,
 }
 
 impl MaskMaker {
@@ -77,10 +80,11 @@ impl Ordered {
 impl Masks {
     /// No masks yet: nothing was drafted, and the first is computed when it is asked for.
     pub(super) fn none(automaton: Automaton) -> Self {
-        Self { automaton, rows: Vec::new() }
+        Self { automaton, rows: Vec::new(), took: Duration::ZERO }
     }
 
     fn compute(mut automaton: Automaton, rows: &[(usize, TokenId)]) -> Self {
+        let begun = Instant::now();
         let mut masks = vec![mask(&mut automaton)];
         for row in 0..rows.len() {
             let path = path(rows, row);
@@ -92,7 +96,7 @@ impl Masks {
                 break;
             }
         }
-        Self { automaton, rows: masks }
+        Self { automaton, rows: masks, took: begun.elapsed() }
     }
 
     pub(super) fn of_row(&mut self, row: usize) -> Option<&Mask> {
@@ -100,6 +104,11 @@ impl Masks {
             self.rows.push(mask(&mut self.automaton));
         }
         self.rows.get(row)?.as_ref()
+    }
+
+    /// How long they took to make, if nobody has asked yet.
+    pub(super) fn take_took(&mut self) -> Duration {
+        std::mem::take(&mut self.took)
     }
 
     pub(super) fn automaton(&mut self) -> &mut Automaton {

@@ -10,8 +10,9 @@ use crate::sampling::{Candidate, Scratch};
 use crate::sequence::{Sequence, Workspace, Yielding};
 use duet_kernels::crew::Crew;
 use duet_scheduler::{Generated, Kernel, Outcome, Yields};
-use duet_types::{FinishReason, RequestId, Stage};
+use duet_types::{FinishReason, Nanos, RequestId, Stage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -87,19 +88,23 @@ impl<B: Backend> Rows<B> {
         let (logits, scratches) = workspace.parts(crew);
         let logits = known.of_all(logits, vocabulary);
         let choices = self.choices(kernel, vocabulary, logits, &known.likeliest);
+        let workers = AtomicUsize::new(1);
         if choices.len() == 1 {
             choices.iter().for_each(|choice| choose_one(choice, backend, &scratches[0]));
         } else {
             crew.run(&|worker| {
+                workers.store(worker.size(), Ordering::Relaxed);
                 for choice in choices.iter().skip(worker.rank()).step_by(worker.size()) {
                     choose_one(choice, backend, &scratches[worker.rank()]);
                 }
             });
         }
-        let mut outcomes = choices.into_iter().filter_map(|choice| {
-            let Choice { outcome, .. } = choice.into_inner().unwrap_or_else(PoisonError::into_inner);
-            outcome
-        });
+        let mut outcomes: Vec<_> = choices
+            .into_iter()
+            .filter_map(|choice| choice.into_inner().unwrap_or_else(PoisonError::into_inner).outcome)
+            .collect();
+        keep_longest_wait(outcomes.iter_mut().map(|(generated, _)| &mut generated.waited), workers.into_inner());
+        let mut outcomes = outcomes.into_iter();
         let (mut generated, mut accepted) = (Vec::new(), Vec::new());
         for member in &kernel.members {
             let outcome = if member.yields == Yields::Token { outcomes.next() } else { None };
@@ -133,6 +138,16 @@ impl<B: Backend> Rows<B> {
     }
 }
 
+/// Of what was waited for by workers at once, each for every `workers`th member, the pass ended as much later as the one that waited
+/// longest: what the others waited is none.
+fn keep_longest_wait<'a>(waited: impl Iterator<Item = &'a mut Nanos>, workers: usize) {
+    let mut waited: Vec<_> = waited.collect();
+    let of = |rank: usize| waited.iter().skip(rank).step_by(workers).map(|nanos| nanos.0).sum::<u64>();
+    let longest = (0..workers).max_by_key(|&rank| of(rank)).unwrap_or(0);
+    let others = waited.iter_mut().enumerate().filter(|(index, _)| index % workers != longest);
+    others.for_each(|(_, waited)| **waited = Nanos::ZERO);
+}
+
 /// A panic here is the sequence's own, and ends it: its token may be out, so it must not be run again.
 fn choose_one<B: Backend>(choice: &Mutex<Choice<'_, B>>, backend: &B, scratch: &Mutex<Scratch>) {
     let mut choice = choice.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,4 +160,22 @@ fn choose_one<B: Backend>(choice: &Mutex<Choice<'_, B>>, backend: &B, scratch: &
         let accepted = if rows.likeliest.len() <= 1 { Accepted::All } else { Accepted::Path(vec![0]) };
         (Generated::one(*request, Some(FinishReason::Stop)), accepted)
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_at_the_same_time_are_counted_once() {
+        let kept = |waited: [u64; 5], workers| {
+            let mut waited = waited.map(Nanos);
+            keep_longest_wait(waited.iter_mut(), workers);
+            waited.map(|nanos| nanos.0)
+        };
+        assert_eq!(kept([1, 2, 3, 4, 5], 1), [1, 2, 3, 4, 5]);
+        assert_eq!(kept([1, 9, 3, 4, 5], 2), [0, 9, 0, 4, 0]);
+        assert_eq!(kept([0, 0, 3, 0, 0], 4), [0, 0, 3, 0, 0]);
+        assert_eq!(kept([0; 5], 8), [0; 5]);
+    }
 }

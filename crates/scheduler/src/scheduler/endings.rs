@@ -23,7 +23,7 @@ impl Scheduler {
         if let Outcome::Waits { node, about } = outcome {
             return self.kernel_waits(kernel, node, about);
         }
-        self.learn(kernel, outcome.drafting());
+        self.learn(kernel, outcome.unpredicted());
         self.health.ran_well(self.running.get(&kernel).map(|running| running.lanes).unwrap_or_default());
         let (pass, complete) = self.end_kernel(kernel);
         // A pass that nobody wants any more may still have come to its end.
@@ -142,6 +142,7 @@ impl Scheduler {
                 row.generated += new;
                 row.offer = generated.map_or(Offer::NONE, |generated| generated.offer.clone());
                 row.since = if generated.is_some() { now } else { row.since };
+                row.masks = generated.map_or(row.masks, |generated| recent(row.masks, generated.masks));
                 row.company = Company::Any;
                 row.fate
             });
@@ -230,12 +231,12 @@ impl Scheduler {
         self.commands.push_back(Command::Release { request, end });
     }
 
-    /// Takes the time of a kernel that ended well, and that nothing disturbed, into account, but for what draft models took.
-    pub(super) fn learn(&mut self, kernel: KernelId, drafting: Nanos) {
+    /// Takes the time of a kernel that ended well, and that nothing disturbed, into account, but for what was not predicted.
+    pub(super) fn learn(&mut self, kernel: KernelId, unpredicted: Nanos) {
         if let Some(running) = self.running.get(&kernel).filter(|running| running.undisturbed) {
             let kind = self.passes[&running.pass].kind_of(&running.span.rows);
             let executors = self.config.machine.executors(running.lanes);
-            let measured = Nanos((self.now - running.launched).0.saturating_sub(drafting.0));
+            let measured = Nanos((self.now - running.launched).0.saturating_sub(unpredicted.0));
             self.drift.learn(executors, kind, running.predicted, measured);
         }
     }
@@ -285,6 +286,11 @@ impl Scheduler {
             }
         }
     }
+}
+
+/// How long masks take lately: one that took long because another program had the core counts for an eighth.
+fn recent(before: Nanos, now: Nanos) -> Nanos {
+    Nanos(before.0 - before.0 / 8 + now.0 / 8)
 }
 
 /// Whether a lane is left that takes any shape.

@@ -149,6 +149,9 @@ fn client(random: &mut Random, index: usize, period: u32) -> Client {
     if client.prompt.0.is_multiple_of(8) {
         client.head = HeadRows::All;
     }
+    if client.output.0.is_multiple_of(5) {
+        client.masks = Nanos(u64::from(client.prompt.0) * 10_000);
+    }
     client
 }
 

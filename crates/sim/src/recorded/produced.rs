@@ -6,7 +6,7 @@
 //! were. One that accepted all rows that the scheduler took of a longer draft says nothing of the next.
 
 use duet_scheduler::{Chance, Generated};
-use duet_types::Tokens;
+use duet_types::{Nanos, Tokens};
 
 /// What came of a request so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,6 +21,8 @@ pub(super) struct Produced {
     drafted: Tokens,
     /// Rows that there were to verify.
     offered: Tokens,
+    /// How long its masks took to make in all, and in how many passes.
+    masks: (Nanos, u64),
 }
 
 impl Produced {
@@ -37,8 +39,15 @@ impl Produced {
             self.missed += 1;
         }
         self.accepted += accepted.0;
+        self.masks = (self.masks.0 + new.masks, self.masks.1 + 1);
         self.tokens += new.tokens;
         (self.drafted, self.offered) = (Tokens::ZERO, new.offer.len());
+    }
+
+    /// How long the masks of a pass took to make on average.
+    pub(super) fn masks(self) -> Nanos {
+        let (all, passes) = self.masks;
+        Nanos(all.0 / passes.max(1))
     }
 
     /// The chance of each row of its drafts, if any was right.

@@ -4,7 +4,7 @@ use super::{Scenario, Words, machine};
 use crate::client::{Client, Continues, Failing, Graphs};
 use crate::truth::Truth;
 use duet_scheduler::{HeadRows, Mechanism, SchedulerConfig};
-use duet_types::{Class, Net, Tokens};
+use duet_types::{Class, Nanos, Net, Tokens};
 use std::fmt;
 
 /// As text that is read back as the same scenario, as far as the text can say: a machine's own figures go without saying.
@@ -118,6 +118,9 @@ fn write_client(f: &mut fmt::Formatter<'_>, client: &Client, others: &[Client]) 
     }
     if let Some(chance) = client.drafts {
         write!(f, "  drafts {}", (chance.tokens() * 1000.0).round())?;
+    }
+    if client.masks > Nanos::ZERO {
+        write!(f, "  masks {}", Millis(client.masks.0))?;
     }
     match client.graph {
         Graphs::Compile => Ok(()),

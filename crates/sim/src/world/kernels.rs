@@ -34,8 +34,19 @@ impl<A: Answers> VirtualWorld<A> {
         let stop = self.disk.stop(&kernel);
         let end = stop.map_or(kernel.nodes.end, |stop| stop.node);
         self.stops.extend(stop.map(|stop| (kernel.id, stop)));
-        let way = Way { nodes: kernel.nodes.start..end, warmth, slowdown };
-        self.lanes.launch(self.now, lanes, kernel, &way);
+        let way = Way { nodes: kernel.nodes.start..end, warmth, slowdown, masks: self.masks(&kernel, end) };
+        let (id, waited) = (kernel.id, self.lanes.launch(self.now, lanes, kernel, &way));
+        self.waited.extend((waited > Nanos::ZERO).then_some((id, waited)));
+    }
+
+    /// How long the masks take that a kernel's end waits for, if it goes as far as node `end`: those of all members are made one
+    /// after the other, from when the kernel begins.
+    fn masks(&self, kernel: &Kernel, end: usize) -> Nanos {
+        if kernel.completes != Completes::Pass || end < kernel.nodes.end {
+            return Nanos::ZERO;
+        }
+        let yielding = kernel.members.iter().filter(|member| member.yields == Yields::Token);
+        yielding.fold(Nanos::ZERO, |all, member| all + self.client(member.request).masks)
     }
 
     /// Lets the watchdog wait for a kernel that will never end.
@@ -94,7 +105,7 @@ impl<A: Answers> VirtualWorld<A> {
     pub(super) fn kernel_ended(&mut self, id: KernelId) -> Event {
         let kernel = self.lanes.end(self.now, id);
         self.left_device(id);
-        let stop = self.stops.remove(&id);
+        let (stop, waited) = (self.stops.remove(&id), self.waited.remove(&id));
         let fails = |member: &Member| self.client(member.request).failing.affects(self.ordinal(member.request));
         if kernel.members.iter().any(fails) {
             self.undo(kernel.pass);
@@ -115,7 +126,10 @@ impl<A: Answers> VirtualWorld<A> {
             Ended::GoesOn => Outcome::Progressed,
             Ended::Complete(members) => {
                 self.disk.forget(kernel.pass);
-                let generated = self.answers.complete(kernel.pass, &members);
+                let mut generated = self.answers.complete(kernel.pass, &members);
+                if let (Some(first), Some(waited)) = (generated.first_mut(), waited) {
+                    first.waited = waited;
+                }
                 for new in &generated {
                     self.requests.get_mut(&new.request).expect("it runs").generated += new.tokens;
                 }

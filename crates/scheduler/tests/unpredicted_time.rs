@@ -1,4 +1,4 @@
-//! What a draft model takes at the end of a kernel is not taken for a machine that has become slow.
+//! What a draft model takes at the end of a kernel, and what masks are waited for there, is not taken for a machine that has become slow.
 
 use duet_scheduler::heg::{SequenceWise, TokenWise};
 use duet_scheduler::machine::{Anchors, Capabilities, FewRows, Lane, PerRow};
@@ -39,9 +39,8 @@ fn config() -> SchedulerConfig {
     }
 }
 
-/// The kernels of a request of so many tokens, each of which is `drafting` longer than predicted; `told` of it is said to
-/// be a draft model's.
-fn kernels(tokens: usize, drafting: Nanos, told: Nanos) -> Vec<Kernel> {
+/// The kernels of a request of so many tokens, each of which is `drafting` longer than predicted, and `told` says why.
+fn kernels(tokens: usize, drafting: Nanos, told: impl Fn(Generated) -> Generated) -> Vec<Kernel> {
     let mut scheduler = Scheduler::new(config(), PolicyName::Duet.policy());
     let (id, mut now, mut kernels) = (RequestId(0), Instant::default(), Vec::new());
     let request = Request {
@@ -65,9 +64,7 @@ fn kernels(tokens: usize, drafting: Nanos, told: Nanos) -> Vec<Kernel> {
                     now = now + kernel.predicted + drafting;
                     let outcome = match kernel.completes {
                         Completes::Span => Outcome::Progressed,
-                        Completes::Pass => {
-                            Outcome::Tokens(vec![Generated { drafting: told, ..Generated::one(id, None) }])
-                        }
+                        Completes::Pass => Outcome::Tokens(vec![told(Generated::one(id, None))]),
                     };
                     event = Some(Event::KernelDone { kernel: kernel.id, outcome });
                     kernels.push(kernel);
@@ -80,23 +77,25 @@ fn kernels(tokens: usize, drafting: Nanos, told: Nanos) -> Vec<Kernel> {
 }
 
 #[test]
-fn time_that_a_draft_model_took_changes_no_prediction() {
+fn time_that_a_draft_model_or_masks_took_changes_no_prediction() {
     let took = Nanos(5_000_000);
-    let predicted = |told| {
-        let kernels = kernels(100, took, told);
+    let predicted = |told: fn(Generated, Nanos) -> Generated| {
+        let kernels = kernels(100, took, |generated| told(generated, took));
         assert_eq!(kernels.len(), 100);
         [&kernels[10], &kernels[99]].map(|kernel| kernel.predicted)
     };
-    let [first, last] = predicted(took);
+    let [first, last] = predicted(|generated, drafting| Generated { drafting, ..generated });
     assert_eq!(first, last);
-    let [first, last] = predicted(Nanos::ZERO);
+    let [first, last] = predicted(|generated, waited| Generated { waited, ..generated });
+    assert_eq!(first, last);
+    let [first, last] = predicted(|generated, _| generated);
     assert!(last > first, "time that nobody explains is the machine's: {first:?} {last:?}");
 }
 
 #[test]
 fn what_rows_cost_can_be_asked_of_a_pass_that_has_ended() {
     let (config, lanes) = (config(), LaneSet::first(1));
-    let kernels = kernels(3, Nanos::ZERO, Nanos::ZERO);
+    let kernels = kernels(3, Nanos::ZERO, |generated| generated);
     let [prompt, token] = [&kernels[0], &kernels[2]].map(|kernel| kernel.members.as_slice());
     assert_eq!(prompt[0].yields, Yields::Token, "the prompt is one chunk");
     let share = decode_share(&config, prompt, lanes);
