@@ -70,9 +70,7 @@ impl ModelBackend {
     fn begin_encoding(&self, rows: Rows<KvTable>) -> Result<ModelPass, Refused<KvTable>> {
         let Rows { table, texts, .. } = rows;
         let begun = match (&self.encoder, texts) {
-            (Some(encoder), Some(texts)) => {
-                encoder.begin(texts).map_err(|error| EngineError::Internal(error.to_string()))
-            }
+            (Some(encoder), Some(texts)) => encoder.begin(texts).map_err(refusal),
             _ => Err(no_decoder()),
         };
         match begun {
@@ -166,11 +164,7 @@ impl Backend for ModelBackend {
         let pass = Pass::new(&self.model, self.take_activations(), segments).map_err(|refused| {
             let PassRefused { error, activations, segments } = *refused;
             self.give_back(activations);
-            let error = match error {
-                PassError::Kv(error) => EngineError::OutOfMemory(error.to_string()),
-                error => EngineError::Internal(error.to_string()),
-            };
-            Refused { error, tables: segments.into_iter().map(|segment| segment.kv).collect() }
+            Refused { error: refusal(error), tables: segments.into_iter().map(|segment| segment.kv).collect() }
         })?;
         Ok(ModelPass::Decoder(Box::new(pass)))
     }
@@ -386,6 +380,14 @@ impl Backend for ModelBackend {
 
     fn ends_turn(&self, token: TokenId) -> bool {
         self.model.tokenizer().is_end_of_generation(token)
+    }
+}
+
+/// Why a pass does not begin.
+fn refusal(error: PassError) -> EngineError {
+    match error {
+        PassError::Kv(error) => EngineError::OutOfMemory(error.to_string()),
+        error => EngineError::Internal(error.to_string()),
     }
 }
 

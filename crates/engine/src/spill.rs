@@ -12,13 +12,16 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 /// What a table held, on disk.
 #[derive(Debug)]
 pub(crate) struct SpillFile {
-    file: File,
+    /// Absent when it is being dropped.
+    file: Option<File>,
     len: Tokens,
+    closing: Sender<File>,
 }
 
 /// Something to move.
@@ -49,6 +52,23 @@ impl SpillFile {
     }
 }
 
+/// To close a file is to give back all that it has on disk and in the system's memory, which takes milliseconds for a long
+/// conversation's; and whoever gives it up may hold the engine's lock, or lead a kernel. So a thread of its own closes files.
+impl Drop for SpillFile {
+    fn drop(&mut self) {
+        let Some(file) = self.file.take() else { return };
+        // Where the thread is gone, it is closed here.
+        let _ = self.closing.send(file);
+    }
+}
+
+/// Starts the thread that closes files. It ends when there is none any more, nor will be.
+fn closing() -> io::Result<Sender<File>> {
+    let (closing, files) = channel::<File>();
+    std::thread::Builder::new().name("duet-close".to_owned()).spawn(move || files.into_iter().for_each(drop))?;
+    Ok(closing)
+}
+
 impl<T: Table> Mover<T> {
     /// Starts the thread. `done` is called on it with what came of each job.
     pub(crate) fn start<B: Backend<Table = T>>(
@@ -57,10 +77,10 @@ impl<T: Table> Mover<T> {
         done: impl Fn(Moved<T>) + Send + 'static,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let jobs = Arc::<Queue<Job<T>>>::default();
-        let given = Arc::clone(&jobs);
+        let (given, closing) = (Arc::clone(&jobs), closing()?);
         let thread = std::thread::Builder::new()
             .name("duet-spill".to_owned())
-            .spawn(move || work(&*backend, &folder, &given, done))?;
+            .spawn(move || work(&*backend, (&folder, &closing), &given, done))?;
         Ok((Self { jobs }, thread))
     }
 
@@ -78,11 +98,16 @@ impl<T> Drop for Mover<T> {
     }
 }
 
-fn work<B: Backend>(backend: &B, folder: &PathBuf, jobs: &Queue<Job<B::Table>>, done: impl Fn(Moved<B::Table>)) {
+fn work<B: Backend>(
+    backend: &B,
+    (folder, closing): (&PathBuf, &Sender<File>),
+    jobs: &Queue<Job<B::Table>>,
+    done: impl Fn(Moved<B::Table>),
+) {
     while let Some(job) = jobs.next() {
         done(match job {
             Job::Save { request, table } => {
-                let result = save(backend, folder, &table).map_err(|error| (table, error));
+                let result = save(backend, (folder, closing), &table).map_err(|error| (table, error));
                 Moved::Saved { request, result }
             }
             Job::Load { request, file, prefix, positions } => {
@@ -96,18 +121,22 @@ fn work<B: Backend>(backend: &B, folder: &PathBuf, jobs: &Queue<Job<B::Table>>, 
     }
 }
 
-fn save<B: Backend>(backend: &B, folder: &PathBuf, table: &B::Table) -> io::Result<SpillFile> {
+fn save<B: Backend>(
+    backend: &B,
+    (folder, closing): (&PathBuf, &Sender<File>),
+    table: &B::Table,
+) -> io::Result<SpillFile> {
     std::fs::create_dir_all(folder)?;
     let file = tempfile::tempfile_in(folder)?;
     let mut out = BufWriter::with_capacity(BUFFER, &file);
     backend.save(table, &mut out)?;
     out.flush()?;
     drop(out);
-    Ok(SpillFile { file, len: table.len() })
+    Ok(SpillFile { file: Some(file), len: table.len(), closing: closing.clone() })
 }
 
 fn load<B: Backend>(backend: &B, file: &SpillFile, (positions, prefix): (Tokens, Tokens)) -> io::Result<B::Table> {
-    let mut from = &file.file;
+    let mut from = file.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
     from.seek(SeekFrom::Start(0))?;
     backend.load(positions, prefix, &mut BufReader::with_capacity(BUFFER, from))
 }

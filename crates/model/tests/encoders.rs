@@ -131,6 +131,19 @@ fn scores_of_a_decoder_are_those_of_transformers() {
     }
 }
 
+/// Each takes a page, and three passes may be under way.
+#[test]
+fn as_many_short_texts_as_are_read_together_have_room_in_every_pass() {
+    let encoder = encoder("golden_qwen3_last", None);
+    let most = encoder.texts_max().unwrap();
+    assert!(most >= 32, "{most}");
+    // Some of them with a token more than a page has.
+    let text = |index: usize| Text::of_tokens(vec![TokenId(7); if index < 7 { 65 } else { 1 }], 0);
+    let texts: Vec<Text> = (0..most).map(text).collect();
+    let passes = [(); 3].map(|()| encoder.begin(texts.as_slice().into()).unwrap());
+    assert_eq!(passes[2].rows(), 7 * 65 + most - 7);
+}
+
 #[test]
 fn a_head_for_scores_is_read_behind_the_model_that_it_is_on() {
     let model = Model::load(&fixture("golden_qwen3_rank.gguf"), &LoadOptions::default(), &mut |_| {}).unwrap();

@@ -6,7 +6,7 @@ use super::pooling::unit;
 use super::ranking::Ranking;
 use super::{Overlong, Text, TextError};
 use crate::forward::{Activations, Pass, PassError, Segment};
-use crate::kv::{KvFormat, KvPool};
+use crate::kv::{KvFormat, KvPool, PAGE_TOKENS};
 use crate::load::Model;
 use crate::tokenizer::{SpecialTokens, TooManyTokens};
 use duet_kernels::crew::Crew;
@@ -31,7 +31,7 @@ pub(super) struct Rows {
 impl Causal {
     pub(super) fn new(model: Arc<Model>, ranking: Option<Ranking>) -> Self {
         // Half precision: vectors are compared with those of others, and what is held is a few texts.
-        let pool = model.kv_pool(KvFormat::F16, Tokens(POOL_CONTEXTS * context(&model).0));
+        let pool = model.kv_pool(KvFormat::F16, Tokens(PASSES * positions(&model).0));
         Self { model, pool, ranking }
     }
 
@@ -51,6 +51,12 @@ impl Causal {
             Err(error) => return Err(error.into()),
         };
         Text::new(tokens, most, Overlong::Refused)
+    }
+
+    /// Texts that a pass has pages for, each of which takes one at least: as many as half of them, since a text of a few
+    /// pages and a token takes one more for it.
+    pub(super) fn texts_max(&self) -> usize {
+        (positions(&self.model).as_usize() / PAGE_TOKENS / 2).max(1)
     }
 
     /// Whether it makes scores.
@@ -134,5 +140,12 @@ fn context(model: &Model) -> Tokens {
 /// Of a document that is cut no more characters are looked at for each token that there is room for.
 const CHARS_A_TOKEN: usize = 16;
 const CONTEXT_MAX: u32 = 8192;
-/// A pass under way of each class, and one that begins.
-const POOL_CONTEXTS: u32 = 3;
+
+/// Positions that the pool has for a pass: the longest text, and enough for many short ones.
+fn positions(model: &Model) -> Tokens {
+    context(model).max(Tokens(POSITIONS_MIN))
+}
+
+const POSITIONS_MIN: u32 = 4096;
+/// One under way of each class, and one that begins.
+const PASSES: u32 = 3;

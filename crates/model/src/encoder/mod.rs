@@ -158,6 +158,15 @@ impl Encoder {
         }
     }
 
+    /// Texts that may be read together, if there is a bound beside their rows.
+    #[must_use]
+    pub fn texts_max(&self) -> Option<usize> {
+        match &self.net {
+            Net::Bert(_) => None,
+            Net::Causal(net) => Some(net.texts_max()),
+        }
+    }
+
     /// How many token ids exist; all smaller ids are valid.
     #[must_use]
     pub fn vocabulary(&self) -> usize {

@@ -51,7 +51,8 @@ pub(crate) async fn encode(
     let (texts, tokens) = turn_of(app, class, arrived.bytes, move |_| made(making, name, is_awaited)).await?;
     drop(awaited);
     let encoder = Sender { app, asking, open: AtomicUsize::new(0), ended: Notify::new() };
-    let sending = stream::iter(batches(texts)).map(|texts| encoder.encode(texts)).buffered(AT_ONCE);
+    let texts_max = app.backend.encoder().and_then(|encoder| encoder.texts_max()).unwrap_or(usize::MAX);
+    let sending = stream::iter(batches(texts, texts_max)).map(|texts| encoder.encode(texts)).buffered(AT_ONCE);
     let results: Vec<Vec<Vec<f32>>> = sending.try_collect().await?;
     // Its share of memory is held as long as its tokens are: until the last one is read.
     drop(arrived);
@@ -91,12 +92,12 @@ pub(crate) fn refused(param: String, error: TextError) -> ApiError {
     }
 }
 
-/// In their order, as many together as have so many rows.
-fn batches(texts: Vec<Text>) -> Vec<Vec<Text>> {
+/// In their order, as many together as have so many rows, and no more than `texts_max`.
+fn batches(texts: Vec<Text>, texts_max: usize) -> Vec<Vec<Text>> {
     let mut batches: Vec<Vec<Text>> = Vec::new();
     let mut room = Tokens::ZERO;
     for text in texts {
-        match batches.last_mut().filter(|_| text.len() <= room) {
+        match batches.last_mut().filter(|batch| text.len() <= room && batch.len() < texts_max) {
             Some(batch) => {
                 room -= text.len();
                 batch.push(text);
@@ -166,9 +167,11 @@ mod tests {
     fn texts_stay_in_order_and_a_long_one_is_alone() {
         let text = |len: usize| Text::of_tokens(vec![TokenId(1); len], len);
         let lengths = [100, 400, 12, 1, 512, 5, 600, 7];
-        let batches = batches(lengths.map(text).to_vec());
-        let found: Vec<Vec<u32>> =
-            batches.iter().map(|batch| batch.iter().map(|text| text.len().0).collect()).collect();
-        assert_eq!(found, [vec![100, 400, 12], vec![1], vec![512], vec![5], vec![600], vec![7]]);
+        let found = |texts_max| -> Vec<Vec<u32>> {
+            let batches = batches(lengths.map(text).to_vec(), texts_max);
+            batches.iter().map(|batch| batch.iter().map(|text| text.len().0).collect()).collect()
+        };
+        assert_eq!(found(usize::MAX), [vec![100, 400, 12], vec![1], vec![512], vec![5], vec![600], vec![7]]);
+        assert_eq!(found(2), [vec![100, 400], vec![12, 1], vec![512], vec![5], vec![600], vec![7]]);
     }
 }
