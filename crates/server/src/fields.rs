@@ -126,6 +126,7 @@ impl Fields {
             Some(number) => number,
             // Above `i64` is above every range here but that of seeds, which wrap.
             None if value.is_u64() => i64::MAX,
+            None if let Some(number) = whole(&value) => number,
             None => return Err(self.wrong_type(name, "an integer", &value)),
         };
         if !range.contains(&number) {
@@ -154,6 +155,13 @@ impl Fields {
         let left = self.map.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name);
         left.chain(self.skipped).map(move |name| format!("{path}{name}"))
     }
+}
+
+/// The integer that a number with a point is, as clients write it that have no integers: `8192.0`.
+pub(crate) fn whole(value: &Value) -> Option<i64> {
+    /// Beyond these not every integer is a float.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() <= EXACT).map(|number| number as i64)
 }
 
 /// A JSON type in words.

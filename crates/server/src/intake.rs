@@ -144,30 +144,53 @@ impl Turns {
             if !std::mem::replace(&mut queue.is_taken, true) {
                 return Turn { turns: Arc::clone(self) };
             }
-            match class {
-                Class::Reactive => queue.reactive.push_back(sender),
-                Class::Proactive => queue.proactive.push_back(sender),
-            }
+            queue.add(class, sender);
         }
         // Whoever has the turn passes it on, and the queue is never dropped while one waits in it.
         receiver.await.unwrap_or_else(|_| Turn { turns: Arc::clone(self) })
     }
 }
 
+impl Queue {
+    /// Lets one wait. Those who have gone are forgotten now and then, so that they are never more than those who have not, but
+    /// for a few.
+    fn add(&mut self, class: Class, sender: oneshot::Sender<Turn>) {
+        let waiting = match class {
+            Class::Reactive => &mut self.reactive,
+            Class::Proactive => &mut self.proactive,
+        };
+        if waiting.len() == waiting.capacity() {
+            waiting.retain(|waiting| !waiting.is_closed());
+            waiting.reserve(waiting.len().max(FEW));
+        }
+        waiting.push_back(sender);
+    }
+
+    /// Who is next; nobody has the turn if none waits.
+    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
+        let next = loop {
+            match self.reactive.pop_front().or_else(|| self.proactive.pop_front()) {
+                Some(gone) if gone.is_closed() => {}
+                next => break next,
+            }
+        };
+        self.is_taken = next.is_some();
+        next
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
-        let next = {
-            let mut queue = self.turns.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = queue.reactive.pop_front().or_else(|| queue.proactive.pop_front());
-            queue.is_taken = next.is_some();
-            next
-        };
+        let next = self.turns.queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         if let Some(next) = next {
-            // If that one has gone, the turn comes back, is dropped here and goes on to the one after it.
+            // If that one has gone this moment, the turn comes back, is dropped here and goes on to the one after it.
             drop(next.send(Self { turns: Arc::clone(&self.turns) }));
         }
     }
 }
+
+/// Waiting requests that are not looked through.
+const FEW: usize = 64;
 
 const KILOBYTE: usize = 1 << 10;
 
@@ -213,6 +236,23 @@ mod tests {
         let Poll::Ready(next) = poll(next.as_mut()) else { panic!("it is free") };
         drop(next);
         assert!(poll(pin!(intake.turn(Class::Proactive, 1))).is_ready());
+    }
+
+    /// Clients that ask and go at once, while another has the turn.
+    #[test]
+    fn those_who_have_gone_take_neither_memory_nor_stack() {
+        let intake = Intake::new(1 << 20);
+        let Poll::Ready(first) = poll(pin!(intake.turn(Class::Proactive, 1))) else { panic!("nobody has it") };
+        for _ in 0..100_000 {
+            assert!(poll(pin!(intake.turn(Class::Proactive, 1))).is_pending());
+        }
+        assert!(intake.others.queue.lock().unwrap().proactive.len() <= 2 * FEW);
+        let mut waiting: Vec<_> = (0..100_000).map(|_| Box::pin(intake.turn(Class::Proactive, 1))).collect();
+        assert!(waiting.iter_mut().all(|turn| poll(turn.as_mut()).is_pending()));
+        let last = waiting.pop();
+        drop(waiting);
+        drop(first);
+        assert!(poll(last.unwrap().as_mut()).is_ready());
     }
 
     #[tokio::test(start_paused = true)]

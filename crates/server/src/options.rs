@@ -2,7 +2,7 @@
 
 use crate::class::Service;
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Fields, whole};
 use crate::serve::App;
 use crate::task;
 use crate::turn::CallsCome;
@@ -112,7 +112,7 @@ fn remember(fields: &mut Fields) -> Result<Remember, ApiError> {
 /// Any 64-bit integer; a negative one is as good a seed as another.
 fn seed(fields: &mut Fields) -> Result<Option<u64>, ApiError> {
     let Some(value) = fields.take("seed") else { return Ok(None) };
-    let seed = value.as_u64().or_else(|| value.as_i64().map(i64::cast_unsigned));
+    let seed = value.as_u64().or_else(|| value.as_i64().or_else(|| whole(&value)).map(i64::cast_unsigned));
     seed.map(Some).ok_or_else(|| fields.wrong_type("seed", "a 64-bit integer", &value))
 }
 
@@ -241,7 +241,7 @@ fn is_harmless(name: &str, value: &Value) -> bool {
         "functions" => value.as_array().is_some_and(Vec::is_empty),
         // Without functions there is nothing that it could choose.
         "function_call" => ["auto", "none"].iter().any(|choice| value == choice),
-        "min_tokens" => value.as_u64() == Some(0),
+        "min_tokens" => whole(value) == Some(0),
         _ => false,
     }
 }

@@ -83,15 +83,19 @@ fn message(message: &ChatMessage) -> template::ChatMessage {
 fn with_arguments(calls: &Value) -> Value {
     let mut calls = calls.clone();
     for call in calls.as_array_mut().into_iter().flatten() {
-        if let Some(arguments) = call.pointer_mut("/function/arguments") {
+        if let Some(Value::Object(function)) = call.get_mut("function") {
+            let arguments = function.entry("arguments").or_insert(Value::Null);
             *arguments = parsed(arguments);
         }
     }
     calls
 }
 
+/// Clients write down in several ways that a call has none.
 fn parsed(arguments: &Value) -> Value {
     match arguments {
+        Value::Null => json!({}),
+        Value::String(text) if text.trim().is_empty() => json!({}),
         Value::String(text) => match serde_json::from_str(text) {
             Ok(object @ Value::Object(_)) => object,
             _ => arguments.clone(),
@@ -154,6 +158,23 @@ mod tests {
         let (given, tools) = for_template(&chat, ToolFormat::Hermes);
         assert_eq!(given[1].tool_calls.as_ref().unwrap()[0]["function"]["arguments"], json!({"a": 1}));
         assert_eq!(tools.unwrap()[0]["function"]["name"], "f");
+    }
+
+    #[test]
+    fn a_call_without_arguments_has_none_however_that_is_said() {
+        for function in [
+            json!({"name": "f", "arguments": ""}),
+            json!({"name": "f", "arguments": null}),
+            json!({"name": "f"}),
+            json!({"name": "f", "arguments": "{}"}),
+        ] {
+            let mut messages = conversation();
+            messages[1].tool_calls = Some(json!([{"id": "1", "type": "function", "function": function}]));
+            let chat = Chat { messages: &messages, tools: &[tool()], told: &Map::new() };
+            let (given, _) = for_template(&chat, ToolFormat::Hermes);
+            assert_eq!(given[1].tool_calls.as_ref().unwrap()[0]["function"]["arguments"], json!({}), "{function}");
+            assert!(written_out(&messages[1]).content.contains(r#""arguments":{}"#), "{function}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::probe::KeepAlive;
 use crate::answer_form::AnswerForm;
 use crate::class::Service;
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Fields, whole};
 use crate::logprobs;
 use crate::options::{self, Delivery, Options};
 use crate::serve::App;
@@ -88,7 +88,7 @@ fn options_of(
     };
     given.retain(|_, value| !value.is_null());
     // Ollama's way to say that any seed will do.
-    if given.get("seed").is_some_and(|seed| seed.as_i64() == Some(-1)) {
+    if given.get("seed").and_then(whole) == Some(-1) {
         given.remove("seed");
     }
     for (name, value) in DEFAULTS {

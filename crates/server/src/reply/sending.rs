@@ -166,5 +166,6 @@ fn together(before: Option<Usage>, one: Usage) -> Usage {
     all.drafts.accepted += one.drafts.accepted;
     all.drafts.rejected += one.drafts.rejected;
     all.experts += one.experts;
+    all.expert_reads += one.expert_reads;
     all
 }

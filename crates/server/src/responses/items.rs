@@ -202,7 +202,11 @@ fn thought(item: &mut Fields, ignored: &mut Vec<String>) -> Result<String, ApiEr
 
 fn call(item: &mut Fields, arguments: &str) -> Result<What, ApiError> {
     let (call_id, name) = (needed(item, "call_id")?, needed(item, "name")?);
-    let arguments = needed(item, arguments)?;
+    // A function that wants none may be called without any.
+    let arguments = match arguments {
+        "arguments" => item.string(arguments)?.unwrap_or_default(),
+        input => needed(item, input)?,
+    };
     Ok(What::Call { call_id, name, arguments })
 }
 
@@ -238,18 +242,27 @@ fn needed(fields: &mut Fields, name: &str) -> Result<String, ApiError> {
     fields.string(name)?.ok_or_else(|| ApiError::Missing { param: fields.path_of(name) })
 }
 
-/// They tell of tools that only OpenAI's servers run, whose results are in the message that follows.
-const SKIPPED: [&str; 14] = [
+/// They tell of tools that only OpenAI's models call, some of which its servers run. The message that follows says what came of
+/// it; what a client's own shell has printed is lost, as is what a compaction holds, which only OpenAI can read.
+const SKIPPED: [&str; 22] = [
     "web_search_call",
     "file_search_call",
     "code_interpreter_call",
     "computer_call",
+    "computer_call_output",
+    "local_shell_call",
+    "local_shell_call_output",
+    "shell_call",
+    "shell_call_output",
+    "apply_patch_call",
+    "apply_patch_call_output",
     "image_generation_call",
     "mcp_list_tools",
     "mcp_call",
     "mcp_approval_request",
     "mcp_approval_response",
     "additional_tools",
+    "compaction",
     "program",
     "program_output",
     "tool_search_call",

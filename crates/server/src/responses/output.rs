@@ -17,6 +17,8 @@ pub(crate) struct Output {
     call: Option<OpenCall>,
     /// White space before the first word of a message: between calls it means nothing.
     blank: String,
+    /// Scores of tokens that have said nothing yet, since the last thought or call: they go with the message that follows.
+    early: Vec<Value>,
     /// All that was thought.
     pub(crate) reasoning: String,
     next_number: u64,
@@ -63,20 +65,23 @@ impl Output {
         match said {
             Said::Text(text) => {
                 let is_open = self.open.as_ref().is_some_and(|open| open.kind == Kind::Message);
-                if !is_open && text.trim().is_empty() && logprobs.is_empty() {
+                if !is_open && text.trim().is_empty() {
                     self.blank += &text;
+                    self.early.extend(logprobs);
                     return frames;
                 }
-                let text = std::mem::take(&mut self.blank) + &text;
-                self.grow(ids, Kind::Message, &text, logprobs, &mut frames);
+                self.say(ids, &text, logprobs, &mut frames);
             }
             Said::Reasoning(text) => {
+                self.blank.clear();
+                self.early.clear();
                 self.reasoning += &text;
                 self.grow(ids, Kind::Reasoning, &text, Vec::new(), &mut frames);
             }
             Said::CallBegun(call) => self.begin_call(ids, call, &mut frames),
             Said::Arguments { fragment, .. } => self.grow_call(&fragment, &mut frames),
             Said::CallEnded { whole, .. } => {
+                self.early.clear();
                 let status = if whole == Whole::Yes { ItemStatus::Completed } else { ItemStatus::Incomplete };
                 self.end_call(status, &mut frames);
             }
@@ -89,8 +94,7 @@ impl Output {
         let mut frames = Vec::new();
         let is_silent = self.open.is_none() && self.call.is_none() && self.done.is_empty();
         if is_silent {
-            let text = std::mem::take(&mut self.blank);
-            self.grow(ids, Kind::Message, &text, Vec::new(), &mut frames);
+            self.say(ids, "", Vec::new(), &mut frames);
         }
         self.close(status, &mut frames);
         self.end_call(status, &mut frames);
@@ -100,6 +104,14 @@ impl Output {
     /// The items that are done.
     pub(crate) fn items(&self) -> &[Value] {
         &self.done
+    }
+
+    /// Adds to a message, behind what has waited for it to begin.
+    fn say(&mut self, ids: &Ids, text: &str, logprobs: Vec<Value>, frames: &mut Vec<Frame>) {
+        let text = std::mem::take(&mut self.blank) + text;
+        let mut scores = std::mem::take(&mut self.early);
+        scores.extend(logprobs);
+        self.grow(ids, Kind::Message, &text, scores, frames);
     }
 
     fn grow(&mut self, ids: &Ids, kind: Kind, text: &str, logprobs: Vec<Value>, frames: &mut Vec<Frame>) {
@@ -145,6 +157,7 @@ impl Output {
     fn begin_call(&mut self, ids: &Ids, call: Call, frames: &mut Vec<Frame>) {
         self.close(ItemStatus::Completed, frames);
         self.blank.clear();
+        self.early.clear();
         let call = OpenCall::new(ids.next("fc_"), call);
         let added = json!({"output_index": self.done.len(), "item": call.item("in_progress")});
         self.call = Some(call);
@@ -248,4 +261,38 @@ fn with(mut object: Value, more: Value) -> Value {
         object.extend(more);
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Said {
+        Said::Text(text.to_owned())
+    }
+
+    /// Marks around thoughts and calls have scores, and say nothing.
+    #[test]
+    fn scores_alone_open_and_close_no_item() {
+        let (mut output, ids) = (Output::default(), Ids::default());
+        let score = |name: &str| vec![json!(name)];
+        output.add(&ids, text(""), score("<think>"));
+        output.add(&ids, Said::Reasoning("Hm.".to_owned()), score("Hm."));
+        output.add(&ids, text(""), score(" "));
+        output.add(&ids, Said::Reasoning(" So.".to_owned()), score("So."));
+        output.add(&ids, text("\n"), score("newline"));
+        output.add(&ids, text("Yes"), score("Yes"));
+        output.add(&ids, text(""), score("<tool_call>"));
+        let call = Call { index: 0, id: "1".to_owned(), name: "f".to_owned(), arguments: String::new() };
+        output.add(&ids, Said::CallBegun(call), Vec::new());
+        output.add(&ids, text(""), score(" "));
+        output.add(&ids, Said::Arguments { index: 0, fragment: "{}".to_owned() }, score("{}"));
+        output.add(&ids, Said::CallEnded { index: 0, whole: Whole::Yes }, Vec::new());
+        output.add(&ids, text(""), score("</tool_call>"));
+        output.end(&ids, ItemStatus::Completed);
+        let kinds: Vec<_> = output.items().iter().map(|item| item["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["reasoning", "message", "function_call"]);
+        let part = &output.items()[1]["content"][0];
+        assert_eq!((&part["text"], &part["logprobs"]), (&json!("\nYes"), &json!(["newline", "Yes", "<tool_call>"])));
+    }
 }

@@ -149,6 +149,15 @@ async fn options_reach_the_engine() {
     let last: Value = serde_json::from_str(response.body.lines().last().expect("lines")).expect("JSON");
     assert_eq!((&last["done_reason"], &last["eval_count"]), (&json!("length"), &json!(3)));
 
+    // Home Assistant's numbers all have points.
+    let options = json!({"num_ctx": 4096.0, "num_predict": 3.0, "top_k": 40.0, "seed": 7.0});
+    let response = server.post(CHAT, &hello(json!({"options": options, "stream": false}))).await;
+    let request = server.last_request();
+    assert_eq!((response.status, request.stop.max_tokens), (200, Some(Tokens(3))));
+    assert_eq!((request.sampling.top_k, request.sampling.seed), (40, Some(7)));
+    let response = server.post(CHAT, &hello(json!({"options": {"top_k": 1.5}, "stream": false}))).await;
+    assert_eq!(response.status, 400);
+
     for options in [json!({"num_ctx": 65_536}), json!({"num_predict": -1, "seed": -1}), json!({"num_predict": -2})] {
         let response = server.post(CHAT, &hello(json!({"options": options, "stream": false}))).await;
         let listed = options.get("num_ctx").map(|_| "options.num_ctx");
