@@ -146,6 +146,11 @@ pub(crate) const PYTHON_START: &str = "<|python_start|>";
 /// Characters of a tool's name. OpenAI's bound is 64; tools of several servers are joined with their servers' names.
 pub(crate) const NAME_MAX: usize = 128;
 
+/// Whether a parameter of this name can be written as in Python, so that where it ends is seen.
+pub(crate) fn is_key(name: &str) -> bool {
+    !name.is_empty() && !name.contains(|c: char| "=()[]{},\"'".contains(c) || c.is_control())
+}
+
 /// Whether `c` may stand in a tool's name.
 pub(crate) fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')

@@ -3,7 +3,7 @@
 //! Keyword arguments of literals only, and JSON's `true`, `false` and `null` as well, which grammars write.
 
 use super::called::Called;
-use crate::format::{NAME_MAX, is_name_char};
+use crate::format::{NAME_MAX, is_key, is_name_char};
 use serde_json::{Map, Number, Value};
 
 /// The calls of a whole list; absent if `text` is none.
@@ -16,8 +16,7 @@ pub(super) fn calls(text: &str) -> Option<Vec<Called>> {
         reader.expect('(')?;
         let mut arguments = Map::new();
         while !reader.take(')') {
-            let key = reader.name()?.to_owned();
-            reader.expect('=')?;
+            let key = reader.key()?.to_owned();
             arguments.insert(key, reader.value(0)?);
             reader.separated(')')?;
         }
@@ -141,6 +140,13 @@ impl<'a> Reader<'a> {
         (!name.is_empty() && name.len() <= NAME_MAX).then_some(name)
     }
 
+    /// A parameter's name and the sign behind it. Models write down whatever name a schema has.
+    fn key(&mut self) -> Option<&'a str> {
+        let (key, rest) = self.rest.trim_start().split_once('=')?;
+        self.rest = rest;
+        Some(key.trim_end()).filter(|key| is_key(key))
+    }
+
     /// After a comma, or before what closes.
     fn separated(&mut self, closing: char) -> Option<()> {
         self.skip_spaces();
@@ -179,6 +185,20 @@ const DEPTH_MAX: usize = 127;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_have_whatever_names_a_schema_has() {
+        for (key, argument) in
+            [("$filter", "$filter"), ("user id", "user id"), ("größe", " größe "), ("@type", "@type")]
+        {
+            let called = calls(&format!("[f({argument}=1, b=2)]")).unwrap();
+            let arguments: Value = serde_json::from_str(&called[0].arguments).unwrap();
+            assert_eq!((&arguments[key], &arguments["b"]), (&1.into(), &2.into()), "{key}");
+        }
+        for wrong in ["[f(=1)]", "[f(a(=1)]", "[f(\"a\"=1)]", "[f(a,b=1)]", "[f(a)]"] {
+            assert!(calls(wrong).is_none(), "{wrong}");
+        }
+    }
 
     fn check(text: &str, expected: &[(&str, &str)]) {
         let calls = calls(text).unwrap_or_default();

@@ -6,6 +6,7 @@
 
 use super::rules::{Rules, quoted};
 use super::schema::{arguments, part_of};
+use crate::format::is_key;
 use crate::refused::Refused;
 use crate::tool::{Strictness, Tool};
 use serde_json::{Map, Value};
@@ -17,6 +18,7 @@ pub(super) fn write(rules: &mut Rules<'_>, at: usize, tool: &Tool) -> Result<Str
     let composed = COMPOSED.iter().find(|keyword| schema.get(*keyword).is_some());
     let properties = match (composed, tool.strict, schema.get("properties")) {
         (None, _, Some(Value::Object(properties))) => properties.clone(),
+        (None, Strictness::Loose, None) if takes_any(tool) => return any(rules, name),
         (None, _, _) => Map::new(),
         (Some(_), Strictness::Loose, _) => return any(rules, name),
         (Some(keyword), Strictness::Strict, _) => {
@@ -30,6 +32,10 @@ pub(super) fn write(rules: &mut Rules<'_>, at: usize, tool: &Tool) -> Result<Str
     // `first` is what may follow before any argument was written, `next` after one: a comma comes between.
     let (mut first, mut next) = (String::from("\"\""), String::from("\"\""));
     for (number, (key, property)) in properties.iter().enumerate().rev() {
+        if !is_key(key) || key.trim() != key {
+            let reason = format!("the parameter {key:?} has no name that can be written");
+            return Err(Refused::Schema { of: name.clone(), reason });
+        }
         let value = value(rules, tool, &schema, property)?;
         let argument = format!("{} {value}", quoted(&format!("{key}=")));
         let (first_name, next_name) = (format!("first_{at}_{number}"), format!("next_{at}_{number}"));
@@ -40,6 +46,11 @@ pub(super) fn write(rules: &mut Rules<'_>, at: usize, tool: &Tool) -> Result<Str
         (first, next) = (first_name, next_name);
     }
     Ok(format!("{first} \")\""))
+}
+
+/// Whether a schema that names no properties says that there are some: key and value as they come.
+fn takes_any(tool: &Tool) -> bool {
+    tool.parameters.get("additionalProperties").is_some_and(|others| *others != Value::Bool(false))
 }
 
 fn value(rules: &mut Rules<'_>, tool: &Tool, schema: &Value, property: &Value) -> Result<String, Refused> {
@@ -56,4 +67,25 @@ fn any(rules: &mut Rules<'_>, name: &str) -> Result<String, Refused> {
     Ok(format!("({argument} (\", \" {argument})*)? \")\""))
 }
 
-const COMPOSED: [&str; 6] = ["$ref", "allOf", "anyOf", "oneOf", "enum", "const"];
+/// Keywords that say of an argument object what named arguments do not.
+pub(super) const COMPOSED: [&str; 6] = ["$ref", "allOf", "anyOf", "oneOf", "enum", "const"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_tool_of_keys_and_values_takes_any() {
+        let of = |parameters: Value| takes_any(&Tool { parameters, ..tool() });
+        assert!(of(json!({"type": "object", "additionalProperties": {"type": "string"}})));
+        assert!(of(json!({"type": "object", "additionalProperties": true})));
+        assert!(!of(json!({"type": "object"})));
+        assert!(!of(json!({"type": "object", "additionalProperties": false})));
+        assert!(!of(Value::Null));
+    }
+
+    fn tool() -> Tool {
+        Tool { name: "f".to_owned(), description: String::new(), parameters: Value::Null, strict: Strictness::Loose }
+    }
+}

@@ -4,6 +4,7 @@
 //! Arguments come in the order of the schema's properties. Text is written as it is, up to the closing mark, so of what a
 //! schema says of text only its length and what it lists can be kept; everything else is JSON, and kept.
 
+use super::pythonic::COMPOSED;
 use super::rules::{Rules, anywhere, escaped, quoted};
 use super::schema::{arguments, part_of};
 use crate::format::{ARG_KEY, ARG_KEY_END, ARG_VALUE_END, FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END};
@@ -48,6 +49,9 @@ const ARG_VALUE_BEGIN: &str = "\n<arg_value>";
 /// Writes the rules of a call of `tool`, number `at`; returns what refers to them.
 pub(super) fn write(rules: &mut Rules<'_>, tags: &Tags, at: usize, tool: &Tool) -> Result<String, Refused> {
     let schema = arguments(tool)?;
+    if tool.strict == Strictness::Strict {
+        only_properties(&tool.name, &schema)?;
+    }
     let nothing = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&nothing);
     let required = schema.get("required").and_then(Value::as_array);
@@ -89,6 +93,9 @@ fn value(
         let end = rules.mark(&end);
         return Ok(format!("{} {end}", rules.schema(&tool.name, part_of(schema, property))?));
     }
+    if tool.strict == Strictness::Strict {
+        only_text(&tool.name, key, resolved)?;
+    }
     let (length, is_kept) = length(resolved);
     let other = ["pattern", "format"].into_iter().find(|keyword| resolved.get(*keyword).is_some());
     if let (Some(keyword), Strictness::Strict) = (other.or((!is_kept).then_some("maxLength")), tool.strict) {
@@ -111,6 +118,61 @@ fn value(
     Ok(terminal.to_owned())
 }
 
+/// Refuses what tags cannot keep of an argument object.
+fn only_properties(of: &str, schema: &Value) -> Result<(), Refused> {
+    let named = |key: &Value| {
+        key.as_str().is_some_and(|key| schema.pointer("/properties").is_some_and(|p| p.get(key).is_some()))
+    };
+    let required = schema.get("required").and_then(Value::as_array);
+    let unnamed = required.is_some_and(|keys| !keys.iter().all(named)).then_some("required");
+    let found = COMPOSED.iter().chain(&COUNTED).find(|keyword| schema.get(**keyword).is_some()).copied();
+    match found.or(unnamed) {
+        None => Ok(()),
+        Some(keyword) => Err(Refused::Keyword { of: of.to_owned(), path: String::new(), keyword: keyword.to_owned() }),
+    }
+}
+
+/// Of objects, beside what they are composed of.
+const COUNTED: [&str; 3] = ["patternProperties", "minProperties", "maxProperties"];
+
+/// Refuses what cannot be kept of a value that may be text, which is written as it is: what alternatives say of it, and what is
+/// said of what it may be beside text.
+fn only_text(of: &str, key: &str, property: &Value) -> Result<(), Refused> {
+    const OF_ANY: [&str; 2] = ["enum", "const"];
+    const OF_TEXT: [&str; 4] = ["pattern", "format", "minLength", "maxLength"];
+    const OF_OTHERS: [&str; 12] = [
+        "items",
+        "prefixItems",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "properties",
+        "required",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+    ];
+    let refused = |keyword: &str| {
+        Err(Refused::Keyword { of: of.to_owned(), path: format!("/properties/{key}"), keyword: keyword.to_owned() })
+    };
+    if let Some(keyword) = OF_OTHERS.iter().find(|keyword| property.get(**keyword).is_some()) {
+        return refused(keyword);
+    }
+    for alternatives in ["anyOf", "oneOf", "allOf"] {
+        let branches = property.get(alternatives).and_then(Value::as_array).into_iter().flatten();
+        let says_more = |branch: &Value| {
+            let composed = COMPOSED.iter().any(|keyword| branch.get(*keyword).is_some());
+            composed || OF_ANY.iter().chain(&OF_TEXT).chain(&OF_OTHERS).any(|keyword| branch.get(*keyword).is_some())
+        };
+        if branches.into_iter().any(says_more) {
+            return refused(alternatives);
+        }
+    }
+    Ok(())
+}
+
 /// How often a character comes, as a pattern; and whether that is all that the schema says of the length.
 fn length(schema: &Value) -> (String, bool) {
     let bound = |key: &str| schema.get(key).and_then(Value::as_u64);
@@ -125,3 +187,47 @@ fn length(schema: &Value) -> (String, bool) {
 
 /// Longer bounds make patterns too large.
 const LENGTH_MAX: u64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn keyword(refused: Result<(), Refused>) -> Option<String> {
+        match refused {
+            Ok(()) => None,
+            Err(Refused::Keyword { keyword, .. }) => Some(keyword),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn what_tags_cannot_keep_of_text_is_named() {
+        let of = |schema| keyword(only_text("f", "x", &schema));
+        for kept in [
+            json!({"type": "string", "maxLength": 3}),
+            json!({"type": ["string", "null"]}),
+            json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        ] {
+            assert_eq!(of(kept.clone()), None, "{kept}");
+        }
+        assert_eq!(
+            of(json!({"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]})).as_deref(),
+            Some("anyOf")
+        );
+        assert_eq!(of(json!({"allOf": [{"$ref": "#/$defs/colour"}]})).as_deref(), Some("allOf"));
+        assert_eq!(of(json!({"type": ["string", "array"], "items": {"type": "integer"}})).as_deref(), Some("items"));
+    }
+
+    #[test]
+    fn what_tags_cannot_keep_of_arguments_is_named() {
+        let of = |schema| keyword(only_properties("f", &schema));
+        let properties = json!({"a": {"type": "string"}});
+        assert_eq!(of(json!({"type": "object", "properties": properties, "required": ["a"]})), None);
+        assert_eq!(of(json!({"type": "object"})), None);
+        assert_eq!(of(json!({"properties": properties, "required": ["b"]})).as_deref(), Some("required"));
+        assert_eq!(of(json!({"properties": properties, "minProperties": 1})).as_deref(), Some("minProperties"));
+        assert_eq!(of(json!({"properties": properties, "anyOf": [{}]})).as_deref(), Some("anyOf"));
+        assert_eq!(of(json!({"$ref": "#/$defs/all"})).as_deref(), Some("$ref"));
+    }
+}
