@@ -124,6 +124,10 @@ fn purge_asks_what_and_removes_that() {
     assert_eq!(said(&machine.history(&["purge", "--user", "ben"])), "2 answers purged\n");
     assert_eq!(said(&machine.history(&["purge", "--user", "eve"])), "0 answers purged\n");
     assert_eq!(machine.answers(), 2);
+    let damaged = machine.path().with_extension("redb.damaged");
+    fs::write(&damaged, "somebody's answers").unwrap();
+    let some = machine.history(&["purge", "--user", "eve"]);
+    assert!(some.stderr.contains("redb.damaged") && damaged.exists(), "{some:#?}");
     assert_eq!(said(&machine.history(&["purge", "--all"])), "2 answers purged\n");
     assert_eq!(machine.answers(), 0);
     let files = fs::read_dir(machine.path().parent().unwrap()).unwrap();

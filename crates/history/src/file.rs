@@ -9,6 +9,7 @@
 //! **Invariant:** a change is there in full or not at all; no task has more tokens than its limit, and the file is no
 //! longer than its own: the oldest texts go first. Nobody but the file's owner may read it.
 
+use crate::aside::{COPY, DAMAGED};
 use crate::error::{FORMAT, HistoryError};
 use crate::interaction::{Interaction, Text};
 use crate::key::{Filter, TaskKey};
@@ -282,7 +283,7 @@ pub(crate) fn sync_folder(folder: &Path) -> std::io::Result<()> {
 fn unused_name(path: &Path) -> std::io::Result<PathBuf> {
     let named = |number: u32| {
         let mut name = path.as_os_str().to_owned();
-        name.push(if number == 1 { ".damaged".to_owned() } else { format!(".damaged.{number}") });
+        name.push(if number == 1 { DAMAGED.to_owned() } else { format!("{DAMAGED}.{number}") });
         PathBuf::from(name)
     };
     for number in 1..=ASIDE_MAX {
@@ -295,7 +296,7 @@ fn unused_name(path: &Path) -> std::io::Result<PathBuf> {
 
 /// An empty file beside `path` that its owner alone may read; gone when it is dropped.
 pub(crate) fn temporary(path: &Path) -> Result<NamedTempFile, HistoryError> {
-    let file = tempfile::Builder::new().prefix("history-").suffix(".new").tempfile_in(folder_of(path));
+    let file = tempfile::Builder::new().prefix(COPY[0]).suffix(COPY[1]).tempfile_in(folder_of(path));
     file.map_err(|error| HistoryError::io(path, error))
 }
 

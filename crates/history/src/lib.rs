@@ -6,7 +6,7 @@
 //! | whose, of which task and model | `key.rs` |
 //! | what is kept of an answer | `interaction.rs`, in the numbers of `varint.rs` |
 //! | how much is kept | `limits.rs` |
-//! | the file: rows, transactions, what goes first | `file.rs`, `tables.rs`, `purge.rs`, `export.rs` |
+//! | the file: rows, transactions, what goes first | `file.rs`, `tables.rs`, `purge.rs`, `export.rs`; `aside.rs` what lies beside it |
 //! | what is drafted from: automata that never change once others see them | `generations.rs`, `index.rs` |
 //! | the one thread that touches the file and builds automata | `keeper.rs` |
 //! | the handle that an engine holds | `store.rs` |
@@ -17,6 +17,7 @@
 //! - file and memory stay within their [`Limits`], and what is oldest goes first;
 //! - no request waits for the file: without room in the queue an interaction is dropped, and the log says so.
 
+mod aside;
 mod error;
 mod export;
 mod file;

@@ -69,6 +69,13 @@ fn purge(arguments: &PurgeArgs) -> anyhow::Result<()> {
     }
     let Some(mut history) = open(&arguments.which)? else { return Ok(()) };
     let purged = history.purge(&arguments.which.filter())?;
+    for path in &history.aside()? {
+        if arguments.all {
+            std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+        } else {
+            eprintln_quiet(&format!("{}: a damaged history, which --all would remove", path.display()));
+        }
+    }
     print(&format!("{purged} answers purged\n"))
 }
 

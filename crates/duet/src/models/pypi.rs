@@ -2,7 +2,8 @@
 //!
 //! The machine's own pip does the talking, with the package index, proxy, certificates and credentials that it is
 //! configured for; duet itself knows no index. pip verifies the package, and only a built wheel is accepted, because
-//! preparing a source package would run its code.
+//! preparing a source package would run its code. pip runs in the empty folder that it downloads into: `python3 -m pip` would
+//! run a `pip.py` of whatever folder it is in.
 
 use super::cache::SlotLock;
 use super::fetch::FetchError;
@@ -58,6 +59,7 @@ const DOWNLOAD: [&str; 6] =
 /// Runs the first installer that exists and works. One that is there but fails because the package does not exist
 /// would fail the same way as any other, so its words are what is reported.
 fn download(installers: &[&[&str]], requirement: &str, directory: &Path) -> Result<(), FetchError> {
+    let directory = &std::path::absolute(directory).map_err(FetchError::disk(directory))?;
     let mut failure = FetchError::NoInstaller;
     for installer in installers {
         let (program, arguments) = installer.split_first().expect("an installer is at least a program");
@@ -67,6 +69,7 @@ fn download(installers: &[&[&str]], requirement: &str, directory: &Path) -> Resu
             .arg("--dest")
             .arg(directory)
             .arg(requirement)
+            .current_dir(directory)
             .stdin(Stdio::null())
             .output();
         match output {
