@@ -130,10 +130,8 @@ fn riders_whose_masks_are_waited_for_stay_behind() {
             134.21    cpu0+cpu1  decode   A[23] C[26] n6..7              0.50  goes on
             164.21    cpu0+cpu1  decode   A[24] C[27] n0..6              1.61  background
             165.81    cpu0+cpu1  decode   A[24] C[27] n6..7              0.50  goes on
+            195.81               end      A stop
             195.81               end      C stop
-            195.81    cpu0+cpu1  decode   A[25] n0..6                    1.55  background
-            197.36    cpu0+cpu1  decode   A[25] n6..7                    0.50  goes on
-            227.36               end      A stop
         "#]],
     );
 }
