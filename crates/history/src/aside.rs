@@ -22,9 +22,8 @@ impl HistoryFile {
         for entry in fs::read_dir(folder_of(&self.path))? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let is_damaged = name.strip_prefix(&own).is_some_and(|rest| rest.starts_with(DAMAGED));
-            let is_copy = name.starts_with(COPY[0]) && name.ends_with(COPY[1]);
-            if (is_damaged || is_copy) && entry.file_type()?.is_file() {
+            let is_damaged = name.strip_prefix(&own).is_some_and(is_damaged);
+            if (is_damaged || is_copy(&name)) && entry.file_type()?.is_file() {
                 found.push(entry.path());
             }
         }
@@ -33,6 +32,20 @@ impl HistoryFile {
     }
 }
 
+/// Whether this is behind the name of a history that duet has set aside. Who removes these removes nobody's own copies.
+fn is_damaged(rest: &str) -> bool {
+    let Some(number) = rest.strip_prefix(DAMAGED) else { return false };
+    number.is_empty() || number.strip_prefix('.').is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// Whether this is the name of a copy as duet makes them.
+fn is_copy(name: &str) -> bool {
+    let random = name.strip_prefix(COPY[0]).and_then(|rest| rest.strip_suffix(COPY[1]));
+    random.is_some_and(|random| random.len() == RANDOM && random.chars().all(|c| c.is_ascii_alphanumeric()))
+}
+
+/// Characters that are drawn between the two, by `tempfile`.
+const RANDOM: usize = 6;
 /// Behind the name of a history that was found damaged, and before its number.
 pub(crate) const DAMAGED: &str = ".damaged";
 /// Around the name of a history that is to take the place of another.
@@ -49,10 +62,15 @@ mod tests {
         let path = folder.path().join("history.redb");
         let history = HistoryFile::open(&path, Limits::default()).unwrap();
         assert!(history.aside().unwrap().is_empty());
-        let names = ["history-x1.new", "history.redb.damaged", "history.redb.damaged.2"];
-        for name in names.iter().chain(&["chat_history", "other.redb.damaged", "history.redb.bak"]) {
+        let names = ["history.redb.damaged", "history.redb.damaged.2"];
+        let others =
+            ["chat_history", "other.redb.damaged", "history.redb.bak", "history.redb.damaged.old", "history-x.new"];
+        for name in names.iter().chain(&others) {
             fs::write(folder.path().join(name), "answers").unwrap();
         }
-        assert_eq!(history.aside().unwrap(), names.map(|name| folder.path().join(name)));
+        let (_, copy) = crate::file::temporary(&path).unwrap().keep().unwrap();
+        let mut expected: Vec<_> = names.iter().map(|name| folder.path().join(name)).chain([copy]).collect();
+        expected.sort();
+        assert_eq!(history.aside().unwrap(), expected);
     }
 }

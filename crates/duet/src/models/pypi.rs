@@ -127,6 +127,14 @@ mod tests {
         assert_eq!(only_wheel(directory.path()).unwrap(), directory.path().join("x.whl"));
     }
 
+    /// What lies where duet was started is none of pip's business.
+    #[test]
+    fn an_installer_runs_in_the_folder_that_it_downloads_into() {
+        let directory = tempfile::tempdir().unwrap();
+        download(&[&["sh", "-c", "touch here", "pip"]], "x", directory.path()).unwrap();
+        assert!(directory.path().join("here").exists());
+    }
+
     #[test]
     fn python_without_pip_is_passed_over() {
         let directory = tempfile::tempdir().unwrap();
